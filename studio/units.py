@@ -1,0 +1,277 @@
+"""Times, bytes and rates: how they are printed, and how they are read back.
+
+Inside the library a time is a whole number of nanoseconds, a size a whole number of bytes, and
+a rate a number of bytes per nanosecond, which is numerically GB/s with GB = 10^9. Everything
+else is converted here, once, where it enters or leaves.
+
+Printed numbers carry three significant digits (whole units below 1,000 are exact), with the
+unit chosen after rounding, so that 999,999 ns reads 1.00 ms and never 1000 µs.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from fractions import Fraction
+from itertools import pairwise
+from typing import Final
+
+from studio.errors import ConfigError
+
+_TIMES: Final = (
+    ("ns", 1.0),
+    ("µs", 1e3),
+    ("ms", 1e6),
+    ("s", 1e9),
+    ("min", 60e9),
+    ("h", 3600e9),
+)
+_BYTES: Final = tuple(
+    (unit, 1024.0**power) for power, unit in enumerate(("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"))
+)
+_RATES: Final = (
+    ("B/s", 1e-9),
+    ("kB/s", 1e-6),
+    ("MB/s", 1e-3),
+    ("GB/s", 1.0),
+    ("TB/s", 1e3),
+    ("PB/s", 1e6),
+)
+_SI: Final = tuple(
+    (prefix, 1000.0**power) for power, prefix in enumerate(("", "k", "M", "G", "T", "P", "E", "Z"))
+)
+# What stands where a number would: 0 bytes in 0 ns have no rate.
+_UNDEFINED: Final = "\N{EN DASH}"
+
+_NS: Final = {
+    "ns": 1,
+    "us": 10**3,
+    "\N{MICRO SIGN}s": 10**3,
+    "\N{GREEK SMALL LETTER MU}s": 10**3,
+    "ms": 10**6,
+    "s": 10**9,
+    "min": 60 * 10**9,
+    "h": 3600 * 10**9,
+}
+_PREFIX: Final[dict[str, int]] = {"": 1} | {
+    spelling: factor
+    for power, letter in enumerate("kMGTPE", start=1)
+    for spelling, factor in (
+        (letter, 1000**power),
+        (letter.upper(), 1000**power),
+        (f"{letter.upper()}i", 1024**power),
+    )
+}
+_SIZE_UNITS: Final = {"": 1} | {f"{prefix}B": factor for prefix, factor in _PREFIX.items()}
+_RATE_UNITS: Final = {
+    f"{prefix}{spelling}": Fraction(factor, divisor)
+    for prefix, factor in _PREFIX.items()
+    for divisor, spellings in ((1, ("B/s", "Bps")), (8, ("b/s", "bps", "bit/s")))
+    for spelling in spellings
+}
+
+# Three digits of exponent keep a typing mistake from becoming a number of a billion digits.
+_QUANTITY: Final = re.compile(
+    r"\s*(?P<sign>[-+\N{MINUS SIGN}]?)"
+    r"(?P<number>(?:(?:[0-9]{1,3}(?:,[0-9]{3})+|[0-9]+)(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]{1,3})?)"
+    # \s matches the thin and the no-break space too.
+    r"\s*(?P<unit>[^\s0-9.,]*)\s*"
+)
+_LONGEST: Final = 64
+_INT64_MAX: Final = 2**63 - 1
+
+
+def format_ns(ns: float) -> str:
+    """A time in the unit that suits its size.
+
+    Example:
+        >>> format_ns(1280000), format_ns(12), format_ns(0), format_ns(-90_000_000_000)
+        ('1.28 ms', '12 ns', '0 ns', '-1.50 min')
+        >>> format_ns(9_999_999), format_ns(999_999), format_ns(59_999_000_000)
+        ('10.0 ms', '1.00 ms', '1.00 min')
+    """
+    return _scaled(ns, _TIMES)
+
+
+def format_bytes(size_bytes: float) -> str:
+    """A size in binary units.
+
+    Example:
+        >>> format_bytes(48 * 2**20), format_bytes(512), format_bytes(1000 * 2**10)
+        ('48.0 MiB', '512 B', '1,000 KiB')
+    """
+    return _scaled(size_bytes, _BYTES)
+
+
+def format_rate(bytes_per_ns: float) -> str:
+    """A rate in decimal units, as networks and memories are sold.
+
+    Example:
+        >>> format_rate(371.2), format_rate(0.0125), format_rate(3350)
+        ('371 GB/s', '12.5 MB/s', '3.35 TB/s')
+    """
+    return _scaled(bytes_per_ns, _RATES)
+
+
+def format_count(count: int) -> str:
+    """A whole number of things, in full.
+
+    Example:
+        >>> format_count(96331)
+        '96,331'
+    """
+    return f"{count:,d}"
+
+
+def format_si(value: float, unit: str = "") -> str:
+    """A number with its decimal prefix, such as a count of operations.
+
+    Example:
+        >>> format_si(2e9), format_si(2e9, "FLOP"), format_si(950), format_si(0, "FLOP")
+        ('2.00 G', '2.00 GFLOP', '950', '0 FLOP')
+    """
+    return _scaled(value, tuple((f"{prefix}{unit}", factor) for prefix, factor in _SI))
+
+
+def parse_ns(text: str) -> int:
+    """Nanoseconds of a time such as "1.5 ms", to the nearest whole one.
+
+    Raises:
+        ConfigError: The text is no time, or has no unit.
+
+    Example:
+        >>> parse_ns("1.5 ms"), parse_ns("20us"), parse_ns("-3 ns"), parse_ns("2 h")
+        (1500000, 20000, -3, 7200000000000)
+        >>> parse_ns("1500")
+        Traceback (most recent call last):
+        ...
+        studio.errors.ConfigError: '1500' is not a time: a number and one of ns, us, ms, s, min, h
+        Write the unit, as in '1500 us'.
+    """
+    number, unit = _split(text)
+    if number is not None and (unit in _NS or (number == 0 and not unit)):
+        ns = round(number * _NS.get(unit, 1))
+        if abs(ns) <= _INT64_MAX:
+            return ns
+        raise _too_large(text, "time", "292 years")
+    bare = number is not None and not unit
+    raise ConfigError(
+        f"{_quoted(text)} is not a time: a number and one of ns, us, ms, s, min, h",
+        hint=f"Write the unit, as in '{text.strip()} us'." if bare else "For example '1.5 ms'.",
+    )
+
+
+def parse_bytes(text: str) -> int:
+    """Bytes of a size such as "48MiB", "1 GB" (10^9) or "1e6", to the nearest whole one.
+
+    Raises:
+        ConfigError: The text is no size, or negative.
+
+    Example:
+        >>> parse_bytes("48MiB"), parse_bytes("1e6"), parse_bytes("1 GB")
+        (50331648, 1000000, 1000000000)
+    """
+    number, unit = _split(text)
+    if number is not None and number >= 0 and unit in _SIZE_UNITS:
+        size_bytes = round(number * _SIZE_UNITS[unit])
+        if size_bytes <= _INT64_MAX:
+            return size_bytes
+        raise _too_large(text, "size", "8 EiB")
+    raise ConfigError(
+        f"{_quoted(text)} is not a size: a number, not negative, and one of "
+        "B, kB, MB, GB, TB (powers of 1000) or KiB, MiB, GiB, TiB (powers of 1024)",
+        hint="Units are spelled exactly so: B is a byte, b a bit. For example '48 MiB'.",
+    )
+
+
+def parse_rate(text: str) -> float:
+    """Bytes per nanosecond of a rate such as "450 GB/s", "100 Gb/s" or "50 GiB/s".
+
+    Raises:
+        ConfigError: The text is no rate, has no unit, or is negative.
+
+    Example:
+        >>> parse_rate("450 GB/s"), parse_rate("100 Gb/s"), parse_rate("50 GiB/s")
+        (450.0, 12.5, 53.6870912)
+    """
+    number, unit = _split(text)
+    if number is not None and number >= 0 and (unit in _RATE_UNITS or (number == 0 and not unit)):
+        rate = number * _RATE_UNITS.get(unit, Fraction(1)) / 10**9
+        if rate <= _INT64_MAX:
+            return float(rate)
+        raise _too_large(text, "rate", "9.2e18 GB/s")
+    raise ConfigError(
+        f"{_quoted(text)} is not a rate: a number, not negative, and one of MB/s, GB/s, TB/s "
+        "(bytes, powers of 1000), MiB/s, GiB/s, TiB/s (bytes, powers of 1024), Gb/s (bits)",
+        hint="Units are spelled exactly so: GB/s is 8 times Gb/s. For example '450 GB/s'.",
+    )
+
+
+def us_to_ns(us: float) -> int:
+    """Nanoseconds of a file's microseconds: whole numbers exactly, fractions to the nearest.
+
+    Example:
+        >>> us_to_ns(9_007_199_254_740_993), us_to_ns(1.5), us_to_ns(1700000000000000.25)
+        (9007199254740993000, 1500, 1700000000000000250)
+    """
+    # Only the fraction is multiplied as a float: the product of a date would lose nanoseconds.
+    whole = int(us)
+    return whole * 1000 + round((us - whole) * 1000)
+
+
+def ns_to_us(ns: int) -> float:
+    """Microseconds to write into a file: an int where nothing is left over, and so exact.
+
+    Example:
+        >>> ns_to_us(9_007_199_254_740_993_000), ns_to_us(1500)
+        (9007199254740993, 1.5)
+    """
+    whole, rest = divmod(ns, 1000)
+    return ns / 1000 if rest else whole
+
+
+def _scaled(value: float, units: tuple[tuple[str, float], ...]) -> str:
+    """The value in the first unit that keeps it, rounded, below the next unit."""
+    if not math.isfinite(value):
+        return _UNDEFINED
+    size = abs(value)
+    smallest, scale = units[0]
+    # Nanoseconds and bytes are counted, not measured: 12 ns, not 12.0 ns. Nothing is 0, not 0.00.
+    if size == 0 or (scale == 1 and size < units[1][1] and size == int(size)):
+        return _signed(value, f"{size:,.0f}", smallest)
+    for (unit, scale), (_, larger) in pairwise(units):
+        digits = _three_digits(size / scale)
+        if float(digits.replace(",", "")) < round(larger / scale):
+            return _signed(value, digits, unit)
+    unit, scale = units[-1]
+    return _signed(value, _three_digits(size / scale), unit)
+
+
+def _three_digits(size: float) -> str:
+    """Three significant digits, never fewer than the whole part has."""
+    for decimals, limit in ((2, 10), (1, 100)):
+        text = f"{size:.{decimals}f}"
+        if float(text) < limit:
+            return text
+    return f"{size:,.0f}"
+
+
+def _signed(value: float, digits: str, unit: str) -> str:
+    return f"{'-' if value < 0 else ''}{digits} {unit}".rstrip()
+
+
+def _split(text: str) -> tuple[Fraction | None, str]:
+    """Number and unit of a quantity; the number is None where there is none."""
+    match = _QUANTITY.fullmatch(text) if len(text) <= _LONGEST else None
+    if match is None:
+        return None, ""
+    number = Fraction(match["number"].replace(",", ""))
+    return -number if match["sign"] in ("-", "\N{MINUS SIGN}") else number, match["unit"]
+
+
+def _quoted(text: str) -> str:
+    return repr(text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…")
+
+
+def _too_large(text: str, what: str, limit: str) -> ConfigError:
+    return ConfigError(f"{_quoted(text)} is too large a {what}: at most {limit}")
