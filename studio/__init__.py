@@ -1,0 +1,38 @@
+"""Chakra Studio: read, look at, compare and simulate Chakra execution traces.
+
+>>> import studio
+>>> trace = studio.read("path/to/traces")  # doctest: +SKIP
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from studio.errors import ConfigError, StudioError, TraceError, TraceFormatError
+
+if TYPE_CHECKING:
+    from studio.et import read, write
+    from studio.trace import Trace
+    from studio.workspace import Workspace
+
+__version__ = "0.1.0"
+__all__ = [
+    "ConfigError",
+    "StudioError",
+    "Trace",
+    "TraceError",
+    "TraceFormatError",
+    "Workspace",
+    "read",
+    "write",
+]
+
+_WHERE = {"read": "studio.et", "write": "studio.et", "Trace": "studio.trace", "Workspace": "studio.workspace"}
+
+
+def __getattr__(name: str) -> Any:
+    """Load the public names on first use, so that importing the package costs next to nothing."""
+    if name not in _WHERE:
+        raise AttributeError(f"module 'studio' has no attribute {name!r}")
+    return getattr(import_module(_WHERE[name]), name)

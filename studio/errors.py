@@ -1,0 +1,38 @@
+"""The errors a user can meet.
+
+StudioError
+├── TraceFormatError   a file is not what it should be
+├── TraceError         a trace is readable but cannot be used as asked
+└── ConfigError        a setting, option or configuration file is wrong
+"""
+
+from __future__ import annotations
+
+
+class StudioError(Exception):
+    """A mistake the user can mend: shown as message and hint, never as a traceback.
+
+    Attributes:
+        message: What happened: the file, the place in it, the value found, the values allowed.
+        hint: What to do about it; empty where nothing can be advised.
+    """
+
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return f"{self.message}\n{self.hint}" if self.hint else self.message
+
+
+class TraceFormatError(StudioError):
+    """A file does not hold what its format asks for."""
+
+
+class TraceError(StudioError):
+    """A trace can be read, but not used for what was asked."""
+
+
+class ConfigError(StudioError):
+    """A setting, an option or a configuration file holds a value that is not allowed."""

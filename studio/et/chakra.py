@@ -1,0 +1,592 @@
+"""Chakra execution traces (`.et`, protobuf), read and written.
+
+A file is a sequence of records, each a varint length followed by that many bytes: first the metadata, then
+one record per node. There is no magic number, no footer and no count, so a cut file looks like a short one
+until its last record; what comes before the damage is kept and the damage reported with its offset.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from studio.errors import TraceFormatError
+from studio.et import kernel as k
+from studio.et import wire
+from studio.et.format import Format, Part, RankPart, Reading
+from studio.et.schema import schema, value_field
+from studio.trace import (
+    INT_KINDS,
+    NONE,
+    SLOT_KEYS,
+    TEXT_KINDS,
+    UNSIGNED_KINDS,
+    Attribute,
+    Attributes,
+    Dependencies,
+    Finding,
+    Graph,
+    Int32,
+    Int64,
+    Rank,
+    Strings,
+    UInt64,
+    ValueKind,
+    decode_scalar,
+    int_column,
+    node_attributes,
+)
+
+PRECISE = {"start_ns": "start_time_micros", "duration_ns": "duration_micros"}
+"""Attributes that carry a time to the nanosecond beside the schema's microseconds."""
+
+_LONGEST_US = (2**63 - 1) // 1000
+_OBSOLETE_FIELDS = range(11, 21)
+
+
+def sniff(head: bytes) -> bool:
+    """Whether `head` may start a Chakra file: a record that is a metadata or (obsolete) a node record."""
+    size, begin = k.varint(head, 0, len(head))
+    if begin < 0 or size < 0:
+        return False
+    return _record_kind(head, begin, begin + size) != ""
+
+
+def _record_kind(data: bytes, begin: int, end: int) -> str:
+    """Return 'metadata' or 'node' by the fields of a record, '' where it is neither."""
+    kind, pos, limit = "metadata", begin, min(end, len(data))
+    first = True
+    while pos < limit:
+        number, wire_type, _value, start, after, damage = k.field(data, pos, limit)
+        if damage != k.OK:
+            # The head handed to `sniff` may cut the record short; what was seen so far decides.
+            cut = end > len(data) and not first
+            tag = data[pos]
+            return kind if cut or (end > len(data) and tag in (0x0A, 0x12)) else ""
+        if number > 20:
+            return ""
+        if first and number == 1 and wire_type == 0:
+            kind = "node"
+        if kind == "metadata" and (number > 2 or wire_type != 2):
+            return ""
+        if kind == "metadata" and number == 1 and start < limit and not _is_text(data[start:after]):
+            return ""
+        first, pos = False, after
+    return kind
+
+
+def _is_text(raw: bytes) -> bool:
+    return all(byte >= 32 or byte in (9, 10, 13) for byte in raw)
+
+
+def read(reading: Reading) -> list[Part]:
+    """Read one `.et` file into the graph and identity of its rank.
+
+    Raises:
+        TraceFormatError: It is no Chakra file, or uses the obsolete v0.0.1 layout.
+    """
+    data, name = reading.data, reading.name
+    head = _metadata(data, name)
+    columns = wire.read_columns(data, head.end, reading.tick, reading.total_bytes)
+    findings = list(reading.findings)
+    if columns.damage:
+        findings.append(_damaged(columns, name, len(data)))
+    draft = _Draft(columns, data, reading.total_bytes)
+    graph, slots = draft.graph(), draft.slot_values
+    findings += _reader_findings(graph, columns, draft, name)
+    rank = Rank(NONE, NONE, slots, head.version, head.attrs, head.extra, name)
+    return [RankPart(rank, graph, _rank_in(head.attrs), tuple(findings))]
+
+
+@dataclass(frozen=True, slots=True)
+class _Metadata:
+    version: str
+    attrs: tuple[Attribute, ...]
+    extra: bytes
+    end: int
+
+
+def _metadata(data: bytes | memoryview, name: str) -> _Metadata:
+    """Read the first record, refusing files that are something else."""
+    size, begin = k.varint(data, 0, min(len(data), 16))
+    if begin < 0 or size < 0 or size > len(data) - begin:
+        raise TraceFormatError(
+            f"{name}: the first record does not fit the file: it claims {max(size, 0):,} bytes of {len(data):,}.",
+            hint="The file is cut off within its first record, or it is not a Chakra execution trace.",
+        )
+    record = bytes(data[begin : begin + size])
+    kind = _record_kind(record, 0, size)
+    if kind == "node":
+        raise TraceFormatError(
+            f"{name}: obsolete Chakra layout v0.0.1 (the first record is a node; since v0.0.4 it is the metadata).",
+            hint="Field numbers changed meaning since, so it cannot be read safely. "
+            "Convert it with the Chakra release that wrote it, or record the trace again.",
+        )
+    if kind != "metadata":
+        raise TraceFormatError(
+            f"{name}: the first record is no Chakra metadata (expected field 1 'version', field 2 attributes).",
+            hint="The file is damaged at its start or is not a Chakra execution trace.",
+        )
+    return _parse_metadata(record, begin + size)
+
+
+def _parse_metadata(record: bytes, end: int) -> _Metadata:
+    """Read a metadata record by wrapping it as a node: both hold attributes."""
+    version, extra, body, pos = "", b"", b"", 0
+    while pos < len(record):
+        number, wire_type, _value, start, after, _damage = k.field(record, pos, len(record))
+        if number == 1 and wire_type == 2:
+            version = record[start:after].decode("utf-8", "replace")
+        elif number == 2 and wire_type == 2:
+            # Field 2 of the metadata is field 10 of a node.
+            body += b"\x52" + record[pos + 1 : after]
+        else:
+            extra += record[pos:after]
+        pos = after
+    wrapped = _length(len(body)) + body
+    columns = wire.read_columns(wrapped, 0, lambda _done: None, 0)
+    graph = _Draft(columns, wrapped, 0, slot_keys=()).graph()
+    attrs = tuple(node_attributes(graph, 0)) if len(graph) else ()
+    return _Metadata(version, attrs, extra, end)
+
+
+def _rank_in(attrs: Sequence[Attribute]) -> int | None:
+    """Return the rank a file's metadata names, if it does."""
+    for attr in attrs:
+        if attr.name in ("rank", "global_rank", "rank_id") and isinstance(attr.value, int | str):
+            text = str(attr.value)
+            if text.isdecimal():
+                return int(text)
+    return None
+
+
+class _Draft:
+    """Turns the kernel's columns into a Graph: texts numbered, ids resolved, slots taken out."""
+
+    def __init__(
+        self,
+        columns: wire.Columns,
+        data: bytes | memoryview,
+        total_bytes: int,
+        slot_keys: Sequence[str] = SLOT_KEYS,
+    ) -> None:
+        self.out, self.counts = columns.out, columns.counts
+        self.slot_keys = slot_keys
+        starts, lengths = self.out[k.TEXT_START], self.out[k.TEXT_LENGTH]
+        self.codes, firsts = wire.intern(data, starts, lengths, total_bytes)
+        sizes = lengths[firsts]
+        offsets = np.zeros(len(firsts) + 1, np.int64)
+        np.cumsum(sizes, out=offsets[1:])
+        self.pool = Strings(wire.gather(data, starts[firsts], sizes), offsets)
+        self.extra_texts: list[bytes] = []
+        self.slot_values: tuple[int | str, ...] = ()
+        self.impossible_times = 0
+        empty = np.flatnonzero(sizes == 0)
+        self.empty = int(empty[0]) if len(empty) else self._add(b"")
+
+    def _add(self, text: bytes) -> int:
+        """Add a text that is not in the file; returns its code."""
+        self.extra_texts.append(text)
+        return len(self.pool) + len(self.extra_texts) - 1
+
+    def _coded(self, occurrences: Int32, missing: int) -> Int32:
+        """Return codes for a column of text occurrences, `missing` where there is none."""
+        there = occurrences >= 0
+        coded = np.full(occurrences.shape, missing, np.int32)
+        coded[there] = self.codes[occurrences[there]]
+        return coded
+
+    def graph(self) -> Graph:
+        """Return the graph; sets `slot_values`."""
+        out = self.out
+        ids = out[k.IDS].view(np.uint64)
+        extra_row, extra = out[k.EXTRA][:, 0].astype(np.int32), self._coded(out[k.EXTRA][:, 1], NONE)
+        start_ns, duration_ns, extra_row, extra = self._times(extra_row, extra)
+        texts = {"name": self._coded(out[k.NAMES], self.empty), "io": self._io()}
+        attrs, slot_key = self._attributes()
+        by_kind = np.isin(attrs.kind, TEXT_KINDS) & ~attrs.slot & (attrs.length == 0)
+        scalars = by_kind & np.isin(attrs.kind, (ValueKind.STRING, ValueKind.BYTES))
+        listed = np.repeat(np.isin(attrs.kind, TEXT_KINDS), attrs.length)
+        texts |= {"key": attrs.key, "doc": attrs.doc, "value": attrs.value[scalars].astype(np.int32)}
+        texts |= {"items": attrs.items[listed].astype(np.int32), "extra": extra, "slot": slot_key}
+        strings, coded = self._canonical(texts)
+        attrs.value[scalars] = coded["value"]
+        attrs.items[listed] = coded["items"]
+        ends = out[k.ENDS]
+        finished = Attributes(
+            attrs.offsets, coded["key"], coded["doc"], attrs.kind, attrs.value, attrs.length, attrs.slot, attrs.items
+        )
+        graph = Graph(
+            id=ids,
+            type=out[k.TYPES],
+            name=coded["name"],
+            start_ns=start_ns,
+            duration_ns=duration_ns,
+            ctrl=_resolve(ids, _offsets(ends[:, 0]), out[k.CTRL_IDS].view(np.uint64)),
+            data=_resolve(ids, _offsets(ends[:, 1]), out[k.DATA_IDS].view(np.uint64)),
+            io=coded["io"],
+            attrs=finished,
+            slot_key=coded["slot"],
+            extra_row=extra_row,
+            extra=coded["extra"],
+            strings=strings,
+        )
+        return _with_precise_times(graph)
+
+    def _io(self) -> Int32:
+        """Return the (N, 6) texts of inputs and outputs, (0, 6) where no node has any."""
+        io, flags = self.out[k.IO], self.out[k.FLAGS]
+        if not (flags & (k.HAS_INPUTS | k.HAS_OUTPUTS)).any():
+            return np.empty((0, 6), np.int32)
+        coded = self._coded(io, NONE)
+        for bit, columns in ((k.HAS_INPUTS, slice(0, 3)), (k.HAS_OUTPUTS, slice(3, 6))):
+            part = coded[:, columns]
+            part[((flags & bit) != 0)[:, None] & (part == NONE)] = self.empty
+        return coded
+
+    def _times(self, extra_row: Int32, extra: Int32) -> tuple[Int64, Int64, Int32, Int32]:
+        """Return start and duration in ns.
+
+        Times beyond 292 years do not fit; they are kept verbatim among the unknown fields and counted.
+        """
+        start_us, duration_us = self.out[k.STARTS], self.out[k.DURATIONS]
+        there = (self.out[k.FLAGS] & k.HAS_START) != 0
+        for column, tag in ((start_us, b"\x30"), (duration_us, b"\x38")):
+            bad = np.flatnonzero((column < 0) | (column > _LONGEST_US))
+            self.impossible_times += len(bad)
+            for row in bad.tolist():
+                raw = tag + _length(int(column[row]) & 0xFFFF_FFFF_FFFF_FFFF)
+                at = int(np.searchsorted(extra_row, row, side="right"))
+                extra_row = np.insert(extra_row, at, row)
+                extra = np.insert(extra, at, self._add(raw)).astype(np.int32)
+            column[bad] = 0
+            if tag == b"\x30":
+                there[bad] = False
+        return np.where(there, start_us * 1000, NONE), duration_us * 1000, extra_row, extra
+
+    def _attributes(self) -> tuple[Attributes, Int32]:
+        """Return the attributes, texts still coded by the draft's pool, with slots taken out."""
+        out = self.out
+        key = self._coded(out[k.KEYS], self.empty)
+        doc = self._coded(out[k.DOCS], NONE)
+        doc[doc == self.empty] = NONE
+        kind, length, value = out[k.KINDS], out[k.LENGTHS], out[k.VALUES]
+        value, items = _packed_items(kind, length, value, out[k.ITEM])
+        texts = np.isin(kind, (ValueKind.STRING, ValueKind.BYTES))
+        value[texts] = self.codes[value[texts]]
+        listed = np.repeat(np.isin(kind, TEXT_KINDS), length)
+        items[listed] = self.codes[items[listed]]
+        slot, slot_key = self._slots(key, kind, value)
+        offsets = _offsets(out[k.ENDS][:, 2])
+        return Attributes(offsets, key, doc, kind, value, length, slot, items), slot_key
+
+    def _slots(self, key: Int32, kind: Any, value: Int64) -> tuple[Any, Int32]:
+        """Replace values of `slot_keys` by slot numbers, given in order of appearance."""
+        codes = [code for name in self.slot_keys if (code := self.pool.find(name)) != NONE]
+        slot = np.isin(key, codes) & np.isin(kind, (*INT_KINDS, ValueKind.STRING))
+        where = np.flatnonzero(slot)
+        if not len(where):
+            return slot, np.empty(0, np.int32)
+        named = np.stack([key[where].astype(np.int64), kind[where].astype(np.int64), value[where]])
+        _, first, inverse = np.unique(named, axis=1, return_index=True, return_inverse=True)
+        order = np.argsort(first)
+        number = np.empty(len(order), np.int64)
+        number[order] = np.arange(len(order))
+        chosen = named[:, first[order]].T.tolist()
+        self.slot_values = tuple(
+            self.pool[bits] if kind == ValueKind.STRING else _slot_int(kind, bits) for _, kind, bits in chosen
+        )
+        value[where] = number[inverse.reshape(-1)]
+        return slot, np.array([code for code, _, _ in chosen], np.int32)
+
+    def _canonical(self, columns: dict[str, Int32]) -> tuple[Strings, dict[str, Int32]]:
+        """Renumber texts by first use, column after column, and drop those no column uses.
+
+        Equal graphs get equal pools, however their files order fields.
+        """
+        total = len(self.pool) + len(self.extra_texts)
+        first = np.full(total, np.iinfo(np.int64).max, np.int64)
+        base = sum(column.size for column in columns.values())
+        for column in reversed(columns.values()):
+            flat = column.reshape(-1)[::-1]
+            base -= flat.size
+            use = flat >= 0
+            # The last write wins, and the column runs backwards: its first use.
+            first[flat[use]] = (base + np.arange(flat.size - 1, -1, -1))[use]
+        used = int((first < np.iinfo(np.int64).max).sum())
+        order = np.argsort(first, kind="stable")[:used]
+        renumber = np.full(total + 1, NONE, np.int32)
+        renumber[order] = np.arange(used, dtype=np.int32)
+        pool = self.pool
+        if self.extra_texts:
+            grown = Strings.of(self.extra_texts)
+            tail = grown.offsets[1:] + pool.offsets[-1]
+            pool = Strings(np.concatenate((pool.data, grown.data)), np.concatenate((pool.offsets, tail)))
+        # Index -1 picks the last entry of `renumber`, which is -1.
+        return _taken(pool, order), {name: renumber[column] for name, column in columns.items()}
+
+
+def _slot_int(kind: int, bits: int) -> int:
+    return bits & 0xFFFF_FFFF_FFFF_FFFF if kind in UNSIGNED_KINDS else bits
+
+
+def _taken(pool: Strings, order: Int64) -> Strings:
+    """Return the pool with the texts `order`, in that order."""
+    lengths = np.diff(pool.offsets)[order].astype(np.int32)
+    offsets = np.zeros(len(order) + 1, np.int64)
+    np.cumsum(lengths, out=offsets[1:])
+    return Strings(wire.gather(memoryview(np.ascontiguousarray(pool.data)), pool.offsets[:-1][order], lengths), offsets)
+
+
+def _packed_items(kind: Any, length: Int32, value: Int64, items: Int64) -> tuple[Int64, Int64]:
+    """Return list starts and items without the leftovers of lists that a later value replaced."""
+    total = int(length.sum())
+    starts = np.zeros(len(length), np.int64)
+    np.cumsum(length[:-1], out=starts[1:])
+    lists = (kind % 2 == 0) & (kind > 0)
+    if total != len(items):
+        pick = np.repeat(value - starts, length) + np.arange(total)
+        items = items[pick]
+    value = np.where(lists, starts, value)
+    return value, items.copy()
+
+
+def _offsets(ends: Int64) -> Int64:
+    return np.concatenate((np.zeros(1, np.int64), ends))
+
+
+def _resolve(ids: UInt64, offsets: Int64, wanted: UInt64) -> Dependencies:
+    """Turn the ids nodes wait for into rows; of nodes with one id the first is meant."""
+    if not len(wanted):
+        return Dependencies(offsets, np.empty(0, np.int32), np.empty(0, np.uint64))
+    order = np.argsort(ids, kind="stable") if (ids[1:] < ids[:-1]).any() else None
+    sorted_ids = ids if order is None else ids[order]
+    at = np.searchsorted(sorted_ids, wanted)
+    found = at < len(ids)
+    found[found] = sorted_ids[at[found]] == wanted[found]
+    rows = np.empty(len(wanted), np.int32)
+    rows[found] = at[found] if order is None else order[at[found]]
+    missing = np.flatnonzero(~found)
+    rows[missing] = -1 - np.arange(len(missing))
+    return Dependencies(offsets, rows, wanted[missing])
+
+
+def _with_precise_times(graph: Graph) -> Graph:
+    """Take times from the nanosecond attributes where they agree with the microseconds beside them."""
+    for key, column in (("start_ns", graph.start_ns), ("duration_ns", graph.duration_ns)):
+        rows, values = int_column(graph, key)
+        agree = (column[rows] >= 0) & (values // 1000 == column[rows] // 1000) & (values >= 0)
+        column[rows[agree]] = values[agree]
+    return graph
+
+
+def _damaged(columns: wire.Columns, name: str, size: int) -> Finding:
+    kept = columns.counts[k.NODES]
+    return Finding(
+        "error",
+        "damaged-file",
+        f"{name}: {columns.damage} at byte {columns.damage_at:,} of {size:,}; "
+        f"the {kept:,} nodes before it were read, what follows is lost.",
+        hint="Copy or record the file again; a recording process that was killed leaves such a file.",
+        file=name,
+        offset=columns.damage_at,
+    )
+
+
+def _reader_findings(graph: Graph, columns: wire.Columns, draft: _Draft, name: str) -> Iterator[Finding]:
+    """Yield what the reader noticed in a file that can be read."""
+
+    def finding(code: str, count: int, message: str, hint: str, level: Any = "warning") -> Iterator[Finding]:
+        if count:
+            yield Finding(level, code, f"{name}: {count:,} {message}", hint, file=name)
+
+    yield from finding(
+        "dangling-dependency",
+        len(graph.ctrl.dangling) + len(graph.data.dangling),
+        "dependencies name a node that the file does not have.",
+        "They are kept and shown, but nothing can wait for them; a simulator may hang or ignore them.",
+    )
+    yield from finding(
+        "duplicate-id",
+        len(graph) - len(np.unique(graph.id)),
+        "nodes repeat an id that an earlier node of the file has.",
+        "A dependency on such an id is taken to mean its first node.",
+    )
+    yield from finding(
+        "unknown-type",
+        int(((graph.type <= 0) | (graph.type > 7)).sum()),
+        "nodes have no type, or one that the schema does not define.",
+        "Simulators refuse such nodes.",
+    )
+    yield from finding(
+        "unknown-field",
+        len(graph.extra) - draft.impossible_times,
+        "fields are unknown to this schema version; they are kept and written back as they are.",
+        "A newer tool wrote the file.",
+        "info",
+    )
+    yield from finding(
+        "impossible-time",
+        draft.impossible_times,
+        "times are longer than 292 years; they are kept but shown as not recorded.",
+        "The tool that wrote the file overflowed.",
+    )
+    yield from finding(
+        "dropped-field",
+        columns.counts[k.NESTED],
+        "unknown fields inside attributes, inputs or outputs were skipped.",
+        "They would be lost when the trace is written again.",
+    )
+    yield from finding(
+        "bad-text",
+        _bad_texts(graph),
+        "texts are not valid UTF-8; the bad bytes show as \N{REPLACEMENT CHARACTER}.",
+        "Tools built on protobuf refuse the file; writing it with Chakra Studio mends it.",
+    )
+
+
+def _bad_texts(graph: Graph) -> int:
+    """Return how many texts that should be UTF-8 are not."""
+    strings = graph.strings
+    if not (strings.data > 127).any():
+        return 0
+    high = np.zeros(len(strings.data) + 1, np.int64)
+    np.cumsum(strings.data > 127, out=high[1:])
+    suspects = np.flatnonzero(high[strings.offsets[1:]] > high[strings.offsets[:-1]])
+    attrs = graph.attrs
+    raw = attrs.value[(attrs.kind == ValueKind.BYTES) & ~attrs.slot]
+    raw = np.concatenate((raw, attrs.items[np.repeat(attrs.kind == ValueKind.BYTES_LIST, attrs.length)], graph.extra))
+    bad = 0
+    for index in np.setdiff1d(suspects, raw).tolist():
+        try:
+            strings.raw(index).decode()
+        except UnicodeDecodeError:
+            bad += 1
+    return bad
+
+
+# Writing
+
+
+def write(graph: Graph, rank: Rank) -> Iterator[bytes]:
+    """Yield the records of one rank's file, metadata first, each with its length before it.
+
+    Times that are no whole microseconds get an attribute `start_ns` or `duration_ns` beside the field.
+    Text that is not UTF-8 is written with replacement characters, since protobuf readers refuse it.
+    """
+    types = schema()
+    record = types.metadata(version=rank.version)
+    for attr in rank.metadata:
+        _put_attribute(record.attr.add(), attr.name, attr.kind, attr.value, attr.doc)
+    yield _framed(record.SerializeToString() + rank.extra)
+    rows = _Rows(graph, rank.slots)
+    for row in range(len(graph)):
+        yield _framed(rows.record(types.node(), row))
+
+
+class _Rows:
+    """The columns of a graph as Python lists, which protobuf takes fastest."""
+
+    def __init__(self, graph: Graph, slots: Sequence[int | str]) -> None:
+        self.graph, self.slots = graph, slots
+        self.texts = list(graph.strings)
+        self.id, self.type, self.name = graph.id.tolist(), graph.type.tolist(), graph.name.tolist()
+        self.start, self.duration = graph.start_ns.tolist(), graph.duration_ns.tolist()
+        self.deps = [
+            (dep.offsets.tolist(), _dependency_ids(graph, dep).tolist()) for dep in (graph.ctrl, graph.data)
+        ]
+        self.io = graph.io.tolist()
+        attrs = graph.attrs
+        self.attr_offsets = attrs.offsets.tolist()
+        self.key, self.doc, self.kind = attrs.key.tolist(), attrs.doc.tolist(), attrs.kind.tolist()
+        self.value, self.length, self.slot = attrs.value.tolist(), attrs.length.tolist(), attrs.slot.tolist()
+        self.extra: dict[int, bytes] = {}
+        for row, text in zip(graph.extra_row.tolist(), graph.extra.tolist(), strict=True):
+            self.extra[row] = self.extra.get(row, b"") + graph.strings.raw(text)
+
+    def record(self, node: Any, row: int) -> bytes:
+        """Return node `row`, serialised."""
+        node.id, node.name, node.type = self.id[row], self.texts[self.name[row]], self.type[row]
+        for target, (offsets, ids) in zip((node.ctrl_deps, node.data_deps), self.deps, strict=True):
+            target.extend(ids[offsets[row] : offsets[row + 1]])
+        start, duration = self.start[row], self.duration[row]
+        if start > 0:
+            node.start_time_micros = start // 1000
+        node.duration_micros = duration // 1000
+        if self.io:
+            self._put_io(node, self.io[row])
+        for index in range(self.attr_offsets[row], self.attr_offsets[row + 1]):
+            self._put_stored(node.attr.add(), index)
+        for key, time in (("start_ns", start), ("duration_ns", duration)):
+            if time > 0 and time % 1000 and not any(attr.name == key for attr in node.attr):
+                _put_attribute(node.attr.add(), key, ValueKind.INT64, time, "")
+        # proto3 leaves out a zero; written by hand, a recorded start at 0 stays a recorded start.
+        zero_start = b"\x30\x00" if 0 <= start < 1000 else b""
+        serialised: bytes = node.SerializeToString()
+        return serialised + zero_start + self.extra.get(row, b"")
+
+    def _put_io(self, node: Any, io: list[int]) -> None:
+        for target, codes in ((node.inputs, io[:3]), (node.outputs, io[3:])):
+            if codes[0] >= 0:
+                target.SetInParent()
+                target.values, target.shapes, target.types = (self.texts[code] for code in codes)
+
+    def _put_stored(self, target: Any, index: int) -> None:
+        kind, bits, doc = ValueKind(self.kind[index]), self.value[index], self.doc[index]
+        value: Any
+        if self.slot[index]:
+            value = self.slots[bits]
+        elif kind == ValueKind.STRING:
+            value = self.texts[bits]
+        elif kind.is_list:
+            items = self.graph.attrs.items[bits : bits + self.length[index]].tolist()
+            value = [decode_scalar(kind, item, self.graph.strings) for item in items]
+        else:
+            value = decode_scalar(kind, bits, self.graph.strings) if kind != ValueKind.NONE else None
+        _put_attribute(target, self.texts[self.key[index]], kind, value, self.texts[doc] if doc >= 0 else "")
+
+
+def _dependency_ids(graph: Graph, deps: Dependencies) -> UInt64:
+    """Return the (D,) ids as they stood in the file, dangling ones included."""
+    ids: UInt64 = np.empty(len(deps.rows), np.uint64)
+    there = deps.rows >= 0
+    ids[there] = graph.id[deps.rows[there]]
+    ids[~there] = deps.dangling[-1 - deps.rows[~there]]
+    return ids
+
+
+def _put_attribute(target: Any, name: str, kind: ValueKind, value: Any, doc: str) -> None:
+    target.name = name
+    if doc:
+        target.doc_string = doc
+    if kind.is_list:
+        inner = getattr(target, value_field(kind))
+        inner.SetInParent()
+        inner.values.extend(value)
+    elif kind != ValueKind.NONE:
+        setattr(target, value_field(kind), value)
+
+
+def _length(size: int) -> bytes:
+    """Return a varint."""
+    out = bytearray()
+    while size > 127:
+        out.append(size & 127 | 128)
+        size >>= 7
+    out.append(size)
+    return bytes(out)
+
+
+def _framed(record: bytes) -> bytes:
+    return _length(len(record)) + record
+
+
+FORMAT = Format(
+    name="chakra",
+    title="Chakra execution trace (.et)",
+    sniff=sniff,
+    read=read,
+)

@@ -1,0 +1,77 @@
+"""What a trace format is: a record with a test by content and a reader."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from studio.trace import CommGroup, Finding, Graph, Rank
+
+HEAD_BYTES = 4096
+"""How much of the (uncompressed) start of a file a format may look at to recognise it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """One file about to be read.
+
+    Attributes:
+        name: The name to speak of it by; untrusted text.
+        data: The whole file, uncompressed.
+        total_bytes: Size of all files of the job.
+        tick: Told the bytes done, out of twice the file; may raise to stop the reading.
+        findings: What was noticed while opening it, e.g. a truncated gzip stream.
+    """
+
+    name: str
+    data: bytes | memoryview
+    total_bytes: int = 0
+    tick: Callable[[int], None] = field(default=lambda _done: None)
+    findings: tuple[Finding, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RankPart:
+    """One rank as its file gives it; its number and graph index are set when the job is put together.
+
+    Attributes:
+        rank: Number and graph still -1.
+        graph: Its nodes.
+        number: The rank's number where the file itself names it.
+        findings: What the reader noticed.
+    """
+
+    rank: Rank
+    graph: Graph
+    number: int | None
+    findings: tuple[Finding, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class GroupsPart:
+    """Comm groups of a job, with what the reader noticed."""
+
+    groups: tuple[CommGroup, ...]
+    findings: tuple[Finding, ...] = ()
+
+
+Part = RankPart | GroupsPart
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """A file format.
+
+    Attributes:
+        name: Short name, as used in messages and options.
+        title: What users call it.
+        sniff: Whether a file with this head may be of the format.
+        read: Reads a file; raises TraceFormatError where it is damaged beyond use.
+        describes_job: Whether it tells about the job as a whole rather than being a rank of it.
+    """
+
+    name: str
+    title: str
+    sniff: Callable[[bytes], bool]
+    read: Callable[[Reading], list[Part]]
+    describes_job: bool = False

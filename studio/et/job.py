@@ -1,0 +1,317 @@
+"""Files put together to jobs: which file is which rank of which job, and ranks that share a graph."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path, PurePosixPath
+
+from studio.errors import TraceError, TraceFormatError
+from studio.et import chakra, groups
+from studio.et.format import HEAD_BYTES, Format, GroupsPart, RankPart, Reading
+from studio.et.source import SourceFile, head, load, looks_like, opened
+from studio.trace import CommGroup, Finding, Graph, Rank, Trace, digest
+
+FORMATS: tuple[Format, ...] = (groups.FORMAT, chakra.FORMAT)
+"""Every format that can be read, the ones easiest to recognise first."""
+
+Progress = Callable[[str, int, int], None]
+"""Called with what is going on, how much is done and how much there is; may raise to stop."""
+
+_NUMBERED = re.compile(r"^(?P<prefix>.*?)[._-](?P<rank>\d{1,9})(?P<suffix>(\.[A-Za-z]\w*)*)$")
+_RANK_WORD = re.compile(r"rank[\[\-_/]?(?P<rank>\d{1,9})", re.IGNORECASE)
+
+
+class RanksNeeded(TraceError):
+    """Files whose rank nothing tells: the user has to say.
+
+    Attributes:
+        files: Their names.
+    """
+
+    def __init__(self, files: Sequence[str]) -> None:
+        shown = ", ".join(files[:4]) + (f" and {len(files) - 4} more" if len(files) > 4 else "")
+        super().__init__(
+            f"The rank of {len(files)} files is not known: {shown}.",
+            hint="Name them <job>.<rank>.et, or say it: --rank FILE=NUMBER, once per file.",
+        )
+        self.files = tuple(files)
+
+
+@dataclass(frozen=True, slots=True)
+class JobFiles:
+    """The files of one job.
+
+    Attributes:
+        name: What to call the job, taken from its files' common name.
+        ranks: Files that are a rank each, with the number their name tells, if it does.
+        others: Files that tell about the whole job, with their format.
+        ignored: Names of files that no format recognises.
+    """
+
+    name: str
+    ranks: tuple[tuple[SourceFile, Format, int | None], ...]
+    others: tuple[tuple[SourceFile, Format], ...] = ()
+    ignored: tuple[str, ...] = ()
+
+
+def recognise(start: bytes) -> Format | None:
+    """Return the format of a file by its first bytes, None where no format knows it."""
+    return next((fmt for fmt in FORMATS if fmt.sniff(start[:HEAD_BYTES])), None)
+
+
+def rank_and_prefix(name: str) -> tuple[str, int | None]:
+    """Return what the name of a file tells: the job it belongs to, and its rank.
+
+    Example:
+        >>> rank_and_prefix("llama/llama_8r.12.et.gz")
+        ('llama/llama_8r', 12)
+        >>> rank_and_prefix("traces/rank3/trace.et")
+        ('traces/trace', 3)
+        >>> rank_and_prefix("single.et")
+        ('single', None)
+    """
+    path = PurePosixPath(name)
+    folder = "" if str(path.parent) == "." else f"{path.parent}/"
+    if word := _RANK_WORD.search(name):
+        rest = (name[: word.start()] + name[word.end() :].lstrip("])")).replace("//", "/")
+        stem = PurePosixPath(rest)
+        base = stem.name.split(".")[0].strip("._-")
+        parent = "" if str(stem.parent) == "." else f"{stem.parent}/"
+        return parent + base, int(word["rank"])
+    if numbered := _NUMBERED.match(path.name):
+        return folder + numbered["prefix"], int(numbered["rank"])
+    return folder + path.name.split(".")[0], None
+
+
+def discover(files: Iterable[SourceFile]) -> list[JobFiles]:
+    """Sort files into jobs: one per folder and name before the rank.
+
+    Raises:
+        TraceFormatError: A file the user named is of no known format, or there is no trace at all.
+    """
+    ranks: dict[str, list[tuple[SourceFile, Format, int | None]]] = {}
+    others: list[tuple[SourceFile, Format]] = []
+    ignored: list[str] = []
+    last_start = b""
+    for file in files:
+        start = head(file.path)
+        fmt = recognise(start)
+        if fmt is None:
+            if file.named:
+                raise _unrecognised(file.name, start)
+            ignored.append(file.name)
+            last_start = start
+        elif fmt.describes_job:
+            others.append((file, fmt))
+        else:
+            prefix, number = rank_and_prefix(file.name)
+            ranks.setdefault(prefix if number is not None else _unranked(file.name), []).append((file, fmt, number))
+    if not ranks:
+        if ignored:
+            raise _unrecognised(ignored[0], last_start if len(ignored) == 1 else b"?", len(ignored))
+        raise TraceFormatError("No execution trace found.", hint="Expected files such as job.0.et, job.1.et, …")
+    return [_job(prefix, members, others, len(ranks), ignored) for prefix, members in ranks.items()]
+
+
+def _unranked(name: str) -> str:
+    """Return the key under which files without a rank in one folder gather."""
+    return f"{PurePosixPath(name).parent}/\0"
+
+
+def _unrecognised(name: str, start: bytes, count: int = 1) -> TraceFormatError:
+    known = ", ".join(fmt.title for fmt in FORMATS)
+    what = f"{count} files, none of a known format, the first being {name}" if count > 1 else looks_like(start)
+    message = f"{what}." if count > 1 else f"{name}: not an execution trace; it looks like {what}."
+    return TraceFormatError(message[0].upper() + message[1:], hint=f"Formats that can be opened: {known}.")
+
+
+def _job(
+    prefix: str,
+    members: list[tuple[SourceFile, Format, int | None]],
+    others: list[tuple[SourceFile, Format]],
+    jobs: int,
+    ignored: list[str],
+) -> JobFiles:
+    """Return one job with the files beside it that tell about it."""
+    if prefix.endswith("\0"):
+        first = PurePosixPath(members[0][0].name)
+        name = first.name.split(".")[0] if len(members) == 1 else first.parent.name or first.name.split(".")[0]
+    else:
+        name = PurePosixPath(prefix).name or PurePosixPath(prefix).parent.name or "job"
+    folders = {str(PurePosixPath(file.name).parent) for file, _, _ in members}
+    beside = [(file, fmt) for file, fmt in others if str(PurePosixPath(file.name).parent) in folders]
+    own = [(file, fmt) for file, fmt in beside if PurePosixPath(file.name).name.split(".")[0] == name.split(".")[0]]
+    chosen = own or (beside if len(beside) == 1 else [])
+    if not chosen and jobs == 1 and len(others) == 1:
+        chosen = others
+    return JobFiles(name or "job", tuple(members), tuple(chosen), tuple(ignored))
+
+
+def read_job(
+    job: JobFiles, *, ranks: Mapping[str, int] | None = None, progress: Progress | None = None
+) -> Trace:
+    """Read the files of one job, two at a time.
+
+    Args:
+        ranks: Rank numbers by file name, where neither the files nor their names tell.
+        progress: Told the bytes read.
+
+    Raises:
+        RanksNeeded: The rank of some files is not known.
+        TraceError: Two files claim the same rank.
+        TraceFormatError: A file cannot be read.
+    """
+    numbers = dict(ranks or {})
+    total = sum(file.path.stat().st_size for file, _, _ in job.ranks)
+    meter = _Meter(progress, total)
+    builder = _Builder()
+    with ThreadPoolExecutor(max_workers=2) as pool:
+        tasks = [pool.submit(_read_file, file, fmt, total, meter) for file, fmt, _ in job.ranks]
+        try:
+            for (file, _, number), task in zip(job.ranks, tasks, strict=True):
+                for part in task.result():
+                    if isinstance(part, RankPart):
+                        told = number if part.number is None else part.number
+                        builder.add(part, numbers.get(file.name, told))
+        except BaseException:
+            for task in tasks:
+                task.cancel()
+            meter.stop()
+            raise
+    for file, fmt in job.others:
+        for part in _read_file(file, fmt, total, _Meter(None, 0)):
+            if isinstance(part, GroupsPart):
+                builder.groups += part.groups
+                builder.findings += part.findings
+    return builder.trace(job)
+
+
+def read(
+    paths: Sequence[Path | str] | Path | str,
+    *,
+    ranks: Mapping[str, int] | None = None,
+    progress: Progress | None = None,
+) -> Trace:
+    """Read the execution traces of one job.
+
+    Args:
+        paths: Files, folders or archives; formats are recognised by content.
+        ranks: Rank numbers by file name, for files that do not tell theirs.
+        progress: Called with a phase, the bytes done and the bytes in all.
+
+    Raises:
+        TraceError: The paths hold several jobs, or ranks are unknown or claimed twice.
+        TraceFormatError: A file is of no known format or damaged beyond use.
+    """
+    given = [paths] if isinstance(paths, Path | str) else list(paths)
+    with opened(given) as files:
+        jobs = discover(files)
+        if len(jobs) > 1:
+            names = ", ".join(job.name for job in jobs[:6]) + (", …" if len(jobs) > 6 else "")
+            raise TraceError(f"{len(jobs)} jobs found, not one: {names}.", hint="Name the files of one of them.")
+        return read_job(jobs[0], ranks=ranks, progress=progress)
+
+
+class _Meter:
+    """Adds up the bytes that several threads have read and hands the sum on."""
+
+    def __init__(self, progress: Progress | None, total: int) -> None:
+        self._progress, self._total = progress, max(total, 1)
+        self._done: dict[str, int] = {}
+        self._stopped = False
+
+    def tick(self, name: str, done: int) -> None:
+        """Note that `done` bytes of a file are read; raises what the progress callback raises."""
+        self._done[name] = done
+        if self._stopped:
+            raise TraceError("Reading was stopped.")
+        if self._progress:
+            self._progress("reading", min(sum(list(self._done.values())), self._total), self._total)
+
+    def stop(self) -> None:
+        """Make the threads that still read stop at their next tick."""
+        self._stopped = True
+
+
+def _read_file(file: SourceFile, fmt: Format, total: int, meter: _Meter) -> list[RankPart | GroupsPart]:
+    size = file.path.stat().st_size
+    data, findings = load(file)
+    share = size / max(2 * len(data), 1)
+    reading = Reading(file.name, data, total, lambda done: meter.tick(file.name, int(done * share)), findings)
+    parts = fmt.read(reading)
+    meter.tick(file.name, size)
+    return parts
+
+
+class _Builder:
+    """Collects ranks; equal graphs are kept once."""
+
+    def __init__(self) -> None:
+        self.graphs: list[Graph] = []
+        self.known: dict[bytes, int] = {}
+        self.ranks: list[tuple[Rank, int | None]] = []
+        self.groups: tuple[CommGroup, ...] = ()
+        self.findings: tuple[Finding, ...] = ()
+
+    def add(self, part: RankPart, number: int | None) -> None:
+        """Take in a rank."""
+        index = self.known.setdefault(digest(part.graph), len(self.graphs))
+        if index == len(self.graphs):
+            self.graphs.append(part.graph)
+        self.ranks.append((replace(part.rank, graph=index), number))
+        self.findings += tuple(replace(finding, rank=number) for finding in part.findings)
+
+    def trace(self, job: JobFiles) -> Trace:
+        """Return the finished trace, ranks in order."""
+        unknown = [rank.file for rank, number in self.ranks if number is None]
+        findings = list(self.findings)
+        if unknown and len(self.ranks) > 1:
+            raise RanksNeeded(unknown)
+        if unknown:
+            findings.append(Finding("info", "rank-assumed", f"{unknown[0]}: no rank is named; taken to be rank 0."))
+        ranks = sorted((replace(rank, number=number or 0) for rank, number in self.ranks), key=lambda r: r.number)
+        for one, other in zip(ranks, ranks[1:], strict=False):
+            if one.number == other.number:
+                raise TraceError(
+                    f"Rank {one.number} is claimed by two files: {one.file} and {other.file}.",
+                    hint="Leave one of them out, or say --rank FILE=NUMBER.",
+                )
+        if job.ignored:
+            shown = ", ".join(job.ignored[:4]) + (", …" if len(job.ignored) > 4 else "")
+            message = f"{len(job.ignored):,} files are of no known format and were left out: {shown}"
+            findings.append(Finding("info", "ignored-file", message))
+        trace = Trace(tuple(self.graphs), tuple(ranks), self.groups, tuple(findings))
+        return with_inferred_groups(trace)
+
+
+def with_inferred_groups(trace: Trace) -> Trace:
+    """Add the comm groups that nodes name but no list defines, with the ranks that name them."""
+    listed = {group.name for group in trace.groups}
+    members: dict[str, list[int]] = {}
+    for rank in trace.ranks:
+        for name in group_names(trace, rank):
+            if name not in listed:
+                members.setdefault(name, []).append(rank.number)
+    if not members:
+        return trace
+    inferred = tuple(CommGroup(name, tuple(ranks), inferred=True) for name, ranks in members.items())
+    names = ", ".join(repr(name) for name in list(members)[:5]) + (", …" if len(members) > 5 else "")
+    finding = Finding(
+        "info",
+        "group-inferred",
+        f"{len(members):,} comm groups are named by nodes but listed nowhere: {names}. "
+        "Their members are taken to be the ranks that name them.",
+        "Open the comm group JSON together with the traces to have the true order.",
+    )
+    return replace(trace, groups=trace.groups + inferred, findings=(*trace.findings, finding))
+
+
+def group_names(trace: Trace, rank: Rank) -> list[str]:
+    """Return the comm groups that nodes of `rank` name, by first appearance; the unnamed one is not among them."""
+    graph = trace.graph_of(rank)
+    keys = [graph.strings[code] for code in graph.slot_key.tolist()]
+    named = (str(value) for key, value in zip(keys, rank.slots, strict=True) if key in ("pg_name", "comm_group"))
+    return [name for name in dict.fromkeys(named) if name]

@@ -1,0 +1,88 @@
+"""The Chakra schema as protobuf messages, for writing.
+
+Described here rather than generated: generated code refuses protobuf releases older than its generator, and
+registers itself globally, where it would clash with the Chakra package of the same process.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+
+from studio.trace import ValueKind
+
+_PACKAGE = "ChakraProtoMsg"
+_FIELD = descriptor_pb2.FieldDescriptorProto
+
+
+class Schema(NamedTuple):
+    """The message classes a writer needs."""
+
+    metadata: Any
+    node: Any
+
+
+def value_field(kind: ValueKind) -> str:
+    """Return the AttributeProto field that holds values of `kind`.
+
+    Example:
+        >>> value_field(ValueKind.INT64), value_field(ValueKind.INT64_LIST)
+        ('int64_val', 'int64_list')
+    """
+    name = kind.name.lower()
+    return name if kind.is_list else f"{name}_val"
+
+
+@lru_cache(maxsize=1)
+def schema() -> Schema:
+    """Return the message classes of the current layout (v0.0.4 and later)."""
+    file = descriptor_pb2.FileDescriptorProto(name="chakra_studio/et_def.proto", package=_PACKAGE, syntax="proto3")
+    kinds = [kind for kind in ValueKind if kind != ValueKind.NONE]
+    for kind in kinds:
+        if kind.is_list:
+            scalar = ValueKind(kind - 1).name
+            _message(file, _list_name(kind), [("values", 1, f"repeated {scalar}")])
+    attribute = _message(file, "AttributeProto", [("name", 1, "STRING"), ("doc_string", 2, "STRING")])
+    attribute.oneof_decl.add(name="value")
+    for kind in kinds:
+        kind_type = _list_name(kind) if kind.is_list else kind.name
+        _field(attribute, value_field(kind), int(kind), kind_type).oneof_index = 0
+    attrs = "repeated AttributeProto"
+    _message(file, "GlobalMetadata", [("version", 1, "STRING"), ("attr", 2, attrs)])
+    _message(file, "IOInfo", [(name, i, "STRING") for i, name in enumerate(("values", "shapes", "types"), 1)])
+    node = [("id", 1, "UINT64"), ("name", 2, "STRING"), ("type", 3, "INT32")]
+    node += [("ctrl_deps", 4, "repeated UINT64"), ("data_deps", 5, "repeated UINT64")]
+    node += [("start_time_micros", 6, "UINT64"), ("duration_micros", 7, "UINT64")]
+    node += [("inputs", 8, "IOInfo"), ("outputs", 9, "IOInfo"), ("attr", 10, attrs)]
+    _message(file, "Node", node)
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(file)
+    metadata, record = (pool.FindMessageTypeByName(f"{_PACKAGE}.{name}") for name in ("GlobalMetadata", "Node"))
+    return Schema(message_factory.GetMessageClass(metadata), message_factory.GetMessageClass(record))
+
+
+def _list_name(kind: ValueKind) -> str:
+    return ValueKind(kind - 1).name.title() + "List"
+
+
+def _message(file: Any, name: str, specs: list[tuple[str, int, str]]) -> Any:
+    message = file.message_type.add(name=name)
+    for field_name, number, type_name in specs:
+        _field(message, field_name, number, type_name)
+    return message
+
+
+def _field(message: Any, name: str, number: int, type_name: str) -> Any:
+    """Add a field; `type_name` is a scalar in capitals or a message, with `repeated` before it."""
+    repeated = type_name.startswith("repeated ")
+    type_name = type_name.removeprefix("repeated ")
+    field = message.field.add(name=name, number=number)
+    field.label = _FIELD.LABEL_REPEATED if repeated else _FIELD.LABEL_OPTIONAL
+    if type_name.isupper():
+        field.type = getattr(_FIELD, f"TYPE_{type_name}")
+    else:
+        field.type = _FIELD.TYPE_MESSAGE
+        field.type_name = f".{_PACKAGE}.{type_name}"
+    return field

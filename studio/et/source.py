@@ -1,0 +1,179 @@
+"""Files as given by the user: folders walked, archives unpacked, gzip undone."""
+
+from __future__ import annotations
+
+import mmap
+import tempfile
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+from studio.errors import TraceError, TraceFormatError
+from studio.et import archive
+from studio.et.format import HEAD_BYTES
+from studio.trace import Finding
+
+_GZIP = b"\x1f\x8b"
+_LONGEST_INFLATED = 64 << 30
+_RATIO, _RATIO_FROM = 250, 256 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class SourceFile:
+    """A file of a job.
+
+    Attributes:
+        name: Its name relative to what the user gave; untrusted text.
+        path: Where it lies.
+        named: Whether the user named this very file, rather than a folder or archive around it.
+    """
+
+    name: str
+    path: Path
+    named: bool = False
+
+
+@contextmanager
+def opened(paths: Sequence[Path | str]) -> Iterator[list[SourceFile]]:
+    """Yield the files behind `paths`; what archives hold exists only inside the `with`.
+
+    Raises:
+        TraceError: A path does not exist.
+        TraceFormatError: An archive is refused.
+    """
+    with tempfile.TemporaryDirectory(prefix="chakra-studio-") as scratch:
+        files: list[SourceFile] = []
+        for index, given in enumerate(paths):
+            path = Path(given)
+            if not path.exists():
+                raise TraceError(f"{path}: no such file or folder.", hint="Check the spelling.")
+            found = _walk(path) if path.is_dir() else [SourceFile(path.name, path, named=True)]
+            files += unpacked(found, Path(scratch) / str(index))
+        yield files
+
+
+def unpacked(files: Sequence[SourceFile], scratch: Path) -> list[SourceFile]:
+    """Return `files` with every archive replaced by its members, unpacked below `scratch`."""
+    result: list[SourceFile] = []
+    for index, file in enumerate(files):
+        if not archive.is_archive(file.path):
+            result.append(file)
+            continue
+        target = scratch / str(index)
+        target.mkdir(parents=True)
+        for member in archive.unpack(file.path, target):
+            result.append(SourceFile(f"{file.name}/{member.name}", member.path))
+    return result
+
+
+def _walk(folder: Path) -> list[SourceFile]:
+    """Return the files below a folder by name, hidden ones left out."""
+    found = []
+    for path in sorted(folder.rglob("*")):
+        relative = path.relative_to(folder)
+        if path.is_file() and not any(part.startswith(".") for part in relative.parts):
+            found.append(SourceFile(f"{folder.name}/{relative.as_posix()}", path))
+    return found
+
+
+def head(path: Path) -> bytes:
+    """Return the uncompressed start of a file, as far as it can be read."""
+    with path.open("rb") as stream:
+        raw = stream.read(HEAD_BYTES)
+    if not raw.startswith(_GZIP):
+        return raw
+    try:
+        return zlib.decompressobj(wbits=31).decompress(raw, HEAD_BYTES)
+    except zlib.error:
+        return b""
+
+
+def load(file: SourceFile) -> tuple[bytes | memoryview, tuple[Finding, ...]]:
+    """Return the uncompressed content of a file, and what was noticed while reading it.
+
+    Raises:
+        TraceFormatError: The gzip stream is broken from the start or inflates beyond reason.
+    """
+    with file.path.open("rb") as stream:
+        if stream.read(2) == _GZIP:
+            stream.seek(0)
+            return _inflate(stream, file.name)
+        size = stream.seek(0, 2)
+        if size == 0:
+            return b"", ()
+        return memoryview(mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)), ()
+
+
+def _inflate(stream: BinaryIO, name: str) -> tuple[bytes, tuple[Finding, ...]]:
+    """Undo gzip, several members one after another included; keep what comes before damage."""
+    taken, made, pieces, problem = 0, 0, [], "ends early"
+    inflater = zlib.decompressobj(wbits=31)
+    raw = b""
+    while raw or (raw := stream.read(1 << 20)):
+        if inflater.eof:
+            raw = raw.lstrip(b"\0")  # padding between members, as tape tools write it
+            inflater = zlib.decompressobj(wbits=31) if raw else inflater
+            continue
+        try:
+            piece = inflater.decompress(raw, 1 << 24)
+        except zlib.error as error:
+            problem = f"is damaged ({error})"
+            break
+        taken += len(raw) - len(inflater.unconsumed_tail) - len(inflater.unused_data)
+        made += len(piece)
+        _refuse_bomb(name, taken, made)
+        pieces.append(piece)
+        raw = inflater.unused_data if inflater.eof else inflater.unconsumed_tail
+    content = b"".join(pieces)
+    if inflater.eof:
+        return content, ()
+    if not content:
+        raise TraceFormatError(f"{name}: the gzip stream {problem}.", hint="Copy the file again.")
+    message = f"{name}: the gzip stream {problem} after {made:,} inflated bytes."
+    hint = "What comes before was read. Copy the file again."
+    return content, (Finding("error", "damaged-gzip", message, hint, file=name, offset=made),)
+
+
+def _refuse_bomb(name: str, taken: int, made: int) -> None:
+    if made > _LONGEST_INFLATED or (made > _RATIO_FROM and made > _RATIO * taken):
+        raise TraceFormatError(
+            f"{name}: inflates to more than {made >> 20:,} MiB from {max(taken >> 20, 1):,} MiB.",
+            hint="It looks like a decompression bomb. If it is a real trace, decompress it first.",
+        )
+
+
+def looks_like(start: bytes) -> str:
+    """Return what a file that no format recognises seems to be, in words for a message."""
+    text = start.lstrip()
+    if not start:
+        return "an empty file"
+    for magic, what in _MAGIC.items():
+        if start.startswith(magic):
+            return what
+    if text[:1] in b"{[" and text:
+        if b'"traceEvents"' in start or b'"ph"' in start:
+            return "a Kineto or Chrome trace (JSON)"
+        if b'"schema"' in start or b'"nodes"' in start:
+            return "a PyTorch execution trace (JSON)"
+        return "a JSON file"
+    printable = sum(32 <= byte < 127 or byte in (9, 10, 13) for byte in start)
+    return "a text file" if printable > 0.95 * len(start) else "binary data of an unknown kind"
+
+
+_MAGIC = {
+    b"PK\x03\x04": "a zip archive",
+    b"\x89PNG": "a PNG image",
+    b"\xff\xd8\xff": "a JPEG image",
+    b"%PDF": "a PDF document",
+    b"\x7fELF": "a Linux program or library",
+    b"MZ": "a Windows program",
+    b"\xfd7zXZ": "an xz archive",
+    b"BZh": "a bzip2 archive",
+    b"\x28\xb5\x2f\xfd": "a zstd archive",
+    b"SQLite format 3": "an SQLite database",
+    b"ARROW1": "an Arrow file",
+    b"PAR1": "a Parquet file",
+}

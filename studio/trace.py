@@ -1,0 +1,500 @@
+"""The trace model: execution traces of all ranks of one job, as columns.
+
+A `Trace` maps every rank to a `Graph`. Ranks whose graphs are equal up to the comm groups and peers they
+name share one `Graph`: the values that differ are *slots* of the graph, and each `Rank` brings its own
+values for them. A job of 1,024 equal ranks costs one graph and 1,024 short tuples.
+
+Ragged data is values + offsets throughout; texts live once in the graph's `Strings`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, fields
+from enum import IntEnum
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+Int64 = NDArray[np.int64]
+Int32 = NDArray[np.int32]
+UInt64 = NDArray[np.uint64]
+UInt8 = NDArray[np.uint8]
+Bool = NDArray[np.bool_]
+
+NONE = -1
+"""Stands for "not there" in columns of indices and of start times."""
+
+
+class NodeType(IntEnum):
+    """What a node does. Files may carry other numbers; they are kept and shown as `TYPE <n>`."""
+
+    INVALID = 0
+    METADATA = 1
+    MEM_LOAD = 2
+    MEM_STORE = 3
+    COMP = 4
+    COMM_SEND = 5
+    COMM_RECV = 6
+    COMM_COLL = 7
+
+
+class CollectiveType(IntEnum):
+    """The collective a COMM_COLL node takes part in (attribute `comm_type`)."""
+
+    ALL_REDUCE = 0
+    REDUCE = 1
+    ALL_GATHER = 2
+    GATHER = 3
+    SCATTER = 4
+    BROADCAST = 5
+    ALL_TO_ALL = 6
+    REDUCE_SCATTER = 7
+    REDUCE_SCATTER_BLOCK = 8
+    BARRIER = 9
+
+
+class ValueKind(IntEnum):
+    """Type of an attribute's value. Numbers are the schema's field numbers; an even number is a list."""
+
+    NONE = 0
+    DOUBLE = 3
+    DOUBLE_LIST = 4
+    FLOAT = 5
+    FLOAT_LIST = 6
+    INT32 = 7
+    INT32_LIST = 8
+    INT64 = 9
+    INT64_LIST = 10
+    UINT32 = 11
+    UINT32_LIST = 12
+    UINT64 = 13
+    UINT64_LIST = 14
+    SINT32 = 15
+    SINT32_LIST = 16
+    SINT64 = 17
+    SINT64_LIST = 18
+    FIXED32 = 19
+    FIXED32_LIST = 20
+    FIXED64 = 21
+    FIXED64_LIST = 22
+    SFIXED32 = 23
+    SFIXED32_LIST = 24
+    SFIXED64 = 25
+    SFIXED64_LIST = 26
+    BOOL = 27
+    BOOL_LIST = 28
+    STRING = 29
+    STRING_LIST = 30
+    BYTES = 31
+    BYTES_LIST = 32
+
+    @property
+    def is_list(self) -> bool:
+        """Whether values of this kind are lists."""
+        return self != ValueKind.NONE and self % 2 == 0
+
+
+TEXT_KINDS = (ValueKind.STRING, ValueKind.STRING_LIST, ValueKind.BYTES, ValueKind.BYTES_LIST)
+UNSIGNED_KINDS = (ValueKind.UINT64, ValueKind.UINT64_LIST, ValueKind.FIXED64, ValueKind.FIXED64_LIST)
+INT_KINDS = tuple(k for k in ValueKind if ValueKind.INT32 <= k <= ValueKind.SFIXED64 and not k.is_list)
+
+SLOT_KEYS = ("pg_name", "comm_group", "comm_src", "comm_dst")
+"""Attributes whose scalar values may differ between ranks that share a graph: comm groups and peers."""
+
+Scalar = int | float | bool | str | bytes
+Value = Scalar | list[Scalar] | None
+Level = Literal["error", "warning", "info"]
+
+
+class Strings(Sequence[str]):
+    """Distinct texts of a graph, stored as one block.
+
+    P texts, B bytes. Texts are UTF-8; values of kind BYTES share the pool and may hold anything.
+
+    Attributes:
+        data: (B,) the texts, one after another.
+        offsets: (P+1,) text i is data[offsets[i]:offsets[i+1]].
+    """
+
+    __slots__ = ("data", "offsets")
+
+    def __init__(self, data: UInt8, offsets: Int64) -> None:
+        self.data = data
+        self.offsets = offsets
+
+    @classmethod
+    def of(cls, texts: Iterable[str | bytes]) -> Strings:
+        """Return the pool that holds `texts` in this order.
+
+        Example:
+            >>> list(Strings.of(["a", "bc"]))
+            ['a', 'bc']
+        """
+        raw = [t.encode("utf-8", "surrogateescape") if isinstance(t, str) else t for t in texts]
+        offsets = np.zeros(len(raw) + 1, np.int64)
+        np.cumsum([len(r) for r in raw], out=offsets[1:])
+        return cls(np.frombuffer(b"".join(raw), np.uint8), offsets)
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def raw(self, index: int) -> bytes:
+        """Return text `index` as the bytes it is stored as."""
+        return self.data[self.offsets[index] : self.offsets[index + 1]].tobytes()
+
+    def __getitem__(self, index):  # type: ignore[no-untyped-def]  # Sequence wants a slice overload nobody needs
+        if not 0 <= index < len(self):
+            raise IndexError(index)
+        return self.raw(index).decode("utf-8", "replace")
+
+    def __iter__(self) -> Iterator[str]:
+        block = self.data.tobytes()
+        bounds = self.offsets.tolist()
+        for start, end in zip(bounds, bounds[1:], strict=False):
+            yield block[start:end].decode("utf-8", "replace")
+
+    def find(self, text: str) -> int:
+        """Return the index of `text`, or -1. Compares only texts of its length."""
+        raw = text.encode("utf-8", "surrogateescape")
+        for index in np.flatnonzero(np.diff(self.offsets) == len(raw)).tolist():
+            if self.raw(index) == raw:
+                return index
+        return NONE
+
+
+@dataclass(frozen=True, slots=True)
+class Attributes:
+    """Named values of the nodes of a graph, in the order of the file.
+
+    N nodes, A attributes, L list items.
+
+    Attributes:
+        offsets: (N+1,) node i has attributes offsets[i]:offsets[i+1].
+        key: (A,) name, index into the graph's strings.
+        doc: (A,) doc string likewise, -1 where there is none.
+        kind: (A,) a ValueKind.
+        value: (A,) the scalar's bits; for text an index into the strings; for a list its first item;
+            where `slot` is set the slot's number.
+        length: (A,) items of a list, 0 for scalars.
+        slot: (A,) whether the value is the rank's, see `Rank.slots`.
+        items: (L,) values of lists, encoded as scalars are.
+    """
+
+    offsets: Int64
+    key: Int32
+    doc: Int32
+    kind: UInt8
+    value: Int64
+    length: Int32
+    slot: Bool
+    items: Int64
+
+
+@dataclass(frozen=True, slots=True)
+class Dependencies:
+    """Which nodes each node waits for.
+
+    N nodes, D dependencies, K of them dangling.
+
+    Attributes:
+        offsets: (N+1,) node i waits for rows[offsets[i]:offsets[i+1]].
+        rows: (D,) the row waited for; a negative number -1-k stands for the k-th dangling id.
+        dangling: (K,) ids that no node of the graph has, in order of appearance.
+    """
+
+    offsets: Int64
+    rows: Int32
+    dangling: UInt64
+
+    def of(self, row: int) -> Int32:
+        """Return the rows node `row` waits for, dangling ones as negative numbers."""
+        return self.rows[self.offsets[row] : self.offsets[row + 1]]
+
+
+@dataclass(frozen=True, slots=True)
+class Graph:
+    """The nodes of one rank, and of every other rank whose graph is equal.
+
+    N nodes, S slots, U pieces of unknown fields.
+
+    Attributes:
+        id: (N,) id written in the file; usually, not necessarily, unique.
+        type: (N,) a NodeType or whatever number the file holds.
+        name: (N,) index into `strings`.
+        start_ns: (N,) recorded start, -1 where the file has none.
+        duration_ns: (N,) recorded duration; 0 also where the file has none.
+        ctrl, data: control and data dependencies.
+        io: (N, 6) or, where no node has any, (0, 6): values, shapes and types of the inputs, then of the
+            outputs, as indices into `strings`; three times -1 where the node has no such message.
+        attrs: attributes.
+        slot_key: (S,) the attribute a slot belongs to, index into `strings`.
+        extra_row: (U,) node that carries fields this version does not know ...
+        extra: (U,) ... and their bytes, index into `strings`, to be written back as they are.
+        strings: the texts all indices point to.
+    """
+
+    id: UInt64
+    type: Int32
+    name: Int32
+    start_ns: Int64
+    duration_ns: Int64
+    ctrl: Dependencies
+    data: Dependencies
+    io: Int32
+    attrs: Attributes
+    slot_key: Int32
+    extra_row: Int32
+    extra: Int32
+    strings: Strings
+
+    def __len__(self) -> int:
+        return len(self.id)
+
+    def rows_with(self, key: str) -> tuple[Int32, Int64]:
+        """Return where attribute `key` occurs.
+
+        Returns:
+            (M,) node rows, rising, and (M,) positions in the attribute columns.
+        """
+        code = self.strings.find(key)
+        where = np.flatnonzero(self.attrs.key == code) if code != NONE else np.zeros(0, np.int64)
+        rows = np.searchsorted(self.attrs.offsets, where, side="right") - 1
+        return rows.astype(np.int32), where
+
+
+def arrays(record: Graph | Attributes | Dependencies, prefix: str = "") -> Iterator[tuple[str, NDArray[np.generic]]]:
+    """Yield every array of a graph under a dotted name, in a fixed order.
+
+    The one walk over the columns: storage, equality and size all use it.
+    """
+    for spec in fields(record):
+        value = getattr(record, spec.name)
+        if isinstance(value, (Attributes, Dependencies)):
+            yield from arrays(value, f"{prefix}{spec.name}.")
+        elif isinstance(value, Strings):
+            yield f"{prefix}{spec.name}.data", value.data
+            yield f"{prefix}{spec.name}.offsets", value.offsets
+        else:
+            yield prefix + spec.name, value
+
+
+def graph_from_arrays(columns: dict[str, NDArray[np.generic]]) -> Graph:
+    """Return the graph whose `arrays` are `columns`."""
+    nested: dict[str, dict[str, object]] = {}
+    flat: dict[str, object] = {}
+    for name, array in columns.items():
+        head, _, tail = name.partition(".")
+        if tail:
+            nested.setdefault(head, {})[tail] = array
+        else:
+            flat[head] = array
+    flat["io"] = np.asarray(flat["io"]).reshape(-1, 6)
+    kinds = {"ctrl": Dependencies, "data": Dependencies, "attrs": Attributes, "strings": Strings}
+    return Graph(**flat, **{name: kinds[name](**parts) for name, parts in nested.items()})  # type: ignore[arg-type]
+
+
+def digest(graph: Graph) -> bytes:
+    """Return a fingerprint of a graph: equal graphs, equal fingerprints."""
+    state = hashlib.blake2b(digest_size=16)
+    for name, array in arrays(graph):
+        state.update(f"{name}{array.shape}{array.dtype}".encode())
+        state.update(np.ascontiguousarray(array).data)
+    return state.digest()
+
+
+@dataclass(frozen=True, slots=True)
+class Attribute:
+    """One attribute as a reader of the trace wants it: name, kind, value, doc string."""
+
+    name: str
+    kind: ValueKind
+    value: Value
+    doc: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CommGroup:
+    """Ranks that communicate together, in ring order.
+
+    Attributes:
+        name: The name nodes refer to it by (`pg_name`).
+        ranks: Rank numbers.
+        inferred: Whether the members were derived from the nodes for lack of a written list.
+    """
+
+    name: str
+    ranks: tuple[int, ...]
+    inferred: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something the reader noticed and the user should know.
+
+    Attributes:
+        level: How bad: `error` lost data, `warning` may mislead, `info` is worth knowing.
+        code: Stable short name, e.g. `truncated`.
+        message: What was found and where.
+        hint: What to do about it.
+        rank: The rank concerned, None for the job as a whole.
+        file: Name of the file, empty where none is concerned.
+        offset: Byte offset in the (uncompressed) file, -1 where there is none.
+    """
+
+    level: Level
+    code: str
+    message: str
+    hint: str = ""
+    rank: int | None = None
+    file: str = ""
+    offset: int = NONE
+
+
+@dataclass(frozen=True, slots=True)
+class Rank:
+    """One rank of the job.
+
+    Attributes:
+        number: The rank's number.
+        graph: Index into `Trace.graphs`.
+        slots: The rank's values for its graph's slots.
+        version: Schema version its file names.
+        metadata: Attributes of the file's metadata record.
+        extra: Fields of the metadata record this version does not know, as bytes.
+        file: Name of the file it was read from.
+    """
+
+    number: int
+    graph: int
+    slots: tuple[int | str, ...] = ()
+    version: str = ""
+    metadata: tuple[Attribute, ...] = ()
+    extra: bytes = b""
+    file: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """Execution traces of all ranks of one job. Immutable; passes return a new Trace.
+
+    Attributes:
+        graphs: The distinct graphs.
+        ranks: The ranks present, by rising number.
+        groups: Comm groups, in the order of their file, inferred ones last.
+        findings: What the reader noticed.
+    """
+
+    graphs: tuple[Graph, ...]
+    ranks: tuple[Rank, ...]
+    groups: tuple[CommGroup, ...] = ()
+    findings: tuple[Finding, ...] = field(default=(), compare=False)
+
+    def graph_of(self, rank: Rank) -> Graph:
+        """Return the graph of `rank`."""
+        return self.graphs[rank.graph]
+
+    def rank(self, number: int) -> Rank | None:
+        """Return rank `number`, None where the job has no such rank."""
+        return next((r for r in self.ranks if r.number == number), None)
+
+    @property
+    def node_count(self) -> int:
+        """Nodes of all ranks together, shared graphs counted once per rank."""
+        sizes = [len(g) for g in self.graphs]
+        return sum(sizes[r.graph] for r in self.ranks)
+
+    def __eq__(self, other: object) -> bool:
+        """Equal where ranks, groups and every column agree; files and findings do not count."""
+        if not isinstance(other, Trace):
+            return NotImplemented
+        return self._essence() == other._essence()
+
+    def __hash__(self) -> int:
+        return hash(self._essence())
+
+    def _essence(self) -> tuple[object, ...]:
+        marks = [digest(g) for g in self.graphs]
+        ranks = tuple(
+            (r.number, marks[r.graph], r.slots, r.version, repr(r.metadata), r.extra) for r in self.ranks
+        )
+        return ranks, self.groups
+
+
+def decode_scalar(kind: ValueKind, bits: int, strings: Strings) -> Scalar:
+    """Return the value that `bits` stand for in a column of `kind`."""
+    base = ValueKind(kind - 1) if kind.is_list else kind
+    if base == ValueKind.STRING:
+        return strings[bits]
+    if base == ValueKind.BYTES:
+        return strings.raw(bits)
+    if base == ValueKind.BOOL:
+        return bool(bits)
+    if base == ValueKind.DOUBLE:
+        return float(np.int64(bits).view(np.float64))
+    if base == ValueKind.FLOAT:
+        return float(np.uint32(bits & 0xFFFFFFFF).view(np.float32))
+    return bits & 0xFFFF_FFFF_FFFF_FFFF if base in UNSIGNED_KINDS else bits
+
+
+def decode_value(attrs: Attributes, index: int, strings: Strings, slots: Sequence[int | str]) -> Value:
+    """Return the value of attribute `index` for the rank whose slot values are `slots`."""
+    kind, bits = ValueKind(int(attrs.kind[index])), int(attrs.value[index])
+    if kind == ValueKind.NONE:
+        return None
+    if attrs.slot[index]:
+        return slots[bits]
+    if kind.is_list:
+        items = attrs.items[bits : bits + int(attrs.length[index])].tolist()
+        return [decode_scalar(kind, item, strings) for item in items]
+    return decode_scalar(kind, bits, strings)
+
+
+def node_attributes(graph: Graph, row: int, slots: Sequence[int | str] = ()) -> list[Attribute]:
+    """Return the attributes of node `row`, in file order, with the rank's values in the slots."""
+    attrs, strings, found = graph.attrs, graph.strings, []
+    for index in range(int(attrs.offsets[row]), int(attrs.offsets[row + 1])):
+        doc = int(attrs.doc[index])
+        found.append(
+            Attribute(
+                strings[int(attrs.key[index])],
+                ValueKind(int(attrs.kind[index])),
+                decode_value(attrs, index, strings, slots),
+                strings[doc] if doc >= 0 else "",
+            )
+        )
+    return found
+
+
+def int_column(graph: Graph, key: str, slots: Sequence[int | str] = ()) -> tuple[Int32, Int64]:
+    """Return the integer values of attribute `key`, whatever integer width the file uses.
+
+    Where a node carries the attribute more than once the last one counts; lists and texts do not.
+
+    Returns:
+        (M,) node rows, rising and distinct, and (M,) values.
+    """
+    rows, where = graph.rows_with(key)
+    kinds = graph.attrs.kind[where]
+    keep = np.isin(kinds, [*INT_KINDS, ValueKind.BOOL])
+    rows, where = rows[keep], where[keep]
+    values = graph.attrs.value[where].copy()
+    bound = graph.attrs.slot[where]
+    if bound.any():
+        table = np.array([v if isinstance(v, int) else 0 for v in slots], np.uint64 if False else object)
+        values[bound] = [int(v) - 2**64 if int(v) >= 2**63 else int(v) for v in table[values[bound]]]
+    last = np.append(rows[1:] != rows[:-1], True) if len(rows) else np.zeros(0, bool)
+    return rows[last], values[last]
+
+
+def type_name(number: int) -> str:
+    """Return the name of a node type, `TYPE 42` for numbers the schema does not define."""
+    return NodeType(number).name if number in NodeType._value2member_map_ else f"TYPE {number}"
+
+
+def collective_name(number: int) -> str:
+    """Return the name of a collective, `COLLECTIVE 42` for numbers the schema does not define."""
+    known = number in CollectiveType._value2member_map_
+    return CollectiveType(number).name if known else f"COLLECTIVE {number}"
