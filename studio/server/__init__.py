@@ -1,0 +1,1 @@
+"""Flask routes beside the pages: bytes in and out, as JSON or binary."""

@@ -1,0 +1,435 @@
+"""Who may talk to the studio: every request passes here before anything else sees it.
+
+A program that listens on 127.0.0.1 is within reach of every page the person visits. Three
+things go wrong with such programs, and each has its check:
+
+- A foreign page makes the browser send requests here (cross-site requests): `Origin` and
+  `Sec-Fetch-Site` say where a request comes from, and foreign ones are refused. Following a
+  link to a page of the studio is fine.
+- A foreign page waits until its own name resolves to 127.0.0.1, and is then "the same site"
+  (DNS rebinding): `Host` still carries its name, and foreign names are refused.
+- Where the studio listens for other machines, anybody there could open it: every request has to
+  carry the token printed at start.
+
+The check wraps the WSGI application rather than hooking into Flask's before_request: no route,
+static file, error handler or hook registered earlier can get ahead of it.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import ipaddress
+import json
+import re
+import socket
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from html import escape
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Final
+from urllib.parse import quote
+
+import flask
+from werkzeug.datastructures import Headers
+
+from studio.errors import ConfigError
+from studio.server.serve import is_loopback
+
+if TYPE_CHECKING:
+    from _typeshed import OptExcInfo
+    from _typeshed.wsgi import StartResponse, WSGIEnvironment
+
+# Routes that answer with data, some of it out of uploaded files.
+DATA_PREFIX: Final = "/api/"
+
+_SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
+_LOOPBACK_NAMES: Final = frozenset({"127.0.0.1", "localhost", "::1"})
+_AUTHORITY: Final = r"(?:\[(?P<v6>[0-9a-f:.]+)\]|(?P<name>[a-z0-9._-]+))(?::(?P<port>[0-9]{1,5}))?"
+_HOST: Final = re.compile(_AUTHORITY, re.IGNORECASE)
+_ORIGIN: Final = re.compile(rf"(?P<scheme>https?)://{_AUTHORITY}", re.IGNORECASE)
+_DEFAULT_PORTS: Final = {"http": 80, "https": 443}
+
+# What a browser would run, lay out or apply if it came out of an uploaded file.
+_ACTIVE_TYPES: Final = frozenset(
+    {
+        "application/javascript",
+        "application/xml",
+        "text/css",
+        "text/html",
+        "text/javascript",
+        "text/xml",
+    }
+)
+
+# Tried in Chromium with Dash 4.4, plotly 7.1 (SVG and WebGL traces, image export), ag-grid 35
+# (client-side and infinite rows, value formatters), Cytoscape with dagre, and mantine 2.8:
+#
+# - script-src: everything comes from files of this server, except Dash's one-line bootstrap and
+#   the clientside callbacks written in Python. Both are inline scripts, and Dash hands out their
+#   hashes. Neither 'unsafe-inline' nor 'unsafe-eval' is needed: plotly's WebGL traces and
+#   ag-grid's expressions work without eval.
+# - style-src 'unsafe-inline': React components set style attributes, and ag-grid, mantine and
+#   plotly add <style> elements while they run; without it there are 20 violations on one page
+#   and a grid without its layout, which then draws every row.
+# - img-src data: (plotly draws heatmaps into PNG data URLs, Cytoscape its icons from SVG ones)
+#   and blob: (plotly's "download as PNG" draws the SVG through one).
+# - connect-src 'self': callbacks, uploads, data.
+#
+# No other host is in the list, so nothing can leave the machine by accident or by injection.
+_CONTENT_POLICY: Final = (
+    "default-src 'none'",
+    "style-src 'self' 'unsafe-inline'",
+    "img-src 'self' data: blob:",
+    "font-src 'self' data:",
+    "connect-src 'self'",
+    "manifest-src 'self'",
+    "base-uri 'none'",
+    "form-action 'self'",
+    "frame-ancestors 'none'",
+)
+# Data is looked at by scripts. Opened as a page of its own it gets no rights at all.
+_DATA_POLICY: Final = (
+    "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; sandbox"
+)
+
+_ALWAYS: Final = (
+    ("X-Content-Type-Options", "nosniff"),
+    ("X-Frame-Options", "DENY"),
+    # Our own requests say which page they come from; other sites learn nothing, run names least of all.
+    ("Referrer-Policy", "same-origin"),
+    ("Cross-Origin-Resource-Policy", "same-origin"),
+)
+
+# A browser that follows a link from another site keeps a SameSite=Strict cookie back, also after
+# the redirect that set it, so somebody who is signed in would be asked for the token. Asking once
+# more, from a page of this site, brings the cookie. What was asked for last, and in which ten
+# seconds, is kept: an address that stays without a cookie is asked for twice, not without end.
+_ASK_AGAIN: Final = (
+    "const url = location.pathname + location.search;"
+    "const asked = url + ' ' + Math.floor(Date.now() / 10000);"
+    "if (sessionStorage.getItem('studio-asked') !== asked) {"
+    "sessionStorage.setItem('studio-asked', asked);"
+    "location.replace(url);"
+    "}"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """Who may ask.
+
+    Attributes:
+        host: The host the studio listens on.
+        port: The port it listens on.
+        token: What every request has to carry; None where only this machine can ask.
+        allowed_hosts: Further names under which the studio may be opened, without a port.
+    """
+
+    host: str
+    port: int
+    token: str | None = None
+    allowed_hosts: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Host:
+    """A host header: the name in one spelling, and the port where it has one."""
+
+    name: str
+    port: int | None
+
+    @property
+    def is_address(self) -> bool:
+        try:
+            ipaddress.ip_address(self.name)
+        except ValueError:
+            return False
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class _Refusal:
+    """Why a request is not answered, for the person who made it."""
+
+    status: HTTPStatus
+    message: str
+    hint: str
+    script: str = ""
+
+
+def protect(server: flask.Flask, policy: Policy, *, script_hashes: Sequence[str] = ()) -> None:
+    """Let only requests that the policy allows reach the server, and mark its answers as safe.
+
+    Args:
+        server: The Flask server under the Dash app.
+        policy: Who may ask.
+        script_hashes: Inline scripts that pages may run, as `Dash.csp_hashes()` (asked after the
+            last clientside callback is defined) and `script_hash` give them.
+
+    Raises:
+        ConfigError: An allowed host is no host name.
+    """
+    guarded = server.wsgi_app
+    is_allowed = _host_rule(policy)
+    page_policy = "; ".join((*_CONTENT_POLICY, " ".join(("script-src 'self'", *script_hashes))))
+
+    def guard(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        request = flask.Request(environ)
+        start = _marking(start_response, request, page_policy)
+        refusal = _refuse_foreign(request, policy, is_allowed)
+        if refusal is not None:
+            return _answer(refusal, request)(environ, start)
+        if policy.token is not None:
+            if not _carries(request, policy.token):
+                return _answer(_no_token(policy), request)(environ, start)
+            if "token" in request.args and _is_navigation(request):
+                return _sign_in(request, policy.token)(environ, start)
+        return guarded(environ, start)
+
+    server.wsgi_app = guard  # type: ignore[method-assign]  # Flask's own way to add middleware
+
+
+def script_hash(source: str) -> str:
+    """The entry of `script_hashes` that lets a page run this inline script.
+
+    Example:
+        >>> script_hash("")
+        "'sha256-47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU='"
+    """
+    digest = hashlib.sha256(source.encode()).digest()
+    return f"'sha256-{base64.b64encode(digest).decode()}'"
+
+
+# ---- where a request comes from
+
+
+def _host_rule(policy: Policy) -> Callable[[_Host], bool]:
+    """Which hosts a request may be addressed to."""
+    named = {_allowed_name(host) for host in (policy.host, *policy.allowed_hosts)} | _LOOPBACK_NAMES
+    if is_loopback(policy.host):
+        # With any port: `ssh -L 9000:localhost:8050` makes the browser say localhost:9000, and
+        # the port is no secret a foreign page could fail to know. The name is what it cannot fake.
+        return lambda host: host.name in named
+    named |= {name.lower() for name in _machine_names()}
+    # Rebinding needs a name that an attacker can point elsewhere; an address cannot be pointed.
+    return lambda host: host.is_address or host.name in named
+
+
+def _allowed_name(text: str) -> str:
+    host = _host(text) or _host(f"[{text}]")
+    if host is None or host.port is not None:
+        raise ConfigError(
+            f"{text!r} is not a host name or address",
+            hint="Give it as it stands in the browser's address bar, without http:// and port.",
+        )
+    return host.name
+
+
+def _machine_names() -> set[str]:
+    own = socket.gethostname()
+    # The bare name, the one its own network adds a domain to, and the one it announces by mDNS.
+    return {own, own.partition(".")[0], socket.getfqdn(), f"{own.partition('.')[0]}.local"}
+
+
+def _host(text: str) -> _Host | None:
+    """Name and port of a host header; None where it is not one host and at most one port.
+
+    Two Host headers arrive joined by a comma, which no host contains.
+    """
+    match = _HOST.fullmatch(text)
+    return _matched_host(match) if match else None
+
+
+def _matched_host(match: re.Match[str]) -> _Host | None:
+    name = (match["v6"] or match["name"]).lower()
+    if match["v6"]:
+        try:
+            name = ipaddress.IPv6Address(name).compressed
+        except ValueError:
+            return None
+    return _Host(name, int(match["port"]) if match["port"] else None)
+
+
+def _refuse_foreign(
+    request: flask.Request, policy: Policy, is_allowed: Callable[[_Host], bool]
+) -> _Refusal | None:
+    # Read as it came: Request.host would fall back to the server's own name.
+    said = request.environ.get("HTTP_HOST", "")
+    host = _host(said)
+    if host is None:
+        return _Refusal(
+            HTTPStatus.BAD_REQUEST,
+            "The request does not say which host it is for, or says it in a way that is not understood.",
+            _where_to_go(policy),
+        )
+    if not is_allowed(host):
+        return _Refusal(
+            HTTPStatus.MISDIRECTED_REQUEST,
+            f"This is a Chakra Studio, and it does not answer to the name {said!r}.",
+            _where_to_go(policy),
+        )
+    if not _is_own_origin(request.headers.get("Origin"), host) or not _is_own_fetch(request):
+        return _Refusal(
+            HTTPStatus.FORBIDDEN,
+            "The request was sent by a page of another site.",
+            _where_to_go(policy),
+        )
+    return None
+
+
+def _where_to_go(policy: Policy) -> str:
+    if is_loopback(policy.host):
+        return f"Open http://127.0.0.1:{policy.port}/ on the machine where the studio runs."
+    return f"Open it by the address or the name of the machine where it runs, port {policy.port}."
+
+
+def _is_own_origin(origin: str | None, host: _Host) -> bool:
+    """Whether the page that sent the request was served under the same host and port.
+
+    "null", which sandboxed frames and local files send, is a foreign origin like any other.
+    """
+    if origin is None:
+        return True
+    match = _ORIGIN.fullmatch(origin)
+    page = _matched_host(match) if match else None
+    if match is None or page is None:
+        return False
+    # A port that belongs to the scheme is left out of both headers.
+    default = _DEFAULT_PORTS[match["scheme"].lower()]
+    return (page.name, page.port or default) == (host.name, host.port or default)
+
+
+def _is_own_fetch(request: flask.Request) -> bool:
+    """Whether the browser calls the request our own, or it is a person following a link here.
+
+    Programs that are no browsers, and browsers that reach the studio over plain HTTP from another
+    machine, do not send these headers; for them the check of Origin stands alone.
+    """
+    if request.headers.get("Sec-Fetch-Site", "none") in ("same-origin", "none"):
+        return True
+    return (
+        request.method in ("GET", "HEAD")
+        and request.headers.get("Sec-Fetch-Mode") == "navigate"
+        and request.headers.get("Sec-Fetch-Dest", "document") == "document"
+    )
+
+
+# ---- the token
+
+
+def _carries(request: flask.Request, token: str) -> bool:
+    scheme, _, credentials = request.headers.get("Authorization", "").partition(" ")
+    shown = request.cookies.getlist(_cookie_name(request))
+    if scheme.lower() == "bearer":
+        shown.append(credentials.strip())
+    if _is_navigation(request):
+        shown.extend(request.args.getlist("token"))
+    # In a time that does not tell how much of a guess was right.
+    return any(hmac.compare_digest(text.encode(errors="replace"), token.encode()) for text in shown)
+
+
+def _cookie_name(request: flask.Request) -> str:
+    """The cookie of this studio.
+
+    Browsers keep one set of cookies for all ports of a host, so the name holds the port: the one
+    the browser sees, which behind `ssh -L` is not the one the studio listens on.
+    """
+    host = _host(request.environ.get("HTTP_HOST", ""))
+    return f"chakra-studio-token-{(host and host.port) or 80}"
+
+
+def _is_navigation(request: flask.Request) -> bool:
+    """Whether the answer becomes a page of its own."""
+    if request.method not in ("GET", "HEAD") or request.path.startswith(DATA_PREFIX):
+        return False
+    mode = request.headers.get("Sec-Fetch-Mode")
+    return mode == "navigate" if mode else "text/html" in request.headers.get("Accept", "")
+
+
+def _sign_in(request: flask.Request, token: str) -> flask.Response:
+    """Keep the token in a cookie and take it out of the address, before it is copied or shared."""
+    rest = [part for part in request.query_string.split(b"&") if part.partition(b"=")[0] != b"token"]
+    query = b"&".join(part for part in rest if part).decode("ascii", "ignore")
+    # One slash: //elsewhere would be another host.
+    path = f"/{quote((request.root_path + request.path).lstrip('/'))}"
+    response = flask.Response(status=HTTPStatus.SEE_OTHER)
+    response.headers["Location"] = f"{path}?{query}" if query else path
+    response.headers["Cache-Control"] = "no-store"
+    response.set_cookie(_cookie_name(request), token, httponly=True, samesite="Strict")
+    return response
+
+
+def _no_token(policy: Policy) -> _Refusal:
+    return _Refusal(
+        HTTPStatus.UNAUTHORIZED,
+        "This Chakra Studio can be reached from other machines, so it asks for a token.",
+        "The token was printed in the terminal where chakra-studio was started, at the end of the "
+        f"address to open (port {policy.port}, ?token=…). It is new at each start.",
+        script=_ASK_AGAIN,
+    )
+
+
+# ---- answers
+
+
+def _answer(refusal: _Refusal, request: flask.Request) -> flask.Response:
+    """A page for a person, JSON for a script."""
+    if _is_navigation(request):
+        response = flask.Response(_page(refusal), refusal.status, mimetype="text/html")
+        scripts = script_hash(refusal.script) if refusal.script else "'none'"
+        response.headers["Content-Security-Policy"] = (
+            f"default-src 'none'; style-src 'unsafe-inline'; script-src {scripts}; "
+            "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+        )
+    else:
+        body = json.dumps({"message": refusal.message, "hint": refusal.hint})
+        response = flask.Response(body, refusal.status, mimetype="application/json")
+    response.headers["Cache-Control"] = "no-store"
+    if refusal.status == HTTPStatus.UNAUTHORIZED:
+        response.headers["WWW-Authenticate"] = 'Bearer realm="chakra-studio"'
+    return response
+
+
+def _page(refusal: _Refusal) -> str:
+    script = f"<script>{refusal.script}</script>" if refusal.script else ""
+    return f"""<!doctype html>
+<html lang="en">
+<head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
+<title>Chakra Studio: {escape(refusal.status.phrase)}</title>{script}
+<style>
+:root {{ color-scheme: light dark; }}
+body {{ font: 1rem/1.5 system-ui, sans-serif; max-width: 40rem; margin: 15vh auto; padding: 0 1rem; }}
+</style></head>
+<body><main><h1>Not answered</h1><p>{escape(refusal.message)}</p><p>{escape(refusal.hint)}</p></main></body>
+</html>
+"""
+
+
+def _marking(start_response: StartResponse, request: flask.Request, page_policy: str) -> StartResponse:
+    """A start_response that adds what browsers have to know about every answer."""
+    is_data = request.path.startswith(DATA_PREFIX)
+    host = _host(request.environ.get("HTTP_HOST", ""))
+    # Over plain HTTP from another machine browsers ignore this header, and log an error about it.
+    is_trustworthy = request.is_secure or (host is not None and is_loopback(host.name))
+
+    def start(
+        status: str, headers: list[tuple[str, str]], exc_info: OptExcInfo | None = None, /
+    ) -> Callable[[bytes], object]:
+        marked = Headers(headers)
+        for name, value in _ALWAYS:
+            marked[name] = value
+        if is_trustworthy:
+            marked["Cross-Origin-Opener-Policy"] = "same-origin"
+        marked.setdefault("Content-Security-Policy", _DATA_POLICY if is_data else page_policy)
+        if is_data and _is_active(marked.get("Content-Type", "")):
+            marked["Content-Type"] = "text/plain; charset=utf-8"
+        return start_response(status, marked.to_wsgi_list(), exc_info)
+
+    return start
+
+
+def _is_active(content_type: str) -> bool:
+    kind = content_type.partition(";")[0].strip().lower()
+    return kind in _ACTIVE_TYPES or kind.endswith("+xml")

@@ -1,0 +1,207 @@
+"""The upload routes: files come in chunks straight to disk, and can be resumed, cancelled and watched.
+
+Every answer is JSON; refusals are `{"error": {"message", "hint"}}`, with `received` where an upload may go on.
+"""
+
+from __future__ import annotations
+
+import errno
+from typing import Any, TypeVar
+
+import msgspec
+from flask import Blueprint, Response, request
+from werkzeug.exceptions import ClientDisconnected, HTTPException
+
+from studio import imports
+from studio.errors import StudioError
+from studio.imports import Announced, Import, ImportFile, ImportRefusedError, Problem, Registry
+
+_T = TypeVar("_T")
+
+CHUNK_BYTES = 8 << 20
+_JSON_AT_MOST = 64 << 20
+_STATUS: dict[imports.Reason, int] = {
+    "missing": 404,
+    "conflict": 409,
+    "invalid": 400,
+    "too-large": 413,
+    "disk-full": 507,
+    "cut": 400,
+}
+
+
+class _File(msgspec.Struct, frozen=True):
+    path: str
+    size: int
+    modified: float | None = None
+
+
+class _NewImport(msgspec.Struct, frozen=True):
+    files: list[_File]
+    name: str = ""
+
+
+class _Start(msgspec.Struct, frozen=True):
+    ranks: dict[str, int] = {}
+
+
+class _Body:
+    """The request's body, whose end is its end, also when the other side hung up."""
+
+    def read(self, size: int, /) -> bytes:
+        try:
+            return request.stream.read(size)
+        except ClientDisconnected:
+            return b""
+
+
+def uploads_blueprint(registry: Registry) -> Blueprint:
+    """Make the routes below /api/imports for the open imports of a workspace."""
+    routes = Blueprint("uploads", __name__, url_prefix="/api/imports")
+    routes.register_error_handler(StudioError, _refusal)
+    routes.register_error_handler(HTTPException, _http_refusal)
+    routes.register_error_handler(OSError, _disk_refusal)
+
+    @routes.get("")
+    def list_imports() -> Response:
+        return _json({"imports": [_import_json(one) for one in imports.list_imports(registry)]})
+
+    @routes.post("")
+    def create_import() -> Response:
+        wanted = _body(_NewImport)
+        files = [Announced(file.path, file.size, file.modified) for file in wanted.files]
+        made = imports.create_import(registry, files, name=wanted.name)
+        return _json(_with_files(registry, made) | {"chunk_bytes": CHUNK_BYTES}, 201)
+
+    @routes.get("/<import_id>")
+    def get_import(import_id: str) -> Response:
+        found = imports.get_import(registry, import_id)
+        with_files = request.args.get("files", "1") != "0"
+        return _json(_with_files(registry, found) if with_files else _import_json(found))
+
+    @routes.put("/<import_id>/files/<file_id>")
+    def put_chunk(import_id: str, file_id: str) -> Response:
+        offset, length = _chunk_place()
+        return _json(
+            {"received": imports.append_chunk(registry, import_id, file_id, offset, _Body(), length)}
+        )
+
+    @routes.delete("/<import_id>/files/<file_id>")
+    def cancel_file(import_id: str, file_id: str) -> Response:
+        imports.cancel_file(registry, import_id, file_id)
+        return _json(_import_json(imports.get_import(registry, import_id)))
+
+    @routes.post("/<import_id>/start")
+    @routes.post("/<import_id>/retry", endpoint="retry")
+    def start(import_id: str) -> Response:
+        return _json(_import_json(imports.start(registry, import_id, ranks=_body(_Start).ranks)), 202)
+
+    @routes.delete("/<import_id>")
+    def cancel_import(import_id: str) -> Response:
+        left = imports.cancel_import(registry, import_id)
+        return _json(_import_json(left) if left else {"id": import_id, "status": "gone"})
+
+    return routes
+
+
+def _body(kind: type[_T]) -> _T:
+    # Only application/json: a form of a foreign site cannot send that without asking first.
+    if request.mimetype != "application/json":
+        found = request.mimetype or "nothing"
+        raise ImportRefusedError("invalid", f"The body is {found}; application/json is wanted.")
+    request.max_content_length = _JSON_AT_MOST
+    try:
+        return msgspec.json.decode(request.get_data(cache=False), type=kind)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise ImportRefusedError("invalid", f"The body is not what it should be: {error}.") from error
+
+
+def _chunk_place() -> tuple[int, int]:
+    """Offset and length of the chunk in this request.
+
+    Raises:
+        ImportRefusedError: The offset is not a whole number of at least 0.
+        LengthRequired: The request does not say how long it is.
+    """
+    length = request.content_length
+    if length is None:
+        raise _LengthRequired
+    text = request.args.get("offset", "")
+    if not (text.isascii() and text.isdigit() and len(text) <= 18):
+        message = f"The offset {text[:40]!r} is not a whole number of bytes."
+        raise ImportRefusedError("invalid", message, hint="Send ?offset=N, N at least 0.")
+    # The announced size of the file bounds a chunk; a limit meant for forms must not.
+    request.max_content_length = length
+    return int(text), length
+
+
+class _LengthRequired(HTTPException):
+    code = 411
+    description = "A chunk needs a Content-Length."
+
+
+def _with_files(registry: Registry, one: Import) -> dict[str, Any]:
+    return _import_json(one) | {"files": [_file_json(file) for file in imports.list_files(registry, one.id)]}
+
+
+def _import_json(one: Import) -> dict[str, Any]:
+    return {
+        "id": one.id,
+        "name": one.name,
+        "created": one.created,
+        "status": one.status,
+        "files_total": one.files_total,
+        "size": one.size_bytes,
+        "received": one.received_bytes,
+        "progress": one.progress,
+        "job": one.job,
+        "error": _problem_json(one.error),
+        "warnings": one.warnings,
+        "idle_s": one.idle_s,
+    }
+
+
+def _file_json(file: ImportFile) -> dict[str, Any]:
+    return {
+        "id": file.id,
+        "path": file.path,
+        "size": file.size_bytes,
+        "received": file.received_bytes,
+        "status": file.status,
+        "error": _problem_json(file.error),
+    }
+
+
+def _problem_json(problem: Problem | None) -> dict[str, Any] | None:
+    if problem is None:
+        return None
+    return {"message": problem.message, "hint": problem.hint, "ranks_for": problem.ranks_for}
+
+
+def _json(value: object, status: int = 200) -> Response:
+    response = Response(msgspec.json.encode(value), status=status, mimetype="application/json")
+    response.headers["Cache-Control"] = "no-store"
+    return response
+
+
+def _error(status: int, message: str, hint: str = "", received: int | None = None) -> Response:
+    body: dict[str, Any] = {"error": {"message": message, "hint": hint}}
+    return _json(body if received is None else body | {"received": received}, status)
+
+
+def _refusal(error: StudioError) -> Response:
+    if isinstance(error, ImportRefusedError):
+        return _error(_STATUS[error.reason], error.message, error.hint, error.received)
+    return _error(500, error.message, error.hint)
+
+
+def _http_refusal(error: HTTPException) -> Response:
+    return _error(error.code or 500, error.description or error.name)
+
+
+def _disk_refusal(error: OSError) -> Response:
+    full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+    message = f"The workspace cannot be written: {error.strerror or error}."
+    return _error(
+        507 if full else 500, message, "Check the disk of the workspace folder and its permissions."
+    )
