@@ -384,7 +384,8 @@ def _answer(refusal: _Refusal, request: flask.Request) -> flask.Response:
             "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
         )
     else:
-        body = json.dumps({"message": refusal.message, "hint": refusal.hint})
+        # The form in which the data routes refuse, so that scripts read one.
+        body = json.dumps({"error": {"message": refusal.message, "hint": refusal.hint}})
         response = flask.Response(body, refusal.status, mimetype="application/json")
     response.headers["Cache-Control"] = "no-store"
     if refusal.status == HTTPStatus.UNAUTHORIZED:

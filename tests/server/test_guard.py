@@ -289,7 +289,7 @@ def test_without_the_token_a_person_is_told_where_it_is(shared: int) -> None:
     ):
         answer = ask(shared, request, HERE)
         assert answer.status == 401
-        assert "token" in json.loads(answer.text)["hint"]
+        assert "token" in json.loads(answer.text)["error"]["hint"]
 
 
 @pytest.mark.parametrize(
