@@ -6,12 +6,14 @@ can be had: the browser tests are never left out in silence.
 
     python scripts/browser.py             find or install
     python scripts/browser.py --find      find only
+    python scripts/browser.py --record F  write the path to the file F as well
 
 Needs the standard library alone; Playwright only for the last resort.
 """
 
 from __future__ import annotations
 
+import argparse
 import os
 import shutil
 import subprocess
@@ -31,13 +33,16 @@ PROGRAM_PATHS = ("Chromium/Application/chrome.exe", "Google/Chrome/Application/c
 
 def main() -> None:
     """Prints the path of a Chromium that starts, or says what was tried and ends with 1."""
+    parser = argparse.ArgumentParser(description="Finds a Chromium for the browser tests, or installs one.")
+    parser.add_argument("--find", action="store_true", help="do not install one")
+    parser.add_argument("--record", type=Path, help="file that the path is written to as well")
+    options = parser.parse_args()
     tried: list[str] = []
-    ways = [configured, installed]
-    if "--find" not in sys.argv[1:]:
-        ways += [debian_package, playwright_download]
-    for way in ways:
+    for way in (configured, installed) if options.find else (configured, installed, debian_package, playwright_download):
         path = way(tried)
         if path:
+            if options.record:
+                options.record.write_text(path + "\n", encoding="utf-8")
             print(path)
             return
     tries = "\n".join(f"  - {line}" for line in tried)

@@ -1,0 +1,105 @@
+# `make run` and `make test` need a Python 3.11 to 3.13, make and a network; everything else they set up in .venv.
+
+SHELL := /bin/sh
+VENV := .venv
+BIN := $(VENV)/bin
+STEP := @scripts/step.sh
+
+# The newest supported Python on PATH; PYTHON=/path/to/python overrides.
+PYTHON ?= $(shell for name in python3.13 python3.12 python3.11 python3 python; do \
+	$$name -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' >/dev/null 2>&1 \
+	&& { echo $$name; break; }; done)
+
+# Bytecode is written when a module is first imported: compiling all of them here takes longer than the download.
+PIP_OPTIONS := --quiet --no-compile --prefer-binary --disable-pip-version-check --no-input --progress-bar off
+INSTALL := $(BIN)/python -m pip install $(PIP_OPTIONS) --constraint constraints.txt --build-constraint constraints.txt
+INPUTS := pyproject.toml constraints.txt
+PYTEST := $(BIN)/python -m pytest
+
+.DEFAULT_GOAL := help
+.PHONY: help run test check lint format unit e2e chromium bench screenshots samples lock wheel-check clean
+
+help: ## this list
+	@echo "usage: make <goal> [ARGS=\"...\"] [PYTHON=python3.11]"
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+# ---------------------------------------------------------------------------------------------------
+# What people type
+
+run: $(VENV)/ready-run ## start the studio: a sample job, or ARGS="path/to/traces"
+	@exec $(BIN)/chakra-studio $(or $(ARGS),--sample)
+
+test: check ## every check: format, lint, types, import contracts, unit tests, doctests, browser tests
+	@$(PYTEST) --cov $(ARGS)
+
+check: $(VENV)/ready-test chromium lint
+
+lint: $(VENV)/ready-test ## format, lint, types and import contracts
+	$(STEP) "format (ruff format)" $(BIN)/ruff format --check .
+	$(STEP) "lint (ruff check)" $(BIN)/ruff check .
+	$(STEP) "types (mypy --strict)" $(BIN)/mypy
+	$(STEP) "import contracts (lint-imports)" $(BIN)/lint-imports
+
+format: $(VENV)/ready-test ## reformat the code and mend what ruff can mend
+	@$(BIN)/ruff check --quiet --fix-only .
+	@$(BIN)/ruff format .
+
+unit: $(VENV)/ready-test ## unit tests and doctests, without a browser; ARGS="tests/et -k gzip"
+	@$(PYTEST) -m "not e2e" $(ARGS)
+
+e2e: $(VENV)/ready-test chromium ## browser tests only
+	@$(PYTEST) -m e2e $(ARGS)
+
+# ---------------------------------------------------------------------------------------------------
+# Setting up. A stamp holds until pyproject.toml or constraints.txt changes.
+
+$(VENV)/ready-python:
+	@test -n "$(PYTHON)" || { \
+		echo "Chakra Studio needs Python 3.11, 3.12 or 3.13, and none is on PATH."; \
+		echo "Install one (Debian, Ubuntu: apt install python3 python3-venv; macOS: brew install python@3.13),"; \
+		echo "or name it: make $(MAKECMDGOALS) PYTHON=/path/to/python3.11"; exit 1; } >&2
+	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' || { \
+		echo "PYTHON=$(PYTHON) is no Python 3.11, 3.12 or 3.13."; exit 1; } >&2
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
+		echo "$(PYTHON) cannot make a virtual environment: its venv module is missing."; \
+		echo "Debian, Ubuntu: apt install python3-venv"; exit 1; } >&2
+	$(STEP) "virtual environment in $(VENV)" $(PYTHON) -m venv --clear $(VENV)
+	$(STEP) "pip that knows build constraints and dependency groups" \
+		$(BIN)/python -m pip install $(PIP_OPTIONS) --constraint constraints.txt --upgrade pip
+	@touch $@
+
+$(VENV)/ready-run: $(VENV)/ready-python $(INPUTS)
+	$(STEP) "packages the studio needs" $(INSTALL) --editable .
+	@touch $@
+
+$(VENV)/ready-test: $(VENV)/ready-python $(INPUTS)
+	$(STEP) "packages the studio and its tests need" $(INSTALL) --editable . --group test --group lint
+	@touch $(VENV)/ready-run $@
+
+# Looked for each time: browsers come and go without notice to make.
+chromium: $(VENV)/ready-test
+	$(STEP) "Chromium for the browser tests" $(BIN)/python scripts/browser.py --record $(VENV)/chromium-path
+
+# ---------------------------------------------------------------------------------------------------
+# Now and then
+
+bench: $(VENV)/ready-test ## measure speed and memory (minutes; prints tables)
+	@for program in benchmarks/*.py; do \
+		test -e "$$program" || { echo "benchmarks/ holds no program"; exit 1; }; \
+		echo "== $$program $(ARGS)"; $(BIN)/python "$$program" $(ARGS) || exit 1; done
+
+screenshots: $(VENV)/ready-test chromium ## the README's pictures, written anew
+	@$(BIN)/python scripts/screenshots.py $(ARGS)
+
+samples: $(VENV)/ready-run ## the sample jobs inside the package, written anew
+	@$(BIN)/python scripts/make_samples.py $(ARGS)
+
+lock: $(VENV)/ready-test ## constraints.txt from pyproject.toml, newest versions
+	@$(BIN)/python scripts/lock.py
+
+wheel-check: $(VENV)/ready-test ## build sdist and wheel, install the wheel by itself, start it
+	$(STEP) "the wheel works by itself" scripts/wheel_check.sh $(BIN)/python
+
+clean: ## remove .venv, caches and builds
+	@rm -rf $(VENV) dist build .coverage .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	@find . -name __pycache__ -not -path './.git/*' -prune -exec rm -rf {} +
