@@ -196,6 +196,10 @@ def unpack(
     work = _Work(into, limits, cancelled)
     try:
         files = _unpack_one(work, path, name or path.name, depth=0)
+        if not files:
+            raise TraceFormatError(
+                f"{name or path.name}: the archive holds no file.", hint="Pack the trace files into it."
+            )
     except BaseException as error:
         for file in work.written:
             file.unlink(missing_ok=True)
@@ -205,10 +209,6 @@ def unpack(
         if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise _disk_full(name or path.name) from error
         raise
-    if not files:
-        raise TraceFormatError(
-            f"{name or path.name}: the archive holds no file.", hint="Pack the trace files into it."
-        )
     return files
 
 
@@ -225,7 +225,8 @@ def _unpack_one(work: _Work, path: Path, name: str, *, depth: int) -> list[Unpac
         else:
             found = _unpack_tar(work, source, path, kind)
     except (*_DAMAGE, OSError) as error:
-        if isinstance(error, OSError) and error.errno is not None:
+        # bz2 tells damage by an OSError without number; zipfile seeks to where a damaged directory points (EINVAL).
+        if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):
             raise
         raise TraceFormatError(
             f"{name}: the {kind} archive is damaged: {str(error) or type(error).__name__}.",

@@ -19,7 +19,7 @@ from studio.imports import Announced, Import, ImportFile, ImportRefusedError, Pr
 _T = TypeVar("_T")
 
 CHUNK_BYTES = 8 << 20
-_JSON_AT_MOST = 64 << 20
+_JSON_AT_MOST = 16 << 20
 _STATUS: dict[imports.Reason, int] = {
     "missing": 404,
     "conflict": 409,
