@@ -38,7 +38,11 @@ def main() -> None:
     parser.add_argument("--record", type=Path, help="file that the path is written to as well")
     options = parser.parse_args()
     tried: list[str] = []
-    for way in (configured, installed) if options.find else (configured, installed, debian_package, playwright_download):
+    for way in (
+        (configured, installed)
+        if options.find
+        else (configured, installed, debian_package, playwright_download)
+    ):
         path = way(tried)
         if path:
             if options.record:
@@ -61,7 +65,9 @@ def configured(tried: list[str]) -> str | None:
         return None
     problem = why_not(path)
     if problem:
-        sys.exit(f"CHROMIUM={path}: {problem}\nSet it to the program file of a Chromium or Chrome, or unset it.")
+        sys.exit(
+            f"CHROMIUM={path}: {problem}\nSet it to the program file of a Chromium or Chrome, or unset it."
+        )
     return path
 
 
@@ -155,7 +161,7 @@ def is_root() -> bool:
 
 
 def failure(command: list[str], *, seconds: int) -> str | None:
-    """Runs a command; the last line it wrote when it fails, None when it succeeds."""
+    """Runs a command; what it says is wrong when it fails, None when it succeeds."""
     try:
         done = subprocess.run(
             command,
@@ -172,7 +178,9 @@ def failure(command: list[str], *, seconds: int) -> str | None:
     if done.returncode == 0:
         return None
     lines = [line.strip() for line in done.stdout.splitlines() if line.strip()]
-    return lines[-1] if lines else f"exit code {done.returncode}"
+    # apt says "E: ...", Playwright "Error: ..." above a stack.
+    telling = [line for line in lines if line.startswith("E: ") or "error" in line.lower()] or lines[-1:]
+    return telling[0] if telling else f"exit code {done.returncode}"
 
 
 def say(line: str) -> None:

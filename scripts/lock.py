@@ -45,7 +45,9 @@ def requirements(project: dict[str, dict[str, list[object]]]) -> list[str]:
 
 def pip(*arguments: str) -> str:
     """Standard output of one pip command; ends the program with pip's own message when it fails."""
-    done = subprocess.run([sys.executable, "-m", "pip", *arguments], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-m", "pip", *arguments], capture_output=True, text=True, check=False
+    )
     if done.returncode:
         errors = [line for line in done.stderr.splitlines() if line.startswith("ERROR")]
         sys.exit("\n".join(errors) or done.stderr)
@@ -54,11 +56,16 @@ def pip(*arguments: str) -> str:
 
 def resolve(wanted: list[str]) -> dict[str, tuple[str, str]]:
     """Pin (`name==version`) and file name of the wanted packages and all they need, by normalised name."""
-    report = json.loads(pip("install", "--dry-run", "--quiet", "--ignore-installed", "--report", "-", *wanted))
+    report = json.loads(
+        pip("install", "--dry-run", "--quiet", "--ignore-installed", "--report", "-", *wanted)
+    )
     found: dict[str, tuple[str, str]] = {}
     for item in report["install"]:
         name = re.sub(r"[-_.]+", "-", item["metadata"]["name"]).lower()
-        found[name] = (f"{name}=={item['metadata']['version']}", item["download_info"]["url"].rsplit("/", 1)[1])
+        found[name] = (
+            f"{name}=={item['metadata']['version']}",
+            item["download_info"]["url"].rsplit("/", 1)[1],
+        )
     return dict(sorted(found.items()))
 
 
@@ -76,13 +83,17 @@ def check_wheels(pins: list[str]) -> None:
 def main() -> None:
     """Resolves, checks, and only then replaces constraints.txt."""
     if ".".join(map(str, sys.version_info[:2])) != PYTHONS[0]:
-        sys.exit(f"make lock needs Python {PYTHONS[0]}, the oldest supported: run `make clean lock PYTHON=python3.11`")
+        sys.exit(
+            f"make lock needs Python {PYTHONS[0]}, the oldest supported: run `make clean lock PYTHON=python3.11`"
+        )
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     found = resolve(requirements(project))
     for pin, file in found.values():
         if not file.endswith(".whl"):
             print(f"{pin} comes as source alone ({file})", file=sys.stderr)
-    check_wheels([pin for pin, file in found.values() if file.endswith(".whl") and not file.endswith("-any.whl")])
+    check_wheels(
+        [pin for pin, file in found.values() if file.endswith(".whl") and not file.endswith("-any.whl")]
+    )
     header = HEADER.format(first=PYTHONS[0], last=PYTHONS[-1], platforms=", ".join(PLATFORMS))
     lines = "".join(f"{pin}\n" for pin, _ in found.values())
     (ROOT / "constraints.txt").write_text(header + lines, encoding="utf-8")

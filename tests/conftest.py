@@ -93,13 +93,13 @@ def page(browser: Browser) -> Iterator[Page]:
 
     After the test it fails on every console error or warning, uncaught exception, failed request and
     request to another machine, of this page and of those it opened. A test that means one of them to
-    happen appends a regular expression to `page.expected`.
+    happen appends a regular expression to `page.expected`; `page.complaints` holds what was noted so far.
     """
     context = browser.new_context(viewport={"width": 1440, "height": 900})
     complaints: list[str] = []
     watch(context, complaints)
     page = context.new_page()
-    page.expected = []
+    page.complaints, page.expected = complaints, []
     yield page
     # A last round trip: what the browser has already said arrives before the answer.
     if not page.is_closed():
