@@ -94,7 +94,7 @@ def read(reading: Reading) -> list[Part]:
     findings = list(reading.findings)
     if columns.damage:
         findings.append(_damaged(columns, name, len(data)))
-    draft = _Draft(columns, data, reading.total_bytes)
+    draft = _Draft(columns)
     graph, slots = draft.graph(), draft.slot_values
     findings += _reader_findings(graph, columns, draft, name)
     rank = Rank(NONE, NONE, slots, head.version, head.attrs, head.extra, name)
@@ -148,7 +148,7 @@ def _parse_metadata(record: bytes, end: int) -> _Metadata:
         pos = after
     wrapped = _length(len(body)) + body
     columns = wire.read_columns(wrapped, 0, lambda _done: None, 0)
-    graph = _Draft(columns, wrapped, 0, slot_keys=()).graph()
+    graph = _Draft(columns, slot_keys=()).graph()
     attrs = tuple(node_attributes(graph, 0)) if len(graph) else ()
     return _Metadata(version, attrs, extra, end)
 
@@ -166,46 +166,25 @@ def _rank_in(attrs: Sequence[Attribute]) -> int | None:
 class _Draft:
     """Turns the kernel's columns into a Graph: texts numbered, ids resolved, slots taken out."""
 
-    def __init__(
-        self,
-        columns: wire.Columns,
-        data: bytes | memoryview,
-        total_bytes: int,
-        slot_keys: Sequence[str] = SLOT_KEYS,
-    ) -> None:
-        self.out, self.counts = columns.out, columns.counts
+    def __init__(self, columns: wire.Columns, slot_keys: Sequence[str] = SLOT_KEYS) -> None:
+        self.out, self.pool = columns.out, columns.strings
         self.slot_keys = slot_keys
-        starts, lengths = self.out[k.TEXT_START], self.out[k.TEXT_LENGTH]
-        self.codes, firsts = wire.intern(data, starts, lengths, total_bytes)
-        sizes = lengths[firsts]
-        offsets = np.zeros(len(firsts) + 1, np.int64)
-        np.cumsum(sizes, out=offsets[1:])
-        self.pool = Strings(wire.gather(data, starts[firsts], sizes), offsets)
         self.extra_texts: list[bytes] = []
         self.slot_values: tuple[int | str, ...] = ()
         self.impossible_times = 0
-        empty = np.flatnonzero(sizes == 0)
-        self.empty = int(empty[0]) if len(empty) else self._add(b"")
 
     def _add(self, text: bytes) -> int:
         """Add a text that is not in the file; returns its code."""
         self.extra_texts.append(text)
         return len(self.pool) + len(self.extra_texts) - 1
 
-    def _coded(self, occurrences: Int32, missing: int) -> Int32:
-        """Return codes for a column of text occurrences, `missing` where there is none."""
-        there = occurrences >= 0
-        coded = np.full(occurrences.shape, missing, np.int32)
-        coded[there] = self.codes[occurrences[there]]
-        return coded
-
     def graph(self) -> Graph:
         """Return the graph; sets `slot_values`."""
         out = self.out
         ids = out[k.IDS].view(np.uint64)
-        extra_row, extra = out[k.EXTRA][:, 0].astype(np.int32), self._coded(out[k.EXTRA][:, 1], NONE)
+        extra_row, extra = out[k.EXTRA][:, 0].astype(np.int32), out[k.EXTRA][:, 1].astype(np.int32)
         start_ns, duration_ns, extra_row, extra = self._times(extra_row, extra)
-        texts = {"name": self._coded(out[k.NAMES], self.empty), "io": self._io()}
+        texts = {"name": self._named(out[k.NAMES]), "io": self._io()}
         attrs, slot_key = self._attributes()
         by_kind = np.isin(attrs.kind, TEXT_KINDS) & ~attrs.slot & (attrs.length == 0)
         scalars = by_kind & np.isin(attrs.kind, (ValueKind.STRING, ValueKind.BYTES))
@@ -236,15 +215,20 @@ class _Draft:
         )
         return _with_precise_times(graph)
 
+    def _named(self, column: Int32) -> Int32:
+        """Return a column of texts with "" for those that are not there, as proto3 means it."""
+        column[column == NONE] = 0
+        return column
+
     def _io(self) -> Int32:
         """Return the (N, 6) texts of inputs and outputs, (0, 6) where no node has any."""
         io, flags = self.out[k.IO], self.out[k.FLAGS]
         if not (flags & (k.HAS_INPUTS | k.HAS_OUTPUTS)).any():
             return np.empty((0, 6), np.int32)
-        coded = self._coded(io, NONE)
+        coded: Int32 = io
         for bit, columns in ((k.HAS_INPUTS, slice(0, 3)), (k.HAS_OUTPUTS, slice(3, 6))):
             part = coded[:, columns]
-            part[((flags & bit) != 0)[:, None] & (part == NONE)] = self.empty
+            part[((flags & bit) != 0)[:, None] & (part == NONE)] = 0
         return coded
 
     def _times(self, extra_row: Int32, extra: Int32) -> tuple[Int64, Int64, Int32, Int32]:
@@ -270,15 +254,10 @@ class _Draft:
     def _attributes(self) -> tuple[Attributes, Int32]:
         """Return the attributes, texts still coded by the draft's pool, with slots taken out."""
         out = self.out
-        key = self._coded(out[k.KEYS], self.empty)
-        doc = self._coded(out[k.DOCS], NONE)
-        doc[doc == self.empty] = NONE
+        key, doc = self._named(out[k.KEYS]), out[k.DOCS]
+        doc[doc == 0] = NONE  # the text "" is always the first
         kind, length, value = out[k.KINDS], out[k.LENGTHS], out[k.VALUES]
         value, items = _packed_items(kind, length, value, out[k.ITEM])
-        texts = np.isin(kind, (ValueKind.STRING, ValueKind.BYTES))
-        value[texts] = self.codes[value[texts]]
-        listed = np.repeat(np.isin(kind, TEXT_KINDS), length)
-        items[listed] = self.codes[items[listed]]
         slot, slot_key = self._slots(key, kind, value)
         offsets = _offsets(out[k.ENDS][:, 2])
         return Attributes(offsets, key, doc, kind, value, length, slot, items), slot_key
@@ -297,7 +276,8 @@ class _Draft:
         number[order] = np.arange(len(order))
         chosen = named[:, first[order]].T.tolist()
         self.slot_values = tuple(
-            self.pool[bits] if kind == ValueKind.STRING else _slot_int(kind, bits) for _, kind, bits in chosen
+            self.pool[bits] if kind == ValueKind.STRING else _slot_int(kind, bits)
+            for _, kind, bits in chosen
         )
         value[where] = number[inverse.reshape(-1)]
         return slot, np.array([code for code, _, _ in chosen], np.int32)
@@ -307,51 +287,59 @@ class _Draft:
 
         Equal graphs get equal pools, however their files order fields.
         """
-        total = len(self.pool) + len(self.extra_texts)
-        first = np.full(total, np.iinfo(np.int64).max, np.int64)
+        pool = self._whole_pool()
+        unused = np.iinfo(np.int64).max
+        first = np.full(len(pool), unused, np.int64)
         base = sum(column.size for column in columns.values())
         for column in reversed(columns.values()):
             flat = column.reshape(-1)[::-1]
             base -= flat.size
-            use = flat >= 0
+            use = np.flatnonzero(flat >= 0)
             # The last write wins, and the column runs backwards: its first use.
-            first[flat[use]] = (base + np.arange(flat.size - 1, -1, -1))[use]
-        used = int((first < np.iinfo(np.int64).max).sum())
-        order = np.argsort(first, kind="stable")[:used]
-        renumber = np.full(total + 1, NONE, np.int32)
-        renumber[order] = np.arange(used, dtype=np.int32)
-        pool = self.pool
-        if self.extra_texts:
-            grown = Strings.of(self.extra_texts)
-            tail = grown.offsets[1:] + pool.offsets[-1]
-            pool = Strings(np.concatenate((pool.data, grown.data)), np.concatenate((pool.offsets, tail)))
-        # Index -1 picks the last entry of `renumber`, which is -1.
-        return _taken(pool, order), {name: renumber[column] for name, column in columns.items()}
+            first[flat[use]] = base + flat.size - 1 - use
+        order = np.argsort(first, kind="stable")[: int((first < unused).sum())]
+        renumber = np.full(len(pool) + 1, NONE, np.int32)
+        renumber[order] = np.arange(len(order), dtype=np.int32)
+        lengths = np.diff(pool.offsets)[order].astype(np.int32)
+        offsets = np.zeros(len(order) + 1, np.int64)
+        np.cumsum(lengths, out=offsets[1:])
+        strings = Strings(wire.gather(memoryview(pool.data), pool.offsets[:-1][order], lengths), offsets)
+        for column in columns.values():
+            _renumber(column, renumber)
+        return strings, columns
+
+    def _whole_pool(self) -> Strings:
+        if not self.extra_texts:
+            return self.pool
+        added = Strings.of(self.extra_texts)
+        data = np.concatenate((self.pool.data, added.data))
+        return Strings(data, np.concatenate((self.pool.offsets, added.offsets[1:] + self.pool.offsets[-1])))
+
+
+def _renumber(column: Int32, numbers: Int32) -> None:
+    """Replace indices in place; -1 picks the last of `numbers`. In pieces, to need no second column."""
+    flat = column.reshape(-1)
+    for start in range(0, len(flat), 1 << 18):
+        piece = flat[start : start + (1 << 18)]
+        piece[:] = numbers[piece]
 
 
 def _slot_int(kind: int, bits: int) -> int:
     return bits & 0xFFFF_FFFF_FFFF_FFFF if kind in UNSIGNED_KINDS else bits
 
 
-def _taken(pool: Strings, order: Int64) -> Strings:
-    """Return the pool with the texts `order`, in that order."""
-    lengths = np.diff(pool.offsets)[order].astype(np.int32)
-    offsets = np.zeros(len(order) + 1, np.int64)
-    np.cumsum(lengths, out=offsets[1:])
-    return Strings(wire.gather(memoryview(np.ascontiguousarray(pool.data)), pool.offsets[:-1][order], lengths), offsets)
-
-
 def _packed_items(kind: Any, length: Int32, value: Int64, items: Int64) -> tuple[Int64, Int64]:
     """Return list starts and items without the leftovers of lists that a later value replaced."""
+    lists = (kind % 2 == 0) & (kind > 0)
+    if not lists.any():
+        return value, items[:0]
     total = int(length.sum())
     starts = np.zeros(len(length), np.int64)
     np.cumsum(length[:-1], out=starts[1:])
-    lists = (kind % 2 == 0) & (kind > 0)
     if total != len(items):
         pick = np.repeat(value - starts, length) + np.arange(total)
         items = items[pick]
-    value = np.where(lists, starts, value)
-    return value, items.copy()
+    return np.where(lists, starts, value), items
 
 
 def _offsets(ends: Int64) -> Int64:
@@ -411,7 +399,7 @@ def _reader_findings(graph: Graph, columns: wire.Columns, draft: _Draft, name: s
     )
     yield from finding(
         "duplicate-id",
-        len(graph) - len(np.unique(graph.id)),
+        0 if (graph.id[1:] > graph.id[:-1]).all() else len(graph) - len(np.unique(graph.id)),
         "nodes repeat an id that an earlier node of the file has.",
         "A dependency on such an id is taken to mean its first node.",
     )

@@ -167,7 +167,7 @@ def read_job(
     numbers = dict(ranks or {})
     total = sum(file.path.stat().st_size for file, _, _ in job.ranks)
     meter = _Meter(progress, total)
-    builder = _Builder()
+    builder = _Builder(len(job.ranks))
     with ThreadPoolExecutor(max_workers=2) as pool:
         tasks = [pool.submit(_read_file, file, fmt, total, meter) for file, fmt, _ in job.ranks]
         try:
@@ -249,7 +249,8 @@ def _read_file(file: SourceFile, fmt: Format, total: int, meter: _Meter) -> list
 class _Builder:
     """Collects ranks; equal graphs are kept once."""
 
-    def __init__(self) -> None:
+    def __init__(self, size: int) -> None:
+        self.size = size
         self.graphs: list[Graph] = []
         self.known: dict[bytes, int] = {}
         self.ranks: list[tuple[Rank, int | None]] = []
@@ -258,7 +259,9 @@ class _Builder:
 
     def add(self, part: RankPart, number: int | None) -> None:
         """Take in a rank."""
-        index = self.known.setdefault(digest(part.graph), len(self.graphs))
+        # A single rank has nothing to share its graph with.
+        mark = digest(part.graph) if self.size > 1 else b""
+        index = self.known.setdefault(mark, len(self.graphs))
         if index == len(self.graphs):
             self.graphs.append(part.graph)
         self.ranks.append((replace(part.rank, graph=index), number))

@@ -30,6 +30,9 @@ DAMAGE = {
 IDS, TYPES, STARTS, DURATIONS, NAMES, FLAGS, IO, ENDS, CTRL_IDS, DATA_IDS = range(10)
 KEYS, DOCS, KINDS, VALUES, LENGTHS, ITEM, TEXT_START, TEXT_LENGTH, EXTRA = range(10, 19)
 
+# What a field belongs to.
+NODE, ATTRIBUTE, INOUT, LIST = range(4)
+
 # Bits of the `flags` column.
 HAS_START, HAS_INPUTS, HAS_OUTPUTS = 1, 2, 4
 
@@ -131,283 +134,349 @@ def field(buf, pos, end):
     return 0, 0, 0, 0, 0, BAD_TAG
 
 
-def text(out, count, fill, start, end):
-    """Note one occurrence of a text and return its number."""
-    number = count[TEXTS]
-    if fill:
-        out[TEXT_START][number] = start
-        out[TEXT_LENGTH][number] = end - start
-    count[TEXTS] = number + 1
-    return number
-
-
-def items(buf, start, end, kind, out, count, fill):
-    """Read a `repeated values = 1` message of an even kind. Returns damage."""
-    item = out[ITEM]
-    odd = kind - 1
-    want = wire_of(odd)
-    pos = start
-    while pos < end:
-        number, wire, value, begin, pos, damage = field(buf, pos, end)
-        if damage != OK:
-            return damage
-        if number != 1 or (wire != want and wire != 2):
-            count[NESTED] += 1
-        elif want == 2:
-            at = text(out, count, fill, begin, pos)
-            if fill:
-                item[count[ITEMS]] = at
-            count[ITEMS] += 1
-        elif wire == want:
-            if fill:
-                item[count[ITEMS]] = scalar(odd, value)
-            count[ITEMS] += 1
-        else:
-            size = 8 if want == 1 else 4
-            if want != 0 and (pos - begin) % size != 0:
-                return OVERRUN
-            while begin < pos:
-                if want == 0:
-                    value, begin = varint(buf, begin, pos)
-                    if begin < 0:
-                        return BAD_VARINT
-                else:
-                    value = fixed(buf, begin, size)
-                    begin += size
-                if fill:
-                    item[count[ITEMS]] = scalar(odd, value)
-                count[ITEMS] += 1
-    return OK
-
-
-def attribute(buf, start, end, out, count, fill):
-    """Read one AttributeProto. Returns damage."""
-    key, doc, kinds, values, lengths = out[KEYS], out[DOCS], out[KINDS], out[VALUES], out[LENGTHS]
-    at = count[ATTRS]
-    if fill:
-        key[at] = -1
-        doc[at] = -1
-        kinds[at] = 0
-        values[at] = 0
-        lengths[at] = 0
-    current = 0
-    pos = start
-    while pos < end:
-        number, wire, value, begin, pos, damage = field(buf, pos, end)
-        if damage != OK:
-            return damage
-        if number <= 2 and wire == 2:
-            note = text(out, count, fill, begin, pos)
-            if fill and number == 1:
-                key[at] = note
-            elif fill:
-                doc[at] = note
-        elif 3 <= number <= 32 and number % 2 == 1 and wire == wire_of(number):
-            current = number
-            value = text(out, count, fill, begin, pos) if wire == 2 else scalar(number, value)
-            if fill:
-                kinds[at] = number
-                values[at] = value
-                lengths[at] = 0
-        elif 3 <= number <= 32 and number % 2 == 0 and wire == 2:
-            first = count[ITEMS]
-            damage = items(buf, begin, pos, number, out, count, fill)
-            if damage != OK:
-                return damage
-            # A list that comes in several pieces is one list, as protobuf merges messages; the pieces of
-            # one attribute lie next to each other in `item`.
-            if fill and current == number:
-                lengths[at] += count[ITEMS] - first
-            elif fill:
-                kinds[at] = number
-                values[at] = first
-                lengths[at] = count[ITEMS] - first
-            current = number
-        else:
-            count[NESTED] += 1
-    count[ATTRS] = at + 1
-    return OK
-
-
-def io_info(buf, start, end, row, column, out, count, fill):
-    """Read one IOInfo into three columns of the node. Returns damage."""
-    io = out[IO]
-    pos = start
-    while pos < end:
-        number, wire, _value, begin, pos, damage = field(buf, pos, end)
-        if damage != OK:
-            return damage
-        if number <= 3 and wire == 2:
-            note = text(out, count, fill, begin, pos)
-            if fill:
-                io[row, column + number - 1] = note
-        else:
-            count[NESTED] += 1
-    return OK
-
-
-def deps(buf, start, end, target, at, fill):
-    """Read packed ids into `target` from index `at`. Returns (next index, damage)."""
-    pos = start
-    while pos < end:
-        value, pos = varint(buf, pos, end)
-        if pos < 0:
-            return at, BAD_VARINT
-        if fill:
-            target[at] = value
-        at += 1
-    return at, OK
-
-
-def unknown(out, count, fill, row, start, end):
-    """Note a field of a node that the schema does not have; it is kept as bytes."""
-    note = text(out, count, fill, start, end)
-    if fill:
-        out[EXTRA][count[EXTRAS], 0] = row
-        out[EXTRA][count[EXTRAS], 1] = note
-    count[EXTRAS] += 1
-
-
-def node(buf, start, end, out, count, fill):
-    """Read one Node record. Returns damage."""
-    ids, types, starts, durations = out[IDS], out[TYPES], out[STARTS], out[DURATIONS]
-    names, flags, io, ends = out[NAMES], out[FLAGS], out[IO], out[ENDS]
-    row = count[NODES]
-    if fill:
-        ids[row] = 0
-        types[row] = 0
-        starts[row] = 0
-        durations[row] = 0
-        names[row] = -1
-        flags[row] = 0
-        io[row, :] = -1
-    pos = start
-    while pos < end:
-        field_start = pos
-        number, wire, value, begin, pos, damage = field(buf, pos, end)
-        if damage == OK and (number == 4 or number == 5) and (wire == 0 or wire == 2):
-            # An unpacked id is read as a packed list of one.
-            if number == 4:
-                count[CTRL], damage = deps(buf, begin, pos, out[CTRL_IDS], count[CTRL], fill)
-            else:
-                count[DATA], damage = deps(buf, begin, pos, out[DATA_IDS], count[DATA], fill)
-        elif damage == OK and number == 10 and wire == 2:
-            damage = attribute(buf, begin, pos, out, count, fill)
-        elif damage == OK and (number == 8 or number == 9) and wire == 2:
-            if fill:
-                flags[row] |= HAS_INPUTS if number == 8 else HAS_OUTPUTS
-            damage = io_info(buf, begin, pos, row, 0 if number == 8 else 3, out, count, fill)
-        elif damage == OK and number == 2 and wire == 2:
-            note = text(out, count, fill, begin, pos)
-            if fill:
-                names[row] = note
-        elif damage == OK and (number == 1 or number == 3 or number == 6 or number == 7) and wire == 0:
-            if fill and number == 1:
-                ids[row] = value
-            elif fill and number == 3:
-                types[row] = low32(value)
-            elif fill and number == 6:
-                starts[row] = value
-                flags[row] |= HAS_START
-            elif fill:
-                durations[row] = value
-        elif damage == OK:
-            unknown(out, count, fill, row, field_start, pos)
-        if damage != OK:
-            return damage
-    count[NODES] = row + 1
-    if fill:
-        ends[row, 0] = count[CTRL]
-        ends[row, 1] = count[DATA]
-        ends[row, 2] = count[ATTRS]
-    return OK
-
-
 def walk(buf, start, end, out, count, fill, stop_at):
     """Read the node records of buf[start:end], leaving the counters at the last good record.
 
-    Stops after about `stop_at` bytes so that the caller can report progress; `count[GOOD_END]` is where
-    to go on.
+    One loop over fields with the nesting (node > attribute > list, node > inputs or outputs) kept in `level`:
+    handing the columns to functions would cost more than reading a field. Stops after about `stop_at` bytes so
+    that the caller can report progress; `count[GOOD_END]` is where to go on.
     """
+    ids, types, starts, durations, names, flags, io, ends, ctrl, data = out[:10]
+    keys, docs, kinds, values, lengths, items, text_start, text_length, extra = out[10:]
+    rows, ctrls, datas, attrs = count[NODES], count[CTRL], count[DATA], count[ATTRS]
+    item, text, extras, nested = count[ITEMS], count[TEXTS], count[EXTRAS], count[NESTED]
     pos = start
-    count[GOOD_END] = start
-    kept = count.copy()
+    damage = OK
+    record = start
     while pos < end and pos - start < stop_at:
-        size, begin = varint(buf, pos, end)
-        damage = OK
-        if begin < 0:
+        record = pos
+        size, pos = varint(buf, pos, end)
+        if pos < 0:
             # Ten continuation bytes are nonsense; fewer mean that the file ends here.
-            damage = CUT_RECORD if end - pos < 10 else BAD_VARINT
-        elif size < 0 or size > end - begin:
+            damage = CUT_RECORD if end - record < 10 else BAD_VARINT
+            break
+        if size < 0 or size > end - pos:
             damage = CUT_RECORD
-        if damage == OK:
-            damage = node(buf, begin, begin + size, out, count, fill)
+            break
+        node_end = pos + size
+        inner_end = list_end = node_end
+        level = NODE
+        io_column = kind = current = first = 0
+        if fill:
+            ids[rows] = 0
+            types[rows] = 0
+            starts[rows] = 0
+            durations[rows] = 0
+            names[rows] = -1
+            flags[rows] = 0
+            for column in range(6):
+                io[rows, column] = -1
+
+        while True:
+            # Leave what is read to its end; an attribute or a record is then complete.
+            if level == LIST and pos == list_end:
+                level = ATTRIBUTE
+                # A list that comes in several pieces is one list, as protobuf merges messages; the pieces of
+                # one attribute lie next to each other in `items`.
+                if fill and current == kind:
+                    lengths[attrs] += item - first
+                elif fill:
+                    kinds[attrs] = kind
+                    values[attrs] = first
+                    lengths[attrs] = item - first
+                current = kind
+            if (level == ATTRIBUTE or level == INOUT) and pos == inner_end:
+                if level == ATTRIBUTE:
+                    attrs += 1
+                level = NODE
+            if level == NODE and pos == node_end:
+                break
+            limit = node_end
+            if level == LIST:
+                limit = list_end
+            elif level != NODE:
+                limit = inner_end
+
+            # The field: its number and wire type, then its value, or where its content lies.
+            field_start = pos
+            tag, pos = varint(buf, pos, limit)
+            if pos < 0:
+                damage = BAD_VARINT
+                break
+            number = (tag >> 3) & 0x1FFFFFFFFFFFFFFF
+            wire = tag & 7
+            if number == 0 or number > 536870911:
+                damage = BAD_TAG
+                break
+            value = 0
+            begin = pos
+            if wire == 0:
+                value, pos = varint(buf, pos, limit)
+                if pos < 0:
+                    damage = BAD_VARINT
+                    break
+            elif wire == 2:
+                size, pos = varint(buf, pos, limit)
+                if pos < 0:
+                    damage = BAD_VARINT
+                    break
+                if size < 0 or size > limit - pos:
+                    damage = OVERRUN
+                    break
+                begin = pos
+                pos += size
+            elif wire == 1 or wire == 5:
+                size = 8 if wire == 1 else 4
+                if size > limit - pos:
+                    damage = OVERRUN
+                    break
+                value = fixed(buf, pos, size)
+                pos += size
+            else:
+                damage = BAD_TAG
+                break
+
+            is_text = False
+            if level == NODE:
+                if number == 10 and wire == 2:
+                    level = ATTRIBUTE
+                    inner_end = pos
+                    pos = begin
+                    current = 0
+                    if fill:
+                        keys[attrs] = -1
+                        docs[attrs] = -1
+                        kinds[attrs] = 0
+                        values[attrs] = 0
+                        lengths[attrs] = 0
+                elif (number == 4 or number == 5) and (wire == 0 or wire == 2):
+                    # An unpacked id is read as a packed list of one.
+                    while begin < pos:
+                        value, begin = varint(buf, begin, pos)
+                        if begin < 0:
+                            damage = BAD_VARINT
+                            break
+                        if number == 4:
+                            if fill:
+                                ctrl[ctrls] = value
+                            ctrls += 1
+                        else:
+                            if fill:
+                                data[datas] = value
+                            datas += 1
+                    if damage != OK:
+                        break
+                elif (number == 8 or number == 9) and wire == 2:
+                    level = INOUT
+                    inner_end = pos
+                    pos = begin
+                    io_column = 0 if number == 8 else 3
+                    if fill:
+                        flags[rows] |= HAS_INPUTS if number == 8 else HAS_OUTPUTS
+                elif number == 2 and wire == 2:
+                    is_text = True
+                    if fill:
+                        names[rows] = text
+                elif wire == 0 and (number == 1 or number == 3 or number == 6 or number == 7):
+                    if fill and number == 1:
+                        ids[rows] = value
+                    elif fill and number == 3:
+                        types[rows] = low32(value)
+                    elif fill and number == 6:
+                        starts[rows] = value
+                        flags[rows] |= HAS_START
+                    elif fill:
+                        durations[rows] = value
+                else:
+                    # Not in the schema: kept as bytes.
+                    is_text = True
+                    begin = field_start
+                    if fill:
+                        extra[extras, 0] = rows
+                        extra[extras, 1] = text
+                    extras += 1
+            elif level == INOUT:
+                if number <= 3 and wire == 2:
+                    is_text = True
+                    if fill:
+                        io[rows, io_column + number - 1] = text
+                else:
+                    nested += 1
+            elif level == ATTRIBUTE:
+                if number <= 2 and wire == 2:
+                    is_text = True
+                    if fill and number == 1:
+                        keys[attrs] = text
+                    elif fill:
+                        docs[attrs] = text
+                elif number >= 3 and number <= 32 and number % 2 == 0 and wire == 2:
+                    level = LIST
+                    list_end = pos
+                    pos = begin
+                    kind = number
+                    first = item
+                elif number >= 3 and number <= 32 and number % 2 == 1 and wire == wire_of(number):
+                    current = number
+                    if wire == 2:
+                        is_text = True
+                        value = text
+                    else:
+                        value = scalar(number, value)
+                    if fill:
+                        kinds[attrs] = number
+                        values[attrs] = value
+                        lengths[attrs] = 0
+                else:
+                    nested += 1
+            else:
+                want = wire_of(kind - 1)
+                if number != 1 or (wire != want and wire != 2):
+                    nested += 1
+                elif want == 2:
+                    is_text = True
+                    if fill:
+                        items[item] = text
+                    item += 1
+                elif wire == want:
+                    if fill:
+                        items[item] = scalar(kind - 1, value)
+                    item += 1
+                else:
+                    size = 8 if want == 1 else 4
+                    if want != 0 and (pos - begin) % size != 0:
+                        damage = OVERRUN
+                        break
+                    while begin < pos:
+                        if want == 0:
+                            value, begin = varint(buf, begin, pos)
+                            if begin < 0:
+                                damage = BAD_VARINT
+                                break
+                        else:
+                            value = fixed(buf, begin, size)
+                            begin += size
+                        if fill:
+                            items[item] = scalar(kind - 1, value)
+                        item += 1
+                    if damage != OK:
+                        break
+            if is_text:
+                if fill:
+                    text_start[text] = begin
+                    text_length[text] = pos - begin
+                text += 1
+
         if damage != OK:
-            count[:] = kept
-            count[ERROR] = damage
-            count[ERROR_AT] = pos
-            return
-        pos = begin + size
-        count[GOOD_END] = pos
-        kept[:] = count
+            break
+        if fill:
+            ends[rows, 0] = ctrls
+            ends[rows, 1] = datas
+            ends[rows, 2] = attrs
+        rows += 1
+        count[NODES], count[CTRL], count[DATA], count[ATTRS] = rows, ctrls, datas, attrs
+        count[ITEMS], count[TEXTS], count[EXTRAS], count[NESTED] = item, text, extras, nested
+    count[GOOD_END] = pos if damage == OK else record
+    count[ERROR_AT] = record if damage != OK else 0
+    count[ERROR] = damage
+
+
+def word(buf, pos):
+    """Return eight bytes as one number. Only ever run compiled.
+
+    Unsigned indices: signed ones may count from the end, and the check keeps the compiler from making one load.
+    """
+    at = np.uint64(pos)
+    value = np.uint64(buf[at])
+    for i in range(1, 8):
+        value |= np.uint64(buf[at + np.uint64(i)]) << np.uint64(8 * i)
+    return value
 
 
 def text_hash(buf, start, length, seed):
     """Return a seeded hash of a text. Seeded, so that no file can be made to collide."""
-    state = seed
-    for i in range(start, start + length):
-        state = (state ^ np.uint64(buf[i])) * np.uint64(0x9E3779B97F4A7C15)
+    state = seed + np.uint64(length)
+    pos = start
+    end = start + length
+    while pos + 8 <= end:
+        state = (state ^ word(buf, pos)) * np.uint64(0x9E3779B97F4A7C15)
         state ^= state >> np.uint64(29)
+        pos += 8
+    while pos < end:
+        state = (state ^ np.uint64(buf[pos])) * np.uint64(0x9E3779B97F4A7C15)
+        state ^= state >> np.uint64(29)
+        pos += 1
     return state
 
 
-def intern(buf, starts, lengths, codes, seed):  # compiled only
-    """Number the distinct texts by first appearance.
+def same_text(buf, one, pool, other, length):
+    """Whether the buffer and the pool hold the same bytes at two places."""
+    at = 0
+    while at + 8 <= length:
+        if word(buf, one + at) != word(pool, other + at):
+            return False
+        at += 8
+    while at < length:
+        if buf[one + at] != pool[other + at]:
+            return False
+        at += 1
+    return True
 
-    Fills `codes`; returns the occurrence each distinct text was first seen at.
+
+def intern(buf, starts, lengths, codes, state, found, seed):
+    """Number texts: known ones as before, new ones by first appearance. Only ever run compiled.
+
+    Fills `codes`. `state` is the table of an open-addressing hash map (upper half of the hash, and the code),
+    the hashes, where each text begins in the pool, and the pool; each grows as needed.
+
+    Returns:
+        (state, number of texts found so far).
     """
-    mask = 1023
-    table = np.full(mask + 1, -1, np.int32)
-    firsts = np.empty(512, np.int32)
-    hashes = np.empty(512, np.uint64)
-    found = 0
+    table, hashes, offsets, pool = state
+    mask = len(table) - 1
+    upper = np.uint64(0xFFFFFFFF00000000)
     for at in range(len(starts)):
         start, length = starts[at], lengths[at]
         mark = text_hash(buf, start, length, seed)
+        tag = np.int64(mark & upper)
         slot = np.int64(mark & np.uint64(mask))
-        while True:
-            code = table[slot]
-            if code < 0:
-                break
-            if hashes[code] == mark and lengths[firsts[code]] == length:
-                other = starts[firsts[code]]
-                same = True
-                for i in range(length):
-                    if buf[other + i] != buf[start + i]:
-                        same = False
-                        break
-                if same:
+        code = np.int64(-1)
+        entry = table[slot]
+        while entry != -1:
+            if (entry & -4294967296) == tag:
+                code = entry & 0xFFFFFFFF
+                begin = offsets[code]
+                if offsets[code + 1] - begin == length and same_text(buf, start, pool, begin, length):
                     break
+                code = np.int64(-1)
             slot = (slot + 1) & mask
+            entry = table[slot]
         if code >= 0:
             codes[at] = code
             continue
-        table[slot] = found
-        firsts[found] = at
+        end = offsets[found] + length
+        if end > len(pool):
+            grown = np.empty(max(end, len(pool) + (len(pool) >> 1)), np.uint8)
+            grown[: offsets[found]] = pool[: offsets[found]]
+            pool = grown
+        if found + 1 == len(offsets):
+            hashes = np.concatenate((hashes, np.empty(found, np.uint64)))
+            offsets = np.concatenate((offsets, np.empty(found, np.int64)))
+        for i in range(length):
+            pool[offsets[found] + i] = buf[start + i]
+        offsets[found + 1] = end
         hashes[found] = mark
+        table[slot] = tag | found
         codes[at] = found
         found += 1
-        if found == len(firsts):
-            firsts = np.concatenate((firsts, np.empty(found, np.int32)))
-            hashes = np.concatenate((hashes, np.empty(found, np.uint64)))
-            mask = 2 * len(table) - 1
-            table = np.full(mask + 1, -1, np.int32)
-            for code in range(found):
-                slot = np.int64(hashes[code] & np.uint64(mask))
-                while table[slot] >= 0:
+        if 2 * found > len(table):
+            table = np.full(4 * len(table), -1, np.int64)
+            mask = len(table) - 1
+            for known in range(found):
+                slot = np.int64(hashes[known] & np.uint64(mask))
+                while table[slot] != -1:
                     slot = (slot + 1) & mask
-                table[slot] = code
-    return firsts[:found].copy()
+                table[slot] = np.int64(hashes[known] & upper) | known
+    return (table, hashes, offsets, pool), found
 
 
 def gather(buf, starts, lengths, target):

@@ -7,6 +7,7 @@ files are read interpreted, so nobody waits for either; `warm_up` compiles in an
 from __future__ import annotations
 
 import importlib.util
+import mmap
 import os
 import subprocess
 import sys
@@ -20,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from studio.et import kernel as k
-from studio.trace import Int32, Int64, UInt8
+from studio.trace import NONE, Int32, Int64, Strings, UInt8, ValueKind
 
 DAMAGE = {
     k.CUT_RECORD: "the file ends inside a record",
@@ -37,28 +38,27 @@ INTERPRETED_COLD_BYTES = 3_000_000
 SLICE_BYTES = 1 << 24
 
 _FUNCTIONS = (
-    "varint fixed low32 scalar wire_of field text items attribute io_info deps unknown node walk text_hash intern gather"
+    "varint fixed low32 scalar wire_of walk word text_hash same_text intern gather"
 ).split()
 
+Buffer = bytes | memoryview
 Tick = Callable[[int], None]
 """Called with the bytes done so far; may raise to stop the reading."""
 
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """What the walk found, texts still as places in the buffer.
-
-    N nodes, A attributes, T text occurrences.
+    """What the walk found.
 
     Attributes:
-        out: The kernel's columns, see the names in `kernel`.
+        out: The kernel's columns, see the names in `kernel`; texts are indices into `strings`.
         counts: The kernel's counters.
-        end: Offset after the last good record.
+        strings: The distinct texts, "" first, then by appearance; those of replaced values are among them.
     """
 
     out: tuple[Any, ...]
     counts: list[int]
-    end: int
+    strings: Strings
 
     @property
     def damage(self) -> str:
@@ -71,7 +71,7 @@ class Columns:
         return self.counts[k.ERROR_AT]
 
 
-def read_columns(data: bytes | memoryview, start: int, tick: Tick, total_bytes: int) -> Columns:
+def read_columns(data: Buffer, start: int, tick: Tick, total_bytes: int) -> Columns:
     """Read the node records of `data` from offset `start`.
 
     Args:
@@ -80,74 +80,139 @@ def read_columns(data: bytes | memoryview, start: int, tick: Tick, total_bytes: 
         tick: Told the bytes done, out of twice the file (one pass to count, one to fill).
         total_bytes: Size of all files of the job, which decides whether compiling pays.
     """
-    compile_it = worth_compiling(total_bytes)
-    buffer: Any = np.frombuffer(data, np.uint8) if compile_it else bytes(data)
-    walk = compiled().walk if compile_it else k.walk
-    counts = _run(walk, buffer, (start, len(data)), _allocate([0] * k.COUNTERS), False, tick, compile_it)
-    out = _allocate(counts)
-    end = counts[k.GOOD_END]
-    _run(walk, buffer, (start, end), out, True, lambda done: tick(len(data) + done), compile_it)
-    return Columns(out, counts, end)
+    engine = _Engine(data, worth_compiling(total_bytes))
+    counts, most_texts, end = _count(engine, start, tick)
+    out = _allocate(counts, most_texts)
+    texts = engine.interner()
+    at = engine.counters()
+    while start < end:
+        row, attr, item = at[k.NODES], at[k.ATTRS], at[k.ITEMS]
+        at[k.TEXTS] = 0
+        engine.walk(start, end, out, at, True)
+        start = int(at[k.GOOD_END])
+        used = at[k.TEXTS]
+        codes = texts.codes(engine.buffer, out[k.TEXT_START][:used], out[k.TEXT_LENGTH][:used])
+        _recode(out, codes, slice(row, at[k.NODES]), slice(attr, at[k.ATTRS]), slice(item, at[k.ITEMS]))
+        _recode_extras(out, codes, int(row))
+        engine.forget(start)
+        tick(len(data) + start)
+    return Columns(out, counts, texts.strings())
 
 
-def intern(data: bytes | memoryview, starts: Int64, lengths: Int32, total_bytes: int) -> tuple[Int32, Int32]:
-    """Number the distinct texts of a buffer.
+def _count(engine: _Engine, start: int, tick: Tick) -> tuple[list[int], int, int]:
+    """Walk without filling; return the counters, the most texts of one slice and the end of the last record."""
+    at, most, empty = engine.counters(), 0, _allocate([0] * k.COUNTERS, 0)
+    while True:
+        before = int(at[k.TEXTS])
+        engine.walk(start, len(engine.data), empty, at, False)
+        most = max(most, int(at[k.TEXTS]) - before)
+        start = int(at[k.GOOD_END])
+        engine.forget(start)
+        tick(start)
+        if start >= len(engine.data) or at[k.ERROR] != k.OK:
+            return [int(count) for count in at], most, start
 
-    Returns:
-        (T,) number of each occurrence's text, and the occurrence each distinct text was first seen at.
-    """
-    codes = np.empty(len(starts), np.int32)
-    if not worth_compiling(total_bytes):
-        return codes, _intern_with_dict(bytes(data), starts, lengths, codes)
-    seed = np.uint64(int.from_bytes(os.urandom(8), "little"))
-    firsts: Int32 = compiled().intern(np.frombuffer(data, np.uint8), starts, lengths, codes, seed)
-    return codes, firsts
+
+class _Engine:
+    """The kernel over one buffer, compiled or interpreted."""
+
+    def __init__(self, data: Buffer, native: bool) -> None:
+        self.data, self.native = data, native
+        self.buffer: Any = np.frombuffer(data, np.uint8) if native else bytes(data)
+
+    def counters(self) -> Any:
+        return np.zeros(k.COUNTERS, np.int64) if self.native else [0] * k.COUNTERS
+
+    def walk(self, start: int, end: int, out: tuple[Any, ...], at: Any, fill: bool) -> None:
+        walk = compiled().walk if self.native else k.walk
+        walk(self.buffer, start, end, out, at, fill, SLICE_BYTES)
+
+    def interner(self) -> _CompiledInterner | _DictInterner:
+        return _CompiledInterner() if self.native else _DictInterner()
+
+    def forget(self, done: int) -> None:
+        """Give pages of a mapped file that were read back to the system; they can be read again."""
+        mapping = getattr(self.data, "obj", None)
+        if isinstance(mapping, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
+            mapping.madvise(mmap.MADV_DONTNEED, 0, done - done % mmap.PAGESIZE)
 
 
-def gather(data: bytes | memoryview, starts: Int64, lengths: Int32) -> UInt8:
+class _DictInterner:
+    def __init__(self) -> None:
+        self.known: dict[bytes, int] = {b"": 0}
+
+    def codes(self, buffer: bytes, starts: Int64, lengths: Int32) -> Int32:
+        known = self.known
+        pairs = zip(starts.tolist(), lengths.tolist(), strict=True)
+        return np.array([known.setdefault(buffer[s : s + n], len(known)) for s, n in pairs], np.int32)
+
+    def strings(self) -> Strings:
+        return Strings.of(self.known)
+
+
+class _CompiledInterner:
+    def __init__(self) -> None:
+        tables = np.full(1024, -1, np.int64), np.empty(512, np.uint64)
+        self.state = (*tables, np.zeros(513, np.int64), np.empty(1 << 16, np.uint8))
+        self.found = 0
+        # Seeded by chance, so that no file can be made to collide; the numbering does not depend on it.
+        self.seed = np.uint64(int.from_bytes(os.urandom(8), "little"))
+        self.codes(np.frombuffer(b"\0", np.uint8), np.zeros(1, np.int64), np.zeros(1, np.int32))
+
+    def codes(self, buffer: UInt8, starts: Int64, lengths: Int32) -> Int32:
+        codes = np.empty(len(starts), np.int32)
+        intern = compiled().intern
+        self.state, self.found = intern(buffer, starts, lengths, codes, self.state, self.found, self.seed)
+        return codes
+
+    def strings(self) -> Strings:
+        _, _, offsets, pool = self.state
+        return Strings(pool[: offsets[self.found]], offsets[: self.found + 1])
+
+
+def _recode(out: tuple[Any, ...], codes: Int32, rows: slice, attrs: slice, items: slice) -> None:
+    """Turn text numbers of one slice into indices of the pool."""
+    # The extra entry at the end is what -1, "no text", picks.
+    table = np.append(codes, np.int32(NONE))
+    for column, part in ((k.NAMES, rows), (k.IO, rows), (k.KEYS, attrs), (k.DOCS, attrs)):
+        out[column][part] = table[out[column][part]]
+    kinds, values = out[k.KINDS][attrs], out[k.VALUES][attrs]
+    texts = (kinds == ValueKind.STRING) | (kinds == ValueKind.BYTES)
+    values[texts] = table[values[texts]]
+    lists, found = (kinds == ValueKind.STRING_LIST) | (kinds == ValueKind.BYTES_LIST), out[k.ITEM][items]
+    lengths = out[k.LENGTHS][attrs]
+    where = np.repeat(lists, lengths)
+    if len(where) == len(found):
+        found[where] = table[found[where]]
+        return
+    # A damaged or odd file left items that belong to no attribute: go list by list.
+    for at in np.flatnonzero(lists).tolist():
+        part = slice(values[at], values[at] + lengths[at])
+        out[k.ITEM][part] = table[out[k.ITEM][part]]
+
+
+def _recode_extras(out: tuple[Any, ...], codes: Int32, row: int) -> None:
+    extra = out[k.EXTRA]
+    part = extra[:, 0] >= row
+    part &= extra[:, 1] < len(codes)
+    extra[part, 1] = codes[extra[part, 1]]
+
+
+def gather(data: Buffer, starts: Int64, lengths: Int32) -> UInt8:
     """Return the texts of a buffer, one after another."""
     if not _loaded:
-        pieces = zip(starts.tolist(), lengths.tolist(), strict=True)
-        return np.frombuffer(b"".join([bytes(data[s : s + n]) for s, n in pieces]), np.uint8)
+        raw, pieces = bytes(data), zip(starts.tolist(), lengths.tolist(), strict=True)
+        return np.frombuffer(b"".join([raw[s : s + n] for s, n in pieces]), np.uint8)
     target: UInt8 = np.empty(int(lengths.sum()), np.uint8)
-    compiled().gather(np.frombuffer(data, np.uint8), starts, lengths, target)
+    source = np.frombuffer(data, np.uint8)
+    source.flags.writeable = False
+    compiled().gather(source, starts, lengths, target)
     return target
 
 
-def _intern_with_dict(data: bytes, starts: Int64, lengths: Int32, codes: Int32) -> Int32:
-    known: dict[bytes, int] = {}
-    firsts: list[int] = []
-    for at, (start, length) in enumerate(zip(starts.tolist(), lengths.tolist(), strict=True)):
-        code = known.setdefault(data[start : start + length], len(firsts))
-        if code == len(firsts):
-            firsts.append(at)
-        codes[at] = code
-    return np.array(firsts, np.int32)
-
-
-def _run(
-    walk: Callable[..., None],
-    buffer: Any,
-    span: tuple[int, int],
-    out: tuple[Any, ...],
-    fill: bool,
-    tick: Tick,
-    native: bool,
-) -> list[int]:
-    """Walk in slices, so that progress shows and a cancelled import stops soon."""
-    counts: Any = np.zeros(k.COUNTERS, np.int64) if native else [0] * k.COUNTERS
-    start, end = span
-    while True:
-        walk(buffer, start, end, out, counts, fill, SLICE_BYTES)
-        start = int(counts[k.GOOD_END])
-        tick(start)
-        if start >= end or counts[k.ERROR] != k.OK:
-            return [int(c) for c in counts]
-
-
-def _allocate(counts: list[int]) -> tuple[Any, ...]:
+def _allocate(counts: list[int], texts: int) -> tuple[Any, ...]:
     """Return columns of the counted sizes, in the order of the names in `kernel`."""
-    nodes, attrs, texts = counts[k.NODES], counts[k.ATTRS], counts[k.TEXTS]
+    nodes, attrs = counts[k.NODES], counts[k.ATTRS]
     per_node: list[Any] = [np.empty(nodes, t) for t in (np.int64, np.int32, np.int64, np.int64, np.int32, np.uint8)]
     ragged = [np.empty((nodes, 6), np.int32), np.empty((nodes, 3), np.int64)]
     deps = [np.empty(counts[k.CTRL], np.int64), np.empty(counts[k.DATA], np.int64)]
@@ -190,12 +255,11 @@ def _exercise(module: ModuleType) -> None:
     """Call the kernel with every argument type it will meet, so that nothing compiles later."""
     buffer = np.frombuffer(b"\x00\x02\x08\x01", np.uint8)
     counts = np.zeros(k.COUNTERS, np.int64)
-    module.walk(buffer, 0, 0, _allocate([0] * k.COUNTERS), counts, False, SLICE_BYTES)
-    texts: UInt8 = np.empty(0, np.uint8)
-    texts.flags.writeable = False
-    starts, lengths = np.empty(0, np.int64), np.empty(0, np.int32)
-    module.intern(texts, starts, lengths, np.empty(0, np.int32), np.uint64(1))
-    module.gather(texts, starts, lengths, np.empty(0, np.uint8))
+    module.walk(buffer, 0, 0, _allocate([0] * k.COUNTERS, 0), counts, False, SLICE_BYTES)
+    starts, lengths, codes = np.empty(0, np.int64), np.empty(0, np.int32), np.empty(0, np.int32)
+    state = (starts.copy(), np.empty(0, np.uint64), starts.copy(), np.empty(0, np.uint8))
+    module.intern(buffer, starts, lengths, codes, state, 0, np.uint64(1))
+    module.gather(buffer, starts, lengths, np.empty(0, np.uint8))
 
 
 def worth_compiling(total_bytes: int) -> bool:
