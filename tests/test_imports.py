@@ -28,6 +28,7 @@ from studio.imports import (
     RanksNeededError,
     Registry,
     append_chunk,
+    append_files,
     cancel_file,
     cancel_import,
     create_import,
@@ -180,6 +181,23 @@ def test_more_than_announced_is_refused_and_changes_nothing(studio: Studios) -> 
     made = create_import(registry, FILES)
     assert reason(lambda: append_chunk(registry, made.id, "000002", 0, io.BytesIO(b"bbbb"), 4)) == "too-large"
     assert list_files(registry, made.id)[1].received_bytes == 0
+
+
+def test_many_small_files_arrive_in_one_stream_that_may_be_sent_again(studio: Studios) -> None:
+    registry = studio()
+    made = create_import(registry, [Announced(name, 4) for name in "abc"])
+    ids = ["000001", "000002", "000003"]
+    append_chunk(registry, made.id, "000001", 0, io.BytesIO(b"aa"), 2)
+    with pytest.raises(ImportRefusedError) as caught:
+        append_files(registry, made.id, ids, Breaking(b"aa", b"aa", b"b"), 12)
+    assert (caught.value.reason, caught.value.received) == ("cut", 1)
+    assert [file.received_bytes for file in list_files(registry, made.id)] == [4, 1, 0]
+    whole = io.BytesIO(b"aaaabbbbcccc")
+    assert append_files(registry, made.id, ids, whole, 12) == dict.fromkeys(ids, 4)
+    assert reason(lambda: append_files(registry, made.id, ids, io.BytesIO(b"x" * 11), 11)) == "invalid"
+    assert reason(lambda: append_files(registry, made.id, ["../../x"], io.BytesIO(b"x"), 1)) == "missing"
+    start(registry, made.id)
+    assert json.loads(ended(registry, made.id).job or "") == {"a": "aaaa", "b": "bbbb", "c": "cccc"}
 
 
 class Breaking:

@@ -20,6 +20,7 @@ _T = TypeVar("_T")
 
 CHUNK_BYTES = 8 << 20
 _JSON_AT_MOST = 16 << 20
+_FILES_PER_REQUEST = 100
 _STATUS: dict[imports.Reason, int] = {
     "missing": 404,
     "conflict": 409,
@@ -86,6 +87,15 @@ def uploads_blueprint(registry: Registry) -> Blueprint:
             {"received": imports.append_chunk(registry, import_id, file_id, offset, _Body(), length)}
         )
 
+    @routes.put("/<import_id>/files")
+    def put_files(import_id: str) -> Response:
+        file_ids = request.args.get("ids", "").split(",")
+        if len(file_ids) > _FILES_PER_REQUEST:
+            message = f"{len(file_ids):,} files in one request; at most {_FILES_PER_REQUEST} are taken."
+            raise ImportRefusedError("too-large", message)
+        length = _length()
+        return _json({"received": imports.append_files(registry, import_id, file_ids, _Body(), length)})
+
     @routes.delete("/<import_id>/files/<file_id>")
     def cancel_file(import_id: str, file_id: str) -> Response:
         imports.cancel_file(registry, import_id, file_id)
@@ -123,16 +133,21 @@ def _chunk_place() -> tuple[int, int]:
         ImportRefusedError: The offset is not a whole number of at least 0.
         LengthRequired: The request does not say how long it is.
     """
-    length = request.content_length
-    if length is None:
-        raise _LengthRequired
+    length = _length()
     text = request.args.get("offset", "")
     if not (text.isascii() and text.isdigit() and len(text) <= 18):
         message = f"The offset {text[:40]!r} is not a whole number of bytes."
         raise ImportRefusedError("invalid", message, hint="Send ?offset=N, N at least 0.")
-    # The announced size of the file bounds a chunk; a limit meant for forms must not.
-    request.max_content_length = length
     return int(text), length
+
+
+def _length() -> int:
+    length = request.content_length
+    if length is None:
+        raise _LengthRequired
+    # The announced sizes bound what is taken; a limit meant for forms must not.
+    request.max_content_length = length
+    return length
 
 
 class _LengthRequired(HTTPException):

@@ -58,7 +58,7 @@ class Studio:
 
     def hold(self) -> None:
         if request.method == "PUT":
-            self.puts.append((request.path.rsplit("/", 1)[1], int(request.args["offset"])))
+            self.puts.append((request.path.rsplit("/", 1)[1], int(request.args.get("offset", 0))))
             assert self.chunks.wait(20)
 
     def overview(self) -> Response:
@@ -186,14 +186,14 @@ def test_a_synthetic_drop_with_hostile_names_runs_nothing(studio: Studio, page: 
 def test_one_file_is_cancelled_and_the_others_are_read(studio: Studio, page: Page, tmp_path: Path) -> None:
     studio.chunks.clear()
     page.goto(studio.url)
-    drop(page, *write(tmp_path / "in", a=10, b=11, c=12, d=13, e=14))
+    drop(page, *write(tmp_path / "in", a=600_000, b=600_001, c=600_002, d=600_003, e=600_004))
     page.locator(".cs-up-row[data-status=uploading]").nth(2).wait_for()
     assert page.locator(".cs-up-row[data-status=waiting]").count() == 2
     assert page.evaluate("() => !dispatchEvent(new Event('beforeunload', {cancelable: true}))")
     page.get_by_role("button", name="Cancel: b.et").click()
     page.get_by_role("button", name="Cancel: e.et").click()
     studio.chunks.set()
-    assert job(page) == {"a.et": 10, "c.et": 12, "d.et": 13}
+    assert job(page) == {"a.et": 600_000, "c.et": 600_002, "d.et": 600_003}
 
 
 def test_all_is_cancelled(studio: Studio, page: Page, tmp_path: Path) -> None:
@@ -273,10 +273,11 @@ def test_a_thousand_files_show_eight_rows_and_a_summary(studio: Studio, page: Pa
             return {path: `job/r.${n}.et`, file};
         }))"""
     )
-    page.get_by_text("and 1,016 more: 1,016 waiting").wait_for()
+    page.get_by_text("and 1,016 more: 142 uploading, 874 waiting").wait_for()
     assert page.locator(".cs-up-row").count() == 8
     studio.chunks.set()
     assert len(job(page)) == 1024
+    assert len(studio.puts) == 21
 
 
 def test_away_from_home_a_box_shows_the_upload_and_leads_to_the_job(

@@ -118,6 +118,18 @@ def test_files_arrive_in_chunks_and_become_a_job(server: Server) -> None:
     assert "files" not in server.call("GET", f"/{import_id}?files=0")[1]
 
 
+def test_small_files_may_come_together(server: Server) -> None:
+    import_id, files = announce(server, ("a", 2), ("b", 0), ("c", 3))
+    ids = ",".join(file["id"] for file in files)
+    status, answer = server.call("PUT", f"/{import_id}/files?ids={ids}", b"aaccc")
+    assert (status, answer) == (200, {"received": {"000001": 2, "000002": 0, "000003": 3}})
+    assert server.call("PUT", f"/{import_id}/files?ids={ids}", b"aacccc")[0] == 400
+    assert server.call("PUT", f"/{import_id}/files?ids={ids},000004", b"aaccc")[0] == 404
+    assert server.call("PUT", f"/{import_id}/files?ids={'000001,' * 101}", b"a")[0] == 413
+    server.call("POST", f"/{import_id}/start", {})
+    assert ended(server, import_id)["job"] == "2-0-3"
+
+
 def test_a_wrong_offset_is_a_conflict_that_says_where_to_go_on(server: Server) -> None:
     import_id, (a,) = announce(server, ("a", 10))
     put = f"/{import_id}/files/{a['id']}?offset="
