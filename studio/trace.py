@@ -13,6 +13,7 @@ import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, fields
 from enum import IntEnum
+from itertools import pairwise
 from typing import Literal
 
 import numpy as np
@@ -145,7 +146,7 @@ class Strings(Sequence[str]):
         """Return text `index` as the bytes it is stored as."""
         return self.data[self.offsets[index] : self.offsets[index + 1]].tobytes()
 
-    def __getitem__(self, index):  # type: ignore[no-untyped-def]  # Sequence wants a slice overload nobody needs
+    def __getitem__(self, index: int) -> str:  # type: ignore[override]  # no one needs slices of a pool
         if not 0 <= index < len(self):
             raise IndexError(index)
         return self.raw(index).decode("utf-8", "replace")
@@ -153,7 +154,7 @@ class Strings(Sequence[str]):
     def __iter__(self) -> Iterator[str]:
         block = self.data.tobytes()
         bounds = self.offsets.tolist()
-        for start, end in zip(bounds, bounds[1:], strict=False):
+        for start, end in pairwise(bounds):
             yield block[start:end].decode("utf-8", "replace")
 
     def find(self, text: str) -> int:
@@ -265,7 +266,9 @@ class Graph:
         return rows.astype(np.int32), where
 
 
-def arrays(record: Graph | Attributes | Dependencies, prefix: str = "") -> Iterator[tuple[str, NDArray[np.generic]]]:
+def arrays(
+    record: Graph | Attributes | Dependencies, prefix: str = ""
+) -> Iterator[tuple[str, NDArray[np.generic]]]:
     """Yield every array of a graph under a dotted name, in a fixed order.
 
     The one walk over the columns: storage, equality and size all use it.
@@ -483,10 +486,14 @@ def int_column(graph: Graph, key: str, slots: Sequence[int | str] = ()) -> tuple
     values = graph.attrs.value[where].copy()
     bound = graph.attrs.slot[where]
     if bound.any():
-        table = np.array([v if isinstance(v, int) else 0 for v in slots], np.uint64 if False else object)
-        values[bound] = [int(v) - 2**64 if int(v) >= 2**63 else int(v) for v in table[values[bound]]]
+        table = np.array([v - 2**64 if v >= 2**63 else v for v in map(_int_or_zero, slots)], np.int64)
+        values[bound] = table[values[bound]]
     last = np.append(rows[1:] != rows[:-1], True) if len(rows) else np.zeros(0, bool)
     return rows[last], values[last]
+
+
+def _int_or_zero(value: int | str) -> int:
+    return value if isinstance(value, int) else 0
 
 
 def type_name(number: int) -> str:

@@ -44,11 +44,15 @@ PRECISE = {"start_ns": "start_time_micros", "duration_ns": "duration_micros"}
 """Attributes that carry a time to the nanosecond beside the schema's microseconds."""
 
 _LONGEST_US = (2**63 - 1) // 1000
-_OBSOLETE_FIELDS = range(11, 21)
+_LAST_OBSOLETE_FIELD = 20
+_MOST_ZEROS = 16
+_LARGEST_RANK = 2**31 - 1
 
 
 def sniff(head: bytes) -> bool:
     """Whether `head` may start a Chakra file: a record that is a metadata or (obsolete) a node record."""
+    if _is_text(head) or (len(head) > _MOST_ZEROS and not head.strip(b"\0")):
+        return False  # every node has bytes that no text has; zeros would do as records without content
     size, begin = k.varint(head, 0, len(head))
     if begin < 0 or size < 0:
         return False
@@ -56,7 +60,10 @@ def sniff(head: bytes) -> bool:
 
 
 def _record_kind(data: bytes, begin: int, end: int) -> str:
-    """Return 'metadata' or 'node' by the fields of a record, '' where it is neither."""
+    """Return 'metadata' or 'node' by the fields of a record, '' where it is neither.
+
+    Metadata starts with a field of the schema; fields that only a newer schema knows may follow.
+    """
     kind, pos, limit = "metadata", begin, min(end, len(data))
     first = True
     while pos < limit:
@@ -66,16 +73,26 @@ def _record_kind(data: bytes, begin: int, end: int) -> str:
             cut = end > len(data) and not first
             tag = data[pos]
             return kind if cut or (end > len(data) and tag in (0x0A, 0x12)) else ""
-        if number > 20:
-            return ""
         if first and number == 1 and wire_type == 0:
             kind = "node"
-        if kind == "metadata" and (number > 2 or wire_type != 2):
-            return ""
-        if kind == "metadata" and number == 1 and start < limit and not _is_text(data[start:after]):
+        if not (
+            _fits_node(number)
+            if kind == "node"
+            else _fits_metadata(number, wire_type, data[start:after], first)
+        ):
             return ""
         first, pos = False, after
     return kind
+
+
+def _fits_node(number: int) -> bool:
+    return number <= _LAST_OBSOLETE_FIELD
+
+
+def _fits_metadata(number: int, wire_type: int, content: bytes, first: bool) -> bool:
+    if number > 2:
+        return not first
+    return wire_type == 2 and (number == 2 or _is_text(content))
 
 
 def _is_text(raw: bytes) -> bool:
@@ -96,6 +113,7 @@ def read(reading: Reading) -> list[Part]:
         findings.append(_damaged(columns, name, len(data)))
     draft = _Draft(columns)
     graph, slots = draft.graph(), draft.slot_values
+    findings += head.findings
     findings += _reader_findings(graph, columns, draft, name)
     rank = Rank(NONE, NONE, slots, head.version, head.attrs, head.extra, name)
     return [RankPart(rank, graph, _rank_in(head.attrs), tuple(findings))]
@@ -107,6 +125,7 @@ class _Metadata:
     attrs: tuple[Attribute, ...]
     extra: bytes
     end: int
+    findings: tuple[Finding, ...] = ()
 
 
 def _metadata(data: bytes | memoryview, name: str) -> _Metadata:
@@ -130,27 +149,32 @@ def _metadata(data: bytes | memoryview, name: str) -> _Metadata:
             f"{name}: the first record is no Chakra metadata (expected field 1 'version', field 2 attributes).",
             hint="The file is damaged at its start or is not a Chakra execution trace.",
         )
-    return _parse_metadata(record, begin + size)
+    return _parse_metadata(record, begin, name)
 
 
-def _parse_metadata(record: bytes, end: int) -> _Metadata:
+def _parse_metadata(record: bytes, begin: int, name: str) -> _Metadata:
     """Read a metadata record by wrapping it as a node: both hold attributes."""
-    version, extra, body, pos = "", b"", b"", 0
+    version, extra, body, pos = "", bytearray(), bytearray(), 0
     while pos < len(record):
         number, wire_type, _value, start, after, _damage = k.field(record, pos, len(record))
         if number == 1 and wire_type == 2:
             version = record[start:after].decode("utf-8", "replace")
         elif number == 2 and wire_type == 2:
             # Field 2 of the metadata is field 10 of a node.
-            body += b"\x52" + record[pos + 1 : after]
+            body += b"\x52" + _length(after - start) + record[start:after]
         else:
             extra += record[pos:after]
         pos = after
     wrapped = _length(len(body)) + body
     columns = wire.read_columns(wrapped, 0, lambda _done: None, 0)
-    graph = _Draft(columns, slot_keys=()).graph()
+    draft = _Draft(columns, slot_keys=())
+    graph = draft.graph()
     attrs = tuple(node_attributes(graph, 0)) if len(graph) else ()
-    return _Metadata(version, attrs, extra, end)
+    findings = [*_lost_fields(columns, name), *_mended_texts(_bad_texts(graph) + ("\ufffd" in version), name)]
+    if columns.damage:
+        message = f"{name}: {columns.damage} in the metadata at byte {begin:,}; its attributes are lost."
+        findings.append(Finding("error", "damaged-metadata", message, file=name, offset=begin))
+    return _Metadata(version, attrs, bytes(extra), begin + len(record), tuple(findings))
 
 
 def _rank_in(attrs: Sequence[Attribute]) -> int | None:
@@ -158,7 +182,7 @@ def _rank_in(attrs: Sequence[Attribute]) -> int | None:
     for attr in attrs:
         if attr.name in ("rank", "global_rank", "rank_id") and isinstance(attr.value, int | str):
             text = str(attr.value)
-            if text.isdecimal():
+            if text.isdecimal() and len(text) <= 10 and int(text) <= _LARGEST_RANK:
                 return int(text)
     return None
 
@@ -169,14 +193,14 @@ class _Draft:
     def __init__(self, columns: wire.Columns, slot_keys: Sequence[str] = SLOT_KEYS) -> None:
         self.out, self.pool = columns.out, columns.strings
         self.slot_keys = slot_keys
-        self.extra_texts: list[bytes] = []
+        self.extra_texts: dict[bytes, int] = {}
         self.slot_values: tuple[int | str, ...] = ()
         self.impossible_times = 0
+        self.bad_slots = 0
 
     def _add(self, text: bytes) -> int:
         """Add a text that is not in the file; returns its code."""
-        self.extra_texts.append(text)
-        return len(self.pool) + len(self.extra_texts) - 1
+        return self.extra_texts.setdefault(text, len(self.pool) + len(self.extra_texts))
 
     def graph(self) -> Graph:
         """Return the graph; sets `slot_values`."""
@@ -196,7 +220,14 @@ class _Draft:
         attrs.items[listed] = coded["items"]
         ends = out[k.ENDS]
         finished = Attributes(
-            attrs.offsets, coded["key"], coded["doc"], attrs.kind, attrs.value, attrs.length, attrs.slot, attrs.items
+            attrs.offsets,
+            coded["key"],
+            coded["doc"],
+            attrs.kind,
+            attrs.value,
+            attrs.length,
+            attrs.slot,
+            attrs.items,
         )
         graph = Graph(
             id=ids,
@@ -238,18 +269,22 @@ class _Draft:
         """
         start_us, duration_us = self.out[k.STARTS], self.out[k.DURATIONS]
         there = (self.out[k.FLAGS] & k.HAS_START) != 0
+        rows, codes = [extra_row], [extra]
         for column, tag in ((start_us, b"\x30"), (duration_us, b"\x38")):
-            bad = np.flatnonzero((column < 0) | (column > _LONGEST_US))
+            bad = np.flatnonzero((column < 0) | (column > _LONGEST_US)).astype(np.int32)
             self.impossible_times += len(bad)
-            for row in bad.tolist():
-                raw = tag + _length(int(column[row]) & 0xFFFF_FFFF_FFFF_FFFF)
-                at = int(np.searchsorted(extra_row, row, side="right"))
-                extra_row = np.insert(extra_row, at, row)
-                extra = np.insert(extra, at, self._add(raw)).astype(np.int32)
+            fields = [tag + _length(time) for time in column[bad].view(np.uint64).tolist()]
+            rows.append(bad)
+            codes.append(np.array([self._add(raw) for raw in fields], np.int32))
             column[bad] = 0
             if tag == b"\x30":
                 there[bad] = False
-        return np.where(there, start_us * 1000, NONE), duration_us * 1000, extra_row, extra
+        start_ns, duration_ns = np.where(there, start_us * 1000, NONE), duration_us * 1000
+        if not self.impossible_times:
+            return start_ns, duration_ns, extra_row, extra
+        every = np.concatenate(rows)
+        order = np.argsort(every, kind="stable")
+        return start_ns, duration_ns, every[order], np.concatenate(codes)[order]
 
     def _attributes(self) -> tuple[Attributes, Int32]:
         """Return the attributes, texts still coded by the draft's pool, with slots taken out."""
@@ -276,9 +311,9 @@ class _Draft:
         number[order] = np.arange(len(order))
         chosen = named[:, first[order]].T.tolist()
         self.slot_values = tuple(
-            self.pool[bits] if kind == ValueKind.STRING else _slot_int(kind, bits)
-            for _, kind, bits in chosen
+            self.pool[bits] if kind == ValueKind.STRING else _slot_int(kind, bits) for _, kind, bits in chosen
         )
+        self.bad_slots = sum(isinstance(v, str) and "\ufffd" in v for v in self.slot_values)
         value[where] = number[inverse.reshape(-1)]
         return slot, np.array([code for code, _, _ in chosen], np.int32)
 
@@ -303,7 +338,7 @@ class _Draft:
         lengths = np.diff(pool.offsets)[order].astype(np.int32)
         offsets = np.zeros(len(order) + 1, np.int64)
         np.cumsum(lengths, out=offsets[1:])
-        strings = Strings(wire.gather(memoryview(pool.data), pool.offsets[:-1][order], lengths), offsets)
+        strings = Strings(wire.gather(pool.data, pool.offsets[:-1][order], lengths), offsets)
         for column in columns.values():
             _renumber(column, renumber)
         return strings, columns
@@ -389,51 +424,57 @@ def _reader_findings(graph: Graph, columns: wire.Columns, draft: _Draft, name: s
 
     def finding(code: str, count: int, message: str, hint: str, level: Any = "warning") -> Iterator[Finding]:
         if count:
-            yield Finding(level, code, f"{name}: {count:,} {message}", hint, file=name)
+            yield Finding(level, code, f"{name}: {message}: {count:,}.", hint, file=name)
 
     yield from finding(
         "dangling-dependency",
         len(graph.ctrl.dangling) + len(graph.data.dangling),
-        "dependencies name a node that the file does not have.",
+        "dependencies on nodes that the file does not have",
         "They are kept and shown, but nothing can wait for them; a simulator may hang or ignore them.",
     )
     yield from finding(
         "duplicate-id",
         0 if (graph.id[1:] > graph.id[:-1]).all() else len(graph) - len(np.unique(graph.id)),
-        "nodes repeat an id that an earlier node of the file has.",
+        "nodes that repeat the id of an earlier node",
         "A dependency on such an id is taken to mean its first node.",
     )
     yield from finding(
         "unknown-type",
         int(((graph.type <= 0) | (graph.type > 7)).sum()),
-        "nodes have no type, or one that the schema does not define.",
+        "nodes without a type, or with one that the schema does not define",
         "Simulators refuse such nodes.",
     )
     yield from finding(
         "unknown-field",
         len(graph.extra) - draft.impossible_times,
-        "fields are unknown to this schema version; they are kept and written back as they are.",
+        "fields unknown to this schema version, kept and written back as they are",
         "A newer tool wrote the file.",
         "info",
     )
     yield from finding(
         "impossible-time",
         draft.impossible_times,
-        "times are longer than 292 years; they are kept but shown as not recorded.",
+        "times longer than 292 years, kept but shown as not recorded",
         "The tool that wrote the file overflowed.",
     )
-    yield from finding(
-        "dropped-field",
-        columns.counts[k.NESTED],
-        "unknown fields inside attributes, inputs or outputs were skipped.",
-        "They would be lost when the trace is written again.",
-    )
-    yield from finding(
-        "bad-text",
-        _bad_texts(graph),
-        "texts are not valid UTF-8; the bad bytes show as \N{REPLACEMENT CHARACTER}.",
-        "Tools built on protobuf refuse the file; writing it with Chakra Studio mends it.",
-    )
+    yield from _lost_fields(columns, name)
+    yield from _mended_texts(_bad_texts(graph) + draft.bad_slots, name)
+
+
+def _lost_fields(columns: wire.Columns, name: str) -> Iterator[Finding]:
+    """Yield what is to be said about fields that the model has no place for."""
+    if count := columns.counts[k.NESTED]:
+        message = f"{name}: unknown fields inside attributes, inputs or outputs, left out: {count:,}."
+        hint = "They would be lost when the trace is written again."
+        yield Finding("warning", "dropped-field", message, hint, file=name)
+
+
+def _mended_texts(count: int, name: str) -> Iterator[Finding]:
+    """Yield what is to be said about texts that are not UTF-8."""
+    if count:
+        message = f"{name}: texts that are not valid UTF-8, bad bytes shown as \N{REPLACEMENT CHARACTER}: {count:,}."
+        hint = "Tools built on protobuf refuse the file; writing it with Chakra Studio mends it."
+        yield Finding("warning", "bad-text", message, hint, file=name)
 
 
 def _bad_texts(graph: Graph) -> int:
@@ -446,7 +487,9 @@ def _bad_texts(graph: Graph) -> int:
     suspects = np.flatnonzero(high[strings.offsets[1:]] > high[strings.offsets[:-1]])
     attrs = graph.attrs
     raw = attrs.value[(attrs.kind == ValueKind.BYTES) & ~attrs.slot]
-    raw = np.concatenate((raw, attrs.items[np.repeat(attrs.kind == ValueKind.BYTES_LIST, attrs.length)], graph.extra))
+    raw = np.concatenate(
+        (raw, attrs.items[np.repeat(attrs.kind == ValueKind.BYTES_LIST, attrs.length)], graph.extra)
+    )
     bad = 0
     for index in np.setdiff1d(suspects, raw).tolist():
         try:
@@ -530,10 +573,18 @@ class _Rows:
         elif kind == ValueKind.STRING:
             value = self.texts[bits]
         elif kind.is_list:
-            items = self.graph.attrs.items[bits : bits + self.length[index]].tolist()
-            value = [decode_scalar(kind, item, self.graph.strings) for item in items]
+            items = self.graph.attrs.items[bits : bits + self.length[index]]
+            value = [decode_scalar(kind, item, self.graph.strings) for item in items.tolist()]
         else:
             value = decode_scalar(kind, bits, self.graph.strings) if kind != ValueKind.NONE else None
+        if kind == ValueKind.FLOAT and value != value:
+            # As bits: a Python float, though longer, does not keep those of every NaN.
+            target.MergeFromString(b"\x2d" + np.array(bits, "<u4").tobytes())
+            kind = ValueKind.NONE
+        elif kind == ValueKind.FLOAT_LIST and any(item != item for item in value):
+            packed = b"\x0a" + _length(4 * len(items)) + items.astype("<u4").tobytes()
+            target.MergeFromString(b"\x32" + _length(len(packed)) + packed)
+            kind = ValueKind.NONE
         _put_attribute(target, self.texts[self.key[index]], kind, value, self.texts[doc] if doc >= 0 else "")
 
 

@@ -11,7 +11,7 @@ from studio.errors import TraceFormatError
 from studio.et.format import Format, GroupsPart, Part, Reading
 from studio.trace import CommGroup, Finding, Trace
 
-_HEAD = re.compile(rb'\s*\{\s*(\}\s*$|"(?:[^"\\]|\\.)*"\s*:\s*\[\s*(\d|\]|$))')
+_HEAD = re.compile(rb'\s*\{\s*(\}\s*$|"(?:[^"\\]|\\.)*"\s*:\s*\[\s*(-?\d|\]|$))')
 _LARGEST_RANK = 2**31 - 1
 
 
@@ -28,7 +28,7 @@ def read(reading: Reading) -> list[Part]:
     """
     try:
         table = msgspec.json.decode(bytes(reading.data), type=dict[str, list[int]])
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise TraceFormatError(
             f"{reading.name}: not a comm group file: {error}.",
             hint='Expected one JSON object from group name to rank numbers, such as {"tp0": [0, 1], "tp1": [2, 3]}.',
@@ -43,8 +43,12 @@ def read(reading: Reading) -> list[Part]:
             )
         distinct = tuple(dict.fromkeys(ranks))
         if len(distinct) < len(ranks):
-            message = f"{reading.name}: group {name!r} names {len(ranks) - len(distinct)} ranks more than once."
-            findings.append(Finding("warning", "group-repeats", message, "Repeats were left out.", file=reading.name))
+            message = (
+                f"{reading.name}: group {name!r} names {len(ranks) - len(distinct)} ranks more than once."
+            )
+            findings.append(
+                Finding("warning", "group-repeats", message, "Repeats were left out.", file=reading.name)
+            )
         groups.append(CommGroup(name, distinct))
     return [GroupsPart(tuple(groups), tuple(findings))]
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path, PurePosixPath
 
 from studio.errors import TraceError, TraceFormatError
 from studio.et import chakra, groups
-from studio.et.format import HEAD_BYTES, Format, GroupsPart, RankPart, Reading
-from studio.et.source import SourceFile, head, load, looks_like, opened
+from studio.et.format import HEAD_BYTES, Format, GroupsPart, Part, RankPart, Reading
+from studio.et.source import SourceFile, head, inflated_bytes, load, looks_like, opened
 from studio.trace import CommGroup, Finding, Graph, Rank, Trace, digest
 
 FORMATS: tuple[Format, ...] = (groups.FORMAT, chakra.FORMAT)
@@ -20,11 +22,20 @@ FORMATS: tuple[Format, ...] = (groups.FORMAT, chakra.FORMAT)
 Progress = Callable[[str, int, int], None]
 """Called with what is going on, how much is done and how much there is; may raise to stop."""
 
-_NUMBERED = re.compile(r"^(?P<prefix>.*?)[._-](?P<rank>\d{1,9})(?P<suffix>(\.[A-Za-z]\w*)*)$")
-_RANK_WORD = re.compile(r"rank[\[\-_/]?(?P<rank>\d{1,9})", re.IGNORECASE)
+_USUAL = re.compile(r"(?P<prefix>.+)\.(?P<rank>\d{1,9})\.et(\.gz)?")
+_RANK_WORD = re.compile(
+    r"(?P<prefix>.*?)[._-]?(?<![a-z])rank[\[_-]?(?P<rank>\d{1,9})(?!\d)\]?(?P<rest>.*)", re.IGNORECASE
+)
+_NUMBERED = re.compile(r"((?P<prefix>.*?)[._-])?(?P<rank>\d{1,9})(\.[A-Za-z]\w*)*")
+_RANK_FOLDER = re.compile(r"(?P<prefix>.*?)[._-]?(?<![a-z])rank[\[_-]?(?P<rank>\d{1,9})\]?", re.IGNORECASE)
+_AHEAD = 4
 
 
-class RanksNeeded(TraceError):
+RankFile = tuple[SourceFile, Format, int | None]
+"""A file that is a rank, its format, and the number its name tells, if it does."""
+
+
+class RanksNeeded(TraceError):  # noqa: N818 (named after what is asked for)
     """Files whose rank nothing tells: the user has to say.
 
     Attributes:
@@ -52,7 +63,7 @@ class JobFiles:
     """
 
     name: str
-    ranks: tuple[tuple[SourceFile, Format, int | None], ...]
+    ranks: tuple[RankFile, ...]
     others: tuple[tuple[SourceFile, Format], ...] = ()
     ignored: tuple[str, ...] = ()
 
@@ -73,17 +84,20 @@ def rank_and_prefix(name: str) -> tuple[str, int | None]:
         >>> rank_and_prefix("single.et")
         ('single', None)
     """
-    path = PurePosixPath(name)
-    folder = "" if str(path.parent) == "." else f"{path.parent}/"
-    if word := _RANK_WORD.search(name):
-        rest = (name[: word.start()] + name[word.end() :].lstrip("])")).replace("//", "/")
-        stem = PurePosixPath(rest)
-        base = stem.name.split(".")[0].strip("._-")
-        parent = "" if str(stem.parent) == "." else f"{stem.parent}/"
-        return parent + base, int(word["rank"])
-    if numbered := _NUMBERED.match(path.name):
-        return folder + numbered["prefix"], int(numbered["rank"])
-    return folder + path.name.split(".")[0], None
+    *folders, base = name.split("/")
+    folder = "".join(f"{part}/" for part in folders)
+    if usual := _USUAL.fullmatch(base):
+        return folder + usual["prefix"], int(usual["rank"])
+    if word := _RANK_WORD.fullmatch(base):
+        stem = word["prefix"] or word["rest"].split(".")[0].strip("_-")
+        return folder + stem, int(word["rank"])
+    for at in range(len(folders) - 1, -1, -1):
+        if found := _RANK_FOLDER.fullmatch(folders[at]):
+            kept = [*folders[:at], *filter(None, [found["prefix"]]), *folders[at + 1 :], base.split(".")[0]]
+            return "/".join(kept), int(found["rank"])
+    if numbered := _NUMBERED.fullmatch(base):
+        return folder + (numbered["prefix"] or ""), int(numbered["rank"])
+    return folder + base.split(".")[0], None
 
 
 def discover(files: Iterable[SourceFile]) -> list[JobFiles]:
@@ -92,7 +106,7 @@ def discover(files: Iterable[SourceFile]) -> list[JobFiles]:
     Raises:
         TraceFormatError: A file the user named is of no known format, or there is no trace at all.
     """
-    ranks: dict[str, list[tuple[SourceFile, Format, int | None]]] = {}
+    ranks: dict[str, list[RankFile]] = {}
     others: list[tuple[SourceFile, Format]] = []
     ignored: list[str] = []
     last_start = b""
@@ -108,11 +122,15 @@ def discover(files: Iterable[SourceFile]) -> list[JobFiles]:
             others.append((file, fmt))
         else:
             prefix, number = rank_and_prefix(file.name)
-            ranks.setdefault(prefix if number is not None else _unranked(file.name), []).append((file, fmt, number))
+            ranks.setdefault(prefix if number is not None else _unranked(file.name), []).append(
+                (file, fmt, number)
+            )
     if not ranks:
         if ignored:
             raise _unrecognised(ignored[0], last_start if len(ignored) == 1 else b"?", len(ignored))
-        raise TraceFormatError("No execution trace found.", hint="Expected files such as job.0.et, job.1.et, …")
+        raise TraceFormatError(
+            "No execution trace found.", hint="Expected files such as job.0.et, job.1.et, …"
+        )
     return [_job(prefix, members, others, len(ranks), ignored) for prefix, members in ranks.items()]
 
 
@@ -123,14 +141,16 @@ def _unranked(name: str) -> str:
 
 def _unrecognised(name: str, start: bytes, count: int = 1) -> TraceFormatError:
     known = ", ".join(fmt.title for fmt in FORMATS)
-    what = f"{count} files, none of a known format, the first being {name}" if count > 1 else looks_like(start)
+    what = (
+        f"{count} files, none of a known format, the first being {name}" if count > 1 else looks_like(start)
+    )
     message = f"{what}." if count > 1 else f"{name}: not an execution trace; it looks like {what}."
     return TraceFormatError(message[0].upper() + message[1:], hint=f"Formats that can be opened: {known}.")
 
 
 def _job(
     prefix: str,
-    members: list[tuple[SourceFile, Format, int | None]],
+    members: list[RankFile],
     others: list[tuple[SourceFile, Format]],
     jobs: int,
     ignored: list[str],
@@ -138,12 +158,18 @@ def _job(
     """Return one job with the files beside it that tell about it."""
     if prefix.endswith("\0"):
         first = PurePosixPath(members[0][0].name)
-        name = first.name.split(".")[0] if len(members) == 1 else first.parent.name or first.name.split(".")[0]
+        name = (
+            first.name.split(".")[0] if len(members) == 1 else first.parent.name or first.name.split(".")[0]
+        )
     else:
         name = PurePosixPath(prefix).name or PurePosixPath(prefix).parent.name or "job"
     folders = {str(PurePosixPath(file.name).parent) for file, _, _ in members}
     beside = [(file, fmt) for file, fmt in others if str(PurePosixPath(file.name).parent) in folders]
-    own = [(file, fmt) for file, fmt in beside if PurePosixPath(file.name).name.split(".")[0] == name.split(".")[0]]
+    own = [
+        (file, fmt)
+        for file, fmt in beside
+        if PurePosixPath(file.name).name.split(".")[0] == name.split(".")[0]
+    ]
     chosen = own or (beside if len(beside) == 1 else [])
     if not chosen and jobs == 1 and len(others) == 1:
         chosen = others
@@ -156,6 +182,7 @@ def read_job(
     """Read the files of one job, two at a time.
 
     Args:
+        job: Its files.
         ranks: Rank numbers by file name, where neither the files nor their names tell.
         progress: Told the bytes read.
 
@@ -165,21 +192,19 @@ def read_job(
         TraceFormatError: A file cannot be read.
     """
     numbers = dict(ranks or {})
-    total = sum(file.path.stat().st_size for file, _, _ in job.ranks)
-    meter = _Meter(progress, total)
+    meter = _Meter(progress, sum(file.path.stat().st_size for file, _, _ in job.ranks))
+    total = sum(inflated_bytes(file.path) for file, _, _ in job.ranks)
     builder = _Builder(len(job.ranks))
     with ThreadPoolExecutor(max_workers=2) as pool:
-        tasks = [pool.submit(_read_file, file, fmt, total, meter) for file, fmt, _ in job.ranks]
         try:
-            for (file, _, number), task in zip(job.ranks, tasks, strict=True):
-                for part in task.result():
+            for (file, _, number), parts in _read_ahead(pool, job.ranks, total, meter):
+                for part in parts:
                     if isinstance(part, RankPart):
                         told = number if part.number is None else part.number
                         builder.add(part, numbers.get(file.name, told))
         except BaseException:
-            for task in tasks:
-                task.cancel()
             meter.stop()
+            pool.shutdown(cancel_futures=True)
             raise
     for file, fmt in job.others:
         for part in _read_file(file, fmt, total, _Meter(None, 0)):
@@ -211,7 +236,9 @@ def read(
         jobs = discover(files)
         if len(jobs) > 1:
             names = ", ".join(job.name for job in jobs[:6]) + (", …" if len(jobs) > 6 else "")
-            raise TraceError(f"{len(jobs)} jobs found, not one: {names}.", hint="Name the files of one of them.")
+            raise TraceError(
+                f"{len(jobs)} jobs found, not one: {names}.", hint="Name the files of one of them."
+            )
         return read_job(jobs[0], ranks=ranks, progress=progress)
 
 
@@ -236,7 +263,22 @@ class _Meter:
         self._stopped = True
 
 
-def _read_file(file: SourceFile, fmt: Format, total: int, meter: _Meter) -> list[RankPart | GroupsPart]:
+def _read_ahead(
+    pool: ThreadPoolExecutor, files: Sequence[RankFile], total: int, meter: _Meter
+) -> Iterator[tuple[RankFile, list[Part]]]:
+    """Yield what each file holds, in order, with only a few read ahead: equal graphs are soon dropped."""
+    waiting: deque[tuple[RankFile, Future[list[Part]]]] = deque()
+    for entry in files:
+        waiting.append((entry, pool.submit(_read_file, entry[0], entry[1], total, meter)))
+        if len(waiting) == _AHEAD:
+            first, task = waiting.popleft()
+            yield first, task.result()
+    while waiting:
+        first, task = waiting.popleft()
+        yield first, task.result()
+
+
+def _read_file(file: SourceFile, fmt: Format, total: int, meter: _Meter) -> list[Part]:
     size = file.path.stat().st_size
     data, findings = load(file)
     share = size / max(2 * len(data), 1)
@@ -274,9 +316,13 @@ class _Builder:
         if unknown and len(self.ranks) > 1:
             raise RanksNeeded(unknown)
         if unknown:
-            findings.append(Finding("info", "rank-assumed", f"{unknown[0]}: no rank is named; taken to be rank 0."))
-        ranks = sorted((replace(rank, number=number or 0) for rank, number in self.ranks), key=lambda r: r.number)
-        for one, other in zip(ranks, ranks[1:], strict=False):
+            findings.append(
+                Finding("info", "rank-assumed", f"{unknown[0]}: no rank is named; taken to be rank 0.")
+            )
+        ranks = sorted(
+            (replace(rank, number=number or 0) for rank, number in self.ranks), key=lambda r: r.number
+        )
+        for one, other in pairwise(ranks):
             if one.number == other.number:
                 raise TraceError(
                     f"Rank {one.number} is claimed by two files: {one.file} and {other.file}.",
@@ -316,5 +362,7 @@ def group_names(trace: Trace, rank: Rank) -> list[str]:
     """Return the comm groups that nodes of `rank` name, by first appearance; the unnamed one is not among them."""
     graph = trace.graph_of(rank)
     keys = [graph.strings[code] for code in graph.slot_key.tolist()]
-    named = (str(value) for key, value in zip(keys, rank.slots, strict=True) if key in ("pg_name", "comm_group"))
+    named = (
+        str(value) for key, value in zip(keys, rank.slots, strict=True) if key in ("pg_name", "comm_group")
+    )
     return [name for name in dict.fromkeys(named) if name]

@@ -18,13 +18,7 @@ NODES, CTRL, DATA, ATTRS, ITEMS, TEXTS, EXTRAS, NESTED, GOOD_END, ERROR_AT, ERRO
 COUNTERS = 11
 
 # Damage codes.
-OK, CUT_RECORD, BAD_VARINT, BAD_TAG, OVERRUN = range(5)
-DAMAGE = {
-    CUT_RECORD: "the file ends inside a record",
-    BAD_VARINT: "a variable-length integer does not end",
-    BAD_TAG: "a field has an impossible number or wire type",
-    OVERRUN: "a field claims more bytes than its record has",
-}
+OK, CUT_RECORD, BAD_VARINT, BAD_TAG, OVERRUN, ZEROS = range(6)
 
 # Members of `out`, the columns the walk fills.
 IDS, TYPES, STARTS, DURATIONS, NAMES, FLAGS, IO, ENDS, CTRL_IDS, DATA_IDS = range(10)
@@ -37,6 +31,9 @@ NODE, ATTRIBUTE, INOUT, LIST = range(4)
 HAS_START, HAS_INPUTS, HAS_OUTPUTS = 1, 2, 4
 
 MIN64 = -9223372036854775808
+
+ZERO_FILL = 4096
+"""So many zero bytes are no empty records but what a crashed machine leaves of a file."""
 
 
 def varint(buf, pos, end):
@@ -147,7 +144,7 @@ def walk(buf, start, end, out, count, fill, stop_at):
     item, text, extras, nested = count[ITEMS], count[TEXTS], count[EXTRAS], count[NESTED]
     pos = start
     damage = OK
-    record = start
+    record = looked = start
     while pos < end and pos - start < stop_at:
         record = pos
         size, pos = varint(buf, pos, end)
@@ -158,6 +155,13 @@ def walk(buf, start, end, out, count, fill, stop_at):
         if size < 0 or size > end - pos:
             damage = CUT_RECORD
             break
+        if size == 0 and pos >= looked:
+            looked = pos
+            while looked < end and looked - pos < ZERO_FILL and buf[looked] == 0:
+                looked += 1
+            if looked - pos == ZERO_FILL:
+                damage = ZEROS
+                break
         node_end = pos + size
         inner_end = list_end = node_end
         level = NODE
@@ -185,7 +189,7 @@ def walk(buf, start, end, out, count, fill, stop_at):
                     values[attrs] = first
                     lengths[attrs] = item - first
                 current = kind
-            if (level == ATTRIBUTE or level == INOUT) and pos == inner_end:
+            if level != NODE and level != LIST and pos == inner_end:
                 if level == ATTRIBUTE:
                     attrs += 1
                 level = NODE

@@ -38,7 +38,9 @@ def value_field(kind: ValueKind) -> str:
 @lru_cache(maxsize=1)
 def schema() -> Schema:
     """Return the message classes of the current layout (v0.0.4 and later)."""
-    file = descriptor_pb2.FileDescriptorProto(name="chakra_studio/et_def.proto", package=_PACKAGE, syntax="proto3")
+    file = descriptor_pb2.FileDescriptorProto(
+        name="chakra_studio/et_def.proto", package=_PACKAGE, syntax="proto3"
+    )
     kinds = [kind for kind in ValueKind if kind != ValueKind.NONE]
     for kind in kinds:
         if kind.is_list:
@@ -59,7 +61,9 @@ def schema() -> Schema:
     _message(file, "Node", node)
     pool = descriptor_pool.DescriptorPool()
     pool.Add(file)
-    metadata, record = (pool.FindMessageTypeByName(f"{_PACKAGE}.{name}") for name in ("GlobalMetadata", "Node"))
+    metadata, record = (
+        pool.FindMessageTypeByName(f"{_PACKAGE}.{name}") for name in ("GlobalMetadata", "Node")
+    )
     return Schema(message_factory.GetMessageClass(metadata), message_factory.GetMessageClass(record))
 
 

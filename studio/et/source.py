@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import mmap
+import os
 import tempfile
 import zlib
 from collections.abc import Iterator, Sequence
@@ -46,13 +47,27 @@ def opened(paths: Sequence[Path | str]) -> Iterator[list[SourceFile]]:
     """
     with tempfile.TemporaryDirectory(prefix="chakra-studio-") as scratch:
         files: list[SourceFile] = []
-        for index, given in enumerate(paths):
-            path = Path(given)
-            if not path.exists():
+        for index, (name, path) in enumerate(_labelled([Path(given) for given in paths])):
+            if not path.is_dir() and not path.is_file():
                 raise TraceError(f"{path}: no such file or folder.", hint="Check the spelling.")
-            found = _walk(path) if path.is_dir() else [SourceFile(path.name, path, named=True)]
+            found = _walk(path, name) if path.is_dir() else [SourceFile(name, path, named=True)]
+            if not found:
+                raise TraceFormatError(
+                    f"{path}: the folder is empty.", hint="Expected files such as job.0.et, job.1.et, …"
+                )
             files += unpacked(found, Path(scratch) / str(index))
         yield files
+
+
+def _labelled(paths: Sequence[Path]) -> list[tuple[str, Path]]:
+    """Return each path once with a name for it: its last part, or as much as tells it from the others."""
+    # Not resolve(): a link is called what the user calls it.
+    whole = {Path(os.path.abspath(path)): path for path in paths}  # noqa: PTH100
+    names = [path.name or "traces" for path in whole]
+    if len(set(names)) < len(names):
+        common = os.path.commonpath([path.parent for path in whole])
+        names = [path.relative_to(common).as_posix() for path in whole]
+    return list(zip(names, whole.values(), strict=True))
 
 
 def unpacked(files: Sequence[SourceFile], scratch: Path) -> list[SourceFile]:
@@ -64,31 +79,44 @@ def unpacked(files: Sequence[SourceFile], scratch: Path) -> list[SourceFile]:
             continue
         target = scratch / str(index)
         target.mkdir(parents=True)
-        for member in archive.unpack(file.path, target):
-            result.append(SourceFile(f"{file.name}/{member.name}", member.path))
+        members = archive.unpack(file.path, target)
+        result += [SourceFile(f"{file.name}/{member.name}", member.path) for member in members]
     return result
 
 
-def _walk(folder: Path) -> list[SourceFile]:
+def _walk(folder: Path, name: str) -> list[SourceFile]:
     """Return the files below a folder by name, hidden ones left out."""
     found = []
     for path in sorted(folder.rglob("*")):
         relative = path.relative_to(folder)
         if path.is_file() and not any(part.startswith(".") for part in relative.parts):
-            found.append(SourceFile(f"{folder.name}/{relative.as_posix()}", path))
+            found.append(SourceFile(f"{name}/{relative.as_posix()}", path))
     return found
 
 
 def head(path: Path) -> bytes:
-    """Return the uncompressed start of a file, as far as it can be read."""
+    """Return the uncompressed start of a file, as far as it can be read; of a broken gzip stream its own."""
     with path.open("rb") as stream:
         raw = stream.read(HEAD_BYTES)
-    if not raw.startswith(_GZIP):
-        return raw
-    try:
-        return zlib.decompressobj(wbits=31).decompress(raw, HEAD_BYTES)
-    except zlib.error:
-        return b""
+    start, packed = b"", raw
+    while not start and packed.startswith(_GZIP):
+        inflater = zlib.decompressobj(wbits=31)
+        try:
+            start = inflater.decompress(packed, HEAD_BYTES)
+        except zlib.error:
+            break
+        packed = inflater.unused_data
+    return start or raw
+
+
+def inflated_bytes(path: Path) -> int:
+    """Return about how many bytes a file has uncompressed, as a gzip stream says at its end."""
+    size = path.stat().st_size
+    with path.open("rb") as stream:
+        if size < 18 or stream.read(2) != _GZIP:
+            return size
+        stream.seek(-4, 2)
+        return min(int.from_bytes(stream.read(4), "little"), _RATIO * size)
 
 
 def load(file: SourceFile) -> tuple[bytes | memoryview, tuple[Finding, ...]]:
@@ -107,12 +135,13 @@ def load(file: SourceFile) -> tuple[bytes | memoryview, tuple[Finding, ...]]:
         return memoryview(mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)), ()
 
 
-def _inflate(stream: BinaryIO, name: str) -> tuple[bytes, tuple[Finding, ...]]:
+def _inflate(stream: BinaryIO, name: str) -> tuple[memoryview, tuple[Finding, ...]]:
     """Undo gzip, several members one after another included; keep what comes before damage."""
-    taken, made, pieces, problem = 0, 0, [], "ends early"
+    taken, content, problem = 0, bytearray(), "ends early"
     inflater = zlib.decompressobj(wbits=31)
     raw = b""
-    while raw or (raw := stream.read(1 << 20)):
+    # Small pieces: what follows a member is copied each time, and a file can be made of tiny members.
+    while raw or (raw := stream.read(1 << 16)):
         if inflater.eof:
             raw = raw.lstrip(b"\0")  # padding between members, as tape tools write it
             inflater = zlib.decompressobj(wbits=31) if raw else inflater
@@ -123,18 +152,17 @@ def _inflate(stream: BinaryIO, name: str) -> tuple[bytes, tuple[Finding, ...]]:
             problem = f"is damaged ({error})"
             break
         taken += len(raw) - len(inflater.unconsumed_tail) - len(inflater.unused_data)
-        made += len(piece)
-        _refuse_bomb(name, taken, made)
-        pieces.append(piece)
-        raw = inflater.unused_data if inflater.eof else inflater.unconsumed_tail
-    content = b"".join(pieces)
+        content += piece
+        _refuse_bomb(name, taken, len(content))
+        raw = inflater.unused_data or inflater.unconsumed_tail
+    whole = memoryview(content).toreadonly()
     if inflater.eof:
-        return content, ()
+        return whole, ()
     if not content:
         raise TraceFormatError(f"{name}: the gzip stream {problem}.", hint="Copy the file again.")
-    message = f"{name}: the gzip stream {problem} after {made:,} inflated bytes."
+    message = f"{name}: the gzip stream {problem} after {len(content):,} inflated bytes."
     hint = "What comes before was read. Copy the file again."
-    return content, (Finding("error", "damaged-gzip", message, hint, file=name, offset=made),)
+    return whole, (Finding("error", "damaged-gzip", message, hint, file=name, offset=len(content)),)
 
 
 def _refuse_bomb(name: str, taken: int, made: int) -> None:
@@ -153,7 +181,9 @@ def looks_like(start: bytes) -> str:
     for magic, what in _MAGIC.items():
         if start.startswith(magic):
             return what
-    if text[:1] in b"{[" and text:
+    if not start.strip(b"\0"):
+        return "a file filled with zero bytes"
+    if text.startswith((b"{", b"[")):
         if b'"traceEvents"' in start or b'"ph"' in start:
             return "a Kineto or Chrome trace (JSON)"
         if b'"schema"' in start or b'"nodes"' in start:
@@ -165,6 +195,7 @@ def looks_like(start: bytes) -> str:
 
 _MAGIC = {
     b"PK\x03\x04": "a zip archive",
+    b"\x1f\x8b": "a gzip file that is empty or damaged at its start",
     b"\x89PNG": "a PNG image",
     b"\xff\xd8\xff": "a JPEG image",
     b"%PDF": "a PDF document",

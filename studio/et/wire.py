@@ -28,6 +28,7 @@ DAMAGE = {
     k.BAD_VARINT: "a variable-length integer does not end",
     k.BAD_TAG: "a field has an impossible number or wire type",
     k.OVERRUN: "a field claims more bytes than its record has",
+    k.ZEROS: "the file is filled with zero bytes",
 }
 
 COMPILED_NAME = "studio.et._compiled_kernel"
@@ -38,8 +39,10 @@ INTERPRETED_COLD_BYTES = 3_000_000
 SLICE_BYTES = 1 << 24
 
 _FUNCTIONS = (
-    "varint fixed low32 scalar wire_of walk word text_hash same_text intern gather"
-).split()
+    *("varint", "fixed", "low32", "scalar", "wire_of", "walk"),
+    *("word", "text_hash", "same_text", "intern", "gather"),
+)
+"""What is compiled, callees before their callers."""
 
 Buffer = bytes | memoryview
 Tick = Callable[[int], None]
@@ -80,7 +83,7 @@ def read_columns(data: Buffer, start: int, tick: Tick, total_bytes: int) -> Colu
         tick: Told the bytes done, out of twice the file (one pass to count, one to fill).
         total_bytes: Size of all files of the job, which decides whether compiling pays.
     """
-    engine = _Engine(data, worth_compiling(total_bytes))
+    engine = _Engine(data, worth_compiling(max(total_bytes, len(data))))
     counts, most_texts, end = _count(engine, start, tick)
     out = _allocate(counts, most_texts)
     texts = engine.interner()
@@ -198,13 +201,13 @@ def _recode_extras(out: tuple[Any, ...], codes: Int32, row: int) -> None:
     extra[part, 1] = codes[extra[part, 1]]
 
 
-def gather(data: Buffer, starts: Int64, lengths: Int32) -> UInt8:
-    """Return the texts of a buffer, one after another."""
+def gather(data: UInt8, starts: Int64, lengths: Int32) -> UInt8:
+    """Return the texts of a pool, one after another."""
     if not _loaded:
-        raw, pieces = bytes(data), zip(starts.tolist(), lengths.tolist(), strict=True)
+        raw, pieces = data.tobytes(), zip(starts.tolist(), lengths.tolist(), strict=True)
         return np.frombuffer(b"".join([raw[s : s + n] for s, n in pieces]), np.uint8)
     target: UInt8 = np.empty(int(lengths.sum()), np.uint8)
-    source = np.frombuffer(data, np.uint8)
+    source = data.view()
     source.flags.writeable = False
     compiled().gather(source, starts, lengths, target)
     return target
@@ -213,7 +216,9 @@ def gather(data: Buffer, starts: Int64, lengths: Int32) -> UInt8:
 def _allocate(counts: list[int], texts: int) -> tuple[Any, ...]:
     """Return columns of the counted sizes, in the order of the names in `kernel`."""
     nodes, attrs = counts[k.NODES], counts[k.ATTRS]
-    per_node: list[Any] = [np.empty(nodes, t) for t in (np.int64, np.int32, np.int64, np.int64, np.int32, np.uint8)]
+    per_node: list[Any] = [
+        np.empty(nodes, t) for t in (np.int64, np.int32, np.int64, np.int64, np.int32, np.uint8)
+    ]
     ragged = [np.empty((nodes, 6), np.int32), np.empty((nodes, 3), np.int64)]
     deps = [np.empty(counts[k.CTRL], np.int64), np.empty(counts[k.DATA], np.int64)]
     per_attr: list[Any] = [np.empty(attrs, t) for t in (np.int32, np.int32, np.uint8, np.int64, np.int32)]
@@ -283,4 +288,6 @@ def warm_up() -> subprocess.Popen[bytes] | None:
     if _loaded or _marker().exists():
         return None
     command = [sys.executable, "-c", "from studio.et import wire; wire.compiled()"]
-    return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    return subprocess.Popen(  # noqa: S603 (a fixed command)
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )

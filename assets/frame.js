@@ -1,0 +1,121 @@
+/* The frame: one view, held in the address, that every page reads and changes. */
+(function () {
+  "use strict";
+
+  var KEY = "mantine-color-scheme-value";
+
+  function read() {
+    var view = {};
+    new URLSearchParams(window.location.search).forEach(function (value, key) {
+      view[key] = value;
+    });
+    return view;
+  }
+
+  function address(path, view) {
+    var parts = new URLSearchParams();
+    Object.keys(view).forEach(function (key) {
+      if (view[key] !== null && view[key] !== undefined && view[key] !== "") parts.set(key, String(view[key]));
+    });
+    var text = parts.toString();
+    return text ? path + "?" + text : path;
+  }
+
+  /* Change parts of the view: null takes a part out. Steps the user takes can be walked back; typing cannot. */
+  function change(patch, options) {
+    var before = read();
+    var view = Object.assign({}, before, patch);
+    var next = address(window.location.pathname, view);
+    if (next === address(window.location.pathname, before)) return;
+    var replace = options && options.replace;
+    window.history[replace ? "replaceState" : "pushState"](null, "", next);
+    publish();
+  }
+
+  function publish() {
+    window.dash_clientside.set_props("view", { data: read() });
+  }
+
+  function systemScheme() {
+    return window.matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
+  }
+
+  function stored() {
+    try {
+      var value = window.localStorage.getItem(KEY);
+      return value === "light" || value === "dark" ? value : "auto";
+    } catch (error) {
+      return "auto";
+    }
+  }
+
+  function applyTheme(choice) {
+    var scheme = choice === "auto" ? systemScheme() : choice;
+    document.documentElement.setAttribute("data-mantine-color-scheme", scheme);
+    return scheme;
+  }
+
+  var NAMES = { auto: "Theme: system", light: "Theme: light", dark: "Theme: dark" };
+  var NEXT = { auto: "light", light: "dark", dark: "auto" };
+
+  window.addEventListener("popstate", function () {
+    window.setTimeout(publish, 0);
+  });
+  window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", function () {
+    if (stored() === "auto") window.dash_clientside.set_props("theme", { data: applyTheme("auto") });
+  });
+
+  window.studioView = { read: read, change: change, address: address };
+
+  window.dash_clientside = Object.assign({}, window.dash_clientside, {
+    studio_frame: {
+      viewFromAddress: function () {
+        return read();
+      },
+      /* Links keep the job and the selection; what only one page knows stays behind. */
+      navLinks: function (view, ids) {
+        return ids.map(function (id) {
+          return address(id.nav, { job: view.job, rank: view.rank, node: view.node });
+        });
+      },
+      switchJob: function (job, view) {
+        if (job && job !== view.job) {
+          window.history.pushState(null, "", address(window.location.pathname === "/" ? "/overview" : window.location.pathname, { job: job }));
+          if (window.location.pathname !== document.body.dataset.path) window.dispatchEvent(new CustomEvent("_dashprivate_pushstate"));
+          publish();
+        }
+        return window.dash_clientside.no_update;
+      },
+      toggleTheme: function (clicks) {
+        var choice = stored();
+        if (clicks) {
+          choice = NEXT[choice];
+          try {
+            if (choice === "auto") window.localStorage.removeItem(KEY);
+            else window.localStorage.setItem(KEY, choice);
+          } catch (error) {
+            /* A private window without storage: the choice lasts until the page is left. */
+          }
+        }
+        return [applyTheme(choice), NAMES[choice]];
+      },
+      showInspector: function (view, aside) {
+        var open = Boolean(view.job && view.node);
+        return Object.assign({}, aside, { collapsed: { desktop: !open, mobile: !open } });
+      },
+      follow: function (clicks, ids) {
+        return window.dash_clientside.no_update;
+      },
+    },
+  });
+
+  /* Anything that selects carries what it selects: <a data-view='{"rank":3,"node":"118"}'>. A plain click changes the
+     view in place; with a modifier the browser opens the link. */
+  document.addEventListener("click", function (event) {
+    var target = event.target.closest && event.target.closest("[data-view]");
+    if (!target || event.ctrlKey || event.metaKey || event.shiftKey || event.button !== 0) return;
+    event.preventDefault();
+    event.stopPropagation();
+    change(JSON.parse(target.getAttribute("data-view")));
+  }, true);
+})();

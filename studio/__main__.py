@@ -1,0 +1,5 @@
+"""`python -m studio` is `chakra-studio`."""
+
+from studio.cli import main
+
+main()

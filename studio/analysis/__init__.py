@@ -1,0 +1,1 @@
+"""Arrays in, small results out: what a trace says, without a word on how it is shown."""

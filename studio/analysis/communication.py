@@ -1,0 +1,115 @@
+"""Who communicates how much: collectives, sends and receives, per rank and comm group."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from studio.trace import NONE, Graph, Int32, Int64, NodeType, Rank, Trace, int_column
+
+GROUP_KEYS = ("pg_name", "comm_group")
+WORLD = ""
+"""Stands for the group of a collective that names none: all ranks."""
+
+
+@dataclass(frozen=True, slots=True)
+class CommNodes:
+    """The communication nodes of a graph.
+
+    M nodes.
+
+    Attributes:
+        rows: (M,) their rows, rising.
+        type: (M,) NodeType.
+        collective: (M,) CollectiveType, -1 where the node names none.
+        bytes: (M,) payload on this rank, 0 where none is written.
+        group_slot: (M,) slot of the graph that holds the comm group's name, -1 where it names none.
+    """
+
+    rows: Int64
+    type: Int32
+    collective: Int64
+    bytes: Int64
+    group_slot: Int64
+
+
+def comm_nodes(graph: Graph) -> CommNodes:
+    """Return the communication nodes of a graph."""
+    rows = np.flatnonzero((graph.type >= NodeType.COMM_SEND) & (graph.type <= NodeType.COMM_COLL))
+
+    def column(key: str, missing: int) -> Int64:
+        dense = np.full(len(graph), missing, np.int64)
+        at, values = int_column(graph, key)
+        dense[at] = values
+        return dense[rows]
+
+    slots = np.full(len(graph), NONE, np.int64)
+    for key in reversed(GROUP_KEYS):
+        at, where = graph.rows_with(key)
+        bound = graph.attrs.slot[where]
+        slots[at[bound]] = graph.attrs.value[where[bound]]
+    return CommNodes(rows, graph.type[rows], column("comm_type", NONE), column("comm_size", 0), slots[rows])
+
+
+@dataclass(frozen=True, slots=True)
+class GroupUse:
+    """How much each rank communicates in each comm group.
+
+    C cells, one per group and rank that use each other.
+
+    Attributes:
+        groups: Group names, those of the trace first; "" is the group of all ranks.
+        ranks: Rank numbers.
+        group, rank: (C,) indices into `groups` and `ranks`.
+        count, bytes: (C,) communication nodes and their bytes.
+    """
+
+    groups: tuple[str, ...]
+    ranks: tuple[int, ...]
+    group: Int64
+    rank: Int64
+    count: Int64
+    bytes: Int64
+
+
+def group_use(trace: Trace) -> GroupUse:
+    """Add up communication per comm group and rank. Members that send nothing have cells of 0."""
+    number = {group.name: index for index, group in enumerate(trace.groups)}
+    tables = [_by_slot(graph) for graph in trace.graphs]
+    cells: dict[tuple[int, int], tuple[int, int]] = {}
+    row_of = {rank.number: index for index, rank in enumerate(trace.ranks)}
+    for index, group in enumerate(trace.groups):
+        cells.update({(index, row_of[member]): (0, 0) for member in group.ranks if member in row_of})
+    for at, rank in enumerate(trace.ranks):
+        for slot, count, size in tables[rank.graph]:
+            name = WORLD if slot == NONE else str(rank.slots[slot])
+            cell = (number.setdefault(name, len(number)), at)
+            before = cells.get(cell, (0, 0))
+            cells[cell] = (before[0] + count, before[1] + size)
+    keys = np.array(sorted(cells), np.int64).reshape(-1, 2)
+    values = np.array([cells[group, rank] for group, rank in keys.tolist()], np.int64).reshape(-1, 2)
+    names, ranks = tuple(number), tuple(rank.number for rank in trace.ranks)
+    return GroupUse(names, ranks, keys[:, 0], keys[:, 1], values[:, 0], values[:, 1])
+
+
+def _by_slot(graph: Graph) -> list[tuple[int, int, int]]:
+    """Return (group slot, nodes, bytes) of a graph's collectives; sends and receives only where they name a group."""
+    nodes = comm_nodes(graph)
+    counted = (nodes.type == NodeType.COMM_COLL) | (nodes.group_slot != NONE)
+    slots, inverse = np.unique(nodes.group_slot[counted], return_inverse=True)
+    count = np.bincount(inverse, minlength=len(slots))
+    size = np.zeros(len(slots), np.int64)
+    np.add.at(size, inverse, nodes.bytes[counted])
+    return [(int(s), int(c), int(b)) for s, c, b in zip(slots, count, size, strict=True)]
+
+
+def group_of(trace: Trace, rank: Rank, row: int) -> str | None:
+    """Return the comm group node `row` names, None where it names none."""
+    graph = trace.graph_of(rank)
+    for key in GROUP_KEYS:
+        rows, where = graph.rows_with(key)
+        at = where[rows == row]
+        if len(at) and graph.attrs.slot[at[-1]]:
+            return str(rank.slots[int(graph.attrs.value[at[-1]])])
+    return None

@@ -1,0 +1,179 @@
+"""The web app: the frame around the pages, and nothing else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import dash
+import dash_mantine_components as dmc
+from dash import ClientsideFunction, Dash, Input, Output, State, dcc, html
+
+from studio import __version__
+from studio.imports import Registry
+from studio.server.guard import script_hash
+from studio.server.uploads import uploads_blueprint
+from studio.workspace import Workspace
+
+THEME_SCRIPT = (
+    "(function(){var k='mantine-color-scheme-value',s;try{s=localStorage.getItem(k)}catch(e){}"
+    "if(s!=='light'&&s!=='dark'){s=matchMedia('(prefers-color-scheme: dark)').matches?'dark':'light'}"
+    "document.documentElement.setAttribute('data-mantine-color-scheme',s)})()"
+)
+"""Runs before anything is drawn, so that a dark page never flashes white."""
+
+_INDEX = f"""<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{{%title%}}</title>
+<script>{THEME_SCRIPT}</script>
+<link rel="icon" type="image/svg+xml" href="/assets/logo.svg">
+{{%css%}}
+</head>
+<body>
+{{%app_entry%}}
+<footer>{{%config%}}{{%scripts%}}{{%renderer%}}</footer>
+</body>
+</html>"""
+
+_OFF = {"scripts": [], "styles": []}
+
+
+def assets_folder() -> Path:
+    """Return where the stylesheets and scripts are: inside the installed package, or beside it in a checkout."""
+    inside = Path(__file__).parent / "assets"
+    return inside if inside.is_dir() else Path(__file__).parent.parent / "assets"
+
+
+def create_app(workspace: Workspace, registry: Registry) -> Dash:
+    """Return the app on a workspace. One per process: Dash keeps its pages in a global registry."""
+    app = Dash(
+        "studio",
+        use_pages=True,
+        pages_folder=str(Path(__file__).parent / "pages"),
+        assets_folder=str(assets_folder()),
+        index_string=_INDEX,
+        title="Chakra Studio",
+        update_title="",
+        serve_locally=True,
+        suppress_callback_exceptions=True,
+        on_error=_on_error,
+    )
+    app.server.config["WORKSPACE"] = workspace
+    app.server.config["IMPORTS"] = registry
+    app.server.register_blueprint(uploads_blueprint(registry))
+    app.layout = _frame()
+    _wire_frame(app)
+    # Only now are all pages and callbacks known.
+    return app
+
+
+def script_hashes(app: Dash) -> list[str]:
+    """Return what the content security policy has to let run inline."""
+    return [*app.csp_hashes(), script_hash(THEME_SCRIPT)]
+
+
+def _frame() -> Any:
+    """Return the layout every page stands in."""
+    pages = sorted(dash.page_registry.values(), key=lambda page: page["order"])
+    links = [
+        dmc.NavLink(id={"nav": page["path"]}, label=page["name"], href=page["path"], className="cs-nav", active="exact")
+        for page in pages
+        if page["module"] != "not_found_404" and page.get("in_nav", True)
+    ]
+    return dmc.MantineProvider(
+        defaultColorScheme="auto",
+        theme={"fontFamily": "var(--cs-font)", "primaryColor": "violet", "defaultRadius": "sm"},
+        children=[
+            dcc.Store(id="view", data={}),
+            dcc.Store(id="theme", data="light"),
+            html.A("Skip to content", href="#content", className="cs-skip"),
+            dmc.AppShell(
+                [
+                    dmc.AppShellHeader(_context_bar(), className="cs-header"),
+                    dmc.AppShellNavbar(html.Nav(links, **{"aria-label": "Pages"}), className="cs-navbar"),
+                    dmc.AppShellMain(html.Main(dash.page_container, id="content", tabIndex=-1), className="cs-main"),
+                    dmc.AppShellAside(html.Aside(id="inspector", **{"aria-label": "Inspector"}), className="cs-aside"),
+                ],
+                id="shell",
+                header={"height": 44},
+                navbar={"width": 148, "breakpoint": "xs"},
+                aside={"width": 320, "breakpoint": "xs", "collapsed": {"desktop": True, "mobile": True}},
+                padding=0,
+                transitionDuration=0,
+            ),
+            html.Div(id="toast", role="alert", className="cs-toast"),
+        ],
+    )
+
+
+def _context_bar() -> Any:
+    return html.Div(
+        [
+            html.A([html.Img(src="/assets/logo.svg", alt="", height=20), "Chakra Studio"], href="/", className="cs-brand"),
+            html.Label("job", htmlFor="job-pick", className="cs-dim"),
+            dmc.Select(
+                id="job-pick",
+                data=[],
+                placeholder="none open",
+                searchable=True,
+                nothingFoundMessage="No such job",
+                size="xs",
+                w=260,
+                comboboxProps={"shadow": "sm"},
+            ),
+            html.Span(style={"flex": 1}),
+            html.Span(f"v{__version__}", className="cs-dim cs-version"),
+            html.Button("Theme", id="theme-toggle", className="cs-button", title="Theme: system, light or dark"),
+        ],
+        className="cs-context",
+    )
+
+
+def _wire_frame(app: Dash) -> None:
+    """Connect the frame: address ⇄ view, theme, links, job switch, inspector."""
+    from studio.pages import _inspector
+
+    client = "studio_frame"
+    app.clientside_callback(
+        ClientsideFunction(client, "viewFromAddress"),
+        Output("view", "data"),
+        Input("_pages_location", "search"),
+        Input("_pages_location", "pathname"),
+    )
+    app.clientside_callback(
+        ClientsideFunction(client, "navLinks"),
+        Output({"nav": dash.ALL}, "href"),
+        Input("view", "data"),
+        State({"nav": dash.ALL}, "id"),
+    )
+    app.clientside_callback(
+        ClientsideFunction(client, "switchJob"),
+        Output("job-pick", "error"),
+        Input("job-pick", "value"),
+        State("view", "data"),
+        prevent_initial_call=True,
+    )
+    app.clientside_callback(
+        ClientsideFunction(client, "toggleTheme"),
+        Output("theme", "data"),
+        Output("theme-toggle", "children"),
+        Input("theme-toggle", "n_clicks"),
+    )
+    app.clientside_callback(
+        ClientsideFunction(client, "showInspector"),
+        Output("shell", "aside"),
+        Input("view", "data"),
+        State("shell", "aside"),
+    )
+    _inspector.connect(app)
+
+
+def _on_error(error: Exception) -> None:
+    """Show what a callback did not handle, in place of a page that silently stops working."""
+    import logging
+
+    logging.getLogger(__name__).error("callback failed", exc_info=error)
+    message = f"Something went wrong inside the studio ({type(error).__name__}). The terminal shows the details."
+    dash.set_props("toast", {"children": message})

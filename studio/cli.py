@@ -1,0 +1,157 @@
+"""The command `chakra-studio`: serve the studio, look at traces, convert them."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from studio import __version__
+from studio.errors import StudioError
+
+
+class _ServeByDefault(click.Group):
+    """Takes anything that is no command for paths to serve: `chakra-studio traces/`."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        own = {"--help", "--version"}
+        if not args or (args[0] not in self.commands and args[0] not in own):
+            args = ["serve", *args]
+        return super().parse_args(ctx, args)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command; what users can mend is printed without a traceback."""
+        try:
+            return super().invoke(ctx)
+        except StudioError as error:
+            click.secho(f"Error: {error.message}", fg="red", err=True)
+            if error.hint:
+                click.echo(f"Hint: {error.hint}", err=True)
+            ctx.exit(1)
+
+
+@click.group(cls=_ServeByDefault, context_settings={"help_option_names": ["--help", "-h"], "max_content_width": 100})
+@click.version_option(__version__, prog_name="chakra-studio")
+def main() -> None:
+    """Open Chakra execution traces in the browser; everything stays on this machine.
+
+    \b
+    chakra-studio                    open the studio
+    chakra-studio traces/            open the job in a folder
+    chakra-studio job.*.et job.json  open these files
+    """
+
+
+def _ranks(_ctx: click.Context, _param: click.Parameter, given: Sequence[str]) -> dict[str, int]:
+    """Parse `--rank FILE=NUMBER`."""
+    ranks = {}
+    for item in given:
+        name, _, number = item.rpartition("=")
+        if not name or not number.isdecimal():
+            raise click.BadParameter(f"{item!r} is not FILE=NUMBER, such as trace_a.et=0.")
+        ranks[name] = int(number)
+    return ranks
+
+
+_rank_option = click.option(
+    "--rank",
+    "ranks",
+    multiple=True,
+    metavar="FILE=NUMBER",
+    callback=_ranks,
+    help="Rank of a file whose name and metadata do not tell it; repeat for each.",
+)
+
+
+@main.command()
+@click.argument("paths", nargs=-1, type=click.Path(path_type=Path))
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on; others than this need a token.")
+@click.option("--port", type=click.IntRange(0, 65535), help="Port  [default: 8050, or the next free one]")
+@click.option("--allow-host", multiple=True, metavar="NAME", help="A further name the studio may be reached by.")
+@click.option("--workspace", type=click.Path(file_okay=False, path_type=Path), help="Folder for imported jobs.")
+@click.option("--browser/--no-browser", default=True, help="Open a browser where there is one.")
+@click.option("--sample/--no-sample", default=False, help="Start with a sample job open.")
+@_rank_option
+def serve(
+    paths: tuple[Path, ...],
+    host: str,
+    port: int | None,
+    allow_host: tuple[str, ...],
+    workspace: Path | None,
+    browser: bool,
+    sample: bool,
+    ranks: dict[str, int],
+) -> None:
+    """Serve the studio; PATHS are files, folders or archives of traces to open first.
+
+    \b
+    Example: chakra-studio serve traces/ --port 9000 --workspace ~/jobs
+    """
+    from studio.serving import Request, run
+
+    request = Request(paths, host, port, allow_host, workspace, browser, sample, ranks)
+    run(request, announce=click.echo, progress=_progress_line())
+
+
+@main.command()
+@click.argument("paths", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@_rank_option
+def info(paths: tuple[Path, ...], as_json: bool, ranks: dict[str, int]) -> None:
+    """Print what a job is: ranks, nodes, collectives, groups, findings.
+
+    \b
+    Example: chakra-studio info traces/ --json
+    """
+    from studio.et import discover, read_job
+    from studio.et.source import opened
+    from studio.reports import as_text, report
+
+    with opened(paths) as files:
+        reports = [report(job.name, read_job(job, ranks=ranks)) for job in discover(files)]
+    if as_json:
+        click.echo(json.dumps(reports if len(reports) > 1 else reports[0], indent=2, ensure_ascii=False))
+    else:
+        click.echo("\n\n".join(as_text(one) for one in reports))
+
+
+@main.command()
+@click.argument("source", metavar="IN", type=click.Path(path_type=Path))
+@click.argument("target", metavar="OUT", type=click.Path(path_type=Path))
+@click.option("--gzip", "compress", is_flag=True, help="Compress the files of a folder.")
+@_rank_option
+def convert(source: Path, target: Path, compress: bool, ranks: dict[str, int]) -> None:
+    """Write the traces IN as Chakra files.
+
+    OUT is a file ending in .et or .et.gz, for a single rank, or a folder, which gets <job>.<rank>.et for every rank
+    and <job>.json with the comm groups.
+
+    \b
+    Example: chakra-studio convert traces.zip out/
+    """
+    from studio.et import convert as convert_traces
+
+    written = convert_traces(source, target, compress=compress, ranks=ranks, progress=_progress_line())
+    click.echo(f"{len(written):,} files written: {written[0]}" + (f" … {written[-1]}" if len(written) > 1 else ""))
+
+
+def _progress_line() -> Any:
+    """Return a progress callback that keeps one line of the terminal up to date; None where there is no terminal."""
+    if not sys.stderr.isatty():
+        return None
+
+    def show(phase: str, done: int, total: int) -> None:
+        width = 30
+        filled = width * done // max(total, 1)
+        end = "\n" if done >= total else ""
+        click.echo(f"\r{phase:10} [{'#' * filled}{'.' * (width - filled)}] {100 * done // max(total, 1):3}%{end}", nl=False, err=True)
+
+    return show
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,75 @@
+"""Comm groups × ranks: who communicates where, and how much."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from studio.analysis.communication import GroupUse
+from studio.figures.theme import layout, palette
+from studio.units import format_bytes
+
+_ROW_PX, _LEAST_PX, _MOST_PX = 16, 150, 560
+
+
+def group_matrix(use: GroupUse, *, dark: bool) -> Any:
+    """Return the heatmap of bytes by comm group and rank, None where there is nothing to show.
+
+    Cells are blank where a rank is no member. Colour is the logarithm of the bytes.
+    """
+    import plotly.graph_objects as go
+
+    if not len(use.group):
+        return None
+    shape = len(use.groups), len(use.ranks)
+    size = np.full(shape, np.nan)
+    size[use.group, use.rank] = use.bytes
+    hover = np.full(shape, "", object)
+    for group, rank, count, amount in zip(use.group, use.rank, use.count, use.bytes, strict=True):
+        hover[group, rank] = f"{count:,} nodes, {format_bytes(float(amount))} ({amount:,} bytes)"
+    with np.errstate(divide="ignore"):
+        shade = np.log10(np.maximum(size, 1))
+    labels = [name if len(name) <= 24 else f"{name[:23]}…" for name in (group or "(all ranks)" for group in use.groups)]
+    colours = palette(dark)
+    ticks = _ticks(shade)
+    heat = go.Heatmap(
+        z=shade,
+        x=[str(rank) for rank in use.ranks],
+        y=[f"{index}" for index in range(len(labels))],
+        customdata=hover,
+        hovertemplate="group %{text} · rank %{x}<br>%{customdata}<extra></extra>",
+        text=np.repeat(np.array(labels, object)[:, None], shape[1], axis=1),
+        texttemplate="",
+        colorscale="Cividis",
+        xgap=1 if shape[1] <= 200 else 0,
+        ygap=1 if shape[0] <= 60 else 0,
+        hoverongaps=False,
+        colorbar={
+            "title": {"text": "bytes", "side": "right"},
+            "tickvals": ticks,
+            "ticktext": [format_bytes(10**tick) for tick in ticks],
+            "thickness": 10,
+            "outlinewidth": 0,
+            "tickfont": {"color": colours.dim},
+        },
+    )
+    height = int(min(_MOST_PX, max(_LEAST_PX, 60 + _ROW_PX * shape[0])))
+    figure = go.Figure(heat, layout(dark, height=height))
+    every = max(1, -(-len(labels) // ((height - 60) // 14)))
+    shown = list(range(0, len(labels), every))
+    figure.update_xaxes(title="rank", type="category", showgrid=False, nticks=min(32, shape[1]), title_standoff=6)
+    figure.update_yaxes(
+        tickvals=[str(index) for index in shown],
+        ticktext=[labels[index] for index in shown],
+        type="category",
+        autorange="reversed",
+        showgrid=False,
+    )
+    return figure
+
+
+def _ticks(shade: Any) -> list[float]:
+    """Return at most five ticks that span the scale."""
+    low, high = float(np.nanmin(shade)), float(np.nanmax(shade))
+    return [low] if high - low < 0.01 else np.linspace(low, high, 5).tolist()

@@ -1,0 +1,52 @@
+"""Colours of figures in both themes; the same as the tokens of the stylesheets."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Palette:
+    """Colours of one theme."""
+
+    background: str
+    panel: str
+    border: str
+    text: str
+    dim: str
+    accent: str
+    compute: str
+    collective: str
+    p2p: str
+    memory: str
+    host: str
+
+
+LIGHT = Palette(
+    "#f6f7f9", "#ffffff", "#d3d8df", "#1a1d21", "#59626d", "#6d3fd1", "#0072b2", "#b87800", "#c24e00", "#00805c", "#6b7480"
+)
+DARK = Palette(
+    "#14171b", "#1b1f24", "#343b44", "#e4e7eb", "#a0a9b4", "#b59cff", "#56b4e9", "#f0b040", "#ff8547", "#35c79a", "#98a1ad"
+)
+
+
+def palette(dark: bool) -> Palette:
+    """Return the colours of a theme."""
+    return DARK if dark else LIGHT
+
+
+def layout(dark: bool, **more: Any) -> dict[str, Any]:
+    """Return what every figure's layout has in common."""
+    colours = palette(dark)
+    axis = {"gridcolor": colours.border, "linecolor": colours.border, "zeroline": False, "automargin": True}
+    return {
+        "paper_bgcolor": "rgba(0,0,0,0)",
+        "plot_bgcolor": "rgba(0,0,0,0)",
+        "font": {"family": "system-ui, 'Segoe UI', Roboto, 'Liberation Sans', 'DejaVu Sans', sans-serif", "size": 12, "color": colours.text},
+        "margin": {"l": 10, "r": 10, "t": 10, "b": 10},
+        "hoverlabel": {"bgcolor": colours.panel, "bordercolor": colours.border, "font": {"color": colours.text}},
+        "xaxis": axis,
+        "yaxis": dict(axis),
+        **more,
+    }

@@ -1,0 +1,77 @@
+"""Imports: files on their way into the workspace, kept on disk so that they survive restarts.
+
+Layout below the workspace folder:
+
+    imports/.lock                 held while any state.json is changed
+    imports/.studios/<token>.lock held by each running studio for as long as it lives
+    imports/<id>/plan.json        the files announced; written once
+    imports/<id>/state.json       where the import stands; replaced as a whole, never edited
+    imports/<id>/progress.json    how far the reading is; may be lost
+    imports/<id>/files/000001     what has arrived; its size is the offset to go on from
+    imports/<id>/unpacked/        archives' members while they are read
+
+The paths users give are data in plan.json and never reach the file system. An import belongs to the studio whose
+token its state names; when that studio is gone, its lock is free, so nothing has to be written for an import to
+count as interrupted, and any studio may take it over.
+"""
+
+from __future__ import annotations
+
+from studio.imports.model import (
+    Announced,
+    ByteStream,
+    FileStatus,
+    Import,
+    ImportCancelled,
+    ImportFile,
+    ImportRefusedError,
+    Phase,
+    Problem,
+    RanksNeededError,
+    Reason,
+    Registry,
+    Status,
+)
+from studio.imports.reading import Progress, ReadJob, close_registry, open_registry, run_import, start
+from studio.imports.store import get_import, list_files, list_imports
+from studio.imports.upload import (
+    FILES_AT_MOST,
+    PATH_AT_MOST,
+    append_chunk,
+    append_files,
+    cancel_file,
+    cancel_import,
+    create_import,
+)
+
+__all__ = [
+    "FILES_AT_MOST",
+    "PATH_AT_MOST",
+    "Announced",
+    "ByteStream",
+    "FileStatus",
+    "Import",
+    "ImportCancelled",
+    "ImportFile",
+    "ImportRefusedError",
+    "Phase",
+    "Problem",
+    "Progress",
+    "RanksNeededError",
+    "ReadJob",
+    "Reason",
+    "Registry",
+    "Status",
+    "append_chunk",
+    "append_files",
+    "cancel_file",
+    "cancel_import",
+    "close_registry",
+    "create_import",
+    "get_import",
+    "list_files",
+    "list_imports",
+    "open_registry",
+    "run_import",
+    "start",
+]

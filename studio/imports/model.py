@@ -1,0 +1,229 @@
+"""What an import is, and why a request about one is refused."""
+
+from __future__ import annotations
+
+import errno
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Literal, Protocol
+
+from filelock import FileLock
+
+from studio import units
+from studio.errors import StudioError
+
+Status = Literal["uploading", "queued", "reading", "done", "failed", "cancelled", "interrupted"]
+
+
+FileStatus = Literal["waiting", "uploading", "done", "cancelled", "failed"]
+
+
+Reason = Literal["missing", "conflict", "invalid", "too-large", "disk-full", "cut"]
+
+
+class ImportRefusedError(StudioError):
+    """A request about an import that cannot be granted.
+
+    Attributes:
+        reason: Why, for the caller to act on.
+        received: Where the file's upload goes on, for the reasons "conflict" and "cut" of a chunk.
+    """
+
+    def __init__(self, reason: Reason, message: str, *, hint: str = "", received: int | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.reason = reason
+        self.received = received
+
+
+class RanksNeededError(StudioError):
+    """Raised by a reader that cannot tell the rank of some files; the user is asked, then it is called again.
+
+    Attributes:
+        names: `SourceFile.name` of each such file.
+    """
+
+    def __init__(self, names: Sequence[str]) -> None:
+        super().__init__(
+            f"Neither the metadata nor the name of {len(names):,} of the files tells its rank.",
+            hint="Enter the rank of each file, or rename them to <name>.<rank>.et.",
+        )
+        self.names = tuple(names)
+
+
+class ImportCancelled(Exception):  # noqa: N818 (a wish fulfilled is no error)
+    """Raised by `Progress` inside a reader once the user has cancelled the import."""
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """What went wrong, to be shown in place; `ranks_for` names the files whose rank the user is asked for."""
+
+    message: str
+    hint: str = ""
+    ranks_for: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Announced:
+    """A file the user wants to import.
+
+    Attributes:
+        path: Its path as the user sees it, `/` between the parts; untrusted text.
+        size_bytes: Its size.
+        modified: When it was last changed, in whatever unit the sender uses; only compared.
+    """
+
+    path: str
+    size_bytes: int
+    modified: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """How far the reading of an import is; `message`, where given, is shown instead of the numbers."""
+
+    phase: str
+    done: int
+    total: int
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ImportFile:
+    """One file of an import, as it stands."""
+
+    id: str
+    path: str
+    size_bytes: int
+    received_bytes: int
+    status: FileStatus
+    error: Problem | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Import:
+    """An import, as it stands.
+
+    Attributes:
+        id: Made by the studio.
+        name: A name for the job, made from the files' paths.
+        created: Seconds since the epoch.
+        status: "interrupted" means that the studio at work on it has gone.
+        files_total, size_bytes: What was announced, cancelled files left out.
+        received_bytes: How much of it is here.
+        progress: While it is read.
+        job: Id of the job it became.
+        error: Why it failed.
+        warnings: What the reader wants known.
+        idle_s: Seconds since the last byte came, while this studio receives it.
+    """
+
+    id: str
+    name: str
+    created: float
+    status: Status
+    files_total: int
+    size_bytes: int
+    received_bytes: int
+    progress: Phase | None = None
+    job: str | None = None
+    error: Problem | None = None
+    warnings: tuple[str, ...] = ()
+    idle_s: float | None = None
+
+
+class ByteStream(Protocol):
+    """Anything bytes can be read from."""
+
+    def read(self, size: int, /) -> bytes:
+        """Give at most `size` bytes; none at the end."""
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """What state.json holds."""
+
+    name: str
+    created: float
+    owner: str
+    fingerprint: str
+    status: Status
+    files_total: int
+    size_bytes: int
+    job: str | None = None
+    error: Problem | None = None
+    warnings: tuple[str, ...] = ()
+    dropped: tuple[str, ...] = ()
+    file_errors: dict[str, Problem] = field(default_factory=dict)
+    ranks: dict[str, int] = field(default_factory=dict)
+    details: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Registry:
+    """The imports of a workspace as one running studio sees them; opened by `open_registry`.
+
+    Attributes:
+        root: The folder of all imports.
+        token: Names this studio in the states of its imports.
+        now: The clock, seconds since the epoch.
+
+    The others are the inside of this module.
+    """
+
+    root: Path
+    token: str
+    now: Callable[[], float]
+    alive: FileLock
+    lock: FileLock
+    mutex: threading.RLock = field(default_factory=threading.RLock)
+    writers: dict[tuple[str, str], threading.Lock] = field(default_factory=dict)
+    plans: dict[str, tuple[Announced, ...]] = field(default_factory=dict)
+    cancels: dict[str, threading.Event] = field(default_factory=dict)
+    touched: dict[str, float] = field(default_factory=dict)
+    gone: set[str] = field(default_factory=set)
+    queue: SimpleQueue[str | None] = field(default_factory=SimpleQueue)
+    workers: list[threading.Thread] = field(default_factory=list)
+
+
+def no_such_import(import_id: str) -> ImportRefusedError:
+    message = f"There is no import {import_id[:40]!r}; it may have been dismissed."
+    return ImportRefusedError("missing", message, hint="Drop the files again.")
+
+
+def files_are_fixed(state: State) -> ImportRefusedError:
+    message = f"{state.name} is {state.status}; its files can no longer be changed."
+    return ImportRefusedError("conflict", message, hint="Cancel the import first.")
+
+
+def incomplete(missing: Sequence[ImportFile], total: int) -> ImportRefusedError:
+    first = missing[0] if missing else None
+    place = f": {first.path} has {first.received_bytes:,} of {first.size_bytes:,} bytes" if first else ""
+    return ImportRefusedError(
+        "invalid",
+        f"{len(missing):,} of {total:,} files have not arrived completely{place}.",
+        hint="Drop the same files again to go on, or cancel the files that are missing.",
+    )
+
+
+def is_full(error: OSError) -> bool:
+    return error.errno in (errno.ENOSPC, errno.EDQUOT)
+
+
+def disk_full(what: str, size_bytes: int) -> ImportRefusedError:
+    size = f" ({units.format_bytes(size_bytes)} more were to be written)" if size_bytes else ""
+    return ImportRefusedError(
+        "disk-full",
+        f"{what}: the disk of the workspace is full{size}.",
+        hint="Free some space, dismiss old imports, or choose another disk with --workspace DIR.",
+    )
+
+
+def unwritable(what: str, error: OSError) -> StudioError:
+    return StudioError(
+        f"{what}: cannot be written to the workspace: {error.strerror or error}.",
+        hint="Check the permissions of the workspace folder, or choose another with --workspace DIR.",
+    )

@@ -1,0 +1,293 @@
+"""Imports on disk: whose they are, how they stand, and how their states change."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import secrets
+import shutil
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+from filelock import FileLock, Timeout
+
+from studio.imports.model import (
+    Announced,
+    FileStatus,
+    Import,
+    ImportFile,
+    ImportRefusedError,
+    Phase,
+    Problem,
+    Registry,
+    State,
+    Status,
+    disk_full,
+    is_full,
+    no_such_import,
+)
+
+_ID = re.compile(r"[0-9a-f]{16}")
+
+
+_FILE_ID = re.compile(r"[0-9]{6}")
+
+
+_KEEP_DONE_S = 7 * 86_400
+
+
+_KEEP_UNBORN_S = 3600
+
+
+RESUMABLE: frozenset[Status] = frozenset(("uploading", "interrupted", "failed", "cancelled"))
+
+
+_T = TypeVar("_T")
+
+
+def list_imports(registry: Registry) -> list[Import]:
+    """Give all imports of the workspace, the newest first."""
+    found = []
+    for import_id in import_ids(registry):
+        with contextlib.suppress(ImportRefusedError):
+            found.append(get_import(registry, import_id))
+    return sorted(found, key=lambda one: -one.created)
+
+
+def get_import(registry: Registry, import_id: str) -> Import:
+    """Give one import as it stands.
+
+    Raises:
+        ImportRefusedError: There is none of this id.
+    """
+    state = load_state(registry, import_id)
+    status = status_of(registry, state)
+    folder = registry.root / import_id
+    # What is read or done has arrived; counting 100,000 files at every look would be waste.
+    arrived = status in ("queued", "reading", "done")
+    touched = registry.touched.get(import_id, state.created)
+    size_bytes = state.size_bytes - _dropped_bytes(registry, import_id, state)
+    return Import(
+        id=import_id,
+        name=state.name,
+        created=state.created,
+        status=status,
+        files_total=state.files_total - len(state.dropped),
+        size_bytes=size_bytes,
+        received_bytes=size_bytes if arrived else sum(_sizes(folder / "files").values()),
+        progress=_read(folder / "progress.json", Phase) if status == "reading" else None,
+        job=state.job,
+        error=state.error,
+        warnings=state.warnings,
+        idle_s=max(0.0, registry.now() - touched)
+        if status == "uploading" and is_mine(registry, state)
+        else None,
+    )
+
+
+def list_files(registry: Registry, import_id: str) -> list[ImportFile]:
+    """Give the files of an import as they stand, in the order they were announced."""
+    state = load_state(registry, import_id)
+    plan = _plan(registry, import_id)
+    sizes = _sizes(registry.root / import_id / "files")
+    dropped = set(state.dropped)
+    files = []
+    for index, file in enumerate(plan, start=1):
+        file_id = f"{index:06d}"
+        received = file.size_bytes if state.status == "done" else sizes.get(file_id, 0)
+        status: FileStatus = "done" if received >= file.size_bytes else "uploading" if received else "waiting"
+        if file_id in dropped:
+            status, received = "cancelled", 0
+        elif file_id in state.file_errors:
+            status = "failed"
+        files.append(
+            ImportFile(file_id, file.path, file.size_bytes, received, status, state.file_errors.get(file_id))
+        )
+    return files
+
+
+@contextlib.contextmanager
+def exclusive(registry: Registry) -> Iterator[None]:
+    """Hold all imports of the workspace, against other threads and other studios."""
+    with registry.mutex, registry.lock:
+        yield
+
+
+def _runs(registry: Registry, token: str) -> bool:
+    """Tell whether the studio of this token still runs: the lock of a dead one is free, whatever killed it."""
+    if token in registry.gone or not _ID.fullmatch(token):
+        return False
+    if token == registry.token:
+        return True
+    path = registry.root / ".studios" / f"{token}.lock"
+    lock = FileLock(path)
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        return True
+    lock.release()
+    path.unlink(missing_ok=True)
+    registry.gone.add(token)
+    return False
+
+
+def is_mine(registry: Registry, state: State) -> bool:
+    return state.owner == registry.token
+
+
+def status_of(registry: Registry, state: State) -> Status:
+    unfinished = state.status in ("uploading", "queued", "reading")
+    return "interrupted" if unfinished and not _runs(registry, state.owner) else state.status
+
+
+def resumable(registry: Registry, state: State) -> bool:
+    status = status_of(registry, state)
+    return status in RESUMABLE and (status != "uploading" or is_mine(registry, state))
+
+
+def owned_state(registry: Registry, import_id: str) -> State:
+    """The state of an import this studio may change.
+
+    Raises:
+        ImportRefusedError: There is none, or another running studio works on it.
+    """
+    state = load_state(registry, import_id)
+    if status_of(registry, state) in ("uploading", "queued", "reading") and not is_mine(registry, state):
+        raise ImportRefusedError(
+            "conflict",
+            f"{state.name} is being imported by another studio that uses this workspace.",
+            hint="Go on there, or close that studio first.",
+        )
+    return state
+
+
+def reopen_upload(registry: Registry, import_id: str, state: State) -> None:
+    registry.cancels[import_id] = threading.Event()
+    registry.touched[import_id] = registry.now()
+    reopened = replace(state, owner=registry.token, status="uploading", error=None, file_errors={})
+    save_state(registry, import_id, reopened)
+
+
+def cancel_event(registry: Registry, import_id: str) -> threading.Event:
+    return registry.cancels.setdefault(import_id, threading.Event())
+
+
+def file_writer(registry: Registry, import_id: str, file_id: str) -> threading.Lock:
+    return registry.writers.setdefault((import_id, file_id), threading.Lock())
+
+
+def import_ids(registry: Registry) -> list[str]:
+    return sorted(entry.name for entry in os.scandir(registry.root) if _ID.fullmatch(entry.name))
+
+
+def load_state(registry: Registry, import_id: str) -> State:
+    if not _ID.fullmatch(import_id):
+        raise no_such_import(import_id)
+    path = registry.root / import_id / "state.json"
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=State)
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise no_such_import(import_id) from error
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        problem = Problem(f"{path}: the state of this import cannot be read: {error}.", "Dismiss it.")
+        return State(import_id, path.stat().st_mtime, "", "", "failed", 0, 0, error=problem)
+
+
+def save_state(registry: Registry, import_id: str, state: State) -> None:
+    write_json(registry.root / import_id / "state.json", state)
+
+
+def write_json(path: Path, value: object, *, durable: bool = True) -> None:
+    """Replace a JSON file as a whole, so that whoever reads it sees the old or the new one."""
+    aside = path.with_suffix(f".{secrets.token_hex(4)}.new")
+    try:
+        with aside.open("wb") as file:
+            file.write(msgspec.json.encode(value))
+            if durable:
+                file.flush()
+                os.fsync(file.fileno())
+        aside.replace(path)
+    except BaseException as error:
+        aside.unlink(missing_ok=True)
+        if isinstance(error, OSError) and is_full(error):
+            raise disk_full(path.parent.name, 0) from error
+        raise
+
+
+def _read(path: Path, kind: type[_T]) -> _T | None:
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=kind)
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
+        return None
+
+
+def _plan(registry: Registry, import_id: str) -> tuple[Announced, ...]:
+    if import_id not in registry.plans:
+        plan = _read(registry.root / import_id / "plan.json", tuple[Announced, ...])
+        registry.plans[import_id] = plan or ()
+    return registry.plans[import_id]
+
+
+def announced_file(registry: Registry, import_id: str, file_id: str) -> Announced:
+    plan = _plan(registry, import_id) if _ID.fullmatch(import_id) else ()
+    if not _FILE_ID.fullmatch(file_id) or not 1 <= int(file_id) <= len(plan):
+        raise ImportRefusedError(
+            "missing", "There is no such file in this import.", hint="Drop the files again."
+        )
+    return plan[int(file_id) - 1]
+
+
+def size_of(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0
+
+
+def _sizes(folder: Path) -> dict[str, int]:
+    try:
+        return {entry.name: entry.stat().st_size for entry in os.scandir(folder)}
+    except FileNotFoundError:
+        return {}
+
+
+def _dropped_bytes(registry: Registry, import_id: str, state: State) -> int:
+    if not state.dropped:
+        return 0
+    plan = _plan(registry, import_id)
+    return sum(plan[int(file_id) - 1].size_bytes for file_id in state.dropped if int(file_id) <= len(plan))
+
+
+def remove_import(registry: Registry, import_id: str) -> None:
+    # Renamed first: a kill while deleting leaves a name that no list shows.
+    aside = registry.root / f".gone-{import_id}-{secrets.token_hex(4)}"
+    (registry.root / import_id).rename(aside)
+    shutil.rmtree(aside, ignore_errors=True)
+    for forget in (registry.plans, registry.cancels, registry.touched):
+        forget.pop(import_id, None)
+
+
+def tidy(registry: Registry) -> None:
+    """Delete what killed studios left half made or half deleted, and imports finished long ago."""
+    for entry in list(os.scandir(registry.root)):
+        if entry.name.startswith(".gone-"):
+            shutil.rmtree(entry.path, ignore_errors=True)
+    for import_id in import_ids(registry):
+        folder = registry.root / import_id
+        try:
+            state = load_state(registry, import_id)
+        except ImportRefusedError:
+            if registry.now() - folder.stat().st_mtime > _KEEP_UNBORN_S:
+                remove_import(registry, import_id)
+            continue
+        if state.status == "done":
+            shutil.rmtree(folder / "files", ignore_errors=True)
+            if registry.now() - state.created > _KEEP_DONE_S:
+                remove_import(registry, import_id)
+    for lock in list((registry.root / ".studios").glob("*.lock")):
+        _runs(registry, lock.stem)

@@ -1,0 +1,95 @@
+"""Traces into the workspace: what the web app does with uploads and the command line with paths."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Protocol
+
+from studio.et import JobFiles, Progress, discover, read_job
+from studio.et.source import SourceFile, opened
+from studio.samples import SAMPLES, sample_path
+from studio.workspace import Workspace
+
+
+def open_paths(
+    workspace: Workspace,
+    paths: Sequence[Path | str],
+    *,
+    ranks: Mapping[str, int] | None = None,
+    progress: Progress | None = None,
+) -> list[str]:
+    """Import every job found at `paths`; files that were imported before and have not changed are not read again.
+
+    Returns:
+        Ids of the jobs, in the order they were found.
+    """
+    with opened(paths) as files:
+        source = ", ".join(str(path) for path in paths)
+        return [_import(workspace, job, source, ranks, progress) for job in discover(files)]
+
+
+def open_sample(workspace: Workspace, name: str) -> str:
+    """Import a sample, unless it is there already, and return its id."""
+    sample = next(one for one in SAMPLES if one.name == sample_path(name).stem)
+    known = workspace.find(_sample_mark(name))
+    if known:
+        return known.id
+    with opened([sample_path(name)]) as files:
+        trace = read_job(discover(files)[0])
+    return workspace.save(trace, sample.title, source="sample", fingerprint=_sample_mark(name))
+
+
+def _sample_mark(name: str) -> str:
+    return "sample:" + hashlib.blake2b(sample_path(name).read_bytes(), digest_size=16).hexdigest()
+
+
+class ImportProgress(Protocol):
+    """What a reader of uploads is told about its import, and tells about its progress."""
+
+    ranks: Mapping[str, int]
+
+    def __call__(self, phase: str, done: int, total: int, message: str = "") -> None:
+        """Show how far the reading is."""
+
+    def warn(self, message: str) -> None:
+        """Add a sentence that is shown with the finished import."""
+
+
+def upload_reader(workspace: Workspace) -> Callable[[list[SourceFile], ImportProgress], str]:
+    """Return the function that makes jobs of uploaded files; it returns the id of the first."""
+
+    def read(files: list[SourceFile], progress: ImportProgress) -> str:
+        jobs = discover(files)
+        made = [_import(workspace, job, "upload", progress.ranks, progress) for job in jobs]
+        if len(made) > 1:
+            progress.warn(f"{len(made)} jobs were found and imported: {', '.join(job.name for job in jobs)}.")
+        return made[0]
+
+    return read
+
+
+def _import(
+    workspace: Workspace, job: JobFiles, source: str, ranks: Mapping[str, int] | None, progress: Progress | None
+) -> str:
+    mark = fingerprint(job, ranks or {})
+    known = workspace.find(mark)
+    if known:
+        return known.id
+    trace = read_job(job, ranks=ranks, progress=progress)
+    tick = (lambda done, total: progress("storing", done, total)) if progress else None
+    return workspace.save(trace, job.name, source=source, fingerprint=mark, tick=tick)
+
+
+def fingerprint(job: JobFiles, ranks: Mapping[str, int]) -> str:
+    """Return a mark of a job's files: names, sizes, and first and last bytes."""
+    state = hashlib.blake2b(digest_size=16)
+    for file in [*(entry[0] for entry in job.ranks), *(entry[0] for entry in job.others)]:
+        size = file.path.stat().st_size
+        state.update(f"{file.name}\0{size}\0{ranks.get(file.name)}\0".encode("utf-8", "surrogateescape"))
+        with file.path.open("rb") as stream:
+            state.update(stream.read(1 << 16))
+            stream.seek(max(0, size - (1 << 16)))
+            state.update(stream.read())
+    return f"files:{state.hexdigest()}"

@@ -1,0 +1,180 @@
+"""The inspector: every fact about the selected node, the same on every page."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from dash import Dash, Input, Output, html
+
+from studio.analysis.communication import group_of
+from studio.analysis.neighbours import predecessors, successors
+from studio.analysis.nodes import find_node, node_ref
+from studio.pages._state import rank_of, trace
+from studio.pages._widgets import guarded, link
+from studio.trace import (
+    Attribute,
+    CollectiveType,
+    Graph,
+    NodeType,
+    Rank,
+    Trace,
+    ValueKind,
+    collective_name,
+    node_attributes,
+    type_name,
+)
+from studio.units import format_bytes, format_count, format_ns, format_si
+
+_NEIGHBOURS_SHOWN = 40
+_ITEMS_SHOWN = 200
+_TEXT_SHOWN = 4000
+
+
+def connect(app: Dash) -> None:
+    """Make the inspector follow the selection."""
+
+    @app.callback(Output("inspector", "children"), Input("view", "data"))
+    @guarded
+    def show(view: dict[str, Any]) -> Any:
+        if not view.get("job") or not view.get("node"):
+            return None
+        found = trace(view["job"])
+        rank = rank_of(found, view)
+        row = find_node(found.graph_of(rank), view["node"])
+        return _node(found, rank, row, view)
+
+
+def _node(found: Trace, rank: Rank, row: int, view: dict[str, Any]) -> Any:
+    graph = found.graph_of(rank)
+    attributes = node_attributes(graph, row, rank.slots)
+    name = graph.strings[int(graph.name[row])] or "(no name)"
+    close = html.Button("Close", className="cs-button-quiet", **_changes(node=None), title="Close the inspector")
+    return html.Div(
+        [
+            html.Div([html.H2(name), close], className="cs-inspector-head"),
+            html.Dl(_pairs(_facts(found, rank, row, attributes))),
+            _neighbours("Waits for", predecessors(graph, row), graph, view),
+            _neighbours("Waited for by", successors(graph, row), graph, view),
+            _attributes(attributes),
+            _inputs_and_outputs(graph, row),
+            _elsewhere(view),
+        ],
+        className="cs-inspector",
+    )
+
+
+def _changes(**changes: Any) -> dict[str, Any]:
+    """Return the attribute that makes a click change the view."""
+    return {"data-view": json.dumps(changes)}
+
+
+def _pairs(facts: list[tuple[str, Any]]) -> list[Any]:
+    return [part for label, value in facts for part in (html.Dt(label), html.Dd(value))]
+
+
+def _facts(found: Trace, rank: Rank, row: int, attributes: list[Attribute]) -> list[tuple[str, Any]]:
+    graph = found.graph_of(rank)
+    number = int(graph.type[row])
+    values = {attribute.name: attribute.value for attribute in attributes}
+    facts: list[tuple[str, Any]] = [
+        ("rank", str(rank.number)),
+        ("id", str(int(graph.id[row]))),
+        ("type", type_name(number)),
+    ]
+    if number == NodeType.COMM_COLL and isinstance(values.get("comm_type"), int):
+        facts.append(("collective", collective_name(int(values["comm_type"]))))  # type: ignore[arg-type]
+    group = group_of(found, rank, row)
+    if group is not None:
+        listed = next((one for one in found.groups if one.name == group), None)
+        ranks = f" · ranks {_short_list(listed.ranks)}" if listed else ""
+        facts.append(("comm group", f"{group or '(unnamed)'}{ranks}"))
+    if isinstance(values.get("comm_size"), int):
+        facts.append(("bytes", _exact(format_bytes(int(values["comm_size"])), values["comm_size"])))  # type: ignore[arg-type]
+    if isinstance(values.get("num_ops"), int):
+        facts.append(("operations", _exact(format_si(int(values["num_ops"]), "FLOP"), values["num_ops"])))  # type: ignore[arg-type]
+    start, duration = int(graph.start_ns[row]), int(graph.duration_ns[row])
+    facts.append(("start", _exact(format_ns(start), f"{start} ns") if start >= 0 else "not recorded"))
+    facts.append(("duration", _exact(format_ns(duration), f"{duration} ns") if duration else "not recorded or 0"))
+    return facts
+
+
+def _short_list(ranks: tuple[int, ...], most: int = 16) -> str:
+    shown = ", ".join(str(rank) for rank in ranks[:most])
+    return shown + (f" and {len(ranks) - most} more" if len(ranks) > most else "")
+
+
+def _exact(shown: str, value: Any) -> Any:
+    return html.Span(shown, title=f"{value:,}" if isinstance(value, int) else str(value))
+
+
+def _neighbours(title: str, rows: list[tuple[int, bool]], graph: Graph, view: dict[str, Any]) -> Any:
+    """Return a list of neighbours, each one click away."""
+    items = []
+    for row, is_data in rows[:_NEIGHBOURS_SHOWN]:
+        kind = html.Span("data" if is_data else "ctrl", className="cs-tag")
+        if row < 0:
+            items.append(html.Li([kind, html.Span("a node the file does not have", className="cs-dim")]))
+            continue
+        ref = node_ref(graph, row)
+        name = graph.strings[int(graph.name[row])] or f"node {ref}"
+        there = link("", view, node=ref)
+        items.append(html.Li([kind, html.A(name, href=there, title=f"{name} (id {ref})", **_changes(node=ref))]))
+    more = len(rows) - len(items)
+    return html.Div(
+        [
+            html.H3(f"{title} {format_count(len(rows))}"),
+            html.Ul(items, className="cs-neighbours") if items else html.P("nothing", className="cs-dim"),
+            html.P(f"and {more:,} more", className="cs-dim") if more else None,
+        ]
+    )
+
+
+def _attributes(attributes: list[Attribute]) -> Any:
+    facts: list[tuple[str, Any]] = []
+    for attribute in attributes:
+        hint = f"{ValueKind(attribute.kind).name.lower()}{': ' + attribute.doc if attribute.doc else ''}"
+        facts.append((html.Span(attribute.name or "(no name)", title=hint), _value(attribute)))  # type: ignore[arg-type]
+    body = html.Dl(_pairs(facts)) if facts else html.P("none", className="cs-dim")
+    return html.Div([html.H3(f"Attributes {len(attributes)}"), body])
+
+
+def _value(attribute: Attribute) -> Any:
+    value = attribute.value
+    if attribute.kind == ValueKind.NONE:
+        return html.Span("no value", className="cs-dim")
+    if isinstance(value, list):
+        shown = "\n".join(_plain(item) for item in value[:_ITEMS_SHOWN])
+        more = f"\n… {len(value) - _ITEMS_SHOWN:,} more" if len(value) > _ITEMS_SHOWN else ""
+        return html.Div(f"{shown}{more}" if value else "empty list", className="cs-value", tabIndex=0)
+    text = _plain(value)
+    if attribute.name == "comm_type" and isinstance(value, int) and value in CollectiveType._value2member_map_:
+        text = f"{value} ({collective_name(value)})"
+    return html.Div(text, className="cs-value", tabIndex=0 if len(text) > 200 else None)
+
+
+def _plain(value: Any) -> str:
+    text = value.hex(" ") if isinstance(value, bytes) else str(value)
+    return text if len(text) <= _TEXT_SHOWN else f"{text[:_TEXT_SHOWN]} … {len(text) - _TEXT_SHOWN:,} more characters"
+
+
+def _inputs_and_outputs(graph: Graph, row: int) -> Any:
+    if not len(graph.io):
+        return None
+    parts = []
+    for title, codes in (("Inputs", graph.io[row, :3]), ("Outputs", graph.io[row, 3:])):
+        if codes[0] < 0:
+            continue
+        texts = [graph.strings[int(code)] for code in codes]
+        facts = [
+            (label, html.Div(_plain(text), className="cs-value", tabIndex=0))
+            for label, text in zip(("values", "shapes", "types"), texts, strict=True)
+        ]
+        parts += [html.H3(title), html.Dl(_pairs(facts))]
+    return html.Div(parts)
+
+
+def _elsewhere(view: dict[str, Any]) -> Any:
+    keep = {"job": view.get("job"), "rank": view.get("rank"), "node": view.get("node")}
+    links = [html.A(name, href=link(path, keep)) for name, path in (("Graph", "/graph"), ("Nodes", "/nodes"))]
+    return html.Div([html.H3("Open in"), html.Div([links[0], " · ", links[1]])])

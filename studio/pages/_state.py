@@ -1,0 +1,76 @@
+"""What pages and callbacks work on: the workspace of this process, and the jobs it has open."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from flask import current_app
+
+from studio.analysis.nodes import NodeIndex
+from studio.errors import TraceError
+from studio.imports import Registry
+from studio.trace import Rank, Trace
+from studio.workspace import Workspace
+
+T = TypeVar("T")
+_KEPT = 4
+_lock = threading.Lock()
+_cache: OrderedDict[tuple[str, str], Any] = OrderedDict()
+
+
+def workspace() -> Workspace:
+    """Return the workspace this app serves."""
+    found: Workspace = current_app.config["WORKSPACE"]
+    return found
+
+
+def registry() -> Registry:
+    """Return the imports of the workspace."""
+    found: Registry = current_app.config["IMPORTS"]
+    return found
+
+
+def trace(job: str) -> Trace:
+    """Return an open job; the last few stay open."""
+    root = workspace()
+    root.info(job)  # a job deleted by another studio is gone at once
+    return _kept(("trace", f"{root.root}/{job}"), lambda: root.load(job))
+
+
+def node_index(job: str) -> NodeIndex:
+    """Return the searchable list of a job's nodes."""
+    found = trace(job)
+    return _kept(("nodes", f"{workspace().root}/{job}"), lambda: NodeIndex(found))
+
+
+def rank_of(found: Trace, view: dict[str, Any]) -> Rank:
+    """Return the rank the view is about, the first where it names none.
+
+    Raises:
+        TraceError: The job has no such rank.
+    """
+    wanted = view.get("rank")
+    if wanted is None:
+        return found.ranks[0]
+    rank = found.rank(int(wanted)) if str(wanted).isdecimal() else None
+    if rank is None:
+        numbers = f"{found.ranks[0].number} to {found.ranks[-1].number}"
+        raise TraceError(f"This job has no rank {str(wanted)[:20]!r}.", hint=f"Its ranks are {numbers}.")
+    return rank
+
+
+def _kept(key: tuple[str, str], make: Callable[[], T]) -> T:
+    with _lock:
+        if key in _cache:
+            _cache.move_to_end(key)
+            found: T = _cache[key]
+            return found
+    made = make()
+    with _lock:
+        _cache[key] = made
+        while len(_cache) > 2 * _KEPT:
+            _cache.popitem(last=False)
+    return made

@@ -1,0 +1,134 @@
+"""Pieces that several pages show: errors in place, empty states, tables, definitions of terms."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import wraps
+from typing import Any, ParamSpec
+from urllib.parse import urlencode
+
+import dash_mantine_components as dmc
+from dash import dcc, html
+
+from studio.errors import StudioError
+from studio.trace import Finding
+
+P = ParamSpec("P")
+
+TERMS = {
+    "rank": "One process of the job, usually one accelerator; each rank has its own trace file.",
+    "graph": "Ranks whose nodes and dependencies are equal, up to the comm groups and peers they name, share one graph.",
+    "node": "One operation of a rank: compute, memory, or communication.",
+    "control dependency": "The node may start only after the other was issued or finished, with no data passed (ctrl_deps).",
+    "data dependency": "The node uses what the other produces (data_deps).",
+    "collective": "Communication that all ranks of a comm group take part in, such as ALL_REDUCE.",
+    "comm group": "The ranks that communicate together; PyTorch calls it a process group.",
+    "recorded span": "From the first recorded start to the last recorded end, over all ranks. Traces without start times have none.",
+    "operations": "Floating-point operations of compute nodes, added up over all ranks (attribute num_ops).",
+    "bytes": "Payload a rank hands to communication (attribute comm_size), added up over ranks. 1 MiB = 1,048,576 bytes.",
+}
+"""Terms of art and what they mean; shown where they first appear on a page."""
+
+
+def term(name: str, shown: str | None = None) -> Any:
+    """Return a term with its definition on hover and focus."""
+    return html.Span(
+        [
+            shown or name,
+            dmc.Tooltip(
+                html.Button("?", className="cs-hint", **{"aria-label": f"What is {name}: {TERMS[name]}"}),
+                label=TERMS[name],
+                multiline=True,
+                w=280,
+                events={"hover": True, "focus": True, "touch": True},
+            ),
+        ],
+        className="cs-term",
+    )
+
+
+def error_box(error: StudioError, *, title: str = "This cannot be shown") -> Any:
+    """Return an error shown in place: what, where, and what to do."""
+    return html.Div(
+        [html.Strong(title), html.P(error.message), html.P(error.hint, className="cs-dim") if error.hint else None],
+        role="alert",
+        className="cs-error",
+    )
+
+
+def guarded(callback: Callable[P, Any]) -> Callable[P, Any]:
+    """Make a callback with one output show a StudioError in place of its result."""
+
+    @wraps(callback)
+    def run(*args: P.args, **kwargs: P.kwargs) -> Any:
+        try:
+            return callback(*args, **kwargs)
+        except StudioError as error:
+            return error_box(error)
+
+    return run
+
+
+def no_job() -> Any:
+    """Return what a page shows while no job is open."""
+    return html.Div(
+        [
+            html.H2("No job is open"),
+            html.P("Pick one in the bar above, or open traces or a sample on Home."),
+            dcc.Link("Go to Home", href="/", className="cs-button"),
+        ],
+        className="cs-empty",
+    )
+
+
+def page(title: str, *children: Any, controls: Sequence[Any] = ()) -> Any:
+    """Return a page: its heading with the controls beside it, then the content."""
+    head = html.Div([html.H1(title), *controls], className="cs-page-head")
+    return html.Div([head, *children], className="cs-page")
+
+
+def link(path: str, view: dict[str, Any], **changes: Any) -> str:
+    """Return the address of a page with a view; None takes a part out."""
+    parts = {key: value for key, value in {**view, **changes}.items() if value is not None}
+    return f"{path}?{urlencode(parts)}" if parts else path
+
+
+def table(head: Sequence[Any], rows: Sequence[Sequence[Any]], *, numeric: Sequence[int] = (), caption: str = "") -> Any:
+    """Return a table; columns in `numeric` are right-aligned with figures of one width."""
+
+    def cell(kind: Any, index: int, content: Any) -> Any:
+        return kind(content, className="cs-num" if index in numeric else None)
+
+    return html.Table(
+        [
+            html.Caption(caption, className="cs-caption") if caption else None,
+            html.Thead(html.Tr([html.Th(name, scope="col", className="cs-num" if i in numeric else None) for i, name in enumerate(head)])),
+            html.Tbody([html.Tr([cell(html.Td, i, content) for i, content in enumerate(row)]) for row in rows]),
+        ],
+        className="cs-table",
+    )
+
+
+def exact(text: str, value: Any) -> Any:
+    """Return a rounded figure with the exact value on hover."""
+    return html.Span(text, title=str(value))
+
+
+def findings_list(findings: Sequence[Finding], *, most: int = 200) -> Any:
+    """Return findings, worst first; says how many are not shown."""
+    if not findings:
+        return html.P("The reader found nothing to complain about.", className="cs-dim")
+    order = {"error": 0, "warning": 1, "info": 2}
+    ranked = sorted(findings, key=lambda finding: order[finding.level])
+    items = [
+        html.Li(
+            [
+                html.Span(finding.level, className=f"cs-level cs-level-{finding.level}"),
+                html.Div([html.Span(finding.message), html.Div(finding.hint, className="cs-dim") if finding.hint else None]),
+            ]
+        )
+        for finding in ranked[:most]
+    ]
+    rest = len(ranked) - most
+    more = html.P(f"{rest:,} more are not shown; chakra-studio info lists all.", className="cs-dim") if rest > 0 else None
+    return html.Div([html.Ul(items, className="cs-findings"), more])

@@ -1,0 +1,117 @@
+"""Overview: what is this job?"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import dash
+from dash import Input, Output, callback, dcc, html
+
+from studio.analysis.communication import group_use
+from studio.analysis.summary import Share, Summary
+from studio.figures.groups import group_matrix
+from studio.pages._state import trace, workspace
+from studio.pages._widgets import exact, findings_list, guarded, link, no_job, page, table, term
+from studio.units import format_bytes, format_count, format_ns, format_si
+from studio.workspace import JobInfo
+
+dash.register_page(__name__, path="/overview", name="Overview", title="Overview · Chakra Studio", order=1)
+
+
+def layout(**_query: str) -> Any:
+    """Return the page; its content follows the view."""
+    return html.Div(id="overview-body")
+
+
+@callback(Output("overview-body", "children"), Input("view", "data"), Input("theme", "data"))
+@guarded
+def show(view: dict[str, Any], theme: str) -> Any:
+    """Show the job of the view."""
+    if not view.get("job"):
+        return no_job()
+    info = workspace().info(view["job"])
+    found = trace(view["job"])
+    summary = info.summary
+    figure = group_matrix(group_use(found), dark=theme == "dark")
+    return page(
+        info.name,
+        _facts(summary),
+        html.Div(
+            [
+                html.Div([html.H2("Nodes by type"), _types(summary.types)], className="cs-section"),
+                html.Div([html.H2("Communication by type"), _collectives(summary)], className="cs-section"),
+            ],
+            className="cs-columns",
+        ),
+        html.Div(
+            [
+                html.H2(["Which ranks communicate in which groups ", term("comm group", "")]),
+                dcc.Graph(figure=figure, config={"displaylogo": False, "responsive": True}, className="cs-figure")
+                if figure
+                else html.P("No collective names a comm group, and no group is listed.", className="cs-dim"),
+            ],
+            className="cs-section",
+        ),
+        html.Div([html.H2("What the reader noticed"), findings_list(found.findings)], className="cs-section"),
+        controls=_next(info, view),
+    )
+
+
+def _next(info: JobInfo, view: dict[str, Any]) -> list[Any]:
+    keep = {"job": view["job"]}
+    return [
+        html.Span(f"imported from {info.source}" if info.source else "", className="cs-dim"),
+        html.Span(style={"flex": 1}),
+        dcc.Link("See the graph", href=link("/graph", keep), className="cs-button"),
+        dcc.Link("List the nodes", href=link("/nodes", keep), className="cs-button"),
+    ]
+
+
+def _facts(summary: Summary) -> Any:
+    span = "none recorded" if summary.start_ns < 0 else format_ns(summary.end_ns - summary.start_ns)
+    span_exact = f"{summary.start_ns:,} to {summary.end_ns:,} ns" if summary.start_ns >= 0 else "no node has a start time"
+    facts = [
+        (term("rank", "ranks"), exact(format_count(summary.ranks), summary.ranks)),
+        (term("graph", "distinct graphs"), exact(format_count(summary.graphs), summary.graphs)),
+        (term("node", "nodes, all ranks"), exact(format_count(summary.nodes), summary.nodes)),
+        (term("data dependency", "data dependencies"), exact(format_count(summary.data_dependencies), "")),
+        (term("control dependency", "control dependencies"), exact(format_count(summary.control_dependencies), "")),
+        (term("recorded span"), exact(span, span_exact)),
+        (term("operations"), exact(format_si(summary.operations, "FLOP"), f"{summary.operations:,}") if summary.operations else "none named"),
+        ("schema", ", ".join(summary.schema) or "not named"),
+    ]
+    return html.Dl([html.Div([html.Dt(label), html.Dd(value)]) for label, value in facts], className="cs-facts")
+
+
+def _range(least: int, most: int) -> str:
+    return format_count(least) if least == most else f"{format_count(least)} to {format_count(most)}"
+
+
+_COLOUR = {"COMP": "compute", "COMM_COLL": "collective", "COMM_SEND": "p2p", "COMM_RECV": "p2p", "MEM_LOAD": "memory", "MEM_STORE": "memory"}
+
+
+def _types(shares: tuple[Share, ...]) -> Any:
+    rows = []
+    for share in shares:
+        swatch = html.Span(className="cs-swatch", style={"background": f"var(--cs-{_COLOUR.get(share.name, 'host')})"})
+        rows.append((html.Span([swatch, share.name]), format_count(share.nodes), _range(share.rank_least, share.rank_most)))
+    return table(("Type", "Nodes", "On each rank"), rows, numeric=(1, 2))
+
+
+def _collectives(summary: Summary) -> Any:
+    if not summary.collectives:
+        return html.P("This job has no communication nodes.", className="cs-dim")
+    rows = []
+    for share in summary.collectives:
+        ratio = share.bytes_most / share.bytes_mean if share.bytes_mean else 0.0
+        rows.append(
+            (
+                share.name,
+                format_count(share.nodes),
+                exact(format_bytes(share.bytes), f"{share.bytes:,} bytes"),
+                exact(format_bytes(share.bytes_mean), f"{share.bytes_mean:,.1f} bytes"),
+                exact(f"{ratio:.2f}", f"{share.bytes_most:,} / {share.bytes_mean:,.1f} bytes") if ratio else "–",
+            )
+        )
+    head = ("Type", "Nodes", term("bytes", "Bytes, all ranks"), "Mean of a rank", html.Span("Max / mean", title="The rank with most bytes over the mean of all ranks: 1 is balanced"))
+    return table(head, rows, numeric=(1, 2, 3, 4))

@@ -1,0 +1,78 @@
+"""From a command line to a running studio."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from studio.et import Progress, wire
+from studio.imports import close_registry, open_registry
+from studio.opening import open_paths, open_sample, upload_reader
+from studio.samples import SAMPLES
+from studio.server.guard import Policy, protect
+from studio.server.serve import DEFAULT_PORT, browser_available, is_loopback, listen, new_token, open_browser, serve
+from studio.workspace import Workspace
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What the command line asks for.
+
+    Attributes:
+        paths: Traces to open first.
+        host: Address to listen on.
+        port: Port, None for the usual one or the next free.
+        allow_host: Further names the studio may be reached by.
+        workspace: Folder of jobs, None for the platform's.
+        browser: Whether to open a browser.
+        sample: Whether to start with a sample open where no paths are given.
+        ranks: Rank numbers by file name.
+    """
+
+    paths: tuple[Path, ...]
+    host: str
+    port: int | None
+    allow_host: tuple[str, ...]
+    workspace: Path | None
+    browser: bool
+    sample: bool
+    ranks: dict[str, int]
+
+
+def run(request: Request, *, announce: Callable[[str], None], progress: Progress | None) -> None:
+    """Import what is asked for and serve until interrupted.
+
+    Raises:
+        StudioError: A path cannot be opened, the port is taken, the workspace cannot be used.
+    """
+    workspace = Workspace(request.workspace or Workspace.default_root())
+    listener = listen(request.host, request.port)
+    jobs = open_paths(workspace, request.paths, ranks=request.ranks, progress=progress) if request.paths else []
+    if not jobs and request.sample:
+        jobs = [open_sample(workspace, SAMPLES[0].name)]
+    from studio.app import create_app, script_hashes
+
+    registry = open_registry(workspace.root, upload_reader(workspace))
+    app = create_app(workspace, registry)
+    token = None if is_loopback(request.host) else new_token()
+    policy = Policy(listener.host, listener.port, token, tuple(request.allow_host))
+    protect(app.server, policy, script_hashes=script_hashes(app))
+    view = f"overview?job={jobs[0]}" if len(jobs) == 1 else ""
+
+    def ready(url: str) -> None:
+        address = url.rstrip("/") + "/" + view
+        if token:
+            address += ("&" if "?" in address else "?") + f"token={token}"
+        if request.port is None and listener.port != DEFAULT_PORT:
+            announce(f"Port {DEFAULT_PORT} is taken.")
+        announce(f"Chakra Studio is at {address}")
+        announce("Press Ctrl+C to stop.")
+        if request.browser and browser_available():
+            open_browser(address)
+        wire.warm_up()
+
+    try:
+        serve(app.server, listener, ready=ready)
+    finally:
+        close_registry(registry)

@@ -1,0 +1,1 @@
+"""The analytical simulator: not part of this release."""
