@@ -190,16 +190,19 @@ class Registry:
 
 
 def no_such_import(import_id: str) -> ImportRefusedError:
+    """The refusal of an id that names no import."""
     message = f"There is no import {import_id[:40]!r}; it may have been dismissed."
     return ImportRefusedError("missing", message, hint="Drop the files again.")
 
 
 def files_are_fixed(state: State) -> ImportRefusedError:
+    """The refusal to change the files of an import that is read or done."""
     message = f"{state.name} is {state.status}; its files can no longer be changed."
     return ImportRefusedError("conflict", message, hint="Cancel the import first.")
 
 
 def incomplete(missing: Sequence[ImportFile], total: int) -> ImportRefusedError:
+    """The refusal to read an import whose files have not all arrived."""
     first = missing[0] if missing else None
     place = f": {first.path} has {first.received_bytes:,} of {first.size_bytes:,} bytes" if first else ""
     return ImportRefusedError(
@@ -210,10 +213,12 @@ def incomplete(missing: Sequence[ImportFile], total: int) -> ImportRefusedError:
 
 
 def is_full(error: OSError) -> bool:
+    """Tell a full disk from other trouble."""
     return error.errno in (errno.ENOSPC, errno.EDQUOT)
 
 
 def disk_full(what: str, size_bytes: int) -> ImportRefusedError:
+    """The refusal for want of disk space; `size_bytes` is what could not be written, 0 where unknown."""
     size = f" ({units.format_bytes(size_bytes)} more were to be written)" if size_bytes else ""
     return ImportRefusedError(
         "disk-full",
@@ -223,6 +228,7 @@ def disk_full(what: str, size_bytes: int) -> ImportRefusedError:
 
 
 def unwritable(what: str, error: OSError) -> StudioError:
+    """The error for a workspace that cannot be written."""
     return StudioError(
         f"{what}: cannot be written to the workspace: {error.strerror or error}.",
         hint="Check the permissions of the workspace folder, or choose another with --workspace DIR.",

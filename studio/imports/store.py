@@ -137,15 +137,18 @@ def _runs(registry: Registry, token: str) -> bool:
 
 
 def is_mine(registry: Registry, state: State) -> bool:
+    """Tell whether this studio works on the import, or was the last to."""
     return state.owner == registry.token
 
 
 def status_of(registry: Registry, state: State) -> Status:
+    """Where an import stands: unfinished work of a studio that has gone is interrupted."""
     unfinished = state.status in ("uploading", "queued", "reading")
     return "interrupted" if unfinished and not _runs(registry, state.owner) else state.status
 
 
 def resumable(registry: Registry, state: State) -> bool:
+    """Tell whether this studio may go on with the upload or start the reading."""
     status = status_of(registry, state)
     return status in RESUMABLE and (status != "uploading" or is_mine(registry, state))
 
@@ -167,6 +170,7 @@ def owned_state(registry: Registry, import_id: str) -> State:
 
 
 def reopen_upload(registry: Registry, import_id: str, state: State) -> None:
+    """Take an import over for uploading, as if nothing had happened since."""
     registry.cancels[import_id] = threading.Event()
     registry.touched[import_id] = registry.now()
     reopened = replace(state, owner=registry.token, status="uploading", error=None, file_errors={})
@@ -174,18 +178,26 @@ def reopen_upload(registry: Registry, import_id: str, state: State) -> None:
 
 
 def cancel_event(registry: Registry, import_id: str) -> threading.Event:
+    """What is set to stop the work on an import."""
     return registry.cancels.setdefault(import_id, threading.Event())
 
 
 def file_writer(registry: Registry, import_id: str, file_id: str) -> threading.Lock:
+    """The lock of one file, held by whoever writes it."""
     return registry.writers.setdefault((import_id, file_id), threading.Lock())
 
 
 def import_ids(registry: Registry) -> list[str]:
+    """The ids of all imports of the workspace."""
     return sorted(entry.name for entry in os.scandir(registry.root) if _ID.fullmatch(entry.name))
 
 
 def load_state(registry: Registry, import_id: str) -> State:
+    """Read where an import stands; one whose state is damaged has failed.
+
+    Raises:
+        ImportRefusedError: There is none of this id.
+    """
     if not _ID.fullmatch(import_id):
         raise no_such_import(import_id)
     path = registry.root / import_id / "state.json"
@@ -199,6 +211,7 @@ def load_state(registry: Registry, import_id: str) -> State:
 
 
 def save_state(registry: Registry, import_id: str, state: State) -> None:
+    """Note where an import stands; call it inside `exclusive`."""
     write_json(registry.root / import_id / "state.json", state)
 
 
@@ -234,6 +247,11 @@ def _plan(registry: Registry, import_id: str) -> tuple[Announced, ...]:
 
 
 def announced_file(registry: Registry, import_id: str, file_id: str) -> Announced:
+    """What was announced of a file.
+
+    Raises:
+        ImportRefusedError: The ids name none.
+    """
     plan = _plan(registry, import_id) if _ID.fullmatch(import_id) else ()
     if not _FILE_ID.fullmatch(file_id) or not 1 <= int(file_id) <= len(plan):
         raise ImportRefusedError(
@@ -243,6 +261,7 @@ def announced_file(registry: Registry, import_id: str, file_id: str) -> Announce
 
 
 def size_of(path: Path) -> int:
+    """Bytes of a file, 0 where there is none."""
     try:
         return path.stat().st_size
     except FileNotFoundError:
@@ -264,6 +283,7 @@ def _dropped_bytes(registry: Registry, import_id: str, state: State) -> int:
 
 
 def remove_import(registry: Registry, import_id: str) -> None:
+    """Delete an import and all that has arrived of it."""
     # Renamed first: a kill while deleting leaves a name that no list shows.
     aside = registry.root / f".gone-{import_id}-{secrets.token_hex(4)}"
     (registry.root / import_id).rename(aside)

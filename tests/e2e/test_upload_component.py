@@ -27,7 +27,7 @@ pytestmark = pytest.mark.e2e
 
 ASSETS = Path(__file__).resolve().parents[2] / "assets"
 HEAD = """<!doctype html><html lang="en"><head><title>Uploads</title><link rel="icon" href="data:,">
-<link rel="stylesheet" href="/assets/upload.css"></head><body><main><h1>Chakra Studio</h1>"""
+<link rel="stylesheet" href="/assets/tokens.css"><link rel="stylesheet" href="/assets/upload.css"></head><body><main><h1>Chakra Studio</h1>"""
 HOME = """<div id="home-drop"><p>Drop traces here</p><button id="home-pick-files">Choose files</button>
 <button id="home-pick-folder">Choose a folder</button></div><div id="home-uploads"></div>"""
 TAIL = """</main><script src="/assets/upload.js"></script></body></html>"""
