@@ -14,6 +14,8 @@
   const SMALLEST_CHUNK = 256 * 1024;
   const RETRY_FIRST_MS = 500;
   const RETRY_LAST_MS = 15000;
+  // Rank 2 before rank 10.
+  const byName = new Intl.Collator("en", { numeric: true });
   const BUSY = new Set(["announcing", "uploading", "queued", "reading"]);
   const READING = new Set(["queued", "reading"]);
 
@@ -128,7 +130,7 @@
 
   /** Import files: [{path, file}]. */
   async function upload(found) {
-    const files = found.filter((one) => wanted(one.path)).sort((a, b) => (a.path < b.path ? -1 : 1));
+    const files = found.filter((one) => wanted(one.path)).sort((a, b) => byName.compare(a.path, b.path));
     if (!files.length) {
       say("There is no file in what was chosen.");
       return;
@@ -559,6 +561,8 @@
         return "interrupted while it was read";
       case "done":
         return "open";
+      case "failed":
+        return card.error && card.error.ranks_for && card.error.ranks_for.length ? "waiting for ranks" : "failed";
       default:
         return card.status;
     }
@@ -707,7 +711,7 @@
     const key = names.join("\n");
     if (form.dataset.key === key) return;
     form.dataset.key = key;
-    const guess = [...names].sort((a, b) => a.localeCompare(b, "en", { numeric: true }));
+    const guess = [...names].sort(byName.compare);
     const rows = names.map((name) => {
       const input = element("input", { type: "number", min: "0", max: "1000000", step: "1", required: "" });
       input.value = String(guess.indexOf(name));
