@@ -251,7 +251,14 @@ class Volume:
 
 
 class Program:
-    """The nodes of one rank, added in program order."""
+    """The nodes of one rank, added in program order.
+
+    Attributes:
+        last: The last node of each stream.
+        weights, grads, reduced: Weights, their gradients, and these summed over the ranks, by the weight's name.
+        saved: What the forward pass leaves for the backward pass.
+        due: Buckets of gradients that can be reduced, as step and name.
+    """
 
     def __init__(self, job: Job, place: Place) -> None:
         self.job, self.place = job, place
@@ -261,6 +268,7 @@ class Program:
         self.grads: dict[str, Tensor] = {}
         self.saved: dict[str, Tensor] = {}
         self.reduced: dict[str, Tensor] = {}
+        self.due: list[tuple[str, str]] = []
 
     def add(
         self, name: str, node_type: NodeType, stream: str, work_us: float, needs: Sequence[Tensor]
@@ -320,7 +328,12 @@ class Program:
     def weight_grad(
         self, name: str, needs: Sequence[Tensor], weight: str, shape: tuple[int, int, int]
     ) -> None:
-        """Append the gradient of a weight, added to that of the micro-batches before."""
+        """Append the gradient of a weight, added to that of the micro-batches before.
+
+        Nothing waits for it soon: the time to send off the gradients that are due, behind the communication
+        that the next part of the backward pass began with.
+        """
+        reduce_gradients(self)
         earlier = [self.grads[weight]] if weight in self.grads else []
         self.grads[weight] = self.matmul(name, [*needs, *earlier], shape)
 
@@ -402,6 +415,21 @@ def even_volume(kind: CollectiveType, members: int, own_bytes: int) -> Volume:
         return Volume(own_bytes, link_bytes, own_bytes // members)
     # An all-reduce is a reduce-scatter and an all-gather of what it leaves.
     return Volume(own_bytes, 2 * link_bytes, own_bytes)
+
+
+def reduce_gradients(p: Program) -> None:
+    """Append the all-reduces, over the data parallel ranks, of the buckets of gradients that are due."""
+    for step, bucket in p.due:
+        names = [name for name in p.weights if name == bucket or name.startswith(f"{bucket}.")]
+        if p.job.hot_expert is not None:
+            # An expert lives on one rank; there is nobody to share its gradient with.
+            local = [name for name in names if ".moe.fc" in name]
+            p.reduced |= {name: p.grads[name] for name in local}
+            names = [name for name in names if name not in local]
+        grads = [p.grads[name] for name in names]
+        done = p.collective(f"{step}.{bucket}.grads.all_reduce", CollectiveType.ALL_REDUCE, "dp", grads)
+        p.reduced |= dict.fromkeys(names, done)
+    p.due.clear()
 
 
 # ---------------------------------------------------------------------------------------------------
@@ -792,7 +820,7 @@ def _backward(p: Program, at: str, tag: int, *, last: bool) -> None:
     if stage == job.pp - 1:
         dx = head_backward(p, at)
         if last:
-            _reduce_gradients(p, step, "head")
+            p.due.append((step, "head"))
     else:
         dx = p.receive(f"{at}.pipeline.recv.bwd", stage + 1, tag + 1, activation_bytes(job))
     saved = f"{at}.layer{first_layer}"
@@ -804,26 +832,14 @@ def _backward(p: Program, at: str, tag: int, *, last: bool) -> None:
         for name, backward in ((part, part_backward), ("attn", attention_backward)):
             dx = backward(p, f"{at}.layer{layer}", dx)
             if last:
-                _reduce_gradients(p, step, f"layer{layer}.{name}")
+                p.due.append((step, f"layer{layer}.{name}"))
     if stage == 0:
         embedding_backward(p, at, dx)
         if last:
-            _reduce_gradients(p, step, "embedding")
+            p.due.append((step, "embedding"))
     else:
         p.send(f"{at}.pipeline.send.bwd", stage - 1, tag + 1, dx)
-
-
-def _reduce_gradients(p: Program, step: str, bucket: str) -> None:
-    """Append the all-reduce of a bucket of gradients over the data parallel ranks."""
-    names = [name for name in p.weights if name == bucket or name.startswith(f"{bucket}.")]
-    if p.job.hot_expert is not None:
-        # An expert lives on one rank; there is nobody to share its gradient with.
-        local = [name for name in names if ".moe.fc" in name]
-        p.reduced |= {name: p.grads[name] for name in local}
-        names = [name for name in names if name not in local]
-    grads = [p.grads[name] for name in names]
-    done = p.collective(f"{step}.{bucket}.grads.all_reduce", CollectiveType.ALL_REDUCE, "dp", grads)
-    p.reduced |= dict.fromkeys(names, done)
+    reduce_gradients(p)
 
 
 def _optimizer(p: Program, step: str) -> None:
