@@ -33,7 +33,9 @@
   }
 
   function publish() {
-    window.dash_clientside.set_props("view", { data: read() });
+    var view = read();
+    window.dash_clientside.set_props("view", { data: view });
+    if (view.job) window.dash_clientside.set_props("job", { data: view.job });
   }
 
   function systemScheme() {
@@ -65,12 +67,18 @@
     if (stored() === "auto") window.dash_clientside.set_props("theme", { data: applyTheme("auto") });
   });
 
+  window.addEventListener("chakra:imported", function (event) {
+    window.dash_clientside.set_props("imported", { data: event.detail.job });
+    if (document.getElementById("home-jobs")) window.dash_clientside.set_props("home-refresh", { data: event.detail.job });
+  });
+
   window.studioView = { read: read, change: change, address: address };
 
   window.dash_clientside = Object.assign({}, window.dash_clientside, {
     studio_frame: {
-      viewFromAddress: function () {
-        return read();
+      viewFromAddress: function (search, path, job) {
+        var view = read();
+        return [view, view.job === job ? window.dash_clientside.no_update : view.job];
       },
       /* Links keep the job and the selection; what only one page knows stays behind. */
       navLinks: function (view, ids) {
@@ -81,7 +89,7 @@
       switchJob: function (job, view) {
         if (job && job !== view.job) {
           window.history.pushState(null, "", address(window.location.pathname === "/" ? "/overview" : window.location.pathname, { job: job }));
-          if (window.location.pathname !== document.body.dataset.path) window.dispatchEvent(new CustomEvent("_dashprivate_pushstate"));
+          window.dispatchEvent(new CustomEvent("_dashprivate_pushstate"));
           publish();
         }
         return window.dash_clientside.no_update;
@@ -102,9 +110,6 @@
       showInspector: function (view, aside) {
         var open = Boolean(view.job && view.node);
         return Object.assign({}, aside, { collapsed: { desktop: !open, mobile: !open } });
-      },
-      follow: function (clicks, ids) {
-        return window.dash_clientside.no_update;
       },
     },
   });

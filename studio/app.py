@@ -64,13 +64,15 @@ def create_app(workspace: Workspace, registry: Registry) -> Dash:
     app.server.config["IMPORTS"] = registry
     app.server.register_blueprint(uploads_blueprint(registry))
     app.layout = _frame()
-    _wire_frame(app)
+    _wire_frame(app, workspace)
     # Only now are all pages and callbacks known.
     return app
 
 
 def script_hashes(app: Dash) -> list[str]:
     """Return what the content security policy has to let run inline."""
+    # Dash adds the inline script of its page router only when it answers its first request.
+    app.server.test_client().get("/_dash-layout")
     return [*app.csp_hashes(), script_hash(THEME_SCRIPT)]
 
 
@@ -88,6 +90,8 @@ def _frame() -> Any:
         children=[
             dcc.Store(id="view", data={}),
             dcc.Store(id="theme", data="light"),
+            dcc.Store(id="job"),
+            dcc.Store(id="imported"),
             html.A("Skip to content", href="#content", className="cs-skip"),
             dmc.AppShell(
                 [
@@ -131,17 +135,27 @@ def _context_bar() -> Any:
     )
 
 
-def _wire_frame(app: Dash) -> None:
+def _wire_frame(app: Dash, workspace: Workspace) -> None:
     """Connect the frame: address ⇄ view, theme, links, job switch, inspector."""
     from studio.pages import _inspector
+    from studio.pages._widgets import job_options
 
     client = "studio_frame"
     app.clientside_callback(
         ClientsideFunction(client, "viewFromAddress"),
         Output("view", "data"),
+        Output("job", "data"),
         Input("_pages_location", "search"),
         Input("_pages_location", "pathname"),
+        State("job", "data"),
     )
+
+    @app.callback(
+        Output("job-pick", "data"), Output("job-pick", "value"), Input("job", "data"), Input("imported", "data")
+    )
+    def list_jobs(job: str | None, _imported: str | None) -> tuple[list[dict[str, str]], str | None]:
+        return job_options(workspace.jobs()), job
+
     app.clientside_callback(
         ClientsideFunction(client, "navLinks"),
         Output({"nav": dash.ALL}, "href"),

@@ -4,7 +4,7 @@
     jobs/<id>/trace.json    ranks, comm groups, findings
     jobs/<id>/graphs.arrow  one record batch per distinct graph, one list column per array of the graph
     tmp/<id>/               a job being written; renamed to jobs/<id> when it is complete
-    trash/<id>/             a job being deleted
+    trash/<id>/             a job that was deleted, for a day
 
 A job appears and disappears by one rename, so a kill at any moment leaves it whole or absent, and studios that
 share the folder never see half of one.
@@ -226,17 +226,30 @@ class Workspace:
         return info
 
     def delete(self, job_id: str) -> None:
-        """Delete a job.
+        """Delete a job. For a day it can be restored; then the next start of a studio frees its space.
 
         Raises:
             StudioError: There is no such job.
         """
-        trash = self.root / "trash" / f"{job_id}-{secrets.token_hex(4)}"
+        trash = self.root / "trash" / job_id
         try:
             self._folder(job_id).rename(trash)
+            os.utime(trash)
         except FileNotFoundError:
             raise self._missing(job_id) from None
-        shutil.rmtree(trash, ignore_errors=True)
+
+    def restore(self, job_id: str) -> None:
+        """Take back the deletion of a job.
+
+        Raises:
+            StudioError: It was not deleted, or longer ago than it is kept.
+        """
+        if not _ID.fullmatch(job_id):
+            raise self._missing(job_id)
+        try:
+            (self.root / "trash" / job_id).rename(self.root / "jobs" / job_id)
+        except OSError:
+            raise self._missing(job_id) from None
 
     def _folder(self, job_id: str) -> Path:
         """Return the folder of a job; ids come from addresses, so only what an id may look like passes."""

@@ -35,11 +35,11 @@ RankFile = tuple[SourceFile, Format, int | None]
 """A file that is a rank, its format, and the number its name tells, if it does."""
 
 
-class RanksNeeded(TraceError):  # noqa: N818 (named after what is asked for)
+class RanksNeededError(TraceError):
     """Files whose rank nothing tells: the user has to say.
 
     Attributes:
-        files: Their names.
+        names: `SourceFile.name` of each.
     """
 
     def __init__(self, files: Sequence[str]) -> None:
@@ -48,7 +48,7 @@ class RanksNeeded(TraceError):  # noqa: N818 (named after what is asked for)
             f"The rank of {len(files)} files is not known: {shown}.",
             hint="Name them <job>.<rank>.et, or say it: --rank FILE=NUMBER, once per file.",
         )
-        self.files = tuple(files)
+        self.names = tuple(files)
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +187,7 @@ def read_job(
         progress: Told the bytes read.
 
     Raises:
-        RanksNeeded: The rank of some files is not known.
+        RanksNeededError: The rank of some files is not known.
         TraceError: Two files claim the same rank.
         TraceFormatError: A file cannot be read.
     """
@@ -314,7 +314,7 @@ class _Builder:
         unknown = [rank.file for rank, number in self.ranks if number is None]
         findings = list(self.findings)
         if unknown and len(self.ranks) > 1:
-            raise RanksNeeded(unknown)
+            raise RanksNeededError(unknown)
         if unknown:
             findings.append(
                 Finding("info", "rank-assumed", f"{unknown[0]}: no rank is named; taken to be rank 0.")

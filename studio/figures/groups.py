@@ -10,7 +10,8 @@ from studio.analysis.communication import GroupUse
 from studio.figures.theme import layout, palette
 from studio.units import format_bytes
 
-_ROW_PX, _LEAST_PX, _MOST_PX = 16, 150, 560
+_ROW_PX, _LEAST_PX, _MOST_PX = 18, 150, 560
+_CELL_PX, _BESIDE_PX, _WIDEST_PX = 44, 210, 1200
 
 
 def group_matrix(use: GroupUse, *, dark: bool) -> Any:
@@ -32,7 +33,8 @@ def group_matrix(use: GroupUse, *, dark: bool) -> Any:
         shade = np.log10(np.maximum(size, 1))
     labels = [name if len(name) <= 24 else f"{name[:23]}…" for name in (group or "(all ranks)" for group in use.groups)]
     colours = palette(dark)
-    ticks = _ticks(shade)
+    low, high = float(np.nanmin(shade)), float(np.nanmax(shade))
+    ticks = [low] if high - low < 0.01 else np.linspace(low, high, 5).tolist()
     heat = go.Heatmap(
         z=shade,
         x=[str(rank) for rank in use.ranks],
@@ -41,7 +43,11 @@ def group_matrix(use: GroupUse, *, dark: bool) -> Any:
         hovertemplate="group %{text} · rank %{x}<br>%{customdata}<extra></extra>",
         text=np.repeat(np.array(labels, object)[:, None], shape[1], axis=1),
         texttemplate="",
-        colorscale="Cividis",
+        # The background stands for nothing, so the strongest colour is the one farthest from it.
+        colorscale="Cividis" if dark else "Cividis_r",
+        # The faintest member must still stand out from the ranks that are none.
+        zmin=low - 0.25 * max(high - low, 0.1),
+        zmax=high if high > low else high + 0.1,
         xgap=1 if shape[1] <= 200 else 0,
         ygap=1 if shape[0] <= 60 else 0,
         hoverongaps=False,
@@ -55,7 +61,8 @@ def group_matrix(use: GroupUse, *, dark: bool) -> Any:
         },
     )
     height = int(min(_MOST_PX, max(_LEAST_PX, 60 + _ROW_PX * shape[0])))
-    figure = go.Figure(heat, layout(dark, height=height))
+    width = min(_WIDEST_PX, max(_CELL_PX * 8, _CELL_PX * shape[1]) + _BESIDE_PX)
+    figure = go.Figure(heat, layout(dark, height=height, width=width))
     every = max(1, -(-len(labels) // ((height - 60) // 14)))
     shown = list(range(0, len(labels), every))
     figure.update_xaxes(title="rank", type="category", showgrid=False, nticks=min(32, shape[1]), title_standoff=6)
@@ -68,8 +75,3 @@ def group_matrix(use: GroupUse, *, dark: bool) -> Any:
     )
     return figure
 
-
-def _ticks(shade: Any) -> list[float]:
-    """Return at most five ticks that span the scale."""
-    low, high = float(np.nanmin(shade)), float(np.nanmax(shade))
-    return [low] if high - low < 0.01 else np.linspace(low, high, 5).tolist()

@@ -17,6 +17,7 @@ count as interrupted, and any studio may take it over.
 
 from __future__ import annotations
 
+from studio.et.job import RanksNeededError
 from studio.imports.model import (
     Announced,
     ByteStream,
@@ -27,7 +28,6 @@ from studio.imports.model import (
     ImportRefusedError,
     Phase,
     Problem,
-    RanksNeededError,
     Reason,
     Registry,
     Status,

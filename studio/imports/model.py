@@ -38,21 +38,6 @@ class ImportRefusedError(StudioError):
         self.received = received
 
 
-class RanksNeededError(StudioError):
-    """Raised by a reader that cannot tell the rank of some files; the user is asked, then it is called again.
-
-    Attributes:
-        names: `SourceFile.name` of each such file.
-    """
-
-    def __init__(self, names: Sequence[str]) -> None:
-        super().__init__(
-            f"Neither the metadata nor the name of {len(names):,} of the files tells its rank.",
-            hint="Enter the rank of each file, or rename them to <name>.<rank>.et.",
-        )
-        self.names = tuple(names)
-
-
 class ImportCancelled(Exception):  # noqa: N818 (a wish fulfilled is no error)
     """Raised by `Progress` inside a reader once the user has cancelled the import."""
 

@@ -18,6 +18,7 @@ from filelock import FileLock
 from studio.errors import StudioError
 from studio.et import archive
 from studio.et.source import SourceFile
+from studio.et.job import RanksNeededError
 from studio.imports.model import (
     Import,
     ImportCancelled,
@@ -25,7 +26,6 @@ from studio.imports.model import (
     ImportRefusedError,
     Phase,
     Problem,
-    RanksNeededError,
     Registry,
     State,
     disk_full,

@@ -7,7 +7,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from flask import current_app
+import dash
 
 from studio.analysis.nodes import NodeIndex
 from studio.errors import TraceError
@@ -23,13 +23,13 @@ _cache: OrderedDict[tuple[str, str], Any] = OrderedDict()
 
 def workspace() -> Workspace:
     """Return the workspace this app serves."""
-    found: Workspace = current_app.config["WORKSPACE"]
+    found: Workspace = dash.get_app().server.config["WORKSPACE"]
     return found
 
 
 def registry() -> Registry:
     """Return the imports of the workspace."""
-    found: Registry = current_app.config["IMPORTS"]
+    found: Registry = dash.get_app().server.config["IMPORTS"]
     return found
 
 

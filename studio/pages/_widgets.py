@@ -12,6 +12,7 @@ from dash import dcc, html
 
 from studio.errors import StudioError
 from studio.trace import Finding
+from studio.workspace import JobInfo
 
 P = ParamSpec("P")
 
@@ -34,12 +35,13 @@ def term(name: str, shown: str | None = None) -> Any:
     """Return a term with its definition on hover and focus."""
     return html.Span(
         [
-            shown or name,
+            name if shown is None else shown,
             dmc.Tooltip(
                 html.Button("?", className="cs-hint", **{"aria-label": f"What is {name}: {TERMS[name]}"}),
                 label=TERMS[name],
                 multiline=True,
                 w=280,
+                boxWrapperProps={"display": "inline-block"},
                 events={"hover": True, "focus": True, "touch": True},
             ),
         ],
@@ -132,3 +134,8 @@ def findings_list(findings: Sequence[Finding], *, most: int = 200) -> Any:
     rest = len(ranked) - most
     more = html.P(f"{rest:,} more are not shown; chakra-studio info lists all.", className="cs-dim") if rest > 0 else None
     return html.Div([html.Ul(items, className="cs-findings"), more])
+
+
+def job_options(jobs: Sequence[JobInfo]) -> list[dict[str, str]]:
+    """Return the entries of the job switch."""
+    return [{"value": job.id, "label": job.name} for job in jobs]

@@ -38,9 +38,13 @@ def layout(**_query: str) -> Any:
         html.Div(drop, className="cs-section"),
         html.Div(id="home-uploads"),
         html.Div(id="home-error"),
-        html.Div([html.H2("Recent jobs"), html.Div(id="home-jobs")], className="cs-section"),
+        html.Div(
+            [html.H2("Recent jobs"), html.Div(id="home-deleted", role="status"), html.Div(id="home-jobs")],
+            className="cs-section",
+        ),
         html.Div([html.H2("Samples"), html.Div(_samples(), className="cs-samples")], className="cs-section"),
         dcc.Store(id="home-renaming"),
+        dcc.Store(id="home-refresh"),
         dcc.Location(id="home-go", refresh="callback-nav"),
     )
 
@@ -74,12 +78,13 @@ def open_a_sample(clicks: list[int | None]) -> Any:
 
 @callback(
     Output("home-jobs", "children"),
-    Output("job-pick", "data", allow_duplicate=True),
     Output("home-error", "children", allow_duplicate=True),
     Output("home-renaming", "data"),
+    Output("home-deleted", "children"),
     Input("home-drop", "id"),
-    Input("home-drop", "title"),
+    Input("home-refresh", "data"),
     Input({"home-delete": ALL}, "n_clicks"),
+    Input({"home-undo": ALL}, "n_clicks"),
     Input({"home-rename": ALL}, "n_clicks"),
     Input({"home-save": ALL}, "n_clicks"),
     Input({"home-name": ALL}, "n_submit"),
@@ -91,6 +96,7 @@ def list_jobs(
     _mounted: str,
     _imported: str,
     _delete: list[Any],
+    _undo: list[Any],
     _rename: list[Any],
     _save: list[Any],
     _submit: list[Any],
@@ -98,25 +104,32 @@ def list_jobs(
     renaming: str | None,
 ) -> Any:
     """Show the recent jobs, after carrying out what was asked of one of them."""
-    problem = None
+    problem = deleted = None
     trigger = ctx.triggered_id if isinstance(ctx.triggered_id, dict) and ctx.triggered[0]["value"] else {}
     try:
         if "home-delete" in trigger:
+            name = workspace().info(trigger["home-delete"]).name
             workspace().delete(trigger["home-delete"])
+            deleted = _deleted(trigger["home-delete"], name)
+        elif "home-undo" in trigger:
+            workspace().restore(trigger["home-undo"])
         elif "home-rename" in trigger:
             renaming = trigger["home-rename"]
         elif renaming and names and ("home-save" in trigger or "home-name" in trigger):
             workspace().rename(renaming, names[0])
             renaming = None
+        if trigger:
+            # The job switch in the frame lists the same jobs.
+            dash.set_props("imported", {"data": time.time()})
     except StudioError as error:
         problem = error_box(error, title="That did not work")
     jobs = workspace().jobs()
-    return _jobs_table(jobs, renaming), job_options(jobs), problem, renaming
+    return _jobs_table(jobs, renaming), problem, renaming, deleted
 
 
-def job_options(jobs: list[JobInfo]) -> list[dict[str, str]]:
-    """Return the entries of the job switch."""
-    return [{"value": job.id, "label": job.name} for job in jobs]
+def _deleted(job: str, name: str) -> Any:
+    undo = html.Button("Undo", id={"home-undo": job}, className="cs-button-quiet")
+    return html.P([f"{name} was deleted. ", undo, html.Span("It can be taken back for a day.", className="cs-dim")])
 
 
 def _jobs_table(jobs: list[JobInfo], renaming: str | None) -> Any:

@@ -45,8 +45,8 @@ def show(view: dict[str, Any], theme: str) -> Any:
         ),
         html.Div(
             [
-                html.H2(["Which ranks communicate in which groups ", term("comm group", "")]),
-                dcc.Graph(figure=figure, config={"displaylogo": False, "responsive": True}, className="cs-figure")
+                html.H2(["Which ranks communicate in which groups", term("comm group", "")]),
+                dcc.Graph(figure=figure, config={"displaylogo": False, "displayModeBar": False}, className="cs-figure")
                 if figure
                 else html.P("No collective names a comm group, and no group is listed.", className="cs-dim"),
             ],
