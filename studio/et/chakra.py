@@ -35,7 +35,7 @@ from studio.trace import (
     Strings,
     UInt64,
     ValueKind,
-    decode_scalar,
+    decode_value,
     int_column,
     node_attributes,
 )
@@ -46,6 +46,7 @@ PRECISE = {"start_ns": "start_time_micros", "duration_ns": "duration_micros"}
 _LONGEST_US = (2**63 - 1) // 1000
 _LAST_OBSOLETE_FIELD = 20
 _MOST_ZEROS = 16
+_MOST_KNOWN = 100_000
 _LARGEST_RANK = 2**31 - 1
 
 
@@ -534,9 +535,11 @@ class _Rows:
         self.attr_offsets = attrs.offsets.tolist()
         self.key, self.doc, self.kind = attrs.key.tolist(), attrs.doc.tolist(), attrs.kind.tolist()
         self.value, self.length, self.slot = attrs.value.tolist(), attrs.length.tolist(), attrs.slot.tolist()
-        self.extra: dict[int, bytes] = {}
+        self.extra: dict[int, list[bytes]] = {}
         for row, text in zip(graph.extra_row.tolist(), graph.extra.tolist(), strict=True):
-            self.extra[row] = self.extra.get(row, b"") + graph.strings.raw(text)
+            self.extra.setdefault(row, []).append(graph.strings.raw(text))
+        self.precise = [(graph.strings.find(key), key) for key in PRECISE]
+        self.known: dict[tuple[int, ...], bytes] = {}
 
     def record(self, node: Any, row: int) -> bytes:
         """Return node `row`, serialised."""
@@ -549,15 +552,16 @@ class _Rows:
         node.duration_micros = duration // 1000
         if self.io:
             self._put_io(node, self.io[row])
-        for index in range(self.attr_offsets[row], self.attr_offsets[row + 1]):
-            self._put_stored(node.attr.add(), index)
-        for key, time in (("start_ns", start), ("duration_ns", duration)):
-            if time > 0 and time % 1000 and not any(attr.name == key for attr in node.attr):
-                _put_attribute(node.attr.add(), key, ValueKind.INT64, time, "")
-        # proto3 leaves out a zero; written by hand, a recorded start at 0 stays a recorded start.
-        zero_start = b"\x30\x00" if 0 <= start < 1000 else b""
-        serialised: bytes = node.SerializeToString()
-        return serialised + zero_start + self.extra.get(row, b"")
+        # Attributes are the last field of a node, so they can follow what protobuf has written.
+        first, end = self.attr_offsets[row], self.attr_offsets[row + 1]
+        parts = [node.SerializeToString(), *map(self._attribute, range(first, end))]
+        for (code, key), time in zip(self.precise, (start, duration), strict=True):
+            if time > 0 and time % 1000 and code not in self.key[first:end]:
+                parts.append(_serialised(key, ValueKind.INT64, time, ""))
+        if 0 <= start < 1000:
+            # proto3 leaves out a zero; written by hand, a recorded start at 0 stays a recorded start.
+            parts.append(b"\x30\x00")
+        return b"".join(parts + self.extra.get(row, []))
 
     def _put_io(self, node: Any, io: list[int]) -> None:
         for target, codes in ((node.inputs, io[:3]), (node.outputs, io[3:])):
@@ -565,27 +569,32 @@ class _Rows:
                 target.SetInParent()
                 target.values, target.shapes, target.types = (self.texts[code] for code in codes)
 
-    def _put_stored(self, target: Any, index: int) -> None:
-        kind, bits, doc = ValueKind(self.kind[index]), self.value[index], self.doc[index]
-        value: Any
-        if self.slot[index]:
-            value = self.slots[bits]
-        elif kind == ValueKind.STRING:
-            value = self.texts[bits]
-        elif kind.is_list:
-            items = self.graph.attrs.items[bits : bits + self.length[index]]
-            value = [decode_scalar(kind, item, self.graph.strings) for item in items.tolist()]
-        else:
-            value = decode_scalar(kind, bits, self.graph.strings) if kind != ValueKind.NONE else None
+    def _attribute(self, index: int) -> bytes:
+        """Return attribute `index`, serialised; scalars, which recur, are kept."""
+        kind = self.kind[index]
+        known = self.key[index], self.doc[index], kind, self.value[index], self.slot[index]
+        if raw := self.known.get(known):
+            return raw
+        raw = self._fresh(index)
+        if kind % 2:
+            if len(self.known) == _MOST_KNOWN:
+                self.known.clear()
+            self.known[known] = raw
+        return raw
+
+    def _fresh(self, index: int) -> bytes:
+        attrs, strings, doc = self.graph.attrs, self.graph.strings, self.doc[index]
+        kind, bits = ValueKind(self.kind[index]), self.value[index]
+        value = decode_value(attrs, index, strings, self.slots)
+        name, doc_string = self.texts[self.key[index]], self.texts[doc] if doc >= 0 else ""
+        # As bits: a Python float, though longer, does not keep those of every NaN.
         if kind == ValueKind.FLOAT and value != value:
-            # As bits: a Python float, though longer, does not keep those of every NaN.
-            target.MergeFromString(b"\x2d" + np.array(bits, "<u4").tobytes())
-            kind = ValueKind.NONE
-        elif kind == ValueKind.FLOAT_LIST and any(item != item for item in value):
-            packed = b"\x0a" + _length(4 * len(items)) + items.astype("<u4").tobytes()
-            target.MergeFromString(b"\x32" + _length(len(packed)) + packed)
-            kind = ValueKind.NONE
-        _put_attribute(target, self.texts[self.key[index]], kind, value, self.texts[doc] if doc >= 0 else "")
+            return _serialised(name, ValueKind.NONE, None, doc_string, b"\x2d" + _floats(np.array(bits)))
+        if kind == ValueKind.FLOAT_LIST:
+            packed = _floats(attrs.items[bits : bits + self.length[index]])
+            listed = b"\x0a" + _framed(packed) if packed else b""
+            return _serialised(name, ValueKind.NONE, None, doc_string, b"\x32" + _framed(listed))
+        return _serialised(name, kind, value, doc_string)
 
 
 def _dependency_ids(graph: Graph, deps: Dependencies) -> UInt64:
@@ -595,6 +604,17 @@ def _dependency_ids(graph: Graph, deps: Dependencies) -> UInt64:
     ids[there] = graph.id[deps.rows[there]]
     ids[~there] = deps.dangling[-1 - deps.rows[~there]]
     return ids
+
+
+def _floats(bits: Int64) -> bytes:
+    return bits.astype("<u4").tobytes()
+
+
+def _serialised(name: str, kind: ValueKind, value: Any, doc: str, field: bytes = b"") -> bytes:
+    """Return an attribute as field 10 of a node; `field` is a value serialised already."""
+    attribute = schema().attribute()
+    _put_attribute(attribute, name, kind, value, doc)
+    return b"\x52" + _framed(attribute.SerializeToString() + field)
 
 
 def _put_attribute(target: Any, name: str, kind: ValueKind, value: Any, doc: str) -> None:

@@ -22,6 +22,7 @@ class Schema(NamedTuple):
 
     metadata: Any
     node: Any
+    attribute: Any
 
 
 def value_field(kind: ValueKind) -> str:
@@ -61,10 +62,9 @@ def schema() -> Schema:
     _message(file, "Node", node)
     pool = descriptor_pool.DescriptorPool()
     pool.Add(file)
-    metadata, record = (
-        pool.FindMessageTypeByName(f"{_PACKAGE}.{name}") for name in ("GlobalMetadata", "Node")
-    )
-    return Schema(message_factory.GetMessageClass(metadata), message_factory.GetMessageClass(record))
+    names = ("GlobalMetadata", "Node", "AttributeProto")
+    found = [pool.FindMessageTypeByName(f"{_PACKAGE}.{name}") for name in names]
+    return Schema(*map(message_factory.GetMessageClass, found))
 
 
 def _list_name(kind: ValueKind) -> str:
