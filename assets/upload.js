@@ -461,7 +461,11 @@
     dispatchEvent(new CustomEvent("chakra:imported", { detail: { job: card.job } }));
     const busy = [...cards.values()].some((other) => other.fresh && BUSY.has(other.status));
     const told = card.warnings && card.warnings.length;
-    if (card.mine && !busy && !told && document.getElementById("home-drop")) visit(jobAddress(card.job));
+    if (card.mine && !busy && !told && document.getElementById("home-drop")) {
+      // The job itself is in view now; a box that says so would only cover it.
+      card.hiddenInBox = true;
+      visit(jobAddress(card.job));
+    }
   }
 
   /** Go to a page of the app without loading it anew, which would end the uploads of this tab. */

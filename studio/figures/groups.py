@@ -11,13 +11,15 @@ from studio.figures.theme import layout, palette
 from studio.units import format_bytes
 
 _ROW_PX, _LEAST_PX, _MOST_PX = 18, 150, 560
+_FAINT = 0.25
 _CELL_PX, _BESIDE_PX, _WIDEST_PX = 44, 210, 1200
 
 
 def group_matrix(use: GroupUse, *, dark: bool) -> Any:
     """Return the heatmap of bytes by comm group and rank, None where there is nothing to show.
 
-    Cells are blank where a rank is no member. Colour is the logarithm of the bytes.
+    Cells are blank where a rank is no member, and faintest where a member moves nothing. Colour is the logarithm of
+    the bytes.
     """
     import plotly.graph_objects as go
 
@@ -29,12 +31,10 @@ def group_matrix(use: GroupUse, *, dark: bool) -> Any:
     hover = np.full(shape, "", object)
     for group, rank, count, amount in zip(use.group, use.rank, use.count, use.bytes, strict=True):
         hover[group, rank] = f"{count:,} nodes, {format_bytes(float(amount))} ({amount:,} bytes)"
-    with np.errstate(divide="ignore"):
-        shade = np.log10(np.maximum(size, 1))
+    shade, low, high = _shades(size)
     labels = [name if len(name) <= 24 else f"{name[:23]}…" for name in (group or "(all ranks)" for group in use.groups)]
     colours = palette(dark)
-    low, high = float(np.nanmin(shade)), float(np.nanmax(shade))
-    ticks = [low] if high - low < 0.01 else np.linspace(low, high, 5).tolist()
+    ticks = np.linspace(low, high, 5).tolist() if high - low > 0.05 else [high]
     heat = go.Heatmap(
         z=shade,
         x=[str(rank) for rank in use.ranks],
@@ -46,8 +46,8 @@ def group_matrix(use: GroupUse, *, dark: bool) -> Any:
         # The background stands for nothing, so the strongest colour is the one farthest from it.
         colorscale="Cividis" if dark else "Cividis_r",
         # The faintest member must still stand out from the ranks that are none.
-        zmin=low - 0.25 * max(high - low, 0.1),
-        zmax=high if high > low else high + 0.1,
+        zmin=low - _FAINT * (high - low),
+        zmax=high,
         xgap=1 if shape[1] <= 200 else 0,
         ygap=1 if shape[0] <= 60 else 0,
         hoverongaps=False,
@@ -75,3 +75,11 @@ def group_matrix(use: GroupUse, *, dark: bool) -> Any:
     )
     return figure
 
+
+def _shades(size: Any) -> tuple[Any, float, float]:
+    """Return the logarithm of sizes, and its range over those above 0; zeros lie a little below it."""
+    moved = size > 0
+    logs = np.log10(size, out=np.full(size.shape, np.nan), where=moved)
+    low, high = (float(np.nanmin(logs)), float(np.nanmax(logs))) if moved.any() else (0.0, 0.0)
+    high = max(high, low + 0.01)
+    return np.where(size == 0, low - _FAINT * (high - low), logs), low, high

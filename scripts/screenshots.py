@@ -1,0 +1,83 @@
+"""Take the pictures of the README from a running studio with a sample open: `make screenshots`."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from playwright.sync_api import Page, sync_playwright
+
+ROOT = Path(__file__).resolve().parent.parent
+PICTURES = ROOT / "docs" / "pictures"
+SIZE = {"width": 1440, "height": 900}
+ARGUMENTS = ("--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update")
+
+
+def main() -> None:
+    """Write every picture anew."""
+    PICTURES.mkdir(parents=True, exist_ok=True)
+    recorded = ROOT / ".venv" / "chromium-path"
+    chromium = os.environ.get("CHROMIUM") or recorded.read_text().strip()
+    with studio() as address, sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium, args=list(ARGUMENTS))
+        for scheme in ("light", "dark"):
+            page = browser.new_page(viewport=SIZE, color_scheme=scheme)
+            overview(page, address, scheme)
+            graph(page, address, scheme)
+            nodes(page, address, scheme)
+            page.close()
+        browser.close()
+
+
+@contextmanager
+def studio() -> Iterator[str]:
+    """Serve the sample on any port and give the address of its overview."""
+    with tempfile.TemporaryDirectory() as workspace:
+        command = [sys.executable, "-m", "studio", "--sample", "--no-browser", "--port", "0", "--workspace", workspace]
+        server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT)
+        try:
+            yield next(
+                found.group() for line in server.stdout or () if (found := re.search(r"http://\S+", line)) is not None
+            )
+        finally:
+            server.terminate()
+            server.wait()
+
+
+def overview(page: Page, address: str, scheme: str) -> None:
+    """The job's overview."""
+    page.goto(address)
+    page.wait_for_selector(".js-plotly-plot .heatmaplayer")
+    shoot(page, f"overview-{scheme}")
+
+
+def graph(page: Page, address: str, scheme: str) -> None:
+    """The graph of a rank with a node selected."""
+    page.goto(address.replace("/overview", "/graph") + "&rank=0&node=40")
+    page.wait_for_selector("#inspector h2")
+    shoot(page, f"graph-{scheme}")
+
+
+def nodes(page: Page, address: str, scheme: str) -> None:
+    """The list of nodes."""
+    page.goto(address.replace("/overview", "/nodes") + "&rank=0&node=40")
+    page.wait_for_selector(".ag-row")
+    shoot(page, f"nodes-{scheme}")
+
+
+def shoot(page: Page, name: str) -> None:
+    """Take the picture once the page is at rest."""
+    page.wait_for_load_state("networkidle")
+    page.wait_for_timeout(1500)
+    page.screenshot(path=PICTURES / f"{name}.png")
+    print(f"{name}.png")
+
+
+if __name__ == "__main__":
+    main()
