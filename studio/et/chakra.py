@@ -155,11 +155,11 @@ def _metadata(data: bytes | memoryview, name: str) -> _Metadata:
 
 def _parse_metadata(record: bytes, begin: int, name: str) -> _Metadata:
     """Read a metadata record by wrapping it as a node: both hold attributes."""
-    version, extra, body, pos = "", bytearray(), bytearray(), 0
+    version, extra, body, pos = b"", bytearray(), bytearray(), 0
     while pos < len(record):
         number, wire_type, _value, start, after, _damage = k.field(record, pos, len(record))
         if number == 1 and wire_type == 2:
-            version = record[start:after].decode("utf-8", "replace")
+            version = record[start:after]
         elif number == 2 and wire_type == 2:
             # Field 2 of the metadata is field 10 of a node.
             body += b"\x52" + _length(after - start) + record[start:after]
@@ -171,11 +171,16 @@ def _parse_metadata(record: bytes, begin: int, name: str) -> _Metadata:
     draft = _Draft(columns, slot_keys=())
     graph = draft.graph()
     attrs = tuple(node_attributes(graph, 0)) if len(graph) else ()
-    findings = [*_lost_fields(columns, name), *_mended_texts(_bad_texts(graph) + ("\ufffd" in version), name)]
+    findings = [
+        *_lost_fields(columns, name),
+        *_mended_texts(_bad_texts(graph) + (not _is_utf8(version)), name),
+    ]
     if columns.damage:
         message = f"{name}: {columns.damage} in the metadata at byte {begin:,}; its attributes are lost."
         findings.append(Finding("error", "damaged-metadata", message, file=name, offset=begin))
-    return _Metadata(version, attrs, bytes(extra), begin + len(record), tuple(findings))
+    return _Metadata(
+        version.decode("utf-8", "replace"), attrs, bytes(extra), begin + len(record), tuple(findings)
+    )
 
 
 def _rank_in(attrs: Sequence[Attribute]) -> int | None:
@@ -314,7 +319,8 @@ class _Draft:
         self.slot_values = tuple(
             self.pool[bits] if kind == ValueKind.STRING else _slot_int(kind, bits) for _, kind, bits in chosen
         )
-        self.bad_slots = sum(isinstance(v, str) and "\ufffd" in v for v in self.slot_values)
+        texts = [self.pool.raw(bits) for _, kind, bits in chosen if kind == ValueKind.STRING]
+        self.bad_slots = sum(not _is_utf8(text) for text in texts)
         value[where] = number[inverse.reshape(-1)]
         return slot, np.array([code for code, _, _ in chosen], np.int32)
 
@@ -491,13 +497,15 @@ def _bad_texts(graph: Graph) -> int:
     raw = np.concatenate(
         (raw, attrs.items[np.repeat(attrs.kind == ValueKind.BYTES_LIST, attrs.length)], graph.extra)
     )
-    bad = 0
-    for index in np.setdiff1d(suspects, raw).tolist():
-        try:
-            strings.raw(index).decode()
-        except UnicodeDecodeError:
-            bad += 1
-    return bad
+    return sum(not _is_utf8(strings.raw(index)) for index in np.setdiff1d(suspects, raw).tolist())
+
+
+def _is_utf8(raw: bytes) -> bool:
+    try:
+        raw.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 # Writing

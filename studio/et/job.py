@@ -128,9 +128,12 @@ def discover(files: Iterable[SourceFile]) -> list[JobFiles]:
     if not ranks:
         if ignored:
             raise _unrecognised(ignored[0], last_start if len(ignored) == 1 else b"?", len(ignored))
-        raise TraceFormatError(
-            "No execution trace found.", hint="Expected files such as job.0.et, job.1.et, …"
+        found = (
+            f"{others[0][0].name}: comm groups alone, no execution trace."
+            if others
+            else "No execution trace found."
         )
+        raise TraceFormatError(found, hint="Expected files such as job.0.et, job.1.et, …")
     return [_job(prefix, members, others, len(ranks), ignored) for prefix, members in ranks.items()]
 
 
@@ -141,11 +144,10 @@ def _unranked(name: str) -> str:
 
 def _unrecognised(name: str, start: bytes, count: int = 1) -> TraceFormatError:
     known = ", ".join(fmt.title for fmt in FORMATS)
-    what = (
-        f"{count} files, none of a known format, the first being {name}" if count > 1 else looks_like(start)
-    )
-    message = f"{what}." if count > 1 else f"{name}: not an execution trace; it looks like {what}."
-    return TraceFormatError(message[0].upper() + message[1:], hint=f"Formats that can be opened: {known}.")
+    message = f"{name}: not an execution trace; it looks like {looks_like(start)}."
+    if count > 1:
+        message = f"{count:,} files, none of a known format, the first being {name}."
+    return TraceFormatError(message, hint=f"Formats that can be opened: {known}.")
 
 
 def _job(

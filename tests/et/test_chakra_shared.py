@@ -39,7 +39,9 @@ def test_every_chakra_file_opens_and_is_written_back_byte_by_byte(shared):
         data, problems = load(SourceFile(path.name, path))
         assert not problems, path
         part = read_once(data, native=True, name=path.name)
-        assert not {"damaged-file", "damaged-metadata", "dropped-field", "bad-text"} & {f.code for f in part.findings}
+        assert not {"damaged-file", "damaged-metadata", "dropped-field", "bad-text"} & {
+            f.code for f in part.findings
+        }
         if written(part) != bytes(data):
             changed.append(str(path.relative_to(root)))
     assert len(paths) == 260
@@ -91,7 +93,9 @@ def collectives(graph: Graph, rank: Rank) -> dict[str, dict[str, int]]:
     found: dict[str, dict[str, int]] = {}
     for row in np.flatnonzero(graph.type == 7).tolist():
         group = next(a.value for a in node_attributes(graph, row, rank.slots) if a.name == "pg_name")
-        entry = found.setdefault(f"{collective_name(kinds[row])}|pg={group}", {"count": 0, "comm_size_sum": 0})
+        entry = found.setdefault(
+            f"{collective_name(kinds[row])}|pg={group}", {"count": 0, "comm_size_sum": 0}
+        )
         entry["count"] += 1
         entry["comm_size_sum"] += sizes[row]
     return dict(sorted(found.items()))
