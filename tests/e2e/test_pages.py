@@ -1,0 +1,178 @@
+"""What holds for every page: it shows a job in both themes without a complaint, and nothing in a trace can harm it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+
+from studio.et.schema import schema
+from tests.e2e.conftest import Studio
+
+pytestmark = pytest.mark.e2e
+
+PAGES = {"": "h1", "overview": ".cs-facts", "nodes": ".ag-row", "graph": "#graph-canvas canvas"}
+"""Every page, and what is there once it shows a job."""
+
+HOSTILE = "<img src=x onerror=window.harmed=1>"
+
+
+def test_every_registered_page_is_looked_at(studio: Studio, page) -> None:
+    """A page that is added to the navigation is added to these tests."""
+    page.goto(studio.url)
+    page.wait_for_selector("nav a")
+    links = page.eval_on_selector_all("nav a", "links => links.map(link => new URL(link.href).pathname.slice(1))")
+    assert set(links) == set(PAGES)
+
+
+@pytest.mark.parametrize("size", [(1440, 900), (1024, 768)], ids=lambda size: f"{size[0]}x{size[1]}")
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("name", PAGES, ids=lambda name: name or "home")
+def test_a_page_shows_a_job_and_is_accessible(studio: Studio, page, name: str, scheme: str, size) -> None:
+    """No complaint in the console, nothing cut off sideways, no serious violation of accessibility rules."""
+    page.emulate_media(color_scheme=scheme)
+    page.set_viewport_size({"width": size[0], "height": size[1]})
+    page.goto(studio.address(name, "transformer_8r", rank=0, node=40))
+    page.wait_for_selector(PAGES[name])
+    page.wait_for_selector("#inspector h2")
+    page.wait_for_load_state("networkidle")
+    assert page.evaluate("document.documentElement.dataset.mantineColorScheme") == scheme
+    assert page.evaluate("document.documentElement.scrollWidth") <= size[0]
+    serious = [one for one in Axe().run(page).response["violations"] if one["impact"] in ("serious", "critical")]
+    assert not serious, [(one["id"], [node["html"][:200] for node in one["nodes"]]) for one in serious]
+
+
+def test_dark_pages_do_not_flash(studio: Studio, page) -> None:
+    """The theme is set before anything is drawn: the first paint already has the dark background."""
+    page.emulate_media(color_scheme="dark")
+    page.add_init_script(
+        "new PerformanceObserver(list => { window.first ??= getComputedStyle(document.body || document.documentElement)"
+        ".backgroundColor }).observe({type: 'paint', buffered: true})"
+    )
+    page.goto(studio.url)
+    page.wait_for_selector("h1")
+    red, green, blue = page.evaluate("window.first.match(/\\d+/g).slice(0, 3).map(Number)")
+    assert max(red, green, blue) < 80
+
+
+def test_the_theme_is_chosen_and_remembered(studio: Studio, page) -> None:
+    """System, light, dark, in turn; the choice survives a reload."""
+    page.emulate_media(color_scheme="light")
+    page.goto(studio.url)
+    page.click("#theme-toggle")
+    page.click("#theme-toggle")
+    page.wait_for_function("document.documentElement.dataset.mantineColorScheme === 'dark'")
+    page.reload()
+    page.wait_for_selector("text=Theme: dark")
+    assert page.evaluate("document.documentElement.dataset.mantineColorScheme") == "dark"
+
+
+def hostile_file(folder: Path) -> Path:
+    """Write a trace with markup in every text field there is."""
+    types = schema()
+    metadata = types.metadata(version=HOSTILE)
+    metadata.attr.add(name=HOSTILE, string_val=HOSTILE, doc_string=HOSTILE)
+    nodes = []
+    for number in (1, 2):
+        node = types.node(id=number, name=HOSTILE + str(number), type=7, data_deps=[1] if number == 2 else [])
+        for io in (node.inputs, node.outputs):
+            io.values = io.shapes = io.types = HOSTILE
+        node.attr.add(name=HOSTILE, string_val=HOSTILE, doc_string=HOSTILE)
+        node.attr.add(name="list", doc_string=HOSTILE).string_list.values.extend([HOSTILE, HOSTILE])
+        node.attr.add(name="bytes", bytes_val=HOSTILE.encode())
+        node.attr.add(name="pg_name", string_val=HOSTILE)
+        node.attr.add(name="comm_type", int64_val=0)
+        node.attr.add(name="comm_size", int64_val=4096)
+        nodes.append(node)
+    path = folder / "<img src=x onerror=window.harmed=1>.0.et"
+    records = [record.SerializeToString() for record in (metadata, *nodes)]
+    content = b""
+    for record in records:
+        size = len(record)
+        content += (bytes([size]) if size < 128 else bytes([size & 127 | 128, size >> 7])) + record
+    path.write_bytes(content)
+    return path
+
+
+def test_nothing_in_a_trace_runs_or_breaks_a_page(studio: Studio, page, tmp_path: Path) -> None:
+    """Markup in the file's name and in every text of the trace is shown as text, on every page."""
+    page.goto(studio.url)
+    page.wait_for_selector("#home-drop[data-upload-ready]")
+    with page.expect_file_chooser() as chooser:
+        page.click("#home-pick-files")
+    chooser.value.set_files(hostile_file(tmp_path))
+    page.wait_for_url("**/overview?job=*")
+    page.wait_for_selector(".cs-facts")
+    job = page.evaluate("window.studioView.read().job")
+    for name, ready in PAGES.items():
+        page.goto(f"{studio.url}/{name}?job={job}&rank=0&node=2")
+        page.wait_for_selector(ready)
+        page.wait_for_selector("#inspector h2")
+        assert HOSTILE in page.inner_text("#inspector")
+        page.wait_for_load_state("networkidle")
+        assert page.locator("img[src='x']").count() == 0
+        assert page.evaluate("window.harmed") is None
+
+
+def test_a_dropped_job_is_opened_and_its_nodes_are_found(studio: Studio, page, shared: Path) -> None:
+    """Real traces of eight ranks and their comm groups, chosen in the browser, become a job with the right counts."""
+    files = sorted((shared / "traces" / "stg" / "llama_8r_dp2tp2pp2").iterdir())
+    page.goto(studio.url)
+    page.wait_for_selector("#home-drop[data-upload-ready]")
+    with page.expect_file_chooser() as chooser:
+        page.click("#home-pick-files")
+    chooser.value.set_files(files)
+    page.wait_for_url("**/overview?job=*")
+    page.wait_for_selector("text=2,816")
+    page.click("nav >> text=Nodes")
+    page.wait_for_selector(".ag-row")
+    page.wait_for_selector("text=mb0.transformer.0.input_norm.y@0_COMP")
+
+
+def test_a_wrong_file_is_refused_in_place(studio: Studio, page, tmp_path: Path) -> None:
+    """The page says what the file is, and what could be opened instead."""
+    wrong = tmp_path / "notes.0.et"
+    wrong.write_text("These are notes, not a trace.\n" * 20)
+    page.goto(studio.url)
+    page.wait_for_selector("#home-drop[data-upload-ready]")
+    with page.expect_file_chooser() as chooser:
+        page.click("#home-pick-files")
+    chooser.value.set_files(wrong)
+    page.wait_for_selector("text=it looks like a text file")
+    page.wait_for_selector("text=Formats that can be opened")
+
+
+def test_jobs_are_renamed_deleted_and_restored(studio: Studio, page) -> None:
+    """What the list of jobs offers, with the job switch in step."""
+    page.goto(studio.url)
+    page.click("text=Mixture of experts, out of balance")
+    page.wait_for_url("**/overview?job=*")
+    page.click("nav >> text=Home")
+    row = page.locator("tr", has=page.get_by_role("button", name="Rename Mixture of experts, out of balance"))
+    row.get_by_role("button", name="Rename").click()
+    page.fill(".cs-rename", "renamed <b>job</b>")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("a:text-is('renamed <b>job</b>')")
+    page.get_by_role("button", name="Delete renamed <b>job</b>").click()
+    page.wait_for_selector("text=was deleted.")
+    assert page.locator("a:text-is('renamed <b>job</b>')").count() == 0
+    page.click("text=Undo")
+    page.wait_for_selector("a:text-is('renamed <b>job</b>')")
+
+
+def test_an_unknown_job_is_an_error_in_place(studio: Studio, page) -> None:
+    """An address with a job that is gone says so and names the way out."""
+    page.goto(f"{studio.url}/overview?job=transformer-8r-000000")
+    page.wait_for_selector("[role=alert] >> text=There is no job")
+
+
+def test_back_walks_through_the_selection(studio: Studio, page) -> None:
+    """A neighbour clicked in the inspector is one step of the browser's history."""
+    page.goto(studio.address("overview", "transformer_8r", rank=0, node=40))
+    page.wait_for_selector("#inspector h2")
+    first = page.inner_text("#inspector h2")
+    page.click("#inspector .cs-neighbours a")
+    page.wait_for_function("name => document.querySelector('#inspector h2')?.innerText !== name", arg=first)
+    page.go_back()
+    page.wait_for_function("name => document.querySelector('#inspector h2')?.innerText === name", arg=first)
