@@ -51,15 +51,17 @@ def running(workspace: Path, *arguments: str) -> Iterator[Studio]:
     command = [sys.executable, "-m", "studio", "--no-browser", "--port", "0", "--workspace", str(workspace), *arguments]
     environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
+    assert process.stdout is not None
     try:
-        assert process.stdout is not None
         line = next((text for text in process.stdout if "is at http" in text), "")
         address = re.search(r"http://[^/\s]+", line)
         assert address, "the studio did not start"
         yield Studio(address.group(), workspace)
     finally:
         process.send_signal(signal.SIGINT)
-        assert process.wait(timeout=20) == 0
+        code = process.wait(timeout=20)
+        process.stdout.close()
+        assert code == 0
 
 
 @pytest.fixture(scope="session")

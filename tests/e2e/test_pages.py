@@ -151,7 +151,7 @@ def test_jobs_are_renamed_deleted_and_restored(studio: Studio, page) -> None:
     page.click("nav >> text=Home")
     row = page.locator("tr", has=page.get_by_role("button", name="Rename Mixture of experts, out of balance"))
     row.get_by_role("button", name="Rename").click()
-    page.fill(".cs-rename", "renamed <b>job</b>")
+    page.fill(".cs-rename input", "renamed <b>job</b>")
     page.keyboard.press("Enter")
     page.wait_for_selector("a:text-is('renamed <b>job</b>')")
     page.get_by_role("button", name="Delete renamed <b>job</b>").click()
