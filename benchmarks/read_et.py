@@ -14,8 +14,9 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
-from studio.et.schema import schema
+from studio.et.schema import Schema, schema
 
 
 def make(path: Path, nodes: int) -> None:
@@ -33,7 +34,7 @@ def make(path: Path, nodes: int) -> None:
             out.write(bytes(head) + bytes([size]) + raw)
 
 
-def _node(types, index):
+def _node(types: Schema, index: int) -> Any:
     collective = index % 5 == 0
     node = types.node(id=index, name=f"module.{index // 100}.layer.{index % 100}.aten::op_{index % 37}")
     node.type = 7 if collective else 4
@@ -67,7 +68,9 @@ def read_protobuf(path: Path) -> int:
     """Decode each record with protobuf-python and collect the same columns."""
     types = schema()
     data = path.read_bytes()
-    columns: dict[str, list] = {name: [] for name in ("id", "name", "type", "start", "duration", "io", "ctrl", "data")}
+    columns: dict[str, list] = {
+        name: [] for name in ("id", "name", "type", "start", "duration", "io", "ctrl", "data")
+    }
     attrs: dict[str, list] = {name: [] for name in ("row", "key", "doc", "kind", "value")}
     pos, row, node = 0, -1, types.node()
     while pos < len(data):

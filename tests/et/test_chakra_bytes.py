@@ -8,7 +8,12 @@ import struct
 
 import numpy as np
 import pytest
-from chakra_bytes import (
+
+import studio
+from studio.errors import TraceFormatError
+from studio.et import chakra
+from studio.trace import NONE, ValueKind, int_column, node_attributes
+from tests.et.chakra_bytes import (
     METADATA,
     assert_same,
     attr,
@@ -26,11 +31,6 @@ from chakra_bytes import (
     varint,
     written,
 )
-
-import studio
-from studio.errors import TraceFormatError
-from studio.et import chakra
-from studio.trace import NONE, ValueKind, int_column, node_attributes
 
 
 def value_of(raw_field: bytes) -> tuple[ValueKind, object]:

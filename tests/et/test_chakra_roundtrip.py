@@ -6,14 +6,14 @@ import json
 import tempfile
 from pathlib import Path
 
-from chakra_bytes import assert_same, described, read_both, read_once, written
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from strategies import NODE_BYTES, chakra_file, nodes, traces
 
 import studio
 from studio.et.schema import schema
 from studio.trace import NONE, ValueKind
+from tests.et.chakra_bytes import assert_same, described, read_both, read_once, written
+from tests.strategies import NODE_BYTES, chakra_file, nodes, traces
 
 LONGEST_US = (2**63 - 1) // 1000
 UNHURRIED = settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.too_slow])

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from chakra_bytes import read_once, written
 
 import studio
 from studio.et import chakra
 from studio.et.format import RankPart, Reading
 from studio.et.source import SourceFile, load
 from studio.trace import Graph, Rank, Trace, collective_name, int_column, node_attributes, type_name
+from tests.et.chakra_bytes import read_once, written
 
 NOT_CANONICAL: dict[str, str] = {}
 """Files that writing does not give back byte by byte, with the reason. There is none."""

@@ -1,0 +1,176 @@
+"""Mutated Chakra files: each gives a trace or a TraceFormatError, in bounded time and memory.
+
+    python benchmarks/fuzz_et.py [--mutations 10000] [--seed 1] [FILE ...]
+
+Without files, a sample job of the package is mutated. The reading happens in a process of its own whose address
+space is limited; its peak memory and slowest file are printed. Any other exception, a mutation that takes longer
+than ten seconds or more than a gigabyte ends the run with exit code 1 and is left beside for a look.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import resource
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import zipfile
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+
+import studio
+from studio.errors import TraceFormatError
+from studio.et import chakra, wire
+from studio.trace import Graph, Rank
+
+ROOT = Path(__file__).resolve().parent.parent
+ADDRESS_SPACE_BYTES = 6 << 30
+"""Numba and its compiler reserve far more than they use; the peak that counts is the resident one."""
+PEAK_BYTES = 1_000_000_000
+LONGEST_S = 10
+
+
+def mutated(raw: bytes, rng: Random) -> bytes:
+    """Return `raw` with one to four faults: flipped bits, cuts, insertions, repeats, lies about lengths.
+
+    Example:
+        >>> mutated(b"abc", Random(3)) == mutated(b"abc", Random(3))
+        True
+    """
+    data = bytearray(raw)
+    for _ in range(rng.randint(1, 4)):
+        rng.choice(_FAULTS)(data, rng)
+    return bytes(data)
+
+
+def _flip(data: bytearray, rng: Random) -> None:
+    if data:
+        data[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
+
+
+def _set(data: bytearray, rng: Random) -> None:
+    if data:
+        data[rng.randrange(len(data))] = rng.choice((0, 1, 0x7F, 0x80, 0xFF, rng.randrange(256)))
+
+
+def _cut(data: bytearray, rng: Random) -> None:
+    del data[rng.randrange(len(data) + 1) :]
+
+
+def _remove(data: bytearray, rng: Random) -> None:
+    at = rng.randrange(len(data) + 1)
+    del data[at : at + rng.choice((1, 2, 7, 100))]
+
+
+def _insert(data: bytearray, rng: Random) -> None:
+    at = rng.randrange(len(data) + 1)
+    data[at:at] = rng.choice((rng.randbytes(rng.randint(1, 40)), bytes(rng.randint(1, 9000)), b"\xff" * 11))
+
+
+def _repeat(data: bytearray, rng: Random) -> None:
+    at, size = rng.randrange(len(data) + 1), rng.choice((1, 30, 3000))
+    data[at:at] = data[at : at + size] * rng.randint(1, 5)
+
+
+def _lie(data: bytearray, rng: Random) -> None:
+    """Put a length or number where some varint may be, up to the largest."""
+    at = rng.randrange(len(data) + 1)
+    value = rng.choice(
+        (0, 1, 127, 128, 1 << 14, 1 << 31, 1 << 32, 1 << 40, (1 << 63) - 1, 1 << 63, (1 << 64) - 1)
+    )
+    raw = bytearray()
+    while value > 127:
+        raw.append(value & 127 | 128)
+        value >>= 7
+    raw.append(value)
+    data[at : at + rng.choice((0, 1, 2))] = raw
+
+
+_FAULTS = (_flip, _flip, _set, _cut, _remove, _insert, _repeat, _lie, _lie)
+
+
+def seeds(paths: list[Path]) -> Iterator[bytes]:
+    """Yield the files to mutate: those named, else of the package's sample jobs one rank each."""
+    for path in paths:
+        raw = path.read_bytes()
+        yield gzip.decompress(raw) if raw.startswith(b"\x1f\x8b") else raw
+    if not paths:
+        for sample in sorted((Path(studio.__file__).parent / "samples").glob("*.zip")):
+            with zipfile.ZipFile(sample) as archive:
+                raw = archive.read(min(name for name in archive.namelist() if ".et" in name))
+            yield raw
+            # The metadata and the first nodes alone: faults hit them more often.
+            yield raw[:3000]
+
+
+def run(raw: list[bytes], mutations: int, seed: int, folder: Path) -> Counter[str]:
+    """Read `mutations` mutated files, one in five packed, one in four interpreted; count what came."""
+    outcomes: Counter[str] = Counter()
+    rng, slowest_s = Random(seed), 0.0  # noqa: S311 (no secret)
+    path = folder / "mutated.0.et"
+    for number in range(mutations):
+        content = mutated(rng.choice(raw), rng)
+        if number % 5 == 0:
+            # Faults of the packed stream itself, too.
+            content = mutated(gzip.compress(content, 1, mtime=0), rng)
+        path.write_bytes(content)
+        native = number % 4 != 3
+        wire.worth_compiling = lambda _total_bytes, native=native: native
+        signal.alarm(LONGEST_S)
+        start_s = time.perf_counter()
+        try:
+            trace = studio.read(path)
+            damaged = any(finding.level == "error" for finding in trace.findings)
+            outcomes["damaged trace" if damaged else "trace"] += 1
+            # What was read can be written, and reads as the same.
+            if number % 10 == 0:
+                again = b"".join(chakra.write(trace.graphs[0], trace.ranks[0]))
+                path.write_bytes(again)
+                assert b"".join(chakra.write(*_read(path))) == again
+        except TraceFormatError:
+            outcomes["TraceFormatError"] += 1
+        except BaseException:
+            print(f"mutation {number} of seed {seed}: {path}", file=sys.stderr)
+            raise
+        finally:
+            signal.alarm(0)
+        slowest_s = max(slowest_s, time.perf_counter() - start_s)
+    outcomes["slowest ms"] = round(slowest_s * 1000)
+    outcomes["peak MB"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1000
+    return outcomes
+
+
+def _read(path: Path) -> tuple[Graph, Rank]:
+    trace = studio.read(path)
+    return trace.graphs[0], trace.ranks[0]
+
+
+def main() -> int:
+    """Start a limited process, which mutates and reads, and print what came of it."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("files", nargs="*", type=Path, metavar="FILE")
+    parser.add_argument("--mutations", type=int, default=10_000)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--inside", type=Path, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if not options.inside:
+        folder = Path(tempfile.mkdtemp(prefix="fuzz-et-"))
+        command = [sys.executable, __file__, *sys.argv[1:], "--inside", str(folder)]
+        return subprocess.run(command, check=False, cwd=ROOT).returncode
+    resource.setrlimit(resource.RLIMIT_AS, (ADDRESS_SPACE_BYTES, ADDRESS_SPACE_BYTES))
+    wire.compiled()
+    outcomes = run(list(seeds(options.files)), options.mutations, options.seed, options.inside)
+    for name, count in outcomes.items():
+        print(f"{name:18} {count:>9,}")
+    return 1 if outcomes["peak MB"] * 1_000_000 > PEAK_BYTES else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
