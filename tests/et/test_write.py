@@ -1,0 +1,109 @@
+"""Files that `write` and `convert` leave behind."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import time
+from pathlib import Path
+
+import pytest
+
+import studio
+from studio.errors import TraceError
+from studio.et import convert, write
+from studio.trace import CommGroup, Trace
+from tests.et.chakra_bytes import file_of, num
+from tests.strategies import part_of
+
+RAW = file_of(num(1, 1) + num(3, 4))
+
+
+def small() -> Trace:
+    part = part_of(RAW)
+    rank = part.rank
+    ranks = tuple(type(rank)(number, 0, rank.slots, rank.version) for number in (0, 7))
+    groups = (CommGroup("tp", (7, 0)), CommGroup("guess", (0,), inferred=True))
+    return Trace((part.graph,), ranks, groups)
+
+
+def test_one_file_per_rank_and_the_listed_groups(tmp_path):
+    paths = studio.write(small(), tmp_path / "new" / "folder", "job")
+    assert [path.name for path in paths] == ["job.0.et", "job.7.et", "job.json"]
+    assert sorted(path.name for path in (tmp_path / "new" / "folder").iterdir()) == [
+        path.name for path in paths
+    ]
+    assert [path.read_bytes() for path in paths[:2]] == [RAW, RAW]
+    assert json.loads(paths[2].read_text()) == {"tp": [7, 0]}
+    assert studio.read(tmp_path / "new").groups == (CommGroup("tp", (7, 0)),)
+
+
+def test_no_group_file_without_listed_groups(tmp_path):
+    trace = small()
+    paths = studio.write(Trace(trace.graphs, trace.ranks, trace.groups[1:]), tmp_path, "job")
+    assert [path.suffix for path in paths] == [".et", ".et"]
+
+
+def test_packed_files_are_equal_whenever_they_are_written(tmp_path):
+    first = studio.write(small(), tmp_path / "1", "job", compress=True)
+    time.sleep(1.1)  # the time stamp of gzip has whole seconds
+    second = studio.write(small(), tmp_path / "2", "job", compress=True)
+    assert [path.name for path in first[:2]] == ["job.0.et.gz", "job.7.et.gz"]
+    assert [path.read_bytes() for path in first] == [path.read_bytes() for path in second]
+    assert gzip.decompress(first[0].read_bytes()) == RAW
+
+
+@pytest.mark.parametrize("name", ["", "a/b", "a\\b", "..", ".hidden", "a\0b", "a\nb", "x" * 300])
+def test_names_that_cannot_be_file_names(tmp_path, name):
+    with pytest.raises(TraceError, match="cannot be the name"):
+        studio.write(small(), tmp_path / "folder", name)
+    assert not (tmp_path / "folder").exists()
+
+
+@pytest.mark.parametrize("name", ["job", "a.b", "job_rank8", "ä ö", "llama 70b (2)", "0", "-"])
+def test_files_of_any_name_read_back_as_the_same_ranks(tmp_path, name):
+    studio.write(small(), tmp_path, name)
+    trace = studio.read(tmp_path)
+    assert [rank.number for rank in trace.ranks] == [0, 7]
+    assert [group.name for group in trace.groups] == ["tp"]
+
+
+def test_a_failure_leaves_the_old_file_and_nothing_half_written(tmp_path, monkeypatch):
+    studio.write(small(), tmp_path, "job")
+
+    def full(path: Path, content: bytes) -> int:
+        with path.open("wb") as file:
+            file.write(content[:3])
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    with pytest.raises(OSError, match="No space"):
+        studio.write(small(), tmp_path, "job")
+    monkeypatch.undo()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["job.0.et", "job.7.et", "job.json"]
+    assert (tmp_path / "job.0.et").read_bytes() == RAW
+
+
+def test_progress(tmp_path):
+    calls: list[tuple[str, int, int]] = []
+    studio.write(small(), tmp_path, "job", progress=lambda *call: calls.append(call))
+    assert calls == [("writing", 1, 2), ("writing", 2, 2)]
+
+
+def test_convert_between_the_forms(tmp_path):
+    (tmp_path / "in.3.et").write_bytes(RAW)
+    [packed] = convert(tmp_path / "in.3.et", tmp_path / "deep" / "out.et.gz")
+    assert gzip.decompress(packed.read_bytes()) == RAW
+    [plain] = convert(packed, tmp_path / "out.et")
+    assert plain.read_bytes() == RAW
+    [inside] = convert(tmp_path / "in.3.et", tmp_path / "folder", compress=True)
+    assert inside == tmp_path / "folder" / "in.3.et.gz"
+
+
+def test_convert_refuses_what_does_not_fit(tmp_path):
+    write(small(), tmp_path / "in", "job")
+    with pytest.raises(TraceError, match="2 ranks do not fit one file"):
+        convert(tmp_path / "in", tmp_path / "out.et")
+    write(small(), tmp_path / "in", "other")
+    with pytest.raises(TraceError, match="holds 2 jobs"):
+        convert(tmp_path / "in", tmp_path / "out")
