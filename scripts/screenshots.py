@@ -15,7 +15,6 @@ from playwright.sync_api import Page, sync_playwright
 
 ROOT = Path(__file__).resolve().parent.parent
 PICTURES = ROOT / "docs" / "pictures"
-SIZE = {"width": 1440, "height": 900}
 ARGUMENTS = ("--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update")
 
 
@@ -27,7 +26,7 @@ def main() -> None:
     with studio() as address, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium, args=list(ARGUMENTS))
         for scheme in ("light", "dark"):
-            page = browser.new_page(viewport=SIZE, color_scheme=scheme)
+            page = browser.new_page(viewport={"width": 1440, "height": 900}, color_scheme=scheme)
             overview(page, address, scheme)
             graph(page, address, scheme)
             nodes(page, address, scheme)
@@ -39,11 +38,23 @@ def main() -> None:
 def studio() -> Iterator[str]:
     """Serve the sample on any port and give the address of its overview."""
     with tempfile.TemporaryDirectory() as workspace:
-        command = [sys.executable, "-m", "studio", "--sample", "--no-browser", "--port", "0", "--workspace", workspace]
+        command = [
+            sys.executable,
+            "-m",
+            "studio",
+            "--sample",
+            "--no-browser",
+            "--port",
+            "0",
+            "--workspace",
+            workspace,
+        ]
         server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT)
         try:
             yield next(
-                found.group() for line in server.stdout or () if (found := re.search(r"http://\S+", line)) is not None
+                found.group()
+                for line in server.stdout or ()
+                if (found := re.search(r"http://\S+", line)) is not None
             )
         finally:
             server.terminate()

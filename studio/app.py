@@ -11,6 +11,7 @@ from dash import ClientsideFunction, Dash, Input, Output, State, dcc, html
 
 from studio import __version__
 from studio.imports import Registry
+from studio.pages._widgets import job_options, labelled
 from studio.server.guard import script_hash
 from studio.server.uploads import uploads_blueprint
 from studio.workspace import Workspace
@@ -36,8 +37,6 @@ _INDEX = f"""<!DOCTYPE html>
 <footer>{{%config%}}{{%scripts%}}{{%renderer%}}</footer>
 </body>
 </html>"""
-
-_OFF = {"scripts": [], "styles": []}
 
 
 def assets_folder() -> Path:
@@ -80,7 +79,13 @@ def _frame() -> Any:
     """Return the layout every page stands in."""
     pages = sorted(dash.page_registry.values(), key=lambda page: page["order"])
     links = [
-        dmc.NavLink(id={"nav": page["path"]}, label=page["name"], href=page["path"], className="cs-nav", active="exact")
+        dmc.NavLink(
+            id={"nav": page["path"]},
+            label=page["name"],
+            href=page["path"],
+            className="cs-nav",
+            active="exact",
+        )
         for page in pages
         if page["module"] != "not_found_404" and page.get("in_nav", True)
     ]
@@ -96,9 +101,13 @@ def _frame() -> Any:
             dmc.AppShell(
                 [
                     dmc.AppShellHeader(_context_bar(), className="cs-header"),
-                    dmc.AppShellNavbar(html.Nav(links, **{"aria-label": "Pages"}), className="cs-navbar"),
-                    dmc.AppShellMain(html.Main(dash.page_container, id="content", tabIndex=-1), className="cs-main"),
-                    dmc.AppShellAside(html.Aside(id="inspector", **{"aria-label": "Inspector"}), className="cs-aside"),
+                    dmc.AppShellNavbar(html.Nav(links, **labelled("Pages")), className="cs-navbar"),
+                    dmc.AppShellMain(
+                        html.Main(dash.page_container, id="content", tabIndex=-1), className="cs-main"
+                    ),
+                    dmc.AppShellAside(
+                        html.Aside(id="inspector", **labelled("Inspector")), className="cs-aside"
+                    ),
                 ],
                 id="shell",
                 header={"height": 44},
@@ -115,7 +124,11 @@ def _frame() -> Any:
 def _context_bar() -> Any:
     return html.Div(
         [
-            html.A([html.Img(src="/assets/logo.svg", alt="", height=20), "Chakra Studio"], href="/", className="cs-brand"),
+            html.A(
+                [html.Img(src="/assets/logo.svg", alt="", height=20), "Chakra Studio"],
+                href="/",
+                className="cs-brand",
+            ),
             html.Label("job", htmlFor="job-pick", className="cs-dim"),
             dmc.Select(
                 id="job-pick",
@@ -129,7 +142,9 @@ def _context_bar() -> Any:
             ),
             html.Span(style={"flex": 1}),
             html.Span(f"v{__version__}", className="cs-dim cs-version"),
-            html.Button("Theme", id="theme-toggle", className="cs-button", title="Theme: system, light or dark"),
+            html.Button(
+                "Theme", id="theme-toggle", className="cs-button", title="Theme: system, light or dark"
+            ),
         ],
         className="cs-context",
     )
@@ -138,7 +153,6 @@ def _context_bar() -> Any:
 def _wire_frame(app: Dash, workspace: Workspace) -> None:
     """Connect the frame: address ⇄ view, theme, links, job switch, inspector."""
     from studio.pages import _inspector
-    from studio.pages._widgets import job_options
 
     client = "studio_frame"
     app.clientside_callback(
@@ -151,7 +165,10 @@ def _wire_frame(app: Dash, workspace: Workspace) -> None:
     )
 
     @app.callback(
-        Output("job-pick", "data"), Output("job-pick", "value"), Input("job", "data"), Input("imported", "data")
+        Output("job-pick", "data"),
+        Output("job-pick", "value"),
+        Input("job", "data"),
+        Input("imported", "data"),
     )
     def list_jobs(job: str | None, _imported: str | None) -> tuple[list[dict[str, str]], str | None]:
         return job_options(workspace.jobs()), job
@@ -189,5 +206,7 @@ def _on_error(error: Exception) -> None:
     import logging
 
     logging.getLogger(__name__).error("callback failed", exc_info=error)
-    message = f"Something went wrong inside the studio ({type(error).__name__}). The terminal shows the details."
+    message = (
+        f"Something went wrong inside the studio ({type(error).__name__}). The terminal shows the details."
+    )
     dash.set_props("toast", {"children": message})

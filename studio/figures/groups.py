@@ -32,7 +32,10 @@ def group_matrix(use: GroupUse, *, dark: bool) -> Any:
     for group, rank, count, amount in zip(use.group, use.rank, use.count, use.bytes, strict=True):
         hover[group, rank] = f"{count:,} nodes, {format_bytes(float(amount))} ({amount:,} bytes)"
     shade, low, high = _shades(size)
-    labels = [name if len(name) <= 24 else f"{name[:23]}…" for name in (group or "(all ranks)" for group in use.groups)]
+    labels = [
+        name if len(name) <= 24 else f"{name[:23]}…"
+        for name in (group or "(all ranks)" for group in use.groups)
+    ]
     colours = palette(dark)
     ticks = np.linspace(low, high, 5).tolist() if high - low > 0.05 else [high]
     heat = go.Heatmap(
@@ -65,7 +68,9 @@ def group_matrix(use: GroupUse, *, dark: bool) -> Any:
     figure = go.Figure(heat, layout(dark, height=height, width=width))
     every = max(1, -(-len(labels) // ((height - 60) // 14)))
     shown = list(range(0, len(labels), every))
-    figure.update_xaxes(title="rank", type="category", showgrid=False, nticks=min(32, shape[1]), title_standoff=6)
+    figure.update_xaxes(
+        title="rank", type="category", showgrid=False, nticks=min(32, shape[1]), title_standoff=6
+    )
     figure.update_yaxes(
         tickvals=[str(index) for index in shown],
         ticktext=[labels[index] for index in shown],

@@ -24,10 +24,30 @@ class Palette:
 
 
 LIGHT = Palette(
-    "#f6f7f9", "#ffffff", "#d3d8df", "#1a1d21", "#59626d", "#6d3fd1", "#0072b2", "#b87800", "#c24e00", "#00805c", "#6b7480"
+    "#f6f7f9",
+    "#ffffff",
+    "#d3d8df",
+    "#1a1d21",
+    "#59626d",
+    "#6d3fd1",
+    "#0072b2",
+    "#b87800",
+    "#c24e00",
+    "#00805c",
+    "#6b7480",
 )
 DARK = Palette(
-    "#14171b", "#1b1f24", "#343b44", "#e4e7eb", "#a0a9b4", "#b59cff", "#56b4e9", "#f0b040", "#ff8547", "#35c79a", "#98a1ad"
+    "#14171b",
+    "#1b1f24",
+    "#343b44",
+    "#e4e7eb",
+    "#a0a9b4",
+    "#b59cff",
+    "#56b4e9",
+    "#f0b040",
+    "#ff8547",
+    "#35c79a",
+    "#98a1ad",
 )
 
 
@@ -43,9 +63,17 @@ def layout(dark: bool, **more: Any) -> dict[str, Any]:
     return {
         "paper_bgcolor": "rgba(0,0,0,0)",
         "plot_bgcolor": "rgba(0,0,0,0)",
-        "font": {"family": "system-ui, 'Segoe UI', Roboto, 'Liberation Sans', 'DejaVu Sans', sans-serif", "size": 12, "color": colours.text},
+        "font": {
+            "family": "system-ui, 'Segoe UI', Roboto, 'Liberation Sans', 'DejaVu Sans', sans-serif",
+            "size": 12,
+            "color": colours.text,
+        },
         "margin": {"l": 10, "r": 10, "t": 10, "b": 10},
-        "hoverlabel": {"bgcolor": colours.panel, "bordercolor": colours.border, "font": {"color": colours.text}},
+        "hoverlabel": {
+            "bgcolor": colours.panel,
+            "bordercolor": colours.border,
+            "font": {"color": colours.text},
+        },
         "xaxis": axis,
         "yaxis": dict(axis),
         **more,

@@ -49,7 +49,9 @@ def _node(found: Trace, rank: Rank, row: int, view: dict[str, Any]) -> Any:
     graph = found.graph_of(rank)
     attributes = node_attributes(graph, row, rank.slots)
     name = graph.strings[int(graph.name[row])] or "(no name)"
-    close = html.Button("Close", className="cs-button-quiet", **_changes(node=None), title="Close the inspector")
+    close = html.Button(
+        "Close", className="cs-button-quiet", **_changes(node=None), title="Close the inspector"
+    )
     return html.Div(
         [
             html.Div([html.H2(name), close], className="cs-inspector-head"),
@@ -95,7 +97,9 @@ def _facts(found: Trace, rank: Rank, row: int, attributes: list[Attribute]) -> l
         facts.append(("operations", _exact(format_si(int(values["num_ops"]), "FLOP"), values["num_ops"])))  # type: ignore[arg-type]
     start, duration = int(graph.start_ns[row]), int(graph.duration_ns[row])
     facts.append(("start", _exact(format_ns(start), f"{start} ns") if start >= 0 else "not recorded"))
-    facts.append(("duration", _exact(format_ns(duration), f"{duration} ns") if duration else "not recorded or 0"))
+    facts.append(
+        ("duration", _exact(format_ns(duration), f"{duration} ns") if duration else "not recorded or 0")
+    )
     return facts
 
 
@@ -119,7 +123,9 @@ def _neighbours(title: str, rows: list[tuple[int, bool]], graph: Graph, view: di
         ref = node_ref(graph, row)
         name = graph.strings[int(graph.name[row])] or f"node {ref}"
         there = link("", view, node=ref)
-        items.append(html.Li([kind, html.A(name, href=there, title=f"{name} (id {ref})", **_changes(node=ref))]))
+        items.append(
+            html.Li([kind, html.A(name, href=there, title=f"{name} (id {ref})", **_changes(node=ref))])
+        )
     more = len(rows) - len(items)
     return html.Div(
         [
@@ -148,14 +154,22 @@ def _value(attribute: Attribute) -> Any:
         more = f"\n… {len(value) - _ITEMS_SHOWN:,} more" if len(value) > _ITEMS_SHOWN else ""
         return html.Div(f"{shown}{more}" if value else "empty list", className="cs-value", tabIndex=0)
     text = _plain(value)
-    if attribute.name == "comm_type" and isinstance(value, int) and value in CollectiveType._value2member_map_:
+    if (
+        attribute.name == "comm_type"
+        and isinstance(value, int)
+        and value in CollectiveType._value2member_map_
+    ):
         text = f"{value} ({collective_name(value)})"
     return html.Div(text, className="cs-value", tabIndex=0 if len(text) > 200 else None)
 
 
 def _plain(value: Any) -> str:
     text = value.hex(" ") if isinstance(value, bytes) else str(value)
-    return text if len(text) <= _TEXT_SHOWN else f"{text[:_TEXT_SHOWN]} … {len(text) - _TEXT_SHOWN:,} more characters"
+    return (
+        text
+        if len(text) <= _TEXT_SHOWN
+        else f"{text[:_TEXT_SHOWN]} … {len(text) - _TEXT_SHOWN:,} more characters"
+    )
 
 
 def _inputs_and_outputs(graph: Graph, row: int) -> Any:

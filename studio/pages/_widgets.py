@@ -31,13 +31,18 @@ TERMS = {
 """Terms of art and what they mean; shown where they first appear on a page."""
 
 
+def labelled(text: str) -> dict[str, Any]:
+    """Return the attribute that gives an element its accessible name."""
+    return {"aria-label": text}
+
+
 def term(name: str, shown: str | None = None) -> Any:
     """Return a term with its definition on hover and focus."""
     return html.Span(
         [
             name if shown is None else shown,
             dmc.Tooltip(
-                html.Button("?", className="cs-hint", **{"aria-label": f"What is {name}: {TERMS[name]}"}),
+                html.Button("?", className="cs-hint", **labelled(f"What is {name}: {TERMS[name]}")),
                 label=TERMS[name],
                 multiline=True,
                 w=280,
@@ -52,7 +57,11 @@ def term(name: str, shown: str | None = None) -> Any:
 def error_box(error: StudioError, *, title: str = "This cannot be shown") -> Any:
     """Return an error shown in place: what, where, and what to do."""
     return html.Div(
-        [html.Strong(title), html.P(error.message), html.P(error.hint, className="cs-dim") if error.hint else None],
+        [
+            html.Strong(title),
+            html.P(error.message),
+            html.P(error.hint, className="cs-dim") if error.hint else None,
+        ],
         role="alert",
         className="cs-error",
     )
@@ -95,7 +104,9 @@ def link(path: str, view: dict[str, Any], **changes: Any) -> str:
     return f"{path}?{urlencode(parts)}" if parts else path
 
 
-def table(head: Sequence[Any], rows: Sequence[Sequence[Any]], *, numeric: Sequence[int] = (), caption: str = "") -> Any:
+def table(
+    head: Sequence[Any], rows: Sequence[Sequence[Any]], *, numeric: Sequence[int] = (), caption: str = ""
+) -> Any:
     """Return a table; columns in `numeric` are right-aligned with figures of one width."""
 
     def cell(kind: Any, index: int, content: Any) -> Any:
@@ -104,8 +115,17 @@ def table(head: Sequence[Any], rows: Sequence[Sequence[Any]], *, numeric: Sequen
     return html.Table(
         [
             html.Caption(caption, className="cs-caption") if caption else None,
-            html.Thead(html.Tr([html.Th(name, scope="col", className="cs-num" if i in numeric else None) for i, name in enumerate(head)])),
-            html.Tbody([html.Tr([cell(html.Td, i, content) for i, content in enumerate(row)]) for row in rows]),
+            html.Thead(
+                html.Tr(
+                    [
+                        html.Th(name, scope="col", className="cs-num" if i in numeric else None)
+                        for i, name in enumerate(head)
+                    ]
+                )
+            ),
+            html.Tbody(
+                [html.Tr([cell(html.Td, i, content) for i, content in enumerate(row)]) for row in rows]
+            ),
         ],
         className="cs-table",
     )
@@ -126,13 +146,22 @@ def findings_list(findings: Sequence[Finding], *, most: int = 200) -> Any:
         html.Li(
             [
                 html.Span(finding.level, className=f"cs-level cs-level-{finding.level}"),
-                html.Div([html.Span(finding.message), html.Div(finding.hint, className="cs-dim") if finding.hint else None]),
+                html.Div(
+                    [
+                        html.Span(finding.message),
+                        html.Div(finding.hint, className="cs-dim") if finding.hint else None,
+                    ]
+                ),
             ]
         )
         for finding in ranked[:most]
     ]
     rest = len(ranked) - most
-    more = html.P(f"{rest:,} more are not shown; chakra-studio info lists all.", className="cs-dim") if rest > 0 else None
+    more = (
+        html.P(f"{rest:,} more are not shown; chakra-studio info lists all.", className="cs-dim")
+        if rest > 0
+        else None
+    )
     return html.Div([html.Ul(items, className="cs-findings"), more])
 
 

@@ -11,7 +11,7 @@ from dash import ALL, Input, Output, State, callback, ctx, dcc, html, no_update
 from studio.errors import StudioError
 from studio.opening import open_sample
 from studio.pages._state import workspace
-from studio.pages._widgets import error_box, link, page
+from studio.pages._widgets import error_box, labelled, link, page
 from studio.samples import SAMPLES
 from studio.units import format_bytes, format_count, format_ns
 from studio.workspace import JobInfo
@@ -24,7 +24,10 @@ def layout(**_query: str) -> Any:
     drop = html.Div(
         [
             html.H2("Drop Chakra execution traces here"),
-            html.P("Files, folders or zip archives: <job>.<rank>.et with the comm group JSON beside them.", className="cs-dim"),
+            html.P(
+                "Files, folders or zip archives: <job>.<rank>.et with the comm group JSON beside them.",
+                className="cs-dim",
+            ),
             html.Button("Choose files", id="home-pick-files", className="cs-button"),
             " ",
             html.Button("Choose a folder", id="home-pick-folder", className="cs-button"),
@@ -129,7 +132,9 @@ def list_jobs(
 
 def _deleted(job: str, name: str) -> Any:
     undo = html.Button("Undo", id={"home-undo": job}, className="cs-button-quiet")
-    return html.P([f"{name} was deleted. ", undo, html.Span("It can be taken back for a day.", className="cs-dim")])
+    return html.P(
+        [f"{name} was deleted. ", undo, html.Span("It can be taken back for a day.", className="cs-dim")]
+    )
 
 
 def _jobs_table(jobs: list[JobInfo], renaming: str | None) -> Any:
@@ -139,7 +144,14 @@ def _jobs_table(jobs: list[JobInfo], renaming: str | None) -> Any:
     numeric = (1, 2, 3, 5)
     return html.Table(
         [
-            html.Thead(html.Tr([html.Th(name, scope="col", className="cs-num" if i in numeric else None) for i, name in enumerate(head)])),
+            html.Thead(
+                html.Tr(
+                    [
+                        html.Th(name, scope="col", className="cs-num" if i in numeric else None)
+                        for i, name in enumerate(head)
+                    ]
+                )
+            ),
             html.Tbody([_job_row(job, job.id == renaming) for job in jobs]),
         ],
         className="cs-table cs-jobs",
@@ -150,12 +162,24 @@ def _job_row(job: JobInfo, renaming: bool) -> Any:
     summary = job.summary
     name: Any = html.A(job.name, href=link("/overview", {"job": job.id}))
     if renaming:
-        field = dcc.Input(id={"home-name": job.id}, value=job.name, className="cs-rename", maxLength=200, autoFocus=True)
+        field = dcc.Input(
+            id={"home-name": job.id}, value=job.name, className="cs-rename", maxLength=200, autoFocus=True
+        )
         name = html.Span([field, html.Button("Save", id={"home-save": job.id}, className="cs-button-quiet")])
     span = format_ns(summary.end_ns - summary.start_ns) if summary.start_ns >= 0 else "–"
     actions = [
-        html.Button("Rename", id={"home-rename": job.id}, className="cs-button-quiet", **{"aria-label": f"Rename {job.name}"}),
-        html.Button("Delete", id={"home-delete": job.id}, className="cs-button-quiet", **{"aria-label": f"Delete {job.name}"}),
+        html.Button(
+            "Rename",
+            id={"home-rename": job.id},
+            className="cs-button-quiet",
+            **labelled(f"Rename {job.name}"),
+        ),
+        html.Button(
+            "Delete",
+            id={"home-delete": job.id},
+            className="cs-button-quiet",
+            **labelled(f"Delete {job.name}"),
+        ),
     ]
     return html.Tr(
         [
@@ -164,7 +188,10 @@ def _job_row(job: JobInfo, renaming: bool) -> Any:
             html.Td(format_count(summary.nodes), className="cs-num"),
             html.Td(span, className="cs-num"),
             html.Td(_found(job)),
-            html.Td(html.Span(format_bytes(job.stored_bytes), title=f"{job.stored_bytes:,} bytes"), className="cs-num"),
+            html.Td(
+                html.Span(format_bytes(job.stored_bytes), title=f"{job.stored_bytes:,} bytes"),
+                className="cs-num",
+            ),
             html.Td(time.strftime("%Y-%m-%d %H:%M", time.localtime(job.created))),
             html.Td(actions, className="cs-row-actions"),
         ]
@@ -172,6 +199,14 @@ def _job_row(job: JobInfo, renaming: bool) -> Any:
 
 
 def _found(job: JobInfo) -> Any:
-    parts = [f"{count} {name}{'s' if count != 1 else ''}" for count, name in ((job.errors, "error"), (job.warnings, "warning")) if count]
+    parts = [
+        f"{count} {name}{'s' if count != 1 else ''}"
+        for count, name in ((job.errors, "error"), (job.warnings, "warning"))
+        if count
+    ]
     level = "error" if job.errors else "warning"
-    return html.Span(", ".join(parts), className=f"cs-level-{level}") if parts else html.Span("none", className="cs-dim")
+    return (
+        html.Span(", ".join(parts), className=f"cs-level-{level}")
+        if parts
+        else html.Span("none", className="cs-dim")
+    )

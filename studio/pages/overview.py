@@ -46,7 +46,11 @@ def show(view: dict[str, Any], theme: str) -> Any:
         html.Div(
             [
                 html.H2(["Which ranks communicate in which groups", term("comm group", "")]),
-                dcc.Graph(figure=figure, config={"displaylogo": False, "displayModeBar": False}, className="cs-figure")
+                dcc.Graph(
+                    figure=figure,
+                    config={"displaylogo": False, "displayModeBar": False},
+                    className="cs-figure",
+                )
                 if figure
                 else html.P("No collective names a comm group, and no group is listed.", className="cs-dim"),
             ],
@@ -69,32 +73,61 @@ def _next(info: JobInfo, view: dict[str, Any]) -> list[Any]:
 
 def _facts(summary: Summary) -> Any:
     span = "none recorded" if summary.start_ns < 0 else format_ns(summary.end_ns - summary.start_ns)
-    span_exact = f"{summary.start_ns:,} to {summary.end_ns:,} ns" if summary.start_ns >= 0 else "no node has a start time"
+    span_exact = (
+        f"{summary.start_ns:,} to {summary.end_ns:,} ns"
+        if summary.start_ns >= 0
+        else "no node has a start time"
+    )
     facts = [
         (term("rank", "ranks"), exact(format_count(summary.ranks), summary.ranks)),
         (term("graph", "distinct graphs"), exact(format_count(summary.graphs), summary.graphs)),
         (term("node", "nodes, all ranks"), exact(format_count(summary.nodes), summary.nodes)),
         (term("data dependency", "data dependencies"), exact(format_count(summary.data_dependencies), "")),
-        (term("control dependency", "control dependencies"), exact(format_count(summary.control_dependencies), "")),
+        (
+            term("control dependency", "control dependencies"),
+            exact(format_count(summary.control_dependencies), ""),
+        ),
         (term("recorded span"), exact(span, span_exact)),
-        (term("operations"), exact(format_si(summary.operations, "FLOP"), f"{summary.operations:,}") if summary.operations else "none named"),
+        (
+            term("operations"),
+            exact(format_si(summary.operations, "FLOP"), f"{summary.operations:,}")
+            if summary.operations
+            else "none named",
+        ),
         ("schema", ", ".join(summary.schema) or "not named"),
     ]
-    return html.Dl([html.Div([html.Dt(label), html.Dd(value)]) for label, value in facts], className="cs-facts")
+    return html.Dl(
+        [html.Div([html.Dt(label), html.Dd(value)]) for label, value in facts], className="cs-facts"
+    )
 
 
 def _range(least: int, most: int) -> str:
     return format_count(least) if least == most else f"{format_count(least)} to {format_count(most)}"
 
 
-_COLOUR = {"COMP": "compute", "COMM_COLL": "collective", "COMM_SEND": "p2p", "COMM_RECV": "p2p", "MEM_LOAD": "memory", "MEM_STORE": "memory"}
+_COLOUR = {
+    "COMP": "compute",
+    "COMM_COLL": "collective",
+    "COMM_SEND": "p2p",
+    "COMM_RECV": "p2p",
+    "MEM_LOAD": "memory",
+    "MEM_STORE": "memory",
+}
 
 
 def _types(shares: tuple[Share, ...]) -> Any:
     rows = []
     for share in shares:
-        swatch = html.Span(className="cs-swatch", style={"background": f"var(--cs-{_COLOUR.get(share.name, 'host')})"})
-        rows.append((html.Span([swatch, share.name]), format_count(share.nodes), _range(share.rank_least, share.rank_most)))
+        swatch = html.Span(
+            className="cs-swatch", style={"background": f"var(--cs-{_COLOUR.get(share.name, 'host')})"}
+        )
+        rows.append(
+            (
+                html.Span([swatch, share.name]),
+                format_count(share.nodes),
+                _range(share.rank_least, share.rank_most),
+            )
+        )
     return table(("Type", "Nodes", "On each rank"), rows, numeric=(1, 2))
 
 
@@ -110,8 +143,16 @@ def _collectives(summary: Summary) -> Any:
                 format_count(share.nodes),
                 exact(format_bytes(share.bytes), f"{share.bytes:,} bytes"),
                 exact(format_bytes(share.bytes_mean), f"{share.bytes_mean:,.1f} bytes"),
-                exact(f"{ratio:.2f}", f"{share.bytes_most:,} / {share.bytes_mean:,.1f} bytes") if ratio else "–",
+                exact(f"{ratio:.2f}", f"{share.bytes_most:,} / {share.bytes_mean:,.1f} bytes")
+                if ratio
+                else "–",
             )
         )
-    head = ("Type", "Nodes", term("bytes", "Bytes, all ranks"), "Mean of a rank", html.Span("Max / mean", title="The rank with most bytes over the mean of all ranks: 1 is balanced"))
+    head = (
+        "Type",
+        "Nodes",
+        term("bytes", "Bytes, all ranks"),
+        "Mean of a rank",
+        html.Span("Max / mean", title="The rank with most bytes over the mean of all ranks: 1 is balanced"),
+    )
     return table(head, rows, numeric=(1, 2, 3, 4))

@@ -48,7 +48,17 @@ class Studio:
 @contextmanager
 def running(workspace: Path, *arguments: str) -> Iterator[Studio]:
     """Run `chakra-studio` on a free port until the block ends, then see that it stops cleanly."""
-    command = [sys.executable, "-m", "studio", "--no-browser", "--port", "0", "--workspace", str(workspace), *arguments]
+    command = [
+        sys.executable,
+        "-m",
+        "studio",
+        "--no-browser",
+        "--port",
+        "0",
+        "--workspace",
+        str(workspace),
+        *arguments,
+    ]
     environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
     assert process.stdout is not None

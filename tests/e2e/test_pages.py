@@ -22,7 +22,9 @@ def test_every_registered_page_is_looked_at(studio: Studio, page) -> None:
     """A page that is added to the navigation is added to these tests."""
     page.goto(studio.url)
     page.wait_for_selector("nav a")
-    links = page.eval_on_selector_all("nav a", "links => links.map(link => new URL(link.href).pathname.slice(1))")
+    links = page.eval_on_selector_all(
+        "nav a", "links => links.map(link => new URL(link.href).pathname.slice(1))"
+    )
     assert set(links) == set(PAGES)
 
 
@@ -39,7 +41,9 @@ def test_a_page_shows_a_job_and_is_accessible(studio: Studio, page, name: str, s
     page.wait_for_load_state("networkidle")
     assert page.evaluate("document.documentElement.dataset.mantineColorScheme") == scheme
     assert page.evaluate("document.documentElement.scrollWidth") <= size[0]
-    serious = [one for one in Axe().run(page).response["violations"] if one["impact"] in ("serious", "critical")]
+    serious = [
+        one for one in Axe().run(page).response["violations"] if one["impact"] in ("serious", "critical")
+    ]
     assert not serious, [(one["id"], [node["html"][:200] for node in one["nodes"]]) for one in serious]
 
 
