@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Protocol
 
 from studio.et import JobFiles, Progress, discover, read_job
+from studio.et.ranks import ranks_by_file
 from studio.et.source import SourceFile, opened
 from studio.samples import SAMPLES, sample_path
 from studio.workspace import Workspace
@@ -22,12 +24,19 @@ def open_paths(
 ) -> list[str]:
     """Import every job found at `paths`; files that were imported before and have not changed are not read again.
 
+    Args:
+        workspace: Where to.
+        paths: Files, folders or archives.
+        ranks: Rank numbers by file name, for files that do not tell theirs.
+        progress: Told what is going on; may raise to stop, which leaves out the job at hand and those after it.
+
     Returns:
         Ids of the jobs, in the order they were found.
     """
     with opened(paths) as files:
         source = ", ".join(str(path) for path in paths)
-        return [_import(workspace, job, source, ranks, progress) for job in discover(files)]
+        numbers = ranks_by_file(files, ranks or {})
+        return [_import(workspace, job, source, numbers, progress) for job in discover(files)]
 
 
 def open_sample(workspace: Workspace, name: str) -> str:
@@ -71,9 +80,13 @@ def upload_reader(workspace: Workspace) -> Callable[[list[SourceFile], ImportPro
 
 
 def _import(
-    workspace: Workspace, job: JobFiles, source: str, ranks: Mapping[str, int] | None, progress: Progress | None
+    workspace: Workspace,
+    job: JobFiles,
+    source: str,
+    ranks: Mapping[str, int] | None,
+    progress: Progress | None,
 ) -> str:
-    mark = fingerprint(job, ranks or {})
+    mark = fingerprint(job, ranks or {}, progress)
     known = workspace.find(mark)
     if known:
         return known.id
@@ -82,14 +95,31 @@ def _import(
     return workspace.save(trace, job.name, source=source, fingerprint=mark, tick=tick)
 
 
-def fingerprint(job: JobFiles, ranks: Mapping[str, int]) -> str:
-    """Return a mark of a job's files: names, sizes, and first and last bytes."""
-    state = hashlib.blake2b(digest_size=16)
-    for file in [*(entry[0] for entry in job.ranks), *(entry[0] for entry in job.others)]:
-        size = file.path.stat().st_size
-        state.update(f"{file.name}\0{size}\0{ranks.get(file.name)}\0".encode("utf-8", "surrogateescape"))
-        with file.path.open("rb") as stream:
-            state.update(stream.read(1 << 16))
-            stream.seek(max(0, size - (1 << 16)))
-            state.update(stream.read())
+def fingerprint(job: JobFiles, ranks: Mapping[str, int], progress: Progress | None = None) -> str:
+    """Return a mark of a job's files: what they hold, the ranks they are, and the job's name.
+
+    Where they lie does not count, nor when they were changed: a copy is the same job, and a trace that was written
+    anew with one duration changed is another.
+    """
+    files = [*(entry[0] for entry in job.ranks), *(entry[0] for entry in job.others)]
+    numbers = [ranks.get(file.name, number) for file, _, number in job.ranks]
+    state = hashlib.blake2b(job.name.encode("utf-8", "surrogateescape"), digest_size=16)
+    done, total = 0, sum(file.path.stat().st_size for file in files)
+    with ThreadPoolExecutor(max_workers=2) as pool:
+        try:
+            for index, (file, content) in enumerate(zip(files, pool.map(_content_mark, files), strict=True)):
+                number = numbers[index] if index < len(numbers) else "job"
+                base = file.name.rpartition("/")[2].encode("utf-8", "surrogateescape")
+                state.update(b"%s\0%s\0%s" % (base, str(number).encode(), content))
+                done += file.path.stat().st_size
+                if progress:
+                    progress("checking", done, total)
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            raise
     return f"files:{state.hexdigest()}"
+
+
+def _content_mark(file: SourceFile) -> bytes:
+    with file.path.open("rb") as stream:
+        return hashlib.file_digest(stream, lambda: hashlib.blake2b(digest_size=32)).digest()

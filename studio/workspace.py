@@ -4,6 +4,7 @@
     jobs/<id>/trace.json    ranks, comm groups, findings
     jobs/<id>/graphs.arrow  one record batch per distinct graph, one list column per array of the graph
     tmp/<id>/               a job being written; renamed to jobs/<id> when it is complete
+    tmp/<id>.<random>       what replaces a file, or what is being removed
     trash/<id>/             a job that was deleted, for a day
 
 A job appears and disappears by one rename, so a kill at any moment leaves it whole or absent, and studios that
@@ -12,13 +13,16 @@ share the folder never see half of one.
 
 from __future__ import annotations
 
+import contextlib
 import difflib
+import errno
 import os
 import re
 import secrets
 import shutil
+import struct
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,7 +32,17 @@ import numpy as np
 
 from studio.analysis.summary import Summary, summarise
 from studio.errors import StudioError, TraceError
-from studio.trace import CommGroup, Finding, Graph, Rank, Trace, ValueKind, arrays, graph_from_arrays
+from studio.trace import (
+    Attribute,
+    CommGroup,
+    Finding,
+    Graph,
+    Rank,
+    Trace,
+    ValueKind,
+    arrays,
+    graph_from_arrays,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -90,20 +104,22 @@ class _StoredTrace(msgspec.Struct):
     findings: list[Finding]
 
 
+class _Layout(msgspec.Struct):
+    """What every version of job.json tells."""
+
+    name: str = ""
+    layout: int = LAYOUT
+
+
 class Workspace:
     """A folder of jobs."""
 
     def __init__(self, root: Path | str) -> None:
         self.root = Path(root).expanduser().absolute()
-        try:
+        with self._storing("the workspace cannot be used"):
             for part in ("jobs", "tmp", "trash"):
                 (self.root / part).mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise StudioError(
-                f"{self.root}: the workspace cannot be used: {error.strerror}.",
-                hint="Choose another folder with --workspace DIR.",
-            ) from error
-        self._sweep()
+            self._sweep()
 
     @classmethod
     def default_root(cls) -> Path:
@@ -115,36 +131,40 @@ class Workspace:
     def jobs(self) -> list[JobInfo]:
         """Return all jobs, newest first. Folders that cannot be read are left out."""
         found = []
-        for folder in (self.root / "jobs").iterdir():
-            try:
-                found.append(msgspec.json.decode((folder / "job.json").read_bytes(), type=JobInfo))
-            except (OSError, msgspec.DecodeError):
-                continue
+        for job_id in self._ids():
+            with contextlib.suppress(OSError, msgspec.MsgspecError, UnicodeDecodeError):
+                raw = (self.root / "jobs" / job_id / "job.json").read_bytes()
+                found.append(replace(msgspec.json.decode(raw, type=JobInfo), id=job_id))
         return sorted(found, key=lambda job: (-job.created, job.id))
 
     def info(self, job_id: str) -> JobInfo:
         """Return what the list shows of one job.
 
         Raises:
-            StudioError: There is no such job; names the nearest one.
+            StudioError: There is no such job (names the nearest one), or a newer studio has written it.
+            TraceError: What is stored about it is damaged.
         """
         try:
             raw = (self._folder(job_id) / "job.json").read_bytes()
-            info = msgspec.json.decode(raw, type=JobInfo)
-        except (OSError, msgspec.DecodeError):
+        except OSError:
             raise self._missing(job_id) from None
-        if info.layout > LAYOUT:
-            raise StudioError(
-                f"Job {info.name!r} was imported by a newer Chakra Studio.",
-                hint="Update Chakra Studio, or import the traces again.",
-            )
-        return info
+        try:
+            known = msgspec.json.decode(raw, type=_Layout)
+            if known.layout <= LAYOUT:
+                return replace(msgspec.json.decode(raw, type=JobInfo), id=job_id)
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            raise _damaged(job_id, error) from error
+        raise StudioError(
+            f"Job {known.name or job_id!r} was imported by a newer Chakra Studio.",
+            hint="Update Chakra Studio, or import the traces again.",
+        )
 
     def load(self, job_id: str) -> Trace:
         """Open a job. Its arrays are read from disk as they are used.
 
         Raises:
-            StudioError: There is no such job, or its files are damaged.
+            StudioError: There is no such job, or a newer studio has written it.
+            TraceError: Its files are damaged.
         """
         import pyarrow as pa
 
@@ -154,11 +174,11 @@ class Workspace:
             stored = msgspec.json.decode((folder / "trace.json").read_bytes(), type=_StoredTrace)
             with pa.ipc.open_file(pa.memory_map(str(folder / "graphs.arrow"))) as reader:
                 graphs = tuple(_graph(reader.get_batch(i)) for i in range(reader.num_record_batches))
-        except (OSError, msgspec.DecodeError, pa.ArrowInvalid) as error:
-            raise TraceError(
-                f"Job {job_id}: its files in the workspace are damaged ({error}).", hint="Delete it and import it again."
-            ) from error
-        ranks = tuple(_rank(stored_rank) for stored_rank in stored.ranks)
+            ranks = tuple(_rank(stored_rank, len(graphs)) for stored_rank in stored.ranks)
+        except (OSError, msgspec.MsgspecError, pa.ArrowException, *_ODD_CONTENT) as error:
+            if not folder.is_dir():
+                raise self._missing(job_id) from None
+            raise _damaged(job_id, error) from error
         return Trace(graphs, ranks, tuple(stored.groups), tuple(stored.findings))
 
     def save(
@@ -173,33 +193,30 @@ class Workspace:
         """Store a job and return its id.
 
         Args:
+            trace: The job.
             name: What to call it; cut to 200 characters.
             source: What it was imported from, in words.
             fingerprint: Tells the files apart, see `find`.
             tick: Told the graphs written and the graphs in all; may raise to stop, leaving nothing behind.
+
+        Raises:
+            StudioError: The disk is full or the workspace cannot be written.
         """
-        job_id = f"{_slug(name)}-{secrets.token_hex(3)}"
+        cleaned = _clean_name(name)
+        job_id = f"{_slug(cleaned)}-{secrets.token_hex(3)}"
         aside = self.root / "tmp" / job_id
-        aside.mkdir()
         try:
-            _write_graphs(trace, aside / "graphs.arrow", tick)
-            _write(aside / "trace.json", msgspec.json.encode(_stored(trace)))
-            size = sum(path.stat().st_size for path in aside.iterdir())
-            levels = [finding.level for finding in trace.findings]
-            info = JobInfo(
-                id=job_id,
-                name=_clean_name(name),
-                created=time.time(),
-                source=source,
-                stored_bytes=size,
-                summary=summarise(trace),
-                errors=levels.count("error"),
-                warnings=levels.count("warning"),
-                fingerprint=fingerprint,
-            )
-            _write(aside / "job.json", msgspec.json.encode(info))
-            aside.rename(self.root / "jobs" / job_id)
-            _sync_folder(self.root / "jobs")
+            with self._storing(f"{cleaned} cannot be stored"):
+                aside.mkdir()
+                _write_graphs(trace, aside / "graphs.arrow", tick)
+                _write(aside / "trace.json", msgspec.json.encode(_stored(trace)))
+                size = sum(path.stat().st_size for path in aside.iterdir())
+                info = _info(trace, job_id, cleaned, size)
+                info = replace(info, source=_encodable(source), fingerprint=fingerprint)
+                _write(aside / "job.json", msgspec.json.encode(info))
+                _sync_folder(aside)
+                aside.rename(self.root / "jobs" / job_id)
+                _sync_folder(self.root / "jobs")
         except BaseException:
             shutil.rmtree(aside, ignore_errors=True)
             raise
@@ -217,12 +234,15 @@ class Workspace:
         """
         info = replace(self.info(job_id), name=_clean_name(name))
         folder = self._folder(job_id)
-        aside = folder / f".job.{secrets.token_hex(4)}"
+        aside = self._aside(job_id)
         try:
-            _write(aside, msgspec.json.encode(info))
-            aside.replace(folder / "job.json")
+            with self._storing(f"{info.name} cannot be renamed"):
+                _write(aside, msgspec.json.encode(info))
+                aside.replace(folder / "job.json")
         except FileNotFoundError:
             raise self._missing(job_id) from None
+        finally:
+            aside.unlink(missing_ok=True)
         return info
 
     def delete(self, job_id: str) -> None:
@@ -231,10 +251,13 @@ class Workspace:
         Raises:
             StudioError: There is no such job.
         """
+        folder = self._folder(job_id)
         trash = self.root / "trash" / job_id
         try:
-            self._folder(job_id).rename(trash)
-            os.utime(trash)
+            with self._storing(f"job {job_id} cannot be deleted"):
+                # Before it lies in the trash, or a studio that starts just now would take it for a day old.
+                os.utime(folder)
+                folder.rename(trash)
         except FileNotFoundError:
             raise self._missing(job_id) from None
 
@@ -244,34 +267,85 @@ class Workspace:
         Raises:
             StudioError: It was not deleted, or longer ago than it is kept.
         """
-        if not _ID.fullmatch(job_id):
-            raise self._missing(job_id)
+        self._folder(job_id)
         try:
             (self.root / "trash" / job_id).rename(self.root / "jobs" / job_id)
         except OSError:
             raise self._missing(job_id) from None
 
+    def _ids(self) -> list[str]:
+        with os.scandir(self.root / "jobs") as entries:
+            return [entry.name for entry in entries if _ID.fullmatch(entry.name) and not entry.is_symlink()]
+
     def _folder(self, job_id: str) -> Path:
         """Return the folder of a job; ids come from addresses, so only what an id may look like passes."""
-        if not _ID.fullmatch(job_id):
+        folder = self.root / "jobs" / job_id if _ID.fullmatch(job_id) else None
+        if folder is None or folder.is_symlink():
             raise self._missing(job_id)
-        return self.root / "jobs" / job_id
+        return folder
+
+    def _aside(self, job_id: str) -> Path:
+        return self.root / "tmp" / f"{job_id}.{secrets.token_hex(4)}"
 
     def _missing(self, job_id: str) -> StudioError:
-        known = {job.id: job for job in self.jobs()}
-        near = difflib.get_close_matches(job_id, known, n=1)
+        near = difflib.get_close_matches(job_id[:80], self._ids(), n=1)
         hint = f"The nearest is {near[0]}." if near else "Open Home for the list of jobs."
         return StudioError(f"There is no job {job_id[:80]!r} in this workspace.", hint=hint)
 
+    @contextlib.contextmanager
+    def _storing(self, what: str) -> Iterator[None]:
+        """Say in the user's words why the workspace cannot be written; that a file is gone is for the caller."""
+        try:
+            yield
+        except OSError as error:
+            if isinstance(error, FileNotFoundError) and self.root.is_dir():
+                raise
+            full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+            reason = "the disk is full" if full else error.strerror or str(error)
+            raise StudioError(
+                f"{self.root}: {what}: {reason}.",
+                hint="Free some space, or choose another disk with --workspace DIR."
+                if full
+                else "Choose another folder with --workspace DIR, or mend its permissions.",
+            ) from error
+
     def _sweep(self) -> None:
         """Remove what a killed studio left half done; younger leftovers may belong to a running one."""
-        for folder in [*(self.root / "tmp").iterdir(), *(self.root / "trash").iterdir()]:
-            try:
-                old = time.time() - folder.stat().st_mtime > _ABANDONED_S
-            except FileNotFoundError:
-                continue
-            if old:
-                shutil.rmtree(folder, ignore_errors=True)
+        for path in [*(self.root / "tmp").iterdir(), *(self.root / "trash").iterdir()]:
+            with contextlib.suppress(OSError):
+                if time.time() - path.lstat().st_mtime <= _ABANDONED_S:
+                    continue
+                # Renamed first, so that half of a job can never be restored from the trash.
+                gone = path.rename(self._aside(path.name[:80]))
+                if gone.is_dir() and not gone.is_symlink():
+                    shutil.rmtree(gone)
+                else:
+                    gone.unlink()
+
+
+_ODD_CONTENT = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, struct.error)
+"""What damaged files that still decode raise on their way into arrays."""
+
+
+def _damaged(job_id: str, error: Exception) -> TraceError:
+    return TraceError(
+        f"Job {job_id}: its files in the workspace are damaged ({error}).",
+        hint="Delete it and import it again.",
+    )
+
+
+def _info(trace: Trace, job_id: str, name: str, size: int) -> JobInfo:
+    levels = [finding.level for finding in trace.findings]
+    return JobInfo(
+        id=job_id,
+        name=name,
+        created=time.time(),
+        source="",
+        stored_bytes=size,
+        summary=summarise(trace),
+        errors=levels.count("error"),
+        warnings=levels.count("warning"),
+    )
 
 
 def _slug(name: str) -> str:
@@ -344,6 +418,7 @@ def _batch(graph: Graph) -> pa.RecordBatch:
 
 
 def _graph(batch: pa.RecordBatch) -> Graph:
+    batch.validate()
     columns = {}
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
         values = column.values.to_numpy(zero_copy_only=True)
@@ -360,30 +435,51 @@ def _stored(trace: Trace) -> _StoredTrace:
             rank.version,
             [_StoredAttribute(a.name, int(a.kind), _plain(a.value), a.doc) for a in rank.metadata],
             rank.extra,
-            rank.file,
+            _encodable(rank.file),
         )
         for rank in trace.ranks
     ]
-    return _StoredTrace(ranks, list(trace.groups), list(trace.findings))
+    findings = [
+        replace(finding, message=_encodable(finding.message), file=_encodable(finding.file))
+        for finding in trace.findings
+    ]
+    return _StoredTrace(ranks, list(trace.groups), findings)
+
+
+def _encodable(text: str) -> str:
+    r"""Return a text that UTF-8 can hold: of file names that are none, the odd bytes as escapes.
+
+    Example:
+        >>> _encodable("job\udcff.0.et")
+        'job\\udcff.0.et'
+    """
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def _plain(value: Any) -> Any:
-    """Return a value that JSON keeps exactly: floats and bytes as text."""
+    """Return a value that JSON keeps exactly: floats and bytes as text, NaNs with all their bits."""
     if isinstance(value, list):
         return [_plain(item) for item in value]
     if isinstance(value, float):
-        return value.hex()
+        return struct.pack(">d", value).hex()
     return value.hex() if isinstance(value, bytes) else value
 
 
-def _rank(stored: _StoredRank) -> Rank:
-    from studio.trace import Attribute
-
+def _rank(stored: _StoredRank, graphs: int) -> Rank:
+    if not 0 <= stored.graph < graphs:
+        raise ValueError(f"rank {stored.number} has no graph")
     metadata = tuple(
-        Attribute(a.name, ValueKind(a.kind), _restored(ValueKind(a.kind), a.value), a.doc) for a in stored.metadata
+        Attribute(a.name, ValueKind(a.kind), _restored(ValueKind(a.kind), a.value), a.doc)
+        for a in stored.metadata
     )
     return Rank(
-        stored.number, stored.graph, tuple(stored.slots), stored.version, metadata, stored.extra, stored.file
+        stored.number,
+        stored.graph,
+        tuple(stored.slots),
+        stored.version,
+        metadata,
+        stored.extra,
+        stored.file,
     )
 
 
@@ -391,5 +487,5 @@ def _restored(kind: ValueKind, value: Any) -> Any:
     if isinstance(value, list):
         return [_restored(kind, item) for item in value]
     if kind in (ValueKind.DOUBLE, ValueKind.DOUBLE_LIST, ValueKind.FLOAT, ValueKind.FLOAT_LIST):
-        return float.fromhex(value)
+        return struct.unpack(">d", bytes.fromhex(value))[0]
     return bytes.fromhex(value) if kind in (ValueKind.BYTES, ValueKind.BYTES_LIST) else value

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import os
 import re
-from collections.abc import Mapping
+import secrets
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 from studio.errors import TraceError
 from studio.et import chakra, groups
 from studio.et.job import Progress, discover, read_job
+from studio.et.ranks import ranks_by_file
 from studio.et.source import opened
 from studio.trace import Trace
 
+_SUFFIXES = (".et", ".et.gz")
 _NAME = re.compile(r"[^./\\\x00-\x1f\x7f][^/\\\x00-\x1f\x7f]{0,199}")
 
 
@@ -22,7 +27,7 @@ def write(
 ) -> list[Path]:
     """Write every rank of a trace, and its listed comm groups.
 
-    Each file is written aside and renamed, so that none is ever half there.
+    All files are written aside and then renamed, so that an error leaves none of them, and never half of one.
 
     Args:
         trace: What to write.
@@ -45,28 +50,53 @@ def write(
     target = Path(folder)
     target.mkdir(parents=True, exist_ok=True)
     written = []
-    for index, rank in enumerate(trace.ranks):
-        path = target / f"{name}.{rank.number}.et{'.gz' if compress else ''}"
-        content = b"".join(chakra.write(trace.graph_of(rank), rank))
-        # Without a time stamp equal traces give equal files.
-        _replace(path, gzip.compress(content, mtime=0) if compress else content)
-        written.append(path)
-        if progress:
-            progress("writing", index + 1, len(trace.ranks))
-    if any(not group.inferred for group in trace.groups):
-        path = target / f"{name}.json"
-        _replace(path, groups.write(trace).encode())
-        written.append(path)
+    with _written_together() as put:
+        for index, rank in enumerate(trace.ranks):
+            path = target / f"{name}.{rank.number}.et{'.gz' if compress else ''}"
+            put(path, _packed(b"".join(chakra.write(trace.graph_of(rank), rank)), compress))
+            written.append(path)
+            if progress:
+                progress("writing", index + 1, len(trace.ranks))
+        if any(not group.inferred for group in trace.groups):
+            path = target / f"{name}.json"
+            put(path, groups.write(trace).encode())
+            written.append(path)
     return written
 
 
-def _replace(path: Path, content: bytes) -> None:
-    aside = path.with_name(f".{path.name}.{os.getpid()}")
+@contextmanager
+def _written_together() -> Iterator[Callable[[Path, bytes], None]]:
+    """Give a function that writes files aside; they get their names at the end, after an error none is left."""
+    asides: dict[Path, Path] = {}
+
+    def put(path: Path, content: bytes) -> None:
+        if path.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+        asides[path] = path.with_name(f".{secrets.token_hex(8)}.new")
+        asides[path].write_bytes(content)
+
     try:
-        aside.write_bytes(content)
-        aside.replace(path)
+        yield put
+        for path, aside in asides.items():
+            aside.replace(path)
     finally:
-        aside.unlink(missing_ok=True)
+        for aside in asides.values():
+            aside.unlink(missing_ok=True)
+
+
+def _packed(content: bytes, compress: bool) -> bytes:
+    # Without a time stamp equal traces give equal files.
+    return gzip.compress(content, mtime=0) if compress else content
+
+
+def _file_name(name: str) -> str:
+    """Return a job's name as it can be part of a file's.
+
+    Example:
+        >>> _file_name(".a\\x1bb"), _file_name("llama 70b")
+        ('_a_b', 'llama 70b')
+    """
+    return (re.sub(r"^\.|[/\\\x00-\x1f\x7f]", "_", name).encode()[:180].decode("utf-8", "ignore")) or "job"
 
 
 def convert(
@@ -81,7 +111,7 @@ def convert(
 
     Args:
         source: A file, folder or archive with one job.
-        target: A file ending in `.et` or `.et.gz` for a single rank, else a folder.
+        target: A file ending in `.et` or `.et.gz` for a single rank, else a folder, made where it is not there.
         compress: Whether files in a folder become `.et.gz`.
         ranks: Rank numbers by file name, for files that do not tell theirs.
         progress: Told the bytes read and the ranks written.
@@ -91,22 +121,31 @@ def convert(
 
     Raises:
         TraceError: Several ranks do not fit one file, or several jobs are given.
+        ConfigError: `ranks` names a file that is not there.
     """
+    path = Path(target)
+    if path.exists() and not path.is_dir() and not path.name.endswith(_SUFFIXES):
+        raise TraceError(
+            f"{path}: there is a file of this name that is no trace.",
+            hint="Name a folder, or a file ending in .et or .et.gz.",
+        )
     with opened([source]) as files:
         jobs = discover(files)
         if len(jobs) > 1:
             names = ", ".join(job.name for job in jobs[:6])
-            raise TraceError(f"{source}: holds {len(jobs)} jobs, not one: {names}.", hint="Convert them one by one.")
-        trace, name = read_job(jobs[0], ranks=ranks, progress=progress), jobs[0].name
-    path = Path(target)
-    if not path.name.endswith((".et", ".et.gz")):
-        return write(trace, path, name, compress=compress, progress=progress)
+            raise TraceError(
+                f"{source}: holds {len(jobs)} jobs, not one: {names}.", hint="Convert them one by one."
+            )
+        numbers = ranks_by_file(files, ranks or {})
+        trace = read_job(jobs[0], ranks=numbers, progress=progress)
+    if path.is_dir() or not path.name.endswith(_SUFFIXES):
+        return write(trace, path, _file_name(jobs[0].name), compress=compress, progress=progress)
     if len(trace.ranks) > 1:
         raise TraceError(
             f"{path}: {len(trace.ranks)} ranks do not fit one file.",
             hint="Name a folder instead; it gets one file per rank.",
         )
-    content = b"".join(chakra.write(trace.graphs[0], trace.ranks[0]))
     path.parent.mkdir(parents=True, exist_ok=True)
-    _replace(path, gzip.compress(content, mtime=0) if path.suffix == ".gz" else content)
+    with _written_together() as put:
+        put(path, _packed(b"".join(chakra.write(trace.graphs[0], trace.ranks[0])), path.suffix == ".gz"))
     return [path]

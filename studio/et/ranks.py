@@ -1,0 +1,46 @@
+"""Rank numbers the user gives for files that do not tell theirs."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping, Sequence
+
+from studio.errors import ConfigError
+from studio.et.source import SourceFile
+
+
+def ranks_by_file(files: Sequence[SourceFile], given: Mapping[str, int]) -> dict[str, int]:
+    """Return the rank numbers under the full names of their files.
+
+    Args:
+        files: The files there are.
+        given: Rank numbers by name; the last part of a name will do where it is the only file called so.
+
+    Raises:
+        ConfigError: A name is no file's, or several files'.
+
+    Example:
+        >>> from pathlib import Path
+        >>> ranks_by_file([SourceFile("run/a.et", Path("run/a.et"))], {"a.et": 3})
+        {'run/a.et': 3}
+    """
+    if not given:
+        return {}
+    by_name = {file.name: [file.name] for file in files}
+    by_base: dict[str, list[str]] = {}
+    for file in files:
+        by_base.setdefault(file.name.rpartition("/")[2], []).append(file.name)
+    found = {}
+    for name, number in given.items():
+        meant = by_name.get(name) or by_base.get(name) or []
+        if len(meant) > 1:
+            raise ConfigError(
+                f"--rank {name}={number}: {len(meant)} files are called so: {', '.join(meant[:4])}.",
+                hint="Use their full names, as given here.",
+            )
+        if not meant:
+            near = difflib.get_close_matches(name, [*by_name, *by_base], n=1, cutoff=0)
+            hint = f"The nearest is {near[0]}." if near else ""
+            raise ConfigError(f"--rank {name}={number}: no such file among those opened.", hint=hint)
+        found[meant[0]] = number
+    return found
