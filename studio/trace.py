@@ -13,6 +13,7 @@ import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, fields
 from enum import IntEnum
+from functools import lru_cache
 from itertools import pairwise
 from typing import Literal
 
@@ -101,6 +102,15 @@ class ValueKind(IntEnum):
 TEXT_KINDS = (ValueKind.STRING, ValueKind.STRING_LIST, ValueKind.BYTES, ValueKind.BYTES_LIST)
 UNSIGNED_KINDS = (ValueKind.UINT64, ValueKind.UINT64_LIST, ValueKind.FIXED64, ValueKind.FIXED64_LIST)
 INT_KINDS = tuple(k for k in ValueKind if ValueKind.INT32 <= k <= ValueKind.SFIXED64 and not k.is_list)
+
+
+@lru_cache(maxsize=8)
+def kind_table(kinds: tuple[ValueKind, ...]) -> Bool:
+    """Return (256,) whether a kind, as stored in a column, is among `kinds`."""
+    table = np.zeros(256, np.bool_)
+    table[list(kinds)] = True
+    return table
+
 
 SLOT_KEYS = ("pg_name", "comm_group", "comm_src", "comm_dst")
 """Attributes whose scalar values may differ between ranks that share a graph: comm groups and peers."""
@@ -303,7 +313,7 @@ def digest(graph: Graph) -> bytes:
     """Return a fingerprint of a graph: equal graphs, equal fingerprints."""
     state = hashlib.blake2b(digest_size=16)
     for name, array in arrays(graph):
-        state.update(f"{name}{array.shape}{array.dtype}".encode())
+        state.update(f"{name}{array.shape}{array.dtype.str}".encode())
         state.update(np.ascontiguousarray(array).data)
     return state.digest()
 
@@ -480,8 +490,7 @@ def int_column(graph: Graph, key: str, slots: Sequence[int | str] = ()) -> tuple
         (M,) node rows, rising and distinct, and (M,) values.
     """
     rows, where = graph.rows_with(key)
-    kinds = graph.attrs.kind[where]
-    keep = np.isin(kinds, [*INT_KINDS, ValueKind.BOOL])
+    keep = kind_table((*INT_KINDS, ValueKind.BOOL))[graph.attrs.kind[where]]
     rows, where = rows[keep], where[keep]
     values = graph.attrs.value[where].copy()
     bound = graph.attrs.slot[where]

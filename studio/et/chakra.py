@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -37,6 +38,7 @@ from studio.trace import (
     ValueKind,
     decode_value,
     int_column,
+    kind_table,
     node_attributes,
 )
 
@@ -150,11 +152,26 @@ def _metadata(data: bytes | memoryview, name: str) -> _Metadata:
             f"{name}: the first record is no Chakra metadata (expected field 1 'version', field 2 attributes).",
             hint="The file is damaged at its start or is not a Chakra execution trace.",
         )
-    return _parse_metadata(record, begin, name)
+    return _checked_metadata(record, begin, name)
 
 
-def _parse_metadata(record: bytes, begin: int, name: str) -> _Metadata:
-    """Read a metadata record by wrapping it as a node: both hold attributes."""
+def _checked_metadata(record: bytes, begin: int, name: str) -> _Metadata:
+    """Return the metadata a record holds, with what is to be said about it."""
+    version, attrs, extra, columns, bad_texts = _parse_metadata(record)
+    findings = [*_lost_fields(columns, name), *_mended_texts(bad_texts, name)]
+    if columns.damage:
+        message = f"{name}: {columns.damage} in the metadata at byte {begin:,}; its attributes are lost."
+        findings.append(Finding("error", "damaged-metadata", message, file=name, offset=begin))
+    return _Metadata(version, attrs, extra, begin + len(record), tuple(findings))
+
+
+@lru_cache(maxsize=4)
+def _parse_metadata(record: bytes) -> tuple[str, tuple[Attribute, ...], bytes, wire.Columns, int]:
+    """Read a metadata record by wrapping it as a node: both hold attributes. Ranks of a job often have the same.
+
+    Returns:
+        Version, attributes, unknown fields, columns of the attributes, and how many texts are not UTF-8.
+    """
     version, extra, body, pos = b"", bytearray(), bytearray(), 0
     while pos < len(record):
         number, wire_type, _value, start, after, _damage = k.field(record, pos, len(record))
@@ -166,21 +183,11 @@ def _parse_metadata(record: bytes, begin: int, name: str) -> _Metadata:
         else:
             extra += record[pos:after]
         pos = after
-    wrapped = _length(len(body)) + body
-    columns = wire.read_columns(wrapped, 0, lambda _done: None, 0)
-    draft = _Draft(columns, slot_keys=())
-    graph = draft.graph()
+    columns = wire.read_columns(_framed(bytes(body)), 0, lambda _done: None, 0)
+    graph = _Draft(columns, slot_keys=()).graph()
     attrs = tuple(node_attributes(graph, 0)) if len(graph) else ()
-    findings = [
-        *_lost_fields(columns, name),
-        *_mended_texts(_bad_texts(graph) + (not _is_utf8(version)), name),
-    ]
-    if columns.damage:
-        message = f"{name}: {columns.damage} in the metadata at byte {begin:,}; its attributes are lost."
-        findings.append(Finding("error", "damaged-metadata", message, file=name, offset=begin))
-    return _Metadata(
-        version.decode("utf-8", "replace"), attrs, bytes(extra), begin + len(record), tuple(findings)
-    )
+    bad_texts = _bad_texts(graph) + (not _is_utf8(version))
+    return version.decode("utf-8", "replace"), attrs, bytes(extra), columns, bad_texts
 
 
 def _rank_in(attrs: Sequence[Attribute]) -> int | None:
@@ -216,9 +223,8 @@ class _Draft:
         start_ns, duration_ns, extra_row, extra = self._times(extra_row, extra)
         texts = {"name": self._named(out[k.NAMES]), "io": self._io()}
         attrs, slot_key = self._attributes()
-        by_kind = np.isin(attrs.kind, TEXT_KINDS) & ~attrs.slot & (attrs.length == 0)
-        scalars = by_kind & np.isin(attrs.kind, (ValueKind.STRING, ValueKind.BYTES))
-        listed = np.repeat(np.isin(attrs.kind, TEXT_KINDS), attrs.length)
+        scalars = kind_table((ValueKind.STRING, ValueKind.BYTES))[attrs.kind] & ~attrs.slot
+        listed = np.repeat(kind_table(TEXT_KINDS)[attrs.kind], attrs.length)
         texts |= {"key": attrs.key, "doc": attrs.doc, "value": attrs.value[scalars].astype(np.int32)}
         texts |= {"items": attrs.items[listed].astype(np.int32), "extra": extra, "slot": slot_key}
         strings, coded = self._canonical(texts)
@@ -306,7 +312,9 @@ class _Draft:
     def _slots(self, key: Int32, kind: Any, value: Int64) -> tuple[Any, Int32]:
         """Replace values of `slot_keys` by slot numbers, given in order of appearance."""
         codes = [code for name in self.slot_keys if (code := self.pool.find(name)) != NONE]
-        slot = np.isin(key, codes) & np.isin(kind, (*INT_KINDS, ValueKind.STRING))
+        if not codes:
+            return np.zeros(len(key), np.bool_), np.empty(0, np.int32)
+        slot = np.isin(key, codes) & kind_table((*INT_KINDS, ValueKind.STRING))[kind]
         where = np.flatnonzero(slot)
         if not len(where):
             return slot, np.empty(0, np.int32)
@@ -407,6 +415,8 @@ def _resolve(ids: UInt64, offsets: Int64, wanted: UInt64) -> Dependencies:
 def _with_precise_times(graph: Graph) -> Graph:
     """Take times from the nanosecond attributes where they agree with the microseconds beside them."""
     for key, column in (("start_ns", graph.start_ns), ("duration_ns", graph.duration_ns)):
+        if graph.strings.find(key) == NONE:
+            continue
         rows, values = int_column(graph, key)
         agree = (column[rows] >= 0) & (values // 1000 == column[rows] // 1000) & (values >= 0)
         column[rows[agree]] = values[agree]
