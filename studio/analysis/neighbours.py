@@ -7,10 +7,14 @@ from typing import Literal
 
 import numpy as np
 
-from studio.trace import Dependencies, Graph, Int32, Int64
+from studio.trace import Bool, Dependencies, Graph, Int32, Int64
 
 Kind = Literal["data", "ctrl"]
 Direction = Literal["up", "down", "both"]
+BOTH: tuple[Kind, ...] = ("data", "ctrl")
+
+MOST_ELEMENTS = 1500
+"""Nodes and edges that a browser draws and moves without delay."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +30,41 @@ class Edges:
 
     before: Int32
     after: Int32
-    is_data: np.ndarray
+    is_data: Bool
+
+    def __len__(self) -> int:
+        return len(self.before)
+
+
+@dataclass(frozen=True, slots=True)
+class Adjacency:
+    """The distinct dependencies of a graph, looked up from either end.
+
+    N nodes, E edges.
+
+    Attributes:
+        edges: Sorted by `after`, then `before`.
+        up: (N+1,) node i waits for edges.before[up[i]:up[i+1]].
+        down: (N+1,) node i is waited for by edges.after[by_before[down[i]:down[i+1]]].
+        by_before: (E,) places in `edges`, sorted by `before`.
+    """
+
+    edges: Edges
+    up: Int64
+    down: Int64
+    by_before: Int64
+
+    def __len__(self) -> int:
+        return len(self.up) - 1
+
+    def neighbours(self, rows: Int64, direction: Direction) -> Int64:
+        """Return the distinct rows one dependency away from any of `rows`."""
+        found = []
+        if direction != "down":
+            found.append(self.edges.before[_ranges(self.up, rows)])
+        if direction != "up":
+            found.append(self.edges.after[self.by_before[_ranges(self.down, rows)]])
+        return np.unique(np.concatenate(found)).astype(np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +73,7 @@ class Part:
 
     Attributes:
         rows: Its nodes, rising.
-        edges: The dependencies between them.
+        edges: The distinct dependencies between them.
         left_out: Nodes that belong to it but were too many.
     """
 
@@ -43,25 +81,44 @@ class Part:
     edges: Edges
     left_out: int = 0
 
+    @property
+    def elements(self) -> int:
+        """Nodes and edges together."""
+        return len(self.rows) + len(self.edges)
 
-def edges(graph: Graph, kinds: tuple[Kind, ...] = ("data", "ctrl")) -> Edges:
-    """Return the dependencies of a graph, dangling ones left out."""
-    before, after, is_data = [], [], []
+
+def edges(graph: Graph, kinds: tuple[Kind, ...] = BOTH) -> Edges:
+    """Return the dependencies of a graph as they are written, dangling ones left out."""
+    before, after, is_data = [np.empty(0, np.int32)], [np.empty(0, np.int32)], [np.empty(0, np.bool_)]
     for kind in kinds:
         deps: Dependencies = getattr(graph, kind)
         there = deps.rows >= 0
         before.append(deps.rows[there])
         after.append(np.repeat(np.arange(len(graph), dtype=np.int32), np.diff(deps.offsets))[there])
         is_data.append(np.full(int(there.sum()), kind == "data"))
-    if not kinds:
-        return Edges(np.empty(0, np.int32), np.empty(0, np.int32), np.empty(0, bool))
     return Edges(np.concatenate(before), np.concatenate(after), np.concatenate(is_data))
+
+
+def adjacency(graph: Graph, kinds: tuple[Kind, ...] = BOTH) -> Adjacency:
+    """Return the distinct dependencies of a graph, ready to be walked both ways; made once per graph."""
+    found = edges(graph, kinds)
+    order = np.lexsort((found.is_data, found.before, found.after))
+    before, after, is_data = found.before[order], found.after[order], found.is_data[order]
+    new = np.full(len(order), True)
+    new[1:] = (np.diff(before) != 0) | (np.diff(after) != 0) | (is_data[1:] != is_data[:-1])
+    before, after, is_data = before[new], after[new], is_data[new]
+    return Adjacency(
+        Edges(before, after, is_data),
+        _offsets(after, len(graph)),
+        _offsets(before, len(graph)),
+        np.argsort(before, kind="stable"),
+    )
 
 
 def successors(graph: Graph, row: int) -> list[tuple[int, bool]]:
     """Return the rows that wait for `row`, with whether they wait for data."""
     found = []
-    for kind in ("data", "ctrl"):
+    for kind in BOTH:
         deps: Dependencies = getattr(graph, kind)
         at = np.flatnonzero(deps.rows == row)
         rows = np.searchsorted(deps.offsets, at, side="right") - 1
@@ -71,61 +128,77 @@ def successors(graph: Graph, row: int) -> list[tuple[int, bool]]:
 
 def predecessors(graph: Graph, row: int) -> list[tuple[int, bool]]:
     """Return the rows that `row` waits for, with whether it waits for data; dangling ones are negative."""
-    return [(int(one), True) for one in graph.data.of(row)] + [(int(one), False) for one in graph.ctrl.of(row)]
+    return [(int(one), True) for one in graph.data.of(row)] + [
+        (int(one), False) for one in graph.ctrl.of(row)
+    ]
 
 
-def whole(graph: Graph, kinds: tuple[Kind, ...] = ("data", "ctrl")) -> Part:
+def whole(near: Adjacency) -> Part:
     """Return the whole graph as a part."""
-    return Part(np.arange(len(graph)), edges(graph, kinds))
+    return Part(np.arange(len(near)), near.edges)
 
 
 def neighbourhood(
-    graph: Graph,
-    row: int,
-    depth: int,
-    *,
-    direction: Direction = "both",
-    kinds: tuple[Kind, ...] = ("data", "ctrl"),
-    most: int = 1500,
+    near: Adjacency, row: int, depth: int, *, direction: Direction = "both", most: int = MOST_ELEMENTS
 ) -> Part:
     """Return the nodes within `depth` dependencies of `row`, nearest first while they and their edges fit.
 
     Args:
+        near: The graph's dependencies.
+        row: The node in the middle.
+        depth: How many dependencies away a node may be.
+        direction: Walk to what nodes wait for (up), to what waits for them (down), or both.
         most: Nodes and edges together that the part may have.
     """
-    all_edges = edges(graph, kinds)
-    near = np.full(len(graph), False)
-    near[row] = True
-    frontier = np.array([row], np.int64)
-    left_out = 0
+    seen = np.full(len(near), False)
+    seen[row] = True
+    rings = [np.array([row], np.int64)]
     for _ in range(depth):
-        steps = []
-        if direction != "down":
-            steps.append(all_edges.before[np.isin(all_edges.after, frontier)])
-        if direction != "up":
-            steps.append(all_edges.after[np.isin(all_edges.before, frontier)])
-        found = np.unique(np.concatenate(steps)) if steps else np.empty(0, np.int64)
-        found = found[~near[found]]
-        if not len(found):
+        ring = near.neighbours(rings[-1], direction)
+        ring = ring[~seen[ring]]
+        if not len(ring):
             break
-        fits = _fitting(all_edges, near, found, most)
-        near[found[:fits]] = True
-        left_out += len(found) - fits
-        if fits < len(found):
-            break
-        frontier = found
-    inside = near[all_edges.before] & near[all_edges.after]
-    kept = Edges(all_edges.before[inside], all_edges.after[inside], all_edges.is_data[inside])
-    return Part(np.flatnonzero(near), kept, left_out)
+        seen[ring] = True
+        rings.append(ring)
+    reached = np.concatenate(rings)
+    rows = np.sort(reached[: _fitting(near, reached, most)])
+    return Part(rows, _between(near, rows), len(reached) - len(rows))
 
 
-def _fitting(all_edges: Edges, near: np.ndarray, found: np.ndarray, most: int) -> int:
-    """Return how many of `found` can join `near` before nodes and edges exceed `most`."""
-    low, high = 0, len(found)
-    while low < high:
-        middle = (low + high + 1) // 2
-        trial = near.copy()
-        trial[found[:middle]] = True
-        size = int(trial.sum()) + int((trial[all_edges.before] & trial[all_edges.after]).sum())
-        low, high = (middle, high) if size <= most else (low, middle - 1)
-    return low
+def _fitting(near: Adjacency, reached: Int64, most: int) -> int:
+    """Return how many of `reached`, in this order, have no more than `most` nodes and edges among them."""
+    inside = np.full(len(near), False)
+    size = 0
+    for count, row in enumerate(reached[:most].tolist()):
+        inside[row] = True
+        ups = near.edges.before[near.up[row] : near.up[row + 1]]
+        downs = near.edges.after[near.by_before[near.down[row] : near.down[row + 1]]]
+        loops = int((ups == row).sum())
+        size += 1 + int(inside[ups].sum()) + int(inside[downs].sum()) - loops
+        if size > most and count:
+            return count
+    return min(len(reached), most)
+
+
+def _between(near: Adjacency, rows: Int64) -> Edges:
+    """Return the dependencies between `rows`."""
+    at = _ranges(near.up, rows)
+    inside = np.full(len(near), False)
+    inside[rows] = True
+    at = at[inside[near.edges.before[at]]]
+    return Edges(near.edges.before[at], near.edges.after[at], near.edges.is_data[at])
+
+
+def _offsets(rows: Int32, count: int) -> Int64:
+    """Return (count+1,) where the entries of each row begin in sorted `rows`."""
+    offsets = np.zeros(count + 1, np.int64)
+    np.cumsum(np.bincount(rows, minlength=count), out=offsets[1:])
+    return offsets
+
+
+def _ranges(offsets: Int64, rows: Int64) -> Int64:
+    """Return the places offsets[r] up to offsets[r+1] of every row r, one after another."""
+    starts, lengths = offsets[rows], offsets[rows + 1] - offsets[rows]
+    ends = np.cumsum(lengths)
+    places = np.arange(int(ends[-1]) if len(ends) else 0)
+    return np.asarray(places + np.repeat(starts - (ends - lengths), lengths), np.int64)

@@ -1,0 +1,321 @@
+"""A part of a graph as Cytoscape draws it: elements with places, names that fit, and how they look."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from studio.analysis.layout import Layout, layered
+from studio.analysis.neighbours import Adjacency, Part
+from studio.figures.theme import Palette, palette
+from studio.trace import Graph, Int64, NodeType, collective_name, int_column, type_name
+from studio.units import format_bytes
+
+STEP_X, STEP_Y = 100, 51
+"""Pixels between neighbours of a row and between rows, at zoom 1."""
+
+WIDTH, HEIGHT = 92, 35
+_LINE, _SHORT_LINE = 14, 9
+"""Characters of a line that fit into a node, in a label and in the larger print of a short label."""
+
+_TELLING = 4
+"""Characters from which a level of a name is understood by itself."""
+
+_FONT = "system-ui, Segoe UI, Roboto, Liberation Sans, DejaVu Sans, sans-serif"
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """How nodes of a kind are told apart: by colour and by shape.
+
+    Attributes:
+        kind: Short name, used by stylesheets.
+        title: What the legend calls it.
+        colour: The palette's name of its colour.
+        shape: Cytoscape's name of its shape.
+    """
+
+    kind: str
+    title: str
+    colour: str
+    shape: str
+
+
+LOOKS = {
+    NodeType.COMP: Look("comp", "compute", "compute", "round-rectangle"),
+    NodeType.COMM_COLL: Look("coll", "collective", "collective", "hexagon"),
+    NodeType.COMM_SEND: Look("send", "send", "p2p", "tag"),
+    NodeType.COMM_RECV: Look("recv", "receive", "p2p", "concave-hexagon"),
+    NodeType.MEM_LOAD: Look("load", "memory load", "memory", "barrel"),
+    NodeType.MEM_STORE: Look("store", "memory store", "memory", "cut-rectangle"),
+    NodeType.METADATA: Look("meta", "metadata", "host", "ellipse"),
+}
+OTHER = Look("other", "other", "host", "rectangle")
+
+
+def look(number: int) -> Look:
+    """Return how nodes of a type look; types the schema does not define look alike."""
+    return LOOKS.get(NodeType(number), OTHER) if number in NodeType._value2member_map_ else OTHER
+
+
+def legend(graph: Graph, rows: Int64) -> list[tuple[Look, int]]:
+    """Return the looks among some nodes with how many nodes have them, most frequent first."""
+    counts: dict[Look, int] = {}
+    for number, count in zip(*np.unique(graph.type[rows], return_counts=True), strict=True):
+        counts[look(int(number))] = counts.get(look(int(number)), 0) + int(count)
+    return sorted(counts.items(), key=lambda item: -item[1])
+
+
+def place(part: Part) -> Layout:
+    """Return where the nodes of a part stand."""
+    before, after = (np.searchsorted(part.rows, rows) for rows in (part.edges.before, part.edges.after))
+    return layered(len(part.rows), before, after, aspect=16 / 9 * STEP_Y / STEP_X)
+
+
+def elements(graph: Graph, part: Part, near: Adjacency) -> list[dict[str, Any]]:
+    """Return the nodes and edges of a part for Cytoscape.
+
+    Nodes have the data `id` (their ref), `label`, `short`, `name`, `type`, `kind`, `bytes` (a text) and `hidden` (how
+    many of their neighbours are not in the part); edges `dep` ("data" or "ctrl") and `far` (1 where they lead
+    through other nodes).
+    """
+    places = place(part)
+    refs = node_refs(graph, part.rows)
+    sizes, collectives = _numbers(graph, "comm_size", part.rows), _numbers(graph, "comm_type", part.rows)
+    hidden = _hidden(part, near)
+    found: list[dict[str, Any]] = []
+    for at, row in enumerate(part.rows.tolist()):
+        number = int(graph.type[row])
+        name = graph.strings[int(graph.name[row])]
+        data = {
+            "id": refs[at],
+            "label": label(name or f"id {refs[at]}", number, collectives.get(row), sizes.get(row)),
+            "short": short_label(name or refs[at], number, collectives.get(row)),
+            "name": name,
+            "type": _what(number, collectives.get(row)),
+            "kind": look(number).kind,
+            "bytes": format_bytes(sizes[row]) if row in sizes else "",
+            "hidden": int(hidden[at]),
+        }
+        position = {"x": round(places.x[at] * STEP_X, 1), "y": round(places.y[at] * STEP_Y, 1)}
+        found.append({"group": "nodes", "data": data, "position": position})
+    return found + _edges(part, places, refs)
+
+
+def _edges(part: Part, places: Layout, refs: list[str]) -> list[dict[str, Any]]:
+    before, after = (np.searchsorted(part.rows, rows) for rows in (part.edges.before, part.edges.after))
+    # Edges of many rows or to another column would hide what lies under them: they are drawn faintly.
+    far = (places.column[before] != places.column[after]) | (np.abs(places.y[after] - places.y[before]) > 3.5)
+    found = []
+    for one, other, is_data, is_far in zip(
+        before.tolist(), after.tolist(), part.edges.is_data.tolist(), far.tolist(), strict=True
+    ):
+        dep = "data" if is_data else "ctrl"
+        data = {"id": f"{refs[one]}>{refs[other]}:{dep}", "source": refs[one], "target": refs[other]}
+        found.append({"group": "edges", "data": data | {"dep": dep, "far": int(is_far)}})
+    return found
+
+
+def _hidden(part: Part, near: Adjacency) -> Int64:
+    """Return (N,) how many dependencies of each node of a part lead out of it."""
+    degree = near.up[part.rows + 1] - near.up[part.rows] + near.down[part.rows + 1] - near.down[part.rows]
+    drawn = np.zeros(len(part.rows), np.int64)
+    for ends in (part.edges.before, part.edges.after):
+        drawn += np.bincount(np.searchsorted(part.rows, ends), minlength=len(part.rows))
+    return np.asarray(degree - drawn, np.int64)
+
+
+def _numbers(graph: Graph, key: str, rows: Int64) -> dict[int, int]:
+    """Return the values of an integer attribute at the nodes of a part that have it."""
+    at, values = int_column(graph, key)
+    here = np.isin(at, rows)
+    return dict(zip(at[here].tolist(), values[here].tolist(), strict=True))
+
+
+def node_refs(graph: Graph, rows: Int64) -> list[str]:
+    """Return how addresses name some nodes: by id, with a number where ids repeat (see `analysis.nodes.node_ref`)."""
+    ids = graph.id[rows]
+    same = np.flatnonzero(np.isin(graph.id, ids))
+    order = same[np.lexsort((same, graph.id[same]))]
+    sorted_ids = graph.id[order]
+    starts = np.flatnonzero(np.append(True, sorted_ids[1:] != sorted_ids[:-1])) if len(order) else order
+    again = np.arange(len(order)) - np.repeat(starts, np.diff(np.append(starts, len(order))))
+    number = dict(zip(order.tolist(), again.tolist(), strict=True))
+    pairs = zip(ids.tolist(), (number[row] for row in rows.tolist()), strict=True)
+    return [f"{one}.{count}" if count else str(one) for one, count in pairs]
+
+
+def _what(number: int, collective: int | None) -> str:
+    name = type_name(number)
+    return (
+        f"{name} {collective_name(collective)}"
+        if collective is not None and number == NodeType.COMM_COLL
+        else name
+    )
+
+
+def label(name: str, number: int, collective: int | None = None, size: int | None = None) -> str:
+    r"""Return the text inside a node: two lines that fit.
+
+    Example:
+        >>> label("mb0.transformer.1.mha.attn_kernel.dq@0_COMP", NodeType.COMP)
+        '1.mha\nattn_kernel.dq'
+        >>> label("mb0.transformer.0.mha.qkv@0_X1COMM", NodeType.COMM_COLL, 2, 4 * 2**20)
+        'all-gather\n4.00 MiB'
+    """
+    last, rest = _last(_parts(name), _LINE)
+    what = _communication(number, collective)
+    if what:
+        return f"{shortened(what, _LINE)}\n{last if size is None else format_bytes(size)}"
+    first, _ = _last(rest, _LINE)
+    return f"{first}\n{last}" if first else last
+
+
+def short_label(name: str, number: int, collective: int | None = None) -> str:
+    """Return the text inside a node seen from afar: one short line.
+
+    Example:
+        >>> short_label("mb0.transformer.1.mha.attn_kernel.dq@0_COMP", NodeType.COMP)
+        'attn_….dq'
+    """
+    what = _communication(number, collective)
+    return shortened(what, _SHORT_LINE) if what else _last(_parts(name), _SHORT_LINE)[0]
+
+
+def _communication(number: int, collective: int | None) -> str:
+    if number == NodeType.COMM_COLL and collective is not None:
+        return collective_name(collective).lower().replace("_", "-")
+    return {int(NodeType.COMM_SEND): "send", int(NodeType.COMM_RECV): "receive"}.get(number, "")
+
+
+_STG_SUFFIX = re.compile(r"@\d+_(?:COMP|X\d+_?COMM)$")
+_SEPARATORS = re.compile(r"(?<=[./:])")
+
+
+def _parts(name: str) -> list[str]:
+    """Return the levels of a hierarchical name, separators kept at their ends."""
+    # STG ends names with the kind of node, which colour and shape tell already.
+    plain = _STG_SUFFIX.sub("", " ".join(name.split()))
+    return [part for part in _SEPARATORS.split(plain) if part]
+
+
+def _last(parts: list[str], most: int) -> tuple[str, list[str]]:
+    """Return as many of the last levels as fit on a line, and the levels before them."""
+    for start in range(len(parts)):
+        text = "".join(parts[start:]).rstrip("./:")
+        if len(text) <= most:
+            # A level such as "y" says nothing without a piece of the one above it.
+            room = most - len(text) - 2
+            if start and len(text) < _TELLING and room > 1:
+                return f"{parts[start - 1][:room]}….{text}", parts[: start - 1]
+            return text, parts[:start]
+    return (shortened(parts[-1].rstrip("./:"), most), parts[:-1]) if parts else ("", [])
+
+
+def shortened(text: str, most: int) -> str:
+    """Return a text with its middle left out where it is too long.
+
+    Example:
+        >>> shortened("convolution_backward_overrideable", 15)
+        'convolu…ideable'
+    """
+    return text if len(text) <= most else f"{text[: most // 2]}…{text[len(text) - (most - most // 2 - 1) :]}"
+
+
+def stylesheet(dark: bool) -> list[dict[str, Any]]:
+    """Return how Cytoscape draws nodes and edges in a theme."""
+    colours = palette(dark)
+    looks = [*LOOKS.values(), OTHER]
+    return [
+        {"selector": "core", "style": {"active-bg-opacity": 0, "selection-box-opacity": 0}},
+        {"selector": "node", "style": _node_style(colours)},
+        *({"selector": f'node[kind = "{one.kind}"]', "style": _kind_style(one, colours)} for one in looks),
+        {"selector": "node[hidden > 0]", "style": {"border-style": "dashed"}},
+        {"selector": "edge", "style": _edge_style(colours)},
+        {"selector": "edge[far = 1]", "style": {"opacity": 0.3, "width": 1}},
+        {"selector": 'edge[dep = "ctrl"]', "style": {"line-style": "dashed", "line-dash-pattern": [5, 4]}},
+        *_state_styles(colours),
+    ]
+
+
+def _node_style(colours: Palette) -> dict[str, Any]:
+    return {
+        "width": WIDTH,
+        "height": HEIGHT,
+        "border-width": 1.5,
+        "label": "data(label)",
+        "color": colours.text,
+        "font-family": _FONT,
+        "font-size": 10.5,
+        "line-height": 1.15,
+        "text-wrap": "wrap",
+        "text-max-width": 400,
+        "text-valign": "center",
+        "text-halign": "center",
+        "min-zoomed-font-size": 6,
+        "overlay-opacity": 0,
+    }
+
+
+def _kind_style(one: Look, colours: Palette) -> dict[str, Any]:
+    colour = getattr(colours, one.colour)
+    style = {
+        "shape": one.shape,
+        "border-color": colour,
+        "background-color": mixed(colour, colours.panel, 0.2),
+    }
+    if one.shape in ("hexagon", "tag", "concave-hexagon"):
+        style["width"] = WIDTH + 4
+    return style
+
+
+def _edge_style(colours: Palette) -> dict[str, Any]:
+    line = mixed(colours.dim, colours.background, 0.75)
+    return {
+        "width": 1.3,
+        "line-color": line,
+        "target-arrow-color": line,
+        "target-arrow-shape": "triangle",
+        "arrow-scale": 0.8,
+        "curve-style": "bezier",
+        "overlay-opacity": 0,
+        "events": "no",
+    }
+
+
+def _state_styles(colours: Palette) -> list[dict[str, Any]]:
+    """Return how selection, search hits and the pointer show."""
+    strong = {
+        "line-color": colours.accent,
+        "target-arrow-color": colours.accent,
+        "opacity": 1,
+        "width": 2.2,
+        "z-index": 9,
+    }
+    hover = {"line-color": colours.text, "target-arrow-color": colours.text, "opacity": 1, "z-index": 8}
+    ring = {"outline-color": colours.accent, "outline-width": 3.5, "outline-offset": 2, "outline-opacity": 1}
+    return [
+        {"selector": "node.cs-afar", "style": {"label": "data(short)", "font-size": 16}},
+        {"selector": "node.cs-off", "style": {"opacity": 0.45}},
+        {"selector": "edge.cs-off", "style": {"opacity": 0.15}},
+        {"selector": "node.cs-hit", "style": {"opacity": 1, "border-width": 4, "font-weight": "bold"}},
+        {"selector": "node.cs-near", "style": {"opacity": 1}},
+        {"selector": "edge.cs-near", "style": strong},
+        {"selector": "edge.cs-over", "style": hover},
+        {"selector": "node.cs-over", "style": {"opacity": 1, "border-width": 3}},
+        {"selector": "node.cs-on", "style": {"opacity": 1, "border-width": 2.5, "z-index": 10, **ring}},
+    ]
+
+
+def mixed(colour: str, ground: str, share: float) -> str:
+    """Return `share` of a colour over a ground.
+
+    Example:
+        >>> mixed("#ff0000", "#000000", 0.5)
+        '#800000'
+    """
+    parts = [(int(colour[at : at + 2], 16), int(ground[at : at + 2], 16)) for at in (1, 3, 5)]
+    return "#" + "".join(f"{round(one * share + other * (1 - share)):02x}" for one, other in parts)

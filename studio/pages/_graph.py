@@ -1,0 +1,155 @@
+"""Which part of which graph the Graph page draws, worked out once per part."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any, cast
+
+import numpy as np
+
+from studio.analysis.neighbours import (
+    BOTH,
+    MOST_ELEMENTS,
+    Adjacency,
+    Direction,
+    Kind,
+    Part,
+    adjacency,
+    neighbourhood,
+    whole,
+)
+from studio.analysis.nodes import find_node
+from studio.errors import TraceError
+from studio.figures.graph import elements
+from studio.pages._state import rank_of, trace, workspace
+from studio.trace import Graph, Int64, NodeType
+from studio.units import format_count
+
+DEPTH, DEEPEST = 5, 10
+KINDS: dict[str, tuple[Kind, ...]] = {"both": BOTH, "data": ("data",), "ctrl": ("ctrl",)}
+_COMMUNICATION = (NodeType.COMM_COLL, NodeType.COMM_SEND, NodeType.COMM_RECV)
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What part of which graph is asked for; equal requests give equal drawings.
+
+    Attributes:
+        root, job: The workspace's folder and the job's name.
+        graph: Index into `Trace.graphs`.
+        deps: Which dependencies count: a key of `KINDS`.
+        centre: Row in the middle of a neighbourhood, -1 for the whole graph.
+        depth, direction: Of the neighbourhood.
+    """
+
+    root: str
+    job: str
+    graph: int
+    deps: str
+    centre: int = -1
+    depth: int = DEPTH
+    direction: Direction = "both"
+
+
+def asked_for(view: dict[str, Any]) -> tuple[Request, str]:
+    """Return what a view asks for, and what should be said about it.
+
+    Raises:
+        TraceError: The job has no ranks, or not the one named.
+    """
+    found = trace(view["job"])
+    if not found.ranks:
+        raise TraceError("This job has no ranks.", hint="Import it again with at least one trace file.")
+    rank = rank_of(found, view)
+    deps = view["deps"] if view.get("deps") in KINDS else "both"
+    asked = Request(str(workspace().root), view["job"], rank.graph, deps)
+    graph = found.graph_of(rank)
+    size = len(graph) + len(near_of(asked).edges)
+    if not len(graph) or (size <= MOST_ELEMENTS and view.get("show") != "near"):
+        return asked, ""
+    depth = str(view.get("depth", DEPTH))
+    direction = view["dir"] if view.get("dir") in ("up", "down") else "both"
+    asked = replace(
+        asked,
+        depth=min(max(int(depth), 1), DEEPEST) if depth.isdecimal() else DEPTH,
+        direction=cast("Direction", direction),
+    )
+    centre, note = _centre(graph, asked, view)
+    if size > MOST_ELEMENTS and view.get("show") == "whole":
+        note += f"The whole graph has {format_count(size)} nodes and dependencies; {format_count(MOST_ELEMENTS)} can be drawn. "
+    return replace(asked, centre=centre), note
+
+
+def _centre(graph: Graph, asked: Request, view: dict[str, Any]) -> tuple[int, str]:
+    """Return the node in the middle, and what should be said about it."""
+    node, centre = node_row(graph, view.get("node")), node_row(graph, view.get("at"))
+    # The centre stays while the user looks around in its neighbourhood, and follows who goes further.
+    if centre >= 0 and (node < 0 or node in part_of(replace(asked, centre=centre)).rows):
+        return centre, ""
+    if node >= 0:
+        return node, ""
+    rows = np.flatnonzero(np.isin(graph.type, _COMMUNICATION))
+    if len(rows):
+        return int(rows[0]), "No node is selected, so this starts at the first communication node. "
+    return 0, "No node is selected, so this starts at the first node. "
+
+
+def node_row(graph: Graph, ref: str | None) -> int:
+    """Return the row of a node, -1 where there is none; the inspector tells about names that are wrong."""
+    try:
+        return find_node(graph, str(ref)) if ref else -1
+    except TraceError:
+        return -1
+
+
+def graph_of(asked: Request) -> Graph:
+    """Return the graph asked about."""
+    return trace(asked.job).graphs[asked.graph]
+
+
+def near_of(asked: Request) -> Adjacency:
+    """Return the dependencies that count, ready to be walked."""
+    return _adjacency(asked.root, asked.job, asked.graph, asked.deps)
+
+
+@lru_cache(maxsize=4)
+def _adjacency(root: str, job: str, graph: int, deps: str) -> Adjacency:
+    return adjacency(trace(job).graphs[graph], KINDS[deps])
+
+
+@lru_cache(maxsize=64)
+def part_of(asked: Request) -> Part:
+    """Return the part asked for."""
+    near = near_of(asked)
+    if asked.centre < 0:
+        return whole(near)
+    return neighbourhood(near, asked.centre, asked.depth, direction=asked.direction)
+
+
+@lru_cache(maxsize=32)
+def elements_of(asked: Request) -> list[dict[str, Any]]:
+    """Return the part asked for as Cytoscape draws it."""
+    found = elements(graph_of(asked), part_of(asked), near_of(asked))
+    for one in found[:1]:
+        # Tells the browser which drawing it holds: elements arrive later than what is said about them.
+        one["data"]["drawing"] = key_of(asked)
+    return found
+
+
+def key_of(asked: Request) -> str:
+    """Return a text that names a drawing."""
+    return json.dumps([asked.job, asked.graph, asked.deps, asked.centre, asked.depth, asked.direction])
+
+
+@lru_cache(maxsize=16)
+def hits_of(root: str, job: str, graph: int, text: str) -> Int64:
+    """Return the rows whose name contains a text, or whose id it is."""
+    found = trace(job).graphs[graph]
+    wanted = text.lower()
+    fits = np.array([wanted in one.lower() for one in found.strings], bool)
+    rows = fits[found.name] if len(fits) else np.zeros(len(found), bool)
+    if text.isdecimal() and int(text) < 2**64:
+        rows = rows | (found.id == np.uint64(int(text)))
+    return np.flatnonzero(rows)

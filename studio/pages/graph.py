@@ -1,0 +1,353 @@
+"""Graph: who waits for whom on one rank, whole where it fits, else around a node."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import dash
+import dash_cytoscape as cyto
+import dash_mantine_components as dmc
+import numpy as np
+from dash import ClientsideFunction, Input, Output, State, callback, clientside_callback, dcc, html, no_update
+
+from studio.analysis.neighbours import Part
+from studio.analysis.nodes import node_ref
+from studio.errors import StudioError
+from studio.figures.graph import Look, legend, node_refs, stylesheet
+from studio.pages._graph import (
+    DEEPEST,
+    KINDS,
+    Request,
+    asked_for,
+    elements_of,
+    graph_of,
+    hits_of,
+    key_of,
+    near_of,
+    node_row,
+    part_of,
+)
+from studio.pages._state import trace
+from studio.pages._widgets import error_box, no_job
+from studio.trace import Graph
+from studio.units import format_count
+
+dash.register_page(__name__, path="/graph", name="Graph", title="Graph · Chakra Studio", order=2)
+
+_KEYS = (
+    ("↑ ↓", "what it waits for, what waits for it"),
+    ("← →", "beside it"),
+    ("double click", "centre on it"),
+    ("F", "fit"),
+    ("/", "search"),
+    ("Esc", "clear"),
+)
+
+
+def layout(**_query: str) -> Any:
+    """Return the page; controls, drawing and texts follow the view."""
+    return html.Div(
+        [
+            html.Div(id="graph-notice"),
+            html.Div([_controls(), _canvas(), _foot()], id="graph-page", className="cs-graph", hidden=True),
+            dcc.Store(id="graph-drawn", data={}),
+            dcc.Store(id="graph-hits-drawn", data=[]),
+            html.Div(id="graph-sync", hidden=True),
+        ]
+    )
+
+
+def _controls() -> Any:
+    return html.Div(
+        [
+            html.H1("Graph"),
+            _labelled("rank", _select("graph-rank", "Rank", [], 84, searchable=True, limit=200)),
+            dmc.SegmentedControl(
+                id="graph-show",
+                data=[{"value": "whole", "label": "Whole"}, {"value": "near", "label": "Around a node"}],
+                size="xs",
+                **_aria(label="What is drawn"),
+            ),
+            _labelled("depth", _select("graph-depth", "Depth", [str(n) for n in range(1, DEEPEST + 1)], 58)),
+            _labelled(
+                "direction",
+                _select(
+                    "graph-dir",
+                    "Direction",
+                    [
+                        {"value": "both", "label": "up and down"},
+                        {"value": "up", "label": "up: it waits for"},
+                        {"value": "down", "label": "down: wait for it"},
+                    ],
+                    136,
+                ),
+            ),
+            _labelled(
+                "dependencies",
+                _select(
+                    "graph-deps",
+                    "Dependencies",
+                    [
+                        {"value": "both", "label": "data and control"},
+                        {"value": "data", "label": "data"},
+                        {"value": "ctrl", "label": "control"},
+                    ],
+                    152,
+                ),
+            ),
+            html.Span(style={"flex": 1}),
+            html.Div(
+                [_search(), html.Div(id="graph-hits", className="cs-graph-hits", role="status")],
+                className="cs-graph-find",
+            ),
+            html.Button("Fit", id="graph-fit", className="cs-button", title="Show all that is drawn (F)"),
+        ],
+        className="cs-graph-controls",
+    )
+
+
+def _aria(**names: str) -> dict[str, Any]:
+    return {f"aria-{name}": value for name, value in names.items()}
+
+
+def _labelled(text: str, control: Any) -> Any:
+    return html.Span(
+        [html.Span(text, className="cs-dim", **_aria(hidden="true")), control], className="cs-graph-field"
+    )
+
+
+def _select(name: str, title: str, data: list[Any], width: int, **more: Any) -> Any:
+    return dmc.Select(
+        id=name,
+        data=data,
+        size="xs",
+        w=width,
+        allowDeselect=False,
+        comboboxProps={"shadow": "sm"},
+        **_aria(label=title),
+        **more,
+    )
+
+
+def _search() -> Any:
+    return dmc.TextInput(
+        id="graph-q",
+        placeholder="Name contains, or id",
+        size="xs",
+        w=168,
+        debounce=200,
+        **_aria(label="Search nodes by name or id"),
+    )
+
+
+def _canvas() -> Any:
+    return html.Div(
+        [
+            cyto.Cytoscape(
+                id="graph-cy",
+                elements=[],
+                layout={"name": "preset", "fit": False},
+                autoRefreshLayout=False,
+                autoungrabify=True,
+                autounselectify=True,
+                boxSelectionEnabled=False,
+                responsive=False,
+                minZoom=0.02,
+                maxZoom=3,
+                style={"width": "100%", "height": "100%"},
+                stylesheet=stylesheet(dark=False),
+            ),
+            html.Div(id="graph-tip", className="cs-graph-tip", hidden=True),
+        ],
+        id="graph-canvas",
+        className="cs-graph-canvas",
+        tabIndex=0,
+        role="application",
+        **_aria(label="Graph of dependencies", describedby="graph-sentence graph-keys"),
+    )
+
+
+def _foot() -> Any:
+    keys = [part for key, does in _KEYS for part in (html.Kbd(key), f" {does} ")]
+    return html.Div(
+        [
+            html.Div(
+                [
+                    html.Span(id="graph-sentence", role="status"),
+                    html.Div(id="graph-legend", className="cs-graph-legend"),
+                ]
+            ),
+            html.Div(keys, id="graph-keys", className="cs-graph-keys"),
+        ],
+        className="cs-graph-foot",
+    )
+
+
+@callback(
+    {
+        "notice": Output("graph-notice", "children"),
+        "hidden": Output("graph-page", "hidden"),
+        "elements": Output("graph-cy", "elements"),
+        "drawn": Output("graph-drawn", "data"),
+        "sentence": Output("graph-sentence", "children"),
+        "legend": Output("graph-legend", "children"),
+        "ranks": Output("graph-rank", "data"),
+    },
+    Input("view", "data"),
+    State("graph-drawn", "data"),
+)
+def draw(view: dict[str, Any], drawn: dict[str, Any]) -> dict[str, Any]:
+    """Draw what the view asks for, unless it is drawn already."""
+    if not view.get("job"):
+        return _answer(notice=no_job(), hidden=True, drawn={}, elements=[])
+    try:
+        asked, note = asked_for(view)
+    except StudioError as error:
+        return _answer(
+            notice=html.Div(error_box(error), className="cs-page"), hidden=True, drawn={}, elements=[]
+        )
+    ranks = [str(rank.number) for rank in trace(view["job"]).ranks]
+    key = key_of(asked)
+    part = part_of(asked)
+    shown = _answer(notice=None, hidden=False, ranks=ranks, sentence=_sentence(asked, part, note))
+    if drawn.get("key") == key:
+        return shown
+    graph = graph_of(asked)
+    centre = node_ref(graph, asked.centre) if asked.centre >= 0 else None
+    return shown | {
+        "elements": elements_of(asked),
+        "drawn": {
+            "key": key,
+            "nodes": len(part.rows),
+            "first": node_ref(graph, int(part.rows[0])) if len(part.rows) else None,
+            "centre": centre,
+            "mode": "near" if centre else "whole",
+        },
+        "legend": _legend(legend(graph, part.rows)),
+    }
+
+
+def _answer(**changed: Any) -> dict[str, Any]:
+    names = ("notice", "hidden", "elements", "drawn", "sentence", "legend", "ranks")
+    return {name: changed.get(name, no_update) for name in names}
+
+
+def _sentence(asked: Request, part: Part, note: str) -> Any:
+    """Return in words what is drawn and what is not."""
+    graph, near = graph_of(asked), near_of(asked)
+    kinds = {"both": "", "data": "data ", "ctrl": "control "}[asked.deps]
+    if asked.centre < 0:
+        nodes = len(part.rows)
+        text = (
+            "This rank has no nodes."
+            if not nodes
+            else f"All {_n(nodes, 'node')} and {_n(len(part.edges), kinds + 'dependency')} drawn."
+        )
+    else:
+        name = graph.strings[int(graph.name[asked.centre])] or f"node {node_ref(graph, asked.centre)}"
+        which = {"both": "of", "up": "above", "down": "below"}[asked.direction]
+        text = f"{note}{format_count(len(part.rows))} of {_n(len(near), 'node')} drawn: within {_n(asked.depth, kinds + 'dependency')} {which} {name}."
+        if part.left_out:
+            text += f" {format_count(part.left_out)} more did not fit."
+    dangling = sum(len(getattr(graph, kind).dangling) for kind in KINDS[asked.deps])
+    if dangling:
+        text += (
+            f" {_n(dangling, 'id')} that nodes wait for {'is' if dangling == 1 else 'are'} not in the file."
+        )
+    return text
+
+
+def _n(count: int, noun: str) -> str:
+    plural = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
+    return f"{format_count(count)} {noun if count == 1 else plural}"
+
+
+def _legend(looks: list[tuple[Look, int]]) -> list[Any]:
+    items = [
+        html.Span(
+            [
+                html.Span(
+                    className=f"cs-shape cs-shape-{one.shape}",
+                    style={"background": f"var(--cs-{one.colour})"},
+                ),
+                f"{one.title} ",
+                html.Span(format_count(count), className="cs-dim"),
+            ]
+        )
+        for one, count in looks
+    ]
+    lines = [
+        html.Span([html.Span(className="cs-line"), "data"]),
+        html.Span([html.Span(className="cs-line cs-line-dashed"), "control"]),
+    ]
+    return [*items, *lines]
+
+
+# ---------------------------------------------------------------------------------------------------
+# Search
+
+
+@callback(Output("graph-hits", "children"), Output("graph-hits-drawn", "data"), Input("view", "data"))
+def search(view: dict[str, Any]) -> tuple[Any, list[str]]:
+    """Count the hits, and say which comes before and after the selected node."""
+    if not view.get("job") or not view.get("q"):
+        return None, []
+    try:
+        asked, _ = asked_for(view)
+    except StudioError:
+        return None, []
+    graph = graph_of(asked)
+    rows = hits_of(asked.root, asked.job, asked.graph, view["q"])
+    if not len(rows):
+        return html.Span("no node found", className="cs-dim"), []
+    node = node_row(graph, view.get("node"))
+    at = int(np.searchsorted(rows, node))
+    is_hit = at < len(rows) and rows[at] == node
+    count = f"{format_count(at + 1)} of {format_count(len(rows))}" if is_hit else format_count(len(rows))
+    shown = [
+        html.Span(count, className="cs-graph-count"),
+        _step("graph-previous", "‹", "Previous hit (Shift Enter)", graph, int(rows[at - 1])),
+        _step("graph-next", "›", "Next hit (Enter)", graph, int(rows[(at + is_hit) % len(rows)])),
+    ]
+    return shown, node_refs(graph, np.intersect1d(rows, part_of(asked).rows))
+
+
+def _step(name: str, text: str, title: str, graph: Graph, row: int) -> Any:
+    change: dict[str, Any] = {"data-view": json.dumps({"node": node_ref(graph, row)}), "aria-label": title}
+    return html.Button(text, id=name, className="cs-button cs-graph-step", title=title, **change)
+
+
+# ---------------------------------------------------------------------------------------------------
+# What the browser does by itself
+
+
+@callback(Output("graph-cy", "stylesheet"), Input("theme", "data"))
+def dress(theme: str) -> list[dict[str, Any]]:
+    """Draw in the colours of the theme."""
+    return stylesheet(dark=theme == "dark")
+
+
+_CONTROLS = ("rank", "show", "depth", "dir", "deps", "q")
+
+clientside_callback(
+    ClientsideFunction("studio_graph", "controls"),
+    *[Output(f"graph-{name}", "value") for name in _CONTROLS],
+    Input("view", "data"),
+    Input("graph-drawn", "data"),
+    Input("graph-rank", "data"),
+)
+clientside_callback(
+    ClientsideFunction("studio_graph", "write"),
+    Output("graph-sync", "title"),
+    *[Input(f"graph-{name}", "value") for name in _CONTROLS],
+    prevent_initial_call=True,
+)
+clientside_callback(
+    ClientsideFunction("studio_graph", "show"),
+    Output("graph-sync", "children"),
+    Input("graph-drawn", "data"),
+    Input("view", "data"),
+    Input("graph-hits-drawn", "data"),
+    Input("theme", "data"),
+)
