@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import json
+import re
 import sys
-from collections.abc import Sequence
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,48 +16,98 @@ import click
 
 from studio import __version__
 from studio.errors import StudioError
+from studio.terminal import printable
+
+_WIDTH = 100
+_BAR = 30
+_SHOW_EVERY_S = 0.1
+_EXAMPLES = """\b
+Examples:
+  chakra-studio                       open the studio
+  chakra-studio traces/               open the job in a folder
+  chakra-studio job.*.et job.json     open these files
+  chakra-studio --port 9000 --sample  open a sample job on another port"""
+_RANK = re.compile(r"(?P<file>.+)=(?P<number>[0-9]{1,9})", re.DOTALL)
 
 
 class _ServeByDefault(click.Group):
     """Takes anything that is no command for paths to serve: `chakra-studio traces/`."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        own = {"--help", "--version"}
+        own = {"--help", "-h", "--version"}
         if not args or (args[0] not in self.commands and args[0] not in own):
             args = ["serve", *args]
         return super().parse_args(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command; what users can mend is printed without a traceback."""
+        for stream in (sys.stdout, sys.stderr):
+            # A terminal that knows few letters shows the others as escapes, rather than none at all.
+            if isinstance(stream, io.TextIOWrapper):
+                stream.reconfigure(errors="backslashreplace")
         try:
             return super().invoke(ctx)
         except StudioError as error:
-            click.secho(f"Error: {error.message}", fg="red", err=True)
-            if error.hint:
-                click.echo(f"Hint: {error.hint}", err=True)
-            ctx.exit(1)
+            _fail(ctx, error.message, error.hint)
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            what = error.strerror or type(error).__name__
+            place = ": ".join(str(name) for name in (error.filename, error.filename2) if name is not None)
+            _fail(ctx, f"{place}: {what}." if place else f"{what}.", _HINTS.get(type(error), ""))
+        except MemoryError:
+            _fail(ctx, "The memory is not enough.", "Close other programs, or open fewer ranks.")
 
 
-@click.group(cls=_ServeByDefault, context_settings={"help_option_names": ["--help", "-h"], "max_content_width": 100})
+_HINTS: Mapping[type[OSError], str] = {
+    PermissionError: "Check who may read and write it.",
+    IsADirectoryError: "Name a file, or remove the folder of this name.",
+    NotADirectoryError: "A part of this path is a file, not a folder.",
+    FileExistsError: "Choose another name, or remove what is there.",
+}
+
+
+def _fail(ctx: click.Context, message: str, hint: str) -> None:
+    """Print an error and leave with status 1."""
+    if sys.stderr.isatty():
+        # Where a progress line was cut off.
+        click.echo("\r\033[K", nl=False, err=True)
+    click.secho(f"Error: {printable(message)}", fg="red", err=True)
+    if hint:
+        click.echo(f"Hint: {printable(hint)}", err=True)
+    ctx.exit(1)
+
+
+def _say(text: str) -> None:
+    click.echo(printable(text))
+
+
+@click.group(
+    cls=_ServeByDefault,
+    context_settings={"help_option_names": ["--help", "-h"], "max_content_width": _WIDTH},
+    options_metavar="",
+    epilog=_EXAMPLES,
+    subcommand_metavar="[COMMAND] [PATHS]... [OPTIONS]",
+)
 @click.version_option(__version__, prog_name="chakra-studio")
 def main() -> None:
     """Open Chakra execution traces in the browser; everything stays on this machine.
 
-    \b
-    chakra-studio                    open the studio
-    chakra-studio traces/            open the job in a folder
-    chakra-studio job.*.et job.json  open these files
+    Without a command it serves, so the options of serve apply. A path that is called like a command is written with
+    its folder: ./info.
     """
 
 
 def _ranks(_ctx: click.Context, _param: click.Parameter, given: Sequence[str]) -> dict[str, int]:
     """Parse `--rank FILE=NUMBER`."""
-    ranks = {}
+    ranks: dict[str, int] = {}
     for item in given:
-        name, _, number = item.rpartition("=")
-        if not name or not number.isdecimal():
+        found = _RANK.fullmatch(item)
+        if not found:
             raise click.BadParameter(f"{item!r} is not FILE=NUMBER, such as trace_a.et=0.")
-        ranks[name] = int(number)
+        if found["file"] in ranks:
+            raise click.BadParameter(f"{found['file']!r} is given twice.")
+        ranks[found["file"]] = int(found["number"])
     return ranks
 
 
@@ -67,12 +121,25 @@ _rank_option = click.option(
 )
 
 
-@main.command()
+@main.command(epilog="Example: chakra-studio traces/ --port 9000 --workspace ~/jobs")
 @click.argument("paths", nargs=-1, type=click.Path(path_type=Path))
-@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on; others than this need a token.")
-@click.option("--port", type=click.IntRange(0, 65535), help="Port  [default: 8050, or the next free one]")
-@click.option("--allow-host", multiple=True, metavar="NAME", help="A further name the studio may be reached by.")
-@click.option("--workspace", type=click.Path(file_okay=False, path_type=Path), help="Folder for imported jobs.")
+@click.option(
+    "--host",
+    metavar="ADDRESS",
+    default="127.0.0.1",
+    show_default=True,
+    help="Address to listen on; others than this need a token.",
+)
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    metavar="NUMBER",
+    help="Port; 0 takes any that is free.  [default: 8050, or the next free one]",
+)
+@click.option(
+    "--allow-host", multiple=True, metavar="NAME", help="A further name the studio may be reached by."
+)
+@click.option("--workspace", metavar="DIR", type=click.Path(path_type=Path), help="Folder for imported jobs.")
 @click.option("--browser/--no-browser", default=True, help="Open a browser where there is one.")
 @click.option("--sample/--no-sample", default=False, help="Start with a sample job open.")
 @_rank_option
@@ -86,40 +153,43 @@ def serve(
     sample: bool,
     ranks: dict[str, int],
 ) -> None:
-    """Serve the studio; PATHS are files, folders or archives of traces to open first.
+    """Serve the studio; this is what happens without a command, too.
 
-    \b
-    Example: chakra-studio serve traces/ --port 9000 --workspace ~/jobs
+    PATHS are files, folders or archives of traces to open first.
     """
     from studio.serving import Request, run
 
     request = Request(paths, host, port, allow_host, workspace, browser, sample, ranks)
-    run(request, announce=click.echo, progress=_progress_line())
+    run(request, announce=_say, progress=_progress_line())
 
 
-@main.command()
+@main.command(epilog="Example: chakra-studio info traces/ --json")
 @click.argument("paths", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @_rank_option
 def info(paths: tuple[Path, ...], as_json: bool, ranks: dict[str, int]) -> None:
     """Print what a job is: ranks, nodes, collectives, groups, findings.
 
-    \b
-    Example: chakra-studio info traces/ --json
+    As JSON it is one object for one job, and a list for several.
     """
     from studio.et import discover, read_job
+    from studio.et.ranks import ranks_by_file
     from studio.et.source import opened
     from studio.reports import as_text, report
 
+    progress = _progress_line()
     with opened(paths) as files:
-        reports = [report(job.name, read_job(job, ranks=ranks)) for job in discover(files)]
+        numbers = ranks_by_file(files, ranks)
+        jobs = discover(files)
+        reports = [report(job.name, read_job(job, ranks=numbers, progress=progress)) for job in jobs]
     if as_json:
-        click.echo(json.dumps(reports if len(reports) > 1 else reports[0], indent=2, ensure_ascii=False))
+        # ASCII: names may hold what a terminal would obey, and not every terminal knows every letter.
+        click.echo(json.dumps(reports if len(reports) > 1 else reports[0], indent=2))
     else:
         click.echo("\n\n".join(as_text(one) for one in reports))
 
 
-@main.command()
+@main.command(epilog="Example: chakra-studio convert traces.zip out/")
 @click.argument("source", metavar="IN", type=click.Path(path_type=Path))
 @click.argument("target", metavar="OUT", type=click.Path(path_type=Path))
 @click.option("--gzip", "compress", is_flag=True, help="Compress the files of a folder.")
@@ -129,26 +199,38 @@ def convert(source: Path, target: Path, compress: bool, ranks: dict[str, int]) -
 
     OUT is a file ending in .et or .et.gz, for a single rank, or a folder, which gets <job>.<rank>.et for every rank
     and <job>.json with the comm groups.
-
-    \b
-    Example: chakra-studio convert traces.zip out/
     """
+    if compress and target.name.endswith(".et") and not target.is_dir():
+        raise click.UsageError(
+            f"--gzip compresses the files of a folder; for one file, name it {target.name}.gz."
+        )
     from studio.et import convert as convert_traces
 
     written = convert_traces(source, target, compress=compress, ranks=ranks, progress=_progress_line())
-    click.echo(f"{len(written):,} files written: {written[0]}" + (f" … {written[-1]}" if len(written) > 1 else ""))
+    noun = "file" if len(written) == 1 else "files"
+    _say(f"{len(written):,} {noun} written: {written[0]}" + (f" … {written[-1]}" if len(written) > 1 else ""))
 
 
-def _progress_line() -> Any:
+def _progress_line() -> Callable[[str, int, int], None] | None:
     """Return a progress callback that keeps one line of the terminal up to date; None where there is no terminal."""
     if not sys.stderr.isatty():
         return None
+    # Reading reports from two threads.
+    lock, shown, shown_s = threading.Lock(), "", 0.0
 
     def show(phase: str, done: int, total: int) -> None:
-        width = 30
-        filled = width * done // max(total, 1)
-        end = "\n" if done >= total else ""
-        click.echo(f"\r{phase:10} [{'#' * filled}{'.' * (width - filled)}] {100 * done // max(total, 1):3}%{end}", nl=False, err=True)
+        nonlocal shown, shown_s
+        with lock:
+            now_s, ends = time.monotonic(), done >= total
+            if phase == shown and not ends and now_s - shown_s < _SHOW_EVERY_S:
+                return
+            shown, shown_s = phase, now_s
+            filled = _BAR * done // max(total, 1)
+            bar = "#" * filled + "." * (_BAR - filled)
+            # Cleared at the end: what follows, an error above all, starts on a line of its own.
+            end = "\r\033[K" if ends else ""
+            line = f"\r{phase:10} [{bar}] {100 * done // max(total, 1):3}%{end}"
+            click.echo(line, nl=False, err=True, color=True)
 
     return show
 

@@ -8,6 +8,7 @@ import msgspec
 
 from studio.analysis.communication import group_use
 from studio.analysis.summary import Share, summarise
+from studio.terminal import printable
 from studio.trace import Trace
 from studio.units import format_bytes, format_count, format_ns, format_si
 
@@ -42,14 +43,13 @@ def report(name: str, trace: Trace) -> dict[str, Any]:
 
 
 def as_text(report: dict[str, Any]) -> str:
-    """Return a report for reading in a terminal."""
+    """Return a report for reading in a terminal, texts from the files with their control characters escaped."""
     summary = report["summary"]
     lines = [
         report["name"],
         f"  ranks         {format_count(summary['ranks'])} ({format_count(summary['graphs'])} distinct graphs)",
         f"  nodes         {format_count(summary['nodes'])}",
-        f"  dependencies  {format_count(summary['control_dependencies'])} control, "
-        f"{format_count(summary['data_dependencies'])} data",
+        f"  dependencies  {_dependencies(summary)}",
         f"  recorded      {_span(summary)}",
         f"  operations    {format_si(summary['operations'], 'FLOP') if summary['operations'] else 'none named'}",
         f"  schema        {', '.join(summary['schema']) or 'not named'}",
@@ -64,7 +64,12 @@ def as_text(report: dict[str, Any]) -> str:
             lines.append(f"          {finding['hint']}")
     if not report["findings"]:
         lines.append("  findings      none")
-    return "\n".join(lines)
+    return "\n".join(printable(line) for line in lines)
+
+
+def _dependencies(summary: dict[str, Any]) -> str:
+    control, data = summary["control_dependencies"], summary["data_dependencies"]
+    return f"{format_count(control)} control, {format_count(data)} data"
 
 
 def _span(summary: dict[str, Any]) -> str:

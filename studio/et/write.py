@@ -90,10 +90,10 @@ def _packed(content: bytes, compress: bool) -> bytes:
 
 
 def _file_name(name: str) -> str:
-    """Return a job's name as it can be part of a file's.
+    r"""Return a job's name as it can be part of a file's.
 
     Example:
-        >>> _file_name(".a\\x1bb"), _file_name("llama 70b")
+        >>> _file_name(".a\x1bb"), _file_name("llama 70b")
         ('_a_b', 'llama 70b')
     """
     return (re.sub(r"^\.|[/\\\x00-\x1f\x7f]", "_", name).encode()[:180].decode("utf-8", "ignore")) or "job"
