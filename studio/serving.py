@@ -9,9 +9,18 @@ from pathlib import Path
 from studio.et import Progress, wire
 from studio.imports import close_registry, open_registry
 from studio.opening import open_paths, open_sample, upload_reader
+from studio.pages._mantine import load_components
 from studio.samples import SAMPLES
 from studio.server.guard import Policy, protect
-from studio.server.serve import DEFAULT_PORT, browser_available, is_loopback, listen, new_token, open_browser, serve
+from studio.server.serve import (
+    DEFAULT_PORT,
+    browser_available,
+    is_loopback,
+    listen,
+    new_token,
+    open_browser,
+    serve,
+)
 from studio.workspace import Workspace
 
 
@@ -48,9 +57,12 @@ def run(request: Request, *, announce: Callable[[str], None], progress: Progress
     """
     workspace = Workspace(request.workspace or Workspace.default_root())
     listener = listen(request.host, request.port)
-    jobs = open_paths(workspace, request.paths, ranks=request.ranks, progress=progress) if request.paths else []
+    jobs = (
+        open_paths(workspace, request.paths, ranks=request.ranks, progress=progress) if request.paths else []
+    )
     if not jobs and request.sample:
         jobs = [open_sample(workspace, SAMPLES[0].name)]
+    load_components()
     from studio.app import create_app, script_hashes
 
     registry = open_registry(workspace.root, upload_reader(workspace))
