@@ -11,8 +11,10 @@ from dash import ClientsideFunction, Dash, Input, Output, State, dcc, html
 
 from studio import __version__
 from studio.imports import Registry
+from studio.pages._state import node_index
 from studio.pages._widgets import job_options, labelled
 from studio.server.guard import script_hash
+from studio.server.nodes import nodes_blueprint
 from studio.server.uploads import uploads_blueprint
 from studio.workspace import Workspace
 
@@ -62,6 +64,7 @@ def create_app(workspace: Workspace, registry: Registry) -> Dash:
     app.server.config["WORKSPACE"] = workspace
     app.server.config["IMPORTS"] = registry
     app.server.register_blueprint(uploads_blueprint(registry))
+    app.server.register_blueprint(nodes_blueprint(node_index))
     app.layout = _frame()
     _wire_frame(app, workspace)
     # Only now are all pages and callbacks known.
@@ -77,7 +80,9 @@ def script_hashes(app: Dash) -> list[str]:
 
 def _frame() -> Any:
     """Return the layout every page stands in."""
-    pages = sorted(dash.page_registry.values(), key=lambda page: page["order"])
+    # A page without a place in the order is none to go to, such as the one for wrong addresses.
+    placed = (page for page in dash.page_registry.values() if page["order"] is not None)
+    pages = sorted(placed, key=lambda page: page["order"])
     links = [
         dmc.NavLink(
             id={"nav": page["path"]},
@@ -87,7 +92,6 @@ def _frame() -> Any:
             active="exact",
         )
         for page in pages
-        if page["module"] != "not_found_404" and page.get("in_nav", True)
     ]
     return dmc.MantineProvider(
         defaultColorScheme="auto",
