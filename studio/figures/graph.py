@@ -21,6 +21,8 @@ WIDTH, HEIGHT = 92, 35
 _LINE, _SHORT_LINE = 14, 9
 """Characters of a line that fit into a node, in a label and in the larger print of a short label."""
 
+_ABBREVIATED = {"reduce-scatter": "red-scatter", "reduce-scatter-block": "red-scatter"}
+
 _TELLING = 4
 """Characters from which a level of a name is understood by itself."""
 
@@ -182,7 +184,7 @@ def short_label(name: str, number: int, collective: int | None = None) -> str:
         'attn_….dq'
     """
     what = _communication(number, collective)
-    return shortened(what, _SHORT_LINE) if what else _last(_parts(name), _SHORT_LINE)[0]
+    return _ABBREVIATED.get(what, shortened(what, _SHORT_LINE + 1)) if what else _last(_parts(name), _SHORT_LINE)[0]
 
 
 def _communication(number: int, collective: int | None) -> str:
@@ -299,7 +301,8 @@ def _state_styles(colours: Palette) -> list[dict[str, Any]]:
     ring = {"outline-color": colours.accent, "outline-width": 3.5, "outline-offset": 2, "outline-opacity": 1}
     return [
         {"selector": "node.cs-afar", "style": {"label": "data(short)", "font-size": 16}},
-        {"selector": "node.cs-off", "style": {"opacity": 0.45}},
+        {"selector": 'node.cs-afar[kind = "coll"]', "style": {"font-size": 14}},
+        {"selector": "node.cs-off", "style": {"opacity": 0.6}},
         {"selector": "edge.cs-off", "style": {"opacity": 0.15}},
         {"selector": "node.cs-hit", "style": {"opacity": 1, "border-width": 4, "font-weight": "bold"}},
         {"selector": "node.cs-near", "style": {"opacity": 1}},

@@ -33,16 +33,9 @@ from studio.pages._widgets import error_box, no_job
 from studio.trace import Graph
 from studio.units import format_count
 
-dash.register_page(__name__, path="/graph", name="Graph", title="Graph · Chakra Studio", order=2)
+dash.register_page(__name__, path="/graph", name="Graph", title="Graph · Chakra Studio", order=3)
 
-_KEYS = (
-    ("↑ ↓", "what it waits for, what waits for it"),
-    ("← →", "beside it"),
-    ("double click", "centre on it"),
-    ("F", "fit"),
-    ("/", "search"),
-    ("Esc", "clear"),
-)
+_KEYS = (("↑ ↓ ← →", "walk"), ("double click", "centre"), ("F", "fit"), ("/", "search"), ("Esc", "clear"))
 
 
 def layout(**_query: str) -> Any:
@@ -77,10 +70,10 @@ def _controls() -> Any:
                     "Direction",
                     [
                         {"value": "both", "label": "up and down"},
-                        {"value": "up", "label": "up: it waits for"},
-                        {"value": "down", "label": "down: wait for it"},
+                        {"value": "up", "label": "upwards"},
+                        {"value": "down", "label": "downwards"},
                     ],
-                    136,
+                    112,
                 ),
             ),
             _labelled(
@@ -89,11 +82,11 @@ def _controls() -> Any:
                     "graph-deps",
                     "Dependencies",
                     [
-                        {"value": "both", "label": "data and control"},
+                        {"value": "both", "label": "all"},
                         {"value": "data", "label": "data"},
                         {"value": "ctrl", "label": "control"},
                     ],
-                    152,
+                    92,
                 ),
             ),
             html.Span(style={"flex": 1}),
@@ -135,7 +128,7 @@ def _search() -> Any:
         id="graph-q",
         placeholder="Name contains, or id",
         size="xs",
-        w=168,
+        w=150,
         debounce=200,
         **_aria(label="Search nodes by name or id"),
     )
@@ -172,13 +165,9 @@ def _foot() -> Any:
     keys = [part for key, does in _KEYS for part in (html.Kbd(key), f" {does} ")]
     return html.Div(
         [
-            html.Div(
-                [
-                    html.Span(id="graph-sentence", role="status"),
-                    html.Div(id="graph-legend", className="cs-graph-legend"),
-                ]
-            ),
+            html.Span(id="graph-sentence", role="status"),
             html.Div(keys, id="graph-keys", className="cs-graph-keys"),
+            html.Div(id="graph-legend", className="cs-graph-legend"),
         ],
         className="cs-graph-foot",
     )
