@@ -1,0 +1,358 @@
+/* The node list: its rows come page by page from the server; filters, order and selection are those of the address. */
+(function () {
+  "use strict";
+
+  var GRID = "nodes-grid";
+  var TEXTS = { name: 1, type: 1, collective: 1, group: 1 };
+  var SCALES = {
+    time: { ns: 1, us: 1e3, "µs": 1e3, "μs": 1e3, ms: 1e6, s: 1e9, min: 60e9, h: 3600e9 },
+    bytes: { b: 1, kib: 1024, mib: 1048576, gib: 1073741824, tib: 1099511627776, kb: 1e3, mb: 1e6, gb: 1e9, tb: 1e12 },
+    count: { k: 1e3, m: 1e6, g: 1e9, t: 1e12, p: 1e15, e: 1e18, flop: 1, kflop: 1e3, mflop: 1e6, gflop: 1e9, tflop: 1e12, pflop: 1e15 },
+  };
+  var SHOWN = {
+    time: ["ns", 1, "us", 1e3, "ms", 1e6, "s", 1e9],
+    bytes: ["B", 1, "KiB", 1024, "MiB", 1048576, "GiB", 1073741824],
+    count: ["", 1, "k", 1e3, "M", 1e6, "G", 1e9, "T", 1e12],
+  };
+
+  var api = null; /* of the grid on the page */
+  var list = {}; /* what the grid shows: job, q, f, sort */
+  var selected = null; /* "rank/ref" */
+  var chosenHere = null; /* the selection this page made itself: nothing to scroll to */
+  var typed = null; /* what the search box was last told or said */
+  var rankShown = null;
+  var lastFilter = {};
+  var timers = {};
+
+  function later(name, wait, act) {
+    window.clearTimeout(timers[name]);
+    timers[name] = window.setTimeout(act, wait);
+  }
+
+  function element(id) {
+    return document.getElementById(id);
+  }
+
+  function show(id, visible) {
+    var found = element(id);
+    if (found) found.hidden = !visible;
+  }
+
+  /* ---- filters and order, as the address and as the grid write them ---- */
+
+  function shorten(one) {
+    var parts = [one.type];
+    if (one.filter !== undefined && one.filter !== null) parts.push(one.filter);
+    if (one.type === "inRange" && one.filterTo !== undefined) parts.push(one.filterTo);
+    return parts;
+  }
+
+  function filterText(model) {
+    var short = {};
+    Object.keys(model).sort().forEach(function (column) {
+      var one = model[column];
+      short[column] = one.operator ? [one.operator].concat(one.conditions.map(shorten)) : shorten(one);
+    });
+    return Object.keys(short).length ? JSON.stringify(short) : "";
+  }
+
+  function readFilters(text) {
+    try {
+      var found = text ? JSON.parse(text) : {};
+      return found && typeof found === "object" && !Array.isArray(found) ? found : {};
+    } catch (error) {
+      return {};
+    }
+  }
+
+  function lengthen(kind, parts) {
+    var one = { filterType: kind, type: parts[0] };
+    if (parts.length > 1) one.filter = parts[1];
+    if (parts.length > 2) one.filterTo = parts[2];
+    return one;
+  }
+
+  function gridFilters(text) {
+    var short = readFilters(text);
+    var model = {};
+    Object.keys(short).forEach(function (column) {
+      var parts = short[column];
+      if (!Array.isArray(parts) || !api.getColumn(column)) return;
+      var kind = TEXTS[column] ? "text" : "number";
+      model[column] = parts[0] === "AND" || parts[0] === "OR"
+        ? { filterType: kind, operator: parts[0], conditions: parts.slice(1).map(lengthen.bind(null, kind)) }
+        : lengthen(kind, parts);
+    });
+    return model;
+  }
+
+  function orderText(columns) {
+    return columns
+      .filter(function (column) { return column.sort; })
+      .sort(function (a, b) { return a.sortIndex - b.sortIndex; })
+      .map(function (column) { return (column.sort === "desc" ? "-" : "") + column.colId; })
+      .join(",");
+  }
+
+  function gridOrder(text) {
+    return (text || "").split(",").filter(Boolean).map(function (name, index) {
+      var falls = name[0] === "-";
+      return { colId: falls ? name.slice(1) : name, sort: falls ? "desc" : "asc", sortIndex: index };
+    });
+  }
+
+  function address(path, more) {
+    var view = Object.assign({ q: list.q, f: list.f, sort: list.sort }, more);
+    return window.studioView.address("/api/jobs/" + encodeURIComponent(list.job) + path, view);
+  }
+
+  /* ---- rows ---- */
+
+  function source() {
+    var mine = list;
+    return {
+      getRows: function (params) {
+        if (mine !== list) return params.failCallback();
+        fetch(address("/nodes", { start: params.startRow, end: params.endRow }))
+          .then(function (answer) { return answer.json(); })
+          .then(function (found) {
+            if (mine !== list) return params.failCallback();
+            if (found.error) throw found.error;
+            report(null);
+            params.successCallback(found.rows, found.count);
+            count(found);
+            mark();
+          })
+          .catch(function (error) {
+            params.failCallback();
+            if (mine === list) report(error.hint === undefined ? { message: "The studio does not answer.", hint: "Is it still running?" } : error);
+          });
+      },
+    };
+  }
+
+  function count(found) {
+    var box = element("nodes-count");
+    if (!box) return;
+    var all = found.total.toLocaleString("en");
+    var words = found.total === 1 ? " node" : " nodes";
+    var text = found.count === found.total ? all + words : found.count.toLocaleString("en") + " of " + all + words;
+    if (box.textContent !== text) box.textContent = text;
+    show("nodes-empty", found.count === 0);
+  }
+
+  function report(error) {
+    var box = element("nodes-error");
+    if (!box || (!error && !box.firstChild)) return;
+    box.textContent = "";
+    box.className = error ? "cs-error" : "";
+    if (!error) return;
+    ["strong", "p", "p"].forEach(function (tag, index) {
+      var line = document.createElement(tag);
+      line.textContent = ["The nodes cannot be listed", error.message, error.hint][index] || "";
+      box.appendChild(line);
+    });
+    show("nodes-empty", false);
+    element("nodes-count").textContent = "";
+  }
+
+  /* ---- selection ---- */
+
+  function mark() {
+    var node = selected && api.getRowNode(selected);
+    if (node && node.data) {
+      if (!node.isSelected()) node.setSelected(true, true);
+    } else if (api.getSelectedNodes().length) {
+      api.deselectAll();
+    }
+  }
+
+  function choose(data, replace) {
+    if (!data) return;
+    chosenHere = data.rank + "/" + data.ref;
+    window.studioView.change({ rank: data.rank, node: data.ref }, { replace: replace });
+  }
+
+  function reveal(view) {
+    var mine = list;
+    var wanted = selected;
+    fetch(address("/nodes/position", { rank: view.rank, node: view.node }))
+      .then(function (answer) { return answer.json(); })
+      .then(function (found) {
+        if (mine !== list || wanted !== selected || typeof found.position !== "number") return;
+        scroll(found.position, 20);
+      })
+      .catch(function () {
+        /* The inspector says what is wrong with the node. */
+      });
+  }
+
+  /* Rows that are not known to exist yet cannot be scrolled to. */
+  function scroll(position, tries) {
+    if (api.isDestroyed()) return;
+    if (position < api.getDisplayedRowCount()) {
+      if (api.isLastRowIndexKnown() || !tries) return api.ensureIndexVisible(position, "middle");
+    }
+    if (tries) later("scroll", 50, function () { scroll(position, tries - 1); });
+  }
+
+  function followSelection(view) {
+    var wanted = view.node ? (view.rank === undefined ? firstRank() : view.rank) + "/" + view.node : null;
+    if (wanted === selected) return;
+    selected = wanted;
+    mark();
+    if (wanted && wanted !== chosenHere) reveal({ rank: wanted.split("/")[0], node: view.node });
+    chosenHere = null;
+  }
+
+  function firstRank() {
+    var row = api.getDisplayedRowAtIndex(0);
+    return row && row.data ? row.data.rank : "0";
+  }
+
+  /* ---- the grid ---- */
+
+  function ready(grid) {
+    api = grid;
+    list = {};
+    selected = null;
+    api.addEventListener("filterChanged", changed.bind(null, "filter"));
+    api.addEventListener("sortChanged", changed.bind(null, "sort"));
+    api.addEventListener("rowClicked", function (event) { choose(event.data, false); });
+    var root = element(GRID);
+    root.addEventListener("keydown", function (event) {
+      if (!event.target.closest(".ag-row")) return;
+      if (event.key === "Enter") return choose(focused(), false);
+      /* With the inspector open it follows the focus; without, looking around opens nothing. */
+      if (selected && /^(Arrow(Up|Down)|Page(Up|Down)|Home|End)$/.test(event.key)) later("focus", 120, function () { choose(focused(), true); });
+    });
+  }
+
+  function focused() {
+    var cell = !api.isDestroyed() && api.getFocusedCell();
+    var row = cell && api.getDisplayedRowAtIndex(cell.rowIndex);
+    return row && row.data;
+  }
+
+  /* The person changed filters or order in the grid. Steps can be walked back; what is typed letter by letter cannot. */
+  function changed(what, event) {
+    window.setTimeout(function () {
+      if (api.isDestroyed() || !list.job) return;
+      var f = filterText(api.getFilterModel());
+      var sort = orderText(api.getColumnState());
+      if (f === list.f && sort === list.sort) return;
+      var column = what === "filter" && event.columns && event.columns[0] ? event.columns[0].getColId() : "";
+      var typing = column && lastFilter.column === column && Date.now() - lastFilter.at < 2000;
+      lastFilter = { column: column, at: Date.now() };
+      window.studioView.change({ f: f || null, sort: sort || null }, { replace: Boolean(typing) });
+    }, 0);
+  }
+
+  function sameFilters(text) {
+    return filterText(gridFilters(text)) === filterText(api.getFilterModel());
+  }
+
+  function apply(view) {
+    var next = { job: view.job, q: view.q || "", f: view.f || "", sort: view.sort || "" };
+    var same = next.job === list.job && next.q === list.q && next.f === list.f && next.sort === list.sort;
+    if (!same) {
+      if (next.job !== list.job) {
+        element("nodes-count").textContent = "";
+        selected = null;
+      }
+      list = next;
+      show("nodes-empty", false);
+      if (!sameFilters(next.f)) api.setFilterModel(gridFilters(next.f));
+      if (orderText(api.getColumnState()) !== next.sort) {
+        api.applyColumnState({ state: gridOrder(next.sort), defaultState: { sort: null, sortIndex: null } });
+      }
+      api.setGridOption("datasource", source());
+      api.ensureIndexVisible(0, "top");
+    }
+    showControls(next);
+    followSelection(view);
+  }
+
+  function showControls(next) {
+    if (typed !== next.q) {
+      typed = next.q;
+      window.dash_clientside.set_props("nodes-search", { value: next.q });
+    }
+    var rank = readFilters(next.f).rank;
+    var one = Array.isArray(rank) && rank[0] === "equals" ? String(rank[1]) : null;
+    if (one !== rankShown) {
+      rankShown = one;
+      window.dash_clientside.set_props("nodes-rank", { value: one });
+    }
+    show("nodes-clear", Boolean(next.q || next.f));
+  }
+
+  /* The page may be drawn before its grid is, and again with another one. */
+  function withGrid(act, tries) {
+    var found = window.dash_ag_grid && element(GRID) && window.dash_ag_grid.getApi(GRID);
+    if (found && !found.isDestroyed()) {
+      if (found !== api) {
+        typed = rankShown = null;
+        ready(found);
+      }
+      act();
+    } else if (tries) {
+      later("grid", 30, function () { withGrid(act, tries - 1); });
+    }
+  }
+
+  document.addEventListener("click", function (event) {
+    if (event.target.closest && event.target.closest("[data-nodes-clear]")) window.studioView.change({ q: null, f: null });
+  });
+
+  window.dash_clientside = window.dash_clientside || {};
+  window.dash_clientside.studio_nodes = {
+    follow: function (view) {
+      show("nodes-none", !view.job);
+      show("nodes-page", Boolean(view.job));
+      if (view.job) withGrid(function () { apply(window.studioView.read()); }, 300);
+      return window.dash_clientside.no_update;
+    },
+    search: function (value) {
+      var text = value || "";
+      if (text !== typed) {
+        typed = text;
+        later("search", 200, function () {
+          window.studioView.change({ q: text || null }, { replace: true });
+        });
+      }
+      return window.dash_clientside.no_update;
+    },
+    pickRank: function (value) {
+      if ((value || null) !== rankShown) {
+        rankShown = value || null;
+        var filters = readFilters(list.f);
+        if (value) filters.rank = ["equals", Number(value)];
+        else delete filters.rank;
+        var sorted = {};
+        Object.keys(filters).sort().forEach(function (key) { sorted[key] = filters[key]; });
+        window.studioView.change({ f: Object.keys(sorted).length ? JSON.stringify(sorted) : null });
+      }
+      return window.dash_clientside.no_update;
+    },
+  };
+
+  /* "1.5 ms" to nanoseconds, "48 MiB" to bytes; nothing where it is not such a quantity. */
+  function parse(text, quantity) {
+    var found = /^\s*([+-]?[\d.,]+(?:e[+-]?\d+)?)\s*([a-zµμ]*)\s*$/i.exec(text === null || text === undefined ? "" : String(text));
+    if (!found) return null;
+    var scale = found[2] ? SCALES[quantity][found[2].toLowerCase()] : 1;
+    var number = Number(found[1].replace(/,/g, "")) * scale;
+    return isFinite(number) ? Math.round(number) : null;
+  }
+
+  function format(value, quantity) {
+    if (value === null || value === undefined) return "";
+    var units = SHOWN[quantity];
+    var at = 0;
+    while (at + 3 < units.length && Math.abs(value) >= units[at + 3] && Number.isInteger((value / units[at + 3]) * 1000)) at += 2;
+    return (String(value / units[at + 1]) + " " + units[at]).trim();
+  }
+
+  window.dashAgGridFunctions = Object.assign(window.dashAgGridFunctions || {}, { nodesParse: parse, nodesFormat: format });
+})();

@@ -1,0 +1,246 @@
+"""Nodes: every node of every rank, to be filtered, sorted and searched."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import dash
+import dash_ag_grid as dag
+import dash_mantine_components as dmc
+from dash import ClientsideFunction, Input, Output, callback, clientside_callback, dcc, html, no_update
+
+from studio.analysis.nodes import TEXT_COLUMNS
+from studio.errors import StudioError
+from studio.pages._state import node_index, workspace
+from studio.pages._widgets import labelled, no_job
+
+dash.register_page(__name__, path="/nodes", name="Nodes", title="Nodes · Chakra Studio", order=2)
+
+_CLIENT = "studio_nodes"
+_CLEARS: dict[str, Any] = {"data-nodes-clear": ""}
+_TEXT_FILTERS = [
+    "contains",
+    "notContains",
+    "equals",
+    "notEqual",
+    "startsWith",
+    "endsWith",
+    "blank",
+    "notBlank",
+]
+_NUMBER_FILTERS = [
+    "equals", "greaterThanOrEqual", "lessThanOrEqual", "inRange", "greaterThan", "lessThan", "notEqual", "blank", "notBlank",
+]  # fmt: skip
+_THEME = """themeQuartz.withParams({
+    accentColor: 'var(--cs-accent)', backgroundColor: 'var(--cs-panel)', foregroundColor: 'var(--cs-text)',
+    borderColor: 'var(--cs-border)', browserColorScheme: 'inherit', chromeBackgroundColor: 'var(--cs-raised)',
+    headerBackgroundColor: 'var(--cs-raised)', headerTextColor: 'var(--cs-text)', headerFontWeight: 500,
+    oddRowBackgroundColor: 'var(--cs-panel)', rowHoverColor: 'var(--cs-raised)',
+    selectedRowBackgroundColor: 'var(--cs-accent-soft)', inputBackgroundColor: 'var(--cs-bg)',
+    inputBorder: 'solid 1px var(--cs-border)', inputPlaceholderTextColor: 'var(--cs-dim)',
+    menuBackgroundColor: 'var(--cs-panel)', menuTextColor: 'var(--cs-text)',
+    tooltipBackgroundColor: 'var(--cs-panel)', tooltipTextColor: 'var(--cs-text)',
+    iconColor: 'var(--cs-dim)', iconButtonHoverColor: 'var(--cs-text)',
+    fontFamily: 'inherit', fontSize: 12.5, headerFontSize: 12.5, rowHeight: 26, headerHeight: 30, listItemHeight: 26,
+    spacing: 5, cellHorizontalPadding: 8, borderRadius: 4, wrapperBorderRadius: 5, rowBorder: {color: 'var(--cs-row-line)'}
+})"""
+
+
+def _column(field: str, title: str, width: int, explained: str = "", **more: Any) -> dict[str, Any]:
+    """Return the definition of a column."""
+    text = field in TEXT_COLUMNS
+    found: dict[str, Any] = {
+        "field": field,
+        "headerName": title,
+        "headerTooltip": explained,
+        "filter": "agTextColumnFilter" if text else "agNumberColumnFilter",
+        "filterParams": {
+            "filterOptions": _TEXT_FILTERS if text else _NUMBER_FILTERS,
+            "debounceMs": 300,
+            "maxNumConditions": 2,
+            "inRangeInclusive": True,
+        },
+        "tooltipField": field,
+        **more,
+    }
+    if found.get("flex") is None:
+        found["width"] = width
+    if not text:
+        found["type"] = "rightAligned"
+    return found
+
+
+def _measured(field: str, title: str, width: int, quantity: str, explained: str) -> dict[str, Any]:
+    """Return the definition of a column of quantities with units; its filters take units too."""
+    found = _column(field, title, width, explained, tooltipField=f"{field}_exact")
+    found["filterParams"] |= {
+        "filterOptions": [
+            "greaterThanOrEqual",
+            "lessThanOrEqual",
+            *_NUMBER_FILTERS[3:6],
+            "equals",
+            *_NUMBER_FILTERS[6:],
+        ],
+        "allowedCharPattern": r"[0-9a-zA-Zµμ.,\s+\-]",
+        "numberParser": {"function": f"nodesParse(params, '{quantity}')"},
+        "numberFormatter": {"function": f"nodesFormat(params, '{quantity}')"},
+    }
+    return found
+
+
+_COLUMNS = [
+    _column("rank", "Rank", 68),
+    _column("id", "Id", 84),
+    _column("name", "Name", 0, flex=1, minWidth=170),
+    _column("type", "Type", 106),
+    _column("collective", "Collective", 126, "Collective that a COMM_COLL node takes part in"),
+    _column("group", "Group", 84, "Comm group the node names"),
+    _measured("bytes", "Bytes", 90, "bytes", "Payload on this rank (comm_size). Filters take units: 48 MiB"),
+    _measured(
+        "operations", "Operations", 104, "count", "Floating-point operations (num_ops). Filters take 2 G"
+    ),
+    _measured(
+        "start_ns",
+        "Start",
+        106,
+        "time",
+        "After the first recorded start of the job. Filters take units: 1.5 ms",
+    ),
+    _measured("duration_ns", "Duration", 92, "time", "Recorded duration. Filters take units: 20 us"),
+    _column("waits_for", "Waits for", 92, "How many nodes it waits for, by data or control dependency"),
+]
+
+
+def layout(**_query: str) -> Any:
+    """Return the page; the grid asks for its rows itself, and follows the view."""
+    return html.Div(
+        [
+            html.Div(no_job(), id="nodes-none", hidden=True),
+            html.Div(
+                [_head(), html.Div(id="nodes-error", role="alert"), _list()],
+                id="nodes-page",
+                className="cs-page cs-nodes",
+            ),
+            dcc.Store(id="nodes-followed"),
+        ]
+    )
+
+
+def _head() -> Any:
+    search = dmc.TextInput(
+        id="nodes-search",
+        placeholder="Name contains, or id is",
+        size="xs",
+        w=220,
+        **labelled("Search nodes: name contains, or id is"),
+    )
+    rank = dmc.Select(
+        id="nodes-rank",
+        data=[],
+        placeholder="all ranks",
+        searchable=True,
+        clearable=True,
+        nothingFoundMessage="No such rank",
+        limit=200,
+        size="xs",
+        w=116,
+        **labelled("Rank"),
+    )
+    return html.Div(
+        [
+            html.H1("Nodes", id="nodes-title"),
+            search,
+            rank,
+            html.Button(
+                "Clear filters",
+                className="cs-button",
+                id="nodes-clear",
+                hidden=True,
+                **_CLEARS,
+            ),
+            html.Span(id="nodes-count", role="status", className="cs-nodes-count"),
+            html.Span(id="nodes-lacks", className="cs-dim cs-nodes-lacks"),
+        ],
+        className="cs-page-head",
+    )
+
+
+def _list() -> Any:
+    grid = dag.AgGrid(
+        id="nodes-grid",
+        rowModelType="infinite",
+        columnDefs=_COLUMNS,
+        defaultColDef={
+            "resizable": True,
+            "sortable": True,
+            "floatingFilter": True,
+            "suppressHeaderMenuButton": True,
+        },
+        getRowId="params.data.rank + '/' + params.data.ref",
+        dashGridOptions={
+            "theme": {"function": _THEME},
+            "cacheBlockSize": 200,
+            "maxBlocksInCache": 30,
+            "cacheOverflowSize": 1,
+            "infiniteInitialRowCount": 1,
+            "maxConcurrentDatasourceRequests": 2,
+            "blockLoadDebounceMillis": 20,
+            "rowBuffer": 8,
+            "rowSelection": {"mode": "singleRow", "checkboxes": False, "enableClickSelection": False},
+            "multiSortKey": "ctrl",
+            "tooltipShowDelay": 400,
+            "suppressNoRowsOverlay": True,
+            "suppressDragLeaveHidesColumns": True,
+            "animateRows": False,
+            "ensureDomOrder": True,
+            "floatingFiltersHeight": 30,
+        },
+        className="cs-nodes-grid",
+        style={"height": "100%", "width": "100%"},
+    )
+    empty = html.Div(
+        [
+            html.H2("No node matches"),
+            html.P("The filters and the search leave none of this job's nodes."),
+            html.Button("Clear filters", className="cs-button", **_CLEARS),
+        ],
+        id="nodes-empty",
+        className="cs-nodes-empty",
+        hidden=True,
+    )
+    return html.Div([grid, empty], className="cs-nodes-list")
+
+
+@callback(Output("nodes-rank", "data"), Output("nodes-lacks", "children"), Input("job", "data"))
+def describe(job: str | None) -> Any:
+    """Fill the choice of ranks, and say what no node of the job has."""
+    if not job:
+        return [], None
+    try:
+        workspace().info(job)
+        index = node_index(job)
+    except StudioError:
+        return no_update, no_update  # the list itself says what is wrong
+    # The first sort or search by name would wait for this.
+    threading.Thread(target=index.warm, daemon=True).start()
+    titles = {column["field"]: column["headerName"].lower() for column in _COLUMNS}
+    lacks = ", ".join(titles[name] for name in index.empty_columns())
+    return [str(rank.number) for rank in index.trace.ranks], f"no node has: {lacks}" if lacks else None
+
+
+clientside_callback(
+    ClientsideFunction(_CLIENT, "follow"), Output("nodes-followed", "data"), Input("view", "data")
+)
+clientside_callback(
+    ClientsideFunction(_CLIENT, "search"),
+    Output("nodes-search", "error"),
+    Input("nodes-search", "value"),
+    prevent_initial_call=True,
+)
+clientside_callback(
+    ClientsideFunction(_CLIENT, "pickRank"),
+    Output("nodes-rank", "error"),
+    Input("nodes-rank", "value"),
+    prevent_initial_call=True,
+)
