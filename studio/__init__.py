@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from studio.errors import ConfigError, StudioError, TraceError, TraceFormatError
 
 if TYPE_CHECKING:
+    from studio.analysis.export import to_networkx, to_pandas
     from studio.et import read, write
     from studio.trace import Trace
     from studio.workspace import Workspace
@@ -25,10 +26,19 @@ __all__ = [
     "TraceFormatError",
     "Workspace",
     "read",
+    "to_networkx",
+    "to_pandas",
     "write",
 ]
 
-_WHERE = {"read": "studio.et", "write": "studio.et", "Trace": "studio.trace", "Workspace": "studio.workspace"}
+_WHERE = {
+    "read": "studio.et",
+    "to_networkx": "studio.analysis.export",
+    "to_pandas": "studio.analysis.export",
+    "Trace": "studio.trace",
+    "Workspace": "studio.workspace",
+    "write": "studio.et",
+}
 
 
 def __getattr__(name: str) -> Any:

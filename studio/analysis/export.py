@@ -1,0 +1,130 @@
+"""A rank as a pandas table or a networkx graph, for work in a notebook."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from studio.analysis.communication import comm_nodes
+from studio.errors import TraceError
+from studio.trace import (
+    NONE,
+    Graph,
+    NodeType,
+    Rank,
+    Trace,
+    collective_name,
+    int_column,
+    node_attributes,
+    type_name,
+)
+
+if TYPE_CHECKING:
+    import networkx as nx
+    import pandas as pd
+
+
+def to_pandas(trace: Trace, rank: int) -> pd.DataFrame:
+    """Return the nodes of a rank as a table, one row per node in file order.
+
+    Columns: id, name, type, start_ns (missing where not recorded), duration_ns, operations, collective, group,
+    bytes, ctrl_deps and data_deps (lists of ids).
+
+    Raises:
+        TraceError: The trace has no such rank.
+    """
+    import pandas as pd
+
+    found = _rank(trace, rank)
+    graph = trace.graph_of(found)
+    names, communication = list(graph.strings), comm_nodes(graph)
+    collective, group = np.full(len(graph), None, object), np.full(len(graph), None, object)
+    for row, kind, number, slot in zip(
+        communication.rows.tolist(),
+        communication.type.tolist(),
+        communication.collective.tolist(),
+        communication.group_slot.tolist(),
+        strict=True,
+    ):
+        if kind == NodeType.COMM_COLL and number != NONE:
+            collective[row] = collective_name(number)
+        if slot != NONE:
+            group[row] = str(found.slots[slot])
+    return pd.DataFrame(
+        {
+            "id": graph.id,
+            "name": [names[code] for code in graph.name.tolist()],
+            "type": pd.Categorical([type_name(number) for number in graph.type.tolist()]),
+            "start_ns": pd.Series(graph.start_ns, dtype="Int64").mask(graph.start_ns < 0),
+            "duration_ns": graph.duration_ns,
+            "operations": _dense(graph, "num_ops"),
+            "collective": collective,
+            "group": group,
+            "bytes": _dense(graph, "comm_size"),
+            "ctrl_deps": _ids(graph, "ctrl"),
+            "data_deps": _ids(graph, "data"),
+        }
+    )
+
+
+def to_networkx(trace: Trace, rank: int) -> nx.MultiDiGraph:
+    """Return a rank as a graph with an edge from each node to those that wait for it.
+
+    Nodes are row numbers with `id`, `name`, `type`, `start_ns`, `duration_ns` and `attributes` (name → value); edges
+    have `kind`, "data" or "ctrl". Dangling dependencies have no edge.
+
+    Raises:
+        TraceError: The trace has no such rank.
+    """
+    import networkx as nx
+
+    found = _rank(trace, rank)
+    graph = trace.graph_of(found)
+    result = nx.MultiDiGraph(rank=rank)
+    for row in range(len(graph)):
+        attributes = {
+            attribute.name: attribute.value for attribute in node_attributes(graph, row, found.slots)
+        }
+        result.add_node(
+            row,
+            id=int(graph.id[row]),
+            name=graph.strings[int(graph.name[row])],
+            type=type_name(int(graph.type[row])),
+            start_ns=int(graph.start_ns[row]),
+            duration_ns=int(graph.duration_ns[row]),
+            attributes=attributes,
+        )
+    for kind in ("ctrl", "data"):
+        deps = getattr(graph, kind)
+        after = np.repeat(np.arange(len(graph)), np.diff(deps.offsets))
+        there = deps.rows >= 0
+        pairs = zip(deps.rows[there].tolist(), after[there].tolist(), strict=True)
+        result.add_edges_from(((before, later) for before, later in pairs), kind=kind)
+    return result
+
+
+def _rank(trace: Trace, number: int) -> Rank:
+    found = trace.rank(number)
+    if found is None:
+        known = ", ".join(str(rank.number) for rank in trace.ranks[:8]) + (
+            ", …" if len(trace.ranks) > 8 else ""
+        )
+        raise TraceError(f"The trace has no rank {number}.", hint=f"Its ranks are {known}.")
+    return found
+
+
+def _dense(graph: Graph, key: str) -> Any:
+    column = np.zeros(len(graph), np.int64)
+    rows, values = int_column(graph, key)
+    column[rows] = values
+    return column
+
+
+def _ids(graph: Graph, kind: str) -> list[list[int]]:
+    deps = getattr(graph, kind)
+    ids = np.empty(len(deps.rows), np.uint64)
+    there = deps.rows >= 0
+    ids[there] = graph.id[deps.rows[there]]
+    ids[~there] = deps.dangling[-1 - deps.rows[~there]]
+    return [part.tolist() for part in np.split(ids, deps.offsets[1:-1])] if len(graph) else []
