@@ -405,11 +405,14 @@ def text_hash(buf, start, length, seed):
         state = (state ^ word(buf, pos)) * np.uint64(0x9E3779B97F4A7C15)
         state ^= state >> np.uint64(29)
         pos += 8
+    # The last bytes as one number; the length, part of the seed, tells "a" from "a\0".
+    rest = np.uint64(0)
     while pos < end:
-        state = (state ^ np.uint64(buf[pos])) * np.uint64(0x9E3779B97F4A7C15)
-        state ^= state >> np.uint64(29)
+        rest = (rest << np.uint64(8)) | np.uint64(buf[np.uint64(pos)])
         pos += 1
-    return state
+    state = (state ^ rest) * np.uint64(0x9E3779B97F4A7C15)
+    state = (state ^ (state >> np.uint64(32))) * np.uint64(0x9E3779B97F4A7C15)
+    return state ^ (state >> np.uint64(29))
 
 
 def same_text(buf, one, pool, other, length):
@@ -420,7 +423,7 @@ def same_text(buf, one, pool, other, length):
             return False
         at += 8
     while at < length:
-        if buf[one + at] != pool[other + at]:
+        if buf[np.uint64(one + at)] != pool[np.uint64(other + at)]:
             return False
         at += 1
     return True
@@ -465,8 +468,7 @@ def intern(buf, starts, lengths, codes, state, found, seed):
         if found + 1 == len(offsets):
             hashes = np.concatenate((hashes, np.empty(found, np.uint64)))
             offsets = np.concatenate((offsets, np.empty(found, np.int64)))
-        for i in range(length):
-            pool[offsets[found] + i] = buf[start + i]
+        copy(buf, np.uint64(start), pool, np.uint64(offsets[found]), np.uint64(length))
         offsets[found + 1] = end
         hashes[found] = mark
         table[slot] = tag | found
@@ -484,10 +486,15 @@ def intern(buf, starts, lengths, codes, state, found, seed):
 
 
 def gather(buf, starts, lengths, target):
-    """Copy texts one after another into `target`."""
-    at = 0
+    """Copy texts one after another into `target`. Only ever run compiled."""
+    at = np.uint64(0)
     for i in range(len(starts)):
-        start = starts[i]
-        for j in range(lengths[i]):
-            target[at + j] = buf[start + j]
-        at += lengths[i]
+        length = np.uint64(lengths[i])
+        copy(buf, np.uint64(starts[i]), target, at, length)
+        at += length
+
+
+def copy(source, start, target, at, length):
+    """Copy `length` bytes. Unsigned numbers, as in `word`: the compiler then copies blocks."""
+    for i in range(length):
+        target[at + i] = source[start + i]

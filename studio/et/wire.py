@@ -40,7 +40,7 @@ SLICE_BYTES = 1 << 24
 
 _FUNCTIONS = (
     *("varint", "fixed", "low32", "scalar", "wire_of", "walk"),
-    *("word", "text_hash", "same_text", "intern", "gather"),
+    *("word", "text_hash", "same_text", "copy", "intern", "gather"),
 )
 """What is compiled, callees before their callers."""
 
