@@ -68,7 +68,7 @@ def to_pandas(trace: Trace, rank: int) -> pd.DataFrame:
     )
 
 
-def to_networkx(trace: Trace, rank: int) -> nx.MultiDiGraph:
+def to_networkx(trace: Trace, rank: int) -> nx.MultiDiGraph[int]:
     """Return a rank as a graph with an edge from each node to those that wait for it.
 
     Nodes are row numbers with `id`, `name`, `type`, `start_ns`, `duration_ns` and `attributes` (name → value); edges
@@ -81,7 +81,7 @@ def to_networkx(trace: Trace, rank: int) -> nx.MultiDiGraph:
 
     found = _rank(trace, rank)
     graph = trace.graph_of(found)
-    result = nx.MultiDiGraph(rank=rank)
+    result: nx.MultiDiGraph[int] = nx.MultiDiGraph(rank=rank)
     for row in range(len(graph)):
         attributes = {
             attribute.name: attribute.value for attribute in node_attributes(graph, row, found.slots)
