@@ -80,8 +80,8 @@ def script_hashes(app: Dash) -> list[str]:
 
 def _frame() -> Any:
     """Return the layout every page stands in."""
-    # A page without a place in the order is none to go to, such as the one for wrong addresses.
-    placed = (page for page in dash.page_registry.values() if page["order"] is not None)
+    # The page for wrong addresses is none to go to.
+    placed = (page for page in dash.page_registry.values() if not page["module"].endswith("not_found_404"))
     pages = sorted(placed, key=lambda page: page["order"])
     links = [
         dmc.NavLink(
