@@ -7,7 +7,7 @@ from typing import Any
 import dash
 from dash import dcc, html
 
-dash.register_page(__name__, name="Not found", title="Not found · Chakra Studio", order=99, in_nav=False)
+dash.register_page(__name__, name="Not found", title="Not found · Chakra Studio", order=99)
 
 
 def layout(**_query: str) -> Any:
