@@ -145,8 +145,9 @@ class Workspace:
             TraceError: What is stored about it is damaged.
         """
         try:
-            raw = (self._folder(job_id) / "job.json").read_bytes()
-        except OSError:
+            with self._storing(f"job {job_id} cannot be read"):
+                raw = (self._folder(job_id) / "job.json").read_bytes()
+        except FileNotFoundError:
             raise self._missing(job_id) from None
         try:
             known = msgspec.json.decode(raw, type=_Layout)
@@ -274,7 +275,7 @@ class Workspace:
             raise self._missing(job_id) from None
 
     def _ids(self) -> list[str]:
-        with os.scandir(self.root / "jobs") as entries:
+        with self._storing("the jobs cannot be listed"), os.scandir(self.root / "jobs") as entries:
             return [entry.name for entry in entries if _ID.fullmatch(entry.name) and not entry.is_symlink()]
 
     def _folder(self, job_id: str) -> Path:
