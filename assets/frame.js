@@ -60,7 +60,14 @@
   var NAMES = { auto: "Theme: system", light: "Theme: light", dark: "Theme: dark" };
   var NEXT = { auto: "light", light: "dark", dark: "auto" };
 
-  window.addEventListener("popstate", function () {
+  /* Within a page the view is followed; Dash, told of the step too, would draw the whole page anew. */
+  var shown = window.location.pathname;
+  window.addEventListener("popstate", function (event) {
+    if (window.location.pathname === shown) event.stopImmediatePropagation();
+    window.setTimeout(publish, 0);
+  });
+  /* A link to the page that is open: Dash does not know what the view has become since it drew the page. */
+  window.addEventListener("_dashprivate_pushstate", function () {
     window.setTimeout(publish, 0);
   });
   window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", function () {
@@ -77,6 +84,7 @@
   window.dash_clientside = Object.assign({}, window.dash_clientside, {
     studio_frame: {
       viewFromAddress: function (search, path, job) {
+        shown = path;
         var view = read();
         return [view, view.job === job ? window.dash_clientside.no_update : view.job];
       },
