@@ -94,6 +94,10 @@
       .join(",");
   }
 
+  function numbered(columns) {
+    return columns.map(function (column, index) { return { colId: column.colId, sort: column.sort, sortIndex: index }; });
+  }
+
   function gridOrder(text) {
     return (text || "").split(",").filter(Boolean).map(function (name, index) {
       var falls = name[0] === "-";
@@ -112,7 +116,8 @@
     var mine = list;
     return {
       getRows: function (params) {
-        if (mine !== list) return params.failCallback();
+        /* After a change in the grid it asks before the address has it; the list of the new address will ask again. */
+        if (mine !== list || filterText(params.filterModel) !== mine.filters || orderText(numbered(params.sortModel)) !== mine.order) return params.failCallback();
         fetch(address("/nodes", { start: params.startRow, end: params.endRow }))
           .then(function (answer) { return answer.json(); })
           .then(function (found) {
@@ -120,7 +125,8 @@
             if (found.error) throw found.error;
             report(null);
             params.successCallback(found.rows, found.count);
-            count(found);
+            list.found = { total: found.total, count: found.count, empty: found.empty };
+            describe(list.found);
             mark();
           })
           .catch(function (error) {
@@ -131,14 +137,22 @@
     };
   }
 
-  function count(found) {
-    var box = element("nodes-count");
-    if (!box) return;
-    var all = found.total.toLocaleString("en");
-    var words = found.total === 1 ? " node" : " nodes";
-    var text = found.count === found.total ? all + words : found.count.toLocaleString("en") + " of " + all + words;
-    if (box.textContent !== text) box.textContent = text;
+  function describe(found) {
+    var all = found.total.toLocaleString("en") + (found.total === 1 ? " node" : " nodes");
+    say("nodes-count", found.count === found.total ? all : found.count.toLocaleString("en") + " of " + all);
     show("nodes-empty", found.count === 0);
+    var names = [];
+    api.getColumns().forEach(function (column) {
+      var empty = found.empty.indexOf(column.getColId()) >= 0;
+      if (empty) names.push(column.getColDef().headerName.toLowerCase());
+      if (empty === column.isVisible()) api.setColumnsVisible([column], !empty);
+    });
+    say("nodes-lacks", names.length ? "no node has: " + names.join(", ") : "");
+  }
+
+  function say(id, text) {
+    var box = element(id);
+    if (box && box.textContent !== text) box.textContent = text;
   }
 
   function report(error) {
@@ -153,7 +167,7 @@
       box.appendChild(line);
     });
     show("nodes-empty", false);
-    element("nodes-count").textContent = "";
+    say("nodes-count", "");
   }
 
   /* ---- selection ---- */
@@ -257,7 +271,7 @@
     var same = next.job === list.job && next.q === list.q && next.f === list.f && next.sort === list.sort;
     if (!same) {
       if (next.job !== list.job) {
-        element("nodes-count").textContent = "";
+        say("nodes-count", "");
         selected = null;
       }
       list = next;
@@ -266,31 +280,35 @@
       if (orderText(api.getColumnState()) !== next.sort) {
         api.applyColumnState({ state: gridOrder(next.sort), defaultState: { sort: null, sortIndex: null } });
       }
+      list.filters = filterText(api.getFilterModel());
+      list.order = orderText(api.getColumnState());
       api.setGridOption("datasource", source());
       api.ensureIndexVisible(0, "top");
+    } else if (list.found) {
+      describe(list.found);
     }
     showControls(next);
     followSelection(view);
   }
 
   function showControls(next) {
-    if (typed !== next.q) {
+    /* Also where nothing changed: walking back draws the page anew. But not under the fingers of who types. */
+    if (!document.activeElement || document.activeElement.id !== "nodes-search") {
       typed = next.q;
       window.dash_clientside.set_props("nodes-search", { value: next.q });
     }
     var rank = readFilters(next.f).rank;
     var one = Array.isArray(rank) && rank[0] === "equals" ? String(rank[1]) : null;
-    if (one !== rankShown) {
-      rankShown = one;
-      window.dash_clientside.set_props("nodes-rank", { value: one });
-    }
+    rankShown = one;
+    window.dash_clientside.set_props("nodes-rank", { value: one });
     show("nodes-clear", Boolean(next.q || next.f));
   }
 
   /* The page may be drawn before its grid is, and again with another one. */
   function withGrid(act, tries) {
     var found = window.dash_ag_grid && element(GRID) && window.dash_ag_grid.getApi(GRID);
-    if (found && !found.isDestroyed()) {
+    /* Once it is ready the grid gets a source of rows from Dash; ours has to come after. */
+    if (found && !found.isDestroyed() && found.getGridOption("datasource")) {
       if (found !== api) {
         typed = rankShown = null;
         ready(found);
@@ -299,6 +317,13 @@
     } else if (tries) {
       later("grid", 30, function () { withGrid(act, tries - 1); });
     }
+  }
+
+  function follow() {
+    withGrid(function () {
+      var view = window.studioView.read();
+      if (view.job) apply(view);
+    }, 300);
   }
 
   document.addEventListener("click", function (event) {
@@ -310,7 +335,7 @@
     follow: function (view) {
       show("nodes-none", !view.job);
       show("nodes-page", Boolean(view.job));
-      if (view.job) withGrid(function () { apply(window.studioView.read()); }, 300);
+      follow();
       return window.dash_clientside.no_update;
     },
     search: function (value) {

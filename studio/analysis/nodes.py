@@ -151,6 +151,7 @@ class NodeIndex:
         self._lock = threading.RLock()
         self._naming = threading.RLock()
         self._columns: dict[int, _Columns] = {}
+        self._empty: list[str] | None = None
         self._names: _Names | None = None
         self._name_keys: Int64 | None = None
         self._lists: OrderedDict[Query, Int64 | None] = OrderedDict()
@@ -213,14 +214,16 @@ class NodeIndex:
 
     def empty_columns(self) -> list[str]:
         """Return the columns in which no node of the job has a value."""
-        slots = {"group": "group_slot"}
-        names = ("collective", "group", "bytes", "operations", "start_ns", "duration_ns")
-        graphs = range(len(self.trace.graphs))
-        return [
-            name
-            for name in names
-            if all((getattr(self._columns_of(i), slots.get(name, name)) == NONE).all() for i in graphs)
-        ]
+        if self._empty is None:
+            columns = [self._columns_of(index) for index in range(len(self.trace.graphs))]
+            slots = {"group": "group_slot"}
+            names = ("collective", "group", "bytes", "operations", "start_ns", "duration_ns")
+            self._empty = [
+                name
+                for name in names
+                if all((getattr(one, slots.get(name, name)) == NONE).all() for one in columns)
+            ]
+        return self._empty
 
     def warm(self) -> None:
         """Do now what the first page, search and sort by name would wait for."""

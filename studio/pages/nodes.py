@@ -94,7 +94,7 @@ _COLUMNS = [
     _column("id", "Id", 84),
     _column("name", "Name", 0, flex=1, minWidth=170),
     _column("type", "Type", 106),
-    _column("collective", "Collective", 126, "Collective that a COMM_COLL node takes part in"),
+    _column("collective", "Collective", 142, "Collective that a COMM_COLL node takes part in"),
     _column("group", "Group", 84, "Comm group the node names"),
     _measured("bytes", "Bytes", 90, "bytes", "Payload on this rank (comm_size). Filters take units: 48 MiB"),
     _measured(
@@ -212,21 +212,19 @@ def _list() -> Any:
     return html.Div([grid, empty], className="cs-nodes-list")
 
 
-@callback(Output("nodes-rank", "data"), Output("nodes-lacks", "children"), Input("job", "data"))
-def describe(job: str | None) -> Any:
-    """Fill the choice of ranks, and say what no node of the job has."""
+@callback(Output("nodes-rank", "data"), Input("job", "data"))
+def list_ranks(job: str | None) -> Any:
+    """Fill the choice of ranks."""
     if not job:
-        return [], None
+        return []
     try:
         workspace().info(job)
         index = node_index(job)
     except StudioError:
-        return no_update, no_update  # the list itself says what is wrong
+        return no_update  # the list itself says what is wrong
     # The first sort or search by name would wait for this.
     threading.Thread(target=index.warm, daemon=True).start()
-    titles = {column["field"]: column["headerName"].lower() for column in _COLUMNS}
-    lacks = ", ".join(titles[name] for name in index.empty_columns())
-    return [str(rank.number) for rank in index.trace.ranks], f"no node has: {lacks}" if lacks else None
+    return [str(rank.number) for rank in index.trace.ranks]
 
 
 clientside_callback(

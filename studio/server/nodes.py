@@ -29,7 +29,11 @@ def nodes_blueprint(index_of: Callable[[str], NodeIndex]) -> Blueprint:
     def list_nodes(job: str) -> Response:
         index, query = index_of(job), _query()
         start, end = _whole("start"), _whole("end")
-        answer: dict[str, Any] = {"total": len(index), "count": index.count(query)}
+        answer: dict[str, Any] = {
+            "total": len(index),
+            "count": index.count(query),
+            "empty": index.empty_columns(),
+        }
         rows = index.rows(query, start, min(end, start + _ROWS_AT_MOST))
         answer["rows"] = [shown(node, index) for node in rows]
         return _json(answer)
