@@ -14,6 +14,7 @@ from studio.samples import SAMPLES
 from studio.server.guard import Policy, protect
 from studio.server.serve import (
     DEFAULT_PORT,
+    Listener,
     browser_available,
     is_loopback,
     listen,
@@ -57,11 +58,27 @@ def run(request: Request, *, announce: Callable[[str], None], progress: Progress
     """
     workspace = Workspace(request.workspace or Workspace.default_root())
     listener = listen(request.host, request.port)
-    jobs = (
-        open_paths(workspace, request.paths, ranks=request.ranks, progress=progress) if request.paths else []
-    )
-    if not jobs and request.sample:
-        jobs = [open_sample(workspace, SAMPLES[0].name)]
+    try:
+        jobs = _open(workspace, request, progress)
+        _serve(workspace, listener, jobs, request, announce)
+    finally:
+        listener.close()
+
+
+def _open(workspace: Workspace, request: Request, progress: Progress | None) -> list[str]:
+    """Return the ids of the jobs to start with."""
+    if request.paths:
+        return open_paths(workspace, request.paths, ranks=request.ranks, progress=progress)
+    return [open_sample(workspace, SAMPLES[0].name)] if request.sample else []
+
+
+def _serve(
+    workspace: Workspace,
+    listener: Listener,
+    jobs: list[str],
+    request: Request,
+    announce: Callable[[str], None],
+) -> None:
     load_components()
     from studio.app import create_app, script_hashes
 

@@ -11,7 +11,10 @@ from tests.et.chakra_bytes import attr, file_of, num, sized
 def rank_file(nodes: int = 3, name: str = "matmul") -> bytes:
     """A Chakra file of compute nodes that name the comm group "tp"."""
     return file_of(
-        *(num(1, i) + sized(2, name) + num(3, 4) + attr("pg_name", sized(29, "tp")) for i in range(nodes))
+        *(
+            num(1, i) + sized(2, name) + num(3, 4) + attr("pg_name", sized(29, "tp"))
+            for i in range(1, nodes + 1)
+        )
     )
 
 

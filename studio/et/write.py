@@ -96,7 +96,9 @@ def _file_name(name: str) -> str:
         >>> _file_name(".a\x1bb"), _file_name("llama 70b")
         ('_a_b', 'llama 70b')
     """
-    return (re.sub(r"^\.|[/\\\x00-\x1f\x7f]", "_", name).encode()[:180].decode("utf-8", "ignore")) or "job"
+    # Half a character, or the stand-in for a byte that is none, cannot be written.
+    plain = re.sub(r"^\.|[/\\\x00-\x1f\x7f\ud800-\udfff]", "_", name)
+    return plain.encode()[:180].decode("utf-8", "ignore") or "job"
 
 
 def convert(

@@ -1,0 +1,502 @@
+"""The command: what it prints, how it ends, and a real server behind it."""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import http.client
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import click
+import pytest
+from click.testing import CliRunner, Result
+
+import studio
+from studio import __version__
+from studio.cli import main
+from studio.et import write
+from studio.samples import sample_path
+from studio.workspace import Workspace
+from tests.conftest import ROOT
+from tests.et.chakra_bytes import file_of, num
+from tests.small_jobs import rank_file, some
+
+HELP = Path(__file__).parent / "data" / "help"
+COMMANDS = sorted(main.commands)
+UNKNOWN_RANK = file_of(num(1, 1) + num(3, 4))
+
+
+def run(*arguments: object, **options: object) -> Result:
+    """The command in this process; nothing but a wish to exit may leave it."""
+    result = CliRunner().invoke(main, [str(a) for a in arguments], prog_name="chakra-studio", **options)
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return result
+
+
+def refused(*arguments: object, code: int = 1) -> str:
+    """What the command says on stderr where it must fail, without a traceback and with nothing on stdout."""
+    result = run(*arguments)
+    assert result.exit_code == code, result.output
+    assert "Traceback" not in result.output
+    assert result.stdout == ""
+    return result.stderr
+
+
+@pytest.fixture
+def job(tmp_path) -> Path:
+    """A folder with a job of two ranks and their comm group."""
+    write(some(), tmp_path / "in", "job")
+    return tmp_path / "in"
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+# ---------------------------------------------------------------------------------------------------
+# Help and usage
+
+
+@pytest.mark.parametrize("command", ["", *COMMANDS])
+def test_help_is_as_printed(command):
+    """Regenerate with CHAKRA_STUDIO_REGENERATE=1 and look at the difference."""
+    result = run(*command.split(), "--help", terminal_width=100)
+    assert result.exit_code == 0
+    path = HELP / f"{command or 'main'}.txt"
+    if os.environ.get("CHAKRA_STUDIO_REGENERATE"):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(result.output, encoding="utf-8")
+    assert result.output == path.read_text(encoding="utf-8")
+    assert max(map(len, result.output.splitlines())) <= 100
+    assert re.search(r"Examples?:\s+chakra-studio", result.output)
+
+
+def test_the_short_option_asks_for_help_too():
+    assert run("-h").output == run("--help").output
+    assert run("info", "-h").output == run("info", "--help").output
+
+
+def test_the_version():
+    assert run("--version").output == f"chakra-studio, version {__version__}\n"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["info"],
+        ["convert"],
+        ["convert", "in"],
+        ["info", "x", "--nonsense"],
+        ["--nonsense"],
+        ["--port", "70000"],
+        ["--port", "http"],
+        ["info", "x", "--rank", "a.et"],
+        ["info", "x", "--rank", "=1"],
+        ["info", "x", "--rank", "a.et=-1"],
+        ["info", "x", "--rank", "a.et=1e3"],
+        ["info", "x", "--rank", "a.et=" + "9" * 5000],
+        ["info", "x", "--rank", "a.et=1", "--rank", "a.et=2"],
+        ["convert", "in", "out.et", "--gzip"],
+    ],
+)
+def test_usage_errors_are_status_2(arguments):
+    assert "Usage: chakra-studio" in refused(*arguments, code=2)
+
+
+def test_every_command_and_option_is_in_the_readme():
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    shown = [name for name in COMMANDS if not re.search(rf"\b{name}\b", readme)]
+    for command in main.commands.values():
+        options = [param for param in command.params if isinstance(param, click.Option)]
+        # Of a pair the one that changes something is the one to know.
+        spelled = [(*option.secondary_opts, *option.opts) for option in options]
+        shown += [forms[0] for forms in spelled if not any(f"{form}" in readme for form in forms)]
+    assert shown == []
+
+
+# ---------------------------------------------------------------------------------------------------
+# info
+
+
+def test_info_of_a_job(job):
+    result = run("info", job)
+    assert (result.exit_code, result.stderr) == (0, "")
+    lines = result.stdout.splitlines()
+    assert lines[0] == "job"
+    assert "  ranks         2 (1 distinct graphs)" in lines
+    assert "  nodes         6" in lines
+    assert lines[-1] == "  findings      none"
+
+
+def test_json_is_one_document_for_one_job_and_a_list_for_several(job, tmp_path):
+    table = json.loads(run("info", job, "--json").stdout)
+    assert (table["name"], table["summary"]["nodes"]) == ("job", 6)
+    assert [rank["rank"] for rank in table["ranks"]] == [0, 3]
+    assert table["groups"][0] == {"name": "tp", "ranks": [3, 0], "inferred": False, "nodes": 0, "bytes": 0}
+    write(some(nodes=1), tmp_path / "other", "other")
+    tables = json.loads(run("info", job, tmp_path / "other", "--json").stdout)
+    assert sorted(table["name"] for table in tables) == ["job", "other"]
+    text = run("info", job, tmp_path / "other").stdout
+    assert text.startswith("job\n")
+    assert "\n\nother\n" in text
+
+
+def test_info_of_a_damaged_file_shows_the_finding(job):
+    path = job / "job.0.et"
+    path.write_bytes(path.read_bytes()[:-3])
+    result = run("info", job)
+    assert result.exit_code == 0
+    assert re.search(r"^  error +\S+: rank 0: .*job\.0\.et", result.stdout, re.MULTILINE)
+    [finding] = json.loads(run("info", job, "--json").stdout)["findings"]
+    assert (finding["level"], finding["rank"]) == ("error", 0)
+    assert finding["offset"] > 0
+
+
+def test_info_of_the_samples(tmp_path):
+    table = json.loads(run("info", sample_path("imbalance_8r"), "--json").stdout)
+    assert table["summary"]["ranks"] == 8
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (b"", "an empty file"),
+        (b"%PDF-1.7 x", "a PDF document"),
+        (b"hello world\n" * 40, "a text file"),
+        (b"\0" * 100, "zero bytes"),
+    ],
+)
+def test_what_is_no_trace_is_named(tmp_path, content, says):
+    (tmp_path / "job.0.et").write_bytes(content)
+    message = refused("info", tmp_path / "job.0.et")
+    assert message.startswith("Error: ")
+    assert says in message
+    assert "\nHint: " in message
+
+
+def test_paths_that_are_not_there(tmp_path):
+    for arguments in (
+        ["info", "nowhere"],
+        ["convert", "nowhere", "out"],
+        ["nowhere", "--workspace", tmp_path],
+    ):
+        assert "nowhere: no such file or folder." in refused(*arguments)
+
+
+def test_a_path_may_be_called_like_a_command(tmp_path, monkeypatch):
+    write(some(), tmp_path / "info", "job")
+    monkeypatch.chdir(tmp_path)
+    assert run("info", "info").stdout.startswith("job\n")
+    # Without its folder it is the command.
+    assert "Missing argument" in refused("info", code=2)
+
+
+def test_ranks_are_asked_for_and_given(tmp_path):
+    for name in ("a.et", "b.et"):
+        (tmp_path / name).write_bytes(UNKNOWN_RANK)
+    message = refused("info", tmp_path)
+    assert "The rank of 2 files is not known" in message
+    assert "--rank FILE=NUMBER" in message
+    asked = re.findall(r"[\w-]+/[ab]\.et", message)
+    given = [
+        part for name, number in zip(asked, (4, 2), strict=True) for part in ("--rank", f"{name}={number}")
+    ]
+    table = json.loads(run("info", tmp_path, "--json", *given).stdout)
+    assert [(rank["rank"], rank["file"]) for rank in table["ranks"]] == [(2, asked[1]), (4, asked[0])]
+    # The name alone will do.
+    short = ["--rank", "a.et=4", "--rank", "b.et=2"]
+    assert json.loads(run("info", tmp_path, "--json", *short).stdout)["ranks"] == table["ranks"]
+    assert "claimed by two files" in refused("info", tmp_path, "--rank", "a.et=4", "--rank", "b.et=4")
+    message = refused("info", tmp_path, "--rank", "c.et=0")
+    assert "--rank c.et=0: no such file" in message
+    assert "Hint: The nearest is " in message
+
+
+def test_names_cannot_command_the_terminal(tmp_path):
+    hostile = "\x1b]0;owned\x07\x9b31m\u202ename\r"
+    folder = tmp_path / f"f{hostile}"
+    folder.mkdir()
+    (folder / f"job{hostile}.0.et").write_bytes(rank_file(name=hostile))
+    (folder / "readme").write_text("not a trace")
+    for arguments in (
+        ["info", folder],
+        ["info", folder, "--json"],
+        ["info", folder / "none"],
+        ["convert", folder, tmp_path / f"out{hostile}"],
+    ):
+        result = run(*arguments)
+        assert result.output
+        odd = [c for c in result.output if not c.isprintable() and c != "\n"]
+        assert odd == []
+    assert json.loads(run("info", folder, "--json").stdout)["name"] == f"job{hostile}"
+
+
+def test_file_names_that_are_no_utf8(tmp_path):
+    folder = os.fsencode(tmp_path)
+    Path(os.fsdecode(folder + b"/job\xff.0.et")).write_bytes(rank_file())
+    for arguments in (
+        ["info", tmp_path],
+        ["info", tmp_path, "--json"],
+        ["convert", tmp_path, tmp_path / "out"],
+    ):
+        done = subprocess.run(
+            [sys.executable, "-m", "studio", *map(str, arguments)],
+            capture_output=True,
+            cwd=ROOT,
+            env={**os.environ, "PYTHONIOENCODING": "ascii"},
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.isascii()
+    assert len(studio.read(tmp_path / "out").ranks) == 1
+
+
+# ---------------------------------------------------------------------------------------------------
+# convert
+
+
+def test_convert_between_every_form(tmp_path):
+    raw = rank_file()
+    (tmp_path / "one.3.et").write_bytes(raw)
+    with zipfile.ZipFile(tmp_path / "one.zip", "w") as archive:
+        archive.write(tmp_path / "one.3.et", "deep/one.3.et")
+    packed = tmp_path / "packed.3.et.gz"
+    assert run("convert", tmp_path / "one.3.et", packed).stdout == f"1 file written: {packed}\n"
+    assert gzip.decompress(packed.read_bytes()) == raw
+    for index, source in enumerate(("one.3.et", "one.zip", "packed.3.et.gz")):
+        target = tmp_path / f"{index}.3.et"
+        assert run("convert", tmp_path / source, target).exit_code == 0
+        assert target.read_bytes() == raw
+        folder = tmp_path / f"folder{index}"
+        assert run("convert", tmp_path / source, folder, "--gzip").exit_code == 0
+        [written] = [path for path in folder.iterdir() if path.name.endswith(".3.et.gz")]
+        assert gzip.decompress(written.read_bytes()) == raw
+
+
+def test_convert_of_a_job_into_a_folder(job, tmp_path):
+    result = run("convert", job, tmp_path / "a" / "b")
+    assert result.stdout == f"3 files written: {tmp_path / 'a/b/job.0.et'} … {tmp_path / 'a/b/job.json'}\n"
+    assert names(tmp_path / "a" / "b") == names(job)
+    for name in names(job):
+        assert (tmp_path / "a" / "b" / name).read_bytes() == (job / name).read_bytes()
+    # Over itself, too: what is read is not what is written.
+    assert run("convert", job, job).exit_code == 0
+    assert studio.read(job) == some()
+
+
+def test_convert_into_a_folder_that_is_called_like_a_file(job, tmp_path):
+    (tmp_path / "out.et").mkdir()
+    assert run("convert", job, tmp_path / "out.et").exit_code == 0
+    assert names(tmp_path / "out.et") == names(job)
+
+
+def test_convert_refuses_what_cannot_be(job, tmp_path):
+    assert "2 ranks do not fit one file" in refused("convert", job, tmp_path / "out.et")
+    write(some(), tmp_path / "in", "other")
+    assert "holds 2 jobs, not one: job, other" in refused("convert", job, tmp_path / "out")
+    (tmp_path / "text").write_text("precious")
+    assert "that is no trace" in refused("convert", job / "job.0.et", tmp_path / "text")
+    assert "below: Not a directory" in refused("convert", job / "job.0.et", tmp_path / "text" / "below")
+    assert (tmp_path / "text").read_text() == "precious"
+    assert names(tmp_path) == ["in", "text"]
+
+
+def test_a_folder_in_the_way_of_a_file_leaves_nothing_half_written(job, tmp_path):
+    (tmp_path / "out" / "job.3.et").mkdir(parents=True)
+    message = refused("convert", job, tmp_path / "out")
+    assert message == (
+        f"Error: {tmp_path / 'out/job.3.et'}: Is a directory.\nHint: Name a file, or remove the folder of this name.\n"
+    )
+    assert names(tmp_path / "out") == ["job.3.et"]
+
+
+def test_a_full_disk_leaves_nothing_half_written(job, tmp_path):
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "job.0.et").write_bytes(b"old")
+    program = (
+        "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (20, 20));"
+        "from studio.cli import main; main()"
+    )
+    command = [sys.executable, "-c", program, "convert", job, tmp_path / "out"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
+    assert done.returncode == 1
+    assert "File too large" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert names(tmp_path / "out") == ["job.0.et"]
+    assert (tmp_path / "out" / "job.0.et").read_bytes() == b"old"
+
+
+def test_what_the_system_refuses_is_no_traceback(job, monkeypatch):
+    def refuse(*arguments: object, **options: object) -> None:
+        raise PermissionError(13, "Permission denied", "/secret/job.0.et")
+
+    monkeypatch.setattr("studio.et.discover", refuse)
+    message = refused("info", job)
+    assert message == "Error: /secret/job.0.et: Permission denied.\nHint: Check who may read and write it.\n"
+
+
+def test_a_jobs_odd_name_does_not_matter(tmp_path):
+    with zipfile.ZipFile(tmp_path / "odd.zip", "w") as archive:
+        archive.writestr("..-\x07:ä?" + "x" * 100 + ".0.et", rank_file())
+    assert run("convert", tmp_path / "odd.zip", tmp_path / "out").exit_code == 0
+    [name] = names(tmp_path / "out")
+    assert name.endswith("x.0.et")
+    assert name.isprintable()
+    assert not name.startswith(".")
+
+
+# ---------------------------------------------------------------------------------------------------
+# Progress
+
+
+def test_progress_is_for_terminals_only(job):
+    assert run("info", job).stderr == ""
+    pty = pytest.importorskip("pty")
+    inside, outside = pty.openpty()
+    command = [sys.executable, "-m", "studio", "info", str(job)]
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=outside, cwd=ROOT, text=True, check=False)
+    os.close(outside)
+    shown = os.read(inside, 65536).decode()
+    os.close(inside)
+    assert done.stdout.startswith("job\n")
+    assert "reading    [##############################] 100%" in shown
+    # Cleared at the end, so that it stands between nobody's output.
+    assert shown.endswith("\r\x1b[K")
+
+
+def test_an_error_after_progress_starts_on_its_own_line(job, tmp_path):
+    pty = pytest.importorskip("pty")
+    inside, outside = pty.openpty()
+    command = [sys.executable, "-m", "studio", "convert", str(job), str(tmp_path / "x.et")]
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=outside, cwd=ROOT, check=False)
+    os.close(outside)
+    shown = os.read(inside, 65536).decode()
+    os.close(inside)
+    assert done.returncode == 1
+    assert re.search(r"\r\x1b\[K(\x1b\[31m)?Error: ", shown)
+
+
+# ---------------------------------------------------------------------------------------------------
+# A real server
+
+
+@contextlib.contextmanager
+def serving(*arguments: object, **environment: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """A studio on a free port, and the address it says it is at."""
+    command = [sys.executable, "-m", "studio", *map(str, arguments), "--no-browser"]
+    env = {**os.environ, "PYTHONUNBUFFERED": "1", **environment}
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT, env=env
+    )
+    try:
+        lines: list[str] = []
+        assert process.stdout is not None
+        while line := process.stdout.readline():
+            lines.append(line)
+            if " is at http://" in line:
+                yield process, line.split(" is at ")[1].strip()
+                break
+        else:
+            _, err = process.communicate(timeout=30)
+            pytest.fail(f"the studio did not start: {lines} {err}")
+    finally:
+        process.kill()
+        process.communicate(timeout=30)
+
+
+def get(address: str, path: str | None = None, **headers: str) -> tuple[int, str]:
+    parts = urlsplit(address)
+    assert parts.hostname is not None
+    connection = http.client.HTTPConnection(parts.hostname, parts.port, timeout=30)
+    try:
+        connection.request("GET", path or f"{parts.path}?{parts.query}", headers=headers)
+        answer = connection.getresponse()
+        return answer.status, answer.read().decode()
+    finally:
+        connection.close()
+
+
+def stopped(process: subprocess.Popen[str], sign: int = signal.SIGINT) -> tuple[int, str, str]:
+    process.send_signal(sign)
+    out, err = process.communicate(timeout=30)
+    return process.returncode, out, err
+
+
+def test_serving_paths_until_interrupted(job, tmp_path):
+    workspace = tmp_path / "workspace"
+    with serving(job, "--port", 0, "--workspace", workspace) as (process, address):
+        [info] = Workspace(workspace).jobs()
+        assert re.fullmatch(rf"http://127\.0\.0\.1:\d+/overview\?job={info.id}", address)
+        status, page = get(address)
+        assert (status, "<title>" in page) == (200, True)
+        assert get(address, "/_dash-layout")[0] == get(address, "/_dash-dependencies")[0] == 200
+        assert get(address, "/", Host="evil.example")[0] in (400, 403, 421)
+        # A second studio works on the same workspace, knows the job and does not read it again.
+        with serving(job, "--port", 0, "--workspace", workspace) as (second, other):
+            assert other.partition("/overview")[2] == address.partition("/overview")[2]
+            assert get(other)[0] == 200
+            assert stopped(second, signal.SIGTERM)[0] == 0
+        assert get(address)[0] == 200
+        code, out, err = stopped(process)
+    assert (code, err) == (0, "")
+    assert "Press Ctrl+C to stop." in out
+    assert [job.id for job in Workspace(workspace).jobs()] == [info.id]
+
+
+def test_serving_a_sample_on_another_port_when_the_first_is_taken(tmp_path):
+    with serving("--port", 0, "--workspace", tmp_path, "--sample") as (process, address):
+        assert "/overview?job=transformer-on-8-ranks-" in address
+        port = urlsplit(address).port
+        message = refused("--port", port, "--workspace", tmp_path)
+        assert f"Port {port} of 127.0.0.1 is taken by another program" in message
+        assert "Hint: Leave out --port" in message
+        assert stopped(process)[0] == 0
+
+
+def test_serving_elsewhere_prints_a_token_that_is_needed(tmp_path):
+    options = ["--host", "0.0.0.0", "--port", 0, "--workspace", tmp_path, "--allow-host", "gpu-box"]
+    with serving(*options) as (process, address):
+        token = re.search(r"\?token=([\w-]{20,})$", address)
+        assert token is not None
+        assert get(address, "/_dash-layout")[0] in (401, 403)
+        page = {"Accept": "text/html"}
+        # Signed in by a redirect that takes the token out of the address.
+        assert get(address, **page)[0] == 303
+        assert get(address, f"/?token={token[1]}", Host="gpu-box", **page)[0] == 303
+        assert get(address, f"/?token={token[1]}", Host="evil.example", **page)[0] in (400, 403, 421)
+        assert stopped(process)[0] == 0
+
+
+@pytest.mark.parametrize("arguments", [["--workspace", "{file}"], ["--host", "no.such.host.invalid"]])
+def test_what_keeps_a_studio_from_starting_is_said(tmp_path, arguments):
+    (tmp_path / "file").touch()
+    given = [part.format(file=tmp_path / "file") for part in arguments]
+    if "--workspace" not in given:
+        given += ["--workspace", str(tmp_path / "workspace")]
+    message = refused(*given, "--no-browser", "--port", 0)
+    assert message.startswith("Error: ")
+    assert "\nHint: " in message
+
+
+def test_the_module_is_the_command():
+    done = subprocess.run(
+        [sys.executable, "-m", "studio", "--version"], capture_output=True, text=True, cwd=ROOT, check=False
+    )
+    assert (done.returncode, done.stdout) == (0, f"chakra-studio, version {__version__}\n")
+
+
+def test_a_reader_that_goes_away_is_no_traceback(job):
+    command = f"{sys.executable} -m studio info {job} --json | head -c 1"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, cwd=ROOT, check=False)
+    assert done.stdout == "{"
+    assert "Traceback" not in done.stderr
