@@ -124,25 +124,26 @@ def main() -> None:
             import gc
 
             gc.disable()
-        start = time.perf_counter()
+        start, cpu = time.perf_counter(), time.process_time()
         nodes = WAYS[options.way](options.file)
-        seconds = time.perf_counter() - start
+        seconds, cpu = time.perf_counter() - start, time.process_time() - cpu
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-        print(nodes, seconds, peak)
+        print(nodes, seconds, cpu, peak)
         return
     with tempfile.TemporaryDirectory() as folder:
         path = options.file or Path(folder) / "bench.0.et"
         if not path.exists():
             make(path, options.nodes)
         print(f"{options.nodes:,} nodes, {path.stat().st_size / 1e6:.0f} MB")
-        print(f"{'way':28} {'seconds':>8} {'peak MB':>8} {'ratio':>6}")
-        results = {}
+        print(f"{'way':28} {'seconds':>8} {'of CPU':>8} {'peak MB':>8} {'ratio':>6} {'of CPU':>6}")
+        results: dict[str, list[float]] = {}
         for way in WAYS:
             command = [sys.executable, __file__, "--way", way, "--file", str(path)]
             output = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
-            results[way] = float(output[1])
-            ratio = results[way] / results["ours"]
-            print(f"{way:28} {float(output[1]):8.2f} {float(output[2]):8.0f} {ratio:6.1f}")
+            results[way] = [float(number) for number in output[1:]]
+            seconds, cpu, peak = results[way]
+            ratio, cpu_ratio = seconds / results["ours"][0], cpu / results["ours"][1]
+            print(f"{way:28} {seconds:8.2f} {cpu:8.2f} {peak:8.0f} {ratio:6.1f} {cpu_ratio:6.1f}")
 
 
 if __name__ == "__main__":
