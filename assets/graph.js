@@ -13,8 +13,8 @@
   var latest = { drawn: {}, view: {}, hits: [] };
   var waiting = null;
   var typed = null;
+  var given = {};
   var lead = null;
-  var firstRank = null;
 
   /* Cytoscape warns on the console about every wheel sensitivity it is handed, even its own default of 1, which
      dash-cytoscape always hands over. Without that default it gets none; the sensitivity is set on the renderer below. */
@@ -294,38 +294,34 @@
       controls: function (view, drawn, ranks) {
         var keep = window.dash_clientside.no_update;
         var values = held(view);
-        firstRank = ranks && ranks.length ? ranks[0] : null;
-        if (values.rank === undefined) values.rank = firstRank;
+        if (values.rank === undefined) values.rank = ranks && ranks.length ? ranks[0] : null;
         values.show = drawn.mode || keep;
         var field = element("graph-q");
         /* What is being typed is newer than the view it leads to. */
         if (field && document.activeElement === field && typed === values.q) values.q = keep;
-        [["depth"], ["dir"]].forEach(function (name) {
+        ["depth", "dir"].forEach(function (name) {
           var label = element("graph-" + name) && element("graph-" + name).closest(".cs-graph-field");
           if (label) label.toggleAttribute("data-off", drawn.mode === "whole");
         });
         return CONTROLS.map(function (key) {
+          if (values[key] !== keep) given[key] = values[key];
           return values[key];
         });
       },
       write: function () {
         var values = arguments;
-        var view = window.studioView.read();
         var changed = window.dash_clientside.callback_context.triggered.map(function (one) {
           return one.prop_id.split(".")[0].replace("graph-", "");
         });
         changed.forEach(function (key) {
           var value = values[CONTROLS.indexOf(key)];
-          if (value === null || value === undefined) return;
-          var now = view[key] === undefined ? DEFAULTS[key] : view[key];
-          if (key === "rank" && view.rank === undefined) now = firstRank;
-          if (key === "show" && value === latest.drawn.mode) return;
-          if (String(value) === now) return;
+          /* What the view gave to a control is no wish of the user; by now the view may have gone on. */
+          if (value === null || value === undefined || value === given[key]) return;
+          given[key] = value;
           if (key === "q") typed = value;
           var patch = {};
           patch[key] = value === DEFAULTS[key] ? null : value;
-          if (key === "rank") patch.at = null;
-          if (key === "show" && value === "whole") patch.at = null;
+          if (key === "rank" || value === "whole") patch.at = null;
           change(patch, { replace: key === "q" });
         });
         return window.dash_clientside.no_update;

@@ -85,7 +85,7 @@ def _acyclic(count: int, before: Int64, after: Int64) -> tuple[Int64, Int64]:
     if graph.is_dag():
         return before, after
     keep = np.full(len(before), True)
-    keep[graph.feedback_arc_set(algo="eades")] = False
+    keep[graph.feedback_arc_set(method="eades")] = False
     return before[keep], after[keep]
 
 

@@ -184,7 +184,11 @@ def short_label(name: str, number: int, collective: int | None = None) -> str:
         'attn_….dq'
     """
     what = _communication(number, collective)
-    return _ABBREVIATED.get(what, shortened(what, _SHORT_LINE + 1)) if what else _last(_parts(name), _SHORT_LINE)[0]
+    return (
+        _ABBREVIATED.get(what, shortened(what, _SHORT_LINE + 1))
+        if what
+        else _last(_parts(name), _SHORT_LINE)[0]
+    )
 
 
 def _communication(number: int, collective: int | None) -> str:

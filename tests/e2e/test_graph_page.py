@@ -1,0 +1,242 @@
+"""The Graph page in a real browser: what is drawn, selected, searched and walked, and what the address says."""
+
+from __future__ import annotations
+
+import re
+import time
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+pytestmark = pytest.mark.e2e
+
+CY = "document.getElementById('graph-cy')._cyreg.cy"
+JOB = "transformer_8r"
+
+
+def open_graph(studio, page, **view):
+    page.goto(studio.address("graph", JOB, **view))
+    settled(page)
+
+
+def settled(page):
+    """Wait until what is drawn is what the server last sent, and painted."""
+    page.wait_for_selector("#graph-canvas[data-ready]")
+    page.wait_for_load_state("networkidle")
+
+
+def until(page, condition, seconds=15.0):
+    """Wait for a JavaScript condition; the page's own rules forbid Playwright's way of waiting for one."""
+    end = time.monotonic() + seconds
+    while not page.evaluate(condition):
+        assert time.monotonic() < end, f"never came true: {condition}"
+        page.wait_for_timeout(30)
+
+
+def view(page):
+    return {key: value[0] for key, value in parse_qs(urlsplit(page.url).query).items()}
+
+
+def drawn(page):
+    return page.evaluate(f"{CY}.nodes().map(one => one.id())")
+
+
+def at(page, ref):
+    """The middle of a node on the screen."""
+    place = page.evaluate(f"{CY}.getElementById('{ref}').renderedPosition()")
+    box = page.locator("#graph-canvas").bounding_box()
+    return box["x"] + place["x"], box["y"] + place["y"]
+
+
+def selected(page, ref):
+    until(page, f"{CY}.$('.cs-on').length === 1 && {CY}.$('.cs-on').id() === '{ref}'")
+
+
+def test_a_small_graph_is_drawn_whole_with_nothing_cut_off(studio, page):
+    open_graph(studio, page)
+    sentence = page.locator("#graph-sentence").inner_text()
+    nodes, edges = re.fullmatch(r"All (\d+) nodes and (\d+) dependencies drawn\.", sentence).groups()
+    assert page.evaluate(f"[{CY}.nodes().length, {CY}.edges().length]") == [int(nodes), int(edges)]
+    box = page.evaluate(f"{CY}.elements().renderedBoundingBox()")
+    canvas = page.locator("#graph-canvas").bounding_box()
+    assert box["x1"] >= 0
+    assert box["y1"] >= 0
+    assert box["x2"] <= canvas["width"]
+    assert box["y2"] <= canvas["height"]
+    # The drawing has all the height that the window leaves.
+    assert canvas["height"] > 600
+    foot = page.locator(".cs-graph-foot").bounding_box()
+    assert foot["y"] + foot["height"] <= 900.5
+
+
+def test_a_click_selects_a_click_beside_clears_and_the_back_button_walks_back(studio, page):
+    open_graph(studio, page)
+    ref = drawn(page)[20]
+    page.evaluate(f"void (window.sent = {CY}.nodes()[0])")
+    page.mouse.click(*at(page, ref))
+    selected(page, ref)
+    page.wait_for_selector("#inspector h2")
+    assert view(page)["node"] == ref
+    # Selecting sends no elements again: the very objects drawn before are still there, and none has moved.
+    assert page.evaluate(f"window.sent === {CY}.nodes()[0] && !window.sent.removed()")
+    box = page.locator("#graph-canvas").bounding_box()
+    page.mouse.click(box["x"] + 6, box["y"] + box["height"] - 6)
+    until(page, f"{CY}.$('.cs-on').length === 0")
+    assert "node" not in view(page)
+    page.go_back()
+    selected(page, ref)
+    page.go_back()
+    until(page, f"{CY}.$('.cs-on').length === 0")
+
+
+def test_a_link_shows_the_same_part_and_controls_follow(studio, page):
+    open_graph(studio, page, node=60, show="near", depth=2, dir="up", deps="data")
+    selected(page, "60")
+    first = drawn(page)
+    assert page.get_by_role("textbox", name="Depth").input_value() == "2"
+    assert page.get_by_role("textbox", name="Direction").input_value() == "upwards"
+    assert page.get_by_role("textbox", name="Dependencies").input_value() == "data"
+    assert page.evaluate(f"{CY}.edges('[dep = \"ctrl\"]').length") == 0
+    sentence = page.locator("#graph-sentence").inner_text()
+    assert re.match(rf"{len(first)} of \d+ nodes drawn: within 2 data dependencies above ", sentence)
+    page.reload()
+    settled(page)
+    assert drawn(page) == first
+
+
+def test_controls_change_the_drawing_and_the_address_and_go_back(studio, page):
+    open_graph(studio, page, node=60, show="near", depth=1)
+    before = len(drawn(page))
+    page.get_by_role("textbox", name="Depth").click()
+    page.get_by_role("option", name="4", exact=True).click()
+    until(page, f"{CY}.nodes().length > {before}")
+    assert view(page)["depth"] == "4"
+    page.get_by_role("textbox", name="Dependencies").click()
+    page.get_by_role("option", name="control").click()
+    until(page, f"{CY}.edges('[dep = \"data\"]').length === 0")
+    assert view(page)["deps"] == "ctrl"
+    page.go_back()
+    until(page, f"{CY}.edges('[dep = \"data\"]').length > 0")
+    page.go_back()
+    until(page, f"{CY}.nodes().length === {before}")
+    until(page, "document.getElementById('graph-depth').value === '1'")
+    page.get_by_text("Whole", exact=True).click()
+    until(page, f"{CY}.nodes().length > 200")
+    assert view(page)["show"] == "whole"
+
+
+def test_another_rank_is_one_choice_away(studio, page):
+    page.goto(studio.address("graph", "transformer_32r"))
+    settled(page)
+    page.get_by_role("textbox", name="Rank").click()
+    page.get_by_role("textbox", name="Rank").fill("31")
+    page.get_by_role("option", name="31").click()
+    page.wait_for_url("**rank=31*")
+    settled(page)
+    assert page.get_by_role("textbox", name="Rank").input_value() == "31"
+
+
+def test_looking_around_keeps_the_neighbourhood_and_a_double_click_centres(studio, page):
+    open_graph(studio, page, node=60, show="near", depth=2)
+    before = drawn(page)
+    edge = page.evaluate(f"{CY}.nodes('[hidden > 0]')[0].id()")
+    page.mouse.click(*at(page, edge))
+    selected(page, edge)
+    page.wait_for_load_state("networkidle")
+    assert drawn(page) == before
+    assert view(page)["at"] == "60"
+    page.mouse.dblclick(*at(page, edge))
+    until(
+        page, f"{CY}.getElementById('60').length === 0 || {CY}.getElementById('{edge}').data('hidden') === 0"
+    )
+    selected(page, edge)
+    assert "at" not in view(page)
+
+
+def test_a_neighbour_in_the_inspector_that_is_not_drawn_becomes_the_centre(studio, page):
+    open_graph(studio, page, node=60, show="near", depth=1, dir="up")
+    there = page.locator("#inspector .cs-neighbours").last.locator("a").first
+    there.click()
+    until(page, f"{CY}.$('.cs-on').length === 1 && {CY}.$('.cs-on').id() !== '60'")
+    assert view(page)["node"] in drawn(page)
+
+
+def test_search_counts_its_hits_and_steps_through_them(studio, page):
+    open_graph(studio, page)
+    page.keyboard.press("/")
+    page.keyboard.type("all_reduce", delay=20)
+    count = page.locator(".cs-graph-count")
+    count.wait_for()
+    total = int(count.inner_text())
+    assert total == page.evaluate(
+        f"{CY}.nodes().filter(one => one.data('name').includes('all_reduce')).length"
+    )
+    assert page.evaluate(f"{CY}.$('.cs-hit').length") == total
+    page.keyboard.press("Enter")
+    until(page, f"document.querySelector('.cs-graph-count').textContent === '1 of {total}'")
+    page.keyboard.press("Enter")
+    until(page, f"document.querySelector('.cs-graph-count').textContent === '2 of {total}'")
+    page.get_by_role("button", name="Previous hit").click()
+    page.get_by_role("button", name="Previous hit").click()
+    until(page, f"document.querySelector('.cs-graph-count').textContent === '{total} of {total}'")
+    assert "all_reduce" in page.locator("#inspector h2").inner_text()
+    assert view(page)["q"] == "all_reduce"
+    assert page.evaluate("document.getElementById('graph-q').value") == "all_reduce"
+    page.get_by_label("Search nodes").fill("no such node")
+    page.get_by_text("no node found").wait_for()
+
+
+def test_the_graph_is_walked_by_keys(studio, page):
+    open_graph(studio, page, node=60)
+    before = page.evaluate(f"{CY}.getElementById('60').outgoers('node').map(one => one.id())")
+    page.locator("#graph-canvas").focus()
+    page.keyboard.press("ArrowDown")
+    until(page, f"{CY}.$('.cs-on').id() !== '60'")
+    assert view(page)["node"] in before
+    page.keyboard.press("ArrowUp")
+    until(page, f"{CY}.$('.cs-on').outgoers('node').length > 0")
+    page.keyboard.press("Escape")
+    until(page, f"{CY}.$('.cs-on').length === 0")
+    page.evaluate(f"void {CY}.zoom(2)")
+    page.keyboard.press("f")
+    assert page.evaluate(f"{CY}.zoom()") < 1
+    # What is typed into the search box is text, not keys.
+    page.get_by_label("Search nodes").fill("")
+    page.get_by_label("Search nodes").press("f")
+    assert page.get_by_label("Search nodes").input_value() == "f"
+
+
+def test_what_is_under_the_pointer_is_named_in_full(studio, page):
+    open_graph(studio, page, node=60)
+    page.mouse.move(*at(page, "60"))
+    tip = page.locator("#graph-tip")
+    tip.wait_for(state="visible")
+    name = page.locator("#inspector h2").inner_text()
+    assert tip.inner_text().startswith(name)
+    assert "id 60" in tip.inner_text()
+
+
+def test_a_rank_or_node_that_is_not_there_is_told(studio, page):
+    page.goto(studio.address("graph", JOB, rank=99))
+    page.get_by_text("This job has no rank '99'.").first.wait_for()
+    page.goto(studio.address("graph", JOB, node="nonsense"))
+    settled(page)
+    page.get_by_text("This rank has no node 'nonsense'.").wait_for()
+    assert len(drawn(page)) > 200
+
+
+def test_without_a_job_the_way_to_one_is_shown(studio, page):
+    page.goto(f"{studio.url}/graph")
+    page.get_by_text("No job is open").wait_for()
+    assert page.locator("#graph-canvas").is_hidden()
+
+
+def test_the_theme_changes_the_colours_and_nothing_else(studio, page):
+    open_graph(studio, page, node=60)
+    colour = f"{CY}.getElementById('61').style('background-color')"
+    light, places = page.evaluate(colour), page.evaluate(f"{CY}.nodes().map(one => one.position())")
+    page.locator("#theme-toggle").click()
+    page.locator("#theme-toggle").click()
+    until(page, f"{colour} !== '{light}'")
+    selected(page, "60")
+    assert page.evaluate(f"{CY}.nodes().map(one => one.position())") == places
