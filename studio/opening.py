@@ -98,28 +98,28 @@ def _import(
 def fingerprint(job: JobFiles, ranks: Mapping[str, int], progress: Progress | None = None) -> str:
     """Return a mark of a job's files: what they hold, the ranks they are, and the job's name.
 
-    Where they lie does not count, nor when they were changed: a copy is the same job, and a trace that was written
+    Where they lie and in which order they are given does not count, nor when they were changed: a copy is the same job, and a trace that was written
     anew with one duration changed is another.
     """
-    files = [*(entry[0] for entry in job.ranks), *(entry[0] for entry in job.others)]
-    numbers = [ranks.get(file.name, number) for file, _, number in job.ranks]
-    state = hashlib.blake2b(job.name.encode("utf-8", "surrogateescape"), digest_size=16)
+    numbered = [(file, str(ranks.get(file.name, number))) for file, _, number in job.ranks]
+    numbered += [(file, "job") for file, _ in job.others]
+    files = [file for file, _ in numbered]
     done, total = 0, sum(file.path.stat().st_size for file in files)
+    marks = []
     with ThreadPoolExecutor(max_workers=2) as pool:
         try:
-            for index, (file, content) in enumerate(zip(files, pool.map(_content_mark, files), strict=True)):
-                number = numbers[index] if index < len(numbers) else "job"
-                base = file.name.rpartition("/")[2].encode("utf-8", "surrogateescape")
-                state.update(b"%s\0%s\0%s" % (base, str(number).encode(), content))
+            for (file, number), content in zip(numbered, pool.map(_content_mark, files), strict=True):
+                marks.append(f"{file.name.rpartition('/')[2]}\0{number}\0{content}")
                 done += file.path.stat().st_size
                 if progress:
                     progress("checking", done, total)
         except BaseException:
             pool.shutdown(cancel_futures=True)
             raise
-    return f"files:{state.hexdigest()}"
+    whole = "\0".join([job.name, *sorted(marks)]).encode("utf-8", "surrogateescape")
+    return f"files:{hashlib.blake2b(whole, digest_size=16).hexdigest()}"
 
 
-def _content_mark(file: SourceFile) -> bytes:
+def _content_mark(file: SourceFile) -> str:
     with file.path.open("rb") as stream:
-        return hashlib.file_digest(stream, lambda: hashlib.blake2b(digest_size=32)).digest()
+        return hashlib.file_digest(stream, "blake2b").hexdigest()

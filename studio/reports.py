@@ -38,7 +38,7 @@ def report(name: str, trace: Trace) -> dict[str, Any]:
             for rank in trace.ranks
         ],
         "groups": groups,
-        "findings": msgspec.to_builtins(trace.findings),
+        "findings": [msgspec.to_builtins(finding) for finding in trace.findings],
     }
 
 
@@ -47,7 +47,7 @@ def as_text(report: dict[str, Any]) -> str:
     summary = report["summary"]
     lines = [
         report["name"],
-        f"  ranks         {format_count(summary['ranks'])} ({format_count(summary['graphs'])} distinct graphs)",
+        f"  ranks         {format_count(summary['ranks'])} ({_graphs(summary['graphs'])})",
         f"  nodes         {format_count(summary['nodes'])}",
         f"  dependencies  {_dependencies(summary)}",
         f"  recorded      {_span(summary)}",
@@ -65,6 +65,10 @@ def as_text(report: dict[str, Any]) -> str:
     if not report["findings"]:
         lines.append("  findings      none")
     return "\n".join(printable(line) for line in lines)
+
+
+def _graphs(count: int) -> str:
+    return f"{format_count(count)} distinct {'graph' if count == 1 else 'graphs'}"
 
 
 def _dependencies(summary: dict[str, Any]) -> str:

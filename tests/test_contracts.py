@@ -1,0 +1,197 @@
+"""Promises about the package as a whole: light to import, complete in its public names, documented."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+
+import studio
+from studio.cli import main
+from studio.et import FORMATS
+from studio.pages._mantine import COMPONENTS
+from tests.conftest import ROOT
+
+HEAVY = ("dash", "flask", "plotly", "numba", "pandas", "pyarrow", "networkx", "igraph", "google.protobuf")
+
+
+def loaded_by(statement: str) -> list[str]:
+    """The heavy packages a fresh interpreter has loaded after a statement."""
+    program = f"{statement}\nimport json, sys; print(json.dumps([m for m in {HEAVY!r} if m in sys.modules]))"
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, cwd=ROOT, check=True
+    )
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+# ---------------------------------------------------------------------------------------------------
+# Weight
+
+
+def test_importing_the_package_loads_nothing_heavy():
+    assert loaded_by("import studio") == []
+
+
+def test_the_commands_that_need_no_browser_load_none_of_it():
+    assert loaded_by("import studio.cli") == []
+    assert not {"dash", "flask", "plotly", "pandas", "numba"} & set(
+        loaded_by(
+            "import studio; studio.read, studio.write, studio.Trace, studio.Workspace, studio.StudioError"
+        )
+    )
+    assert not {"dash", "flask", "plotly", "pandas"} & set(
+        loaded_by(
+            "from studio.cli import main; from studio.samples import sample_path\n"
+            "main(['info', str(sample_path('transformer_8r'))], standalone_mode=False)"
+        )
+    )
+
+
+def test_the_studio_starts_without_what_only_some_pages_need():
+    program = """
+import tempfile
+from studio.serving import load_components
+load_components()
+from studio.app import create_app, script_hashes
+from studio.imports import close_registry, open_registry
+from studio.opening import upload_reader
+from studio.workspace import Workspace
+with tempfile.TemporaryDirectory() as folder:
+    workspace = Workspace(folder)
+    registry = open_registry(workspace.root, upload_reader(workspace))
+    app = create_app(workspace, registry)
+    script_hashes(app)
+    close_registry(registry)
+"""
+    assert not {"pandas", "numba", "networkx", "igraph"} & set(loaded_by(program))
+
+
+def test_the_components_that_are_loaded_are_those_that_are_used():
+    used = set()
+    for path in (ROOT / "studio").rglob("*.py"):
+        used |= set(re.findall(r"\bdmc\.([A-Z]\w+)", path.read_text(encoding="utf-8")))
+    assert sorted(used) == list(COMPONENTS)
+
+
+def test_components_that_are_not_loaded_are_there_all_the_same():
+    program = """
+import sys
+from studio.pages._mantine import COMPONENTS, load_components
+load_components()
+load_components()
+import dash_mantine_components as dmc
+assert all(name in dmc.__all__ for name in COMPONENTS)
+assert "dash_mantine_components.Badge" not in sys.modules
+assert dmc.Badge("x").to_plotly_json()["type"] == "Badge"
+assert dmc.Select._js_dist is dmc._js_dist
+assert not hasattr(dmc, "NoSuchThing")
+from dash_mantine_components import Alert
+"""
+    assert "dash" in loaded_by(program)
+
+
+# ---------------------------------------------------------------------------------------------------
+# Names
+
+
+def test_every_public_name_is_there_and_no_other():
+    assert sorted(studio.__all__) == studio.__all__
+    for name in studio.__all__:
+        assert getattr(studio, name) is not None
+    errors = {
+        name for name, value in vars(importlib.import_module("studio.errors")).items() if _is_error(value)
+    }
+    assert set(studio.__all__) == {*studio._WHERE, *errors}
+    with pytest.raises(AttributeError, match="'studio' has no attribute 'nonsense'"):
+        studio.nonsense  # noqa: B018
+    assert not hasattr(studio, "__path__x")
+
+
+def _is_error(value: object) -> bool:
+    return isinstance(value, type) and issubclass(value, Exception)
+
+
+def test_lazy_names_are_those_of_their_modules():
+    for name, module in studio._WHERE.items():
+        assert getattr(studio, name) is getattr(importlib.import_module(module), name)
+
+
+@pytest.mark.parametrize(
+    "path", sorted((ROOT / "studio").rglob("*.py")), ids=lambda path: path.relative_to(ROOT).as_posix()
+)
+def test_modules_name_only_what_they_have(path):
+    """Each `__all__` is complete, and every module says in its first line what it is."""
+    source = path.read_text(encoding="utf-8")
+    assert re.match(r'r?"""\S', source), "the docstring comes first"
+    if "__all__" in source and path.name == "__init__.py":
+        name = ".".join(path.parent.relative_to(ROOT).parts)
+        module = importlib.import_module(name)
+        assert [one for one in module.__all__ if not hasattr(module, one)] == []
+
+
+def test_every_error_can_be_caught_as_a_studio_error_and_says_what_to_do():
+    for name in ("TraceFormatError", "TraceError", "ConfigError"):
+        error = getattr(studio, name)("what", hint="do")
+        assert isinstance(error, studio.StudioError)
+        assert (error.message, error.hint, str(error)) == ("what", "do", "what\ndo")
+    assert str(studio.StudioError("what")) == "what"
+
+
+# ---------------------------------------------------------------------------------------------------
+# Documents
+
+
+def documents() -> str:
+    """README and docs as one text."""
+    paths = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+    return "\n".join(path.read_text(encoding="utf-8") for path in paths)
+
+
+@pytest.mark.parametrize("fmt", FORMATS, ids=lambda fmt: fmt.name)
+def test_every_format_is_documented(fmt):
+    # What stands in brackets are suffixes.
+    assert fmt.title.partition(" (")[0].lower() in documents().lower()
+
+
+@pytest.mark.parametrize("command", sorted(main.commands))
+def test_every_command_is_documented(command):
+    assert re.search(rf"chakra-studio {command}\b|\| {command} \|", documents())
+    assert isinstance(main.commands[command], click.Command)
+
+
+def pages() -> list[str]:
+    """The names of all pages, as they are registered."""
+    names = []
+    for path in sorted((ROOT / "studio" / "pages").glob("[!_]*.py")):
+        source = path.read_text(encoding="utf-8")
+        found = re.search(r'register_page\(\s*__name__,[^)]*?name="([^"]+)"', source)
+        assert found, path
+        names.append(found[1])
+    return names
+
+
+@pytest.mark.parametrize("name", [name for name in pages() if name != "Not found"])
+def test_every_page_is_in_the_readme(name):
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert re.search(rf"^\| {re.escape(name)} \|", readme, re.MULTILINE)
+
+
+def test_links_in_the_documents_lead_somewhere():
+    broken = []
+    for path in [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("benchmarks/*.md")]:
+        targets = re.findall(r"\]\(([^)#]+)[^)]*\)", path.read_text(encoding="utf-8"))
+        local = [target for target in targets if not re.match(r"[a-z]+:", target)]
+        broken += [f"{path.name}: {target}" for target in local if not (path.parent / target).exists()]
+    assert broken == []
+
+
+def test_no_path_of_a_machine_is_in_the_package():
+    home = str(Path.home())
+    for path in (ROOT / "studio").rglob("*.py"):
+        assert home == "/" or home + "/" not in path.read_text(encoding="utf-8"), path

@@ -1,0 +1,257 @@
+"""Traces into the workspace: once, whole, and found again."""
+
+from __future__ import annotations
+
+import os
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from studio import opening
+from studio.errors import ConfigError, TraceFormatError
+from studio.et import RanksNeededError, discover, write
+from studio.et.source import SourceFile, opened
+from studio.opening import fingerprint, open_paths, open_sample, upload_reader
+from studio.samples import SAMPLES
+from studio.workspace import Workspace
+from tests.et.chakra_bytes import file_of, num
+from tests.small_jobs import rank_file, some
+
+UNKNOWN_RANK = file_of(num(1, 1) + num(3, 4))
+
+
+class StoppedError(Exception):
+    """The wish to stop."""
+
+
+class Upload:
+    """What a reader of uploads is given to report to."""
+
+    def __init__(self, stop_at: str = "", ranks: dict[str, int] | None = None) -> None:
+        self.ranks = ranks or {}
+        self.stop_at = stop_at
+        self.told: list[tuple[str, int, int]] = []
+        self.warnings: list[str] = []
+
+    def __call__(self, phase: str, done: int, total: int, message: str = "") -> None:
+        self.told.append((phase, done, total))
+        if phase == self.stop_at:
+            raise StoppedError(phase)
+
+    def warn(self, message: str) -> None:
+        self.warnings.append(message)
+
+
+@pytest.fixture
+def workspace(tmp_path) -> Workspace:
+    return Workspace(tmp_path / "workspace")
+
+
+@pytest.fixture
+def job(tmp_path) -> Path:
+    write(some(), tmp_path / "in", "job")
+    return tmp_path / "in"
+
+
+@pytest.fixture
+def reads(monkeypatch) -> list[str]:
+    """The names of the jobs that were read."""
+    names: list[str] = []
+    read_job = opening.read_job
+
+    def counted(job, **options):
+        names.append(job.name)
+        return read_job(job, **options)
+
+    monkeypatch.setattr(opening, "read_job", counted)
+    return names
+
+
+def uploads(folder: Path) -> list[SourceFile]:
+    """Files as an import hands them over: paths as the user sees them, stored under numbers."""
+    return [SourceFile(path.name, path, named=True) for path in sorted(folder.iterdir())]
+
+
+def nothing_in(workspace: Workspace) -> bool:
+    return not workspace.jobs() and not list((workspace.root / "tmp").iterdir())
+
+
+def test_a_folder_becomes_a_job(workspace, job):
+    told = Upload()
+    [job_id] = open_paths(workspace, [job], progress=told)
+    assert workspace.load(job_id) == some()
+    info = workspace.info(job_id)
+    assert (info.name, info.source) == ("job", str(job))
+    assert [phase for phase, done, total in told.told if done == total] == [
+        "checking",
+        *["reading"] * 2,
+        "storing",
+    ] or {phase for phase, *_ in told.told} == {"checking", "reading", "storing"}
+    assert all(0 <= done <= total for _, done, total in told.told)
+
+
+def test_files_that_did_not_change_are_not_read_again(workspace, job, reads, tmp_path):
+    [first] = open_paths(workspace, [job])
+    assert open_paths(workspace, [job]) == [first]
+    # Touched, named one by one in any order, copied, or opened in a later studio: the same files.
+    for path in job.iterdir():
+        os.utime(path, (1e9, 1e9))
+    assert open_paths(workspace, [job]) == [first]
+    assert open_paths(workspace, sorted(job.iterdir(), reverse=True)) == [first]
+    job.rename(tmp_path / "moved")
+    assert open_paths(Workspace(workspace.root), [tmp_path / "moved"]) == [first]
+    assert reads == ["job"]
+
+
+def test_a_change_anywhere_in_a_file_is_noticed(workspace, tmp_path, reads):
+    path = tmp_path / "job.0.et"
+    raw = bytearray(rank_file(nodes=20_000))
+    path.write_bytes(raw)
+    stamp = path.stat()
+    [first] = open_paths(workspace, [path])
+    at = raw.index(b"matmul", len(raw) // 2)
+    raw[at : at + 6] = b"MATMUL"
+    path.write_bytes(raw)
+    os.utime(path, ns=(stamp.st_atime_ns, stamp.st_mtime_ns))
+    [second] = open_paths(workspace, [path])
+    assert second != first
+    assert reads == ["job", "job"]
+    assert len(workspace.jobs()) == 2
+
+
+def test_other_ranks_groups_or_names_are_another_job(workspace, job, tmp_path):
+    def mark(folder: Path, ranks: dict[str, int] | None = None) -> str:
+        with opened([folder]) as files:
+            return fingerprint(discover(files)[0], ranks or {})
+
+    before = mark(job)
+    assert mark(job) == before
+    assert mark(job, {"in/job.0.et": 5}) != before
+    (job / "job.json").write_text('{"tp": [0, 3]}')
+    assert mark(job) != before
+    (job / "job.json").unlink()
+    without = mark(job)
+    assert without != before
+    (job / "job.3.et").rename(job / "job.4.et")
+    assert mark(job) != without
+
+
+def test_a_deleted_job_is_read_again(workspace, job, reads):
+    [first] = open_paths(workspace, [job])
+    workspace.delete(first)
+    [second] = open_paths(workspace, [job])
+    assert second != first
+    assert reads == ["job", "job"]
+
+
+def test_several_jobs_in_one_folder_become_several(workspace, job, tmp_path):
+    write(some(nodes=5), job, "other")
+    ids = open_paths(workspace, [job])
+    assert [workspace.info(job_id).name for job_id in ids] == ["job", "other"]
+    assert workspace.load(ids[1]) == some(nodes=5)
+
+
+@pytest.mark.parametrize("phase", ["checking", "reading", "storing"])
+def test_stopping_leaves_nothing_behind(workspace, job, phase):
+    with pytest.raises(StoppedError):
+        open_paths(workspace, [job], progress=Upload(stop_at=phase))
+    assert nothing_in(workspace)
+
+
+def test_an_error_leaves_nothing_behind(workspace, tmp_path):
+    (tmp_path / "job.0.et").write_bytes(rank_file())
+    (tmp_path / "notes.txt").write_text("not a trace at all")
+    with pytest.raises(TraceFormatError, match=r"notes\.txt: not an execution trace"):
+        open_paths(workspace, [tmp_path / "job.0.et", tmp_path / "notes.txt"])
+    assert nothing_in(workspace)
+
+
+def test_ranks_may_be_given_by_name(workspace, tmp_path, reads):
+    (tmp_path / "in").mkdir()
+    for name in ("a.et", "b.et"):
+        (tmp_path / "in" / name).write_bytes(UNKNOWN_RANK)
+    with pytest.raises(RanksNeededError) as caught:
+        open_paths(workspace, [tmp_path / "in"])
+    assert caught.value.names == ("in/a.et", "in/b.et")
+    assert nothing_in(workspace)
+    [job_id] = open_paths(workspace, [tmp_path / "in"], ranks={"in/a.et": 7, "b.et": 2})
+    assert [rank.number for rank in workspace.load(job_id).ranks] == [2, 7]
+    # The same files as other ranks are another job.
+    assert open_paths(workspace, [tmp_path / "in"], ranks={"a.et": 7, "b.et": 2}) == [job_id]
+    assert open_paths(workspace, [tmp_path / "in"], ranks={"a.et": 2, "b.et": 7}) != [job_id]
+    with pytest.raises(ConfigError, match="no such file") as unknown:
+        open_paths(workspace, [tmp_path / "in"], ranks={"aa.et": 1})
+    assert unknown.value.hint == "The nearest is a.et."
+
+
+def test_a_rank_for_a_name_that_two_files_have_is_refused(workspace, tmp_path):
+    for folder in ("x", "y"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "a.et").write_bytes(UNKNOWN_RANK)
+    with pytest.raises(ConfigError, match=r"2 files are called so: x/a\.et, y/a\.et"):
+        open_paths(workspace, [tmp_path / "x", tmp_path / "y"], ranks={"a.et": 1})
+
+
+# ---------------------------------------------------------------------------------------------------
+# Uploads
+
+
+def test_an_upload_becomes_a_job_and_is_found_by_path_later(workspace, job, reads):
+    progress = Upload()
+    job_id = upload_reader(workspace)(uploads(job), progress)
+    assert workspace.load(job_id) == some()
+    assert (workspace.info(job_id).source, progress.warnings) == ("upload", [])
+    assert open_paths(workspace, [job]) == [job_id]
+    assert reads == ["job"]
+
+
+def test_an_upload_asks_for_ranks_and_takes_them(workspace, tmp_path):
+    (tmp_path / "in").mkdir()
+    for name in ("a.et", "b.et"):
+        (tmp_path / "in" / name).write_bytes(UNKNOWN_RANK)
+    read, files = upload_reader(workspace), uploads(tmp_path / "in")
+    with pytest.raises(RanksNeededError) as caught:
+        read(files, Upload())
+    answered = dict(zip(caught.value.names, (3, 1), strict=True))
+    job_id = read(files, Upload(ranks=answered))
+    ranks = workspace.load(job_id).ranks
+    assert [(rank.number, rank.file) for rank in ranks] == [(1, "b.et"), (3, "a.et")]
+
+
+def test_several_jobs_in_one_upload_are_all_imported_and_said(workspace, job):
+    write(some(nodes=5), job, "other")
+    progress = Upload()
+    job_id = upload_reader(workspace)(uploads(job), progress)
+    assert workspace.info(job_id).name == "job"
+    assert sorted(info.name for info in workspace.jobs()) == ["job", "other"]
+    assert progress.warnings == ["2 jobs were found and imported: job, other."]
+
+
+@pytest.mark.parametrize("phase", ["checking", "reading", "storing"])
+def test_an_upload_cancelled_leaves_nothing_behind(workspace, job, phase):
+    with pytest.raises(StoppedError):
+        upload_reader(workspace)(uploads(job), Upload(stop_at=phase))
+    assert nothing_in(workspace)
+
+
+# ---------------------------------------------------------------------------------------------------
+# Samples and archives
+
+
+@pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.name)
+def test_a_sample_opened_twice_is_one_job(workspace, sample, reads):
+    first = open_sample(workspace, sample.name)
+    assert open_sample(workspace, sample.name) == first
+    info = workspace.info(first)
+    assert (info.name, info.source, info.summary.ranks) == (sample.title, "sample", sample.ranks)
+    assert len(reads) == 1
+
+
+def test_an_archive_is_the_same_job_as_the_files_in_it(workspace, job, tmp_path, reads):
+    [first] = open_paths(workspace, [job])
+    with zipfile.ZipFile(tmp_path / "packed.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        for path in job.iterdir():
+            archive.write(path, f"deep/{path.name}")
+    assert open_paths(workspace, [tmp_path / "packed.zip"]) == [first]
+    assert reads == ["job"]
