@@ -93,6 +93,18 @@ def format_ns(ns: float) -> str:
     return _scaled(ns, _TIMES)
 
 
+def format_offset(ns: int, span_ns: int) -> str:
+    """A time since a zero, with decimals that tell neighbours in a span of `span_ns` apart.
+
+    Example:
+        >>> format_offset(12_481_900, 3_000_000_000), format_offset(12_481, 900_000)
+        ('12.482 ms', '12.481 µs')
+    """
+    unit, scale = ("µs", 1_000) if span_ns < 10_000_000 else ("ms", 1_000_000)
+    whole, rest = divmod((ns * 1000 + scale // 2) // scale, 1000)
+    return f"{whole:,d}.{rest:03d} {unit}"
+
+
 def format_bytes(size_bytes: float) -> str:
     """A size in binary units.
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 from dash import Dash, Input, Output, html
 
 from studio.analysis.communication import group_of
 from studio.analysis.neighbours import predecessors, successors
-from studio.analysis.nodes import find_node, node_ref
-from studio.pages._state import rank_of, trace
-from studio.pages._widgets import guarded, link
+from studio.analysis.nodes import NodeIndex, find_node, node_ref
+from studio.errors import StudioError
+from studio.pages._state import node_index, rank_of
+from studio.pages._widgets import error_box, link
 from studio.trace import (
     Attribute,
     CollectiveType,
@@ -24,9 +26,9 @@ from studio.trace import (
     node_attributes,
     type_name,
 )
-from studio.units import format_bytes, format_count, format_ns, format_si
+from studio.units import format_bytes, format_count, format_ns, format_offset, format_si
 
-_NEIGHBOURS_SHOWN = 40
+_NEIGHBOURS_SHOWN = 100
 _ITEMS_SHOWN = 200
 _TEXT_SHOWN = 4000
 
@@ -35,31 +37,39 @@ def connect(app: Dash) -> None:
     """Make the inspector follow the selection."""
 
     @app.callback(Output("inspector", "children"), Input("view", "data"))
-    @guarded
     def show(view: dict[str, Any]) -> Any:
         if not view.get("job") or not view.get("node"):
             return None
-        found = trace(view["job"])
-        rank = rank_of(found, view)
-        row = find_node(found.graph_of(rank), view["node"])
-        return _node(found, rank, row, view)
+        try:
+            index = node_index(view["job"])
+            rank = rank_of(index.trace, view)
+            row = find_node(index.trace.graph_of(rank), view["node"])
+            return _node(index, rank, row, view)
+        except StudioError as error:
+            head = html.Div([html.H2("No node"), _close()], className="cs-inspector-head")
+            return html.Div([head, error_box(error)], className="cs-inspector")
 
 
-def _node(found: Trace, rank: Rank, row: int, view: dict[str, Any]) -> Any:
+def _close() -> Any:
+    return html.Button(
+        "Close", className="cs-button-quiet", **_changes(node=None), title="Close the inspector"
+    )
+
+
+def _node(index: NodeIndex, rank: Rank, row: int, view: dict[str, Any]) -> Any:
+    found = index.trace
     graph = found.graph_of(rank)
     attributes = node_attributes(graph, row, rank.slots)
     name = graph.strings[int(graph.name[row])] or "(no name)"
-    close = html.Button(
-        "Close", className="cs-button-quiet", **_changes(node=None), title="Close the inspector"
-    )
     return html.Div(
         [
-            html.Div([html.H2(name), close], className="cs-inspector-head"),
-            html.Dl(_pairs(_facts(found, rank, row, attributes))),
+            html.Div([html.H2(_plain(name)), _close()], className="cs-inspector-head"),
+            html.Dl(_pairs([*_facts(found, rank, row, attributes), *_times(index, graph, row)])),
             _neighbours("Waits for", predecessors(graph, row), graph, view),
             _neighbours("Waited for by", successors(graph, row), graph, view),
             _attributes(attributes),
             _inputs_and_outputs(graph, row),
+            _unknown(graph, row),
             _elsewhere(view),
         ],
         className="cs-inspector",
@@ -71,7 +81,7 @@ def _changes(**changes: Any) -> dict[str, Any]:
     return {"data-view": json.dumps(changes)}
 
 
-def _pairs(facts: list[tuple[str, Any]]) -> list[Any]:
+def _pairs(facts: Sequence[tuple[Any, Any]]) -> list[Any]:
     return [part for label, value in facts for part in (html.Dt(label), html.Dd(value))]
 
 
@@ -95,12 +105,19 @@ def _facts(found: Trace, rank: Rank, row: int, attributes: list[Attribute]) -> l
         facts.append(("bytes", _exact(format_bytes(int(values["comm_size"])), values["comm_size"])))  # type: ignore[arg-type]
     if isinstance(values.get("num_ops"), int):
         facts.append(("operations", _exact(format_si(int(values["num_ops"]), "FLOP"), values["num_ops"])))  # type: ignore[arg-type]
-    start, duration = int(graph.start_ns[row]), int(graph.duration_ns[row])
-    facts.append(("start", _exact(format_ns(start), f"{start} ns") if start >= 0 else "not recorded"))
-    facts.append(
-        ("duration", _exact(format_ns(duration), f"{duration} ns") if duration else "not recorded or 0")
-    )
     return facts
+
+
+def _times(index: NodeIndex, graph: Graph, row: int) -> list[tuple[str, Any]]:
+    start, duration = int(graph.start_ns[row]), int(graph.duration_ns[row])
+    shown = format_offset(start - index.origin_ns, index.end_ns)
+    hint = (
+        f"{start - index.origin_ns:,} ns after the first recorded start of the job; {start:,} ns in the file"
+    )
+    return [
+        ("start", _exact(shown, hint) if start >= 0 else "not recorded"),
+        ("duration", _exact(format_ns(duration), f"{duration:,} ns") if duration else "0, or not recorded"),
+    ]
 
 
 def _short_list(ranks: tuple[int, ...], most: int = 16) -> str:
@@ -118,7 +135,8 @@ def _neighbours(title: str, rows: list[tuple[int, bool]], graph: Graph, view: di
     for row, is_data in rows[:_NEIGHBOURS_SHOWN]:
         kind = html.Span("data" if is_data else "ctrl", className="cs-tag")
         if row < 0:
-            items.append(html.Li([kind, html.Span("a node the file does not have", className="cs-dim")]))
+            missing = int((graph.data if is_data else graph.ctrl).dangling[-1 - row])
+            items.append(html.Li([kind, html.Span(f"id {missing}: not in the file", className="cs-dim")]))
             continue
         ref = node_ref(graph, row)
         name = graph.strings[int(graph.name[row])] or f"node {ref}"
@@ -137,10 +155,12 @@ def _neighbours(title: str, rows: list[tuple[int, bool]], graph: Graph, view: di
 
 
 def _attributes(attributes: list[Attribute]) -> Any:
-    facts: list[tuple[str, Any]] = []
+    facts: list[tuple[Any, Any]] = []
     for attribute in attributes:
-        hint = f"{ValueKind(attribute.kind).name.lower()}{': ' + attribute.doc if attribute.doc else ''}"
-        facts.append((html.Span(attribute.name or "(no name)", title=hint), _value(attribute)))  # type: ignore[arg-type]
+        kind = html.Span(ValueKind(attribute.kind).name.lower().replace("_", " "), className="cs-kind")
+        label = html.Span([_plain(attribute.name) or "(no name)", kind])
+        doc = html.Div(_plain(attribute.doc), className="cs-dim") if attribute.doc else None
+        facts.append((label, html.Div([_value(attribute), doc])))
     body = html.Dl(_pairs(facts)) if facts else html.P("none", className="cs-dim")
     return html.Div([html.H3(f"Attributes {len(attributes)}"), body])
 
@@ -186,6 +206,14 @@ def _inputs_and_outputs(graph: Graph, row: int) -> Any:
         ]
         parts += [html.H3(title), html.Dl(_pairs(facts))]
     return html.Div(parts)
+
+
+def _unknown(graph: Graph, row: int) -> Any:
+    """Return what the file says about the node in fields this version does not know."""
+    pieces = [graph.strings.raw(int(code)) for code in graph.extra[graph.extra_row == row]]
+    if not pieces:
+        return None
+    return html.Div([html.H3("Unknown fields"), html.Div(_plain(b"".join(pieces)), className="cs-value")])
 
 
 def _elsewhere(view: dict[str, Any]) -> Any:

@@ -13,7 +13,7 @@ from flask import Blueprint, Response, request
 
 from studio.analysis.nodes import Condition, Node, NodeIndex, Query, find_node
 from studio.errors import StudioError, TraceError
-from studio.units import format_bytes, format_count, format_ns, format_si
+from studio.units import format_bytes, format_count, format_ns, format_offset, format_si
 
 _ROWS_AT_MOST = 1000
 _CONDITIONS_AT_MOST = 100
@@ -69,7 +69,7 @@ def shown(node: Node, index: NodeIndex) -> dict[str, str]:
         (
             "start_ns",
             start,
-            lambda ns: format_start(ns, span),
+            lambda ns: format_offset(ns, span),
             f"{start:,} ns after the first recorded start",
         ),
         ("duration_ns", node.duration_ns, format_ns, f"{node.duration_ns:,} ns"),
@@ -84,17 +84,6 @@ def shown(node: Node, index: NodeIndex) -> dict[str, str]:
 
 def _flop(count: float) -> str:
     return format_si(count, "FLOP")
-
-
-def format_start(ns: int, span_ns: int) -> str:
-    """Return a start so that neighbours in a span of `span_ns` can be told apart.
-
-    Example:
-        >>> format_start(12_481_000, 3_000_000_000), format_start(12_481, 900_000)
-        ('12.481 ms', '12.481 µs')
-    """
-    unit, scale = ("µs", 1_000) if span_ns < 10_000_000 else ("ms", 1_000_000)
-    return f"{ns // scale:,}.{ns % scale * 1000 // scale:03d} {unit}"
 
 
 def _query() -> Query:
