@@ -4,6 +4,7 @@
 
   var GRID = "nodes-grid";
   var TEXTS = { name: 1, type: 1, collective: 1, group: 1 };
+  var LEAST = ["waits_for", "operations", "id", "collective", "start_ns", "group", "type"];
   var SCALES = {
     time: { ns: 1, us: 1e3, "µs": 1e3, "μs": 1e3, ms: 1e6, s: 1e9, min: 60e9, h: 3600e9 },
     bytes: { b: 1, kib: 1024, mib: 1048576, gib: 1073741824, tib: 1099511627776, kb: 1e3, mb: 1e6, gb: 1e9, tb: 1e12 },
@@ -141,13 +142,34 @@
     var all = found.total.toLocaleString("en") + (found.total === 1 ? " node" : " nodes");
     say("nodes-count", found.count === found.total ? all : found.count.toLocaleString("en") + " of " + all);
     show("nodes-empty", found.count === 0);
-    var names = [];
-    api.getColumns().forEach(function (column) {
-      var empty = found.empty.indexOf(column.getColId()) >= 0;
-      if (empty) names.push(column.getColDef().headerName.toLowerCase());
-      if (empty === column.isVisible()) api.setColumnsVisible([column], !empty);
+    arrange(found.empty);
+  }
+
+  /* Columns without a single value are left out, and in a narrow window those that matter least. Both is said. */
+  function arrange(empty) {
+    var used = list.f + "," + list.sort;
+    var width = element(GRID).clientWidth - 20;
+    var left = api.getColumns().filter(function (column) { return empty.indexOf(column.getColId()) < 0; });
+    var narrow = [];
+    LEAST.forEach(function (name) {
+      var needed = left.reduce(function (sum, column) { return sum + (column.getColId() === "name" ? column.getMinWidth() : column.getActualWidth()); }, 0);
+      var column = api.getColumn(name);
+      if (needed <= width || left.indexOf(column) < 0 || used.indexOf(name) >= 0) return;
+      left.splice(left.indexOf(column), 1);
+      narrow.push(title(name));
     });
-    say("nodes-lacks", names.length ? "no node has: " + names.join(", ") : "");
+    api.getColumns().forEach(function (column) {
+      var wanted = left.indexOf(column) >= 0;
+      if (wanted !== column.isVisible()) api.setColumnsVisible([column], wanted);
+    });
+    var words = [];
+    if (empty.length) words.push("no node has: " + empty.map(title).join(", "));
+    if (narrow.length) words.push("no room for: " + narrow.join(", "));
+    say("nodes-lacks", words.join(" · "));
+  }
+
+  function title(name) {
+    return api.getColumn(name).getColDef().headerName.toLowerCase();
   }
 
   function say(id, text) {
@@ -232,6 +254,7 @@
     selected = null;
     api.addEventListener("filterChanged", changed.bind(null, "filter"));
     api.addEventListener("sortChanged", changed.bind(null, "sort"));
+    api.addEventListener("gridSizeChanged", function () { later("arrange", 100, function () { if (!api.isDestroyed() && list.found) arrange(list.found.empty); }); });
     api.addEventListener("rowClicked", function (event) { choose(event.data, false); });
     var root = element(GRID);
     root.addEventListener("keydown", function (event) {

@@ -61,7 +61,6 @@ def _column(field: str, title: str, width: int, explained: str = "", **more: Any
             "maxNumConditions": 2,
             "inRangeInclusive": True,
         },
-        "tooltipField": field,
         **more,
     }
     if found.get("flex") is None:
@@ -90,25 +89,25 @@ def _measured(field: str, title: str, width: int, quantity: str, explained: str)
 
 
 _COLUMNS = [
-    _column("rank", "Rank", 68),
-    _column("id", "Id", 84),
-    _column("name", "Name", 0, flex=1, minWidth=170),
-    _column("type", "Type", 106),
-    _column("collective", "Collective", 142, "Collective that a COMM_COLL node takes part in"),
-    _column("group", "Group", 84, "Comm group the node names"),
-    _measured("bytes", "Bytes", 90, "bytes", "Payload on this rank (comm_size). Filters take units: 48 MiB"),
+    _column("rank", "Rank", 60),
+    _column("id", "Id", 72),
+    _column("name", "Name", 0, flex=1, minWidth=160, tooltipField="name"),
+    _column("type", "Type", 104),
+    _column("collective", "Collective", 138, "Collective that a COMM_COLL node takes part in"),
+    _column("group", "Group", 74, "Comm group the node names", tooltipField="group"),
+    _measured("bytes", "Bytes", 84, "bytes", "Payload on this rank (comm_size). Filters take units: 48 MiB"),
     _measured(
-        "operations", "Operations", 104, "count", "Floating-point operations (num_ops). Filters take 2 G"
+        "operations", "Operations", 96, "count", "Floating-point operations (num_ops). Filters take 2 G"
     ),
     _measured(
         "start_ns",
         "Start",
-        106,
+        98,
         "time",
         "After the first recorded start of the job. Filters take units: 1.5 ms",
     ),
-    _measured("duration_ns", "Duration", 92, "time", "Recorded duration. Filters take units: 20 us"),
-    _column("waits_for", "Waits for", 92, "How many nodes it waits for, by data or control dependency"),
+    _measured("duration_ns", "Duration", 86, "time", "Recorded duration. Filters take units: 20 us"),
+    _column("waits_for", "Waits for", 80, "How many nodes it waits for, by data or control dependency"),
 ]
 
 
@@ -180,8 +179,8 @@ def _list() -> Any:
         getRowId="params.data.rank + '/' + params.data.ref",
         dashGridOptions={
             "theme": {"function": _THEME},
-            "cacheBlockSize": 200,
-            "maxBlocksInCache": 30,
+            "cacheBlockSize": 100,
+            "maxBlocksInCache": 60,
             "cacheOverflowSize": 1,
             "infiniteInitialRowCount": 1,
             "maxConcurrentDatasourceRequests": 2,
