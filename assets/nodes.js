@@ -158,10 +158,13 @@
       left.splice(left.indexOf(column), 1);
       narrow.push(title(name));
     });
+    var cell = api.getFocusedCell();
     api.getColumns().forEach(function (column) {
       var wanted = left.indexOf(column) >= 0;
       if (wanted !== column.isVisible()) api.setColumnsVisible([column], wanted);
     });
+    /* The row keeps the focus where the column that had it went. */
+    if (cell && !cell.column.isVisible()) api.setFocusedCell(cell.rowIndex, "name");
     var words = [];
     if (empty.length) words.push("no node has: " + empty.map(title).join(", "));
     if (narrow.length) words.push("no room for: " + narrow.join(", "));

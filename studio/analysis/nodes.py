@@ -6,6 +6,7 @@ graph and spread to the ranks that share it; what the answers need is looked up 
 
 from __future__ import annotations
 
+import re
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
@@ -48,6 +49,7 @@ Operator = Literal[
 _KEPT_BYTES = 64 << 20
 _RADIX = 1 << 16
 _LONGEST_WORDED = 64
+_REF = re.compile(r"(?P<id>[0-9]{1,20})(?:\.(?P<again>[0-9]{1,10}))?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,7 +252,7 @@ class NodeIndex:
             keep = fits if keep is None else keep & fits
         if query.search:
             found = self._fits(Condition("name", "contains", query.search))
-            if query.search.isdecimal():
+            if re.fullmatch("[0-9]{1,20}", query.search):
                 found = found | self._fits(Condition("id", "equals", query.search))
             keep = found if keep is None else keep & found
         return None if keep is None else _compact(np.flatnonzero(keep), len(self))
@@ -582,7 +584,7 @@ def _number_fits(column: Int64 | UInt64, condition: Condition) -> Bool:
 
 def _number(text: str) -> int | float:
     try:
-        return int(text) if text.strip().lstrip("+-").isdecimal() else float(text)
+        return int(text) if re.fullmatch("[+-]?[0-9]{1,40}", text.strip()) else float(text)
     except ValueError:
         raise TraceError(
             f"{text[:40]!r} is not a number.", hint="Enter digits, such as 4096 or 1.5e6."
@@ -608,9 +610,10 @@ def find_node(graph: Graph, ref: str) -> int:
     Raises:
         TraceError: The graph has no such node.
     """
-    number, _, again = ref.partition(".")
-    if number.isdecimal() and int(number[:40]) < 2**64 and (again.isdecimal() or not again):
-        rows = np.flatnonzero(graph.id == np.uint64(int(number)))
-        if int(again[:20] or 0) < len(rows):
-            return int(rows[int(again or 0)])
+    found = _REF.fullmatch(ref)
+    if found and int(found["id"]) < 2**64:
+        rows = np.flatnonzero(graph.id == np.uint64(int(found["id"])))
+        again = int(found["again"] or 0)
+        if again < len(rows):
+            return int(rows[again])
     raise TraceError(f"This rank has no node {ref[:40]!r}.", hint="Nodes are named by the id in their file.")

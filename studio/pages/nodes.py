@@ -43,7 +43,7 @@ _THEME = """themeQuartz.withParams({
     tooltipBackgroundColor: 'var(--cs-panel)', tooltipTextColor: 'var(--cs-text)',
     iconColor: 'var(--cs-dim)', iconButtonHoverColor: 'var(--cs-text)',
     fontFamily: 'inherit', fontSize: 12.5, headerFontSize: 12.5, rowHeight: 26, headerHeight: 30, listItemHeight: 26,
-    spacing: 5, cellHorizontalPadding: 8, borderRadius: 4, wrapperBorderRadius: 5, rowBorder: {color: 'var(--cs-row-line)'}
+    spacing: 5, cellHorizontalPadding: 6, borderRadius: 4, wrapperBorderRadius: 5, rowBorder: {color: 'var(--cs-row-line)'}
 })"""
 
 
@@ -106,7 +106,7 @@ _COLUMNS = [
         "time",
         "After the first recorded start of the job. Filters take units: 1.5 ms",
     ),
-    _measured("duration_ns", "Duration", 86, "time", "Recorded duration. Filters take units: 20 us"),
+    _measured("duration_ns", "Duration", 94, "time", "Recorded duration. Filters take units: 20 us"),
     _column("waits_for", "Waits for", 80, "How many nodes it waits for, by data or control dependency"),
 ]
 

@@ -1,0 +1,50 @@
+"""Who communicates how much."""
+
+from __future__ import annotations
+
+from studio.analysis.communication import comm_nodes, group_of, group_use
+from studio.trace import Trace
+from tests.analysis.jobs import five
+
+
+def test_communication_nodes_with_what_they_carry():
+    """Types, collectives, bytes and the slot of the group, -1 where there is none."""
+    found = comm_nodes(five().graphs[0])
+    assert found.rows.tolist() == [1, 2, 3]
+    assert found.type.tolist() == [7, 7, 5]
+    assert found.collective.tolist() == [0, 2, -1]
+    assert found.bytes.tolist() == [4096, 512, 100]
+    assert found.group_slot.tolist() == [0, -1, -1]
+
+
+def test_each_rank_adds_up_in_its_own_group():
+    """Ranks that share a graph name their own groups; members that send nothing have a cell of 0."""
+    use = group_use(five())
+    cells = {
+        (use.groups[group], use.ranks[rank]): (count, size)
+        for group, rank, count, size in zip(
+            use.group.tolist(), use.rank.tolist(), use.count.tolist(), use.bytes.tolist(), strict=True
+        )
+    }
+    assert cells == {
+        ("tp0", 0): (1, 4096),
+        ("tp1", 4): (1, 4096),
+        ("tp1", 7): (0, 0),
+        ("", 0): (1, 512),
+        ("", 4): (1, 512),
+        ("", 7): (1, 4000),
+    }
+
+
+def test_the_group_of_a_node_is_its_ranks():
+    trace = five()
+    zero, four, seven = trace.ranks
+    assert [group_of(trace, rank, 1) for rank in (zero, four)] == ["tp0", "tp1"]
+    assert group_of(trace, zero, 2) is None
+    assert group_of(trace, zero, 0) is None
+    assert group_of(trace, seven, 0) is None
+
+
+def test_a_trace_without_communication_uses_no_group():
+    use = group_use(Trace((), ()))
+    assert (use.groups, use.ranks, len(use.count)) == ((), (), 0)
