@@ -12,9 +12,11 @@ from studio.trace import Int64
 
 Float = NDArray[np.float64]
 
-_SWEEPS = 6
+_SWEEPS = 8
 _NARROWEST = 8
 _COLUMN_GAP = 0.7
+_UNFOLDED = 16
+"""Rows that fit on a screen in full size: fewer are never folded."""
 _LONG = 6
 """Dependencies over more layers than this do not decide who stands beside whom."""
 
@@ -60,10 +62,19 @@ def layered(count: int, before: Int64, after: Int64, *, aspect: float = 1.0) -> 
     before, after = _acyclic(count, np.asarray(before, np.int64), np.asarray(after, np.int64))
     layer = _layers(count, before, after)
     rows = _rows(layer, _order(count, before, after, layer), aspect)
-    columns = _columns([len(row) for row in rows], aspect)
-    column, x, y = np.zeros(count, np.int64), np.zeros(count), np.zeros(count)
+    x, y, column = max(
+        (_placed(rows, bounds, before, after) for bounds in _folds(rows, aspect)),
+        key=lambda found: _scale(found[0], found[1], aspect),
+    )
+    return Layout(x, y, layer, column)
+
+
+def _placed(rows: list[Int64], bounds: list[int], before: Int64, after: Int64) -> tuple[Float, Float, Int64]:
+    """Return (N,) x, y and column of every node, where columns begin at the rows `bounds`."""
+    count = sum(len(row) for row in rows)
+    x, y, column = np.zeros(count), np.zeros(count), np.zeros(count, np.int64)
     left = 0.0
-    for number, (start, end) in enumerate(pairwise(columns)):
+    for number, (start, end) in enumerate(pairwise(bounds)):
         part = rows[start:end]
         members = np.concatenate(part)
         column[members] = number
@@ -72,7 +83,12 @@ def layered(count: int, before: Int64, after: Int64, *, aspect: float = 1.0) -> 
         left = float(x[members].max()) + 1 + _COLUMN_GAP
         for place, row in enumerate(part):
             y[row] = place
-    return Layout(x, y, layer, column)
+    return x, y, column
+
+
+def _scale(x: Float, y: Float, aspect: float) -> float:
+    """Return how large nodes are when the drawing fills a screen."""
+    return min(aspect / (np.ptp(x) + 1), 1 / (np.ptp(y) + 1))
 
 
 def _acyclic(count: int, before: Int64, after: Int64) -> tuple[Int64, Int64]:
@@ -107,15 +123,54 @@ def _layers(count: int, before: Int64, after: Int64) -> Int64:
 
 
 def _order(count: int, before: Int64, after: Int64, layer: Int64) -> Float:
-    """Return (N,) places in the layers at which few dependencies cross."""
-    import igraph
-
+    """Return (N,) places in the layers at which few dependencies cross: each near the mean of its neighbours."""
+    above: list[list[int]] = [[] for _ in range(count)]
+    below: list[list[int]] = [[] for _ in range(count)]
     near = layer[after] - layer[before] <= _LONG
-    pairs = np.column_stack((before[near], after[near]))
-    graph = igraph.Graph(n=count, edges=pairs, directed=True)
-    placed = graph.layout_sugiyama(layers=layer.tolist(), maxiter=40)
-    layout = placed[0] if isinstance(placed, tuple) else placed
-    return np.array([point[0] for point in layout.coords[:count]])
+    for one, other in zip(before[near].tolist(), after[near].tolist(), strict=True):
+        above[other].append(one)
+        below[one].append(other)
+    order = _first_order(layer, above, below)
+    layers: list[list[int]] = [[] for _ in range(int(layer.max()) + 1)]
+    for node in sorted(range(count), key=order.__getitem__):
+        layers[layer[node]].append(node)
+    for sweep in range(_SWEEPS):
+        downwards = sweep % 2 == 0
+        for members in layers if downwards else reversed(layers):
+            wish = _means(members, above if downwards else below, order)
+            members.sort(key=dict(zip(members, wish, strict=True)).__getitem__)
+            middle = (len(members) - 1) / 2
+            for place, node in enumerate(members):
+                order[node] = place - middle
+    return np.array(order)
+
+
+def _means(
+    nodes: list[int], near: list[list[int]], x: list[float], alone: float | None = None
+) -> list[float]:
+    """Return where the neighbours of nodes are on average; a node without any stays, or goes to `alone`."""
+    # Lists, not arrays: most nodes have one or two neighbours, and a call of numpy costs more than adding them.
+    found = []
+    for node in nodes:
+        places = [x[one] for one in near[node]]
+        still = x[node] if alone is None else alone
+        found.append(sum(places) / len(places) if places else still)
+    return found
+
+
+def _first_order(layer: Int64, above: list[list[int]], below: list[list[int]]) -> list[float]:
+    """Return places that keep together what hangs together: the order of a walk along all dependencies."""
+    order = [0.0] * len(layer)
+    seen: set[int] = set()
+    for root in np.argsort(layer, kind="stable").tolist():
+        stack = [root]
+        while stack:
+            node = stack.pop()
+            if node not in seen:
+                order[node] = len(seen)
+                seen.add(node)
+                stack += above[node][::-1] + below[node][::-1]
+    return order
 
 
 def _rows(layer: Int64, order: Float, aspect: float) -> list[Int64]:
@@ -128,54 +183,57 @@ def _rows(layer: Int64, order: Float, aspect: float) -> list[Int64]:
     return rows
 
 
-def _columns(widths: list[int], aspect: float) -> list[int]:
-    """Return the rows at which columns begin, and the number of rows: the fold that leaves nodes largest."""
-    best, chosen = 0.0, [0, len(widths)]
-    for count in range(1, len(widths) + 1):
-        bounds = [round(at * len(widths) / count) for at in range(count + 1)]
+def _folds(rows: list[Int64], aspect: float) -> list[list[int]]:
+    """Return the most promising ways to fold rows into columns, each as the rows at which columns begin."""
+    if len(rows) <= _UNFOLDED:
+        return [[0, len(rows)]]
+    folds = []
+    for count in range(1, len(rows) // 4 + 1):
+        bounds = [round(at * len(rows) / count) for at in range(count + 1)]
         high = max(end - start for start, end in pairwise(bounds))
-        wide = sum(max(widths[start:end]) + _COLUMN_GAP for start, end in pairwise(bounds))
-        scale = min(aspect / wide, 1 / high)
-        # A fold costs attention: another column has to be worth it.
-        if scale > best * 1.08:
-            best, chosen = scale, bounds
-        if high < 4:
-            break
-    return chosen
+        wide = sum(max(map(len, rows[start:end])) + _COLUMN_GAP for start, end in pairwise(bounds))
+        folds.append((-min(aspect / wide, 1 / high), bounds))
+    # Columns get wider than their widest row, so fewer than seem best may be best.
+    best = min(range(len(folds)), key=lambda at: folds[at][0])
+    return [bounds for _, bounds in folds[max(0, best - 1) : best + 1]]
 
 
 def _straighten(rows: list[Int64], before: Int64, after: Int64, x: Float) -> None:
     """Move the nodes of a column sideways, order kept, so that dependencies run as straight down as they can."""
-    place = {int(node): number for number, row in enumerate(rows) for node in row}
-    above: dict[int, list[int]] = {node: [] for node in place}
-    below: dict[int, list[int]] = {node: [] for node in place}
+    place = {node: number for number, row in enumerate(rows) for node in row.tolist()}
+    above: list[list[int]] = [[] for _ in x]
+    below: list[list[int]] = [[] for _ in x]
     for one, other in zip(before.tolist(), after.tolist(), strict=True):
         if one in place and other in place and place[other] - place[one] <= _LONG:
             above[other].append(one)
             below[one].append(other)
+    found = x.tolist()
     for row in rows:
-        x[row] = np.arange(len(row)) - (len(row) - 1) / 2
+        for node, at in zip(row.tolist(), _spread([0.0] * len(row)), strict=True):
+            found[node] = at
     for sweep in range(_SWEEPS):
-        near = above if sweep % 2 == 0 else below
-        middle = float(np.mean(x[list(place)]))
+        middle = sum(found[node] for node in place) / len(place)
         for row in rows if sweep % 2 == 0 else reversed(rows):
-            wish = np.array([np.mean(x[near[node]]) if near[node] else middle for node in row.tolist()])
-            x[row] = _spread(wish)
+            nodes = row.tolist()
+            wish = _means(nodes, above if sweep % 2 == 0 else below, found, middle)
+            for node, at in zip(nodes, _spread(wish), strict=True):
+                found[node] = at
+    x[list(place)] = [found[node] for node in place]
 
 
-def _spread(wish: Float) -> Float:
+def _spread(wish: list[float]) -> list[float]:
     """Return the places nearest to those wished for, in the same order and at least one apart.
 
     Example:
-        >>> _spread(np.array([0.0, 0.0, 9.0])).tolist()
+        >>> _spread([0.0, 0.0, 9.0])
         [-0.5, 0.5, 9.0]
     """
-    steps = np.arange(len(wish))
     blocks: list[tuple[float, int]] = []
-    for value in (wish - steps).tolist():
-        mean, size = value, 1
+    for step, value in enumerate(wish):
+        mean, size = value - step, 1
         while blocks and blocks[-1][0] > mean:
             other, more = blocks.pop()
             mean, size = (other * more + mean * size) / (more + size), size + more
         blocks.append((mean, size))
-    return np.repeat([mean for mean, _ in blocks], [size for _, size in blocks]) + steps
+    means = [mean for mean, size in blocks for _ in range(size)]
+    return [mean + step for step, mean in enumerate(means)]

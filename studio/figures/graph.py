@@ -275,6 +275,9 @@ def _kind_style(one: Look, colours: Palette) -> dict[str, Any]:
     }
     if one.shape in ("hexagon", "tag", "concave-hexagon"):
         style["width"] = WIDTH + 4
+    if one.shape == "hexagon":
+        # Cytoscape's own hexagon is too pointed for two lines of text.
+        style |= {"shape": "polygon", "shape-polygon-points": "-1 0 -0.87 -1 0.87 -1 1 0 0.87 1 -0.87 1"}
     return style
 
 

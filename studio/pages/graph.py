@@ -73,7 +73,7 @@ def _controls() -> Any:
                         {"value": "up", "label": "upwards"},
                         {"value": "down", "label": "downwards"},
                     ],
-                    112,
+                    126,
                 ),
             ),
             _labelled(
