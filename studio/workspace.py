@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from studio.analysis.summary import Summary, summarise
 from studio.errors import StudioError, TraceError
@@ -410,21 +411,36 @@ def _batch(graph: Graph) -> pa.RecordBatch:
     for name, array in arrays(graph):
         flat = np.ascontiguousarray(array).reshape(-1)
         flat = flat.view(np.uint8) if flat.dtype == np.bool_ else flat
-        offsets = pa.array([0, len(flat)], pa.int64())
-        # From the buffer itself: pa.array() would import pandas to ask whether this is one of its own.
-        values = pa.Array.from_buffers(pa.from_numpy_dtype(flat.dtype), len(flat), [None, pa.py_buffer(flat)])
-        columns.append(pa.LargeListArray.from_arrays(offsets, values))
+        offsets = _arrow(np.array([0, len(flat)], np.int64))
+        columns.append(pa.LargeListArray.from_arrays(offsets, _arrow(flat)))
         names.append(name)
     return pa.RecordBatch.from_arrays(columns, names)
+
+
+def _arrow(values: NDArray[np.generic]) -> pa.Array:
+    """Return values as Arrow has them, without copying."""
+    import pyarrow as pa
+
+    # From the buffer itself: pa.array() would import pandas to ask whether this is one of its own.
+    return pa.Array.from_buffers(pa.from_numpy_dtype(values.dtype), len(values), [None, pa.py_buffer(values)])
 
 
 def _graph(batch: pa.RecordBatch) -> Graph:
     batch.validate()
     columns = {}
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
-        values = column.values.to_numpy(zero_copy_only=True)
+        values = _column(column.values)
         columns[name] = values.view(np.bool_) if name == "attrs.slot" else values
     return graph_from_arrays(columns)
+
+
+def _column(values: pa.Array) -> NDArray[np.generic]:
+    """Return a column without copying it."""
+    kind = np.dtype(str(values.type))
+    if not len(values):
+        return np.zeros(0, kind)
+    # From the buffer itself: to_numpy() would import pandas, which takes longer than all the rest.
+    return np.frombuffer(values.buffers()[1], kind, len(values), values.offset * kind.itemsize)
 
 
 def _stored(trace: Trace) -> _StoredTrace:

@@ -53,6 +53,22 @@ def test_the_commands_that_need_no_browser_load_none_of_it():
     )
 
 
+def test_storing_and_opening_a_job_needs_no_pandas():
+    """It would take longer to import than the job to open."""
+    program = """
+import tempfile
+from studio.opening import open_sample
+from studio.samples import SAMPLES
+from studio.workspace import Workspace
+with tempfile.TemporaryDirectory() as folder:
+    workspace = Workspace(folder)
+    trace = workspace.load(open_sample(workspace, SAMPLES[0].name))
+    assert trace.node_count > 0
+    del trace
+"""
+    assert not {"dash", "flask", "plotly", "pandas", "numba"} & set(loaded_by(program))
+
+
 def test_the_studio_starts_without_what_only_some_pages_need():
     program = """
 import tempfile

@@ -1,0 +1,65 @@
+"""From the command to the page: how long until a started studio answers what a browser asks first.
+
+    python benchmarks/start.py [--turns 5]
+
+The best of all turns is shown: other programs only add to it. The first turn, which compiles Python's own files,
+does not count.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+
+ASKED = ("/", "/_dash-layout", "/_dash-dependencies")
+
+
+def started(workspace: str, *options: str) -> tuple[float, float]:
+    """Start a studio, ask it and stop it; return the seconds to its address and to the last answer."""
+    command = [
+        sys.executable,
+        "-m",
+        "studio",
+        "--no-browser",
+        "--port",
+        "0",
+        "--workspace",
+        workspace,
+        *options,
+    ]
+    start_s = time.perf_counter()
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as studio:
+        assert studio.stdout is not None
+        address = studio.stdout.readline().split(" is at ")[1].strip()
+        address_s = time.perf_counter() - start_s
+        for path in ASKED:
+            urllib.request.urlopen("/".join(address.split("/")[:3]) + path).read()  # noqa: S310 (our own server)
+        answered_s = time.perf_counter() - start_s
+        studio.send_signal(signal.SIGINT)
+    return address_s, answered_s
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--turns", type=int, default=5)
+    turns = parser.parse_args().turns
+    print(f"best of {turns}, {os.cpu_count()} cores\n")
+    print("| start | seconds to the address | to the last first answer |\n| --- | --- | --- |")
+    with tempfile.TemporaryDirectory() as workspace:
+        for name, options in (("empty workspace", ()), ("with a sample open", ("--sample",))):
+            started(workspace, *options)
+            times = [started(workspace, *options) for _ in range(turns)]
+            print(f"| {name} | {min(a for a, _ in times):.2f} | {min(b for _, b in times):.2f} |")
+
+
+if __name__ == "__main__":
+    main()
