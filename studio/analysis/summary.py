@@ -92,7 +92,10 @@ def summarise(trace: Trace) -> Summary:
 
 
 def _types(trace: Trace, graph_of_rank: Int64) -> tuple[Share, ...]:
-    tables = [dict(zip(*(a.tolist() for a in np.unique(g.type, return_counts=True)), strict=True)) for g in trace.graphs]
+    tables = [
+        dict(zip(*(a.tolist() for a in np.unique(g.type, return_counts=True)), strict=True))
+        for g in trace.graphs
+    ]
     numbers = sorted({number for table in tables for number in table})
     shares = []
     for number in numbers:
@@ -106,7 +109,9 @@ def _collectives(trace: Trace, graph_of_rank: Int64) -> tuple[Share, ...]:
     tables: list[dict[str, tuple[int, int]]] = []
     for graph in trace.graphs:
         nodes = comm_nodes(graph)
-        labels = np.where(nodes.type == NodeType.COMM_COLL, nodes.collective, -10 - nodes.type.astype(np.int64))
+        labels = np.where(
+            nodes.type == NodeType.COMM_COLL, nodes.collective, -10 - nodes.type.astype(np.int64)
+        )
         table = {}
         for label in np.unique(labels).tolist():
             chosen = labels == label
