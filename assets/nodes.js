@@ -280,7 +280,7 @@
       if (api.isDestroyed() || !list.job) return;
       var f = filterText(api.getFilterModel());
       var sort = orderText(api.getColumnState());
-      if (f === list.f && sort === list.sort) return;
+      if (f === list.filters && sort === list.order) return;
       var column = what === "filter" && event.columns && event.columns[0] ? event.columns[0].getColId() : "";
       var typing = column && lastFilter.column === column && Date.now() - lastFilter.at < 2000;
       lastFilter = { column: column, at: Date.now() };

@@ -62,10 +62,13 @@ def layered(count: int, before: Int64, after: Int64, *, aspect: float = 1.0) -> 
     before, after = _acyclic(count, np.asarray(before, np.int64), np.asarray(after, np.int64))
     layer = _layers(count, before, after)
     rows = _rows(layer, _order(count, before, after, layer), aspect)
-    x, y, column = max(
-        (_placed(rows, bounds, before, after) for bounds in _folds(rows, aspect)),
-        key=lambda found: _scale(found[0], found[1], aspect),
-    )
+    drawings = [_placed(rows, bounds, before, after) for bounds in _folds(rows, aspect)]
+    best = drawings[0]
+    for other in drawings[1:]:
+        # A fold costs attention: another column has to be worth it.
+        if _scale(other[0], other[1], aspect) > 1.1 * _scale(best[0], best[1], aspect):
+            best = other
+    x, y, column = best
     return Layout(x, y, layer, column)
 
 

@@ -17,8 +17,8 @@ from filelock import FileLock
 
 from studio.errors import StudioError
 from studio.et import archive
-from studio.et.source import SourceFile
 from studio.et.job import RanksNeededError
+from studio.et.source import SourceFile
 from studio.imports.model import (
     Import,
     ImportCancelled,
