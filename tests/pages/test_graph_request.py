@@ -1,0 +1,106 @@
+"""Which part of a graph an address asks for, and what is said about it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+
+from studio.errors import TraceError
+from studio.pages import _graph
+from studio.trace import NodeType, Rank, Trace
+from tests.graphs import graph
+
+
+@pytest.fixture
+def jobs(monkeypatch):
+    """Jobs by name, each of one rank."""
+    chain = [(one, one + 1) for one in range(1999)]
+    found = {
+        "small": graph(5, data=[(0, 1), (1, 2), (2, 3), (3, 4)]),
+        "large": graph(2000, data=chain, types={700: NodeType.COMM_COLL}),
+        "plain": graph(2000, data=chain),
+        "empty": graph(0),
+        "odd": graph(4, data=[(0, 0), (0, 1), (1, 0), (-1, 2)], ids=[7, 7, 8, 9]),
+    }
+    traces = {name: Trace((one,), (Rank(3, 0),)) for name, one in found.items()}
+    traces["nothing"] = Trace((), ())
+    monkeypatch.setattr(_graph, "trace", traces.__getitem__)
+    monkeypatch.setattr(_graph, "workspace", lambda: SimpleNamespace(root="here"))
+    for cached in (_graph._adjacency, _graph.part_of, _graph.elements_of, _graph.hits_of):
+        cached.cache_clear()
+    yield traces
+    for cached in (_graph._adjacency, _graph.part_of, _graph.elements_of, _graph.hits_of):
+        cached.cache_clear()
+
+
+def ask(**view):
+    return _graph.asked_for(view)
+
+
+def test_a_small_graph_is_whole_unless_a_neighbourhood_is_asked_for(jobs):
+    assert ask(job="small", node="2") == (_graph.Request("here", "small", 0, "both"), "")
+    near, note = ask(job="small", node="2", show="near", depth="1")
+    assert (near.centre, near.depth, note) == (2, 1, "")
+    assert _graph.part_of(near).rows.tolist() == [1, 2, 3]
+
+
+def test_a_large_graph_starts_at_its_first_communication_and_says_so(jobs):
+    asked, note = ask(job="large")
+    assert asked.centre == 700
+    assert "first communication node" in note
+    asked, note = ask(job="plain", show="whole")
+    assert asked.centre == 0
+    assert "first node" in note
+    assert "The whole graph has 3,999 nodes and dependencies; 1,500 can be drawn." in note
+
+
+def test_the_centre_stays_for_nodes_around_it_and_follows_those_further_away(jobs):
+    assert ask(job="large", node="900")[0].centre == 900
+    assert ask(job="large", node="903", at="900")[0].centre == 900
+    assert ask(job="large", node="906", at="900")[0].centre == 906
+    assert ask(job="large", at="900")[0].centre == 900
+
+
+@pytest.mark.parametrize(
+    ("depth", "used"),
+    [("1", 1), ("10", 10), ("11", 10), ("0", 1), ("-1", 5), ("x", 5), ("9" * 30, 10), ("²", 5)],
+)
+def test_any_text_in_the_address_gives_a_depth(jobs, depth, used):
+    assert ask(job="large", depth=depth)[0].depth == used
+
+
+def test_other_values_that_are_not_allowed_count_as_none(jobs):
+    asked, _ = ask(job="large", dir="sideways", deps="all", at="nonsense", node="nobody")
+    assert (asked.direction, asked.deps, asked.centre) == ("both", "both", 700)
+
+
+def test_odd_graphs_are_drawn(jobs):
+    empty, note = ask(job="empty", show="near", node="1")
+    assert (_graph.elements_of(empty), note) == ([], "")
+    odd, _ = ask(job="odd")
+    nodes = [one["data"]["id"] for one in _graph.elements_of(odd) if one["group"] == "nodes"]
+    assert nodes == ["7", "7.1", "8", "9"]
+    near, _ = ask(job="odd", show="near", node="7.1", deps="ctrl")
+    assert _graph.part_of(near).rows.tolist() == [1]
+
+
+def test_ranks_that_are_not_there_are_refused(jobs):
+    with pytest.raises(TraceError, match="no rank '4'"):
+        ask(job="small", rank="4")
+    with pytest.raises(TraceError, match="no ranks"):
+        ask(job="nothing")
+
+
+def test_hits_are_nodes_whose_name_contains_the_text_or_whose_id_it_is(jobs):
+    jobs["named"] = Trace((graph(4, names={0: "A.b", 1: "a.B", 2: "c1"}, ids=[5, 6, 7, 1]),), (Rank(0, 0),))
+    assert _graph.hits_of("here", "named", 0, "a.b").tolist() == [0, 1]
+    assert _graph.hits_of("here", "named", 0, "1").tolist() == [2, 3]
+    assert _graph.hits_of("here", "named", 0, "9" * 40).tolist() == []
+
+
+def test_the_same_drawing_has_the_same_name_on_every_rank_that_shares_the_graph(jobs):
+    small = jobs["small"]
+    jobs["small"] = replace(small, ranks=(Rank(0, 0), Rank(1, 0)))
+    assert _graph.key_of(ask(job="small", rank="0")[0]) == _graph.key_of(ask(job="small", rank="1")[0])
