@@ -81,7 +81,7 @@ def _measured(field: str, title: str, width: int, quantity: str, explained: str)
             "equals",
             *_NUMBER_FILTERS[6:],
         ],
-        "allowedCharPattern": r"[0-9a-zA-Zµμ.,\s+\-]",
+        "allowedCharPattern": r"0-9a-zA-Zµμ.,\s+\-",
         "numberParser": {"function": f"nodesParse(params, '{quantity}')"},
         "numberFormatter": {"function": f"nodesFormat(params, '{quantity}')"},
     }
