@@ -5,6 +5,9 @@
   var READABLE = 0.75;
   var CLOSEST_FIT = 1.15;
   var AFAR = 0.6;
+  var MARGIN = 24;
+  var SETTLING = 1500;
+  var NODE = { width: 100, height: 42 };
   var DEFAULTS = { depth: "5", dir: "both", deps: "both", q: "" };
   var CONTROLS = ["rank", "show", "depth", "dir", "deps", "q"];
 
@@ -46,14 +49,25 @@
     return window.matchMedia("(prefers-reduced-motion: reduce)").matches;
   }
 
+  /* By the places of the nodes, which are known, and not by what Cytoscape measures of every label and edge. */
   function fit(cy) {
     if (!cy.nodes().length) return;
-    cy.resize();
-    cy.fit(undefined, 24);
-    if (cy.zoom() > CLOSEST_FIT) {
-      cy.zoom(CLOSEST_FIT);
-      cy.center();
-    }
+    var left = Infinity, top = Infinity, right = -Infinity, bottom = -Infinity;
+    cy.nodes().forEach(function (one) {
+      var at = one.position();
+      left = Math.min(left, at.x);
+      right = Math.max(right, at.x);
+      top = Math.min(top, at.y);
+      bottom = Math.max(bottom, at.y);
+    });
+    var wide = right - left + NODE.width;
+    var high = bottom - top + NODE.height;
+    var zoom = Math.min((cy.width() - 2 * MARGIN) / wide, (cy.height() - 2 * MARGIN) / high, CLOSEST_FIT);
+    look(cy, zoom, { x: (left + right) / 2, y: (top + bottom) / 2 });
+  }
+
+  function look(cy, zoom, at) {
+    cy.viewport({ zoom: zoom, pan: { x: cy.width() / 2 - at.x * zoom, y: cy.height() / 2 - at.y * zoom } });
   }
 
   /* A new drawing is shown whole if that can be read, else around the node it is about. */
@@ -61,10 +75,7 @@
     fit(cy);
     var node = chosen(cy);
     if (!node.length && latest.drawn.centre) node = cy.getElementById(latest.drawn.centre);
-    if (cy.zoom() < READABLE && node.length) {
-      cy.zoom(READABLE);
-      cy.center(node);
-    }
+    if (cy.zoom() < READABLE && node.length) look(cy, READABLE, node.position());
   }
 
   /* From afar a node has room for one short word in larger print. */
@@ -124,23 +135,27 @@
   /* The elements arrive in React's own time: wait for them, then paint and, once per drawing, set the camera. */
   function sync(tries) {
     window.clearTimeout(waiting);
+    if (!latest.drawn.key) return;
     var cy = graph();
     if (!ready(cy)) {
       if (tries > 0) waiting = window.setTimeout(sync, 25, tries - 1);
       return;
     }
     wire(cy);
-    paint(cy);
     if (framed !== latest.drawn.key || !cy.scratch("cs-framed")) {
       framed = latest.drawn.key;
-      cy.scratch("cs-framed", true);
-      frame(cy);
+      cy.scratch("cs-framed", Date.now());
       cy.scratch("cs-afar", null);
-      print(cy);
-    } else if (chosen(cy).length) {
-      bringIntoView(cy, chosen(cy));
+      cy.batch(function () {
+        frame(cy);
+        print(cy);
+        paint(cy);
+      });
+      element("graph-canvas").dataset.ready = latest.drawn.key;
+      return;
     }
-    element("graph-canvas").dataset.ready = latest.drawn.key || "";
+    paint(cy);
+    if (chosen(cy).length) bringIntoView(cy, chosen(cy));
   }
 
   /* --- pointer ------------------------------------------------------------------------------------------------ */
@@ -189,9 +204,12 @@
       print(cy);
       tip(null);
     });
+    /* The inspector of a link opens just after the drawing has been framed: it is framed again. Later, what the user
+       looks at stays where it is. */
     cy.on("resize", function () {
       var node = chosen(cy);
-      if (node.length) bringIntoView(cy, node);
+      if (Date.now() - cy.scratch("cs-framed") < SETTLING) frame(cy);
+      else if (node.length) bringIntoView(cy, node);
     });
   }
 

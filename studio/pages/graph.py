@@ -311,10 +311,11 @@ def _step(name: str, text: str, title: str, graph: Graph, row: int) -> Any:
 # What the browser does by itself
 
 
-@callback(Output("graph-cy", "stylesheet"), Input("theme", "data"))
-def dress(theme: str) -> list[dict[str, Any]]:
-    """Draw in the colours of the theme."""
-    return stylesheet(dark=theme == "dark")
+@callback(Output("graph-cy", "stylesheet"), Input("theme", "data"), State("graph-cy", "stylesheet"))
+def dress(theme: str, worn: list[dict[str, Any]]) -> Any:
+    """Draw in the colours of the theme; every new stylesheet costs the browser a look at every element."""
+    wanted = stylesheet(dark=theme == "dark")
+    return no_update if wanted == worn else wanted
 
 
 _CONTROLS = ("rank", "show", "depth", "dir", "deps", "q")
