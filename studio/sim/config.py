@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import Literal, get_args
 
 from studio.errors import ConfigError
@@ -136,7 +135,7 @@ class Algorithm:
 
     @staticmethod
     def named(text: str) -> Algorithm:
-        """Return the algorithm ASTRA-sim spells `text`: ring, direct4, oneHalvingDoubling …
+        """Return the algorithm ASTRA-sim spells `text`: ring, direct4, oneHalvingDoubling.
 
         Raises:
             ConfigError: There is no such algorithm.
@@ -221,11 +220,6 @@ class SharedBus:
         for key in ("latency_ns", "overhead_ns", "gap_ns", "reduction_delay_ns"):
             _whole(f"shared bus {key}", getattr(self, key), 0, MAX_NS)
         _number("shared bus gap_per_byte_ns", self.gap_per_byte_ns, least=0)
-
-
-_NO_ALGORITHMS: Mapping[CollectiveKind, tuple[Algorithm, ...]] = MappingProxyType({})
-_NO_CUSTOM: Mapping[CollectiveKind, Trace] = MappingProxyType({})
-_NO_NODES: Mapping[int, Trace] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
