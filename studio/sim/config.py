@@ -256,7 +256,7 @@ class SystemConfig:
     congestion: Congestion = "unaware"
     scheduling: Scheduling = "lifo"
     collective_optimization: CollectiveOptimization = "baseline"
-    algorithms: Mapping[CollectiveKind, tuple[Algorithm, ...]] = field(default_factory=lambda: _NO_ALGORITHMS)
+    algorithms: Mapping[CollectiveKind, tuple[Algorithm, ...]] = field(default_factory=dict)
     splits: int = 1
     active_chunks: int = 1
     queues_per_dimension: int = 1
@@ -268,8 +268,8 @@ class SystemConfig:
     rendezvous: bool = False
     remote_memory: RemoteMemory | None = None
     shared_bus: SharedBus | None = None
-    custom: Mapping[CollectiveKind, Trace] = field(default_factory=lambda: _NO_CUSTOM)
-    custom_nodes: Mapping[int, Trace] = field(default_factory=lambda: _NO_NODES)
+    custom: Mapping[CollectiveKind, Trace] = field(default_factory=dict)
+    custom_nodes: Mapping[int, Trace] = field(default_factory=dict)
     groups: tuple[CommGroup, ...] | None = None
 
     def __post_init__(self) -> None:
