@@ -203,7 +203,8 @@ def save(parts: Parts, folder: Path | str) -> Files:
 
 
 def _write_json(path: Path, table: Table) -> Path:
-    path.write_text(json.dumps(dict(table), indent=2) + "\n", encoding="utf-8")
+    lines = ",\n".join(f"  {json.dumps(key)}: {json.dumps(value)}" for key, value in table.items())
+    path.write_text(f"{{\n{lines}\n}}\n", encoding="utf-8")
     return path
 
 
