@@ -98,14 +98,20 @@ def _groups(trace: Trace, config: SystemConfig, groups: Sequence[GroupMatching])
     for used in groups:
         if used.name and (used.name not in listed or listed[used.name].inferred):
             level: Level = "error" if config.groups is not None else "warning"
-            message = f"Group {used.name} is listed nowhere; {rank_list(used.members)} name it" + (
-                "." if level == "error" else " and are taken to be its members."
+            taken = "." if level == "error" else ", taken to be its members."
+            message = (
+                f"Group {used.name} is listed nowhere; nodes of {rank_list(used.members)} name it{taken}"
             )
             yield Finding(level, "group-unlisted", message, "List it in the comm group file.")
-        if used.outsiders:
+        if used.name and not used.name.isdecimal():
             message = (
-                f"{rank_list(used.outsiders).capitalize()} use {group_label(used)}, whose members are "
-                f"{rank_list(used.members)}."
+                f"Nodes of {rank_list(used.members)} name group {used.name!r}; allowed: whole numbers from 1."
+            )
+            yield Finding("error", "group-name", message, "The reference knows groups by numbers alone.")
+        if used.outsiders:
+            members = rank_list(used.members)
+            message = (
+                f"Nodes of {rank_list(used.outsiders)} name {group_label(used)}, whose members are {members}."
             )
             yield Finding("error", "group-outsider", message, "Add them to the group, or name another group.")
 
@@ -211,8 +217,9 @@ def _unmatched(trace: Trace, messages: Messages) -> Iterator[Finding]:
         yield Finding("error", "receive-unmatched", f"{len(unsent) - _SHOWN:,} more receives have no send.")
     if len(unreceived):
         at = int(unreceived[0])
-        message = f"{format_count(len(unreceived))} sends have no receive, the first being {_half(trace, messages, at)}."
-        yield Finding("warning", "send-unmatched", message, "They complete all the same, on arrival.")
+        rest = f", and {format_count(len(unreceived) - 1)} more" if len(unreceived) > 1 else ""
+        message = f"{_half(trace, messages, at)} is never received{rest}."
+        yield Finding("warning", "send-unmatched", message, "It completes all the same, on arrival.")
 
 
 def _of_count(count: int) -> str:

@@ -16,6 +16,7 @@ from studio.analysis.matching import GroupMatching, edges, match_collectives, wa
 from studio.sim.agreement import group_findings, group_label, message_findings, node_label, rank_list
 from studio.sim.config import Algorithm, CollectiveKind, SystemConfig
 from studio.trace import (
+    INT_KINDS,
     NONE,
     Bool,
     CollectiveType,
@@ -258,8 +259,10 @@ def flag(graph: Graph, key: str) -> Bool:
 
 
 def _present(graph: Graph, key: str) -> Bool:
+    """Return (N,) whether each node names a whole number there, its own or, as comm peers are, its rank's."""
+    rows, where = graph.rows_with(key)
     column = np.zeros(len(graph), bool)
-    column[int_column(graph, key)[0]] = True
+    column[rows[np.isin(graph.attrs.kind[where], INT_KINDS)]] = True
     return column
 
 
@@ -319,18 +322,31 @@ def _sizes(job: _Job, config: SystemConfig) -> Iterator[Finding]:
 
 
 def _dimensions(job: _Job, config: SystemConfig) -> Iterator[Finding]:
-    """Yield collectives that name dimensions and none that counts: they would have nowhere to go."""
+    """Yield collectives that name dimensions and none that counts: they would have nowhere to go.
+
+    An algorithm over all ranks is governed by the entry of its place in the list.
+    """
     graph = job.graph
-    dims = len(config.topology.dims)
+    kinds = np.full(len(graph), NONE, np.int64)
+    typed, values = int_column(graph, "comm_type")
+    kinds[typed] = values
     rows, where = graph.rows_with("involved_dim")
     nowhere = []
     for row, at in zip(rows.tolist(), where.tolist(), strict=True):
         value = decode_value(graph.attrs, at, graph.strings, job.ranks[0].slots)
-        if isinstance(value, list) and not any(value[:dims]):
+        kind = KIND_OF.get(int(kinds[row]))
+        if isinstance(value, list) and kind and not any(value[: _logical_dimensions(config, kind)]):
             nowhere.append(row)
-    what = f"involves none of the {dims} dimensions, and so never completes"
+    what = "involves none of the dimensions its algorithms cover, and so never completes"
     hint = "Set an entry of involved_dim to true, or leave the attribute out."
     yield from _several(job, np.array(nowhere, np.int64), "error", "no-dimension", what, hint)
+
+
+def _logical_dimensions(config: SystemConfig, kind: CollectiveKind) -> int:
+    """Return the dimensions a collective has: an algorithm over all ranks is the last."""
+    listed = config.algorithms.get(kind, ())
+    single = next((at + 1 for at, algorithm in enumerate(listed) if algorithm.single), len(listed))
+    return single or len(config.topology.dims)
 
 
 # ---------------------------------------------------------------------------------------------------
