@@ -41,7 +41,7 @@ def execute(
         Cancelled: `cancel` said so.
         TraceError: The simulated time leaves the range of the clock, or a rank sends to itself.
     """
-    run: Any = compiled().run if native else k.run
+    run: Any = compiled().entry if native else k.entry
     m: Any = plan.m if native else plan.m.tolist()
     f: Any = plan.f if native else plan.f.tolist()
     batch = BATCH if native else INTERPRETED_BATCH
@@ -96,17 +96,39 @@ def compiled() -> ModuleType:
 
 
 def _compile() -> ModuleType:
-    import numba
-
     spec = importlib.util.spec_from_file_location(COMPILED_NAME, k.__file__)
     if spec is None or spec.loader is None:  # the source of a package that runs is there
         raise ImportError(k.__file__)
     module = importlib.util.module_from_spec(spec)
     sys.modules[COMPILED_NAME] = module
     spec.loader.exec_module(module)
-    signature = numba.types.Array(numba.int64, 1, "C"), numba.types.Array(numba.float64, 1, "C"), numba.int64
-    for name, function in inspect.getmembers(module, inspect.isfunction):
-        if name != "run":
-            setattr(module, name, numba.njit(function, nogil=True, _nrt=False))
-    module.run = numba.njit([signature], cache=True, nogil=True, _nrt=False)(module.run)  # type: ignore[attr-defined]
+    _compile_all(module)
     return module
+
+
+def _compile_all(module: ModuleType) -> None:
+    """Compile the functions of the kernel over bare pointers.
+
+    A pointer is one register and no reference count, and its items need no check for negative indices.
+    """
+    import numba
+    from numba import types
+    from numba.extending import intrinsic
+
+    @intrinsic  # type: ignore[misc]
+    def data_of(_context: Any, array: Any) -> Any:
+        def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            return context.make_array(signature.args[0])(context, builder, args[0]).data
+
+        return types.CPointer(array.dtype)(array), codegen
+
+    options = {"nogil": True, "_nrt": False, "error_model": "numpy"}
+    for name, function in inspect.getmembers(module, inspect.isfunction):
+        if name != "entry":
+            setattr(module, name, numba.njit(function, forceinline=name in _INLINED, **options))
+    module.data_of = data_of  # type: ignore[attr-defined]
+    ints, floats = types.Array(types.int64, 1, "C"), types.Array(types.float64, 1, "C")
+    module.entry = numba.njit([(ints, floats, types.int64)], cache=True, **options)(module.entry)  # type: ignore[attr-defined]
+
+
+_INLINED = ("alloc", "release")

@@ -1284,10 +1284,9 @@ def start_rank(m, f, rank):
     sweep(m, f, rank)
 
 
-def run(m, f, budget):
-    """Run callbacks until `budget` of them have run, none is left, or `m` runs full."""
+def run(m, f, room, budget):
+    """Run callbacks until `budget` of them have run, none is left, or the `room` words of `m` run full."""
     steps = 0
-    room = len(m)
     while steps < budget:
         if m[TOP] + m[MARGIN] > room or m[ERROR] != 0:
             break
@@ -1372,3 +1371,13 @@ def run(m, f, budget):
     if steps < budget:
         return GROW
     return PAUSED
+
+
+def data_of(array):
+    """Return what the functions index: the list itself, or, compiled, the address of the array's items."""
+    return array
+
+
+def entry(m, f, budget):
+    """Run over whole arrays, see `run`."""
+    return run(data_of(m), data_of(f), len(m), budget)
