@@ -26,6 +26,7 @@ _SHOWN = 8
 def group_findings(trace: Trace, config: SystemConfig, groups: Sequence[GroupMatching]) -> Iterator[Finding]:
     """Yield groups that are not what the nodes take them for, and members that do different things."""
     yield from _groups(trace, config, groups)
+    yield from _names(groups)
     yield from _limited(_disagreements(trace, groups))
 
 
@@ -103,17 +104,20 @@ def _groups(trace: Trace, config: SystemConfig, groups: Sequence[GroupMatching])
                 f"Group {used.name} is listed nowhere; nodes of {rank_list(used.members)} name it{taken}"
             )
             yield Finding(level, "group-unlisted", message, "List it in the comm group file.")
-        if used.name and not used.name.isdecimal():
-            message = (
-                f"Nodes of {rank_list(used.members)} name group {used.name!r}; allowed: whole numbers from 1."
-            )
-            yield Finding("error", "group-name", message, "The reference knows groups by numbers alone.")
         if used.outsiders:
             members = rank_list(used.members)
             message = (
                 f"Nodes of {rank_list(used.outsiders)} name {group_label(used)}, whose members are {members}."
             )
             yield Finding("error", "group-outsider", message, "Add them to the group, or name another group.")
+
+
+def _names(groups: Sequence[GroupMatching]) -> Iterator[Finding]:
+    texts = [repr(group.name) for group in groups if group.name and not group.name.isdecimal()]
+    if texts:
+        shown = ", ".join(texts[:_SHOWN]) + (", …" if len(texts) > _SHOWN else "")
+        message = f"{len(texts):,} comm groups have names that are no whole numbers: {shown}."
+        yield Finding("error", "group-name", message, "The reference knows groups by numbers from 1 alone.")
 
 
 def _disagreements(trace: Trace, groups: Sequence[GroupMatching]) -> Iterator[Finding]:

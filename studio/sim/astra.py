@@ -41,6 +41,7 @@ __all__ = [
     "from_parts",
     "imported",
     "load",
+    "load_given",
     "options",
     "parts_of",
     "read",
@@ -117,28 +118,31 @@ def read(files: Files) -> Imported:
 
 def load(files: Files) -> Parts:
     """Read the files as tables, without asking yet what their values mean; traces that are algorithms are read too."""
-    system = _json(files.system)
-    custom, custom_nodes = _custom(Fields(str(files.system), system), files.system.parent)
-    groups = None
-    if files.comm_groups is not None:
+    given = load_given(files.system, files.network, files.comm_groups, files.remote_memory)
+    return Parts(**given, options=options(files.options), congestion=files.congestion)
+
+
+def load_given(
+    system: Path | None, network: Path | None, comm_groups: Path | None, remote_memory: Path | None
+) -> dict[str, Any]:
+    """Return the fields of `Parts` that the given files say, `names` always among them."""
+    given: dict[str, Any] = {}
+    names = {}
+    if system:
+        given["system"] = _json(system)
+        given["custom"], given["custom_nodes"] = _custom(Fields(str(system), given["system"]), system.parent)
+        names["system"] = str(system)
+    if network:
+        given["network"] = _yaml(network)
+        names["network"] = str(network)
+    if comm_groups:
         # The reference takes any path with this word for "no groups".
-        groups = {} if "empty" in str(files.comm_groups) else _json(files.comm_groups)
-    return Parts(
-        network=_yaml(files.network),
-        system=system,
-        memory=_json(files.remote_memory) if files.remote_memory else None,
-        groups=groups,
-        options=options(files.options),
-        congestion=files.congestion,
-        custom=custom,
-        custom_nodes=custom_nodes,
-        names={
-            "system": str(files.system),
-            "network": str(files.network),
-            "groups": str(files.comm_groups),
-            "memory": str(files.remote_memory),
-        },
-    )
+        given["groups"] = {} if "empty" in str(comm_groups) else _json(comm_groups)
+        names["groups"] = str(comm_groups)
+    if remote_memory:
+        given["memory"] = _json(remote_memory)
+        names["memory"] = str(remote_memory)
+    return {**given, "names": names}
 
 
 def options(words: Sequence[str]) -> dict[str, str]:

@@ -7,8 +7,8 @@ from finishing, or the configuration from being simulated; a `warning` may, or m
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -41,6 +41,8 @@ KIND_OF: Mapping[int, CollectiveKind] = {
 _FIXED_TIME = (CollectiveType.BROADCAST,)
 _SHOWN = 8
 """Findings of one kind that are told one by one; the rest is counted."""
+_WHO = "\0"
+"""Stands for the ranks of a graph in a message that is still to be merged."""
 _CYCLE_STARTS = 500
 """Nodes from which the smallest cycle is looked for."""
 
@@ -53,7 +55,7 @@ def check(trace: Trace, config: SystemConfig) -> list[Finding]:
     """
     findings = [
         *_ranks(trace, config),
-        *(finding for job in _graphs(trace) for finding in _graph(job, config)),
+        *_merged((job, finding) for job in _graphs(trace) for finding in _graph(job, config)),
     ]
     if not config.replay_only:
         groups = match_collectives(trace, config.groups)
@@ -109,13 +111,15 @@ class _Job:
     graph: Graph
     ranks: tuple[Rank, ...]
 
-    @property
-    def who(self) -> str:
-        return rank_list([rank.number for rank in self.ranks])
 
-    @property
-    def rank(self) -> int | None:
-        return self.ranks[0].number if len(self.ranks) == 1 else None
+def _merged(findings: Iterable[tuple[_Job, Finding]]) -> Iterator[Finding]:
+    """Yield the findings of single graphs, those that differ in nothing but the ranks as one."""
+    ranks: dict[Finding, list[int]] = {}
+    for job, finding in findings:
+        ranks.setdefault(finding, []).extend(rank.number for rank in job.ranks)
+    for finding, numbers in ranks.items():
+        message = finding.message.replace(_WHO, rank_list(sorted(numbers)), 1)
+        yield replace(finding, message=message, rank=numbers[0] if len(numbers) == 1 else None)
 
 
 def _graphs(trace: Trace) -> list[_Job]:
@@ -128,8 +132,8 @@ def _graphs(trace: Trace) -> list[_Job]:
 def _graph(job: _Job, config: SystemConfig) -> Iterator[Finding]:
     graph = job.graph
     if not len(graph):
-        message = f"The trace of {job.who} is empty."
-        yield Finding("error", "empty", message, "Every rank needs at least one node.", job.rank)
+        message = f"The trace of {_WHO} is empty."
+        yield Finding("error", "empty", message, "Every rank needs at least one node.")
         return
     yield from _dependencies(job)
     yield from _node_types(job, config)
@@ -143,8 +147,8 @@ def _several(job: _Job, rows: Int64, level: Level, code: str, what: str, hint: s
     """Yield one finding for all nodes at `rows`, the first of them named; none where there are none."""
     if len(rows):
         first = node_label(job.graph, int(rows[0]))
-        count = "" if len(rows) == 1 else f" and {len(rows) - 1:,} more"
-        yield Finding(level, code, f"{job.who}: {first}{count} {what}.", hint, job.rank)
+        count = "" if len(rows) == 1 else f" (and {len(rows) - 1:,} more like it)"
+        yield Finding(level, code, f"{_WHO}: {first} {what}{count}.", hint)
 
 
 def _dependencies(job: _Job) -> Iterator[Finding]:
@@ -161,20 +165,18 @@ def _dependencies(job: _Job) -> Iterator[Finding]:
                 np.unique(of[dangling]),
                 "error",
                 "dangling",
-                f"waits for node {absent}, which is not in the trace"
-                if len(dangling) == 1
-                else f"wait for nodes that are not in the trace, the first for node {absent}",
+                f"waits for node {absent}, which is not in the trace",
                 "The trace is cut off, or belongs to another export.",
             )
     if waits.all():
-        message = f"{job.who}: every node waits for another one, so nothing can start."
-        yield Finding("error", "no-root", message, "At least one node must wait for none.", job.rank)
+        message = f"{_WHO}: every node waits for another one, so nothing can start."
+        yield Finding("error", "no-root", message, "At least one node must wait for none.")
     cycle = smallest_cycle(graph)
     if cycle:
         labels = [node_label(graph, row) for row in cycle]
         text = " waits for ".join([*labels[:_SHOWN], *(["…"] if len(labels) > _SHOWN else []), labels[0]])
-        message = f"{job.who}: {len(cycle)} nodes wait for each other in a circle: {text}."
-        yield Finding("error", "cycle", message, "Remove one of these dependencies.", job.rank)
+        message = f"{_WHO}: {len(cycle)} nodes wait for each other in a circle: {text}."
+        yield Finding("error", "cycle", message, "Remove one of these dependencies.")
 
 
 def smallest_cycle(graph: Graph) -> list[int]:
@@ -285,6 +287,8 @@ def _required(job: _Job, config: SystemConfig) -> Iterator[Finding]:
         for key in keys:
             absent = np.flatnonzero(chosen & ~_present(graph, key))
             hint = f"Every {noun} needs the whole number {key}."
+            if chosen is compute:
+                hint += " Without the roofline (roofline-enabled=0) the recorded durations count."
             yield from _several(job, absent, "error", "attribute-missing", f"has no {key}", hint)
 
 
