@@ -53,10 +53,14 @@ K_DELAY, K_INSTANT, K_COLLECTIVE, K_SEND, K_RECV, K_MEMORY = range(6)
 
 # Phase lists: count, 7 unused words, then phases
 PH_TYPE, PH_ALGORITHM, PH_WINDOW, PH_N, PH_STRIDE, PH_DIM, PH_ROLE, PH_TREE, PH_LOCAL, PH_FIXED = range(10)
+PH_TABLE = 10
 PHASE_WORDS = 16
 ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, ALL_TO_ALL = range(4)
 RING, DIRECT, HALVING, TREE, CUSTOM = range(5)
 NORMAL, UP, DOWN = range(3)
+
+# Collectives given as traces: per place in the group the offset of nodes, parents, slots, and their number
+C_NODES, C_PARENTS, C_SLOTS, C_COUNT = range(4)
 
 # Streams
 S_NEXT, S_RANK, S_LEFT, S_FREE, S_POS, S_PLAIN, S_CYCLE, S_RED = range(8)
@@ -733,6 +737,57 @@ def start_ring(m, f, s, ph, n, kind):
         insert_packet(m, s)
 
 
+def issue_custom(m, f, s, pos):
+    """Issue a node of a collective given as a trace: no slots, no endpoint or reduction delay."""
+    table = m[s + S_C]
+    node = m[table + C_NODES] + NODE_WORDS * pos
+    kind = m[node + N_KIND]
+    rank = m[s + S_RANK]
+    if kind == K_DELAY:
+        later(m, rank, m[node + N_DURATION], A_CUSTOM, s, pos)
+        return
+    me = m[rank + R_NUMBER]
+    other = m[m[table + C_SLOTS] + m[node + N_PEER]]
+    code = ((s << 20) | pos) * 8 + W_CUSTOM
+    if kind == K_SEND:
+        send(m, f, m[node + N_TAG], me, other, m[node + N_SIZE], code)
+    else:
+        receive(m, f, m[node + N_TAG], other, me, m[node + N_SIZE], code)
+
+
+def start_custom(m, f, s, ph):
+    """Play the trace of a rank's place in the group from its nodes that wait for nothing."""
+    place = m[s + S_ME]
+    if m[ph + PH_N] == 0:
+        place = m[m[s + S_MEMBER] + 3]
+    table = m[ph + PH_TABLE] + 8 * place
+    m[s + S_C] = table
+    count = m[table + C_COUNT]
+    pend = m[TOP]
+    m[TOP] = pend + (count + 7) // 8 * 8
+    m[s + S_A] = pend
+    m[s + S_LEFT] = count
+    for pos in range(count):
+        m[pend + pos] = m[m[table + C_PARENTS] + pos]
+    for pos in range(count):
+        if m[m[table + C_PARENTS] + pos] == 0:
+            issue_custom(m, f, s, pos)
+
+
+def custom_done(m, f, s, pos):
+    """A node of a collective given as a trace completes; returns whether it was the last one."""
+    node = m[m[s + S_C] + C_NODES] + NODE_WORDS * pos
+    pend = m[s + S_A]
+    at = m[node + N_CHILDREN]
+    for i in range(at, at + m[node + N_CHILD_COUNT]):
+        child = m[i]
+        m[pend + child] -= 1
+        if m[pend + child] == 0:
+            issue_custom(m, f, s, child)
+    m[s + S_LEFT] -= 1
+    return m[s + S_LEFT] == 0
+
+
 def start_phase(m, f, s):
     """Start the current phase of a stream."""
     ph = m[s + S_PHASE]
@@ -773,6 +828,8 @@ def start_phase(m, f, s):
     elif algorithm == TREE:
         m[s + S_R] = reduction(f, m[s + S_X])
         start_tree(m, f, s, n, (flags >> 1) & 1)
+    else:
+        start_custom(m, f, s, ph)
 
 
 def stream_received(m, f, s):
@@ -1233,6 +1290,9 @@ def fire(m, f, code):
         stream_received(m, f, x)
     elif kind == W_NODE:
         complete(m, f, m[RANKS] + RANK_WORDS * (x & 0xFFFFF), x >> 20)
+    elif kind == W_CUSTOM:
+        if custom_done(m, f, x >> 20, x & 0xFFFFF):
+            end_phase(m, f, x >> 20)
     elif kind == W_SEND or kind == W_RECV:
         tag = m[x + 1]
         src = m[x + 2]
@@ -1273,6 +1333,8 @@ def act(m, f, kind, x, y):
         complete(m, f, x, y)
     elif kind == A_MEMORY:
         memory_done(m, f, x, y)
+    elif custom_done(m, f, x, y):
+        end_phase(m, f, x)
 
 
 def start_rank(m, f, rank):

@@ -181,6 +181,7 @@ class _Builder:
         self.stream_phases = 1
         self.most_streams = 1
         self.uses_direct = False
+        self.longest_custom = 0
 
     def plan(self) -> Plan:
         config, arena, npus = self.config, self.arena, self.npus
@@ -234,6 +235,7 @@ class _Builder:
         widest = max(len(p.order) for p in plans.values())
         per_stream = (k.S_PHASES + self.stream_phases + 7) // 8 * 8 + 96
         margin = 4096 + 64 * widest + self.most_streams * per_stream
+        margin += 64 * self.longest_custom * (self.config.active_chunks + 1)
         if self.uses_direct:
             margin += 8 * self.npus * (8 + min(self.most_streams, 4 * self.config.active_chunks + 64))
         return margin
@@ -315,7 +317,9 @@ class _Builder:
         if key not in self.lists:
             first = self._group_number(group) * 1_000_000
             place = group.ranks.index(rank.number)
-            self.lists[key] = self.arena.put(np.array([self._group(group), place, first], np.int64))
+            sorted_place = sorted(group.ranks).index(rank.number)
+            record = np.array([self._group(group), place, first, sorted_place], np.int64)
+            self.lists[key] = self.arena.put(record)
         return self.lists[key]
 
     def _check_group(self, group: CommGroup, kind: CollectiveKind) -> None:
@@ -353,7 +357,7 @@ class _Builder:
         plan.nodes[:, k.N_CHILDREN] += self.arena.put(plan.children)
         return self.arena.put(plan.nodes)
 
-    def _graph(self, graph: Graph, rank: Rank) -> GraphPlan:
+    def _graph(self, graph: Graph, rank: Rank, custom: bool = False) -> GraphPlan:
         count = len(graph)
         if not count:
             raise TraceError(f"rank {rank.number} ({rank.file or 'no file'}): the trace has no nodes")
@@ -363,7 +367,7 @@ class _Builder:
         nodes = np.zeros((count, k.NODE_WORDS), np.int64)
         nodes[:, k.N_CHILDREN] = offsets[:-1]
         nodes[:, k.N_CHILD_COUNT] = np.diff(offsets)
-        draft = _Draft(self, graph, order, rank, columns, nodes)
+        draft = _Draft(self, graph, order, rank, columns, nodes, custom)
         draft.fill()
         return GraphPlan(
             graph,
@@ -414,6 +418,33 @@ class _Builder:
             self.lists[key] = self.arena.put(records)
             self.stream_phases = max(self.stream_phases, len(phases))
         return self.lists[key]
+
+    def custom_lists(self, trace: Trace) -> tuple[int, int]:
+        """Return the phase lists (of the world and of groups) of a collective given as a trace."""
+        key = ("custom", id(trace))
+        if key not in self.lists:
+            # Places without a trace have no nodes: their phase never ends, and the report says so.
+            tables = np.zeros((max(len(trace.ranks), self.npus), 8), np.int64)
+            plans = {}
+            for place, rank in enumerate(trace.ranks):
+                if rank.graph not in plans:
+                    plan = self._graph(trace.graphs[rank.graph], rank, custom=True)
+                    plans[rank.graph] = plan, self._put_graph(plan), self.arena.put(plan.parents)
+                    self.longest_custom = max(self.longest_custom, len(plan.order))
+                plan, nodes, parents = plans[rank.graph]
+                tables[place, :4] = nodes, parents, self._put_slots(rank, plan), len(plan.order)
+            at = self.arena.put(tables)
+            self.lists[key] = self._custom_list(at, self.npus)
+            self.lists[key, "group"] = self._custom_list(at, 0)
+        return self.lists[key], self.lists[key, "group"]
+
+    def _custom_list(self, table: int, size: int) -> int:
+        record = np.zeros(8 + k.PHASE_WORDS, np.int64)
+        record[0] = 1
+        phase = record[8:]
+        phase[k.PH_ALGORITHM], phase[k.PH_TABLE], phase[k.PH_TREE] = k.CUSTOM, table, -1
+        phase[k.PH_N], phase[k.PH_STRIDE] = size, 1 if size else 0
+        return self.arena.put(record)
 
     def _phase(self, record: Int64, phase: Phase, phases: Sequence[Phase]) -> None:
         algorithm, dims = phase.algorithm, self.config.topology.dims
@@ -469,11 +500,18 @@ class _Draft:
     """Fills the node records of one graph."""
 
     def __init__(
-        self, builder: _Builder, graph: Graph, order: Int64, rank: Rank, columns: _Columns, nodes: Int64
+        self,
+        builder: _Builder,
+        graph: Graph,
+        order: Int64,
+        rank: Rank,
+        columns: _Columns,
+        nodes: Int64,
+        custom: bool,
     ) -> None:
         self.builder, self.graph, self.order, self.rank = builder, graph, order, rank
         self.columns, self.nodes, self.config = columns, nodes, builder.config
-        self.type = graph.type[order]
+        self.type, self.custom = graph.type[order], custom
         self.literals: list[tuple[str, int | str]] = []
         self.collective_slots: dict[int, set[CollectiveKind]] = {}
         self.peer_slots: set[int] = set()
@@ -485,6 +523,9 @@ class _Draft:
     def fill(self) -> None:
         nodes, types = self.nodes, self.type
         self._check_types()
+        if self.custom:
+            self._fill_custom()
+            return
         cpu = self.columns.values("is_cpu_op", 0)[0] != 0
         slot = np.full(len(types), 2, np.int64)
         slot[types == NodeType.COMP] = 1
@@ -503,6 +544,17 @@ class _Draft:
         self._compute(~cpu & (types == NodeType.COMP))
         self._memory(np.isin(types, _MEM))
         self._collectives(types == NodeType.COMM_COLL)
+        self._messages(types == NodeType.COMM_SEND, k.K_SEND, "comm_dst", "comm_src")
+        self._messages(types == NodeType.COMM_RECV, k.K_RECV, "comm_src", "comm_dst")
+
+    def _fill_custom(self) -> None:
+        nodes, types = self.nodes, self.type
+        allowed = np.isin(types, (NodeType.COMP, NodeType.COMM_SEND, NodeType.COMM_RECV))
+        for pos in np.flatnonzero(~allowed)[:1].tolist():
+            name = type_name(int(types[pos]))
+            raise self.fail(pos, f"{name} in the trace of a collective; allowed: send, receive and compute nodes")
+        nodes[:, k.N_DURATION] = np.maximum(self.graph.duration_ns[self.order], 1)
+        nodes[:, k.N_KIND] = k.K_DELAY
         self._messages(types == NodeType.COMM_SEND, k.K_SEND, "comm_dst", "comm_src")
         self._messages(types == NodeType.COMM_RECV, k.K_RECV, "comm_src", "comm_dst")
 
@@ -585,25 +637,32 @@ class _Draft:
     def _collectives(self, among: Any) -> None:
         if not among.any():
             return
-        nodes, builder, config = self.nodes, self.builder, self.config
+        nodes, builder = self.nodes, self.builder
         types = self._required("comm_type", among)
         sizes = self._required("comm_size", among)
         nodes[:, k.N_PRIORITY] = self.columns.values("comm_priority", 0)[0]
         self._slot("pg_name", among, k.N_GROUP)
         masks = self._involved(among)
         live = np.flatnonzero(among & (types != CollectiveType.BROADCAST))
-        keys = np.stack([types[live], sizes[live], masks[live], nodes[live, k.N_GROUP]])
+        custom = self._custom_numbers()
+        keys = np.stack([types[live], sizes[live], masks[live], nodes[live, k.N_GROUP], custom[live]])
         distinct, first, inverse = np.unique(keys, axis=1, return_index=True, return_inverse=True)
         found = np.zeros((distinct.shape[1], 4), np.int64)
-        for at, (kind, size, mask, slot) in enumerate(distinct.T.tolist()):
-            found[at] = self._collective(int(live[first[at]]), kind, size, mask, slot)
+        for at, (kind, size, mask, slot, own) in enumerate(distinct.T.tolist()):
+            found[at] = self._collective(int(live[first[at]]), kind, size, mask, (slot, own))
         nodes[live, k.N_KIND] = k.K_COLLECTIVE
         picked = found[inverse.reshape(-1)]
         for column, values in zip((k.N_SIZE, k.N_STREAMS, k.N_WORLD, k.N_GROUPED), picked.T, strict=True):
             nodes[live, column] = values
         nodes[live, k.N_COLLECTIVE] = types[live]
         builder.most_streams = max(builder.most_streams, int(nodes[live, k.N_STREAMS].max(initial=1)))
-        del config
+
+    def _custom_numbers(self) -> Int64:
+        """Return (N,) the number of the node's own algorithm among `custom_nodes`, -1 where it has none."""
+        numbers = np.full(len(self.order), -1, np.int64)
+        for at, node in enumerate(self.config.custom_nodes):
+            numbers[self.graph.id[self.order] == node] = at
+        return numbers
 
     def _involved(self, among: Any) -> Int64:
         """Return (N,) which dimensions a collective involves as bits, -1 where it does not say."""
@@ -618,7 +677,9 @@ class _Draft:
             masks[pos] = sum(1 << bit for bit, item in enumerate(items) if item)
         return masks
 
-    def _collective(self, pos: int, number: int, size: int, mask: int, slot: int) -> tuple[int, int, int, int]:
+    def _collective(
+        self, pos: int, number: int, size: int, mask: int, places: tuple[int, int]
+    ) -> tuple[int, int, int, int]:
         """Return chunk, streams and phase lists (of the world and of a group) of one kind of collective."""
         kind = COLLECTIVES.get(number)
         if kind is None:
@@ -629,6 +690,17 @@ class _Draft:
                 "The extended mode knows all collectives.",
             )
         config, builder = self.config, self.builder
+        slot, own = places
+        if slot >= 0:
+            self.collective_slots.setdefault(slot, set()).add(kind)
+        custom = list(config.custom_nodes.values())[own] if own >= 0 else config.custom.get(kind)
+        if custom is not None:
+            if config.splits != 1:
+                raise ConfigError(
+                    f"splits is {config.splits}; allowed with collectives given as traces: 1",
+                    hint="Set preferred-dataset-splits to 1.",
+                )
+            return size, 1, *builder.custom_lists(custom)
         chunk, count = chunks(kind, size, config.splits, builder.npus)
         if not count:
             raise self.fail(
@@ -638,8 +710,6 @@ class _Draft:
             )
         involved = None if mask < 0 else [bool(mask >> bit & 1) for bit in range(mask.bit_length())]
         world = world_phases(config, kind, involved)
-        if slot >= 0:
-            self.collective_slots.setdefault(slot, set()).add(kind)
         group = group_phases(config, kind)
         if not world:
             raise self.fail(
@@ -659,7 +729,8 @@ class _Draft:
         for pos in self._slot(peer, among, k.N_PEER)[:1].tolist():
             raise self.fail(pos, f"attribute {peer!r} is missing")
         self.peer_slots.update(np.unique(nodes[among, k.N_PEER]).tolist())
-        self._own(own, among)
+        if not self.custom:
+            self._own(own, among)
 
     def _own(self, key: str, among: Any) -> None:
         """Check that a message's own end, where it is written, is the rank itself, on every rank."""
