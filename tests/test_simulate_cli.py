@@ -67,7 +67,7 @@ def test_a_folder_is_simulated_and_told_in_a_table(folder):
     assert f"finish  122 µs  ({100_000 + REDUCE_SCATTER:,} ns)" in text
     assert re.search(r"compute +10\.0 µs +32\.5 µs +100 µs +26\.6 %", text)
     assert re.search(r"exposed communication +22\.2 µs", text)
-    assert "first to finish" not in text
+    assert "last to finish   rank 0 122 µs" in text
 
 
 def test_json_has_everything_in_nanoseconds(folder):

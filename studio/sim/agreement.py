@@ -13,10 +13,21 @@ from studio.analysis.matching import (
     Messages,
     disagreement,
     edges,
+    issue_order,
     match_messages,
 )
 from studio.sim.config import SystemConfig
-from studio.trace import NONE, Finding, Graph, Int64, Level, Trace, collective_name, int_column
+from studio.trace import (
+    NONE,
+    CollectiveType,
+    Finding,
+    Graph,
+    Int64,
+    Level,
+    Trace,
+    collective_name,
+    int_column,
+)
 from studio.units import format_bytes, format_count
 
 _SHOWN = 8
@@ -28,6 +39,7 @@ def group_findings(trace: Trace, config: SystemConfig, groups: Sequence[GroupMat
     yield from _groups(trace, config, groups)
     yield from _names(groups)
     yield from _limited(_disagreements(trace, groups))
+    yield from _stream_numbers(trace, config, groups)
 
 
 def message_findings(trace: Trace) -> Iterator[Finding]:
@@ -118,6 +130,69 @@ def _names(groups: Sequence[GroupMatching]) -> Iterator[Finding]:
         shown = ", ".join(texts[:_SHOWN]) + (", …" if len(texts) > _SHOWN else "")
         message = f"{len(texts):,} comm groups have names that are no whole numbers: {shown}."
         yield Finding("error", "group-name", message, "The reference knows groups by numbers from 1 alone.")
+
+
+def _stream_numbers(trace: Trace, config: SystemConfig, groups: Sequence[GroupMatching]) -> Iterator[Finding]:
+    """Yield the first collective of all ranks that the reference would number differently on two ranks.
+
+    Each rank has one counter for the chunks of collectives of all ranks, and those of comm groups advance
+    it too. Ranks that took part in different numbers of them wait for each other for ever.
+    """
+    world = next((group for group in groups if not group.name), None)
+    if world is None or len(groups) == 1:
+        return
+    places = [issue_order(graph) for graph in trace.graphs]
+    members: dict[int, list[Collectives]] = {rank.number: [] for rank in trace.ranks}
+    for group in groups:
+        if group.name:
+            for number, at in zip(group.members, group.sequence_of.tolist(), strict=True):
+                if at != NONE and number in members:
+                    members[number].append(group.sequences[at])
+    before: dict[tuple[int, ...], Int64] = {}
+    first: tuple[int, Int64] | None = None
+    for rank in trace.ranks:
+        own = _sequence(world, rank.number)
+        key = (id(own), *sorted(map(id, members[rank.number])))
+        if key not in before:
+            before[key] = _chunks_before(own, members[rank.number], places[rank.graph], config)
+        counts = before[key]
+        first = first or (rank.number, counts)
+        both = min(len(counts), len(first[1]))
+        unequal = np.flatnonzero(counts[:both] != first[1][:both])
+        if len(unequal):
+            at = int(unequal[0])
+            message = (
+                f"collective {at} of the group of all ranks: rank {rank.number} has begun {int(counts[at]):,} chunks of "
+                f"comm groups before it, rank {first[0]} {int(first[1][at]):,}. The reference numbers the chunks of "
+                "both with one counter, so these ranks would wait for each other for ever"
+            )
+            hint = (
+                "Name a comm group of all ranks for it: the chunks of each group are numbered on their own."
+            )
+            yield Finding("warning", "chunk-numbers", f"{message}.", hint, rank.number)
+            return
+
+
+def _chunks_before(
+    world: Collectives, others: Sequence[Collectives], place: Int64, config: SystemConfig
+) -> Int64:
+    """Return (C,) the chunks of other groups that begin before each collective of all ranks."""
+    rows = np.concatenate([np.zeros(0, np.int64), *(one.rows for one in others)])
+    chunks = np.concatenate([np.zeros(0, np.int64), *(_chunks(one, config) for one in others)])
+    order = np.argsort(place[rows], kind="stable")
+    total = np.concatenate([[0], np.cumsum(chunks[order])])
+    return total[np.searchsorted(place[rows][order], place[world.rows])]
+
+
+def _chunks(collectives: Collectives, config: SystemConfig) -> Int64:
+    """Return (C,) the chunks each collective is cut into: a remainder makes one more, a small one is rounded up."""
+    npus, splits = config.topology.npus, config.splits
+    chunk = collectives.bytes // splits
+    small = (chunk < npus) & (collectives.type != CollectiveType.ALL_GATHER)
+    size = np.where(small, splits * npus, collectives.bytes)
+    chunk = np.maximum(np.where(small, npus, chunk), 1)
+    moving = collectives.type != CollectiveType.BROADCAST
+    return np.where(moving, -(-size // chunk), 0)
 
 
 def _disagreements(trace: Trace, groups: Sequence[GroupMatching]) -> Iterator[Finding]:

@@ -125,6 +125,18 @@ def test_groups_beyond_the_system_and_names_that_are_no_numbers():
     assert ("error", "group-name") in [one[:2] for one in found]
 
 
+def test_ranks_that_would_number_a_common_collective_differently_are_named():
+    """Ranks 0 and 1 begin four chunks of their group before the collective of all ranks; 2 and 3 none."""
+    inside = [collective(1, "ALL_REDUCE", MIB, group="1"), collective(2, "ALL_REDUCE", MIB, 1)]
+    outside = [compute(1), collective(2, "ALL_REDUCE", MIB, 1)]
+    trace = trace_of([inside, inside, outside, outside], {"1": [0, 1]})
+    level, code, message = only(trace, system(4))
+    assert (level, code) == ("warning", "chunk-numbers")
+    assert "rank 2 has begun 0 chunks of comm groups before it, rank 0 4." in message
+    both = trace_of([inside] * 4, {"1": [0, 1, 2, 3]})
+    assert findings(both, system(4)) == []
+
+
 def test_a_thousand_ranks_are_checked_in_a_second():
     """Shared graphs are looked at once."""
     layers = [collective(at, "ALL_REDUCE", MIB, *([at - 1] if at else []), group="1") for at in range(96)]
