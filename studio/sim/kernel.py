@@ -32,10 +32,11 @@ NOW, TOP, MARGIN, FREE, FREE_STREAM, STREAM_WORDS, STEPS, LOG, LIST, BUCKET = ra
 WHEEL, BITS, TICKS, TICK_MASK, CHANNELS, CHANNEL_MASK, CHANNEL_COUNT = range(10, 17)
 RANKS, NPUS, DIMS, DIM_COUNT, AWARE, RENDEZVOUS, LINKS, ENDPOINT, QUEUES, ACTIVE = range(17, 27)
 POLICY, SWEEPING, PENDING, ERROR, ERROR_RANK, STARTED, FINISHED, LOG_START, BUS = range(27, 36)
+BUS_L, BUS_O, BUS_GAP, BUS_REDUCE = range(36, 40)
 HEADER = 48
 
 # Real numbers in `f`
-LOCAL_MEMORY, LATENCY = 0, 1
+LOCAL_MEMORY, BUS_G, BUS_INNER_G = range(3)
 F_HEADER = 8
 """From here on: latency and bandwidth of each dimension, one after another."""
 
@@ -75,10 +76,21 @@ S_PHASES = 40
 ARRIVE, LATE, HOP, LINK_FREE = range(4)
 RANK_LIST = 16
 # Actions of a rank
-A_BUS, A_FREE, A_NODE, A_MEMORY, A_CUSTOM = range(5)
+A_BUS, A_FREE, A_NODE, A_MEMORY, A_CUSTOM, A_SENT, A_GOT, A_REDUCED = range(8)
 
 # What waits for a message, or for its arrival: payload * 8 + kind
 W_STREAM, W_NODE, W_SEND, W_RECV, W_CUSTOM = range(1, 6)
+
+# Ends of the shared bus; four per rank, each followed by its partner or preceded by it
+B_STATE, B_BEFORE, B_LAST, B_COUNT, B_SENDS, B_SENDS_END, B_GETS, B_GETS_END, B_PENDING = range(9)
+B_WORK, B_WORK_END, B_WORKING, B_RANK, B_SIDE = range(9, 14)
+BUS_WORDS = 16
+OUTER_NPU, OUTER_MEMORY, INNER_NPU, INNER_MEMORY = range(4)
+IDLE, SENDING, RECEIVING = range(3)
+# Requests: next, size, whether to reduce, whether to send back, what delivery means, to what, reduction time
+Q_SIZE, Q_REDUCE, Q_BACK, Q_WHAT, Q_OF, Q_RED = range(1, 7)
+Q_PACKET, Q_SEND, Q_WORK, Q_RETIRE = range(4)
+TURN = 8
 
 FULLY_CONNECTED, SWITCH, RING_DIM = range(3)
 
@@ -537,6 +549,212 @@ def receive(m, f, tag, src, dst, size, w):
 
 
 # ---------------------------------------------------------------------------------------------------
+# The shared bus: two chained LogGP channels per rank in place of the endpoint delay. The outer pair joins NPU
+# and memory; whatever passes its NPU end also passes the inner pair attached there.
+
+
+def wait_on_bus(m, f, s, size, red, plain, back):
+    """Let a packet wait at its rank; `red` is one more than the time of its reduction, 0 for none."""
+    if m[BUS] == 0 or m[m[s + S_PHASE] + PH_LOCAL] != 0:
+        if red > 0:
+            red -= 1
+        later(m, m[s + S_RANK], m[s + S_DELAY], A_BUS, s, red)
+        return
+    r = alloc(m)
+    m[r + Q_SIZE] = size
+    m[r + Q_REDUCE] = 0
+    m[r + Q_RED] = 0
+    if red > 0:
+        m[r + Q_REDUCE] = 1
+        m[r + Q_RED] = red - 1
+    m[r + Q_BACK] = 0
+    if back:
+        m[r + Q_BACK] = 1
+    m[r + Q_WHAT] = Q_PACKET
+    m[r + Q_OF] = s
+    end = m[m[s + S_RANK] + R_BUS]
+    if plain:
+        through_inner(m, f, end, r, Q_SEND, 0, INNER_MEMORY)
+    else:
+        queue_send(m, f, end + BUS_WORDS * OUTER_MEMORY, r)
+
+
+def partner_of(m, end):
+    """Return the other end of a channel."""
+    if m[end + B_SIDE] & 1:
+        return end - BUS_WORDS
+    return end + BUS_WORDS
+
+
+def through_inner(m, f, end, r, what, back, side):
+    """Move a request of the outer NPU end through the inner pair; `what` is done with it then."""
+    i = alloc(m)
+    m[i + Q_SIZE] = m[r + Q_SIZE]
+    m[i + Q_REDUCE] = 0
+    m[i + Q_BACK] = back
+    m[i + Q_WHAT] = what
+    m[i + Q_OF] = r
+    queue_send(m, f, end + BUS_WORDS * (side - m[end + B_SIDE]), i)
+
+
+def queue_send(m, f, end, r):
+    """Queue a request for sending."""
+    m[r] = 0
+    if m[end + B_SENDS] == 0:
+        m[end + B_SENDS] = r
+    else:
+        m[m[end + B_SENDS_END]] = r
+    m[end + B_SENDS_END] = r
+    send_next(m, f, end)
+
+
+def send_next(m, f, end):
+    """Send what waits if the end is idle; after more than 8 sends in a row it gives way to its partner."""
+    if m[end + B_STATE] != IDLE or m[end + B_SENDS] == 0:
+        return
+    other = partner_of(m, end)
+    if m[end + B_COUNT] > TURN and m[other + B_SENDS] != 0 and m[other + B_COUNT] <= TURN:
+        if m[other + B_STATE] != IDLE:
+            return
+        end = other
+        other = partner_of(m, end)
+    now = m[NOW]
+    offset = m[BUS_O]
+    since = now - m[end + B_LAST]
+    if m[end + B_BEFORE] == SENDING and m[BUS_O] + since <= m[BUS_GAP]:
+        offset = m[BUS_GAP] - since
+    r = m[end + B_SENDS]
+    m[end + B_SENDS] = m[r]
+    gap = f[BUS_G]
+    if m[end + B_SIDE] >= INNER_NPU:
+        gap = f[BUS_INNER_G]
+    wire = gap * (m[r + Q_SIZE] - 1)
+    m[r] = 0
+    if m[other + B_GETS] == 0:
+        m[other + B_GETS] = r
+    else:
+        m[m[other + B_GETS_END]] = r
+    m[other + B_GETS_END] = r
+    m[other + B_PENDING] += 1
+    m[other + B_BEFORE] = m[other + B_STATE]
+    m[other + B_STATE] = RECEIVING
+    m[other + B_COUNT] = 0
+    rank = m[end + B_RANK]
+    later(m, rank, int(offset + wire + m[BUS_L] + m[BUS_O]), A_GOT, other, 0)
+    m[end + B_STATE] = SENDING
+    later(m, rank, int(offset + wire), A_SENT, end, 0)
+
+
+def bus_sent(m, f, end):
+    """An end has sent."""
+    m[end + B_LAST] = m[NOW]
+    m[end + B_BEFORE] = m[end + B_STATE]
+    m[end + B_STATE] = IDLE
+    m[end + B_COUNT] += 1
+    send_next(m, f, end)
+
+
+def start_work(m, end):
+    """Start the next reduction of an end if none is under way."""
+    if m[end + B_WORKING] == 0 and m[end + B_WORK] != 0:
+        m[end + B_WORKING] = 1
+        time = m[m[end + B_WORK] + Q_SIZE] // 100 * m[BUS_REDUCE] + 50
+        later(m, m[end + B_RANK], time, A_REDUCED, end, 0)
+
+
+def queue_work(m, end, r):
+    """Queue a request for reduction."""
+    m[r] = 0
+    if m[end + B_WORK] == 0:
+        m[end + B_WORK] = r
+    else:
+        m[m[end + B_WORK_END]] = r
+    m[end + B_WORK_END] = r
+    start_work(m, end)
+
+
+def deliver(m, f, r):
+    """A request has come to its end: let the packet go on, or the request of the outer pair it stands for."""
+    what = m[r + Q_WHAT]
+    of = m[r + Q_OF]
+    red = m[r + Q_RED]
+    release(m, r)
+    if what == Q_RETIRE:
+        red = m[of + Q_RED]
+        r = of
+        of = m[r + Q_OF]
+        release(m, r)
+        what = Q_PACKET
+    if what == Q_PACKET:
+        later(m, m[of + S_RANK], red, A_FREE, of, 0)
+        return
+    s = of
+    while m[s + Q_WHAT] != Q_PACKET:
+        s = m[s + Q_OF]
+    end = m[m[m[s + Q_OF] + S_RANK] + R_BUS]
+    if what == Q_WORK:
+        queue_work(m, end, of)
+        send_next(m, f, end)
+    else:
+        queue_send(m, f, end, of)
+
+
+def pass_on(m, f, end, r):
+    """After reception or reduction: send a request back, or deliver it."""
+    outer = m[end + B_SIDE] == OUTER_NPU
+    if m[r + Q_BACK] != 0:
+        m[r + Q_BACK] = 0
+        if outer:
+            through_inner(m, f, end, r, Q_SEND, 1, INNER_NPU)
+        else:
+            queue_back(m, end, r)
+    elif outer:
+        through_inner(m, f, end, r, Q_RETIRE, 0, INNER_NPU)
+    else:
+        deliver(m, f, r)
+
+
+def queue_back(m, end, r):
+    """Queue a request for sending; the caller sees to the sending."""
+    m[r] = 0
+    if m[end + B_SENDS] == 0:
+        m[end + B_SENDS] = r
+    else:
+        m[m[end + B_SENDS_END]] = r
+    m[end + B_SENDS_END] = r
+
+
+def bus_got(m, f, end):
+    """An end has received: reduce, send back or deliver what came."""
+    m[end + B_LAST] = m[NOW]
+    m[end + B_BEFORE] = m[end + B_STATE]
+    if m[end + B_PENDING] < 2:
+        m[end + B_STATE] = IDLE
+    r = m[end + B_GETS]
+    m[end + B_GETS] = m[r]
+    m[end + B_PENDING] -= 1
+    if m[r + Q_REDUCE] != 0:
+        m[r + Q_REDUCE] = 0
+        if m[end + B_SIDE] == OUTER_NPU:
+            through_inner(m, f, end, r, Q_WORK, 1, INNER_NPU)
+        else:
+            queue_work(m, end, r)
+    else:
+        pass_on(m, f, end, r)
+    send_next(m, f, end)
+
+
+def bus_reduced(m, f, end):
+    """A reduction has ended."""
+    r = m[end + B_WORK]
+    m[end + B_WORK] = m[r]
+    m[end + B_WORKING] = 0
+    pass_on(m, f, end, r)
+    start_work(m, end)
+    send_next(m, f, end)
+
+
+# ---------------------------------------------------------------------------------------------------
 # Phases of streams
 
 
@@ -555,18 +773,25 @@ def reduction(f, size):
     return 3 * int(size / f[LOCAL_MEMORY] * 1e9)
 
 
-def insert_packet(m, s):
+def insert_packet(m, f, s):
     """Let the next packet of a stream wait at its rank."""
     pos = m[s + S_POS]
     red = 0
-    if pos >= m[s + S_PLAIN]:
+    plain = m[s + S_PLAIN]
+    if pos >= plain:
         red = m[s + S_RED]
+    if m[BUS] != 0:
+        back = pos >= plain and pos < m[s + S_CYCLE] - plain
+        wait_on_bus(m, f, s, m[s + S_MESSAGE], red, pos < plain, back)
+    elif red > 0:
+        later(m, m[s + S_RANK], m[s + S_DELAY], A_BUS, s, red - 1)
+    else:
+        later(m, m[s + S_RANK], m[s + S_DELAY], A_BUS, s, 0)
     pos += 1
     if pos == m[s + S_CYCLE]:
         pos = 0
         m[s + S_RED] = m[s + S_TOGGLE] - m[s + S_RED]
     m[s + S_POS] = pos
-    later(m, m[s + S_RANK], m[s + S_DELAY], A_BUS, s, red)
 
 
 def insert_halving(m, f, s):
@@ -578,7 +803,8 @@ def insert_halving(m, f, s):
     pos = m[s + S_POS]
     red = 0
     if pos >= 1 and m[s + S_RED] != 0:
-        red = reduction(f, size)
+        red = reduction(f, size) + 1
+    wait_on_bus(m, f, s, size, red, pos == 0, pos >= 1 and pos < m[s + S_CYCLE] - 1)
     pos += 1
     if pos == m[s + S_CYCLE]:
         pos = 0
@@ -596,7 +822,6 @@ def insert_halving(m, f, s):
         size *= 2
     m[s + S_O] = o
     m[s + S_MESSAGE] = size
-    later(m, m[s + S_RANK], m[s + S_DELAY], A_BUS, s, red)
 
 
 def start_tree(m, f, s, n, tree):
@@ -623,7 +848,7 @@ def start_tree(m, f, s, n, tree):
     m[s + S_C] = peer(m, s, up - shift)
     if b == 1:
         m[s + S_COUNT] = 0
-        later(m, m[s + S_RANK], m[s + S_DELAY], A_BUS, s, 0)
+        wait_on_bus(m, f, s, x, 0, True, False)
         return
     m[s + S_COUNT] = 1
     m[s + S_A] = peer(m, s, v - b // 2 - shift)
@@ -671,7 +896,8 @@ def start_ring(m, f, s, ph, n, kind):
         size = x // n
     m[s + S_MESSAGE] = size
     left = n - 1
-    red = reduction(f, size)
+    # One more than the time, so that 0 says "no reduction".
+    red = reduction(f, size) + 1
     m[s + S_RED] = 0
     m[s + S_TOGGLE] = 0
     m[s + S_BARRIER] = -1
@@ -734,7 +960,7 @@ def start_ring(m, f, s, ph, n, kind):
             if m[s + S_HOP] < 0 and m[AWARE] == 0:
                 m[s + S_HOP] = delay(m, f, number, m[s + S_A], size)
     for _ in range(p):
-        insert_packet(m, s)
+        insert_packet(m, f, s)
 
 
 def issue_custom(m, f, s, pos):
@@ -837,14 +1063,17 @@ def stream_received(m, f, s):
     algorithm = m[s + S_ALGORITHM]
     if algorithm <= DIRECT:
         m[s + S_RECEIVED] += 1
-        insert_packet(m, s)
+        insert_packet(m, f, s)
     elif algorithm == HALVING:
         insert_halving(m, f, s)
     else:
+        m[s + S_RECEIVED] += 1
         red = 0
+        back = False
         if m[s + S_COUNT] > 0:
-            red = m[s + S_R]
-        later(m, m[s + S_RANK], m[s + S_DELAY], A_BUS, s, red)
+            red = m[s + S_R] + 1
+            back = m[s + S_COUNT] == 2 or m[s + S_RECEIVED] > 1
+        wait_on_bus(m, f, s, m[s + S_X], red, False, back)
 
 
 def send_ring(m, f, s):
@@ -1333,8 +1562,15 @@ def act(m, f, kind, x, y):
         complete(m, f, x, y)
     elif kind == A_MEMORY:
         memory_done(m, f, x, y)
-    elif custom_done(m, f, x, y):
-        end_phase(m, f, x)
+    elif kind == A_CUSTOM:
+        if custom_done(m, f, x, y):
+            end_phase(m, f, x)
+    elif kind == A_SENT:
+        bus_sent(m, f, x)
+    elif kind == A_GOT:
+        bus_got(m, f, x)
+    elif kind == A_REDUCED:
+        bus_reduced(m, f, x)
 
 
 def start_rank(m, f, rank):

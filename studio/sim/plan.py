@@ -70,7 +70,8 @@ INT_KEYS = (
 )
 WORLD_NAMES = ("", "0")
 LONGEST_NS = k.MAX_TICK
-_SHIFT = 5
+INNER_GAP_NS = 0.0038
+"""Time per byte in the inner channel of the shared bus."""
 _DE_BRUIJN = 0x077CB531
 _COMM = (NodeType.COMM_SEND, NodeType.COMM_RECV, NodeType.COMM_COLL)
 _MEM = (NodeType.MEM_LOAD, NodeType.MEM_STORE)
@@ -182,6 +183,7 @@ class _Builder:
         self.most_streams = 1
         self.uses_direct = False
         self.longest_custom = 0
+        self.ranks_at = 0
 
     def plan(self) -> Plan:
         config, arena, npus = self.config, self.arena, self.npus
@@ -208,6 +210,10 @@ class _Builder:
             head[k.LINKS] = arena.room(8 * link_count(dims[0]))
         head[k.ENDPOINT], head[k.QUEUES] = config.packet_delay_ns, config.queues_per_dimension
         head[k.ACTIVE] = -(-config.active_chunks // config.queues_per_dimension)
+        bus = config.shared_bus
+        if bus is not None:
+            head[k.BUS], head[k.BUS_L], head[k.BUS_O] = 1, bus.latency_ns, bus.overhead_ns
+            head[k.BUS_GAP], head[k.BUS_REDUCE] = bus.gap_ns, bus.reduction_delay_ns
         head[k.POLICY] = POLICY_CODE[config.scheduling]
         head[k.STREAM_WORDS] = (k.S_PHASES + self.stream_phases + 7) // 8 * 8
         head[k.RANKS] = self._put_ranks(plans, node_at)
@@ -226,6 +232,9 @@ class _Builder:
     def _floats(self) -> Float64:
         f = np.zeros(k.F_HEADER + 2 * len(self.config.topology.dims), np.float64)
         f[k.LOCAL_MEMORY] = self.config.local_memory_bytes_per_ns * 1e9
+        if self.config.shared_bus is not None:
+            f[k.BUS_G] = np.float32(self.config.shared_bus.gap_per_byte_ns)
+            f[k.BUS_INNER_G] = INNER_GAP_NS
         for at, dim in enumerate(self.config.topology.dims):
             f[k.F_HEADER + 2 * at], f[k.F_HEADER + 2 * at + 1] = dim.latency_ns, dim.bytes_per_ns
         return f
@@ -246,7 +255,7 @@ class _Builder:
     def _put_ranks(self, plans: dict[int, GraphPlan], node_at: dict[int, int]) -> int:
         config, arena = self.config, self.arena
         records = np.zeros((self.npus, k.RANK_WORDS), np.int64)
-        at = arena.room(records.size)
+        at = self.ranks_at = arena.room(records.size)
         dims, q = len(config.topology.dims), config.queues_per_dimension
         records[:, k.R_NUMBER] = np.arange(self.npus)
         records[:, k.R_FINISH] = -1
@@ -254,6 +263,8 @@ class _Builder:
             step = (words + 7) // 8 * 8
             records[:, column] = arena.room(step * self.npus) + step * np.arange(self.npus)
         self._put_pools(records)
+        if config.shared_bus is not None:
+            self._put_buses(records)
         for rank, record in zip(self.trace.ranks, records, strict=True):
             plan = plans[rank.graph]
             count = len(plan.order)
@@ -271,6 +282,16 @@ class _Builder:
         per_pool = self.npus if memory.sharing == "pool" else memory.npus_per_node
         pools = -(-self.npus // per_pool)
         records[:, k.R_MEMORY] = self.arena.room(8 * pools) + 8 * (np.arange(self.npus) // per_pool)
+
+    def _put_buses(self, records: Int64) -> None:
+        ends = np.zeros((self.npus, 4, k.BUS_WORDS), np.int64)
+        ends[:, :, k.B_SIDE] = np.arange(4)
+        at = self.arena.room(ends.size)
+        # Ranks are addressed as records, which are laid out before.
+        first = self.ranks_at
+        ends[:, :, k.B_RANK] = (first + k.RANK_WORDS * np.arange(self.npus))[:, None]
+        self.arena.parts.append((at, ends.reshape(-1)))
+        records[:, k.R_BUS] = at + 4 * k.BUS_WORDS * np.arange(self.npus)
 
     def _put_slots(self, rank: Rank, plan: GraphPlan) -> int:
         graph = plan.graph
