@@ -20,7 +20,8 @@ start and after every completion. Nodes that become ready during a sweep wait fo
 
 Streams: a collective is cut into streams that pass through phases, one per dimension. Queues of a dimension
 limit how many phases run; waiting ones start by priority. Packets wait the endpoint delay, then, where they
-reduce, the time of two reads and a write, then let the algorithm send one message and post one receive.
+reduce, the time of two reads and a write (a second action, even where it takes no time), then let the
+algorithm send one message and post one receive.
 """
 
 from __future__ import annotations
@@ -557,16 +558,16 @@ def wait_on_bus(m, f, s, size, red, plain, back):
     """Let a packet wait at its rank; `red` is one more than the time of its reduction, 0 for none."""
     if m[BUS] == 0 or m[m[s + S_PHASE] + PH_LOCAL] != 0:
         if red > 0:
-            red -= 1
-        later(m, m[s + S_RANK], m[s + S_DELAY], A_BUS, s, red)
+            later(m, m[s + S_RANK], m[s + S_DELAY], A_BUS, s, red - 1)
+        else:
+            later(m, m[s + S_RANK], m[s + S_DELAY], A_FREE, s, 0)
         return
     r = alloc(m)
     m[r + Q_SIZE] = size
     m[r + Q_REDUCE] = 0
-    m[r + Q_RED] = 0
+    m[r + Q_RED] = red
     if red > 0:
         m[r + Q_REDUCE] = 1
-        m[r + Q_RED] = red - 1
     m[r + Q_BACK] = 0
     if back:
         m[r + Q_BACK] = 1
@@ -686,7 +687,10 @@ def deliver(m, f, r):
         release(m, r)
         what = Q_PACKET
     if what == Q_PACKET:
-        later(m, m[of + S_RANK], red, A_FREE, of, 0)
+        if red > 0:
+            later(m, m[of + S_RANK], red - 1, A_FREE, of, 0)
+        elif packet_free(m, f, of):
+            end_phase(m, f, of)
         return
     s = of
     while m[s + Q_WHAT] != Q_PACKET:
@@ -786,7 +790,7 @@ def insert_packet(m, f, s):
     elif red > 0:
         later(m, m[s + S_RANK], m[s + S_DELAY], A_BUS, s, red - 1)
     else:
-        later(m, m[s + S_RANK], m[s + S_DELAY], A_BUS, s, 0)
+        later(m, m[s + S_RANK], m[s + S_DELAY], A_FREE, s, 0)
     pos += 1
     if pos == m[s + S_CYCLE]:
         pos = 0
