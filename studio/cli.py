@@ -211,6 +211,83 @@ def convert(source: Path, target: Path, compress: bool, ranks: dict[str, int]) -
     _say(f"{len(written):,} {noun} written: {written[0]}" + (f" … {written[-1]}" if len(written) > 1 else ""))
 
 
+_existing = click.Path(exists=True, dir_okay=False, path_type=Path)
+
+
+@main.command()
+@click.argument("workload", nargs=-1, required=True)
+@click.option("--system", "--system-configuration", type=_existing, metavar="S.json", help="ASTRA-sim's system file.")
+@click.option("--network", "--network-configuration", type=_existing, metavar="N.yml", help="ASTRA-sim's network file.")
+@click.option(
+    "--comm-groups",
+    "--comm-group-configuration",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="G.json",
+    help="Comm groups, in place of those beside the traces.",
+)
+@click.option(
+    "--remote-memory", "--remote-memory-configuration", type=_existing, metavar="M.json", help="Remote memory."
+)
+@click.option("--preset", metavar="NAME", help="A system by name; `chakra-studio presets` lists them.")
+@click.option("--congestion", type=click.Choice(["aware", "unaware"]), help="Whether messages wait for each other on links.")
+@click.option("--num-queues-per-dim", metavar="N", help="Queues per dimension  [default: 1]")
+@click.option("--injection-scale", metavar="X", help="Factor on the endpoint delay  [default: 1]")
+@click.option("--rendezvous-protocol", metavar="BOOLEAN", help="Whether senders wait for receivers  [default: false]")
+@click.option("--comm-scale", metavar="X", hidden=True, help="Accepted and without effect, as in ASTRA-sim.")
+@click.option("--compute-scale", metavar="X", hidden=True, help="Accepted and without effect, as in ASTRA-sim.")
+@click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Change a key of the files; repeat for each.")
+@click.option("--events", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Write issue and callback lines.")
+@click.option("--time-limit", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS", help="Stop after this long.")
+@click.option("--workspace", type=click.Path(file_okay=False, path_type=Path), help="Folder of imported jobs.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON: everything, per rank and per link.")
+@_rank_option
+def simulate(
+    workload: tuple[str, ...],
+    settings: tuple[str, ...],
+    events: Path | None,
+    time_limit: float | None,
+    as_json: bool,
+    **given: Any,
+) -> None:
+    r"""Simulate a job on a system and print how long it takes.
+
+    WORKLOAD is a folder, files, the prefix of files <prefix>.<rank>.et, or the id of a job in the workspace.
+    The system is a preset, or ASTRA-sim's files; keys of either are changed with --set.
+
+    \b
+    Example: chakra-studio simulate traces/ --preset hgx-h100-8 --set preferred-dataset-splits=8
+    """
+    from studio import simulating
+
+    words = ("num_queues_per_dim", "injection_scale", "rendezvous_protocol", "comm_scale", "compute_scale")
+    options = {word.replace("_", "-"): given.pop(word) for word in words}
+    chosen = {key: value for key, value in options.items() if value is not None}
+    request = simulating.Request(workload, options=chosen, settings=settings, time_limit_s=time_limit, **given)
+    outcome = simulating.run(request, progress=_progress_line())
+    if events:
+        simulating.write_events(outcome.result, events)
+    if as_json:
+        click.echo(json.dumps(simulating.report(outcome), indent=2))
+    else:
+        click.echo(simulating.as_text(outcome))
+
+
+@main.command()
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def presets(as_json: bool) -> None:
+    r"""List the systems that --preset knows, with where their numbers come from.
+
+    \b
+    Example: chakra-studio presets
+    """
+    from studio import simulating
+
+    if as_json:
+        click.echo(json.dumps(simulating.presets_report(), indent=2))
+    else:
+        click.echo(simulating.presets_text())
+
+
 def _progress_line() -> Callable[[str, int, int], None] | None:
     """Return a progress callback that keeps one line of the terminal up to date; None where there is no terminal."""
     if not sys.stderr.isatty():

@@ -1,1 +1,49 @@
-"""The analytical simulator: not part of this release."""
+"""The analytical simulator: how long a job takes on a system, and what happens when.
+
+`simulate` plays a trace on a described system. Its clock and its order of events are those of ASTRA-sim's
+analytical simulator, so its answers are the same to the nanosecond.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from studio.sim.config import SystemConfig
+    from studio.sim.result import SimResult
+    from studio.trace import Trace
+
+__all__ = ["simulate"]
+
+
+def simulate(
+    trace: Trace,
+    config: SystemConfig,
+    *,
+    progress: Callable[[int, int], None] | None = None,
+    cancel: Callable[[], bool] | None = None,
+    native: bool = True,
+) -> SimResult:
+    """Simulate a job and return when everything happened.
+
+    Args:
+        trace: One graph per rank, one rank per NPU.
+        config: The system it runs on.
+        progress: Told now and then the nodes completed so far, and the nodes in all.
+        cancel: Asked now and then whether to stop.
+        native: Whether to run compiled; interpreted is a hundred times slower and starts at once.
+
+    Raises:
+        TraceError: The trace cannot be simulated, or some ranks wait for ever.
+        ConfigError: The configuration does not fit the trace.
+        Cancelled: `cancel` said so.
+    """
+    from studio.sim.engine import execute
+    from studio.sim.plan import make_plan
+    from studio.sim.result import result_of
+
+    plan = make_plan(trace, config)
+    execute(plan, progress=progress, cancel=cancel, native=native)
+    return result_of(trace, config, plan)

@@ -1,0 +1,108 @@
+"""Where the time of each rank goes, by what it was doing: nothing is counted twice, idle time is idle time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from studio.trace import Bool, Graph, Int64, NodeType, int_column
+
+COMPUTE, COMMUNICATION, MEMORY, CPU, NOTHING = range(5)
+"""What a node occupies: the accelerator, the network, remote memory, the host, or nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spans:
+    """When nodes were busy.
+
+    S spans.
+
+    Attributes:
+        start_ns, end_ns: (S,) end exclusive.
+        rank: (S,) index of the rank.
+        kind: (S,) COMPUTE, COMMUNICATION, MEMORY, CPU or NOTHING.
+    """
+
+    start_ns: Int64
+    end_ns: Int64
+    rank: Int64
+    kind: Int64
+
+
+@dataclass(frozen=True, slots=True)
+class Breakdown:
+    """Time per rank in ns; each figure is the length of a union of intervals.
+
+    R ranks.
+
+    Attributes:
+        compute_ns: (R,) some compute node was under way beside the CPU.
+        communication_ns: (R,) some collective, send or receive was, waiting for the other side included.
+        exposed_communication_ns: (R,) communication was under way and no compute was.
+        memory_ns: (R,) some load or store was.
+        cpu_ns: (R,) some node of the CPU was.
+        idle_ns: (R,) nothing was, before the rank finished.
+    """
+
+    compute_ns: Int64
+    communication_ns: Int64
+    exposed_communication_ns: Int64
+    memory_ns: Int64
+    cpu_ns: Int64
+    idle_ns: Int64
+
+
+def node_kinds(graph: Graph) -> Int64:
+    """Return (N,) what each node of a graph occupies."""
+    kinds = np.full(len(graph), NOTHING, np.int64)
+    kinds[graph.type == NodeType.COMP] = COMPUTE
+    kinds[(graph.type >= NodeType.COMM_SEND) & (graph.type <= NodeType.COMM_COLL)] = COMMUNICATION
+    kinds[(graph.type == NodeType.MEM_LOAD) | (graph.type == NodeType.MEM_STORE)] = MEMORY
+    rows, values = int_column(graph, "is_cpu_op")
+    kinds[rows[values != 0]] = CPU
+    return kinds
+
+
+def breakdown(spans: Spans, finish_ns: Int64) -> Breakdown:
+    """Return where the time of each rank goes.
+
+    Args:
+        spans: What ran when.
+        finish_ns: (R,) when each rank finished; nothing ends later.
+    """
+
+    def covered(*kinds: int) -> Int64:
+        return covered_ns(spans, np.isin(spans.kind, kinds), len(finish_ns))
+
+    compute = covered(COMPUTE)
+    return Breakdown(
+        compute_ns=compute,
+        communication_ns=covered(COMMUNICATION),
+        exposed_communication_ns=covered(COMPUTE, COMMUNICATION) - compute,
+        memory_ns=covered(MEMORY),
+        cpu_ns=covered(CPU),
+        idle_ns=finish_ns - covered(COMPUTE, COMMUNICATION, MEMORY, CPU),
+    )
+
+
+def covered_ns(spans: Spans, chosen: Bool, ranks: int) -> Int64:
+    """Return (R,) the length of the union of the chosen spans of each rank.
+
+    Example:
+        >>> times = np.array([0, 5, 20]), np.array([10, 12, 21]), np.array([0, 0, 0]), np.zeros(3, np.int64)
+        >>> covered_ns(Spans(*times), np.ones(3, bool), 2).tolist()
+        [13, 0]
+    """
+    order = np.lexsort((spans.start_ns[chosen], spans.rank[chosen]))
+    rank = spans.rank[chosen][order]
+    # Places in the sorted times stand for the times, so that one running maximum serves all ranks.
+    times = np.unique(np.concatenate([spans.start_ns[chosen], spans.end_ns[chosen]]))
+    start = np.searchsorted(times, spans.start_ns[chosen][order]) + rank * len(times)
+    end = np.maximum.accumulate(np.searchsorted(times, spans.end_ns[chosen][order]) + rank * len(times))
+    begin = np.maximum(start, np.concatenate([start[:1], end[:-1]]))
+    new = begin < end
+    length = times[end[new] - rank[new] * len(times)] - times[begin[new] - rank[new] * len(times)]
+    total = np.zeros(ranks, np.int64)
+    np.add.at(total, rank[new], length)
+    return total

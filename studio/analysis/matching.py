@@ -1,0 +1,398 @@
+"""What belongs together on different ranks: the n-th collective of a comm group, and a send with its receive.
+
+Nothing in a trace numbers collectives across ranks. As in the libraries that carry them out, the n-th one
+a rank issues in a group meets the n-th one every other member issues there.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from studio.analysis.communication import WORLD, comm_nodes
+from studio.trace import NONE, Bool, CommGroup, Dependencies, Graph, Int64, NodeType, Rank, Trace, int_column
+
+WORLD_NAMES = (WORLD, "0")
+"""How nodes name the group of all ranks: not at all, or by PyTorch's number for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Collectives:
+    """The collectives of one comm group on one rank, in the order they are issued.
+
+    C collectives.
+
+    Attributes:
+        rows: (C,) rows of the rank's graph.
+        type: (C,) CollectiveType, -1 where the node names none.
+        bytes: (C,) payload on this rank, 0 where none is written.
+    """
+
+    rows: Int64
+    type: Int64
+    bytes: Int64
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupMatching:
+    """The collectives of one comm group, position by position.
+
+    M members, S distinct sequences.
+
+    Attributes:
+        name: The group's name; "" is the group of all ranks.
+        members: (M,) rank numbers, in the order of the group.
+        sequence_of: (M,) index into `sequences`, -1 where the trace has no such rank.
+        sequences: (S,) what members do; members that share a graph share theirs.
+        outsiders: Ranks that name the group and are not in it.
+    """
+
+    name: str
+    members: tuple[int, ...]
+    sequence_of: Int64
+    sequences: tuple[Collectives, ...]
+    outsiders: tuple[int, ...] = ()
+
+    def rows(self) -> Int64:
+        """Return (M, C) the row of each member's graph that is the c-th collective, -1 where it has none."""
+        longest = max(map(len, self.sequences), default=0)
+        table = np.full((len(self.sequences) + 1, longest), NONE, np.int64)
+        for index, sequence in enumerate(self.sequences):
+            table[index, : len(sequence)] = sequence.rows
+        # Index -1 takes the last line, which stays empty: ranks that are not there.
+        return table[self.sequence_of]
+
+
+@dataclass(frozen=True, slots=True)
+class Disagreement:
+    """Where members of a group first do different things.
+
+    Attributes:
+        position: Which collective of the group, counted from 0.
+        rank, row: A rank that differs, and its node there; row -1 where it has no more.
+        other_rank, other_row: A rank that does what most do, likewise.
+    """
+
+    position: int
+    rank: int
+    row: int
+    other_rank: int
+    other_row: int
+
+
+_Use = tuple[int, tuple[int, ...]]
+"""How a rank names a group: its graph, and the slots that hold the group's name."""
+_GraphCollectives = tuple[Collectives, Int64]
+
+
+def match_collectives(trace: Trace, groups: Sequence[CommGroup] | None = None) -> tuple[GroupMatching, ...]:
+    """Match the collectives of all ranks by their order in the group.
+
+    Ranks that share a graph are told apart by their group names alone, so a thousand of them take about
+    as long as one.
+
+    Args:
+        trace: The trace.
+        groups: Comm groups in place of the trace's. A group that nobody lists has the ranks that name it.
+
+    Returns:
+        Groups in the order they are listed, then others; those that no collective names are left out.
+    """
+    listed = {group.name: group for group in (trace.groups if groups is None else groups)}
+    numbers = tuple(rank.number for rank in trace.ranks)
+    world = _world_names(listed, numbers)
+    graphs = [_collectives(graph) for graph in trace.graphs]
+    users: dict[str, dict[int, _Use]] = {name: {} for name in listed if name not in world}
+    for rank in trace.ranks:
+        for name, slots in _slots_by_group(rank, graphs[rank.graph][1], world).items():
+            users.setdefault(name, {})[rank.number] = (rank.graph, slots)
+    picked = {use: _picked(graphs[use[0]], use[1]) for using in users.values() for use in set(using.values())}
+    found = []
+    for name, using in users.items():
+        if using:
+            inferred = numbers if name == WORLD else tuple(using)
+            members = listed[name].ranks if name in listed else inferred
+            found.append(_group(name, members, using, picked, frozenset(numbers)))
+    return tuple(found)
+
+
+def _world_names(listed: dict[str, CommGroup], numbers: tuple[int, ...]) -> frozenset[str]:
+    """Return the names that mean all ranks: "0" does unless a list gives it other members."""
+    zero = listed.get("0")
+    own = zero is not None and not zero.inferred and set(zero.ranks) != set(numbers)
+    return frozenset({WORLD} if own else WORLD_NAMES)
+
+
+def _collectives(graph: Graph) -> _GraphCollectives:
+    """Return all collectives of a graph in order of issue, and (C,) the slot of each one's group."""
+    nodes = comm_nodes(graph)
+    chosen = np.flatnonzero(nodes.type == NodeType.COMM_COLL)
+    order = chosen[np.argsort(issue_order(graph)[nodes.rows[chosen]], kind="stable")]
+    return Collectives(nodes.rows[order], nodes.collective[order], nodes.bytes[order]), nodes.group_slot[
+        order
+    ]
+
+
+def _slots_by_group(rank: Rank, slots: Int64, world: frozenset[str]) -> dict[str, tuple[int, ...]]:
+    found: dict[str, tuple[int, ...]] = {}
+    for slot in np.unique(slots).tolist():
+        name = WORLD if slot == NONE else str(rank.slots[slot])
+        name = WORLD if name in world else name
+        found[name] = (*found.get(name, ()), slot)
+    return found
+
+
+def _picked(collectives: _GraphCollectives, slots: tuple[int, ...]) -> Collectives:
+    """Return those whose group is one of these slots."""
+    everything, slot = collectives
+    chosen = np.isin(slot, slots)
+    return Collectives(everything.rows[chosen], everything.type[chosen], everything.bytes[chosen])
+
+
+def _group(
+    name: str,
+    members: tuple[int, ...],
+    using: dict[int, _Use],
+    picked: dict[_Use, Collectives],
+    present: frozenset[int],
+) -> GroupMatching:
+    number: dict[_Use | None, int] = {}
+    sequences, sequence_of = [], []
+    for member in members:
+        use = using.get(member)
+        if member not in present:
+            sequence_of.append(NONE)
+            continue
+        if use not in number:
+            number[use] = len(number)
+            sequences.append(picked[use] if use else _NOTHING)
+        sequence_of.append(number[use])
+    inside = frozenset(members)
+    outsiders = tuple(rank for rank in using if rank not in inside)
+    return GroupMatching(name, members, np.array(sequence_of, np.int64), tuple(sequences), outsiders)
+
+
+_NOTHING = Collectives(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.int64))
+
+
+def disagreement(group: GroupMatching) -> Disagreement | None:
+    """Return where members of a group first differ in type, size or number of collectives; None where they agree.
+
+    What most members do is taken to be right.
+    """
+    counts = np.bincount(group.sequence_of[group.sequence_of >= 0], minlength=len(group.sequences))
+    shared: dict[bytes, int] = {}
+    for sequence, count in zip(group.sequences, counts.tolist(), strict=True):
+        shared[_content(sequence)] = shared.get(_content(sequence), 0) + count
+    if len(shared) < 2:
+        return None
+    usual = max(shared, key=lambda content: shared[content])
+    usual_at = next(at for at, one in enumerate(group.sequences) if _content(one) == usual)
+    normal = group.sequences[usual_at]
+    differs = [
+        (_first_difference(one, normal), at)
+        for at, one in enumerate(group.sequences)
+        if _content(one) != usual
+    ]
+    position, odd_at = min(differs)
+    odd = group.sequences[odd_at]
+    rank, other = (
+        group.members[int(np.flatnonzero(group.sequence_of == at)[0])] for at in (odd_at, usual_at)
+    )
+    return Disagreement(position, rank, _row(odd, position), other, _row(normal, position))
+
+
+def _content(sequence: Collectives) -> bytes:
+    return sequence.type.tobytes() + sequence.bytes.tobytes()
+
+
+def _first_difference(one: Collectives, other: Collectives) -> int:
+    both = min(len(one), len(other))
+    unequal = (one.type[:both] != other.type[:both]) | (one.bytes[:both] != other.bytes[:both])
+    return int(np.argmax(unequal)) if unequal.any() else both
+
+
+def _row(sequence: Collectives, position: int) -> int:
+    return int(sequence.rows[position]) if position < len(sequence) else NONE
+
+
+# ---------------------------------------------------------------------------------------------------
+# The order of issue
+
+
+def issue_order(graph: Graph) -> Int64:
+    """Return (N,) the place of each node in the order of issue, if nodes took no time.
+
+    A node is issued once all it waits for are complete, of several the one with the lowest id. Nodes on
+    a cycle, or behind one, come last.
+    """
+    if waits_for_lower_ids(graph):
+        order = np.argsort(graph.id, kind="stable")
+    else:
+        order = np.array(_by_dependencies(graph), np.int64)
+    place = np.empty(len(graph), np.int64)
+    place[order] = np.arange(len(graph))
+    return place
+
+
+def waits_for_lower_ids(graph: Graph) -> bool:
+    """Whether every node waits for nodes of lower id only: then ids are an order of issue, and no cycle exists."""
+    return all(
+        bool(np.all(graph.id[rows] < graph.id[of])) for of, rows in map(edges, (graph.ctrl, graph.data))
+    )
+
+
+def edges(deps: Dependencies) -> tuple[Int64, Int64]:
+    """Return (D,) the node that waits and (D,) the node waited for; dangling ids are left out."""
+    of = np.repeat(np.arange(len(deps.offsets) - 1), np.diff(deps.offsets))
+    there = deps.rows >= 0
+    return of[there], deps.rows[there].astype(np.int64)
+
+
+def _by_dependencies(graph: Graph) -> list[int]:
+    """Return the rows in order of issue: the one place where a loop over nodes is needed."""
+    waiting, children, offsets = _children(graph)
+    ids = graph.id.tolist()
+    ready = [(ids[row], row) for row in np.flatnonzero(waiting == 0).tolist()]
+    heapq.heapify(ready)
+    left, after, bounds = waiting.tolist(), children.tolist(), offsets.tolist()
+    order = []
+    while ready:
+        _, row = heapq.heappop(ready)
+        order.append(row)
+        for child in after[bounds[row] : bounds[row + 1]]:
+            left[child] -= 1
+            if not left[child]:
+                heapq.heappush(ready, (ids[child], child))
+    stuck = sorted((ids[row], row) for row in np.flatnonzero(np.array(left, np.int64) > 0).tolist())
+    return order + [row for _, row in stuck]
+
+
+def _children(graph: Graph) -> tuple[Int64, Int64, Int64]:
+    """Return (N,) how many each node waits for, and who waits for it as values and (N+1,) offsets."""
+    (ctrl_of, ctrl), (data_of, data) = edges(graph.ctrl), edges(graph.data)
+    of, parent = np.concatenate([ctrl_of, data_of]), np.concatenate([ctrl, data])
+    sorting = np.argsort(parent, kind="stable")
+    offsets = np.zeros(len(graph) + 1, np.int64)
+    np.cumsum(np.bincount(parent, minlength=len(graph)), out=offsets[1:])
+    return np.bincount(of, minlength=len(graph)), of[sorting], offsets
+
+
+# ---------------------------------------------------------------------------------------------------
+# Sends and receives
+
+
+@dataclass(frozen=True, slots=True)
+class Messages:
+    """Sends and receives of all ranks, paired.
+
+    M messages. Rank -1 and row -1 stand for the half that is missing.
+
+    Attributes:
+        source, target: (M,) rank numbers.
+        tag, bytes: (M,) what both halves have to agree on besides.
+        send_rank, send_row: (M,) index into the trace's ranks and row of the rank's graph.
+        receive_rank, receive_row: (M,) likewise.
+    """
+
+    source: Int64
+    target: Int64
+    tag: Int64
+    bytes: Int64
+    send_rank: Int64
+    send_row: Int64
+    receive_rank: Int64
+    receive_row: Int64
+
+    def __len__(self) -> int:
+        return len(self.source)
+
+
+def match_messages(trace: Trace) -> Messages:
+    """Pair sends with receives: equal source, target, tag and size, the n-th of one rank with the n-th of the other."""
+    halves = np.concatenate([_EMPTY_HALVES, *_halves(trace)], axis=1)
+    source, target, tag, size, receives, rank, row, place = halves
+    order = np.lexsort((place, receives, size, tag, target, source))
+    key = halves[:4, order]
+    starts = np.ones(len(order), bool)
+    starts[1:] = (key[:, 1:] != key[:, :-1]).any(axis=0)
+    # Within a key sends come first, then receives: the n-th of each has the same number.
+    side = starts.copy()
+    side[1:] |= np.diff(receives[order]) != 0
+    begin = np.maximum.accumulate(np.where(side, np.arange(len(order)), 0))
+    nth = np.arange(len(order)) - begin
+    pair = np.stack([np.cumsum(starts), nth])
+    _, number = np.unique(pair, axis=1, return_inverse=True)
+    count = int(number.max(initial=-1)) + 1
+    made = np.full((8, count), NONE, np.int64)
+    made[:4, number] = key
+    for at, half in ((4, receives[order] == 0), (6, receives[order] == 1)):
+        made[at, number[half]] = rank[order][half]
+        made[at + 1, number[half]] = row[order][half]
+    return Messages(*made)
+
+
+_EMPTY_HALVES = np.zeros((8, 0), np.int64)
+
+
+def _halves(trace: Trace) -> list[Int64]:
+    """Return sends and receives graph by graph, the values of all ranks of a graph looked up at once."""
+    found = []
+    for index, graph in enumerate(trace.graphs):
+        rows = np.flatnonzero((graph.type == NodeType.COMM_SEND) | (graph.type == NodeType.COMM_RECV))
+        using = [at for at, rank in enumerate(trace.ranks) if rank.graph == index]
+        if not (len(rows) and using):
+            continue
+        receives = graph.type[rows] == NodeType.COMM_RECV
+        own = np.array([trace.ranks[at].number for at in using], np.int64)[:, None]
+        slots = _slot_numbers(trace, using, len(graph.slot_key))
+        source = peers(graph, "comm_src", rows, own, slots)
+        target = peers(graph, "comm_dst", rows, own, slots)
+        shape = source.shape
+        columns = (
+            source,
+            target,
+            _dense(graph, "comm_tag", rows),
+            _dense(graph, "comm_size", rows),
+            receives,
+            np.array(using, np.int64)[:, None],
+            rows,
+            issue_order(graph)[rows],
+        )
+        found.append(
+            np.stack([np.broadcast_to(column, shape).ravel() for column in columns]).astype(np.int64)
+        )
+    return found
+
+
+def _slot_numbers(trace: Trace, using: list[int], slots: int) -> Int64:
+    """Return (ranks, slots) the slots' values, texts as 0."""
+    table = [[value if isinstance(value, int) else 0 for value in trace.ranks[at].slots] for at in using]
+    return np.array(table, np.int64).reshape(len(using), slots)
+
+
+def peers(graph: Graph, key: str, rows: Int64, own: Int64, slots: Int64) -> Int64:
+    """Return (ranks, rows) the rank an attribute names, the own rank where it names none."""
+    at, where = graph.rows_with(key)
+    named = np.zeros(len(graph), bool)
+    value = np.zeros(len(graph), np.int64)
+    bound: Bool = np.zeros(len(graph), bool)
+    named[at], value[at], bound[at] = True, graph.attrs.value[where], graph.attrs.slot[where]
+    fixed = np.where(named[rows], value[rows], own)
+    if not bound.any():
+        return fixed
+    looked_up = slots[:, np.where(bound[rows], value[rows], 0)]
+    return np.where(bound[rows], looked_up, fixed)
+
+
+def _dense(graph: Graph, key: str, rows: Int64) -> Int64:
+    column = np.zeros(len(graph), np.int64)
+    at, values = int_column(graph, key)
+    column[at] = values
+    return column[rows]

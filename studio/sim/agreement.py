@@ -1,0 +1,347 @@
+"""Where ranks do not agree with each other: the members of a comm group, and both sides of a message."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+
+from studio.analysis.matching import (
+    Collectives,
+    Disagreement,
+    GroupMatching,
+    Messages,
+    disagreement,
+    edges,
+    issue_order,
+    match_messages,
+)
+from studio.sim.config import SystemConfig
+from studio.trace import (
+    NONE,
+    CollectiveType,
+    Finding,
+    Graph,
+    Int64,
+    Level,
+    Trace,
+    collective_name,
+    int_column,
+)
+from studio.units import format_bytes, format_count
+
+_SHOWN = 8
+"""Findings of one kind that are told one by one; the rest is counted."""
+
+
+def group_findings(trace: Trace, config: SystemConfig, groups: Sequence[GroupMatching]) -> Iterator[Finding]:
+    """Yield groups that are not what the nodes take them for, and members that do different things."""
+    yield from _groups(trace, config, groups)
+    yield from _names(groups)
+    yield from _limited(_disagreements(trace, groups))
+    yield from _stream_numbers(trace, config, groups)
+
+
+def message_findings(trace: Trace) -> Iterator[Finding]:
+    """Yield sends and receives that find no other side, or name the wrong rank."""
+    messages = match_messages(trace)
+    yield from _to_itself(trace, messages)
+    yield from _foreign(trace, messages)
+    yield from _unmatched(trace, messages)
+
+
+# ---------------------------------------------------------------------------------------------------
+# Words
+
+
+def rank_list(numbers: Sequence[int]) -> str:
+    """Return rank numbers in words, runs of them drawn together.
+
+    Example:
+        >>> rank_list([3]), rank_list([0, 1, 2, 3, 8]), rank_list([])
+        ('rank 3', 'ranks 0–3, 8', 'no rank')
+    """
+    if not numbers:
+        return "no rank"
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][1] + 1:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
+    texts = [str(first) if first == last else f"{first}–{last}" for first, last in runs]
+    shown = ", ".join(texts[:_SHOWN]) + (", …" if len(texts) > _SHOWN else "")
+    return f"rank{'s' if len(numbers) > 1 else ''} {shown}"
+
+
+def node_label(graph: Graph, row: int) -> str:
+    """Return a node as messages name it: its id, and its name where it says more."""
+    name = graph.strings[int(graph.name[row])] if graph.name[row] >= 0 else ""
+    return f"node {int(graph.id[row])}" + (f" ({name[:60]})" if name else "")
+
+
+def group_label(group: GroupMatching) -> str:
+    """Return a group as messages name it."""
+    return f"group {group.name}" if group.name else "the group of all ranks"
+
+
+# ---------------------------------------------------------------------------------------------------
+# Comm groups
+
+
+def _limited(findings: Iterator[Finding]) -> Iterator[Finding]:
+    """Yield the first few findings, then one that counts the rest."""
+    for at, finding in enumerate(findings):
+        if at < _SHOWN:
+            yield finding
+        else:
+            rest = 1 + sum(1 for _ in findings)
+            yield Finding(finding.level, finding.code, f"{rest:,} more groups are like this.")
+            return
+
+
+def _groups(trace: Trace, config: SystemConfig, groups: Sequence[GroupMatching]) -> Iterator[Finding]:
+    npus = config.topology.npus
+    listed = {group.name: group for group in (trace.groups if config.groups is None else config.groups)}
+    for group in listed.values():
+        beyond = [rank for rank in group.ranks if not 0 <= rank < npus]
+        if beyond:
+            message = f"Group {group.name} names {rank_list(beyond)}; the system has ranks 0 to {npus - 1}."
+            yield Finding("error", "group-beyond", message, "Correct the group, or enlarge the system.")
+    for used in groups:
+        if used.name and (used.name not in listed or listed[used.name].inferred):
+            level: Level = "error" if config.groups is not None else "warning"
+            taken = "." if level == "error" else ", taken to be its members."
+            message = (
+                f"Group {used.name} is listed nowhere; nodes of {rank_list(used.members)} name it{taken}"
+            )
+            yield Finding(level, "group-unlisted", message, "List it in the comm group file.")
+        if used.outsiders:
+            members = rank_list(used.members)
+            message = (
+                f"Nodes of {rank_list(used.outsiders)} name {group_label(used)}, whose members are {members}."
+            )
+            yield Finding("error", "group-outsider", message, "Add them to the group, or name another group.")
+
+
+def _names(groups: Sequence[GroupMatching]) -> Iterator[Finding]:
+    texts = [repr(group.name) for group in groups if group.name and not group.name.isdecimal()]
+    if texts:
+        shown = ", ".join(texts[:_SHOWN]) + (", …" if len(texts) > _SHOWN else "")
+        message = f"{len(texts):,} comm groups have names that are no whole numbers: {shown}."
+        yield Finding("error", "group-name", message, "The reference knows groups by numbers from 1 alone.")
+
+
+def _stream_numbers(trace: Trace, config: SystemConfig, groups: Sequence[GroupMatching]) -> Iterator[Finding]:
+    """Yield the first collective of all ranks that the reference would number differently on two ranks.
+
+    Each rank has one counter for the chunks of collectives of all ranks, and those of comm groups advance
+    it too. Ranks that took part in different numbers of them wait for each other for ever.
+    """
+    world = next((group for group in groups if not group.name), None)
+    if world is None or len(groups) == 1:
+        return
+    places = [issue_order(graph) for graph in trace.graphs]
+    members: dict[int, list[Collectives]] = {rank.number: [] for rank in trace.ranks}
+    for group in groups:
+        if group.name:
+            for number, at in zip(group.members, group.sequence_of.tolist(), strict=True):
+                if at != NONE and number in members:
+                    members[number].append(group.sequences[at])
+    before: dict[tuple[int, ...], Int64] = {}
+    first: tuple[int, Int64] | None = None
+    for rank in trace.ranks:
+        own = _sequence(world, rank.number)
+        key = (id(own), *sorted(map(id, members[rank.number])))
+        if key not in before:
+            before[key] = _chunks_before(own, members[rank.number], places[rank.graph], config)
+        counts = before[key]
+        first = first or (rank.number, counts)
+        both = min(len(counts), len(first[1]))
+        unequal = np.flatnonzero(counts[:both] != first[1][:both])
+        if len(unequal):
+            at = int(unequal[0])
+            message = (
+                f"collective {at} of the group of all ranks: rank {rank.number} has begun {int(counts[at]):,} chunks of "
+                f"comm groups before it, rank {first[0]} {int(first[1][at]):,}. The reference numbers the chunks of "
+                "both with one counter, so these ranks would wait for each other for ever"
+            )
+            hint = (
+                "Name a comm group of all ranks for it: the chunks of each group are numbered on their own."
+            )
+            yield Finding("warning", "chunk-numbers", f"{message}.", hint, rank.number)
+            return
+
+
+def _chunks_before(
+    world: Collectives, others: Sequence[Collectives], place: Int64, config: SystemConfig
+) -> Int64:
+    """Return (C,) the chunks of other groups that begin before each collective of all ranks."""
+    rows = np.concatenate([np.zeros(0, np.int64), *(one.rows for one in others)])
+    chunks = np.concatenate([np.zeros(0, np.int64), *(_chunks(one, config) for one in others)])
+    order = np.argsort(place[rows], kind="stable")
+    total = np.concatenate([[0], np.cumsum(chunks[order])])
+    return total[np.searchsorted(place[rows][order], place[world.rows])]
+
+
+def _chunks(collectives: Collectives, config: SystemConfig) -> Int64:
+    """Return (C,) the chunks each collective is cut into: a remainder makes one more, a small one is rounded up."""
+    npus, splits = config.topology.npus, config.splits
+    chunk = collectives.bytes // splits
+    small = (chunk < npus) & (collectives.type != CollectiveType.ALL_GATHER)
+    size = np.where(small, splits * npus, collectives.bytes)
+    chunk = np.maximum(np.where(small, npus, chunk), 1)
+    moving = collectives.type != CollectiveType.BROADCAST
+    return np.where(moving, -(-size // chunk), 0)
+
+
+def _disagreements(trace: Trace, groups: Sequence[GroupMatching]) -> Iterator[Finding]:
+    for group in groups:
+        found = disagreement(group)
+        if found:
+            yield _disagreement(trace, group, found)
+
+
+def _disagreement(trace: Trace, group: GroupMatching, found: Disagreement) -> Finding:
+    sure = _is_certain(trace, group, found)
+    message = (
+        f"collective {found.position} of {group_label(group)}: rank {found.rank} has "
+        f"{_collective(trace, found.rank, found.row)} where rank {found.other_rank} has "
+        f"{_collective(trace, found.other_rank, found.other_row)}"
+    )
+    if not sure:
+        message += (
+            "; both have the same collectives in another order, and their order is not fixed by dependencies"
+        )
+    hint = (
+        "All members of a group must issue the same collectives, of the same size, in the same order."
+        if sure
+        else "Make each of them depend on the one before, in the same order on all ranks."
+    )
+    return Finding("error" if sure else "warning", "collectives-disagree", message, hint, found.rank)
+
+
+def _collective(trace: Trace, number: int, row: int) -> str:
+    if row == NONE:
+        return "none"
+    rank = trace.rank(number)
+    assert rank is not None
+    graph = trace.graph_of(rank)
+    values = []
+    for key in ("comm_type", "comm_size"):
+        rows, column = int_column(graph, key)
+        at = np.flatnonzero(rows == row)
+        values.append(int(column[at[0]]) if len(at) else NONE)
+    name = "a collective without type" if values[0] == NONE else collective_name(values[0])
+    size = "no size" if values[1] == NONE else format_bytes(values[1])
+    return f"{name} of {size} (node {int(graph.id[row])})"
+
+
+def _is_certain(trace: Trace, group: GroupMatching, found: Disagreement) -> bool:
+    """Whether the ranks disagree whatever the times: other collectives, or an order that dependencies fix."""
+    one, other = (_sequence(group, number) for number in (found.rank, found.other_rank))
+    if sorted(zip(one.type.tolist(), one.bytes.tolist(), strict=True)) != sorted(
+        zip(other.type.tolist(), other.bytes.tolist(), strict=True)
+    ):
+        return True
+    return all(
+        _is_fixed(trace, number, sequence, found.position)
+        for number, sequence in ((found.rank, one), (found.other_rank, other))
+    )
+
+
+def _sequence(group: GroupMatching, number: int) -> Collectives:
+    return group.sequences[int(group.sequence_of[group.members.index(number)])]
+
+
+def _is_fixed(trace: Trace, number: int, sequence: Collectives, position: int) -> bool:
+    """Whether on this rank every earlier collective comes before the one at `position`, and that before every later one."""
+    rank = trace.rank(number)
+    assert rank is not None
+    import igraph
+
+    graph = trace.graph_of(rank)
+    (ctrl_of, ctrl), (data_of, data) = edges(graph.ctrl), edges(graph.data)
+    pairs = np.stack([np.concatenate([ctrl, data]), np.concatenate([ctrl_of, data_of])], axis=1)
+    network = igraph.Graph(n=len(graph), edges=pairs, directed=True)
+    row = int(sequence.rows[position])
+    before, after = set(network.subcomponent(row, mode="in")), set(network.subcomponent(row, mode="out"))
+    return before.issuperset(sequence.rows[:position].tolist()) and after.issuperset(
+        sequence.rows[position:].tolist()
+    )
+
+
+# ---------------------------------------------------------------------------------------------------
+# Sends and receives
+
+
+def _to_itself(trace: Trace, messages: Messages) -> Iterator[Finding]:
+    itself = np.flatnonzero(messages.source == messages.target)
+    for at in itself[:1].tolist():
+        message = f"Rank {int(messages.source[at])} sends to itself{_of_count(len(itself))}: {_half(trace, messages, at)}."
+        yield Finding("error", "self-message", message, "Remove the send and its receive.")
+
+
+def _unmatched(trace: Trace, messages: Messages) -> Iterator[Finding]:
+    unreceived = np.flatnonzero(messages.receive_row == NONE)
+    unsent = np.flatnonzero(messages.send_row == NONE)
+    nearby = _near(messages, unreceived)
+    for at in unsent[:_SHOWN].tolist():
+        message = f"{_half(trace, messages, at)} is never sent"
+        other = nearby(at)
+        message += f"; nearest is {_half(trace, messages, other)}" if other is not None else ""
+        hint = "Source, target, tag and size of both sides must agree."
+        yield Finding("error", "receive-unmatched", f"{message}.", hint, int(messages.target[at]))
+    if len(unsent) > _SHOWN:
+        yield Finding("error", "receive-unmatched", f"{len(unsent) - _SHOWN:,} more receives have no send.")
+    if len(unreceived):
+        at = int(unreceived[0])
+        rest = f", and {format_count(len(unreceived) - 1)} more" if len(unreceived) > 1 else ""
+        message = f"{_half(trace, messages, at)} is never received{rest}."
+        yield Finding("warning", "send-unmatched", message, "It completes all the same, on arrival.")
+
+
+def _of_count(count: int) -> str:
+    return "" if count == 1 else f", {count:,} times"
+
+
+def _near(messages: Messages, unreceived: Int64) -> Callable[[int], int | None]:
+    """Return a search for a send without receive between the ranks of a receive without send, of the same tag if possible."""
+    between: dict[tuple[int, int], list[int]] = {}
+    for at in unreceived.tolist():
+        between.setdefault((int(messages.source[at]), int(messages.target[at])), []).append(at)
+
+    def search(receive: int) -> int | None:
+        found = between.get((int(messages.source[receive]), int(messages.target[receive])), [])
+        return min(found, key=lambda at: bool(messages.tag[at] != messages.tag[receive]), default=None)
+
+    return search
+
+
+def _half(trace: Trace, messages: Messages, at: int) -> str:
+    """Return a message in words: what there is of it, with its node."""
+    sent = messages.send_row[at] != NONE
+    rank = trace.ranks[int((messages.send_rank if sent else messages.receive_rank)[at])]
+    row = int((messages.send_row if sent else messages.receive_row)[at])
+    what = f"{int(messages.bytes[at]):,} bytes, tag {int(messages.tag[at])}, {node_label(trace.graph_of(rank), row)}"
+    source, target = int(messages.source[at]), int(messages.target[at])
+    if sent:
+        return f"rank {rank.number}'s send to rank {target} ({what})"
+    return f"rank {rank.number}'s receive from rank {source} ({what})"
+
+
+def _foreign(trace: Trace, messages: Messages) -> Iterator[Finding]:
+    """Yield sends in another rank's name, and receives for another rank."""
+    numbers = np.array([*(rank.number for rank in trace.ranks), NONE], np.int64)
+    wrong = (messages.send_row != NONE) & (numbers[messages.send_rank] != messages.source)
+    wrong |= (messages.receive_row != NONE) & (numbers[messages.receive_rank] != messages.target)
+    rows = np.flatnonzero(wrong)
+    if len(rows):
+        at = int(rows[0])
+        side = "send" if messages.send_row[at] != NONE else "receive"
+        rank = int(numbers[(messages.send_rank if side == "send" else messages.receive_rank)[at]])
+        key, named = ("comm_src", messages.source) if side == "send" else ("comm_dst", messages.target)
+        message = f"Rank {rank} has a {side} whose {key} is rank {int(named[at])}{_of_count(len(rows))}."
+        yield Finding(
+            "error", "foreign-message", message, f"{key} of a {side} is its own rank, or left out.", rank
+        )

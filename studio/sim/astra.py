@@ -1,0 +1,349 @@
+"""ASTRA-sim's own files: read into a `SystemConfig`, and written back.
+
+`system.json`, `network.yml`, `comm_group.json`, `remote_memory.json` and the options of the command line.
+What the keys mean is in `studio.sim.parts`; this module knows the files.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from glob import escape
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from studio.errors import ConfigError, StudioError
+from studio.et import read as read_trace
+from studio.et import write as write_trace
+from studio.sim.config import CollectiveKind, Congestion, SystemConfig
+from studio.sim.fields import Fields, shown
+from studio.sim.parts import (
+    CUSTOM,
+    OPTION_IGNORED,
+    OPTION_KEYS,
+    PATH_OPTIONS,
+    PER_NODE_CUSTOM,
+    Imported,
+    Parts,
+    Table,
+    imported,
+    parts_of,
+)
+from studio.trace import Trace
+
+__all__ = [
+    "Files",
+    "Imported",
+    "Parts",
+    "from_parts",
+    "imported",
+    "load",
+    "load_given",
+    "options",
+    "parts_of",
+    "read",
+    "save",
+    "write",
+]
+
+_LARGEST_FILE_BYTES = 64 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Files:
+    """The files of one configuration, and the command line that goes with them.
+
+    Attributes:
+        system: `system.json`.
+        network: `network.yml`.
+        comm_groups: `comm_group.json`, None where there is none.
+        remote_memory: `remote_memory.json`, None where there is none.
+        options: Options of the command line, such as `--num-queues-per-dim=2`.
+        congestion: Which of the reference's two programs is meant.
+    """
+
+    system: Path
+    network: Path
+    comm_groups: Path | None = None
+    remote_memory: Path | None = None
+    options: tuple[str, ...] = ()
+    congestion: Congestion = "unaware"
+
+
+def from_parts(
+    network: Table,
+    system: Table,
+    memory: Table | None = None,
+    cli: Table | None = None,
+    *,
+    groups: Table | None = None,
+    congestion: Congestion = "unaware",
+) -> SystemConfig:
+    """Return the configuration that ASTRA-sim's tables describe, without what there is to tell about them.
+
+    Args:
+        network: What `network.yml` holds.
+        system: What `system.json` holds.
+        memory: What `remote_memory.json` holds.
+        cli: Command-line options without leading dashes.
+        groups: Comm groups; None keeps the trace's.
+        congestion: Which network model.
+
+    Raises:
+        ConfigError: A value is not allowed.
+
+    Example:
+        >>> network = {"topology": ["Ring"], "npus_count": [4], "bandwidth": [50], "latency": [500]}
+        >>> system = {"scheduling-policy": "LIFO", "collective-optimization": "baseline", "preferred-dataset-splits": 4}
+        >>> from_parts(network, system).splits
+        4
+    """
+    return imported(Parts(network, system, memory, groups, cli or {}, congestion)).config
+
+
+def read(files: Files) -> Imported:
+    """Read a configuration.
+
+    Returns:
+        The configuration, and findings: keys nobody knows, keys without effect.
+
+    Raises:
+        ConfigError: A file cannot be read, or a value is not allowed.
+    """
+    return imported(load(files))
+
+
+def load(files: Files) -> Parts:
+    """Read the files as tables, without asking yet what their values mean; traces that are algorithms are read too."""
+    given = load_given(files.system, files.network, files.comm_groups, files.remote_memory)
+    return Parts(**given, options=options(files.options), congestion=files.congestion)
+
+
+def load_given(
+    system: Path | None, network: Path | None, comm_groups: Path | None, remote_memory: Path | None
+) -> dict[str, Any]:
+    """Return the fields of `Parts` that the given files say, `names` always among them."""
+    given: dict[str, Any] = {}
+    names = {}
+    if system:
+        given["system"] = _json(system)
+        given["custom"], given["custom_nodes"] = _custom(Fields(str(system), given["system"]), system.parent)
+        names["system"] = str(system)
+    if network:
+        given["network"] = _yaml(network)
+        names["network"] = str(network)
+    if comm_groups:
+        # The reference takes any path with this word for "no groups".
+        given["groups"] = {} if "empty" in str(comm_groups) else _json(comm_groups)
+        names["groups"] = str(comm_groups)
+    if remote_memory:
+        given["memory"] = _json(remote_memory)
+        names["memory"] = str(remote_memory)
+    return {**given, "names": names}
+
+
+def options(words: Sequence[str]) -> dict[str, str]:
+    """Return the options of a command line, by name without dashes; of one given twice the last counts.
+
+    Raises:
+        ConfigError: A word is no option, or an option has no value.
+
+    Example:
+        >>> options(["--num-queues-per-dim=2", "--injection-scale", "0.5", "--rendezvous-protocol"])
+        {'num-queues-per-dim': '2', 'injection-scale': '0.5', 'rendezvous-protocol': 'true'}
+    """
+    known = ", ".join(f"--{key}" for key in (*OPTION_KEYS, *OPTION_IGNORED, *PATH_OPTIONS))
+    found: dict[str, str] = {}
+    rest = list(words)
+    while rest:
+        word = rest.pop(0)
+        name, given, value = word.removeprefix("--").partition("=")
+        if not word.startswith("--") or not name:
+            raise ConfigError(f"command line: {shown(word)} is no option; allowed: {known}")
+        if not given and rest and not rest[0].startswith("--"):
+            value = rest.pop(0)
+        elif not given and name == "rendezvous-protocol":
+            value = "true"
+        elif not given:
+            raise ConfigError(f"command line: --{name} has no value", hint=f"Write --{name}=VALUE.")
+        found[name] = value
+    return found
+
+
+def write(config: SystemConfig, folder: Path | str) -> Files:
+    """Write a configuration as ASTRA-sim's files and return them; `read` of them gives an equal configuration.
+
+    Files of the same names are replaced. Algorithms given as traces are written beside the others.
+    """
+    return save(parts_of(config), folder)
+
+
+def save(parts: Parts, folder: Path | str) -> Files:
+    """Write the tables of a configuration to files."""
+    target = Path(folder)
+    target.mkdir(parents=True, exist_ok=True)
+    system = dict(parts.system)
+    for key, kind in CUSTOM.items():
+        if kind in parts.custom:
+            system[key] = _write_custom(parts.custom[kind], target, f"custom_{kind}")
+    if parts.custom_nodes:
+        prefixes = {
+            node: _write_custom(trace, target, f"custom_node_{node}")
+            for node, trace in parts.custom_nodes.items()
+        }
+        (target / "custom_nodes.yml").write_text(yaml.safe_dump(prefixes), encoding="utf-8")
+        system[PER_NODE_CUSTOM] = "custom_nodes.yml"
+    return Files(
+        system=_write_json(target / "system.json", system),
+        network=_write_network(target / "network.yml", parts.network),
+        comm_groups=_write_optional(target / "comm_group.json", parts.groups),
+        remote_memory=_write_optional(target / "remote_memory.json", parts.memory),
+        options=tuple(f"--{key}={json.dumps(value)}" for key, value in parts.options.items()),
+        congestion=parts.congestion,
+    )
+
+
+def _write_json(path: Path, table: Table) -> Path:
+    lines = ",\n".join(f"  {json.dumps(key)}: {json.dumps(value)}" for key, value in table.items())
+    path.write_text(f"{{\n{lines}\n}}\n", encoding="utf-8")
+    return path
+
+
+def _write_optional(path: Path, table: Table | None) -> Path | None:
+    if table is None:
+        path.unlink(missing_ok=True)
+        return None
+    return _write_json(path, table)
+
+
+def _write_network(path: Path, network: Table) -> Path:
+    """Write the network in the form the reference's own files have: one list per line, the units beside it."""
+    units = {"bandwidth": "  # GB/s (1 GB = 2^30 bytes), per link", "latency": "  # ns"}
+    lines = [f"{key}: {json.dumps(value)}{units.get(key, '')}\n" for key, value in network.items()]
+    path.write_text("".join(lines), encoding="utf-8")
+    return path
+
+
+def _write_custom(trace: Trace, folder: Path, prefix: str) -> str:
+    write_trace(trace, folder, prefix)
+    return prefix
+
+
+# ---------------------------------------------------------------------------------------------------
+# Reading
+
+
+def _bytes(path: Path) -> bytes:
+    try:
+        if path.stat().st_size > _LARGEST_FILE_BYTES:
+            raise ConfigError(
+                f"{path}: {path.stat().st_size:,} bytes are too many for a configuration file; "
+                f"allowed: up to {_LARGEST_FILE_BYTES:,}",
+                hint="Was another file meant?",
+            )
+        return path.read_bytes()
+    except OSError as error:
+        hint = "Check the path." if isinstance(error, FileNotFoundError) else ""
+        raise ConfigError(f"{path}: cannot be read: {error.strerror}", hint=hint) from error
+
+
+def _json(path: Path) -> dict[str, object]:
+    def once(pairs: list[tuple[str, object]]) -> dict[str, object]:
+        return _without_repeats(path, pairs)
+
+    try:
+        table = json.loads(_bytes(path), object_pairs_hook=once)
+    except (ValueError, RecursionError) as error:
+        hint = "Expected one JSON object of keys and values."
+        raise ConfigError(f"{path}: not a JSON file: {error}", hint=hint) from error
+    return _table(path, table)
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML in which a key that comes twice is an error, as it is in JSON here."""
+
+    path = Path()
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        """Return the keys and values of a mapping."""
+        pairs = [
+            (str(self.construct_object(key)), self.construct_object(value, deep=deep))
+            for key, value in node.value
+        ]
+        return _without_repeats(self.path, pairs)
+
+
+def _yaml(path: Path) -> dict[str, object]:
+    class Loader(_Loader):
+        pass
+
+    Loader.path = path
+    try:
+        # The loader is a safe one: it makes lists, texts and numbers, and no other object.
+        table = yaml.load(_bytes(path).decode("utf-8"), Loader)  # noqa: S506
+    except (yaml.YAMLError, UnicodeDecodeError, RecursionError, ValueError) as error:
+        what = " ".join(str(error).split())
+        hint = "Expected lines such as 'topology: [ Ring, Switch ]'."
+        raise ConfigError(f"{path}: not a YAML file: {what}", hint=hint) from error
+    return _table(path, table)
+
+
+def _without_repeats(path: Path, pairs: list[tuple[str, object]]) -> dict[str, object]:
+    table = dict(pairs)
+    if len(table) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ConfigError(
+            f"{path}: {twice} is there {names.count(twice)} times; allowed: once",
+            hint="Remove the lines that do not count.",
+        )
+    return table
+
+
+def _table(path: Path, table: object) -> dict[str, object]:
+    if not isinstance(table, dict):
+        raise ConfigError(f"{path}: {shown(table)} is no table; allowed: keys and values")
+    return {str(key): value for key, value in table.items()}
+
+
+def _custom(system: Fields, folder: Path) -> tuple[dict[CollectiveKind, Trace], dict[int, Trace]]:
+    custom = {
+        kind: _custom_trace(system, key, system.text(key), folder)
+        for key, kind in CUSTOM.items()
+        if key in system
+    }
+    nodes: dict[int, Trace] = {}
+    if PER_NODE_CUSTOM in system:
+        path = _beside(folder, system.text(PER_NODE_CUSTOM))
+        table = Fields(str(path), _yaml(path))
+        for key in table.table:
+            if not key.isdecimal():
+                raise ConfigError(f"{path}: {shown(key)} is no node id; allowed: a whole number from 0")
+            nodes[int(key)] = _custom_trace(table, key, table.text(key), path.parent)
+    return custom, nodes
+
+
+def _custom_trace(table: Fields, key: str, prefix: str, folder: Path) -> Trace:
+    base = _beside(folder, prefix, suffix=".0.et")
+    files = [
+        path
+        for path in base.parent.glob(f"{escape(base.name)}.*.et")
+        if path.name[len(base.name) + 1 : -3].isdecimal()
+    ]
+    if not files:
+        raise table.error(key, prefix, f"the prefix of trace files; {base}.0.et and so on are not there")
+    try:
+        return replace(read_trace(sorted(files)), findings=())
+    except StudioError as error:
+        raise ConfigError(f"{table.name}: {key}: {error.message}", hint=error.hint) from error
+
+
+def _beside(folder: Path, name: str, *, suffix: str = "") -> Path:
+    """Return a path a file names: from the working directory, as the reference takes it, or beside the file."""
+    path = Path(name)
+    if path.is_absolute() or path.with_name(path.name + suffix).exists():
+        return path
+    return folder / path

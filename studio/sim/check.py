@@ -1,0 +1,420 @@
+"""What would go wrong in a simulation, found before it runs.
+
+The reference answers most of this with a hang, an exit code of 0 with ranks missing, or the text of an
+assertion. Here it is a list of findings that name ranks, nodes and the reason. An `error` keeps the job
+from finishing, or the configuration from being simulated; a `warning` may, or makes the answer surprising.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from studio.analysis.matching import GroupMatching, edges, match_collectives, waits_for_lower_ids
+from studio.sim.agreement import group_findings, group_label, message_findings, node_label, rank_list
+from studio.sim.config import Algorithm, CollectiveKind, SystemConfig
+from studio.trace import (
+    INT_KINDS,
+    NONE,
+    Bool,
+    CollectiveType,
+    Finding,
+    Graph,
+    Int64,
+    Level,
+    NodeType,
+    Rank,
+    Trace,
+    collective_name,
+    decode_value,
+    int_column,
+)
+
+KIND_OF: Mapping[int, CollectiveKind] = {
+    CollectiveType.ALL_REDUCE: "all_reduce",
+    CollectiveType.ALL_GATHER: "all_gather",
+    CollectiveType.ALL_TO_ALL: "all_to_all",
+    CollectiveType.REDUCE_SCATTER: "reduce_scatter",
+}
+_FIXED_TIME = (CollectiveType.BROADCAST,)
+_SHOWN = 8
+"""Findings of one kind that are told one by one; the rest is counted."""
+_WHO = "\0"
+"""Stands for the ranks of a graph in a message that is still to be merged."""
+_CYCLE_STARTS = 500
+"""Nodes from which the smallest cycle is looked for."""
+
+
+def check(trace: Trace, config: SystemConfig) -> list[Finding]:
+    """Return everything that would keep `trace` from being simulated on `config`, the worst first.
+
+    An empty list does not promise that the run finishes: which of several independent collectives a rank
+    issues first depends on times, and with them may the order in a group.
+    """
+    findings = [
+        *_ranks(trace, config),
+        *_merged((job, finding) for job in _graphs(trace) for finding in _graph(job, config)),
+    ]
+    if not config.replay_only:
+        groups = match_collectives(trace, config.groups)
+        findings += [
+            *group_findings(trace, config, groups),
+            *_algorithms(config, groups),
+            *message_findings(trace),
+        ]
+    worst: Mapping[Level, int] = {"error": 0, "warning": 1, "info": 2}
+    return sorted(findings, key=lambda finding: worst[finding.level])
+
+
+# ---------------------------------------------------------------------------------------------------
+# Ranks
+
+
+def _ranks(trace: Trace, config: SystemConfig) -> Iterator[Finding]:
+    npus = config.topology.npus
+    numbers = [rank.number for rank in trace.ranks]
+    sizes = " × ".join(str(dim.size) for dim in config.topology.dims)
+    system = (
+        f"the system {npus:,} NPUs ({sizes})"
+        if len(config.topology.dims) > 1
+        else f"the system {npus:,} NPUs"
+    )
+    beyond = [number for number in numbers if number >= npus]
+    absent = npus - len(numbers) + len(beyond)
+    if beyond:
+        yield Finding(
+            "error",
+            "ranks-beyond",
+            f"The trace has {rank_list(numbers)}, {system}: there is no NPU for {rank_list(beyond)}.",
+            "Change npus_count so that the product is the number of ranks.",
+        )
+    elif absent:
+        missing = sorted(set(range(npus)) - set(numbers))
+        yield Finding(
+            "error",
+            "ranks-missing",
+            f"The trace has {rank_list(numbers)}, {system}: {rank_list(missing)} {'is' if absent == 1 else 'are'} missing.",
+            "Open the traces of all ranks, or change npus_count so that the product is the number of ranks.",
+        )
+
+
+# ---------------------------------------------------------------------------------------------------
+# Single graphs
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    """A graph and the ranks that run it."""
+
+    graph: Graph
+    ranks: tuple[Rank, ...]
+
+
+def _merged(findings: Iterable[tuple[_Job, Finding]]) -> Iterator[Finding]:
+    """Yield the findings of single graphs, those that differ in nothing but the ranks as one."""
+    ranks: dict[Finding, list[int]] = {}
+    for job, finding in findings:
+        ranks.setdefault(finding, []).extend(rank.number for rank in job.ranks)
+    for finding, numbers in ranks.items():
+        message = finding.message.replace(_WHO, rank_list(sorted(numbers)), 1)
+        yield replace(finding, message=message, rank=numbers[0] if len(numbers) == 1 else None)
+
+
+def _graphs(trace: Trace) -> list[_Job]:
+    using: dict[int, list[Rank]] = {}
+    for rank in trace.ranks:
+        using.setdefault(rank.graph, []).append(rank)
+    return [_Job(trace.graphs[index], tuple(ranks)) for index, ranks in sorted(using.items())]
+
+
+def _graph(job: _Job, config: SystemConfig) -> Iterator[Finding]:
+    graph = job.graph
+    if not len(graph):
+        message = f"The trace of {_WHO} is empty."
+        yield Finding("error", "empty", message, "Every rank needs at least one node.")
+        return
+    yield from _dependencies(job)
+    yield from _node_types(job, config)
+    if not config.replay_only:
+        yield from _required(job, config)
+        yield from _sizes(job, config)
+        yield from _dimensions(job, config)
+
+
+def _several(job: _Job, rows: Int64, level: Level, code: str, what: str, hint: str) -> Iterator[Finding]:
+    """Yield one finding for all nodes at `rows`, the first of them named; none where there are none."""
+    if len(rows):
+        first = node_label(job.graph, int(rows[0]))
+        count = "" if len(rows) == 1 else f" (and {len(rows) - 1:,} more like it)"
+        yield Finding(level, code, f"{_WHO}: {first} {what}{count}.", hint)
+
+
+def _dependencies(job: _Job) -> Iterator[Finding]:
+    graph = job.graph
+    waits = np.zeros(len(graph), bool)
+    for deps in (graph.ctrl, graph.data):
+        of = np.repeat(np.arange(len(graph)), np.diff(deps.offsets))
+        waits[of] = True
+        dangling = np.flatnonzero(deps.rows < 0)
+        if len(dangling):
+            absent = int(deps.dangling[-1 - int(deps.rows[dangling[0]])])
+            yield from _several(
+                job,
+                np.unique(of[dangling]),
+                "error",
+                "dangling",
+                f"waits for node {absent}, which is not in the trace",
+                "The trace is cut off, or belongs to another export.",
+            )
+    if waits.all():
+        message = f"{_WHO}: every node waits for another one, so nothing can start."
+        yield Finding("error", "no-root", message, "At least one node must wait for none.")
+    cycle = smallest_cycle(graph)
+    if cycle:
+        labels = [node_label(graph, row) for row in cycle]
+        text = " waits for ".join([*labels[:_SHOWN], *(["…"] if len(labels) > _SHOWN else []), labels[0]])
+        message = f"{_WHO}: {len(cycle)} nodes wait for each other in a circle: {text}."
+        yield Finding("error", "cycle", message, "Remove one of these dependencies.")
+
+
+def smallest_cycle(graph: Graph) -> list[int]:
+    """Return the rows of a shortest cycle of dependencies, each waiting for the next; empty where there is none.
+
+    Of graphs with more than 500 nodes on cycles, a shortest one through the first 500.
+    """
+    if waits_for_lower_ids(graph):
+        return []
+    import igraph
+
+    (ctrl_of, ctrl), (data_of, data) = edges(graph.ctrl), edges(graph.data)
+    pairs = np.stack([np.concatenate([ctrl_of, data_of]), np.concatenate([ctrl, data])], axis=1)
+    itself = pairs[pairs[:, 0] == pairs[:, 1], 0]
+    if len(itself):
+        return [int(itself.min())]
+    network = igraph.Graph(n=len(graph), edges=pairs, directed=True)
+    component = np.array(network.connected_components(mode="strong").membership, np.int64)
+    on_cycle = np.flatnonzero(np.bincount(component, minlength=1)[component] > 1)
+    best: list[int] = []
+    for start in on_cycle[:_CYCLE_STARTS].tolist():
+        inside = [other for other in network.predecessors(start) if component[other] == component[start]]
+        for path in network.get_shortest_paths(start, to=inside, mode="out"):
+            if path and (not best or len(path) < len(best)):
+                best = path
+        if len(best) == 2:
+            break
+    return best
+
+
+def _node_types(job: _Job, config: SystemConfig) -> Iterator[Finding]:
+    graph = job.graph
+    kind = graph.type
+    on_cpu = flag(graph, "is_cpu_op")
+    comm = (kind >= NodeType.COMM_SEND) & (kind <= NodeType.COMM_COLL)
+    memory = (kind == NodeType.MEM_LOAD) | (kind == NodeType.MEM_STORE)
+    strange = (kind < NodeType.INVALID) | (kind > NodeType.COMM_COLL)
+    tables: list[tuple[Bool, Level, str, str, str]] = [
+        (
+            kind == NodeType.METADATA,
+            "warning" if config.replay_only else "error",
+            "metadata-node",
+            "is of type METADATA, at which the reference stops",
+            "Comm groups belong into the comm group file.",
+        ),
+        (
+            kind == NodeType.INVALID,
+            "warning",
+            "invalid-node",
+            "is of type INVALID: it takes no time, and what waits for it starts only when another node of the rank ends",
+            "Give the node a type, or remove it.",
+        ),
+        (strange, "error", "unknown-type", "is of a type the schema does not define", "Types are 0 to 7."),
+    ]
+    if not config.replay_only:
+        tables += [
+            (
+                comm & on_cpu,
+                "error",
+                "comm-on-cpu",
+                "communicates and is marked as a CPU operation",
+                "Set is_cpu_op to false.",
+            ),
+            (
+                memory & (config.remote_memory is None),
+                "error",
+                "no-memory",
+                "loads or stores, and the system has no remote memory",
+                "Give a remote memory file with a memory-type other than NO_MEMORY_EXPANSION.",
+            ),
+        ]
+    for chosen, level, code, what, hint in tables:
+        yield from _several(job, np.flatnonzero(chosen), level, code, what, hint)
+
+
+def flag(graph: Graph, key: str) -> Bool:
+    """Return (N,) whether each node's attribute is there and not 0."""
+    rows, values = int_column(graph, key)
+    column = np.zeros(len(graph), bool)
+    column[rows] = values != 0
+    return column
+
+
+def _present(graph: Graph, key: str) -> Bool:
+    """Return (N,) whether each node names a whole number there, its own or, as comm peers are, its rank's."""
+    rows, where = graph.rows_with(key)
+    column = np.zeros(len(graph), bool)
+    column[rows[np.isin(graph.attrs.kind[where], INT_KINDS)]] = True
+    return column
+
+
+def _required(job: _Job, config: SystemConfig) -> Iterator[Finding]:
+    """Yield attributes that are missing: without them a node has no size, peer or time."""
+    graph = job.graph
+    kind = graph.type
+    compute = (kind == NodeType.COMP) & ~flag(graph, "is_cpu_op") & (config.roofline is not None)
+    memory = (kind == NodeType.MEM_LOAD) | (kind == NodeType.MEM_STORE)
+    needs: list[tuple[Bool, str, tuple[str, ...]]] = [
+        (kind == NodeType.COMM_COLL, "collective", ("comm_type", "comm_size")),
+        (kind == NodeType.COMM_SEND, "send", ("comm_dst", "comm_size", "comm_tag")),
+        (kind == NodeType.COMM_RECV, "receive", ("comm_src", "comm_size", "comm_tag")),
+        (compute, "compute node in a roofline", ("num_ops", "tensor_size")),
+        (memory, "memory node", ("tensor_size",)),
+    ]
+    for chosen, noun, keys in needs:
+        if not chosen.any():
+            continue
+        for key in keys:
+            absent = np.flatnonzero(chosen & ~_present(graph, key))
+            hint = f"Every {noun} needs the whole number {key}."
+            if chosen is compute:
+                hint += " Without the roofline (roofline-enabled=0) the recorded durations count."
+            yield from _several(job, absent, "error", "attribute-missing", f"has no {key}", hint)
+
+
+def _sizes(job: _Job, config: SystemConfig) -> Iterator[Finding]:
+    graph = job.graph
+    size = np.full(len(graph), 1 << 62, np.int64)
+    rows, values = int_column(graph, "comm_size")
+    size[rows] = values
+    comm = (graph.type >= NodeType.COMM_SEND) & (graph.type <= NodeType.COMM_COLL)
+    hint = "Sizes are bytes, from 0."
+    yield from _several(
+        job, np.flatnonzero(comm & (size < 0)), "error", "negative-size", "has a negative comm_size", hint
+    )
+    gathers = np.zeros(len(graph), bool)
+    rows, values = int_column(graph, "comm_type")
+    gathers[rows] = values == CollectiveType.ALL_GATHER
+    gathers &= graph.type == NodeType.COMM_COLL
+    yield from _several(
+        job,
+        np.flatnonzero(gathers & (size == 0)),
+        "error",
+        "empty-all-gather",
+        "is an all-gather of 0 bytes, which never completes in the reference",
+        "Remove it, or give it a size.",
+    )
+    splits = config.splits
+    yield from _several(
+        job,
+        np.flatnonzero(gathers & (size > 0) & (size < splits)),
+        "error",
+        "tiny-all-gather",
+        f"is an all-gather of fewer bytes than the {splits} chunks it is cut into",
+        f"Lower preferred-dataset-splits from {splits}.",
+    )
+
+
+def _dimensions(job: _Job, config: SystemConfig) -> Iterator[Finding]:
+    """Yield collectives that name dimensions and none that counts: they would have nowhere to go.
+
+    An algorithm over all ranks is governed by the entry of its place in the list.
+    """
+    graph = job.graph
+    kinds = np.full(len(graph), NONE, np.int64)
+    typed, values = int_column(graph, "comm_type")
+    kinds[typed] = values
+    rows, where = graph.rows_with("involved_dim")
+    nowhere = []
+    for row, at in zip(rows.tolist(), where.tolist(), strict=True):
+        value = decode_value(graph.attrs, at, graph.strings, job.ranks[0].slots)
+        kind = KIND_OF.get(int(kinds[row]))
+        if isinstance(value, list) and kind and not any(value[: _logical_dimensions(config, kind)]):
+            nowhere.append(row)
+    what = "involves none of the dimensions its algorithms cover, and so never completes"
+    hint = "Set an entry of involved_dim to true, or leave the attribute out."
+    yield from _several(job, np.array(nowhere, np.int64), "error", "no-dimension", what, hint)
+
+
+def _logical_dimensions(config: SystemConfig, kind: CollectiveKind) -> int:
+    """Return the dimensions a collective has: an algorithm over all ranks is the last."""
+    listed = config.algorithms.get(kind, ())
+    single = next((at + 1 for at, algorithm in enumerate(listed) if algorithm.single), len(listed))
+    return single or len(config.topology.dims)
+
+
+# ---------------------------------------------------------------------------------------------------
+# Algorithms
+
+
+def _algorithms(config: SystemConfig, groups: Sequence[GroupMatching]) -> Iterator[Finding]:
+    """Yield what the configured algorithms cannot do, once per collective type and kind of group."""
+    told: set[tuple[str, int, int]] = set()
+    for group in groups:
+        for sequence in group.sequences:
+            for kind in np.unique(sequence.type).tolist():
+                if kind == NONE:
+                    continue
+                for size, code, message, hint in _unable(config, group, kind):
+                    if (code, kind, size) not in told:
+                        told.add((code, kind, size))
+                        where = f"{group_label(group)}: {collective_name(kind)} {message}"
+                        yield Finding("error", code, where, hint)
+
+
+def _unable(config: SystemConfig, group: GroupMatching, number: int) -> Iterator[tuple[int, str, str, str]]:
+    kind = KIND_OF.get(number)
+    if kind is None:
+        if number not in _FIXED_TIME:
+            allowed = ", ".join(collective_name(known) for known in KIND_OF)
+            yield 0, "collective-unsupported", f"cannot be simulated; allowed: {allowed}, BROADCAST", ""
+        return
+    if kind in config.custom:
+        return
+    listed = config.algorithms.get(kind)
+    if not listed:
+        key = f"{kind.replace('_', '-')}-implementation"
+        yield (
+            0,
+            "algorithm-missing",
+            f"is used, and {key} is not set",
+            f"Set {key} to one algorithm per dimension.",
+        )
+        return
+    for algorithm, size in _applied(config, group, listed):
+        reason = _refusal(algorithm, kind, size)
+        if reason:
+            yield size, "algorithm-unfit", reason, "Choose ring or direct there, or another number of NPUs."
+
+
+def _applied(
+    config: SystemConfig, group: GroupMatching, listed: tuple[Algorithm, ...]
+) -> Iterator[tuple[Algorithm, int]]:
+    """Yield each algorithm with the number of ranks it runs over; a smaller group is one ring unless one algorithm is listed."""
+    npus = config.topology.npus
+    if len(group.members) < npus:
+        if len(listed) == 1:
+            yield listed[0], len(group.members)
+        return
+    for algorithm, dim in zip(listed, config.topology.dims, strict=False):
+        yield algorithm, npus if algorithm.single else dim.size
+        if algorithm.single:
+            return
+
+
+def _refusal(algorithm: Algorithm, kind: CollectiveKind, size: int) -> str:
+    if algorithm.kind == "halving_doubling" and kind == "all_to_all":
+        return f"has no {algorithm.name} form"
+    if algorithm.kind in ("halving_doubling", "double_binary_tree") and size & (size - 1):
+        return f"by {algorithm.name} over {size} ranks; allowed: a power of two"
+    return ""

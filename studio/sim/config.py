@@ -1,0 +1,361 @@
+"""What the simulator needs besides the trace: network, collectives, memory, compute.
+
+Every object is frozen and checks itself when it is made: a value that cannot be simulated raises a
+`ConfigError` that names the setting, the value found and the values allowed. Units are in the names;
+a size is in bytes, a time in nanoseconds, a rate in bytes per nanosecond.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal, get_args
+
+from studio.errors import ConfigError
+from studio.trace import CommGroup, Trace
+
+DimensionKind = Literal["ring", "fully_connected", "switch"]
+AlgorithmKind = Literal["ring", "direct", "halving_doubling", "double_binary_tree"]
+CollectiveKind = Literal["all_reduce", "all_gather", "reduce_scatter", "all_to_all"]
+Congestion = Literal["aware", "unaware"]
+Scheduling = Literal["lifo", "fifo", "explicit"]
+CollectiveOptimization = Literal["baseline", "local_bw_aware"]
+MemorySharing = Literal["per_npu", "per_node", "pool"]
+
+DIMENSION_KINDS: tuple[str, ...] = get_args(DimensionKind)
+ALGORITHM_KINDS: tuple[str, ...] = get_args(AlgorithmKind)
+COLLECTIVE_KINDS: tuple[str, ...] = get_args(CollectiveKind)
+
+MAX_NPUS = 1 << 20
+MAX_NS = 1 << 62
+DEFAULT_ENDPOINT_DELAY_NS = 10
+"""What a packet waits at its rank where the configuration says nothing, and always in a comm group's ring."""
+
+
+@dataclass(frozen=True, slots=True)
+class Dimension:
+    """One dimension of the network: NPUs that differ in one coordinate, and the links between them.
+
+    Attributes:
+        kind: How the NPUs of the dimension are connected.
+        size: NPUs along the dimension, at least 2.
+        bytes_per_ns: Bandwidth of a link, exactly as the engine divides by it.
+        latency_ns: Latency of a link; may be fractional.
+
+    Example:
+        >>> Dimension("torus", 4, 50.0, 500.0)
+        Traceback (most recent call last):
+        ...
+        studio.errors.ConfigError: dimension kind is 'torus'; allowed: ring, fully_connected, switch
+    """
+
+    kind: DimensionKind
+    size: int
+    bytes_per_ns: float
+    latency_ns: float = 0.0
+
+    def __post_init__(self) -> None:
+        _one_of("dimension kind", self.kind, DIMENSION_KINDS)
+        _whole("dimension size", self.size, 2, MAX_NPUS, "A dimension of one NPU is left out.")
+        _number("dimension bytes_per_ns", self.bytes_per_ns, above=0)
+        _number("dimension latency_ns", self.latency_ns, least=0)
+
+
+@dataclass(frozen=True, slots=True)
+class Topology:
+    """Network dimensions, the one nearest the NPU first: it varies fastest in the rank number.
+
+    Example:
+        >>> topology = Topology((Dimension("ring", 2, 200.0, 50.0), Dimension("switch", 4, 50.0, 2000.0)))
+        >>> topology.npus, topology.address(5)
+        (8, (1, 2))
+    """
+
+    dims: tuple[Dimension, ...]
+
+    def __post_init__(self) -> None:
+        if not self.dims:
+            raise ConfigError("topology has no dimensions; allowed: one or more")
+        if self.npus > MAX_NPUS:
+            raise ConfigError(f"topology has {self.npus:,} NPUs; allowed: up to {MAX_NPUS:,}")
+
+    @property
+    def npus(self) -> int:
+        """NPUs of the system: the product of the sizes."""
+        return math.prod(dim.size for dim in self.dims)
+
+    def address(self, npu: int) -> tuple[int, ...]:
+        """Return the coordinates of an NPU, one per dimension."""
+        coordinates = []
+        for dim in self.dims:
+            npu, coordinate = divmod(npu, dim.size)
+            coordinates.append(coordinate)
+        return tuple(coordinates)
+
+
+@dataclass(frozen=True, slots=True)
+class Algorithm:
+    """How a collective is carried out along one dimension.
+
+    Attributes:
+        kind: The algorithm.
+        window: Peers a rank of the direct algorithm sends to at a time; None is all of them.
+        single: Whether it runs over all ranks as one dimension (the forms named `one…`).
+
+    Example:
+        >>> Algorithm.named("oneDirect4")
+        Algorithm(kind='direct', window=4, single=True)
+        >>> Algorithm("halving_doubling").name
+        'halvingDoubling'
+    """
+
+    kind: AlgorithmKind
+    window: int | None = None
+    single: bool = False
+
+    def __post_init__(self) -> None:
+        _one_of("algorithm kind", self.kind, ALGORITHM_KINDS)
+        if self.window is not None:
+            if self.kind != "direct":
+                raise ConfigError(
+                    f"algorithm window is {self.window} for {self.kind}; allowed: only for direct"
+                )
+            _whole("algorithm window", self.window, 1, MAX_NPUS)
+        if self.single and self.kind == "double_binary_tree":
+            raise ConfigError("algorithm double_binary_tree has no form over all ranks as one dimension")
+
+    @property
+    def name(self) -> str:
+        """The spelling ASTRA-sim uses."""
+        base = {v: k for k, v in _NAMES.items()}[self.kind]
+        if self.single:
+            base = "one" + base[0].upper() + base[1:]
+        return base if self.window is None else f"{base}{self.window}"
+
+    @staticmethod
+    def named(text: str) -> Algorithm:
+        """Return the algorithm ASTRA-sim spells `text`: ring, direct4, oneHalvingDoubling.
+
+        Raises:
+            ConfigError: There is no such algorithm.
+        """
+        single = text.startswith("one") and len(text) > 3
+        rest = text[3].lower() + text[4:] if single else text
+        base = rest.rstrip("0123456789")
+        digits = rest[len(base) :]
+        if base not in _NAMES or (digits and base != "direct") or (single and base == "doubleBinaryTree"):
+            raise ConfigError(
+                f"collective algorithm is {text!r}; allowed: ring, direct, direct<window>, halvingDoubling, "
+                "doubleBinaryTree, oneRing, oneDirect, oneDirect<window>, oneHalvingDoubling"
+            )
+        return Algorithm(_NAMES[base], int(digits) if digits else None, single)
+
+
+_NAMES: dict[str, AlgorithmKind] = {
+    "ring": "ring",
+    "direct": "direct",
+    "halvingDoubling": "halving_doubling",
+    "doubleBinaryTree": "double_binary_tree",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Roofline:
+    """Compute nodes take the time their operations and bytes need, not the recorded duration.
+
+    Attributes:
+        peak_tera_ops_per_s: Peak performance in 10^12 operations per second. The memory bandwidth of the
+            model is `SystemConfig.local_memory_bytes_per_ns`.
+    """
+
+    peak_tera_ops_per_s: float
+
+    def __post_init__(self) -> None:
+        _number("roofline peak_tera_ops_per_s", self.peak_tera_ops_per_s, above=0)
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteMemory:
+    """Memory that load and store nodes reach: latency + size / bandwidth per request.
+
+    Attributes:
+        sharing: Who waits for whom: nobody, the NPUs of one node, or all NPUs.
+        latency_ns: Time of an empty request.
+        bytes_per_ns: Bandwidth.
+        npus_per_node: NPUs per node, where a node's NPUs share one memory.
+    """
+
+    sharing: MemorySharing
+    latency_ns: int
+    bytes_per_ns: float
+    npus_per_node: int = 1
+
+    def __post_init__(self) -> None:
+        _one_of("remote memory sharing", self.sharing, get_args(MemorySharing))
+        _whole("remote memory latency_ns", self.latency_ns, 0, MAX_NS)
+        _number("remote memory bytes_per_ns", self.bytes_per_ns, above=0)
+        _whole("remote memory npus_per_node", self.npus_per_node, 1, MAX_NPUS)
+
+
+@dataclass(frozen=True, slots=True)
+class SharedBus:
+    """The LogGP memory bus between NPU and local memory, in place of the endpoint delay.
+
+    Attributes:
+        latency_ns: L, time on the wire.
+        overhead_ns: o, time a sender or receiver is busy per message.
+        gap_ns: g, least time between two messages.
+        gap_per_byte_ns: G, time per byte; used in single precision, as the model's origin does.
+        reduction_delay_ns: Time per 100 bytes of a reduction.
+    """
+
+    latency_ns: int = 0
+    overhead_ns: int = 0
+    gap_ns: int = 0
+    gap_per_byte_ns: float = 0.0
+    reduction_delay_ns: int = 1
+
+    def __post_init__(self) -> None:
+        for key in ("latency_ns", "overhead_ns", "gap_ns", "reduction_delay_ns"):
+            _whole(f"shared bus {key}", getattr(self, key), 0, MAX_NS)
+        _number("shared bus gap_per_byte_ns", self.gap_per_byte_ns, least=0)
+
+
+@dataclass(frozen=True, slots=True)
+class SystemConfig:
+    """Everything the simulator needs besides the trace.
+
+    Attributes:
+        topology: The network.
+        congestion: Whether messages wait for each other on links (`aware`) or not (`unaware`).
+        scheduling: Which collective's chunks go first where several wait: the latest, the earliest, or
+            those of the smallest `comm_priority`.
+        collective_optimization: How an all-reduce crosses several dimensions: an all-reduce in each
+            (`baseline`), or reduce-scatter up and all-gather down again (`local_bw_aware`).
+        algorithms: Per collective one algorithm per dimension. Fewer than dimensions use the leading
+            ones only; a `single` one stands for all dimensions and is the last.
+        splits: Chunks a collective is cut into.
+        active_chunks: Chunks under way per dimension.
+        queues_per_dimension: Queues those chunks are spread over.
+        endpoint_delay_ns: What a packet waits at its rank; None is 10 whatever the injection scale.
+        injection_scale: Factor on a given `endpoint_delay_ns`.
+        local_memory_bytes_per_ns: Bandwidth of local memory, for reductions and the roofline; 0 makes
+            reductions free.
+        roofline: Compute by operations and bytes; None takes recorded durations.
+        replay_only: Every node takes its recorded duration, communication included.
+        rendezvous: Point-to-point senders wait for a control message of the receiver.
+        remote_memory: What load and store nodes use; None where there is none.
+        shared_bus: The memory bus model; None is the plain endpoint delay.
+        custom: Per collective the trace that each rank plays for it; ahead of `algorithms`.
+        custom_nodes: The same for single collective nodes, by node id; ahead of both.
+        groups: Comm groups in place of the trace's; None keeps the trace's.
+    """
+
+    topology: Topology
+    congestion: Congestion = "unaware"
+    scheduling: Scheduling = "lifo"
+    collective_optimization: CollectiveOptimization = "baseline"
+    algorithms: Mapping[CollectiveKind, tuple[Algorithm, ...]] = field(default_factory=dict)
+    splits: int = 1
+    active_chunks: int = 1
+    queues_per_dimension: int = 1
+    endpoint_delay_ns: float | None = None
+    injection_scale: float = 1.0
+    local_memory_bytes_per_ns: float = 0.0
+    roofline: Roofline | None = None
+    replay_only: bool = False
+    rendezvous: bool = False
+    remote_memory: RemoteMemory | None = None
+    shared_bus: SharedBus | None = None
+    custom: Mapping[CollectiveKind, Trace] = field(default_factory=dict)
+    custom_nodes: Mapping[int, Trace] = field(default_factory=dict)
+    groups: tuple[CommGroup, ...] | None = None
+
+    def __post_init__(self) -> None:
+        _one_of("congestion", self.congestion, get_args(Congestion))
+        _one_of("scheduling", self.scheduling, get_args(Scheduling))
+        _one_of("collective_optimization", self.collective_optimization, get_args(CollectiveOptimization))
+        _whole("splits", self.splits, 1, 1 << 20)
+        _whole("active_chunks", self.active_chunks, 1, 1 << 30)
+        _whole("queues_per_dimension", self.queues_per_dimension, 1, 1 << 16)
+        _number("injection_scale", self.injection_scale, least=0)
+        if self.endpoint_delay_ns is not None:
+            _number("endpoint_delay_ns", self.endpoint_delay_ns, least=0)
+        _number("local_memory_bytes_per_ns", self.local_memory_bytes_per_ns, least=0)
+        self._check_congestion()
+        self._check_algorithms()
+        self._check_groups()
+        if self.roofline and not self.local_memory_bytes_per_ns:
+            raise ConfigError(
+                "local_memory_bytes_per_ns is 0; allowed with the roofline model: above 0",
+                hint="Set local-mem-bw: the roofline needs the bandwidth of the local memory.",
+            )
+
+    @property
+    def packet_delay_ns(self) -> int:
+        """What a packet waits at its rank, scaled and truncated.
+
+        Example:
+            >>> topology = Topology((Dimension("ring", 4, 50.0),))
+            >>> SystemConfig(topology, injection_scale=2).packet_delay_ns
+            10
+            >>> SystemConfig(topology, endpoint_delay_ns=37.5, injection_scale=0.5).packet_delay_ns
+            18
+        """
+        if self.endpoint_delay_ns is None:
+            return DEFAULT_ENDPOINT_DELAY_NS
+        return int(int(self.endpoint_delay_ns) * self.injection_scale)
+
+    def _check_congestion(self) -> None:
+        if self.congestion != "aware":
+            return
+        dims = self.topology.dims
+        if len(dims) > 1:
+            raise ConfigError(
+                f"congestion is 'aware' on {len(dims)} dimensions; allowed: one dimension",
+                hint="Use congestion 'unaware', or a topology of one dimension.",
+            )
+        if dims[0].kind == "ring" and dims[0].size == 2:
+            raise ConfigError(
+                "congestion is 'aware' on a ring of 2 NPUs; allowed: rings of 3 and more",
+                hint="Two NPUs joined by one link are 'fully_connected' of size 2.",
+            )
+
+    def _check_algorithms(self) -> None:
+        for kind, listed in self.algorithms.items():
+            _one_of("collective in algorithms", kind, COLLECTIVE_KINDS)
+            if not listed:
+                raise ConfigError(f"algorithms for {kind} is empty; allowed: one algorithm per dimension")
+            if len(listed) > len(self.topology.dims):
+                raise ConfigError(
+                    f"algorithms for {kind} has {len(listed)} entries; "
+                    f"allowed: up to {len(self.topology.dims)}, one per dimension of the topology",
+                    hint="Remove entries from the end, or add dimensions to the topology.",
+                )
+
+    def _check_groups(self) -> None:
+        for group in self.groups or ():
+            bad = [rank for rank in group.ranks if not 0 <= rank < self.topology.npus]
+            if bad:
+                raise ConfigError(
+                    f"comm group {group.name!r} has rank {bad[0]}; allowed: 0 to {self.topology.npus - 1}"
+                )
+
+
+def _one_of(key: str, value: object, allowed: tuple[str, ...]) -> None:
+    if value not in allowed:
+        raise ConfigError(f"{key} is {value!r}; allowed: {', '.join(allowed)}")
+
+
+def _whole(key: str, value: object, least: int, most: int, hint: str = "") -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+        raise ConfigError(f"{key} is {value!r}; allowed: a whole number from {least} to {most}", hint=hint)
+
+
+def _number(key: str, value: object, *, least: float | None = None, above: float | None = None) -> None:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    if is_number and (least is None or value >= least) and (above is None or value > above):  # type: ignore[operator]
+        return
+    limit = f"at least {least:g}" if least is not None else f"above {above:g}"
+    raise ConfigError(f"{key} is {value!r}; allowed: a number {limit}")

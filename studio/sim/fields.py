@@ -1,0 +1,193 @@
+"""The keys of one configuration file, taken one by one; every refusal names file, key, value and what is allowed."""
+
+from __future__ import annotations
+
+import difflib
+import math
+from collections.abc import Iterable, Mapping
+from typing import TypeVar
+
+from studio.errors import ConfigError
+from studio.trace import Finding
+
+T = TypeVar("T")
+_SHOWN = 80
+
+
+def nearest(text: str, known: Iterable[str]) -> str:
+    """Return the known name nearest to `text`, upper and lower case alike; empty where none is near.
+
+    Example:
+        >>> nearest("switch", ["Ring", "Switch"]), nearest("prefered-dataset-split", ["preferred-dataset-splits"])
+        ('Switch', 'preferred-dataset-splits')
+        >>> nearest("mesh", ["Ring", "Switch"])
+        ''
+    """
+    lowered = {name.lower(): name for name in known}
+    near = difflib.get_close_matches(text.lower(), lowered, n=1)
+    return lowered[near[0]] if near else ""
+
+
+def shown(value: object) -> str:
+    """Return a value as a message shows it, cut where it is long."""
+    text = "null" if value is None else repr(value)
+    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…"
+
+
+class Fields:
+    """A table of keys and values on its way into a configuration.
+
+    Args:
+        name: The file, or whatever messages call the table.
+        table: Its keys and values.
+        texts_are_numbers: Whether "5" stands for 5, as in YAML and on a command line; not so in JSON.
+        named: Where single keys come from, if not from `name`.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        table: Mapping[str, object],
+        *,
+        texts_are_numbers: bool = False,
+        named: Mapping[str, str] | None = None,
+    ) -> None:
+        self.name = name
+        self.table = table
+        self._texts_are_numbers = texts_are_numbers
+        self._named = named or {}
+
+    def __contains__(self, key: str) -> bool:
+        return key in self.table
+
+    def error(self, key: str, value: object, allowed: str, hint: str = "") -> ConfigError:
+        """Return the refusal of a value."""
+        place = self._named.get(key.partition("[")[0], self.name)
+        return ConfigError(f"{place}: {key} is {shown(value)}; allowed: {allowed}", hint=hint)
+
+    def missing(self, key: str, allowed: str, hint: str = "") -> ConfigError:
+        """Return the refusal of a table without `key`; says which key may have been meant for it."""
+        meant = nearest(key, self.table)
+        if meant and meant != key:
+            hint = f"It has {meant!r}; was {key!r} meant?"
+        return ConfigError(f"{self.name}: {key} is missing; allowed: {allowed}", hint=hint)
+
+    def findings(self, known: Iterable[str], ignored: Mapping[str, str]) -> list[Finding]:
+        """Return what to tell about keys nobody reads: unknown ones, and `ignored` ones with why."""
+        names, found = [*known, *ignored], []
+        for key in map(str, self.table):
+            place = self._named.get(key, self.name)
+            if key in ignored:
+                message = f"{place}: {key} has no effect: {ignored[key]}."
+                found.append(Finding("info", "key-without-effect", message, file=self.name))
+            elif key not in names:
+                near = nearest(key, names)
+                hint = f"The nearest known key is {near!r}." if near else f"Known keys: {', '.join(names)}."
+                message = f"{place}: {key} is no key of this file and was left out."
+                found.append(Finding("warning", "key-unknown", message, hint, file=self.name))
+        return found
+
+    def number(
+        self, key: str, default: float | None, *, least: float | None = None, above: float | None = None
+    ) -> float:
+        """Return a number; without a default it has to be there."""
+        limit = f"at least {least:g}" if least is not None else f"above {above:g}"
+        allowed = f"a number {limit}"
+        if key not in self.table:
+            return _default(default, self.missing(key, allowed))
+        return self.number_in(key, self.table[key], allowed, least=least, above=above)
+
+    def number_in(
+        self, key: str, value: object, allowed: str, *, least: float | None = None, above: float | None = None
+    ) -> float:
+        """Return `value`, found at `key`, as a number."""
+        number = self._as_number(value)
+        if number is None or not math.isfinite(number):
+            hint = "A placeholder was left in the file: put a number there." if _is_placeholder(value) else ""
+            raise self.error(key, value, allowed, hint)
+        if (least is not None and number < least) or (above is not None and number <= above):
+            raise self.error(key, value, allowed)
+        return number
+
+    def whole(self, key: str, default: int | None, least: int, most: int) -> int:
+        """Return a whole number; without a default it has to be there."""
+        allowed = f"a whole number from {least} to {most}"
+        if key not in self.table:
+            return _default(default, self.missing(key, allowed))
+        return self.whole_in(key, self.table[key], least, most)
+
+    def whole_in(self, key: str, value: object, least: int, most: int, hint: str = "") -> int:
+        """Return `value`, found at `key`, as a whole number."""
+        number = self._as_number(value)
+        if number is None or number != number // 1 or not least <= number <= most:
+            raise self.error(key, value, f"a whole number from {least} to {most}", hint)
+        return int(number)
+
+    def flag(self, key: str) -> bool:
+        """Return a yes or no, also where it is written as 1 or 0; no where it is not there."""
+        value = self.table.get(key, False)
+        known: dict[object, bool] = {True: True, False: False}
+        if self._texts_are_numbers:
+            known |= {"true": True, "false": False, "1": True, "0": False}
+            value = value.lower() if isinstance(value, str) else value
+        if not isinstance(value, str | bool | int | float) or value not in known:
+            raise self.error(key, self.table[key], "true, false, 1, 0")
+        return known[value]
+
+    def choice(self, key: str, allowed: Mapping[str, T]) -> T:
+        """Return what the text at `key` stands for; it has to be there."""
+        names = ", ".join(allowed)
+        if key not in self.table:
+            raise self.missing(key, names)
+        return self.choice_in(key, self.table[key], allowed)
+
+    def choice_in(self, key: str, value: object, allowed: Mapping[str, T]) -> T:
+        """Return what `value`, found at `key`, stands for."""
+        if isinstance(value, str) and value in allowed:
+            return allowed[value]
+        near = nearest(value, allowed) if isinstance(value, str) else ""
+        hint = f"The nearest is {near!r}." if near else ""
+        raise self.error(key, value, ", ".join(allowed), hint)
+
+    def text(self, key: str) -> str:
+        """Return the text at `key`, also where it is the only one of a list."""
+        value = self.table[key]
+        if isinstance(value, list) and len(value) == 1:
+            value = value[0]
+        if not isinstance(value, str) or not value:
+            raise self.error(key, self.table[key], "one text")
+        return value
+
+    def items(self, key: str) -> list[object]:
+        """Return the list at `key`; it has to be there and hold something."""
+        if key not in self.table:
+            raise self.missing(key, "a list with one entry per dimension")
+        value = self.table[key]
+        if not isinstance(value, list | tuple):
+            raise self.error(
+                key, value, "a list with one entry per dimension", f"For one dimension write [ {value} ]."
+            )
+        if not value:
+            raise self.error(key, value, "a list with one entry per dimension")
+        return list(value)
+
+    def _as_number(self, value: object) -> float | None:
+        """Return a number; None where it is none. A whole one stays exact, however large."""
+        if isinstance(value, str) and self._texts_are_numbers:
+            try:
+                return float(value) if not value.lstrip("+-").isdecimal() else int(value)
+            except ValueError:
+                return None
+        return value if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def _default(default: T | None, error: ConfigError) -> T:
+    if default is None:
+        raise error
+    return default
+
+
+def _is_placeholder(value: object) -> bool:
+    return value is None or (
+        isinstance(value, str) and value.strip().lower() in {"tbd", "todo", "?", "n/a", "xxx", ""}
+    )

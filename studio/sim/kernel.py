@@ -1,0 +1,1685 @@
+"""The event loop of the simulator, over one flat array.
+
+Everything the simulation knows lies in one int64 array `m`: a header, tables that do not change (nodes,
+phases, groups), the state of every rank, and records that come and go (events, messages, streams). A record
+is named by its offset in `m`. Nothing moves: when `m` runs full, a longer copy takes its place. So the
+functions pass one array and a few numbers, which is what makes the compiled loop fast, and the same source
+runs interpreted over a plain list. `f` holds the few real numbers.
+
+Rules of the clock (the order of events is part of the answer):
+
+- One tick is one nanosecond. Callbacks of a tick run in the order they were scheduled; one scheduled for
+  the tick that runs is appended and runs in the same pass.
+- Actions of a rank are registered in the rank's own list for a tick. The first one schedules one callback
+  that runs the whole list, so all actions of a rank in a tick run where the first was registered. A list
+  may grow while it runs.
+
+Nodes: per rank one slot each for CPU, compute and communication; receives need none. A sweep visits the
+nodes that are ready in ascending id and issues each whose slot is free at that moment. It happens at the
+start and after every completion. Nodes that become ready during a sweep wait for the next one.
+
+Streams: a collective is cut into streams that pass through phases, one per dimension. Queues of a dimension
+limit how many phases run; waiting ones start by priority. Packets wait the endpoint delay, then, where they
+reduce, the time of two reads and a write (a second action, even where it takes no time), then let the
+algorithm send one message and post one receive.
+"""
+
+from __future__ import annotations
+
+# ---------------------------------------------------------------------------------------------------
+# Header cells of `m`
+
+NOW, TOP, MARGIN, FREE, FREE_STREAM, STREAM_WORDS, STEPS, LOG, LIST, BUCKET = range(10)
+WHEEL, BITS, TICKS, TICK_MASK, CHANNELS, CHANNEL_MASK, CHANNEL_COUNT = range(10, 17)
+RANKS, NPUS, DIMS, DIM_COUNT, AWARE, RENDEZVOUS, LINKS, ENDPOINT, QUEUES, ACTIVE = range(17, 27)
+POLICY, SWEEPING, PENDING, ERROR, ERROR_RANK, STARTED, FINISHED, LOG_START, BUS = range(27, 36)
+BUS_L, BUS_O, BUS_GAP, BUS_REDUCE = range(36, 40)
+HEADER = 48
+
+# Real numbers in `f`
+LOCAL_MEMORY, BUS_G, BUS_INNER_G = range(3)
+F_HEADER = 8
+"""From here on: latency and bandwidth of each dimension, one after another."""
+
+# Rank records
+R_NUMBER, R_FINISH, R_SLOT, R_READY, R_BUSY, R_HEAP, R_NODES, R_PEND, R_LINKS = 0, 1, 2, 5, 6, 7, 11, 12, 13
+R_SLOTS, R_PRIORITY, R_STREAMS, R_BHEAD, R_BTAIL, R_QUEUES, R_POINTERS, R_TREES = range(14, 22)
+R_MEMORY, R_BUS, R_COUNT = 22, 23, 24
+RANK_WORDS = 32
+
+# Node records
+N_KIND, N_CLASS, N_DURATION, N_SIZE, N_STREAMS, N_GROUP, N_PEER, N_TAG, N_PRIORITY = range(9)
+N_CHILDREN, N_CHILD_COUNT, N_WORLD, N_GROUPED, N_COLLECTIVE, N_SHIFT = range(9, 15)
+NODE_WORDS = 16
+K_DELAY, K_INSTANT, K_COLLECTIVE, K_SEND, K_RECV, K_MEMORY = range(6)
+
+# Phase lists: count, 7 unused words, then phases
+PH_TYPE, PH_ALGORITHM, PH_WINDOW, PH_N, PH_STRIDE, PH_DIM, PH_ROLE, PH_TREE, PH_LOCAL, PH_FIXED = range(10)
+PH_TABLE = 10
+PHASE_WORDS = 16
+ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, ALL_TO_ALL = range(4)
+RING, DIRECT, HALVING, TREE, CUSTOM = range(5)
+NORMAL, UP, DOWN = range(3)
+
+# Collectives given as traces: per place in the group the offset of nodes, parents, slots, and their number
+C_NODES, C_PARENTS, C_SLOTS, C_COUNT = range(4)
+
+# Streams
+S_NEXT, S_RANK, S_LEFT, S_FREE, S_POS, S_PLAIN, S_CYCLE, S_RED = range(8)
+S_DELAY, S_RECEIVED, S_BARRIER, S_ALGORITHM, S_SEND, S_RECV, S_HOP, S_TOGGLE = range(8, 16)
+S_MESSAGE, S_X, S_PHASE, S_INDEX, S_COLL, S_TAG, S_PRIORITY, S_QUEUE = range(16, 24)
+S_ME, S_DIR, S_N, S_STRIDE, S_BASE, S_USED, S_O, S_PO = range(24, 32)
+S_PM, S_R, S_MEMBER, S_COUNT, S_A, S_B, S_C, S_BUSK = range(32, 40)
+S_PHASES = 40
+"""From here on, per phase: queue record * 4 + tree bit * 2 + direction bit."""
+
+# Callbacks of the global queue; from RANK_LIST on: a rank's list, with the kind of its first action
+ARRIVE, LATE, HOP, LINK_FREE = range(4)
+RANK_LIST = 16
+# Actions of a rank
+A_BUS, A_FREE, A_NODE, A_MEMORY, A_CUSTOM, A_SENT, A_GOT, A_REDUCED = range(8)
+
+# What waits for a message, or for its arrival: payload * 8 + kind
+W_STREAM, W_NODE, W_SEND, W_RECV, W_CUSTOM = range(1, 6)
+
+# Ends of the shared bus; four per rank, each followed by its partner or preceded by it
+B_STATE, B_BEFORE, B_LAST, B_COUNT, B_SENDS, B_SENDS_END, B_GETS, B_GETS_END, B_PENDING = range(9)
+B_WORK, B_WORK_END, B_WORKING, B_RANK, B_SIDE = range(9, 14)
+BUS_WORDS = 16
+OUTER_NPU, OUTER_MEMORY, INNER_NPU, INNER_MEMORY = range(4)
+IDLE, SENDING, RECEIVING = range(3)
+# Requests: next, size, whether to reduce, whether to send back, what delivery means, to what, reduction time
+Q_SIZE, Q_REDUCE, Q_BACK, Q_WHAT, Q_OF, Q_RED = range(1, 7)
+Q_PACKET, Q_SEND, Q_WORK, Q_RETIRE = range(4)
+TURN = 8
+
+FULLY_CONNECTED, SWITCH, RING_DIM = range(3)
+
+PAUSED, DONE, GROW, FAILED = range(4)
+E_NONE, E_CLOCK, E_SELF = range(3)
+
+LEVELS = 12
+SPAN = 33
+CONTROL_BYTES = 8192
+CONTROL_TAG = 1000000000
+STREAM_TAG = 500000000
+GROUP_DELAY = 10
+MAX_TICK = 1 << 59
+
+
+# ---------------------------------------------------------------------------------------------------
+# Records
+
+
+def alloc(m):
+    """Return a free record of 8 words; its content is undefined."""
+    r = m[FREE]
+    if r != 0:
+        m[FREE] = m[r]
+        return r
+    r = m[TOP]
+    m[TOP] = r + 8
+    return r
+
+
+def release(m, r):
+    """Give a record of 8 words back."""
+    m[r] = m[FREE]
+    m[FREE] = r
+
+
+# ---------------------------------------------------------------------------------------------------
+# The clock: a wheel of 12 levels with 32 slots each holds the ticks to come; ticks are found by a hash.
+# A tick record: -, tick, first event, last event, next of the hash chain, next of the wheel slot.
+
+
+def put_tick(m, t, tick):
+    """Put a tick record into the wheel, relative to the present."""
+    d = tick ^ m[NOW]
+    s = tick
+    base = m[WHEEL]
+    while d >= 32:
+        d >>= 5
+        s >>= 5
+        base += SPAN
+    slot = s & 31
+    m[base] |= 1 << slot
+    at = base + 1 + slot
+    m[t + 5] = m[at]
+    m[at] = t
+
+
+def lowest(m, mask):
+    """Return the index of the lowest bit of a mask of 32 bits."""
+    return m[m[BITS] + ((((mask & -mask) * 0x077CB531) & 0xFFFFFFFF) >> 27)]
+
+
+def next_tick(m):
+    """Take the next tick out of the wheel and make it the present; 0 where none is left."""
+    base = m[WHEEL]
+    level = 0
+    while m[base] == 0:
+        base += SPAN
+        level += 1
+        if level == LEVELS:
+            return 0
+    slot = lowest(m, m[base])
+    m[base] ^= 1 << slot
+    at = base + 1 + slot
+    t = m[at]
+    m[at] = 0
+    if level == 0:
+        m[NOW] = m[t + 1]
+        return t
+    first = t
+    c = m[t + 5]
+    while c != 0:
+        if m[c + 1] < m[first + 1]:
+            first = c
+        c = m[c + 5]
+    m[NOW] = m[first + 1]
+    while t != 0:
+        c = m[t + 5]
+        if t != first:
+            put_tick(m, t, m[t + 1])
+        t = c
+    return first
+
+
+def new_tick(m, tick, e, h):
+    """Make the record of a tick with its first event."""
+    if tick > MAX_TICK or tick < 0:
+        m[ERROR] = E_CLOCK
+        tick = MAX_TICK
+    t = alloc(m)
+    m[t + 1] = tick
+    m[t + 2] = e
+    m[t + 3] = e
+    m[t + 4] = m[h]
+    m[h] = t
+    put_tick(m, t, tick)
+
+
+def push(m, tick, e):
+    """Schedule event record `e` as the last callback of a tick."""
+    m[e] = 0
+    h = m[TICKS] + (tick & m[TICK_MASK])
+    t = m[h]
+    while t != 0 and m[t + 1] != tick:
+        t = m[t + 4]
+    if t == 0:
+        new_tick(m, tick, e, h)
+        return
+    if m[t + 2] == 0:
+        m[t + 2] = e
+    else:
+        m[m[t + 3]] = e
+    m[t + 3] = e
+
+
+def drop_tick(m, t):
+    """Forget a tick whose callbacks have all run."""
+    h = m[TICKS] + (m[t + 1] & m[TICK_MASK])
+    if m[h] == t:
+        m[h] = m[t + 4]
+    else:
+        c = m[h]
+        while m[c + 4] != t:
+            c = m[c + 4]
+        m[c + 4] = m[t + 4]
+    release(m, t)
+
+
+# A bucket, a rank's list for a tick: next event, kind of the first action + RANK_LIST, its x, its y, rank,
+# tick, the rank's next bucket, last of the further actions (circular). An action: next, kind, x, y.
+
+
+def new_bucket(m, rank, tick, kind, x, y):
+    """Make a rank's list for a tick with its first action, and schedule it."""
+    b = alloc(m)
+    m[b + 1] = RANK_LIST + kind
+    m[b + 2] = x
+    m[b + 3] = y
+    m[b + 4] = rank
+    m[b + 5] = tick
+    m[b + 6] = 0
+    m[b + 7] = 0
+    push(m, tick, b)
+    return b
+
+
+def later(m, rank, delta, kind, x, y):
+    """Register an action of a rank, `delta` ticks from now."""
+    tick = m[NOW] + delta
+    tail = m[rank + R_BTAIL]
+    if tail == 0:
+        b = new_bucket(m, rank, tick, kind, x, y)
+        m[rank + R_BHEAD] = b
+        m[rank + R_BTAIL] = b
+        return
+    last = m[tail + 5]
+    if tick > last:
+        b = new_bucket(m, rank, tick, kind, x, y)
+        m[tail + 6] = b
+        m[rank + R_BTAIL] = b
+        return
+    c = tail
+    if tick < last:
+        before = 0
+        c = m[rank + R_BHEAD]
+        while m[c + 5] < tick:
+            before = c
+            c = m[c + 6]
+        if m[c + 5] != tick:
+            b = new_bucket(m, rank, tick, kind, x, y)
+            m[b + 6] = c
+            if before == 0:
+                m[rank + R_BHEAD] = b
+            else:
+                m[before + 6] = b
+            return
+    a = alloc(m)
+    m[a + 1] = kind
+    m[a + 2] = x
+    m[a + 3] = y
+    end = m[c + 7]
+    if end == 0:
+        m[a] = a
+    else:
+        m[a] = m[end]
+        m[end] = a
+    m[c + 7] = a
+
+
+# ---------------------------------------------------------------------------------------------------
+# Messages. A channel is a key (tag, source, destination, size): next of the hash chain, tag,
+# source << 20 | destination, size, messages arrived unclaimed, first waiter, further waiters (circular),
+# uses (messages under way and streams that remember the channel). The k-th message of a channel belongs to
+# the k-th receive; messages of one key cannot overtake each other.
+
+
+def channel(m, tag, src, dst, size):
+    """Return the channel of a key, made where there is none."""
+    pair = (src << 20) | dst
+    h = tag * 0x9E3779B1 + pair * 0x85EBCA77 + size * 0xC2B2AE3D
+    h = m[CHANNELS] + (((h >> 17) ^ h) & m[CHANNEL_MASK])
+    c = m[h]
+    while c != 0:
+        if m[c + 2] == pair and m[c + 1] == tag and m[c + 3] == size:
+            return c
+        c = m[c]
+    c = alloc(m)
+    m[c] = m[h]
+    m[c + 1] = tag
+    m[c + 2] = pair
+    m[c + 3] = size
+    m[c + 4] = 0
+    m[c + 5] = 0
+    m[c + 6] = 0
+    m[c + 7] = 0
+    m[h] = c
+    m[CHANNEL_COUNT] += 1
+    return c
+
+
+def drop_channel(m, c):
+    """Forget a channel nobody uses."""
+    h = m[c + 1] * 0x9E3779B1 + m[c + 2] * 0x85EBCA77 + m[c + 3] * 0xC2B2AE3D
+    h = m[CHANNELS] + (((h >> 17) ^ h) & m[CHANNEL_MASK])
+    if m[h] == c:
+        m[h] = m[c]
+    else:
+        p = m[h]
+        while m[p] != c:
+            p = m[p]
+        m[p] = m[c]
+    m[CHANNEL_COUNT] -= 1
+    release(m, c)
+
+
+def settle(m, c):
+    """Forget a channel if nobody uses it."""
+    if m[c + 7] == 0 and m[c + 5] == 0 and m[c + 4] == 0:
+        drop_channel(m, c)
+
+
+def rehash(m):
+    """Give the channels a table of four times the size; the caller has seen to the room."""
+    old = m[CHANNELS]
+    size = m[CHANNEL_MASK] + 1
+    new = m[TOP]
+    m[TOP] = new + 4 * size
+    for i in range(4 * size):
+        m[new + i] = 0
+    m[CHANNELS] = new
+    m[CHANNEL_MASK] = 4 * size - 1
+    for i in range(size):
+        c = m[old + i]
+        while c != 0:
+            after = m[c]
+            h = m[c + 1] * 0x9E3779B1 + m[c + 2] * 0x85EBCA77 + m[c + 3] * 0xC2B2AE3D
+            h = new + (((h >> 17) ^ h) & m[CHANNEL_MASK])
+            m[c] = m[h]
+            m[h] = c
+            c = after
+
+
+def post(m, c, w):
+    """Wait for the next message of a channel; one that is there already is handed over in this tick."""
+    if m[c + 4] > 0:
+        m[c + 4] -= 1
+        settle(m, c)
+        e = alloc(m)
+        m[e + 1] = LATE
+        m[e + 2] = w
+        push(m, m[NOW], e)
+        return
+    if m[c + 5] == 0:
+        m[c + 5] = w
+        return
+    a = alloc(m)
+    m[a + 1] = w
+    end = m[c + 6]
+    if end == 0:
+        m[a] = a
+    else:
+        m[a] = m[end]
+        m[end] = a
+    m[c + 6] = a
+
+
+def take_waiter(m, c):
+    """Return the first waiter of a channel, taken off; 0 where there is none."""
+    w = m[c + 5]
+    end = m[c + 6]
+    if end == 0:
+        m[c + 5] = 0
+        return w
+    a = m[end]
+    m[c + 5] = m[a + 1]
+    if a == end:
+        m[c + 6] = 0
+    else:
+        m[end] = m[a]
+    release(m, a)
+    return w
+
+
+def delay(m, f, src, dst, size):
+    """Return the time of a message without contention.
+
+    Only the lowest dimension in which the two ranks differ counts: hops times latency plus size over
+    bandwidth, truncated once. Hops: fully connected 1, switch 2, ring the shorter way round.
+    """
+    d = 0
+    a = src
+    b = dst
+    at = m[DIMS]
+    while True:
+        n = m[at]
+        x = a % n
+        y = b % n
+        if x != y:
+            break
+        a //= n
+        b //= n
+        at += 2
+        d += 1
+    kind = m[at + 1]
+    hops = 1
+    if kind == SWITCH:
+        hops = 2
+    elif kind == RING_DIM:
+        hops = abs(x - y)
+        if n - hops < hops:
+            hops = n - hops
+    return int(hops * f[F_HEADER + 2 * d] + size / f[F_HEADER + 2 * d + 1])
+
+
+# Links of the congestion-aware network: busy, first and last waiting message, bytes, busy time.
+# A message on its way is an event record: next, kind, channel, what waits for its arrival, device it goes
+# to, destination, serialisation, serialisation and latency.
+
+
+def transmit(m, e, link):
+    """Start sending a message over a link."""
+    now = m[NOW]
+    m[link] = 1
+    m[link + 3] += m[m[e + 2] + 3]
+    m[link + 4] += m[e + 6]
+    m[e + 1] = HOP
+    push(m, now + m[e + 7], e)
+    free = alloc(m)
+    m[free + 1] = LINK_FREE
+    m[free + 2] = link
+    push(m, now + m[e + 6], free)
+
+
+def enter_link(m, e, at, to):
+    """Send a message that is at device `at` one device on towards `to`, or let it wait for the link."""
+    n = m[NPUS]
+    kind = m[m[DIMS] + 1]
+    if kind == FULLY_CONNECTED:
+        link = at * n + to
+        nxt = to
+    elif kind == SWITCH:
+        link = at
+        nxt = n
+        if at == n:
+            link = n + to
+            nxt = to
+    else:
+        up = (to - at) % n
+        if 2 * up <= n:
+            link = at
+            nxt = at + 1
+            if nxt == n:
+                nxt = 0
+        else:
+            link = n + at
+            nxt = at - 1
+            if nxt < 0:
+                nxt = n - 1
+    m[e + 4] = nxt
+    link = m[LINKS] + 8 * link
+    if m[link] == 0:
+        transmit(m, e, link)
+        return
+    m[e] = 0
+    if m[link + 1] == 0:
+        m[link + 1] = e
+    else:
+        m[m[link + 2]] = e
+    m[link + 2] = e
+
+
+def launch(m, f, c, src, dst, size, time, code):
+    """Put a message of channel `c` on the network; `time` is its delay where that is known, else -1."""
+    m[c + 7] += 1
+    e = alloc(m)
+    m[e + 2] = c
+    m[e + 3] = code
+    if m[AWARE] != 0:
+        wire = size / f[F_HEADER + 1]
+        m[e + 5] = dst
+        m[e + 6] = int(wire)
+        m[e + 7] = int(f[F_HEADER] + wire)
+        enter_link(m, e, src, dst)
+        return
+    m[e + 1] = ARRIVE
+    if time < 0:
+        time = delay(m, f, src, dst, size)
+    push(m, m[NOW] + time, e)
+
+
+def send(m, f, tag, src, dst, size, code):
+    """Send a message; `code` says what its arrival means to the sender."""
+    if src == dst:
+        m[ERROR] = E_SELF
+        m[ERROR_RANK] = src
+        return
+    if m[RENDEZVOUS] == 0:
+        launch(m, f, channel(m, tag, src, dst, size), src, dst, size, -1, code)
+        return
+    r = alloc(m)
+    m[r + 1] = tag
+    m[r + 2] = src
+    m[r + 3] = dst
+    m[r + 4] = size & 0xFFFFFFFF
+    m[r + 5] = code
+    post(m, channel(m, tag + CONTROL_TAG, dst, src, CONTROL_BYTES), r * 8 + W_SEND)
+
+
+def receive(m, f, tag, src, dst, size, w):
+    """Post a receive; `w` is what waits for the message."""
+    if src == dst:
+        m[ERROR] = E_SELF
+        m[ERROR_RANK] = src
+        return
+    if m[RENDEZVOUS] == 0:
+        post(m, channel(m, tag, src, dst, size), w)
+        return
+    r = alloc(m)
+    m[r + 1] = tag
+    m[r + 2] = src
+    m[r + 3] = dst
+    m[r + 4] = size & 0xFFFFFFFF
+    m[r + 5] = w
+    c = channel(m, tag + CONTROL_TAG, dst, src, CONTROL_BYTES)
+    launch(m, f, c, dst, src, CONTROL_BYTES, -1, r * 8 + W_RECV)
+
+
+# ---------------------------------------------------------------------------------------------------
+# The shared bus: two chained LogGP channels per rank in place of the endpoint delay. The outer pair joins NPU
+# and memory; whatever passes its NPU end also passes the inner pair attached there.
+
+
+def wait_on_bus(m, f, s, size, red, plain, back):
+    """Let a packet wait at its rank; `red` is one more than the time of its reduction, 0 for none."""
+    if m[BUS] == 0 or m[m[s + S_PHASE] + PH_LOCAL] != 0:
+        if red > 0:
+            later(m, m[s + S_RANK], m[s + S_DELAY], A_BUS, s, red - 1)
+        else:
+            later(m, m[s + S_RANK], m[s + S_DELAY], A_FREE, s, 0)
+        return
+    r = alloc(m)
+    m[r + Q_SIZE] = size
+    m[r + Q_REDUCE] = 0
+    m[r + Q_RED] = red
+    if red > 0:
+        m[r + Q_REDUCE] = 1
+    m[r + Q_BACK] = 0
+    if back:
+        m[r + Q_BACK] = 1
+    m[r + Q_WHAT] = Q_PACKET
+    m[r + Q_OF] = s
+    end = m[m[s + S_RANK] + R_BUS]
+    if plain:
+        through_inner(m, f, end, r, Q_SEND, 0, INNER_MEMORY)
+    else:
+        queue_send(m, f, end + BUS_WORDS * OUTER_MEMORY, r)
+
+
+def partner_of(m, end):
+    """Return the other end of a channel."""
+    if m[end + B_SIDE] & 1:
+        return end - BUS_WORDS
+    return end + BUS_WORDS
+
+
+def through_inner(m, f, end, r, what, back, side):
+    """Move a request of the outer NPU end through the inner pair; `what` is done with it then."""
+    i = alloc(m)
+    m[i + Q_SIZE] = m[r + Q_SIZE]
+    m[i + Q_REDUCE] = 0
+    m[i + Q_BACK] = back
+    m[i + Q_WHAT] = what
+    m[i + Q_OF] = r
+    queue_send(m, f, end + BUS_WORDS * (side - m[end + B_SIDE]), i)
+
+
+def queue_send(m, f, end, r):
+    """Queue a request for sending."""
+    m[r] = 0
+    if m[end + B_SENDS] == 0:
+        m[end + B_SENDS] = r
+    else:
+        m[m[end + B_SENDS_END]] = r
+    m[end + B_SENDS_END] = r
+    send_next(m, f, end)
+
+
+def send_next(m, f, end):
+    """Send what waits if the end is idle; after more than 8 sends in a row it gives way to its partner."""
+    if m[end + B_STATE] != IDLE or m[end + B_SENDS] == 0:
+        return
+    other = partner_of(m, end)
+    if m[end + B_COUNT] > TURN and m[other + B_SENDS] != 0 and m[other + B_COUNT] <= TURN:
+        if m[other + B_STATE] != IDLE:
+            return
+        end = other
+        other = partner_of(m, end)
+    now = m[NOW]
+    offset = m[BUS_O]
+    since = now - m[end + B_LAST]
+    if m[end + B_BEFORE] == SENDING and m[BUS_O] + since <= m[BUS_GAP]:
+        offset = m[BUS_GAP] - since
+    r = m[end + B_SENDS]
+    m[end + B_SENDS] = m[r]
+    gap = f[BUS_G]
+    if m[end + B_SIDE] >= INNER_NPU:
+        gap = f[BUS_INNER_G]
+    wire = gap * (m[r + Q_SIZE] - 1)
+    m[r] = 0
+    if m[other + B_GETS] == 0:
+        m[other + B_GETS] = r
+    else:
+        m[m[other + B_GETS_END]] = r
+    m[other + B_GETS_END] = r
+    m[other + B_PENDING] += 1
+    m[other + B_BEFORE] = m[other + B_STATE]
+    m[other + B_STATE] = RECEIVING
+    m[other + B_COUNT] = 0
+    rank = m[end + B_RANK]
+    later(m, rank, int(offset + wire + m[BUS_L] + m[BUS_O]), A_GOT, other, 0)
+    m[end + B_STATE] = SENDING
+    later(m, rank, int(offset + wire), A_SENT, end, 0)
+
+
+def bus_sent(m, f, end):
+    """An end has sent."""
+    m[end + B_LAST] = m[NOW]
+    m[end + B_BEFORE] = m[end + B_STATE]
+    m[end + B_STATE] = IDLE
+    m[end + B_COUNT] += 1
+    send_next(m, f, end)
+
+
+def start_work(m, end):
+    """Start the next reduction of an end if none is under way."""
+    if m[end + B_WORKING] == 0 and m[end + B_WORK] != 0:
+        m[end + B_WORKING] = 1
+        time = m[m[end + B_WORK] + Q_SIZE] // 100 * m[BUS_REDUCE] + 50
+        later(m, m[end + B_RANK], time, A_REDUCED, end, 0)
+
+
+def queue_work(m, end, r):
+    """Queue a request for reduction."""
+    m[r] = 0
+    if m[end + B_WORK] == 0:
+        m[end + B_WORK] = r
+    else:
+        m[m[end + B_WORK_END]] = r
+    m[end + B_WORK_END] = r
+    start_work(m, end)
+
+
+def deliver(m, f, r):
+    """A request has come to its end: let the packet go on, or the request of the outer pair it stands for."""
+    what = m[r + Q_WHAT]
+    of = m[r + Q_OF]
+    red = m[r + Q_RED]
+    release(m, r)
+    if what == Q_RETIRE:
+        red = m[of + Q_RED]
+        r = of
+        of = m[r + Q_OF]
+        release(m, r)
+        what = Q_PACKET
+    if what == Q_PACKET:
+        if red > 0:
+            later(m, m[of + S_RANK], red - 1, A_FREE, of, 0)
+        elif packet_free(m, f, of):
+            end_phase(m, f, of)
+        return
+    s = of
+    while m[s + Q_WHAT] != Q_PACKET:
+        s = m[s + Q_OF]
+    end = m[m[m[s + Q_OF] + S_RANK] + R_BUS]
+    if what == Q_WORK:
+        queue_work(m, end, of)
+        send_next(m, f, end)
+    else:
+        queue_send(m, f, end, of)
+
+
+def pass_on(m, f, end, r):
+    """After reception or reduction: send a request back, or deliver it."""
+    outer = m[end + B_SIDE] == OUTER_NPU
+    if m[r + Q_BACK] != 0:
+        m[r + Q_BACK] = 0
+        if outer:
+            through_inner(m, f, end, r, Q_SEND, 1, INNER_NPU)
+        else:
+            queue_back(m, end, r)
+    elif outer:
+        through_inner(m, f, end, r, Q_RETIRE, 0, INNER_NPU)
+    else:
+        deliver(m, f, r)
+
+
+def queue_back(m, end, r):
+    """Queue a request for sending; the caller sees to the sending."""
+    m[r] = 0
+    if m[end + B_SENDS] == 0:
+        m[end + B_SENDS] = r
+    else:
+        m[m[end + B_SENDS_END]] = r
+    m[end + B_SENDS_END] = r
+
+
+def bus_got(m, f, end):
+    """An end has received: reduce, send back or deliver what came."""
+    m[end + B_LAST] = m[NOW]
+    m[end + B_BEFORE] = m[end + B_STATE]
+    if m[end + B_PENDING] < 2:
+        m[end + B_STATE] = IDLE
+    r = m[end + B_GETS]
+    m[end + B_GETS] = m[r]
+    m[end + B_PENDING] -= 1
+    if m[r + Q_REDUCE] != 0:
+        m[r + Q_REDUCE] = 0
+        if m[end + B_SIDE] == OUTER_NPU:
+            through_inner(m, f, end, r, Q_WORK, 1, INNER_NPU)
+        else:
+            queue_work(m, end, r)
+    else:
+        pass_on(m, f, end, r)
+    send_next(m, f, end)
+
+
+def bus_reduced(m, f, end):
+    """A reduction has ended."""
+    r = m[end + B_WORK]
+    m[end + B_WORK] = m[r]
+    m[end + B_WORKING] = 0
+    pass_on(m, f, end, r)
+    start_work(m, end)
+    send_next(m, f, end)
+
+
+# ---------------------------------------------------------------------------------------------------
+# Phases of streams
+
+
+def peer(m, s, index):
+    """Return the rank at a place of the stream's current dimension or group."""
+    stride = m[s + S_STRIDE]
+    if stride > 0:
+        return m[s + S_BASE] + index * stride
+    return m[m[s + S_BASE] + index]
+
+
+def reduction(f, size):
+    """Return the time of reducing a message: two reads and a write of local memory, each truncated."""
+    if f[LOCAL_MEMORY] == 0:
+        return 0
+    return 3 * int(size / f[LOCAL_MEMORY] * 1e9)
+
+
+def insert_packet(m, f, s):
+    """Let the next packet of a stream wait at its rank."""
+    pos = m[s + S_POS]
+    red = 0
+    plain = m[s + S_PLAIN]
+    if pos >= plain:
+        red = m[s + S_RED]
+    if m[BUS] != 0:
+        back = pos >= plain and pos < m[s + S_CYCLE] - plain
+        wait_on_bus(m, f, s, m[s + S_MESSAGE], red, pos < plain, back)
+    elif red > 0:
+        later(m, m[s + S_RANK], m[s + S_DELAY], A_BUS, s, red - 1)
+    else:
+        later(m, m[s + S_RANK], m[s + S_DELAY], A_FREE, s, 0)
+    pos += 1
+    if pos == m[s + S_CYCLE]:
+        pos = 0
+        m[s + S_RED] = m[s + S_TOGGLE] - m[s + S_RED]
+    m[s + S_POS] = pos
+
+
+def insert_halving(m, f, s):
+    """The same for halving-doubling: note distance and size, then step on to the next ones."""
+    o = m[s + S_O]
+    size = m[s + S_MESSAGE]
+    m[s + S_PO] = o
+    m[s + S_PM] = size
+    pos = m[s + S_POS]
+    red = 0
+    if pos >= 1 and m[s + S_RED] != 0:
+        red = reduction(f, size) + 1
+    wait_on_bus(m, f, s, size, red, pos == 0, pos >= 1 and pos < m[s + S_CYCLE] - 1)
+    pos += 1
+    if pos == m[s + S_CYCLE]:
+        pos = 0
+        m[s + S_RED] = m[s + S_TOGGLE] - m[s + S_RED]
+    m[s + S_POS] = pos
+    if m[s + S_DIR] > 0:
+        o *= 2
+        size //= 2
+        if o == m[s + S_N] and m[s + S_BARRIER] != 0:
+            o //= 2
+            size *= 2
+            m[s + S_DIR] = -1
+    else:
+        o //= 2
+        size *= 2
+    m[s + S_O] = o
+    m[s + S_MESSAGE] = size
+
+
+def start_tree(m, f, s, n, tree):
+    """Find a rank's place in one of the two trees, and take its first step."""
+    v = m[s + S_ME]
+    top = 0
+    if tree == 0:
+        v += 1
+        top = n
+    me = m[m[s + S_RANK] + R_NUMBER]
+    tag = m[s + S_TAG]
+    x = m[s + S_X]
+    shift = 1 - tree
+    w = s * 8 + W_STREAM
+    if v == top:
+        m[s + S_COUNT] = 2
+        m[s + S_A] = peer(m, s, n // 2 - shift)
+        receive(m, f, tag, m[s + S_A], me, x, w)
+        return
+    b = v & -v
+    up = (v - b) | (2 * b)
+    if up == n:
+        up = top
+    m[s + S_C] = peer(m, s, up - shift)
+    if b == 1:
+        m[s + S_COUNT] = 0
+        wait_on_bus(m, f, s, x, 0, True, False)
+        return
+    m[s + S_COUNT] = 1
+    m[s + S_A] = peer(m, s, v - b // 2 - shift)
+    m[s + S_B] = peer(m, s, v + b // 2 - shift)
+    receive(m, f, tag, m[s + S_A], me, x, w)
+    receive(m, f, tag, m[s + S_B], me, x, w)
+
+
+def start_halving(m, f, s, n, kind):
+    """Set up halving-doubling: distance and size of the first packet."""
+    x = m[s + S_X]
+    rounds = 0
+    while (1 << rounds) < n:
+        rounds += 1
+    m[s + S_LEFT] = rounds
+    m[s + S_BARRIER] = 0
+    m[s + S_DIR] = 1
+    m[s + S_O] = 1
+    m[s + S_MESSAGE] = x // 2
+    # Whether packets of this cycle reduce, and what the flag of two cycles adds up to.
+    m[s + S_RED] = 0
+    m[s + S_TOGGLE] = 0
+    if kind == ALL_REDUCE:
+        m[s + S_LEFT] = 2 * rounds
+        m[s + S_BARRIER] = 1
+        m[s + S_RED] = 1
+        m[s + S_TOGGLE] = 1
+    elif kind == ALL_GATHER:
+        m[s + S_DIR] = -1
+        m[s + S_O] = n // 2
+        m[s + S_MESSAGE] = x
+    else:
+        m[s + S_RED] = 1
+        m[s + S_TOGGLE] = 2
+    m[s + S_CYCLE] = rounds
+    insert_halving(m, f, s)
+
+
+def start_ring(m, f, s, ph, n, kind):
+    """Set up the ring or the direct algorithm, and insert the first packets."""
+    x = m[s + S_X]
+    direct = m[ph + PH_ALGORITHM] == DIRECT
+    size = x
+    if kind != ALL_GATHER:
+        size = x // n
+    m[s + S_MESSAGE] = size
+    left = n - 1
+    # One more than the time, so that 0 says "no reduction".
+    red = reduction(f, size) + 1
+    m[s + S_RED] = 0
+    m[s + S_TOGGLE] = 0
+    m[s + S_BARRIER] = -1
+    if kind == ALL_REDUCE:
+        left = 2 * (n - 1)
+        m[s + S_RED] = red
+        m[s + S_TOGGLE] = red
+        if direct:
+            m[s + S_BARRIER] = n - 1
+    elif kind == REDUCE_SCATTER:
+        m[s + S_RED] = red
+        m[s + S_TOGGLE] = 2 * red
+    elif kind == ALL_TO_ALL and not direct:
+        left = n * (n - 1) // 2
+    m[s + S_LEFT] = left
+    p = 1
+    if direct:
+        p = n - 1
+        if m[ph + PH_WINDOW] > 0 and m[ph + PH_WINDOW] < p:
+            p = m[ph + PH_WINDOW]
+    m[s + S_PLAIN] = p
+    m[s + S_CYCLE] = n
+    if direct:
+        m[s + S_CYCLE] = 2 * p
+        if m[ph + PH_LOCAL] != 0:
+            m[s + S_CYCLE] = n * p
+    m[s + S_USED] = 0
+    m[s + S_HOP] = -1
+    if m[ph + PH_FIXED] >= 0 and m[AWARE] == 0:
+        # Neighbours in one dimension, or no ring: every message of the phase takes the same time.
+        hops = 1
+        d = m[ph + PH_FIXED]
+        kind = m[m[DIMS] + 2 * d + 1]
+        if kind == SWITCH:
+            hops = 2
+        if kind != RING_DIM or not direct:
+            m[s + S_HOP] = int(hops * f[F_HEADER + 2 * d] + size / f[F_HEADER + 2 * d + 1])
+    if not direct:
+        me = m[s + S_ME]
+        after = me + m[s + S_DIR]
+        before = me - m[s + S_DIR]
+        if after == n:
+            after = 0
+        if after < 0:
+            after = n - 1
+        if before == n:
+            before = 0
+        if before < 0:
+            before = n - 1
+        number = m[m[s + S_RANK] + R_NUMBER]
+        m[s + S_A] = peer(m, s, after)
+        m[s + S_B] = peer(m, s, before)
+        if m[RENDEZVOUS] == 0:
+            c = channel(m, m[s + S_TAG], number, m[s + S_A], size)
+            m[c + 7] += 1
+            m[s + S_SEND] = c
+            c = channel(m, m[s + S_TAG], m[s + S_B], number, size)
+            m[c + 7] += 1
+            m[s + S_RECV] = c
+            if m[s + S_HOP] < 0 and m[AWARE] == 0:
+                m[s + S_HOP] = delay(m, f, number, m[s + S_A], size)
+    for _ in range(p):
+        insert_packet(m, f, s)
+
+
+def issue_custom(m, f, s, pos):
+    """Issue a node of a collective given as a trace: no slots, no endpoint or reduction delay."""
+    table = m[s + S_C]
+    node = m[table + C_NODES] + NODE_WORDS * pos
+    kind = m[node + N_KIND]
+    rank = m[s + S_RANK]
+    if kind == K_DELAY:
+        later(m, rank, m[node + N_DURATION], A_CUSTOM, s, pos)
+        return
+    me = m[rank + R_NUMBER]
+    other = m[m[table + C_SLOTS] + m[node + N_PEER]]
+    code = ((s << 20) | pos) * 8 + W_CUSTOM
+    if kind == K_SEND:
+        send(m, f, m[node + N_TAG], me, other, m[node + N_SIZE], code)
+    else:
+        receive(m, f, m[node + N_TAG], other, me, m[node + N_SIZE], code)
+
+
+def start_custom(m, f, s, ph):
+    """Play the trace of a rank's place in the group from its nodes that wait for nothing."""
+    place = m[s + S_ME]
+    if m[ph + PH_N] == 0:
+        place = m[m[s + S_MEMBER] + 3]
+    table = m[ph + PH_TABLE] + 8 * place
+    m[s + S_C] = table
+    count = m[table + C_COUNT]
+    pend = m[TOP]
+    m[TOP] = pend + (count + 7) // 8 * 8
+    m[s + S_A] = pend
+    m[s + S_LEFT] = count
+    for pos in range(count):
+        m[pend + pos] = m[m[table + C_PARENTS] + pos]
+    for pos in range(count):
+        if m[m[table + C_PARENTS] + pos] == 0:
+            issue_custom(m, f, s, pos)
+
+
+def custom_done(m, f, s, pos):
+    """A node of a collective given as a trace completes; returns whether it was the last one."""
+    node = m[m[s + S_C] + C_NODES] + NODE_WORDS * pos
+    pend = m[s + S_A]
+    at = m[node + N_CHILDREN]
+    for i in range(at, at + m[node + N_CHILD_COUNT]):
+        child = m[i]
+        m[pend + child] -= 1
+        if m[pend + child] == 0:
+            issue_custom(m, f, s, child)
+    m[s + S_LEFT] -= 1
+    return m[s + S_LEFT] == 0
+
+
+def start_phase(m, f, s):
+    """Start the current phase of a stream."""
+    ph = m[s + S_PHASE]
+    rank = m[s + S_RANK]
+    n = m[ph + PH_N]
+    stride = m[ph + PH_STRIDE]
+    number = m[rank + R_NUMBER]
+    if n == 0:
+        member = m[s + S_MEMBER]
+        group = m[member]
+        n = m[group]
+        m[s + S_ME] = m[member + 1]
+        m[s + S_BASE] = m[group + 1]
+    else:
+        me = number // stride % n
+        m[s + S_ME] = me
+        m[s + S_BASE] = number - me * stride
+    m[s + S_N] = n
+    m[s + S_STRIDE] = stride
+    m[s + S_DELAY] = m[ENDPOINT]
+    if m[ph + PH_LOCAL] != 0:
+        m[s + S_DELAY] = GROUP_DELAY
+    flags = m[s + S_PHASES + m[s + S_INDEX]]
+    m[s + S_DIR] = 1
+    if flags & 1:
+        m[s + S_DIR] = -1
+    algorithm = m[ph + PH_ALGORITHM]
+    m[s + S_ALGORITHM] = algorithm
+    m[s + S_FREE] = 0
+    m[s + S_POS] = 0
+    m[s + S_RECEIVED] = 0
+    m[s + S_SEND] = 0
+    kind = m[ph + PH_TYPE]
+    if algorithm <= DIRECT:
+        start_ring(m, f, s, ph, n, kind)
+    elif algorithm == HALVING:
+        start_halving(m, f, s, n, kind)
+    elif algorithm == TREE:
+        m[s + S_R] = reduction(f, m[s + S_X])
+        start_tree(m, f, s, n, (flags >> 1) & 1)
+    else:
+        start_custom(m, f, s, ph)
+
+
+def stream_received(m, f, s):
+    """A message for a stream's current phase has come."""
+    algorithm = m[s + S_ALGORITHM]
+    if algorithm <= DIRECT:
+        m[s + S_RECEIVED] += 1
+        insert_packet(m, f, s)
+    elif algorithm == HALVING:
+        insert_halving(m, f, s)
+    else:
+        m[s + S_RECEIVED] += 1
+        red = 0
+        back = False
+        if m[s + S_COUNT] > 0:
+            red = m[s + S_R] + 1
+            back = m[s + S_COUNT] == 2 or m[s + S_RECEIVED] > 1
+        wait_on_bus(m, f, s, m[s + S_X], red, False, back)
+
+
+def send_ring(m, f, s):
+    """Send the message of a ring's free packet and post its receive."""
+    rank = m[m[s + S_RANK] + R_NUMBER]
+    size = m[s + S_MESSAGE]
+    c = m[s + S_SEND]
+    if c != 0:
+        launch(m, f, c, rank, m[s + S_A], size, m[s + S_HOP], 0)
+        post(m, m[s + S_RECV], s * 8 + W_STREAM)
+        return
+    send(m, f, m[s + S_TAG], rank, m[s + S_A], size, 0)
+    receive(m, f, m[s + S_TAG], m[s + S_B], rank, size, s * 8 + W_STREAM)
+
+
+def send_direct(m, f, s):
+    """Send the message of a direct packet and post its receive; peers move on one place per packet."""
+    rank = m[m[s + S_RANK] + R_NUMBER]
+    size = m[s + S_MESSAGE]
+    n = m[s + S_N]
+    used = m[s + S_USED] + 1
+    step = used * m[s + S_DIR]
+    after = m[s + S_ME] + step
+    before = m[s + S_ME] - step
+    if after >= n:
+        after -= n
+    if after < 0:
+        after += n
+    if before >= n:
+        before -= n
+    if before < 0:
+        before += n
+    if used == n - 1:
+        used = 0
+    m[s + S_USED] = used
+    to = peer(m, s, after)
+    tag = m[s + S_TAG]
+    if m[RENDEZVOUS] == 0:
+        launch(m, f, channel(m, tag, rank, to, size), rank, to, size, m[s + S_HOP], 0)
+    else:
+        send(m, f, tag, rank, to, size, 0)
+    receive(m, f, tag, peer(m, s, before), rank, size, s * 8 + W_STREAM)
+
+
+def packet_free(m, f, s):
+    """A packet of a stream has done its waits; returns whether that ends the phase."""
+    algorithm = m[s + S_ALGORITHM]
+    if algorithm <= DIRECT:
+        free = m[s + S_FREE] + 1
+        left = m[s + S_LEFT]
+        tries = 1
+        if left <= m[s + S_BARRIER]:
+            if m[s + S_RECEIVED] < m[s + S_BARRIER]:
+                m[s + S_FREE] = free
+                return False
+            tries = m[s + S_PLAIN]
+        while tries > 0 and left > 0 and free > 0:
+            if algorithm == RING:
+                send_ring(m, f, s)
+            else:
+                send_direct(m, f, s)
+            left -= 1
+            free -= 1
+            tries -= 1
+        m[s + S_FREE] = free
+        m[s + S_LEFT] = left
+        return left == 0 and free == m[s + S_PLAIN]
+    tag = m[s + S_TAG]
+    me = m[m[s + S_RANK] + R_NUMBER]
+    w = s * 8 + W_STREAM
+    if algorithm == HALVING:
+        if m[s + S_LEFT] == 0:
+            return True
+        m[s + S_LEFT] -= 1
+        o = m[s + S_PO]
+        at = m[s + S_ME]
+        if o == 0 or at // o % 2 == 0:
+            at += o
+        else:
+            at -= o
+        to = peer(m, s, at)
+        size = m[s + S_PM]
+        send(m, f, tag, me, to, size, 0)
+        receive(m, f, tag, to, me, size, w)
+        return False
+    free = m[s + S_FREE] + 1
+    m[s + S_FREE] = free
+    x = m[s + S_X]
+    role = m[s + S_COUNT]
+    if role == 2:
+        send(m, f, tag, me, m[s + S_A], x, 0)
+        return True
+    if role == 0:
+        if free == 2:
+            return True
+        send(m, f, tag, me, m[s + S_C], x, 0)
+        receive(m, f, tag, m[s + S_C], me, x, w)
+        return False
+    if free == 2:
+        send(m, f, tag, me, m[s + S_C], x, 0)
+        receive(m, f, tag, m[s + S_C], me, x, w)
+    if free == 3:
+        send(m, f, tag, me, m[s + S_A], x, 0)
+        send(m, f, tag, me, m[s + S_B], x, 0)
+        return True
+    return False
+
+
+# Queues: running phases, first and last waiting stream.
+
+
+def enqueue(m, q, s):
+    """Let a stream wait in a queue, behind those of its priority and above."""
+    priority = m[s + S_PRIORITY]
+    m[s + S_QUEUE] = q
+    tail = m[q + 2]
+    if m[q + 1] == 0:
+        m[s] = 0
+        m[q + 1] = s
+        m[q + 2] = s
+        return
+    if m[tail + S_PRIORITY] >= priority:
+        m[s] = 0
+        m[tail] = s
+        m[q + 2] = s
+        return
+    c = m[q + 1]
+    before = 0
+    while m[c + S_PRIORITY] >= priority:
+        before = c
+        c = m[c]
+    m[s] = c
+    if before == 0:
+        m[q + 1] = s
+    else:
+        m[before] = s
+
+
+def start_waiting(m, f, q):
+    """Start waiting streams of a queue while fewer than allowed run."""
+    while m[q] < m[ACTIVE] and m[q + 1] != 0:
+        s = m[q + 1]
+        m[q + 1] = m[s]
+        m[q] += 1
+        start_phase(m, f, s)
+
+
+def assign_queue(m, rank, ph):
+    """Take the next queue of a phase's dimension; returns queue * 4 + tree bit * 2 + direction bit."""
+    q = m[QUEUES]
+    d = m[ph + PH_DIM]
+    role = m[ph + PH_ROLE]
+    low = 0
+    high = q
+    half = q // 2
+    if q > 1:
+        if role == UP:
+            high = half
+        elif role == DOWN:
+            low = half
+    at = m[rank + R_POINTERS] + 3 * d + role
+    i = m[at]
+    if i < low:
+        i = low
+    m[at] = i + 1
+    if i + 1 >= high:
+        m[at] = low
+    back = 0
+    if role == DOWN or (role == NORMAL and q > 1 and i >= half):
+        back = 1
+    tree = 0
+    if m[ph + PH_TREE] >= 0:
+        at = m[rank + R_TREES] + m[ph + PH_TREE]
+        tree = m[at]
+        m[at] = 1 - tree
+    return (m[rank + R_QUEUES] + 4 * (d * q + i)) * 4 + tree * 2 + back
+
+
+def issue_collective(m, f, rank, pos, node):
+    """Cut a collective into streams and let them wait for their first phases."""
+    member = 0
+    if m[node + N_GROUP] >= 0:
+        member = m[m[rank + R_SLOTS] + m[node + N_GROUP]]
+    phases = m[node + N_WORLD]
+    if member != 0 and m[m[member]] != m[NPUS]:
+        phases = m[node + N_GROUPED]
+    count = m[node + N_STREAMS]
+    if m[phases] == 0 or count == 0:
+        # Nothing would ever end such a collective: its node stays in progress.
+        return
+    priority = m[rank + R_PRIORITY]
+    if m[POLICY] == 0:
+        m[rank + R_PRIORITY] = priority + 1
+    elif m[POLICY] == 1:
+        m[rank + R_PRIORITY] = priority - 1
+    else:
+        priority = m[node + N_PRIORITY]
+    coll = alloc(m)
+    m[coll + 1] = rank
+    m[coll + 2] = pos
+    m[coll + 3] = count
+    for _ in range(count):
+        number = m[rank + R_STREAMS]
+        m[rank + R_STREAMS] = number + 1
+        if member != 0:
+            number = m[member + 2]
+            m[member + 2] = number + 1
+        s = m[FREE_STREAM]
+        if s != 0:
+            m[FREE_STREAM] = m[s]
+        else:
+            s = m[TOP]
+            m[TOP] = s + m[STREAM_WORDS]
+        m[s + S_RANK] = rank
+        m[s + S_X] = m[node + N_SIZE]
+        m[s + S_PHASE] = phases + 8
+        m[s + S_INDEX] = 0
+        m[s + S_COLL] = coll
+        m[s + S_TAG] = STREAM_TAG + number % STREAM_TAG
+        m[s + S_PRIORITY] = priority
+        m[s + S_MEMBER] = member
+        for i in range(m[phases]):
+            m[s + S_PHASES + i] = assign_queue(m, rank, phases + 8 + PHASE_WORDS * i)
+        q = m[s + S_PHASES] >> 2
+        enqueue(m, q, s)
+        start_waiting(m, f, q)
+
+
+def end_phase(m, f, s):
+    """End a stream's phase: tell the collective, move on to the next phase, let others start."""
+    q = m[s + S_QUEUE]
+    ph = m[s + S_PHASE]
+    c = m[s + S_SEND]
+    if c != 0:
+        m[c + 7] -= 1
+        settle(m, c)
+        c = m[s + S_RECV]
+        m[c + 7] -= 1
+        settle(m, c)
+    coll = m[s + S_COLL]
+    rank = m[coll + 1]
+    index = m[s + S_INDEX] + 1
+    node = m[rank + R_NODES] + NODE_WORDS * m[coll + 2]
+    phases = m[node + N_WORLD]
+    if m[ph + PH_N] == 0:
+        phases = m[node + N_GROUPED]
+    if index == m[phases]:
+        m[coll + 3] -= 1
+        if m[coll + 3] == 0:
+            pos = m[coll + 2]
+            release(m, coll)
+            complete(m, f, rank, pos)
+        m[s] = m[FREE_STREAM]
+        m[FREE_STREAM] = s
+        m[q] -= 1
+        start_waiting(m, f, q)
+        return
+    if m[ph + PH_ALGORITHM] != TREE:
+        if m[ph + PH_TYPE] == REDUCE_SCATTER:
+            m[s + S_X] //= m[s + S_N]
+        elif m[ph + PH_TYPE] == ALL_GATHER:
+            m[s + S_X] *= m[s + S_N]
+    m[s + S_INDEX] = index
+    m[s + S_PHASE] = ph + PHASE_WORDS
+    after = m[s + S_PHASES + index] >> 2
+    enqueue(m, after, s)
+    m[q] -= 1
+    start_waiting(m, f, q)
+    start_waiting(m, f, after)
+
+
+# ---------------------------------------------------------------------------------------------------
+# Nodes. Ready nodes of a slot wait in a skew heap by position, which is the order of ids; positions count
+# from 1 there, two links per node.
+
+
+def merge(m, links, a, b):
+    """Merge two heaps; returns the root."""
+    if a == 0:
+        return b
+    if b == 0:
+        return a
+    if b < a:
+        a, b = b, a
+    root = a
+    while True:
+        r = m[links + 2 * a + 1]
+        m[links + 2 * a + 1] = m[links + 2 * a]
+        if r == 0:
+            m[links + 2 * a] = b
+            return root
+        if b < r:
+            m[links + 2 * a] = b
+            a = b
+            b = r
+        else:
+            m[links + 2 * a] = r
+            a = r
+
+
+def make_ready(m, rank, pos):
+    """A node's last parent has completed."""
+    m[rank + R_READY] += 1
+    links = m[rank + R_LINKS]
+    x = pos + 1
+    if m[SWEEPING] != 0:
+        m[links + 2 * x] = m[PENDING]
+        m[PENDING] = x
+        return
+    m[links + 2 * x] = 0
+    m[links + 2 * x + 1] = 0
+    heap = rank + R_HEAP + m[m[rank + R_NODES] + NODE_WORDS * pos + N_CLASS]
+    m[heap] = merge(m, links, m[heap], x)
+
+
+def log(m, rank, pos, kind):
+    """Record that a node is issued (0) or completes (1)."""
+    at = m[LOG]
+    m[at] = m[NOW]
+    m[at + 1] = (m[rank + R_NUMBER] << 40) + 2 * pos + kind
+    m[LOG] = at + 2
+
+
+def finish_node(m, rank, pos):
+    """Record a completion, free the slot, update the children."""
+    log(m, rank, pos, 1)
+    node = m[rank + R_NODES] + NODE_WORDS * pos
+    slot = m[node + N_CLASS]
+    if slot < 3:
+        m[rank + R_SLOT + slot] = 0
+    m[rank + R_BUSY] -= 1
+    pend = m[rank + R_PEND]
+    at = m[node + N_CHILDREN]
+    for i in range(at, at + m[node + N_CHILD_COUNT]):
+        child = m[i]
+        m[pend + child] -= 1
+        if m[pend + child] == 0:
+            make_ready(m, rank, child)
+
+
+def issue(m, f, rank, pos):
+    """Issue a node: record it, then let it take effect."""
+    node = m[rank + R_NODES] + NODE_WORDS * pos
+    log(m, rank, pos, 0)
+    m[rank + R_BUSY] += 1
+    slot = m[node + N_CLASS]
+    if slot < 3:
+        m[rank + R_SLOT + slot] = 1
+    kind = m[node + N_KIND]
+    if kind == K_DELAY:
+        later(m, rank, m[node + N_DURATION], A_NODE, rank, pos)
+    elif kind == K_COLLECTIVE:
+        issue_collective(m, f, rank, pos, node)
+    elif kind == K_INSTANT:
+        finish_node(m, rank, pos)
+    elif kind == K_MEMORY:
+        pool = m[rank + R_MEMORY]
+        if pool == 0:
+            later(m, rank, m[node + N_DURATION], A_NODE, rank, pos)
+        elif m[pool] == 0:
+            m[pool] = 1
+            later(m, rank, m[node + N_DURATION], A_MEMORY, rank, pos)
+        else:
+            r = alloc(m)
+            m[r] = 0
+            m[r + 1] = rank
+            m[r + 2] = pos
+            if m[pool + 1] == 0:
+                m[pool + 1] = r
+            else:
+                m[m[pool + 2]] = r
+            m[pool + 2] = r
+    else:
+        number = m[rank + R_NUMBER]
+        other = m[m[rank + R_SLOTS] + m[node + N_PEER]]
+        code = ((pos << 20) | number) * 8 + W_NODE
+        if kind == K_SEND:
+            send(m, f, m[node + N_TAG], number, other, m[node + N_SIZE], code)
+        else:
+            receive(m, f, m[node + N_TAG], other, number, m[node + N_SIZE], code)
+
+
+def sweep(m, f, rank):
+    """Visit the ready nodes of a rank in ascending id; issue each whose slot is free at that moment."""
+    m[SWEEPING] = 1
+    while True:
+        best = 0
+        slot = 0
+        for i in range(4):
+            root = m[rank + R_HEAP + i]
+            if root != 0 and (best == 0 or root < best) and (i == 3 or m[rank + R_SLOT + i] == 0):
+                best = root
+                slot = i
+        if best == 0:
+            break
+        links = m[rank + R_LINKS]
+        m[rank + R_HEAP + slot] = merge(m, links, m[links + 2 * best], m[links + 2 * best + 1])
+        m[rank + R_READY] -= 1
+        issue(m, f, rank, best - 1)
+    m[SWEEPING] = 0
+    x = m[PENDING]
+    m[PENDING] = 0
+    while x != 0:
+        after = m[m[rank + R_LINKS] + 2 * x]
+        m[rank + R_READY] -= 1
+        make_ready(m, rank, x - 1)
+        x = after
+
+
+def complete(m, f, rank, pos):
+    """Complete a node, issue what that makes possible, and see whether the rank has finished."""
+    finish_node(m, rank, pos)
+    sweep(m, f, rank)
+    if m[rank + R_FINISH] < 0 and m[rank + R_READY] == 0 and m[rank + R_BUSY] == 0:
+        m[rank + R_FINISH] = m[NOW]
+        m[FINISHED] += 1
+
+
+def memory_done(m, f, rank, pos):
+    """A request of shared memory ends: its node completes, then the next request starts."""
+    pool = m[rank + R_MEMORY]
+    complete(m, f, rank, pos)
+    r = m[pool + 1]
+    if r == 0:
+        m[pool] = 0
+        return
+    m[pool + 1] = m[r]
+    other = m[r + 1]
+    at = m[r + 2]
+    release(m, r)
+    later(m, other, m[m[other + R_NODES] + NODE_WORDS * at + N_DURATION], A_MEMORY, other, at)
+
+
+# ---------------------------------------------------------------------------------------------------
+# The loop
+
+
+def fire(m, f, code):
+    """Tell whoever waits for a message, or for its arrival."""
+    kind = code & 7
+    x = code >> 3
+    if kind == W_STREAM:
+        stream_received(m, f, x)
+    elif kind == W_NODE:
+        complete(m, f, m[RANKS] + RANK_WORDS * (x & 0xFFFFF), x >> 20)
+    elif kind == W_CUSTOM:
+        if custom_done(m, f, x >> 20, x & 0xFFFFF):
+            end_phase(m, f, x >> 20)
+    elif kind == W_SEND or kind == W_RECV:
+        tag = m[x + 1]
+        src = m[x + 2]
+        dst = m[x + 3]
+        size = m[x + 4]
+        code = m[x + 5]
+        release(m, x)
+        c = channel(m, tag, src, dst, size)
+        if kind == W_SEND:
+            launch(m, f, c, src, dst, size, -1, code)
+        else:
+            post(m, c, code)
+
+
+def arrive(m, f, c, code):
+    """A message reaches its destination."""
+    m[c + 7] -= 1
+    if m[c + 5] != 0:
+        w = take_waiter(m, c)
+        settle(m, c)
+        if code != 0:
+            fire(m, f, code)
+        fire(m, f, w)
+        return
+    m[c + 4] += 1
+    if code != 0:
+        fire(m, f, code)
+
+
+def act(m, f, kind, x, y):
+    """Run an action of a rank."""
+    if kind == A_BUS:
+        later(m, m[x + S_RANK], y, A_FREE, x, 0)
+    elif kind == A_FREE:
+        if packet_free(m, f, x):
+            end_phase(m, f, x)
+    elif kind == A_NODE:
+        complete(m, f, x, y)
+    elif kind == A_MEMORY:
+        memory_done(m, f, x, y)
+    elif kind == A_CUSTOM:
+        if custom_done(m, f, x, y):
+            end_phase(m, f, x)
+    elif kind == A_SENT:
+        bus_sent(m, f, x)
+    elif kind == A_GOT:
+        bus_got(m, f, x)
+    elif kind == A_REDUCED:
+        bus_reduced(m, f, x)
+
+
+def start_rank(m, f, rank):
+    """Let a rank issue the nodes that wait for nothing, at tick 0."""
+    pend = m[rank + R_PEND]
+    for pos in range(m[rank + R_COUNT]):
+        if m[pend + pos] == 0:
+            make_ready(m, rank, pos)
+    sweep(m, f, rank)
+
+
+def run(m, f, room, budget):
+    """Run callbacks until `budget` of them have run, none is left, or the `room` words of `m` run full."""
+    steps = 0
+    while steps < budget:
+        if m[TOP] + m[MARGIN] > room or m[ERROR] != 0:
+            break
+        if m[STARTED] < m[NPUS]:
+            m[STARTED] += 1
+            start_rank(m, f, m[RANKS] + RANK_WORDS * (m[STARTED] - 1))
+            continue
+        b = m[BUCKET]
+        if b != 0:
+            end = m[b + 7]
+            if end == 0:
+                rank = m[b + 4]
+                m[rank + R_BHEAD] = m[b + 6]
+                if m[b + 6] == 0:
+                    m[rank + R_BTAIL] = 0
+                release(m, b)
+                m[BUCKET] = 0
+                continue
+            a = m[end]
+            if a == end:
+                m[b + 7] = 0
+            else:
+                m[end] = m[a]
+            kind = m[a + 1]
+            x = m[a + 2]
+            y = m[a + 3]
+            release(m, a)
+            steps += 1
+            act(m, f, kind, x, y)
+            continue
+        t = m[LIST]
+        e = 0
+        if t != 0:
+            e = m[t + 2]
+        if e == 0:
+            if t != 0:
+                drop_tick(m, t)
+            t = next_tick(m)
+            m[LIST] = t
+            if t == 0:
+                m[STEPS] += steps
+                return DONE
+            if m[CHANNEL_COUNT] > 2 * m[CHANNEL_MASK]:
+                if m[TOP] + m[MARGIN] + 4 * m[CHANNEL_MASK] + 4 > room:
+                    break
+                rehash(m)
+            continue
+        m[t + 2] = m[e]
+        steps += 1
+        kind = m[e + 1]
+        if kind >= RANK_LIST:
+            m[BUCKET] = e
+            steps += 1
+            act(m, f, kind - RANK_LIST, m[e + 2], m[e + 3])
+            continue
+        x = m[e + 2]
+        if kind == ARRIVE:
+            code = m[e + 3]
+            release(m, e)
+            arrive(m, f, x, code)
+        elif kind == LATE:
+            release(m, e)
+            fire(m, f, x)
+        elif kind == HOP:
+            if m[e + 4] == m[e + 5]:
+                code = m[e + 3]
+                release(m, e)
+                arrive(m, f, x, code)
+            else:
+                enter_link(m, e, m[e + 4], m[e + 5])
+        else:
+            release(m, e)
+            e = m[x + 1]
+            if e == 0:
+                m[x] = 0
+            else:
+                m[x + 1] = m[e]
+                transmit(m, e, x)
+    m[STEPS] += steps
+    if m[ERROR] != 0:
+        return FAILED
+    if steps < budget:
+        return GROW
+    return PAUSED
+
+
+def data_of(array):
+    """Return what the functions index: the list itself, or, compiled, the address of the array's items."""
+    return array
+
+
+def entry(m, f, budget):
+    """Run over whole arrays, see `run`."""
+    return run(data_of(m), data_of(f), len(m), budget)

@@ -1,0 +1,796 @@
+"""Turns a trace and a configuration into the array the engine runs over.
+
+Tables are laid out once per distinct graph, not per rank: ranks that share a graph share its node table and
+bring their own slots (peers, comm groups). What can be known to fail is refused here, before anything runs:
+the reference would abort, or end in silence with ranks missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from studio.errors import ConfigError, TraceError
+from studio.sim import kernel as k
+from studio.sim.collectives import Phase, check_group, chunks, group_phases, world_phases
+from studio.sim.config import CollectiveKind, SystemConfig
+from studio.sim.topology import link_count
+from studio.trace import (
+    INT_KINDS,
+    CollectiveType,
+    CommGroup,
+    Graph,
+    Int64,
+    NodeType,
+    Rank,
+    Trace,
+    ValueKind,
+    collective_name,
+    type_name,
+)
+
+Float64 = np.ndarray[Any, np.dtype[np.float64]]
+
+COLLECTIVES: dict[int, CollectiveKind] = {
+    CollectiveType.ALL_REDUCE: "all_reduce",
+    CollectiveType.ALL_GATHER: "all_gather",
+    CollectiveType.ALL_TO_ALL: "all_to_all",
+    CollectiveType.REDUCE_SCATTER: "reduce_scatter",
+}
+KIND_CODE: dict[str, int] = {
+    "all_reduce": k.ALL_REDUCE,
+    "all_gather": k.ALL_GATHER,
+    "reduce_scatter": k.REDUCE_SCATTER,
+    "all_to_all": k.ALL_TO_ALL,
+}
+ALGORITHM_CODE = {
+    "ring": k.RING,
+    "direct": k.DIRECT,
+    "halving_doubling": k.HALVING,
+    "double_binary_tree": k.TREE,
+}
+ROLE_CODE = {"normal": k.NORMAL, "up": k.UP, "down": k.DOWN}
+DIMENSION_CODE = {"fully_connected": k.FULLY_CONNECTED, "switch": k.SWITCH, "ring": k.RING_DIM}
+POLICY_CODE = {"lifo": 0, "fifo": 1, "explicit": 2}
+
+INT_KEYS = (
+    "is_cpu_op",
+    "comm_type",
+    "comm_size",
+    "comm_tag",
+    "comm_priority",
+    "num_ops",
+    "tensor_size",
+    "comm_src",
+    "comm_dst",
+    "pg_name",
+)
+WORLD_NAMES = ("", "0")
+LONGEST_NS = k.MAX_TICK
+INNER_GAP_NS = 0.0038
+"""Time per byte in the inner channel of the shared bus."""
+_DE_BRUIJN = 0x077CB531
+_COMM = (NodeType.COMM_SEND, NodeType.COMM_RECV, NodeType.COMM_COLL)
+_MEM = (NodeType.MEM_LOAD, NodeType.MEM_STORE)
+
+
+@dataclass(frozen=True, slots=True)
+class GraphPlan:
+    """One graph as the engine sees it: nodes in the order of their ids.
+
+    N nodes, C dependencies.
+
+    Attributes:
+        graph: The graph.
+        order: (N,) the row of each position.
+        nodes: (N, NODE_WORDS) node records; children count from the graph's own list.
+        children: (C,) positions of children, node after node.
+        parents: (N,) parents per position.
+        slots: Slots of the graph and, behind them, literal peers and groups as (key, value).
+        busy_kind: (N,) class of a position's interval, see `result`.
+    """
+
+    graph: Graph
+    order: Int64
+    nodes: Int64
+    children: Int64
+    parents: Int64
+    literals: tuple[tuple[str, int | str], ...]
+    collective_slots: dict[int, set[CollectiveKind]]
+    peer_slots: frozenset[int]
+
+
+@dataclass(slots=True)
+class Plan:
+    """What the engine starts from.
+
+    Attributes:
+        m: The engine's array.
+        f: Its real numbers.
+        graphs: One plan per graph of the trace.
+        graph_of: (R,) graph index of each rank.
+        instances: Nodes of all ranks together.
+        log: Where in `m` the events are written.
+        links: Where in `m` the link records start; 0 where there are none.
+    """
+
+    m: Int64
+    f: Float64
+    graphs: list[GraphPlan]
+    graph_of: Int64
+    instances: int
+    log: int
+    links: int
+
+
+class _Arena:
+    """Hands out room in the array to come."""
+
+    def __init__(self, start: int) -> None:
+        self.top = start
+        self.parts: list[tuple[int, Int64]] = []
+
+    def room(self, words: int) -> int:
+        at = self.top
+        self.top += (words + 7) // 8 * 8
+        return at
+
+    def put(self, values: Int64) -> int:
+        flat = np.ascontiguousarray(values, np.int64).reshape(-1)
+        at = self.room(len(flat))
+        self.parts.append((at, flat))
+        return at
+
+
+def make_plan(trace: Trace, config: SystemConfig) -> Plan:
+    """Return what the engine needs to simulate `trace` on `config`.
+
+    Raises:
+        TraceError: The trace cannot be simulated; names rank, node and reason.
+        ConfigError: The configuration does not fit the trace.
+    """
+    npus = config.topology.npus
+    _check_ranks(trace, npus)
+    builder = _Builder(trace, config)
+    return builder.plan()
+
+
+def _check_ranks(trace: Trace, npus: int) -> None:
+    numbers = [rank.number for rank in trace.ranks]
+    if numbers != list(range(npus)):
+        missing = sorted(set(range(npus)) - set(numbers))[:3]
+        what = f"; rank {missing[0]} is missing" if missing else ""
+        raise ConfigError(
+            f"the topology has {npus:,} NPUs, the trace {len(numbers):,} ranks{what}; "
+            "allowed: one rank per NPU, numbered from 0",
+            hint="Change the sizes of the dimensions so that their product is the number of ranks.",
+        )
+
+
+class _Builder:
+    def __init__(self, trace: Trace, config: SystemConfig) -> None:
+        self.trace, self.config = trace, config
+        self.npus = config.topology.npus
+        self.arena = _Arena(k.HEADER)
+        self.groups = {g.name: g for g in (trace.groups if config.groups is None else config.groups)}
+        self.group_at: dict[str, int] = {}
+        self.group_checked: set[tuple[str, CollectiveKind]] = set()
+        self.lists: dict[tuple[object, ...], int] = {}
+        self.stream_phases = 1
+        self.most_streams = 1
+        self.uses_direct = False
+        self.longest_custom = 0
+        self.ranks_at = 0
+
+    def plan(self) -> Plan:
+        config, arena, npus = self.config, self.arena, self.npus
+        head = np.zeros(k.HEADER, np.int64)
+        used = sorted({rank.graph for rank in self.trace.ranks})
+        plans: dict[int, GraphPlan] = {}
+        for index in used:
+            first = next(r for r in self.trace.ranks if r.graph == index)
+            plans[index] = self._graph(self.trace.graphs[index], first)
+        node_at = {index: self._put_graph(plan) for index, plan in plans.items()}
+        dims = config.topology.dims
+        head[k.WHEEL] = arena.room(k.LEVELS * k.SPAN)
+        bits = np.zeros(32, np.int64)
+        for bit in range(32):
+            bits[((_DE_BRUIJN << bit) & 0xFFFFFFFF) >> 27] = bit
+        head[k.BITS] = arena.put(bits)
+        for base, mask, words in ((k.TICKS, k.TICK_MASK, 4 * npus), (k.CHANNELS, k.CHANNEL_MASK, 8 * npus)):
+            size = min(max(1 << (words - 1).bit_length(), 1024), 1 << 20)
+            head[base], head[mask] = arena.room(size), size - 1
+        head[k.DIMS] = arena.put(np.array([[d.size, DIMENSION_CODE[d.kind]] for d in dims], np.int64))
+        head[k.DIM_COUNT], head[k.NPUS] = len(dims), npus
+        head[k.AWARE], head[k.RENDEZVOUS] = config.congestion == "aware", config.rendezvous
+        if config.congestion == "aware":
+            head[k.LINKS] = arena.room(8 * link_count(dims[0]))
+        head[k.ENDPOINT], head[k.QUEUES] = config.packet_delay_ns, config.queues_per_dimension
+        head[k.ACTIVE] = -(-config.active_chunks // config.queues_per_dimension)
+        bus = config.shared_bus
+        if bus is not None:
+            head[k.BUS], head[k.BUS_L], head[k.BUS_O] = 1, bus.latency_ns, bus.overhead_ns
+            head[k.BUS_GAP], head[k.BUS_REDUCE] = bus.gap_ns, bus.reduction_delay_ns
+        head[k.POLICY] = POLICY_CODE[config.scheduling]
+        head[k.STREAM_WORDS] = (k.S_PHASES + self.stream_phases + 7) // 8 * 8
+        head[k.RANKS] = self._put_ranks(plans, node_at)
+        instances = sum(len(plans[r.graph].order) for r in self.trace.ranks)
+        head[k.LOG] = head[k.LOG_START] = arena.room(4 * instances)
+        head[k.MARGIN] = self._margin(plans)
+        head[k.TOP] = arena.top
+        m = aligned(arena.top + 2 * int(head[k.MARGIN]) + 64 * npus)
+        m[: k.HEADER] = head
+        for at, values in arena.parts:
+            m[at : at + len(values)] = values
+        graph_of = np.array([r.graph for r in self.trace.ranks], np.int64)
+        listed = [plans.get(i) for i in range(len(self.trace.graphs))]
+        return Plan(m, self._floats(), listed, graph_of, instances, int(head[k.LOG]), int(head[k.LINKS]))  # type: ignore[arg-type]
+
+    def _floats(self) -> Float64:
+        f = np.zeros(k.F_HEADER + 2 * len(self.config.topology.dims), np.float64)
+        f[k.LOCAL_MEMORY] = self.config.local_memory_bytes_per_ns * 1e9
+        if self.config.shared_bus is not None:
+            f[k.BUS_G] = np.float32(self.config.shared_bus.gap_per_byte_ns)
+            f[k.BUS_INNER_G] = INNER_GAP_NS
+        for at, dim in enumerate(self.config.topology.dims):
+            f[k.F_HEADER + 2 * at], f[k.F_HEADER + 2 * at + 1] = dim.latency_ns, dim.bytes_per_ns
+        return f
+
+    def _margin(self, plans: dict[int, GraphPlan]) -> int:
+        """Return words that one callback can need at most: whatever a single sweep may issue."""
+        widest = max(len(p.order) for p in plans.values())
+        per_stream = (k.S_PHASES + self.stream_phases + 7) // 8 * 8 + 96
+        margin = 4096 + 64 * widest + self.most_streams * per_stream
+        margin += 64 * self.longest_custom * (self.config.active_chunks + 1)
+        if self.uses_direct:
+            margin += 8 * self.npus * (8 + min(self.most_streams, 4 * self.config.active_chunks + 64))
+        return margin
+
+    # -------------------------------------------------------------------------------------------
+    # Ranks
+
+    def _put_ranks(self, plans: dict[int, GraphPlan], node_at: dict[int, int]) -> int:
+        config, arena = self.config, self.arena
+        records = np.zeros((self.npus, k.RANK_WORDS), np.int64)
+        at = self.ranks_at = arena.room(records.size)
+        dims, q = len(config.topology.dims), config.queues_per_dimension
+        records[:, k.R_NUMBER] = np.arange(self.npus)
+        records[:, k.R_FINISH] = -1
+        for column, words in ((k.R_QUEUES, 4 * dims * q), (k.R_POINTERS, 3 * dims), (k.R_TREES, 4 * dims)):
+            step = (words + 7) // 8 * 8
+            records[:, column] = arena.room(step * self.npus) + step * np.arange(self.npus)
+        self._put_pools(records)
+        if config.shared_bus is not None:
+            self._put_buses(records)
+        for rank, record in zip(self.trace.ranks, records, strict=True):
+            plan = plans[rank.graph]
+            count = len(plan.order)
+            record[k.R_NODES], record[k.R_COUNT] = node_at[rank.graph], count
+            record[k.R_PEND] = arena.put(plan.parents)
+            record[k.R_LINKS] = arena.room(2 * count + 2)
+            record[k.R_SLOTS] = self._put_slots(rank, plan)
+        arena.parts.append((at, records.reshape(-1)))
+        return at
+
+    def _put_pools(self, records: Int64) -> None:
+        memory = self.config.remote_memory
+        if memory is None or memory.sharing == "per_npu":
+            return
+        per_pool = self.npus if memory.sharing == "pool" else memory.npus_per_node
+        pools = -(-self.npus // per_pool)
+        records[:, k.R_MEMORY] = self.arena.room(8 * pools) + 8 * (np.arange(self.npus) // per_pool)
+
+    def _put_buses(self, records: Int64) -> None:
+        ends = np.zeros((self.npus, 4, k.BUS_WORDS), np.int64)
+        ends[:, :, k.B_SIDE] = np.arange(4)
+        at = self.arena.room(ends.size)
+        # Ranks are addressed as records, which are laid out before.
+        first = self.ranks_at
+        ends[:, :, k.B_RANK] = (first + k.RANK_WORDS * np.arange(self.npus))[:, None]
+        self.arena.parts.append((at, ends.reshape(-1)))
+        records[:, k.R_BUS] = at + 4 * k.BUS_WORDS * np.arange(self.npus)
+
+    def _put_slots(self, rank: Rank, plan: GraphPlan) -> int:
+        graph = plan.graph
+        keys = [graph.strings[i] for i in graph.slot_key.tolist()]
+        pairs = [*zip(keys, rank.slots, strict=True), *plan.literals]
+        values = np.zeros(max(len(pairs), 1), np.int64)
+        for at, (key, value) in enumerate(pairs):
+            if at in plan.collective_slots:
+                values[at] = self._membership(rank, value, plan.collective_slots[at])
+            elif at in plan.peer_slots:
+                values[at] = self._peer(rank, key, value)
+        return self.arena.put(values)
+
+    def _peer(self, rank: Rank, key: str, value: int | str) -> int:
+        if isinstance(value, str) or not 0 <= value < self.npus:
+            raise TraceError(
+                f"rank {rank.number}: {key} is {value!r}; allowed: a rank from 0 to {self.npus - 1}",
+                hint="The peer of a send or a receive must be a rank of the job.",
+            )
+        return value
+
+    def _membership(self, rank: Rank, value: int | str, kinds: set[CollectiveKind]) -> int:
+        """Return the record that says which place the rank has in a group; 0 for the world."""
+        name = str(value)
+        if name in WORLD_NAMES:
+            return 0
+        group = self.groups.get(name)
+        if group is None:
+            known = ", ".join(list(self.groups)[:8]) or "none"
+            raise TraceError(
+                f"rank {rank.number}: a collective names comm group {name!r}; groups known: {known}",
+                hint="Give the list of its ranks in the comm group file.",
+            )
+        if rank.number not in group.ranks:
+            raise TraceError(
+                f"rank {rank.number}: a collective names comm group {name!r}, which has the ranks "
+                f"{_some(group.ranks)} and not this one",
+                hint="Correct pg_name in the trace, or the comm group file.",
+            )
+        if len(group.ranks) < self.npus:
+            for kind in kinds:
+                self._check_group(group, kind)
+        key = (group.name, rank.number)
+        if key not in self.lists:
+            first = self._group_number(group) * 1_000_000
+            place = group.ranks.index(rank.number)
+            sorted_place = sorted(group.ranks).index(rank.number)
+            record = np.array([self._group(group), place, first, sorted_place], np.int64)
+            self.lists[key] = self.arena.put(record)
+        return self.lists[key]
+
+    def _check_group(self, group: CommGroup, kind: CollectiveKind) -> None:
+        if (group.name, kind) in self.group_checked:
+            return
+        self.group_checked.add((group.name, kind))
+        if kind not in self.config.custom:
+            for phase in group_phases(self.config, kind):
+                check_group(kind, phase.algorithm, len(group.ranks), group.name)
+
+    def _group_number(self, group: CommGroup) -> int:
+        if not group.name.isdecimal() or int(group.name) == 0:
+            raise TraceError(
+                f"comm group {group.name!r}: the compatible mode knows groups by numbers; allowed: 1 and above",
+                hint="Rename the group to a number in trace and comm group file, or use the extended mode.",
+            )
+        return int(group.name)
+
+    def _group(self, group: CommGroup) -> int:
+        if group.name not in self.group_at:
+            ranks = group.ranks
+            if len(set(ranks)) != len(ranks) or not all(0 <= r < self.npus for r in ranks):
+                raise ConfigError(
+                    f"comm group {group.name!r} has the ranks {_some(ranks)}; "
+                    f"allowed: each rank from 0 to {self.npus - 1} once"
+                )
+            members = self.arena.put(np.array(ranks, np.int64))
+            self.group_at[group.name] = self.arena.put(np.array([len(ranks), members], np.int64))
+        return self.group_at[group.name]
+
+    # -------------------------------------------------------------------------------------------
+    # Graphs
+
+    def _put_graph(self, plan: GraphPlan) -> int:
+        plan.nodes[:, k.N_CHILDREN] += self.arena.put(plan.children)
+        return self.arena.put(plan.nodes)
+
+    def _graph(self, graph: Graph, rank: Rank, custom: bool = False) -> GraphPlan:
+        count = len(graph)
+        if not count:
+            raise TraceError(f"rank {rank.number} ({rank.file or 'no file'}): the trace has no nodes")
+        order = np.argsort(graph.id, kind="stable")
+        children, offsets, parents = self._edges(graph, order, rank)
+        columns = _Columns(graph, order)
+        nodes = np.zeros((count, k.NODE_WORDS), np.int64)
+        nodes[:, k.N_CHILDREN] = offsets[:-1]
+        nodes[:, k.N_CHILD_COUNT] = np.diff(offsets)
+        draft = _Draft(self, graph, order, rank, columns, nodes, custom)
+        draft.fill()
+        return GraphPlan(
+            graph,
+            order,
+            nodes,
+            children,
+            parents,
+            tuple(draft.literals),
+            draft.collective_slots,
+            frozenset(draft.peer_slots),
+        )
+
+    def _edges(self, graph: Graph, order: Int64, rank: Rank) -> tuple[Int64, Int64, Int64]:
+        """Return children, node after node, where each node's begin, and the number of parents of each."""
+        count = len(graph)
+        place = np.empty(count, np.int64)
+        place[order] = np.arange(count)
+        pairs = []
+        for deps in (graph.ctrl, graph.data):
+            if len(deps.dangling):
+                row = int(np.searchsorted(deps.offsets, np.flatnonzero(deps.rows < 0)[0], side="right")) - 1
+                raise TraceError(
+                    f"rank {rank.number}: {_node(graph, row)} waits for node {deps.dangling[0]}, which is not there",
+                    hint="The trace is incomplete: record it again, or remove the dependency.",
+                )
+            child = np.repeat(np.arange(count), np.diff(deps.offsets))
+            pairs.append(place[deps.rows] * count + place[child])
+        both = np.unique(np.concatenate(pairs)) if len(pairs[0]) or len(pairs[1]) else np.zeros(0, np.int64)
+        parent, child = both // count, both % count
+        parents = np.bincount(child, minlength=count).astype(np.int64)
+        if parents.all():
+            raise TraceError(
+                f"rank {rank.number}: no node is without dependencies, so none can start",
+                hint="The dependencies form a cycle.",
+            )
+        offsets = np.zeros(count + 1, np.int64)
+        np.cumsum(np.bincount(parent, minlength=count), out=offsets[1:])
+        return child, offsets, parents
+
+    def phase_list(self, phases: Sequence[Phase]) -> int:
+        """Return where the records of some phases lie."""
+        key = ("phases", *phases)
+        if key not in self.lists:
+            records = np.zeros(8 + k.PHASE_WORDS * len(phases), np.int64)
+            records[0] = len(phases)
+            for at, phase in enumerate(phases):
+                self._phase(records[8 + k.PHASE_WORDS * at :], phase, phases)
+            self.lists[key] = self.arena.put(records)
+            self.stream_phases = max(self.stream_phases, len(phases))
+        return self.lists[key]
+
+    def custom_lists(self, trace: Trace) -> tuple[int, int]:
+        """Return the phase lists (of the world and of groups) of a collective given as a trace."""
+        key = ("custom", id(trace))
+        if key not in self.lists:
+            # Places without a trace have no nodes: their phase never ends, and the report says so.
+            tables = np.zeros((max(len(trace.ranks), self.npus), 8), np.int64)
+            plans = {}
+            for place, rank in enumerate(trace.ranks):
+                if rank.graph not in plans:
+                    plan = self._graph(trace.graphs[rank.graph], rank, custom=True)
+                    plans[rank.graph] = plan, self._put_graph(plan), self.arena.put(plan.parents)
+                    self.longest_custom = max(self.longest_custom, len(plan.order))
+                plan, nodes, parents = plans[rank.graph]
+                tables[place, :4] = nodes, parents, self._put_slots(rank, plan), len(plan.order)
+            at = self.arena.put(tables)
+            self.lists[key] = self._custom_list(at, self.npus)
+            self.lists[key, "group"] = self._custom_list(at, 0)
+        return self.lists[key], self.lists[key, "group"]
+
+    def _custom_list(self, table: int, size: int) -> int:
+        record = np.zeros(8 + k.PHASE_WORDS, np.int64)
+        record[0] = 1
+        phase = record[8:]
+        phase[k.PH_ALGORITHM], phase[k.PH_TABLE], phase[k.PH_TREE] = k.CUSTOM, table, -1
+        phase[k.PH_N], phase[k.PH_STRIDE] = size, 1 if size else 0
+        return self.arena.put(record)
+
+    def _phase(self, record: Int64, phase: Phase, phases: Sequence[Phase]) -> None:
+        algorithm, dims = phase.algorithm, self.config.topology.dims
+        self.uses_direct |= algorithm.kind == "direct"
+        record[k.PH_TYPE] = KIND_CODE[phase.kind]
+        record[k.PH_ALGORITHM] = ALGORITHM_CODE[algorithm.kind]
+        record[k.PH_WINDOW] = algorithm.window or 0
+        record[k.PH_N], record[k.PH_STRIDE] = phase.size, phase.stride
+        record[k.PH_DIM], record[k.PH_ROLE] = phase.dim, ROLE_CODE[phase.role]
+        record[k.PH_TREE] = -1
+        if algorithm.kind == "double_binary_tree":
+            # All phases of an all-reduce count together.
+            kind = "all_reduce" if any(p.kind == "all_reduce" for p in phases) else phase.kind
+            record[k.PH_TREE] = KIND_CODE[kind] * len(dims) + phase.dim
+        record[k.PH_LOCAL] = phase.size == 0
+        whole = phase.size == 0 or algorithm.single
+        record[k.PH_FIXED] = -1 if whole and (phase.size == 0 or len(dims) > 1) else phase.dim
+
+
+@dataclass(slots=True)
+class _Columns:
+    """Attributes of a graph's nodes as columns in the order of positions."""
+
+    graph: Graph
+    order: Int64
+    place: Int64 = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.place = np.empty(len(self.order), np.int64)
+        self.place[self.order] = np.arange(len(self.order))
+
+    def where(self, key: str) -> tuple[Int64, Int64]:
+        """Return positions of the nodes with an attribute, and where it lies."""
+        rows, where = self.graph.rows_with(key)
+        return self.place[rows], where
+
+    def values(self, key: str, default: int) -> tuple[Int64, Any]:
+        """Return (N,) values of an integer attribute, and (N,) whether the node has it."""
+        count = len(self.order)
+        found, there = np.full(count, default, np.int64), np.zeros(count, np.bool_)
+        at, where = self.where(key)
+        if len(where):
+            kinds = self.graph.attrs.kind[where]
+            wrong = np.isin(kinds, [*INT_KINDS, ValueKind.BOOL], invert=True)
+            if wrong.any():
+                node = _node(self.graph, int(self.order[at[np.flatnonzero(wrong)[0]]]))
+                raise TraceError(f"{node}: attribute {key!r} is no whole number")
+            found[at], there[at] = self.graph.attrs.value[where], True
+        return found, there
+
+
+class _Draft:
+    """Fills the node records of one graph."""
+
+    def __init__(
+        self,
+        builder: _Builder,
+        graph: Graph,
+        order: Int64,
+        rank: Rank,
+        columns: _Columns,
+        nodes: Int64,
+        custom: bool,
+    ) -> None:
+        self.builder, self.graph, self.order, self.rank = builder, graph, order, rank
+        self.columns, self.nodes, self.config = columns, nodes, builder.config
+        self.type, self.custom = graph.type[order], custom
+        self.literals: list[tuple[str, int | str]] = []
+        self.collective_slots: dict[int, set[CollectiveKind]] = {}
+        self.peer_slots: set[int] = set()
+
+    def fail(self, pos: int, what: str, hint: str = "") -> TraceError:
+        node = _node(self.graph, int(self.order[pos]))
+        return TraceError(f"rank {self.rank.number}: {node}: {what}", hint=hint)
+
+    def fill(self) -> None:
+        nodes, types = self.nodes, self.type
+        self._check_types()
+        if self.custom:
+            self._fill_custom()
+            return
+        cpu = self.columns.values("is_cpu_op", 0)[0] != 0
+        slot = np.full(len(types), 2, np.int64)
+        slot[types == NodeType.COMP] = 1
+        slot[types == NodeType.COMM_RECV] = 3
+        slot[cpu] = 0
+        nodes[:, k.N_CLASS] = slot
+        nodes[:, k.N_DURATION] = np.maximum(self.graph.duration_ns[self.order], 1)
+        nodes[:, k.N_KIND] = k.K_DELAY
+        nodes[:, k.N_GROUP] = -1
+        if self.config.replay_only:
+            return
+        for pos in np.flatnonzero(cpu & np.isin(types, _COMM)).tolist():
+            name = type_name(int(types[pos]))
+            raise self.fail(pos, f"{name} is a CPU operation; allowed: communication beside the CPU")
+        nodes[types == NodeType.INVALID, k.N_KIND] = k.K_INSTANT
+        self._compute(~cpu & (types == NodeType.COMP))
+        self._memory(np.isin(types, _MEM))
+        self._collectives(types == NodeType.COMM_COLL)
+        self._messages(types == NodeType.COMM_SEND, k.K_SEND, "comm_dst", "comm_src")
+        self._messages(types == NodeType.COMM_RECV, k.K_RECV, "comm_src", "comm_dst")
+
+    def _fill_custom(self) -> None:
+        nodes, types = self.nodes, self.type
+        allowed = np.isin(types, (NodeType.COMP, NodeType.COMM_SEND, NodeType.COMM_RECV))
+        for pos in np.flatnonzero(~allowed)[:1].tolist():
+            name = type_name(int(types[pos]))
+            raise self.fail(pos, f"{name} in the trace of a collective; allowed: send, receive and compute nodes")
+        nodes[:, k.N_DURATION] = np.maximum(self.graph.duration_ns[self.order], 1)
+        nodes[:, k.N_KIND] = k.K_DELAY
+        self._messages(types == NodeType.COMM_SEND, k.K_SEND, "comm_dst", "comm_src")
+        self._messages(types == NodeType.COMM_RECV, k.K_RECV, "comm_src", "comm_dst")
+
+    def _check_types(self) -> None:
+        known = np.isin(self.type, list(NodeType)) & (self.type != NodeType.METADATA)
+        if known.all():
+            return
+        pos = int(np.flatnonzero(~known)[0])
+        raise self.fail(
+            pos,
+            f"{type_name(int(self.type[pos]))} nodes cannot be simulated; "
+            "allowed: compute, communication, memory and invalid nodes",
+            "Remove the node, or use the extended mode.",
+        )
+
+    def _required(self, key: str, among: Any, least: int = 0) -> Int64:
+        values, there = self.columns.values(key, 0)
+        for pos in np.flatnonzero(among & ~there)[:1].tolist():
+            raise self.fail(pos, f"attribute {key!r} is missing")
+        for pos in np.flatnonzero(among & (values < least))[:1].tolist():
+            raise self.fail(pos, f"attribute {key!r} is {values[pos]}; allowed: {least} and above")
+        return values
+
+    def _compute(self, among: Any) -> None:
+        """Give compute nodes the time the roofline gives them.
+
+        intensity = operations / bytes; performance = min(bandwidth × intensity, peak); time = operations /
+        performance, truncated to ns. A node without bytes completes at once.
+        """
+        if self.config.roofline is None or not among.any():
+            return
+        ops, size = self._required("num_ops", among), self._required("tensor_size", among)
+        nothing = among & (size == 0)
+        self.nodes[nothing, k.N_KIND] = k.K_INSTANT
+        some = np.flatnonzero(among & ~nothing)
+        for pos in some[ops[some] == 0][:1].tolist():
+            raise self.fail(pos, "attribute 'num_ops' is 0; allowed with the roofline model: 1 and above")
+        performance = roofline(self.config, ops[some], size[some])[1]
+        self.nodes[some, k.N_DURATION] = (ops[some].astype(np.float64) / performance * 1e9).astype(np.int64)
+
+    def _memory(self, among: Any) -> None:
+        if not among.any():
+            return
+        memory = self.config.remote_memory
+        if memory is None:
+            raise self.fail(
+                int(np.flatnonzero(among)[0]),
+                "a memory node, but the system has no remote memory",
+                "Give a remote memory configuration.",
+            )
+        size = self._required("tensor_size", among)
+        time = memory.latency_ns + (size / memory.bytes_per_ns).astype(np.int64)
+        self.nodes[among, k.N_KIND] = k.K_MEMORY
+        self.nodes[among, k.N_DURATION] = time[among]
+
+    def _slot(self, key: str, among: Any, column: int) -> Int64:
+        """Point nodes to the slot that holds their peer or group; returns those that have none."""
+        there = np.zeros(len(among), np.bool_)
+        at, where = self.columns.where(key)
+        attrs, strings = self.graph.attrs, self.graph.strings
+        for pos, index in zip(at.tolist(), where.tolist(), strict=True):
+            if not among[pos]:
+                continue
+            there[pos] = True
+            if attrs.slot[index]:
+                self.nodes[pos, column] = attrs.value[index]
+                continue
+            kind = ValueKind(int(attrs.kind[index]))
+            if kind.is_list or kind not in (*INT_KINDS, ValueKind.STRING):
+                raise self.fail(pos, f"attribute {key!r} is neither a number nor a text")
+            value = int(attrs.value[index])
+            self.nodes[pos, column] = self._literal(key, strings[value] if kind == ValueKind.STRING else value)
+        return np.flatnonzero(among & ~there)
+
+    def _literal(self, key: str, value: int | str) -> int:
+        if (key, value) not in self.literals:
+            self.literals.append((key, value))
+        return len(self.graph.slot_key) + self.literals.index((key, value))
+
+    def _collectives(self, among: Any) -> None:
+        if not among.any():
+            return
+        nodes, builder = self.nodes, self.builder
+        types = self._required("comm_type", among)
+        sizes = self._required("comm_size", among)
+        nodes[:, k.N_PRIORITY] = self.columns.values("comm_priority", 0)[0]
+        self._slot("pg_name", among, k.N_GROUP)
+        masks = self._involved(among)
+        live = np.flatnonzero(among & (types != CollectiveType.BROADCAST))
+        custom = self._custom_numbers()
+        keys = np.stack([types[live], sizes[live], masks[live], nodes[live, k.N_GROUP], custom[live]])
+        distinct, first, inverse = np.unique(keys, axis=1, return_index=True, return_inverse=True)
+        found = np.zeros((distinct.shape[1], 4), np.int64)
+        for at, (kind, size, mask, slot, own) in enumerate(distinct.T.tolist()):
+            found[at] = self._collective(int(live[first[at]]), kind, size, mask, (slot, own))
+        nodes[live, k.N_KIND] = k.K_COLLECTIVE
+        picked = found[inverse.reshape(-1)]
+        for column, values in zip((k.N_SIZE, k.N_STREAMS, k.N_WORLD, k.N_GROUPED), picked.T, strict=True):
+            nodes[live, column] = values
+        nodes[live, k.N_COLLECTIVE] = types[live]
+        builder.most_streams = max(builder.most_streams, int(nodes[live, k.N_STREAMS].max(initial=1)))
+
+    def _custom_numbers(self) -> Int64:
+        """Return (N,) the number of the node's own algorithm among `custom_nodes`, -1 where it has none."""
+        numbers = np.full(len(self.order), -1, np.int64)
+        for at, node in enumerate(self.config.custom_nodes):
+            numbers[self.graph.id[self.order] == node] = at
+        return numbers
+
+    def _involved(self, among: Any) -> Int64:
+        """Return (N,) which dimensions a collective involves as bits, -1 where it does not say."""
+        masks = np.full(len(among), -1, np.int64)
+        attrs = self.graph.attrs
+        at, where = self.columns.where("involved_dim")
+        for pos, index in zip(at.tolist(), where.tolist(), strict=True):
+            if attrs.kind[index] != ValueKind.BOOL_LIST:
+                raise self.fail(pos, "attribute 'involved_dim' is no list of booleans")
+            start = int(attrs.value[index])
+            items = attrs.items[start : start + int(attrs.length[index])].tolist()
+            masks[pos] = sum(1 << bit for bit, item in enumerate(items) if item)
+        return masks
+
+    def _collective(
+        self, pos: int, number: int, size: int, mask: int, places: tuple[int, int]
+    ) -> tuple[int, int, int, int]:
+        """Return chunk, streams and phase lists (of the world and of a group) of one kind of collective."""
+        kind = COLLECTIVES.get(number)
+        if kind is None:
+            allowed = ", ".join(collective_name(n) for n in (*COLLECTIVES, CollectiveType.BROADCAST))
+            raise self.fail(
+                pos,
+                f"comm_type {number} ({collective_name(number)}) cannot be simulated; allowed: {allowed}",
+                "The extended mode knows all collectives.",
+            )
+        config, builder = self.config, self.builder
+        slot, own = places
+        if slot >= 0:
+            self.collective_slots.setdefault(slot, set()).add(kind)
+        custom = list(config.custom_nodes.values())[own] if own >= 0 else config.custom.get(kind)
+        if custom is not None:
+            if config.splits != 1:
+                raise ConfigError(
+                    f"splits is {config.splits}; allowed with collectives given as traces: 1",
+                    hint="Set preferred-dataset-splits to 1.",
+                )
+            return size, 1, *builder.custom_lists(custom)
+        chunk, count = chunks(kind, size, config.splits, builder.npus)
+        if not count:
+            raise self.fail(
+                pos,
+                f"an all-gather of {size} bytes cannot be cut into {config.splits} chunks",
+                "Use fewer splits (preferred-dataset-splits), or leave out the empty collective.",
+            )
+        involved = None if mask < 0 else [bool(mask >> bit & 1) for bit in range(mask.bit_length())]
+        world = world_phases(config, kind, involved)
+        group = group_phases(config, kind)
+        if not world:
+            raise self.fail(
+                pos,
+                "no dimension is involved in the collective, so it would never end",
+                "Set involved_dim to true for a dimension that the algorithms cover.",
+            )
+        return chunk, count, builder.phase_list(world), builder.phase_list(group)
+
+    def _messages(self, among: Any, kind: int, peer: str, own: str) -> None:
+        if not among.any():
+            return
+        nodes = self.nodes
+        nodes[among, k.N_KIND] = kind
+        nodes[among, k.N_SIZE] = self._required("comm_size", among)[among]
+        nodes[among, k.N_TAG] = self._required("comm_tag", among)[among] % k.STREAM_TAG
+        for pos in self._slot(peer, among, k.N_PEER)[:1].tolist():
+            raise self.fail(pos, f"attribute {peer!r} is missing")
+        self.peer_slots.update(np.unique(nodes[among, k.N_PEER]).tolist())
+        if not self.custom:
+            self._own(own, among)
+
+    def _own(self, key: str, among: Any) -> None:
+        """Check that a message's own end, where it is written, is the rank itself, on every rank."""
+        at, where = self.columns.where(key)
+        attrs, trace = self.graph.attrs, self.builder.trace
+        named = {int(attrs.value[i]): p for p, i in zip(at.tolist(), where.tolist(), strict=True) if among[p]}
+        if not named:
+            return
+        for rank in trace.ranks:
+            if trace.graphs[rank.graph] is not self.graph:
+                continue
+            for slot, pos in named.items():
+                if slot < len(rank.slots) and rank.slots[slot] != rank.number:
+                    raise TraceError(
+                        f"rank {rank.number}: {_node(self.graph, int(self.order[pos]))}: {key} is "
+                        f"{rank.slots[slot]!r}; allowed: the rank itself",
+                        hint="Leave the attribute out, or set it to the rank of the file.",
+                    )
+
+
+def roofline(config: SystemConfig, ops: Int64, size_bytes: Int64) -> tuple[Float64, Float64]:
+    """Return intensity (operations per byte) and attainable performance (operations per second)."""
+    assert config.roofline is not None
+    bandwidth, peak = config.local_memory_bytes_per_ns * 1e9, config.roofline.peak_tera_ops_per_s * 1e12
+    intensity = ops.astype(np.float64) / size_bytes.astype(np.float64)
+    return intensity, np.minimum(bandwidth * intensity, peak)
+
+
+def aligned(words: int) -> Int64:
+    """Return zeros that start at a cache line."""
+    raw = np.zeros(words + 8, np.int64)
+    skip = -raw.ctypes.data % 64 // 8
+    return raw[skip : skip + words]
+
+
+def _node(graph: Graph, row: int) -> str:
+    return f"node {graph.id[row]} ({graph.strings[int(graph.name[row])]!r})"
+
+
+def _some(ranks: Sequence[int]) -> str:
+    shown = ", ".join(map(str, ranks[:8]))
+    return f"{shown}, … ({len(ranks):,} in all)" if len(ranks) > 8 else shown

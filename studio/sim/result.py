@@ -1,0 +1,261 @@
+"""What a simulation found: finish times, the events in their order, and the reference's statistics."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from studio.errors import TraceError
+from studio.sim import kernel as k
+from studio.sim.config import SystemConfig
+from studio.sim.plan import GraphPlan, Plan, roofline
+from studio.trace import Bool, Int64, NodeType, Trace, type_name
+
+WRAP = 1 << 64
+CPU, GPU, COMM, MEMORY, OTHER = range(5)
+_NAMES = {CPU: "cpu", GPU: "gpu", COMM: "comm", MEMORY: "remote_mem"}
+_SHOWN = 4
+
+
+@dataclass(frozen=True, slots=True)
+class SimResult:
+    """The outcome of a simulation.
+
+    R ranks, E events, L links.
+
+    Attributes:
+        trace: What was simulated.
+        config: On what.
+        finish_ns: (R,) when each rank finished.
+        event_ns: (E,) when each event happened; the order of events is the order in which they happened.
+        event_rank: (E,) the rank concerned.
+        event_row: (E,) the node concerned, a row of the rank's graph.
+        event_end: (E,) whether the node completed; False where it was issued.
+        link_bytes: (L,) bytes sent over each link of the congestion-aware network, see
+            `topology.link_count`; empty for the unaware one, which has no links.
+        link_busy_ns: (L,) time each link was sending.
+        callbacks: Callbacks and actions the engine ran, the measure of its work.
+    """
+
+    trace: Trace
+    config: SystemConfig
+    finish_ns: Int64
+    event_ns: Int64
+    event_rank: Int64
+    event_row: Int64
+    event_end: Bool
+    link_bytes: Int64
+    link_busy_ns: Int64
+    callbacks: int
+
+    @property
+    def makespan_ns(self) -> int:
+        """When the last rank finished."""
+        return int(self.finish_ns.max())
+
+    def event_ids(self) -> Any:
+        """Return (E,) the id of the node each event concerns, as written in the trace."""
+        graph_of = np.array([rank.graph for rank in self.trace.ranks])[self.event_rank]
+        ids = np.zeros(len(self.event_row), np.uint64)
+        for index in np.unique(graph_of).tolist():
+            mine = graph_of == index
+            ids[mine] = self.trace.graphs[index].id[self.event_row[mine]]
+        return ids
+
+
+def result_of(trace: Trace, config: SystemConfig, plan: Plan) -> SimResult:
+    """Read the outcome out of the engine's array.
+
+    Raises:
+        TraceError: Some rank did not finish; says what the stuck ranks wait for.
+    """
+    m = plan.m
+    start, end = plan.log, int(m[k.LOG])
+    log = m[start:end].reshape(-1, 2)
+    packed = log[:, 1]
+    rank, pos, done = packed >> 40, (packed >> 1) & ((1 << 39) - 1), (packed & 1) != 0
+    records = m[m[k.RANKS] : m[k.RANKS] + k.RANK_WORDS * m[k.NPUS]].reshape(-1, k.RANK_WORDS)
+    finish = records[:, k.R_FINISH].copy()
+    row = _rows(plan, rank, pos)
+    if len(log) < 2 * plan.instances or (finish < 0).any():
+        raise _stuck(trace, plan, finish, rank, row, done)
+    links = np.zeros((0, 8), np.int64)
+    if plan.links:
+        first = plan.links
+        count = (int(m[k.WHEEL]) and _link_words(config)) // 8
+        links = m[first : first + 8 * count].reshape(-1, 8)
+    return SimResult(
+        trace,
+        config,
+        finish,
+        log[:, 0].copy(),
+        rank,
+        row,
+        done,
+        links[:, 3].copy(),
+        links[:, 4].copy(),
+        int(m[k.STEPS]),
+    )
+
+
+def _link_words(config: SystemConfig) -> int:
+    from studio.sim.topology import link_count
+
+    return 8 * link_count(config.topology.dims[0])
+
+
+def _rows(plan: Plan, rank: Int64, pos: Int64) -> Int64:
+    """Return the graph row of each position."""
+    used = np.unique(plan.graph_of).tolist()
+    table = np.concatenate([plan.graphs[index].order for index in used])
+    first = np.zeros(len(plan.graphs) + 1, np.int64)
+    at = 0
+    for index in used:
+        first[index] = at
+        at += len(plan.graphs[index].order)
+    return table[first[plan.graph_of[rank]] + pos]
+
+
+def _stuck(trace: Trace, plan: Plan, finish: Int64, rank: Int64, row: Int64, done: Bool) -> TraceError:
+    """Return the report of a deadlock: which ranks are stuck, and what each waits for."""
+    counts = np.array([len(plan.graphs[g].order) for g in plan.graph_of.tolist()])
+    completed = np.bincount(rank[done], minlength=len(finish))
+    stuck = np.flatnonzero((finish < 0) | (completed < counts)).tolist()
+    lines = [_waits(trace, number, row[rank == number], done[rank == number]) for number in stuck[:_SHOWN]]
+    more = f" (and {len(stuck) - _SHOWN:,} more ranks)" if len(stuck) > _SHOWN else ""
+    return TraceError(
+        f"{len(stuck):,} of {len(finish):,} ranks never finish: " + "; ".join(lines) + more,
+        hint="Check that all ranks of a comm group run the same collectives in the same order, that every "
+        "receive has its send (same peer, tag and size), and that the dependencies form no cycle.",
+    )
+
+
+def _waits(trace: Trace, number: int, rows: Int64, done: Bool) -> str:
+    graph = trace.graphs[trace.ranks[number].graph]
+    open_rows = sorted(set(rows[~done].tolist()) - set(rows[done].tolist()))
+    if open_rows:
+        shown = ", ".join(
+            f"node {graph.id[r]} ({graph.strings[int(graph.name[r])]!r}, {type_name(int(graph.type[r]))})"
+            for r in open_rows[:_SHOWN]
+        )
+        rest = f" and {len(open_rows) - _SHOWN:,} more" if len(open_rows) > _SHOWN else ""
+        return f"rank {number} waits for {shown}{rest} to complete"
+    missing = sorted(set(range(len(graph))) - set(rows.tolist()))
+    what = f"node {graph.id[missing[0]]}" if missing else "a node"
+    return f"rank {number} never issues {what}, and {max(len(missing) - 1, 0):,} more"
+
+
+# ---------------------------------------------------------------------------------------------------
+# The reference's statistics
+
+
+def statistics(result: SimResult) -> list[dict[str, float]] | None:
+    """Return per rank the figures the reference prints, under its names; None where it fails to.
+
+    `wall` is the latest end; `gpu`, `comm`, `cpu` and `remote_mem` are the time some node of that class was
+    under way; `overlap` is gpu + comm - wall, an unsigned number that wraps when the rank also idles. It
+    fails on every CPU, memory or invalid node. With the roofline model come averages over compute nodes.
+    """
+    graphs, classes = result.trace.graphs, {}
+    for index in {rank.graph for rank in result.trace.ranks}:
+        classes[index] = _classes(result, index)
+        if np.isin(classes[index], (CPU, MEMORY, OTHER)).any():
+            return None
+    del graphs
+    return [_rank_statistics(result, number, classes) for number in range(len(result.finish_ns))]
+
+
+def exposed_ns(result: SimResult) -> Int64:
+    """Return (R,) finish minus the time of compute nodes, which the reference calls exposed communication.
+
+    It includes idle time, and wraps below zero to nearly 2^64 when replaying: read it as unsigned.
+    """
+    exposed = result.finish_ns.copy()
+    start, end, rank, row = intervals(result)
+    graph_of = np.array([r.graph for r in result.trace.ranks])[rank]
+    for index in np.unique(graph_of).tolist():
+        mine = graph_of == index
+        kind = _classes(result, index)[row[mine]]
+        counted = kind != CPU if result.config.replay_only else kind == GPU
+        np.subtract.at(exposed, rank[mine][counted], (end - start)[mine][counted])
+    return exposed
+
+
+def intervals(result: SimResult) -> tuple[Int64, Int64, Int64, Int64]:
+    """Return (N,) start, end, rank and row of every node, by rank and then by row."""
+    order = np.lexsort((result.event_end, result.event_row, result.event_rank))
+    issued, ended = order[0::2], order[1::2]
+    return result.event_ns[issued], result.event_ns[ended], result.event_rank[issued], result.event_row[issued]
+
+
+def _classes(result: SimResult, index: int) -> Int64:
+    """Return (N,) the class of each row of a graph."""
+    graph = result.trace.graphs[index]
+    kinds = np.full(len(graph), COMM, np.int64)
+    kinds[graph.type == NodeType.COMP] = GPU
+    kinds[np.isin(graph.type, (NodeType.MEM_LOAD, NodeType.MEM_STORE))] = MEMORY
+    kinds[np.isin(graph.type, (NodeType.INVALID, NodeType.METADATA))] = OTHER
+    rows, where = graph.rows_with("is_cpu_op")
+    kinds[rows[graph.attrs.value[where] != 0]] = CPU
+    return kinds
+
+
+def _rank_statistics(result: SimResult, number: int, classes: dict[int, Int64]) -> dict[str, float]:
+    mine = result.event_rank == number
+    order = np.lexsort((result.event_end[mine], result.event_row[mine]))
+    ticks, rows = result.event_ns[mine][order], result.event_row[mine][order][0::2]
+    start, end = ticks[0::2], ticks[1::2]
+    kind = classes[result.trace.ranks[number].graph][rows]
+    found: dict[str, float] = {"wall": int(end.max())}
+    for code, name in _NAMES.items():
+        if (kind == code).any():
+            found[name] = _covered(start[kind == code], end[kind == code])
+    if "gpu" in found and "comm" in found:
+        overlap = (int(found["gpu"]) + int(found["comm"]) - int(found["wall"])) % WRAP
+        if overlap:
+            found["overlap"] = overlap
+    if result.config.roofline is not None:
+        found |= _roofline(result, number, rows[kind == GPU], (end - start)[kind == GPU])
+    return found
+
+
+def _covered(start: Int64, end: Int64) -> int:
+    """Return the length of a union of intervals."""
+    order = np.argsort(start, kind="stable")
+    start, end = start[order], np.maximum.accumulate(end[order])
+    before = np.concatenate((start[:1], end[:-1]))
+    return int(np.maximum(end - np.maximum(start, before), 0).sum())
+
+
+def _roofline(result: SimResult, number: int, rows: Int64, time: Int64) -> dict[str, float]:
+    graph, config = result.trace.graphs[result.trace.ranks[number].graph], result.config
+    assert config.roofline is not None
+    columns = []
+    for key in ("num_ops", "tensor_size"):
+        column = np.zeros(len(graph), np.int64)
+        at, where = graph.rows_with(key)
+        column[at] = graph.attrs.value[where]
+        columns.append(column[rows])
+    ops, size = columns
+    keep = size > 0
+    ops, size, time = ops[keep], size[keep], time[keep]
+    bandwidth, peak = config.local_memory_bytes_per_ns * 1e9, config.roofline.peak_tera_ops_per_s * 1e12
+    intensity, performance = roofline(config, ops, size)
+    total = float(time.sum()) + 1
+
+    def mean(values: Any) -> float:
+        return float((values * time).sum() / total)
+
+    return {
+        "compute_bound_pct": round(100 * mean(bandwidth * intensity >= peak), 3),
+        "avg_compute_util_pct": round(100 * mean(performance / peak), 3),
+        "avg_mem_util_pct": round(100 * mean(performance / intensity / bandwidth), 3),
+        "avg_op_intensity": round(mean(intensity), 3),
+    }
+
+
+def graph_plan_of(plan: Plan, rank: int) -> GraphPlan:
+    """Return the plan of a rank's graph."""
+    return plan.graphs[int(plan.graph_of[rank])]

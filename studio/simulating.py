@@ -1,0 +1,454 @@
+"""A simulation from the command line: which job, on which system, and what is said about the outcome."""
+
+from __future__ import annotations
+
+import dataclasses
+import glob
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, TextIO
+
+import msgspec
+import numpy as np
+
+from studio.analysis.breakdown import Breakdown, Spans, breakdown, node_kinds
+from studio.errors import ConfigError, StudioError, TraceError
+from studio.et import read
+from studio.sim import astra, simulate
+from studio.sim.check import check
+from studio.sim.config import Congestion, SystemConfig
+from studio.sim.parts import TOPOLOGIES, Parts, imported, network_gb_per_s, with_settings
+from studio.sim.presets import PRESETS, preset
+from studio.sim.result import SimResult, exposed_ns, intervals, statistics
+from studio.trace import Finding, Graph, Int64, Trace
+from studio.units import format_bytes, format_count, format_ns, format_rate
+from studio.workspace import Workspace
+
+Progress = Callable[[str, int, int], None]
+_SLOWEST = 3
+_TOLD = 8
+_BUSIEST = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What to simulate.
+
+    Attributes:
+        workload: Folders or files, the common prefix of files, or the id of a job in the workspace.
+        preset: A system by name; files given beside it take the place of its own.
+        system, network, comm_groups, remote_memory: ASTRA-sim's files.
+        congestion: Which network model; None is the preset's, or else the unaware one.
+        options: Options of ASTRA-sim's command line, without dashes.
+        settings: KEY=VALUE each, the last word on any key of the files.
+        time_limit_s: Stop after this long; None never.
+        workspace: Its folder; None is the user's.
+        ranks: Rank numbers by file name, for files that do not tell theirs.
+    """
+
+    workload: tuple[str, ...]
+    preset: str | None = None
+    system: Path | None = None
+    network: Path | None = None
+    comm_groups: Path | None = None
+    remote_memory: Path | None = None
+    congestion: Congestion | None = None
+    options: Mapping[str, str] = field(default_factory=dict)
+    settings: tuple[str, ...] = ()
+    time_limit_s: float | None = None
+    workspace: Path | None = None
+    ranks: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of a request.
+
+    Attributes:
+        workload: What was simulated, in words.
+        result: Finish times and events.
+        findings: What reading and checking brought to light.
+        spent_s: How long the simulation took, reading left out.
+    """
+
+    workload: str
+    result: SimResult
+    findings: tuple[Finding, ...]
+    spent_s: float
+
+
+def run(request: Request, *, progress: Progress | None = None) -> Outcome:
+    """Simulate a job.
+
+    Raises:
+        ConfigError: The system cannot be simulated.
+        TraceError: The job cannot, some ranks wait for ever, or the time limit has passed.
+    """
+    started = time.monotonic()
+    result = imported(parts_for(request))
+    trace = workload(request, progress)
+    findings = (*result.findings, *check(trace, result.config))
+    _refuse(findings)
+    begun = time.monotonic()
+    limit = Limit(started, request.time_limit_s)
+    outcome = _simulated(trace, result.config, limit, progress)
+    return Outcome(", ".join(request.workload), outcome, findings, time.monotonic() - begun)
+
+
+def _refuse(findings: Sequence[Finding]) -> None:
+    errors = [finding for finding in findings if finding.level == "error"]
+    if errors:
+        more = f"\nAnd {len(errors) - _TOLD:,} more." if len(errors) > _TOLD else ""
+        rest = "".join(f"\nAlso: {finding.message}" for finding in errors[1:_TOLD]) + more
+        raise TraceError(f"The job cannot be simulated: {errors[0].message}{rest}", hint=errors[0].hint)
+
+
+@dataclass(slots=True)
+class Limit:
+    """Stops a simulation when its time is up, and knows how far it was.
+
+    Attributes:
+        started: When the clock began, by `time.monotonic`.
+        seconds: How long it may take; None for ever.
+        done, total: Nodes completed, and nodes in all.
+    """
+
+    started: float
+    seconds: float | None
+    done: int = 0
+    total: int = 0
+
+    def passed(self) -> bool:
+        """Whether the time is up."""
+        return self.seconds is not None and time.monotonic() - self.started > self.seconds
+
+    def error(self) -> TraceError:
+        """Return what to say when it is."""
+        share = (
+            f"{100 * self.done // self.total} % of its nodes were complete"
+            if self.total
+            else "it had not begun"
+        )
+        return TraceError(
+            f"The simulation was stopped after the time limit of {self.seconds:g} s; {share}.",
+            hint="Raise --time-limit, or leave it out.",
+        )
+
+
+def _simulated(trace: Trace, config: SystemConfig, limit: Limit, progress: Progress | None) -> SimResult:
+    from studio.sim.engine import Cancelled
+
+    def tell(done: int, total: int) -> None:
+        limit.done, limit.total = done, total
+        if progress:
+            progress("simulating", min(done, total), total)
+
+    if limit.passed():
+        raise limit.error()
+    try:
+        return simulate(trace, config, progress=tell, cancel=limit.passed)
+    except Cancelled:
+        raise limit.error() from None
+
+
+# ---------------------------------------------------------------------------------------------------
+# The job and the system
+
+
+def workload(request: Request, progress: Progress | None = None) -> Trace:
+    """Read the job that is asked for.
+
+    Raises:
+        StudioError: There is nothing of this name, or it cannot be read.
+    """
+    names = list(request.workload)
+    paths = [name for name in names if Path(name).exists()]
+    if len(paths) == len(names):
+        return read(list(paths), ranks=request.ranks, progress=progress)
+    missing = next(name for name in names if name not in paths)
+    if len(names) > 1:
+        raise ConfigError(f"WORKLOAD {missing!r}: there is no such file or folder")
+    files = prefixed(missing)
+    if files:
+        return read(list(files), ranks=request.ranks, progress=progress)
+    root = request.workspace or Workspace.default_root()
+    if not root.is_dir():
+        raise ConfigError(
+            f"WORKLOAD {missing!r}: no file or folder, no files {missing}.<rank>.et, and no workspace with jobs",
+            hint="Name a folder of traces.",
+        )
+    try:
+        return Workspace(root).load(missing)
+    except StudioError as error:
+        raise ConfigError(
+            f"WORKLOAD {missing!r}: no file or folder, no files {missing}.<rank>.et, no job of the workspace {root}",
+            hint=error.hint if "nearest" in error.hint else "Name a folder of traces.",
+        ) from error
+
+
+def prefixed(prefix: str) -> list[Path]:
+    """Return the traces `<prefix>.<rank>.et` or `.et.gz`, and the comm groups `<prefix>.json` beside them."""
+    base = Path(prefix)
+    found = []
+    for path in sorted(base.parent.glob(f"{glob.escape(base.name)}.*")) if base.name else []:
+        middle, *suffixes = path.name[len(base.name) + 1 :].split(".")
+        if middle.isdecimal() and suffixes in (["et"], ["et", "gz"]):
+            found.append(path)
+    groups = base.with_name(f"{base.name}.json") if base.name else base
+    return [*found, groups] if found and groups.is_file() else found
+
+
+def parts_for(request: Request) -> Parts:
+    """Return the configuration that is asked for: the preset, the files over it, the settings over both.
+
+    Raises:
+        ConfigError: Neither preset nor files, an unknown preset or setting, or a file that cannot be read.
+    """
+    base = preset(request.preset).parts if request.preset else None
+    if base is None and not (request.system and request.network):
+        lacking = [
+            name for name, path in (("--system", request.system), ("--network", request.network)) if not path
+        ]
+        raise ConfigError(
+            f"No system to simulate on: {' and '.join(lacking)} {'is' if len(lacking) == 1 else 'are'} missing",
+            hint=f"Give --system and --network, or --preset with one of: {', '.join(PRESETS)}.",
+        )
+    parts = _with_files(base or Parts({}, {}), request)
+    congestion = request.congestion or parts.congestion
+    parts = replace(parts, congestion=congestion, options={**parts.options, **request.options})
+    return with_settings(parts, request.settings)
+
+
+def _with_files(parts: Parts, request: Request) -> Parts:
+    """Return `parts` with the tables of the files that are given in place of its own."""
+    given = astra.load_given(request.system, request.network, request.comm_groups, request.remote_memory)
+    return replace(parts, **{**given, "names": {**parts.names, **given["names"]}})
+
+
+# ---------------------------------------------------------------------------------------------------
+# What is said
+
+
+def spans(result: SimResult) -> Spans:
+    """Return when every node of a result was busy, and with what."""
+    start, end, rank, row = intervals(result)
+    graph_of = np.array([one.graph for one in result.trace.ranks], np.int64)[rank]
+    kind = np.zeros(len(row), np.int64)
+    for index in np.unique(graph_of).tolist():
+        mine = graph_of == index
+        kind[mine] = node_kinds(result.trace.graphs[index])[row[mine]]
+    return Spans(start, end, rank, kind)
+
+
+def _breakdown(result: SimResult) -> Breakdown:
+    return breakdown(spans(result), result.finish_ns)
+
+
+def report(outcome: Outcome) -> dict[str, Any]:
+    """Return everything about an outcome as plain data; times are whole nanoseconds."""
+    result = outcome.result
+    parts = astra.parts_of(result.config)
+    times = dataclasses.asdict(_breakdown(result))
+    numbers = [rank.number for rank in result.trace.ranks]
+    exposed = exposed_ns(result).astype(np.uint64).tolist()
+    stats = statistics(result)
+    ranks = [
+        {
+            "rank": number,
+            "finish_ns": int(result.finish_ns[at]),
+            **{key: int(column[at]) for key, column in times.items()},
+            "reference": {
+                "cycles": int(result.finish_ns[at]),
+                "exposed communication": exposed[at],
+                **(stats[at] if stats else {}),
+            },
+        }
+        for at, number in enumerate(numbers)
+    ]
+    return {
+        "workload": outcome.workload,
+        "finish_ns": result.makespan_ns,
+        "npus": result.config.topology.npus,
+        "events": len(result.event_ns),
+        "spent_s": round(outcome.spent_s, 6),
+        "config": {
+            "network": parts.network,
+            "system": parts.system,
+            "memory": parts.memory,
+            "options": parts.options,
+            "congestion": parts.congestion,
+        },
+        "ranks": ranks,
+        "links": [
+            {"link": name, "bytes": size, "busy_ns": busy}
+            for name, size, busy in zip(
+                link_names(result), result.link_bytes.tolist(), result.link_busy_ns.tolist(), strict=True
+            )
+        ],
+        "findings": msgspec.to_builtins(outcome.findings),
+    }
+
+
+def link_names(result: SimResult) -> list[str]:
+    """Return what each link joins, in the order of the result's links; none in a network without congestion."""
+    if not len(result.link_bytes):
+        return []
+    dim = result.config.topology.dims[0]
+    npus = range(dim.size)
+    if dim.kind == "fully_connected":
+        return [f"{source} → {target}" for source in npus for target in npus]
+    if dim.kind == "switch":
+        return [*(f"{npu} → switch" for npu in npus), *(f"switch → {npu}" for npu in npus)]
+    return [
+        *(f"{npu} → {(npu + 1) % dim.size}" for npu in npus),
+        *(f"{npu} → {(npu - 1) % dim.size}" for npu in npus),
+    ]
+
+
+def as_text(outcome: Outcome) -> str:
+    """Return an outcome for reading in a terminal."""
+    result = outcome.result
+    finish = result.finish_ns
+    times = _breakdown(result)
+    lines = [
+        f"{outcome.workload} on {system_label(result.config)}",
+        f"  finish  {format_ns(result.makespan_ns)}  ({format_count(result.makespan_ns)} ns)",
+        f"  simulated in {format_ns(outcome.spent_s * 1e9)}",
+        "",
+        f"  {'per rank':24}{'least':>12}{'mean':>12}{'most':>12}   of finish",
+    ]
+    rows: list[tuple[str, Int64]] = [
+        ("finish", finish),
+        ("compute", times.compute_ns),
+        ("communication", times.communication_ns),
+        ("exposed communication", times.exposed_communication_ns),
+        ("memory", times.memory_ns),
+        ("CPU", times.cpu_ns),
+        ("idle", times.idle_ns),
+    ]
+    for name, column in rows:
+        if column.any() or name in ("finish", "compute", "communication", "exposed communication"):
+            share = 100 * float(column.mean()) / max(result.makespan_ns, 1)
+            cells = "".join(
+                f"{format_ns(float(value)):>12}" for value in (column.min(), column.mean(), column.max())
+            )
+            lines.append(f"  {name:24}{cells}   {share:5.1f} %")
+    lines += ["", *_slowest(result), *_links(result)]
+    lines += _told(outcome.findings)
+    return "\n".join(lines).rstrip()
+
+
+def system_label(config: SystemConfig) -> str:
+    """Return a system in a line: its dimensions, rates and network model."""
+    kinds = {kind: name for name, kind in TOPOLOGIES.items()}
+    dims = " × ".join(
+        f"{kinds[dim.kind]} {dim.size} ({network_gb_per_s(dim.bytes_per_ns):g} GiB/s, {dim.latency_ns:g} ns)"
+        for dim in config.topology.dims
+    )
+    return f"{config.topology.npus:,} NPUs: {dims}, congestion-{config.congestion}"
+
+
+def _slowest(result: SimResult) -> Iterator[str]:
+    finish = result.finish_ns
+    numbers = [rank.number for rank in result.trace.ranks]
+    if int(finish.min()) == int(finish.max()):
+        yield f"  all {len(numbers):,} ranks finish at the same time" if len(numbers) > 1 else "  one rank"
+        return
+    last = np.argsort(-finish, kind="stable")[:_SLOWEST].tolist()
+    first = int(finish.argmin())
+    named = ", ".join(f"rank {numbers[at]} {format_ns(int(finish[at]))}" for at in last)
+    spread = 100 * (int(finish.max()) - int(finish.min())) / int(finish.max())
+    yield f"  last to finish   {named}"
+    yield f"  first to finish  rank {numbers[first]} {format_ns(int(finish[first]))} ({spread:.1f} % earlier)"
+
+
+def _links(result: SimResult) -> Iterator[str]:
+    if not result.link_bytes.any():
+        return
+    yield ""
+    yield f"  {'busiest links':24}{'carried':>12}{'busy':>12}{'rate':>12}"
+    names, whole = link_names(result), max(result.makespan_ns, 1)
+    for at in np.argsort(-result.link_busy_ns, kind="stable")[:_BUSIEST].tolist():
+        if result.link_bytes[at]:
+            size, busy = int(result.link_bytes[at]), int(result.link_busy_ns[at])
+            yield f"  {names[at]:24}{format_bytes(size):>12}{100 * busy / whole:>10.1f} %{format_rate(size / whole):>12}"
+
+
+def _told(findings: Sequence[Finding]) -> Iterator[str]:
+    for finding in findings:
+        yield f"  {finding.level:7} {finding.message}"
+        if finding.hint:
+            yield f"          {finding.hint}"
+
+
+def presets_text() -> str:
+    """Return the presets for reading in a terminal."""
+    lines = []
+    for one in PRESETS.values():
+        lines += [
+            f"{one.name:16} {one.title}",
+            f"{'':16} {system_label(one.config)}",
+            f"{'':16} Source: {one.source}.",
+            "",
+        ]
+    return "\n".join(lines).rstrip()
+
+
+def presets_report() -> list[dict[str, Any]]:
+    """Return the presets as plain data."""
+    return [
+        {
+            "name": one.name,
+            "title": one.title,
+            "source": one.source,
+            "npus": one.config.topology.npus,
+            "network": one.parts.network,
+            "system": one.parts.system,
+            "congestion": one.parts.congestion,
+        }
+        for one in PRESETS.values()
+    ]
+
+
+# ---------------------------------------------------------------------------------------------------
+# The events, as timeline tools read them
+
+
+def write_events(result: SimResult, path: Path) -> None:
+    """Write a line per event, in the order they happened; the file appears when it is complete.
+
+    Raises:
+        ConfigError: The file cannot be written.
+    """
+    aside = path.with_name(f".{path.name}.part")
+    try:
+        with aside.open("w", encoding="utf-8", newline="\n") as stream:
+            event_lines(result, stream)
+        aside.replace(path)
+    except OSError as error:
+        aside.unlink(missing_ok=True)
+        raise ConfigError(f"--events {path}: cannot be written: {error.strerror}") from error
+
+
+def event_lines(result: SimResult, stream: TextIO) -> None:
+    """Write the events as `issue,sys->id=0,tick=0,node->id=1,node->name=…,node->type=4` and `callback,…`."""
+    numbers = [rank.number for rank in result.trace.ranks]
+    ends = [_line_ends(graph) for graph in result.trace.graphs]
+    of_rank = [ends[rank.graph] for rank in result.trace.ranks]
+    columns = (result.event_end, result.event_rank, result.event_ns, result.event_row)
+    for ended, rank, tick, row in zip(*(column.tolist() for column in columns), strict=True):
+        word = "callback" if ended else "issue"
+        stream.write(f"{word},sys->id={numbers[rank]},tick={tick},{of_rank[rank][row]}\n")
+
+
+def _line_ends(graph: Graph) -> list[str]:
+    """Return per node what is the same in all its lines; a name stays on one line."""
+    names = [" ".join(name.split()) for name in graph.strings]
+    return [
+        f"node->id={number},node->name={names[name] if name >= 0 else ''},node->type={kind}"
+        for number, name, kind in zip(
+            graph.id.tolist(), graph.name.tolist(), graph.type.tolist(), strict=True
+        )
+    ]

@@ -1,0 +1,60 @@
+"""Traces written by hand: a few nodes per rank, so that the answer of a test can be seen in it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from studio.et.job import with_inferred_groups
+from studio.et.schema import schema, value_field
+from studio.trace import CollectiveType, CommGroup, Graph, NodeType, Rank, Trace, ValueKind, digest
+from tests.strategies import chakra_file, part_of
+
+KINDS = {
+    bool: ValueKind.BOOL,
+    int: ValueKind.INT64,
+    float: ValueKind.DOUBLE,
+    str: ValueKind.STRING,
+}
+
+
+def node(number: int, kind: str, *deps: int, name: str = "", micros: int = 0, **attributes: Any) -> Any:
+    """A node: its id, its type by name, the ids it waits for, and its attributes."""
+    made = schema().node(
+        id=number, name=name or f"n{number}", type=NodeType[kind], data_deps=deps, duration_micros=micros
+    )
+    for key, value in attributes.items():
+        attribute = made.attr.add(name=key)
+        if isinstance(value, list):
+            attribute.bool_list.SetInParent()
+            attribute.bool_list.values.extend(value)
+        else:
+            setattr(attribute, value_field(KINDS[type(value)]), value)
+    return made
+
+
+def collective(number: int, kind: str, size: int, *deps: int, group: str = "", **attributes: Any) -> Any:
+    """A collective of a comm group; of all ranks where no group is named."""
+    if group:
+        attributes["pg_name"] = group
+    kind_number = int(CollectiveType[kind])
+    return node(number, "COMM_COLL", *deps, comm_type=kind_number, comm_size=size, **attributes)
+
+
+def trace_of(
+    ranks: Sequence[Sequence[Any]] | Mapping[int, Sequence[Any]],
+    groups: Mapping[str, Sequence[int]] | None = None,
+) -> Trace:
+    """The trace of these ranks; equal graphs are shared, as when files are read."""
+    numbered = ranks if isinstance(ranks, Mapping) else dict(enumerate(ranks))
+    graphs: list[Graph] = []
+    known: dict[bytes, int] = {}
+    made = []
+    for number, nodes in numbered.items():
+        part = part_of(chakra_file([one.SerializeToString() for one in nodes]))
+        index = known.setdefault(digest(part.graph), len(graphs))
+        if index == len(graphs):
+            graphs.append(part.graph)
+        made.append(Rank(number, index, part.rank.slots, part.rank.version))
+    listed = tuple(CommGroup(name, tuple(members)) for name, members in (groups or {}).items())
+    return with_inferred_groups(Trace(tuple(graphs), tuple(made), listed))

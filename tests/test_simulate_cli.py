@@ -1,0 +1,209 @@
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from studio.cli import main
+from studio.et import write
+from studio.sim.presets import PRESETS
+from studio.workspace import Workspace
+from tests.handmade import collective, node, trace_of
+
+NETWORK = "topology: [ Ring ]\nnpus_count: [ 4 ]\nbandwidth: [ 50 ]\nlatency: [ 500 ]\n"
+SYSTEM = {
+    "scheduling-policy": "LIFO",
+    "collective-optimization": "baseline",
+    "preferred-dataset-splits": 4,
+    "endpoint-delay": 10,
+    "local-mem-bw": 1600,
+    "all-reduce-implementation": ["ring"],
+    "reduce-scatter-implementation": ["ring"],
+}
+MIB = 1 << 20
+# The example of the reference's rules: reduce-scatter, 4 ranks, 1 MiB, 4 splits takes 22,240 ns.
+REDUCE_SCATTER = 22_240
+
+
+def job(groups=None, **first):
+    """Four ranks: 100 µs of compute on rank 0, 10 µs on the others, then a reduce-scatter."""
+
+    def nodes(micros):
+        return [node(0, "COMP", micros=micros, name="fwd, x=1\nend"), collective(1, "REDUCE_SCATTER", MIB, 0)]
+
+    return trace_of([nodes(100), nodes(10), nodes(10), nodes(10)], groups)
+
+
+@pytest.fixture
+def folder(tmp_path) -> Path:
+    """A job's traces and a system's files."""
+    write(job(), tmp_path / "job", "job")
+    (tmp_path / "n.yml").write_text(NETWORK, encoding="utf-8")
+    (tmp_path / "s.json").write_text(json.dumps(SYSTEM), encoding="utf-8")
+    return tmp_path
+
+
+def invoke(*words, code=0):
+    result = CliRunner().invoke(main, ["simulate", *map(str, words)])
+    assert result.exit_code == code, result.output
+    return result.output
+
+
+def on(folder, *words, code=0):
+    return invoke(*words, "--system", folder / "s.json", "--network", folder / "n.yml", code=code)
+
+
+def told(folder, *words):
+    return json.loads(on(folder, *words, "--json"))
+
+
+def test_a_folder_is_simulated_and_told_in_a_table(folder):
+    """Ranks 1 to 3 wait 90 µs for rank 0: communication that no compute covers."""
+    text = on(folder, folder / "job")
+    assert "4 NPUs: Ring 4 (50 GiB/s, 500 ns), congestion-unaware" in text
+    assert f"finish  122 µs  ({100_000 + REDUCE_SCATTER:,} ns)" in text
+    assert re.search(r"compute +10\.0 µs +32\.5 µs +100 µs +26\.6 %", text)
+    assert re.search(r"exposed communication +22\.2 µs", text)
+    assert "last to finish   rank 0 122 µs" in text
+
+
+def test_json_has_everything_in_nanoseconds(folder):
+    report = told(folder, folder / "job")
+    assert report["finish_ns"] == 100_000 + REDUCE_SCATTER
+    assert report["events"] == 16
+    late, waiting = report["ranks"][0], report["ranks"][2]
+    assert late["compute_ns"] == 100_000
+    assert late["exposed_communication_ns"] == late["communication_ns"] == REDUCE_SCATTER
+    assert waiting["compute_ns"] == 10_000
+    assert waiting["exposed_communication_ns"] > 90_000
+    assert waiting["reference"]["gpu"] == 10_000
+    assert report["config"]["system"]["preferred-dataset-splits"] == 4
+
+
+@pytest.mark.parametrize("form", ["prefix", "files", "job"])
+def test_a_workload_may_be_a_prefix_files_or_a_job_of_the_workspace(folder, form):
+    words = {
+        "prefix": lambda: [folder / "job" / "job"],
+        "files": lambda: sorted((folder / "job").glob("*.et")),
+        "job": lambda: [Workspace(folder / "ws").save(job(), "mine"), "--workspace", folder / "ws"],
+    }[form]()
+    assert told(folder, *words)["finish_ns"] == 100_000 + REDUCE_SCATTER
+
+
+def test_comm_groups_beside_the_traces_count_and_a_file_replaces_them(folder):
+    """A prefix finds <prefix>.json; --comm-groups is another list."""
+    nodes = [collective(1, "REDUCE_SCATTER", MIB, group="7")]
+    write(trace_of([nodes] * 4, {"7": [0, 1, 2, 3]}), folder / "grouped", "g")
+    assert told(folder, folder / "grouped" / "g")["finish_ns"] == REDUCE_SCATTER
+    (folder / "groups.json").write_text('{"7": [0, 1]}', encoding="utf-8")
+    text = on(folder, folder / "grouped" / "g", "--comm-groups", folder / "groups.json", code=1)
+    assert "Nodes of ranks 2–3 name group 7, whose members are ranks 0–1." in text
+
+
+def test_settings_and_options_have_the_last_word(folder):
+    """One split instead of four; no endpoint delay key, so 10 ns whatever the scale."""
+    plain = told(folder, folder / "job")
+    more = told(
+        folder,
+        folder / "job",
+        "--set",
+        "preferred-dataset-splits=1",
+        "--injection-scale",
+        "2",
+        "--num-queues-per-dim=2",
+    )
+    assert more["config"]["system"]["preferred-dataset-splits"] == 1
+    assert more["config"]["options"] == {
+        "num-queues-per-dim": 2,
+        "injection-scale": 2,
+        "rendezvous-protocol": False,
+    }
+    assert more["finish_ns"] != plain["finish_ns"]
+
+
+def test_links_are_told_where_messages_wait_for_each_other(folder):
+    """Each of four streams sends three messages of 64 KiB clockwise, and nothing back."""
+    report = told(folder, folder / "job", "--congestion", "aware")
+    assert [link["link"] for link in report["links"]][:5] == ["0 → 1", "1 → 2", "2 → 3", "3 → 0", "0 → 3"]
+    assert [link["bytes"] for link in report["links"]] == [12 * 65_536] * 4 + [0] * 4
+    assert "busiest links" in on(folder, folder / "job", "--congestion", "aware")
+
+
+def test_events_are_lines_that_timeline_tools_read(folder):
+    """In order, issue before callback, a name on one line."""
+    on(folder, folder / "job", "--events", folder / "events.csv")
+    lines = (folder / "events.csv").read_text(encoding="utf-8").splitlines()
+    assert len(lines) == 16
+    assert lines[0] == "issue,sys->id=0,tick=0,node->id=0,node->name=fwd, x=1 end,node->type=4"
+    assert lines[-1].startswith("callback,sys->id=")
+    assert {
+        line.split("tick=")[1].split(",")[0] for line in lines if line.startswith("callback,sys->id=0")
+    } == {
+        "100000",
+        str(100_000 + REDUCE_SCATTER),
+    }
+    assert not list(folder.glob(".events*"))
+
+
+def test_a_preset_is_a_system_and_files_beside_it_take_the_place_of_its_own(folder):
+    nodes = [collective(1, "ALL_REDUCE", MIB)]
+    write(trace_of([nodes] * 8), folder / "eight", "e")
+    preset = json.loads(invoke(folder / "eight", "--preset", "tpu-v3-8", "--json"))
+    assert preset["config"]["network"]["bandwidth"] == [80]
+    mixed = json.loads(
+        invoke(folder / "eight", "--preset", "tpu-v3-8", "--system", folder / "s.json", "--json")
+    )
+    assert mixed["config"]["network"]["bandwidth"] == [80]
+    assert mixed["config"]["system"]["local-mem-bw"] == 1600
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["job", "--set", "bandwidth[0]=tbd"], "--set: bandwidth[0] is 'tbd'; allowed: a number above 0"),
+        (["job", "--set", "splits=2"], "--set 'splits': there is no such key"),
+        (
+            ["job", "--set", "npus_count=8"],
+            "The trace has ranks 0–3, the system 8 NPUs: ranks 4–7 are missing.",
+        ),
+        (["job", "--time-limit", "0.000001"], "stopped after the time limit of 1e-06 s"),
+        (["nothing-here"], "no file or folder, no files"),
+        (["job", "--preset", "h100"], "preset is 'h100'; allowed: hgx-h100-8"),
+        (["job", "--num-queues-per-dim", "0"], "num-queues-per-dim is '0'; allowed"),
+    ],
+)
+def test_what_cannot_be_done_is_said_and_exits_1(folder, words, message, monkeypatch):
+    monkeypatch.chdir(folder)
+    assert message in on(folder, *words, "--workspace", folder / "none", code=1)
+
+
+def test_a_system_is_needed(folder):
+    text = invoke(folder / "job", "--system", folder / "s.json", code=1)
+    assert "No system to simulate on: --network is missing" in text
+
+
+def test_ranks_that_disagree_are_named_before_the_run(folder):
+    trace = trace_of([[collective(1, "ALL_REDUCE", MIB)]] * 3 + [[collective(4, "ALL_REDUCE", 2 * MIB)]])
+    write(trace, folder / "odd", "odd")
+    text = on(folder, folder / "odd", code=1)
+    assert (
+        "collective 0 of the group of all ranks: rank 3 has ALL_REDUCE of 2.00 MiB (node 4) where rank 0"
+        in text
+    )
+
+
+def test_unknown_keys_are_told_with_the_outcome(folder):
+    (folder / "s.json").write_text(json.dumps({**SYSTEM, "endpoint-dely": 3}), encoding="utf-8")
+    assert "endpoint-dely is no key of this file" in on(folder, folder / "job")
+    assert told(folder, folder / "job")["findings"][0]["code"] == "key-unknown"
+
+
+def test_presets_are_listed_with_their_sources():
+    text = CliRunner().invoke(main, ["presets"]).output
+    assert text.count("Source: ") == len(PRESETS)
+    listed = json.loads(CliRunner().invoke(main, ["presets", "--json"]).output)
+    assert [one["name"] for one in listed] == list(PRESETS)
+    assert listed[1]["npus"] == 16
