@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import shutil
 import socket
 import threading
 from collections.abc import Iterator
@@ -458,23 +457,21 @@ def test_hooks_registered_before_see_nothing_of_refused_requests() -> None:
 
 
 @pytest.mark.e2e
-def test_a_link_from_another_site_finds_a_browser_signed_in() -> None:
+def test_a_link_from_another_site_finds_a_browser_signed_in(browser, chromium_path: str) -> None:
     """Strict cookies stay behind on such links; the page asks once more and is answered."""
-    from playwright.sync_api import Response, sync_playwright
+    from playwright.sync_api import Response
 
     elsewhere = flask.Flask("elsewhere")
     elsewhere.add_url_rule("/", view_func=lambda: f"<a href='{flask.request.args['to']}'>go</a>")
-    chromium = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
     with (
         running(a_server(Policy("0.0.0.0", 8050, TOKEN, ("box.test",)))) as port,
         running(elsewhere) as other_port,
-        sync_playwright() as playwright,
     ):
         rules = "--host-resolver-rules=MAP box.test 127.0.0.1, MAP wiki.test 127.0.0.1"
-        browser = playwright.chromium.launch(
-            executable_path=chromium, args=["--no-sandbox", "--disable-gpu", rules]
+        mapped = browser.browser_type.launch(
+            executable_path=chromium_path, args=["--no-sandbox", "--disable-gpu", rules]
         )
-        page = browser.new_page()
+        page = mapped.new_page()
         box = f"http://box.test:{port}"
         visits: list[tuple[str, int]] = []
 
@@ -499,4 +496,4 @@ def test_a_link_from_another_site_finds_a_browser_signed_in() -> None:
         follow("/graph?run=3")
         page.wait_for_selector("text=hello /graph?run=3")
         assert visits == [("/graph?run=3", 401), ("/graph?run=3", 200)]
-        browser.close()
+        mapped.close()
