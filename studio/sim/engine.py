@@ -12,6 +12,7 @@ import inspect
 import sys
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -128,7 +129,29 @@ def _compile_all(module: ModuleType) -> None:
             setattr(module, name, numba.njit(function, forceinline=name in _INLINED, **options))
     module.data_of = data_of  # type: ignore[attr-defined]
     ints, floats = types.Array(types.int64, 1, "C"), types.Array(types.float64, 1, "C")
-    module.entry = numba.njit([(ints, floats, types.int64)], cache=True, **options)(module.entry)  # type: ignore[attr-defined]
+    signature = ints, floats, types.int64
+    module.entry = numba.njit(cache=True, **options)(module.entry)  # type: ignore[attr-defined]
+    if not _marker().exists():
+        pointers = types.CPointer(types.int64), types.CPointer(types.float64)
+        # Numba optimises every function together with all it calls, so the inner ones again and again.
+        # Once is enough: when all are linked into the outermost.
+        full = numba.config.OPT
+        numba.config.OPT = 0
+        try:
+            module.run.compile((*pointers, types.int64, types.int64))  # type: ignore[attr-defined]
+        finally:
+            numba.config.OPT = full
+    module.entry.compile(signature)  # type: ignore[attr-defined]
+    _marker().parent.mkdir(parents=True, exist_ok=True)
+    _marker().touch()
+
+
+def _marker() -> Path:
+    """Return the file that says this installation has compiled this very kernel."""
+    import platformdirs
+
+    stamp = f"{sys.version_info[0]}.{sys.version_info[1]}-{Path(k.__file__).stat().st_mtime_ns}"
+    return Path(platformdirs.user_cache_dir("chakra-studio", appauthor=False)) / f"engine-{stamp}"
 
 
 _INLINED = ("alloc", "release")
