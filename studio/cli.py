@@ -216,8 +216,12 @@ _existing = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 @main.command()
 @click.argument("workload", nargs=-1, required=True)
-@click.option("--system", "--system-configuration", type=_existing, metavar="S.json", help="ASTRA-sim's system file.")
-@click.option("--network", "--network-configuration", type=_existing, metavar="N.yml", help="ASTRA-sim's network file.")
+@click.option(
+    "--system", "--system-configuration", type=_existing, metavar="S.json", help="ASTRA-sim's system file."
+)
+@click.option(
+    "--network", "--network-configuration", type=_existing, metavar="N.yml", help="ASTRA-sim's network file."
+)
 @click.option(
     "--comm-groups",
     "--comm-group-configuration",
@@ -226,19 +230,49 @@ _existing = click.Path(exists=True, dir_okay=False, path_type=Path)
     help="Comm groups, in place of those beside the traces.",
 )
 @click.option(
-    "--remote-memory", "--remote-memory-configuration", type=_existing, metavar="M.json", help="Remote memory."
+    "--remote-memory",
+    "--remote-memory-configuration",
+    type=_existing,
+    metavar="M.json",
+    help="Remote memory.",
 )
 @click.option("--preset", metavar="NAME", help="A system by name; `chakra-studio presets` lists them.")
-@click.option("--congestion", type=click.Choice(["aware", "unaware"]), help="Whether messages wait for each other on links.")
+@click.option(
+    "--congestion",
+    type=click.Choice(["aware", "unaware"]),
+    help="Whether messages wait for each other on links.",
+)
 @click.option("--num-queues-per-dim", metavar="N", help="Queues per dimension  [default: 1]")
 @click.option("--injection-scale", metavar="X", help="Factor on the endpoint delay  [default: 1]")
-@click.option("--rendezvous-protocol", metavar="BOOLEAN", help="Whether senders wait for receivers  [default: false]")
+@click.option(
+    "--rendezvous-protocol", metavar="BOOLEAN", help="Whether senders wait for receivers  [default: false]"
+)
 @click.option("--comm-scale", metavar="X", hidden=True, help="Accepted and without effect, as in ASTRA-sim.")
-@click.option("--compute-scale", metavar="X", hidden=True, help="Accepted and without effect, as in ASTRA-sim.")
-@click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Change a key of the files; repeat for each.")
-@click.option("--events", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Write issue and callback lines.")
-@click.option("--time-limit", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS", help="Stop after this long.")
-@click.option("--workspace", type=click.Path(file_okay=False, path_type=Path), help="Folder of imported jobs.")
+@click.option(
+    "--compute-scale", metavar="X", hidden=True, help="Accepted and without effect, as in ASTRA-sim."
+)
+@click.option(
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Change a key of the files; repeat for each.",
+)
+@click.option(
+    "--events",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Write issue and callback lines.",
+)
+@click.option(
+    "--time-limit",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="SECONDS",
+    help="Stop after this long.",
+)
+@click.option(
+    "--workspace", type=click.Path(file_okay=False, path_type=Path), help="Folder of imported jobs."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON: everything, per rank and per link.")
 @_rank_option
 def simulate(
@@ -262,7 +296,9 @@ def simulate(
     words = ("num_queues_per_dim", "injection_scale", "rendezvous_protocol", "comm_scale", "compute_scale")
     options = {word.replace("_", "-"): given.pop(word) for word in words}
     chosen = {key: value for key, value in options.items() if value is not None}
-    request = simulating.Request(workload, options=chosen, settings=settings, time_limit_s=time_limit, **given)
+    request = simulating.Request(
+        workload, options=chosen, settings=settings, time_limit_s=time_limit, **given
+    )
     outcome = simulating.run(request, progress=_progress_line())
     if events:
         simulating.write_events(outcome.result, events)

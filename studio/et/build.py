@@ -82,7 +82,9 @@ def _text(pool: dict[str, int], text: str) -> int:
 def _attribute_columns(
     nodes: Sequence[NodeDict], pool: dict[str, int], slots: dict[tuple[str, int | str], int]
 ) -> Attributes:
-    offsets, columns, items = [0], [], []
+    offsets: list[int] = [0]
+    columns: list[Any] = []
+    items: list[Any] = []
     for node in nodes:
         for key, value in node.get("attrs", {}).items():
             kind = _kind(key, value)

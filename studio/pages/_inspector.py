@@ -142,7 +142,9 @@ def _neighbours(title: str, rows: list[tuple[int, bool]], graph: Graph, view: di
         name = graph.strings[int(graph.name[row])] or f"node {ref}"
         there = link("", view, node=ref)
         items.append(
-            html.Li([kind, html.A(html.Bdi(name), href=there, title=f"{name} (id {ref})", **_changes(node=ref))])
+            html.Li(
+                [kind, html.A(html.Bdi(name), href=there, title=f"{name} (id {ref})", **_changes(node=ref))]
+            )
         )
     more = len(rows) - len(items)
     return html.Div(

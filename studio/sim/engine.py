@@ -116,14 +116,14 @@ def _compile_all(module: ModuleType) -> None:
     from numba import types
     from numba.extending import intrinsic
 
-    @intrinsic  # type: ignore[misc]
+    @intrinsic
     def data_of(_context: Any, array: Any) -> Any:
         def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
             return context.make_array(signature.args[0])(context, builder, args[0]).data
 
         return types.CPointer(array.dtype)(array), codegen
 
-    options = {"nogil": True, "_nrt": False, "error_model": "numpy"}
+    options: dict[str, Any] = {"nogil": True, "_nrt": False, "error_model": "numpy"}
     for name, function in inspect.getmembers(module, inspect.isfunction):
         if name != "entry":
             setattr(module, name, numba.njit(function, forceinline=name in _INLINED, **options))
@@ -135,13 +135,13 @@ def _compile_all(module: ModuleType) -> None:
         pointers = types.CPointer(types.int64), types.CPointer(types.float64)
         # Numba optimises every function together with all it calls, so the inner ones again and again.
         # Once is enough: when all are linked into the outermost.
-        full = numba.config.OPT
-        numba.config.OPT = 0
+        settings: Any = numba.config
+        full, settings.OPT = settings.OPT, 0
         try:
-            module.run.compile((*pointers, types.int64, types.int64))  # type: ignore[attr-defined]
+            module.run.compile((*pointers, types.int64, types.int64))
         finally:
-            numba.config.OPT = full
-    module.entry.compile(signature)  # type: ignore[attr-defined]
+            settings.OPT = full
+    module.entry.compile(signature)
     _marker().parent.mkdir(parents=True, exist_ok=True)
     _marker().touch()
 

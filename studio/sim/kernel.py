@@ -1526,7 +1526,7 @@ def fire(m, f, code):
     elif kind == W_CUSTOM:
         if custom_done(m, f, x >> 20, x & 0xFFFFF):
             end_phase(m, f, x >> 20)
-    elif kind == W_SEND or kind == W_RECV:
+    elif kind in (W_SEND, W_RECV):
         tag = m[x + 1]
         src = m[x + 2]
         dst = m[x + 3]

@@ -388,8 +388,8 @@ class _Builder:
         nodes = np.zeros((count, k.NODE_WORDS), np.int64)
         nodes[:, k.N_CHILDREN] = offsets[:-1]
         nodes[:, k.N_CHILD_COUNT] = np.diff(offsets)
-        draft = _Draft(self, graph, order, rank, columns, nodes, custom)
-        draft.fill()
+        draft = _Draft(self, graph, order, rank, columns, nodes)
+        draft.fill(custom)
         return GraphPlan(
             graph,
             order,
@@ -528,11 +528,10 @@ class _Draft:
         rank: Rank,
         columns: _Columns,
         nodes: Int64,
-        custom: bool,
     ) -> None:
         self.builder, self.graph, self.order, self.rank = builder, graph, order, rank
         self.columns, self.nodes, self.config = columns, nodes, builder.config
-        self.type, self.custom = graph.type[order], custom
+        self.type, self.custom = graph.type[order], False
         self.literals: list[tuple[str, int | str]] = []
         self.collective_slots: dict[int, set[CollectiveKind]] = {}
         self.peer_slots: set[int] = set()
@@ -541,7 +540,9 @@ class _Draft:
         node = _node(self.graph, int(self.order[pos]))
         return TraceError(f"rank {self.rank.number}: {node}: {what}", hint=hint)
 
-    def fill(self) -> None:
+    def fill(self, custom: bool) -> None:
+        """Fill the records; `custom` says that the graph is a collective given as a trace."""
+        self.custom = custom
         nodes, types = self.nodes, self.type
         self._check_types()
         if self.custom:
@@ -573,7 +574,9 @@ class _Draft:
         allowed = np.isin(types, (NodeType.COMP, NodeType.COMM_SEND, NodeType.COMM_RECV))
         for pos in np.flatnonzero(~allowed)[:1].tolist():
             name = type_name(int(types[pos]))
-            raise self.fail(pos, f"{name} in the trace of a collective; allowed: send, receive and compute nodes")
+            raise self.fail(
+                pos, f"{name} in the trace of a collective; allowed: send, receive and compute nodes"
+            )
         nodes[:, k.N_DURATION] = np.maximum(self.graph.duration_ns[self.order], 1)
         nodes[:, k.N_KIND] = k.K_DELAY
         self._messages(types == NodeType.COMM_SEND, k.K_SEND, "comm_dst", "comm_src")
@@ -647,7 +650,9 @@ class _Draft:
             if kind.is_list or kind not in (*INT_KINDS, ValueKind.STRING):
                 raise self.fail(pos, f"attribute {key!r} is neither a number nor a text")
             value = int(attrs.value[index])
-            self.nodes[pos, column] = self._literal(key, strings[value] if kind == ValueKind.STRING else value)
+            self.nodes[pos, column] = self._literal(
+                key, strings[value] if kind == ValueKind.STRING else value
+            )
         return np.flatnonzero(among & ~there)
 
     def _literal(self, key: str, value: int | str) -> int:

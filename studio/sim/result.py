@@ -115,7 +115,8 @@ def _rows(plan: Plan, rank: Int64, pos: Int64) -> Int64:
     for index in used:
         first[index] = at
         at += len(plan.graphs[index].order)
-    return table[first[plan.graph_of[rank]] + pos]
+    found: Int64 = table[first[plan.graph_of[rank]] + pos]
+    return found
 
 
 def _stuck(trace: Trace, plan: Plan, finish: Int64, rank: Int64, row: Int64, done: Bool) -> TraceError:
@@ -187,7 +188,12 @@ def intervals(result: SimResult) -> tuple[Int64, Int64, Int64, Int64]:
     """Return (N,) start, end, rank and row of every node, by rank and then by row."""
     order = np.lexsort((result.event_end, result.event_row, result.event_rank))
     issued, ended = order[0::2], order[1::2]
-    return result.event_ns[issued], result.event_ns[ended], result.event_rank[issued], result.event_row[issued]
+    return (
+        result.event_ns[issued],
+        result.event_ns[ended],
+        result.event_rank[issued],
+        result.event_row[issued],
+    )
 
 
 def _classes(result: SimResult, index: int) -> Int64:
