@@ -265,6 +265,7 @@
 
   function searchKey(event) {
     if (event.key === "Escape") {
+      change({ q: null }, { replace: true });
       event.target.blur();
       element("graph-canvas").focus();
     } else if (event.key === "Enter") {
@@ -340,6 +341,10 @@
           var patch = {};
           patch[key] = value === DEFAULTS[key] ? null : value;
           if (key === "rank" || value === "whole") patch.at = null;
+          /* Ids mean other nodes on other ranks. */
+          if (key === "rank") patch.node = null;
+          /* Arrows walk the graph next, not the control that was clicked. */
+          if (key === "show") element("graph-canvas").focus();
           change(patch, { replace: key === "q" });
         });
         return window.dash_clientside.no_update;

@@ -483,8 +483,7 @@
       const { status, body } = await ask("GET", "");
       if (status !== 200) return;
       for (const seen of body.imports) {
-        const recent = Date.now() / 1000 - seen.created < 3600;
-        if (cards.has(seen.id) || (seen.status === "done" && !recent)) continue;
+        if (cards.has(seen.id) || seen.status === "done") continue;
         const card = place(seen);
         card.fresh = READING.has(card.status);
         if (card.status === "failed") refresh(card, true);

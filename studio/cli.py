@@ -17,6 +17,7 @@ import click
 from studio import __version__
 from studio.errors import StudioError
 from studio.terminal import printable
+from studio.trace import Finding
 
 _WIDTH = 100
 _BAR = 30
@@ -206,7 +207,9 @@ def convert(source: Path, target: Path, compress: bool, ranks: dict[str, int]) -
         )
     from studio.et import convert as convert_traces
 
-    written = convert_traces(source, target, compress=compress, ranks=ranks, progress=_progress_line())
+    written = convert_traces(
+        source, target, compress=compress, ranks=ranks, progress=_progress_line(), notice=_warn
+    )
     noun = "file" if len(written) == 1 else "files"
     _say(f"{len(written):,} {noun} written: {written[0]}" + (f" … {written[-1]}" if len(written) > 1 else ""))
 
@@ -322,6 +325,12 @@ def presets(as_json: bool) -> None:
         click.echo(json.dumps(simulating.presets_report(), indent=2))
     else:
         click.echo(simulating.presets_text())
+
+
+def _warn(finding: Finding) -> None:
+    """Print a finding of the reader that means loss or may mislead."""
+    if finding.level != "info":
+        click.secho(printable(f"{finding.level.capitalize()}: {finding.message}"), fg="yellow", err=True)
 
 
 def _progress_line() -> Callable[[str, int, int], None] | None:

@@ -54,7 +54,7 @@ def as_text(report: dict[str, Any]) -> str:
         f"  operations    {format_si(summary['operations'], 'FLOP') if summary['operations'] else 'none named'}",
         f"  schema        {', '.join(summary['schema']) or 'not named'}",
     ]
-    lines += _table("node types", [msgspec.convert(share, Share) for share in summary["types"]])
+    lines += _table("node types", [msgspec.convert(share, Share) for share in summary["types"]], sizes=False)
     lines += _table("communication", [msgspec.convert(share, Share) for share in summary["collectives"]])
     lines.append(f"  comm groups   {format_count(len(report['groups']))}")
     for finding in report["findings"]:
@@ -82,11 +82,11 @@ def _span(summary: dict[str, Any]) -> str:
     return format_ns(summary["end_ns"] - summary["start_ns"])
 
 
-def _table(title: str, shares: list[Share]) -> list[str]:
+def _table(title: str, shares: list[Share], *, sizes: bool = True) -> list[str]:
     if not shares:
         return []
     lines = [f"  {title}"]
     for share in shares:
-        size = f"{format_bytes(share.bytes):>12}" if share.bytes else ""
+        size = f"{format_bytes(share.bytes):>12}" if sizes and share.bytes else ""
         lines.append(f"    {share.name:22} {format_count(share.nodes):>12}{size}")
     return lines

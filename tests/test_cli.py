@@ -503,3 +503,14 @@ def test_a_reader_that_goes_away_is_no_traceback(job):
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, cwd=ROOT, check=False)
     assert done.stdout == "{"
     assert "Traceback" not in done.stderr
+
+
+def test_what_a_damaged_file_lost_is_said_when_it_is_converted(job, tmp_path):
+    """The file that is written is sound, so nobody could tell from it."""
+    cut = tmp_path / "cut.0.et"
+    content = next(Path(job).glob("*.et")).read_bytes() if Path(job).is_dir() else Path(job).read_bytes()
+    cut.write_bytes(content[: len(content) // 2])
+    done = CliRunner().invoke(main, ["convert", str(cut), str(tmp_path / "out")])
+    assert done.exit_code == 0
+    assert "Error: " in done.stderr
+    assert "the file ends inside a record" in done.stderr

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from studio.analysis.communication import comm_nodes
-from studio.trace import NONE, Int64, NodeType, Trace, collective_name, int_column, type_name
+from studio.trace import NONE, Graph, Int64, NodeType, Trace, collective_name, int_column, type_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +22,9 @@ class Share:
         bytes: Payload on all ranks together, 0 for kinds that move none.
         bytes_least, bytes_most: Least and most payload on one rank.
         bytes_mean: Mean payload of a rank.
+        bytes_most_rank: The rank with the most payload, the first of several; -1 where none has any.
+        duration_ns: Recorded durations on all ranks together.
+        duration_most_ns, duration_most_rank: Longest on one rank, and which it is; -1 where nothing is recorded.
     """
 
     name: str
@@ -31,6 +35,10 @@ class Share:
     bytes_least: int = 0
     bytes_most: int = 0
     bytes_mean: float = 0.0
+    bytes_most_rank: int = NONE
+    duration_ns: int = 0
+    duration_most_ns: int = 0
+    duration_most_rank: int = NONE
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +88,8 @@ def summarise(trace: Trace) -> Summary:
         nodes=trace.node_count,
         control_dependencies=sum(len(g.ctrl.rows) * n for g, n in zip(graphs, uses, strict=True)),
         data_dependencies=sum(len(g.data.rows) * n for g, n in zip(graphs, uses, strict=True)),
-        types=_types(trace, graph_of_rank),
-        collectives=_collectives(trace, graph_of_rank),
+        types=_shares(trace, graph_of_rank, _by_type),
+        collectives=_shares(trace, graph_of_rank, _by_collective),
         operations=sum(int(int_column(g, "num_ops")[1].sum()) * n for g, n in zip(graphs, uses, strict=True)),
         start_ns=min(starts, default=NONE) if any(timed) else NONE,
         end_ns=max(ends, default=NONE),
@@ -91,39 +99,48 @@ def summarise(trace: Trace) -> Summary:
     )
 
 
-def _types(trace: Trace, graph_of_rank: Int64) -> tuple[Share, ...]:
-    tables = [
-        dict(zip(*(a.tolist() for a in np.unique(g.type, return_counts=True)), strict=True))
-        for g in trace.graphs
-    ]
-    numbers = sorted({number for table in tables for number in table})
+Sums = tuple[int, int, int]
+"""Nodes, bytes and recorded nanoseconds."""
+
+
+def _shares(
+    trace: Trace, graph_of_rank: Int64, split: Callable[[Graph], dict[str, Sums]]
+) -> tuple[Share, ...]:
+    """Return the kinds that `split` finds in each graph, added up over ranks; most bytes first, then most nodes."""
+    tables = [split(graph) for graph in trace.graphs]
+    numbers = [rank.number for rank in trace.ranks]
     shares = []
-    for number in numbers:
-        per_rank = np.array([table.get(number, 0) for table in tables], np.int64)[graph_of_rank]
-        shares.append(_share(type_name(number), per_rank, np.zeros_like(per_rank)))
-    return tuple(sorted(shares, key=lambda share: (-share.nodes, share.name)))
+    for name in sorted({name for table in tables for name in table}):
+        sums = np.array([table.get(name, (0, 0, 0)) for table in tables], np.int64)[graph_of_rank]
+        shares.append(_share(name, sums, numbers))
+    # Types are ordered by nodes, collectives by bytes: by what tells most of each.
+    by_bytes = split is _by_collective
+    return tuple(sorted(shares, key=lambda one: (-one.bytes if by_bytes else 0, -one.nodes, one.name)))
 
 
-def _collectives(trace: Trace, graph_of_rank: Int64) -> tuple[Share, ...]:
+def _by_type(graph: Graph) -> dict[str, Sums]:
+    size = np.zeros(len(graph), np.int64)
+    nodes = comm_nodes(graph)
+    size[nodes.rows] = nodes.bytes
+    found = {}
+    for number in np.unique(graph.type).tolist():
+        chosen = graph.type == number
+        sums = int(chosen.sum()), int(size[chosen].sum()), int(graph.duration_ns[chosen].sum())
+        found[type_name(number)] = sums
+    return found
+
+
+def _by_collective(graph: Graph) -> dict[str, Sums]:
     """Return collectives by type, sends and receives among them under their node type's name."""
-    tables: list[dict[str, tuple[int, int]]] = []
-    for graph in trace.graphs:
-        nodes = comm_nodes(graph)
-        labels = np.where(
-            nodes.type == NodeType.COMM_COLL, nodes.collective, -10 - nodes.type.astype(np.int64)
-        )
-        table = {}
-        for label in np.unique(labels).tolist():
-            chosen = labels == label
-            table[_label(label)] = (int(chosen.sum()), int(nodes.bytes[chosen].sum()))
-        tables.append(table)
-    names = sorted({name for table in tables for name in table})
-    shares = []
-    for name in names:
-        counts = np.array([table.get(name, (0, 0))[0] for table in tables], np.int64)[graph_of_rank]
-        sizes = np.array([table.get(name, (0, 0))[1] for table in tables], np.int64)[graph_of_rank]
-        shares.append(_share(name, counts, sizes))
-    return tuple(sorted(shares, key=lambda share: (-share.bytes, -share.nodes, share.name)))
+    nodes = comm_nodes(graph)
+    duration_ns = graph.duration_ns[nodes.rows]
+    labels = np.where(nodes.type == NodeType.COMM_COLL, nodes.collective, -10 - nodes.type.astype(np.int64))
+    found = {}
+    for label in np.unique(labels).tolist():
+        chosen = labels == label
+        sums = int(chosen.sum()), int(nodes.bytes[chosen].sum()), int(duration_ns[chosen].sum())
+        found[_label(label)] = sums
+    return found
 
 
 def _label(label: int) -> str:
@@ -132,14 +149,21 @@ def _label(label: int) -> str:
     return "UNNAMED COLLECTIVE" if label == NONE else collective_name(label)
 
 
-def _share(name: str, counts: Int64, sizes: Int64) -> Share:
+def _share(name: str, sums: Int64, ranks: Sequence[int]) -> Share:
+    """Return the share of one kind from its (R, 3) sums per rank."""
+    counts, sizes, times = sums.T
+    size, longest = int(sizes.argmax()), int(times.argmax())
     return Share(
         name,
         int(counts.sum()),
-        int(counts.min(initial=2**62)),
-        int(counts.max(initial=0)),
+        int(counts.min()),
+        int(counts.max()),
         int(sizes.sum()),
-        int(sizes.min(initial=2**62)),
-        int(sizes.max(initial=0)),
-        float(sizes.mean()) if len(sizes) else 0.0,
+        int(sizes.min()),
+        int(sizes[size]),
+        float(sizes.mean()),
+        ranks[size] if sizes[size] else NONE,
+        int(times.sum()),
+        int(times[longest]),
+        ranks[longest] if times[longest] else NONE,
     )

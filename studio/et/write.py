@@ -16,7 +16,7 @@ from studio.et import chakra, groups
 from studio.et.job import Progress, discover, read_job
 from studio.et.ranks import ranks_by_file
 from studio.et.source import opened
-from studio.trace import Trace
+from studio.trace import Finding, Trace
 
 _SUFFIXES = (".et", ".et.gz")
 _NAME = re.compile(r"[^./\\\x00-\x1f\x7f][^/\\\x00-\x1f\x7f]{0,199}")
@@ -108,6 +108,7 @@ def convert(
     compress: bool = False,
     ranks: Mapping[str, int] | None = None,
     progress: Progress | None = None,
+    notice: Callable[[Finding], None] | None = None,
 ) -> list[Path]:
     """Read the traces at `source` and write them as Chakra files.
 
@@ -117,6 +118,7 @@ def convert(
         compress: Whether files in a folder become `.et.gz`.
         ranks: Rank numbers by file name, for files that do not tell theirs.
         progress: Told the bytes read and the ranks written.
+        notice: Told each finding of the reader: what was lost in a damaged file is lost in what is written, too.
 
     Returns:
         The files written.
@@ -140,6 +142,9 @@ def convert(
             )
         numbers = ranks_by_file(files, ranks or {})
         trace = read_job(jobs[0], ranks=numbers, progress=progress)
+    if notice:
+        for finding in trace.findings:
+            notice(finding)
     if path.is_dir() or not path.name.endswith(_SUFFIXES):
         return write(trace, path, _file_name(jobs[0].name), compress=compress, progress=progress)
     if len(trace.ranks) > 1:

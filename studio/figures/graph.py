@@ -169,7 +169,7 @@ def label(name: str, number: int, collective: int | None = None, size: int | Non
         'all-gather\n4.00 MiB'
     """
     last, rest = _last(_parts(name), _LINE)
-    what = _communication(number, collective)
+    what = communication(number, collective)
     if what:
         return f"{shortened(what, _LINE)}\n{last if size is None else format_bytes(size)}"
     first, _ = _last(rest, _LINE)
@@ -183,7 +183,7 @@ def short_label(name: str, number: int, collective: int | None = None) -> str:
         >>> short_label("mb0.transformer.1.mha.attn_kernel.dq@0_COMP", NodeType.COMP)
         'attn_….dq'
     """
-    what = _communication(number, collective)
+    what = communication(number, collective)
     return (
         _ABBREVIATED.get(what, shortened(what, _SHORT_LINE + 1))
         if what
@@ -191,7 +191,8 @@ def short_label(name: str, number: int, collective: int | None = None) -> str:
     )
 
 
-def _communication(number: int, collective: int | None) -> str:
+def communication(number: int, collective: int | None) -> str:
+    """Return what a communication node is called in the drawing, "" for other nodes."""
     if number == NodeType.COMM_COLL and collective is not None:
         return collective_name(collective).lower().replace("_", "-")
     return {int(NodeType.COMM_SEND): "send", int(NodeType.COMM_RECV): "receive"}.get(number, "")

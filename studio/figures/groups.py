@@ -12,6 +12,11 @@ from studio.units import format_bytes
 
 _ROW_PX, _LEAST_PX, _MOST_PX = 18, 150, 560
 _FAINT = 0.25
+# Cividis, without the end that is lost on the background.
+_SCALES = {
+    True: ["#44537a", "#5f6681", "#7c7b78", "#a59c74", "#d0be67", "#fee838"],
+    False: ["#e2cd5c", "#bcaf6f", "#9b9476", "#7c7b78", "#5f636e", "#3e4b6b", "#00224e"],
+}
 _CELL_PX, _BESIDE_PX, _WIDEST_PX = 44, 210, 1200
 
 
@@ -32,6 +37,7 @@ def group_matrix(use: GroupUse, *, dark: bool) -> Any:
     for group, rank, count, amount in zip(use.group, use.rank, use.count, use.bytes, strict=True):
         hover[group, rank] = f"{count:,} nodes, {format_bytes(float(amount))} ({amount:,} bytes)"
     shade, low, high = _shades(size)
+    nothing = [low - _FAINT * (high - low)] if (use.bytes == 0).any() else []
     labels = [
         name if len(name) <= 24 else f"{name[:23]}…"
         for name in (group or "(all ranks)" for group in use.groups)
@@ -47,7 +53,7 @@ def group_matrix(use: GroupUse, *, dark: bool) -> Any:
         text=np.repeat(np.array(labels, object)[:, None], shape[1], axis=1),
         texttemplate="",
         # The background stands for nothing, so the strongest colour is the one farthest from it.
-        colorscale="Cividis" if dark else "Cividis_r",
+        colorscale=_SCALES[dark],
         # The faintest member must still stand out from the ranks that are none.
         zmin=low - _FAINT * (high - low),
         zmax=high,
@@ -56,8 +62,8 @@ def group_matrix(use: GroupUse, *, dark: bool) -> Any:
         hoverongaps=False,
         colorbar={
             "title": {"text": "bytes", "side": "right"},
-            "tickvals": ticks,
-            "ticktext": [format_bytes(10**tick) for tick in ticks],
+            "tickvals": [*nothing, *ticks],
+            "ticktext": ["0 B"] * len(nothing) + [format_bytes(10**tick) for tick in ticks],
             "thickness": 10,
             "outlinewidth": 0,
             "tickfont": {"color": colours.dim},

@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from studio.analysis.communication import comm_nodes
 from studio.analysis.neighbours import (
     BOTH,
     MOST_ELEMENTS,
@@ -22,7 +23,7 @@ from studio.analysis.neighbours import (
 )
 from studio.analysis.nodes import find_node
 from studio.errors import TraceError
-from studio.figures.graph import elements
+from studio.figures.graph import communication, elements
 from studio.pages._state import rank_of, trace, workspace
 from studio.trace import Graph, Int64, NodeType
 from studio.units import format_count
@@ -145,11 +146,15 @@ def key_of(asked: Request) -> str:
 
 @lru_cache(maxsize=16)
 def hits_of(root: str, job: str, graph: int, text: str) -> Int64:
-    """Return the rows whose name contains a text, or whose id it is."""
+    """Return the rows whose name or drawn kind, such as all-reduce, contains a text, or whose id it is."""
     found = trace(job).graphs[graph]
     wanted = text.lower()
     fits = np.array([wanted in one.lower() for one in found.strings], bool)
     rows = fits[found.name] if len(fits) else np.zeros(len(found), bool)
     if text.isdecimal() and int(text) < 2**64:
         rows = rows | (found.id == np.uint64(int(text)))
+    nodes = comm_nodes(found)
+    kinds = zip(nodes.rows.tolist(), nodes.type.tolist(), nodes.collective.tolist(), strict=True)
+    said = [row for row, number, collective in kinds if wanted in communication(number, collective)]
+    rows[said] = True
     return np.flatnonzero(rows)

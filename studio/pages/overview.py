@@ -8,7 +8,7 @@ import dash
 from dash import Input, Output, callback, dcc, html
 
 from studio.analysis.communication import group_use
-from studio.analysis.summary import Share, Summary
+from studio.analysis.summary import Summary
 from studio.figures.groups import group_matrix
 from studio.pages._state import trace, workspace
 from studio.pages._widgets import exact, findings_list, guarded, link, no_job, page, table, term
@@ -38,7 +38,7 @@ def show(view: dict[str, Any], theme: str) -> Any:
         _facts(summary),
         html.Div(
             [
-                html.Div([html.H2("Nodes by type"), _types(summary.types)], className="cs-section"),
+                html.Div([html.H2("Nodes by type"), _types(summary)], className="cs-section"),
                 html.Div([html.H2("Communication by type"), _collectives(summary)], className="cs-section"),
             ],
             className="cs-columns",
@@ -105,6 +105,7 @@ def _range(least: int, most: int) -> str:
     return format_count(least) if least == most else f"{format_count(least)} to {format_count(most)}"
 
 
+_STANDS_OUT = 1.005
 _COLOUR = {
     "COMP": "compute",
     "COMM_COLL": "collective",
@@ -115,44 +116,60 @@ _COLOUR = {
 }
 
 
-def _types(shares: tuple[Share, ...]) -> Any:
+def _types(summary: Summary) -> Any:
     rows = []
-    for share in shares:
+    for share in summary.types:
         swatch = html.Span(
             className="cs-swatch", style={"background": f"var(--cs-{_COLOUR.get(share.name, 'host')})"}
         )
+        mean_ns = share.duration_ns / summary.ranks
         rows.append(
             (
                 html.Span([swatch, share.name]),
                 format_count(share.nodes),
                 _range(share.rank_least, share.rank_most),
+                exact(format_ns(mean_ns), f"{mean_ns:,.0f} ns") if share.duration_ns else "–",
+                _worst(share.duration_most_ns, mean_ns, share.duration_most_rank, "ns"),
             )
         )
-    return table(("Type", "Nodes", "On each rank"), rows, numeric=(1, 2))
+    head = ("Type", "Nodes", "On each rank", "Recorded, mean of a rank", _max_over_mean("recorded time"))
+    return table(head, rows, numeric=(1, 2, 3, 4))
+
+
+def _worst(most: int, mean: float, rank: int, unit: str) -> Any:
+    """Return how far the rank with most stands out, and which it is."""
+    if not most:
+        return "–"
+    ratio = most / mean
+    # Where the ranks are level none of them stands out.
+    which = f" on rank {rank}" if ratio >= _STANDS_OUT else ""
+    return exact(f"{ratio:.2f}{which}", f"{most:,} / {mean:,.1f} {unit}")
+
+
+def _max_over_mean(what: str) -> Any:
+    return html.Span(
+        "Max / mean", title=f"The rank with most {what} over the mean of all ranks: 1 is balanced"
+    )
 
 
 def _collectives(summary: Summary) -> Any:
     if not summary.collectives:
         return html.P("This job has no communication nodes.", className="cs-dim")
-    rows = []
-    for share in summary.collectives:
-        ratio = share.bytes_most / share.bytes_mean if share.bytes_mean else 0.0
-        rows.append(
-            (
-                share.name,
-                format_count(share.nodes),
-                exact(format_bytes(share.bytes), f"{share.bytes:,} bytes"),
-                exact(format_bytes(share.bytes_mean), f"{share.bytes_mean:,.1f} bytes"),
-                exact(f"{ratio:.2f}", f"{share.bytes_most:,} / {share.bytes_mean:,.1f} bytes")
-                if ratio
-                else "–",
-            )
+    rows = [
+        (
+            share.name,
+            format_count(share.nodes),
+            exact(format_bytes(share.bytes), f"{share.bytes:,} bytes"),
+            exact(format_bytes(share.bytes_mean), f"{share.bytes_mean:,.1f} bytes"),
+            _worst(share.bytes_most, share.bytes_mean, share.bytes_most_rank, "bytes"),
         )
+        for share in summary.collectives
+    ]
     head = (
         "Type",
         "Nodes",
         term("bytes", "Bytes, all ranks"),
         "Mean of a rank",
-        html.Span("Max / mean", title="The rank with most bytes over the mean of all ranks: 1 is balanced"),
+        _max_over_mean("bytes"),
     )
     return table(head, rows, numeric=(1, 2, 3, 4))

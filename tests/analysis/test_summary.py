@@ -20,14 +20,14 @@ def test_five_nodes_on_two_ranks_and_one_on_a_third():
     assert (found.ranks, found.graphs, found.nodes) == (3, 2, 11)
     assert (found.data_dependencies, found.control_dependencies) == (10, 2)
     assert found.types == (
-        Share("COMM_COLL", 5, 1, 2),
-        Share("COMP", 4, 0, 2),
-        Share("COMM_SEND", 2, 0, 1),
+        Share("COMM_COLL", 5, 1, 2, 13216, 4000, 4608, 13216 / 3, 0, 600, 300, 0),
+        Share("COMP", 4, 0, 2, duration_ns=400, duration_most_ns=200, duration_most_rank=0),
+        Share("COMM_SEND", 2, 0, 1, 200, 0, 100, 200 / 3, 0),
     )
     assert found.collectives == (
-        Share("ALL_REDUCE", 3, 1, 1, 12192, 4000, 4096, 4064.0),
-        Share("ALL_GATHER", 2, 0, 1, 1024, 0, 512, 1024 / 3),
-        Share("SEND", 2, 0, 1, 200, 0, 100, 200 / 3),
+        Share("ALL_REDUCE", 3, 1, 1, 12192, 4000, 4096, 4064.0, 0, 600, 300, 0),
+        Share("ALL_GATHER", 2, 0, 1, 1024, 0, 512, 1024 / 3, 0),
+        Share("SEND", 2, 0, 1, 200, 0, 100, 200 / 3, 0),
     )
     assert found.operations == 8000
     assert (found.start_ns, found.end_ns, found.timed_nodes, found.duration_ns) == (5000, 5500, 6, 1000)
