@@ -26,8 +26,7 @@ Record = dict[str, Any]
 
 def records(path: Path) -> Iterator[Record]:
     """Yield the cases of a file."""
-    opened = gzip.open(path, "rt") if path.suffix == ".gz" else path.open()
-    with opened as lines:
+    with gzip.open(path, "rt") if path.suffix == ".gz" else path.open() as lines:
         for line in lines:
             yield json.loads(line)
 

@@ -600,12 +600,7 @@ def through_inner(m, f, end, r, what, back, side):
 
 def queue_send(m, f, end, r):
     """Queue a request for sending."""
-    m[r] = 0
-    if m[end + B_SENDS] == 0:
-        m[end + B_SENDS] = r
-    else:
-        m[m[end + B_SENDS_END]] = r
-    m[end + B_SENDS_END] = r
+    queue_back(m, end, r)
     send_next(m, f, end)
 
 
@@ -1526,7 +1521,7 @@ def fire(m, f, code):
     elif kind == W_CUSTOM:
         if custom_done(m, f, x >> 20, x & 0xFFFFF):
             end_phase(m, f, x >> 20)
-    elif kind == W_SEND or kind == W_RECV:
+    elif W_SEND <= kind <= W_RECV:
         tag = m[x + 1]
         src = m[x + 2]
         dst = m[x + 3]

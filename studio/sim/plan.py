@@ -89,8 +89,9 @@ class GraphPlan:
         nodes: (N, NODE_WORDS) node records; children count from the graph's own list.
         children: (C,) positions of children, node after node.
         parents: (N,) parents per position.
-        slots: Slots of the graph and, behind them, literal peers and groups as (key, value).
-        busy_kind: (N,) class of a position's interval, see `result`.
+        literals: Peers and groups that are no slots, as (key, value); numbered on from the graph's slots.
+        collective_slots: Slots that name groups of collectives, and which kinds of collectives.
+        peer_slots: Slots that name peers of messages.
     """
 
     graph: Graph
@@ -388,7 +389,7 @@ class _Builder:
         nodes = np.zeros((count, k.NODE_WORDS), np.int64)
         nodes[:, k.N_CHILDREN] = offsets[:-1]
         nodes[:, k.N_CHILD_COUNT] = np.diff(offsets)
-        draft = _Draft(self, graph, order, rank, columns, nodes, custom)
+        draft = _Draft(self, columns, rank, nodes, custom=custom)
         draft.fill()
         return GraphPlan(
             graph,
@@ -521,15 +522,9 @@ class _Draft:
     """Fills the node records of one graph."""
 
     def __init__(
-        self,
-        builder: _Builder,
-        graph: Graph,
-        order: Int64,
-        rank: Rank,
-        columns: _Columns,
-        nodes: Int64,
-        custom: bool,
+        self, builder: _Builder, columns: _Columns, rank: Rank, nodes: Int64, *, custom: bool
     ) -> None:
+        graph, order = columns.graph, columns.order
         self.builder, self.graph, self.order, self.rank = builder, graph, order, rank
         self.columns, self.nodes, self.config = columns, nodes, builder.config
         self.type, self.custom = graph.type[order], custom
@@ -573,7 +568,9 @@ class _Draft:
         allowed = np.isin(types, (NodeType.COMP, NodeType.COMM_SEND, NodeType.COMM_RECV))
         for pos in np.flatnonzero(~allowed)[:1].tolist():
             name = type_name(int(types[pos]))
-            raise self.fail(pos, f"{name} in the trace of a collective; allowed: send, receive and compute nodes")
+            raise self.fail(
+                pos, f"{name} in the trace of a collective; allowed: send, receive and compute nodes"
+            )
         nodes[:, k.N_DURATION] = np.maximum(self.graph.duration_ns[self.order], 1)
         nodes[:, k.N_KIND] = k.K_DELAY
         self._messages(types == NodeType.COMM_SEND, k.K_SEND, "comm_dst", "comm_src")
@@ -647,7 +644,9 @@ class _Draft:
             if kind.is_list or kind not in (*INT_KINDS, ValueKind.STRING):
                 raise self.fail(pos, f"attribute {key!r} is neither a number nor a text")
             value = int(attrs.value[index])
-            self.nodes[pos, column] = self._literal(key, strings[value] if kind == ValueKind.STRING else value)
+            self.nodes[pos, column] = self._literal(
+                key, strings[value] if kind == ValueKind.STRING else value
+            )
         return np.flatnonzero(among & ~there)
 
     def _literal(self, key: str, value: int | str) -> int:
