@@ -182,4 +182,8 @@ def _marker() -> Path:
     return Path(platformdirs.user_cache_dir("chakra-studio", appauthor=False)) / f"engine-{stamp}"
 
 
-_INLINED = ("alloc", "release")
+_INLINED = (
+    *("alloc", "release", "push", "new_bucket", "take_waiter", "settle", "post", "act", "call_back"),
+    *("stream_received", "insert_packet", "send_ring"),
+)
+"""What every message passes; a call costs more than these do."""
