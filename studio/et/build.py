@@ -82,9 +82,8 @@ def _text(pool: dict[str, int], text: str) -> int:
 def _attribute_columns(
     nodes: Sequence[NodeDict], pool: dict[str, int], slots: dict[tuple[str, int | str], int]
 ) -> Attributes:
-    offsets: list[int] = [0]
-    columns: list[Any] = []
-    items: list[Any] = []
+    offsets, columns = [0], []
+    items: list[int] = []
     for node in nodes:
         for key, value in node.get("attrs", {}).items():
             kind = _kind(key, value)

@@ -155,5 +155,5 @@ def _ordered(
         down = [Phase("all_gather", a, i, n, s, "down") for i, a, n, s in reversed(dims[:-1])]
         return (*up, Phase("all_reduce", algorithm, at, size, stride, "up"), *down)
     if kind == "all_gather":
-        dims.reverse()
+        return tuple(Phase(kind, a, i, n, s) for i, a, n, s in reversed(dims))
     return tuple(Phase(kind, a, i, n, s) for i, a, n, s in dims)

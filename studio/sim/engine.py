@@ -7,6 +7,7 @@ run interpreted until it is done.
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import inspect
 import sys
@@ -96,6 +97,11 @@ def compiled() -> ModuleType:
     return _loaded[0]
 
 
+def ready() -> tuple[bool, bool]:
+    """Return whether the compiled kernel is loaded, and whether this installation has compiled it before."""
+    return bool(_loaded), _marker().exists()
+
+
 def _compile() -> ModuleType:
     spec = importlib.util.spec_from_file_location(COMPILED_NAME, k.__file__)
     if spec is None or spec.loader is None:  # the source of a package that runs is there
@@ -107,43 +113,65 @@ def _compile() -> ModuleType:
     return module
 
 
-def _compile_all(module: ModuleType) -> None:
+def _compile_all(module: Any) -> None:
     """Compile the functions of the kernel over bare pointers.
 
     A pointer is one register and no reference count, and its items need no check for negative indices.
     """
-    import numba
-    from numba import types
-    from numba.extending import intrinsic
+    numba: Any = importlib.import_module("numba")
+    types = numba.types
+    intrinsic: Any = importlib.import_module("numba.extending").intrinsic
 
-    @intrinsic
-    def data_of(_context: Any, array: Any) -> Any:
+    def address(_context: Any, array: Any) -> Any:
         def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
             return context.make_array(signature.args[0])(context, builder, args[0]).data
 
         return types.CPointer(array.dtype)(array), codegen
 
-    options: dict[str, Any] = {"nogil": True, "_nrt": False, "error_model": "numpy"}
+    options = {"nogil": True, "_nrt": False, "error_model": "numpy"}
     for name, function in inspect.getmembers(module, inspect.isfunction):
         if name != "entry":
             setattr(module, name, numba.njit(function, forceinline=name in _INLINED, **options))
-    module.data_of = data_of  # type: ignore[attr-defined]
+    module.data_of = intrinsic(address)
     ints, floats = types.Array(types.int64, 1, "C"), types.Array(types.float64, 1, "C")
-    signature = ints, floats, types.int64
-    module.entry = numba.njit(cache=True, **options)(module.entry)  # type: ignore[attr-defined]
+    module.entry = numba.njit(cache=True, **options)(module.entry)
     if not _marker().exists():
-        pointers = types.CPointer(types.int64), types.CPointer(types.float64)
-        # Numba optimises every function together with all it calls, so the inner ones again and again.
-        # Once is enough: when all are linked into the outermost.
-        settings: Any = numba.config
-        full, settings.OPT = settings.OPT, 0
-        try:
-            module.run.compile((*pointers, types.int64, types.int64))
-        finally:
-            settings.OPT = full
-    module.entry.compile(signature)
+        _compile_inner(module)
+    module.entry.compile((ints, floats, types.int64))
     _marker().parent.mkdir(parents=True, exist_ok=True)
     _marker().touch()
+
+
+def _compile_inner(module: Any) -> None:
+    """Compile the functions `entry` calls, callees before callers, each for one signature.
+
+    Numba optimises every function together with all it calls, so the inner ones again and again. Once is
+    enough: when all are linked into the outermost.
+    """
+    numba: Any = importlib.import_module("numba")
+    types = numba.types
+
+    kinds = {"m": types.CPointer(types.int64), "f": types.CPointer(types.float64)}
+    full = numba.config.OPT
+    numba.config.OPT = 0
+    try:
+        for name in _callees_first("run", set()):
+            dispatcher = getattr(module, name)
+            parameters = inspect.signature(dispatcher.py_func).parameters
+            dispatcher.compile(tuple(kinds.get(key, types.int64) for key in parameters))
+            dispatcher.disable_compile()
+    finally:
+        numba.config.OPT = full
+
+
+def _callees_first(name: str, seen: set[str]) -> list[str]:
+    """Return a function of the kernel and all it calls, callees before callers."""
+    seen.add(name)
+    found = []
+    for other in getattr(k, name).__code__.co_names:
+        if other not in seen and inspect.isfunction(getattr(k, other, None)):
+            found += _callees_first(other, seen)
+    return [*found, name]
 
 
 def _marker() -> Path:
@@ -154,4 +182,8 @@ def _marker() -> Path:
     return Path(platformdirs.user_cache_dir("chakra-studio", appauthor=False)) / f"engine-{stamp}"
 
 
-_INLINED = ("alloc", "release")
+_INLINED = (
+    *("alloc", "release", "push", "new_bucket", "take_waiter", "settle", "post", "act", "call_back"),
+    *("stream_received", "insert_packet", "send_ring"),
+)
+"""What every message passes; a call costs more than these do."""

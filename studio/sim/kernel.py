@@ -600,12 +600,7 @@ def through_inner(m, f, end, r, what, back, side):
 
 def queue_send(m, f, end, r):
     """Queue a request for sending."""
-    m[r] = 0
-    if m[end + B_SENDS] == 0:
-        m[end + B_SENDS] = r
-    else:
-        m[m[end + B_SENDS_END]] = r
-    m[end + B_SENDS_END] = r
+    queue_back(m, end, r)
     send_next(m, f, end)
 
 
@@ -930,7 +925,7 @@ def start_ring(m, f, s, ph, n, kind):
             m[s + S_CYCLE] = n * p
     m[s + S_USED] = 0
     m[s + S_HOP] = -1
-    if m[ph + PH_FIXED] >= 0 and m[AWARE] == 0:
+    if m[ph + PH_FIXED] >= 0 and m[AWARE] == 0 and m[RENDEZVOUS] == 0:
         # Neighbours in one dimension, or no ring: every message of the phase takes the same time.
         hops = 1
         d = m[ph + PH_FIXED]
@@ -1082,11 +1077,22 @@ def stream_received(m, f, s):
 
 def send_ring(m, f, s):
     """Send the message of a ring's free packet and post its receive."""
+    c = m[s + S_SEND]
+    hop = m[s + S_HOP]
+    if hop >= 0:
+        # Most messages of most simulations go this way: nothing but the channel and the time is needed.
+        m[c + 7] += 1
+        e = alloc(m)
+        m[e + 1] = ARRIVE
+        m[e + 2] = c
+        m[e + 3] = 0
+        push(m, m[NOW] + hop, e)
+        post(m, m[s + S_RECV], s * 8 + W_STREAM)
+        return
     rank = m[m[s + S_RANK] + R_NUMBER]
     size = m[s + S_MESSAGE]
-    c = m[s + S_SEND]
     if c != 0:
-        launch(m, f, c, rank, m[s + S_A], size, m[s + S_HOP], 0)
+        launch(m, f, c, rank, m[s + S_A], size, hop, 0)
         post(m, m[s + S_RECV], s * 8 + W_STREAM)
         return
     send(m, f, m[s + S_TAG], rank, m[s + S_A], size, 0)
@@ -1526,7 +1532,7 @@ def fire(m, f, code):
     elif kind == W_CUSTOM:
         if custom_done(m, f, x >> 20, x & 0xFFFFF):
             end_phase(m, f, x >> 20)
-    elif kind in (W_SEND, W_RECV):
+    elif W_SEND <= kind <= W_RECV:
         tag = m[x + 1]
         src = m[x + 2]
         dst = m[x + 3]
@@ -1586,6 +1592,30 @@ def start_rank(m, f, rank):
     sweep(m, f, rank)
 
 
+def call_back(m, f, e, kind, x, y):
+    """Run a callback of the global queue that is no rank's list."""
+    if kind == ARRIVE:
+        release(m, e)
+        arrive(m, f, x, y)
+    elif kind == LATE:
+        release(m, e)
+        fire(m, f, x)
+    elif kind == HOP:
+        if m[e + 4] == m[e + 5]:
+            release(m, e)
+            arrive(m, f, x, y)
+        else:
+            enter_link(m, e, m[e + 4], m[e + 5])
+    else:
+        release(m, e)
+        e = m[x + 1]
+        if e == 0:
+            m[x] = 0
+        else:
+            m[x + 1] = m[e]
+            transmit(m, e, x)
+
+
 def run(m, f, room, budget):
     """Run callbacks until `budget` of them have run, none is left, or the `room` words of `m` run full."""
     steps = 0
@@ -1597,16 +1627,37 @@ def run(m, f, room, budget):
             start_rank(m, f, m[RANKS] + RANK_WORDS * (m[STARTED] - 1))
             continue
         b = m[BUCKET]
-        if b != 0:
-            end = m[b + 7]
-            if end == 0:
-                rank = m[b + 4]
-                m[rank + R_BHEAD] = m[b + 6]
-                if m[b + 6] == 0:
-                    m[rank + R_BTAIL] = 0
-                release(m, b)
-                m[BUCKET] = 0
+        if b == 0:
+            t = m[LIST]
+            e = 0
+            if t != 0:
+                e = m[t + 2]
+            if e == 0:
+                if t != 0:
+                    drop_tick(m, t)
+                t = next_tick(m)
+                m[LIST] = t
+                if t == 0:
+                    m[STEPS] += steps
+                    return DONE
+                if m[CHANNEL_COUNT] > 2 * m[CHANNEL_MASK]:
+                    if m[TOP] + m[MARGIN] + 4 * m[CHANNEL_MASK] + 4 > room:
+                        break
+                    rehash(m)
                 continue
+            m[t + 2] = m[e]
+            steps += 1
+            kind = m[e + 1]
+            x = m[e + 2]
+            y = m[e + 3]
+            if kind < RANK_LIST:
+                call_back(m, f, e, kind, x, y)
+                continue
+            b = e
+            m[BUCKET] = e
+            kind -= RANK_LIST
+        else:
+            end = m[b + 7]
             a = m[end]
             if a == end:
                 m[b + 7] = 0
@@ -1616,57 +1667,15 @@ def run(m, f, room, budget):
             x = m[a + 2]
             y = m[a + 3]
             release(m, a)
-            steps += 1
-            act(m, f, kind, x, y)
-            continue
-        t = m[LIST]
-        e = 0
-        if t != 0:
-            e = m[t + 2]
-        if e == 0:
-            if t != 0:
-                drop_tick(m, t)
-            t = next_tick(m)
-            m[LIST] = t
-            if t == 0:
-                m[STEPS] += steps
-                return DONE
-            if m[CHANNEL_COUNT] > 2 * m[CHANNEL_MASK]:
-                if m[TOP] + m[MARGIN] + 4 * m[CHANNEL_MASK] + 4 > room:
-                    break
-                rehash(m)
-            continue
-        m[t + 2] = m[e]
         steps += 1
-        kind = m[e + 1]
-        if kind >= RANK_LIST:
-            m[BUCKET] = e
-            steps += 1
-            act(m, f, kind - RANK_LIST, m[e + 2], m[e + 3])
-            continue
-        x = m[e + 2]
-        if kind == ARRIVE:
-            code = m[e + 3]
-            release(m, e)
-            arrive(m, f, x, code)
-        elif kind == LATE:
-            release(m, e)
-            fire(m, f, x)
-        elif kind == HOP:
-            if m[e + 4] == m[e + 5]:
-                code = m[e + 3]
-                release(m, e)
-                arrive(m, f, x, code)
-            else:
-                enter_link(m, e, m[e + 4], m[e + 5])
-        else:
-            release(m, e)
-            e = m[x + 1]
-            if e == 0:
-                m[x] = 0
-            else:
-                m[x + 1] = m[e]
-                transmit(m, e, x)
+        act(m, f, kind, x, y)
+        if m[b + 7] == 0:
+            rank = m[b + 4]
+            m[rank + R_BHEAD] = m[b + 6]
+            if m[b + 6] == 0:
+                m[rank + R_BTAIL] = 0
+            release(m, b)
+            m[BUCKET] = 0
     m[STEPS] += steps
     if m[ERROR] != 0:
         return FAILED

@@ -7,7 +7,9 @@ the reference would abort, or end in silence with ranks missing.
 
 from __future__ import annotations
 
+import mmap
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -72,6 +74,7 @@ WORLD_NAMES = ("", "0")
 LONGEST_NS = k.MAX_TICK
 INNER_GAP_NS = 0.0038
 """Time per byte in the inner channel of the shared bus."""
+_HUGE_PAGE = 1 << 21
 _DE_BRUIJN = 0x077CB531
 _COMM = (NodeType.COMM_SEND, NodeType.COMM_RECV, NodeType.COMM_COLL)
 _MEM = (NodeType.MEM_LOAD, NodeType.MEM_STORE)
@@ -89,8 +92,9 @@ class GraphPlan:
         nodes: (N, NODE_WORDS) node records; children count from the graph's own list.
         children: (C,) positions of children, node after node.
         parents: (N,) parents per position.
-        slots: Slots of the graph and, behind them, literal peers and groups as (key, value).
-        busy_kind: (N,) class of a position's interval, see `result`.
+        literals: Peers and groups that are no slots, as (key, value); numbered on from the graph's slots.
+        collective_slots: Slots that name groups of collectives, and which kinds of collectives.
+        peer_slots: Slots that name peers of messages.
     """
 
     graph: Graph
@@ -388,8 +392,8 @@ class _Builder:
         nodes = np.zeros((count, k.NODE_WORDS), np.int64)
         nodes[:, k.N_CHILDREN] = offsets[:-1]
         nodes[:, k.N_CHILD_COUNT] = np.diff(offsets)
-        draft = _Draft(self, graph, order, rank, columns, nodes)
-        draft.fill(custom)
+        draft = _Draft(self, columns, rank, nodes, custom=custom)
+        draft.fill()
         return GraphPlan(
             graph,
             order,
@@ -521,17 +525,12 @@ class _Draft:
     """Fills the node records of one graph."""
 
     def __init__(
-        self,
-        builder: _Builder,
-        graph: Graph,
-        order: Int64,
-        rank: Rank,
-        columns: _Columns,
-        nodes: Int64,
+        self, builder: _Builder, columns: _Columns, rank: Rank, nodes: Int64, *, custom: bool
     ) -> None:
+        graph, order = columns.graph, columns.order
         self.builder, self.graph, self.order, self.rank = builder, graph, order, rank
         self.columns, self.nodes, self.config = columns, nodes, builder.config
-        self.type, self.custom = graph.type[order], False
+        self.type, self.custom = graph.type[order], custom
         self.literals: list[tuple[str, int | str]] = []
         self.collective_slots: dict[int, set[CollectiveKind]] = {}
         self.peer_slots: set[int] = set()
@@ -540,9 +539,7 @@ class _Draft:
         node = _node(self.graph, int(self.order[pos]))
         return TraceError(f"rank {self.rank.number}: {node}: {what}", hint=hint)
 
-    def fill(self, custom: bool) -> None:
-        """Fill the records; `custom` says that the graph is a collective given as a trace."""
-        self.custom = custom
+    def fill(self) -> None:
         nodes, types = self.nodes, self.type
         self._check_types()
         if self.custom:
@@ -786,10 +783,19 @@ def roofline(config: SystemConfig, ops: Int64, size_bytes: Int64) -> tuple[Float
 
 
 def aligned(words: int) -> Int64:
-    """Return zeros that start at a cache line."""
-    raw = np.zeros(words + 8, np.int64)
-    skip = -raw.ctypes.data % 64 // 8
-    return raw[skip : skip + words]
+    """Return zeros that start at a cache line, in huge pages where they are many and the system has them."""
+    if words * 8 < _HUGE_PAGE // 2 or not hasattr(mmap, "MADV_HUGEPAGE"):
+        raw = np.zeros(words + 8, np.int64)
+        skip = -raw.ctypes.data % 64 // 8
+        return raw[skip : skip + words]
+    size = -(-words * 8 // _HUGE_PAGE) * _HUGE_PAGE
+    block = mmap.mmap(-1, size + _HUGE_PAGE)
+    # A refusal costs nothing but time.
+    with suppress(OSError):
+        block.madvise(mmap.MADV_HUGEPAGE)
+    whole = np.frombuffer(block, np.int64)
+    skip = -whole.ctypes.data % _HUGE_PAGE // 8
+    return whole[skip : skip + words]
 
 
 def _node(graph: Graph, row: int) -> str:

@@ -10,7 +10,8 @@ import numpy as np
 from studio.errors import TraceError
 from studio.sim import kernel as k
 from studio.sim.config import SystemConfig
-from studio.sim.plan import GraphPlan, Plan, roofline
+from studio.sim.plan import Plan, roofline
+from studio.sim.topology import link_count
 from studio.trace import Bool, Int64, NodeType, Trace, type_name
 
 WRAP = 1 << 64
@@ -83,9 +84,8 @@ def result_of(trace: Trace, config: SystemConfig, plan: Plan) -> SimResult:
         raise _stuck(trace, plan, finish, rank, row, done)
     links = np.zeros((0, 8), np.int64)
     if plan.links:
-        first = plan.links
-        count = (int(m[k.WHEEL]) and _link_words(config)) // 8
-        links = m[first : first + 8 * count].reshape(-1, 8)
+        count = link_count(config.topology.dims[0])
+        links = m[plan.links : plan.links + 8 * count].reshape(-1, 8)
     return SimResult(
         trace,
         config,
@@ -100,12 +100,6 @@ def result_of(trace: Trace, config: SystemConfig, plan: Plan) -> SimResult:
     )
 
 
-def _link_words(config: SystemConfig) -> int:
-    from studio.sim.topology import link_count
-
-    return 8 * link_count(config.topology.dims[0])
-
-
 def _rows(plan: Plan, rank: Int64, pos: Int64) -> Int64:
     """Return the graph row of each position."""
     used = np.unique(plan.graph_of).tolist()
@@ -115,8 +109,8 @@ def _rows(plan: Plan, rank: Int64, pos: Int64) -> Int64:
     for index in used:
         first[index] = at
         at += len(plan.graphs[index].order)
-    found: Int64 = table[first[plan.graph_of[rank]] + pos]
-    return found
+    rows: Int64 = table[first[plan.graph_of[rank]] + pos]
+    return rows
 
 
 def _stuck(trace: Trace, plan: Plan, finish: Int64, rank: Int64, row: Int64, done: Bool) -> TraceError:
@@ -159,12 +153,11 @@ def statistics(result: SimResult) -> list[dict[str, float]] | None:
     under way; `overlap` is gpu + comm - wall, an unsigned number that wraps when the rank also idles. It
     fails on every CPU, memory or invalid node. With the roofline model come averages over compute nodes.
     """
-    graphs, classes = result.trace.graphs, {}
+    classes = {}
     for index in {rank.graph for rank in result.trace.ranks}:
         classes[index] = _classes(result, index)
         if np.isin(classes[index], (CPU, MEMORY, OTHER)).any():
             return None
-    del graphs
     return [_rank_statistics(result, number, classes) for number in range(len(result.finish_ns))]
 
 
@@ -260,8 +253,3 @@ def _roofline(result: SimResult, number: int, rows: Int64, time: Int64) -> dict[
         "avg_mem_util_pct": round(100 * mean(performance / intensity / bandwidth), 3),
         "avg_op_intensity": round(mean(intensity), 3),
     }
-
-
-def graph_plan_of(plan: Plan, rank: int) -> GraphPlan:
-    """Return the plan of a rank's graph."""
-    return plan.graphs[int(plan.graph_of[rank])]
