@@ -505,6 +505,23 @@ def _int_or_zero(value: int | str) -> int:
     return value if isinstance(value, int) else 0
 
 
+def dense_column(graph: Graph, key: str, missing: int) -> Int64:
+    """Return the (N,) integer values of attribute `key`, `missing` where a node has none."""
+    column = np.full(len(graph), missing, np.int64)
+    rows, values = int_column(graph, key)
+    column[rows] = values
+    return column
+
+
+def dependency_ids(graph: Graph, deps: Dependencies) -> UInt64:
+    """Return the (D,) ids of dependencies as they stood in the file, dangling ones included."""
+    ids: UInt64 = np.empty(len(deps.rows), np.uint64)
+    there = deps.rows >= 0
+    ids[there] = graph.id[deps.rows[there]]
+    ids[~there] = deps.dangling[-1 - deps.rows[~there]]
+    return ids
+
+
 def type_name(number: int) -> str:
     """Return the name of a node type, `TYPE 42` for numbers the schema does not define."""
     return NodeType(number).name if number in NodeType._value2member_map_ else f"TYPE {number}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -15,7 +15,8 @@ from studio.trace import (
     Rank,
     Trace,
     collective_name,
-    int_column,
+    dense_column,
+    dependency_ids,
     node_attributes,
     type_name,
 )
@@ -58,10 +59,10 @@ def to_pandas(trace: Trace, rank: int) -> pd.DataFrame:
             "type": pd.Categorical([type_name(number) for number in graph.type.tolist()]),
             "start_ns": pd.Series(graph.start_ns, dtype="Int64").mask(graph.start_ns < 0),
             "duration_ns": graph.duration_ns,
-            "operations": _dense(graph, "num_ops"),
+            "operations": dense_column(graph, "num_ops", 0),
             "collective": collective,
             "group": group,
-            "bytes": _dense(graph, "comm_size"),
+            "bytes": dense_column(graph, "comm_size", 0),
             "ctrl_deps": _ids(graph, "ctrl"),
             "data_deps": _ids(graph, "data"),
         }
@@ -114,17 +115,7 @@ def _rank(trace: Trace, number: int) -> Rank:
     return found
 
 
-def _dense(graph: Graph, key: str) -> Any:
-    column = np.zeros(len(graph), np.int64)
-    rows, values = int_column(graph, key)
-    column[rows] = values
-    return column
-
-
 def _ids(graph: Graph, kind: str) -> list[list[int]]:
     deps = getattr(graph, kind)
-    ids = np.empty(len(deps.rows), np.uint64)
-    there = deps.rows >= 0
-    ids[there] = graph.id[deps.rows[there]]
-    ids[~there] = deps.dangling[-1 - deps.rows[~there]]
+    ids = dependency_ids(graph, deps)
     return [part.tolist() for part in np.split(ids, deps.offsets[1:-1])] if len(graph) else []

@@ -33,7 +33,7 @@ from studio.trace import (
     UInt8,
     UInt64,
     collective_name,
-    int_column,
+    dense_column,
     type_name,
 )
 
@@ -457,22 +457,15 @@ def _columns(graph: Graph, origin_ns: int) -> _Columns:
     group_slot = np.full(len(graph), NONE, np.int64)
     group_slot[nodes.rows] = nodes.group_slot
     return _Columns(
-        collective=np.where(graph.type == NodeType.COMM_COLL, _dense(graph, "comm_type"), NONE),
-        bytes=_dense(graph, "comm_size"),
-        operations=_dense(graph, "num_ops"),
+        collective=np.where(graph.type == NodeType.COMM_COLL, dense_column(graph, "comm_type", NONE), NONE),
+        bytes=dense_column(graph, "comm_size", NONE),
+        operations=dense_column(graph, "num_ops", NONE),
         start_ns=np.where(graph.start_ns >= 0, graph.start_ns - origin_ns, NONE),
         duration_ns=np.where(graph.duration_ns == 0, NONE, graph.duration_ns),
         waits_for=np.diff(graph.ctrl.offsets) + np.diff(graph.data.offsets),
         group_slot=group_slot,
         again=_again(graph.id),
     )
-
-
-def _dense(graph: Graph, key: str) -> Int64:
-    column = np.full(len(graph), NONE, np.int64)
-    rows, values = int_column(graph, key)
-    column[rows] = values
-    return column
 
 
 def _again(ids: UInt64) -> Int64 | None:

@@ -37,6 +37,7 @@ from studio.trace import (
     UInt64,
     ValueKind,
     decode_value,
+    dependency_ids,
     int_column,
     kind_table,
     node_attributes,
@@ -546,7 +547,7 @@ class _Rows:
         self.id, self.type, self.name = graph.id.tolist(), graph.type.tolist(), graph.name.tolist()
         self.start, self.duration = graph.start_ns.tolist(), graph.duration_ns.tolist()
         self.deps = [
-            (dep.offsets.tolist(), _dependency_ids(graph, dep).tolist()) for dep in (graph.ctrl, graph.data)
+            (dep.offsets.tolist(), dependency_ids(graph, dep).tolist()) for dep in (graph.ctrl, graph.data)
         ]
         self.io = graph.io.tolist()
         attrs = graph.attrs
@@ -613,15 +614,6 @@ class _Rows:
             listed = b"\x0a" + _framed(packed) if packed else b""
             return _serialised(name, ValueKind.NONE, None, doc_string, b"\x32" + _framed(listed))
         return _serialised(name, kind, value, doc_string)
-
-
-def _dependency_ids(graph: Graph, deps: Dependencies) -> UInt64:
-    """Return the (D,) ids as they stood in the file, dangling ones included."""
-    ids: UInt64 = np.empty(len(deps.rows), np.uint64)
-    there = deps.rows >= 0
-    ids[there] = graph.id[deps.rows[there]]
-    ids[~there] = deps.dangling[-1 - deps.rows[~there]]
-    return ids
 
 
 def _floats(bits: Int64) -> bytes:
