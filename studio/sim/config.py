@@ -13,11 +13,25 @@ from dataclasses import dataclass, field
 from typing import Literal, get_args
 
 from studio.errors import ConfigError
+from studio.sim.extensions import Extensions, LinkGraph
+from studio.sim.values import number, one_of, whole
 from studio.trace import CommGroup, Trace
 
 DimensionKind = Literal["ring", "fully_connected", "switch"]
 AlgorithmKind = Literal["ring", "direct", "halving_doubling", "double_binary_tree"]
-CollectiveKind = Literal["all_reduce", "all_gather", "reduce_scatter", "all_to_all"]
+CollectiveKind = Literal[
+    "all_reduce",
+    "all_gather",
+    "reduce_scatter",
+    "all_to_all",
+    "reduce",
+    "gather",
+    "scatter",
+    "broadcast",
+    "reduce_scatter_block",
+    "barrier",
+]
+"""All collectives; the compatible mode carries out the first four."""
 Congestion = Literal["aware", "unaware"]
 Scheduling = Literal["lifo", "fifo", "explicit"]
 CollectiveOptimization = Literal["baseline", "local_bw_aware"]
@@ -42,6 +56,8 @@ class Dimension:
         size: NPUs along the dimension, at least 2.
         bytes_per_ns: Bandwidth of a link, exactly as the engine divides by it.
         latency_ns: Latency of a link; may be fractional.
+        efficiency: Share of the bandwidth that messages get, above 0 and at most 1 (extended mode).
+        message_overhead_ns: Fixed cost of every message that crosses the dimension (extended mode).
 
     Example:
         >>> Dimension("torus", 4, 50.0, 500.0)
@@ -54,12 +70,16 @@ class Dimension:
     size: int
     bytes_per_ns: float
     latency_ns: float = 0.0
+    efficiency: float = 1.0
+    message_overhead_ns: float = 0.0
 
     def __post_init__(self) -> None:
-        _one_of("dimension kind", self.kind, DIMENSION_KINDS)
-        _whole("dimension size", self.size, 2, MAX_NPUS, "A dimension of one NPU is left out.")
-        _number("dimension bytes_per_ns", self.bytes_per_ns, above=0)
-        _number("dimension latency_ns", self.latency_ns, least=0)
+        one_of("dimension kind", self.kind, DIMENSION_KINDS)
+        whole("dimension size", self.size, 2, MAX_NPUS, "A dimension of one NPU is left out.")
+        number("dimension bytes_per_ns", self.bytes_per_ns, above=0)
+        number("dimension latency_ns", self.latency_ns, least=0)
+        number("dimension efficiency", self.efficiency, above=0, most=1)
+        number("dimension message_overhead_ns", self.message_overhead_ns, least=0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,13 +135,13 @@ class Algorithm:
     single: bool = False
 
     def __post_init__(self) -> None:
-        _one_of("algorithm kind", self.kind, ALGORITHM_KINDS)
+        one_of("algorithm kind", self.kind, ALGORITHM_KINDS)
         if self.window is not None:
             if self.kind != "direct":
                 raise ConfigError(
                     f"algorithm window is {self.window} for {self.kind}; allowed: only for direct"
                 )
-            _whole("algorithm window", self.window, 1, MAX_NPUS)
+            whole("algorithm window", self.window, 1, MAX_NPUS)
         if self.single and self.kind == "double_binary_tree":
             raise ConfigError("algorithm double_binary_tree has no form over all ranks as one dimension")
 
@@ -172,7 +192,7 @@ class Roofline:
     peak_tera_ops_per_s: float
 
     def __post_init__(self) -> None:
-        _number("roofline peak_tera_ops_per_s", self.peak_tera_ops_per_s, above=0)
+        number("roofline peak_tera_ops_per_s", self.peak_tera_ops_per_s, above=0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,10 +212,10 @@ class RemoteMemory:
     npus_per_node: int = 1
 
     def __post_init__(self) -> None:
-        _one_of("remote memory sharing", self.sharing, get_args(MemorySharing))
-        _whole("remote memory latency_ns", self.latency_ns, 0, MAX_NS)
-        _number("remote memory bytes_per_ns", self.bytes_per_ns, above=0)
-        _whole("remote memory npus_per_node", self.npus_per_node, 1, MAX_NPUS)
+        one_of("remote memory sharing", self.sharing, get_args(MemorySharing))
+        whole("remote memory latency_ns", self.latency_ns, 0, MAX_NS)
+        number("remote memory bytes_per_ns", self.bytes_per_ns, above=0)
+        whole("remote memory npus_per_node", self.npus_per_node, 1, MAX_NPUS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,8 +238,8 @@ class SharedBus:
 
     def __post_init__(self) -> None:
         for key in ("latency_ns", "overhead_ns", "gap_ns", "reduction_delay_ns"):
-            _whole(f"shared bus {key}", getattr(self, key), 0, MAX_NS)
-        _number("shared bus gap_per_byte_ns", self.gap_per_byte_ns, least=0)
+            whole(f"shared bus {key}", getattr(self, key), 0, MAX_NS)
+        number("shared bus gap_per_byte_ns", self.gap_per_byte_ns, least=0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,6 +270,10 @@ class SystemConfig:
         custom: Per collective the trace that each rank plays for it; ahead of `algorithms`.
         custom_nodes: The same for single collective nodes, by node id; ahead of both.
         groups: Comm groups in place of the trace's; None keeps the trace's.
+        links: A network of single links in place of the topology's (extended mode). The topology still says
+            which dimensions the collectives are carried out along.
+        extensions: What the simulation does beyond the reference, see `Extensions`; None is the compatible
+            mode.
     """
 
     topology: Topology
@@ -271,18 +295,20 @@ class SystemConfig:
     custom: Mapping[CollectiveKind, Trace] = field(default_factory=dict)
     custom_nodes: Mapping[int, Trace] = field(default_factory=dict)
     groups: tuple[CommGroup, ...] | None = None
+    links: LinkGraph | None = None
+    extensions: Extensions | None = None
 
     def __post_init__(self) -> None:
-        _one_of("congestion", self.congestion, get_args(Congestion))
-        _one_of("scheduling", self.scheduling, get_args(Scheduling))
-        _one_of("collective_optimization", self.collective_optimization, get_args(CollectiveOptimization))
-        _whole("splits", self.splits, 1, 1 << 20)
-        _whole("active_chunks", self.active_chunks, 1, 1 << 30)
-        _whole("queues_per_dimension", self.queues_per_dimension, 1, 1 << 16)
-        _number("injection_scale", self.injection_scale, least=0)
+        one_of("congestion", self.congestion, get_args(Congestion))
+        one_of("scheduling", self.scheduling, get_args(Scheduling))
+        one_of("collective_optimization", self.collective_optimization, get_args(CollectiveOptimization))
+        whole("splits", self.splits, 1, 1 << 20)
+        whole("active_chunks", self.active_chunks, 1, 1 << 30)
+        whole("queues_per_dimension", self.queues_per_dimension, 1, 1 << 16)
+        number("injection_scale", self.injection_scale, least=0)
         if self.endpoint_delay_ns is not None:
-            _number("endpoint_delay_ns", self.endpoint_delay_ns, least=0)
-        _number("local_memory_bytes_per_ns", self.local_memory_bytes_per_ns, least=0)
+            number("endpoint_delay_ns", self.endpoint_delay_ns, least=0)
+        number("local_memory_bytes_per_ns", self.local_memory_bytes_per_ns, least=0)
         self._check_congestion()
         self._check_algorithms()
         self._check_groups()
@@ -291,6 +317,11 @@ class SystemConfig:
                 "local_memory_bytes_per_ns is 0; allowed with the roofline model: above 0",
                 hint="Set local-mem-bw: the roofline needs the bandwidth of the local memory.",
             )
+
+    @property
+    def mode(self) -> Literal["compatible", "extended"]:
+        """Whether answers are the reference's, or follow the extensions."""
+        return "compatible" if self.extensions is None else "extended"
 
     @property
     def packet_delay_ns(self) -> int:
@@ -324,7 +355,7 @@ class SystemConfig:
 
     def _check_algorithms(self) -> None:
         for kind, listed in self.algorithms.items():
-            _one_of("collective in algorithms", kind, COLLECTIVE_KINDS)
+            one_of("collective in algorithms", kind, COLLECTIVE_KINDS)
             if not listed:
                 raise ConfigError(f"algorithms for {kind} is empty; allowed: one algorithm per dimension")
             if len(listed) > len(self.topology.dims):
@@ -341,21 +372,3 @@ class SystemConfig:
                 raise ConfigError(
                     f"comm group {group.name!r} has rank {bad[0]}; allowed: 0 to {self.topology.npus - 1}"
                 )
-
-
-def _one_of(key: str, value: object, allowed: tuple[str, ...]) -> None:
-    if value not in allowed:
-        raise ConfigError(f"{key} is {value!r}; allowed: {', '.join(allowed)}")
-
-
-def _whole(key: str, value: object, least: int, most: int, hint: str = "") -> None:
-    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
-        raise ConfigError(f"{key} is {value!r}; allowed: a whole number from {least} to {most}", hint=hint)
-
-
-def _number(key: str, value: object, *, least: float | None = None, above: float | None = None) -> None:
-    is_number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-    if is_number and (least is None or value >= least) and (above is None or value > above):  # type: ignore[operator]
-        return
-    limit = f"at least {least:g}" if least is not None else f"above {above:g}"
-    raise ConfigError(f"{key} is {value!r}; allowed: a number {limit}")

@@ -38,6 +38,10 @@ class SimResult:
             `topology.link_count`; empty for the unaware one, which has no links.
         link_busy_ns: (L,) time each link was sending.
         callbacks: Callbacks and actions the engine ran, the measure of its work.
+        representative: (R,) the rank that was simulated for each rank: itself, or, where the simulation was
+            folded, one of its class. Events are those of the representatives only; `events_of` gives any
+            rank's.
+        unfolded: Why every rank was simulated by itself; "" where one stood for many.
     """
 
     trace: Trace
@@ -50,11 +54,18 @@ class SimResult:
     link_bytes: Int64
     link_busy_ns: Int64
     callbacks: int
+    representative: Int64
+    unfolded: str = ""
 
     @property
     def makespan_ns(self) -> int:
         """When the last rank finished."""
         return int(self.finish_ns.max())
+
+    def events_of(self, rank: int) -> tuple[Int64, Int64, Bool]:
+        """Return tick, row and whether it completes of every event of a rank, in order."""
+        mine = self.event_rank == self.representative[rank]
+        return self.event_ns[mine], self.event_row[mine], self.event_end[mine]
 
     def event_ids(self) -> Any:
         """Return (E,) the id of the node each event concerns, as written in the trace."""
@@ -97,6 +108,8 @@ def result_of(trace: Trace, config: SystemConfig, plan: Plan) -> SimResult:
         links[:, 3].copy(),
         links[:, 4].copy(),
         int(m[k.STEPS]),
+        np.arange(len(finish)),
+        "folding was not asked for",
     )
 
 

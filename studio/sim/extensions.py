@@ -1,0 +1,112 @@
+"""What the extended mode does beyond the reference: every switch, and the model behind it.
+
+`Extensions.off()` switches everything off; a simulation then gives the reference's answers wherever the
+reference has one. `Extensions()` is what a user of the extended mode gets who sets nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from studio.errors import ConfigError
+from studio.sim.values import number, one_of, whole
+
+Collectives = Literal["all", "reference"]
+TieOrder = Literal["symmetric", "reference"]
+DimensionOrder = Literal["ascending", "descending", "balanced"]
+ChunkOrder = Literal["arrival", "smallest"]
+GroupSizes = Literal["any", "powers_of_two"]
+
+MOST_SLOTS = 1 << 16
+MOST_DEVICES = 1 << 21
+
+
+@dataclass(frozen=True, slots=True)
+class Extensions:
+    """The switches of the extended mode.
+
+    Comm groups of any name and METADATA nodes need no switch: the compatible mode refuses them.
+
+    Attributes:
+        collectives: `all` carries out all ten collectives by messages; with `reference` a broadcast only
+            takes its recorded duration, and reduce, gather, scatter, barrier and reduce-scatter-block are
+            refused.
+        tie_order: What happens first among the events of one rank in one tick. `symmetric` does not depend
+            on rank numbers or on the order in which messages were sent, so that equal ranks stay equal;
+            `reference` is the order of registration.
+        group_sizes: `any` lets halving-doubling and trees run on any number of ranks.
+        communication_slots: Communication nodes of different comm groups under way on one NPU.
+        compute_speeds: Speed of single NPUs relative to the recorded or roofline time, by NPU; 2 halves the
+            time of a compute node. NPUs that are not listed have speed 1.
+        dimension_order: The order in which the chunks of a collective pass the dimensions. `balanced` gives
+            every chunk the order that loads the dimensions most evenly (the greedy schedule of Themis,
+            Rashidi et al., ISCA 2022).
+        chunk_order: Which of the waiting chunks of equal priority starts first in a dimension: the one that
+            came first, or the one with the fewest bytes left to send there.
+    """
+
+    collectives: Collectives = "all"
+    tie_order: TieOrder = "symmetric"
+    group_sizes: GroupSizes = "any"
+    communication_slots: int = 1
+    compute_speeds: Mapping[int, float] | None = None
+    dimension_order: DimensionOrder = "ascending"
+    chunk_order: ChunkOrder = "arrival"
+
+    def __post_init__(self) -> None:
+        one_of("collectives", self.collectives, get_args(Collectives))
+        one_of("tie_order", self.tie_order, get_args(TieOrder))
+        one_of("group_sizes", self.group_sizes, get_args(GroupSizes))
+        whole("communication_slots", self.communication_slots, 1, MOST_SLOTS)
+        one_of("dimension_order", self.dimension_order, get_args(DimensionOrder))
+        one_of("chunk_order", self.chunk_order, get_args(ChunkOrder))
+        for npu, speed in (self.compute_speeds or {}).items():
+            number(f"compute_speeds of NPU {npu}", speed, above=0)
+
+    @staticmethod
+    def off() -> Extensions:
+        """Return the extended mode with every extension off."""
+        return Extensions(collectives="reference", tie_order="reference", group_sizes="powers_of_two")
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A link in one direction.
+
+    Attributes:
+        source, target: Devices: NPUs from 0 to N-1, switches from N on.
+        bytes_per_ns: Bandwidth.
+        latency_ns: Latency; may be fractional.
+    """
+
+    source: int
+    target: int
+    bytes_per_ns: float
+    latency_ns: float = 0.0
+
+    def __post_init__(self) -> None:
+        whole("link source", self.source, 0, MOST_DEVICES)
+        whole("link target", self.target, 0, MOST_DEVICES)
+        number(f"bytes_per_ns of link {self.source} to {self.target}", self.bytes_per_ns, above=0)
+        number(f"latency_ns of link {self.source} to {self.target}", self.latency_ns, least=0)
+        if self.source == self.target:
+            raise ConfigError(f"link {self.source} to {self.target} joins a device to itself")
+
+
+@dataclass(frozen=True, slots=True)
+class LinkGraph:
+    """Any network: NPUs, switches, and links of their own bandwidth and latency in each direction.
+
+    A failed link is one that is not listed.
+
+    Attributes:
+        npus: NPUs.
+        switches: Switches; numbered on from the NPUs.
+        links: The links. Several between the same two devices are several.
+    """
+
+    npus: int
+    switches: int
+    links: tuple[Link, ...]
