@@ -40,6 +40,8 @@ MemorySharing = Literal["per_npu", "per_node", "pool"]
 DIMENSION_KINDS: tuple[str, ...] = get_args(DimensionKind)
 ALGORITHM_KINDS: tuple[str, ...] = get_args(AlgorithmKind)
 COLLECTIVE_KINDS: tuple[str, ...] = get_args(CollectiveKind)
+REFERENCE_KINDS: tuple[CollectiveKind, ...] = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all")
+"""Collectives whose algorithms the compatible mode knows."""
 
 MAX_NPUS = 1 << 20
 MAX_NS = 1 << 62
@@ -309,6 +311,7 @@ class SystemConfig:
         if self.endpoint_delay_ns is not None:
             number("endpoint_delay_ns", self.endpoint_delay_ns, least=0)
         number("local_memory_bytes_per_ns", self.local_memory_bytes_per_ns, least=0)
+        self._check_mode()
         self._check_congestion()
         self._check_algorithms()
         self._check_groups()
@@ -337,6 +340,23 @@ class SystemConfig:
         if self.endpoint_delay_ns is None:
             return DEFAULT_ENDPOINT_DELAY_NS
         return int(int(self.endpoint_delay_ns) * self.injection_scale)
+
+    def _check_mode(self) -> None:
+        """Refuse what only the extended mode has, by name, where the mode is compatible."""
+        if self.extensions is not None:
+            return
+        dims = self.topology.dims
+        given = [f"algorithms for {kind}" for kind in self.algorithms if kind not in REFERENCE_KINDS]
+        given += [f"efficiency of dimension {at}" for at, dim in enumerate(dims) if dim.efficiency != 1]
+        given += [
+            f"message_overhead_ns of dimension {at}" for at, dim in enumerate(dims) if dim.message_overhead_ns
+        ]
+        given += ["links"] if self.links is not None else []
+        if given:
+            raise ConfigError(
+                f"{given[0]} is given; allowed in the compatible mode: what the reference has",
+                hint="Set the mode to extended, or take the setting out.",
+            )
 
     def _check_congestion(self) -> None:
         if self.congestion != "aware":

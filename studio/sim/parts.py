@@ -14,6 +14,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
+from typing import Literal, get_args
 
 from studio.errors import ConfigError
 from studio.sim.config import (
@@ -33,7 +34,16 @@ from studio.sim.config import (
     SystemConfig,
     Topology,
 )
-from studio.sim.fields import Fields, nearest
+from studio.sim.extensions import (
+    MOST_SLOTS,
+    ChunkOrder,
+    Collectives,
+    DimensionOrder,
+    Extensions,
+    GroupSizes,
+    TieOrder,
+)
+from studio.sim.fields import Fields, nearest, shown
 from studio.trace import CommGroup, Finding, Trace
 
 Table = Mapping[str, object]
@@ -75,6 +85,25 @@ ALGORITHM_NAMES = (
     "oneHalvingDoubling",
 )
 
+EXTENDED = "extended"
+"""The key of `system.json` that holds the settings of the extended mode; the reference does not read it."""
+EXTENDED_IMPLEMENTATIONS: Mapping[str, CollectiveKind] = {
+    "broadcast-implementation": "broadcast",
+    "reduce-implementation": "reduce",
+    "gather-implementation": "gather",
+    "scatter-implementation": "scatter",
+    "reduce-scatter-block-implementation": "reduce_scatter_block",
+    "barrier-implementation": "barrier",
+}
+EXTENDED_CHOICES: Mapping[str, tuple[str, ...]] = {
+    "collectives": get_args(Collectives),
+    "tie-order": get_args(TieOrder),
+    "group-sizes": get_args(GroupSizes),
+    "dimension-order": get_args(DimensionOrder),
+    "chunk-order": get_args(ChunkOrder),
+}
+EXTENDED_KEYS = (*EXTENDED_CHOICES, "communication-slots", "compute-speeds", *EXTENDED_IMPLEMENTATIONS)
+
 NETWORK_KEYS = ("topology", "npus_count", "bandwidth", "latency")
 SYSTEM_KEYS = (
     "scheduling-policy",
@@ -95,6 +124,7 @@ SYSTEM_KEYS = (
     "g",
     "G",
     "local-reduction-delay",
+    EXTENDED,
 )
 MEMORY_KEYS = ("memory-type", "remote-mem-latency", "remote-mem-bw", "num-nodes", "num-npus-per-node")
 OPTION_KEYS = ("num-queues-per-dim", "injection-scale", "rendezvous-protocol")
@@ -188,12 +218,16 @@ def imported(parts: Parts) -> Imported:
     memory = fields("memory", "remote_memory.json", parts.memory or {}, MEMORY_KEYS, {})
     options = fields("options", "command line", parts.options, OPTION_KEYS + PATH_OPTIONS, OPTION_IGNORED)
     topology = _topology(network)
+    extended = _extended(parts, system, findings)
     config = SystemConfig(
         topology=topology,
         congestion=parts.congestion,
         scheduling=system.choice("scheduling-policy", SCHEDULING),
         collective_optimization=system.choice("collective-optimization", OPTIMIZATIONS),
-        algorithms=_algorithms(system, len(topology.dims), findings),
+        algorithms={
+            **_algorithms(system, IMPLEMENTATIONS, len(topology.dims), findings),
+            **_algorithms(extended, EXTENDED_IMPLEMENTATIONS, len(topology.dims), findings),
+        },
         splits=_splits(system, findings),
         active_chunks=system.whole("active-chunks-per-dimension", 1, 1, 1 << 30),
         queues_per_dimension=options.whole("num-queues-per-dim", 1, 1, 1 << 16),
@@ -208,6 +242,7 @@ def imported(parts: Parts) -> Imported:
         custom=parts.custom,
         custom_nodes=parts.custom_nodes,
         groups=_groups(parts, topology.npus, findings),
+        extensions=_extensions(extended, topology.npus) if EXTENDED in system else None,
     )
     return Imported(config, tuple(findings))
 
@@ -242,6 +277,53 @@ def _topology(network: Fields) -> Topology:
     return Topology(tuple(dims))
 
 
+def _extended(parts: Parts, system: Fields, findings: list[Finding]) -> Fields:
+    """Return the settings of the extended mode, none where the mode is compatible."""
+    table = system.table.get(EXTENDED, {})
+    if not isinstance(table, Mapping):
+        raise system.error(EXTENDED, table, 'a table of settings, such as {"communication-slots": 2}')
+    named = {
+        key.removeprefix(f"{EXTENDED}."): place
+        for key, place in parts.names.items()
+        if key.startswith(f"{EXTENDED}.")
+    }
+    made = Fields(
+        f"{system.name}: {EXTENDED}", {str(key): value for key, value in table.items()}, named=named
+    )
+    findings.extend(made.findings(EXTENDED_KEYS, {}))
+    return made
+
+
+def _extensions(table: Fields, npus: int) -> Extensions:
+    given: dict[str, str] = {
+        key.replace("-", "_"): table.choice(key, {name: name for name in allowed})
+        for key, allowed in EXTENDED_CHOICES.items()
+        if key in table
+    }
+    return Extensions(
+        communication_slots=table.whole("communication-slots", 1, 1, MOST_SLOTS),
+        compute_speeds=_compute_speeds(table, npus),
+        **given,  # type: ignore[arg-type]  # each is one of the names its Literal lists
+    )
+
+
+def _compute_speeds(table: Fields, npus: int) -> Mapping[int, float] | None:
+    key = "compute-speeds"
+    if key not in table:
+        return None
+    speeds = table.table[key]
+    if not isinstance(speeds, Mapping):
+        raise table.error(key, speeds, 'a table from NPU to speed, such as {"3": 0.9}')
+    found = {}
+    for npu, speed in speeds.items():
+        if not str(npu).isdecimal() or int(npu) >= npus:
+            raise ConfigError(
+                f"{table.name}: {key} names NPU {shown(npu)}; allowed: whole numbers from 0 to {npus - 1}"
+            )
+        found[int(npu)] = table.number_in(f"{key}[{npu}]", speed, "a number above 0", above=0)
+    return found
+
+
 def _splits(system: Fields, findings: list[Finding]) -> int:
     if "preferred-dataset-splits" in system:
         return system.whole("preferred-dataset-splits", 1, 1, 1 << 20)
@@ -251,10 +333,10 @@ def _splits(system: Fields, findings: list[Finding]) -> int:
 
 
 def _algorithms(
-    system: Fields, dims: int, findings: list[Finding]
+    system: Fields, keys: Mapping[str, CollectiveKind], dims: int, findings: list[Finding]
 ) -> dict[CollectiveKind, tuple[Algorithm, ...]]:
     found: dict[CollectiveKind, tuple[Algorithm, ...]] = {}
-    for key, kind in IMPLEMENTATIONS.items():
+    for key, kind in keys.items():
         if key not in system:
             continue
         listed = system.items(key)
@@ -433,7 +515,20 @@ def _system_of(config: SystemConfig) -> dict[str, object]:
     if bus:
         system |= {"model-shared-bus": 1, "L": bus.latency_ns, "o": bus.overhead_ns, "g": bus.gap_ns}
         system |= {"G": _plain(bus.gap_per_byte_ns), "local-reduction-delay": bus.reduction_delay_ns}
+    if config.extensions is not None:
+        system[EXTENDED] = _extended_of(config, config.extensions)
     return system
+
+
+def _extended_of(config: SystemConfig, extensions: Extensions) -> dict[str, object]:
+    table: dict[str, object] = {key: getattr(extensions, key.replace("-", "_")) for key in EXTENDED_CHOICES}
+    table["communication-slots"] = extensions.communication_slots
+    if extensions.compute_speeds is not None:
+        table["compute-speeds"] = {str(npu): _plain(at) for npu, at in extensions.compute_speeds.items()}
+    for key, kind in EXTENDED_IMPLEMENTATIONS.items():
+        if kind in config.algorithms:
+            table[key] = [algorithm.name for algorithm in config.algorithms[kind]]
+    return table
 
 
 def _memory_of(memory: RemoteMemory | None, npus: int) -> dict[str, object] | None:
@@ -460,7 +555,7 @@ def _plain(number: float) -> float:
 _SETTING = re.compile(r"(?P<key>[^=\[\]]+)(\[(?P<at>\d+)\])?=(?P<value>.*)", re.DOTALL)
 _SECTIONS: tuple[tuple[str, Sequence[str]], ...] = (
     ("network", NETWORK_KEYS),
-    ("system", tuple(key for key in SYSTEM_KEYS if key not in CUSTOM and key != PER_NODE_CUSTOM)),
+    ("system", tuple(key for key in SYSTEM_KEYS if key not in (*CUSTOM, PER_NODE_CUSTOM, EXTENDED))),
     ("memory", MEMORY_KEYS),
     ("options", OPTION_KEYS),
 )
@@ -490,6 +585,8 @@ def with_settings(parts: Parts, settings: Sequence[str]) -> Parts:
 
 
 def _with_setting(parts: Parts, given: str, at: str | None, text: str) -> Parts:
+    if _loose(given).startswith(f"{EXTENDED}."):
+        return _with_extended(parts, given[len(EXTENDED) + 1 :], at, text)
     known = {_loose(key): (section, key) for section, keys in _SECTIONS for key in keys}
     known |= {key: ("options", key) for key in ("congestion",)}
     # L, o, g and G of the shared bus differ by case alone.
@@ -511,6 +608,54 @@ def _with_setting(parts: Parts, given: str, at: str | None, text: str) -> Parts:
     else:
         table.pop(key, None)
     return replace(parts, names=names, **{section: table})  # type: ignore[arg-type]  # the section is one of the tables
+
+
+def _with_extended(parts: Parts, given: str, at: str | None, text: str) -> Parts:
+    """Change a setting of the extended mode, which it brings about; `compute-speeds.3` is that of NPU 3."""
+    name, _, npu = given.partition(".")
+    key = _loose(name)
+    if key not in EXTENDED_KEYS or (npu and key != "compute-speeds"):
+        near = nearest(key, EXTENDED_KEYS)
+        hint = (
+            f"The nearest known key is '{EXTENDED}.{near}'."
+            if near
+            else f"Known: {', '.join(EXTENDED_KEYS)}."
+        )
+        raise ConfigError(f"--set '{EXTENDED}.{given}': there is no such key", hint=hint)
+    before = parts.system.get(EXTENDED)
+    table = dict(before) if isinstance(before, Mapping) else {}
+    value = _setting_value(text, listed=key in EXTENDED_IMPLEMENTATIONS)
+    if at is not None:
+        table[key] = _with_item(key, table.get(key), int(at), value)
+    elif npu:
+        speeds = table.get(key)
+        table[key] = {**(speeds if isinstance(speeds, Mapping) else {}), npu: value}
+    elif text:
+        table[key] = value
+    else:
+        table.pop(key, None)
+    return replace(
+        parts,
+        names={**parts.names, f"{EXTENDED}.{key}": "--set"},
+        system={**parts.system, EXTENDED: table},
+    )
+
+
+def with_mode(parts: Parts, mode: Literal["compatible", "extended"]) -> Parts:
+    """Return `parts` in the mode asked for; without settings of its own the extended mode has its defaults.
+
+    Raises:
+        ConfigError: The compatible mode is asked for, and the system has settings of the extended mode.
+    """
+    if mode == "extended":
+        return parts if EXTENDED in parts.system else replace(parts, system={**parts.system, EXTENDED: {}})
+    if EXTENDED in parts.system:
+        raise ConfigError(
+            f"{parts.names.get('system', 'system.json')}: {EXTENDED} is there; allowed in the compatible mode: "
+            "no settings of the extended mode",
+            hint="Leave the mode out, or take the key out.",
+        )
+    return parts
 
 
 _SECTION_OF: Mapping[str, Callable[[Parts], Table | None]] = {
