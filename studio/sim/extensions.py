@@ -110,3 +110,17 @@ class LinkGraph:
     npus: int
     switches: int
     links: tuple[Link, ...]
+
+    def __post_init__(self) -> None:
+        whole("npus", self.npus, 1, MOST_DEVICES)
+        whole("switches", self.switches, 0, MOST_DEVICES)
+        if not self.links:
+            raise ConfigError("links is empty; allowed: at least one link")
+        devices = self.npus + self.switches
+        for at, link in enumerate(self.links):
+            for end, device in (("source", link.source), ("target", link.target)):
+                if device >= devices:
+                    switches = f", switches from {self.npus} to {devices - 1}" if self.switches else ""
+                    raise ConfigError(
+                        f"links[{at}] has {end} {device}; allowed: NPUs from 0 to {self.npus - 1}{switches}"
+                    )

@@ -1,12 +1,24 @@
-"""Hops and message delays of the analytical networks.
+"""Hops, message delays and bounds of the analytical networks.
 
 The rules are those of ASTRA-sim's analytical backends. Every formula is evaluated in double precision and
 truncated once, where it enters the clock.
+
+The figures at the end (bisection, bandwidth per NPU, ideal all-reduce) are those of the network alone. They
+hold where messages wait for each other; in the congestion-unaware network nothing waits, so it can beat them.
 """
 
 from __future__ import annotations
 
+from itertools import combinations
+from typing import Any
+
 from studio.sim.config import Dimension, Topology
+from studio.sim.extensions import LinkGraph
+
+Network = Topology | LinkGraph
+
+_FARTHEST_FROM = 64
+"""NPUs from which the farthest one is looked for in a network of single links."""
 
 
 def hops(dim: Dimension, src: int, dst: int) -> int:
@@ -53,3 +65,153 @@ def link_count(dim: Dimension) -> int:
         (16, 64)
     """
     return dim.size * dim.size if dim.kind == "fully_connected" else 2 * dim.size
+
+
+# ---------------------------------------------------------------------------------------------------
+# Figures of a network
+
+
+def bisection_bytes_per_ns(network: Network) -> float:
+    """Return the bandwidth, in one direction, between two halves of the network.
+
+    Dally and Towles, Principles and Practices of Interconnection Networks (2004), section 3.3.1: the least
+    bandwidth over all cuts into two halves as equal as can be. Of a product of dimensions the cuts taken
+    are those across one dimension, which for even sizes hold the least one (a torus is cut across its
+    longest ring). Per line of the dimension, n NPUs in a row, there cross in one direction: ring 2 links
+    (of two NPUs 1), fully connected ⌊n/2⌋·⌈n/2⌉ links, switch the ports of ⌊n/2⌋ NPUs.
+
+    Of single links the halves are the NPUs of the lower and of the upper numbers (least bisection of any
+    graph is NP-hard); between them goes the maximum flow, in the direction of the smaller one.
+
+    Example:
+        >>> torus = Topology((Dimension("ring", 8, 62.0), Dimension("ring", 8, 62.0)))
+        >>> bisection_bytes_per_ns(torus)
+        992.0
+    """
+    if isinstance(network, LinkGraph):
+        return _halves_bytes_per_ns(network)
+    npus = network.npus
+    return min(npus // dim.size * _crossing(dim) * _rate(dim) for dim in network.dims)
+
+
+def npu_bytes_per_ns(network: Network) -> float:
+    """Return the bandwidth at which one NPU can send, all its links together.
+
+    A ring gives an NPU 2 links (of two NPUs 1), a fully connected dimension n - 1, a switch 1. Of single
+    links it is that of the NPU with the least.
+
+    Example:
+        >>> node = Topology((Dimension("switch", 8, 400.0), Dimension("ring", 4, 50.0)))
+        >>> npu_bytes_per_ns(node)
+        500.0
+    """
+    if isinstance(network, LinkGraph):
+        return min(min(rates) for rates in _npu_rates(network))
+    return sum(_ports(dim) * _rate(dim) for dim in network.dims)
+
+
+def ideal_all_reduce_ns(network: Network, size_bytes: int) -> float:
+    """Return a time that no all-reduce of all NPUs can beat where messages share the links.
+
+    It is the larger of two bounds.
+
+    Bandwidth. Take NPUs that differ in none of the dimensions K for one. Among the n of those, every byte
+    of the result costs 2(n - 1) messages or more: until one of them has the result, each of the others has
+    sent something that arrived, and from then on each of the others has to receive something (Patarasuk and
+    Yuan, Bandwidth Optimal All-reduce Algorithms, JPDC 69(2), 2009, for n = N). Each crosses a link of K. So
+    for every set K of dimensions the time is at least 2(n - 1) × size / bandwidth of all links of K together.
+    Reductions are taken to happen in NPUs, not in switches.
+
+    Latency. What the farthest NPU contributes has to come all the way: in every dimension the most hops
+    times latency.
+
+    Of single links: 2(N - 1) × size over what all NPUs can send, and over what they can receive; size over what
+    the slowest NPU can send or receive, and over the bisection; the latency between NPUs far apart.
+
+    Args:
+        network: The network.
+        size_bytes: What every NPU contributes.
+
+    Example:
+        >>> ring = Topology((Dimension("ring", 4, 50.0, 500.0),))
+        >>> ideal_all_reduce_ns(ring, 1_000_000)
+        15000.0
+    """
+    if isinstance(network, LinkGraph):
+        return _ideal_of_links(network, size_bytes)
+    npus = network.npus
+    worst = 0.0
+    for count in range(1, len(network.dims) + 1):
+        for some in combinations(network.dims, count):
+            members = Topology(some).npus
+            together = npus * sum(_ports(dim) * _rate(dim) for dim in some)
+            worst = max(worst, 2 * (members - 1) * size_bytes / together)
+    return max(worst, sum(hops(dim, 0, dim.size // 2) * dim.latency_ns for dim in network.dims))
+
+
+def _rate(dim: Dimension) -> float:
+    return dim.bytes_per_ns * dim.efficiency
+
+
+def _ports(dim: Dimension) -> int:
+    """Return the links on which an NPU sends in a dimension."""
+    if dim.kind == "ring":
+        return 1 if dim.size == 2 else 2
+    return 1 if dim.kind == "switch" else dim.size - 1
+
+
+def _crossing(dim: Dimension) -> int:
+    """Return the links from one half of a dimension to the other, in one direction."""
+    half = dim.size // 2
+    if dim.kind == "ring":
+        return _ports(dim)
+    return half if dim.kind == "switch" else half * (dim.size - half)
+
+
+def _npu_rates(graph: LinkGraph) -> tuple[list[float], list[float]]:
+    """Return what every NPU can send, and what it can receive."""
+    out, into = [0.0] * graph.npus, [0.0] * graph.npus
+    for link in graph.links:
+        if link.source < graph.npus:
+            out[link.source] += link.bytes_per_ns
+        if link.target < graph.npus:
+            into[link.target] += link.bytes_per_ns
+    return out, into
+
+
+def _igraph(graph: LinkGraph, more: list[tuple[int, int]]) -> Any:
+    """Return the devices, two more, and the links with `more` of them."""
+    import igraph
+
+    ends = [(link.source, link.target) for link in graph.links]
+    return igraph.Graph(n=graph.npus + graph.switches + 2, edges=ends + more, directed=True)
+
+
+def _halves_bytes_per_ns(graph: LinkGraph) -> float:
+    devices, half = graph.npus + graph.switches, graph.npus // 2
+    source, sink = devices, devices + 1
+    rates = [link.bytes_per_ns for link in graph.links]
+    if not half:
+        return 0.0
+    whole = sum(rates) + 1
+    flows = []
+    for lower, upper in ((source, sink), (sink, source)):
+        ends = [(source, npu) if lower == source else (npu, sink) for npu in range(half)]
+        ends += [(npu, sink) if upper == sink else (source, npu) for npu in range(half, graph.npus)]
+        network = _igraph(graph, ends)
+        flows.append(float(network.maxflow_value(source, sink, rates + [whole] * len(ends))))
+    return min(flows)
+
+
+def _ideal_of_links(graph: LinkGraph, size_bytes: int) -> float:
+    out, into = _npu_rates(graph)
+    narrow = [*out, *into, _halves_bytes_per_ns(graph)]
+    if min(narrow) == 0:
+        return float("inf")
+    messages = 2 * (graph.npus - 1) * size_bytes
+    bounds = [size_bytes / min(narrow), messages / sum(out), messages / sum(into)]
+    step = -(-graph.npus // _FARTHEST_FROM)
+    table = _igraph(graph, []).distances(
+        range(0, graph.npus, step), range(graph.npus), weights=[link.latency_ns for link in graph.links]
+    )
+    return max(*bounds, *(float(max(row)) for row in table))
