@@ -6,14 +6,32 @@ communication in one comm group, its memory, its CPU, or, in a recording, a thre
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 
-from studio.trace import Int64
+from studio.errors import TraceError
+from studio.trace import (
+    NONE,
+    WORLD,
+    CommGroup,
+    Graph,
+    Int64,
+    NodeType,
+    Trace,
+    dense_column,
+    group_slots,
+    int_column,
+    world_names,
+)
 
 LaneKind = Literal["compute", "communication", "memory", "cpu", "thread", "stream"]
+LANE_KINDS: tuple[LaneKind, ...] = get_args(LaneKind)
+"""In the order the lanes of a rank stand in."""
+_COMPUTE, _COMMUNICATION, _MEMORY, _CPU, _THREAD, _STREAM = range(len(LANE_KINDS))
+_DETAIL_BITS = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,9 +40,9 @@ class Lane:
 
     Attributes:
         rank: The rank's number.
-        kind: What runs in the lane.
-        name: The comm group of a communication lane ("" for the world and for messages), the thread or the
-            stream of a recorded one; untrusted text.
+        kind: What runs in the lane. Nodes that occupy nothing, such as those of metadata, stand with the CPU's.
+        name: The comm group of a communication lane ("" for the group of all ranks, and for messages that name no
+            group), the thread or the stream of a recorded one; untrusted text.
     """
 
     rank: int
@@ -36,13 +54,15 @@ class Lane:
 class Timeline:
     """When each node was busy, recorded or simulated.
 
-    S spans, sorted by (lane, start, end); L lanes, sorted by (rank, kind, name).
+    S spans, sorted by (lane, start, end); L lanes, sorted by (rank, kind, name), kinds in the order of `LANE_KINDS`.
+    No lane is empty.
 
     Attributes:
         lanes: The rows.
         lane: (S,) index into `lanes`.
         row: (S,) the node, a row of the graph of the lane's rank.
         start_ns, end_ns: (S,) issue and callback; end exclusive.
+        untimed: Ranks that were asked for and have no span, because no node of theirs has a time.
     """
 
     lanes: tuple[Lane, ...]
@@ -50,6 +70,7 @@ class Timeline:
     row: Int64
     start_ns: Int64
     end_ns: Int64
+    untimed: tuple[int, ...] = ()
 
     def __len__(self) -> int:
         return len(self.lane)
@@ -58,3 +79,170 @@ class Timeline:
         """Return where the spans of a lane stand."""
         low, high = np.searchsorted(self.lane, (index, index + 1)).tolist()
         return slice(low, high)
+
+    def lane_ranks(self) -> Int64:
+        """Return (L,) the rank number of each lane."""
+        return np.array([lane.rank for lane in self.lanes], np.int64)
+
+    def lane_kinds(self) -> Int64:
+        """Return (L,) the kind of each lane, an index into `LANE_KINDS`."""
+        return np.array([LANE_KINDS.index(lane.kind) for lane in self.lanes], np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class Spans:
+    """When nodes were busy, in any order.
+
+    S spans.
+
+    Attributes:
+        rank: (S,) index into the trace's ranks.
+        row: (S,) the node, a row of the rank's graph.
+        start_ns, end_ns: (S,) end exclusive.
+    """
+
+    rank: Int64
+    row: Int64
+    start_ns: Int64
+    end_ns: Int64
+
+
+def recorded(trace: Trace, ranks: Sequence[int] | None = None) -> Timeline:
+    """Return when each node ran as the trace itself tells: from its start, for its duration.
+
+    Nodes of the CPU stand in the lane of their thread (`tid`), compute in that of its stream (`stream`), where the
+    trace tells them. Times are as recorded; the clocks of different ranks may differ.
+
+    Args:
+        trace: The trace. Nodes without a start are left out.
+        ranks: Rank numbers; None takes all.
+
+    Raises:
+        TraceError: The trace has no such rank.
+    """
+    chosen = rank_indices(trace, ranks)
+    timed = [np.flatnonzero(graph.start_ns >= 0) for graph in trace.graphs]
+    graph_of = [trace.ranks[at].graph for at in chosen.tolist()]
+    row = _joined([timed[index] for index in graph_of])
+    start = _joined([trace.graphs[index].start_ns[timed[index]] for index in graph_of])
+    length = _joined([trace.graphs[index].duration_ns[timed[index]] for index in graph_of])
+    rank = np.repeat(chosen, [len(timed[index]) for index in graph_of])
+    return arranged(trace, Spans(rank, row, start, start + length), ranks=chosen, recording=True)
+
+
+def rank_indices(trace: Trace, numbers: Sequence[int] | None = None) -> Int64:
+    """Return the places of ranks in the trace, by rising number; all of them for None.
+
+    Raises:
+        TraceError: The trace has no such rank.
+    """
+    if numbers is None:
+        return np.arange(len(trace.ranks))
+    place = {rank.number: at for at, rank in enumerate(trace.ranks)}
+    absent = [number for number in numbers if number not in place]
+    if absent:
+        have = f"ranks {trace.ranks[0].number} to {trace.ranks[-1].number}" if trace.ranks else "no ranks"
+        raise TraceError(f"There is no rank {absent[0]}; the trace has {have}.", hint="Choose other ranks.")
+    return np.array(sorted({place[number] for number in numbers}), np.int64)
+
+
+def arranged(
+    trace: Trace,
+    spans: Spans,
+    *,
+    ranks: Int64,
+    groups: Sequence[CommGroup] | None = None,
+    recording: bool = False,
+) -> Timeline:
+    """Sort spans into lanes.
+
+    Args:
+        trace: The trace whose nodes they are.
+        spans: When the nodes were busy.
+        ranks: (R,) places in the trace of the ranks they are of, rising.
+        groups: Comm groups in place of the trace's.
+        recording: Whether threads and streams have lanes of their own.
+    """
+    world = world_names(trace.groups if groups is None else groups, [rank.number for rank in trace.ranks])
+    lanes_of = {
+        index: _graph_lanes(trace.graphs[index], recording=recording) for index in _graphs(trace, ranks)
+    }
+    first_row, local = _stacked({index: local for index, (local, _) in lanes_of.items()})
+    lanes: list[Lane] = []
+    variants: dict[tuple[int, tuple[int | str, ...]], tuple[int, list[tuple[int, str]]]] = {}
+    places: list[int] = []
+    row_base, lane_base, place_base = (np.zeros(len(trace.ranks), np.int64) for _ in range(3))
+    for at in ranks.tolist():
+        rank = trace.ranks[at]
+        key = (rank.graph, rank.slots)
+        if key not in variants:
+            found = [_lane_key(kind, detail, rank.slots, world) for kind, detail in lanes_of[rank.graph][1]]
+            distinct = sorted(set(found))
+            variants[key] = (len(places), distinct)
+            places += [distinct.index(one) for one in found]
+        place_base[at], distinct = variants[key]
+        row_base[at], lane_base[at] = first_row[rank.graph], len(lanes)
+        lanes += [Lane(rank.number, LANE_KINDS[kind], name) for kind, name in distinct]
+    place = place_base[spans.rank] + local[row_base[spans.rank] + spans.row]
+    lane = lane_base[spans.rank] + np.array(places, np.int64)[place]
+    order = np.lexsort((spans.end_ns, spans.start_ns, lane))
+    used = np.bincount(lane, minlength=len(lanes)) > 0
+    seen = np.bincount(spans.rank, minlength=len(trace.ranks)) > 0
+    return Timeline(
+        tuple(lanes[at] for at in np.flatnonzero(used).tolist()),
+        (np.cumsum(used) - 1)[lane[order]],
+        spans.row[order],
+        spans.start_ns[order],
+        spans.end_ns[order],
+        tuple(trace.ranks[at].number for at in ranks.tolist() if not seen[at]),
+    )
+
+
+def _graphs(trace: Trace, ranks: Int64) -> list[int]:
+    return sorted({trace.ranks[at].graph for at in ranks.tolist()})
+
+
+def _stacked(columns: Mapping[int, Int64]) -> tuple[dict[int, int], Int64]:
+    """Return columns one after another, and where each begins."""
+    first, at = {}, 0
+    for index, column in columns.items():
+        first[index] = at
+        at += len(column)
+    return first, _joined(list(columns.values()))
+
+
+def _joined(columns: Sequence[Int64]) -> Int64:
+    return np.concatenate([np.zeros(0, np.int64), *columns])
+
+
+def _graph_lanes(graph: Graph, *, recording: bool) -> tuple[Int64, list[tuple[int, int | str]]]:
+    """Return (N,) the lane of each node within its graph, and what each lane is: its kind, and a slot or a text."""
+    kind = np.full(len(graph), _CPU, np.int64)
+    kind[graph.type == NodeType.COMP] = _COMPUTE
+    kind[(graph.type >= NodeType.COMM_SEND) & (graph.type <= NodeType.COMM_COLL)] = _COMMUNICATION
+    kind[(graph.type == NodeType.MEM_LOAD) | (graph.type == NodeType.MEM_STORE)] = _MEMORY
+    kind[dense_column(graph, "is_cpu_op", 0) != 0] = _CPU
+    detail = np.where(kind == _COMMUNICATION, group_slots(graph), NONE)
+    names: dict[int, Int64] = {}
+    if recording:
+        for key, before, after in (("tid", _CPU, _THREAD), ("stream", _COMPUTE, _STREAM)):
+            rows, values = int_column(graph, key)
+            told = kind[rows] == before
+            names[after], number = np.unique(values[told], return_inverse=True)
+            kind[rows[told]], detail[rows[told]] = after, number
+    codes, local = np.unique((kind << _DETAIL_BITS) + detail + 1, return_inverse=True)
+    lanes: list[tuple[int, int | str]] = []
+    for code in codes.tolist():
+        of, at = code >> _DETAIL_BITS, (code & ((1 << _DETAIL_BITS) - 1)) - 1
+        lanes.append((of, str(names[of][at]) if of in names else at))
+    return local, lanes
+
+
+def _lane_key(
+    kind: int, detail: int | str, slots: Sequence[int | str], world: frozenset[str]
+) -> tuple[int, str]:
+    """Return kind and name of a lane on a rank."""
+    if isinstance(detail, str):
+        return kind, detail
+    name = WORLD if detail == NONE else str(slots[detail])
+    return kind, WORLD if name in world else name

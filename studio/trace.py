@@ -115,6 +115,13 @@ def kind_table(kinds: tuple[ValueKind, ...]) -> Bool:
 SLOT_KEYS = ("pg_name", "comm_group", "comm_src", "comm_dst")
 """Attributes whose scalar values may differ between ranks that share a graph: comm groups and peers."""
 
+GROUP_KEYS = ("pg_name", "comm_group")
+"""Attributes that name a node's comm group; of both the first counts."""
+WORLD = ""
+"""Stands for the comm group of a node that names none: all ranks."""
+WORLD_NAMES = (WORLD, "0")
+"""How nodes name the group of all ranks: not at all, or by PyTorch's number for it."""
+
 Scalar = int | float | bool | str | bytes
 Value = Scalar | list[Scalar] | None
 Level = Literal["error", "warning", "info"]
@@ -511,6 +518,28 @@ def dense_column(graph: Graph, key: str, missing: int) -> Int64:
     rows, values = int_column(graph, key)
     column[rows] = values
     return column
+
+
+def group_slots(graph: Graph) -> Int64:
+    """Return (N,) the slot that holds the name of each node's comm group, -1 where the node names none."""
+    slots = np.full(len(graph), NONE, np.int64)
+    for key in reversed(GROUP_KEYS):
+        rows, where = graph.rows_with(key)
+        bound = graph.attrs.slot[where]
+        slots[rows[bound]] = graph.attrs.value[where[bound]]
+    return slots
+
+
+def world_names(groups: Iterable[CommGroup], numbers: Iterable[int]) -> frozenset[str]:
+    """Return the names that mean all ranks: "0" does unless a list gives it other members.
+
+    Args:
+        groups: The comm groups that are listed.
+        numbers: The numbers of all ranks.
+    """
+    zero = next((group for group in groups if group.name == "0"), None)
+    own = zero is not None and not zero.inferred and set(zero.ranks) != set(numbers)
+    return frozenset({WORLD} if own else WORLD_NAMES)
 
 
 def dependency_ids(graph: Graph, deps: Dependencies) -> UInt64:

@@ -6,11 +6,19 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from studio.trace import NONE, Graph, Int32, Int64, NodeType, Rank, Trace, int_column
-
-GROUP_KEYS = ("pg_name", "comm_group")
-WORLD = ""
-"""Stands for the group of a collective that names none: all ranks."""
+from studio.trace import (
+    GROUP_KEYS,
+    NONE,
+    WORLD,
+    Graph,
+    Int32,
+    Int64,
+    NodeType,
+    Rank,
+    Trace,
+    dense_column,
+    group_slots,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,19 +45,8 @@ class CommNodes:
 def comm_nodes(graph: Graph) -> CommNodes:
     """Return the communication nodes of a graph."""
     rows = np.flatnonzero((graph.type >= NodeType.COMM_SEND) & (graph.type <= NodeType.COMM_COLL))
-
-    def column(key: str, missing: int) -> Int64:
-        dense = np.full(len(graph), missing, np.int64)
-        at, values = int_column(graph, key)
-        dense[at] = values
-        return dense[rows]
-
-    slots = np.full(len(graph), NONE, np.int64)
-    for key in reversed(GROUP_KEYS):
-        at, where = graph.rows_with(key)
-        bound = graph.attrs.slot[where]
-        slots[at[bound]] = graph.attrs.value[where[bound]]
-    return CommNodes(rows, graph.type[rows], column("comm_type", NONE), column("comm_size", 0), slots[rows])
+    kind, size = dense_column(graph, "comm_type", NONE)[rows], dense_column(graph, "comm_size", 0)[rows]
+    return CommNodes(rows, graph.type[rows], kind, size, group_slots(graph)[rows])
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,11 +12,21 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from studio.analysis.communication import WORLD, comm_nodes
-from studio.trace import NONE, Bool, CommGroup, Dependencies, Graph, Int64, NodeType, Rank, Trace, int_column
-
-WORLD_NAMES = (WORLD, "0")
-"""How nodes name the group of all ranks: not at all, or by PyTorch's number for it."""
+from studio.analysis.communication import comm_nodes
+from studio.trace import (
+    NONE,
+    WORLD,
+    Bool,
+    CommGroup,
+    Dependencies,
+    Graph,
+    Int64,
+    NodeType,
+    Rank,
+    Trace,
+    int_column,
+    world_names,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +116,7 @@ def match_collectives(trace: Trace, groups: Sequence[CommGroup] | None = None) -
     """
     listed = {group.name: group for group in (trace.groups if groups is None else groups)}
     numbers = tuple(rank.number for rank in trace.ranks)
-    world = _world_names(listed, numbers)
+    world = world_names(listed.values(), numbers)
     graphs = [_collectives(graph) for graph in trace.graphs]
     users: dict[str, dict[int, _Use]] = {name: {} for name in listed if name not in world}
     for rank in trace.ranks:
@@ -120,13 +130,6 @@ def match_collectives(trace: Trace, groups: Sequence[CommGroup] | None = None) -
             members = listed[name].ranks if name in listed else inferred
             found.append(_group(name, members, using, picked, frozenset(numbers)))
     return tuple(found)
-
-
-def _world_names(listed: dict[str, CommGroup], numbers: tuple[int, ...]) -> frozenset[str]:
-    """Return the names that mean all ranks: "0" does unless a list gives it other members."""
-    zero = listed.get("0")
-    own = zero is not None and not zero.inferred and set(zero.ranks) != set(numbers)
-    return frozenset({WORLD} if own else WORLD_NAMES)
 
 
 def _collectives(graph: Graph) -> _GraphCollectives:

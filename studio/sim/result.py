@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +13,8 @@ from studio.sim import kernel as k
 from studio.sim.config import SystemConfig
 from studio.sim.plan import Plan, roofline
 from studio.sim.topology import link_count
-from studio.trace import Bool, Int64, NodeType, Trace, type_name
+from studio.timeline import Spans, Timeline, arranged, rank_indices
+from studio.trace import NONE, Bool, Int64, NodeType, Trace, type_name
 
 WRAP = 1 << 64
 CPU, GPU, COMM, MEMORY, OTHER = range(5)
@@ -66,6 +68,39 @@ class SimResult:
         """Return tick, row and whether it completes of every event of a rank, in order."""
         mine = self.event_rank == self.representative[rank]
         return self.event_ns[mine], self.event_row[mine], self.event_end[mine]
+
+    def timeline(self, ranks: Sequence[int] | None = None) -> Timeline:
+        """Return when each node was under way, from issue to callback, sorted into lanes.
+
+        Args:
+            ranks: Rank numbers; None takes all. Of a folded simulation each rank asked for costs as much as
+                one that was not: ask for those that are shown.
+
+        Raises:
+            TraceError: There is no such rank.
+        """
+        chosen = rank_indices(self.trace, ranks)
+        groups = self.trace.groups if self.config.groups is None else self.config.groups
+        return arranged(self.trace, self._spans(chosen), ranks=chosen, groups=groups)
+
+    def _spans(self, chosen: Int64) -> Spans:
+        """Return the spans of the ranks at `chosen`; those of one class share what was simulated."""
+        size = np.array([len(self.trace.graphs[rank.graph]) for rank in self.trace.ranks], np.int64)
+        simulated = np.unique(self.representative[chosen])
+        first = np.full(len(size), NONE, np.int64)
+        first[simulated] = np.cumsum(size[simulated]) - size[simulated]
+        mine = slice(None) if len(simulated) == len(size) else first[self.event_rank] >= 0
+        # Every node is issued once and ends once: its place is known, so nothing is sorted.
+        place = first[self.event_rank[mine]] + self.event_row[mine]
+        ended, tick = self.event_end[mine], self.event_ns[mine]
+        start, end = (np.full(int(size[simulated].sum()), NONE, np.int64) for _ in range(2))
+        start[place[~ended]], end[place[ended]] = tick[~ended], tick[ended]
+        count = size[chosen]
+        row = np.arange(int(count.sum())) - np.repeat(np.cumsum(count) - count, count)
+        at = np.repeat(first[self.representative[chosen]], count) + row
+        there = start[at] >= 0
+        at, row, rank = at[there], row[there], np.repeat(chosen, count)[there]
+        return Spans(rank, row, start[at], end[at])
 
     def event_ids(self) -> Any:
         """Return (E,) the id of the node each event concerns, as written in the trace."""
