@@ -183,7 +183,17 @@ def _marker() -> Path:
 
 
 _INLINED = (
-    *("alloc", "release", "push", "new_bucket", "take_waiter", "settle", "post", "act", "call_back"),
-    *("stream_received", "insert_packet", "send_ring"),
+    *(
+        "alloc",
+        "release",
+        "alloc_block",
+        "release_block",
+        "next_of",
+        "append",
+        "push",
+        "later",
+        "forget_list",
+    ),
+    *("take_waiter", "settle", "post", "act", "call_back", "arrive", "fire", "ring_received", "ring_free"),
 )
 """What every message passes; a call costs more than these do."""

@@ -34,6 +34,7 @@ WHEEL, BITS, TICKS, TICK_MASK, CHANNELS, CHANNEL_MASK, CHANNEL_COUNT = range(10,
 RANKS, NPUS, DIMS, DIM_COUNT, AWARE, RENDEZVOUS, LINKS, ENDPOINT, QUEUES, ACTIVE = range(17, 27)
 POLICY, SWEEPING, PENDING, ERROR, ERROR_RANK, STARTED, FINISHED, LOG_START, BUS = range(27, 36)
 BUS_L, BUS_O, BUS_GAP, BUS_REDUCE = range(36, 40)
+FREE_BLOCK = 40
 HEADER = 48
 
 # Real numbers in `f`
@@ -41,11 +42,15 @@ LOCAL_MEMORY, BUS_G, BUS_INNER_G = range(3)
 F_HEADER = 8
 """From here on: latency and bandwidth of each dimension, one after another."""
 
-# Rank records
-R_NUMBER, R_FINISH, R_SLOT, R_READY, R_BUSY, R_HEAP, R_NODES, R_PEND, R_LINKS = 0, 1, 2, 5, 6, 7, 11, 12, 13
-R_SLOTS, R_PRIORITY, R_STREAMS, R_BHEAD, R_BTAIL, R_QUEUES, R_POINTERS, R_TREES = range(14, 22)
-R_MEMORY, R_BUS, R_COUNT = 22, 23, 24
-RANK_WORDS = 32
+# Rank records. What every message touches shares a cache line: the ticks to come for which the rank has a
+# list, each followed by where the list's callback is written.
+R_NUMBER, R_FINISH, R_SLOT, R_READY, R_BUSY = 0, 1, 2, 5, 6
+R_FIRST, R_SECOND, R_THIRD, R_MORE, R_LAST = 8, 10, 12, 14, 15
+R_HEAP, R_NODES, R_PEND, R_LINKS = 16, 20, 21, 22
+R_SLOTS, R_PRIORITY, R_STREAMS, R_QUEUES, R_POINTERS, R_TREES = range(23, 29)
+R_MEMORY, R_BUS, R_COUNT = 29, 30, 31
+RANK_BITS = 5
+RANK_WORDS = 1 << RANK_BITS
 
 # Node records
 N_KIND, N_CLASS, N_DURATION, N_SIZE, N_STREAMS, N_GROUP, N_PEER, N_TAG, N_PRIORITY = range(9)
@@ -64,23 +69,36 @@ NORMAL, UP, DOWN = range(3)
 # Collectives given as traces: per place in the group the offset of nodes, parents, slots, and their number
 C_NODES, C_PARENTS, C_SLOTS, C_COUNT = range(4)
 
-# Streams
-S_NEXT, S_RANK, S_LEFT, S_FREE, S_POS, S_PLAIN, S_CYCLE, S_RED = range(8)
-S_DELAY, S_RECEIVED, S_BARRIER, S_ALGORITHM, S_SEND, S_RECV, S_HOP, S_TOGGLE = range(8, 16)
+# Streams. What a ring needs for a message is one cache line, words 8 to 15.
+S_NEXT, S_FREE, S_POS, S_PLAIN, S_CYCLE, S_RECEIVED, S_BARRIER, S_ALGORITHM = range(8)
+S_RANK, S_LEFT, S_REDUCING, S_RED, S_DELAY, S_SEND, S_RECV, S_HOP = range(8, 16)
 S_MESSAGE, S_X, S_PHASE, S_INDEX, S_COLL, S_TAG, S_PRIORITY, S_QUEUE = range(16, 24)
 S_ME, S_DIR, S_N, S_STRIDE, S_BASE, S_USED, S_O, S_PO = range(24, 32)
-S_PM, S_R, S_MEMBER, S_COUNT, S_A, S_B, S_C, S_BUSK = range(32, 40)
+S_PM, S_R, S_MEMBER, S_COUNT, S_A, S_B, S_C, S_TOGGLE = range(32, 40)
 S_PHASES = 40
 """From here on, per phase: queue record * 4 + tree bit * 2 + direction bit."""
 
-# Callbacks of the global queue; from RANK_LIST on: a rank's list, with the kind of its first action
+# Ticks. A tick, and a rank's list of several actions, is a block with room for four callbacks; more follow in
+# blocks of seven. A callback or action is two words: `kind + what * 32` and a second argument; where a rank
+# acts, `kind + RANK_WORDS * rank + what * 2^25`.
+T_TICK, T_READ, T_WRITE, T_CHAIN, T_WHEEL = range(5)
+T_EVENTS = 6
+BLOCK = 16
+BLOCK_END = 14
+KIND = 31
+WHAT = 5
+RANK_WHAT = 25
+RANK_MASK = (1 << RANK_WHAT) - 1 - KIND
+
+# Callbacks of the global queue; from RANK_LIST on: a rank's list of one action of a kind, or of many
 ARRIVE, LATE, HOP, LINK_FREE = range(4)
 RANK_LIST = 16
 # Actions of a rank
-A_BUS, A_FREE, A_NODE, A_MEMORY, A_CUSTOM, A_SENT, A_GOT, A_REDUCED = range(8)
+A_BUS, A_FREE, A_WAIT, A_RING, A_NODE, A_MEMORY, A_CUSTOM, A_SENT, A_GOT, A_REDUCED = range(10)
+MANY = 31
 
 # What waits for a message, or for its arrival: payload * 8 + kind
-W_STREAM, W_NODE, W_SEND, W_RECV, W_CUSTOM = range(1, 6)
+W_STREAM, W_NODE, W_SEND, W_RECV, W_CUSTOM, W_RING = range(1, 7)
 
 # Ends of the shared bus; four per rank, each followed by its partner or preceded by it
 B_STATE, B_BEFORE, B_LAST, B_COUNT, B_SENDS, B_SENDS_END, B_GETS, B_GETS_END, B_PENDING = range(9)
@@ -128,13 +146,33 @@ def release(m, r):
     m[FREE] = r
 
 
+def alloc_block(m):
+    """Return a free block of 16 words, which starts at a multiple of 16; its content is undefined."""
+    b = m[FREE_BLOCK]
+    if b != 0:
+        m[FREE_BLOCK] = m[b]
+        return b
+    b = m[TOP]
+    if b & 8 != 0:
+        release(m, b)
+        b += 8
+    m[TOP] = b + BLOCK
+    return b
+
+
+def release_block(m, b):
+    """Give a block back."""
+    m[b] = m[FREE_BLOCK]
+    m[FREE_BLOCK] = b
+
+
 # ---------------------------------------------------------------------------------------------------
 # The clock: a wheel of 12 levels with 32 slots each holds the ticks to come; ticks are found by a hash.
-# A tick record: -, tick, first event, last event, next of the hash chain, next of the wheel slot.
+# Callbacks of a tick lie one behind the other, so the next ones are in the cache when their turn comes.
 
 
 def put_tick(m, t, tick):
-    """Put a tick record into the wheel, relative to the present."""
+    """Put a tick into the wheel, relative to the present."""
     d = tick ^ m[NOW]
     s = tick
     base = m[WHEEL]
@@ -145,7 +183,7 @@ def put_tick(m, t, tick):
     slot = s & 31
     m[base] |= 1 << slot
     at = base + 1 + slot
-    m[t + 5] = m[at]
+    m[t + T_WHEEL] = m[at]
     m[at] = t
 
 
@@ -169,126 +207,196 @@ def next_tick(m):
     t = m[at]
     m[at] = 0
     if level == 0:
-        m[NOW] = m[t + 1]
+        m[NOW] = m[t]
         return t
     first = t
-    c = m[t + 5]
+    c = m[t + T_WHEEL]
     while c != 0:
-        if m[c + 1] < m[first + 1]:
+        if m[c] < m[first]:
             first = c
-        c = m[c + 5]
-    m[NOW] = m[first + 1]
+        c = m[c + T_WHEEL]
+    m[NOW] = m[first]
     while t != 0:
-        c = m[t + 5]
+        c = m[t + T_WHEEL]
         if t != first:
-            put_tick(m, t, m[t + 1])
+            put_tick(m, t, m[t])
         t = c
     return first
 
 
-def new_tick(m, tick, e, h):
-    """Make the record of a tick with its first event."""
+def new_tick(m, tick, h):
+    """Make the record of a tick."""
     if tick > MAX_TICK or tick < 0:
         m[ERROR] = E_CLOCK
         tick = MAX_TICK
-    t = alloc(m)
-    m[t + 1] = tick
-    m[t + 2] = e
-    m[t + 3] = e
-    m[t + 4] = m[h]
+    t = alloc_block(m)
+    m[t] = tick
+    m[t + T_READ] = t + T_EVENTS
+    m[t + T_WRITE] = t + T_EVENTS
+    m[t + T_CHAIN] = m[h]
     m[h] = t
     put_tick(m, t, tick)
+    return t
 
 
-def push(m, tick, e):
-    """Schedule event record `e` as the last callback of a tick."""
-    m[e] = 0
+def append(m, t, x, y):
+    """Write a callback behind the others of a tick, or an action behind the others of a list; return where."""
+    at = m[t + T_WRITE]
+    if at & (BLOCK - 1) == BLOCK_END:
+        b = alloc_block(m)
+        m[at] = b
+        at = b
+    m[at] = x
+    m[at + 1] = y
+    m[t + T_WRITE] = at + 2
+    return at
+
+
+def push(m, tick, x, y):
+    """Schedule a callback as the last one of a tick; return where it is written."""
     h = m[TICKS] + (tick & m[TICK_MASK])
     t = m[h]
-    while t != 0 and m[t + 1] != tick:
-        t = m[t + 4]
+    while t != 0 and m[t] != tick:
+        t = m[t + T_CHAIN]
     if t == 0:
-        new_tick(m, tick, e, h)
-        return
-    if m[t + 2] == 0:
-        m[t + 2] = e
-    else:
-        m[m[t + 3]] = e
-    m[t + 3] = e
+        t = new_tick(m, tick, h)
+    return append(m, t, x, y)
 
 
 def drop_tick(m, t):
     """Forget a tick whose callbacks have all run."""
-    h = m[TICKS] + (m[t + 1] & m[TICK_MASK])
+    h = m[TICKS] + (m[t] & m[TICK_MASK])
     if m[h] == t:
-        m[h] = m[t + 4]
+        m[h] = m[t + T_CHAIN]
     else:
         c = m[h]
-        while m[c + 4] != t:
-            c = m[c + 4]
-        m[c + 4] = m[t + 4]
-    release(m, t)
+        while m[c + T_CHAIN] != t:
+            c = m[c + T_CHAIN]
+        m[c + T_CHAIN] = m[t + T_CHAIN]
+    drop_list(m, t)
 
 
-# A bucket, a rank's list for a tick: next event, kind of the first action + RANK_LIST, its x, its y, rank,
-# tick, the rank's next bucket, last of the further actions (circular). An action: next, kind, x, y.
+def drop_list(m, t):
+    """Give the blocks of a list back that has been read to its end."""
+    at = m[t + T_READ]
+    if at < t or at - t > BLOCK:
+        release_block(m, at & -BLOCK)
+    release_block(m, t)
 
 
-def new_bucket(m, rank, tick, kind, x, y):
-    """Make a rank's list for a tick with its first action, and schedule it."""
-    b = alloc(m)
-    m[b + 1] = RANK_LIST + kind
-    m[b + 2] = x
-    m[b + 3] = y
-    m[b + 4] = rank
-    m[b + 5] = tick
-    m[b + 6] = 0
-    m[b + 7] = 0
-    push(m, tick, b)
-    return b
+def next_of(m, t, at):
+    """Return where the callback at `at` of a list is, which is in the next block where this one is read."""
+    if at & (BLOCK - 1) == BLOCK_END:
+        after = m[at]
+        if at - t != BLOCK_END:
+            release_block(m, at - BLOCK_END)
+        return after
+    return at
+
+
+# The lists of a rank. Three of the coming ticks stand in the rank's record, more of them in a sorted list of
+# records: next, tick, where the callback is written. A list of one action is a callback itself; with the
+# second action it becomes a callback MANY with a block.
 
 
 def later(m, rank, delta, kind, x, y):
     """Register an action of a rank, `delta` ticks from now."""
     tick = m[NOW] + delta
-    tail = m[rank + R_BTAIL]
-    if tail == 0:
-        b = new_bucket(m, rank, tick, kind, x, y)
-        m[rank + R_BHEAD] = b
-        m[rank + R_BTAIL] = b
+    at = 0
+    if m[rank + R_FIRST] == tick:
+        at = m[rank + R_FIRST + 1]
+    elif m[rank + R_SECOND] == tick:
+        at = m[rank + R_SECOND + 1]
+    elif m[rank + R_THIRD] == tick:
+        at = m[rank + R_THIRD + 1]
+    elif m[rank + R_MORE] != 0:
+        at = find_list(m, rank, tick)
+    if at != 0:
+        join_list(m, at, kind, x, y)
         return
-    last = m[tail + 5]
-    if tick > last:
-        b = new_bucket(m, rank, tick, kind, x, y)
-        m[tail + 6] = b
-        m[rank + R_BTAIL] = b
-        return
-    c = tail
-    if tick < last:
-        before = 0
-        c = m[rank + R_BHEAD]
-        while m[c + 5] < tick:
-            before = c
-            c = m[c + 6]
-        if m[c + 5] != tick:
-            b = new_bucket(m, rank, tick, kind, x, y)
-            m[b + 6] = c
-            if before == 0:
-                m[rank + R_BHEAD] = b
-            else:
-                m[before + 6] = b
-            return
-    a = alloc(m)
-    m[a + 1] = kind
-    m[a + 2] = x
-    m[a + 3] = y
-    end = m[c + 7]
-    if end == 0:
-        m[a] = a
+    at = push(m, tick, (RANK_LIST + kind) | (rank - m[RANKS]) | (x << RANK_WHAT), y)
+    if m[rank + R_FIRST] < 0:
+        m[rank + R_FIRST] = tick
+        m[rank + R_FIRST + 1] = at
+    elif m[rank + R_SECOND] < 0:
+        m[rank + R_SECOND] = tick
+        m[rank + R_SECOND + 1] = at
+    elif m[rank + R_THIRD] < 0:
+        m[rank + R_THIRD] = tick
+        m[rank + R_THIRD + 1] = at
     else:
-        m[a] = m[end]
-        m[end] = a
-    m[c + 7] = a
+        note_list(m, rank, tick, at)
+
+
+def find_list(m, rank, tick):
+    """Return where the callback of a rank's list for a tick is written, among the further ones; else 0."""
+    c = m[rank + R_LAST]
+    if m[c + 1] < tick:
+        return 0
+    if m[c + 1] > tick:
+        c = m[rank + R_MORE]
+        while m[c + 1] < tick:
+            c = m[c]
+        if m[c + 1] != tick:
+            return 0
+    return m[c + 2]
+
+
+def note_list(m, rank, tick, at):
+    """Note a rank's list among the further ones."""
+    r = alloc(m)
+    m[r] = 0
+    m[r + 1] = tick
+    m[r + 2] = at
+    c = m[rank + R_MORE]
+    if c == 0:
+        m[rank + R_MORE] = r
+        m[rank + R_LAST] = r
+        return
+    last = m[rank + R_LAST]
+    if m[last + 1] < tick:
+        m[last] = r
+        m[rank + R_LAST] = r
+        return
+    if m[c + 1] > tick:
+        m[r] = c
+        m[rank + R_MORE] = r
+        return
+    while m[m[c] + 1] < tick:
+        c = m[c]
+    m[r] = m[c]
+    m[c] = r
+
+
+def join_list(m, at, kind, x, y):
+    """Add an action to the list whose callback is written at `at`."""
+    first = m[at]
+    t = m[at + 1]
+    if first & KIND != MANY or t == 0:
+        t = alloc_block(m)
+        m[t + T_READ] = t + T_EVENTS
+        m[t + T_WRITE] = t + T_EVENTS
+        if first & KIND != MANY:
+            append(m, t, (first & KIND) - RANK_LIST | (first >> RANK_WHAT) << RANK_WHAT, m[at + 1])
+            m[at] = first | MANY
+        m[at + 1] = t
+    append(m, t, kind | (x << RANK_WHAT), y)
+
+
+def forget_list(m, rank):
+    """The rank's list of this tick has run."""
+    now = m[NOW]
+    if m[rank + R_FIRST] == now:
+        m[rank + R_FIRST] = -1
+    elif m[rank + R_SECOND] == now:
+        m[rank + R_SECOND] = -1
+    elif m[rank + R_THIRD] == now:
+        m[rank + R_THIRD] = -1
+    else:
+        # Those of other ticks are later, so this one is the first.
+        r = m[rank + R_MORE]
+        m[rank + R_MORE] = m[r]
+        release(m, r)
 
 
 # ---------------------------------------------------------------------------------------------------
@@ -369,10 +477,7 @@ def post(m, c, w):
     if m[c + 4] > 0:
         m[c + 4] -= 1
         settle(m, c)
-        e = alloc(m)
-        m[e + 1] = LATE
-        m[e + 2] = w
-        push(m, m[NOW], e)
+        push(m, m[NOW], LATE, w)
         return
     if m[c + 5] == 0:
         m[c + 5] = w
@@ -447,12 +552,8 @@ def transmit(m, e, link):
     m[link] = 1
     m[link + 3] += m[m[e + 2] + 3]
     m[link + 4] += m[e + 6]
-    m[e + 1] = HOP
-    push(m, now + m[e + 7], e)
-    free = alloc(m)
-    m[free + 1] = LINK_FREE
-    m[free + 2] = link
-    push(m, now + m[e + 6], free)
+    push(m, now + m[e + 7], HOP | e << WHAT, 0)
+    push(m, now + m[e + 6], LINK_FREE | link << WHAT, 0)
 
 
 def enter_link(m, e, at, to):
@@ -469,7 +570,9 @@ def enter_link(m, e, at, to):
             link = n + to
             nxt = to
     else:
-        up = (to - at) % n
+        up = to - at
+        if up < 0:
+            up += n
         if 2 * up <= n:
             link = at
             nxt = at + 1
@@ -496,20 +599,19 @@ def enter_link(m, e, at, to):
 def launch(m, f, c, src, dst, size, time, code):
     """Put a message of channel `c` on the network; `time` is its delay where that is known, else -1."""
     m[c + 7] += 1
-    e = alloc(m)
-    m[e + 2] = c
-    m[e + 3] = code
     if m[AWARE] != 0:
+        e = alloc(m)
+        m[e + 2] = c
+        m[e + 3] = code
         wire = size / f[F_HEADER + 1]
         m[e + 5] = dst
         m[e + 6] = int(wire)
         m[e + 7] = int(f[F_HEADER] + wire)
         enter_link(m, e, src, dst)
         return
-    m[e + 1] = ARRIVE
     if time < 0:
         time = delay(m, f, src, dst, size)
-    push(m, m[NOW] + time, e)
+    push(m, m[NOW] + time, ARRIVE | c << WHAT, code)
 
 
 def send(m, f, tag, src, dst, size, code):
@@ -924,6 +1026,7 @@ def start_ring(m, f, s, ph, n, kind):
         if m[ph + PH_LOCAL] != 0:
             m[s + S_CYCLE] = n * p
     m[s + S_USED] = 0
+    m[s + S_REDUCING] = 0
     m[s + S_HOP] = -1
     if m[ph + PH_FIXED] >= 0 and m[AWARE] == 0 and m[RENDEZVOUS] == 0:
         # Neighbours in one dimension, or no ring: every message of the phase takes the same time.
@@ -958,6 +1061,15 @@ def start_ring(m, f, s, ph, n, kind):
             m[s + S_RECV] = c
             if m[s + S_HOP] < 0 and m[AWARE] == 0:
                 m[s + S_HOP] = delay(m, f, number, m[s + S_A], size)
+            if m[BUS] == 0:
+                # From here on the ring keeps its own, shorter books. The first packet does not reduce, the
+                # n - 1 after it do where messages are reduced at all; and with one packet at a time, one
+                # that comes free is sent at once, so the phase ends with the first for which no message is
+                # left. The pieces of the general way add up to the same.
+                if m[s + S_RED] != 0:
+                    m[s + S_REDUCING] = n - 1
+                later(m, m[s + S_RANK], m[s + S_DELAY], A_RING, s, 0)
+                return
     for _ in range(p):
         insert_packet(m, f, s)
 
@@ -1075,24 +1187,41 @@ def stream_received(m, f, s):
         wait_on_bus(m, f, s, m[s + S_X], red, False, back)
 
 
-def send_ring(m, f, s):
-    """Send the message of a ring's free packet and post its receive."""
+def ring_received(m, s):
+    """A message for a ring has come: let the next packet wait at its rank."""
+    left = m[s + S_REDUCING]
+    if left > 0:
+        m[s + S_REDUCING] = left - 1
+        later(m, m[s + S_RANK], m[s + S_DELAY], A_WAIT, s, m[s + S_RED] - 1)
+    else:
+        later(m, m[s + S_RANK], m[s + S_DELAY], A_RING, s, 0)
+
+
+def ring_free(m, f, s):
+    """A packet of a ring has done its waits: send its message and post its receive, or end the phase."""
+    left = m[s + S_LEFT]
+    if left == 0:
+        end_phase(m, f, s)
+        return
+    m[s + S_LEFT] = left - 1
     c = m[s + S_SEND]
     hop = m[s + S_HOP]
     if hop >= 0:
         # Most messages of most simulations go this way: nothing but the channel and the time is needed.
         m[c + 7] += 1
-        e = alloc(m)
-        m[e + 1] = ARRIVE
-        m[e + 2] = c
-        m[e + 3] = 0
-        push(m, m[NOW] + hop, e)
-        post(m, m[s + S_RECV], s * 8 + W_STREAM)
-        return
+        push(m, m[NOW] + hop, ARRIVE | c << WHAT, 0)
+    else:
+        launch(m, f, c, m[m[s + S_RANK] + R_NUMBER], m[s + S_A], m[s + S_MESSAGE], -1, 0)
+    post(m, m[s + S_RECV], s * 8 + W_RING)
+
+
+def send_ring(m, f, s):
+    """Send the message of a ring's free packet and post its receive, where the ring keeps no short books."""
+    c = m[s + S_SEND]
     rank = m[m[s + S_RANK] + R_NUMBER]
     size = m[s + S_MESSAGE]
     if c != 0:
-        launch(m, f, c, rank, m[s + S_A], size, hop, 0)
+        launch(m, f, c, rank, m[s + S_A], size, m[s + S_HOP], 0)
         post(m, m[s + S_RECV], s * 8 + W_STREAM)
         return
     send(m, f, m[s + S_TAG], rank, m[s + S_A], size, 0)
@@ -1434,7 +1563,7 @@ def issue(m, f, rank, pos):
         m[rank + R_SLOT + slot] = 1
     kind = m[node + N_KIND]
     if kind == K_DELAY:
-        later(m, rank, m[node + N_DURATION], A_NODE, rank, pos)
+        later(m, rank, m[node + N_DURATION], A_NODE, 0, pos)
     elif kind == K_COLLECTIVE:
         issue_collective(m, f, rank, pos, node)
     elif kind == K_INSTANT:
@@ -1442,10 +1571,10 @@ def issue(m, f, rank, pos):
     elif kind == K_MEMORY:
         pool = m[rank + R_MEMORY]
         if pool == 0:
-            later(m, rank, m[node + N_DURATION], A_NODE, rank, pos)
+            later(m, rank, m[node + N_DURATION], A_NODE, 0, pos)
         elif m[pool] == 0:
             m[pool] = 1
-            later(m, rank, m[node + N_DURATION], A_MEMORY, rank, pos)
+            later(m, rank, m[node + N_DURATION], A_MEMORY, 0, pos)
         else:
             r = alloc(m)
             m[r] = 0
@@ -1514,7 +1643,7 @@ def memory_done(m, f, rank, pos):
     other = m[r + 1]
     at = m[r + 2]
     release(m, r)
-    later(m, other, m[m[other + R_NODES] + NODE_WORDS * at + N_DURATION], A_MEMORY, other, at)
+    later(m, other, m[m[other + R_NODES] + NODE_WORDS * at + N_DURATION], A_MEMORY, 0, at)
 
 
 # ---------------------------------------------------------------------------------------------------
@@ -1525,7 +1654,9 @@ def fire(m, f, code):
     """Tell whoever waits for a message, or for its arrival."""
     kind = code & 7
     x = code >> 3
-    if kind == W_STREAM:
+    if kind == W_RING:
+        ring_received(m, x)
+    elif kind == W_STREAM:
         stream_received(m, f, x)
     elif kind == W_NODE:
         complete(m, f, m[RANKS] + RANK_WORDS * (x & 0xFFFFF), x >> 20)
@@ -1561,17 +1692,21 @@ def arrive(m, f, c, code):
         fire(m, f, code)
 
 
-def act(m, f, kind, x, y):
+def act(m, f, rank, kind, x, y):
     """Run an action of a rank."""
-    if kind == A_BUS:
-        later(m, m[x + S_RANK], y, A_FREE, x, 0)
+    if kind == A_RING:
+        ring_free(m, f, x)
+    elif kind == A_WAIT:
+        later(m, rank, y, A_RING, x, 0)
+    elif kind == A_BUS:
+        later(m, rank, y, A_FREE, x, 0)
     elif kind == A_FREE:
         if packet_free(m, f, x):
             end_phase(m, f, x)
     elif kind == A_NODE:
-        complete(m, f, x, y)
+        complete(m, f, rank, y)
     elif kind == A_MEMORY:
-        memory_done(m, f, x, y)
+        memory_done(m, f, rank, y)
     elif kind == A_CUSTOM:
         if custom_done(m, f, x, y):
             end_phase(m, f, x)
@@ -1592,22 +1727,21 @@ def start_rank(m, f, rank):
     sweep(m, f, rank)
 
 
-def call_back(m, f, e, kind, x, y):
+def call_back(m, f, kind, x, y):
     """Run a callback of the global queue that is no rank's list."""
     if kind == ARRIVE:
-        release(m, e)
         arrive(m, f, x, y)
     elif kind == LATE:
-        release(m, e)
-        fire(m, f, x)
+        fire(m, f, y)
     elif kind == HOP:
-        if m[e + 4] == m[e + 5]:
-            release(m, e)
-            arrive(m, f, x, y)
+        if m[x + 4] == m[x + 5]:
+            c = m[x + 2]
+            y = m[x + 3]
+            release(m, x)
+            arrive(m, f, c, y)
         else:
-            enter_link(m, e, m[e + 4], m[e + 5])
+            enter_link(m, x, m[x + 4], m[x + 5])
     else:
-        release(m, e)
         e = m[x + 1]
         if e == 0:
             m[x] = 0
@@ -1617,65 +1751,77 @@ def call_back(m, f, e, kind, x, y):
 
 
 def run(m, f, room, budget):
-    """Run callbacks until `budget` of them have run, none is left, or the `room` words of `m` run full."""
+    """Run callbacks until `budget` of them have run, none is left, or the `room` words of `m` run full.
+
+    A step is a callback or an action; a rank's list is a callback of its own. In between two steps all is in
+    `m`: the tick that runs, how far it was read (T_READ), and, where a rank's list runs, its callback.
+    """
     steps = 0
-    while steps < budget:
-        if m[TOP] + m[MARGIN] > room or m[ERROR] != 0:
-            break
-        if m[STARTED] < m[NPUS]:
-            m[STARTED] += 1
-            start_rank(m, f, m[RANKS] + RANK_WORDS * (m[STARTED] - 1))
-            continue
-        b = m[BUCKET]
-        if b == 0:
-            t = m[LIST]
-            e = 0
+    limit = room - m[MARGIN]
+    while m[STARTED] < m[NPUS] and m[TOP] <= limit:
+        m[STARTED] += 1
+        start_rank(m, f, m[RANKS] + RANK_WORDS * (m[STARTED] - 1))
+    if m[STARTED] < m[NPUS]:
+        return GROW
+    t = m[LIST]
+    slot = m[BUCKET]
+    ranks = m[RANKS]
+    while steps < budget and m[TOP] <= limit:
+        if slot == 0:
+            at = 0
             if t != 0:
-                e = m[t + 2]
-            if e == 0:
+                at = m[t + T_READ]
+            if t == 0 or at == m[t + T_WRITE]:
                 if t != 0:
                     drop_tick(m, t)
+                m[LIST] = 0
+                t = 0
+                if m[ERROR] != 0:
+                    break
+                if m[CHANNEL_COUNT] > 2 * m[CHANNEL_MASK]:
+                    if m[TOP] + 4 * m[CHANNEL_MASK] + 4 > limit:
+                        break
+                    rehash(m)
                 t = next_tick(m)
                 m[LIST] = t
                 if t == 0:
                     m[STEPS] += steps
                     return DONE
-                if m[CHANNEL_COUNT] > 2 * m[CHANNEL_MASK]:
-                    if m[TOP] + m[MARGIN] + 4 * m[CHANNEL_MASK] + 4 > room:
-                        break
-                    rehash(m)
                 continue
-            m[t + 2] = m[e]
+            at = next_of(m, t, at)
+            m[t + T_READ] = at + 2
+            x = m[at]
+            y = m[at + 1]
             steps += 1
-            kind = m[e + 1]
-            x = m[e + 2]
-            y = m[e + 3]
+            kind = x & KIND
             if kind < RANK_LIST:
-                call_back(m, f, e, kind, x, y)
+                call_back(m, f, kind, x >> WHAT, y)
                 continue
-            b = e
-            m[BUCKET] = e
-            kind -= RANK_LIST
+            slot = at
+            rank = ranks + (x & RANK_MASK)
+            if kind != MANY:
+                m[slot] = x | MANY
+                m[slot + 1] = 0
+                kind -= RANK_LIST
         else:
-            end = m[b + 7]
-            a = m[end]
-            if a == end:
-                m[b + 7] = 0
-            else:
-                m[end] = m[a]
-            kind = m[a + 1]
-            x = m[a + 2]
-            y = m[a + 3]
-            release(m, a)
+            kind = MANY
+            rank = ranks + (m[slot] & RANK_MASK)
+        if kind == MANY:
+            b = m[slot + 1]
+            at = next_of(m, b, m[b + T_READ])
+            m[b + T_READ] = at + 2
+            x = m[at]
+            y = m[at + 1]
+            kind = x & KIND
         steps += 1
-        act(m, f, kind, x, y)
-        if m[b + 7] == 0:
-            rank = m[b + 4]
-            m[rank + R_BHEAD] = m[b + 6]
-            if m[b + 6] == 0:
-                m[rank + R_BTAIL] = 0
-            release(m, b)
-            m[BUCKET] = 0
+        act(m, f, rank, kind, x >> RANK_WHAT, y)
+        b = m[slot + 1]
+        if b == 0 or m[b + T_READ] == m[b + T_WRITE]:
+            if b != 0:
+                drop_list(m, b)
+            forget_list(m, rank)
+            slot = 0
+        m[BUCKET] = slot
     m[STEPS] += steps
     if m[ERROR] != 0:
         return FAILED

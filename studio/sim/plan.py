@@ -246,9 +246,9 @@ class _Builder:
     def _margin(self, plans: dict[int, GraphPlan]) -> int:
         """Return words that one callback can need at most: whatever a single sweep may issue."""
         widest = max(len(p.order) for p in plans.values())
-        per_stream = (k.S_PHASES + self.stream_phases + 7) // 8 * 8 + 96
-        margin = 4096 + 64 * widest + self.most_streams * per_stream
-        margin += 64 * self.longest_custom * (self.config.active_chunks + 1)
+        per_stream = (k.S_PHASES + self.stream_phases + 7) // 8 * 8 + 128
+        margin = 4096 + 96 * widest + self.most_streams * per_stream
+        margin += 96 * self.longest_custom * (self.config.active_chunks + 1)
         if self.uses_direct:
             margin += 8 * self.npus * (8 + min(self.most_streams, 4 * self.config.active_chunks + 64))
         return margin
@@ -263,6 +263,7 @@ class _Builder:
         dims, q = len(config.topology.dims), config.queues_per_dimension
         records[:, k.R_NUMBER] = np.arange(self.npus)
         records[:, k.R_FINISH] = -1
+        records[:, [k.R_FIRST, k.R_SECOND, k.R_THIRD]] = -1
         for column, words in ((k.R_QUEUES, 4 * dims * q), (k.R_POINTERS, 3 * dims), (k.R_TREES, 4 * dims)):
             step = (words + 7) // 8 * 8
             records[:, column] = arena.room(step * self.npus) + step * np.arange(self.npus)
