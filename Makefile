@@ -15,6 +15,8 @@ PIP_OPTIONS := --quiet --no-compile --prefer-binary --disable-pip-version-check 
 INSTALL := $(BIN)/python -m pip install $(PIP_OPTIONS) --constraint constraints.txt --build-constraint constraints.txt
 INPUTS := pyproject.toml constraints.txt
 PYTEST := $(BIN)/python -m pytest
+# Tests wait for browsers and child processes much of their time. Every worker has a studio and a browser of its own.
+PARALLEL := --numprocesses auto --maxprocesses 4 --dist worksteal
 
 .DEFAULT_GOAL := help
 .PHONY: help run test check lint format unit e2e chromium bench screenshots samples lock wheel-check clean
@@ -30,7 +32,7 @@ run: $(VENV)/ready-run ## start the studio: a sample job, or ARGS="path/to/trace
 	@exec $(BIN)/chakra-studio $(or $(ARGS),--sample)
 
 test: check ## every check: format, lint, types, import contracts, unit tests, doctests, browser tests
-	@$(PYTEST) --cov $(ARGS)
+	@$(PYTEST) $(PARALLEL) --cov=studio $(ARGS)
 
 check: $(VENV)/ready-test chromium lint
 
@@ -45,10 +47,10 @@ format: $(VENV)/ready-test ## reformat the code and mend what ruff can mend
 	@$(BIN)/ruff format .
 
 unit: $(VENV)/ready-test ## unit tests and doctests, without a browser; ARGS="tests/et -k gzip"
-	@$(PYTEST) -m "not e2e" $(ARGS)
+	@$(PYTEST) $(PARALLEL) -m "not e2e" $(ARGS)
 
 e2e: $(VENV)/ready-test chromium ## browser tests only
-	@$(PYTEST) -m e2e $(ARGS)
+	@$(PYTEST) $(PARALLEL) -m e2e $(ARGS)
 
 # ---------------------------------------------------------------------------------------------------
 # Setting up. A stamp holds until pyproject.toml or constraints.txt changes.
