@@ -35,7 +35,11 @@ RANKS, NPUS, DIMS, DIM_COUNT, AWARE, RENDEZVOUS, LINKS, ENDPOINT, QUEUES, ACTIVE
 POLICY, SWEEPING, PENDING, ERROR, ERROR_RANK, STARTED, FINISHED, LOG_START, BUS = range(27, 36)
 BUS_L, BUS_O, BUS_GAP, BUS_REDUCE = range(36, 40)
 FREE_BLOCK = 40
-HEADER = 48
+# Folded runs: ranks simulated, class of every rank (0: nothing is folded), whether the order within a tick is
+# watched, chain of what runs, its stamp, stamps given; ticks of the last message nobody waited for and of the
+# last receive of a node
+COUNT, PEERS, WATCH, CHAIN, STAMP, STAMPS, UNCLAIMED, POSTED = range(48, 56)
+HEADER = 64
 
 # Real numbers in `f`
 LOCAL_MEMORY, BUS_G, BUS_INNER_G = range(3)
@@ -44,7 +48,7 @@ F_HEADER = 8
 
 # Rank records. What every message touches shares a cache line: the ticks to come for which the rank has a
 # list, each followed by where the list's callback is written.
-R_NUMBER, R_FINISH, R_SLOT, R_READY, R_BUSY = 0, 1, 2, 5, 6
+R_NUMBER, R_FINISH, R_SLOT, R_READY, R_BUSY, R_ORDER = 0, 1, 2, 5, 6, 7
 R_FIRST, R_SECOND, R_THIRD, R_MORE, R_LAST = 8, 10, 12, 14, 15
 R_HEAP, R_NODES, R_PEND, R_LINKS = 16, 20, 21, 22
 R_SLOTS, R_PRIORITY, R_STREAMS, R_QUEUES, R_POINTERS, R_TREES = range(23, 29)
@@ -75,7 +79,8 @@ S_RANK, S_LEFT, S_REDUCING, S_RED, S_DELAY, S_SEND, S_RECV, S_HOP = range(8, 16)
 S_MESSAGE, S_X, S_PHASE, S_INDEX, S_COLL, S_TAG, S_PRIORITY, S_QUEUE = range(16, 24)
 S_ME, S_DIR, S_N, S_STRIDE, S_BASE, S_USED, S_O, S_PO = range(24, 32)
 S_PM, S_R, S_MEMBER, S_COUNT, S_A, S_B, S_C, S_TOGGLE = range(32, 40)
-S_PHASES = 40
+S_CODES, S_POSTED, S_CROSSED, S_WAITED = range(40, 44)
+S_PHASES = 48
 """From here on, per phase: queue record * 4 + tree bit * 2 + direction bit."""
 
 # Ticks. A tick, and a rank's list of several actions, is a block with room for four callbacks; more follow in
@@ -400,15 +405,15 @@ def forget_list(m, rank):
 
 
 # ---------------------------------------------------------------------------------------------------
-# Messages. A channel is a key (tag, source, destination, size): next of the hash chain, tag,
-# source << 20 | destination, size, messages arrived unclaimed, first waiter, further waiters (circular),
-# uses (messages under way and streams that remember the channel). The k-th message of a channel belongs to
-# the k-th receive; messages of one key cannot overtake each other.
+# Messages. A channel is a key (tag, pair, size): next of the hash chain, tag, pair, size, messages arrived
+# unclaimed, first waiter, further waiters (circular), uses (messages under way and streams that remember the
+# channel). The k-th message of a channel belongs to the k-th receive; messages of one key cannot overtake each
+# other. A pair is source << 20 | destination, or, where one rank stands for many, what source and destination
+# are to each other, see `named`.
 
 
-def channel(m, tag, src, dst, size):
+def channel(m, tag, pair, size):
     """Return the channel of a key, made where there is none."""
-    pair = (src << 20) | dst
     h = tag * 0x9E3779B1 + pair * 0x85EBCA77 + size * 0xC2B2AE3D
     h = m[CHANNELS] + (((h >> 17) ^ h) & m[CHANNEL_MASK])
     c = m[h]
@@ -614,14 +619,14 @@ def launch(m, f, c, src, dst, size, time, code):
     push(m, m[NOW] + time, ARRIVE | c << WHAT, code)
 
 
-def send(m, f, tag, src, dst, size, code):
+def send(m, f, tag, pair, src, dst, size, code):
     """Send a message; `code` says what its arrival means to the sender."""
     if src == dst:
         m[ERROR] = E_SELF
         m[ERROR_RANK] = src
         return
     if m[RENDEZVOUS] == 0:
-        launch(m, f, channel(m, tag, src, dst, size), src, dst, size, -1, code)
+        launch(m, f, channel(m, tag, pair, size), src, dst, size, -1, code)
         return
     r = alloc(m)
     m[r + 1] = tag
@@ -629,17 +634,19 @@ def send(m, f, tag, src, dst, size, code):
     m[r + 3] = dst
     m[r + 4] = size & 0xFFFFFFFF
     m[r + 5] = code
-    post(m, channel(m, tag + CONTROL_TAG, dst, src, CONTROL_BYTES), r * 8 + W_SEND)
+    m[r + 6] = pair
+    # Control messages bear the name of the message they are about; their tags are their own.
+    post(m, channel(m, tag + CONTROL_TAG, pair, CONTROL_BYTES), r * 8 + W_SEND)
 
 
-def receive(m, f, tag, src, dst, size, w):
+def receive(m, f, tag, pair, src, dst, size, w):
     """Post a receive; `w` is what waits for the message."""
     if src == dst:
         m[ERROR] = E_SELF
         m[ERROR_RANK] = src
         return
     if m[RENDEZVOUS] == 0:
-        post(m, channel(m, tag, src, dst, size), w)
+        post(m, channel(m, tag, pair, size), w)
         return
     r = alloc(m)
     m[r + 1] = tag
@@ -647,7 +654,8 @@ def receive(m, f, tag, src, dst, size, w):
     m[r + 3] = dst
     m[r + 4] = size & 0xFFFFFFFF
     m[r + 5] = w
-    c = channel(m, tag + CONTROL_TAG, dst, src, CONTROL_BYTES)
+    m[r + 6] = pair
+    c = channel(m, tag + CONTROL_TAG, pair, CONTROL_BYTES)
     launch(m, f, c, dst, src, CONTROL_BYTES, -1, r * 8 + W_RECV)
 
 
@@ -867,6 +875,21 @@ def peer(m, s, index):
     return m[m[s + S_BASE] + index]
 
 
+def named(m, s, a, b, far):
+    """Return what names a message from place `a` to place `b` of a stream's dimension or group, `far` apart.
+
+    Where one rank stands for many: the classes of both (in a group with the number that each has for the group),
+    the dimension, and how far they are apart.
+    """
+    codes = m[s + S_CODES]
+    if codes == 0:
+        return (peer(m, s, a) << 20) | peer(m, s, b)
+    if m[s + S_STRIDE] > 0:
+        a = peer(m, s, a)
+        b = peer(m, s, b)
+    return (m[m[s + S_PHASE] + PH_DIM] << 60) | (far << 40) | (m[codes + a] << 20) | m[codes + b]
+
+
 def reduction(f, size):
     """Return the time of reducing a message: two reads and a write of local memory, each truncated."""
     if f[LOCAL_MEMORY] == 0:
@@ -940,7 +963,7 @@ def start_tree(m, f, s, n, tree):
     if v == top:
         m[s + S_COUNT] = 2
         m[s + S_A] = peer(m, s, n // 2 - shift)
-        receive(m, f, tag, m[s + S_A], me, x, w)
+        receive(m, f, tag, (m[s + S_A] << 20) | me, m[s + S_A], me, x, w)
         return
     b = v & -v
     up = (v - b) | (2 * b)
@@ -954,8 +977,8 @@ def start_tree(m, f, s, n, tree):
     m[s + S_COUNT] = 1
     m[s + S_A] = peer(m, s, v - b // 2 - shift)
     m[s + S_B] = peer(m, s, v + b // 2 - shift)
-    receive(m, f, tag, m[s + S_A], me, x, w)
-    receive(m, f, tag, m[s + S_B], me, x, w)
+    receive(m, f, tag, (m[s + S_A] << 20) | me, m[s + S_A], me, x, w)
+    receive(m, f, tag, (m[s + S_B] << 20) | me, m[s + S_B], me, x, w)
 
 
 def start_halving(m, f, s, n, kind):
@@ -1053,10 +1076,11 @@ def start_ring(m, f, s, ph, n, kind):
         m[s + S_A] = peer(m, s, after)
         m[s + S_B] = peer(m, s, before)
         if m[RENDEZVOUS] == 0:
-            c = channel(m, m[s + S_TAG], number, m[s + S_A], size)
+            far = m[s + S_DIR] % n
+            c = channel(m, m[s + S_TAG], named(m, s, me, after, far), size)
             m[c + 7] += 1
             m[s + S_SEND] = c
-            c = channel(m, m[s + S_TAG], m[s + S_B], number, size)
+            c = channel(m, m[s + S_TAG], named(m, s, before, me, far), size)
             m[c + 7] += 1
             m[s + S_RECV] = c
             if m[s + S_HOP] < 0 and m[AWARE] == 0:
@@ -1087,9 +1111,9 @@ def issue_custom(m, f, s, pos):
     other = m[m[table + C_SLOTS] + m[node + N_PEER]]
     code = ((s << 20) | pos) * 8 + W_CUSTOM
     if kind == K_SEND:
-        send(m, f, m[node + N_TAG], me, other, m[node + N_SIZE], code)
+        send(m, f, m[node + N_TAG], (me << 20) | other, me, other, m[node + N_SIZE], code)
     else:
-        receive(m, f, m[node + N_TAG], other, me, m[node + N_SIZE], code)
+        receive(m, f, m[node + N_TAG], (other << 20) | me, other, me, m[node + N_SIZE], code)
 
 
 def start_custom(m, f, s, ph):
@@ -1224,8 +1248,13 @@ def send_ring(m, f, s):
         launch(m, f, c, rank, m[s + S_A], size, m[s + S_HOP], 0)
         post(m, m[s + S_RECV], s * 8 + W_STREAM)
         return
-    send(m, f, m[s + S_TAG], rank, m[s + S_A], size, 0)
-    receive(m, f, m[s + S_TAG], m[s + S_B], rank, size, s * 8 + W_STREAM)
+    me = m[s + S_ME]
+    n = m[s + S_N]
+    step = m[s + S_DIR]
+    pair = named(m, s, me, (me + step) % n, step % n)
+    send(m, f, m[s + S_TAG], pair, rank, m[s + S_A], size, 0)
+    pair = named(m, s, (me - step) % n, me, step % n)
+    receive(m, f, m[s + S_TAG], pair, m[s + S_B], rank, size, s * 8 + W_STREAM)
 
 
 def send_direct(m, f, s):
@@ -1250,11 +1279,14 @@ def send_direct(m, f, s):
     m[s + S_USED] = used
     to = peer(m, s, after)
     tag = m[s + S_TAG]
+    me = m[s + S_ME]
+    pair = named(m, s, me, after, step % n)
     if m[RENDEZVOUS] == 0:
-        launch(m, f, channel(m, tag, rank, to, size), rank, to, size, m[s + S_HOP], 0)
+        launch(m, f, channel(m, tag, pair, size), rank, to, size, m[s + S_HOP], 0)
     else:
-        send(m, f, tag, rank, to, size, 0)
-    receive(m, f, tag, peer(m, s, before), rank, size, s * 8 + W_STREAM)
+        send(m, f, tag, pair, rank, to, size, 0)
+    pair = named(m, s, before, me, step % n)
+    receive(m, f, tag, pair, peer(m, s, before), rank, size, s * 8 + W_STREAM)
 
 
 def packet_free(m, f, s):
@@ -1288,35 +1320,34 @@ def packet_free(m, f, s):
             return True
         m[s + S_LEFT] -= 1
         o = m[s + S_PO]
-        at = m[s + S_ME]
-        if o == 0 or at // o % 2 == 0:
-            at += o
-        else:
-            at -= o
+        here = m[s + S_ME]
+        at = here + o
+        if o != 0 and here // o % 2 != 0:
+            at = here - o
         to = peer(m, s, at)
         size = m[s + S_PM]
-        send(m, f, tag, me, to, size, 0)
-        receive(m, f, tag, to, me, size, w)
+        send(m, f, tag, named(m, s, here, at, o), me, to, size, 0)
+        receive(m, f, tag, named(m, s, at, here, o), to, me, size, w)
         return False
     free = m[s + S_FREE] + 1
     m[s + S_FREE] = free
     x = m[s + S_X]
     role = m[s + S_COUNT]
     if role == 2:
-        send(m, f, tag, me, m[s + S_A], x, 0)
+        send(m, f, tag, (me << 20) | m[s + S_A], me, m[s + S_A], x, 0)
         return True
     if role == 0:
         if free == 2:
             return True
-        send(m, f, tag, me, m[s + S_C], x, 0)
-        receive(m, f, tag, m[s + S_C], me, x, w)
+        send(m, f, tag, (me << 20) | m[s + S_C], me, m[s + S_C], x, 0)
+        receive(m, f, tag, (m[s + S_C] << 20) | me, m[s + S_C], me, x, w)
         return False
     if free == 2:
-        send(m, f, tag, me, m[s + S_C], x, 0)
-        receive(m, f, tag, m[s + S_C], me, x, w)
+        send(m, f, tag, (me << 20) | m[s + S_C], me, m[s + S_C], x, 0)
+        receive(m, f, tag, (m[s + S_C] << 20) | me, m[s + S_C], me, x, w)
     if free == 3:
-        send(m, f, tag, me, m[s + S_A], x, 0)
-        send(m, f, tag, me, m[s + S_B], x, 0)
+        send(m, f, tag, (me << 20) | m[s + S_A], me, m[s + S_A], x, 0)
+        send(m, f, tag, (me << 20) | m[s + S_B], me, m[s + S_B], x, 0)
         return True
     return False
 
@@ -1434,6 +1465,9 @@ def issue_collective(m, f, rank, pos, node):
         m[s + S_TAG] = STREAM_TAG + number % STREAM_TAG
         m[s + S_PRIORITY] = priority
         m[s + S_MEMBER] = member
+        m[s + S_CODES] = m[PEERS]
+        if member != 0 and m[PEERS] != 0:
+            m[s + S_CODES] = m[m[member] + 2]
         for i in range(m[phases]):
             m[s + S_PHASES + i] = assign_queue(m, rank, phases + 8 + PHASE_WORDS * i)
         q = m[s + S_PHASES] >> 2
@@ -1588,11 +1622,19 @@ def issue(m, f, rank, pos):
     else:
         number = m[rank + R_NUMBER]
         other = m[m[rank + R_SLOTS] + m[node + N_PEER]]
-        code = ((pos << 20) | number) * 8 + W_NODE
+        code = ((pos << 20) | ((rank - m[RANKS]) >> RANK_BITS)) * 8 + W_NODE
+        # In a folded run the names of messages to and from a peer stand before the slots.
+        pairs = m[rank + R_SLOTS] - 2 - 2 * m[node + N_PEER]
         if kind == K_SEND:
-            send(m, f, m[node + N_TAG], number, other, m[node + N_SIZE], code)
+            pair = (number << 20) | other
+            if m[PEERS] != 0:
+                pair = m[pairs]
+            send(m, f, m[node + N_TAG], pair, number, other, m[node + N_SIZE], code)
         else:
-            receive(m, f, m[node + N_TAG], other, number, m[node + N_SIZE], code)
+            pair = (other << 20) | number
+            if m[PEERS] != 0:
+                pair = m[pairs + 1]
+            receive(m, f, m[node + N_TAG], pair, other, number, m[node + N_SIZE], code)
 
 
 def sweep(m, f, rank):
@@ -1669,8 +1711,8 @@ def fire(m, f, code):
         dst = m[x + 3]
         size = m[x + 4]
         code = m[x + 5]
+        c = channel(m, tag, m[x + 6], size)
         release(m, x)
-        c = channel(m, tag, src, dst, size)
         if kind == W_SEND:
             launch(m, f, c, src, dst, size, -1, code)
         else:
@@ -1758,10 +1800,10 @@ def run(m, f, room, budget):
     """
     steps = 0
     limit = room - m[MARGIN]
-    while m[STARTED] < m[NPUS] and m[TOP] <= limit:
+    while m[STARTED] < m[COUNT] and m[TOP] <= limit:
         m[STARTED] += 1
         start_rank(m, f, m[RANKS] + RANK_WORDS * (m[STARTED] - 1))
-    if m[STARTED] < m[NPUS]:
+    if m[STARTED] < m[COUNT]:
         return GROW
     t = m[LIST]
     slot = m[BUCKET]

@@ -209,6 +209,7 @@ class _Builder:
             head[base], head[mask] = arena.room(size), size - 1
         head[k.DIMS] = arena.put(np.array([[d.size, DIMENSION_CODE[d.kind]] for d in dims], np.int64))
         head[k.DIM_COUNT], head[k.NPUS] = len(dims), npus
+        head[k.COUNT] = npus
         head[k.AWARE], head[k.RENDEZVOUS] = config.congestion == "aware", config.rendezvous
         if config.congestion == "aware":
             head[k.LINKS] = arena.room(8 * link_count(dims[0]))
