@@ -13,7 +13,6 @@ from typing import Any, TextIO
 import msgspec
 import numpy as np
 
-from studio.analysis.breakdown import Breakdown, Spans, breakdown, node_kinds
 from studio.errors import ConfigError, StudioError, TraceError
 from studio.et import read
 from studio.sim import astra, simulate
@@ -21,7 +20,7 @@ from studio.sim.check import check
 from studio.sim.config import Congestion, SystemConfig
 from studio.sim.parts import TOPOLOGIES, Parts, imported, network_gb_per_s, with_settings
 from studio.sim.presets import PRESETS, preset
-from studio.sim.result import SimResult, exposed_ns, intervals, statistics
+from studio.sim.result import SimResult, breakdown_of, exposed_ns, statistics
 from studio.trace import Finding, Graph, Int64, Trace
 from studio.units import format_bytes, format_count, format_ns, format_rate
 from studio.workspace import Workspace
@@ -231,26 +230,11 @@ def _with_files(parts: Parts, request: Request) -> Parts:
 # What is said
 
 
-def spans(result: SimResult) -> Spans:
-    """Return when every node of a result was busy, and with what."""
-    start, end, rank, row = intervals(result)
-    graph_of = np.array([one.graph for one in result.trace.ranks], np.int64)[rank]
-    kind = np.zeros(len(row), np.int64)
-    for index in np.unique(graph_of).tolist():
-        mine = graph_of == index
-        kind[mine] = node_kinds(result.trace.graphs[index])[row[mine]]
-    return Spans(start, end, rank, kind)
-
-
-def _breakdown(result: SimResult) -> Breakdown:
-    return breakdown(spans(result), result.finish_ns)
-
-
 def report(outcome: Outcome) -> dict[str, Any]:
     """Return everything about an outcome as plain data; times are whole nanoseconds."""
     result = outcome.result
     parts = astra.parts_of(result.config)
-    times = dataclasses.asdict(_breakdown(result))
+    times = dataclasses.asdict(breakdown_of(result))
     numbers = [rank.number for rank in result.trace.ranks]
     exposed = exposed_ns(result).astype(np.uint64).tolist()
     stats = statistics(result)
@@ -311,7 +295,7 @@ def as_text(outcome: Outcome) -> str:
     """Return an outcome for reading in a terminal."""
     result = outcome.result
     finish = result.finish_ns
-    times = _breakdown(result)
+    times = breakdown_of(result)
     lines = [
         f"{outcome.workload} on {system_label(result.config)}",
         f"  finish  {format_ns(result.makespan_ns)}  ({format_count(result.makespan_ns)} ns)",

@@ -90,7 +90,7 @@ class Timeline:
 
 
 @dataclass(frozen=True, slots=True)
-class Spans:
+class NodeSpans:
     """When nodes were busy, in any order.
 
     S spans.
@@ -127,7 +127,7 @@ def recorded(trace: Trace, ranks: Sequence[int] | None = None) -> Timeline:
     start = _joined([trace.graphs[index].start_ns[timed[index]] for index in graph_of])
     length = _joined([trace.graphs[index].duration_ns[timed[index]] for index in graph_of])
     rank = np.repeat(chosen, [len(timed[index]) for index in graph_of])
-    return arranged(trace, Spans(rank, row, start, start + length), ranks=chosen, recording=True)
+    return arranged(trace, NodeSpans(rank, row, start, start + length), ranks=chosen, recording=True)
 
 
 def rank_indices(trace: Trace, numbers: Sequence[int] | None = None) -> Int64:
@@ -148,7 +148,7 @@ def rank_indices(trace: Trace, numbers: Sequence[int] | None = None) -> Int64:
 
 def arranged(
     trace: Trace,
-    spans: Spans,
+    spans: NodeSpans,
     *,
     ranks: Int64,
     groups: Sequence[CommGroup] | None = None,

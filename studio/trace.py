@@ -325,6 +325,11 @@ def digest(graph: Graph) -> bytes:
     return state.digest()
 
 
+def trace_digest(trace: Trace) -> str:
+    """Return a fingerprint of a trace: equal traces, equal fingerprints, on any machine."""
+    return hashlib.blake2b(repr(trace.essence()).encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+
+
 @dataclass(frozen=True, slots=True)
 class Attribute:
     """One attribute as a reader of the trace wants it: name, kind, value, doc string."""
@@ -430,12 +435,13 @@ class Trace:
         """Equal where ranks, groups and every column agree; files and findings do not count."""
         if not isinstance(other, Trace):
             return NotImplemented
-        return self._essence() == other._essence()
+        return self.essence() == other.essence()
 
     def __hash__(self) -> int:
-        return hash(self._essence())
+        return hash(self.essence())
 
-    def _essence(self) -> tuple[object, ...]:
+    def essence(self) -> tuple[object, ...]:
+        """Return what makes traces equal: ranks, fingerprints of their graphs, and comm groups."""
         marks = [digest(g) for g in self.graphs]
         ranks = tuple(
             (r.number, marks[r.graph], r.slots, r.version, repr(r.metadata), r.extra) for r in self.ranks

@@ -3,12 +3,14 @@
     jobs/<id>/job.json      name, dates, sizes, summary: all that a list of jobs shows
     jobs/<id>/trace.json    ranks, comm groups, findings
     jobs/<id>/graphs.arrow  one record batch per distinct graph, one list column per array of the graph
+    jobs/<id>/runs/<run>/   a simulation of the job that was kept, see `studio.runs`
     tmp/<id>/               a job being written; renamed to jobs/<id> when it is complete
-    tmp/<id>.<random>       what replaces a file, or what is being removed
-    trash/<id>/             a job that was deleted, for a day
+    tmp/<id>.<random>       a run being written, what replaces a file, or what is being removed
+    trash/<id>/             a job that was deleted, with its runs, for a day
+    trash/<id>.<run>/       a run that was deleted, likewise
 
-A job appears and disappears by one rename, so a kill at any moment leaves it whole or absent, and studios that
-share the folder never see half of one.
+Jobs and runs appear and disappear by one rename, so a kill at any moment leaves them whole or absent, and studios
+that share the folder never see half of one.
 """
 
 from __future__ import annotations
@@ -20,33 +22,18 @@ import os
 import re
 import secrets
 import shutil
-import struct
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import msgspec
-import numpy as np
-from numpy.typing import NDArray
 
 from studio.analysis.summary import Summary, summarise
 from studio.errors import StudioError, TraceError
-from studio.trace import (
-    Attribute,
-    CommGroup,
-    Finding,
-    Graph,
-    Rank,
-    Trace,
-    ValueKind,
-    arrays,
-    graph_from_arrays,
-)
-
-if TYPE_CHECKING:
-    import pyarrow as pa
+from studio.runs import Run, RunInfo, read_info, read_run, write_run
+from studio.storage import Damaged, encodable, read_trace, sync_folder, write_file, write_trace
+from studio.trace import Trace
 
 LAYOUT = 1
 NAME_AT_MOST = 200
@@ -67,6 +54,8 @@ class JobInfo:
         summary: The job in a few numbers.
         errors, warnings: Findings of the reader at these levels.
         fingerprint: Tells the files it was imported from, so that opening them again finds it; may be empty.
+        runs: Simulations of it that are kept.
+        runs_bytes: Space they take beside the job's own.
         layout: Version of the folder's layout.
     """
 
@@ -79,30 +68,9 @@ class JobInfo:
     errors: int
     warnings: int
     fingerprint: str = ""
+    runs: int = 0
+    runs_bytes: int = 0
     layout: int = LAYOUT
-
-
-class _StoredAttribute(msgspec.Struct, array_like=True):
-    name: str
-    kind: int
-    value: Any
-    doc: str
-
-
-class _StoredRank(msgspec.Struct, array_like=True):
-    number: int
-    graph: int
-    slots: list[int | str]
-    version: str
-    metadata: list[_StoredAttribute]
-    extra: bytes
-    file: str
-
-
-class _StoredTrace(msgspec.Struct):
-    ranks: list[_StoredRank]
-    groups: list[CommGroup]
-    findings: list[Finding]
 
 
 class _Layout(msgspec.Struct):
@@ -135,7 +103,7 @@ class Workspace:
         for job_id in self._ids():
             with contextlib.suppress(OSError, msgspec.MsgspecError, UnicodeDecodeError):
                 raw = (self.root / "jobs" / job_id / "job.json").read_bytes()
-                found.append(replace(msgspec.json.decode(raw, type=JobInfo), id=job_id))
+                found.append(self._counted(replace(msgspec.json.decode(raw, type=JobInfo), id=job_id)))
         return sorted(found, key=lambda job: (-job.created, job.id))
 
     def info(self, job_id: str) -> JobInfo:
@@ -153,7 +121,7 @@ class Workspace:
         try:
             known = msgspec.json.decode(raw, type=_Layout)
             if known.layout <= LAYOUT:
-                return replace(msgspec.json.decode(raw, type=JobInfo), id=job_id)
+                return self._counted(replace(msgspec.json.decode(raw, type=JobInfo), id=job_id))
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise _damaged(job_id, error) from error
         raise StudioError(
@@ -168,20 +136,14 @@ class Workspace:
             StudioError: There is no such job, or a newer studio has written it.
             TraceError: Its files are damaged.
         """
-        import pyarrow as pa
-
         self.info(job_id)
         folder = self._folder(job_id)
         try:
-            stored = msgspec.json.decode((folder / "trace.json").read_bytes(), type=_StoredTrace)
-            with pa.ipc.open_file(pa.memory_map(str(folder / "graphs.arrow"))) as reader:
-                graphs = tuple(_graph(reader.get_batch(i)) for i in range(reader.num_record_batches))
-            ranks = tuple(_rank(stored_rank, len(graphs)) for stored_rank in stored.ranks)
-        except (OSError, msgspec.MsgspecError, pa.ArrowException, *_ODD_CONTENT) as error:
+            return read_trace(folder)
+        except Damaged as error:
             if not folder.is_dir():
                 raise self._missing(job_id) from None
             raise _damaged(job_id, error) from error
-        return Trace(graphs, ranks, tuple(stored.groups), tuple(stored.findings))
 
     def save(
         self,
@@ -210,15 +172,14 @@ class Workspace:
         try:
             with self._storing(f"{cleaned} cannot be stored"):
                 aside.mkdir()
-                _write_graphs(trace, aside / "graphs.arrow", tick)
-                _write(aside / "trace.json", msgspec.json.encode(_stored(trace)))
+                write_trace(trace, aside, tick)
                 size = sum(path.stat().st_size for path in aside.iterdir())
                 info = _info(trace, job_id, cleaned, size)
-                info = replace(info, source=_encodable(source), fingerprint=fingerprint)
-                _write(aside / "job.json", msgspec.json.encode(info))
-                _sync_folder(aside)
+                info = replace(info, source=encodable(source), fingerprint=fingerprint)
+                write_file(aside / "job.json", msgspec.json.encode(info))
+                sync_folder(aside)
                 aside.rename(self.root / "jobs" / job_id)
-                _sync_folder(self.root / "jobs")
+                sync_folder(self.root / "jobs")
         except BaseException:
             shutil.rmtree(aside, ignore_errors=True)
             raise
@@ -239,7 +200,7 @@ class Workspace:
         aside = self._aside(job_id)
         try:
             with self._storing(f"{info.name} cannot be renamed"):
-                _write(aside, msgspec.json.encode(info))
+                write_file(aside, msgspec.json.encode(info))
                 aside.replace(folder / "job.json")
         except FileNotFoundError:
             raise self._missing(job_id) from None
@@ -274,6 +235,162 @@ class Workspace:
             (self.root / "trash" / job_id).rename(self.root / "jobs" / job_id)
         except OSError:
             raise self._missing(job_id) from None
+
+    # -----------------------------------------------------------------------------------------------
+    # Runs
+
+    def runs(self, job_id: str) -> list[RunInfo]:
+        """Return the runs of a job, newest first. Those that cannot be read are left out.
+
+        Raises:
+            StudioError: There is no such job.
+        """
+        found = []
+        for folder in self._run_folders(job_id):
+            with contextlib.suppress(Damaged):
+                found.append(replace(read_info(folder), id=folder.name, job=job_id))
+        if not (self._folder(job_id) / "job.json").is_file():
+            raise self._missing(job_id)
+        return sorted(found, key=lambda run: (-run.created, run.id))
+
+    def run_info(self, job_id: str, run_id: str) -> RunInfo:
+        """Return what the list shows of one run.
+
+        Raises:
+            StudioError: There is no such job or run; names the nearest.
+            TraceError: What is stored about it is damaged.
+        """
+        folder = self._run_folder(job_id, run_id)
+        try:
+            return replace(read_info(folder), id=run_id, job=job_id)
+        except Damaged as error:
+            if not folder.is_dir():
+                raise self._missing_run(job_id, run_id) from None
+            raise _damaged_run(run_id, error) from error
+
+    def save_run(self, job_id: str, run: Run) -> str:
+        """Keep a simulation of a job, and return the run's id.
+
+        Raises:
+            StudioError: There is no such job, the disk is full or the workspace cannot be written.
+            ConfigError: The run's tables do not describe the system it was simulated on.
+        """
+        job = self._folder(job_id)
+        name = _clean_name(run.name, "run")
+        run_id = f"{_slug(name, 'run')}-{secrets.token_hex(3)}"
+        aside = self._aside(job_id)
+        try:
+            with self._storing(f"run {name} cannot be stored"):
+                aside.mkdir()
+                write_run(run, aside, run_id=run_id, job_id=job_id, name=name)
+                sync_folder(aside)
+                (job / "runs").mkdir(exist_ok=True)
+                aside.rename(job / "runs" / run_id)
+                sync_folder(job / "runs")
+        except FileNotFoundError:
+            raise self._missing(job_id) from None
+        finally:
+            shutil.rmtree(aside, ignore_errors=True)
+        return run_id
+
+    def load_run(self, job_id: str, run_id: str) -> Run:
+        """Open a run, with its job's trace. Arrays are read from disk as they are used where they need no widening.
+
+        Raises:
+            StudioError: There is no such job or run, or a newer studio has written it.
+            TraceError: Its files are damaged.
+        """
+        info = self.run_info(job_id, run_id)
+        folder = self._run_folder(job_id, run_id)
+        trace = self.load(job_id)
+        try:
+            return read_run(folder, info, trace)
+        except Damaged as error:
+            if not folder.is_dir():
+                raise self._missing_run(job_id, run_id) from None
+            raise _damaged_run(run_id, error) from error
+
+    def rename_run(self, job_id: str, run_id: str, name: str) -> RunInfo:
+        """Give a run another name.
+
+        Raises:
+            StudioError: There is no such job or run, or the name is empty.
+        """
+        info = replace(self.run_info(job_id, run_id), name=_clean_name(name, "run"))
+        aside = self._aside(job_id)
+        try:
+            with self._storing(f"run {info.name} cannot be renamed"):
+                write_file(aside, msgspec.json.encode(info))
+                aside.replace(self._run_folder(job_id, run_id) / "run.json")
+        except FileNotFoundError:
+            raise self._missing_run(job_id, run_id) from None
+        finally:
+            aside.unlink(missing_ok=True)
+        return info
+
+    def delete_run(self, job_id: str, run_id: str) -> None:
+        """Delete a run. For a day it can be restored.
+
+        Raises:
+            StudioError: There is no such job or run.
+        """
+        folder = self._run_folder(job_id, run_id)
+        try:
+            with self._storing(f"run {run_id} cannot be deleted"):
+                os.utime(folder)
+                folder.rename(self.root / "trash" / f"{job_id}.{run_id}")
+        except FileNotFoundError:
+            raise self._missing_run(job_id, run_id) from None
+
+    def restore_run(self, job_id: str, run_id: str) -> None:
+        """Take back the deletion of a run.
+
+        Raises:
+            StudioError: It was not deleted, or longer ago than it is kept, or its job is gone.
+        """
+        folder = self._run_folder(job_id, run_id)
+        try:
+            (self.root / "trash" / f"{job_id}.{run_id}").rename(folder)
+        except OSError:
+            raise self._missing_run(job_id, run_id) from None
+
+    def _run_folders(self, job_id: str) -> list[Path]:
+        folder = self._folder(job_id) / "runs"
+        try:
+            with os.scandir(folder) as entries:
+                names = [
+                    entry.name for entry in entries if _ID.fullmatch(entry.name) and not entry.is_symlink()
+                ]
+        except OSError:
+            return []
+        return [folder / name for name in sorted(names)]
+
+    def _run_folder(self, job_id: str, run_id: str) -> Path:
+        """Return the folder of a run; of its id, too, only what one may look like passes."""
+        runs = self._folder(job_id) / "runs"
+        if not _ID.fullmatch(run_id) or (runs / run_id).is_symlink():
+            raise self._missing_run(job_id, run_id)
+        return runs / run_id
+
+    def _missing_run(self, job_id: str, run_id: str) -> StudioError:
+        if not (self._folder(job_id) / "job.json").is_file():
+            return self._missing(job_id)
+        names = [folder.name for folder in self._run_folders(job_id)]
+        near = difflib.get_close_matches(run_id[:80], names, n=1)
+        hint = (
+            f"The nearest is {near[0]}."
+            if near
+            else f"`chakra-studio runs {job_id}` lists the runs of the job."
+        )
+        return StudioError(f"Job {job_id} has no run {run_id[:80]!r}.", hint=hint)
+
+    def _counted(self, info: JobInfo) -> JobInfo:
+        """Return what is known of a job with its runs counted."""
+        folders = self._run_folders(info.id)
+        sizes = [_size(path) for folder in folders for path in folder.rglob("*")]
+        return replace(info, runs=len(folders), runs_bytes=sum(sizes))
+
+    # -----------------------------------------------------------------------------------------------
 
     def _ids(self) -> list[str]:
         with self._storing("the jobs cannot be listed"), os.scandir(self.root / "jobs") as entries:
@@ -325,15 +442,26 @@ class Workspace:
                     gone.unlink()
 
 
-_ODD_CONTENT = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, struct.error)
-"""What damaged files that still decode raise on their way into arrays."""
-
-
 def _damaged(job_id: str, error: Exception) -> TraceError:
     return TraceError(
         f"Job {job_id}: its files in the workspace are damaged ({error}).",
         hint="Delete it and import it again.",
     )
+
+
+def _damaged_run(run_id: str, error: Exception) -> TraceError:
+    return TraceError(
+        f"Run {run_id}: its files in the workspace are damaged ({error}).",
+        hint="Delete it and simulate again.",
+    )
+
+
+def _size(path: Path) -> int:
+    """Return the size of a file, 0 where it has just gone."""
+    try:
+        return path.stat().st_size if path.is_file() else 0
+    except OSError:
+        return 0
 
 
 def _info(trace: Trace, job_id: str, name: str, size: int) -> JobInfo:
@@ -350,7 +478,7 @@ def _info(trace: Trace, job_id: str, name: str, size: int) -> JobInfo:
     )
 
 
-def _slug(name: str) -> str:
+def _slug(name: str, otherwise: str = "job") -> str:
     """Return what of a name can stand in an address.
 
     Example:
@@ -358,151 +486,11 @@ def _slug(name: str) -> str:
         'llama-70b-run-3'
     """
     ascii_only = name.encode("ascii", "ignore").decode().lower()
-    return re.sub(r"[^a-z0-9]+", "-", ascii_only).strip("-")[:40].strip("-") or "job"
+    return re.sub(r"[^a-z0-9]+", "-", ascii_only).strip("-")[:40].strip("-") or otherwise
 
 
-def _clean_name(name: str) -> str:
+def _clean_name(name: str, noun: str = "job") -> str:
     cleaned = " ".join("".join(c for c in name if c.isprintable() or c.isspace()).split())[:NAME_AT_MOST]
     if not cleaned:
-        raise StudioError("A job needs a name.", hint="Enter at least one visible character.")
+        raise StudioError(f"A {noun} needs a name.", hint="Enter at least one visible character.")
     return cleaned
-
-
-def _write(path: Path, content: bytes) -> None:
-    with path.open("wb") as stream:
-        stream.write(content)
-        stream.flush()
-        os.fsync(stream.fileno())
-
-
-def _sync_folder(folder: Path) -> None:
-    """Make a rename in `folder` last through a power cut, where the system can."""
-    if os.name == "posix":
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
-
-
-def _write_graphs(trace: Trace, path: Path, tick: Callable[[int, int], None] | None) -> None:
-    import pyarrow as pa
-
-    with path.open("wb") as stream:
-        writer = None
-        for index, graph in enumerate(trace.graphs):
-            batch = _batch(graph)
-            writer = writer or pa.ipc.new_file(stream, batch.schema)
-            writer.write_batch(batch)
-            if tick:
-                tick(index + 1, len(trace.graphs))
-        if writer is None:
-            writer = pa.ipc.new_file(stream, pa.schema([]))
-        writer.close()
-        stream.flush()
-        os.fsync(stream.fileno())
-
-
-def _batch(graph: Graph) -> pa.RecordBatch:
-    """Return a graph as one row: a list per array. Booleans become bytes, so that reading needs no copy."""
-    import pyarrow as pa
-
-    columns, names = [], []
-    for name, array in arrays(graph):
-        flat = np.ascontiguousarray(array).reshape(-1)
-        flat = flat.view(np.uint8) if flat.dtype == np.bool_ else flat
-        offsets = _arrow(np.array([0, len(flat)], np.int64))
-        columns.append(pa.LargeListArray.from_arrays(offsets, _arrow(flat)))
-        names.append(name)
-    return pa.RecordBatch.from_arrays(columns, names)
-
-
-def _arrow(values: NDArray[np.generic]) -> pa.Array:
-    """Return values as Arrow has them, without copying."""
-    import pyarrow as pa
-
-    # From the buffer itself: pa.array() would import pandas to ask whether this is one of its own.
-    return pa.Array.from_buffers(pa.from_numpy_dtype(values.dtype), len(values), [None, pa.py_buffer(values)])
-
-
-def _graph(batch: pa.RecordBatch) -> Graph:
-    batch.validate()
-    columns = {}
-    for name, column in zip(batch.schema.names, batch.columns, strict=True):
-        values = _column(column.values)
-        columns[name] = values.view(np.bool_) if name == "attrs.slot" else values
-    return graph_from_arrays(columns)
-
-
-def _column(values: pa.Array) -> NDArray[np.generic]:
-    """Return a column without copying it."""
-    kind = np.dtype(str(values.type))
-    if not len(values):
-        return np.zeros(0, kind)
-    # From the buffer itself: to_numpy() would import pandas, which takes longer than all the rest.
-    return np.frombuffer(values.buffers()[1], kind, len(values), values.offset * kind.itemsize)
-
-
-def _stored(trace: Trace) -> _StoredTrace:
-    ranks = [
-        _StoredRank(
-            rank.number,
-            rank.graph,
-            list(rank.slots),
-            rank.version,
-            [_StoredAttribute(a.name, int(a.kind), _plain(a.value), a.doc) for a in rank.metadata],
-            rank.extra,
-            _encodable(rank.file),
-        )
-        for rank in trace.ranks
-    ]
-    findings = [
-        replace(finding, message=_encodable(finding.message), file=_encodable(finding.file))
-        for finding in trace.findings
-    ]
-    return _StoredTrace(ranks, list(trace.groups), findings)
-
-
-def _encodable(text: str) -> str:
-    r"""Return a text that UTF-8 can hold: of file names that are none, the odd bytes as escapes.
-
-    Example:
-        >>> _encodable("job\udcff.0.et")
-        'job\\udcff.0.et'
-    """
-    return text.encode("utf-8", "backslashreplace").decode()
-
-
-def _plain(value: Any) -> Any:
-    """Return a value that JSON keeps exactly: floats and bytes as text, NaNs with all their bits."""
-    if isinstance(value, list):
-        return [_plain(item) for item in value]
-    if isinstance(value, float):
-        return struct.pack(">d", value).hex()
-    return value.hex() if isinstance(value, bytes) else value
-
-
-def _rank(stored: _StoredRank, graphs: int) -> Rank:
-    if not 0 <= stored.graph < graphs:
-        raise ValueError(f"rank {stored.number} has no graph")
-    metadata = tuple(
-        Attribute(a.name, ValueKind(a.kind), _restored(ValueKind(a.kind), a.value), a.doc)
-        for a in stored.metadata
-    )
-    return Rank(
-        stored.number,
-        stored.graph,
-        tuple(stored.slots),
-        stored.version,
-        metadata,
-        stored.extra,
-        stored.file,
-    )
-
-
-def _restored(kind: ValueKind, value: Any) -> Any:
-    if isinstance(value, list):
-        return [_restored(kind, item) for item in value]
-    if kind in (ValueKind.DOUBLE, ValueKind.DOUBLE_LIST, ValueKind.FLOAT, ValueKind.FLOAT_LIST):
-        return struct.unpack(">d", bytes.fromhex(value))[0]
-    return bytes.fromhex(value) if kind in (ValueKind.BYTES, ValueKind.BYTES_LIST) else value

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -10,6 +11,7 @@ from studio.trace import Bool, Graph, Int64, NodeType, int_column
 
 COMPUTE, COMMUNICATION, MEMORY, CPU, NOTHING = range(5)
 """What a node occupies: the accelerator, the network, remote memory, the host, or nothing."""
+_MOST_NS = 1 << 62
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,9 +73,10 @@ def breakdown(spans: Spans, finish_ns: Int64) -> Breakdown:
         spans: What ran when.
         finish_ns: (R,) when each rank finished; nothing ends later.
     """
+    spans = _ordered(spans)
 
     def covered(*kinds: int) -> Int64:
-        return covered_ns(spans, np.isin(spans.kind, kinds), len(finish_ns))
+        return _covered(spans, np.isin(spans.kind, kinds), len(finish_ns))
 
     compute = covered(COMPUTE)
     return Breakdown(
@@ -94,15 +97,38 @@ def covered_ns(spans: Spans, chosen: Bool, ranks: int) -> Int64:
         >>> covered_ns(Spans(*times), np.ones(3, bool), 2).tolist()
         [13, 0]
     """
-    order = np.lexsort((spans.start_ns[chosen], spans.rank[chosen]))
-    rank = spans.rank[chosen][order]
-    # Places in the sorted times stand for the times, so that one running maximum serves all ranks.
-    times = np.unique(np.concatenate([spans.start_ns[chosen], spans.end_ns[chosen]]))
-    start = np.searchsorted(times, spans.start_ns[chosen][order]) + rank * len(times)
-    end = np.maximum.accumulate(np.searchsorted(times, spans.end_ns[chosen][order]) + rank * len(times))
-    begin = np.maximum(start, np.concatenate([start[:1], end[:-1]]))
-    new = begin < end
-    length = times[end[new] - rank[new] * len(times)] - times[begin[new] - rank[new] * len(times)]
-    total = np.zeros(ranks, np.int64)
-    np.add.at(total, rank[new], length)
-    return total
+    return _covered(_ordered(spans), chosen[_order(spans)], ranks)
+
+
+def _order(spans: Spans) -> Int64:
+    return np.lexsort((spans.start_ns, spans.rank))
+
+
+def _ordered(spans: Spans) -> Spans:
+    """Return spans by rank and start."""
+    order = _order(spans)
+    return Spans(spans.start_ns[order], spans.end_ns[order], spans.rank[order], spans.kind[order])
+
+
+def _covered(spans: Spans, chosen: Bool, ranks: int) -> Int64:
+    """Return `covered_ns` of spans that are sorted by rank and start."""
+    rank, start, end = spans.rank[chosen], spans.start_ns[chosen], spans.end_ns[chosen]
+    if not len(rank):
+        return np.zeros(ranks, np.int64)
+    bounds = np.searchsorted(rank, np.arange(ranks + 1))
+    origin, apart = int(start.min()), int(end.max()) - int(start.min()) + 1
+    if apart * ranks > _MOST_NS:
+        one_by_one = (_added(start[low:high], end[low:high]).sum() for low, high in pairwise(bounds.tolist()))
+        return np.fromiter(one_by_one, np.int64, ranks)
+    # Each rank's times are moved beyond those of the rank before, so that one running maximum serves all.
+    moved = rank * apart - origin
+    total = np.concatenate([[0], np.cumsum(_added(start + moved, end + moved))])
+    covered: Int64 = np.diff(total[bounds])
+    return covered
+
+
+def _added(start: Int64, end: Int64) -> Int64:
+    """Return what each span adds to the union of those before it; they are sorted by start."""
+    end = np.maximum.accumulate(end)
+    added: Int64 = np.maximum(end - np.maximum(start, np.concatenate([start[:1], end[:-1]])), 0)
+    return added

@@ -159,7 +159,7 @@ def _jobs_table(jobs: list[JobInfo], renaming: str | None) -> Any:
 
 
 def _job_row(job: JobInfo, renaming: bool) -> Any:
-    summary = job.summary
+    summary, stored = job.summary, job.stored_bytes + job.runs_bytes
     name: Any = html.A(job.name, href=link("/overview", {"job": job.id}))
     if renaming:
         field = dcc.Input(
@@ -189,13 +189,19 @@ def _job_row(job: JobInfo, renaming: bool) -> Any:
             html.Td(span, className="cs-num"),
             html.Td(_found(job)),
             html.Td(
-                html.Span(format_bytes(job.stored_bytes), title=f"{job.stored_bytes:,} bytes"),
+                html.Span(format_bytes(stored), title=f"{stored:,} bytes{_runs(job)}"),
                 className="cs-num",
             ),
             html.Td(time.strftime("%Y-%m-%d %H:%M", time.localtime(job.created))),
             html.Td(actions, className="cs-row-actions"),
         ]
     )
+
+
+def _runs(job: JobInfo) -> str:
+    """Return what of a job's size its simulations take, in words."""
+    noun = "simulation" if job.runs == 1 else "simulations"
+    return f", {job.runs_bytes:,} of them {job.runs:,} {noun}" if job.runs else ""
 
 
 def _found(job: JobInfo) -> Any:

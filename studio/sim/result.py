@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
 
+from studio.analysis.breakdown import Breakdown, Spans, breakdown, node_kinds
 from studio.errors import TraceError
 from studio.sim import kernel as k
 from studio.sim.config import SystemConfig
 from studio.sim.plan import Plan, roofline
 from studio.sim.topology import link_count
-from studio.timeline import Spans, Timeline, arranged, rank_indices
+from studio.timeline import NodeSpans, Timeline, arranged, rank_indices
 from studio.trace import NONE, Bool, Int64, NodeType, Trace, type_name
 
 WRAP = 1 << 64
@@ -81,10 +82,10 @@ class SimResult:
         """
         chosen = rank_indices(self.trace, ranks)
         groups = self.trace.groups if self.config.groups is None else self.config.groups
-        return arranged(self.trace, self._spans(chosen), ranks=chosen, groups=groups)
+        return arranged(self.trace, self.spans(chosen), ranks=chosen, groups=groups)
 
-    def _spans(self, chosen: Int64) -> Spans:
-        """Return the spans of the ranks at `chosen`; those of one class share what was simulated."""
+    def spans(self, chosen: Int64) -> NodeSpans:
+        """Return when the nodes of the ranks at `chosen`, places in the trace, were under way, by rank and row."""
         size = np.array([len(self.trace.graphs[rank.graph]) for rank in self.trace.ranks], np.int64)
         simulated = np.unique(self.representative[chosen])
         first = np.full(len(size), NONE, np.int64)
@@ -100,7 +101,7 @@ class SimResult:
         at = np.repeat(first[self.representative[chosen]], count) + row
         there = start[at] >= 0
         at, row, rank = at[there], row[there], np.repeat(chosen, count)[there]
-        return Spans(rank, row, start[at], end[at])
+        return NodeSpans(rank, row, start[at], end[at])
 
     def event_ids(self) -> Any:
         """Return (E,) the id of the node each event concerns, as written in the trace."""
@@ -207,6 +208,20 @@ def statistics(result: SimResult) -> list[dict[str, float]] | None:
         if np.isin(classes[index], (CPU, MEMORY, OTHER)).any():
             return None
     return [_rank_statistics(result, number, classes) for number in range(len(result.finish_ns))]
+
+
+def breakdown_of(result: SimResult) -> Breakdown:
+    """Return where the time of each rank goes, by what its nodes occupied and nothing counted twice."""
+    simulated, of = np.unique(result.representative, return_inverse=True)
+    spans = result.spans(simulated)
+    graph_of = np.array([rank.graph for rank in result.trace.ranks], np.int64)
+    kind = np.zeros(len(spans.row), np.int64)
+    for index in np.unique(graph_of[simulated]).tolist():
+        mine = graph_of[spans.rank] == index
+        kind[mine] = node_kinds(result.trace.graphs[index])[spans.row[mine]]
+    place = np.searchsorted(simulated, spans.rank)
+    found = breakdown(Spans(spans.start_ns, spans.end_ns, place, kind), result.finish_ns[simulated])
+    return Breakdown(*(getattr(found, spec.name)[of] for spec in fields(Breakdown)))
 
 
 def exposed_ns(result: SimResult) -> Int64:

@@ -69,6 +69,15 @@ def test_the_union_is_what_counting_moments_gives(rows, origin):
     assert covered_ns(shifted, np.ones(len(rows), bool), 3).tolist() == [len(one) for one in moments]
 
 
+def test_ranks_whose_times_lie_centuries_apart_are_counted_alike():
+    """Three ranks over 2^61 ns: moved one beyond the other their times would leave the range of the clock."""
+    far = 2**61
+    found = covered_ns(
+        spans((0, 10, 0, 0), (far, far + 5, 0, 0), (5, far, 1, 0), (7, 9, 2, 0)), np.ones(4, bool), 3
+    )
+    assert found.tolist() == [15, far - 5, 2]
+
+
 def test_nodes_occupy_what_their_type_says():
     [graph] = trace_of([[
         node(1, "COMP"), node(2, "COMP", is_cpu_op=True), collective(3, "ALL_REDUCE", 8),

@@ -1,0 +1,375 @@
+"""Runs: simulations of a job that are kept, with the system they ran on and everything they found.
+
+    run.json                name, system, figures: all that a list of runs shows
+    result.json             what of the result is no array
+    events.arrow            its arrays, the events among them
+    custom/<name>/          a collective's algorithm given as a trace
+
+A result is taken apart field by field, so what it gains is kept without a line here. The system is kept as
+ASTRA-sim's tables, and as the exact rates of its links: one in fourteen has no GB/s that gives exactly it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import time
+import types
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from studio import __version__
+from studio.errors import ConfigError
+from studio.sim.config import CollectiveKind, Congestion, SystemConfig, Topology
+from studio.sim.parts import Parts, imported
+from studio.sim.result import SimResult, breakdown_of
+from studio.storage import (
+    Damaged,
+    damage_told,
+    read_columns,
+    read_trace,
+    write_columns,
+    write_file,
+    write_trace,
+)
+from studio.trace import Trace, trace_digest
+
+LAYOUT = 1
+Mode = Literal["compatible", "extended"]
+
+
+@dataclass(frozen=True, slots=True)
+class Tables:
+    """A configuration that can be written down: `Parts` without the algorithms given as traces."""
+
+    network: Mapping[str, object]
+    system: Mapping[str, object]
+    memory: Mapping[str, object] | None = None
+    groups: Mapping[str, object] | None = None
+    options: Mapping[str, object] = field(default_factory=dict)
+    congestion: Congestion = "unaware"
+    names: Mapping[str, str] = field(default_factory=dict)
+
+    @staticmethod
+    def of(parts: Parts) -> Tables:
+        """Return the tables of a configuration."""
+        return Tables(**{spec.name: getattr(parts, spec.name) for spec in dataclasses.fields(Tables)})
+
+    @property
+    def parts(self) -> Parts:
+        """The configuration, its algorithms given as traces left out."""
+        return Parts(**{spec.name: getattr(self, spec.name) for spec in dataclasses.fields(Tables)})
+
+
+@dataclass(frozen=True, slots=True)
+class RunSummary:
+    """A run in a few numbers; figures of ranks are means over all of them, in ns.
+
+    Attributes:
+        first_finish_ns: When the first rank finished.
+        compute_ns, communication_ns, exposed_communication_ns, memory_ns, cpu_ns, idle_ns: See
+            `analysis.breakdown.Breakdown`.
+        events: Events that are kept: those of the ranks that were simulated.
+    """
+
+    first_finish_ns: int
+    compute_ns: float
+    communication_ns: float
+    exposed_communication_ns: float
+    memory_ns: float
+    cpu_ns: float
+    idle_ns: float
+    events: int
+
+
+@dataclass(frozen=True, slots=True)
+class RunInfo:
+    """What a list of runs shows of one.
+
+    Attributes:
+        id: Its folder and its part in addresses.
+        job: Id of the job that was simulated.
+        name: What the user calls it; untrusted text.
+        created: When it was stored, seconds since the epoch.
+        tables: The system, in ASTRA-sim's keys.
+        mode: Whether the reference's answers were asked for, or more.
+        congestion: Which network model.
+        npus: Ranks of the job.
+        simulated: Ranks that were simulated, each for a class of equal ones.
+        makespan_ns: When the last rank finished.
+        summary: The outcome in a few numbers.
+        spent_s: How long the simulation took.
+        stored_bytes: Space it takes in the workspace.
+        trace_hash, config_hash: Equal for equal traces, and for equal configurations.
+        version: The studio that simulated.
+        bytes_per_ns: The exact rate of each dimension.
+        custom: Names of the algorithms given as traces.
+        layout: Version of the folder's layout.
+    """
+
+    id: str
+    job: str
+    name: str
+    created: float
+    tables: Tables
+    mode: Mode
+    congestion: Congestion
+    npus: int
+    simulated: int
+    makespan_ns: int
+    summary: RunSummary
+    spent_s: float
+    stored_bytes: int
+    trace_hash: str
+    config_hash: str
+    version: str
+    bytes_per_ns: tuple[float, ...]
+    custom: tuple[str, ...] = ()
+    layout: int = LAYOUT
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A simulation to be kept, or one that was.
+
+    Attributes:
+        name: What to call it.
+        result: What was found.
+        parts: The tables that describe `result.config`.
+        spent_s: How long the simulation took.
+    """
+
+    name: str
+    result: SimResult
+    parts: Parts
+    spent_s: float = 0.0
+
+
+def config_digest(config: SystemConfig) -> str:
+    """Return a fingerprint of a configuration: equal configurations, equal fingerprints."""
+    given: list[tuple[object, Trace]] = [*config.custom.items(), *config.custom_nodes.items()]
+    traces = {str(key): trace_digest(trace) for key, trace in given}
+    plain = msgspec.to_builtins([replace(config, custom={}, custom_nodes={}), traces], str_keys=True)
+    return hashlib.blake2b(msgspec.json.encode(_canonical(plain)), digest_size=16).hexdigest()
+
+
+def _canonical(plain: Any) -> Any:
+    """Return plain data in which equal values are written alike: keys sorted, 2.0 as 2."""
+    if isinstance(plain, dict):
+        return {key: _canonical(plain[key]) for key in sorted(plain)}
+    if isinstance(plain, list | tuple):
+        return [_canonical(item) for item in plain]
+    return int(plain) if isinstance(plain, float) and plain.is_integer() else plain
+
+
+# ---------------------------------------------------------------------------------------------------
+# Writing
+
+
+def write_run(run: Run, folder: Path, *, run_id: str, job_id: str, name: str) -> RunInfo:
+    """Write a run to a folder that is there, and return what a list shows of it.
+
+    Raises:
+        ConfigError: The tables do not describe the configuration that was simulated.
+    """
+    result = run.result
+    rates = tuple(dim.bytes_per_ns for dim in result.config.topology.dims)
+    if _config(run.parts, rates) != result.config:
+        raise ConfigError(
+            "the tables of this run do not describe the system that was simulated",
+            hint="Give those the configuration was read from, or those of studio.sim.parts.parts_of.",
+        )
+    columns: dict[str, NDArray[np.generic]] = {}
+    plain = {
+        spec.name: _apart(getattr(result, spec.name), spec.name, columns)
+        for spec in dataclasses.fields(result)
+        if spec.name not in _NOT_STORED
+    }
+    kinds = {key: array.dtype.str for key, array in columns.items()}
+    write_columns(folder / "events.arrow", [((key, _narrow(array)) for key, array in columns.items())])
+    write_file(folder / "result.json", msgspec.json.encode({"fields": plain, "kinds": kinds}))
+    custom = dict(_custom(run.parts))
+    for key, trace in custom.items():
+        (folder / "custom" / key).mkdir(parents=True)
+        write_trace(trace, folder / "custom" / key)
+    info = RunInfo(
+        id=run_id,
+        job=job_id,
+        name=name,
+        created=time.time(),
+        tables=Tables.of(run.parts),
+        mode="compatible" if result.config.extensions is None else "extended",
+        congestion=result.config.congestion,
+        npus=len(result.finish_ns),
+        simulated=len(np.unique(result.representative)),
+        makespan_ns=result.makespan_ns,
+        summary=_summary(result),
+        spent_s=run.spent_s,
+        stored_bytes=sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()),
+        trace_hash=trace_digest(result.trace),
+        config_hash=config_digest(result.config),
+        version=__version__,
+        bytes_per_ns=rates,
+        custom=tuple(custom),
+    )
+    write_file(folder / "run.json", msgspec.json.encode(info))
+    return info
+
+
+_NOT_STORED = ("trace", "config")
+"""Fields of a result that lie elsewhere: with the job, and as tables."""
+
+
+def _summary(result: SimResult) -> RunSummary:
+    times = breakdown_of(result)
+    means = {spec.name: float(getattr(times, spec.name).mean()) for spec in dataclasses.fields(times)}
+    return RunSummary(first_finish_ns=int(result.finish_ns.min()), events=len(result.event_ns), **means)
+
+
+def _custom(parts: Parts) -> Iterator[tuple[str, Trace]]:
+    for kind, trace in parts.custom.items():
+        yield kind, trace
+    for node, trace in parts.custom_nodes.items():
+        yield str(node), trace
+
+
+def _apart(value: Any, name: str, columns: dict[str, NDArray[np.generic]]) -> Any:
+    """Return a value as JSON has it, its arrays put into `columns` under dotted names."""
+    if isinstance(value, np.ndarray):
+        columns[name] = value
+        return None
+    if dataclasses.is_dataclass(value):
+        specs = dataclasses.fields(value)
+        return {
+            spec.name: _apart(getattr(value, spec.name), f"{name}.{spec.name}", columns) for spec in specs
+        }
+    if isinstance(value, list | tuple):
+        return [_apart(item, f"{name}.{at}", columns) for at, item in enumerate(value)]
+    return msgspec.to_builtins(value)
+
+
+def _narrow(array: NDArray[np.generic]) -> NDArray[np.generic]:
+    """Return whole numbers in the fewest bytes that hold them all."""
+    if array.dtype != np.int64 or not len(array):
+        return array
+    least, most = int(array.min()), int(array.max())
+    fits = (
+        kind
+        for kind in (np.int8, np.int16, np.int32)
+        if np.iinfo(kind).min <= least and most <= np.iinfo(kind).max
+    )
+    return array.astype(next(fits, np.int64), copy=False)
+
+
+# ---------------------------------------------------------------------------------------------------
+# Reading
+
+
+def read_info(folder: Path) -> RunInfo:
+    """Return what a list shows of the run in a folder.
+
+    Raises:
+        Damaged: There is none, it is damaged, or a newer studio has written it.
+    """
+    with damage_told():
+        raw = (folder / "run.json").read_bytes()
+        layout = msgspec.json.decode(raw, type=_Layout).layout
+        if layout > LAYOUT:
+            raise Damaged("a newer Chakra Studio has stored it")
+        return msgspec.json.decode(raw, type=RunInfo)
+
+
+class _Layout(msgspec.Struct):
+    """What every version of run.json tells."""
+
+    layout: int = LAYOUT
+
+
+class _StoredResult(msgspec.Struct):
+    fields: dict[str, Any]
+    kinds: dict[str, str]
+
+
+def read_run(folder: Path, info: RunInfo, trace: Trace) -> Run:
+    """Return a run, with the trace of its job.
+
+    Raises:
+        Damaged: It is damaged.
+    """
+    with damage_told():
+        stored = msgspec.json.decode((folder / "result.json").read_bytes(), type=_StoredResult)
+        [columns] = read_columns(folder / "events.arrow")
+        wide = {key: _widened(columns[key], kind) for key, kind in stored.kinds.items()}
+        hints = get_type_hints(SimResult)
+        values = {
+            key: _together(hints[key], value, key, wide)
+            for key, value in stored.fields.items()
+            if key in hints
+        }
+        parts = _with_custom(info, folder)
+        try:
+            config = _config(parts, info.bytes_per_ns)
+        except ConfigError as error:
+            raise Damaged(error.message) from error
+        result = SimResult(trace, config, **values)
+        if len(result.finish_ns) != len(trace.ranks):
+            raise Damaged("it is of another job")
+        return Run(info.name, result, parts, info.spent_s)
+
+
+def _widened(array: NDArray[np.generic], kind: str) -> NDArray[np.generic]:
+    dtype = np.dtype(kind)
+    return array.view(np.bool_) if dtype == np.bool_ else array.astype(dtype, copy=False)
+
+
+def _together(kind: Any, plain: Any, name: str, columns: Mapping[str, NDArray[np.generic]]) -> Any:
+    """Return what `_apart` took apart, as a value of the type `kind`."""
+    if name in columns:
+        return columns[name]
+    if get_origin(kind) in (Union, types.UnionType):
+        if plain is None:
+            return None
+        kind = next(one for one in get_args(kind) if one is not types.NoneType)
+    if dataclasses.is_dataclass(kind) and isinstance(kind, type):
+        hints = get_type_hints(kind)
+        made = {
+            key: _together(hints[key], value, f"{name}.{key}", columns)
+            for key, value in plain.items()
+            if key in hints
+        }
+        return kind(**made)
+    if get_origin(kind) is tuple and get_args(kind)[-1] is Ellipsis:
+        inner = get_args(kind)[0]
+        return tuple(_together(inner, item, f"{name}.{at}", columns) for at, item in enumerate(plain))
+    return msgspec.convert(plain, kind)
+
+
+def _with_custom(info: RunInfo, folder: Path) -> Parts:
+    custom: dict[CollectiveKind, Trace] = {}
+    nodes: dict[int, Trace] = {}
+    for key in info.custom:
+        trace = read_trace(folder / "custom" / Path(key).name)
+        if key.isdecimal():
+            nodes[int(key)] = trace
+        else:
+            custom[msgspec.convert(key, CollectiveKind)] = trace
+    return replace(info.tables.parts, custom=custom, custom_nodes=nodes)
+
+
+def _config(parts: Parts, bytes_per_ns: tuple[float, ...]) -> SystemConfig:
+    """Return what the tables mean, with these rates where they come within rounding of the tables'."""
+    config = imported(parts).config
+    dims = config.topology.dims
+    if len(dims) != len(bytes_per_ns):
+        return config
+    exact = (
+        replace(dim, bytes_per_ns=rate) if abs(dim.bytes_per_ns - rate) <= 1e-12 * rate else dim
+        for dim, rate in zip(dims, bytes_per_ns, strict=True)
+    )
+    return replace(config, topology=Topology(tuple(exact)))

@@ -1,0 +1,274 @@
+"""A trace in a folder: its graphs as Arrow, the rest as JSON; and files that outlive a power cut.
+
+trace.json      ranks, comm groups, findings
+graphs.arrow    one record batch per distinct graph, one list column per array of the graph
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import struct
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from studio.trace import (
+    Attribute,
+    CommGroup,
+    Finding,
+    Graph,
+    Rank,
+    Trace,
+    ValueKind,
+    arrays,
+    graph_from_arrays,
+)
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+_ODD_CONTENT = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, struct.error)
+"""What damaged files that still decode raise on their way into arrays."""
+
+
+class Damaged(Exception):  # noqa: N818 (what it is about becomes a TraceError where its name is known)
+    """Files are not there, or do not hold what was stored."""
+
+
+@contextlib.contextmanager
+def damage_told() -> Iterator[None]:
+    """Raise whatever stored files that are damaged lead to as `Damaged`."""
+    import pyarrow as pa
+
+    try:
+        yield
+    except (OSError, msgspec.MsgspecError, pa.ArrowException, *_ODD_CONTENT) as error:
+        raise Damaged(str(error)) from error
+
+
+# ---------------------------------------------------------------------------------------------------
+# Files and arrays
+
+
+def write_file(path: Path, content: bytes) -> None:
+    """Write a file and wait until it lies on the disk."""
+    with path.open("wb") as stream:
+        stream.write(content)
+        stream.flush()
+        os.fsync(stream.fileno())
+
+
+def sync_folder(folder: Path) -> None:
+    """Make a rename in `folder` last through a power cut, where the system can."""
+    if os.name == "posix":
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+Columns = Iterable[tuple[str, NDArray[np.generic]]]
+"""Named arrays, of any lengths."""
+
+
+def write_columns(path: Path, batches: Iterable[Columns]) -> None:
+    """Write arrays as Arrow: a record batch of one row per element of `batches`, a list in it per array.
+
+    Booleans become bytes, so that reading needs no copy.
+    """
+    import pyarrow as pa
+
+    with path.open("wb") as stream:
+        writer = None
+        for columns in batches:
+            batch = _batch(columns)
+            writer = writer or pa.ipc.new_file(stream, batch.schema)
+            writer.write_batch(batch)
+        if writer is None:
+            writer = pa.ipc.new_file(stream, pa.schema([]))
+        writer.close()
+        stream.flush()
+        os.fsync(stream.fileno())
+
+
+def read_columns(path: Path) -> list[dict[str, NDArray[np.generic]]]:
+    """Return the arrays of every record batch, read from disk as they are used."""
+    import pyarrow as pa
+
+    found = []
+    with pa.ipc.open_file(pa.memory_map(str(path))) as reader:
+        for at in range(reader.num_record_batches):
+            batch = reader.get_batch(at)
+            batch.validate()
+            named = zip(batch.schema.names, batch.columns, strict=True)
+            found.append({name: _column(column.values) for name, column in named})
+    return found
+
+
+def _batch(columns: Columns) -> pa.RecordBatch:
+    import pyarrow as pa
+
+    lists, names = [], []
+    for name, array in columns:
+        flat = np.ascontiguousarray(array).reshape(-1)
+        flat = flat.view(np.uint8) if flat.dtype == np.bool_ else flat
+        offsets = _arrow(np.array([0, len(flat)], np.int64))
+        lists.append(pa.LargeListArray.from_arrays(offsets, _arrow(flat)))
+        names.append(name)
+    return pa.RecordBatch.from_arrays(lists, names)
+
+
+def _arrow(values: NDArray[np.generic]) -> pa.Array:
+    """Return values as Arrow has them, without copying."""
+    import pyarrow as pa
+
+    # From the buffer itself: pa.array() would import pandas to ask whether this is one of its own.
+    return pa.Array.from_buffers(pa.from_numpy_dtype(values.dtype), len(values), [None, pa.py_buffer(values)])
+
+
+def _column(values: pa.Array) -> NDArray[np.generic]:
+    """Return a column without copying it."""
+    kind = np.dtype(_NUMPY_NAMES.get(str(values.type), str(values.type)))
+    if not len(values):
+        return np.zeros(0, kind)
+    # From the buffer itself: to_numpy() would import pandas, which takes longer than all the rest.
+    return np.frombuffer(values.buffers()[1], kind, len(values), values.offset * kind.itemsize)
+
+
+_NUMPY_NAMES = {"float": "float32", "double": "float64"}
+
+
+# ---------------------------------------------------------------------------------------------------
+# Traces
+
+
+class _StoredAttribute(msgspec.Struct, array_like=True):
+    name: str
+    kind: int
+    value: Any
+    doc: str
+
+
+class _StoredRank(msgspec.Struct, array_like=True):
+    number: int
+    graph: int
+    slots: list[int | str]
+    version: str
+    metadata: list[_StoredAttribute]
+    extra: bytes
+    file: str
+
+
+class _StoredTrace(msgspec.Struct):
+    ranks: list[_StoredRank]
+    groups: list[CommGroup]
+    findings: list[Finding]
+
+
+def write_trace(trace: Trace, folder: Path, tick: Callable[[int, int], None] | None = None) -> None:
+    """Write a trace to a folder that is there.
+
+    Args:
+        trace: The trace.
+        folder: Where to.
+        tick: Told the graphs written and the graphs in all; may raise to stop.
+    """
+
+    def graphs() -> Iterator[Columns]:
+        for done, graph in enumerate(trace.graphs, 1):
+            yield arrays(graph)
+            if tick:
+                tick(done, len(trace.graphs))
+
+    write_columns(folder / "graphs.arrow", graphs())
+    write_file(folder / "trace.json", msgspec.json.encode(_stored(trace)))
+
+
+def read_trace(folder: Path) -> Trace:
+    """Return the trace of a folder. Its arrays are read from disk as they are used.
+
+    Raises:
+        Damaged: It is not there, or not as it was stored.
+    """
+    with damage_told():
+        stored = msgspec.json.decode((folder / "trace.json").read_bytes(), type=_StoredTrace)
+        graphs = tuple(_graph(columns) for columns in read_columns(folder / "graphs.arrow"))
+        ranks = tuple(_rank(stored_rank, len(graphs)) for stored_rank in stored.ranks)
+        return Trace(graphs, ranks, tuple(stored.groups), tuple(stored.findings))
+
+
+def _graph(columns: dict[str, NDArray[np.generic]]) -> Graph:
+    return graph_from_arrays({**columns, "attrs.slot": columns["attrs.slot"].view(np.bool_)})
+
+
+def _stored(trace: Trace) -> _StoredTrace:
+    ranks = [
+        _StoredRank(
+            rank.number,
+            rank.graph,
+            list(rank.slots),
+            rank.version,
+            [_StoredAttribute(a.name, int(a.kind), _plain(a.value), a.doc) for a in rank.metadata],
+            rank.extra,
+            encodable(rank.file),
+        )
+        for rank in trace.ranks
+    ]
+    findings = [
+        replace(finding, message=encodable(finding.message), file=encodable(finding.file))
+        for finding in trace.findings
+    ]
+    return _StoredTrace(ranks, list(trace.groups), findings)
+
+
+def encodable(text: str) -> str:
+    r"""Return a text that UTF-8 can hold: of file names that are none, the odd bytes as escapes.
+
+    Example:
+        >>> encodable("job\udcff.0.et")
+        'job\\udcff.0.et'
+    """
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+def _plain(value: Any) -> Any:
+    """Return a value that JSON keeps exactly: floats and bytes as text, NaNs with all their bits."""
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    if isinstance(value, float):
+        return struct.pack(">d", value).hex()
+    return value.hex() if isinstance(value, bytes) else value
+
+
+def _rank(stored: _StoredRank, graphs: int) -> Rank:
+    if not 0 <= stored.graph < graphs:
+        raise ValueError(f"rank {stored.number} has no graph")
+    metadata = tuple(
+        Attribute(a.name, ValueKind(a.kind), _restored(ValueKind(a.kind), a.value), a.doc)
+        for a in stored.metadata
+    )
+    return Rank(
+        stored.number,
+        stored.graph,
+        tuple(stored.slots),
+        stored.version,
+        metadata,
+        stored.extra,
+        stored.file,
+    )
+
+
+def _restored(kind: ValueKind, value: Any) -> Any:
+    if isinstance(value, list):
+        return [_restored(kind, item) for item in value]
+    if kind in (ValueKind.DOUBLE, ValueKind.DOUBLE_LIST, ValueKind.FLOAT, ValueKind.FLOAT_LIST):
+        return struct.unpack(">d", bytes.fromhex(value))[0]
+    return bytes.fromhex(value) if kind in (ValueKind.BYTES, ValueKind.BYTES_LIST) else value
