@@ -107,6 +107,56 @@ class NodeSpans:
     end_ns: Int64
 
 
+@dataclass(frozen=True, slots=True)
+class NodeTimes:
+    """When the nodes of some ranks were busy, to be looked up by rank and row.
+
+    R ranks of the trace, T times. Ranks that one was simulated for share its times.
+
+    Attributes:
+        first: (R,) where the times of each rank begin, by row; -1 where nothing is known of it.
+        start_ns, end_ns: (T,) -1 where the node has none.
+    """
+
+    first: Int64
+    start_ns: Int64
+    end_ns: Int64
+
+    def spans(self, trace: Trace, ranks: Int64) -> NodeSpans:
+        """Return the spans of the ranks at `ranks`, places in the trace, by rank and row."""
+        count = _sizes(trace)[ranks]
+        row = np.arange(int(count.sum())) - np.repeat(np.cumsum(count) - count, count)
+        at = np.repeat(self.first[ranks], count) + row
+        there = self.start_ns[at] >= 0
+        at, row, rank = at[there], row[there], np.repeat(ranks, count)[there]
+        return NodeSpans(rank, row, self.start_ns[at], self.end_ns[at])
+
+
+def node_times(trace: Trace, timeline: Timeline) -> NodeTimes:
+    """Return the times of a timeline's nodes."""
+    place = {rank.number: at for at, rank in enumerate(trace.ranks)}
+    rank_of = np.array([place[lane.rank] for lane in timeline.lanes], np.int64)
+    times = empty_times(trace, np.unique(rank_of))
+    at = times.first[rank_of[timeline.lane]] + timeline.row
+    times.start_ns[at], times.end_ns[at] = timeline.start_ns, timeline.end_ns
+    return times
+
+
+def empty_times(trace: Trace, ranks: Int64) -> NodeTimes:
+    """Return times of the ranks at `ranks`, rising places in the trace, that are still to be filled in."""
+    size = _sizes(trace)
+    first = np.full(len(size), NONE, np.int64)
+    first[ranks] = np.cumsum(size[ranks]) - size[ranks]
+    start, end = (np.full(int(size[ranks].sum()), NONE, np.int64) for _ in range(2))
+    return NodeTimes(first, start, end)
+
+
+def _sizes(trace: Trace) -> Int64:
+    """Return the nodes of each rank."""
+    of_graph = np.array([len(graph) for graph in trace.graphs], np.int64)
+    return of_graph[np.array([rank.graph for rank in trace.ranks], np.int64)]
+
+
 def recorded(trace: Trace, ranks: Sequence[int] | None = None) -> Timeline:
     """Return when each node ran as the trace itself tells: from its start, for its duration.
 

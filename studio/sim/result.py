@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -14,8 +14,8 @@ from studio.sim import kernel as k
 from studio.sim.config import SystemConfig
 from studio.sim.plan import Plan, roofline
 from studio.sim.topology import link_count
-from studio.timeline import NodeSpans, Timeline, arranged, rank_indices
-from studio.trace import NONE, Bool, Int64, NodeType, Trace, type_name
+from studio.timeline import NodeTimes, Timeline, arranged, empty_times, rank_indices
+from studio.trace import Bool, Int64, NodeType, Trace, type_name
 
 WRAP = 1 << 64
 CPU, GPU, COMM, MEMORY, OTHER = range(5)
@@ -82,26 +82,20 @@ class SimResult:
         """
         chosen = rank_indices(self.trace, ranks)
         groups = self.trace.groups if self.config.groups is None else self.config.groups
-        return arranged(self.trace, self.spans(chosen), ranks=chosen, groups=groups)
+        return arranged(
+            self.trace, self.node_times(chosen).spans(self.trace, chosen), ranks=chosen, groups=groups
+        )
 
-    def spans(self, chosen: Int64) -> NodeSpans:
-        """Return when the nodes of the ranks at `chosen`, places in the trace, were under way, by rank and row."""
-        size = np.array([len(self.trace.graphs[rank.graph]) for rank in self.trace.ranks], np.int64)
-        simulated = np.unique(self.representative[chosen])
-        first = np.full(len(size), NONE, np.int64)
-        first[simulated] = np.cumsum(size[simulated]) - size[simulated]
-        mine = slice(None) if len(simulated) == len(size) else first[self.event_rank] >= 0
+    def node_times(self, chosen: Int64 | None = None) -> NodeTimes:
+        """Return when the nodes of the ranks at `chosen`, places in the trace, were under way; None takes all."""
+        simulated = np.unique(self.representative if chosen is None else self.representative[chosen])
+        times = empty_times(self.trace, simulated)
+        mine = slice(None) if len(simulated) == len(self.finish_ns) else times.first[self.event_rank] >= 0
         # Every node is issued once and ends once: its place is known, so nothing is sorted.
-        place = first[self.event_rank[mine]] + self.event_row[mine]
+        place = times.first[self.event_rank[mine]] + self.event_row[mine]
         ended, tick = self.event_end[mine], self.event_ns[mine]
-        start, end = (np.full(int(size[simulated].sum()), NONE, np.int64) for _ in range(2))
-        start[place[~ended]], end[place[ended]] = tick[~ended], tick[ended]
-        count = size[chosen]
-        row = np.arange(int(count.sum())) - np.repeat(np.cumsum(count) - count, count)
-        at = np.repeat(first[self.representative[chosen]], count) + row
-        there = start[at] >= 0
-        at, row, rank = at[there], row[there], np.repeat(chosen, count)[there]
-        return NodeSpans(rank, row, start[at], end[at])
+        times.start_ns[place[~ended]], times.end_ns[place[ended]] = tick[~ended], tick[ended]
+        return replace(times, first=times.first[self.representative])
 
     def event_ids(self) -> Any:
         """Return (E,) the id of the node each event concerns, as written in the trace."""
@@ -213,7 +207,7 @@ def statistics(result: SimResult) -> list[dict[str, float]] | None:
 def breakdown_of(result: SimResult) -> Breakdown:
     """Return where the time of each rank goes, by what its nodes occupied and nothing counted twice."""
     simulated, of = np.unique(result.representative, return_inverse=True)
-    spans = result.spans(simulated)
+    spans = result.node_times(simulated).spans(result.trace, simulated)
     graph_of = np.array([rank.graph for rank in result.trace.ranks], np.int64)
     kind = np.zeros(len(spans.row), np.int64)
     for index in np.unique(graph_of[simulated]).tolist():
