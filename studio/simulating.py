@@ -21,6 +21,7 @@ from studio.sim.config import Congestion, SystemConfig
 from studio.sim.parts import TOPOLOGIES, Parts, imported, network_gb_per_s, with_settings
 from studio.sim.presets import PRESETS, preset
 from studio.sim.result import SimResult, breakdown_of, exposed_ns, statistics
+from studio.sim.traffic import LinkTraffic
 from studio.trace import Finding, Graph, Int64, Trace
 from studio.units import format_bytes, format_count, format_ns, format_rate
 from studio.workspace import Workspace
@@ -29,6 +30,7 @@ Progress = Callable[[str, int, int], None]
 _SLOWEST = 3
 _TOLD = 8
 _BUSIEST = 5
+TOPOLOGY_NAMES = {kind: name for name, kind in TOPOLOGIES.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,29 +267,52 @@ def report(outcome: Outcome) -> dict[str, Any]:
             "congestion": parts.congestion,
         },
         "ranks": ranks,
-        "links": [
-            {"link": name, "bytes": size, "busy_ns": busy}
-            for name, size, busy in zip(
-                link_names(result), result.link_bytes.tolist(), result.link_busy_ns.tolist(), strict=True
-            )
-        ],
+        "links": _links_report(result.links),
+        "dimensions": _dimensions_report(result),
         "findings": msgspec.to_builtins(outcome.findings),
     }
 
 
-def link_names(result: SimResult) -> list[str]:
-    """Return what each link joins, in the order of the result's links; none in a network without congestion."""
-    if not len(result.link_bytes):
-        return []
-    dim = result.config.topology.dims[0]
-    npus = range(dim.size)
-    if dim.kind == "fully_connected":
-        return [f"{source} → {target}" for source in npus for target in npus]
-    if dim.kind == "switch":
-        return [*(f"{npu} → switch" for npu in npus), *(f"switch → {npu}" for npu in npus)]
+def _links_report(links: LinkTraffic) -> list[dict[str, Any]]:
+    columns = (links.source, links.target, links.bytes, links.messages, links.busy_ns, links.peak_queue)
     return [
-        *(f"{npu} → {(npu + 1) % dim.size}" for npu in npus),
-        *(f"{npu} → {(npu - 1) % dim.size}" for npu in npus),
+        {
+            "link": links.name(at),
+            "source": source,
+            "target": target,
+            "bytes": size,
+            "messages": messages,
+            "busy_ns": busy,
+            "peak_queue": peak,
+        }
+        for at, (source, target, size, messages, busy, peak) in enumerate(
+            zip(*(column.tolist() for column in columns), strict=True)
+        )
+    ]
+
+
+def _dimensions_report(result: SimResult) -> list[dict[str, Any]]:
+    """Return what all ranks together sent into each dimension."""
+    carried = result.dimensions
+    columns = (
+        carried.bytes.sum(axis=0),
+        carried.messages.sum(axis=0),
+        carried.busy_ns.sum(axis=0),
+        carried.capacity_bytes_per_ns,
+        carried.utilization(result.makespan_ns),
+    )
+    return [
+        {
+            "dimension": at,
+            "bytes": size,
+            "messages": messages,
+            "busy_ns": round(busy),
+            "npu_bytes_per_ns": capacity,
+            "utilization": share,
+        }
+        for at, (size, messages, busy, capacity, share) in enumerate(
+            zip(*(column.tolist() for column in columns), strict=True)
+        )
     ]
 
 
@@ -326,9 +351,8 @@ def as_text(outcome: Outcome) -> str:
 
 def system_label(config: SystemConfig) -> str:
     """Return a system in a line: its dimensions, rates and network model."""
-    kinds = {kind: name for name, kind in TOPOLOGIES.items()}
     dims = " × ".join(
-        f"{kinds[dim.kind]} {dim.size} ({network_gb_per_s(dim.bytes_per_ns):g} GiB/s, {dim.latency_ns:g} ns)"
+        f"{TOPOLOGY_NAMES[dim.kind]} {dim.size} ({network_gb_per_s(dim.bytes_per_ns):g} GiB/s, {dim.latency_ns:g} ns)"
         for dim in config.topology.dims
     )
     return f"{config.topology.npus:,} NPUs: {dims}, congestion-{config.congestion}"
@@ -349,15 +373,32 @@ def _slowest(result: SimResult) -> Iterator[str]:
 
 
 def _links(result: SimResult) -> Iterator[str]:
-    if not result.link_bytes.any():
+    carried = result.dimensions
+    if carried.messages.any():
+        yield ""
+        yield f"  {'dimensions':24}{'sent':>12}{'messages':>12}{'rate':>14}{'of capacity':>14}"
+        whole = max(result.makespan_ns, 1)
+        shares = carried.utilization(whole)
+        for at, dim in enumerate(result.config.topology.dims):
+            size, messages = int(carried.bytes[:, at].sum()), int(carried.messages[:, at].sum())
+            share = f"{100 * shares[at]:.1f} %" if carried.capacity_bytes_per_ns[at] else "-"
+            name = f"{at}: {TOPOLOGY_NAMES[dim.kind]} {dim.size}"
+            yield (
+                f"  {name:24}{format_bytes(size):>12}{format_count(messages):>12}{format_rate(size / whole):>14}"
+                f"{share:>14}"
+            )
+    links, whole = result.links, max(result.makespan_ns, 1)
+    busiest = links.busiest(_BUSIEST)
+    if not busiest:
         return
     yield ""
-    yield f"  {'busiest links':24}{'carried':>12}{'busy':>12}{'rate':>12}"
-    names, whole = link_names(result), max(result.makespan_ns, 1)
-    for at in np.argsort(-result.link_busy_ns, kind="stable")[:_BUSIEST].tolist():
-        if result.link_bytes[at]:
-            size, busy = int(result.link_bytes[at]), int(result.link_busy_ns[at])
-            yield f"  {names[at]:24}{format_bytes(size):>12}{100 * busy / whole:>10.1f} %{format_rate(size / whole):>12}"
+    yield f"  {'busiest links':24}{'carried':>12}{'busy':>12}{'rate':>14}{'most waiting':>14}"
+    for at in busiest:
+        size, busy = int(links.bytes[at]), int(links.busy_ns[at])
+        yield (
+            f"  {links.name(at):24}{format_bytes(size):>12}{100 * busy / whole:>10.1f} %{format_rate(size / whole):>14}"
+            f"{format_count(int(links.peak_queue[at])):>14}"
+        )
 
 
 def _told(findings: Sequence[Finding]) -> Iterator[str]:

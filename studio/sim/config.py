@@ -359,19 +359,37 @@ class SystemConfig:
             )
 
     def _check_congestion(self) -> None:
-        if self.congestion != "aware":
-            return
         dims = self.topology.dims
+        if self.links is not None:
+            self._check_links(self.links)
+        if self.congestion != "aware" or self.extensions is not None:
+            return
         if len(dims) > 1:
             raise ConfigError(
-                f"congestion is 'aware' on {len(dims)} dimensions; allowed: one dimension",
-                hint="Use congestion 'unaware', or a topology of one dimension.",
+                f"congestion is 'aware' on {len(dims)} dimensions; allowed in the compatible mode: one dimension",
+                hint="Use congestion 'unaware', a topology of one dimension, or the extended mode.",
             )
         if dims[0].kind == "ring" and dims[0].size == 2:
             raise ConfigError(
-                "congestion is 'aware' on a ring of 2 NPUs; allowed: rings of 3 and more",
-                hint="Two NPUs joined by one link are 'fully_connected' of size 2.",
+                "congestion is 'aware' on a ring of 2 NPUs; allowed in the compatible mode: rings of 3 and more",
+                hint="Two NPUs joined by one link are 'fully_connected' of size 2; the extended mode knows the ring.",
             )
+
+    def _check_links(self, links: LinkGraph) -> None:
+        if links.npus != self.topology.npus:
+            raise ConfigError(
+                f"links join {links.npus:,} NPUs; allowed: {self.topology.npus:,}, as many as the topology has"
+            )
+        for at, dim in enumerate(self.topology.dims):
+            for name, given in (
+                ("efficiency", dim.efficiency != 1),
+                ("message_overhead_ns", dim.message_overhead_ns != 0),
+            ):
+                if given:
+                    raise ConfigError(
+                        f"{name} of dimension {at} is given beside links; allowed: one of both",
+                        hint="Give every link the bandwidth and the latency it has for messages.",
+                    )
 
     def _check_algorithms(self) -> None:
         for kind, listed in self.algorithms.items():

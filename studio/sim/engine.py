@@ -79,6 +79,11 @@ def _failure(m: Any) -> TraceError:
             f"rank {m[k.ERROR_RANK]} sends a message to itself; allowed: other ranks",
             hint="Correct comm_src and comm_dst in the trace.",
         )
+    if m[k.ERROR] == k.E_ROUTE:
+        return TraceError(
+            f"rank {m[k.ERROR_RANK]} sends a message to rank {m[k.ERROR_PEER]}, and no way over the links leads there",
+            hint="Add the links that are missing, or let those ranks not talk to each other.",
+        )
     return TraceError(
         f"the simulated time passes {k.MAX_TICK:,} ns (18 years)",
         hint="Check durations and sizes in the trace, and the bandwidths of the network.",

@@ -39,12 +39,14 @@ FREE_BLOCK = 40
 # watched, chain of what runs, its stamp, stamps given; ticks of the last message nobody waited for and of the
 # last receive of a node
 COUNT, PEERS, WATCH, CHAIN, STAMP, STAMPS, UNCLAIMED, POSTED = range(48, 56)
+# Networks of several dimensions or of single links, and what is counted
+LINK_BASES, LINK_FLOATS, TRAFFIC, GRAPH, ERROR_PEER = range(56, 61)
 HEADER = 64
 
 # Real numbers in `f`
 LOCAL_MEMORY, BUS_G, BUS_INNER_G = range(3)
 F_HEADER = 8
-"""From here on: latency and bandwidth of each dimension, one after another."""
+"""From here on: latency and bandwidth of each dimension, one after another; then their message overheads."""
 
 # Rank records. What every message touches shares a cache line: the ticks to come for which the rank has a
 # list, each followed by where the list's callback is written.
@@ -118,8 +120,17 @@ TURN = 8
 
 FULLY_CONNECTED, SWITCH, RING_DIM = range(3)
 
+# What AWARE says: messages wait for nothing, or on links of one dimension, of several, or on single links
+UNAWARE, ONE_DIMENSION, PRODUCT, SINGLE_LINKS = range(4)
+# The network of single links: tables, see `studio.sim.links.Neighbours`, and room for the search
+G_DEVICES, G_OUT, G_PAIRS, G_INTO, G_SOURCES, G_TARGETS, G_BITS, G_PER, G_WORDS, G_ROWS = range(10)
+G_KNOWN, G_DISTANCE, G_QUEUE, G_LEAST, G_REACH = range(10, 15)
+GRAPH_WORDS = 16
+PAIR_WORDS = 4
+TRAFFIC_WORDS = 2
+
 PAUSED, DONE, GROW, FAILED = range(4)
-E_NONE, E_CLOCK, E_SELF = range(3)
+E_NONE, E_CLOCK, E_SELF, E_ROUTE = range(4)
 
 LEVELS = 12
 SPAN = 33
@@ -515,11 +526,42 @@ def take_waiter(m, c):
     return w
 
 
-def delay(m, f, src, dst, size):
-    """Return the time of a message without contention.
+def dimension(m, src, dst):
+    """Return the lowest dimension in which two ranks differ."""
+    at = m[DIMS]
+    d = 0
+    while src % m[at] == dst % m[at]:
+        src //= m[at]
+        dst //= m[at]
+        at += 2
+        d += 1
+    return d
 
-    Only the lowest dimension in which the two ranks differ counts: hops times latency plus size over
-    bandwidth, truncated once. Hops: fully connected 1, switch 2, ring the shorter way round.
+
+def account(m, number, d, count, size):
+    """Count messages that a rank sends into a dimension."""
+    at = m[TRAFFIC] + TRAFFIC_WORDS * (number * m[DIM_COUNT] + d)
+    m[at] += count * size
+    m[at + 1] += count
+
+
+def crossing(m, f, d, hops, size):
+    """Return the time of a message in a dimension: overhead plus hops times latency plus size over bandwidth.
+
+    It is truncated once. The overhead is what LogGP calls the gap: what a message costs its sender's port,
+    whatever its size (Alexandrov et al., LogGP: Incorporating Long Messages into the LogP Model, SPAA 1995).
+    The reference has none, so it is 0 in the compatible mode.
+    """
+    at = F_HEADER + 2 * d
+    time = hops * f[at] + size / f[at + 1]
+    return int(time + f[F_HEADER + 2 * m[DIM_COUNT] + d])
+
+
+def delay(m, f, src, dst, size, count):
+    """Return the time of a message without contention; counts `count` such messages.
+
+    Only the lowest dimension in which the two ranks differ counts. Hops: fully connected 1, switch 2, ring
+    the shorter way round.
     """
     d = 0
     a = src
@@ -535,6 +577,9 @@ def delay(m, f, src, dst, size):
         b //= n
         at += 2
         d += 1
+    account(m, src, d, count, size)
+    if m[GRAPH] != 0:
+        return route_delay(m, f, src, dst, size)
     kind = m[at + 1]
     hops = 1
     if kind == SWITCH:
@@ -543,26 +588,104 @@ def delay(m, f, src, dst, size):
         hops = abs(x - y)
         if n - hops < hops:
             hops = n - hops
-    return int(hops * f[F_HEADER + 2 * d] + size / f[F_HEADER + 2 * d + 1])
+    return crossing(m, f, d, hops, size)
 
 
-# Links of the congestion-aware network: busy, first and last waiting message, bytes, busy time.
-# A message on its way is an event record: next, kind, channel, what waits for its arrival, device it goes
-# to, destination, serialisation, serialisation and latency.
+def stride_of(m, d):
+    """Return the distance, in rank numbers, of neighbours in a dimension."""
+    stride = 1
+    at = m[DIMS]
+    for _ in range(d):
+        stride *= m[at]
+        at += 2
+    return stride
+
+
+# Links of the congestion-aware network: busy, first and last waiting message, bytes, busy time, messages,
+# messages waiting now, and at most. Store and forward: a message enters the next link when all of it has
+# come. A message on its way is an event record: next, kind, channel, what waits for its arrival, device it
+# goes to, destination, serialisation, serialisation and latency. In other networks than one dimension these
+# two are worked out link by link; instead it holds, in several dimensions, one more than the dimension it is
+# in, and whether the link is its first one there; among single links its source.
 
 
 def transmit(m, e, link):
-    """Start sending a message over a link."""
+    """Start sending a message over a link of the only dimension."""
+    occupy(m, e, link, m[e + 6], m[e + 7])
+
+
+def occupy(m, e, link, busy, time):
+    """Take a link for a message that is under way for `time`."""
     now = m[NOW]
     m[link] = 1
     m[link + 3] += m[m[e + 2] + 3]
-    m[link + 4] += m[e + 6]
-    push(m, now + m[e + 7], HOP | e << WHAT, 0)
-    push(m, now + m[e + 6], LINK_FREE | link << WHAT, 0)
+    m[link + 4] += busy
+    m[link + 5] += 1
+    push(m, now + time, HOP | e << WHAT, 0)
+    push(m, now + busy, LINK_FREE | link << WHAT, 0)
 
 
-def enter_link(m, e, at, to):
+def carry(m, f, e, link):
+    """Start sending a message over a link of several dimensions or of a network of single links.
+
+    The link is taken for overhead + size / bandwidth, the message arrives a latency later. The overhead is
+    that of the dimension, paid on the first link in it.
+    """
+    at = m[LINK_FLOATS] + (link - m[LINKS]) // 4
+    wire = m[m[e + 2] + 3] / f[at + 1]
+    if m[AWARE] == PRODUCT and m[e + 7] != 0:
+        wire += f[F_HEADER + 2 * m[DIM_COUNT] + m[e + 6] - 1]
+    occupy(m, e, link, int(wire), int(f[at] + wire))
+
+
+def wait_for_link(m, e, link):
+    """Let a message wait until a link is free."""
+    m[e] = 0
+    if m[link + 1] == 0:
+        m[link + 1] = e
+    else:
+        m[m[link + 2]] = e
+    m[link + 2] = e
+    m[link + 6] += 1
+    if m[link + 6] > m[link + 7]:
+        m[link + 7] = m[link + 6]
+
+
+def free_link(m, f, link):
+    """A link has sent a message: it takes the next one, if any waits."""
+    e = m[link + 1]
+    if e == 0:
+        m[link] = 0
+        return
+    m[link + 1] = m[e]
+    m[link + 6] -= 1
+    if m[AWARE] == ONE_DIMENSION:
+        transmit(m, e, link)
+    else:
+        carry(m, f, e, link)
+
+
+def enter_link(m, f, e, at, to):
     """Send a message that is at device `at` one device on towards `to`, or let it wait for the link."""
+    if m[AWARE] == ONE_DIMENSION:
+        link = m[LINKS] + 8 * only_link(m, e, at, to)
+        if m[link] == 0:
+            transmit(m, e, link)
+        else:
+            wait_for_link(m, e, link)
+        return
+    link = next_link(m, e, at, to) if m[AWARE] == PRODUCT else next_single(m, f, e, at, to)
+    if m[ERROR] != 0:
+        return
+    link = m[LINKS] + 8 * link
+    if m[link] == 0:
+        carry(m, f, e, link)
+    else:
+        wait_for_link(m, e, link)
+
+
+def only_link(m, e, at, to):
+    """Return the link towards `to` in the only dimension, and note the device it leads to."""
     n = m[NPUS]
     kind = m[m[DIMS] + 1]
     if kind == FULLY_CONNECTED:
@@ -589,33 +712,189 @@ def enter_link(m, e, at, to):
             if nxt < 0:
                 nxt = n - 1
     m[e + 4] = nxt
-    link = m[LINKS] + 8 * link
-    if m[link] == 0:
-        transmit(m, e, link)
-        return
-    m[e] = 0
-    if m[link + 1] == 0:
-        m[link + 1] = e
-    else:
-        m[m[link + 2]] = e
-    m[link + 2] = e
+    return link
+
+
+def next_link(m, e, at, to):
+    """Return the link towards `to` in several dimensions, the lowest first, and note where it leads.
+
+    The switch of a line is device NPUs × (1 + dimension) + the line's first rank.
+    """
+    npus = m[NPUS]
+    if at >= npus:
+        d = at // npus - 1
+        stride = stride_of(m, d)
+        n = m[m[DIMS] + 2 * d]
+        nxt = at % npus + to // stride % n * stride
+        m[e + 4] = nxt
+        m[e + 7] = 0
+        return m[m[LINK_BASES] + d] + npus + nxt
+    d = dimension(m, at, to)
+    stride = stride_of(m, d)
+    n = m[m[DIMS] + 2 * d]
+    kind = m[m[DIMS] + 2 * d + 1]
+    x = at // stride % n
+    y = to // stride % n
+    link = m[m[LINK_BASES] + d]
+    line = at - x * stride
+    m[e + 7] = 0
+    if m[e + 6] != d + 1:
+        m[e + 6] = d + 1
+        m[e + 7] = 1
+        account(m, at, d, 1, m[m[e + 2] + 3])
+    if kind == FULLY_CONNECTED:
+        m[e + 4] = line + y * stride
+        return link + at * n + y
+    if kind == SWITCH:
+        m[e + 4] = npus * (1 + d) + line
+        return link + at
+    if 2 * ((y - x) % n) <= n:
+        m[e + 4] = line + (x + 1) % n * stride
+        return link + at
+    m[e + 4] = line + (x + n - 1) % n * stride
+    return link + npus + at
+
+
+# Single links. Messages take a way of fewest hops; among those, at every device, one whose latencies add up
+# to the least; and among equals, in rising order of device numbers, the one numbered destination mod count
+# where an odd number of hops is left, destination div count mod count where an even one is. In fat trees of two
+# and three levels that is D-mod-K routing, which spreads destinations evenly over the ways up (Zahavi, Fat-tree
+# routing and node ordering providing contention free traffic for MPI global collectives, JPDC 72(11), 2012).
+# Of several links between two devices it is, in the order they are listed, the one numbered (source +
+# destination) mod count. So the way depends on source and destination alone.
+
+
+def find_routes(m, f, dst):
+    """Find out for every device where a message for `dst` goes next: a search from `dst` backwards."""
+    g = m[GRAPH]
+    distance = m[g + G_DISTANCE]
+    queue = m[g + G_QUEUE]
+    reach = m[g + G_REACH]
+    row = m[g + G_ROWS] + dst * m[g + G_WORDS]
+    for v in range(m[g + G_DEVICES]):
+        m[distance + v] = -1
+    m[distance + dst] = 0
+    f[reach + dst] = 0
+    m[queue] = dst
+    found = 1
+    i = 0
+    while i < found:
+        v = m[queue + i]
+        i += 1
+        if v != dst:
+            entry = best_pair(m, f, g, v, dst)
+            per = m[g + G_PER]
+            m[row + v // per] |= entry << (m[g + G_BITS] * (v % per))
+        for j in range(m[m[g + G_INTO] + v], m[m[g + G_INTO] + v + 1]):
+            u = m[m[g + G_SOURCES] + j]
+            if m[distance + u] < 0:
+                m[distance + u] = m[distance + v] + 1
+                m[queue + found] = u
+                found += 1
+    m[m[g + G_KNOWN] + dst] = 1
+
+
+def best_pair(m, f, g, v, dst):
+    """Return which neighbour of a device comes next, from 1, where those nearer to `dst` are known."""
+    left = m[m[g + G_DISTANCE] + v]
+    first = m[m[g + G_OUT] + v]
+    last = m[m[g + G_OUT] + v + 1]
+    count = 0
+    best = 0.0
+    for turn in range(2):
+        pick = dst
+        if turn == 1:
+            if left % 2 == 0:
+                pick //= count
+            pick %= count
+        for i in range(first, last):
+            u = m[m[g + G_PAIRS] + PAIR_WORDS * i]
+            if m[m[g + G_DISTANCE] + u] != left - 1:
+                continue
+            latency = f[m[g + G_LEAST] + i] + f[m[g + G_REACH] + u]
+            if turn == 0:
+                if count == 0 or latency < best:
+                    best = latency
+                    count = 0
+                if latency == best:
+                    count += 1
+            elif latency == best:
+                if pick == 0:
+                    f[m[g + G_REACH] + v] = best
+                    return i - first + 1
+                pick -= 1
+    return 0
+
+
+def single_link(m, f, at, src, dst):
+    """Return the link on the way from `src` to `dst` that leaves device `at`; -1 where there is no way."""
+    g = m[GRAPH]
+    if m[m[g + G_KNOWN] + dst] == 0:
+        find_routes(m, f, dst)
+    per = m[g + G_PER]
+    bits = m[g + G_BITS]
+    entry = m[m[g + G_ROWS] + dst * m[g + G_WORDS] + at // per] >> (bits * (at % per)) & ((1 << bits) - 1)
+    if entry == 0:
+        m[ERROR] = E_ROUTE
+        m[ERROR_RANK] = src
+        m[ERROR_PEER] = dst
+        return -1
+    pair = m[g + G_PAIRS] + PAIR_WORDS * (m[m[g + G_OUT] + at] + entry - 1)
+    return m[pair + 1] + (src + dst) % m[pair + 2]
+
+
+def next_single(m, f, e, at, to):
+    """Return the single link towards `to`, and note the device it leads to."""
+    link = single_link(m, f, at, m[e + 6], to)
+    if link >= 0:
+        m[e + 4] = m[m[m[GRAPH] + G_TARGETS] + link]
+    return link
+
+
+def route_delay(m, f, src, dst, size):
+    """Return the time of a message over single links without contention.
+
+    The latencies of its way, plus size over the smallest bandwidth on it, truncated once: it is cut through,
+    not stored, at every device, as in the dimensions of the congestion-unaware network.
+    """
+    latency = 0.0
+    slowest = 0.0
+    at = src
+    while at != dst:
+        link = single_link(m, f, at, src, dst)
+        if link < 0:
+            return 0
+        rate = f[m[LINK_FLOATS] + 2 * link + 1]
+        latency += f[m[LINK_FLOATS] + 2 * link]
+        if slowest == 0.0 or rate < slowest:
+            slowest = rate
+        at = m[m[m[GRAPH] + G_TARGETS] + link]
+    return int(latency + size / slowest)
 
 
 def launch(m, f, c, src, dst, size, time, code):
     """Put a message of channel `c` on the network; `time` is its delay where that is known, else -1."""
     m[c + 7] += 1
-    if m[AWARE] != 0:
+    aware = m[AWARE]
+    if aware != UNAWARE:
         e = alloc(m)
         m[e + 2] = c
         m[e + 3] = code
-        wire = size / f[F_HEADER + 1]
         m[e + 5] = dst
-        m[e + 6] = int(wire)
-        m[e + 7] = int(f[F_HEADER] + wire)
-        enter_link(m, e, src, dst)
+        if aware == ONE_DIMENSION:
+            wire = size / f[F_HEADER + 1]
+            m[e + 6] = int(wire)
+            m[e + 7] = int(f[F_HEADER] + wire)
+            account(m, src, 0, 1, size)
+        elif aware == PRODUCT:
+            m[e + 6] = 0
+        else:
+            m[e + 6] = src
+            account(m, src, dimension(m, src, dst), 1, size)
+        enter_link(m, f, e, src, dst)
         return
     if time < 0:
-        time = delay(m, f, src, dst, size)
+        time = delay(m, f, src, dst, size, 1)
     push(m, m[NOW] + time, ARRIVE | c << WHAT, code)
 
 
@@ -1059,7 +1338,8 @@ def start_ring(m, f, s, ph, n, kind):
         if kind == SWITCH:
             hops = 2
         if kind != RING_DIM or not direct:
-            m[s + S_HOP] = int(hops * f[F_HEADER + 2 * d] + size / f[F_HEADER + 2 * d + 1])
+            m[s + S_HOP] = crossing(m, f, d, hops, size)
+            account(m, m[m[s + S_RANK] + R_NUMBER], d, left, size)
     if not direct:
         me = m[s + S_ME]
         after = me + m[s + S_DIR]
@@ -1084,7 +1364,7 @@ def start_ring(m, f, s, ph, n, kind):
             m[c + 7] += 1
             m[s + S_RECV] = c
             if m[s + S_HOP] < 0 and m[AWARE] == 0:
-                m[s + S_HOP] = delay(m, f, number, m[s + S_A], size)
+                m[s + S_HOP] = delay(m, f, number, m[s + S_A], size, left)
             if m[BUS] == 0:
                 # From here on the ring keeps its own, shorter books. The first packet does not reduce, the
                 # n - 1 after it do where messages are reduced at all; and with one packet at a time, one
@@ -1782,14 +2062,9 @@ def call_back(m, f, kind, x, y):
             release(m, x)
             arrive(m, f, c, y)
         else:
-            enter_link(m, x, m[x + 4], m[x + 5])
+            enter_link(m, f, x, m[x + 4], m[x + 5])
     else:
-        e = m[x + 1]
-        if e == 0:
-            m[x] = 0
-        else:
-            m[x + 1] = m[e]
-            transmit(m, e, x)
+        free_link(m, f, x)
 
 
 def run(m, f, room, budget):

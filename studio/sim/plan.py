@@ -19,7 +19,7 @@ from studio.errors import ConfigError, TraceError
 from studio.sim import kernel as k
 from studio.sim.collectives import Phase, check_group, chunks, group_phases, world_phases
 from studio.sim.config import CollectiveKind, SystemConfig
-from studio.sim.topology import link_count
+from studio.sim.links import first_records, link_table, neighbours
 from studio.trace import (
     INT_KINDS,
     CollectiveType,
@@ -118,7 +118,6 @@ class Plan:
         graph_of: (R,) graph index of each rank.
         instances: Nodes of all ranks together.
         log: Where in `m` the events are written.
-        links: Where in `m` the link records start; 0 where there are none.
     """
 
     m: Int64
@@ -127,7 +126,6 @@ class Plan:
     graph_of: Int64
     instances: int
     log: int
-    links: int
 
 
 class _Arena:
@@ -210,9 +208,9 @@ class _Builder:
         head[k.DIMS] = arena.put(np.array([[d.size, DIMENSION_CODE[d.kind]] for d in dims], np.int64))
         head[k.DIM_COUNT], head[k.NPUS] = len(dims), npus
         head[k.COUNT] = npus
-        head[k.AWARE], head[k.RENDEZVOUS] = config.congestion == "aware", config.rendezvous
-        if config.congestion == "aware":
-            head[k.LINKS] = arena.room(8 * link_count(dims[0]))
+        head[k.RENDEZVOUS] = config.rendezvous
+        head[k.TRAFFIC] = arena.room(k.TRAFFIC_WORDS * npus * len(dims))
+        link_floats = self._put_links(head)
         head[k.ENDPOINT], head[k.QUEUES] = config.packet_delay_ns, config.queues_per_dimension
         head[k.ACTIVE] = -(-config.active_chunks // config.queues_per_dimension)
         bus = config.shared_bus
@@ -232,17 +230,73 @@ class _Builder:
             m[at : at + len(values)] = values
         graph_of = np.array([r.graph for r in self.trace.ranks], np.int64)
         listed = [plans.get(i) for i in range(len(self.trace.graphs))]
-        return Plan(m, self._floats(), listed, graph_of, instances, int(head[k.LOG]), int(head[k.LINKS]))  # type: ignore[arg-type]
+        f = np.concatenate((self._floats(), link_floats))
+        return Plan(m, f, listed, graph_of, instances, int(head[k.LOG]))  # type: ignore[arg-type]
 
     def _floats(self) -> Float64:
-        f = np.zeros(k.F_HEADER + 2 * len(self.config.topology.dims), np.float64)
+        dims = self.config.topology.dims
+        f = np.zeros(k.F_HEADER + 3 * len(dims), np.float64)
         f[k.LOCAL_MEMORY] = self.config.local_memory_bytes_per_ns * 1e9
         if self.config.shared_bus is not None:
             f[k.BUS_G] = np.float32(self.config.shared_bus.gap_per_byte_ns)
             f[k.BUS_INNER_G] = INNER_GAP_NS
-        for at, dim in enumerate(self.config.topology.dims):
-            f[k.F_HEADER + 2 * at], f[k.F_HEADER + 2 * at + 1] = dim.latency_ns, dim.bytes_per_ns
+        for at, dim in enumerate(dims):
+            f[k.F_HEADER + 2 * at] = dim.latency_ns
+            f[k.F_HEADER + 2 * at + 1] = dim.bytes_per_ns * dim.efficiency
+            f[k.F_HEADER + 2 * len(dims) + at] = dim.message_overhead_ns
         return f
+
+    def _put_links(self, head: Int64) -> Float64:
+        """Lay out the links and how they are found; returns the real numbers that follow those of the dimensions."""
+        config, arena = self.config, self.arena
+        dims, graph = config.topology.dims, config.links
+        aware = config.congestion == "aware"
+        none = np.zeros(0, np.float64)
+        if not aware and graph is None:
+            return none
+        alone = graph is None and len(dims) == 1 and not dims[0].message_overhead_ns
+        if alone and not (dims[0].kind == "ring" and dims[0].size == 2):
+            head[k.AWARE] = k.ONE_DIMENSION
+            head[k.LINKS] = arena.room(8 * first_records(config.topology)[-1])
+            return none
+        table = link_table(config)
+        rates = np.zeros((table.records, 2), np.float64)
+        rates[table.record, 0], rates[table.record, 1] = table.latency_ns, table.bytes_per_ns
+        head[k.LINK_FLOATS] = k.F_HEADER + 3 * len(dims)
+        if aware:
+            head[k.LINKS] = arena.room(8 * table.records)
+            head[k.AWARE] = k.PRODUCT if graph is None else k.SINGLE_LINKS
+        if graph is None:
+            head[k.LINK_BASES] = arena.put(np.array(first_records(config.topology), np.int64))
+            return rates.reshape(-1)
+        near = neighbours(graph, table)
+        devices = graph.npus + graph.switches
+        record = np.zeros(k.GRAPH_WORDS, np.int64)
+        head[k.GRAPH] = arena.room(k.GRAPH_WORDS)
+        pairs = np.stack((near.device, near.first, near.count, np.zeros_like(near.count)), axis=1)
+        targets = np.zeros(table.records, np.int64)
+        targets[table.record] = table.target
+        record[k.G_DEVICES], record[k.G_BITS] = devices, near.bits
+        record[k.G_PER], record[k.G_WORDS] = near.per_word, near.row_words
+        for at, values in (
+            (k.G_OUT, near.out),
+            (k.G_PAIRS, pairs),
+            (k.G_INTO, near.into),
+            (k.G_SOURCES, near.sources),
+            (k.G_TARGETS, targets),
+        ):
+            record[at] = arena.put(values)
+        for at, words in (
+            (k.G_ROWS, near.row_words * graph.npus),
+            (k.G_KNOWN, graph.npus),
+            (k.G_DISTANCE, devices),
+            (k.G_QUEUE, devices),
+        ):
+            record[at] = arena.room(words)
+        record[k.G_LEAST] = head[k.LINK_FLOATS] + rates.size
+        record[k.G_REACH] = record[k.G_LEAST] + len(near.latency_ns)
+        arena.parts.append((int(head[k.GRAPH]), record))
+        return np.concatenate((rates.reshape(-1), near.latency_ns, np.zeros(devices)))
 
     def _margin(self, plans: dict[int, GraphPlan]) -> int:
         """Return words that one callback can need at most: whatever a single sweep may issue."""
@@ -487,8 +541,8 @@ class _Builder:
             kind = "all_reduce" if any(p.kind == "all_reduce" for p in phases) else phase.kind
             record[k.PH_TREE] = KIND_CODE[kind] * len(dims) + phase.dim
         record[k.PH_LOCAL] = phase.size == 0
-        whole = phase.size == 0 or algorithm.single
-        record[k.PH_FIXED] = -1 if whole and (phase.size == 0 or len(dims) > 1) else phase.dim
+        free = phase.size == 0 or (algorithm.single and len(dims) > 1) or self.config.links is not None
+        record[k.PH_FIXED] = -1 if free else phase.dim
 
 
 @dataclass(slots=True)

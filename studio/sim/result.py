@@ -13,7 +13,7 @@ from studio.errors import TraceError
 from studio.sim import kernel as k
 from studio.sim.config import SystemConfig
 from studio.sim.plan import Plan, roofline
-from studio.sim.topology import link_count
+from studio.sim.traffic import DimensionTraffic, LinkTraffic, dimensions_carried, links_carried
 from studio.timeline import NodeTimes, Timeline, arranged, empty_times, rank_indices
 from studio.trace import Bool, Int64, NodeType, Trace, type_name
 
@@ -27,7 +27,7 @@ _SHOWN = 4
 class SimResult:
     """The outcome of a simulation.
 
-    R ranks, E events, L links.
+    R ranks, E events.
 
     Attributes:
         trace: What was simulated.
@@ -37,9 +37,8 @@ class SimResult:
         event_rank: (E,) the rank concerned.
         event_row: (E,) the node concerned, a row of the rank's graph.
         event_end: (E,) whether the node completed; False where it was issued.
-        link_bytes: (L,) bytes sent over each link of the congestion-aware network, see
-            `topology.link_count`; empty for the unaware one, which has no links.
-        link_busy_ns: (L,) time each link was sending.
+        links: What each link of the congestion-aware network carried; the unaware one has none.
+        dimensions: What each rank sent into each dimension.
         callbacks: Callbacks and actions the engine ran, the measure of its work.
         representative: (R,) the rank that was simulated for each rank: itself, or, where the simulation was
             folded, one of its class. Events are those of the representatives only; `events_of` gives any
@@ -54,8 +53,8 @@ class SimResult:
     event_rank: Int64
     event_row: Int64
     event_end: Bool
-    link_bytes: Int64
-    link_busy_ns: Int64
+    links: LinkTraffic
+    dimensions: DimensionTraffic
     callbacks: int
     representative: Int64
     unfolded: str = ""
@@ -123,10 +122,7 @@ def result_of(trace: Trace, config: SystemConfig, plan: Plan) -> SimResult:
     row = _rows(plan, rank, pos)
     if len(log) < 2 * plan.instances or (finish < 0).any():
         raise _stuck(trace, plan, finish, rank, row, done)
-    links = np.zeros((0, 8), np.int64)
-    if plan.links:
-        count = link_count(config.topology.dims[0])
-        links = m[plan.links : plan.links + 8 * count].reshape(-1, 8)
+    representative = np.arange(len(finish))
     return SimResult(
         trace,
         config,
@@ -135,10 +131,10 @@ def result_of(trace: Trace, config: SystemConfig, plan: Plan) -> SimResult:
         rank,
         row,
         done,
-        links[:, 3].copy(),
-        links[:, 4].copy(),
+        links_carried(config, m),
+        dimensions_carried(config, m, representative),
         int(m[k.STEPS]),
-        np.arange(len(finish)),
+        representative,
         "folding was not asked for",
     )
 

@@ -54,19 +54,6 @@ def delay_ns(topology: Topology, src: int, dst: int, size_bytes: int) -> int:
     raise ValueError(f"NPU {src} sends to itself")
 
 
-def link_count(dim: Dimension) -> int:
-    """Return the directed links of a one-dimensional network.
-
-    Fully connected: one per pair of NPUs and direction, numbered source × size + destination. Switch: an up
-    link per NPU, then a down link per NPU. Ring: a link to the next NPU per NPU, then one to the previous.
-
-    Example:
-        >>> link_count(Dimension("switch", 8, 50.0)), link_count(Dimension("fully_connected", 8, 50.0))
-        (16, 64)
-    """
-    return dim.size * dim.size if dim.kind == "fully_connected" else 2 * dim.size
-
-
 # ---------------------------------------------------------------------------------------------------
 # Figures of a network
 
@@ -107,7 +94,7 @@ def npu_bytes_per_ns(network: Network) -> float:
     """
     if isinstance(network, LinkGraph):
         return min(min(rates) for rates in _npu_rates(network))
-    return sum(_ports(dim) * _rate(dim) for dim in network.dims)
+    return sum(ports(dim) * _rate(dim) for dim in network.dims)
 
 
 def ideal_all_reduce_ns(network: Network, size_bytes: int) -> float:
@@ -144,7 +131,7 @@ def ideal_all_reduce_ns(network: Network, size_bytes: int) -> float:
     for count in range(1, len(network.dims) + 1):
         for some in combinations(network.dims, count):
             members = Topology(some).npus
-            together = npus * sum(_ports(dim) * _rate(dim) for dim in some)
+            together = npus * sum(ports(dim) * _rate(dim) for dim in some)
             worst = max(worst, 2 * (members - 1) * size_bytes / together)
     return max(worst, sum(hops(dim, 0, dim.size // 2) * dim.latency_ns for dim in network.dims))
 
@@ -153,7 +140,7 @@ def _rate(dim: Dimension) -> float:
     return dim.bytes_per_ns * dim.efficiency
 
 
-def _ports(dim: Dimension) -> int:
+def ports(dim: Dimension) -> int:
     """Return the links on which an NPU sends in a dimension."""
     if dim.kind == "ring":
         return 1 if dim.size == 2 else 2
@@ -164,7 +151,7 @@ def _crossing(dim: Dimension) -> int:
     """Return the links from one half of a dimension to the other, in one direction."""
     half = dim.size // 2
     if dim.kind == "ring":
-        return _ports(dim)
+        return ports(dim)
     return half if dim.kind == "switch" else half * (dim.size - half)
 
 

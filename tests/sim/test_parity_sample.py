@@ -110,8 +110,8 @@ def test_links_carry_what_the_algorithm_sends() -> None:
     """Bytes on the links of the congestion-aware ring: every rank sends 2(P-1) messages of a P-th."""
     trace = trace_of_workload({"all_ranks": collective(0, 4096)}, 4)
     result = simulate(trace, ring_config(4, congestion="aware"), native=False)
-    assert result.link_bytes.tolist() == [6 * 1024] * 4 + [0] * 4
-    assert result.link_busy_ns.tolist() == [6 * 20] * 4 + [0] * 4
+    assert result.links.bytes.tolist() == [6 * 1024] * 4 + [0] * 4
+    assert result.links.busy_ns.tolist() == [6 * 20] * 4 + [0] * 4
 
 
 def test_running_full_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

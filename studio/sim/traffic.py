@@ -1,0 +1,118 @@
+"""What a network carried: bytes, messages and time per link and per dimension.
+
+Every message is counted, control messages of the rendezvous protocol included.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from studio.sim import kernel as k
+from studio.sim.config import SystemConfig
+from studio.sim.links import Float64, LinkTable, link_table
+from studio.sim.topology import ports
+from studio.trace import Int64
+
+
+@dataclass(frozen=True, slots=True)
+class LinkTraffic:
+    """What each directed link of the congestion-aware network carried; no links in the unaware one.
+
+    L links.
+
+    Attributes:
+        npus: NPUs. Devices from this number on are switches.
+        source, target: (L,) what the link joins.
+        bytes: (L,) bytes sent over it.
+        messages: (L,) messages sent over it.
+        busy_ns: (L,) time it was sending.
+        peak_queue: (L,) most messages that waited for it at a time.
+    """
+
+    npus: int
+    source: Int64
+    target: Int64
+    bytes: Int64
+    messages: Int64
+    busy_ns: Int64
+    peak_queue: Int64
+
+    def __len__(self) -> int:
+        """Return the number of links."""
+        return len(self.source)
+
+    def name(self, at: int) -> str:
+        """Return what a link joins: `3 → 4`, `3 → switch 0`."""
+        only = len(self) and int(max(self.source.max(), self.target.max())) == self.npus
+        ends = (int(self.source[at]), int(self.target[at]))
+        return " → ".join(
+            str(end) if end < self.npus else "switch" if only else f"switch {end - self.npus}" for end in ends
+        )
+
+    def busiest(self, count: int) -> list[int]:
+        """Return the links that were sending longest, the busiest first; idle ones left out."""
+        order = np.argsort(-self.busy_ns, kind="stable")[:count]
+        found: list[int] = order[self.messages[order] > 0].tolist()
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class DimensionTraffic:
+    """What the ranks sent into each dimension of the network.
+
+    R ranks, D dimensions. A message counts once, where it is sent, however many links it crosses. Where
+    congestion counts, one that crosses several dimensions counts in each, at the NPU from which it enters; in
+    the unaware network, and among single links, in the lowest dimension in which its two ends differ.
+
+    Attributes:
+        bytes: (R, D) bytes sent by each rank.
+        messages: (R, D) messages sent by each rank.
+        busy_ns: (R, D) how long sending them takes one port, one after another: overheads and size over
+            bandwidth. 0 among single links.
+        capacity_bytes_per_ns: (D,) what one NPU can send, all its ports of the dimension together. 0 among
+            single links.
+    """
+
+    bytes: Int64
+    messages: Int64
+    busy_ns: Float64
+    capacity_bytes_per_ns: Float64
+
+    def utilization(self, time_ns: float) -> Float64:
+        """Return (D,) bytes sent over what all ports could have sent in a time.
+
+        More than 1 says that the unaware network let messages pass for which the ports have no room. Among
+        single links it is 0.
+        """
+        room = self.capacity_bytes_per_ns * len(self.bytes) * time_ns
+        total = self.bytes.sum(axis=0)
+        share: Float64 = np.divide(total, room, out=np.zeros(len(room)), where=room > 0)
+        return share
+
+
+def links_carried(config: SystemConfig, m: Int64) -> LinkTraffic:
+    """Return what the links carried, out of the engine's array."""
+    if not m[k.AWARE]:
+        none = np.zeros(0, np.int64)
+        return LinkTraffic(config.topology.npus, none, none, none, none, none, none)
+    table: LinkTable = link_table(config)
+    records = m[m[k.LINKS] : m[k.LINKS] + 8 * table.records].reshape(-1, 8)[table.record]
+    size, busy, messages, peak = (records[:, column].copy() for column in (3, 4, 5, 7))
+    return LinkTraffic(table.npus, table.source, table.target, size, messages, busy, peak)
+
+
+def dimensions_carried(config: SystemConfig, m: Int64, representative: Int64) -> DimensionTraffic:
+    """Return what the ranks sent into the dimensions; `representative` (R,) says whose figures a rank has."""
+    dims = config.topology.dims
+    words = k.TRAFFIC_WORDS * int(m[k.NPUS]) * len(dims)
+    start = int(m[k.TRAFFIC])
+    counted = m[start : start + words].reshape(-1, len(dims), k.TRAFFIC_WORDS)[representative]
+    size, messages = counted[:, :, 0], counted[:, :, 1]
+    if config.links is not None:
+        return DimensionTraffic(size, messages, np.zeros(size.shape), np.zeros(len(dims)))
+    rate = np.array([dim.bytes_per_ns * dim.efficiency for dim in dims])
+    overhead = np.array([dim.message_overhead_ns for dim in dims])
+    busy = messages * overhead + size / rate
+    return DimensionTraffic(size, messages, busy, rate * np.array([ports(dim) for dim in dims]))
