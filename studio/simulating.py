@@ -293,26 +293,16 @@ def _links_report(links: LinkTraffic) -> list[dict[str, Any]]:
 
 def _dimensions_report(result: SimResult) -> list[dict[str, Any]]:
     """Return what all ranks together sent into each dimension."""
-    carried = result.dimensions
-    columns = (
-        carried.bytes.sum(axis=0),
-        carried.messages.sum(axis=0),
-        carried.busy_ns.sum(axis=0),
-        carried.capacity_bytes_per_ns,
-        carried.utilization(result.makespan_ns),
-    )
     return [
         {
             "dimension": at,
-            "bytes": size,
-            "messages": messages,
-            "busy_ns": round(busy),
-            "npu_bytes_per_ns": capacity,
-            "utilization": share,
+            "bytes": int(carried.bytes.sum()),
+            "messages": int(carried.messages.sum()),
+            "busy_ns": round(float(carried.busy_ns.sum())),
+            "npu_bytes_per_ns": carried.capacity_bytes_per_ns,
+            "utilization": carried.utilization(result.makespan_ns),
         }
-        for at, (size, messages, busy, capacity, share) in enumerate(
-            zip(*(column.tolist() for column in columns), strict=True)
-        )
+        for at, carried in enumerate(result.dimensions)
     ]
 
 
@@ -373,21 +363,16 @@ def _slowest(result: SimResult) -> Iterator[str]:
 
 
 def _links(result: SimResult) -> Iterator[str]:
-    carried = result.dimensions
-    if carried.messages.any():
+    whole = max(result.makespan_ns, 1)
+    if any(carried.messages.any() for carried in result.dimensions):
         yield ""
         yield f"  {'dimensions':24}{'sent':>12}{'messages':>12}{'rate':>14}{'of capacity':>14}"
-        whole = max(result.makespan_ns, 1)
-        shares = carried.utilization(whole)
-        for at, dim in enumerate(result.config.topology.dims):
-            size, messages = int(carried.bytes[:, at].sum()), int(carried.messages[:, at].sum())
-            share = f"{100 * shares[at]:.1f} %" if carried.capacity_bytes_per_ns[at] else "-"
-            name = f"{at}: {TOPOLOGY_NAMES[dim.kind]} {dim.size}"
-            yield (
-                f"  {name:24}{format_bytes(size):>12}{format_count(messages):>12}{format_rate(size / whole):>14}"
-                f"{share:>14}"
-            )
-    links, whole = result.links, max(result.makespan_ns, 1)
+        for at, (dim, carried) in enumerate(zip(result.config.topology.dims, result.dimensions, strict=True)):
+            size, name = int(carried.bytes.sum()), f"{at}: {TOPOLOGY_NAMES[dim.kind]} {dim.size}"
+            share = f"{100 * carried.utilization(whole):.1f} %" if carried.capacity_bytes_per_ns else "-"
+            messages = format_count(int(carried.messages.sum()))
+            yield f"  {name:24}{format_bytes(size):>12}{messages:>12}{format_rate(size / whole):>14}{share:>14}"
+    links = result.links
     busiest = links.busiest(_BUSIEST)
     if not busiest:
         return

@@ -18,6 +18,7 @@ from studio.sim.astra import from_parts
 from studio.sim.config import Dimension, Topology
 from studio.sim.parts import Parts, imported, parts_of
 from studio.sim.result import SimResult, breakdown_of
+from studio.sim.traffic import DimensionTraffic, LinkTraffic
 from studio.trace import trace_digest
 from studio.workspace import Workspace
 from tests.handmade import collective, node, trace_of
@@ -64,12 +65,21 @@ def stored(workspace, made):
 
 
 def assert_equal(one: SimResult, other: SimResult) -> None:
-    for spec in dataclasses.fields(SimResult):
-        mine, theirs = getattr(one, spec.name), getattr(other, spec.name)
-        if isinstance(mine, np.ndarray):
-            assert (mine.dtype, mine.tolist()) == (theirs.dtype, theirs.tolist()), spec.name
-        else:
-            assert mine == theirs, spec.name
+    for spec in dataclasses.fields(one):
+        assert_alike(getattr(one, spec.name), getattr(other, spec.name), spec.name)
+
+
+def assert_alike(mine, theirs, name):
+    if isinstance(mine, np.ndarray):
+        assert (mine.dtype, mine.tolist()) == (theirs.dtype, theirs.tolist()), name
+    elif isinstance(mine, LinkTraffic | DimensionTraffic):
+        assert_equal(mine, theirs)
+    elif isinstance(mine, tuple):
+        assert len(mine) == len(theirs)
+        for a, b in zip(mine, theirs, strict=True):
+            assert_alike(a, b, name)
+    else:
+        assert mine == theirs, name
 
 
 # ---------------------------------------------------------------------------------------------------

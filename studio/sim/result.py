@@ -38,7 +38,7 @@ class SimResult:
         event_row: (E,) the node concerned, a row of the rank's graph.
         event_end: (E,) whether the node completed; False where it was issued.
         links: What each link of the congestion-aware network carried; the unaware one has none.
-        dimensions: What each rank sent into each dimension.
+        dimensions: Per dimension what each rank sent into it.
         callbacks: Callbacks and actions the engine ran, the measure of its work.
         representative: (R,) the rank that was simulated for each rank: itself, or, where the simulation was
             folded, one of its class. Events are those of the representatives only; `events_of` gives any
@@ -54,7 +54,7 @@ class SimResult:
     event_row: Int64
     event_end: Bool
     links: LinkTraffic
-    dimensions: DimensionTraffic
+    dimensions: tuple[DimensionTraffic, ...]
     callbacks: int
     representative: Int64
     unfolded: str = ""

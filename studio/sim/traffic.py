@@ -60,36 +60,34 @@ class LinkTraffic:
 
 @dataclass(frozen=True, slots=True)
 class DimensionTraffic:
-    """What the ranks sent into each dimension of the network.
+    """What the ranks sent into one dimension of the network.
 
-    R ranks, D dimensions. A message counts once, where it is sent, however many links it crosses. Where
-    congestion counts, one that crosses several dimensions counts in each, at the NPU from which it enters; in
-    the unaware network, and among single links, in the lowest dimension in which its two ends differ.
+    R ranks. A message counts once, where it is sent, however many links it crosses. Where congestion counts,
+    one that crosses several dimensions counts in each, at the NPU from which it enters; in the unaware
+    network, and among single links, in the lowest dimension in which its two ends differ.
 
     Attributes:
-        bytes: (R, D) bytes sent by each rank.
-        messages: (R, D) messages sent by each rank.
-        busy_ns: (R, D) how long sending them takes one port, one after another: overheads and size over
+        bytes: (R,) bytes sent by each rank.
+        messages: (R,) messages sent by each rank.
+        busy_ns: (R,) how long sending them takes one port, one after another: overheads and size over
             bandwidth. 0 among single links.
-        capacity_bytes_per_ns: (D,) what one NPU can send, all its ports of the dimension together. 0 among
-            single links.
+        capacity_bytes_per_ns: What one NPU can send, all its ports of the dimension together. 0 among single
+            links.
     """
 
     bytes: Int64
     messages: Int64
     busy_ns: Float64
-    capacity_bytes_per_ns: Float64
+    capacity_bytes_per_ns: float
 
-    def utilization(self, time_ns: float) -> Float64:
-        """Return (D,) bytes sent over what all ports could have sent in a time.
+    def utilization(self, time_ns: float) -> float:
+        """Return bytes sent over what all ports could have sent in a time.
 
         More than 1 says that the unaware network let messages pass for which the ports have no room. Among
         single links it is 0.
         """
         room = self.capacity_bytes_per_ns * len(self.bytes) * time_ns
-        total = self.bytes.sum(axis=0)
-        share: Float64 = np.divide(total, room, out=np.zeros(len(room)), where=room > 0)
-        return share
+        return float(self.bytes.sum()) / room if room else 0.0
 
 
 def links_carried(config: SystemConfig, m: Int64) -> LinkTraffic:
@@ -103,16 +101,19 @@ def links_carried(config: SystemConfig, m: Int64) -> LinkTraffic:
     return LinkTraffic(table.npus, table.source, table.target, size, messages, busy, peak)
 
 
-def dimensions_carried(config: SystemConfig, m: Int64, representative: Int64) -> DimensionTraffic:
-    """Return what the ranks sent into the dimensions; `representative` (R,) says whose figures a rank has."""
+def dimensions_carried(config: SystemConfig, m: Int64, representative: Int64) -> tuple[DimensionTraffic, ...]:
+    """Return what the ranks sent into each dimension; `representative` (R,) says whose figures a rank has."""
     dims = config.topology.dims
     words = k.TRAFFIC_WORDS * int(m[k.NPUS]) * len(dims)
     start = int(m[k.TRAFFIC])
     counted = m[start : start + words].reshape(-1, len(dims), k.TRAFFIC_WORDS)[representative]
-    size, messages = counted[:, :, 0], counted[:, :, 1]
-    if config.links is not None:
-        return DimensionTraffic(size, messages, np.zeros(size.shape), np.zeros(len(dims)))
-    rate = np.array([dim.bytes_per_ns * dim.efficiency for dim in dims])
-    overhead = np.array([dim.message_overhead_ns for dim in dims])
-    busy = messages * overhead + size / rate
-    return DimensionTraffic(size, messages, busy, rate * np.array([ports(dim) for dim in dims]))
+    found = []
+    for at, dim in enumerate(dims):
+        size, messages = counted[:, at, 0].copy(), counted[:, at, 1].copy()
+        if config.links is not None:
+            found.append(DimensionTraffic(size, messages, np.zeros(len(size)), 0.0))
+            continue
+        rate = dim.bytes_per_ns * dim.efficiency
+        busy = messages * dim.message_overhead_ns + size / rate
+        found.append(DimensionTraffic(size, messages, busy, rate * ports(dim)))
+    return tuple(found)
