@@ -199,6 +199,17 @@ _INLINED = (
         "later",
         "forget_list",
     ),
-    *("take_waiter", "settle", "post", "act", "call_back", "arrive", "fire", "ring_received", "ring_free"),
+    *(
+        "chain_of",
+        "take_waiter",
+        "settle",
+        "post",
+        "act",
+        "call_back",
+        "arrive",
+        "fire",
+        "ring_received",
+        "ring_free",
+    ),
 )
 """What every message passes; a call costs more than these do."""

@@ -34,7 +34,7 @@ WHEEL, BITS, TICKS, TICK_MASK, CHANNELS, CHANNEL_MASK, CHANNEL_COUNT = range(10,
 RANKS, NPUS, DIMS, DIM_COUNT, AWARE, RENDEZVOUS, LINKS, ENDPOINT, QUEUES, ACTIVE = range(17, 27)
 POLICY, SWEEPING, PENDING, ERROR, ERROR_RANK, STARTED, FINISHED, LOG_START, BUS = range(27, 36)
 BUS_L, BUS_O, BUS_GAP, BUS_REDUCE = range(36, 40)
-FREE_BLOCK = 40
+FREE_BLOCK, SOON = range(40, 42)
 # Folded runs: ranks simulated, class of every rank (0: nothing is folded), whether the order within a tick is
 # watched, chain of what runs, its stamp, stamps given; ticks of the last message nobody waited for and of the
 # last receive of a node
@@ -48,15 +48,18 @@ LOCAL_MEMORY, BUS_G, BUS_INNER_G = range(3)
 F_HEADER = 8
 """From here on: latency and bandwidth of each dimension, one after another; then their message overheads."""
 
-# Rank records. What every message touches shares a cache line: the ticks to come for which the rank has a
-# list, each followed by where the list's callback is written.
-R_NUMBER, R_FINISH, R_SLOT, R_READY, R_BUSY, R_ORDER = 0, 1, 2, 5, 6, 7
-R_FIRST, R_SECOND, R_THIRD, R_MORE, R_LAST = 8, 10, 12, 14, 15
-R_HEAP, R_NODES, R_PEND, R_LINKS = 16, 20, 21, 22
-R_SLOTS, R_PRIORITY, R_STREAMS, R_QUEUES, R_POINTERS, R_TREES = range(23, 29)
-R_MEMORY, R_BUS, R_COUNT = 29, 30, 31
+# Rank records
+R_NUMBER, R_FINISH, R_SLOT, R_READY, R_BUSY, R_HEAP, R_NODES, R_PEND, R_LINKS = 0, 1, 2, 5, 6, 7, 11, 12, 13
+R_SLOTS, R_PRIORITY, R_STREAMS, R_QUEUES, R_POINTERS, R_TREES = range(14, 20)
+R_MEMORY, R_BUS, R_COUNT, R_ORDER = range(20, 24)
 RANK_BITS = 5
 RANK_WORDS = 1 << RANK_BITS
+# What every message touches of a rank, rank beside rank: three of the ticks to come for which the rank has a
+# list, each followed by where the list's callback is written, and the further ones.
+L_FIRST, L_SECOND, L_THIRD, L_MORE, L_LAST = 0, 2, 4, 6, 7
+LIST_WORDS = 8
+LIST_SHIFT = 2
+"""Records of ranks are four times as long."""
 
 # Node records
 N_KIND, N_CLASS, N_DURATION, N_SIZE, N_STREAMS, N_GROUP, N_PEER, N_TAG, N_PRIORITY = range(9)
@@ -75,9 +78,9 @@ NORMAL, UP, DOWN = range(3)
 # Collectives given as traces: per place in the group the offset of nodes, parents, slots, and their number
 C_NODES, C_PARENTS, C_SLOTS, C_COUNT = range(4)
 
-# Streams. What a ring needs for a message is one cache line, words 8 to 15.
+# Streams
 S_NEXT, S_FREE, S_POS, S_PLAIN, S_CYCLE, S_RECEIVED, S_BARRIER, S_ALGORITHM = range(8)
-S_RANK, S_LEFT, S_REDUCING, S_RED, S_DELAY, S_SEND, S_RECV, S_HOP = range(8, 16)
+S_RANK, S_LEFT, S_GONE, S_RED, S_DELAY, S_SEND, S_RECV, S_HOP = range(8, 16)
 S_MESSAGE, S_X, S_PHASE, S_INDEX, S_COLL, S_TAG, S_PRIORITY, S_QUEUE = range(16, 24)
 S_ME, S_DIR, S_N, S_STRIDE, S_BASE, S_USED, S_O, S_PO = range(24, 32)
 S_PM, S_R, S_MEMBER, S_COUNT, S_A, S_B, S_C, S_TOGGLE = range(32, 40)
@@ -96,6 +99,10 @@ KIND = 31
 WHAT = 5
 RANK_WHAT = 25
 RANK_MASK = (1 << RANK_WHAT) - 1 - KIND
+
+# The short books of a ring, a cache line. P_LEFT: messages to send * 2^21 + packets to come that reduce.
+P_STREAM, P_RANK, P_LEFT, P_RED, P_DELAY, P_SEND, P_RECV, P_HOP = range(8)
+REDUCING = 21
 
 # Callbacks of the global queue; from RANK_LIST on: a rank's list of one action of a kind, or of many
 ARRIVE, LATE, HOP, LINK_FREE = range(4)
@@ -310,47 +317,49 @@ def next_of(m, t, at):
     return at
 
 
-# The lists of a rank. Three of the coming ticks stand in the rank's record, more of them in a sorted list of
-# records: next, tick, where the callback is written. A list of one action is a callback itself; with the
+# The lists of a rank. Three of the coming ticks stand in a record of the rank, further ones in a sorted list
+# of records: next, tick, where the callback is written. A list of one action is a callback itself; with the
 # second action it becomes a callback MANY with a block.
 
 
 def later(m, rank, delta, kind, x, y):
     """Register an action of a rank, `delta` ticks from now."""
     tick = m[NOW] + delta
+    number = rank - m[RANKS]
+    soon = m[SOON] + (number >> LIST_SHIFT)
     at = 0
-    if m[rank + R_FIRST] == tick:
-        at = m[rank + R_FIRST + 1]
-    elif m[rank + R_SECOND] == tick:
-        at = m[rank + R_SECOND + 1]
-    elif m[rank + R_THIRD] == tick:
-        at = m[rank + R_THIRD + 1]
-    elif m[rank + R_MORE] != 0:
-        at = find_list(m, rank, tick)
+    if m[soon + L_FIRST] == tick:
+        at = m[soon + L_FIRST + 1]
+    elif m[soon + L_SECOND] == tick:
+        at = m[soon + L_SECOND + 1]
+    elif m[soon + L_THIRD] == tick:
+        at = m[soon + L_THIRD + 1]
+    elif m[soon + L_MORE] != 0:
+        at = find_list(m, soon, tick)
     if at != 0:
         join_list(m, at, kind, x, y)
         return
-    at = push(m, tick, (RANK_LIST + kind) | (rank - m[RANKS]) | (x << RANK_WHAT), y)
-    if m[rank + R_FIRST] < 0:
-        m[rank + R_FIRST] = tick
-        m[rank + R_FIRST + 1] = at
-    elif m[rank + R_SECOND] < 0:
-        m[rank + R_SECOND] = tick
-        m[rank + R_SECOND + 1] = at
-    elif m[rank + R_THIRD] < 0:
-        m[rank + R_THIRD] = tick
-        m[rank + R_THIRD + 1] = at
+    at = push(m, tick, (RANK_LIST + kind) | number | (x << RANK_WHAT), y)
+    if m[soon + L_FIRST] < 0:
+        m[soon + L_FIRST] = tick
+        m[soon + L_FIRST + 1] = at
+    elif m[soon + L_SECOND] < 0:
+        m[soon + L_SECOND] = tick
+        m[soon + L_SECOND + 1] = at
+    elif m[soon + L_THIRD] < 0:
+        m[soon + L_THIRD] = tick
+        m[soon + L_THIRD + 1] = at
     else:
-        note_list(m, rank, tick, at)
+        note_list(m, soon, tick, at)
 
 
-def find_list(m, rank, tick):
+def find_list(m, soon, tick):
     """Return where the callback of a rank's list for a tick is written, among the further ones; else 0."""
-    c = m[rank + R_LAST]
+    c = m[soon + L_LAST]
     if m[c + 1] < tick:
         return 0
     if m[c + 1] > tick:
-        c = m[rank + R_MORE]
+        c = m[soon + L_MORE]
         while m[c + 1] < tick:
             c = m[c]
         if m[c + 1] != tick:
@@ -358,25 +367,25 @@ def find_list(m, rank, tick):
     return m[c + 2]
 
 
-def note_list(m, rank, tick, at):
+def note_list(m, soon, tick, at):
     """Note a rank's list among the further ones."""
     r = alloc(m)
     m[r] = 0
     m[r + 1] = tick
     m[r + 2] = at
-    c = m[rank + R_MORE]
+    c = m[soon + L_MORE]
     if c == 0:
-        m[rank + R_MORE] = r
-        m[rank + R_LAST] = r
+        m[soon + L_MORE] = r
+        m[soon + L_LAST] = r
         return
-    last = m[rank + R_LAST]
+    last = m[soon + L_LAST]
     if m[last + 1] < tick:
         m[last] = r
-        m[rank + R_LAST] = r
+        m[soon + L_LAST] = r
         return
     if m[c + 1] > tick:
         m[r] = c
-        m[rank + R_MORE] = r
+        m[soon + L_MORE] = r
         return
     while m[m[c] + 1] < tick:
         c = m[c]
@@ -402,16 +411,17 @@ def join_list(m, at, kind, x, y):
 def forget_list(m, rank):
     """The rank's list of this tick has run."""
     now = m[NOW]
-    if m[rank + R_FIRST] == now:
-        m[rank + R_FIRST] = -1
-    elif m[rank + R_SECOND] == now:
-        m[rank + R_SECOND] = -1
-    elif m[rank + R_THIRD] == now:
-        m[rank + R_THIRD] = -1
+    soon = m[SOON] + ((rank - m[RANKS]) >> LIST_SHIFT)
+    if m[soon + L_FIRST] == now:
+        m[soon + L_FIRST] = -1
+    elif m[soon + L_SECOND] == now:
+        m[soon + L_SECOND] = -1
+    elif m[soon + L_THIRD] == now:
+        m[soon + L_THIRD] = -1
     else:
         # Those of other ticks are later, so this one is the first.
-        r = m[rank + R_MORE]
-        m[rank + R_MORE] = m[r]
+        r = m[soon + L_MORE]
+        m[soon + L_MORE] = m[r]
         release(m, r)
 
 
@@ -423,10 +433,15 @@ def forget_list(m, rank):
 # are to each other, see `named`.
 
 
+def chain_of(m, tag, pair, size):
+    """Return where the hash chain of a key starts: the middle bits of a product depend on all lower ones."""
+    h = tag * 0x1E3779B97F4A7C15 + pair * 0x42B2AE3D27D4EB4F + size * 0x165667B19E3779F9
+    return m[CHANNELS] + ((h >> 31) & m[CHANNEL_MASK])
+
+
 def channel(m, tag, pair, size):
     """Return the channel of a key, made where there is none."""
-    h = tag * 0x9E3779B1 + pair * 0x85EBCA77 + size * 0xC2B2AE3D
-    h = m[CHANNELS] + (((h >> 17) ^ h) & m[CHANNEL_MASK])
+    h = chain_of(m, tag, pair, size)
     c = m[h]
     while c != 0:
         if m[c + 2] == pair and m[c + 1] == tag and m[c + 3] == size:
@@ -448,8 +463,7 @@ def channel(m, tag, pair, size):
 
 def drop_channel(m, c):
     """Forget a channel nobody uses."""
-    h = m[c + 1] * 0x9E3779B1 + m[c + 2] * 0x85EBCA77 + m[c + 3] * 0xC2B2AE3D
-    h = m[CHANNELS] + (((h >> 17) ^ h) & m[CHANNEL_MASK])
+    h = chain_of(m, m[c + 1], m[c + 2], m[c + 3])
     if m[h] == c:
         m[h] = m[c]
     else:
@@ -481,8 +495,7 @@ def rehash(m):
         c = m[old + i]
         while c != 0:
             after = m[c]
-            h = m[c + 1] * 0x9E3779B1 + m[c + 2] * 0x85EBCA77 + m[c + 3] * 0xC2B2AE3D
-            h = new + (((h >> 17) ^ h) & m[CHANNEL_MASK])
+            h = chain_of(m, m[c + 1], m[c + 2], m[c + 3])
             m[c] = m[h]
             m[h] = c
             c = after
@@ -1328,7 +1341,6 @@ def start_ring(m, f, s, ph, n, kind):
         if m[ph + PH_LOCAL] != 0:
             m[s + S_CYCLE] = n * p
     m[s + S_USED] = 0
-    m[s + S_REDUCING] = 0
     m[s + S_HOP] = -1
     if m[ph + PH_FIXED] >= 0 and m[AWARE] == 0 and m[RENDEZVOUS] == 0:
         # Neighbours in one dimension, or no ring: every message of the phase takes the same time.
@@ -1370,9 +1382,18 @@ def start_ring(m, f, s, ph, n, kind):
                 # n - 1 after it do where messages are reduced at all; and with one packet at a time, one
                 # that comes free is sent at once, so the phase ends with the first for which no message is
                 # left. The pieces of the general way add up to the same.
+                g = alloc(m)
+                m[g + P_STREAM] = s
+                m[g + P_RANK] = m[s + S_RANK]
+                m[g + P_LEFT] = left << REDUCING
                 if m[s + S_RED] != 0:
-                    m[s + S_REDUCING] = n - 1
-                later(m, m[s + S_RANK], m[s + S_DELAY], A_RING, s, 0)
+                    m[g + P_LEFT] += n - 1
+                m[g + P_RED] = red - 1
+                m[g + P_DELAY] = m[s + S_DELAY]
+                m[g + P_SEND] = m[s + S_SEND]
+                m[g + P_RECV] = m[s + S_RECV]
+                m[g + P_HOP] = m[s + S_HOP]
+                later(m, m[s + S_RANK], m[s + S_DELAY], A_RING, g, 0)
                 return
     for _ in range(p):
         insert_packet(m, f, s)
@@ -1491,32 +1512,35 @@ def stream_received(m, f, s):
         wait_on_bus(m, f, s, m[s + S_X], red, False, back)
 
 
-def ring_received(m, s):
+def ring_received(m, g):
     """A message for a ring has come: let the next packet wait at its rank."""
-    left = m[s + S_REDUCING]
-    if left > 0:
-        m[s + S_REDUCING] = left - 1
-        later(m, m[s + S_RANK], m[s + S_DELAY], A_WAIT, s, m[s + S_RED] - 1)
+    left = m[g + P_LEFT]
+    if left & ((1 << REDUCING) - 1) != 0:
+        m[g + P_LEFT] = left - 1
+        later(m, m[g + P_RANK], m[g + P_DELAY], A_WAIT, g, m[g + P_RED])
     else:
-        later(m, m[s + S_RANK], m[s + S_DELAY], A_RING, s, 0)
+        later(m, m[g + P_RANK], m[g + P_DELAY], A_RING, g, 0)
 
 
-def ring_free(m, f, s):
+def ring_free(m, f, g):
     """A packet of a ring has done its waits: send its message and post its receive, or end the phase."""
-    left = m[s + S_LEFT]
-    if left == 0:
+    left = m[g + P_LEFT]
+    if left >> REDUCING == 0:
+        s = m[g + P_STREAM]
+        release(m, g)
         end_phase(m, f, s)
         return
-    m[s + S_LEFT] = left - 1
-    c = m[s + S_SEND]
-    hop = m[s + S_HOP]
+    m[g + P_LEFT] = left - (1 << REDUCING)
+    c = m[g + P_SEND]
+    hop = m[g + P_HOP]
     if hop >= 0:
         # Most messages of most simulations go this way: nothing but the channel and the time is needed.
         m[c + 7] += 1
         push(m, m[NOW] + hop, ARRIVE | c << WHAT, 0)
     else:
-        launch(m, f, c, m[m[s + S_RANK] + R_NUMBER], m[s + S_A], m[s + S_MESSAGE], -1, 0)
-    post(m, m[s + S_RECV], s * 8 + W_RING)
+        s = m[g + P_STREAM]
+        launch(m, f, c, m[m[g + P_RANK] + R_NUMBER], m[s + S_A], m[s + S_MESSAGE], -1, 0)
+    post(m, m[g + P_RECV], g * 8 + W_RING)
 
 
 def send_ring(m, f, s):

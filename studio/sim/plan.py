@@ -202,7 +202,9 @@ class _Builder:
         for bit in range(32):
             bits[((_DE_BRUIJN << bit) & 0xFFFFFFFF) >> 27] = bit
         head[k.BITS] = arena.put(bits)
-        for base, mask, words in ((k.TICKS, k.TICK_MASK, 4 * npus), (k.CHANNELS, k.CHANNEL_MASK, 8 * npus)):
+        # With the direct algorithm every rank sends to every other in the first tick.
+        channels = npus * npus // 2 if self.uses_direct else 8 * npus
+        for base, mask, words in ((k.TICKS, k.TICK_MASK, 4 * npus), (k.CHANNELS, k.CHANNEL_MASK, channels)):
             size = min(max(1 << (words - 1).bit_length(), 1024), 1 << 20)
             head[base], head[mask] = arena.room(size), size - 1
         head[k.DIMS] = arena.put(np.array([[d.size, DIMENSION_CODE[d.kind]] for d in dims], np.int64))
@@ -220,6 +222,9 @@ class _Builder:
         head[k.POLICY] = POLICY_CODE[config.scheduling]
         head[k.STREAM_WORDS] = (k.S_PHASES + self.stream_phases + 7) // 8 * 8
         head[k.RANKS] = self._put_ranks(plans, node_at)
+        lists = np.zeros((npus, k.LIST_WORDS), np.int64)
+        lists[:, [k.L_FIRST, k.L_SECOND, k.L_THIRD]] = -1
+        head[k.SOON] = arena.put(lists)
         instances = sum(len(plans[r.graph].order) for r in self.trace.ranks)
         head[k.LOG] = head[k.LOG_START] = arena.room(4 * instances)
         head[k.MARGIN] = self._margin(plans)
@@ -318,7 +323,6 @@ class _Builder:
         dims, q = len(config.topology.dims), config.queues_per_dimension
         records[:, k.R_NUMBER] = np.arange(self.npus)
         records[:, k.R_FINISH] = -1
-        records[:, [k.R_FIRST, k.R_SECOND, k.R_THIRD]] = -1
         for column, words in ((k.R_QUEUES, 4 * dims * q), (k.R_POINTERS, 3 * dims), (k.R_TREES, 4 * dims)):
             step = (words + 7) // 8 * 8
             records[:, column] = arena.room(step * self.npus) + step * np.arange(self.npus)
