@@ -206,8 +206,8 @@ def _disagreement(trace: Trace, group: GroupMatching, found: Disagreement) -> Fi
     sure = _is_certain(trace, group, found)
     message = (
         f"collective {found.position} of {group_label(group)}: rank {found.rank} has "
-        f"{_collective(trace, found.rank, found.row)} where rank {found.other_rank} has "
-        f"{_collective(trace, found.other_rank, found.other_row)}"
+        f"{collective_label(trace, found.rank, found.row)} where rank {found.other_rank} has "
+        f"{collective_label(trace, found.other_rank, found.other_row)}"
     )
     if not sure:
         message += (
@@ -221,7 +221,8 @@ def _disagreement(trace: Trace, group: GroupMatching, found: Disagreement) -> Fi
     return Finding("error" if sure else "warning", "collectives-disagree", message, hint, found.rank)
 
 
-def _collective(trace: Trace, number: int, row: int) -> str:
+def collective_label(trace: Trace, number: int, row: int) -> str:
+    """Return a rank's collective as messages name it, row -1 as none."""
     if row == NONE:
         return "none"
     rank = trace.rank(number)
@@ -320,14 +321,18 @@ def _near(messages: Messages, unreceived: Int64) -> Callable[[int], int | None]:
 
 def _half(trace: Trace, messages: Messages, at: int) -> str:
     """Return a message in words: what there is of it, with its node."""
-    sent = messages.send_row[at] != NONE
-    rank = trace.ranks[int((messages.send_rank if sent else messages.receive_rank)[at])]
-    row = int((messages.send_row if sent else messages.receive_row)[at])
+    return half_label(trace, messages, at, receives=bool(messages.send_row[at] == NONE))
+
+
+def half_label(trace: Trace, messages: Messages, at: int, *, receives: bool) -> str:
+    """Return the send or the receive of a message as messages name it."""
+    rank = trace.ranks[int((messages.receive_rank if receives else messages.send_rank)[at])]
+    row = int((messages.receive_row if receives else messages.send_row)[at])
     what = f"{int(messages.bytes[at]):,} bytes, tag {int(messages.tag[at])}, {node_label(trace.graph_of(rank), row)}"
     source, target = int(messages.source[at]), int(messages.target[at])
-    if sent:
-        return f"rank {rank.number}'s send to rank {target} ({what})"
-    return f"rank {rank.number}'s receive from rank {source} ({what})"
+    if receives:
+        return f"rank {rank.number}'s receive from rank {source} ({what})"
+    return f"rank {rank.number}'s send to rank {target} ({what})"
 
 
 def _foreign(trace: Trace, messages: Messages) -> Iterator[Finding]:

@@ -9,18 +9,16 @@ from typing import Any
 import numpy as np
 
 from studio.analysis.breakdown import Breakdown, Spans, breakdown, node_kinds
-from studio.errors import TraceError
 from studio.sim import kernel as k
 from studio.sim.config import SystemConfig
 from studio.sim.plan import Plan, roofline
 from studio.sim.traffic import DimensionTraffic, LinkTraffic, dimensions_carried, links_carried
 from studio.timeline import NodeTimes, Timeline, arranged, empty_times, rank_indices
-from studio.trace import Bool, Int64, NodeType, Trace, type_name
+from studio.trace import Bool, Int64, NodeType, Trace
 
 WRAP = 1 << 64
 CPU, GPU, COMM, MEMORY, OTHER = range(5)
 _NAMES = {CPU: "cpu", GPU: "gpu", COMM: "comm", MEMORY: "remote_mem"}
-_SHOWN = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +108,7 @@ def result_of(trace: Trace, config: SystemConfig, plan: Plan) -> SimResult:
     """Read the outcome out of the engine's array.
 
     Raises:
-        TraceError: Some rank did not finish; says what the stuck ranks wait for.
+        DeadlockError: Some rank did not finish; says what the stuck ranks wait for.
     """
     m = plan.m
     start, end = plan.log, int(m[k.LOG])
@@ -121,7 +119,9 @@ def result_of(trace: Trace, config: SystemConfig, plan: Plan) -> SimResult:
     finish = records[:, k.R_FINISH].copy()
     row = _rows(plan, rank, pos)
     if len(log) < 2 * plan.instances or (finish < 0).any():
-        raise _stuck(trace, plan, finish, rank, row, done)
+        from studio.sim.deadlock import deadlock
+
+        raise deadlock(trace, config, _stuck(plan, finish, rank, done), (rank, row, done))
     representative = np.arange(len(finish))
     return SimResult(
         trace,
@@ -152,33 +152,11 @@ def _rows(plan: Plan, rank: Int64, pos: Int64) -> Int64:
     return rows
 
 
-def _stuck(trace: Trace, plan: Plan, finish: Int64, rank: Int64, row: Int64, done: Bool) -> TraceError:
-    """Return the report of a deadlock: which ranks are stuck, and what each waits for."""
+def _stuck(plan: Plan, finish: Int64, rank: Int64, done: Bool) -> Int64:
+    """Return the ranks that never finish."""
     counts = np.array([len(plan.graphs[g].order) for g in plan.graph_of.tolist()])
     completed = np.bincount(rank[done], minlength=len(finish))
-    stuck = np.flatnonzero((finish < 0) | (completed < counts)).tolist()
-    lines = [_waits(trace, number, row[rank == number], done[rank == number]) for number in stuck[:_SHOWN]]
-    more = f" (and {len(stuck) - _SHOWN:,} more ranks)" if len(stuck) > _SHOWN else ""
-    return TraceError(
-        f"{len(stuck):,} of {len(finish):,} ranks never finish: " + "; ".join(lines) + more,
-        hint="Check that all ranks of a comm group run the same collectives in the same order, that every "
-        "receive has its send (same peer, tag and size), and that the dependencies form no cycle.",
-    )
-
-
-def _waits(trace: Trace, number: int, rows: Int64, done: Bool) -> str:
-    graph = trace.graphs[trace.ranks[number].graph]
-    open_rows = sorted(set(rows[~done].tolist()) - set(rows[done].tolist()))
-    if open_rows:
-        shown = ", ".join(
-            f"node {graph.id[r]} ({graph.strings[int(graph.name[r])]!r}, {type_name(int(graph.type[r]))})"
-            for r in open_rows[:_SHOWN]
-        )
-        rest = f" and {len(open_rows) - _SHOWN:,} more" if len(open_rows) > _SHOWN else ""
-        return f"rank {number} waits for {shown}{rest} to complete"
-    missing = sorted(set(range(len(graph))) - set(rows.tolist()))
-    what = f"node {graph.id[missing[0]]}" if missing else "a node"
-    return f"rank {number} never issues {what}, and {max(len(missing) - 1, 0):,} more"
+    return np.flatnonzero((finish < 0) | (completed < counts))
 
 
 # ---------------------------------------------------------------------------------------------------

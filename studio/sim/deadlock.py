@@ -1,0 +1,367 @@
+"""Why some ranks never finish: what each of them waits for, and where ranks first disagree.
+
+Everything is read from the events of the run so far. A collective is the n-th its rank has begun in the comm group,
+as the engine matches them; what a rank waits for there are the members that have begun fewer, or something else in
+its place. What the pre-run check finds about the same job is told beside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from studio.analysis.matching import GroupMatching, Messages, match_collectives, match_messages
+from studio.errors import TraceError
+from studio.sim.agreement import collective_label, group_label, half_label, node_label, rank_list
+from studio.sim.check import check
+from studio.sim.config import SystemConfig
+from studio.trace import (
+    NONE,
+    WORLD,
+    Bool,
+    Finding,
+    Graph,
+    Int64,
+    NodeType,
+    Trace,
+    dense_column,
+    group_slots,
+    type_name,
+    world_names,
+)
+
+_EXPLAINED = 64
+"""Stuck ranks whose reason is worked out; of a large job all the others wait for the same."""
+_SHOWN = 4
+_NODES = 16
+_HINTS = {
+    "collective": "All members of a comm group have to begin the same collectives, of the same size, in the same order.",
+    "message": "Every receive needs its send: source, target, tag and size of both sides have to agree.",
+    "dependency": "A node may not wait for itself in a circle, nor for a node that is not there.",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Stuck:
+    """A rank that never finishes.
+
+    Attributes:
+        rank: Its number.
+        nodes: Ids of its nodes that are under way for ever; of those never begun where none is. At most 16.
+        waits_for: Numbers of the ranks it waits for.
+        reason: What it waits for, in words that begin with the rank.
+    """
+
+    rank: int
+    nodes: tuple[int, ...]
+    waits_for: tuple[int, ...]
+    reason: str
+
+
+class DeadlockError(TraceError):
+    """Some ranks wait for ever.
+
+    Attributes:
+        stuck: The ranks, at most 64.
+        stuck_ranks: How many there are.
+        circle: Ranks that wait for each other, each for the next and the last for the first; may be empty.
+        causes: What the pre-run check says of the job.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        hint: str = "",
+        stuck: tuple[Stuck, ...] = (),
+        stuck_ranks: int = 0,
+        circle: tuple[int, ...] = (),
+        causes: tuple[Finding, ...] = (),
+    ) -> None:
+        super().__init__(message, hint=hint)
+        self.stuck = stuck
+        self.stuck_ranks = stuck_ranks
+        self.circle = circle
+        self.causes = causes
+
+
+def deadlock(
+    trace: Trace, config: SystemConfig, stuck: Int64, events: tuple[Int64, Int64, Bool]
+) -> DeadlockError:
+    """Return the report of a deadlock.
+
+    Args:
+        trace: The trace.
+        config: The system.
+        stuck: (S,) places in the trace of the ranks that never finish, rising.
+        events: (E,) rank, row and whether it ends of the events so far, in their order.
+    """
+    state = _State(trace, config, *events)
+    found = tuple(_explained(state, at) for at in stuck[:_EXPLAINED].tolist())
+    circle = _circle(found)
+    causes = tuple(one for one in check(trace, config) if one.level != "info")
+    shown = "; ".join(one.reason for one in found[:_SHOWN])
+    more = f" (and {len(stuck) - _SHOWN:,} more ranks)" if len(stuck) > _SHOWN else ""
+    lines = [f"{len(stuck):,} of {len(trace.ranks):,} ranks never finish: {shown}{more}."]
+    if state.disagreement:
+        lines.append(f"The first disagreement: {state.disagreement}.")
+    if circle:
+        others = ", which waits for ".join(f"rank {number}" for number in (*circle[1:], circle[0]))
+        lines.append(f"They wait in a circle: rank {circle[0]} waits for {others}.")
+    told = [one for one in causes if not (state.disagreement and one.code == "collectives-disagree")]
+    lines += [f"Also: {cause.message}" for cause in told[:_SHOWN]]
+    if len(told) > _SHOWN:
+        lines.append(f"And {len(told) - _SHOWN:,} more findings.")
+    return DeadlockError(
+        "\n".join(lines),
+        hint=_HINTS[[*state.about, "dependency"][0]],
+        stuck=found,
+        stuck_ranks=len(stuck),
+        circle=circle,
+        causes=causes,
+    )
+
+
+@dataclass(slots=True)
+class _Begun:
+    """What a rank has done so far: rows it has begun, in their order, and which of them never end."""
+
+    rows: Int64
+    open: Int64
+
+
+class _State:
+    """The run as it stands, looked up rank by rank."""
+
+    def __init__(self, trace: Trace, config: SystemConfig, rank: Int64, row: Int64, done: Bool) -> None:
+        self.trace = trace
+        self.config = config
+        self.about: list[str] = []
+        self.disagreement = ""
+        order = np.argsort(rank, kind="stable")
+        self._row, self._done = row[order], done[order]
+        self._bounds = np.searchsorted(rank[order], np.arange(len(trace.ranks) + 1)).tolist()
+        self._place = {one.number: at for at, one in enumerate(trace.ranks)}
+        groups = trace.groups if config.groups is None else config.groups
+        self._world = world_names(groups, self._place)
+        self._begun: dict[tuple[int, str], list[int]] = {}
+        self._columns: dict[int, tuple[Int64, Int64, Int64]] = {}
+
+    @cached_property
+    def groups(self) -> dict[str, GroupMatching]:
+        return {group.name: group for group in match_collectives(self.trace, self.config.groups)}
+
+    @cached_property
+    def messages(self) -> Messages:
+        return match_messages(self.trace)
+
+    def graph(self, at: int) -> Graph:
+        return self.trace.graphs[self.trace.ranks[at].graph]
+
+    def columns(self, at: int) -> tuple[Int64, Int64, Int64]:
+        """Return group slot, collective type and size of a rank's nodes."""
+        index = self.trace.ranks[at].graph
+        if index not in self._columns:
+            graph = self.trace.graphs[index]
+            kind, size = dense_column(graph, "comm_type", NONE), dense_column(graph, "comm_size", 0)
+            self._columns[index] = group_slots(graph), kind, size
+        return self._columns[index]
+
+    def begun(self, at: int) -> _Begun:
+        mine = slice(self._bounds[at], self._bounds[at + 1])
+        rows, done = self._row[mine], self._done[mine]
+        return _Begun(rows[~done], np.setdiff1d(rows[~done], rows[done]))
+
+    def group_of(self, at: int, row: int) -> str:
+        slot = int(self.columns(at)[0][row])
+        name = WORLD if slot == NONE else str(self.trace.ranks[at].slots[slot])
+        return WORLD if name in self._world else name
+
+    def collectives(self, at: int, group: str) -> list[int]:
+        """Return the rows of the collectives a rank has begun in a group, in their order."""
+        key = (at, group)
+        if key not in self._begun:
+            graph, rank = self.graph(at), self.trace.ranks[at]
+            names = [WORLD if str(value) in self._world else str(value) for value in rank.slots]
+            rows = self.begun(at).rows
+            rows = rows[graph.type[rows] == NodeType.COMM_COLL]
+            # The slot of a node that names no group is -1: the last of these.
+            mine = np.array([name == group for name in [*names, WORLD]])[self.columns(at)[0][rows]]
+            self._begun[key] = rows[mine].tolist()
+        return self._begun[key]
+
+    def place(self, number: int) -> int | None:
+        return self._place.get(number)
+
+    def has_begun(self, at: int, row: int) -> bool:
+        return bool((self.begun(at).rows == row).any())
+
+
+def _explained(state: _State, at: int) -> Stuck:
+    """Return what a stuck rank waits for."""
+    begun, graph, number = state.begun(at), state.graph(at), state.trace.ranks[at].number
+    rows = begun.open
+    if not len(rows):
+        rows = np.setdiff1d(np.arange(len(graph)), begun.rows)
+        reason = f"rank {number} never begins {_labels(graph, rows)}"
+        return Stuck(number, _ids(graph, rows), (), reason + _held_up(graph, rows))
+    reasons, waits = [], []
+    for row in rows[:_NODES].tolist():
+        words, ranks = _open(state, at, row)
+        reasons.append(words)
+        waits += [rank for rank in ranks if rank not in waits]
+    more = f", and {len(rows) - 2:,} more nodes" if len(rows) > 2 else ""
+    reason = f"rank {number} waits {' and '.join(reasons[:2])}{more}"
+    return Stuck(number, _ids(graph, rows), tuple(waits), reason)
+
+
+def _ids(graph: Graph, rows: Int64) -> tuple[int, ...]:
+    return tuple(graph.id[rows[:_NODES]].tolist())
+
+
+def _labels(graph: Graph, rows: Int64) -> str:
+    more = f" and {len(rows) - 1:,} more" if len(rows) > 1 else ""
+    return (node_label(graph, int(rows[0])) if len(rows) else "its nodes") + more
+
+
+def _held_up(graph: Graph, rows: Int64) -> str:
+    """Return what the first of nodes that never begin waits for."""
+    if not len(rows):
+        return ""
+    waited = np.concatenate([graph.ctrl.of(int(rows[0])), graph.data.of(int(rows[0]))])
+    never = [row for row in waited.tolist() if row < 0 or row in rows]
+    if not never:
+        return ", although all it waits for has ended"
+    if never[0] < 0:
+        return ", which waits for a node that is not in the trace"
+    return f", which waits for {node_label(graph, never[0])}"
+
+
+def _open(state: _State, at: int, row: int) -> tuple[str, list[int]]:
+    """Return what a node under way waits for, and the ranks."""
+    graph = state.graph(at)
+    kind = int(graph.type[row])
+    if kind == NodeType.COMM_COLL:
+        return _collective(state, at, row)
+    if kind in (NodeType.COMM_SEND, NodeType.COMM_RECV):
+        return _message(state, at, row)
+    return f"for {node_label(graph, row)}, of type {type_name(kind)}, to end", []
+
+
+def _collective(state: _State, at: int, row: int) -> tuple[str, list[int]]:
+    state.about.append("collective")
+    number, name = state.trace.ranks[at].number, state.group_of(at, row)
+    position = state.collectives(at, name).index(row)
+    group = state.groups[name]
+    own = collective_label(state.trace, number, row)
+    where = f"in collective {position} of {group_label(group)}, {own}"
+    if number not in group.members:
+        return f"{where}, of which it is no member: members are {rank_list(group.members)}", []
+    absent, others = _elsewhere(state, group, position, _content(state, at, row))
+    if others:
+        member, other = others[0]
+        differs = f"rank {member} has begun {collective_label(state.trace, member, other)}"
+        text = f"collective {position} of {group_label(group)}: rank {number} has begun {own}, {differs}"
+        state.disagreement = state.disagreement or text
+        return f"{where}, where {differs}", [member for member, _ in others]
+    if absent:
+        return f"{where}, for {rank_list(absent)}: {_absence(state, absent[0], name)}", absent
+    return f"{where}, which all members have begun", []
+
+
+def _elsewhere(
+    state: _State, group: GroupMatching, position: int, content: tuple[int, int]
+) -> tuple[list[int], list[tuple[int, int]]]:
+    """Return the members that have not begun a collective, and those that have begun another, with its row."""
+    absent, others = [], []
+    for member in group.members:
+        place = state.place(member)
+        begun = [] if place is None else state.collectives(place, group.name)
+        if place is None or position >= len(begun):
+            absent.append(member)
+        elif _content(state, place, begun[position]) != content:
+            others.append((member, begun[position]))
+    return absent, others
+
+
+def _content(state: _State, at: int, row: int) -> tuple[int, int]:
+    _, kind, size = state.columns(at)
+    return int(kind[row]), int(size[row])
+
+
+def _absence(state: _State, member: int, name: str) -> str:
+    """Return why a member has not begun a collective."""
+    place = state.place(member)
+    if place is None:
+        return f"rank {member} is not in the trace"
+    count = len(state.collectives(place, name))
+    begun = f"{count:,} collective{'' if count == 1 else 's'} of the group"
+    done = state.begun(place)
+    if len(done.rows) == len(state.graph(place)) and not len(done.open):
+        return f"rank {member} has finished after {begun}"
+    return f"rank {member} has begun {begun}"
+
+
+def _message(state: _State, at: int, row: int) -> tuple[str, list[int]]:
+    state.about.append("message")
+    messages, trace = state.messages, state.trace
+    receives = int(state.graph(at).type[row]) == NodeType.COMM_RECV
+    rank, rows = (
+        (messages.receive_rank, messages.receive_row) if receives else (messages.send_rank, messages.send_row)
+    )
+    pair = int(np.flatnonzero((rank == at) & (rows == row))[0])
+    other_rank, other_row = (
+        (messages.send_rank, messages.send_row) if receives else (messages.receive_rank, messages.receive_row)
+    )
+    peer = int((messages.source if receives else messages.target)[pair])
+    what = half_label(trace, messages, pair, receives=receives)
+    what, verb = (
+        what.replace(f"rank {trace.ranks[at].number}'s", "its", 1),
+        "sends" if receives else "receives",
+    )
+    if other_row[pair] == NONE:
+        return f"in {what}, which rank {peer} never {verb}", [peer]
+    place, other = int(other_rank[pair]), int(other_row[pair])
+    node = node_label(state.graph(place), other)
+    state_of = "has begun" if state.has_begun(place, other) else "has not begun"
+    return f"in {what}, for {node} of rank {peer}, which it {state_of}", [peer]
+
+
+def _circle(found: tuple[Stuck, ...]) -> tuple[int, ...]:
+    """Return the shortest circle of ranks that wait for each other, from the lowest; empty where there is none."""
+    known = {one.rank for one in found}
+    waits = {one.rank: [rank for rank in one.waits_for if rank in known] for one in found}
+    circles = [circle for rank in waits if (circle := _back_to(rank, waits))]
+    if not circles:
+        return ()
+    best = min(circles, key=len)
+    low = best.index(min(best))
+    return tuple(best[low:] + best[:low])
+
+
+def _back_to(start: int, waits: dict[int, list[int]]) -> list[int]:
+    """Return the shortest path from a rank back to itself, breadth first."""
+    before: dict[int, int] = {}
+    layer = [start]
+    while layer:
+        after = []
+        for rank, other in _edges(layer, waits):
+            if other == start:
+                path = [rank]
+                while path[-1] != start:
+                    path.append(before[path[-1]])
+                return path[::-1]
+            if other not in before:
+                before[other] = rank
+                after.append(other)
+        layer = after
+    return []
+
+
+def _edges(ranks: list[int], waits: dict[int, list[int]]) -> Iterator[tuple[int, int]]:
+    for rank in ranks:
+        for other in waits.get(rank, []):
+            yield rank, other
