@@ -11,10 +11,11 @@ from dash import ClientsideFunction, Dash, Input, Output, State, dcc, html
 
 from studio import __version__
 from studio.imports import Registry
-from studio.pages._state import node_index
+from studio.pages._state import gantt, node_index
 from studio.pages._widgets import job_options, labelled
 from studio.server.guard import script_hash
 from studio.server.nodes import nodes_blueprint
+from studio.server.timeline import timeline_blueprint
 from studio.server.uploads import uploads_blueprint
 from studio.workspace import Workspace
 
@@ -65,6 +66,7 @@ def create_app(workspace: Workspace, registry: Registry) -> Dash:
     app.server.config["IMPORTS"] = registry
     app.server.register_blueprint(uploads_blueprint(registry))
     app.server.register_blueprint(nodes_blueprint(node_index))
+    app.server.register_blueprint(timeline_blueprint(gantt))
     app.layout = _frame()
     _wire_frame(app, workspace)
     # Only now are all pages and callbacks known.

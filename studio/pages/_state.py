@@ -9,9 +9,11 @@ from typing import Any, TypeVar
 
 import dash
 
+from studio.analysis.gantt import Gantt
 from studio.analysis.nodes import NodeIndex
 from studio.errors import TraceError
 from studio.imports import Registry
+from studio.timeline import recorded
 from studio.trace import Rank, Trace
 from studio.workspace import Workspace
 
@@ -44,6 +46,29 @@ def node_index(job: str) -> NodeIndex:
     """Return the searchable list of a job's nodes."""
     found = trace(job)
     return _kept(("nodes", f"{workspace().root}/{job}"), lambda: NodeIndex(found))
+
+
+def gantt(job: str, run: str) -> Gantt:
+    """Return the drawable timeline of a run of a job, or of its recording for "".
+
+    Raises:
+        TraceError: The job holds no times, or has no such run.
+    """
+    found = trace(job)
+    key = ("gantt", f"{workspace().root}/{job}/{run}")
+    return _kept(key, lambda: _recorded(found))
+
+
+def has_times(found: Trace) -> bool:
+    """Return whether a job's own files say when nodes ran."""
+    return any(bool((graph.start_ns >= 0).any()) for graph in found.graphs)
+
+
+def _recorded(found: Trace) -> Gantt:
+    timeline = recorded(found)
+    if not len(timeline):
+        raise TraceError("The files of this job hold no times.", hint="Simulate it, and look at a run.")
+    return Gantt(found, timeline, origin_ns=int(timeline.start_ns.min()))
 
 
 def rank_of(found: Trace, view: dict[str, Any]) -> Rank:
