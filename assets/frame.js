@@ -88,10 +88,10 @@
         var view = read();
         return [view, view.job === job ? window.dash_clientside.no_update : view.job];
       },
-      /* Links keep the job and the selection; what only one page knows stays behind. */
+      /* Links keep the job, the run and the selection; what only one page knows stays behind. */
       navLinks: function (view, ids) {
         return ids.map(function (id) {
-          return address(id.nav, { job: view.job, rank: view.rank, node: view.node });
+          return address(id.nav, { job: view.job, run: view.run, rank: view.rank, node: view.node });
         });
       },
       switchJob: function (job, view) {

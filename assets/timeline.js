@@ -16,6 +16,7 @@
   var dom = null; /* scroll, canvas, spacer, status, detail of the page that is open */
   var chart = null; /* what there is to draw: the rows of a run */
   var shown = { from: 0, to: 1 }; /* the window, in ns after the beginning */
+  var windowKey = null; /* the window the address holds, as it was last read or written */
   var hidden = {};
   var folds = { base: null, list: {} };
   var order = "rank";
@@ -117,8 +118,9 @@
     chart = mine;
     tiles.clear();
     asked.clear();
+    running = 0;
     keptBytes = 0;
-    selection = hover = null;
+    selection = hover = windowKey = null;
     selectionKey = "";
     later("slow", 300, function () {
       if (chart === mine && !mine.ready) say(dom.status, "Reading the timeline…");
@@ -177,11 +179,21 @@
 
   /* ---- the view in the address ---- */
 
+  /* What this page changes it shows at once; the others follow. */
+  function change(patch, options) {
+    window.studioView.change(patch, options);
+    apply();
+  }
+
   function apply() {
     if (!chart || !chart.ready || !dom) return;
     var view = window.studioView.read();
-    var from = Number(view.from), to = Number(view.to);
-    if (!animation && !dragging()) {
+    /* The address may be behind the hand: only a window that is new to it is taken from there. */
+    var window_ = (view.from || "") + "/" + (view.to || "");
+    if (window_ !== windowKey) {
+      var from = Number(view.from), to = Number(view.to);
+      windowKey = window_;
+      animation = null;
       shown = view.to !== undefined && to > from ? clamp(from, to) : whole();
     }
     hidden = {};
@@ -223,7 +235,7 @@
     var usual = chart.groups.size > OPEN_AT_MOST;
     var parts = Object.keys(folds.list).filter(function (rank) { return folds.list[rank]; });
     if (folds.base !== usual) parts.unshift(folds.base ? "all" : "none");
-    window.studioView.change({ fold: parts.join(",") || null });
+    change({ fold: parts.join(",") || null });
   }
 
   function isFolded(rank) {
@@ -238,7 +250,8 @@
       var fits = shown.to - shown.from >= (all.to - all.from) * 0.9999;
       var now = Date.now();
       var patch = { from: fits ? null : Math.round(shown.from), to: fits ? null : Math.round(shown.to) };
-      window.studioView.change(patch, { replace: now - lastWrite < 1200 });
+      windowKey = fits ? "/" : patch.from + "/" + patch.to;
+      change(patch, { replace: now - lastWrite < 1200 });
       lastWrite = now;
     });
   }
@@ -249,7 +262,7 @@
       if (!chart || !chart.ready || !dom) return;
       var group = chart.list[Math.max(0, groupAt(dom.scroll.scrollTop + PAD))];
       var top = dom.scroll.scrollTop > 2 && group ? String(group.rank) : null;
-      if ((window.studioView.read().top || null) !== top) window.studioView.change({ top: top }, { replace: true });
+      if ((window.studioView.read().top || null) !== top) change({ top: top }, { replace: true });
     });
   }
 
@@ -350,11 +363,12 @@
         if (mine === chart) keep(level, index, rows, unpack(buffer), buffer.byteLength);
       })
       .catch(function (error) {
-        if (mine === chart) say(dom.status, (error && error.message) || "The studio does not answer. Is it still running?");
+        if (mine === chart) say(dom.status, error && error.hint !== undefined ? error.message : "The studio does not answer. Is it still running?");
+        return new Promise(function (again) { window.setTimeout(again, 2000); });
       })
       .finally(function () {
-        running--;
         if (mine !== chart) return;
+        running--;
         rows.forEach(function (row) { asked.delete(key(level, index, row)); });
         draw();
       });
@@ -426,8 +440,8 @@
     pen.fillStyle = colour;
     pen.fillRect(0, 0, 8, 8);
     pen.strokeStyle = stroke;
-    pen.lineWidth = 1.4;
-    pen.globalAlpha = 0.45;
+    pen.lineWidth = 1.2;
+    pen.globalAlpha = 0.3;
     pen.beginPath();
     for (var at = -8; at <= 8; at += 8) {
       pen.moveTo(at - 1, falling ? -1 : 9);
@@ -646,7 +660,7 @@
     var texts = [];
     buckets.forEach(function (places, code) {
       var category = Math.floor(code / SHADES.length), shade = code % SHADES.length;
-      pen.fillStyle = look.fills[category][shade];
+      var fills = [look.fills[category][shade], css(look.colours[category][shade])];
       places.forEach(function (at) {
         var from = Math.max(bars[at + 1], left), to = Math.min(bars[at + 2], right);
         var y = bars[at + 3], height = bars[at + 4];
@@ -655,6 +669,8 @@
           y += height / 2;
           height /= 2;
         }
+        /* In the narrow lanes of a folded rank a hatch would flicker. */
+        pen.fillStyle = fills[bars[at + 4] < BAR ? 1 : 0];
         pen.fillRect(from, y, Math.max(to - from - gap, 1 / look.ratio), height);
         if (to - from > 26 && height > 8) texts.push(at, category, shade);
       });
@@ -676,12 +692,16 @@
     return known;
   }
 
-  /* The end of a hierarchical name tells more than its beginning. */
+  /* The end of a hierarchical name tells more than its beginning; half a word tells nothing. */
   function cut(pen, text, room) {
     var wide = textWidth(pen, text);
     if (wide <= room) return text;
-    var keepCount = Math.floor((text.length * (room - 8)) / wide);
-    return keepCount < 4 ? "" : "…" + text.slice(text.length - keepCount);
+    var count = Math.floor((text.length * (room - 8)) / wide);
+    if (count < 3) return "";
+    var tail = text.slice(text.length - count);
+    var word = tail.search(/[./:]/);
+    if (word >= 0 && tail.length - word > 3) return "…" + tail.slice(word + 1);
+    return count < 10 ? "" : "…" + tail;
   }
 
   function label(pen, bars, at, category, shade) {
@@ -769,7 +789,7 @@
 
   function laneName(row) {
     var kind = chart.kinds[chart.kind[row]], name = chart.names[chart.name[row]];
-    if (kind === "communication") return name || "all ranks";
+    if (kind === "communication") return /^\d+$/.test(name) ? "group " + name : name;
     return LANES[kind] + (name || "");
   }
 
@@ -947,7 +967,7 @@
   function describe(wanted) {
     var window_ = time(Math.round(Math.min(shown.to, chart.span) - Math.max(shown.from, 0)));
     var words = many(stats.drawn, "bar") + " of " + many(chart.bars, "node") + " · " + window_ + " shown";
-    if (stats.binned) words += " · full rows as busy share";
+    if (stats.binned) words += " · crowded lanes as share of time busy";
     say(dom.detail, words);
     if (!hover) say(dom.status, restingSentence(wanted));
   }
@@ -1028,7 +1048,7 @@
   function choose(bar) {
     if (!bar) return;
     chosenHere = bar.rank + "/" + bar.node;
-    window.studioView.change({ rank: bar.rank, node: bar.node });
+    change({ rank: bar.rank, node: bar.node });
   }
 
   function select(view) {
@@ -1226,7 +1246,7 @@
     if (!was.moved) {
       if (event.type === "pointerup") tap(was.at);
     } else if (was.ruler) {
-      window.studioView.change({ mark: marked && marked[1] > marked[0] ? marked.join("-") : null });
+      change({ mark: marked && marked[1] > marked[0] ? marked.join("-") : null });
     } else {
       rested();
     }
@@ -1270,8 +1290,8 @@
     z: function () { if (marked) go(marked[0], marked[1]); },
     "?": help,
     Escape: function () {
-      if (marked) window.studioView.change({ mark: null });
-      else if (selectionKey) window.studioView.change({ node: null });
+      if (marked) change({ mark: null });
+      else if (selectionKey) change({ node: null });
     },
   };
 
@@ -1321,7 +1341,7 @@
   function toggle(category) {
     hidden[category] = !hidden[category];
     var names = CATEGORIES.filter(function (_, at) { return hidden[at]; });
-    window.studioView.change({ hide: names.join(",") || null });
+    change({ hide: names.join(",") || null });
   }
 
   function foldAll() {
@@ -1356,7 +1376,7 @@
   var BUTTONS = {
     "timeline-fit": fit, "timeline-in": function () { zoom(2, null); }, "timeline-out": function () { zoom(0.5, null); },
     "timeline-fold": foldAll, "timeline-png": png, "timeline-csv": csv, "timeline-help": help,
-    "timeline-order": function () { window.studioView.change({ order: order === "finish" ? null : "finish", top: null }); },
+    "timeline-order": function () { change({ order: order === "finish" ? null : "finish", top: null }); },
     "timeline-keys-close": function () { element("timeline-keys").close(); },
   };
 
@@ -1438,7 +1458,7 @@
     },
     pickRun: function (value, source) {
       if (source && value !== null && value !== undefined && value !== (source.run || "recorded")) {
-        window.studioView.change({ run: value === "recorded" ? "recorded" : value, from: null, to: null, mark: null });
+        change({ run: value === "recorded" ? "recorded" : value, from: null, to: null, mark: null });
       }
       return window.dash_clientside.no_update;
     },

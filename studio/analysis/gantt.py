@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from studio.analysis.coverage import TRACKS_AT_MOST, Coverage, Float64, categories
+from studio.analysis.coverage import TRACKS_AT_MOST, Category, Coverage, Float64, categories
 from studio.analysis.neighbours import predecessors, successors
 from studio.errors import TraceError
 from studio.timeline import LANE_KINDS, Lane, LaneKind, Timeline
@@ -40,7 +40,7 @@ class Rows:
         kind: (R,) index into `LANE_KINDS`.
         level: (R,) number among the rows of the same lane.
         name: (R,) index into `names`.
-        names: Names of lanes; untrusted text.
+        names: Names of lanes, in words where a communication lane has no comm group; untrusted text.
     """
 
     rank: Int64
@@ -180,12 +180,24 @@ class Gantt:
 
     def _lane_name(self, rank: Rank, lane: Lane, track: int, slots: dict[int, int]) -> str:
         """Return what a lane is called on a rank: the comm group there of what the rank that stands for it runs."""
-        if lane.rank == rank.number or lane.kind != "communication" or not lane.name:
+        if lane.kind == "communication" and not lane.name:
+            return self._groupless(int(self.coverage.lane[track]))
+        if lane.rank == rank.number or lane.kind != "communication":
             return lane.name
         if track not in slots:
             node = self.coverage.row[self.coverage.bounds[track]]
             slots[track] = int(group_slots(self.trace.graph_of(rank))[node])
         return lane.name if slots[track] == NONE else str(rank.slots[slots[track]])
+
+    def _groupless(self, lane: int) -> str:
+        """Return in words what communicates without naming a comm group."""
+        first, last = np.searchsorted(self.coverage.lane, (lane, lane + 1))
+        kinds = self.coverage.category[self.coverage.bounds[first] : self.coverage.bounds[last]]
+        parts = (
+            ("all ranks", (kinds == Category.COLLECTIVE).any()),
+            ("messages", (kinds != Category.COLLECTIVE).any()),
+        )
+        return ", ".join(words for words, there in parts if there)
 
     def _finishes(self) -> Int64:
         finish = np.zeros(len(self.trace.ranks), np.int64)

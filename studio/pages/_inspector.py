@@ -12,7 +12,7 @@ from studio.analysis.communication import group_of
 from studio.analysis.neighbours import predecessors, successors
 from studio.analysis.nodes import NodeIndex, find_node, node_ref
 from studio.errors import StudioError
-from studio.pages._state import node_index, rank_of
+from studio.pages._state import has_runs, node_index, rank_of
 from studio.pages._widgets import error_box, link
 from studio.trace import (
     Attribute,
@@ -70,7 +70,7 @@ def _node(index: NodeIndex, rank: Rank, row: int, view: dict[str, Any]) -> Any:
             _attributes(attributes),
             _inputs_and_outputs(graph, row),
             _unknown(graph, row),
-            _elsewhere(view),
+            _elsewhere(view, timed=int(graph.start_ns[row]) >= 0),
         ],
         className="cs-inspector",
     )
@@ -218,7 +218,11 @@ def _unknown(graph: Graph, row: int) -> Any:
     return html.Div([html.H3("Unknown fields"), html.Div(_plain(b"".join(pieces)), className="cs-value")])
 
 
-def _elsewhere(view: dict[str, Any]) -> Any:
-    keep = {"job": view.get("job"), "rank": view.get("rank"), "node": view.get("node")}
-    links = [html.A(name, href=link(path, keep)) for name, path in (("Graph", "/graph"), ("Nodes", "/nodes"))]
-    return html.Div([html.H3("Open in"), html.Div([links[0], " · ", links[1]])])
+def _elsewhere(view: dict[str, Any], *, timed: bool) -> Any:
+    keep = {name: view.get(name) for name in ("job", "run", "rank", "node")}
+    places = [("Graph", "/graph"), ("Nodes", "/nodes")]
+    if timed or has_runs(view["job"]):
+        places.append(("Timeline", "/timeline"))
+    links = [html.A(name, href=link(path, keep)) for name, path in places]
+    between = [part for one in links for part in (" · ", one)]
+    return html.Div([html.H3("Open in"), html.Div(between[1:])])

@@ -19,8 +19,10 @@ from studio.workspace import Workspace
 
 T = TypeVar("T")
 _KEPT = 4
+_GANTT_BYTES = 1 << 30
 _lock = threading.Lock()
 _cache: OrderedDict[tuple[str, str], Any] = OrderedDict()
+_gantts: OrderedDict[tuple[str, str], Gantt] = OrderedDict()
 
 
 def workspace() -> Workspace:
@@ -52,11 +54,26 @@ def gantt(job: str, run: str) -> Gantt:
     """Return the drawable timeline of a run of a job, or of its recording for "".
 
     Raises:
-        TraceError: The job holds no times, or has no such run.
+        StudioError: There is no such job or run, or its files are damaged.
+        TraceError: The job holds no times.
     """
-    found = trace(job)
-    key = ("gantt", f"{workspace().root}/{job}/{run}")
-    return _kept(key, lambda: _recorded(found))
+    root = workspace()
+    if run:
+        root.run_info(job, run)  # the same for a run
+    key = ("gantt", f"{root.root}/{job}/{run}")
+    with _lock:
+        found: Gantt | None = _gantts.get(key)
+        if found is not None:
+            _gantts.move_to_end(key)
+    if found is None:
+        found = _simulated(root, job, run) if run else _recorded(trace(job))
+        with _lock:
+            _gantts[key] = found
+            while len(_gantts) > 1 and sum(one.nbytes for one in _gantts.values()) > _GANTT_BYTES:
+                _gantts.popitem(last=False)
+    elif not run:
+        root.info(job)
+    return found
 
 
 def has_times(found: Trace) -> bool:
@@ -64,11 +81,25 @@ def has_times(found: Trace) -> bool:
     return any(bool((graph.start_ns >= 0).any()) for graph in found.graphs)
 
 
+def has_runs(job: str) -> bool:
+    """Return whether a job has been simulated and the outcome kept."""
+    return workspace().info(job).runs > 0
+
+
 def _recorded(found: Trace) -> Gantt:
     timeline = recorded(found)
     if not len(timeline):
         raise TraceError("The files of this job hold no times.", hint="Simulate it, and look at a run.")
     return Gantt(found, timeline, origin_ns=int(timeline.start_ns.min()))
+
+
+def _simulated(root: Workspace, job: str, run: str) -> Gantt:
+    """Return the timeline of a run; of ranks that are alike only the simulated one is laid out."""
+    result = root.load_run(job, run).result
+    ranks = result.trace.ranks
+    stands_for = [ranks[at].number for at in result.representative.tolist()]
+    timeline = result.timeline(sorted(set(stands_for)))
+    return Gantt(result.trace, timeline, stands_for=stands_for)
 
 
 def rank_of(found: Trace, view: dict[str, Any]) -> Rank:

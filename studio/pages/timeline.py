@@ -10,8 +10,9 @@ from dash import ClientsideFunction, Input, Output, State, callback, clientside_
 
 from studio.analysis.coverage import Category
 from studio.errors import StudioError
-from studio.pages._state import has_times, trace
+from studio.pages._state import has_times, trace, workspace
 from studio.pages._widgets import error_box, labelled, link, no_job
+from studio.units import format_ns
 
 dash.register_page(__name__, path="/timeline", name="Timeline", title="Timeline · Chakra Studio", order=4)
 
@@ -168,14 +169,19 @@ def choose(view: dict[str, Any]) -> tuple[Any, bool, list[Any], str | None, Any]
     if not runs:
         return _nothing(view), True, [], None, None
     wanted = view.get("run") or runs[0]["value"]
-    # A run that is gone is an error of the timeline's own, with the others there to choose from.
+    # A run that is gone is the script's to report, with the others there to choose from.
     source = {"job": job, "run": "" if wanted == RECORDED else wanted}
     return None, False, runs, wanted, source
 
 
 def _runs(job: str) -> list[dict[str, str]]:
     """Return what there is to show of a job: its recording, then its runs, newest first."""
-    return [{"value": RECORDED, "label": "as recorded"}] if has_times(trace(job)) else []
+    recording = [{"value": RECORDED, "label": "as recorded"}] if has_times(trace(job)) else []
+    runs = [
+        {"value": run.id, "label": f"{run.name} · {format_ns(run.makespan_ns)}"}
+        for run in workspace().runs(job)
+    ]
+    return recording + runs
 
 
 def _nothing(view: dict[str, Any]) -> Any:

@@ -21,6 +21,7 @@ from flask import Blueprint, Response, request, stream_with_context
 from studio.analysis.gantt import LEVEL_AT_MOST, TILE_BINS, Bar, Gantt
 from studio.analysis.nodes import find_node, node_ref
 from studio.errors import StudioError, TraceError
+from studio.figures.graph import node_refs
 from studio.timeline import LANE_KINDS
 from studio.trace import type_name
 from studio.units import format_count
@@ -127,23 +128,19 @@ def _bar(gantt: Gantt, bar: Bar) -> dict[str, Any]:
 def _csv(gantt: Gantt, start_ns: int, end_ns: int, rows: Sequence[int]) -> Iterator[str]:
     yield "rank,lane,lane_name,node,name,type,bytes,issue_ns,callback_ns,duration_ns\n"
     for row in rows:
+        bars = gantt.window(row, start_ns, end_ns)
+        if not bars:
+            continue
+        rank, graph = bars[0].rank, gantt.trace.graph_of(bars[0].rank)
+        refs = node_refs(graph, np.array([bar.node for bar in bars], np.int64))
         lane = LANE_KINDS[int(gantt.rows.kind[row])], gantt.rows.names[int(gantt.rows.name[row])]
         text = io.StringIO()
         write = csv.writer(text, lineterminator="\n").writerow
-        for bar in gantt.window(row, start_ns, end_ns):
-            one = _bar(gantt, bar)
-            node = (one["node"], _harmless(one["name"]), one["type"], one["bytes"])
-            write(
-                (
-                    one["rank"],
-                    lane[0],
-                    _harmless(lane[1]),
-                    *node,
-                    one["start"],
-                    one["end"],
-                    one["end"] - one["start"],
-                )
-            )
+        for bar, ref in zip(bars, refs, strict=True):
+            name = graph.strings[int(graph.name[bar.node])]
+            what = (ref, _harmless(name), type_name(int(graph.type[bar.node])), gantt.bytes_of(bar))
+            times = (bar.start_ns, bar.end_ns, bar.end_ns - bar.start_ns)
+            write((rank.number, lane[0], _harmless(lane[1]), *what, *times))
         yield text.getvalue()
 
 

@@ -12,7 +12,13 @@ from tests.e2e.conftest import Studio
 
 pytestmark = pytest.mark.e2e
 
-PAGES = {"": "h1", "overview": ".cs-facts", "nodes": ".ag-row", "graph": "#graph-canvas canvas"}
+PAGES = {
+    "": "h1",
+    "overview": ".cs-facts",
+    "nodes": ".ag-row",
+    "graph": "#graph-canvas canvas",
+    "timeline": "#timeline-scroll[data-ready]",
+}
 """Every page, and what is there once it shows a job."""
 
 HOSTILE = "<img src=x onerror=window.harmed=1>"

@@ -1,0 +1,308 @@
+"""The timeline in a browser: what is drawn, said, selected and kept in the address."""
+
+from __future__ import annotations
+
+import re
+from itertools import pairwise
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+
+import studio as library
+from studio.runs import Run
+from studio.samples import sample_path
+from studio.sim import simulate
+from studio.sim.parts import Parts, imported
+from studio.timeline import recorded
+from studio.units import format_ns, format_offset
+from studio.workspace import Workspace
+from tests.e2e.conftest import Studio
+from tests.handmade import collective, node, trace_of
+
+pytestmark = pytest.mark.e2e
+
+JOB = "transformer_8r"
+PARTS = Parts(
+    {"topology": ["Ring"], "npus_count": [8], "bandwidth": [50], "latency": [500]},
+    {
+        "scheduling-policy": "LIFO",
+        "collective-optimization": "baseline",
+        "preferred-dataset-splits": 2,
+        "all-reduce-implementation": ["ring"],
+    },
+)
+
+
+def view(page) -> dict[str, str]:
+    """What the address says, without the job."""
+    found = {key: values[0] for key, values in parse_qs(urlsplit(page.url).query).items()}
+    found.pop("job", None)
+    return found
+
+
+def opened(studio: Studio, page, name: str = JOB, **more: object):
+    """Open the timeline of a job and wait until all that is in sight is drawn."""
+    page.goto(studio.address("timeline", name, **more))
+    page.wait_for_selector("#timeline-scroll[data-ready]")
+    return page
+
+
+def point(page, row: int, ns: float) -> dict[str, float]:
+    """Where on the page a moment of a row is drawn."""
+    return page.evaluate("([row, ns]) => window.studioTimeline.point(row, ns)", [row, ns])
+
+
+def pixels(page, row: int, times: list[float]) -> list[tuple[int, ...]]:
+    """The colours of moments of a row."""
+    return [
+        tuple(one)
+        for one in page.evaluate(
+            """([row, times]) => {
+                const canvas = document.querySelector('#timeline-scroll canvas'), box = canvas.getBoundingClientRect();
+                const copy = Object.assign(document.createElement('canvas'), {width: canvas.width, height: canvas.height});
+                const pen = copy.getContext('2d', {willReadFrequently: true}), ratio = canvas.width / box.width;
+                pen.drawImage(canvas, 0, 0);
+                return times.map(time => {
+                    const at = window.studioTimeline.point(row, time);
+                    return [...pen.getImageData((at.x - box.left) * ratio, (at.y - box.top) * ratio, 1, 1).data];
+                });
+            }""",
+            [row, times],
+        )
+    ]
+
+
+def token(page, name: str) -> tuple[int, ...]:
+    """A colour of the stylesheet."""
+    text = page.evaluate(f"getComputedStyle(document.documentElement).getPropertyValue('{name}').trim()")
+    return (*(int(text[at : at + 2], 16) for at in (1, 3, 5)), 255)
+
+
+@pytest.fixture(scope="module")
+def recording():
+    """The sample's spans of the first row, its compute: node, start and end after the first start of the job."""
+    trace = library.read(sample_path(JOB))
+    timeline = recorded(trace, [0])
+    origin = int(recorded(trace).start_ns.min())
+    part = timeline.of_lane(next(at for at, lane in enumerate(timeline.lanes) if lane.kind == "stream"))
+    rows = zip(
+        timeline.row[part].tolist(),
+        timeline.start_ns[part].tolist(),
+        timeline.end_ns[part].tolist(),
+        strict=True,
+    )
+    return trace, [(row, start - origin, end - origin) for row, start, end in rows]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_bars_are_drawn_where_nodes_ran(studio: Studio, page, recording, scheme: str) -> None:
+    """In the middle of a node its colour, in a gap between two the background, in both themes."""
+    page.emulate_media(color_scheme=scheme)
+    _, spans = recording
+    opened(studio, page)
+    long = sorted(spans, key=lambda one: one[1] - one[2])[:5]
+    assert set(pixels(page, 0, [(start + end) / 2 for _, start, end in long])) == {
+        token(page, "--cs-compute")
+    }
+    gaps = sorted((after[1] - one[2], one[2]) for one, after in pairwise(spans))[-3:]
+    found = pixels(page, 0, [end + 0.4 * gap for gap, end in gaps])
+    assert token(page, "--cs-compute") not in found
+    assert token(page, "--cs-bg") in found
+
+
+def test_pointing_at_a_bar_says_when_its_node_was_issued_and_called_back(
+    studio: Studio, page, recording
+) -> None:
+    """The figures are the library's, printed as everywhere."""
+    trace, spans = recording
+    graph = trace.graph_of(trace.ranks[0])
+    opened(studio, page)
+    span = page.evaluate("window.studioTimeline.stats().to") / 1.01
+    node, start, end = max(spans, key=lambda one: one[2] - one[1])
+    at = point(page, 0, (start + end) / 2)
+    page.mouse.move(at["x"], at["y"])
+    name = graph.strings[int(graph.name[node])]
+    issued, back = (format_offset(time, round(span)) for time in (start, end))
+    expected = f"rank 0 · {name} · issued {issued} · callback {back} · {format_ns(end - start)}"
+    page.locator("#timeline-status", has_text=expected).wait_for()
+    page.mouse.click(at["x"], at["y"])
+    page.wait_for_url(lambda _: view(page) == {"rank": "0", "node": str(graph.id[node])})
+    page.locator("#inspector h2", has_text=name).wait_for()
+    page.mouse.move(5, 5)
+    page.locator("#timeline-status", has_text=expected).wait_for()
+
+
+def test_a_crowded_lane_still_tells_its_nodes(studio: Studio, page) -> None:
+    """Where bars would be too narrow the lane shows how busy it is, and a click finds the node."""
+    opened(studio, page, "imbalance_8r")
+    page.wait_for_function("() => window.studioTimeline.stats().binned > 0")
+    assert page.locator("#timeline-detail", has_text="crowded").count() == 1
+    at = point(page, 0, 15e6)
+    page.mouse.move(at["x"], at["y"])
+    page.locator(
+        "#timeline-status",
+        has_text=re.compile(r"rank 0 · .* · issued .* · callback .* · busy: compute 100 %"),
+    ).wait_for()
+    page.mouse.click(at["x"], at["y"])
+    page.wait_for_url(re.compile("node="))
+    page.wait_for_selector("#inspector h2")
+
+
+def test_keys_and_wheel_move_the_window_in_the_address_and_back_undoes_them(studio: Studio, page) -> None:
+    opened(studio, page)
+    at = point(page, 0, 20e6)
+    page.mouse.move(at["x"], at["y"])
+    page.keyboard.press("w")
+    page.wait_for_url(re.compile("from="))
+    first = view(page)
+    assert int(first["from"]) < 20e6 < int(first["to"])
+    assert point(page, 0, 20e6)["x"] == pytest.approx(
+        at["x"], abs=1.5
+    )  # what is under the pointer stays there
+    page.wait_for_timeout(1300)  # a gesture of its own
+    page.keyboard.press("d")
+    page.wait_for_url(lambda _: int(view(page)["from"]) > int(first["from"]))
+    page.go_back()
+    page.wait_for_url(lambda _: view(page) == first)
+    page.wait_for_function(
+        "from => Math.abs(window.studioTimeline.stats().from - from) < 1", arg=int(first["from"])
+    )
+    page.go_back()
+    page.wait_for_url(lambda _: view(page) == {})
+    page.wait_for_function("() => window.studioTimeline.stats().from < 0")
+    page.keyboard.down("Control")
+    page.mouse.wheel(0, -120)
+    page.keyboard.up("Control")
+    page.wait_for_url(re.compile("from="))
+    page.wait_for_timeout(300)
+    page.keyboard.press("0")
+    page.wait_for_url(lambda _: "from" not in view(page))
+
+
+def test_dragging_pans_and_with_shift_marks_a_window(studio: Studio, page) -> None:
+    opened(studio, page, **{"from": 10_000_000, "to": 20_000_000})
+    at = point(page, 0, 15e6)
+    page.mouse.move(at["x"], at["y"])
+    page.mouse.down()
+    page.mouse.move(at["x"] - 200, at["y"], steps=4)
+    page.mouse.up()
+    page.wait_for_url(lambda _: int(view(page)["from"]) > 10_500_000)
+    assert int(view(page)["to"]) - int(view(page)["from"]) == pytest.approx(10_000_000, abs=2)
+    page.keyboard.down("Shift")
+    page.mouse.down()
+    page.mouse.move(at["x"] - 100, at["y"], steps=4)
+    page.mouse.up()
+    page.keyboard.up("Shift")
+    page.wait_for_url(re.compile("mark="))
+    low, high = map(int, view(page)["mark"].split("-"))
+    page.keyboard.press("z")
+    page.wait_for_url(lambda _: (int(view(page)["from"]), int(view(page)["to"])) == (low, high))
+    page.keyboard.press("Escape")
+    page.wait_for_url(lambda _: "mark" not in view(page))
+
+
+def test_the_selection_walks_along_the_lane_and_the_dependencies(studio: Studio, page, recording) -> None:
+    trace, spans = recording
+    graph = trace.graph_of(trace.ranks[0])
+    ids = [int(graph.id[node]) for node, _, _ in spans]
+    opened(studio, page, rank=0, node=ids[10])
+    page.wait_for_selector("#inspector h2")
+    page.keyboard.press(".")
+    page.wait_for_url(lambda _: view(page)["node"] == str(ids[11]))
+    page.keyboard.press(",")
+    page.wait_for_url(lambda _: view(page)["node"] == str(ids[10]))
+    page.keyboard.press("[")
+    page.wait_for_url(lambda _: view(page)["node"] != str(ids[10]))
+    row = spans[10][0]
+    waits = {int(graph.id[one]) for one in [*graph.data.of(row), *graph.ctrl.of(row)]}
+    assert int(view(page)["node"]) in waits
+    page.go_back()
+    page.wait_for_url(lambda _: view(page)["node"] == str(ids[10]))
+
+
+def test_ranks_fold_and_categories_hide(studio: Studio, page) -> None:
+    opened(studio, page)
+    box = page.locator("#timeline-scroll").bounding_box()
+    at = point(page, 0, 0)
+    page.mouse.click(box["x"] + 30, at["y"])
+    page.wait_for_url(lambda _: view(page) == {"fold": "0"})
+    page.click("#timeline-fold")
+    page.wait_for_url(lambda _: view(page) == {"fold": "all"})
+    page.click("#timeline-fold")
+    page.wait_for_url(lambda _: view(page) == {})
+    before = page.evaluate("window.studioTimeline.stats().drawn")
+    page.click("#timeline-legend >> text=compute")
+    page.wait_for_url(lambda _: view(page) == {"hide": "compute"})
+    page.wait_for_function("before => window.studioTimeline.stats().drawn < before", arg=before)
+    page.go_back()
+    page.wait_for_function("before => window.studioTimeline.stats().drawn === before", arg=before)
+
+
+def test_what_is_shown_can_be_saved(studio: Studio, page) -> None:
+    opened(studio, page)
+    with page.expect_download() as table:
+        page.click("#timeline-csv")
+    lines = table.value.path().read_text().splitlines()
+    assert lines[0].startswith("rank,lane,lane_name,node,name,type,bytes,issue_ns,callback_ns")
+    assert len(lines) > 1000
+    with page.expect_download() as picture:
+        page.click("#timeline-png")
+    assert picture.value.path().read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_list_of_keys_opens_and_closes(studio: Studio, page) -> None:
+    opened(studio, page)
+    page.keyboard.press("?")
+    page.wait_for_selector("#timeline-keys[open]")
+    serious = [
+        one["id"]
+        for one in Axe().run(page).response["violations"]
+        if one["impact"] in ("serious", "critical")
+    ]
+    assert not serious
+    page.keyboard.press("Escape")
+    page.wait_for_selector("#timeline-keys", state="hidden")
+
+
+def untimed():
+    """Eight ranks that compute and then reduce; their files hold no starts."""
+    return trace_of([[node(1, "COMP", micros=20), collective(2, "ALL_REDUCE", 1 << 20, 1)]] * 8)
+
+
+@pytest.fixture(scope="module")
+def simulated(studio: Studio) -> tuple[str, str]:
+    """A job of eight ranks without recorded times, with one run; its id and the run's."""
+    keeper = Workspace(studio.workspace)
+    trace = untimed()
+    run = Run("eight in a ring", simulate(trace, imported(PARTS).config, native=False), PARTS)
+    found = keeper.save(trace, "no times")
+    return found, keeper.save_run(found, run)
+
+
+def test_a_run_is_drawn_and_told_with_the_simulators_figures(studio: Studio, page, simulated) -> None:
+    """A job without times of its own shows its newest run."""
+    found, run_id = simulated
+    run = Workspace(studio.workspace).load_run(found, run_id)
+    timeline = run.result.timeline([5])
+    page.goto(f"{studio.url}/timeline?job={found}")
+    page.wait_for_selector("#timeline-scroll[data-ready]")
+    assert "eight in a ring" in page.locator("#timeline-run").input_value()
+    rows = [at for at, lane in enumerate(timeline.lanes) if lane.kind == "communication"]
+    part = timeline.of_lane(rows[0])
+    start, end = int(timeline.start_ns[part][0]), int(timeline.end_ns[part][0])
+    at = point(page, len(timeline.lanes) * 5 + rows[0], (start + end) / 2)
+    page.mouse.move(at["x"], at["y"])
+    issued, back = (format_offset(time, run.result.makespan_ns) for time in (start, end))
+    words = f"issued {issued} · callback {back} · {format_ns(end - start)}"
+    page.locator("#timeline-status", has_text=re.compile(f"^rank 5 · .*{re.escape(words)}$")).wait_for()
+    page.expected.append("400")
+    page.goto(f"{studio.url}/timeline?job={found}&run=gone")
+    page.wait_for_selector("#timeline-error >> text=has no run")
+
+
+def test_a_job_without_times_says_what_to_do(studio: Studio, page) -> None:
+    found = Workspace(studio.workspace).save(untimed(), "no times either")
+    page.goto(f"{studio.url}/timeline?job={found}")
+    page.wait_for_selector("text=No times yet")
+    assert page.locator("a", has_text="Simulate it").get_attribute("href") == f"/simulate?job={found}"
