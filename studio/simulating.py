@@ -18,7 +18,8 @@ from studio.et import read
 from studio.sim import astra, simulate
 from studio.sim.check import check
 from studio.sim.config import Congestion, SystemConfig
-from studio.sim.parts import TOPOLOGIES, Parts, imported, network_gb_per_s, with_settings
+from studio.sim.network import TOPOLOGIES, network_gb_per_s
+from studio.sim.parts import Parts, imported, with_settings
 from studio.sim.presets import PRESETS, preset
 from studio.sim.result import SimResult, breakdown_of, exposed_ns, statistics
 from studio.sim.traffic import LinkTraffic
@@ -345,7 +346,10 @@ def system_label(config: SystemConfig) -> str:
         f"{TOPOLOGY_NAMES[dim.kind]} {dim.size} ({network_gb_per_s(dim.bytes_per_ns):g} GiB/s, {dim.latency_ns:g} ns)"
         for dim in config.topology.dims
     )
-    return f"{config.topology.npus:,} NPUs: {dims}, congestion-{config.congestion}"
+    links = ""
+    if config.links is not None:
+        links = f" over {len(config.links.links):,} links and {config.links.switches:,} switches"
+    return f"{config.topology.npus:,} NPUs: {dims}{links}, congestion-{config.congestion}"
 
 
 def _slowest(result: SimResult) -> Iterator[str]:

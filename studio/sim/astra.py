@@ -221,7 +221,8 @@ def _write_optional(path: Path, table: Table | None) -> Path | None:
 
 def _write_network(path: Path, network: Table) -> Path:
     """Write the network in the form the reference's own files have: one list per line, the units beside it."""
-    units = {"bandwidth": "  # GB/s (1 GB = 2^30 bytes), per link", "latency": "  # ns"}
+    unit = network.get("bandwidth-unit", "GB/s (1 GB = 2^30 bytes)")
+    units = {"bandwidth": f"  # {unit}, per link", "latency": "  # ns", "message-overhead": "  # ns"}
     lines = [f"{key}: {json.dumps(value)}{units.get(key, '')}\n" for key, value in network.items()]
     path.write_text("".join(lines), encoding="utf-8")
     return path

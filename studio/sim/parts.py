@@ -9,7 +9,6 @@ reference stops without a message, is taken to be 1 and reported.
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -24,15 +23,12 @@ from studio.sim.config import (
     CollectiveKind,
     CollectiveOptimization,
     Congestion,
-    Dimension,
-    DimensionKind,
     MemorySharing,
     RemoteMemory,
     Roofline,
     Scheduling,
     SharedBus,
     SystemConfig,
-    Topology,
 )
 from studio.sim.extensions import (
     MOST_SLOTS,
@@ -44,18 +40,18 @@ from studio.sim.extensions import (
     TieOrder,
 )
 from studio.sim.fields import Fields, nearest, shown
+from studio.sim.network import (
+    EXTENDED_NETWORK_KEYS,
+    LISTED_KEYS,
+    NETWORK_KEYS,
+    network_of,
+    network_table,
+    plain,
+)
 from studio.trace import CommGroup, Finding, Trace
 
 Table = Mapping[str, object]
 
-NETWORK_BYTES_PER_GB = 1 << 30
-"""What the network layer of the reference takes a GB to be."""
-
-TOPOLOGIES: Mapping[str, DimensionKind] = {
-    "Ring": "ring",
-    "FullyConnected": "fully_connected",
-    "Switch": "switch",
-}
 SCHEDULING: Mapping[str, Scheduling] = {"LIFO": "lifo", "FIFO": "fifo", "EXPLICIT": "explicit"}
 OPTIMIZATIONS: Mapping[str, CollectiveOptimization] = {
     "baseline": "baseline",
@@ -104,7 +100,6 @@ EXTENDED_CHOICES: Mapping[str, tuple[str, ...]] = {
 }
 EXTENDED_KEYS = (*EXTENDED_CHOICES, "communication-slots", "compute-speeds", *EXTENDED_IMPLEMENTATIONS)
 
-NETWORK_KEYS = ("topology", "npus_count", "bandwidth", "latency")
 SYSTEM_KEYS = (
     "scheduling-policy",
     "endpoint-delay",
@@ -213,11 +208,12 @@ def imported(parts: Parts) -> Imported:
         findings.extend(made.findings(known, {key: str(why) for key, why in ignored.items()}))
         return made
 
-    network = fields("network", "network.yml", parts.network, NETWORK_KEYS, {})
+    known = (*NETWORK_KEYS, *EXTENDED_NETWORK_KEYS)
+    network = fields("network", "network.yml", parts.network, known, {})
     system = fields("system", "system.json", parts.system, SYSTEM_KEYS, SYSTEM_IGNORED)
     memory = fields("memory", "remote_memory.json", parts.memory or {}, MEMORY_KEYS, {})
     options = fields("options", "command line", parts.options, OPTION_KEYS + PATH_OPTIONS, OPTION_IGNORED)
-    topology = _topology(network)
+    topology, links = network_of(network, extended=EXTENDED in parts.system)
     extended = _extended(parts, system, findings)
     config = SystemConfig(
         topology=topology,
@@ -242,39 +238,10 @@ def imported(parts: Parts) -> Imported:
         custom=parts.custom,
         custom_nodes=parts.custom_nodes,
         groups=_groups(parts, topology.npus, findings),
+        links=links,
         extensions=_extensions(extended, topology.npus) if EXTENDED in system else None,
     )
     return Imported(config, tuple(findings))
-
-
-def _topology(network: Fields) -> Topology:
-    kinds = network.items("topology")
-    lists = {key: network.items(key) for key in NETWORK_KEYS[1:]}
-    for key, values in lists.items():
-        if len(values) != len(kinds):
-            raise network.error(
-                key,
-                values,
-                f"{len(kinds)} entries, as many as topology has",
-                "All four lists have one entry per dimension, the dimension nearest the NPU first.",
-            )
-    dims = []
-    for at, kind in enumerate(kinds):
-        one_npu = "Leave a dimension of one NPU out of all four lists."
-        gb_per_s = network.number_in(
-            f"bandwidth[{at}]", lists["bandwidth"][at], "a number above 0, in GB/s", above=0
-        )
-        dims.append(
-            Dimension(
-                kind=network.choice_in(f"topology[{at}]", kind, TOPOLOGIES),
-                size=network.whole_in(f"npus_count[{at}]", lists["npus_count"][at], 2, MAX_NPUS, one_npu),
-                bytes_per_ns=gb_per_s * NETWORK_BYTES_PER_GB / 1_000_000_000,
-                latency_ns=network.number_in(
-                    f"latency[{at}]", lists["latency"][at], "a number at least 0, in ns", least=0
-                ),
-            )
-        )
-    return Topology(tuple(dims))
 
 
 def _extended(parts: Parts, system: Fields, findings: list[Finding]) -> Fields:
@@ -451,45 +418,23 @@ def _groups(parts: Parts, npus: int, findings: list[Finding]) -> tuple[CommGroup
 def parts_of(config: SystemConfig) -> Parts:
     """Return a configuration as ASTRA-sim writes it.
 
-    Reading it again gives an equal configuration, but for one thing: one rate in fourteen has no
-    GB/s of 2^30 bytes that gives exactly it; then the nearest is written, off by one part in 10^16.
+    Reading it again gives an equal configuration, but for one thing: in the compatible mode one rate in fourteen
+    has no GB/s of 2^30 bytes that gives exactly it; then the nearest is written, off by one part in 10^16.
     """
-    dims = config.topology.dims
-    kinds = {kind: name for name, kind in TOPOLOGIES.items()}
-    network: Table = {
-        "topology": [kinds[dim.kind] for dim in dims],
-        "npus_count": [dim.size for dim in dims],
-        "bandwidth": [network_gb_per_s(dim.bytes_per_ns) for dim in dims],
-        "latency": [_plain(dim.latency_ns) for dim in dims],
-    }
     return Parts(
-        network=network,
+        network=network_table(config),
         system=_system_of(config),
         memory=_memory_of(config.remote_memory, config.topology.npus),
         groups=None if config.groups is None else {group.name: list(group.ranks) for group in config.groups},
         options={
             "num-queues-per-dim": config.queues_per_dimension,
-            "injection-scale": _plain(config.injection_scale),
+            "injection-scale": plain(config.injection_scale),
             "rendezvous-protocol": config.rendezvous,
         },
         congestion=config.congestion,
         custom=config.custom,
         custom_nodes=config.custom_nodes,
     )
-
-
-def network_gb_per_s(bytes_per_ns: float) -> float:
-    """Return the network's GB/s (2^30 bytes) of a rate: the shortest number that is read back as the same rate.
-
-    Example:
-        >>> network_gb_per_s(50 * 2**30 / 10**9), network_gb_per_s(741.34 * 2**30 / 10**9)
-        (50, 741.34)
-    """
-    about = bytes_per_ns * 1_000_000_000 / NETWORK_BYTES_PER_GB
-    candidates = [float(f"{about:.{digits}g}") for digits in range(1, 18)]
-    candidates += [about, math.nextafter(about, 0), math.nextafter(about, math.inf)]
-    exact = (one for one in candidates if one * NETWORK_BYTES_PER_GB / 1_000_000_000 == bytes_per_ns)
-    return _plain(next(exact, about))
 
 
 def _system_of(config: SystemConfig) -> dict[str, object]:
@@ -500,21 +445,21 @@ def _system_of(config: SystemConfig) -> dict[str, object]:
         "active-chunks-per-dimension": config.active_chunks,
         "preferred-dataset-splits": config.splits,
         "collective-optimization": optimizations[config.collective_optimization],
-        "local-mem-bw": _plain(config.local_memory_bytes_per_ns),
+        "local-mem-bw": plain(config.local_memory_bytes_per_ns),
     }
     if config.endpoint_delay_ns is not None:
-        system["endpoint-delay"] = _plain(config.endpoint_delay_ns)
+        system["endpoint-delay"] = plain(config.endpoint_delay_ns)
     for key, kind in IMPLEMENTATIONS.items():
         if kind in config.algorithms:
             system[key] = [algorithm.name for algorithm in config.algorithms[kind]]
     if config.roofline:
-        system |= {"roofline-enabled": 1, "peak-perf": _plain(config.roofline.peak_tera_ops_per_s)}
+        system |= {"roofline-enabled": 1, "peak-perf": plain(config.roofline.peak_tera_ops_per_s)}
     if config.replay_only:
         system["replay-only"] = 1
     bus = config.shared_bus
     if bus:
         system |= {"model-shared-bus": 1, "L": bus.latency_ns, "o": bus.overhead_ns, "g": bus.gap_ns}
-        system |= {"G": _plain(bus.gap_per_byte_ns), "local-reduction-delay": bus.reduction_delay_ns}
+        system |= {"G": plain(bus.gap_per_byte_ns), "local-reduction-delay": bus.reduction_delay_ns}
     if config.extensions is not None:
         system[EXTENDED] = _extended_of(config, config.extensions)
     return system
@@ -524,7 +469,7 @@ def _extended_of(config: SystemConfig, extensions: Extensions) -> dict[str, obje
     table: dict[str, object] = {key: getattr(extensions, key.replace("-", "_")) for key in EXTENDED_CHOICES}
     table["communication-slots"] = extensions.communication_slots
     if extensions.compute_speeds is not None:
-        table["compute-speeds"] = {str(npu): _plain(at) for npu, at in extensions.compute_speeds.items()}
+        table["compute-speeds"] = {str(npu): plain(at) for npu, at in extensions.compute_speeds.items()}
     for key, kind in EXTENDED_IMPLEMENTATIONS.items():
         if kind in config.algorithms:
             table[key] = [algorithm.name for algorithm in config.algorithms[kind]]
@@ -538,15 +483,10 @@ def _memory_of(memory: RemoteMemory | None, npus: int) -> dict[str, object] | No
     return {
         "memory-type": types[memory.sharing],
         "remote-mem-latency": memory.latency_ns,
-        "remote-mem-bw": _plain(memory.bytes_per_ns),
+        "remote-mem-bw": plain(memory.bytes_per_ns),
         "num-nodes": -(-npus // memory.npus_per_node),
         "num-npus-per-node": memory.npus_per_node,
     }
-
-
-def _plain(number: float) -> float:
-    """Return a whole number as an int, so that files say 50 and not 50.0."""
-    return int(number) if number == int(number) and abs(number) < 1 << 53 else number
 
 
 # ---------------------------------------------------------------------------------------------------
@@ -554,7 +494,7 @@ def _plain(number: float) -> float:
 
 _SETTING = re.compile(r"(?P<key>[^=\[\]]+)(\[(?P<at>\d+)\])?=(?P<value>.*)", re.DOTALL)
 _SECTIONS: tuple[tuple[str, Sequence[str]], ...] = (
-    ("network", NETWORK_KEYS),
+    ("network", (*NETWORK_KEYS, *EXTENDED_NETWORK_KEYS)),
     ("system", tuple(key for key in SYSTEM_KEYS if key not in (*CUSTOM, PER_NODE_CUSTOM, EXTENDED))),
     ("memory", MEMORY_KEYS),
     ("options", OPTION_KEYS),
@@ -596,7 +536,9 @@ def _with_setting(parts: Parts, given: str, at: str | None, text: str) -> Parts:
         near = nearest(given, [name for _, name in known.values()])
         hint = f"The nearest known key is {near!r}." if near else "Keys are those of ASTRA-sim's files."
         raise ConfigError(f"--set {given!r}: there is no such key", hint=hint)
-    value = _setting_value(text, listed=key in NETWORK_KEYS or key in IMPLEMENTATIONS)
+    value = _setting_value(text, listed=key in LISTED_KEYS or key in IMPLEMENTATIONS)
+    if key == "links":
+        value = _setting_links(text)
     names = {**parts.names, key: "--set"}
     if key == "congestion":
         return replace(parts, congestion=Fields("--set", {key: text}).choice(key, CONGESTION), names=names)
@@ -683,6 +625,13 @@ def _setting_value(text: str, *, listed: bool) -> object:
         inner = text[1:-1] if text.startswith("[") and text.endswith("]") else text
         return [_literal(item.strip()) for item in inner.split(",")] if inner.strip() else []
     return _literal(text)
+
+
+def _setting_links(text: str) -> object:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
 
 
 def _literal(text: str) -> object:

@@ -19,7 +19,8 @@ from studio.sim.config import (
     SystemConfig,
     Topology,
 )
-from studio.sim.parts import Parts, imported, network_gb_per_s, parts_of, with_settings
+from studio.sim.network import network_gb_per_s
+from studio.sim.parts import Parts, imported, parts_of, with_settings
 from studio.trace import CommGroup
 from tests.handmade import node, trace_of
 
