@@ -5,16 +5,8 @@
   var GRID = "nodes-grid";
   var TEXTS = { name: 1, type: 1, collective: 1, group: 1 };
   var LEAST = ["waits_for", "operations", "id", "collective", "start_ns", "group", "type"];
-  var SCALES = {
-    time: { ns: 1, us: 1e3, "µs": 1e3, "μs": 1e3, ms: 1e6, s: 1e9, min: 60e9, h: 3600e9 },
-    bytes: { b: 1, kib: 1024, mib: 1048576, gib: 1073741824, tib: 1099511627776, kb: 1e3, mb: 1e6, gb: 1e9, tb: 1e12 },
-    count: { k: 1e3, m: 1e6, g: 1e9, t: 1e12, p: 1e15, e: 1e18, flop: 1, kflop: 1e3, mflop: 1e6, gflop: 1e9, tflop: 1e12, pflop: 1e15 },
-  };
-  var SHOWN = {
-    time: ["ns", 1, "us", 1e3, "ms", 1e6, "s", 1e9],
-    bytes: ["B", 1, "KiB", 1024, "MiB", 1048576, "GiB", 1073741824],
-    count: ["", 1, "k", 1e3, "M", 1e6, "G", 1e9, "T", 1e12],
-  };
+  /* How addresses of an earlier studio compare numbers, as people write it today. */
+  var SIGNS = { equals: "", notEqual: "!= ", greaterThan: "> ", greaterThanOrEqual: ">= ", lessThan: "< ", lessThanOrEqual: "<= " };
 
   var api = null; /* of the grid on the page */
   var list = {}; /* what the grid shows: job, q, f, sort */
@@ -44,7 +36,6 @@
   function shorten(one) {
     var parts = [one.type];
     if (one.filter !== undefined && one.filter !== null) parts.push(one.filter);
-    if (one.type === "inRange" && one.filterTo !== undefined) parts.push(one.filterTo);
     return parts;
   }
 
@@ -66,10 +57,11 @@
     }
   }
 
-  function lengthen(kind, parts) {
-    var one = { filterType: kind, type: parts[0] };
-    if (parts.length > 1) one.filter = parts[1];
-    if (parts.length > 2) one.filterTo = parts[2];
+  function lengthen(text, parts) {
+    if (!text && parts[0] in SIGNS) parts = ["matches", SIGNS[parts[0]] + parts[1]];
+    if (!text && parts[0] === "inRange") parts = ["matches", parts[1] + ".." + parts[2]];
+    var one = { filterType: "text", type: parts[0] };
+    if (parts.length > 1) one.filter = String(parts[1]);
     return one;
   }
 
@@ -79,10 +71,10 @@
     Object.keys(short).forEach(function (column) {
       var parts = short[column];
       if (!Array.isArray(parts) || !api.getColumn(column)) return;
-      var kind = TEXTS[column] ? "text" : "number";
+      var text = Boolean(TEXTS[column]);
       model[column] = parts[0] === "AND" || parts[0] === "OR"
-        ? { filterType: kind, operator: parts[0], conditions: parts.slice(1).map(lengthen.bind(null, kind)) }
-        : lengthen(kind, parts);
+        ? { filterType: "text", operator: parts[0], conditions: parts.slice(1).map(lengthen.bind(null, text)) }
+        : lengthen(text, parts);
     });
     return model;
   }
@@ -324,7 +316,7 @@
       window.dash_clientside.set_props("nodes-search", { value: next.q });
     }
     var rank = readFilters(next.f).rank;
-    var one = Array.isArray(rank) && rank[0] === "equals" ? String(rank[1]) : null;
+    var one = Array.isArray(rank) && (rank[0] === "equals" || rank[0] === "matches") && /^\d+$/.test(rank[1]) ? String(rank[1]) : null;
     rankShown = one;
     window.dash_clientside.set_props("nodes-rank", { value: one });
     show("nodes-clear", Boolean(next.q || next.f));
@@ -378,7 +370,7 @@
       if ((value || null) !== rankShown) {
         rankShown = value || null;
         var filters = readFilters(list.f);
-        if (value) filters.rank = ["equals", Number(value)];
+        if (value) filters.rank = ["matches", value];
         else delete filters.rank;
         var sorted = {};
         Object.keys(filters).sort().forEach(function (key) { sorted[key] = filters[key]; });
@@ -388,22 +380,9 @@
     },
   };
 
-  /* "1.5 ms" to nanoseconds, "48 MiB" to bytes; nothing where it is not such a quantity. */
-  function parse(text, quantity) {
-    var found = /^\s*([+-]?[\d.,]+(?:e[+-]?\d+)?)\s*([a-zµμ]*)\s*$/i.exec(text === null || text === undefined ? "" : String(text));
-    if (!found) return null;
-    var scale = found[2] ? SCALES[quantity][found[2].toLowerCase()] : 1;
-    var number = Number(found[1].replace(/,/g, "")) * scale;
-    return isFinite(number) ? Math.round(number) : null;
+  function any() {
+    return true;
   }
 
-  function format(value, quantity) {
-    if (value === null || value === undefined) return "";
-    var units = SHOWN[quantity];
-    var at = 0;
-    while (at + 3 < units.length && Math.abs(value) >= units[at + 3] && Number.isInteger((value / units[at + 3]) * 1000)) at += 2;
-    return (String(value / units[at + 1]) + " " + units[at]).trim();
-  }
-
-  window.dashAgGridFunctions = Object.assign(window.dashAgGridFunctions || {}, { nodesParse: parse, nodesFormat: format });
+  window.dashAgGridFunctions = Object.assign(window.dashAgGridFunctions || {}, { nodesAny: any });
 })();

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import pytest
+from hypothesis import settings
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext, Page
@@ -30,6 +31,10 @@ BROWSER_ARGUMENTS = [
     "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE localhost, EXCLUDE 127.0.0.1",
 ]
 LOCAL_HOSTS = {"127.0.0.1", "localhost"}
+
+# No test asserts on time: on a busy machine any example may take long.
+settings.register_profile("unhurried", deadline=None)
+settings.load_profile("unhurried")
 
 
 # ---------------------------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from studio.analysis.communication import comm_nodes
+from studio.analysis.number_filter import Quantity, Wanted, wanted
 from studio.errors import TraceError
 from studio.trace import (
     NONE,
@@ -40,10 +41,17 @@ from studio.trace import (
 TEXT_COLUMNS = ("name", "type", "collective", "group")
 NUMBER_COLUMNS = ("rank", "id", "bytes", "operations", "start_ns", "duration_ns", "waits_for")
 COLUMNS = (*TEXT_COLUMNS, *NUMBER_COLUMNS)
+QUANTITIES: dict[str, Quantity] = {
+    "bytes": "bytes",
+    "operations": "count",
+    "start_ns": "time",
+    "duration_ns": "time",
+}
+"""Number columns whose filters take units."""
 
 Operator = Literal[
     "contains", "notContains", "equals", "notEqual", "startsWith", "endsWith", "blank", "notBlank",
-    "lessThan", "lessThanOrEqual", "greaterThan", "greaterThanOrEqual", "inRange",
+    "lessThan", "lessThanOrEqual", "greaterThan", "greaterThanOrEqual", "inRange", "matches",
 ]  # fmt: skip
 
 _KEPT_BYTES = 64 << 20
@@ -54,7 +62,11 @@ _REF = re.compile(r"(?P<id>[0-9]{1,20})(?:\.(?P<again>[0-9]{1,10}))?")
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """What a column must hold. Texts compare without regard to case; `to` is the end of a range."""
+    """What a column must hold.
+
+    Texts compare without regard to case; `to` is the end of a range. Numbers that `matches` a text are those
+    the text asks for, such as `>= 1.5 ms`, see `number_filter.wanted`.
+    """
 
     column: str
     operator: str
@@ -557,6 +569,8 @@ def _number_fits(column: Int64 | UInt64, condition: Condition) -> Bool:
     there = np.ones(len(column), bool) if column.dtype == np.uint64 else column != NONE
     if condition.operator in ("blank", "notBlank"):
         return ~there if condition.operator == "blank" else there
+    if condition.operator == "matches":
+        return there & _asked(column, condition)
     value = _number(condition.value)
     tests: dict[str, Callable[[], Bool]] = {
         "equals": lambda: column == value,
@@ -569,10 +583,21 @@ def _number_fits(column: Int64 | UInt64, condition: Condition) -> Bool:
     }
     if condition.operator not in tests:
         raise TraceError(
-            f"Numbers cannot be compared by {condition.operator!r}.", hint=f"Allowed: {', '.join(tests)}."
+            f"Numbers cannot be compared by {condition.operator!r}.",
+            hint=f"Allowed: {', '.join(tests)}, matches.",
         )
     # A node without a value is neither less nor more nor different.
     return there & tests[condition.operator]()
+
+
+def _asked(column: Int64 | UInt64, condition: Condition) -> Bool:
+    try:
+        asked: Wanted = wanted(condition.value, QUANTITIES.get(condition.column, "number"))
+    except TraceError as error:
+        name = condition.column.removesuffix("_ns").replace("_", " ").capitalize()
+        raise TraceError(f"{name}: {error.message}", hint=error.hint) from error
+    inside: Bool = (column >= asked.low) & (column <= asked.high)
+    return ~inside if asked.outside else inside
 
 
 def _number(text: str) -> int | float:

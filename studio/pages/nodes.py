@@ -30,8 +30,16 @@ _TEXT_FILTERS = [
     "notBlank",
 ]
 _NUMBER_FILTERS = [
-    "equals", "greaterThanOrEqual", "lessThanOrEqual", "inRange", "greaterThan", "lessThan", "notEqual", "blank", "notBlank",
-]  # fmt: skip
+    {
+        "displayKey": "matches",
+        "displayName": "<, >, !=, a..b",
+        # The server decides; the grid never compares.
+        "predicate": {"function": "nodesAny()"},
+        "numberOfInputs": 1,
+    },
+    "blank",
+    "notBlank",
+]
 _THEME = """themeQuartz.withParams({
     accentColor: 'var(--cs-accent)', backgroundColor: 'var(--cs-panel)', foregroundColor: 'var(--cs-text)',
     borderColor: 'var(--cs-border)', browserColorScheme: 'inherit', chromeBackgroundColor: 'var(--cs-raised)',
@@ -54,12 +62,11 @@ def _column(field: str, title: str, width: int, explained: str = "", **more: Any
         "field": field,
         "headerName": title,
         "headerTooltip": explained,
-        "filter": "agTextColumnFilter" if text else "agNumberColumnFilter",
+        "filter": "agTextColumnFilter",
         "filterParams": {
             "filterOptions": _TEXT_FILTERS if text else _NUMBER_FILTERS,
             "debounceMs": 300,
             "maxNumConditions": 2,
-            "inRangeInclusive": True,
         },
         **more,
     }
@@ -70,22 +77,9 @@ def _column(field: str, title: str, width: int, explained: str = "", **more: Any
     return found
 
 
-def _measured(field: str, title: str, width: int, quantity: str, explained: str) -> dict[str, Any]:
+def _measured(field: str, title: str, width: int, explained: str) -> dict[str, Any]:
     """Return the definition of a column of quantities with units; its filters take units too."""
-    found = _column(field, title, width, explained, tooltipField=f"{field}_exact")
-    found["filterParams"] |= {
-        "filterOptions": [
-            "greaterThanOrEqual",
-            "lessThanOrEqual",
-            *_NUMBER_FILTERS[3:6],
-            "equals",
-            *_NUMBER_FILTERS[6:],
-        ],
-        "allowedCharPattern": r"0-9a-zA-Zµμ.,\s+\-",
-        "numberParser": {"function": f"nodesParse(params, '{quantity}')"},
-        "numberFormatter": {"function": f"nodesFormat(params, '{quantity}')"},
-    }
-    return found
+    return _column(field, title, width, explained, tooltipField=f"{field}_exact")
 
 
 _COLUMNS = [
@@ -95,18 +89,12 @@ _COLUMNS = [
     _column("type", "Type", 104),
     _column("collective", "Collective", 138, "Collective that a COMM_COLL node takes part in"),
     _column("group", "Group", 74, "Comm group the node names", tooltipField="group"),
-    _measured("bytes", "Bytes", 84, "bytes", "Payload on this rank (comm_size). Filters take units: 48 MiB"),
+    _measured("bytes", "Bytes", 84, "Payload on this rank (comm_size). Filter: 48 MiB, > 1 GB, 1 KiB..1 MiB"),
+    _measured("operations", "Operations", 96, "Floating-point operations (num_ops). Filter: 2 G, > 500 M"),
     _measured(
-        "operations", "Operations", 96, "count", "Floating-point operations (num_ops). Filters take 2 G"
+        "start_ns", "Start", 98, "After the first recorded start of the job. Filter: < 1.5 ms, 1 ms..2 ms"
     ),
-    _measured(
-        "start_ns",
-        "Start",
-        98,
-        "time",
-        "After the first recorded start of the job. Filters take units: 1.5 ms",
-    ),
-    _measured("duration_ns", "Duration", 94, "time", "Recorded duration. Filters take units: 20 us"),
+    _measured("duration_ns", "Duration", 94, "Recorded duration. Filter: 20 us, >= 1.5 ms, 1 ms..2 ms"),
     _column("waits_for", "Waits for", 80, "How many nodes it waits for, by data or control dependency"),
 ]
 

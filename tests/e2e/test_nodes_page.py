@@ -69,12 +69,12 @@ def test_search_order_and_filters_are_in_the_address_and_can_be_walked_back(node
     nodes.click(".ag-header-cell[col-id=bytes] .ag-header-cell-label")
     wait_for_view(nodes, q="grads", sort="-bytes")
     nodes.locator(".ag-row[row-index='0'] [col-id=bytes]", has_text="62.5 MiB").wait_for()
-    filter_box(nodes, "bytes").fill("32 MiB")
+    filter_box(nodes, "bytes").fill(">= 32 MiB")
     wait_for_view(
         nodes,
         q="grads",
         sort="-bytes",
-        f=json.dumps({"bytes": ["greaterThanOrEqual", 32 << 20]}, separators=(",", ":")),
+        f='{"bytes":["matches",">= 32 MiB"]}',
     )
     nodes.locator("#nodes-count", has_text=" of 2,488").wait_for()
     nodes.wait_for_timeout(300)
@@ -158,7 +158,7 @@ def test_one_rank_is_picked_by_its_number(nodes):
     nodes.click("#nodes-rank")
     nodes.get_by_role("option", name="3", exact=True).click()
     counted(nodes, "297 of 2,488 nodes")
-    wait_for_view(nodes, f='{"rank":["equals",3]}')
+    wait_for_view(nodes, f='{"rank":["matches","3"]}')
     assert set(shown(nodes, "rank")) == {"3"}
 
 
@@ -167,8 +167,8 @@ def test_filters_are_set_by_keyboard(nodes):
     nodes.locator(".ag-header-cell[col-id=duration_ns]").first.focus()
     nodes.keyboard.press("ArrowDown")
     nodes.keyboard.press("Enter")
-    nodes.keyboard.type("0.5 ms")
-    wait_for_view(nodes, f='{"duration_ns":["greaterThanOrEqual",500000]}')
+    nodes.keyboard.type("> 0.5 ms")
+    wait_for_view(nodes, f='{"duration_ns":["matches","> 0.5 ms"]}')
     nodes.locator(".ag-header-cell[col-id=duration_ns] .ag-floating-filter-button button").focus()
     nodes.keyboard.press("Enter")
     nodes.locator(".ag-filter").wait_for()
@@ -176,9 +176,31 @@ def test_filters_are_set_by_keyboard(nodes):
     nodes.keyboard.press("ArrowDown")
     nodes.keyboard.press("ArrowDown")
     nodes.keyboard.press("Enter")
-    wait_for_view(nodes, f='{"duration_ns":["lessThanOrEqual",500000]}')
+    wait_for_view(nodes, f='{"duration_ns":["blank"]}')
     nodes.keyboard.press("Escape")
     nodes.locator(".ag-filter").wait_for(state="detached")
+
+
+def test_a_quantity_as_the_list_shows_it_finds_its_nodes(nodes):
+    """What is read in a cell and typed into the filter finds the row it was read in."""
+    shown_first = nodes.locator(".ag-row[row-index='1'] [col-id=duration_ns]").inner_text()
+    filter_box(nodes, "duration_ns").fill(shown_first)
+    wait_for_view(
+        nodes,
+        f=json.dumps({"duration_ns": ["matches", shown_first]}, separators=(",", ":"), ensure_ascii=False),
+    )
+    nodes.locator("#nodes-count", has_text=" of 2,488").wait_for()
+    nodes.wait_for_timeout(300)
+    assert set(shown(nodes, "duration_ns")) == {shown_first}
+
+
+def test_a_filter_that_is_no_number_is_said_with_examples(nodes):
+    nodes.expected += ["status of 400"]
+    filter_box(nodes, "duration_ns").fill("soon")
+    nodes.locator("#nodes-error", has_text="Duration: The filter 'soon' is not understood.").wait_for()
+    filter_box(nodes, "duration_ns").fill("")
+    counted(nodes, "2,488 nodes")
+    nodes.locator("#nodes-error", has_text="Duration").wait_for(state="detached")
 
 
 def test_several_columns_sort_together(nodes):
