@@ -13,6 +13,8 @@ PYTHON ?= $(shell for name in python3.13 python3.12 python3.11 python3 python; d
 # Bytecode is written when a module is first imported: compiling all of them here takes longer than the download.
 PIP_OPTIONS := --quiet --no-compile --prefer-binary --disable-pip-version-check --no-input --progress-bar off
 INSTALL := $(BIN)/python -m pip install $(PIP_OPTIONS) --constraint constraints.txt --build-constraint constraints.txt
+COMPILE := $(STEP) "compiled reader and simulator, once per installation" $(BIN)/python -c \
+	"from studio.et import wire; from studio.sim import engine; wire.compiled(); engine.compiled()"
 INPUTS := pyproject.toml constraints.txt
 PYTEST := $(BIN)/python -m pytest
 # Tests wait for browsers and child processes much of their time. Every worker has a studio and a browser of its own.
@@ -72,10 +74,12 @@ $(VENV)/ready-python:
 
 $(VENV)/ready-run: $(VENV)/ready-python $(INPUTS)
 	$(STEP) "packages the studio needs" $(INSTALL) --editable .
+	$(COMPILE)
 	@touch $@
 
 $(VENV)/ready-test: $(VENV)/ready-python $(INPUTS)
 	$(STEP) "packages the studio and its tests need" $(INSTALL) --editable . --group test --group lint
+	$(COMPILE)
 	@touch $(VENV)/ready-run $@
 
 # Looked for each time: browsers come and go without notice to make.

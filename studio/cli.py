@@ -302,7 +302,7 @@ def simulate(
     request = simulating.Request(
         workload, options=chosen, settings=settings, time_limit_s=time_limit, **given
     )
-    outcome = simulating.run(request, progress=_progress_line())
+    outcome = simulating.run(request, progress=_progress_line(), notice=_wait)
     if events:
         simulating.write_events(outcome.result, events)
     if as_json:
@@ -331,6 +331,11 @@ def _warn(finding: Finding) -> None:
     """Print a finding of the reader that means loss or may mislead."""
     if finding.level != "info":
         click.secho(printable(f"{finding.level.capitalize()}: {finding.message}"), fg="yellow", err=True)
+
+
+def _wait(what: str) -> None:
+    """Say what is waited for, where no progress can be shown."""
+    click.echo(f"{what[0].upper()}{what[1:]} ...", err=True)
 
 
 def _progress_line() -> Callable[[str, int, int], None] | None:

@@ -22,6 +22,7 @@ from studio.server.serve import (
     open_browser,
     serve,
 )
+from studio.sim import engine
 from studio.workspace import Workspace
 
 
@@ -99,7 +100,8 @@ def _serve(
         announce("Press Ctrl+C to stop.")
         if request.browser and browser_available():
             open_browser(address)
-        wire.warm_up()
+        wire.KERNEL.warm_up()
+        engine.KERNEL.warm_up()
 
     try:
         serve(app.server, listener, ready=ready)

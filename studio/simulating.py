@@ -28,6 +28,7 @@ from studio.units import format_bytes, format_count, format_ns, format_rate
 from studio.workspace import Workspace
 
 Progress = Callable[[str, int, int], None]
+Notice = Callable[[str], None]
 _SLOWEST = 3
 _TOLD = 8
 _BUSIEST = 5
@@ -81,8 +82,13 @@ class Outcome:
     spent_s: float
 
 
-def run(request: Request, *, progress: Progress | None = None) -> Outcome:
+def run(request: Request, *, progress: Progress | None = None, notice: Notice | None = None) -> Outcome:
     """Simulate a job.
+
+    Args:
+        request: What to simulate.
+        progress: Told how far it is.
+        notice: Told what is waited for, where that takes long.
 
     Raises:
         ConfigError: The system cannot be simulated.
@@ -95,7 +101,7 @@ def run(request: Request, *, progress: Progress | None = None) -> Outcome:
     _refuse(findings)
     begun = time.monotonic()
     limit = Limit(started, request.time_limit_s)
-    outcome = _simulated(trace, result.config, limit, progress)
+    outcome = _simulated(trace, result.config, limit, progress, notice)
     return Outcome(", ".join(request.workload), outcome, findings, time.monotonic() - begun)
 
 
@@ -139,7 +145,9 @@ class Limit:
         )
 
 
-def _simulated(trace: Trace, config: SystemConfig, limit: Limit, progress: Progress | None) -> SimResult:
+def _simulated(
+    trace: Trace, config: SystemConfig, limit: Limit, progress: Progress | None, notice: Notice | None
+) -> SimResult:
     from studio.sim.engine import Cancelled
 
     def tell(done: int, total: int) -> None:
@@ -150,7 +158,7 @@ def _simulated(trace: Trace, config: SystemConfig, limit: Limit, progress: Progr
     if limit.passed():
         raise limit.error()
     try:
-        return simulate(trace, config, progress=tell, cancel=limit.passed)
+        return simulate(trace, config, progress=tell, cancel=limit.passed, notice=notice)
     except Cancelled:
         raise limit.error() from None
 

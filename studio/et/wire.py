@@ -1,26 +1,22 @@
 """Runs the kernel over the bytes of a file: compiled where it pays, interpreted where it does not.
 
 Numba takes half a second to import and, once per installation, a few seconds to compile the kernel. Small
-files are read interpreted, so nobody waits for either; `warm_up` compiles in another process.
+files are read interpreted, so nobody waits for either.
 """
 
 from __future__ import annotations
 
-import importlib.util
 import mmap
 import os
-import subprocess
-import sys
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 
 from studio.et import kernel as k
+from studio.native import Kernel
 from studio.trace import NONE, Int32, Int64, Strings, UInt8, ValueKind
 
 DAMAGE = {
@@ -31,7 +27,6 @@ DAMAGE = {
     k.ZEROS: "the file is filled with zero bytes",
 }
 
-COMPILED_NAME = "studio.et._compiled_kernel"
 INTERPRETED_BYTES = 1_500_000
 INTERPRETED_COLD_BYTES = 3_000_000
 """Above these sizes compiling pays: when the installation has compiled before, and when it has not."""
@@ -203,7 +198,7 @@ def _recode_extras(out: tuple[Any, ...], codes: Int32, row: int) -> None:
 
 def gather(data: UInt8, starts: Int64, lengths: Int32) -> UInt8:
     """Return the texts of a pool, one after another."""
-    if not _loaded:
+    if KERNEL.loaded is None:
         raw, pieces = data.tobytes(), zip(starts.tolist(), lengths.tolist(), strict=True)
         return np.frombuffer(b"".join([raw[s : s + n] for s, n in pieces]), np.uint8)
     target: UInt8 = np.empty(int(lengths.sum()), np.uint8)
@@ -226,34 +221,20 @@ def _allocate(counts: list[int], texts: int) -> tuple[Any, ...]:
     return (*per_node, *ragged, *deps, *per_attr, *rest, np.empty((counts[k.EXTRAS], 2), np.int64))
 
 
-_lock = threading.Lock()
-_loaded: list[ModuleType] = []
+def _prepare(module: ModuleType) -> None:
+    import numba
+
+    for name in _FUNCTIONS:
+        setattr(module, name, numba.njit(getattr(module, name), cache=True, nogil=True))
+    _exercise(module)
+
+
+KERNEL = Kernel(k, __name__, _prepare)
 
 
 def compiled() -> ModuleType:
     """Return the kernel, compiled. Takes seconds the first time an installation asks, then from a cache."""
-    with _lock:
-        if not _loaded:
-            _loaded.append(_compile())
-    return _loaded[0]
-
-
-def _compile() -> ModuleType:
-    """Load the kernel's source a second time, under another name, and compile that copy."""
-    import numba
-
-    spec = importlib.util.spec_from_file_location(COMPILED_NAME, k.__file__)
-    if spec is None or spec.loader is None:  # the source of a package that runs is there
-        raise ImportError(k.__file__)
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[COMPILED_NAME] = module
-    spec.loader.exec_module(module)
-    for name in _FUNCTIONS:
-        setattr(module, name, numba.njit(getattr(module, name), cache=True, nogil=True))
-    _exercise(module)
-    _marker().parent.mkdir(parents=True, exist_ok=True)
-    _marker().touch()
-    return module
+    return KERNEL.compiled()
 
 
 def _exercise(module: ModuleType) -> None:
@@ -269,25 +250,6 @@ def _exercise(module: ModuleType) -> None:
 
 def worth_compiling(total_bytes: int) -> bool:
     """Whether a job of this size is read faster compiled, the wait for the compiler counted in."""
-    if _loaded:
+    if KERNEL.loaded is not None:
         return True
-    return total_bytes > (INTERPRETED_BYTES if _marker().exists() else INTERPRETED_COLD_BYTES)
-
-
-def _marker() -> Path:
-    """Return the file that says this installation has compiled this very kernel."""
-    import platformdirs
-
-    source = Path(k.__file__)
-    stamp = f"{sys.version_info[0]}.{sys.version_info[1]}-{source.stat().st_mtime_ns}"
-    return Path(platformdirs.user_cache_dir("chakra-studio", appauthor=False)) / f"kernel-{stamp}"
-
-
-def warm_up() -> subprocess.Popen[bytes] | None:
-    """Compile in another process where this installation never did; return it, None where nothing is to do."""
-    if _loaded or _marker().exists():
-        return None
-    command = [sys.executable, "-c", "from studio.et import wire; wire.compiled()"]
-    return subprocess.Popen(  # noqa: S603 (a fixed command)
-        command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
+    return total_bytes > (INTERPRETED_BYTES if KERNEL.cached() else INTERPRETED_COLD_BYTES)

@@ -24,7 +24,8 @@ def simulate(
     *,
     progress: Callable[[int, int], None] | None = None,
     cancel: Callable[[], bool] | None = None,
-    native: bool = True,
+    native: bool | None = None,
+    notice: Callable[[str], None] | None = None,
 ) -> SimResult:
     """Simulate a job and return when everything happened.
 
@@ -33,7 +34,9 @@ def simulate(
         config: The system it runs on.
         progress: Told now and then the nodes completed so far, and the nodes in all.
         cancel: Asked now and then whether to stop.
-        native: Whether to run compiled; interpreted is a hundred times slower and starts at once.
+        native: Whether to run compiled; interpreted is a hundred times slower and starts at once. None: compiled
+            where that gives the answer sooner.
+        notice: Told what is waited for, where the compiler has to run first.
 
     Raises:
         TraceError: The trace cannot be simulated, or some ranks wait for ever.
@@ -45,5 +48,5 @@ def simulate(
     from studio.sim.result import result_of
 
     plan = make_plan(trace, config)
-    execute(plan, progress=progress, cancel=cancel, native=native)
+    execute(plan, progress=progress, cancel=cancel, native=native, notice=notice)
     return result_of(trace, config, plan)

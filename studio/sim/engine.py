@@ -1,29 +1,27 @@
 """Runs the event loop: compiled where that pays, interpreted where it does not.
 
-The kernel's source is loaded a second time under another name and that copy is compiled, so the two cannot
-differ. Compilation happens once per installation (numba keeps the result beside the kernel); small cases
-run interpreted until it is done.
+Compilation happens once per installation; small cases run interpreted until it is done, and where loading
+the compiled kernel takes longer than the case.
 """
 
 from __future__ import annotations
 
 import importlib
-import importlib.util
 import inspect
-import sys
-import threading
 from collections.abc import Callable
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 
 from studio.errors import TraceError
+from studio.native import Kernel
 from studio.sim import kernel as k
 from studio.sim.plan import Plan, aligned
 
-COMPILED_NAME = "studio.sim._compiled_kernel"
+INTERPRETED_STEPS = 100_000
+INTERPRETED_COLD_STEPS = 5_000_000
+"""Above these, compiling pays: when the installation has compiled before, and when it has not."""
 BATCH = 4_000_000
 """Callbacks between two looks at `cancel`: a tenth of a second or less, compiled."""
 INTERPRETED_BATCH = 20_000
@@ -32,17 +30,35 @@ Progress = Callable[[int, int], None]
 """Told the nodes completed so far and the nodes in all."""
 Cancel = Callable[[], bool]
 """Asked now and then whether to stop."""
+Notice = Callable[[str], None]
+"""Told what is waited for, before a long wait."""
 
 
 def execute(
-    plan: Plan, *, progress: Progress | None = None, cancel: Cancel | None = None, native: bool = True
+    plan: Plan,
+    *,
+    progress: Progress | None = None,
+    cancel: Cancel | None = None,
+    native: bool | None = None,
+    notice: Notice | None = None,
 ) -> None:
     """Run a plan to its end; `plan.m` holds the outcome.
+
+    Args:
+        plan: What to run.
+        progress: Told how far it is.
+        cancel: Asked whether to stop.
+        native: Whether to run compiled; None: where that is faster, see `worth_compiling`.
+        notice: Told when the kernel has to be compiled first.
 
     Raises:
         Cancelled: `cancel` said so.
         TraceError: The simulated time leaves the range of the clock, or a rank sends to itself.
     """
+    if native is None:
+        native = worth_compiling(plan.steps)
+    if native and notice is not None and KERNEL.loaded is None and not KERNEL.cached():
+        notice(COMPILING)
     run: Any = compiled().entry if native else k.entry
     m: Any = plan.m if native else plan.m.tolist()
     f: Any = plan.f if native else plan.f.tolist()
@@ -90,32 +106,11 @@ def _failure(m: Any) -> TraceError:
     )
 
 
-_lock = threading.Lock()
-_loaded: list[ModuleType] = []
-
-
-def compiled() -> ModuleType:
-    """Return the kernel, compiled: seconds the first time an installation asks, then from a cache."""
-    with _lock:
-        if not _loaded:
-            _loaded.append(_compile())
-    return _loaded[0]
-
-
-def ready() -> tuple[bool, bool]:
-    """Return whether the compiled kernel is loaded, and whether this installation has compiled it before."""
-    return bool(_loaded), _marker().exists()
-
-
-def _compile() -> ModuleType:
-    spec = importlib.util.spec_from_file_location(COMPILED_NAME, k.__file__)
-    if spec is None or spec.loader is None:  # the source of a package that runs is there
-        raise ImportError(k.__file__)
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[COMPILED_NAME] = module
-    spec.loader.exec_module(module)
-    _compile_all(module)
-    return module
+def worth_compiling(steps: int) -> bool:
+    """Whether about so many steps run faster compiled, loading or compiling counted in."""
+    if KERNEL.loaded is not None:
+        return True
+    return steps > (INTERPRETED_STEPS if KERNEL.cached() else INTERPRETED_COLD_STEPS)
 
 
 def _compile_all(module: Any) -> None:
@@ -140,11 +135,9 @@ def _compile_all(module: Any) -> None:
     module.data_of = intrinsic(address)
     ints, floats = types.Array(types.int64, 1, "C"), types.Array(types.float64, 1, "C")
     module.entry = numba.njit(cache=True, **options)(module.entry)
-    if not _marker().exists():
+    if not KERNEL.cached():
         _compile_inner(module)
     module.entry.compile((ints, floats, types.int64))
-    _marker().parent.mkdir(parents=True, exist_ok=True)
-    _marker().touch()
 
 
 def _compile_inner(module: Any) -> None:
@@ -179,14 +172,6 @@ def _callees_first(name: str, seen: set[str]) -> list[str]:
     return [*found, name]
 
 
-def _marker() -> Path:
-    """Return the file that says this installation has compiled this very kernel."""
-    import platformdirs
-
-    stamp = f"{sys.version_info[0]}.{sys.version_info[1]}-{Path(k.__file__).stat().st_mtime_ns}"
-    return Path(platformdirs.user_cache_dir("chakra-studio", appauthor=False)) / f"engine-{stamp}"
-
-
 _INLINED = (
     *(
         "alloc",
@@ -213,3 +198,11 @@ _INLINED = (
     ),
 )
 """What every message passes; a call costs more than these do."""
+
+KERNEL = Kernel(k, __name__, _compile_all)
+COMPILING = "compiling the simulator, once per installation, about 30 s"
+
+
+def compiled() -> ModuleType:
+    """Return the kernel, compiled: seconds the first time an installation asks, then from a cache."""
+    return KERNEL.compiled()

@@ -118,6 +118,7 @@ class Plan:
         graph_of: (R,) graph index of each rank.
         instances: Nodes of all ranks together.
         log: Where in `m` the events are written.
+        steps: About how many callbacks and actions it takes, by which compiling is found to be worth it.
     """
 
     m: Int64
@@ -126,6 +127,7 @@ class Plan:
     graph_of: Int64
     instances: int
     log: int
+    steps: int
 
 
 class _Arena:
@@ -184,6 +186,8 @@ class _Builder:
         self.stream_phases = 1
         self.most_streams = 1
         self.uses_direct = False
+        self.messages: dict[int, int] = {}
+        self.steps: dict[int, int] = {}
         self.longest_custom = 0
         self.ranks_at = 0
 
@@ -236,7 +240,20 @@ class _Builder:
         graph_of = np.array([r.graph for r in self.trace.ranks], np.int64)
         listed = [plans.get(i) for i in range(len(self.trace.graphs))]
         f = np.concatenate((self._floats(), link_floats))
-        return Plan(m, f, listed, graph_of, instances, int(head[k.LOG]))  # type: ignore[arg-type]
+        steps = sum(self._steps(plans[r.graph]) for r in self.trace.ranks)
+        return Plan(m, f, listed, graph_of, instances, int(head[k.LOG]), steps)  # type: ignore[arg-type]
+
+    def _steps(self, plan: GraphPlan) -> int:
+        """Return about how many callbacks and actions a rank takes: five per message, two per node."""
+        if id(plan) not in self.steps:
+            nodes = plan.nodes[plan.nodes[:, k.N_KIND] == k.K_COLLECTIVE]
+            lists = np.where(nodes[:, k.N_GROUP] < 0, nodes[:, k.N_WORLD], nodes[:, k.N_GROUPED])
+            messages = sum(
+                count * self.messages.get(at, 1)
+                for at, count in zip(lists.tolist(), nodes[:, k.N_STREAMS].tolist(), strict=True)
+            )
+            self.steps[id(plan)] = 2 * len(plan.nodes) + 5 * messages
+        return self.steps[id(plan)]
 
     def _floats(self) -> Float64:
         dims = self.config.topology.dims
@@ -501,8 +518,16 @@ class _Builder:
             for at, phase in enumerate(phases):
                 self._phase(records[8 + k.PHASE_WORDS * at :], phase, phases)
             self.lists[key] = self.arena.put(records)
+            self.messages[self.lists[key]] = sum(map(self._messages, phases))
             self.stream_phases = max(self.stream_phases, len(phases))
         return self.lists[key]
+
+    def _messages(self, phase: Phase) -> int:
+        """Return about how many messages a rank sends in a phase."""
+        n = phase.size or max((len(group.ranks) for group in self.groups.values()), default=self.npus)
+        if phase.algorithm.kind in ("ring", "direct"):
+            return 2 * n
+        return 2 * n.bit_length()
 
     def custom_lists(self, trace: Trace) -> tuple[int, int]:
         """Return the phase lists (of the world and of groups) of a collective given as a trace."""

@@ -68,13 +68,13 @@ def kernel(native: bool) -> Iterator[None]:
     """Read with the compiled or the interpreted kernel, whatever the size of the file."""
     if native:
         wire.compiled()
-    choose, loaded = wire.worth_compiling, wire._loaded
+    choose, loaded = wire.worth_compiling, wire.KERNEL.loaded
     wire.worth_compiling = lambda _total_bytes: native
-    wire._loaded = loaded if native else []
+    wire.KERNEL.loaded = loaded if native else None
     try:
         yield
     finally:
-        wire.worth_compiling, wire._loaded = choose, loaded
+        wire.worth_compiling, wire.KERNEL.loaded = choose, loaded
 
 
 def read_once(raw: bytes | memoryview, *, native: bool, name: str = "t.0.et") -> RankPart:

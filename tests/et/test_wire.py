@@ -11,6 +11,7 @@ import pytest
 from studio.errors import TraceError
 from studio.et import chakra, wire
 from studio.et.format import Reading
+from studio.native import Kernel
 from studio.trace import arrays
 from tests.et.chakra_bytes import assert_same, attr, file_of, kernel, num, read_once, sized, varint
 
@@ -47,8 +48,8 @@ def test_reading_a_real_small_job_loads_no_compiler(shared):
 @pytest.fixture
 def elsewhere(monkeypatch, tmp_path):
     """An installation that has never compiled."""
-    monkeypatch.setattr(wire, "_loaded", [])
-    monkeypatch.setattr(wire, "_marker", lambda: tmp_path / "cache" / "kernel")
+    monkeypatch.setattr(wire.KERNEL, "loaded", None)
+    monkeypatch.setattr(Kernel, "marker", lambda _self: tmp_path / "cache" / "kernel")
     return tmp_path / "cache" / "kernel"
 
 
@@ -63,7 +64,7 @@ def test_large_files_are_worth_compiling_sooner_once_the_cache_is_filled(elsewhe
 
 
 def test_once_compiled_the_smallest_file_profits(elsewhere):
-    wire._loaded.append(wire)
+    wire.KERNEL.loaded = wire
     assert wire.worth_compiling(1)
 
 
@@ -77,19 +78,21 @@ def test_a_file_that_inflates_is_judged_by_what_it_holds(monkeypatch):
 
 def test_warming_up_compiles_in_another_process(elsewhere, monkeypatch):
     started: list[list[str]] = []
-    monkeypatch.setattr(wire.subprocess, "Popen", lambda command, **_: started.append(command))
-    wire.warm_up()
-    assert started == [[sys.executable, "-c", "from studio.et import wire; wire.compiled()"]]
+    monkeypatch.setattr("studio.native.subprocess.Popen", lambda command, **_: started.append(command))
+    wire.KERNEL.warm_up()
+    [[program, _, code]] = started
+    assert program == sys.executable
+    assert "import os, studio.et.wire as home" in code
     elsewhere.parent.mkdir()
     elsewhere.touch()
-    assert wire.warm_up() is None
+    assert wire.KERNEL.warm_up() is None
     assert len(started) == 1
 
 
 def test_compiling_leaves_a_mark_and_the_interpreted_kernel_alone():
     module = wire.compiled()
-    assert wire._marker().exists()
-    assert module.__name__ == wire.COMPILED_NAME
+    assert wire.KERNEL.cached()
+    assert module.__name__ == wire.KERNEL.compiled_name
     assert wire.k.walk.__module__ == "studio.et.kernel"
     assert not hasattr(wire.k.walk, "py_func")
     assert module.walk.py_func.__code__.co_code == wire.k.walk.__code__.co_code

@@ -1,0 +1,98 @@
+"""When the simulator runs compiled, and what is said when that takes a while."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from studio.native import Kernel
+from studio.sim import engine, kernel, simulate
+from studio.sim.plan import Float64, make_plan
+from studio.trace import Int64
+from tests.golden import trace_of_workload
+from tests.sim.test_parity_sample import ring_config
+
+COLLECTIVE = {"id": 1, "type": "COMM_COLL", "name": "sum", "attrs": {"comm_type": 0, "comm_size": 1 << 20}}
+
+
+@pytest.fixture
+def mark(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """An installation that has never compiled, and where it would say that it has."""
+    monkeypatch.setattr(engine.KERNEL, "loaded", None)
+    monkeypatch.setattr(Kernel, "marker", lambda _self: tmp_path / "mark")
+    return tmp_path / "mark"
+
+
+@pytest.fixture
+def compilations(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Stands in for the compiler: the interpreted kernel."""
+    asked: list[str] = []
+
+    def entry(m: Int64, f: Float64, budget: int) -> int:
+        words = m.tolist()
+        state: int = kernel.entry(words, f.tolist(), budget)
+        m[:] = words
+        return state
+
+    def prepare(module: Any) -> None:
+        asked.append("compiled")
+        assert module is not kernel
+        module.entry = entry
+
+    monkeypatch.setattr(engine.KERNEL, "prepare", prepare)
+    return asked
+
+
+def test_large_cases_are_worth_compiling_sooner_once_the_cache_is_filled(mark: Path) -> None:
+    assert not engine.worth_compiling(engine.INTERPRETED_COLD_STEPS)
+    assert engine.worth_compiling(engine.INTERPRETED_COLD_STEPS + 1)
+    mark.touch()
+    assert engine.worth_compiling(engine.INTERPRETED_STEPS + 1)
+    assert not engine.worth_compiling(engine.INTERPRETED_STEPS)
+
+
+def test_once_loaded_the_compiled_kernel_runs_the_smallest_case(
+    mark: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine.KERNEL, "loaded", kernel)
+    assert engine.worth_compiling(1)
+
+
+def test_small_cases_run_before_anything_is_compiled(mark: Path, compilations: list[str]) -> None:
+    simulate(trace_of_workload({"all_ranks": [COLLECTIVE]}, 4), ring_config(4))
+    assert not compilations
+
+
+def test_whoever_waits_for_the_compiler_is_told_and_only_then(mark: Path, compilations: list[str]) -> None:
+    told: list[str] = []
+    trace, config = trace_of_workload({"all_ranks": [COLLECTIVE]}, 4), ring_config(4)
+    interpreted = simulate(trace, config, native=False, notice=told.append)
+    assert told == []
+    assert simulate(trace, config, native=True, notice=told.append).makespan_ns == interpreted.makespan_ns
+    assert told == [engine.COMPILING]
+    assert compilations == ["compiled"]
+    simulate(trace, config, native=True, notice=told.append)
+    assert told == [engine.COMPILING]
+    assert compilations == ["compiled"]
+
+
+def test_the_size_of_a_case_is_guessed_within_a_factor_of_three() -> None:
+    for size in (2, 8, 32):
+        trace, config = trace_of_workload({"all_ranks": [COLLECTIVE]}, size), ring_config(size)
+        took = simulate(trace, config, native=False).callbacks
+        assert took / 3 < make_plan(trace, config).steps < took * 3
+
+
+def test_warming_up_compiles_in_another_process_and_once(mark: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[list[str]] = []
+    monkeypatch.setattr("studio.native.subprocess.Popen", lambda command, **_: started.append(command))
+    engine.KERNEL.warm_up()
+    [[program, _, code]] = started
+    assert program == sys.executable
+    assert "import os, studio.sim.engine as home" in code
+    mark.touch()
+    assert engine.KERNEL.warm_up() is None
+    assert len(started) == 1
