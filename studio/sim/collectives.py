@@ -3,6 +3,16 @@
 A collective is cut into equal chunks. Each chunk is a stream that passes through phases, one or two per
 network dimension; within a phase an algorithm exchanges messages between the members of the dimension. The
 rules are those of ASTRA-sim's system layer, sizes truncated where it truncates them.
+
+The extended mode adds to them:
+
+- Collectives with a root. A broadcast passes the dimensions downwards, so the slow ones first and only in the
+  root's own line; a scatter upwards; a reduce and a gather are these two backwards. In a phase those lines
+  take part that have the data, or of which the root's line still needs it.
+- A barrier is an all-gather of nothing, or, by halvingDoubling, a dissemination; a reduce-scatter-block is a
+  reduce-scatter.
+- Orders of the dimensions other than rising, see `stream_phases`.
+- Halving-doubling and trees on any number of ranks, see `studio.sim.programs`.
 """
 
 from __future__ import annotations
@@ -12,7 +22,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from studio.errors import ConfigError
-from studio.sim.config import Algorithm, CollectiveKind, SystemConfig
+from studio.sim.config import REFERENCE_KINDS, Algorithm, CollectiveKind, SystemConfig
 
 Role = Literal["normal", "up", "down"]
 
@@ -31,6 +41,8 @@ class Phase:
         size: Members; 0 stands for the size of the comm group.
         stride: Distance of neighbouring members in rank numbers; 0 stands for the group's list.
         role: Which queues of the dimension it may use, and which way round it goes.
+        root: The rank, in a comm group the place, that all goes out from or comes together at.
+        line: Dimensions, as stride and size, in which a rank has to have the root's coordinate to take part.
     """
 
     kind: CollectiveKind
@@ -39,6 +51,16 @@ class Phase:
     size: int
     stride: int
     role: Role = "normal"
+    root: int | None = None
+    line: tuple[tuple[int, int], ...] = ()
+
+
+ROOTED: tuple[CollectiveKind, ...] = ("broadcast", "reduce", "scatter", "gather")
+_DOWNWARDS: tuple[CollectiveKind, ...] = ("all_gather", "broadcast", "gather")
+_INSTEAD: dict[CollectiveKind, tuple[CollectiveKind, ...]] = {
+    "reduce_scatter_block": ("reduce_scatter", "all_reduce")
+}
+"""Whose algorithms a collective of the extended mode takes that has none of its own; others, the all-reduce's."""
 
 
 def chunks(kind: CollectiveKind, size_bytes: int, splits: int, npus: int) -> tuple[int, int]:
@@ -55,8 +77,12 @@ def chunks(kind: CollectiveKind, size_bytes: int, splits: int, npus: int) -> tup
         >>> chunks("all_gather", 3, 4, 64)
         (0, 0)
     """
+    if kind == "barrier":
+        return 0, 1
     chunk = size_bytes // splits
-    if kind != "all_gather" and chunk < npus:
+    if kind == "gather" and chunk == 0:
+        return size_bytes, 1
+    if kind not in ("all_gather", "gather") and chunk < npus:
         chunk, size_bytes = npus, splits * npus
     if chunk == 0:
         return 0, 0
@@ -64,7 +90,10 @@ def chunks(kind: CollectiveKind, size_bytes: int, splits: int, npus: int) -> tup
 
 
 def world_phases(
-    config: SystemConfig, kind: CollectiveKind, involved: Sequence[bool] | None = None
+    config: SystemConfig,
+    kind: CollectiveKind,
+    involved: Sequence[bool] | None = None,
+    root: int | None = None,
 ) -> tuple[Phase, ...]:
     """Return the phases of a collective of all ranks.
 
@@ -81,24 +110,97 @@ def world_phases(
         >>> [(p.kind, p.dim, p.role) for p in world_phases(config, "all_reduce")]
         [('reduce_scatter', 0, 'up'), ('all_reduce', 1, 'up'), ('all_gather', 0, 'down')]
     """
+    dims = _dimensions(config, kind, involved)
+    if config.extensions is not None and config.extensions.dimension_order == "descending":
+        dims.reverse()
+    return _ordered(config, kind, dims, root)
+
+
+def stream_phases(
+    config: SystemConfig,
+    kind: CollectiveKind,
+    involved: Sequence[bool] | None,
+    root: int | None,
+    chunks_of: tuple[int, int],
+) -> list[tuple[Phase, ...]]:
+    """Return the phases of each stream of a collective of all ranks; a single list where they are the same.
+
+    With the balanced order each chunk passes first the dimension with the least work so far: it carries the
+    most there, as a reduce-scatter leaves less to the next ones. Then what the chunk takes in each dimension
+    is added to its work: steps × (latency + endpoint delay) + bytes / bandwidth. All-gathers pass the
+    dimensions in the opposite order. That is the greedy schedule of Themis (Rashidi et al., Themis: a
+    network bandwidth-aware collective scheduling policy for distributed training of DL models, ISCA 2022).
+
+    Args:
+        config: The system.
+        kind: The collective.
+        involved: Which dimensions it names; None for those it has where it names none.
+        root: The rank that all goes out from or comes together at.
+        chunks_of: Size and number of its chunks.
+    """
+    if config.extensions is None or config.extensions.dimension_order != "balanced":
+        return [world_phases(config, kind, involved, root)]
+    dims = _dimensions(config, kind, involved)
+    chunk, count = chunks_of
+    work = dict.fromkeys((at for at, *_ in dims), 0.0)
+    found = []
+    for _ in range(count):
+        dims.sort(key=lambda dim: (work[dim[0]], dim[0]))
+        phases = _ordered(config, kind, dims, root)
+        size = float(chunk)
+        for phase in phases:
+            time, size = _work(config, phase, size)
+            work[phase.dim] += time
+        found.append(phases)
+    return found[:1] if len(set(found)) == 1 else found
+
+
+def _work(config: SystemConfig, phase: Phase, size: float) -> tuple[float, float]:
+    """Return about how long a phase keeps its dimension busy, and the size it leaves."""
+    ranks, kind, dim = phase.size, phase.kind, config.topology.dims[phase.dim]
+    share = (ranks - 1) / ranks
+    sent, after = {
+        "reduce_scatter": (size * share, size / ranks),
+        "scatter": (size * share, size / ranks),
+        "all_gather": (size * (ranks - 1), size * ranks),
+        "gather": (size * (ranks - 1), size * ranks),
+        "all_reduce": (2 * size * share, size),
+        "all_to_all": (size * share, size),
+    }.get(kind, (size, size))
+    deep = (ranks - 1).bit_length()
+    steps = {"ring": ranks - 1, "direct": 1}.get(phase.algorithm.kind, deep) * (1 + (kind == "all_reduce"))
+    return steps * (dim.latency_ns + config.packet_delay_ns) + sent / dim.bytes_per_ns, after
+
+
+_Dim = tuple[int, Algorithm, int, int]
+"""A dimension of a collective: its place, algorithm, size and stride."""
+
+
+def _dimensions(config: SystemConfig, kind: CollectiveKind, involved: Sequence[bool] | None) -> list[_Dim]:
+    """Return the dimensions that count for a collective, the lowest first."""
     taken = [True] * DEFAULT_INVOLVED if involved is None else list(involved)
-    dims: list[tuple[int, Algorithm, int, int]] = []
+    dims: list[_Dim] = []
     stride = 1
-    for at, algorithm in enumerate(_algorithms(config, kind)):
+    for at, algorithm in enumerate(algorithms_for(config, kind)):
         size = config.topology.npus if algorithm.single else config.topology.dims[at].size
         if at < len(taken) and taken[at] and size > 1:
-            _check_size(kind, algorithm, size, f"dimension {at}")
+            check_size(config, kind, algorithm, size, f"dimension {at}")
             dims.append((at, algorithm, size, 1 if algorithm.single else stride))
         if algorithm.single:
             break
         stride *= size
-    return _ordered(config, kind, dims)
+    return dims
 
 
-def group_phases(config: SystemConfig, kind: CollectiveKind) -> tuple[Phase, ...]:
+def group_phases(config: SystemConfig, kind: CollectiveKind, root: int | None = None) -> tuple[Phase, ...]:
     """Return the phases of a collective of a comm group smaller than the system: one ring of its ranks.
 
     The algorithm is the configured one where exactly one is listed, else ring.
+
+    Args:
+        config: The system.
+        kind: The collective.
+        root: The place in the group that all goes out from or comes together at.
 
     Example:
         >>> from studio.sim.config import Dimension, Topology
@@ -107,53 +209,79 @@ def group_phases(config: SystemConfig, kind: CollectiveKind) -> tuple[Phase, ...
         >>> group_phases(config, "all_gather")[0].algorithm.name
         'direct2'
     """
-    listed = _algorithms(config, kind)
+    listed = algorithms_for(config, kind)
     algorithm = listed[0] if len(listed) == 1 else Algorithm("ring")
-    return _ordered(config, kind, [(0, algorithm, 0, 0)])
+    return _ordered(config, kind, [(0, algorithm, 0, 0)], root)
 
 
-def check_group(kind: CollectiveKind, algorithm: Algorithm, size: int, name: str) -> None:
+def check_group(
+    config: SystemConfig, kind: CollectiveKind, algorithm: Algorithm, size: int, name: str
+) -> None:
     """Raise a ConfigError where a comm group cannot use an algorithm."""
-    if algorithm.kind == "double_binary_tree":
+    if algorithm.kind == "double_binary_tree" and not any_size(config):
         raise ConfigError(
             f"doubleBinaryTree for {kind} in comm group {name!r}; allowed: ring, direct, halvingDoubling",
-            hint="Trees are built over whole dimensions only.",
+            hint="Trees are built over whole dimensions only, but in the extended mode.",
         )
-    _check_size(kind, algorithm, size, f"comm group {name!r}")
+    check_size(config, kind, algorithm, size, f"comm group {name!r}")
 
 
-def _algorithms(config: SystemConfig, kind: CollectiveKind) -> tuple[Algorithm, ...]:
-    listed = config.algorithms.get(kind)
-    if not listed:
-        raise ConfigError(
-            f"no algorithm for {kind}, which the trace uses; allowed: one algorithm per dimension",
-            hint=f"Set {kind.replace('_', '-')}-implementation, for example to ring in every dimension.",
-        )
-    return listed
+def any_size(config: SystemConfig) -> bool:
+    """Whether halving-doubling and trees run on any number of ranks, and in comm groups."""
+    return config.extensions is not None and config.extensions.group_sizes == "any"
 
 
-def _check_size(kind: CollectiveKind, algorithm: Algorithm, size: int, where: str) -> None:
+def algorithms_for(config: SystemConfig, kind: CollectiveKind) -> tuple[Algorithm, ...]:
+    """Return the algorithms of a collective, one per dimension.
+
+    Raises:
+        ConfigError: There are none for it, nor for one whose algorithms it takes.
+    """
+    instead = () if kind in REFERENCE_KINDS else _INSTEAD.get(kind, ("all_reduce",))
+    for name in (kind, *instead):
+        if config.algorithms.get(name):
+            return config.algorithms[name]
+    raise ConfigError(
+        f"no algorithm for {kind}, which the trace uses; allowed: one algorithm per dimension",
+        hint=f"Set {kind.replace('_', '-')}-implementation, for example to ring in every dimension.",
+    )
+
+
+def check_size(
+    config: SystemConfig, kind: CollectiveKind, algorithm: Algorithm, size: int, where: str
+) -> None:
+    """Raise a ConfigError where so many ranks cannot use an algorithm."""
+    if any_size(config):
+        return
     if algorithm.kind in ("halving_doubling", "double_binary_tree") and size & (size - 1):
         raise ConfigError(
             f"{algorithm.name} for {kind} on the {size} ranks of {where}; allowed: powers of two",
-            hint="Use ring or direct there.",
+            hint="Use ring or direct there, or the extended mode.",
         )
     if algorithm.kind == "halving_doubling" and kind == "all_to_all":
         raise ConfigError(
             f"{algorithm.name} for all_to_all in {where}; allowed: ring, direct",
-            hint="Halving-doubling exchanges no all-to-all.",
+            hint="Halving-doubling exchanges no all-to-all, but in the extended mode.",
         )
 
 
 def _ordered(
-    config: SystemConfig, kind: CollectiveKind, dims: list[tuple[int, Algorithm, int, int]]
+    config: SystemConfig, kind: CollectiveKind, dims: list[_Dim], root: int | None
 ) -> tuple[Phase, ...]:
-    """Put the dimensions (place, algorithm, size, stride) in the order a stream passes them."""
+    """Return the phases of a stream that passes the dimensions upwards in this order."""
     if kind == "all_reduce" and config.collective_optimization == "local_bw_aware" and dims:
         at, algorithm, size, stride = dims[-1]
         up = [Phase("reduce_scatter", a, i, n, s, "up") for i, a, n, s in dims[:-1]]
         down = [Phase("all_gather", a, i, n, s, "down") for i, a, n, s in reversed(dims[:-1])]
         return (*up, Phase("all_reduce", algorithm, at, size, stride, "up"), *down)
-    if kind == "all_gather":
-        return tuple(Phase(kind, a, i, n, s) for i, a, n, s in reversed(dims))
-    return tuple(Phase(kind, a, i, n, s) for i, a, n, s in dims)
+    passed = dims[::-1] if kind in _DOWNWARDS else dims
+    if kind not in ROOTED:
+        done = "reduce_scatter" if kind == "reduce_scatter_block" else kind
+        return tuple(Phase(done, a, i, n, s) for i, a, n, s in passed)
+    phases = []
+    for turn, (i, a, n, s) in enumerate(passed):
+        # What goes out has not passed the dimensions to come; what comes in has left those it has passed.
+        others = passed[turn + 1 :] if kind in ("broadcast", "scatter") else passed[:turn]
+        line = tuple((stride, size) for _, _, size, stride in others)
+        phases.append(Phase(kind, a, i, n, s, root=root, line=line))
+    return tuple(phases)

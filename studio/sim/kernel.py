@@ -41,7 +41,11 @@ FREE_BLOCK, SOON = range(40, 42)
 COUNT, PEERS, WATCH, CHAIN, STAMP, STAMPS, UNCLAIMED, POSTED = range(48, 56)
 # Networks of several dimensions or of single links, and what is counted
 LINK_BASES, LINK_FLOATS, TRAFFIC, GRAPH, ERROR_PEER = range(56, 61)
-HEADER = 64
+# The extended mode; EXTENDED says where its records of the ranks are
+EXTENDED, SYMMETRIC, SLOTS, OWN_QUEUES, SMALLEST, SPEEDS, WOKEN, TOUCHED, TOUCHED_LINKS, SETTLING = range(
+    64, 74
+)
+HEADER = 80
 
 # Real numbers in `f`
 LOCAL_MEMORY, BUS_G, BUS_INNER_G = range(3)
@@ -52,6 +56,13 @@ F_HEADER = 8
 R_NUMBER, R_FINISH, R_SLOT, R_READY, R_BUSY, R_HEAP, R_NODES, R_PEND, R_LINKS = 0, 1, 2, 5, 6, 7, 11, 12, 13
 R_SLOTS, R_PRIORITY, R_STREAMS, R_QUEUES, R_POINTERS, R_TREES = range(14, 20)
 R_MEMORY, R_BUS, R_COUNT, R_ORDER = range(20, 24)
+# What the extended mode knows besides about a rank: communication nodes under way, whether a collective of all
+# ranks is, and those that wait for it; and what is put off to the end of the tick, see `touch`
+X_USED, X_BUSY, X_WAITING, X_TOUCHED, X_DONE, X_PACKETS, X_QUEUES = range(7)
+# A rank's place in a comm group; from M_BUSY on in the extended mode
+M_GROUP, M_PLACE, M_NUMBER, M_SORTED, M_TAGS, M_BUSY, M_WAITING, M_QUEUES, M_POINTERS, M_TREES = range(10)
+# A comm group: its size, where its ranks are listed, and where its lists of phases are
+G_SIZE, G_RANKS, G_CODES, G_PHASES = range(4)
 RANK_BITS = 5
 RANK_WORDS = 1 << RANK_BITS
 # What every message touches of a rank, rank beside rank: three of the ticks to come for which the rank has a
@@ -67,12 +78,18 @@ N_CHILDREN, N_CHILD_COUNT, N_WORLD, N_GROUPED, N_COLLECTIVE, N_SHIFT = range(9, 
 NODE_WORDS = 16
 K_DELAY, K_INSTANT, K_COLLECTIVE, K_SEND, K_RECV, K_MEMORY = range(6)
 
-# Phase lists: count, 7 unused words, then phases
+# Phase lists: count, where the lists of single streams are (0: this one serves all), 6 unused words, phases
 PH_TYPE, PH_ALGORITHM, PH_WINDOW, PH_N, PH_STRIDE, PH_DIM, PH_ROLE, PH_TREE, PH_LOCAL, PH_FIXED = range(10)
-PH_TABLE = 10
+PH_TABLE, PH_LAST, PH_SCALE = 10, 11, 12
 PHASE_WORDS = 16
 ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, ALL_TO_ALL = range(4)
-RING, DIRECT, HALVING, TREE, CUSTOM = range(5)
+RING, DIRECT, HALVING, TREE, CUSTOM, PROGRAM = range(6)
+KEEP, SHRINK, GROW_BY = range(3)
+"""What becomes of the size in a phase over n ranks: it stays, is divided by n, or multiplied by n."""
+OP_SEND, OP_SEND_WAIT, OP_RECEIVE, OP_REDUCE, OP_STEP, OP_END = range(6)
+OP_WORDS = 4
+"""A step of a program: its messages (what, place of the peer, divisor and factor of the size), then OP_STEP, how
+often the step is done, and the words it takes. OP_STEP before the first step lets a packet wait first."""
 NORMAL, UP, DOWN = range(3)
 
 # Collectives given as traces: per place in the group the offset of nodes, parents, slots, and their number
@@ -85,6 +102,10 @@ S_MESSAGE, S_X, S_PHASE, S_INDEX, S_COLL, S_TAG, S_PRIORITY, S_QUEUE = range(16,
 S_ME, S_DIR, S_N, S_STRIDE, S_BASE, S_USED, S_O, S_PO = range(24, 32)
 S_PM, S_R, S_MEMBER, S_COUNT, S_A, S_B, S_C, S_TOGGLE = range(32, 40)
 S_CODES, S_POSTED, S_CROSSED, S_WAITED = range(40, 44)
+# While a stream waits in a queue
+S_CAME, S_BYTES = S_POS, S_PLAIN
+# In a direct all-reduce: whether a packet waits for the end of the tick
+S_HELD = S_O
 S_PHASES = 48
 """From here on, per phase: queue record * 4 + tree bit * 2 + direction bit."""
 
@@ -112,7 +133,7 @@ A_BUS, A_FREE, A_WAIT, A_RING, A_NODE, A_MEMORY, A_CUSTOM, A_SENT, A_GOT, A_REDU
 MANY = 31
 
 # What waits for a message, or for its arrival: payload * 8 + kind
-W_STREAM, W_NODE, W_SEND, W_RECV, W_CUSTOM, W_RING = range(1, 7)
+W_STREAM, W_NODE, W_SEND, W_RECV, W_CUSTOM, W_RING, W_SENT = range(1, 8)
 
 # Ends of the shared bus; four per rank, each followed by its partner or preceded by it
 B_STATE, B_BEFORE, B_LAST, B_COUNT, B_SENDS, B_SENDS_END, B_GETS, B_GETS_END, B_PENDING = range(9)
@@ -1341,6 +1362,7 @@ def start_ring(m, f, s, ph, n, kind):
         if m[ph + PH_LOCAL] != 0:
             m[s + S_CYCLE] = n * p
     m[s + S_USED] = 0
+    m[s + S_HELD] = 0
     m[s + S_HOP] = -1
     if m[ph + PH_FIXED] >= 0 and m[AWARE] == 0 and m[RENDEZVOUS] == 0:
         # Neighbours in one dimension, or no ring: every message of the phase takes the same time.
@@ -1450,6 +1472,67 @@ def custom_done(m, f, s, pos):
     return m[s + S_LEFT] == 0
 
 
+def start_program(m, f, s, ph, flags):
+    """Start what a rank does in a phase according to a program, see `studio.sim.programs`."""
+    at = m[s + S_ME]
+    if m[ph + PH_N] != 0:
+        at = m[m[s + S_RANK] + R_NUMBER]
+    op = m[m[m[ph + PH_TABLE] + (flags & 3)] + at]
+    m[s + S_A] = op
+    m[s + S_B] = 0
+    m[s + S_MESSAGE] = m[s + S_X]
+    if m[op] == OP_STEP:
+        m[s + S_A] = op + OP_WORDS
+        m[s + S_COUNT] = 1
+        wait_on_bus(m, f, s, 0, 0, True, False)
+    else:
+        next_step(m, f, s)
+
+
+def next_step(m, f, s):
+    """Send and post the messages of the next step of a program; returns whether that ends the phase.
+
+    A step is over when its messages have come, and waited as packets do; those of the rank's own that it
+    waits for, at their destination.
+    """
+    op = m[s + S_A]
+    if m[op] == OP_END:
+        return True
+    tag = m[s + S_TAG]
+    here = m[s + S_ME]
+    n = m[s + S_N]
+    me = m[m[s + S_RANK] + R_NUMBER]
+    m[s + S_FREE] = 0
+    count = 0
+    m[s + S_R] = 0
+    while m[op] < OP_STEP:
+        size = m[s + S_X] // m[op + 2] * m[op + 3]
+        there = m[op + 1]
+        other = peer(m, s, there)
+        m[s + S_MESSAGE] = size
+        what = m[op]
+        op += OP_WORDS
+        if what == OP_SEND:
+            send(m, f, tag, named(m, s, here, there, (there - here) % n), me, other, size, 0)
+            continue
+        count += 1
+        if what == OP_SEND_WAIT:
+            send(m, f, tag, named(m, s, here, there, (there - here) % n), me, other, size, s * 8 + W_SENT)
+            continue
+        if what == OP_REDUCE:
+            m[s + S_R] = reduction(f, size) + 1
+        receive(m, f, tag, named(m, s, there, here, (here - there) % n), other, me, size, s * 8 + W_STREAM)
+    m[s + S_COUNT] = count
+    m[s + S_B] += 1
+    if m[s + S_B] < m[op + 1]:
+        op -= m[op + 2]
+    else:
+        m[s + S_B] = 0
+        op += OP_WORDS
+    m[s + S_A] = op
+    return m[op] == OP_END and count == 0
+
+
 def start_phase(m, f, s):
     """Start the current phase of a stream."""
     ph = m[s + S_PHASE]
@@ -1490,6 +1573,8 @@ def start_phase(m, f, s):
     elif algorithm == TREE:
         m[s + S_R] = reduction(f, m[s + S_X])
         start_tree(m, f, s, n, (flags >> 1) & 1)
+    elif algorithm == PROGRAM:
+        start_program(m, f, s, ph, flags)
     else:
         start_custom(m, f, s, ph)
 
@@ -1502,6 +1587,8 @@ def stream_received(m, f, s):
         insert_packet(m, f, s)
     elif algorithm == HALVING:
         insert_halving(m, f, s)
+    elif algorithm == PROGRAM:
+        wait_on_bus(m, f, s, m[s + S_MESSAGE], m[s + S_R], False, False)
     else:
         m[s + S_RECEIVED] += 1
         red = 0
@@ -1603,6 +1690,8 @@ def packet_free(m, f, s):
         if left <= m[s + S_BARRIER]:
             if m[s + S_RECEIVED] < m[s + S_BARRIER]:
                 m[s + S_FREE] = free
+                if m[SYMMETRIC] != 0:
+                    hold_packet(m, s)
                 return False
             tries = m[s + S_PLAIN]
         while tries > 0 and left > 0 and free > 0:
@@ -1635,6 +1724,8 @@ def packet_free(m, f, s):
         return False
     free = m[s + S_FREE] + 1
     m[s + S_FREE] = free
+    if algorithm == PROGRAM:
+        return free == m[s + S_COUNT] and next_step(m, f, s)
     x = m[s + S_X]
     role = m[s + S_COUNT]
     if role == 2:
@@ -1656,27 +1747,50 @@ def packet_free(m, f, s):
     return False
 
 
-# Queues: running phases, first and last waiting stream.
+# Queues: running phases, first and last waiting stream, next of the queues put off to the end of the tick.
+
+
+def ahead(m, a, s):
+    """Return whether waiting stream `a` stays ahead of one that joins its queue.
+
+    Higher priority goes first; with `chunk_order` smallest, then the fewer bytes to send; then who came
+    first. With symmetric ties, of those that came in one tick the lower stream number.
+    """
+    d = m[a + S_PRIORITY] - m[s + S_PRIORITY]
+    if d != 0:
+        return d > 0
+    if m[SMALLEST] != 0:
+        d = m[s + S_BYTES] - m[a + S_BYTES]
+        if d != 0:
+            return d > 0
+    return m[SYMMETRIC] == 0 or m[a + S_CAME] < m[s + S_CAME] or m[a + S_TAG] < m[s + S_TAG]
 
 
 def enqueue(m, q, s):
-    """Let a stream wait in a queue, behind those of its priority and above."""
-    priority = m[s + S_PRIORITY]
+    """Let a stream wait in a queue, behind those that stay ahead."""
     m[s + S_QUEUE] = q
+    if m[EXTENDED] != 0:
+        m[s + S_CAME] = m[NOW]
+        m[s + S_BYTES] = m[s + S_X]
+        ph = m[s + S_PHASE]
+        if m[ph + PH_TYPE] == ALL_REDUCE:
+            m[s + S_BYTES] = 2 * m[s + S_X]
+        elif m[ph + PH_SCALE] == GROW_BY:
+            m[s + S_BYTES] = m[s + S_X] * m[ph + PH_N]
     tail = m[q + 2]
     if m[q + 1] == 0:
         m[s] = 0
         m[q + 1] = s
         m[q + 2] = s
         return
-    if m[tail + S_PRIORITY] >= priority:
+    if ahead(m, tail, s):
         m[s] = 0
         m[tail] = s
         m[q + 2] = s
         return
     c = m[q + 1]
     before = 0
-    while m[c + S_PRIORITY] >= priority:
+    while ahead(m, c, s):
         before = c
         c = m[c]
     m[s] = c
@@ -1686,7 +1800,20 @@ def enqueue(m, q, s):
         m[before] = s
 
 
-def start_waiting(m, f, q):
+def start_waiting(m, f, rank, q):
+    """Start waiting streams of a queue while fewer than allowed run; with symmetric ties, at the end of the tick."""
+    if m[SYMMETRIC] == 0:
+        start_streams(m, f, q)
+    elif m[q + 3] == 0:
+        at = touch(m, rank) + X_QUEUES
+        while m[at] > 0 and m[at] < q:
+            at = m[at] + 3
+        # Not 0, so that the last one is known to be there.
+        m[q + 3] = m[at] if m[at] != 0 else -1
+        m[at] = q
+
+
+def start_streams(m, f, q):
     """Start waiting streams of a queue while fewer than allowed run."""
     while m[q] < m[ACTIVE] and m[q + 1] != 0:
         s = m[q + 1]
@@ -1695,11 +1822,18 @@ def start_waiting(m, f, q):
         start_phase(m, f, s)
 
 
-def assign_queue(m, rank, ph):
+def assign_queue(m, rank, member, ph):
     """Take the next queue of a phase's dimension; returns queue * 4 + tree bit * 2 + direction bit."""
     q = m[QUEUES]
     d = m[ph + PH_DIM]
     role = m[ph + PH_ROLE]
+    queues = m[rank + R_QUEUES]
+    pointers = m[rank + R_POINTERS]
+    trees = m[rank + R_TREES]
+    if member != 0 and m[OWN_QUEUES] != 0:
+        queues = m[member + M_QUEUES]
+        pointers = m[member + M_POINTERS]
+        trees = m[member + M_TREES]
     low = 0
     high = q
     half = q // 2
@@ -1708,7 +1842,7 @@ def assign_queue(m, rank, ph):
             high = half
         elif role == DOWN:
             low = half
-    at = m[rank + R_POINTERS] + 3 * d + role
+    at = pointers + 3 * d + role
     i = m[at]
     if i < low:
         i = low
@@ -1720,10 +1854,10 @@ def assign_queue(m, rank, ph):
         back = 1
     tree = 0
     if m[ph + PH_TREE] >= 0:
-        at = m[rank + R_TREES] + m[ph + PH_TREE]
+        at = trees + m[ph + PH_TREE]
         tree = m[at]
         m[at] = 1 - tree
-    return (m[rank + R_QUEUES] + 4 * (d * q + i)) * 4 + tree * 2 + back
+    return (queues + 4 * (d * q + i)) * 4 + tree * 2 + back
 
 
 def issue_collective(m, f, rank, pos, node):
@@ -1734,6 +1868,8 @@ def issue_collective(m, f, rank, pos, node):
     phases = m[node + N_WORLD]
     if member != 0 and m[m[member]] != m[NPUS]:
         phases = m[node + N_GROUPED]
+        if m[EXTENDED] != 0:
+            phases = m[m[m[member] + G_PHASES] + phases]
     count = m[node + N_STREAMS]
     if m[phases] == 0 or count == 0:
         # Nothing would ever end such a collective: its node stays in progress.
@@ -1749,12 +1885,18 @@ def issue_collective(m, f, rank, pos, node):
     m[coll + 1] = rank
     m[coll + 2] = pos
     m[coll + 3] = count
-    for _ in range(count):
+    single = m[phases + 1]
+    for i in range(count):
         number = m[rank + R_STREAMS]
-        m[rank + R_STREAMS] = number + 1
+        if member == 0 or m[EXTENDED] == 0:
+            m[rank + R_STREAMS] = number + 1
+        tags = STREAM_TAG
         if member != 0:
-            number = m[member + 2]
-            m[member + 2] = number + 1
+            number = m[member + M_NUMBER]
+            m[member + M_NUMBER] = number + 1
+            tags += m[member + M_TAGS]
+        if single != 0:
+            phases = m[single + i]
         s = m[FREE_STREAM]
         if s != 0:
             m[FREE_STREAM] = m[s]
@@ -1766,17 +1908,17 @@ def issue_collective(m, f, rank, pos, node):
         m[s + S_PHASE] = phases + 8
         m[s + S_INDEX] = 0
         m[s + S_COLL] = coll
-        m[s + S_TAG] = STREAM_TAG + number % STREAM_TAG
+        m[s + S_TAG] = tags + number % STREAM_TAG
         m[s + S_PRIORITY] = priority
         m[s + S_MEMBER] = member
         m[s + S_CODES] = m[PEERS]
         if member != 0 and m[PEERS] != 0:
             m[s + S_CODES] = m[m[member] + 2]
-        for i in range(m[phases]):
-            m[s + S_PHASES + i] = assign_queue(m, rank, phases + 8 + PHASE_WORDS * i)
+        for at in range(m[phases]):
+            m[s + S_PHASES + at] = assign_queue(m, rank, member, phases + 8 + PHASE_WORDS * at)
         q = m[s + S_PHASES] >> 2
         enqueue(m, q, s)
-        start_waiting(m, f, q)
+        start_waiting(m, f, rank, q)
 
 
 def end_phase(m, f, s):
@@ -1793,11 +1935,7 @@ def end_phase(m, f, s):
     coll = m[s + S_COLL]
     rank = m[coll + 1]
     index = m[s + S_INDEX] + 1
-    node = m[rank + R_NODES] + NODE_WORDS * m[coll + 2]
-    phases = m[node + N_WORLD]
-    if m[ph + PH_N] == 0:
-        phases = m[node + N_GROUPED]
-    if index == m[phases]:
+    if m[ph + PH_LAST] != 0:
         m[coll + 3] -= 1
         if m[coll + 3] == 0:
             pos = m[coll + 2]
@@ -1806,20 +1944,19 @@ def end_phase(m, f, s):
         m[s] = m[FREE_STREAM]
         m[FREE_STREAM] = s
         m[q] -= 1
-        start_waiting(m, f, q)
+        start_waiting(m, f, rank, q)
         return
-    if m[ph + PH_ALGORITHM] != TREE:
-        if m[ph + PH_TYPE] == REDUCE_SCATTER:
-            m[s + S_X] //= m[s + S_N]
-        elif m[ph + PH_TYPE] == ALL_GATHER:
-            m[s + S_X] *= m[s + S_N]
+    if m[ph + PH_SCALE] == SHRINK:
+        m[s + S_X] //= m[s + S_N]
+    elif m[ph + PH_SCALE] == GROW_BY:
+        m[s + S_X] *= m[s + S_N]
     m[s + S_INDEX] = index
     m[s + S_PHASE] = ph + PHASE_WORDS
     after = m[s + S_PHASES + index] >> 2
     enqueue(m, after, s)
     m[q] -= 1
-    start_waiting(m, f, q)
-    start_waiting(m, f, after)
+    start_waiting(m, f, rank, q)
+    start_waiting(m, f, rank, after)
 
 
 # ---------------------------------------------------------------------------------------------------
@@ -1881,6 +2018,10 @@ def finish_node(m, rank, pos):
     slot = m[node + N_CLASS]
     if slot < 3:
         m[rank + R_SLOT + slot] = 0
+    if slot == 2 and m[SLOTS] > 1:
+        m[extended_of(m, rank) + X_USED] -= 1
+        if m[node + N_KIND] == K_COLLECTIVE:
+            free_group(m, rank, node)
     m[rank + R_BUSY] -= 1
     pend = m[rank + R_PEND]
     at = m[node + N_CHILDREN]
@@ -1891,6 +2032,45 @@ def finish_node(m, rank, pos):
             make_ready(m, rank, child)
 
 
+def group_state(m, rank, node):
+    """Return where it is noted whether a collective of a node's group is under way, and which ones wait for that."""
+    if m[node + N_GROUP] >= 0:
+        member = m[m[rank + R_SLOTS] + m[node + N_GROUP]]
+        if member != 0:
+            return member + M_BUSY
+    return extended_of(m, rank) + X_BUSY
+
+
+def waits_for_group(m, rank, x):
+    """Let a collective wait if another one of its group is under way; returns whether it waits."""
+    node = m[rank + R_NODES] + NODE_WORDS * (x - 1)
+    if m[node + N_KIND] != K_COLLECTIVE:
+        return False
+    at = group_state(m, rank, node)
+    if m[at] == 0:
+        m[at] = 1
+        return False
+    links = m[rank + R_LINKS]
+    m[links + 2 * x] = 0
+    m[links + 2 * x + 1] = 0
+    m[at + 1] = merge(m, links, m[at + 1], x)
+    return True
+
+
+def free_group(m, rank, node):
+    """A group's collective has ended: the one of lowest id that waits for that is ready again."""
+    at = group_state(m, rank, node)
+    m[at] = 0
+    x = m[at + 1]
+    if x != 0:
+        links = m[rank + R_LINKS]
+        m[at + 1] = merge(m, links, m[links + 2 * x], m[links + 2 * x + 1])
+        m[links + 2 * x] = 0
+        m[links + 2 * x + 1] = 0
+        heap = rank + R_HEAP + 2
+        m[heap] = merge(m, links, m[heap], x)
+
+
 def issue(m, f, rank, pos):
     """Issue a node: record it, then let it take effect."""
     node = m[rank + R_NODES] + NODE_WORDS * pos
@@ -1899,13 +2079,22 @@ def issue(m, f, rank, pos):
     slot = m[node + N_CLASS]
     if slot < 3:
         m[rank + R_SLOT + slot] = 1
+    if slot == 2 and m[SLOTS] > 1:
+        at = extended_of(m, rank) + X_USED
+        m[at] += 1
+        if m[at] < m[SLOTS]:
+            m[rank + R_SLOT + slot] = 0
     kind = m[node + N_KIND]
     if kind == K_DELAY:
-        later(m, rank, m[node + N_DURATION], A_NODE, 0, pos)
+        time = m[node + N_DURATION]
+        if slot == 1 and m[SPEEDS] != 0:
+            time = max(int(time / f[m[SPEEDS] + m[rank + R_NUMBER]]), 1)
+        later(m, rank, time, A_NODE, 0, pos)
     elif kind == K_COLLECTIVE:
         issue_collective(m, f, rank, pos, node)
     elif kind == K_INSTANT:
         finish_node(m, rank, pos)
+        m[WOKEN] = m[EXTENDED]
     elif kind == K_MEMORY:
         pool = m[rank + R_MEMORY]
         if pool == 0:
@@ -1956,6 +2145,8 @@ def sweep(m, f, rank):
             break
         links = m[rank + R_LINKS]
         m[rank + R_HEAP + slot] = merge(m, links, m[links + 2 * best], m[links + 2 * best + 1])
+        if slot == 2 and m[SLOTS] > 1 and waits_for_group(m, rank, best):
+            continue
         m[rank + R_READY] -= 1
         issue(m, f, rank, best - 1)
     m[SWEEPING] = 0
@@ -1968,13 +2159,101 @@ def sweep(m, f, rank):
         x = after
 
 
-def complete(m, f, rank, pos):
-    """Complete a node, issue what that makes possible, and see whether the rank has finished."""
-    finish_node(m, rank, pos)
+def go_on(m, f, rank):
+    """Issue what has become possible, and see whether the rank has finished.
+
+    In the extended mode what waits for a node that takes no time goes on at once: with symmetric ties
+    always, else where the rank would stand still otherwise, as it does in the reference.
+    """
+    m[WOKEN] = 0
     sweep(m, f, rank)
+    while m[WOKEN] != 0 and m[rank + R_READY] != 0 and (m[SYMMETRIC] != 0 or m[rank + R_BUSY] == 0):
+        m[WOKEN] = 0
+        sweep(m, f, rank)
     if m[rank + R_FINISH] < 0 and m[rank + R_READY] == 0 and m[rank + R_BUSY] == 0:
         m[rank + R_FINISH] = m[NOW]
         m[FINISHED] += 1
+
+
+def complete(m, f, rank, pos):
+    """Complete a node, issue what that makes possible, and see whether the rank has finished."""
+    if m[SYMMETRIC] == 0:
+        finish_node(m, rank, pos)
+        go_on(m, f, rank)
+        return
+    at = touch(m, rank) + X_DONE
+    links = m[rank + R_LINKS]
+    m[links + 2 * pos + 2] = 0
+    m[links + 2 * pos + 3] = 0
+    m[at] = merge(m, links, m[at], pos + 1)
+
+
+# ---------------------------------------------------------------------------------------------------
+# Symmetric ties: whatever depends on the order of a rank's events within a tick is put off until all of
+# them have run, and then done in an order that depends on nothing but the rank's own state: packets that wait
+# for the messages of an all-reduce, completions by node and one sweep, queues. What that schedules for the
+# same tick runs then, and the round repeats. So it makes no difference in which order the messages of a tick
+# come, and ranks in equal states do the same.
+
+
+def extended_of(m, rank):
+    """Return the extended mode's record of a rank."""
+    return m[EXTENDED] + ((rank - m[RANKS]) >> RANK_BITS << 3)
+
+
+def touch(m, rank):
+    """Note that something of a rank is put off to the end of the tick; returns its record."""
+    x = extended_of(m, rank)
+    if m[x + X_TOUCHED] == 0:
+        m[x + X_TOUCHED] = 1
+        links = m[TOUCHED_LINKS]
+        i = ((rank - m[RANKS]) >> RANK_BITS) + 1
+        m[links + 2 * i] = 0
+        m[links + 2 * i + 1] = 0
+        m[TOUCHED] = merge(m, links, m[TOUCHED], i)
+    return x
+
+
+def hold_packet(m, s):
+    """Let the free packets of a direct all-reduce look again at the end of the tick whether all messages have come."""
+    if m[s + S_HELD] == 0:
+        m[s + S_HELD] = 1
+        at = touch(m, m[s + S_RANK]) + X_PACKETS
+        m[s] = m[at]
+        m[at] = s
+
+
+def settle_next(m, f):
+    """Do what was put off for the rank of lowest number."""
+    links = m[TOUCHED_LINKS]
+    i = m[TOUCHED]
+    m[TOUCHED] = merge(m, links, m[links + 2 * i], m[links + 2 * i + 1])
+    rank = m[RANKS] + RANK_WORDS * (i - 1)
+    x = extended_of(m, rank)
+    s = m[x + X_PACKETS]
+    m[x + X_PACKETS] = 0
+    while s != 0:
+        after = m[s]
+        m[s + S_HELD] = 0
+        if m[s + S_RECEIVED] >= m[s + S_BARRIER]:
+            # One of those that wait comes free again.
+            m[s + S_FREE] -= 1
+            if packet_free(m, f, s):
+                end_phase(m, f, s)
+        s = after
+    if m[x + X_DONE] != 0:
+        links = m[rank + R_LINKS]
+        while m[x + X_DONE] != 0:
+            i = m[x + X_DONE]
+            m[x + X_DONE] = merge(m, links, m[links + 2 * i], m[links + 2 * i + 1])
+            finish_node(m, rank, i - 1)
+        go_on(m, f, rank)
+    while m[x + X_QUEUES] > 0:
+        q = m[x + X_QUEUES]
+        m[x + X_QUEUES] = m[q + 3]
+        m[q + 3] = 0
+        start_streams(m, f, q)
+    m[x + X_TOUCHED] = 0
 
 
 def memory_done(m, f, rank, pos):
@@ -2006,6 +2285,8 @@ def fire(m, f, code):
         stream_received(m, f, x)
     elif kind == W_NODE:
         complete(m, f, m[RANKS] + RANK_WORDS * (x & 0xFFFFF), x >> 20)
+    elif kind == W_SENT:
+        wait_on_bus(m, f, x, m[x + S_MESSAGE], 0, False, False)
     elif kind == W_CUSTOM:
         if custom_done(m, f, x >> 20, x & 0xFFFFF):
             end_phase(m, f, x >> 20)
@@ -2070,7 +2351,10 @@ def start_rank(m, f, rank):
     for pos in range(m[rank + R_COUNT]):
         if m[pend + pos] == 0:
             make_ready(m, rank, pos)
-    sweep(m, f, rank)
+    if m[EXTENDED] != 0:
+        go_on(m, f, rank)
+    else:
+        sweep(m, f, rank)
 
 
 def call_back(m, f, kind, x, y):
@@ -2107,12 +2391,21 @@ def run(m, f, room, budget):
     t = m[LIST]
     slot = m[BUCKET]
     ranks = m[RANKS]
+    settling = m[SETTLING] != 0
     while steps < budget and m[TOP] <= limit:
         if slot == 0:
             at = 0
             if t != 0:
                 at = m[t + T_READ]
-            if t == 0 or at == m[t + T_WRITE]:
+            if settling or t == 0 or at == m[t + T_WRITE]:
+                settling = m[TOUCHED] != 0
+                m[SETTLING] = settling
+                if settling:
+                    steps += 1
+                    settle_next(m, f)
+                    continue
+                if t != 0 and at != m[t + T_WRITE]:
+                    continue
                 if t != 0:
                     drop_tick(m, t)
                 m[LIST] = 0

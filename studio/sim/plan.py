@@ -10,16 +10,24 @@ from __future__ import annotations
 import mmap
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from studio.errors import ConfigError, TraceError
 from studio.sim import kernel as k
-from studio.sim.collectives import Phase, check_group, chunks, group_phases, world_phases
+from studio.sim.collectives import (
+    ROOTED,
+    Phase,
+    check_group,
+    chunks,
+    group_phases,
+    stream_phases,
+)
 from studio.sim.config import CollectiveKind, SystemConfig
 from studio.sim.links import first_records, link_table, neighbours
+from studio.sim.programs import Program, Recipe, programs
 from studio.trace import (
     INT_KINDS,
     CollectiveType,
@@ -42,12 +50,37 @@ COLLECTIVES: dict[int, CollectiveKind] = {
     CollectiveType.ALL_TO_ALL: "all_to_all",
     CollectiveType.REDUCE_SCATTER: "reduce_scatter",
 }
+EXTENDED_COLLECTIVES: dict[int, CollectiveKind] = {
+    **COLLECTIVES,
+    CollectiveType.REDUCE: "reduce",
+    CollectiveType.GATHER: "gather",
+    CollectiveType.SCATTER: "scatter",
+    CollectiveType.BROADCAST: "broadcast",
+    CollectiveType.REDUCE_SCATTER_BLOCK: "reduce_scatter_block",
+    CollectiveType.BARRIER: "barrier",
+}
+ROOT_KEYS = ("root_rank", "comm_root", "root")
+"""Attributes that name a collective's root, a rank of the job; the first one that a node has counts."""
 KIND_CODE: dict[str, int] = {
     "all_reduce": k.ALL_REDUCE,
     "all_gather": k.ALL_GATHER,
     "reduce_scatter": k.REDUCE_SCATTER,
     "all_to_all": k.ALL_TO_ALL,
+    "reduce": 4,
+    "gather": 5,
+    "scatter": 6,
+    "broadcast": 7,
+    "reduce_scatter_block": 8,
+    "barrier": 9,
 }
+_SCALE = {
+    "reduce_scatter": k.SHRINK,
+    "scatter": k.SHRINK,
+    "all_gather": k.GROW_BY,
+    "gather": k.GROW_BY,
+}
+_OPS = {"send": k.OP_SEND, "send_wait": k.OP_SEND_WAIT, "receive": k.OP_RECEIVE, "reduce": k.OP_REDUCE}
+_TAGS_PER_GROUP = 2 * k.CONTROL_TAG
 ALGORITHM_CODE = {
     "ring": k.RING,
     "direct": k.DIRECT,
@@ -93,7 +126,7 @@ class GraphPlan:
         children: (C,) positions of children, node after node.
         parents: (N,) parents per position.
         literals: Peers and groups that are no slots, as (key, value); numbered on from the graph's slots.
-        collective_slots: Slots that name groups of collectives, and which kinds of collectives.
+        collective_slots: Slots that name groups of collectives, and which varieties of collectives.
         peer_slots: Slots that name peers of messages.
     """
 
@@ -103,8 +136,33 @@ class GraphPlan:
     children: Int64
     parents: Int64
     literals: tuple[tuple[str, int | str], ...]
-    collective_slots: dict[int, set[CollectiveKind]]
+    collective_slots: dict[int, set[int]]
     peer_slots: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True)
+class _Variety:
+    """What decides how a comm group carries out a collective.
+
+    Attributes:
+        kind: The collective.
+        root: Its root as the trace names it, a rank of the job; None where it names none.
+        custom: The trace that gives it; None where an algorithm does.
+    """
+
+    kind: CollectiveKind
+    root: int | None
+    custom: Trace | None
+
+    def __hash__(self) -> int:
+        return hash((self.kind, self.root, id(self.custom)))
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, _Variety)
+            and (self.kind, self.root) == (other.kind, other.root)
+            and self.custom is other.custom
+        )
 
 
 @dataclass(slots=True)
@@ -180,8 +238,11 @@ class _Builder:
         self.npus = config.topology.npus
         self.arena = _Arena(k.HEADER)
         self.groups = {g.name: g for g in (trace.groups if config.groups is None else config.groups)}
+        self.extensions = config.extensions
+        self.varieties: dict[_Variety, int] = {}
+        self.group_phases: dict[str, Int64] = {}
         self.group_at: dict[str, int] = {}
-        self.group_checked: set[tuple[str, CollectiveKind]] = set()
+        self.group_checked: set[tuple[str, _Variety]] = set()
         self.lists: dict[tuple[object, ...], int] = {}
         self.stream_phases = 1
         self.most_streams = 1
@@ -189,6 +250,8 @@ class _Builder:
         self.messages: dict[int, int] = {}
         self.steps: dict[int, int] = {}
         self.longest_custom = 0
+        self.longest_step = 0
+        self.programs: dict[tuple[object, ...], Int64] = {}
         self.ranks_at = 0
 
     def plan(self) -> Plan:
@@ -225,6 +288,7 @@ class _Builder:
             head[k.BUS_GAP], head[k.BUS_REDUCE] = bus.gap_ns, bus.reduction_delay_ns
         head[k.POLICY] = POLICY_CODE[config.scheduling]
         head[k.STREAM_WORDS] = (k.S_PHASES + self.stream_phases + 7) // 8 * 8
+        self._put_extensions(head)
         head[k.RANKS] = self._put_ranks(plans, node_at)
         lists = np.zeros((npus, k.LIST_WORDS), np.int64)
         lists[:, [k.L_FIRST, k.L_SECOND, k.L_THIRD]] = -1
@@ -234,12 +298,14 @@ class _Builder:
         head[k.MARGIN] = self._margin(plans)
         head[k.TOP] = arena.top
         m = aligned(arena.top + 2 * int(head[k.MARGIN]) + 64 * npus)
+        f = np.concatenate((self._floats(), link_floats, self._speeds()))
+        if self.extensions is not None and self.extensions.compute_speeds:
+            head[k.SPEEDS] = len(f) - npus
         m[: k.HEADER] = head
         for at, values in arena.parts:
             m[at : at + len(values)] = values
         graph_of = np.array([r.graph for r in self.trace.ranks], np.int64)
         listed = [plans.get(i) for i in range(len(self.trace.graphs))]
-        f = np.concatenate((self._floats(), link_floats))
         steps = sum(self._steps(plans[r.graph]) for r in self.trace.ranks)
         return Plan(m, f, listed, graph_of, instances, int(head[k.LOG]), steps)  # type: ignore[arg-type]
 
@@ -267,6 +333,42 @@ class _Builder:
             f[k.F_HEADER + 2 * at + 1] = dim.bytes_per_ns * dim.efficiency
             f[k.F_HEADER + 2 * len(dims) + at] = dim.message_overhead_ns
         return f
+
+    def _speeds(self) -> Float64:
+        """Return the compute speed of each NPU, the last thing in the real numbers; empty where all are 1."""
+        given = self.extensions.compute_speeds if self.extensions is not None else None
+        if not given:
+            return np.zeros(0, np.float64)
+        outside = [npu for npu in given if not 0 <= npu < self.npus]
+        if outside:
+            raise ConfigError(
+                f"compute_speeds names NPU {outside[0]}; allowed: 0 to {self.npus - 1}",
+                hint="Speeds are given by NPU, numbered as the ranks.",
+            )
+        speeds = np.ones(self.npus, np.float64)
+        speeds[list(given)] = list(given.values())
+        return speeds
+
+    def _put_extensions(self, head: Int64) -> None:
+        """Write what the extended mode switches on into the header."""
+        extensions = self.extensions
+        head[k.SLOTS] = 1
+        if extensions is None:
+            return
+        head[k.EXTENDED] = self.arena.room(8 * self.npus)
+        head[k.SYMMETRIC] = extensions.tie_order == "symmetric"
+        head[k.SLOTS] = extensions.communication_slots
+        head[k.OWN_QUEUES] = self.own_queues
+        head[k.SMALLEST] = extensions.chunk_order == "smallest"
+        head[k.TOUCHED_LINKS] = self.arena.room(2 * self.npus + 2)
+
+    @property
+    def own_queues(self) -> bool:
+        """Whether each comm group has queues of its own, and takes its turns in them by itself."""
+        extensions = self.extensions
+        return extensions is not None and (
+            extensions.tie_order == "symmetric" or extensions.communication_slots > 1
+        )
 
     def _put_links(self, head: Int64) -> Float64:
         """Lay out the links and how they are found; returns the real numbers that follow those of the dimensions."""
@@ -326,6 +428,10 @@ class _Builder:
         per_stream = (k.S_PHASES + self.stream_phases + 7) // 8 * 8 + 128
         margin = 4096 + 96 * widest + self.most_streams * per_stream
         margin += 96 * self.longest_custom * (self.config.active_chunks + 1)
+        margin += 64 * self.longest_step * (4 * self.config.active_chunks + 8)
+        if self.extensions is not None:
+            # A rank's whole tick may be put off to its end.
+            margin *= 2
         if self.uses_direct:
             margin += 8 * self.npus * (8 + min(self.most_streams, 4 * self.config.active_chunks + 64))
         return margin
@@ -337,10 +443,10 @@ class _Builder:
         config, arena = self.config, self.arena
         records = np.zeros((self.npus, k.RANK_WORDS), np.int64)
         at = self.ranks_at = arena.room(records.size)
-        dims, q = len(config.topology.dims), config.queues_per_dimension
+        dims = len(config.topology.dims)
         records[:, k.R_NUMBER] = np.arange(self.npus)
         records[:, k.R_FINISH] = -1
-        for column, words in ((k.R_QUEUES, 4 * dims * q), (k.R_POINTERS, 3 * dims), (k.R_TREES, 4 * dims)):
+        for column, words in zip((k.R_QUEUES, k.R_POINTERS, k.R_TREES), self._turns(dims), strict=True):
             step = (words + 7) // 8 * 8
             records[:, column] = arena.room(step * self.npus) + step * np.arange(self.npus)
         self._put_pools(records)
@@ -355,6 +461,11 @@ class _Builder:
             record[k.R_SLOTS] = self._put_slots(rank, plan)
         arena.parts.append((at, records.reshape(-1)))
         return at
+
+    def _turns(self, dims: int) -> tuple[int, int, int]:
+        """Return the words for queues, for the turns of queues and for those of trees in some dimensions."""
+        kinds = len(KIND_CODE) if self.extensions is not None else 4
+        return 4 * dims * self.config.queues_per_dimension, 3 * dims, kinds * len(self.config.topology.dims)
 
     def _put_pools(self, records: Int64) -> None:
         memory = self.config.remote_memory
@@ -394,12 +505,12 @@ class _Builder:
             )
         return value
 
-    def _membership(self, rank: Rank, value: int | str, kinds: set[CollectiveKind]) -> int:
+    def _membership(self, rank: Rank, value: int | str, varieties: set[int]) -> int:
         """Return the record that says which place the rank has in a group; 0 for the world."""
         name = str(value)
-        if name in WORLD_NAMES:
-            return 0
         group = self.groups.get(name)
+        if self._is_world(name, group):
+            return 0
         if group is None:
             known = ", ".join(list(self.groups)[:8]) or "none"
             raise TraceError(
@@ -412,25 +523,69 @@ class _Builder:
                 f"{_some(group.ranks)} and not this one",
                 hint="Correct pg_name in the trace, or the comm group file.",
             )
-        if len(group.ranks) < self.npus:
-            for kind in kinds:
-                self._check_group(group, kind)
+        self._use_group(group, varieties)
         key = (group.name, rank.number)
         if key not in self.lists:
-            first = self._group_number(group) * 1_000_000
-            place = group.ranks.index(rank.number)
-            sorted_place = sorted(group.ranks).index(rank.number)
-            record = np.array([self._group(group), place, first, sorted_place], np.int64)
-            self.lists[key] = self.arena.put(record)
+            self.lists[key] = self.arena.put(self._member(group, rank))
         return self.lists[key]
 
-    def _check_group(self, group: CommGroup, kind: CollectiveKind) -> None:
-        if (group.name, kind) in self.group_checked:
+    def _is_world(self, name: str, group: CommGroup | None) -> bool:
+        """Whether a name means all ranks; in the extended mode 0 does not where a list says otherwise."""
+        if name not in WORLD_NAMES or self.extensions is None or group is None or group.inferred:
+            return name in WORLD_NAMES
+        return name == "" or set(group.ranks) == set(range(self.npus))
+
+    def _member(self, group: CommGroup, rank: Rank) -> Int64:
+        record = np.zeros(16, np.int64)
+        record[k.M_GROUP] = self._group(group)
+        record[k.M_PLACE] = group.ranks.index(rank.number)
+        record[k.M_SORTED] = sorted(group.ranks).index(rank.number)
+        if self.extensions is None:
+            record[k.M_NUMBER] = self._group_number(group) * 1_000_000
+            return record
+        # Streams count from 0 in each group; tags of different groups, and of all ranks, are apart.
+        record[k.M_TAGS] = (1 + list(self.group_at).index(group.name)) * _TAGS_PER_GROUP
+        if self.own_queues:
+            dims = 1 if len(group.ranks) < self.npus else len(self.config.topology.dims)
+            columns = (k.M_QUEUES, k.M_POINTERS, k.M_TREES)
+            for column, words in zip(columns, self._turns(dims), strict=True):
+                record[column] = self.arena.room(words)
+        return record
+
+    def _use_group(self, group: CommGroup, varieties: set[int]) -> None:
+        """See to it that a group has phases for what it does, and can do it."""
+        if len(group.ranks) == self.npus:
             return
-        self.group_checked.add((group.name, kind))
-        if kind not in self.config.custom:
-            for phase in group_phases(self.config, kind):
-                check_group(kind, phase.algorithm, len(group.ranks), group.name)
+        every = list(self.varieties)
+        for number in varieties:
+            variety = every[number]
+            if (group.name, variety) in self.group_checked:
+                continue
+            self.group_checked.add((group.name, variety))
+            if variety.custom is None:
+                for phase in group_phases(self.config, variety.kind):
+                    check_group(self.config, variety.kind, phase.algorithm, len(group.ranks), group.name)
+            if self.extensions is not None:
+                table = self.group_phases.setdefault(group.name, np.zeros(len(every), np.int64))
+                table[number] = at = self._group_list(group, variety)
+                # Nodes name the variety where in the compatible mode they name the list.
+                self.messages[number] = max(self.messages.get(number, 1), self.messages.get(at, 1))
+
+    def _group_list(self, group: CommGroup, variety: _Variety) -> int:
+        """Return the phases of a comm group, which in the extended mode depend on its size and root."""
+        if variety.custom is not None:
+            return self.custom_lists(variety.custom)[1]
+        place = None
+        if variety.kind in ROOTED:
+            root = group.ranks[0] if variety.root is None else variety.root
+            if root not in group.ranks:
+                raise TraceError(
+                    f"a {variety.kind} of comm group {group.name!r} has rank {root} for its root; "
+                    f"allowed: its ranks, {_some(group.ranks)}",
+                    hint="The root is a rank of the job, and one of the group.",
+                )
+            place = group.ranks.index(root)
+        return self.phase_list(group_phases(self.config, variety.kind, place), len(group.ranks))
 
     def _group_number(self, group: CommGroup) -> int:
         if not group.name.isdecimal() or int(group.name) == 0:
@@ -449,7 +604,10 @@ class _Builder:
                     f"allowed: each rank from 0 to {self.npus - 1} once"
                 )
             members = self.arena.put(np.array(ranks, np.int64))
-            self.group_at[group.name] = self.arena.put(np.array([len(ranks), members], np.int64))
+            record = np.array([len(ranks), members, 0, 0], np.int64)
+            if group.name in self.group_phases:
+                record[k.G_PHASES] = self.arena.put(self.group_phases[group.name])
+            self.group_at[group.name] = self.arena.put(record)
         return self.group_at[group.name]
 
     # -------------------------------------------------------------------------------------------
@@ -509,14 +667,27 @@ class _Builder:
         np.cumsum(np.bincount(parent, minlength=count), out=offsets[1:])
         return child, offsets, parents
 
-    def phase_list(self, phases: Sequence[Phase]) -> int:
-        """Return where the records of some phases lie."""
-        key = ("phases", *phases)
+    def variety(self, variety: _Variety) -> int:
+        """Return the number of a variety of collectives."""
+        return self.varieties.setdefault(variety, len(self.varieties))
+
+    def phase_list(self, phases: Sequence[Phase], group_size: int = 0) -> int:
+        """Return where the records of some phases lie.
+
+        Args:
+            phases: The phases, in order.
+            group_size: Ranks of the comm group they are for, where that matters; 0 for all ranks.
+        """
+        key = ("phases", group_size, *phases)
         if key not in self.lists:
             records = np.zeros(8 + k.PHASE_WORDS * len(phases), np.int64)
             records[0] = len(phases)
             for at, phase in enumerate(phases):
-                self._phase(records[8 + k.PHASE_WORDS * at :], phase, phases)
+                record = records[8 + k.PHASE_WORDS * at :]
+                self._phase(record, phase, phases)
+                record[k.PH_LAST] = at == len(phases) - 1
+                if self.extensions is not None:
+                    self._program(record, phase, phase.size or group_size)
             self.lists[key] = self.arena.put(records)
             self.messages[self.lists[key]] = sum(map(self._messages, phases))
             self.stream_phases = max(self.stream_phases, len(phases))
@@ -528,6 +699,79 @@ class _Builder:
         if phase.algorithm.kind in ("ring", "direct"):
             return 2 * n
         return 2 * n.bit_length()
+
+    def stream_lists(self, streams: Sequence[Sequence[Phase]]) -> int:
+        """Return a list of phases that stands for those of single streams."""
+        if len(streams) == 1:
+            return self.phase_list(streams[0])
+        lists = np.array([self.phase_list(phases) for phases in streams], np.int64)
+        head = np.zeros(8, np.int64)
+        head[0], head[1] = len(streams[0]), self.arena.put(lists)
+        at = self.arena.put(head)
+        self.messages[at] = self.messages[int(lists[0])]
+        return at
+
+    def _program(self, record: Int64, phase: Phase, ranks: int) -> None:
+        """Let a phase run by a program where the engine has no algorithm of its own for it."""
+        kind, algorithm = phase.kind, phase.algorithm
+        halving, tree = algorithm.kind == "halving_doubling", algorithm.kind == "double_binary_tree"
+        if kind == "barrier" and not (halving or tree):
+            # Of nothing: what counts is that all have heard of all.
+            record[k.PH_TYPE] = k.ALL_GATHER
+            return
+        odd = ranks & (ranks - 1) != 0 or (tree and phase.size == 0) or ranks == 1
+        own_form = kind in ROOTED or (halving and kind in ("barrier", "all_to_all"))
+        if not own_form and not ((halving or tree) and odd):
+            return
+        record[k.PH_ALGORITHM] = k.PROGRAM
+        tables = []
+        for bits in range(4):
+            recipe = Recipe(
+                kind,
+                algorithm.kind,
+                ranks,
+                window=algorithm.window or 0,
+                backwards=bool(bits & 1) and algorithm.kind in ("ring", "direct"),
+                second=bool(bits & 2) and tree,
+            )
+            tables.append(self._program_table(recipe, phase))
+        record[k.PH_TABLE] = self.arena.put(np.array(tables, np.int64))
+
+    def _program_table(self, recipe: Recipe, phase: Phase) -> int:
+        """Return where it is written at which step each rank, in a comm group each place, begins."""
+        key = ("table", recipe, phase.stride, phase.root, phase.line)
+        if key not in self.lists:
+            ranks = np.arange(self.npus if phase.size else recipe.size)
+            place = ranks // phase.stride % phase.size if phase.size else ranks
+            root = 0
+            takes_part = np.ones(len(ranks), np.bool_)
+            if phase.root is not None:
+                root = phase.root // phase.stride % phase.size if phase.size else phase.root
+                for stride, size in phase.line:
+                    takes_part &= ranks // stride % size == phase.root // stride % size
+            begin = self._programs(replace(recipe, root=root))
+            self.lists[key] = self.arena.put(np.where(takes_part, begin[place], begin[-1]))
+        return self.lists[key]
+
+    def _programs(self, recipe: Recipe) -> Int64:
+        """Return (n + 1,) where the program of each place begins, and one that does nothing."""
+        key = ("programs", recipe)
+        if key not in self.programs:
+            begin = [self._put_program(program) for program in programs(recipe)]
+            self.programs[key] = np.array([*begin, self._put_program(())], np.int64)
+        return self.programs[key]
+
+    def _put_program(self, program: Program) -> int:
+        ops: list[tuple[int, int, int, int]] = []
+        # A packet waits at its rank before it is sent; a receive that comes first is posted at once.
+        if not program or any(message.what.startswith("send") for message in program[0].messages):
+            ops.append((k.OP_STEP, 0, 0, 0))
+        for step in program:
+            ops += [(_OPS[one.what], one.peer, one.divisor, one.factor) for one in step.messages]
+            ops.append((k.OP_STEP, step.times, k.OP_WORDS * len(step.messages), 0))
+            self.longest_step = max(self.longest_step, len(step.messages))
+        ops.append((k.OP_END, 0, 0, 0))
+        return self.arena.put(np.array(ops, np.int64))
 
     def custom_lists(self, trace: Trace) -> tuple[int, int]:
         """Return the phase lists (of the world and of groups) of a collective given as a trace."""
@@ -554,6 +798,7 @@ class _Builder:
         phase = record[8:]
         phase[k.PH_ALGORITHM], phase[k.PH_TABLE], phase[k.PH_TREE] = k.CUSTOM, table, -1
         phase[k.PH_N], phase[k.PH_STRIDE] = size, 1 if size else 0
+        phase[k.PH_LAST] = 1
         return self.arena.put(record)
 
     def _phase(self, record: Int64, phase: Phase, phases: Sequence[Phase]) -> None:
@@ -561,6 +806,9 @@ class _Builder:
         self.uses_direct |= algorithm.kind == "direct"
         record[k.PH_TYPE] = KIND_CODE[phase.kind]
         record[k.PH_ALGORITHM] = ALGORITHM_CODE[algorithm.kind]
+        if algorithm.kind != "double_binary_tree" or phase.kind in ROOTED:
+            # The reference's trees carry out an all-reduce, whatever they are asked for.
+            record[k.PH_SCALE] = _SCALE.get(phase.kind, k.KEEP)
         record[k.PH_WINDOW] = algorithm.window or 0
         record[k.PH_N], record[k.PH_STRIDE] = phase.size, phase.stride
         record[k.PH_DIM], record[k.PH_ROLE] = phase.dim, ROLE_CODE[phase.role]
@@ -615,9 +863,10 @@ class _Draft:
         graph, order = columns.graph, columns.order
         self.builder, self.graph, self.order, self.rank = builder, graph, order, rank
         self.columns, self.nodes, self.config = columns, nodes, builder.config
+        self.extensions = builder.extensions
         self.type, self.custom = graph.type[order], custom
         self.literals: list[tuple[str, int | str]] = []
-        self.collective_slots: dict[int, set[CollectiveKind]] = {}
+        self.collective_slots: dict[int, set[int]] = {}
         self.peer_slots: set[int] = set()
 
     def fail(self, pos: int, what: str, hint: str = "") -> TraceError:
@@ -644,7 +893,10 @@ class _Draft:
         for pos in np.flatnonzero(cpu & np.isin(types, _COMM)).tolist():
             name = type_name(int(types[pos]))
             raise self.fail(pos, f"{name} is a CPU operation; allowed: communication beside the CPU")
-        nodes[types == NodeType.INVALID, k.N_KIND] = k.K_INSTANT
+        nothing = np.isin(types, (NodeType.INVALID, NodeType.METADATA))
+        nodes[nothing, k.N_KIND] = k.K_INSTANT
+        if self.extensions is not None and self.extensions.tie_order == "symmetric":
+            nodes[nothing, k.N_CLASS] = 3
         self._compute(~cpu & (types == NodeType.COMP))
         self._memory(np.isin(types, _MEM))
         self._collectives(types == NodeType.COMM_COLL)
@@ -665,7 +917,9 @@ class _Draft:
         self._messages(types == NodeType.COMM_RECV, k.K_RECV, "comm_src", "comm_dst")
 
     def _check_types(self) -> None:
-        known = np.isin(self.type, list(NodeType)) & (self.type != NodeType.METADATA)
+        known = np.isin(self.type, list(NodeType))
+        if self.extensions is None:
+            known &= self.type != NodeType.METADATA
         if known.all():
             return
         pos = int(np.flatnonzero(~known)[0])
@@ -747,17 +1001,19 @@ class _Draft:
             return
         nodes, builder = self.nodes, self.builder
         types = self._required("comm_type", among)
-        sizes = self._required("comm_size", among)
+        sized = among & (types != CollectiveType.BARRIER) if self.all_collectives else among
+        sizes = self._required("comm_size", sized)
         nodes[:, k.N_PRIORITY] = self.columns.values("comm_priority", 0)[0]
         self._slot("pg_name", among, k.N_GROUP)
         masks = self._involved(among)
-        live = np.flatnonzero(among & (types != CollectiveType.BROADCAST))
+        live = np.flatnonzero(among & (self.all_collectives | (types != CollectiveType.BROADCAST)))
         custom = self._custom_numbers()
-        keys = np.stack([types[live], sizes[live], masks[live], nodes[live, k.N_GROUP], custom[live]])
+        columns = (types, sizes, masks, nodes[:, k.N_GROUP], custom, self._roots())
+        keys = np.stack([column[live] for column in columns])
         distinct, first, inverse = np.unique(keys, axis=1, return_index=True, return_inverse=True)
         found = np.zeros((distinct.shape[1], 4), np.int64)
-        for at, (kind, size, mask, slot, own) in enumerate(distinct.T.tolist()):
-            found[at] = self._collective(int(live[first[at]]), kind, size, mask, (slot, own))
+        for at, (kind, size, mask, slot, own, root) in enumerate(distinct.T.tolist()):
+            found[at] = self._collective(int(live[first[at]]), kind, size, mask, (slot, own, root))
         nodes[live, k.N_KIND] = k.K_COLLECTIVE
         picked = found[inverse.reshape(-1)]
         for column, values in zip((k.N_SIZE, k.N_STREAMS, k.N_WORLD, k.N_GROUPED), picked.T, strict=True):
@@ -785,11 +1041,25 @@ class _Draft:
             masks[pos] = sum(1 << bit for bit, item in enumerate(items) if item)
         return masks
 
+    @property
+    def all_collectives(self) -> bool:
+        return self.extensions is not None and self.extensions.collectives == "all"
+
+    def _roots(self) -> Int64:
+        """Return (N,) the root a node names, a rank of the job; -1 where it names none."""
+        roots = np.full(len(self.order), -1, np.int64)
+        if self.all_collectives:
+            for key in reversed(ROOT_KEYS):
+                values, there = self.columns.values(key, -1)
+                roots[there] = values[there]
+        return roots
+
     def _collective(
-        self, pos: int, number: int, size: int, mask: int, places: tuple[int, int]
+        self, pos: int, number: int, size: int, mask: int, places: tuple[int, int, int]
     ) -> tuple[int, int, int, int]:
         """Return chunk, streams and phase lists (of the world and of a group) of one kind of collective."""
-        kind = COLLECTIVES.get(number)
+        known = EXTENDED_COLLECTIVES if self.all_collectives else COLLECTIVES
+        kind = known.get(number)
         if kind is None:
             allowed = ", ".join(collective_name(n) for n in (*COLLECTIVES, CollectiveType.BROADCAST))
             raise self.fail(
@@ -798,34 +1068,59 @@ class _Draft:
                 "The extended mode knows all collectives.",
             )
         config, builder = self.config, self.builder
-        slot, own = places
-        if slot >= 0:
-            self.collective_slots.setdefault(slot, set()).add(kind)
+        slot, own, named = places
+        root = named if named >= 0 and kind in ROOTED else None
         custom = list(config.custom_nodes.values())[own] if own >= 0 else config.custom.get(kind)
+        variety = builder.variety(_Variety(kind, root, custom))
+        if slot >= 0:
+            self.collective_slots.setdefault(slot, set()).add(variety)
         if custom is not None:
             if config.splits != 1:
                 raise ConfigError(
                     f"splits is {config.splits}; allowed with collectives given as traces: 1",
                     hint="Set preferred-dataset-splits to 1.",
                 )
-            return size, 1, *builder.custom_lists(custom)
-        chunk, count = chunks(kind, size, config.splits, builder.npus)
-        if not count:
-            raise self.fail(
-                pos,
-                f"an all-gather of {size} bytes cannot be cut into {config.splits} chunks",
-                "Use fewer splits (preferred-dataset-splits), or leave out the empty collective.",
-            )
+            world_list, group_list = builder.custom_lists(custom)
+            return size, 1, world_list, group_list if self.extensions is None else variety
+        chunk, count = self._chunks(pos, kind, size)
         involved = None if mask < 0 else [bool(mask >> bit & 1) for bit in range(mask.bit_length())]
-        world = world_phases(config, kind, involved)
-        group = group_phases(config, kind)
-        if not world:
+        if kind in ROOTED:
+            root = self._world_root(pos, root)
+        world = stream_phases(config, kind, involved, root, (chunk, count))
+        if not world[0]:
             raise self.fail(
                 pos,
                 "no dimension is involved in the collective, so it would never end",
                 "Set involved_dim to true for a dimension that the algorithms cover.",
             )
-        return chunk, count, builder.phase_list(world), builder.phase_list(group)
+        world_at = builder.stream_lists(world)
+        if self.extensions is not None:
+            return chunk, count, world_at, variety
+        return chunk, count, world_at, builder.phase_list(group_phases(config, kind))
+
+    def _chunks(self, pos: int, kind: CollectiveKind, size: int) -> tuple[int, int]:
+        chunk, count = chunks(kind, size, self.config.splits, self.builder.npus)
+        if count:
+            return chunk, count
+        if self.extensions is not None:
+            return size, 1
+        raise self.fail(
+            pos,
+            f"an all-gather of {size} bytes cannot be cut into {self.config.splits} chunks",
+            "Use fewer splits (preferred-dataset-splits), or leave out the empty collective.",
+        )
+
+    def _world_root(self, pos: int, root: int | None) -> int:
+        """Return the root of a collective of all ranks: the one it names, or the first rank."""
+        if root is None:
+            return 0
+        if root >= self.builder.npus:
+            raise self.fail(
+                pos,
+                f"the root is rank {root}; allowed: 0 to {self.builder.npus - 1}",
+                f"It is what {', '.join(ROOT_KEYS)} say.",
+            )
+        return root
 
     def _messages(self, among: Any, kind: int, peer: str, own: str) -> None:
         if not among.any():
