@@ -3,8 +3,9 @@
 A program is what one member of a group does, step by step. The messages of a step go out and come in side
 by side; the next step begins when all of them have come, and have waited at their rank as packets do: the
 endpoint delay, and the time of the reduction where one is made. Of its own messages a rank awaits the arrival
-too: a rank sends one after the other where an algorithm says so, whatever the network. That is the model of
-the literature, in which a message takes alpha + bytes × beta and a rank sends and receives one at a time.
+too: it sends one after the other where an algorithm says so, whatever the network. That is how the literature
+counts, with a message that takes alpha + bytes × beta. What comes in is taken in the order of the steps, and
+waits where it is early; it may have been under way at the same time, if the network lets it.
 
 With h the time of a message and E the endpoint delay, an algorithm of k steps one after the other takes
 E + k (h + E), as the ring algorithm of the reference does.
