@@ -17,7 +17,6 @@ from studio.sim.config import Algorithm, AlgorithmKind, Dimension, SystemConfig,
 from studio.sim.extensions import Extensions
 from studio.sim.programs import Recipe, programs
 from studio.sim.result import SimResult, intervals
-from studio.trace import NodeType, Trace
 from tests.golden import Record, case, records, trace_of_workload
 from tests.parity import Outcome, judged
 

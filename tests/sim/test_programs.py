@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from studio.sim.programs import Program, Recipe, branch, programs, top
+from studio.sim.programs import Program, Recipe, branch, programs
 
 ROOTED = ("broadcast", "reduce", "scatter", "gather")
 ALGORITHMS = ("ring", "direct", "halving_doubling", "double_binary_tree")
