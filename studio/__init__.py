@@ -14,6 +14,10 @@ from studio.errors import ConfigError, StudioError, TraceError, TraceFormatError
 if TYPE_CHECKING:
     from studio.analysis.export import to_networkx, to_pandas
     from studio.et import read, write
+    from studio.sim import simulate
+    from studio.sim.astra import read_config, write_config
+    from studio.sim.config import SystemConfig
+    from studio.sim.presets import preset
     from studio.trace import Trace
     from studio.workspace import Workspace
 
@@ -21,23 +25,33 @@ __version__ = "0.1.0"
 __all__ = [
     "ConfigError",
     "StudioError",
+    "SystemConfig",
     "Trace",
     "TraceError",
     "TraceFormatError",
     "Workspace",
+    "preset",
     "read",
+    "read_config",
+    "simulate",
     "to_networkx",
     "to_pandas",
     "write",
+    "write_config",
 ]
 
 _WHERE = {
+    "preset": "studio.sim.presets",
     "read": "studio.et",
+    "read_config": "studio.sim.astra",
+    "simulate": "studio.sim",
+    "SystemConfig": "studio.sim.config",
     "to_networkx": "studio.analysis.export",
     "to_pandas": "studio.analysis.export",
     "Trace": "studio.trace",
     "Workspace": "studio.workspace",
     "write": "studio.et",
+    "write_config": "studio.sim.astra",
 }
 
 

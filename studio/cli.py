@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import difflib
 import io
 import json
 import re
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,7 @@ class _ServeByDefault(click.Group):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         own = {"--help", "-h", "--version"}
         if not args or (args[0] not in self.commands and args[0] not in own):
+            _refuse_mistyped(ctx, args, self.commands)
             args = ["serve", *args]
         return super().parse_args(ctx, args)
 
@@ -60,6 +62,15 @@ class _ServeByDefault(click.Group):
             _fail(ctx, "The memory is not enough.", "Close other programs, or open fewer ranks.")
 
 
+def _refuse_mistyped(ctx: click.Context, args: Sequence[str], commands: Iterable[str]) -> None:
+    """Raise a usage error where a word that is no path looks like a command."""
+    near = difflib.get_close_matches(args[0], commands, n=1) if args else []
+    if near and not Path(args[0]).exists():
+        raise click.UsageError(
+            f"There is no command {args[0]!r}, and no file of this name. Did you mean {near[0]!r}?", ctx
+        )
+
+
 _HINTS: Mapping[type[OSError], str] = {
     PermissionError: "Check who may read and write it.",
     IsADirectoryError: "Name a file, or remove the folder of this name.",
@@ -73,7 +84,8 @@ def _fail(ctx: click.Context, message: str, hint: str) -> None:
     if sys.stderr.isatty():
         # Where a progress line was cut off.
         click.echo("\r\033[K", nl=False, err=True)
-    click.secho(f"Error: {printable(message)}", fg="red", err=True)
+    told = "\n".join(printable(line) for line in message.split("\n"))
+    click.secho(f"Error: {told}", fg="red", err=True)
     if hint:
         click.echo(f"Hint: {printable(hint)}", err=True)
     ctx.exit(1)
@@ -168,10 +180,12 @@ def serve(
 @click.argument("paths", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @_rank_option
-def info(paths: tuple[Path, ...], as_json: bool, ranks: dict[str, int]) -> None:
+@click.pass_context
+def info(ctx: click.Context, paths: tuple[Path, ...], as_json: bool, ranks: dict[str, int]) -> None:
     """Print what a job is: ranks, nodes, collectives, groups, findings.
 
-    As JSON it is one object for one job, and a list for several.
+    As JSON it is one object for one job, and a list for several. The exit code is 1 where a file was damaged, so that
+    something is missing from what is printed.
     """
     from studio.et import discover, read_job
     from studio.et.ranks import ranks_by_file
@@ -188,6 +202,8 @@ def info(paths: tuple[Path, ...], as_json: bool, ranks: dict[str, int]) -> None:
         click.echo(json.dumps(reports if len(reports) > 1 else reports[0], indent=2))
     else:
         click.echo("\n\n".join(as_text(one) for one in reports))
+    if any(finding["level"] == "error" for one in reports for finding in one["findings"]):
+        ctx.exit(1)
 
 
 @main.command(epilog="Example: chakra-studio convert traces.zip out/")
@@ -241,6 +257,11 @@ _existing = click.Path(exists=True, dir_okay=False, path_type=Path)
 )
 @click.option("--preset", metavar="NAME", help="A system by name; `chakra-studio presets` lists them.")
 @click.option(
+    "--mode",
+    type=click.Choice(["compatible", "extended"]),
+    help="The reference's answers, or also what it refuses.  [default: what the system file asks for]",
+)
+@click.option(
     "--congestion",
     type=click.Choice(["aware", "unaware"]),
     help="Whether messages wait for each other on links.",
@@ -261,6 +282,7 @@ _existing = click.Path(exists=True, dir_okay=False, path_type=Path)
     metavar="KEY=VALUE",
     help="Change a key of the files; repeat for each.",
 )
+@click.option("--out", metavar="RUN", help="Keep the simulation in the workspace under this name.")
 @click.option(
     "--events",
     type=click.Path(dir_okay=False, path_type=Path),
@@ -309,6 +331,23 @@ def simulate(
         click.echo(json.dumps(simulating.report(outcome), indent=2))
     else:
         click.echo(simulating.as_text(outcome))
+
+
+@main.command(epilog="Example: chakra-studio runs")
+@click.argument("job", required=False)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.option(
+    "--workspace", type=click.Path(file_okay=False, path_type=Path), help="Folder of imported jobs."
+)
+def runs(job: str | None, as_json: bool, workspace: Path | None) -> None:
+    """List the simulations that were kept, of all jobs or of the JOB of this id."""
+    from studio import simulating
+
+    found = simulating.kept_runs(workspace, job)
+    if as_json:
+        click.echo(json.dumps(simulating.runs_report(found), indent=2))
+    else:
+        click.echo(simulating.runs_text(found))
 
 
 @main.command()

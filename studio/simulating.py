@@ -13,19 +13,23 @@ from typing import Any, TextIO
 import msgspec
 import numpy as np
 
+from studio.analysis.collectives import CollectiveTimes, as_rows, collective_times
 from studio.errors import ConfigError, StudioError, TraceError
 from studio.et import read
+from studio.opening import open_paths
+from studio.runs import Mode, Run, RunInfo
 from studio.sim import astra, simulate
 from studio.sim.check import check
 from studio.sim.config import Congestion, SystemConfig
 from studio.sim.network import TOPOLOGIES, network_gb_per_s
-from studio.sim.parts import Parts, imported, with_settings
+from studio.sim.parts import Parts, imported, with_mode, with_settings
 from studio.sim.presets import PRESETS, preset
 from studio.sim.result import SimResult, breakdown_of, exposed_ns, statistics
 from studio.sim.traffic import LinkTraffic
-from studio.trace import Finding, Graph, Int64, Trace
+from studio.terminal import printable
+from studio.trace import Finding, Graph, Int64, Trace, collective_name
 from studio.units import format_bytes, format_count, format_ns, format_rate
-from studio.workspace import Workspace
+from studio.workspace import JobInfo, Workspace
 
 Progress = Callable[[str, int, int], None]
 Notice = Callable[[str], None]
@@ -49,6 +53,8 @@ class Request:
         time_limit_s: Stop after this long; None never.
         workspace: Its folder; None is the user's.
         ranks: Rank numbers by file name, for files that do not tell theirs.
+        mode: Which mode; None is what the system file asks for, without a word the compatible one.
+        out: Name of the run to keep in the workspace; None keeps none.
     """
 
     workload: tuple[str, ...]
@@ -63,6 +69,8 @@ class Request:
     time_limit_s: float | None = None
     workspace: Path | None = None
     ranks: Mapping[str, int] = field(default_factory=dict)
+    mode: Mode | None = None
+    out: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,12 +82,15 @@ class Outcome:
         result: Finish times and events.
         findings: What reading and checking brought to light.
         spent_s: How long the simulation took, reading left out.
+        job, run: Ids of the run that was kept and of its job; None where none was.
     """
 
     workload: str
     result: SimResult
     findings: tuple[Finding, ...]
     spent_s: float
+    job: str | None = None
+    run: str | None = None
 
 
 def run(request: Request, *, progress: Progress | None = None, notice: Notice | None = None) -> Outcome:
@@ -95,14 +106,20 @@ def run(request: Request, *, progress: Progress | None = None, notice: Notice | 
         TraceError: The job cannot, some ranks wait for ever, or the time limit has passed.
     """
     started = time.monotonic()
-    result = imported(parts_for(request))
-    trace = workload(request, progress)
-    findings = (*result.findings, *check(trace, result.config))
+    parts = parts_for(request)
+    read_config = imported(parts)
+    job = None if request.out is None else kept_job(request, progress)
+    trace = workload(request, progress) if job is None else Workspace(_root(request)).load(job)
+    findings = (*read_config.findings, *check(trace, read_config.config))
     _refuse(findings)
     begun = time.monotonic()
     limit = Limit(started, request.time_limit_s)
-    outcome = _simulated(trace, result.config, limit, progress, notice)
-    return Outcome(", ".join(request.workload), outcome, findings, time.monotonic() - begun)
+    result = _simulated(trace, read_config.config, limit, progress, notice)
+    outcome = Outcome(", ".join(request.workload), result, findings, time.monotonic() - begun)
+    if job is None or request.out is None:
+        return outcome
+    run_id = Workspace(_root(request)).save_run(job, Run(request.out, result, parts, outcome.spent_s))
+    return replace(outcome, job=job, run=run_id)
 
 
 def _refuse(findings: Sequence[Finding]) -> None:
@@ -173,27 +190,57 @@ def workload(request: Request, progress: Progress | None = None) -> Trace:
     Raises:
         StudioError: There is nothing of this name, or it cannot be read.
     """
-    names = list(request.workload)
-    paths = [name for name in names if Path(name).exists()]
-    if len(paths) == len(names):
-        return read(list(paths), ranks=request.ranks, progress=progress)
-    missing = next(name for name in names if name not in paths)
-    if len(names) > 1:
-        raise ConfigError(f"WORKLOAD {missing!r}: there is no such file or folder")
-    files = prefixed(missing)
+    files = _files(request)
     if files:
-        return read(list(files), ranks=request.ranks, progress=progress)
-    root = request.workspace or Workspace.default_root()
-    if not root.is_dir():
+        return read(files, ranks=request.ranks, progress=progress)
+    return Workspace(_root(request)).load(_job(request))
+
+
+def kept_job(request: Request, progress: Progress | None = None) -> str:
+    """Return the job of the workspace that is asked for; files that were never imported are imported.
+
+    Raises:
+        StudioError: There is nothing of this name, or it cannot be read or stored.
+    """
+    files = _files(request)
+    if not files:
+        return _job(request)
+    jobs = open_paths(Workspace(_root(request)), files, ranks=request.ranks, progress=progress)
+    if len(jobs) > 1:
         raise ConfigError(
-            f"WORKLOAD {missing!r}: no file or folder, no files {missing}.<rank>.et, and no workspace with jobs",
-            hint="Name a folder of traces.",
+            f"WORKLOAD holds {len(jobs)} jobs: {', '.join(jobs)}; allowed: one",
+            hint="Name the files of one of them.",
         )
+    return jobs[0]
+
+
+def _files(request: Request) -> list[Path | str]:
+    """Return the files or folders that the workload names; none where it may be a job of the workspace."""
+    names = list(request.workload)
+    absent = [name for name in names if not Path(name).exists()]
+    if not absent:
+        return list(names)
+    if len(names) > 1:
+        raise ConfigError(f"WORKLOAD {absent[0]!r}: there is no such file or folder")
+    return list(prefixed(absent[0]))
+
+
+def _root(request: Request) -> Path:
+    return request.workspace or Workspace.default_root()
+
+
+def _job(request: Request) -> str:
+    """Return the workload as the id of a job that is there."""
+    [name] = request.workload
+    nothing = f"WORKLOAD {name!r}: no file or folder, no files {name}.<rank>.et"
+    root = _root(request)
+    if not root.is_dir():
+        raise ConfigError(f"{nothing}, and no workspace with jobs", hint="Name a folder of traces.")
     try:
-        return Workspace(root).load(missing)
+        return Workspace(root).info(name).id
     except StudioError as error:
         raise ConfigError(
-            f"WORKLOAD {missing!r}: no file or folder, no files {missing}.<rank>.et, no job of the workspace {root}",
+            f"{nothing}, no job of the workspace {root}",
             hint=error.hint if "nearest" in error.hint else "Name a folder of traces.",
         ) from error
 
@@ -228,7 +275,8 @@ def parts_for(request: Request) -> Parts:
     parts = _with_files(base or Parts({}, {}), request)
     congestion = request.congestion or parts.congestion
     parts = replace(parts, congestion=congestion, options={**parts.options, **request.options})
-    return with_settings(parts, request.settings)
+    parts = with_settings(parts, request.settings)
+    return with_mode(parts, request.mode) if request.mode else parts
 
 
 def _with_files(parts: Parts, request: Request) -> Parts:
@@ -264,6 +312,9 @@ def report(outcome: Outcome) -> dict[str, Any]:
     ]
     return {
         "workload": outcome.workload,
+        "job": outcome.job,
+        "run": outcome.run,
+        "mode": "compatible" if result.config.extensions is None else "extended",
         "finish_ns": result.makespan_ns,
         "npus": result.config.topology.npus,
         "events": len(result.event_ns),
@@ -278,6 +329,7 @@ def report(outcome: Outcome) -> dict[str, Any]:
         "ranks": ranks,
         "links": _links_report(result.links),
         "dimensions": _dimensions_report(result),
+        "collectives": _collectives_report(result),
         "findings": msgspec.to_builtins(outcome.findings),
     }
 
@@ -315,6 +367,21 @@ def _dimensions_report(result: SimResult) -> list[dict[str, Any]]:
     ]
 
 
+def _collectives(result: SimResult) -> CollectiveTimes:
+    return collective_times(result.trace, result.node_times(), result.config.groups)
+
+
+def _collectives_report(result: SimResult) -> list[dict[str, Any]]:
+    """Return every collective, in the order they began."""
+    times = _collectives(result)
+    graph_of = {rank.number: result.trace.graph_of(rank) for rank in result.trace.ranks}
+    rows = as_rows(times, np.arange(len(times)))
+    for row in rows:
+        row["type"] = collective_name(row["type"])
+        row["last_node"] = int(graph_of[row["last_rank"]].id[row.pop("last_row")])
+    return rows
+
+
 def as_text(outcome: Outcome) -> str:
     """Return an outcome for reading in a terminal."""
     result = outcome.result
@@ -343,7 +410,9 @@ def as_text(outcome: Outcome) -> str:
                 f"{format_ns(float(value)):>12}" for value in (column.min(), column.mean(), column.max())
             )
             lines.append(f"  {name:24}{cells}   {share:5.1f} %")
-    lines += ["", *_slowest(result), *_links(result)]
+    lines += ["", *_slowest(result), *_links(result), *_slowest_collectives(result)]
+    if outcome.run:
+        lines += ["", f"  kept as run {outcome.run} of job {outcome.job}"]
     lines += _told(outcome.findings)
     return "\n".join(lines).rstrip()
 
@@ -398,11 +467,87 @@ def _links(result: SimResult) -> Iterator[str]:
         )
 
 
+def _slowest_collectives(result: SimResult) -> Iterator[str]:
+    times = _collectives(result)
+    took = times.end_ns - times.arrived_ns
+    slowest = np.argsort(-took, kind="stable")[:_BUSIEST].tolist()
+    if not slowest:
+        return
+    yield ""
+    yield f"  {'slowest collectives':30}{'size':>12}{'took':>12}{'skew':>12}{'algbw':>14}{'busbw':>14}"
+    for at in slowest:
+        group = times.groups[int(times.group[at])]
+        name = f"{collective_name(int(times.type[at]))} {times.position[at]}" + (
+            f" of {group}" if group else ""
+        )
+        rates = (float(column[at]) for column in (times.algorithm_bytes_per_ns, times.bus_bytes_per_ns))
+        cells = (
+            format_bytes(int(times.whole_bytes[at])),
+            format_ns(int(took[at])),
+            format_ns(int(times.skew_ns[at])),
+        )
+        yield (
+            f"  {_shortened(printable(name), 30):30}"
+            + "".join(f"{cell:>12}" for cell in cells)
+            + "".join(f"{format_rate(rate) if rate == rate else '-':>14}" for rate in rates)
+        )
+
+
+def _shortened(text: str, width: int) -> str:
+    return text if len(text) < width else f"{text[: width - 2]}…"
+
+
 def _told(findings: Sequence[Finding]) -> Iterator[str]:
     for finding in findings:
         yield f"  {finding.level:7} {finding.message}"
         if finding.hint:
             yield f"          {finding.hint}"
+
+
+# ---------------------------------------------------------------------------------------------------
+# Runs that were kept
+
+
+def kept_runs(root: Path | None, job_id: str | None) -> list[tuple[JobInfo, list[RunInfo]]]:
+    """Return the runs of a job, or of all jobs that have some, the newest job first.
+
+    Raises:
+        StudioError: There is no such job.
+    """
+    folder = root or Workspace.default_root()
+    if not folder.is_dir() and job_id is None:
+        return []
+    workspace = Workspace(folder)
+    if job_id is not None:
+        return [(workspace.info(job_id), workspace.runs(job_id))]
+    return [(job, workspace.runs(job.id)) for job in workspace.jobs() if job.runs]
+
+
+def runs_text(found: Sequence[tuple[JobInfo, Sequence[RunInfo]]]) -> str:
+    """Return runs for reading in a terminal."""
+    lines: list[str] = []
+    for job, runs in found:
+        lines += [printable(f"{job.name} ({job.id})"), *(f"  {line}" for line in _run_lines(runs)), ""]
+    return (
+        "\n".join(lines).rstrip() or "No runs yet. `chakra-studio simulate WORKLOAD … --out NAME` keeps one."
+    )
+
+
+def _run_lines(runs: Sequence[RunInfo]) -> Iterator[str]:
+    if not runs:
+        yield "no runs"
+        return
+    yield f"{'run':24}{'finish':>12}{'exposed':>12}{'NPUs':>9}  {'mode':12}{'size':>10}  name"
+    for run in runs:
+        figures = (run.makespan_ns, run.summary.exposed_communication_ns)
+        cells = "".join(f"{format_ns(figure):>12}" for figure in figures)
+        size = format_bytes(run.stored_bytes)
+        yield f"{run.id:24}{cells}{run.npus:>9,}  {run.mode:12}{size:>10}  {printable(run.name)}"
+
+
+def runs_report(found: Sequence[tuple[JobInfo, Sequence[RunInfo]]]) -> list[dict[str, Any]]:
+    """Return runs as plain data."""
+    return [msgspec.to_builtins(run) for _, runs in found for run in runs]
 
 
 def presets_text() -> str:

@@ -155,11 +155,20 @@ def test_info_of_a_damaged_file_shows_the_finding(job):
     path = job / "job.0.et"
     path.write_bytes(path.read_bytes()[:-3])
     result = run("info", job)
-    assert result.exit_code == 0
+    assert result.exit_code == 1
     assert re.search(r"^  error +\S+: rank 0: .*job\.0\.et", result.stdout, re.MULTILINE)
     [finding] = json.loads(run("info", job, "--json").stdout)["findings"]
     assert (finding["level"], finding["rank"]) == ("error", 0)
     assert finding["offset"] > 0
+
+
+def test_a_mistyped_command_is_told_with_the_nearest(tmp_path, monkeypatch):
+    """Unless there is a file of that name, which is opened as any other."""
+    assert "Did you mean 'info'?" in refused("inof", "traces", code=2)
+    assert "Did you mean" not in refused("traces")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "inof").write_bytes(b"no trace")
+    assert "Did you mean" not in refused("inof")
 
 
 def test_info_of_the_samples(tmp_path):

@@ -207,3 +207,89 @@ def test_presets_are_listed_with_their_sources():
     listed = json.loads(CliRunner().invoke(main, ["presets", "--json"]).output)
     assert [one["name"] for one in listed] == list(PRESETS)
     assert listed[1]["npus"] == 16
+
+
+# ---------------------------------------------------------------------------------------------------
+# Collectives and modes
+
+
+def test_collectives_are_told_with_nccls_bandwidths(folder):
+    """1 MiB in 22,240 ns after the last has come are 47 GB/s; three quarters of that on the bus of four."""
+    text = on(folder, folder / "job")
+    assert re.search(r"REDUCE_SCATTER 0 +1\.00 MiB +22\.2 µs +90\.0 µs +47\.1 GB/s +35\.4 GB/s", text)
+    [one] = told(folder, folder / "job")["collectives"]
+    assert (one["type"], one["group"], one["members"], one["last_rank"], one["last_node"]) == (
+        "REDUCE_SCATTER",
+        "",
+        4,
+        0,
+        1,
+    )
+    assert (one["start_ns"], one["arrived_ns"], one["end_ns"]) == (10_000, 100_000, 100_000 + REDUCE_SCATTER)
+    assert one["bus_bytes_per_ns"] == pytest.approx(MIB / REDUCE_SCATTER * 3 / 4)
+
+
+def test_the_mode_is_what_the_files_say_unless_an_option_does(folder):
+    assert told(folder, folder / "job")["mode"] == "compatible"
+    assert told(folder, folder / "job", "--mode", "extended")["mode"] == "extended"
+    assert told(folder, folder / "job", "--set", "extended.tie-order=reference")["mode"] == "extended"
+    text = on(folder, folder / "job", "--mode", "compatible", "--set", "extended.tie-order=reference", code=1)
+    assert "extended is there; allowed in the compatible mode" in text
+
+
+def test_a_job_that_cannot_run_is_told_line_by_line(folder):
+    """Several findings stand on lines of their own, not behind escaped line ends."""
+    nodes = [collective(1, "REDUCE_SCATTER", MIB, group="tp"), node(2, "METADATA")]
+    write(trace_of([nodes] * 4, {"tp": [0, 1, 2, 3]}), folder / "refused", "r")
+    text = on(folder, folder / "refused", code=1)
+    assert re.search(r"^Error: .*\nAlso: ", text, re.MULTILINE)
+
+
+# ---------------------------------------------------------------------------------------------------
+# Runs that are kept
+
+
+def listed(folder, *words, code=0):
+    result = CliRunner().invoke(main, ["runs", *map(str, words), "--workspace", str(folder / "ws")])
+    assert result.exit_code == code, result.output
+    return result.output
+
+
+def test_a_simulation_is_kept_with_its_job(folder):
+    """The traces are imported once; a second run, and one of the job by its id, are added to it."""
+    keep = ("--workspace", folder / "ws", "--out")
+    first = told(folder, folder / "job", *keep, "plain ring")
+    second = told(folder, folder / "job" / "job", *keep, "halved", "--set", "bandwidth=[25]")
+    third = told(folder, first["job"], *keep, "by id")
+    workspace = Workspace(folder / "ws")
+    [job_info] = workspace.jobs()
+    assert {first["job"], second["job"], third["job"]} == {job_info.id}
+    kept = {run.id: run for run in workspace.runs(job_info.id)}
+    assert {run_id: run.name for run_id, run in kept.items()} == {
+        first["run"]: "plain ring",
+        second["run"]: "halved",
+        third["run"]: "by id",
+    }
+    loaded = workspace.load_run(job_info.id, second["run"])
+    assert loaded.result.makespan_ns == second["finish_ns"] > first["finish_ns"]
+    assert kept[first["run"]].config_hash == kept[third["run"]].config_hash != kept[second["run"]].config_hash
+    assert kept[first["run"]].makespan_ns == first["finish_ns"]
+
+
+def test_the_table_says_where_it_was_kept_and_runs_lists_it(folder):
+    assert listed(folder).startswith("No runs yet.")
+    text = on(folder, folder / "job", "--workspace", folder / "ws", "--out", "my run")
+    run_id, job_id = re.search(r"kept as run (\S+) of job (\S+)", text).groups()
+    for words in ((), (job_id,)):
+        assert re.search(rf"{run_id} +122 µs .* compatible .* my run", listed(folder, *words))
+    [info] = json.loads(listed(folder, "--json"))
+    assert (info["id"], info["job"], info["name"]) == (run_id, job_id, "my run")
+    assert info["tables"]["system"]["preferred-dataset-splits"] == 4
+    assert "There is no job 'other'" in listed(folder, "other", code=1)
+    other = Workspace(folder / "ws").save(job({"9": [0, 1]}), "empty")
+    assert "no runs" in listed(folder, other)
+
+
+def test_nothing_is_kept_of_a_job_that_does_not_run(folder):
+    on(folder, folder / "job", "--workspace", folder / "ws", "--out", "x", "--set", "npus_count=[8]", code=1)
+    assert [info.runs for info in Workspace(folder / "ws").jobs()] == [0]

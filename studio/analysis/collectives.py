@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from typing import Any
 
 import numpy as np
 
@@ -191,9 +192,9 @@ def _content(group: GroupMatching, member: Int64, position: Int64) -> tuple[Int6
     return table[0, sequence_of, position], table[1, sequence_of, position]
 
 
-def as_rows(times: CollectiveTimes, chosen: Int64) -> list[dict[str, object]]:
+def as_rows(times: CollectiveTimes, chosen: Int64) -> list[dict[str, Any]]:
     """Return collectives as plain data, times in ns and bandwidths in bytes per ns, None where there is none."""
-    columns: dict[str, list[object]] = {
+    columns: dict[str, list[Any]] = {
         spec.name: getattr(times, spec.name)[chosen].tolist()
         for spec in fields(times)
         if spec.name != "groups"

@@ -45,8 +45,9 @@ __all__ = [
     "options",
     "parts_of",
     "read",
+    "read_config",
     "save",
-    "write",
+    "write_config",
 ]
 
 _LARGEST_FILE_BYTES = 64 << 20
@@ -116,6 +117,35 @@ def read(files: Files) -> Imported:
     return imported(load(files))
 
 
+def read_config(
+    system: Path | str,
+    network: Path | str,
+    *,
+    comm_groups: Path | str | None = None,
+    remote_memory: Path | str | None = None,
+    options: Sequence[str] = (),
+    congestion: Congestion = "unaware",
+) -> Imported:
+    """Read ASTRA-sim's own files.
+
+    Args:
+        system: `system.json`.
+        network: `network.yml`.
+        comm_groups: `comm_group.json`; None keeps the trace's groups.
+        remote_memory: `remote_memory.json`; None where there is none.
+        options: Options of its command line, such as `--num-queues-per-dim=2`.
+        congestion: Which of its two programs is meant.
+
+    Returns:
+        `config`, and `findings`: keys nobody knows, keys without effect.
+
+    Raises:
+        ConfigError: A file cannot be read, or a value is not allowed; names file, key, value and what is allowed.
+    """
+    groups, memory = (None if path is None else Path(path) for path in (comm_groups, remote_memory))
+    return read(Files(Path(system), Path(network), groups, memory, tuple(options), congestion))
+
+
 def load(files: Files) -> Parts:
     """Read the files as tables, without asking yet what their values mean; traces that are algorithms are read too."""
     given = load_given(files.system, files.network, files.comm_groups, files.remote_memory)
@@ -173,7 +203,7 @@ def options(words: Sequence[str]) -> dict[str, str]:
     return found
 
 
-def write(config: SystemConfig, folder: Path | str) -> Files:
+def write_config(config: SystemConfig, folder: Path | str) -> Files:
     """Write a configuration as ASTRA-sim's files and return them; `read` of them gives an equal configuration.
 
     Files of the same names are replaced. Algorithms given as traces are written beside the others.

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import doctest
 import json
 from pathlib import Path
 
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 
 from studio.errors import ConfigError
 from studio.et import write as write_trace
-from studio.sim.astra import Files, from_parts, load, options, read, write
+from studio.sim.astra import Files, from_parts, load, options, read, read_config, write_config
 from studio.sim.config import (
     Algorithm,
     Dimension,
@@ -22,6 +23,7 @@ from studio.sim.config import (
 from studio.sim.network import network_gb_per_s
 from studio.sim.parts import Parts, imported, parts_of, with_settings
 from studio.trace import CommGroup
+from tests.conftest import ROOT
 from tests.handmade import node, trace_of
 
 NETWORK = {
@@ -99,7 +101,7 @@ def configs(draw):
 @settings(max_examples=50, deadline=None)
 def test_a_written_configuration_is_read_as_the_same_one(tmp_path_factory, config):
     folder = tmp_path_factory.mktemp("config")
-    again = read(write(config, folder))
+    again = read(write_config(config, folder))
     assert again.config == config
     assert {finding.code for finding in again.findings} <= {
         "algorithms-short",
@@ -114,7 +116,7 @@ def test_algorithms_given_as_traces_are_written_and_read_too(tmp_path, sample_tr
     other = trace_of([[node(3, "COMP", micros=5)]])
     topology = from_parts(NETWORK, SYSTEM).topology
     config = SystemConfig(topology, custom={"all_reduce": sample_trace}, custom_nodes={7: other})
-    assert read(write(config, tmp_path)).config == config
+    assert read(write_config(config, tmp_path)).config == config
 
 
 @given(st.floats(1e-9, 1e9))
@@ -417,3 +419,41 @@ def sample_trace():
             [node(0, "COMM_RECV", comm_src=0, comm_size=8, comm_tag=0)],
         ]
     )
+
+
+def test_the_readme_reads_and_writes_a_system(tmp_path, monkeypatch):
+    """What the README shows is what happens."""
+    monkeypatch.chdir(tmp_path)
+    found = doctest.testfile(str(ROOT / "README.md"), module_relative=False)
+    assert found.attempted >= 5
+    assert found.failed == 0
+    assert sorted(path.name for path in (tmp_path / "astra").iterdir()) == ["network.yml", "system.json"]
+
+
+def test_given_files_are_all_read(tmp_path):
+    """Groups, memory, options and the network model are no less part of a system than the two main files."""
+    config = read_config(*_written(tmp_path), comm_groups=tmp_path / "comm_group.json",
+                         remote_memory=tmp_path / "remote_memory.json", options=["--num-queues-per-dim=2"],
+                         congestion="aware").config  # fmt: skip
+    assert config.groups == (CommGroup("1", (0, 1)),)
+    assert config.remote_memory is not None
+    assert config.remote_memory.latency_ns == 7
+    assert (config.queues_per_dimension, config.congestion) == (2, "aware")
+
+
+def _written(folder):
+    tables = {
+        "system.json": {
+            "scheduling-policy": "LIFO",
+            "collective-optimization": "baseline",
+            "preferred-dataset-splits": 1,
+        },
+        "comm_group.json": {"1": [0, 1]},
+        "remote_memory.json": {"memory-type": "MEMORY_POOL", "remote-mem-latency": 7, "remote-mem-bw": 3},
+    }
+    for name, table in tables.items():
+        (folder / name).write_text(json.dumps(table), encoding="utf-8")
+    (folder / "network.yml").write_text(
+        "topology: [ Ring ]\nnpus_count: [ 4 ]\nbandwidth: [ 50 ]\nlatency: [ 500 ]\n", encoding="utf-8"
+    )
+    return folder / "system.json", folder / "network.yml"

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from studio.errors import ConfigError
-from studio.sim.astra import read, write
+from studio.sim.astra import read, write_config
 from studio.sim.config import Algorithm, Dimension, SystemConfig, Topology
 from studio.sim.extensions import (
     ChunkOrder,
@@ -57,7 +57,7 @@ def test_files_hold_every_setting(tmp_path_factory: pytest.TempPathFactory, exte
         algorithms={"broadcast": (Algorithm("halving_doubling"),), "barrier": (Algorithm("direct", 2),)},
         extensions=extensions,
     )
-    found = read(write(config, tmp_path_factory.mktemp("files")))
+    found = read(write_config(config, tmp_path_factory.mktemp("files")))
     assert found.config == config
     assert not found.findings
 

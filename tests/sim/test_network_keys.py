@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from studio.errors import ConfigError
-from studio.sim.astra import read, write
+from studio.sim.astra import read, write_config
 from studio.sim.config import Dimension, SystemConfig, Topology
 from studio.sim.extensions import Extensions, Link, LinkGraph
 from studio.sim.parts import Parts, imported, with_settings
@@ -50,7 +50,7 @@ def test_files_hold_every_network(tmp_path_factory, data):
         links, tuned = LinkGraph(4, 2, tuple(data.draw(st.lists(one, min_size=1, max_size=9)))), {}
     dims = (Dimension("ring", 2, data.draw(RATES), 0.5, **tuned), Dimension("switch", 2, data.draw(RATES)))
     config = SystemConfig(Topology(dims), "aware", links=links, extensions=Extensions())
-    found = read(write(config, tmp_path_factory.mktemp("files")))
+    found = read(write_config(config, tmp_path_factory.mktemp("files")))
     assert found.config == config
     assert [finding.code for finding in found.findings] == []
 

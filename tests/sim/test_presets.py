@@ -6,7 +6,7 @@ import json
 import pytest
 
 from studio.errors import ConfigError
-from studio.sim.astra import from_parts, read, write
+from studio.sim.astra import from_parts, read, write_config
 from studio.sim.parts import imported
 from studio.sim.presets import PRESETS, preset
 
@@ -28,7 +28,7 @@ def test_every_preset_is_a_system_with_a_source_that_survives_its_files(name, tm
     result = imported(one.parts)
     assert result.findings == ()
     assert len(one.source) > 40
-    assert read(write(one.config, tmp_path)).config == one.config
+    assert read(write_config(one.config, tmp_path)).config == one.config
 
 
 @pytest.mark.parametrize(
