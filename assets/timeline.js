@@ -36,7 +36,7 @@
   var lastWrite = 0;
   var timers = {};
   var animation = null;
-  var stats = { frames: 0, drawn: 0, binned: 0, missing: 0 };
+  var stats = { frames: 0, spent: 0, drawn: 0, binned: 0, missing: 0 };
 
   function later(name, wait, act) {
     window.clearTimeout(timers[name]);
@@ -187,6 +187,7 @@
 
   function apply() {
     if (!chart || !chart.ready || !dom) return;
+    measure();
     var view = window.studioView.read();
     /* The address may be behind the hand: only a window that is new to it is taken from there. */
     var window_ = (view.from || "") + "/" + (view.to || "");
@@ -305,6 +306,7 @@
   }
 
   function rowAt(y) {
+    measure();
     var list = y - AXIS + dom.scroll.scrollTop;
     if (y < AXIS || !chart.list.length) return null;
     var at = groupAt(list);
@@ -316,11 +318,20 @@
   function placeOfRow(row) {
     var group = chart.groups.get(chart.rank[row]);
     var at = chart.placeOf.get(group.rank);
-    return { y: AXIS + chart.y[at] + PAD / 2 + (row - group.first) * group.pitch - dom.scroll.scrollTop, height: group.folded ? THIN - 1 : BAR, group: group };
+    return { y: AXIS + chart.y[at] + PAD / 2 + (row - group.first) * group.pitch - size.top, height: group.folded ? THIN - 1 : BAR, group: group };
+  }
+
+  /* Asked of the browser once a frame: every answer may cost it a layout. */
+  var size = { wide: 0, high: 0, top: 0 };
+
+  function measure() {
+    size.wide = dom.scroll.clientWidth;
+    size.high = dom.scroll.clientHeight;
+    size.top = dom.scroll.scrollTop;
   }
 
   function width() {
-    return dom.canvas.clientWidth - GUTTER;
+    return size.wide - GUTTER;
   }
 
   function x(ns) {
@@ -384,7 +395,7 @@
     rows.forEach(function (row, at) {
       var place = binned.has(at) ? binned.get(at) : -1;
       batch.rows = rows;
-      tiles.set(key(level, index, row), { batch: batch, low: found.bars[at], high: found.bars[at + 1], binned: place, used: clock });
+      tiles.set(key(level, index, row), { batch: batch, at: at, low: found.bars[at], high: found.bars[at + 1], binned: place, used: clock });
       keptBytes += batch.size;
     });
     if (keptBytes > KEPT_BYTES) forget();
@@ -518,6 +529,32 @@
     return image;
   }
 
+  /* The bars of folded ranks as one line of pixels each: hundreds of narrow bars cost as much as one. */
+  function paintThin(batch) {
+    if (batch.thinDressed === look.name) return batch.thin;
+    var found = batch.found, wide = chart.bins * 2, count = batch.rows.length;
+    var scale = wide / tileSpan(batch.level);
+    var image = batch.thin || document.createElement("canvas");
+    image.width = wide;
+    image.height = count;
+    var pen = image.getContext("2d");
+    var pixels = pen.createImageData(wide, count);
+    var words = new Uint32Array(pixels.data.buffer);
+    for (var at = 0; at < count; at++) {
+      for (var bar = found.bars[at]; bar < found.bars[at + 1]; bar++) {
+        if (hidden[found.category[bar]]) continue;
+        var colour = look.colours[found.category[bar]][chart.shade[batch.rows[at]]];
+        var first = Math.max(0, Math.floor(found.start[bar] * scale));
+        var end = Math.min(wide, Math.max(Math.round(found.end[bar] * scale), first + 1));
+        words.fill((255 << 24) | (colour[2] << 16) | (colour[1] << 8) | colour[0], at * wide + first, at * wide + end);
+      }
+    }
+    pen.putImageData(pixels, 0, 0);
+    batch.thin = image;
+    batch.thinDressed = look.name;
+    return image;
+  }
+
   /* ---- drawing ---- */
 
   function draw() {
@@ -526,18 +563,20 @@
 
   function resize() {
     var ratio = window.devicePixelRatio || 1;
-    var wide = Math.round(dom.scroll.clientWidth * ratio), high = Math.round(dom.scroll.clientHeight * ratio);
-    if (dom.canvas.width !== wide || dom.canvas.height !== high) {
-      dom.canvas.width = wide;
-      dom.canvas.height = high;
-    }
-    dom.canvas.style.width = dom.scroll.clientWidth + "px";
-    dom.canvas.style.height = dom.scroll.clientHeight + "px";
+    var wide = Math.round(size.wide * ratio), high = Math.round(size.high * ratio);
+    if (dom.canvas.width === wide && dom.canvas.height === high) return;
+    dom.canvas.width = wide;
+    dom.canvas.height = high;
+    dom.canvas.style.width = size.wide + "px";
+    dom.canvas.style.height = size.high + "px";
   }
 
   function render(now) {
     frame = 0;
-    if (!dom || !chart || !chart.ready || !dom.canvas.isConnected || dom.scroll.clientWidth < GUTTER + 40) return;
+    if (!dom || !chart || !chart.ready || !dom.canvas.isConnected) return;
+    var began = performance.now();
+    measure();
+    if (size.wide < GUTTER + 40) return;
     if (animation) step(now);
     clock++;
     stats.frames++;
@@ -546,7 +585,7 @@
     var pen = dom.canvas.getContext("2d");
     pen.setTransform(look.ratio, 0, 0, look.ratio, 0, 0);
     pen.imageSmoothingEnabled = false;
-    var wide = dom.scroll.clientWidth, high = dom.scroll.clientHeight;
+    var wide = size.wide, high = size.high;
     pen.fillStyle = look.bg;
     pen.fillRect(0, 0, wide, high);
     var steps = ticks();
@@ -557,14 +596,17 @@
     ring(pen);
     gutter(pen, wide, high);
     axis(pen, steps, wide);
-    describe(wanted);
+    /* Words that change at every frame cannot be read, and cost a layout each. */
+    if (performance.now() - described > 150) describe();
+    else later("describe", 160, describe);
     fetchMissing(wanted);
+    stats.spent += performance.now() - began;
     if (animation) draw();
   }
 
   function visible(high) {
-    var first = groupAt(dom.scroll.scrollTop);
-    var last = groupAt(dom.scroll.scrollTop + high - AXIS);
+    var first = groupAt(size.top);
+    var last = groupAt(size.top + high - AXIS);
     return chart.list.slice(first, last + 1);
   }
 
@@ -629,14 +671,18 @@
   /* Draw what a tile says of a row between two moments. `follows`: the tile before has drawn what began in it. */
   function rowOfTile(pen, found, row, place, from, to, bars, follows) {
     var batch = found.batch;
-    if (found.binned >= 0) {
-      var width_ = tileSpan(batch.level), bin = width_ / chart.bins;
+    var thin = place.height < BAR;
+    if (found.binned >= 0 || thin) {
+      if (found.binned < 0 && found.low === found.high) return;
+      var image = found.binned >= 0 ? paint(batch) : paintThin(batch);
+      var width_ = tileSpan(batch.level), bin = width_ / image.width;
       var start = Math.max(from, batch.begin), end = Math.min(to, batch.begin + width_);
       var first = Math.floor((Math.max(start, shown.from) - batch.begin) / bin), last = Math.ceil((Math.min(end, shown.to) - batch.begin) / bin);
       if (last <= first) return;
       var left = x(batch.begin + first * bin), right = x(batch.begin + last * bin);
-      stats.binned++;
-      pen.drawImage(paint(batch), first, found.binned, last - first, 1, left, place.y, right - left, place.height);
+      if (found.binned >= 0) stats.binned++;
+      else stats.drawn += found.high - found.low;
+      pen.drawImage(image, first, found.binned >= 0 ? found.binned : found.at, last - first, 1, left, place.y, right - left, place.height);
       return;
     }
     var data = batch.found;
@@ -654,13 +700,13 @@
 
   function fill(pen, bars) {
     var buckets = [];
-    var left = GUTTER - 4, right = dom.scroll.clientWidth + 4;
+    var left = GUTTER - 4, right = size.wide + 4;
     for (var at = 0; at < bars.length; at += ITEMS) (buckets[bars[at]] = buckets[bars[at]] || []).push(at);
-    stats.drawn = bars.length / ITEMS;
+    stats.drawn += bars.length / ITEMS;
     var texts = [];
     buckets.forEach(function (places, code) {
       var category = Math.floor(code / SHADES.length), shade = code % SHADES.length;
-      var fills = [look.fills[category][shade], css(look.colours[category][shade])];
+      pen.fillStyle = look.fills[category][shade];
       places.forEach(function (at) {
         var from = Math.max(bars[at + 1], left), to = Math.min(bars[at + 2], right);
         var y = bars[at + 3], height = bars[at + 4];
@@ -669,8 +715,6 @@
           y += height / 2;
           height /= 2;
         }
-        /* In the narrow lanes of a folded rank a hatch would flicker. */
-        pen.fillStyle = fills[bars[at + 4] < BAR ? 1 : 0];
         pen.fillRect(from, y, Math.max(to - from - gap, 1 / look.ratio), height);
         if (to - from > 26 && height > 8) texts.push(at, category, shade);
       });
@@ -705,7 +749,7 @@
   }
 
   function label(pen, bars, at, category, shade) {
-    var left = Math.max(bars[at + 1], GUTTER), right = Math.min(bars[at + 2], dom.scroll.clientWidth);
+    var left = Math.max(bars[at + 1], GUTTER), right = Math.min(bars[at + 2], size.wide);
     var name = bars[at + 6].found.names[bars[at + 5]];
     if (category === SEND) name = "→ " + name;
     if (category === RECEIVE) name = "← " + name;
@@ -799,7 +843,7 @@
     pen.textBaseline = "middle";
     visible(high).forEach(function (group) {
       var at = chart.placeOf.get(group.rank);
-      var top = AXIS + chart.y[at] - dom.scroll.scrollTop, bottom = AXIS + chart.y[at + 1] - dom.scroll.scrollTop;
+      var top = AXIS + chart.y[at] - size.top, bottom = AXIS + chart.y[at + 1] - size.top;
       pen.fillStyle = look.border;
       if (at) pen.fillRect(0, Math.round(top), wide, 1);
       if (selection && selection.bar && selection.bar.rank === group.rank) {
@@ -866,11 +910,11 @@
   function ring(pen) {
     var box = selection && selection.bar && boxOf(selection.bar);
     if (!box) return;
-    var left = Math.max(box.left, GUTTER - 6), right = Math.min(box.right, dom.scroll.clientWidth + 6);
+    var left = Math.max(box.left, GUTTER - 6), right = Math.min(box.right, size.wide + 6);
     if (right < GUTTER || box.y + box.height < AXIS) return;
     pen.save();
     pen.beginPath();
-    pen.rect(GUTTER, AXIS, dom.scroll.clientWidth, dom.scroll.clientHeight);
+    pen.rect(GUTTER, AXIS, size.wide, size.high);
     pen.clip();
     pen.lineWidth = 2;
     pen.strokeStyle = look.accent;
@@ -925,14 +969,14 @@
   }
 
   function limit(px) {
-    return Math.min(Math.max(px, GUTTER - 5000), dom.scroll.clientWidth + 5000);
+    return Math.min(Math.max(px, GUTTER - 5000), size.wide + 5000);
   }
 
   /* ---- asking for what is missing ---- */
 
   function fetchMissing(wanted) {
     var complete = !wanted.missing.size;
-    dom.scroll.toggleAttribute("data-ready", complete);
+    if (dom.scroll.hasAttribute("data-ready") !== complete) dom.scroll.toggleAttribute("data-ready", complete);
     if (complete) {
       later("prefetch", 120, prefetch);
       return;
@@ -964,12 +1008,16 @@
 
   /* ---- words ---- */
 
-  function describe(wanted) {
+  var described = 0;
+
+  function describe() {
+    described = performance.now();
+    if (!dom || !chart || !chart.ready) return;
     var window_ = time(Math.round(Math.min(shown.to, chart.span) - Math.max(shown.from, 0)));
     var words = many(stats.drawn, "bar") + " of " + many(chart.bars, "node") + " · " + window_ + " shown";
     if (stats.binned) words += " · crowded lanes as share of time busy";
     say(dom.detail, words);
-    if (!hover) say(dom.status, restingSentence(wanted));
+    if (!hover) say(dom.status, restingSentence());
   }
 
   function restingSentence() {
@@ -1048,6 +1096,7 @@
   function choose(bar) {
     if (!bar) return;
     chosenHere = bar.rank + "/" + bar.node;
+    hover = null;
     change({ rank: bar.rank, node: bar.node });
   }
 
@@ -1079,6 +1128,7 @@
   function reveal(bar, byHand) {
     var group = chart.groups.get(bar.rank);
     if (!group) return;
+    measure();
     var place = placeOfRow(bar.row);
     if (place.y < AXIS + 4 || place.y + place.height > dom.scroll.clientHeight - 4) {
       dom.scroll.scrollTop += place.y - dom.scroll.clientHeight / 2;
@@ -1431,6 +1481,7 @@
   /* For tests and measurements: where a moment of a row is drawn, and what was drawn last. */
   window.studioTimeline = {
     point: function (row, at) {
+      measure();
       var place = placeOfRow(row), box = dom.canvas.getBoundingClientRect();
       return { x: box.left + x(at), y: box.top + place.y + place.height / 2 };
     },

@@ -164,7 +164,7 @@ class Gantt:
         for track, lane in enumerate(self.coverage.lane.tolist()):
             tracks.setdefault(self._lanes[lane].rank, []).append(track)
         for mine in tracks.values():
-            mine.sort(key=lambda track: _SHOWN.index(self._lanes[self.coverage.lane[track]].kind))
+            mine.sort(key=lambda track: _place(self._lanes[self.coverage.lane[track]]))
         table: list[tuple[int, int, int, int, int]] = []
         names: dict[str, int] = {}
         slots: dict[int, int] = {}
@@ -359,3 +359,9 @@ class Gantt:
             int(self.coverage.start_ns[place]) - self.origin_ns,
             int(self.coverage.end_ns[place]) - self.origin_ns,
         )
+
+
+def _place(lane: Lane) -> tuple[int, tuple[int, str]]:
+    """Return where a lane stands within its rank: numbers in names by value, so that all ranks have one order."""
+    number = int(lane.name) if lane.name.isascii() and lane.name.isdigit() and len(lane.name) < 20 else -1
+    return _SHOWN.index(lane.kind), (number, lane.name)

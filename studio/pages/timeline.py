@@ -64,7 +64,7 @@ def _controls() -> Any:
         id="timeline-run",
         data=[],
         size="xs",
-        w=220,
+        w=250,
         allowDeselect=False,
         searchable=True,
         comboboxProps={"shadow": "sm"},
