@@ -100,7 +100,8 @@ def collective_times(
     """
     place = {rank.number: at for at, rank in enumerate(trace.ranks)}
     matchings = match_collectives(trace, groups)
-    columns = [_NOTHING, *(_of_group(at, one, times, place) for at, one in enumerate(matchings))]
+    known: _Known = {}
+    columns = [_NOTHING, *(_of_group(at, one, times, place, known) for at, one in enumerate(matchings))]
     table = np.concatenate(columns, axis=1)
     table = table[:, np.lexsort((table[0], table[7], table[6]))]
     group, position, kind, members, present, size, start, arrived, end, rank, row = table
@@ -147,19 +148,33 @@ def bus_factor(kind: Int64, members: Int64) -> Float64:
 
 
 _NOTHING = np.zeros((11, 0), np.int64)
+_Known = dict[tuple[object, ...], tuple[Int64, Int64]]
+"""What was found for a group, and the place of each last member: groups of equal members with the same times share it."""
 
 
-def _of_group(number: int, group: GroupMatching, times: NodeTimes, place: dict[int, int]) -> Int64:
+def _of_group(
+    number: int, group: GroupMatching, times: NodeTimes, place: dict[int, int], known: _Known
+) -> Int64:
     """Return (11, C) what is known of each collective of a group, but for its bandwidths."""
-    there = group.sequence_of != NONE
     at = np.array([place.get(member, NONE) for member in group.members], np.int64)
-    there &= (at != NONE) & (times.first[at] != NONE)
+    first = np.where(at == NONE, NONE, times.first[at])
+    key = (*map(id, group.sequences), group.sequence_of.tobytes(), first.tobytes())
+    if key not in known:
+        known[key] = _of_members(group, first, times)
+    found, last = known[key]
+    found = found.copy()
+    found[0], found[9] = number, np.array(group.members, np.int64)[last]
+    return found
+
+
+def _of_members(group: GroupMatching, first_time: Int64, times: NodeTimes) -> tuple[Int64, Int64]:
+    """Return (11, C) what is known of the collectives, group and last rank left open, and (C,) the last member's place."""
+    there = (group.sequence_of != NONE) & (first_time != NONE)
     if not there.any() or not group.sequences:
-        return _NOTHING
-    ranks = np.array(group.members, np.int64)[there]
+        return _NOTHING, np.zeros(0, np.int64)
     rows = group.rows()[there]
     known = rows != NONE
-    where = np.where(known, times.first[at[there]][:, None] + rows, 0)
+    where = np.where(known, first_time[there][:, None] + rows, 0)
     start, end = np.where(known, times.start_ns[where], NONE), np.where(known, times.end_ns[where], NONE)
     # In order of beginning; a member of which times are missing keeps the order its dependencies give.
     key = np.where((known & (start < 0)).any(axis=1)[:, None], 0, np.where(known, start, _NEVER))
@@ -171,12 +186,13 @@ def _of_group(number: int, group: GroupMatching, times: NodeTimes, place: dict[i
     columns = np.arange(rows.shape[1])
     source = order[first, columns]
     kind, size = _content(group, np.flatnonzero(there)[first], source)
+    nothing = np.zeros(len(columns), np.int64)
     found = np.stack([
-        np.full(len(columns), number), columns, kind, np.full(len(columns), len(group.members)), count, size,
+        nothing, columns, kind, np.full(len(columns), len(group.members)), count, size,
         np.where(began, start, _NEVER).min(axis=0), np.where(began, start, NONE).max(axis=0),
-        np.where(began, end, NONE).max(axis=0), ranks[last], rows[last, columns],
+        np.where(began, end, NONE).max(axis=0), nothing, rows[last, columns],
     ])  # fmt: skip
-    return found[:, count > 0]
+    return found[:, count > 0], np.flatnonzero(there)[last[count > 0]]
 
 
 _NEVER = np.iinfo(np.int64).max

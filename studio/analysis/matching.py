@@ -118,17 +118,21 @@ def match_collectives(trace: Trace, groups: Sequence[CommGroup] | None = None) -
     numbers = tuple(rank.number for rank in trace.ranks)
     world = world_names(listed.values(), numbers)
     graphs = [_collectives(graph) for graph in trace.graphs]
+    slots_of = [np.unique(slot).tolist() for _, slot in graphs]
     users: dict[str, dict[int, _Use]] = {name: {} for name in listed if name not in world}
     for rank in trace.ranks:
-        for name, slots in _slots_by_group(rank, graphs[rank.graph][1], world).items():
+        for name, slots in _slots_by_group(rank, slots_of[rank.graph], world).items():
             users.setdefault(name, {})[rank.number] = (rank.graph, slots)
-    picked = {use: _picked(graphs[use[0]], use[1]) for using in users.values() for use in set(using.values())}
-    found = []
+    picked = {
+        use: _picked(graphs[use[0]], use[1])
+        for use in {use for using in users.values() for use in using.values()}
+    }
+    found, present = [], frozenset(numbers)
     for name, using in users.items():
         if using:
             inferred = numbers if name == WORLD else tuple(using)
             members = listed[name].ranks if name in listed else inferred
-            found.append(_group(name, members, using, picked, frozenset(numbers)))
+            found.append(_group(name, members, using, picked, present))
     return tuple(found)
 
 
@@ -142,9 +146,9 @@ def _collectives(graph: Graph) -> _GraphCollectives:
     ]
 
 
-def _slots_by_group(rank: Rank, slots: Int64, world: frozenset[str]) -> dict[str, tuple[int, ...]]:
+def _slots_by_group(rank: Rank, slots: list[int], world: frozenset[str]) -> dict[str, tuple[int, ...]]:
     found: dict[str, tuple[int, ...]] = {}
-    for slot in np.unique(slots).tolist():
+    for slot in slots:
         name = WORLD if slot == NONE else str(rank.slots[slot])
         name = WORLD if name in world else name
         found[name] = (*found.get(name, ()), slot)

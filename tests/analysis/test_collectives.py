@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -119,3 +120,18 @@ def test_a_simulated_ring_uses_the_whole_link():
     assert found.bus_bytes_per_ns == pytest.approx([config.topology.dims[0].bytes_per_ns] * 2, rel=1e-6)
     assert found.end_ns.tolist() == [found.start_ns[1], result.makespan_ns]
     assert found.skew_ns.tolist() == [0, 0]
+
+
+def test_groups_of_ranks_that_share_their_times_are_told_each_for_itself():
+    """Ranks 0 and 1 stand for 2 and 3: both groups ran alike, and each names its own last member."""
+
+    def nodes(group, start):
+        return [at(start, 1, 1, "ALL_REDUCE", 10, group=group)]
+
+    trace = trace_of([nodes("a", 1), nodes("a", 2), nodes("b", 1), nodes("b", 2)], {"a": [0, 1], "b": [2, 3]})
+    times = node_times(trace, recorded(trace))
+    folded = replace(times, first=times.first[[0, 1, 0, 1]])
+    alike, full = collective_times(trace, folded), collective_times(trace, times)
+    assert as_rows(alike, np.arange(2)) == as_rows(full, np.arange(2))
+    assert [alike.groups[at] for at in alike.group] == ["a", "b"]
+    assert alike.last_rank.tolist() == [1, 3]
