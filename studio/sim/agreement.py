@@ -37,9 +37,11 @@ _SHOWN = 8
 def group_findings(trace: Trace, config: SystemConfig, groups: Sequence[GroupMatching]) -> Iterator[Finding]:
     """Yield groups that are not what the nodes take them for, and members that do different things."""
     yield from _groups(trace, config, groups)
-    yield from _names(groups)
+    if config.extensions is None:
+        yield from _names(groups)
     yield from _limited(_disagreements(trace, groups))
-    yield from _stream_numbers(trace, config, groups)
+    if config.extensions is None:
+        yield from _stream_numbers(trace, config, groups)
 
 
 def message_findings(trace: Trace) -> Iterator[Finding]:
@@ -129,7 +131,8 @@ def _names(groups: Sequence[GroupMatching]) -> Iterator[Finding]:
     if texts:
         shown = ", ".join(texts[:_SHOWN]) + (", …" if len(texts) > _SHOWN else "")
         message = f"{len(texts):,} comm groups have names that are no whole numbers: {shown}."
-        yield Finding("error", "group-name", message, "The reference knows groups by numbers from 1 alone.")
+        hint = "The reference knows groups by numbers from 1 alone; the extended mode takes any text."
+        yield Finding("error", "group-name", message, hint)
 
 
 def _stream_numbers(trace: Trace, config: SystemConfig, groups: Sequence[GroupMatching]) -> Iterator[Finding]:
@@ -167,7 +170,8 @@ def _stream_numbers(trace: Trace, config: SystemConfig, groups: Sequence[GroupMa
                 "both with one counter, so these ranks would wait for each other for ever"
             )
             hint = (
-                "Name a comm group of all ranks for it: the chunks of each group are numbered on their own."
+                "Use the extended mode, or name a comm group of all ranks for it: the chunks of each group are numbered "
+                "on their own."
             )
             yield Finding("warning", "chunk-numbers", f"{message}.", hint, rank.number)
             return

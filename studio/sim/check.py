@@ -14,6 +14,7 @@ import numpy as np
 
 from studio.analysis.matching import GroupMatching, edges, match_collectives, waits_for_lower_ids
 from studio.sim.agreement import group_findings, group_label, message_findings, node_label, rank_list
+from studio.sim.collectives import ROOT_KEYS, ROOTED, any_size, listed_for
 from studio.sim.config import Algorithm, CollectiveKind, SystemConfig
 from studio.trace import (
     INT_KINDS,
@@ -37,6 +38,15 @@ KIND_OF: Mapping[int, CollectiveKind] = {
     CollectiveType.ALL_GATHER: "all_gather",
     CollectiveType.ALL_TO_ALL: "all_to_all",
     CollectiveType.REDUCE_SCATTER: "reduce_scatter",
+}
+_EXTENDED_KINDS: Mapping[int, CollectiveKind] = {
+    **KIND_OF,
+    CollectiveType.REDUCE: "reduce",
+    CollectiveType.GATHER: "gather",
+    CollectiveType.SCATTER: "scatter",
+    CollectiveType.BROADCAST: "broadcast",
+    CollectiveType.REDUCE_SCATTER_BLOCK: "reduce_scatter_block",
+    CollectiveType.BARRIER: "barrier",
 }
 _FIXED_TIME = (CollectiveType.BROADCAST,)
 _SHOWN = 8
@@ -62,6 +72,7 @@ def check(trace: Trace, config: SystemConfig) -> list[Finding]:
         findings += [
             *group_findings(trace, config, groups),
             *_algorithms(config, groups),
+            *(_roots(trace, config, groups) if _all_collectives(config) else ()),
             *message_findings(trace),
         ]
     worst: Mapping[Level, int] = {"error": 0, "warning": 1, "info": 2}
@@ -214,20 +225,21 @@ def _node_types(job: _Job, config: SystemConfig) -> Iterator[Finding]:
     comm = (kind >= NodeType.COMM_SEND) & (kind <= NodeType.COMM_COLL)
     memory = (kind == NodeType.MEM_LOAD) | (kind == NodeType.MEM_STORE)
     strange = (kind < NodeType.INVALID) | (kind > NodeType.COMM_COLL)
+    compatible = config.extensions is None
     tables: list[tuple[Bool, Level, str, str, str]] = [
         (
-            kind == NodeType.METADATA,
+            (kind == NodeType.METADATA) & compatible,
             "warning" if config.replay_only else "error",
             "metadata-node",
             "is of type METADATA, at which the reference stops",
-            "Comm groups belong into the comm group file.",
+            "Use the extended mode; or remove the node, and list comm groups in the comm group file.",
         ),
         (
-            kind == NodeType.INVALID,
+            (kind == NodeType.INVALID) & compatible,
             "warning",
             "invalid-node",
             "is of type INVALID: it takes no time, and what waits for it starts only when another node of the rank ends",
-            "Give the node a type, or remove it.",
+            "Give the node a type, remove it, or use the extended mode.",
         ),
         (strange, "error", "unknown-type", "is of a type the schema does not define", "Types are 0 to 7."),
     ]
@@ -272,10 +284,13 @@ def _required(job: _Job, config: SystemConfig) -> Iterator[Finding]:
     """Yield attributes that are missing: without them a node has no size, peer or time."""
     graph = job.graph
     kind = graph.type
+    collective = kind == NodeType.COMM_COLL
+    sized = collective & ~(_all_collectives(config) & (_collective_types(graph) == CollectiveType.BARRIER))
     compute = (kind == NodeType.COMP) & ~flag(graph, "is_cpu_op") & (config.roofline is not None)
     memory = (kind == NodeType.MEM_LOAD) | (kind == NodeType.MEM_STORE)
     needs: list[tuple[Bool, str, tuple[str, ...]]] = [
-        (kind == NodeType.COMM_COLL, "collective", ("comm_type", "comm_size")),
+        (collective, "collective", ("comm_type",)),
+        (sized, "collective", ("comm_size",)),
         (kind == NodeType.COMM_SEND, "send", ("comm_dst", "comm_size", "comm_tag")),
         (kind == NodeType.COMM_RECV, "receive", ("comm_src", "comm_size", "comm_tag")),
         (compute, "compute node in a roofline", ("num_ops", "tensor_size")),
@@ -292,6 +307,19 @@ def _required(job: _Job, config: SystemConfig) -> Iterator[Finding]:
             yield from _several(job, absent, "error", "attribute-missing", f"has no {key}", hint)
 
 
+def _collective_types(graph: Graph) -> Int64:
+    """Return (N,) the collective each node names, -1 where it names none."""
+    kinds = np.full(len(graph), NONE, np.int64)
+    rows, values = int_column(graph, "comm_type")
+    kinds[rows] = values
+    return kinds
+
+
+def _all_collectives(config: SystemConfig) -> bool:
+    """Whether the mode carries out all collectives."""
+    return config.extensions is not None and config.extensions.collectives == "all"
+
+
 def _sizes(job: _Job, config: SystemConfig) -> Iterator[Finding]:
     graph = job.graph
     size = np.full(len(graph), 1 << 62, np.int64)
@@ -302,9 +330,9 @@ def _sizes(job: _Job, config: SystemConfig) -> Iterator[Finding]:
     yield from _several(
         job, np.flatnonzero(comm & (size < 0)), "error", "negative-size", "has a negative comm_size", hint
     )
-    gathers = np.zeros(len(graph), bool)
-    rows, values = int_column(graph, "comm_type")
-    gathers[rows] = values == CollectiveType.ALL_GATHER
+    if config.extensions is not None:
+        return
+    gathers = _collective_types(graph) == CollectiveType.ALL_GATHER
     gathers &= graph.type == NodeType.COMM_COLL
     yield from _several(
         job,
@@ -331,14 +359,13 @@ def _dimensions(job: _Job, config: SystemConfig) -> Iterator[Finding]:
     An algorithm over all ranks is governed by the entry of its place in the list.
     """
     graph = job.graph
-    kinds = np.full(len(graph), NONE, np.int64)
-    typed, values = int_column(graph, "comm_type")
-    kinds[typed] = values
+    kinds = _collective_types(graph)
+    known = _EXTENDED_KINDS if _all_collectives(config) else KIND_OF
     rows, where = graph.rows_with("involved_dim")
     nowhere = []
     for row, at in zip(rows.tolist(), where.tolist(), strict=True):
         value = decode_value(graph.attrs, at, graph.strings, job.ranks[0].slots)
-        kind = KIND_OF.get(int(kinds[row]))
+        kind = known.get(int(kinds[row]))
         if isinstance(value, list) and kind and not any(value[: _logical_dimensions(config, kind)]):
             nowhere.append(row)
     what = "involves none of the dimensions its algorithms cover, and so never completes"
@@ -348,7 +375,7 @@ def _dimensions(job: _Job, config: SystemConfig) -> Iterator[Finding]:
 
 def _logical_dimensions(config: SystemConfig, kind: CollectiveKind) -> int:
     """Return the dimensions a collective has: an algorithm over all ranks is the last."""
-    listed = config.algorithms.get(kind, ())
+    listed = listed_for(config, kind)
     single = next((at + 1 for at, algorithm in enumerate(listed) if algorithm.single), len(listed))
     return single or len(config.topology.dims)
 
@@ -372,16 +399,56 @@ def _algorithms(config: SystemConfig, groups: Sequence[GroupMatching]) -> Iterat
                         yield Finding("error", code, where, hint)
 
 
+def _roots(trace: Trace, config: SystemConfig, groups: Sequence[GroupMatching]) -> Iterator[Finding]:
+    """Yield collectives that have a root and do not say which, and such as name one that is not in their group."""
+    roots = [_named_roots(graph) for graph in trace.graphs]
+    graph_of = {rank.number: rank.graph for rank in trace.ranks}
+    npus = config.topology.npus
+    for group in groups:
+        members = frozenset(group.members if group.name else range(npus))
+        first = min(group.members) if not group.name else group.members[0]
+        assumed: set[int] = set()
+        outside: set[int] = set()
+        for member, at in zip(group.members, group.sequence_of.tolist(), strict=True):
+            if at == NONE:
+                continue
+            sequence = group.sequences[at]
+            rooted = np.isin(sequence.type, _ROOTED_TYPES)
+            named = roots[graph_of[member]][sequence.rows[rooted]]
+            assumed.update(sequence.type[rooted][named < 0].tolist())
+            outside.update(root for root in np.unique(named).tolist() if root >= 0 and root not in members)
+        if assumed:
+            what = ", ".join(collective_name(number) for number in sorted(assumed))
+            message = f"{group_label(group)}: {what} without a root; rank {first} was taken, the first of the group."
+            yield Finding("info", "root-assumed", message, f"Name it: {', '.join(ROOT_KEYS)}.")
+        for root in sorted(outside)[:1]:
+            message = f"{group_label(group)}: rank {root} is named for a root, and is none of its ranks."
+            yield Finding("error", "root-outsider", message, f"Ranks of the job, in {', '.join(ROOT_KEYS)}.")
+
+
+_ROOTED_TYPES = [number for number, kind in _EXTENDED_KINDS.items() if kind in ROOTED]
+
+
+def _named_roots(graph: Graph) -> Int64:
+    """Return (N,) the root each node names, -1 where it names none."""
+    found = np.full(len(graph), NONE, np.int64)
+    for key in reversed(ROOT_KEYS):
+        rows, values = int_column(graph, key)
+        found[rows] = values
+    return found
+
+
 def _unable(config: SystemConfig, group: GroupMatching, number: int) -> Iterator[tuple[int, str, str, str]]:
-    kind = KIND_OF.get(number)
+    kind = (_EXTENDED_KINDS if _all_collectives(config) else KIND_OF).get(number)
     if kind is None:
         if number not in _FIXED_TIME:
             allowed = ", ".join(collective_name(known) for known in KIND_OF)
-            yield 0, "collective-unsupported", f"cannot be simulated; allowed: {allowed}, BROADCAST", ""
+            hint = "The extended mode carries out all collectives." if number in _EXTENDED_KINDS else ""
+            yield 0, "collective-unsupported", f"cannot be simulated; allowed: {allowed}, BROADCAST", hint
         return
     if kind in config.custom:
         return
-    listed = config.algorithms.get(kind)
+    listed = listed_for(config, kind)
     if not listed:
         key = f"{kind.replace('_', '-')}-implementation"
         yield (
@@ -392,9 +459,10 @@ def _unable(config: SystemConfig, group: GroupMatching, number: int) -> Iterator
         )
         return
     for algorithm, size in _applied(config, group, listed):
-        reason = _refusal(algorithm, kind, size)
+        reason = "" if any_size(config) else _refusal(algorithm, kind, size)
         if reason:
-            yield size, "algorithm-unfit", reason, "Choose ring or direct there, or another number of NPUs."
+            hint = "Choose ring or direct there, another number of NPUs, or the extended mode."
+            yield size, "algorithm-unfit", reason, hint
 
 
 def _applied(

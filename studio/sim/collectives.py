@@ -55,6 +55,8 @@ class Phase:
     line: tuple[tuple[int, int], ...] = ()
 
 
+ROOT_KEYS = ("root_rank", "comm_root", "root")
+"""Attributes that name a collective's root, a rank of the job; the first one that a node has counts."""
 ROOTED: tuple[CollectiveKind, ...] = ("broadcast", "reduce", "scatter", "gather")
 _DOWNWARDS: tuple[CollectiveKind, ...] = ("all_gather", "broadcast", "gather")
 _INSTEAD: dict[CollectiveKind, tuple[CollectiveKind, ...]] = {
@@ -237,14 +239,18 @@ def algorithms_for(config: SystemConfig, kind: CollectiveKind) -> tuple[Algorith
     Raises:
         ConfigError: There are none for it, nor for one whose algorithms it takes.
     """
-    instead = () if kind in REFERENCE_KINDS else _INSTEAD.get(kind, ("all_reduce",))
-    for name in (kind, *instead):
-        if config.algorithms.get(name):
-            return config.algorithms[name]
+    if listed := listed_for(config, kind):
+        return listed
     raise ConfigError(
         f"no algorithm for {kind}, which the trace uses; allowed: one algorithm per dimension",
         hint=f"Set {kind.replace('_', '-')}-implementation, for example to ring in every dimension.",
     )
+
+
+def listed_for(config: SystemConfig, kind: CollectiveKind) -> tuple[Algorithm, ...]:
+    """Return the algorithms of a collective, its own or those it takes for lack of its own; () where there are none."""
+    instead = () if kind in REFERENCE_KINDS else _INSTEAD.get(kind, ("all_reduce",))
+    return next(filter(None, (config.algorithms.get(name, ()) for name in (kind, *instead))), ())
 
 
 def check_size(

@@ -18,6 +18,7 @@ import numpy as np
 from studio.errors import ConfigError, TraceError
 from studio.sim import kernel as k
 from studio.sim.collectives import (
+    ROOT_KEYS,
     ROOTED,
     Phase,
     check_group,
@@ -59,8 +60,6 @@ EXTENDED_COLLECTIVES: dict[int, CollectiveKind] = {
     CollectiveType.REDUCE_SCATTER_BLOCK: "reduce_scatter_block",
     CollectiveType.BARRIER: "barrier",
 }
-ROOT_KEYS = ("root_rank", "comm_root", "root")
-"""Attributes that name a collective's root, a rank of the job; the first one that a node has counts."""
 KIND_CODE: dict[str, int] = {
     "all_reduce": k.ALL_REDUCE,
     "all_gather": k.ALL_GATHER,
