@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -39,7 +40,7 @@ def group_findings(trace: Trace, config: SystemConfig, groups: Sequence[GroupMat
     yield from _groups(trace, config, groups)
     if config.extensions is None:
         yield from _names(groups)
-    yield from _limited(_disagreements(trace, groups))
+    yield from _limited(_disagreements(trace, _comparable(config, groups)))
     if config.extensions is None:
         yield from _stream_numbers(trace, config, groups)
 
@@ -197,6 +198,22 @@ def _chunks(collectives: Collectives, config: SystemConfig) -> Int64:
     chunk = np.maximum(np.where(small, npus, chunk), 1)
     moving = collectives.type != CollectiveType.BROADCAST
     return np.where(moving, -(-size // chunk), 0)
+
+
+def _comparable(config: SystemConfig, groups: Sequence[GroupMatching]) -> Sequence[GroupMatching]:
+    """Return the groups without the sizes that may differ: in the extended mode those of all-to-alls."""
+    if config.extensions is None:
+        return groups
+    return [
+        replace(
+            group,
+            sequences=tuple(
+                replace(one, bytes=np.where(one.type == CollectiveType.ALL_TO_ALL, 0, one.bytes))
+                for one in group.sequences
+            ),
+        )
+        for group in groups
+    ]
 
 
 def _disagreements(trace: Trace, groups: Sequence[GroupMatching]) -> Iterator[Finding]:

@@ -32,12 +32,18 @@ class Extensions:
     Attributes:
         collectives: `all` carries out all ten collectives by messages; with `reference` a broadcast only
             takes its recorded duration, and reduce, gather, scatter, barrier and reduce-scatter-block are
-            refused.
+            refused. With `all`, too, ranks may bring different sizes to an all-to-all: each sends by its own
+            size in every dimension, in as many chunks as all others.
         tie_order: What happens first among the events of one rank in one tick. `symmetric` does not depend
             on rank numbers or on the order in which messages were sent, so that equal ranks stay equal;
-            `reference` is the order of registration.
-        group_sizes: `any` lets halving-doubling and trees run on any number of ranks.
-        communication_slots: Communication nodes of different comm groups under way on one NPU.
+            `reference` is the order of registration. With `symmetric` what waits for a METADATA or INVALID
+            node, which take no time, goes on at once, and each comm group takes turns in queues and trees
+            of its own; with `reference` it goes on when another node of the rank ends, or none is under way.
+        group_sizes: `any` lets halving-doubling and trees run on any number of ranks and in comm groups, and
+            halving-doubling carry out an all-to-all, see `studio.sim.programs`.
+        communication_slots: Communication nodes under way on one NPU: sends, memory nodes, and collectives
+            of different comm groups. Those of one group go one at a time. With several slots each group has
+            queues of its own, so that groups do not wait for each other's chunks.
         compute_speeds: Speed of single NPUs relative to the recorded or roofline time, by NPU; 2 halves the
             time of a compute node. NPUs that are not listed have speed 1.
         dimension_order: The order in which the chunks of a collective pass the dimensions. `balanced` gives

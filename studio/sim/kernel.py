@@ -76,6 +76,8 @@ LIST_SHIFT = 2
 N_KIND, N_CLASS, N_DURATION, N_SIZE, N_STREAMS, N_GROUP, N_PEER, N_TAG, N_PRIORITY = range(9)
 N_CHILDREN, N_CHILD_COUNT, N_WORLD, N_GROUPED, N_COLLECTIVE, N_SHIFT = range(9, 15)
 NODE_WORDS = 16
+UNEVEN = 6
+"""The collective type whose ranks may bring different sizes."""
 K_DELAY, K_INSTANT, K_COLLECTIVE, K_SEND, K_RECV, K_MEMORY = range(6)
 
 # Phase lists: count, where the lists of single streams are (0: this one serves all), 6 unused words, phases
@@ -165,6 +167,8 @@ SPAN = 33
 CONTROL_BYTES = 8192
 CONTROL_TAG = 1000000000
 STREAM_TAG = 500000000
+UNEVEN_TAG = 1 << 52
+"""From here on sizes do not tell messages apart: ranks may bring different sizes to an all-to-all (extended mode)."""
 GROUP_DELAY = 10
 MAX_TICK = 1 << 59
 
@@ -462,6 +466,8 @@ def chain_of(m, tag, pair, size):
 
 def channel(m, tag, pair, size):
     """Return the channel of a key, made where there is none."""
+    if tag >= UNEVEN_TAG:
+        size = 0
     h = chain_of(m, tag, pair, size)
     c = m[h]
     while c != 0:
@@ -652,7 +658,7 @@ def occupy(m, e, link, busy, time):
     """Take a link for a message that is under way for `time`."""
     now = m[NOW]
     m[link] = 1
-    m[link + 3] += m[m[e + 2] + 3]
+    m[link + 3] += m[e + 1]
     m[link + 4] += busy
     m[link + 5] += 1
     push(m, now + time, HOP | e << WHAT, 0)
@@ -666,7 +672,7 @@ def carry(m, f, e, link):
     that of the dimension, paid on the first link in it.
     """
     at = m[LINK_FLOATS] + (link - m[LINKS]) // 4
-    wire = m[m[e + 2] + 3] / f[at + 1]
+    wire = m[e + 1] / f[at + 1]
     if m[AWARE] == PRODUCT and m[e + 7] != 0:
         wire += f[F_HEADER + 2 * m[DIM_COUNT] + m[e + 6] - 1]
     occupy(m, e, link, int(wire), int(f[at] + wire))
@@ -775,7 +781,7 @@ def next_link(m, e, at, to):
     if m[e + 6] != d + 1:
         m[e + 6] = d + 1
         m[e + 7] = 1
-        account(m, at, d, 1, m[m[e + 2] + 3])
+        account(m, at, d, 1, m[e + 1])
     if kind == FULLY_CONNECTED:
         m[e + 4] = line + y * stride
         return link + at * n + y
@@ -912,6 +918,7 @@ def launch(m, f, c, src, dst, size, time, code):
     aware = m[AWARE]
     if aware != UNAWARE:
         e = alloc(m)
+        m[e + 1] = size
         m[e + 2] = c
         m[e + 3] = code
         m[e + 5] = dst
@@ -1891,6 +1898,8 @@ def issue_collective(m, f, rank, pos, node):
         if member == 0 or m[EXTENDED] == 0:
             m[rank + R_STREAMS] = number + 1
         tags = STREAM_TAG
+        if m[EXTENDED] != 0 and m[node + N_COLLECTIVE] == UNEVEN:
+            tags += UNEVEN_TAG
         if member != 0:
             number = m[member + M_NUMBER]
             m[member + M_NUMBER] = number + 1

@@ -1098,7 +1098,11 @@ class _Draft:
         return chunk, count, world_at, builder.phase_list(group_phases(config, kind))
 
     def _chunks(self, pos: int, kind: CollectiveKind, size: int) -> tuple[int, int]:
-        chunk, count = chunks(kind, size, self.config.splits, self.builder.npus)
+        splits = self.config.splits
+        if kind == "all_to_all" and self.all_collectives:
+            # As many chunks whatever a rank brings, for ranks may bring different sizes.
+            return max(-(-size // splits), self.builder.npus), splits
+        chunk, count = chunks(kind, size, splits, self.builder.npus)
         if count:
             return chunk, count
         if self.extensions is not None:

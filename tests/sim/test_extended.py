@@ -11,10 +11,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import studio
 from studio.errors import ConfigError, TraceError
+from studio.samples import SAMPLES, Sample, sample_path
 from studio.sim import engine, simulate
+from studio.sim.check import check
 from studio.sim.config import Algorithm, AlgorithmKind, Dimension, SystemConfig, Topology
 from studio.sim.extensions import Extensions
+from studio.sim.parts import imported, with_mode
+from studio.sim.presets import preset
 from studio.sim.programs import Recipe, programs
 from studio.sim.result import SimResult, intervals
 from tests.golden import Record, case, records, trace_of_workload
@@ -604,3 +609,72 @@ def test_ranks_send_the_bytes_of_the_algorithm(congestion: str, form: str, kind:
         for program in programs(recipe)
     ]
     assert sent == expected
+
+
+# ---------------------------------------------------------------------------------------------------
+# Uneven all-to-alls, and the studio's own samples
+
+
+@pytest.mark.parametrize("form", ["ring", "direct", "halvingDoubling"])
+@pytest.mark.parametrize("congestion", ["aware", "unaware"])
+def test_ranks_may_bring_different_sizes_to_an_all_to_all(form: str, congestion: str) -> None:
+    """Each sends by its own size; the compatible mode waits for ever, as the reference does."""
+    ranks = [[collective(0, ALL_TO_ALL, size)] for size in (4096, 8192, 12345, 4096)]
+    config = system(4, algorithm=form, congestion=congestion, splits=3)
+    result = run_ranks(ranks, config)
+    sent = result.dimensions[0].bytes
+    assert sent[1] > sent[0] == sent[3]
+    findings = check(trace_of_workload({"ranks": ranks}, 4), config)
+    assert not [finding for finding in findings if finding.level == "error"]
+    if form == "direct":
+        with pytest.raises(TraceError, match="never finish"):
+            run_ranks(ranks, replace(config, extensions=None))
+
+
+@pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.name)
+def test_samples_run_on_a_preset(sample: Sample) -> None:
+    """Group names, memory nodes and uneven all-to-alls: what the compatible mode refuses."""
+    trace = studio.read([sample_path(sample.name)])
+    memory = {"memory-type": "PER_NPU_MEMORY_EXPANSION", "remote-mem-latency": 1000, "remote-mem-bw": 100}
+    parts = with_mode(replace(preset(f"hgx-h100-{sample.ranks}").parts, memory=memory), "extended")
+    config = imported(parts).config
+    assert [finding.message for finding in check(trace, config) if finding.level == "error"] == []
+    result = simulate(trace, config)
+    assert (result.finish_ns > 0).all()
+    compatible = replace(config, extensions=None)
+    assert any(finding.level == "error" for finding in check(trace, compatible))
+    without = replace(config, remote_memory=None)
+    assert [finding.code for finding in check(trace, without) if finding.level == "error"] == ["no-memory"]
+
+
+def findings_of(nodes: list[Record], config: SystemConfig) -> dict[str, str]:
+    trace = trace_of_workload({"all_ranks": nodes}, config.topology.npus)
+    return {finding.code: finding.level for finding in check(trace, config)}
+
+
+def test_the_check_knows_what_the_extended_mode_can_do() -> None:
+    nodes = [
+        metadata(0),
+        metadata(1, kind="INVALID_NODE"),
+        {"id": 2, "type": "COMM_COLL_NODE", "attrs": {"comm_type": BARRIER}},
+        collective(3, BROADCAST, X, root_rank=1),
+        collective(4, ALL_GATHER, 0),
+        collective(5, ALL_REDUCE, X),
+    ]
+    extended = system(6, algorithm="halvingDoubling", splits=4)
+    assert findings_of(nodes, extended) == {}
+    assert (run(nodes, extended).finish_ns > 0).all()
+    refused = findings_of(nodes, replace(extended, extensions=None))
+    codes = [
+        "metadata-node",
+        "collective-unsupported",
+        "attribute-missing",
+        "empty-all-gather",
+        "algorithm-unfit",
+    ]
+    assert [refused[code] for code in codes] == ["error"] * len(codes)
+
+
+def test_the_check_tells_about_roots() -> None:
+    assert findings_of([collective(0, GATHER, X)], system(4)) == {"root-assumed": "info"}
+    assert findings_of([collective(0, GATHER, X, comm_root=7)], system(4)) == {"root-outsider": "error"}
