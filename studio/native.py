@@ -1,14 +1,15 @@
 """Kernels: modules of plain functions that run interpreted as they are, and compiled under another name.
 
 A kernel's source is loaded a second time and that copy is compiled, so the two cannot differ. Compiling takes
-seconds once per installation; numba keeps the result beside the source, and a mark in the user's cache says
-that it is there. `warm_up` compiles in another process, so that nobody waits.
+seconds once per installation; numba keeps the result beside the source, and a mark next to that says that it
+is there. `warm_up` compiles in another process, so that nobody waits.
 """
 
 from __future__ import annotations
 
 import importlib.metadata
 import importlib.util
+import os
 import subprocess
 import sys
 import threading
@@ -55,12 +56,15 @@ class Kernel:
 
     def marker(self) -> Path:
         """Return the file that says so."""
+        versions = f"{sys.version_info[0]}.{sys.version_info[1]}-numba{importlib.metadata.version('numba')}"
+        path = Path(str(self.source.__file__))
+        name = f"{self.source.__name__}-{versions}-{path.stat().st_mtime_ns}"
+        # Where numba keeps what it compiles, so that who empties the one has emptied the other.
+        if os.access(path.parent, os.W_OK):
+            return path.parent / "__pycache__" / name
         import platformdirs
 
-        versions = f"{sys.version_info[0]}.{sys.version_info[1]}-numba{importlib.metadata.version('numba')}"
-        stamp = f"{versions}-{Path(str(self.source.__file__)).stat().st_mtime_ns}"
-        folder = Path(platformdirs.user_cache_dir("chakra-studio", appauthor=False))
-        return folder / f"{self.source.__name__}-{stamp}"
+        return Path(platformdirs.user_cache_dir("chakra-studio", appauthor=False)) / name
 
     def warm_up(self) -> subprocess.Popen[bytes] | None:
         """Compile in another process where this installation never did; return it, None where nothing is to do.

@@ -25,6 +25,7 @@ INTERPRETED_COLD_STEPS = 5_000_000
 BATCH = 4_000_000
 """Callbacks between two looks at `cancel`: a tenth of a second or less, compiled."""
 INTERPRETED_BATCH = 20_000
+_RESERVE_WORDS = 1 << 25
 
 Progress = Callable[[int, int], None]
 """Told the nodes completed so far and the nodes in all."""
@@ -83,7 +84,9 @@ class Cancelled(Exception):  # noqa: N818 (no error: somebody asked for it)
 
 
 def _grown(m: Any) -> Any:
-    room = len(m) + max(len(m) // 2, 2 * int(m[k.MARGIN]) + 4 * int(m[k.CHANNEL_MASK] + 1))
+    # What is never touched costs nothing, so it is better to ask once for much than often for little.
+    least = 2 * int(m[k.MARGIN]) + 4 * int(m[k.CHANNEL_MASK] + 1)
+    room = len(m) + max(len(m), min(8 * len(m), _RESERVE_WORDS), least)
     longer = aligned(room)
     longer[: len(m)] = m
     return longer
