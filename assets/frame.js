@@ -122,6 +122,37 @@
     },
   });
 
+  /* One tip for all question marks: a component for each would cost more than the page it stands on. */
+  var tip = null;
+  function showTip(event) {
+    var mark = event.target.closest && event.target.closest("[data-hint]");
+    if (!mark) return hideTip();
+    if (!tip) {
+      tip = document.createElement("div");
+      tip.className = "cs-tip";
+      /* Screen readers are told by the label of the mark. */
+      tip.setAttribute("aria-hidden", "true");
+      document.body.appendChild(tip);
+    }
+    tip.textContent = mark.getAttribute("data-hint");
+    tip.hidden = false;
+    var at = mark.getBoundingClientRect();
+    var left = Math.min(Math.max(6, at.left + at.width / 2 - tip.offsetWidth / 2), window.innerWidth - tip.offsetWidth - 6);
+    var above = at.top - tip.offsetHeight - 6;
+    tip.style.left = left + "px";
+    tip.style.top = (above > 6 ? above : at.bottom + 6) + "px";
+  }
+  function hideTip() {
+    if (tip) tip.hidden = true;
+  }
+  ["mouseover", "focusin", "click"].forEach(function (name) {
+    document.addEventListener(name, showTip);
+  });
+  document.addEventListener("scroll", hideTip, true);
+  document.addEventListener("keydown", function (event) {
+    if (event.key === "Escape") hideTip();
+  });
+
   /* Anything that selects carries what it selects: <a data-view='{"rank":3,"node":"118"}'>. A plain click changes the
      view in place; with a modifier the browser opens the link. */
   document.addEventListener("click", function (event) {

@@ -7,16 +7,18 @@ from typing import Any
 
 import dash
 import dash_mantine_components as dmc
-from dash import ClientsideFunction, Dash, Input, Output, State, dcc, html
+from dash import ClientsideFunction, Dash, Input, Output, State, dcc, html, no_update
 
 from studio import __version__
 from studio.imports import Registry
+from studio.pages._activity import activity
 from studio.pages._state import gantt, node_index
 from studio.pages._widgets import job_options, labelled
 from studio.server.guard import script_hash
 from studio.server.nodes import nodes_blueprint
 from studio.server.timeline import timeline_blueprint
 from studio.server.uploads import uploads_blueprint
+from studio.simulations import Simulations
 from studio.workspace import Workspace
 
 THEME_SCRIPT = (
@@ -48,7 +50,7 @@ def assets_folder() -> Path:
     return inside if inside.is_dir() else Path(__file__).parent.parent / "assets"
 
 
-def create_app(workspace: Workspace, registry: Registry) -> Dash:
+def create_app(workspace: Workspace, registry: Registry, simulations: Simulations) -> Dash:
     """Return the app on a workspace. One per process: Dash keeps its pages in a global registry."""
     app = Dash(
         "studio",
@@ -64,6 +66,7 @@ def create_app(workspace: Workspace, registry: Registry) -> Dash:
     )
     app.server.config["WORKSPACE"] = workspace
     app.server.config["IMPORTS"] = registry
+    app.server.config["SIMULATIONS"] = simulations
     app.server.register_blueprint(uploads_blueprint(registry))
     app.server.register_blueprint(nodes_blueprint(node_index))
     app.server.register_blueprint(timeline_blueprint(gantt))
@@ -103,6 +106,9 @@ def _frame() -> Any:
             dcc.Store(id="theme", data="light"),
             dcc.Store(id="job"),
             dcc.Store(id="imported"),
+            dcc.Store(id="activity-poke"),
+            dcc.Store(id="activity-known"),
+            dcc.Interval(id="activity-poll", interval=2000, disabled=True),
             html.A("Skip to content", href="#content", className="cs-skip"),
             dmc.AppShell(
                 [
@@ -147,6 +153,12 @@ def _context_bar() -> Any:
                 comboboxProps={"shadow": "sm"},
             ),
             html.Span(style={"flex": 1}),
+            html.Details(
+                [html.Summary(id="activity-count"), html.Ul(id="activity-list")],
+                id="activity",
+                className="cs-activity",
+                hidden=True,
+            ),
             html.Span(f"v{__version__}", className="cs-dim cs-version"),
             html.Button(
                 "Theme", id="theme-toggle", className="cs-button", title="Theme: system, light or dark"
@@ -178,6 +190,22 @@ def _wire_frame(app: Dash, workspace: Workspace) -> None:
     )
     def list_jobs(job: str | None, _imported: str | None) -> tuple[list[dict[str, str]], str | None]:
         return job_options(workspace.jobs()), job
+
+    @app.callback(
+        Output("activity-count", "children"),
+        Output("activity-list", "children"),
+        Output("activity", "hidden"),
+        Output("activity-known", "data"),
+        Output("activity-poll", "disabled"),
+        Input("activity-poke", "data"),
+        Input("activity-poll", "n_intervals"),
+        Input("job", "data"),
+        Input("imported", "data"),
+        State("activity-known", "data"),
+    )
+    def count_activity(_poke: Any, _tick: Any, _job: Any, _imported: Any, known: str | None) -> Any:
+        *shown, mark = activity(known)
+        return *shown, mark, (known if mark is no_update else mark) == "[]"
 
     app.clientside_callback(
         ClientsideFunction(client, "navLinks"),

@@ -35,4 +35,14 @@ class TraceError(StudioError):
 
 
 class ConfigError(StudioError):
-    """A setting, an option or a configuration file holds a value that is not allowed."""
+    """A setting, an option or a configuration file holds a value that is not allowed.
+
+    Attributes:
+        key: The setting, such as `bandwidth[0]`; empty where no single one is wrong.
+        allowed: The values allowed there, in words; empty where the message alone says it.
+    """
+
+    def __init__(self, message: str, *, hint: str = "", key: str = "", allowed: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.key = key
+        self.allowed = allowed

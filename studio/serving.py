@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from studio.drafts import tidy_drafts
 from studio.et import Progress, wire
 from studio.imports import close_registry, open_registry
 from studio.opening import open_paths, open_sample, upload_reader
@@ -23,6 +24,7 @@ from studio.server.serve import (
     serve,
 )
 from studio.sim import engine
+from studio.simulations import close_simulations, open_simulations, simulate_jobs
 from studio.workspace import Workspace
 
 
@@ -84,7 +86,9 @@ def _serve(
     from studio.app import create_app, script_hashes
 
     registry = open_registry(workspace.root, upload_reader(workspace))
-    app = create_app(workspace, registry)
+    simulations = open_simulations(workspace.root, registry, simulate_jobs(workspace))
+    tidy_drafts(workspace.root)
+    app = create_app(workspace, registry, simulations)
     token = None if is_loopback(request.host) else new_token()
     policy = Policy(listener.host, listener.port, token, tuple(request.allow_host))
     protect(app.server, policy, script_hashes=script_hashes(app))
@@ -106,4 +110,5 @@ def _serve(
     try:
         serve(app.server, listener, ready=ready)
     finally:
+        close_simulations(simulations)
         close_registry(registry)

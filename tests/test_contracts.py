@@ -77,12 +77,15 @@ load_components()
 from studio.app import create_app, script_hashes
 from studio.imports import close_registry, open_registry
 from studio.opening import upload_reader
+from studio.simulations import close_simulations, open_simulations, simulate_jobs
 from studio.workspace import Workspace
 with tempfile.TemporaryDirectory() as folder:
     workspace = Workspace(folder)
     registry = open_registry(workspace.root, upload_reader(workspace))
-    app = create_app(workspace, registry)
+    simulations = open_simulations(workspace.root, registry, simulate_jobs(workspace))
+    app = create_app(workspace, registry, simulations)
     script_hashes(app)
+    close_simulations(simulations)
     close_registry(registry)
 """
     assert not {"pandas", "numba", "networkx", "igraph"} & set(loaded_by(program))

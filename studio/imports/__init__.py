@@ -33,7 +33,7 @@ from studio.imports.model import (
     Status,
 )
 from studio.imports.reading import Progress, ReadJob, close_registry, open_registry, run_import, start
-from studio.imports.store import get_import, list_files, list_imports
+from studio.imports.store import get_import, is_running, list_files, list_imports, write_json
 from studio.imports.upload import (
     FILES_AT_MOST,
     PATH_AT_MOST,
@@ -69,9 +69,11 @@ __all__ = [
     "close_registry",
     "create_import",
     "get_import",
+    "is_running",
     "list_files",
     "list_imports",
     "open_registry",
     "run_import",
     "start",
+    "write_json",
 ]

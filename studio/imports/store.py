@@ -118,7 +118,7 @@ def exclusive(registry: Registry) -> Iterator[None]:
         yield
 
 
-def _runs(registry: Registry, token: str) -> bool:
+def is_running(registry: Registry, token: str) -> bool:
     """Tell whether the studio of this token still runs: the lock of a dead one is free, whatever killed it."""
     if token in registry.gone or not _ID.fullmatch(token):
         return False
@@ -144,7 +144,7 @@ def is_mine(registry: Registry, state: State) -> bool:
 def status_of(registry: Registry, state: State) -> Status:
     """Where an import stands: unfinished work of a studio that has gone is interrupted."""
     unfinished = state.status in ("uploading", "queued", "reading")
-    return "interrupted" if unfinished and not _runs(registry, state.owner) else state.status
+    return "interrupted" if unfinished and not is_running(registry, state.owner) else state.status
 
 
 def resumable(registry: Registry, state: State) -> bool:
@@ -310,4 +310,4 @@ def tidy(registry: Registry) -> None:
             if registry.now() - state.created > _KEEP_DONE_S:
                 remove_import(registry, import_id)
     for lock in list((registry.root / ".studios").glob("*.lock")):
-        _runs(registry, lock.stem)
+        is_running(registry, lock.stem)

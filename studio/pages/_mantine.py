@@ -24,7 +24,6 @@ COMPONENTS = (
     "SegmentedControl",
     "Select",
     "TextInput",
-    "Tooltip",
 )
 """Every component that app and pages name: the browser is told of these before the first is shown."""
 

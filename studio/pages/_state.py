@@ -13,6 +13,8 @@ from studio.analysis.gantt import Gantt
 from studio.analysis.nodes import NodeIndex
 from studio.errors import TraceError
 from studio.imports import Registry
+from studio.runs import Run
+from studio.simulations import Simulations
 from studio.timeline import recorded
 from studio.trace import Rank, Trace
 from studio.workspace import Workspace
@@ -34,6 +36,12 @@ def workspace() -> Workspace:
 def registry() -> Registry:
     """Return the imports of the workspace."""
     found: Registry = dash.get_app().server.config["IMPORTS"]
+    return found
+
+
+def simulations() -> Simulations:
+    """Return the simulations that run in the background."""
+    found: Simulations = dash.get_app().server.config["SIMULATIONS"]
     return found
 
 
@@ -100,6 +108,13 @@ def _simulated(root: Workspace, job: str, run: str) -> Gantt:
     stands_for = [ranks[at].number for at in result.representative.tolist()]
     timeline = result.timeline(sorted(set(stands_for)))
     return Gantt(result.trace, timeline, stands_for=stands_for)
+
+
+def run_of(job: str, run: str) -> Run:
+    """Return a run of a job; the last few stay open."""
+    root = workspace()
+    root.run_info(job, run)
+    return _kept(("run", f"{root.root}/{job}/{run}"), lambda: root.load_run(job, run))
 
 
 def rank_of(found: Trace, view: dict[str, Any]) -> Rank:

@@ -7,7 +7,6 @@ from functools import wraps
 from typing import Any, ParamSpec
 from urllib.parse import urlencode
 
-import dash_mantine_components as dmc
 from dash import dcc, html
 
 from studio.errors import StudioError
@@ -38,20 +37,13 @@ def labelled(text: str) -> dict[str, Any]:
 
 def term(name: str, shown: str | None = None) -> Any:
     """Return a term with its definition on hover and focus."""
-    return html.Span(
-        [
-            name if shown is None else shown,
-            dmc.Tooltip(
-                html.Button("?", className="cs-hint", **labelled(f"What is {name}: {TERMS[name]}")),
-                label=TERMS[name],
-                multiline=True,
-                w=280,
-                boxWrapperProps={"display": "inline-block"},
-                events={"hover": True, "focus": True, "touch": True},
-            ),
-        ],
-        className="cs-term",
-    )
+    return html.Span([name if shown is None else shown, hint(name, TERMS[name])], className="cs-term")
+
+
+def hint(name: str, text: str) -> Any:
+    """Return a question mark that tells what `name` is, on hover and focus: see `assets/frame.js`."""
+    about: dict[str, Any] = {"aria-label": f"What is {name}: {text}", "data-hint": text}
+    return html.Button("?", className="cs-hint", **about)
 
 
 def error_box(error: StudioError, *, title: str = "This cannot be shown") -> Any:

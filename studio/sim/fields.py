@@ -63,14 +63,16 @@ class Fields:
     def error(self, key: str, value: object, allowed: str, hint: str = "") -> ConfigError:
         """Return the refusal of a value."""
         place = self._named.get(key.partition("[")[0], self.name)
-        return ConfigError(f"{place}: {key} is {shown(value)}; allowed: {allowed}", hint=hint)
+        message = f"{place}: {key} is {shown(value)}; allowed: {allowed}"
+        return ConfigError(message, hint=hint, key=key, allowed=allowed)
 
     def missing(self, key: str, allowed: str, hint: str = "") -> ConfigError:
         """Return the refusal of a table without `key`; says which key may have been meant for it."""
         meant = nearest(key, self.table)
         if meant and meant != key:
             hint = f"It has {meant!r}; was {key!r} meant?"
-        return ConfigError(f"{self.name}: {key} is missing; allowed: {allowed}", hint=hint)
+        message = f"{self.name}: {key} is missing; allowed: {allowed}"
+        return ConfigError(message, hint=hint, key=key, allowed=allowed)
 
     def findings(self, known: Iterable[str], ignored: Mapping[str, str]) -> list[Finding]:
         """Return what to tell about keys nobody reads: unknown ones, and `ignored` ones with why."""

@@ -18,6 +18,7 @@ PAGES = {
     "nodes": ".ag-row",
     "graph": "#graph-canvas canvas",
     "timeline": "#timeline-scroll[data-ready]",
+    "simulate": "#sim-drawing svg",
 }
 """Every page, and what is there once it shows a job."""
 

@@ -1,0 +1,117 @@
+"""Where the time of each rank went: a column per rank, as high as the rank took."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from studio.analysis.breakdown import Breakdown
+from studio.figures.theme import layout, palette
+from studio.trace import Int64
+from studio.units import format_ns
+
+_COLUMNS = 128
+
+
+def rank_times(times: Breakdown, finish_ns: Int64, numbers: Sequence[int], *, dark: bool) -> Any:
+    """Return the figure: compute, exposed communication, the rest, idle, stacked up to when the rank finished.
+
+    Above 128 ranks a column stands for several neighbours and shows the one that finishes last.
+
+    Args:
+        times: Where the time goes, per rank.
+        finish_ns: (R,) when each finished.
+        numbers: (R,) their numbers.
+        dark: Which theme.
+    """
+    import plotly.graph_objects as go
+
+    colours = palette(dark)
+    chosen, names = columns(finish_ns, numbers)
+    busy = finish_ns - times.idle_ns
+    rest = busy - times.compute_ns - times.exposed_communication_ns
+    parts: list[tuple[str, Int64, dict[str, Any]]] = [
+        ("compute", times.compute_ns, {"color": colours.compute}),
+        (
+            "exposed communication",
+            times.exposed_communication_ns,
+            _hatched(colours.collective, colours.panel),
+        ),
+        ("memory and CPU alone", rest, {"color": colours.memory}),
+        ("idle", times.idle_ns, {"color": "rgba(0,0,0,0)", "line": {"color": colours.border, "width": 1}}),
+    ]
+    unit, scale = _unit(int(finish_ns.max()))
+    figure = go.Figure(
+        [
+            go.Bar(
+                x=list(range(len(chosen))),
+                y=values[chosen] / scale,
+                name=name,
+                marker=marker,
+                customdata=[
+                    f"{label} · {name} {format_ns(int(value))} ({int(value):,} ns) of {format_ns(int(end))}"
+                    for label, value, end in zip(names, values[chosen], finish_ns[chosen], strict=True)
+                ],
+                hovertemplate="%{customdata}<extra></extra>",
+            )
+            for name, values, marker in parts
+            if values.any()
+        ],
+        layout(dark, height=170, barmode="stack", bargap=0.15 if len(chosen) <= 64 else 0),
+    )
+    figure.update_layout(
+        legend={
+            "orientation": "h",
+            "y": 1.02,
+            "yanchor": "bottom",
+            "x": 0,
+            "xanchor": "left",
+            "traceorder": "normal",
+        },
+        margin={"l": 10, "r": 10, "t": 26, "b": 10},
+    )
+    every = max(1, -(-len(chosen) // 16))
+    figure.update_xaxes(
+        tickvals=list(range(0, len(chosen), every)),
+        ticktext=[
+            names[at].removeprefix("rank ").removeprefix("ranks ") for at in range(0, len(chosen), every)
+        ],
+        title="rank",
+        title_standoff=4,
+        showgrid=False,
+    )
+    figure.update_yaxes(title=unit, title_standoff=6, nticks=5, rangemode="tozero")
+    return figure
+
+
+def columns(finish_ns: Int64, numbers: Sequence[int]) -> tuple[Int64, list[str]]:
+    """Return the rank each column shows, and what the column is called.
+
+    Example:
+        >>> columns(np.array([3, 9, 5]), [0, 1, 2])[1]
+        ['rank 0', 'rank 1', 'rank 2']
+    """
+    ranks = len(finish_ns)
+    edges = np.linspace(0, ranks, min(ranks, _COLUMNS) + 1).astype(np.int64)
+    chosen, names = [], []
+    for low, high in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
+        chosen.append(low + int(finish_ns[low:high].argmax()))
+        single = high - low == 1
+        names.append(f"rank {numbers[low]}" if single else f"ranks {numbers[low]}–{numbers[high - 1]}")
+    return np.array(chosen, np.int64), names
+
+
+def _hatched(colour: str, ground: str) -> dict[str, Any]:
+    return {
+        "color": colour,
+        "pattern": {"shape": "/", "fgcolor": ground, "bgcolor": colour, "size": 5, "solidity": 0.25},
+    }
+
+
+def _unit(most_ns: int) -> tuple[str, float]:
+    for unit, scale in (("s", 1e9), ("ms", 1e6), ("µs", 1e3)):
+        if most_ns >= scale:
+            return unit, scale
+    return "ns", 1.0

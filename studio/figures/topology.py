@@ -1,0 +1,299 @@
+"""The network of a system as a drawing: NPUs, switches, links, the many folded.
+
+The drawing is a list of shapes without colours: the browser makes SVG of them, and the stylesheet gives each class its
+colour in either theme. Dimension 0 lies nearest the NPU. One dimension is drawn as the circle or the star that it is;
+several are nested, dimension 0 as a row of NPUs, dimension 1 as rows below each other, dimension 2 beside each other
+again, and so on.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+from studio.sim.config import Dimension, Topology
+from studio.units import format_count, format_ns, format_rate
+
+_NPU, _GAP, _PAD = 16.0, 10.0, 8.0
+_BAR = 9.0
+_ALL_ON_CIRCLE, _ALL_CHORDS = 32, 32
+_ROOM = ((16, 6), (8, 3), (4, 2))
+"""Per nested dimension: how many are drawn, and of more than that, how many before the gap."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """A piece of the drawing, in its own units, y downwards.
+
+    Attributes:
+        kind: "rect", "line", "path" or "text".
+        at: x, y, width and height of a rect; x1, y1, x2, y2 of a line; x, y of a text; nothing of a path.
+        look: Class that gives it its colour.
+        width: Width of its line; 0 is the class's own.
+        d: The path.
+        text: What a text says.
+        title: What is said when it is pointed at.
+    """
+
+    kind: str
+    at: tuple[float, ...] = ()
+    look: str = ""
+    width: float = 0.0
+    d: str = ""
+    text: str = ""
+    title: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Drawing:
+    """A drawing of `width` × `height`, and the same in a sentence."""
+
+    width: float
+    height: float
+    shapes: tuple[Shape, ...]
+    sentence: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Block:
+    width: float
+    height: float
+    shapes: tuple[Shape, ...]
+
+
+def topology_drawing(topology: Topology) -> Drawing:
+    """Return the drawing of a network.
+
+    Example:
+        >>> drawing = topology_drawing(Topology((Dimension("ring", 4, 50.0, 500.0),)))
+        >>> sum(shape.kind == "rect" for shape in drawing.shapes), drawing.sentence
+        (4, '4 NPUs in a ring')
+    """
+    dims = topology.dims
+    widths = _widths(dims)
+    if len(dims) == 1 and dims[0].kind != "switch":
+        block = _circle(dims[0], widths[0])
+    else:
+        block = _npu()
+        stride = 1
+        for level, dim in enumerate(dims):
+            block = _nested(block, dim, level, widths[level], stride)
+            stride *= dim.size
+    margin = 4.0
+    shapes = tuple(_moved(shape, margin, margin) for shape in block.shapes)
+    return Drawing(block.width + 2 * margin, block.height + 2 * margin, shapes, sentence(topology))
+
+
+def sentence(topology: Topology) -> str:
+    """Return a network in words, the innermost dimension first.
+
+    Example:
+        >>> dims = Dimension("switch", 8, 400.0), Dimension("ring", 4, 50.0)
+        >>> sentence(Topology(dims))
+        '8 NPUs behind a switch; 4 of these in a ring: 32 NPUs'
+    """
+    how = {"ring": "in a ring", "fully_connected": "fully connected", "switch": "behind a switch"}
+    parts = [
+        f"{format_count(dim.size)} {'NPUs' if at == 0 else 'of these'} {how[dim.kind]}"
+        for at, dim in enumerate(topology.dims)
+    ]
+    return "; ".join(parts) + f": {format_count(topology.npus)} NPUs" if len(parts) > 1 else parts[0]
+
+
+def described(dim: Dimension, level: int) -> str:
+    """Return a dimension's links in words."""
+    what = {"ring": "ring", "fully_connected": "fully connected", "switch": "switch"}[dim.kind]
+    rate, latency = format_rate(dim.bytes_per_ns), format_ns(dim.latency_ns)
+    return f"dimension {level}: {what} of {format_count(dim.size)}, {rate} and {latency} per link"
+
+
+def _widths(dims: Sequence[Dimension]) -> list[float]:
+    """Return widths of lines: a link of twice the bandwidth is half a unit wider, within what can be told apart."""
+    least = min(dim.bytes_per_ns for dim in dims)
+    return [min(1.2 + 0.5 * math.log2(dim.bytes_per_ns / least), 4.0) for dim in dims]
+
+
+def _npu() -> _Block:
+    return _Block(_NPU, _NPU, (Shape("rect", (0, 0, _NPU, _NPU), "sim-npu", title="NPU"),))
+
+
+def _moved(shape: Shape, x: float, y: float) -> Shape:
+    if shape.kind == "path":
+        words = shape.d.split(" ")
+        moved, horizontal = [], True
+        for word in words:
+            if word.isalpha():
+                moved.append(word)
+                continue
+            moved.append(f"{float(word) + (x if horizontal else y):.1f}")
+            horizontal = not horizontal
+        return replace(shape, d=" ".join(moved))
+    if shape.kind == "line":
+        x1, y1, x2, y2 = shape.at
+        return replace(shape, at=(x1 + x, y1 + y, x2 + x, y2 + y))
+    return replace(shape, at=(shape.at[0] + x, shape.at[1] + y, *shape.at[2:]))
+
+
+# ---------------------------------------------------------------------------------------------------
+# One dimension
+
+
+def _circle(dim: Dimension, width: float) -> _Block:
+    """Return a ring as a circle, a fully connected dimension as a circle with its chords."""
+    count = min(dim.size, _ALL_ON_CIRCLE)
+    folded = dim.size > count
+    places = count + 2 if folded else count
+    radius = max(46.0, places * (_NPU + 8) / (2 * math.pi))
+    centre = radius + _NPU / 2
+    link, title = "sim-link sim-dim-0", described(dim, 0)
+
+    def place(index: int) -> tuple[float, float]:
+        # The gap of a folded circle is at the bottom, where its label has room.
+        angle = math.pi / 2 + 2 * math.pi * (index + (1.5 if folded else 0)) / places
+        return centre + radius * math.cos(angle), centre + radius * math.sin(angle)
+
+    points = [place(index) for index in range(count)]
+    shapes: list[Shape] = []
+    if dim.kind == "ring":
+        pairs = [(at, at + 1) for at in range(count - 1)] + (
+            [(count - 1, 0)] if not folded and count > 2 else []
+        )
+    else:
+        pairs = [(a, b) for a in range(count) for b in range(a + 1, count)]
+    for a, b in pairs:
+        thin = width if dim.kind == "ring" or count <= 12 else 0.5
+        shapes.append(Shape("line", (*points[a], *points[b]), link, thin, title=title))
+    if folded and dim.kind == "ring":
+        for end, beside in ((points[0], place(-1)), (points[-1], place(count))):
+            middle = (end[0] + beside[0]) / 2, (end[1] + beside[1]) / 2
+            shapes.append(Shape("line", (*end, *middle), f"{link} sim-faint", width, title=title))
+    for index, (x, y) in enumerate(points):
+        number = dim.size - 1 if folded and index == count - 1 else index
+        shapes.append(_npu_at(x, y, number))
+    if folded:
+        shapes.append(_text(centre, 2 * radius + _NPU - 2, f"⋯ {format_count(dim.size - count)} more ⋯"))
+    side = 2 * radius + _NPU
+    return _Block(side, side + (6 if folded else 0), tuple(shapes))
+
+
+def _npu_at(x: float, y: float, number: int) -> Shape:
+    half = _NPU / 2
+    return Shape("rect", (x - half, y - half, _NPU, _NPU), "sim-npu", title=f"NPU {number}")
+
+
+def _text(x: float, y: float, text: str) -> Shape:
+    return Shape("text", (x, y), "sim-text", text=text)
+
+
+# ---------------------------------------------------------------------------------------------------
+# Several
+
+
+def _nested(child: _Block, dim: Dimension, level: int, width: float, stride: int) -> _Block:
+    """Return `dim.size` blocks and what joins them, in a row where the level is even, else in a column."""
+    across = level % 2 == 0
+    most, before = _ROOM[min(level, len(_ROOM) - 1)]
+    folded = dim.size > most
+    indices = [*range(before), dim.size - 1] if folded else list(range(dim.size))
+    gap = _GAP if level == 0 else _GAP + 6 * level
+    if level:
+        child = _boxed(child)
+    extent = child.width if across else child.height
+    fold_room = 64.0 if across else 26.0
+    starts, at = [], 0.0
+    for index in range(len(indices)):
+        starts.append(at)
+        at += extent + (fold_room if folded and index == before - 1 else gap)
+    length = starts[-1] + extent
+    shapes: list[Shape] = []
+    for start, index in zip(starts, indices, strict=True):
+        x, y = (start, 0.0) if across else (0.0, start)
+        shapes += [_moved(_named(shape, index, stride), x, y) for shape in child.shapes]
+    thick = child.height if across else child.width
+    joints, before_side, after_side = _joints(dim, level, width, starts, extent, thick)
+    if folded:
+        middle = starts[before] - fold_room / 2
+        label = f"⋯ {format_count(dim.size - len(indices))} more"
+        joints.append(_text(middle, thick / 2 + 4, label) if across else _text(thick / 2, middle + 4, label))
+    turned = [
+        _turned(shape) if not across and shape.look.startswith(("sim-link", "sim-switch")) else shape
+        for shape in joints
+    ]
+    dx, dy = (0.0, before_side) if across else (0.0, 0.0)
+    moved = tuple(_moved(shape, dx, dy) for shape in (*turned, *shapes))
+    if across:
+        return _Block(length, thick + before_side + after_side, moved)
+    return _Block(thick + before_side + after_side, length, moved)
+
+
+def _named(shape: Shape, index: int, stride: int) -> Shape:
+    """Return the shape of a copy, an NPU with its number."""
+    if shape.look != "sim-npu":
+        return shape
+    number = int(shape.title.removeprefix("NPU") or 0) + index * stride
+    return replace(shape, title=f"NPU {number}")
+
+
+def _boxed(block: _Block) -> _Block:
+    shapes = tuple(_moved(shape, _PAD, _PAD) for shape in block.shapes)
+    width, height = block.width + 2 * _PAD, block.height + 2 * _PAD
+    return _Block(width, height, (Shape("rect", (0, 0, width, height), "sim-box"), *shapes))
+
+
+def _joints(
+    dim: Dimension, level: int, width: float, starts: list[float], extent: float, thick: float
+) -> tuple[list[Shape], float, float]:
+    """Return what joins blocks in a row, and the room it takes above and below them.
+
+    For a column the same is turned: above becomes right, where `thick` is what the blocks measure across.
+    """
+    link, title = f"sim-link sim-dim-{min(level, 3)}", described(dim, level)
+    across = level % 2 == 0
+    middles = [start + extent / 2 for start in starts]
+    first, last = middles[0], middles[-1]
+    # Blocks in a row carry switches and arcs above them, blocks in a column to their right.
+    edge, out = (0.0, -1.0) if across else (thick, 1.0)
+    if dim.kind == "switch":
+        reach = 12.0
+        bar_at = edge + out * (reach + _BAR) if out < 0 else edge + reach
+        shapes = [
+            Shape("line", (at, edge, at, edge + out * reach), link, width, title=title) for at in middles
+        ]
+        shapes.append(Shape("rect", (first - 8, bar_at, last - first + 16, _BAR), "sim-switch", title=title))
+        room = reach + _BAR
+        return shapes, room, 0.0
+    if dim.kind == "fully_connected":
+        shapes, highest = [], 0.0
+        for a in range(len(middles)):
+            for b in range(a + 1, len(middles)):
+                height = 8.0 + 7.0 * (b - a)
+                highest = max(highest, height)
+                top = edge + out * height * 4 / 3
+                d = f"M {middles[a]} {edge} C {middles[a]} {top} {middles[b]} {top} {middles[b]} {edge}"
+                shapes.append(Shape("path", (), link, min(width, 2.0), d=d, title=title))
+        return shapes, highest + 2, 0.0
+    centre = thick / 2
+    shapes = [
+        Shape("line", (a + extent, centre, b, centre), link, width, title=title) for a, b in pairwise(starts)
+    ]
+    if dim.size > 2:
+        top = edge + out * 15.0
+        d = f"M {first} {edge} C {first} {top} {last} {top} {last} {edge}"
+        shapes.append(Shape("path", (), link, width, d=d, title=title))
+    return shapes, 13.0 if dim.size > 2 else 0.0, 0.0
+
+
+def _turned(shape: Shape) -> Shape:
+    """Return a shape with x and y exchanged."""
+    if shape.kind == "path":
+        words = shape.d.split(" ")
+        numbers = [word for word in words if not word.isalpha()]
+        swapped = iter([n for x, y in zip(numbers[::2], numbers[1::2], strict=True) for n in (y, x)])
+        return replace(shape, d=" ".join(word if word.isalpha() else next(swapped) for word in words))
+    if shape.kind == "line":
+        x1, y1, x2, y2 = shape.at
+        return replace(shape, at=(y1, x1, y2, x2))
+    x, y, width, height = shape.at
+    return replace(shape, at=(y, x, height, width))

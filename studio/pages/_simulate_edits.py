@@ -1,0 +1,352 @@
+"""What the Simulate page's form does to a system: texts of fields in, tables out."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from studio.drafts import Draft
+from studio.pages._simulate_fields import ALGORITHMS, DIMENSION_FIELDS, FIELDS, Field
+from studio.runs import Tables
+from studio.sim.check import check
+from studio.sim.config import SystemConfig
+from studio.sim.parts import EXTENDED
+from studio.sim.presets import PRESETS
+from studio.sim.problems import examined
+from studio.trace import Finding, NodeType, Trace
+
+_ROOFLINE = "roofline-enabled"
+_NEW_DIMENSION: Mapping[str, object] = {
+    "topology": "Switch",
+    "npus_count": 2,
+    "bandwidth": 50,
+    "latency": 1000,
+    "efficiency": 1,
+    "message-overhead": 0,
+}
+_ASSUMED_MEMORY: Mapping[str, object] = {
+    "memory-type": "PER_NPU_MEMORY_EXPANSION",
+    "remote-mem-latency": 1000,
+    "remote-mem-bw": 64,
+}
+_LISTS = (*DIMENSION_FIELDS, *ALGORITHMS)
+
+
+def is_extended(tables: Tables) -> bool:
+    """Whether a system is to be simulated in the extended mode."""
+    return EXTENDED in tables.system
+
+
+def dimensions(tables: Tables) -> int:
+    """Return how many dimensions the network has."""
+    kinds = tables.network.get("topology")
+    return len(kinds) if isinstance(kinds, list | tuple) else 0
+
+
+# ---------------------------------------------------------------------------------------------------
+# Texts
+
+
+def shown_text(tables: Tables, field: Field, at: int | None = None) -> str:
+    """Return what a field shows; empty where nothing is written.
+
+    Example:
+        >>> tables = Tables({"bandwidth": [50, 12.5]}, {"roofline-enabled": 1})
+        >>> shown_text(tables, FIELDS["bandwidth"], 1), shown_text(tables, FIELDS["roofline-enabled"])
+        ('12.5', '1')
+        >>> shown_text(tables, FIELDS["memory-type"]), shown_text(tables, FIELDS["local-mem-bw"])
+        ('NO_MEMORY_EXPANSION', '')
+    """
+    if field.section == "run":
+        return tables.congestion
+    value = _table(tables, field).get(field.key)
+    if at is not None:
+        value = value[at] if isinstance(value, list | tuple) and at < len(value) else None
+    if value is None or value == "":
+        return field.choices[0][0] if field.choices and at is None else ""
+    if isinstance(value, bool):
+        return str(int(value))
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key}: {_text(one)}" for key, one in value.items())
+    return _text(value)
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _value(field: Field, text: str) -> object:
+    """Return what a text stands for; one that is no number stays a text, and is refused by name later."""
+    if field.key == "compute-speeds":
+        return _speeds(text)
+    if field.choices == (("0", "off"), ("1", "on")):
+        return text == "1" if field.section == "options" else int(text or 0)
+    try:
+        number = float(text)
+    except ValueError:
+        return text
+    if not math.isfinite(number):
+        return text
+    return int(number) if number.is_integer() and abs(number) < 1 << 53 else number
+
+
+def _speeds(text: str) -> object:
+    pairs = [part.partition(":") for part in text.replace(";", ",").split(",") if part.strip()]
+    if not all(colon for _, colon, _ in pairs):
+        return text
+    return {npu.strip(): _value(FIELDS["bandwidth"], speed.strip()) for npu, _, speed in pairs}
+
+
+def with_text(tables: Tables, key: str, text: str) -> Tables:
+    """Return a system with one field changed; `key` is that of a field, or `bandwidth[1]` for an entry of a list.
+
+    Example:
+        >>> tables = Tables({"topology": ["Ring"], "bandwidth": [50]}, {})
+        >>> with_text(tables, "bandwidth[0]", "tbd").network["bandwidth"]
+        ['tbd']
+        >>> with_text(tables, "preferred-dataset-splits", "8").system
+        {'preferred-dataset-splits': 8}
+    """
+    name, _, rest = key.partition("[")
+    field = FIELDS[name]
+    if field.section == "run":
+        return replace(tables, congestion="aware" if text == "aware" else "unaware")
+    text = text.strip()
+    if not rest:
+        return _with_value(tables, field, _value(field, text) if text else None)
+    at = int(rest.removesuffix("]"))
+    before = _table(tables, field).get(name)
+    items: list[object] = list(before) if isinstance(before, list | tuple) else []
+    missing = field.default and _value(field, field.default)
+    items += [missing] * (at + 1 - len(items))
+    items[at] = _value(field, text)
+    if field in ALGORITHMS:
+        while items and items[-1] == "":
+            items.pop()
+    return _with_value(tables, field, items or None)
+
+
+def _table(tables: Tables, field: Field) -> Mapping[str, object]:
+    if field.section == "extended":
+        nested = tables.system.get(EXTENDED)
+        return nested if isinstance(nested, Mapping) else {}
+    found: Mapping[str, object] | None = getattr(tables, field.section)
+    return found or {}
+
+
+def _with_value(tables: Tables, field: Field, value: object) -> Tables:
+    table = {**_table(tables, field), field.key: value}
+    if value is None:
+        del table[field.key]
+    if field.section == "extended":
+        return replace(tables, system={**tables.system, EXTENDED: table})
+    if field.key == "memory-type" and value == "NO_MEMORY_EXPANSION":
+        return replace(tables, memory=None)
+    return replace(tables, **{field.section: table})  # type: ignore[arg-type]  # the section is one of the tables
+
+
+def changed_texts(tables: Tables, texts: Mapping[str, str]) -> dict[str, str]:
+    """Return the fields whose text is another than the system's."""
+    changed = {}
+    for key, text in texts.items():
+        name, _, rest = key.partition("[")
+        at = int(rest.removesuffix("]")) if rest else None
+        if (text or "").strip() != shown_text(tables, FIELDS[name], at):
+            changed[key] = text or ""
+    return changed
+
+
+# ---------------------------------------------------------------------------------------------------
+# Dimensions
+
+
+def _per_dimension(tables: Tables, change: Any) -> Tables:
+    """Return a system whose lists with an entry per dimension are changed by `change(key, items)`."""
+    count = dimensions(tables)
+    for field in _LISTS:
+        items = _table(tables, field).get(field.key)
+        if isinstance(items, list | tuple):
+            # A list of algorithms may be shorter than the dimensions, and has to stay in step nevertheless.
+            padded = [*items, *[None] * (count - len(items))]
+            kept = [item for item in change(field, padded) if item is not None]
+            tables = _with_value(tables, field, kept or None)
+    return tables
+
+
+def with_dimension(tables: Tables) -> Tables:
+    """Return a system with one more dimension, the outermost."""
+
+    def add(field: Field, items: list[object]) -> list[object]:
+        if field in ALGORITHMS:
+            return [*items, "ring"] if None not in items else items
+        return [*items, _NEW_DIMENSION[field.key]]
+
+    return _per_dimension(tables, add)
+
+
+def without_dimension(tables: Tables, at: int) -> Tables:
+    """Return a system without one of its dimensions; the last one stays."""
+    if dimensions(tables) < 2:
+        return tables
+    return _per_dimension(tables, lambda _field, items: items[:at] + items[at + 1 :])
+
+
+def with_dimension_moved(tables: Tables, at: int, by: int) -> Tables:
+    """Return a system with a dimension moved inwards (-1) or outwards (1)."""
+    to = at + by
+    if not 0 <= to < dimensions(tables):
+        return tables
+
+    def swap(_field: Field, items: list[object]) -> list[object]:
+        swapped = list(items)
+        swapped[at], swapped[to] = swapped[to], swapped[at]
+        return swapped
+
+    return _per_dimension(tables, swap)
+
+
+def fitting_sizes(sizes: Sequence[int], ranks: int) -> list[int]:
+    """Return sizes near those given whose product is the number of ranks; 1 for a dimension to be left out.
+
+    Inner dimensions keep their size where it divides what is left, the last takes the rest.
+
+    Example:
+        >>> fitting_sizes([8, 4], 64), fitting_sizes([8, 4], 8), fitting_sizes([8, 4], 12), fitting_sizes([4, 2], 7)
+        ([8, 8], [8, 1], [6, 2], [1, 7])
+    """
+    left, found = ranks, []
+    for at, size in enumerate(sizes):
+        last = at == len(sizes) - 1
+        take = left if last else max(divisor for divisor in range(1, max(size, 1) + 1) if left % divisor == 0)
+        found.append(take)
+        left //= take
+    return found
+
+
+def fitted(tables: Tables, ranks: int) -> Tables:
+    """Return a system with as many NPUs as a job has ranks."""
+    given = tables.network.get("npus_count")
+    sizes = (
+        [size if isinstance(size, int) and size > 0 else 2 for size in given]
+        if isinstance(given, list | tuple)
+        else []
+    )
+    if not sizes or ranks < 2:
+        return tables
+    fitting = fitting_sizes(sizes, ranks)
+    if max(fitting) == 1:
+        return tables
+    tables = replace(tables, network={**tables.network, "npus_count": fitting})
+    for at in range(len(fitting) - 1, -1, -1):
+        if fitting[at] == 1:
+            tables = without_dimension(tables, at)
+    return tables
+
+
+# ---------------------------------------------------------------------------------------------------
+# Where to start from
+
+
+def from_preset(name: str) -> Tables:
+    """Return the system of a preset."""
+    tables = Tables.of(PRESETS[name].parts)
+    lists = {
+        key: list(value) if isinstance(value, list | tuple) else value
+        for key, value in tables.network.items()
+    }
+    return replace(tables, network=lists)
+
+
+def with_mode(tables: Tables, *, extended: bool) -> Tables:
+    """Return a system in a mode; what only the extended one has goes with it."""
+    if extended:
+        return tables if is_extended(tables) else replace(tables, system={**tables.system, EXTENDED: {}})
+    gone = {field.key for field in DIMENSION_FIELDS if field.extended} | {
+        "bandwidth-unit",
+        "links",
+        "switches",
+    }
+    return replace(
+        tables,
+        system={key: value for key, value in tables.system.items() if key != EXTENDED},
+        network={key: value for key, value in tables.network.items() if key not in gone},
+    )
+
+
+def proposed(trace: Trace) -> Draft:
+    """Return a system to begin with: a preset of as many NPUs as the job has ranks, set so that the job can run."""
+    ranks = len(trace.ranks)
+    name = next((one.name for one in PRESETS.values() if one.config.topology.npus == ranks), "hgx-h100-8")
+    return suited(Draft(from_preset(name), name), trace)
+
+
+def suited(draft: Draft, trace: Trace) -> Draft:
+    """Return a system changed where a job would not run on it otherwise, with the reasons."""
+    tables, notes = draft.tables, []
+    ranks = len(trace.ranks)
+    fit = fitted(tables, ranks)
+    if fit != tables:
+        tables = fit
+        notes.append(f"Sizes changed so that the system has an NPU for each of the {ranks:,} ranks.")
+    if tables.system.get(_ROOFLINE) and _lacks_roofline(trace):
+        tables = replace(tables, system={**tables.system, _ROOFLINE: 0})
+        notes.append("Roofline off: compute nodes tell no num_ops and tensor_size, so recorded times count.")
+    if tables.memory is None and _uses_memory(trace):
+        tables = replace(tables, memory=_ASSUMED_MEMORY)
+        notes.append(
+            "Remote memory of 64 GB/s and 1,000 ns per NPU assumed, a PCIe 5.0 slot of 16 lanes: the job loads and stores."
+        )
+    reason = extended_reason(trace)
+    if reason and not is_extended(tables):
+        tables = with_mode(tables, extended=True)
+        notes.append(f"Extended mode: {reason}.")
+    return replace(draft, tables=tables, notes=tuple(notes))
+
+
+def extended_reason(trace: Trace) -> str:
+    """Return why a job needs the extended mode; empty where the compatible one can simulate it."""
+    named = [group.name for group in trace.groups if group.name and not group.name.isdecimal()]
+    if named:
+        return f"comm groups have names such as {named[0][:40]!r}, and the reference knows only numbers"
+    if any((graph.type == NodeType.METADATA).any() for graph in trace.graphs):
+        return "the job has METADATA nodes, at which the reference stops"
+    return ""
+
+
+def _uses_memory(trace: Trace) -> bool:
+    kinds = (NodeType.MEM_LOAD, NodeType.MEM_STORE)
+    return any(np.isin(graph.type, kinds).any() for graph in trace.graphs)
+
+
+def _lacks_roofline(trace: Trace) -> bool:
+    for graph in trace.graphs:
+        compute = int((graph.type == NodeType.COMP).sum())
+        if compute and min(len(graph.rows_with(key)[0]) for key in ("num_ops", "tensor_size")) < compute:
+            return True
+    return False
+
+
+def findings_of(trace: Trace, config: SystemConfig | None, tables: Tables) -> list[Finding]:
+    """Return what would go wrong in a simulation, and what reading the system brought to light."""
+    read = examined(tables.parts)
+    return [*(check(trace, config) if config else []), *read.findings]
+
+
+def run_name(draft: Draft) -> str:
+    """Return what a run on a system is called until it is renamed: its dimensions and rates.
+
+    Example:
+        >>> run_name(Draft(Tables({"topology": ["Switch", "Ring"], "npus_count": [8, 4], "bandwidth": [400, 50]}, {}), ""))
+        'Switch 8 × Ring 4, 400/50 GiB/s'
+    """
+    lists = [draft.tables.network.get(key) for key in ("topology", "npus_count", "bandwidth")]
+    if not all(isinstance(one, list | tuple) for one in lists):
+        return "A system"
+    kinds, sizes, rates = lists
+    dims = " × ".join(f"{kind} {size}" for kind, size in zip(kinds, sizes, strict=False))  # type: ignore[call-overload]  # lists, see above
+    return f"{dims}, {'/'.join(str(rate) for rate in rates)} GiB/s"  # type: ignore[attr-defined]

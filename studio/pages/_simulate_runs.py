@@ -1,0 +1,350 @@
+"""Simulations under way, what a run found, and the runs of a job beside each other."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from dash import dcc, html
+
+from studio.analysis.breakdown import Breakdown
+from studio.errors import StudioError
+from studio.figures.ranks import rank_times
+from studio.pages._widgets import error_box, exact, hint, labelled, link, table
+from studio.runs import Run, RunInfo, Tables
+from studio.sim.parts import EXTENDED
+from studio.sim.result import SimResult, breakdown_of
+from studio.simulations import ACTIVE, Simulation
+from studio.units import format_bytes, format_count, format_ns, format_rate
+
+_BUSIEST = 6
+_EXPOSED = "Time in which communication was under way on a rank and no compute was: what a faster network could save at most."
+_CLASSES = "Ranks that do the same at the same times form a class; one of each was simulated and stands for the others."
+
+
+# ---------------------------------------------------------------------------------------------------
+# Under way
+
+
+def progress_list(simulations: Sequence[Simulation], now: float) -> Any:
+    """Return the simulations of a job that are under way or ended without a run."""
+    ahead = 0
+    items = []
+    for one in sorted(simulations, key=lambda one: one.created):
+        if one.status == "done":
+            continue
+        items.append(_under_way(one, ahead, now) if one.status in ACTIVE else _ended(one))
+        ahead += one.status in ACTIVE
+    return items
+
+
+def _under_way(one: Simulation, ahead: int, now: float) -> Any:
+    cancel = html.Button(
+        "Cancel", id={"sim-stop": one.id}, className="cs-button", **labelled(f"Cancel {one.name}")
+    )
+    bar = (
+        html.Progress(value=str(one.done), max=str(one.total), **labelled(f"Progress of {one.name}"))
+        if one.total
+        else html.Progress(**labelled(f"Progress of {one.name}"))
+    )
+    return html.Div(
+        [html.Span([html.Strong(one.name), f" · {said(one, ahead, now)}"]), cancel, bar],
+        className="sim-progress",
+    )
+
+
+def said(one: Simulation, ahead: int, now: float) -> str:
+    """Return where a simulation stands, in a sentence."""
+    if one.status == "queued":
+        return f"waits for {ahead} before it" if ahead else "starts at once"
+    if one.status == "compiling":
+        return "the engine is being compiled, once per installation; that takes about half a minute"
+    spent = format_ns((now - (one.started or now)) * 1e9)
+    if not one.total:
+        return f"preparing, {spent}"
+    done = f"{100 * one.done // one.total} %, {format_count(one.done)} of {format_count(one.total)} nodes, {spent}"
+    left = one.remaining_s(now)
+    return f"{done}, about {format_ns(left * 1e9)} left" if left is not None else done
+
+
+def _ended(one: Simulation) -> Any:
+    buttons = [
+        html.Button(
+            "Dismiss",
+            id={"sim-dismiss": one.id},
+            className="cs-button-quiet",
+            **labelled(f"Dismiss {one.name}"),
+        ),
+        html.Button(
+            "Run again",
+            id={"sim-again": one.id},
+            className="cs-button-quiet",
+            **labelled(f"Run {one.name} again"),
+        ),
+    ]
+    if one.status == "failed" and one.error:
+        title = f"{one.name}: no result"
+        box = error_box(StudioError(one.error.message, hint=one.error.hint), title=title)
+        return html.Div([box, _stuck(one), *buttons])
+    why = {"cancelled": "was cancelled.", "interrupted": "was interrupted: the studio was closed meanwhile."}
+    return html.P([f"{one.name} {why.get(one.status, one.status)} ", *buttons])
+
+
+def _stuck(one: Simulation) -> Any:
+    """Return the ranks that never finish, each with the nodes at which it waits."""
+    if not one.stuck:
+        return None
+    rows = [
+        (
+            html.Span(f"rank {stuck.rank}"),
+            html.Span([part for node in stuck.nodes for part in (_node(one.job, stuck.rank, node), " ")]),
+            stuck.reason,
+        )
+        for stuck in one.stuck
+    ]
+    return html.Details(
+        [
+            html.Summary(f"{len(rows)} stuck ranks and what they wait for"),
+            table(("Rank", "Nodes", "Waits"), rows),
+        ]
+    )
+
+
+def _node(job: str, rank: int, node: int) -> Any:
+    return dcc.Link(str(node), href=link("/graph", {"job": job, "rank": rank, "node": node}))
+
+
+# ---------------------------------------------------------------------------------------------------
+# A result
+
+
+def result(run: Run, info: RunInfo, *, dark: bool) -> Any:
+    """Return what a run found."""
+    found = run.result
+    times = breakdown_of(found)
+    numbers = [rank.number for rank in found.trace.ranks]
+    timeline = dcc.Link(
+        "Open the timeline", href=link("/timeline", {"job": info.job, "run": info.id}), className="cs-button"
+    )
+    return html.Section(
+        [
+            html.Div([html.H2(info.name), html.Span(style={"flex": 1}), timeline], className="sim-row"),
+            _figures(found, times, numbers),
+            html.P(spread(found, numbers)),
+            dcc.Graph(
+                figure=rank_times(times, found.finish_ns, numbers, dark=dark),
+                config={"displaylogo": False, "displayModeBar": False},
+                className="cs-figure",
+            ),
+            _links(found),
+        ],
+        className="sim-result",
+        **labelled("Result"),
+    )
+
+
+def _figures(found: SimResult, times: Breakdown, numbers: Sequence[int]) -> Any:
+    whole = max(float(found.finish_ns.mean()), 1.0)
+
+    def share(column: Any) -> Any:
+        mean = float(column.mean())
+        return exact(
+            f"{format_ns(mean)} · {100 * mean / whole:.1f} %",
+            f"least {int(column.min()):,} ns, mean {mean:,.1f} ns, most {int(column.max()):,} ns "
+            f"on rank {numbers[int(column.argmax())]}",
+        )
+
+    shown: list[tuple[Any, Any]] = [
+        (
+            "finish",
+            html.Span(
+                exact(format_ns(found.makespan_ns), f"{found.makespan_ns:,} ns"), className="sim-finish"
+            ),
+        ),
+        ("compute, mean of a rank", share(times.compute_ns)),
+        ("communication", share(times.communication_ns)),
+        (["exposed", hint("exposed communication", _EXPOSED)], share(times.exposed_communication_ns)),
+        ("idle", share(times.idle_ns)),
+    ]
+    classes = len(np.unique(found.representative))
+    if classes < len(numbers):
+        shown.append((["classes", hint("classes of ranks", _CLASSES)], f"{classes:,} of {len(numbers):,}"))
+    return html.Dl(
+        [html.Div([html.Dt(name), html.Dd(value)]) for name, value in shown], className="cs-facts sim-facts"
+    )
+
+
+def spread(found: SimResult, numbers: Sequence[int]) -> str:
+    """Return how far apart the ranks finish, in a sentence."""
+    finish = found.finish_ns
+    least, most = int(finish.min()), int(finish.max())
+    if least == most:
+        return f"All {len(numbers):,} ranks finish at the same time." if len(numbers) > 1 else "One rank."
+    first, last = numbers[int(finish.argmin())], numbers[int(finish.argmax())]
+    return (
+        f"Ranks finish from {format_ns(least)} (rank {first}) to {format_ns(most)} (rank {last}), "
+        f"{format_ns(float(finish.mean()))} in the mean; the first is {100 * (most - least) / most:.1f} % earlier than the last."
+    )
+
+
+def _links(found: SimResult) -> Any:
+    """Return the busiest links where messages waited for each other, and what each dimension carried."""
+    whole = max(found.makespan_ns, 1)
+    links = found.links
+    rows = [
+        (
+            links.name(at),
+            exact(f"{100 * int(links.busy_ns[at]) / whole:.1f} %", f"{int(links.busy_ns[at]):,} ns"),
+            exact(format_bytes(int(links.bytes[at])), f"{int(links.bytes[at]):,} bytes"),
+            format_rate(int(links.bytes[at]) / whole),
+            format_count(int(links.peak_queue[at])),
+        )
+        for at in links.busiest(_BUSIEST)
+    ]
+    busiest = [
+        html.H2("Busiest links"),
+        table(("Link", "Busy", "Carried", "Mean rate", "Most waiting"), rows, numeric=(1, 2, 3, 4)),
+    ]
+    return html.Div([*(busiest if rows else []), _dimensions(found)])
+
+
+def _dimensions(found: SimResult) -> Any:
+    whole = max(found.makespan_ns, 1)
+    rows = []
+    for at, (dim, one) in enumerate(zip(found.config.topology.dims, found.dimensions, strict=False)):
+        rate = float(one.bytes.mean()) / whole
+        share = f"{100 * rate / one.capacity_bytes_per_ns:.1f} %" if one.capacity_bytes_per_ns else "–"
+        kind = dim.kind.replace("_", " ")
+        total = int(one.bytes.sum())
+        rows.append(
+            (
+                f"{at} · {kind} of {format_count(dim.size)}",
+                exact(format_bytes(total), f"{total:,} bytes"),
+                format_count(int(one.messages.sum())),
+                format_rate(rate),
+                share,
+            )
+        )
+    head = ("Dimension", "Sent by all", "Messages", "Mean of an NPU", "of what it could")
+    return html.Div([html.H2("What the dimensions carried"), table(head, rows, numeric=(1, 2, 3, 4))])
+
+
+# ---------------------------------------------------------------------------------------------------
+# Runs beside each other
+
+
+def runs_table(infos: Sequence[RunInfo], shown: str | None, renaming: str | None, job: str) -> Any:
+    """Return the runs of a job: how long, on what, and the settings in which they differ."""
+    if not infos:
+        return html.P("No run of this job yet.", className="cs-dim")
+    best = min(info.makespan_ns for info in infos)
+    differing = differences([info.tables for info in infos])
+    rows = [
+        html.Tr(
+            [
+                html.Td(_name(info, renaming, job)),
+                html.Td(exact(format_ns(info.makespan_ns), f"{info.makespan_ns:,} ns"), className="cs-num"),
+                html.Td(
+                    "best" if info.makespan_ns == best else f"+{100 * (info.makespan_ns / best - 1):.1f} %",
+                    className="cs-num",
+                ),
+                html.Td(differs or "the same system", className="sim-differs"),
+                html.Td(time.strftime("%m-%d %H:%M", time.localtime(info.created))),
+                html.Td(_actions(info), className="cs-row-actions"),
+            ],
+            **_current(info.id == shown),
+        )
+        for info, differs in zip(infos, differing, strict=True)
+    ]
+    head = ("Run", "Finish", "to the best", "Differs in", "Made", "")
+    numeric = (1, 2)
+    return html.Section(
+        [
+            html.H2("Runs of this job"),
+            html.Table(
+                [
+                    html.Thead(
+                        html.Tr(
+                            [
+                                html.Th(name, scope="col", className="cs-num" if at in numeric else None)
+                                for at, name in enumerate(head)
+                            ]
+                        )
+                    ),
+                    html.Tbody(rows),
+                ],
+                className="cs-table sim-runs",
+            ),
+        ]
+    )
+
+
+def _current(yes: bool) -> dict[str, Any]:
+    return {"aria-current": "true"} if yes else {}
+
+
+def _name(info: RunInfo, renaming: str | None, job: str) -> Any:
+    if info.id == renaming:
+        field = dcc.Input(
+            id={"sim-run-name": info.id},
+            value=info.name,
+            className="cs-rename",
+            maxLength=200,
+            autoFocus=True,
+        )
+        return html.Span(
+            [field, html.Button("Save", id={"sim-run-save": info.id}, className="cs-button-quiet")]
+        )
+    select: dict[str, Any] = {"data-view": json.dumps({"run": info.id})}
+    return html.A(info.name, href=link("/simulate", {"job": job, "run": info.id}), **select)
+
+
+def _actions(info: RunInfo) -> list[Any]:
+    def button(text: str, verb: str, about: str) -> Any:
+        return html.Button(
+            text, id={"sim-run-act": verb, "run": info.id}, className="cs-button-quiet", **labelled(about)
+        )
+
+    return [
+        button("Edit", "use", f"Edit the system of {info.name}"),
+        button("Rename", "rename", f"Rename {info.name}"),
+        button("Delete", "delete", f"Delete {info.name}"),
+    ]
+
+
+def differences(systems: Sequence[Tables]) -> list[str]:
+    """Return per system its settings that are not the same in all.
+
+    Example:
+        >>> one, other = Tables({"bandwidth": [50]}, {"L": 1}), Tables({"bandwidth": [100]}, {"L": 1})
+        >>> differences([one, other])
+        ['bandwidth 50', 'bandwidth 100']
+    """
+    flat = [_flat(tables) for tables in systems]
+    keys = [
+        key
+        for key in dict.fromkeys(key for one in flat for key in one)
+        if len({one.get(key) for one in flat}) > 1
+    ]
+    return [" · ".join(f"{key} {one.get(key, 'not set')}" for key in keys) for one in flat]
+
+
+def _flat(tables: Tables) -> dict[str, str]:
+    nested = tables.system.get(EXTENDED)
+    parts: list[Mapping[str, object]] = [tables.network, tables.system, tables.memory or {}, tables.options]
+    found = {key: _short(value) for part in parts for key, value in part.items() if key != EXTENDED}
+    found["mode"] = "extended" if EXTENDED in tables.system else "compatible"
+    found["congestion"] = tables.congestion
+    if isinstance(nested, Mapping):
+        found |= {key: _short(value) for key, value in nested.items()}
+    if tables.groups:
+        found["comm groups"] = f"{len(tables.groups)} given"
+    return found
+
+
+def _short(value: object) -> str:
+    text = " × ".join(str(one) for one in value) if isinstance(value, list | tuple) else str(value)
+    return text if len(text) <= 60 else f"{text[:59]}…"

@@ -1,0 +1,263 @@
+"""The Simulate page in a real browser: form, drawing, runs, and what the address keeps."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import time
+import zipfile
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+from studio.workspace import Workspace
+from tests.handmade import collective, node, trace_of
+
+pytestmark = pytest.mark.e2e
+
+MIB = 1 << 20
+NETWORK = (
+    "topology: [ Ring, Switch ]\nnpus_count: [ 2, 2 ]\nbandwidth: [ 50, 12.5 ]\nlatency: [ 500, 700.5 ]\n"
+)
+SYSTEM = {
+    "scheduling-policy": "FIFO",
+    "collective-optimization": "baseline",
+    "preferred-dataset-splits": 2,
+    "all-reduce-implementation": ["ring", "direct"],
+    "an-unknown-key": 1,
+}
+
+
+def stored(studio, name, trace) -> str:
+    """Put a job into the workspace of the running studio, which sees it at once."""
+    return Workspace(studio.workspace).save(trace, name)
+
+
+@pytest.fixture
+def small(studio) -> str:
+    """A job of four ranks: some compute, then an all-reduce of 4 MiB."""
+    nodes = [node(1, "COMP", micros=20), collective(2, "ALL_REDUCE", 4 * MIB, 1)]
+    return stored(studio, "small", trace_of([nodes] * 4))
+
+
+def view(page):
+    return {key: value[0] for key, value in parse_qs(urlsplit(page.url).query).items()}
+
+
+def opened(studio, page, job, **more):
+    words = "".join(f"&{key}={value}" for key, value in more.items())
+    page.goto(f"{studio.url}/simulate?job={job}{words}")
+    ready(page)
+
+
+def ready(page):
+    page.wait_for_selector("#sim-drawing svg")
+    page.wait_for_load_state("networkidle")
+
+
+def field(page, name):
+    return page.get_by_role("textbox", name=name, exact=True)
+
+
+def until(page, condition, seconds=20.0):
+    """Wait for a condition that Python can see."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "never came true"
+        page.wait_for_timeout(30)
+
+
+def typed(studio, page, name, text):
+    """Type into a field and wait until the system of the address holds what was typed."""
+    field(page, name).fill(text)
+    written = re.compile(rf'[\[:," ]{re.escape(text)}[\],}}" ]')
+
+    def kept():
+        path = studio.workspace / "drafts" / f"{view(page).get('config')}.json"
+        return path.is_file() and written.search(path.read_text(encoding="utf-8"))
+
+    until(page, kept)
+
+
+def simulated(page) -> int:
+    """Run, and return the finish time of the new run in ns."""
+    before = view(page).get("run")
+    page.locator("#sim-run").click()
+    until(page, lambda: view(page).get("run") not in (None, before), 60)
+    run = view(page)["run"]
+    current = page.locator(f".sim-runs tr[aria-current]:has([data-view*='{run}']) td:nth-child(2) [title]")
+    current.wait_for()
+    return int(re.sub(r"\D", "", current.get_attribute("title")))
+
+
+def test_a_sample_takes_another_time_on_another_network(studio, page):
+    """The very first view of a sample can be run; half the bandwidth takes longer, and both runs are listed."""
+    page.goto(studio.address("simulate", "imbalance_8r"))
+    ready(page)
+    first = simulated(page)
+    typed(studio, page, "Bandwidth of dimension 0", "40")
+    second = simulated(page)
+    assert second > first
+    assert page.locator(".sim-runs tbody tr").count() >= 2
+    page.get_by_text("bandwidth 40").first.wait_for()
+    page.locator(".sim-result .js-plotly-plot").wait_for()
+
+
+def test_figures_and_drawing_follow_what_is_typed(studio, page, small):
+    opened(studio, page, small)
+    assert page.locator(".sim-npu").count() == 4
+    typed(studio, page, "NPUs of dimension 0", "6")
+    until(page, lambda: page.locator(".sim-npu").count() == 6)
+    page.get_by_text("The job has 4 ranks, the system 6 NPUs.").wait_for()
+    page.get_by_text("there is no NPU").or_(page.get_by_text("are missing")).first.wait_for()
+    page.get_by_role("button", name="Fit to the job").click()
+    page.get_by_text("4 ranks have an NPU each").wait_for()
+    assert field(page, "NPUs of dimension 0").input_value() == "4"
+    page.get_by_role("button", name="Add dimension").click()
+    field(page, "NPUs of dimension 1").wait_for()
+    page.get_by_text("4 × 2 = 8").wait_for()
+    page.get_by_role("button", name="Move towards the NPU (dimension 1)").click()
+    page.get_by_text("2 × 4 = 8").wait_for()
+    page.get_by_role("button", name="Remove (dimension 1)").click()
+    until(page, lambda: page.locator(".sim-npu").count() == 2)
+
+
+def test_a_wrong_value_is_told_at_its_field_and_keeps_the_run_back(studio, page, small):
+    opened(studio, page, small)
+    typed(studio, page, "Bandwidth of dimension 0", "-5")
+    page.locator(".sim-said >> text=a number above 0").wait_for()
+    until(page, lambda: page.locator("#sim-run").is_disabled())
+    assert field(page, "Bandwidth of dimension 0").get_attribute("aria-invalid") == "true"
+    assert field(page, "NPUs of dimension 0").get_attribute("aria-invalid") != "true"
+    typed(studio, page, "Chunks per collective", "0")
+    page.locator(".sim-field .sim-said >> text=a whole number from 1").wait_for()
+    # A reload loses neither what was typed nor what is wrong with it.
+    page.reload()
+    ready_or_told = page.locator(".sim-said >> text=a number above 0")
+    ready_or_told.wait_for()
+    assert field(page, "Bandwidth of dimension 0").input_value() == "-5"
+    typed(studio, page, "Bandwidth of dimension 0", "5")
+    typed(studio, page, "Chunks per collective", "2")
+    until(page, lambda: page.locator("#sim-run").is_enabled())
+
+
+def test_undo_takes_back_a_field_as_a_whole_and_survives_a_reload(studio, page, small):
+    opened(studio, page, small)
+    rate = field(page, "Bandwidth of dimension 0")
+    first = rate.input_value()
+    rate.fill("")
+    rate.press_sequentially("123", delay=250)
+    page.wait_for_load_state("networkidle")
+    typed(studio, page, "Latency of dimension 0", "77")
+    page.reload()
+    ready(page)
+    assert (rate.input_value(), field(page, "Latency of dimension 0").input_value()) == ("123", "77")
+    page.get_by_role("button", name="Undo").click()
+    until(page, lambda: field(page, "Latency of dimension 0").input_value() != "77")
+    assert rate.input_value() == "123"
+    page.get_by_role("button", name="Undo").click()
+    until(page, lambda: rate.input_value() == first)
+    page.go_back()
+    until(page, lambda: rate.input_value() == "123")
+
+
+def test_the_system_is_still_there_after_a_visit_to_another_page(studio, page, small):
+    opened(studio, page, small)
+    typed(studio, page, "Latency of dimension 0", "4321")
+    page.click("nav >> text=Overview")
+    page.wait_for_selector(".cs-facts")
+    page.click("nav >> text=Simulate")
+    ready(page)
+    assert field(page, "Latency of dimension 0").input_value() == "4321"
+
+
+def test_a_simulation_goes_on_elsewhere_and_can_be_cancelled(studio, page):
+    """It shows in the bar of every page, is found again there, and stops within a second of being told to."""
+    nodes = [collective(n, "ALL_REDUCE", 64 * MIB, *([n - 1] if n > 1 else [])) for n in range(1, 3000)]
+    job = stored(studio, "long", trace_of([nodes] * 6))
+    opened(studio, page, job)
+    typed(studio, page, "Chunks per collective", "64")
+    page.locator("#sim-run").click()
+    page.get_by_role("progressbar").wait_for()
+    page.click("nav >> text=Overview")
+    page.wait_for_selector(".cs-facts")
+    page.locator("#activity summary").click()
+    page.locator("#activity a").click()
+    page.get_by_role("progressbar").wait_for()
+    begun = time.monotonic()
+    page.get_by_role("button", name=re.compile("^Cancel ")).click()
+    page.get_by_text("was cancelled.").wait_for()
+    page.get_by_role("button", name=re.compile("^Dismiss ")).click()
+    page.get_by_text("No run of this job yet.").wait_for()
+    until(page, lambda: page.get_by_text("was cancelled.").count() == 0)
+    assert time.monotonic() - begun < 30
+    assert Workspace(studio.workspace).runs(job) == []
+
+
+def test_ranks_that_disagree_are_named_before_a_run_and_in_its_report(studio, page):
+    """Rank 1 never takes part in the second all-reduce: both lists of what is wrong say so."""
+    both = [collective(1, "ALL_REDUCE", MIB), collective(2, "ALL_REDUCE", MIB, 1)]
+    job = stored(studio, "stuck", trace_of([both, both[:1]]))
+    opened(studio, page, job)
+    page.locator(".sim-told >> text=rank 1").first.wait_for()
+    page.get_by_role("button", name="Run anyway").click()
+    report = page.locator("#sim-active [role=alert]")
+    report.wait_for(timeout=60_000)
+    text = report.inner_text()
+    assert "rank 0" in text
+    assert "node 2" in text
+
+
+def test_files_come_in_by_their_content_and_go_out_as_they_were(studio, page, small, tmp_path):
+    (tmp_path / "a.yml").write_text(NETWORK, encoding="utf-8")
+    (tmp_path / "b.json").write_text(json.dumps(SYSTEM), encoding="utf-8")
+    (tmp_path / "c.json").write_text(json.dumps({"7": [0, 1]}), encoding="utf-8")
+    opened(studio, page, small)
+    page.locator("#sim-upload input").set_input_files(
+        [tmp_path / name for name in ("a.yml", "b.json", "c.json")]
+    )
+    page.get_by_text("c.json: taken for comm_group.json.").wait_for()
+    until(page, lambda: field(page, "Latency of dimension 1").input_value() == "700.5")
+    page.get_by_text("an-unknown-key is no key of this file").wait_for()
+    with page.expect_download() as download:
+        page.locator("#sim-export").click()
+    with zipfile.ZipFile(io.BytesIO(download.value.path().read_bytes())) as archive:
+        assert json.loads(archive.read("system.json")) == SYSTEM
+        assert json.loads(archive.read("comm_group.json")) == {"7": [0, 1]}
+        network = archive.read("network.yml").decode()
+    assert "bandwidth: [50, 12.5]" in network
+    assert "latency: [500, 700.5]" in network
+    (tmp_path / "d.json").write_text('{"name": 1}', encoding="utf-8")
+    page.locator("#sim-upload input").set_input_files([tmp_path / "d.json"])
+    page.get_by_text("d.json: none of ASTRA-sim's files").wait_for()
+
+
+def test_runs_are_renamed_deleted_restored_and_edited(studio, page, small):
+    opened(studio, page, small)
+    simulated(page)
+    row = page.locator(".sim-runs tbody tr").first
+    row.get_by_role("button", name=re.compile("^Rename")).click()
+    page.fill(".sim-runs .cs-rename input, .sim-runs input.cs-rename", "base <b>line</b>")
+    page.keyboard.press("Enter")
+    page.locator(".sim-runs a:text-is('base <b>line</b>')").wait_for()
+    typed(studio, page, "Latency of dimension 0", "5000")
+    page.get_by_role("button", name="Edit the system of base <b>line</b>").click()
+    until(page, lambda: field(page, "Latency of dimension 0").input_value() != "5000")
+    page.get_by_role("button", name="Delete base <b>line</b>").click()
+    page.get_by_text("No run of this job yet.").wait_for()
+    page.locator("#sim-deleted >> text=Undo").click()
+    page.locator(".sim-runs a:text-is('base <b>line</b>')").wait_for()
+    assert "Open the timeline" in page.locator(".sim-result").inner_text()
+
+
+def test_the_extended_mode_brings_its_own_fields(studio, page, small):
+    opened(studio, page, small)
+    assert page.get_by_label("Communication slots", exact=True).count() == 0
+    page.get_by_text("Extended", exact=True).click()
+    field(page, "Communication slots").wait_for()
+    typed(studio, page, "Compute speeds", "9: 2")
+    page.locator(".sim-said >> text=NPU '9'").wait_for()
+    page.get_by_text("Compatible", exact=True).click()
+    until(page, lambda: page.get_by_label("Communication slots", exact=True).count() == 0)
+    page.locator(".sim-said >> text=NPU '9'").wait_for(state="hidden")

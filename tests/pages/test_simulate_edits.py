@@ -1,0 +1,168 @@
+from __future__ import annotations
+
+import pytest
+
+from studio.drafts import Draft, load_draft, save_draft
+from studio.errors import StudioError
+from studio.pages._simulate_edits import (
+    changed_texts,
+    fitted,
+    from_preset,
+    proposed,
+    shown_text,
+    with_dimension,
+    with_dimension_moved,
+    with_mode,
+    with_text,
+    without_dimension,
+)
+from studio.pages._simulate_fields import ALGORITHMS, DIMENSION_FIELDS, FIELDS
+from studio.pages._simulate_files import exported, imported_files
+from studio.sim.check import check
+from studio.sim.parts import EXTENDED_KEYS, MEMORY_KEYS, OPTION_KEYS, SYSTEM_KEYS
+from studio.sim.presets import PRESETS
+from studio.sim.problems import examined
+from tests.handmade import collective, node, trace_of
+
+TWO = "hgx-h100-16"
+
+
+def test_every_setting_of_the_files_has_a_field_with_a_hint():
+    """But for algorithms given as traces, and for what only documents."""
+    keys = {*SYSTEM_KEYS, *OPTION_KEYS, *MEMORY_KEYS, *EXTENDED_KEYS}
+    left_out = {key for key in keys if "custom" in key} | {"extended", "num-nodes"}
+    assert keys - left_out <= set(FIELDS)
+    assert all(field.hint for field in FIELDS.values() if field not in ALGORITHMS)
+
+
+def test_what_a_form_shows_is_what_it_would_write():
+    """Showing a system and taking its texts back changes nothing, whatever the preset."""
+    for name in PRESETS:
+        tables = from_preset(name)
+        texts = {
+            key: shown_text(tables, field)
+            for key, field in FIELDS.items()
+            if field not in (*DIMENSION_FIELDS, *ALGORITHMS)
+        }
+        texts |= {
+            f"{field.key}[{at}]": shown_text(tables, field, at)
+            for field in (*DIMENSION_FIELDS, *ALGORITHMS)
+            for at in range(len(tables.network["topology"]))
+        }
+        assert changed_texts(tables, texts) == {}
+
+
+@pytest.mark.parametrize(
+    ("key", "text", "section", "value"),
+    [
+        ("bandwidth[1]", "12.5", "network", [400, 12.5]),
+        ("topology[0]", "Ring", "network", ["Ring", "Ring"]),
+        ("efficiency[1]", "0.8", "network", [1, 0.8]),
+        ("endpoint-delay", "", "system", None),
+        ("roofline-enabled", "0", "system", 0),
+        ("all-reduce-implementation[1]", "", "system", ["ring"]),
+        ("rendezvous-protocol", "1", "options", True),
+        ("latency[0]", "nan", "network", ["nan", 1000]),
+        ("local-mem-bw", "1e400", "system", "1e400"),
+    ],
+)
+def test_a_text_becomes_the_value_the_file_would_hold(key, text, section, value):
+    tables = with_text(from_preset(TWO), key, text)
+    assert getattr(tables, section).get(key.partition("[")[0]) == value
+
+
+def test_speeds_are_read_as_pairs():
+    tables = with_text(with_mode(from_preset(TWO), extended=True), "compute-speeds", "3: 0.9, 7:1.5")
+    assert tables.system["extended"]["compute-speeds"] == {"3": 0.9, "7": 1.5}
+    assert shown_text(tables, FIELDS["compute-speeds"]) == "3: 0.9, 7: 1.5"
+
+
+def test_dimensions_come_go_and_move_with_all_that_is_theirs():
+    tables = from_preset(TWO)
+    more = with_dimension(tables)
+    assert examined(more.parts).problems == {}
+    assert [len(more.network[key]) for key in ("topology", "npus_count", "bandwidth", "latency")] == [3] * 4
+    assert more.system["all-reduce-implementation"] == ["ring"] * 3
+    assert without_dimension(more, 2) == tables
+    swapped = with_dimension_moved(tables, 0, 1)
+    assert swapped.network["bandwidth"] == [50, 400]
+    assert with_dimension_moved(swapped, 1, -1) == tables
+    assert with_dimension_moved(tables, 0, -1) == tables
+    alone = without_dimension(without_dimension(tables, 0), 0)
+    assert alone.network["topology"] == ["Ring"]
+
+
+@pytest.mark.parametrize("ranks", [2, 3, 7, 8, 12, 16, 24, 30, 64, 97, 1024])
+def test_a_fitted_system_has_an_npu_per_rank_and_no_problem(ranks):
+    for name in PRESETS:
+        found = examined(fitted(from_preset(name), ranks).parts)
+        assert found.problems == {}
+        assert found.config.topology.npus == ranks
+
+
+def test_what_is_proposed_for_a_job_can_run_it():
+    """No roofline where compute tells no operations, memory where it loads: nothing stands in the way."""
+    nodes = [
+        node(1, "MEM_LOAD", tensor_size=4096),
+        node(2, "COMP", 1, micros=5),
+        collective(3, "ALL_REDUCE", 1 << 20, 2),
+    ]
+    trace = trace_of([nodes] * 6)
+    draft = proposed(trace)
+    config = examined(draft.tables.parts).usable
+    assert check(trace, config) == []
+    assert len(draft.notes) == 3
+
+
+def test_text_groups_propose_the_extended_mode_with_the_reason():
+    nodes = [collective(1, "ALL_REDUCE", 1 << 20, group="tp")]
+    draft = proposed(trace_of([nodes] * 8, {"tp": range(8)}))
+    assert "extended" in draft.tables.system
+    assert any("'tp'" in note for note in draft.notes)
+
+
+def test_the_compatible_mode_takes_what_only_the_extended_one_has_away():
+    extended = with_text(with_mode(from_preset(TWO), extended=True), "efficiency[0]", "0.5")
+    assert with_mode(extended, extended=False) == from_preset(TWO)
+
+
+def test_drafts_are_kept_word_for_word_and_wrong_ids_are_refused(tmp_path):
+    draft = Draft(with_text(from_preset(TWO), "bandwidth[0]", "t b d"), TWO, before="x", notes=("a",))
+    name = save_draft(tmp_path, draft)
+    assert load_draft(tmp_path, name) == draft
+    assert save_draft(tmp_path, draft) == name
+    for wrong in ("0" * 16, "../jobs/x", "", name.upper() + "0"):
+        with pytest.raises(StudioError, match="not kept"):
+            load_draft(tmp_path, wrong)
+
+
+def test_files_that_are_read_and_written_again_say_the_same(tmp_path):
+    import io
+    import zipfile
+
+    tables = with_text(from_preset(TWO), "bandwidth[1]", "12.345678901234567")
+    with zipfile.ZipFile(io.BytesIO(exported(tables))) as archive:
+        files = {name: archive.read(name) for name in archive.namelist() if name != "options.txt"}
+    again, notes = imported_files(from_preset("tpu-v3-8"), files)
+    assert (again.network, again.system) == (dict(tables.network), dict(tables.system))
+    assert len(notes) == 2
+
+
+@pytest.mark.parametrize(
+    ("files", "message"),
+    [
+        ({"x.json": b'{"name": 1}'}, "x.json: none of ASTRA-sim's files"),
+        ({"a.json": b'{"1": [0]}', "b.json": b'{"2": [0]}'}, "both comm_group.json"),
+        (
+            {"s.json": b'{"scheduling-policy": "LIFO", "all-reduce-implementation-custom": "x"}'},
+            "names traces",
+        ),
+        ({"s.json": b"{broken"}, "s.json: not a JSON file"),
+        ({"n.yml": b"topology: [\n"}, "n.yml: not a YAML file"),
+        ({"n.yml": b"\xff\xfe"}, "n.yml: not a YAML file"),
+    ],
+    ids=str,
+)
+def test_what_is_no_such_file_is_refused_by_its_own_name(files, message):
+    with pytest.raises(StudioError, match=message):
+        imported_files(from_preset(TWO), files)

@@ -1,0 +1,202 @@
+"""Simulations in the background: their states, cancelling, turns, and what a restart makes of them."""
+
+from __future__ import annotations
+
+import threading
+import time
+from contextlib import contextmanager
+from dataclasses import replace
+
+import pytest
+
+from studio.errors import TraceError
+from studio.imports import close_registry, open_registry
+from studio.sim.presets import preset
+from studio.simulations import (
+    SimulationCancelled,
+    cancel,
+    close_simulations,
+    dismiss,
+    get,
+    listed,
+    open_simulations,
+    simulate_jobs,
+    start,
+)
+from studio.workspace import Workspace
+from tests.handmade import collective, node, trace_of
+
+PARTS = preset("hgx-h100-8").parts
+
+
+def never(*_):
+    raise AssertionError("nothing is imported here")
+
+
+@contextmanager
+def opened(root, work):
+    registry = open_registry(root, never)
+    simulations = open_simulations(root, registry, work)
+    try:
+        yield simulations
+    finally:
+        close_simulations(simulations)
+        close_registry(registry)
+
+
+def settled(simulations, one):
+    """The simulation once it has ended."""
+    end = time.monotonic() + 60
+    while (found := get(simulations, one.id)).status in ("queued", "compiling", "running"):
+        assert time.monotonic() < end, found
+        time.sleep(0.005)
+    return found
+
+
+def reached(simulations, one, status):
+    end = time.monotonic() + 60
+    while get(simulations, one.id).status != status:
+        assert time.monotonic() < end, get(simulations, one.id)
+        time.sleep(0.005)
+
+
+class Held:
+    """Work that goes on until it is let go or told to stop."""
+
+    def __init__(self):
+        self.go = threading.Event()
+        self.begun = []
+
+    def __call__(self, simulation, told):
+        self.begun.append(simulation.id)
+        told.running(3, 12)
+        while not self.go.wait(0.005):
+            told.running(3, 12)
+        return f"run-of-{simulation.id}"
+
+
+def test_a_simulation_becomes_a_run_of_its_job(tmp_path):
+    """The whole way: a job of the workspace, simulated, is there as a run with the system it ran on."""
+    workspace = Workspace(tmp_path)
+    nodes = [node(1, "COMP", micros=20), collective(2, "ALL_REDUCE", 1 << 20, 1)]
+    job = workspace.save(trace_of([nodes] * 8), "small")
+    parts = replace(PARTS, system={**PARTS.system, "roofline-enabled": 0})
+    with opened(tmp_path, simulate_jobs(workspace)) as simulations:
+        ended = settled(simulations, start(simulations, job, parts, "a run"))
+        assert (ended.status, ended.error, ended.done) == ("done", None, ended.total)
+    [info] = workspace.runs(job)
+    assert (info.id, info.name) == (ended.run, "a run")
+    assert info.makespan_ns > 20_000
+    assert list(info.tables.network["npus_count"]) == [8]
+
+
+def test_a_cancelled_simulation_leaves_no_run_and_stays_cancelled(tmp_path):
+    held = Held()
+    with opened(tmp_path, held) as simulations:
+        one = start(simulations, "job", PARTS, "long")
+        reached(simulations, one, "running")
+        assert get(simulations, one.id).done == 3
+        cancel(simulations, one.id)
+        assert get(simulations, one.id).status == "cancelled"
+        held.go.set()
+        time.sleep(0.05)
+        assert (get(simulations, one.id).status, get(simulations, one.id).run) == ("cancelled", None)
+        dismiss(simulations, one.id)
+        assert listed(simulations) == []
+
+
+def test_two_run_at_a_time_and_the_others_wait_for_their_turn(tmp_path):
+    held = Held()
+    with opened(tmp_path, held) as simulations:
+        first, second, third, fourth = [start(simulations, "job", PARTS, str(n)) for n in range(4)]
+        reached(simulations, first, "running")
+        reached(simulations, second, "running")
+        assert get(simulations, third.id).status == "queued"
+        cancel(simulations, third.id)
+        held.go.set()
+        assert settled(simulations, fourth).run == f"run-of-{fourth.id}"
+        assert set(held.begun) == {first.id, second.id, fourth.id}
+
+
+def test_what_the_simulator_refuses_is_told_and_a_mistake_of_ours_ends_nothing_else(tmp_path):
+    def work(simulation, _told):
+        if simulation.name == "wrong":
+            raise TraceError("rank 3 waits for ever", hint="Look at node 7.")
+        if simulation.name == "bug":
+            raise ZeroDivisionError
+        return "run"
+
+    with opened(tmp_path, work) as simulations:
+        wrong = settled(simulations, start(simulations, "job", PARTS, "wrong"))
+        assert (wrong.status, wrong.error.message, wrong.error.hint) == (
+            "failed",
+            "rank 3 waits for ever",
+            "Look at node 7.",
+        )
+        bug = settled(simulations, start(simulations, "job", PARTS, "bug"))
+        assert "ZeroDivisionError" in bug.error.message
+        assert settled(simulations, start(simulations, "job", PARTS, "good")).status == "done"
+
+
+def test_a_deadlock_is_kept_rank_by_rank(tmp_path):
+    workspace = Workspace(tmp_path)
+    both = [collective(1, "ALL_REDUCE", 1 << 20), collective(2, "ALL_REDUCE", 1 << 20, 1)]
+    job = workspace.save(trace_of([both, both[:1]]), "stuck")
+    parts = replace(PARTS, network={**PARTS.network, "npus_count": [2]})
+    with opened(tmp_path, simulate_jobs(workspace)) as simulations:
+        ended = settled(simulations, start(simulations, job, parts, "stuck"))
+    assert ended.status == "failed"
+    assert [(one.rank, one.nodes) for one in ended.stuck] == [(0, (2,))]
+    assert workspace.runs(job) == []
+
+
+def test_what_a_closed_studio_left_behind_is_interrupted_for_the_next_one(tmp_path):
+    held = Held()
+    with opened(tmp_path, held) as simulations:
+        one = start(simulations, "job", PARTS, "long")
+        reached(simulations, one, "running")
+    with opened(tmp_path, held) as simulations:
+        [found] = listed(simulations, "job")
+        assert (found.id, found.status) == (one.id, "interrupted")
+        assert found.tables.network["bandwidth"] == [400]
+        assert listed(simulations, "another job") == []
+
+
+def test_another_studio_of_the_workspace_sees_what_runs_and_does_not_claim_it(tmp_path):
+    held = Held()
+    with opened(tmp_path, held) as simulations:
+        one = start(simulations, "job", PARTS, "long")
+        reached(simulations, one, "running")
+        with opened(tmp_path, held) as others:
+            assert get(others, one.id).status == "running"
+
+
+def test_an_id_that_is_none_finds_nothing(tmp_path):
+    with opened(tmp_path, Held()) as simulations:
+        assert get(simulations, "../../jobs/x/job") is None
+        assert get(simulations, "0" * 16) is None
+
+
+def test_cancelling_is_seen_by_work_that_reports(tmp_path):
+    """Work that tells its progress is stopped by that; it need not ask."""
+    seen = threading.Event()
+
+    def work(_simulation, told):
+        try:
+            while True:
+                told.running(1, 2)
+                time.sleep(0.005)
+        except SimulationCancelled:
+            seen.set()
+            raise
+
+    with opened(tmp_path, work) as simulations:
+        one = start(simulations, "job", PARTS, "long")
+        reached(simulations, one, "running")
+        cancel(simulations, one.id)
+        assert seen.wait(10)
+
+
+def test_algorithms_given_as_traces_are_refused(tmp_path):
+    with opened(tmp_path, Held()) as simulations, pytest.raises(Exception, match="command line only"):
+        start(simulations, "job", replace(PARTS, custom={"all_reduce": trace_of([[node(1, "COMP")]])}), "x")
