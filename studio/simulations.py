@@ -296,29 +296,26 @@ def _tidy(simulations: Simulations) -> None:
 # ---------------------------------------------------------------------------------------------------
 # What a simulation does
 
-_SMALL_NODES = 4_000
-"""Jobs of so few nodes run interpreted rather than wait for the engine to be compiled."""
-
 
 def simulate_jobs(workspace: Workspace) -> Work:
     """Return the work that simulates a job of the workspace and saves what it finds as a run of that job."""
 
     def work(simulation: Simulation, told: Told) -> str:
-        from studio.sim import engine, simulate
+        from studio.sim import simulate
+        from studio.sim.engine import Cancelled
 
         started = time.monotonic()
         trace = workspace.load(simulation.job)
         config = imported(simulation.tables.parts).config
-        loaded, compiled_before = engine.ready()
-        native = loaded or compiled_before or trace.node_count > _SMALL_NODES
-        if native and not loaded:
-            if not compiled_before:
-                told.compiling()
-            engine.compiled()
-            told.running(0, 0)
         try:
-            result = simulate(trace, config, progress=told.running, cancel=told.cancelled, native=native)
-        except engine.Cancelled:
+            result = simulate(
+                trace,
+                config,
+                progress=told.running,
+                cancel=told.cancelled,
+                notice=lambda _why: told.compiling(),
+            )
+        except Cancelled:
             raise SimulationCancelled from None
         run = Run(simulation.name, result, simulation.tables.parts, time.monotonic() - started)
         return workspace.save_run(simulation.job, run)

@@ -15,6 +15,7 @@ from studio.pages._simulate_fields import ALGORITHMS, DIMENSION_FIELDS, FIELDS, 
 from studio.runs import Tables
 from studio.sim.check import check
 from studio.sim.config import SystemConfig
+from studio.sim.network import EXTENDED_NETWORK_KEYS
 from studio.sim.parts import EXTENDED
 from studio.sim.presets import PRESETS
 from studio.sim.problems import examined
@@ -266,15 +267,10 @@ def with_mode(tables: Tables, *, extended: bool) -> Tables:
     """Return a system in a mode; what only the extended one has goes with it."""
     if extended:
         return tables if is_extended(tables) else replace(tables, system={**tables.system, EXTENDED: {}})
-    gone = {field.key for field in DIMENSION_FIELDS if field.extended} | {
-        "bandwidth-unit",
-        "links",
-        "switches",
-    }
     return replace(
         tables,
         system={key: value for key, value in tables.system.items() if key != EXTENDED},
-        network={key: value for key, value in tables.network.items() if key not in gone},
+        network={key: value for key, value in tables.network.items() if key not in EXTENDED_NETWORK_KEYS},
     )
 
 
@@ -344,9 +340,9 @@ def run_name(draft: Draft) -> str:
         >>> run_name(Draft(Tables({"topology": ["Switch", "Ring"], "npus_count": [8, 4], "bandwidth": [400, 50]}, {}), ""))
         'Switch 8 × Ring 4, 400/50 GiB/s'
     """
-    lists = [draft.tables.network.get(key) for key in ("topology", "npus_count", "bandwidth")]
-    if not all(isinstance(one, list | tuple) for one in lists):
-        return "A system"
-    kinds, sizes, rates = lists
-    dims = " × ".join(f"{kind} {size}" for kind, size in zip(kinds, sizes, strict=False))  # type: ignore[call-overload]  # lists, see above
-    return f"{dims}, {'/'.join(str(rate) for rate in rates)} GiB/s"  # type: ignore[attr-defined]
+    network = draft.tables.network
+    columns = [network.get(key) for key in ("topology", "npus_count", "bandwidth")]
+    kinds, sizes, rates = (list(one) if isinstance(one, list | tuple) else [] for one in columns)
+    dims = " × ".join(f"{kind} {size}" for kind, size in zip(kinds, sizes, strict=False))
+    unit = shown_text(draft.tables, FIELDS["bandwidth-unit"])
+    return f"{dims}, {'/'.join(str(rate) for rate in rates)} {unit}"

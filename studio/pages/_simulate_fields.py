@@ -202,6 +202,15 @@ _CHUNKS: tuple[Field, ...] = (
 )
 _RULES: tuple[Field, ...] = (
     Field(
+        "bandwidth-unit",
+        "network",
+        "Bandwidths in",
+        "What the bandwidths of the network are counted in: GiB/s of 2^30 bytes, which is what the reference takes a GB to be, or "
+        "GB/s of 10^9 bytes, as data sheets do.",
+        (("GiB/s", "GiB/s"), ("GB/s", "GB/s")),
+        extended=True,
+    ),
+    Field(
         "collectives",
         "extended",
         "Collectives",

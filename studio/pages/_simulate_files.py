@@ -13,7 +13,8 @@ from typing import Any
 from studio.errors import ConfigError
 from studio.runs import Tables
 from studio.sim import astra
-from studio.sim.parts import CUSTOM, MEMORY_KEYS, NETWORK_KEYS, PER_NODE_CUSTOM, SYSTEM_IGNORED, SYSTEM_KEYS
+from studio.sim.network import EXTENDED_NETWORK_KEYS, NETWORK_KEYS
+from studio.sim.parts import CUSTOM, MEMORY_KEYS, PER_NODE_CUSTOM, SYSTEM_IGNORED, SYSTEM_KEYS
 
 _MANY = 8
 _CALLED = {
@@ -67,7 +68,7 @@ def kind_of(table: Mapping[str, object]) -> str:
         ('system', '')
     """
     counts = {
-        "network": sum(key in NETWORK_KEYS for key in table),
+        "network": sum(key in NETWORK_KEYS or key in EXTENDED_NETWORK_KEYS for key in table),
         "memory": sum(key in MEMORY_KEYS for key in table),
         "system": sum(key in SYSTEM_KEYS or key in SYSTEM_IGNORED for key in table),
     }

@@ -17,6 +17,7 @@ from studio.pages._simulate_fields import (
     ALGORITHMS,
     CONGESTION,
     DIMENSION_FIELDS,
+    FIELDS,
     GROUPS,
     Field,
 )
@@ -55,7 +56,7 @@ def _dimensions(tables: Tables) -> Any:
     columns = [field for field in DIMENSION_FIELDS if not field.extended]
     further = [field for field in DIMENSION_FIELDS if field.extended and is_extended(tables)]
     count = dimensions(tables)
-    units = {"bandwidth": "GiB/s", "latency": "ns"}
+    units = {"bandwidth": shown_text(tables, FIELDS["bandwidth-unit"]), "latency": "ns"}
     head: list[Any] = [html.Th("Dim.", scope="col")]
     for field in columns:
         unit = html.Span(f" {units[field.key]}", className="cs-dim") if field.key in units else None

@@ -59,7 +59,7 @@ _MODE = (
     "Compatible: the answers of ASTRA-sim's analytical simulator, to the nanosecond. Extended: what it refuses or "
     "leaves out as well, each with a switch below."
 )
-_MASTERS = {field.needs for group in GROUPS.values() for field in group if field.needs}
+_MASTERS = {field.needs for group in GROUPS.values() for field in group if field.needs} | {"bandwidth-unit"}
 """Fields on which others depend: the form is drawn anew when one of them changes."""
 
 

@@ -285,7 +285,8 @@ def _compute_speeds(table: Fields, npus: int) -> Mapping[int, float] | None:
     for npu, speed in speeds.items():
         if not str(npu).isdecimal() or int(npu) >= npus:
             raise ConfigError(
-                f"{table.name}: {key} names NPU {shown(npu)}; allowed: whole numbers from 0 to {npus - 1}"
+                f"{table.name}: {key} names NPU {shown(npu)}; allowed: whole numbers from 0 to {npus - 1}",
+                key=key,
             )
         found[int(npu)] = table.number_in(f"{key}[{npu}]", speed, "a number above 0", above=0)
     return found

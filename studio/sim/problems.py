@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 from studio.errors import ConfigError
 from studio.sim.config import SystemConfig
+from studio.sim.network import EXTENDED_NETWORK_KEYS
 from studio.sim.parts import MEMORY_KEYS, OPTION_KEYS, Parts, Table, imported
 from studio.trace import Finding
 
@@ -94,7 +95,11 @@ def _mended(parts: Parts, key: str) -> Parts:
     name = match["key"] if match else key
     if name in _LISTED:
         return replace(parts, network=_mended_network(parts.network, name, match["at"] if match else None))
-    for section, keys in (("options", OPTION_KEYS), ("memory", MEMORY_KEYS)):
+    for section, keys in (
+        ("network", EXTENDED_NETWORK_KEYS),
+        ("options", OPTION_KEYS),
+        ("memory", MEMORY_KEYS),
+    ):
         if name in keys:
             table = dict(getattr(parts, section) or {})
             return replace(parts, **{section: _set_or_drop(table, name)})  # type: ignore[arg-type]  # one of the tables
