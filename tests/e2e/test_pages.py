@@ -87,6 +87,7 @@ def hostile_file(folder: Path) -> Path:
     nodes = []
     for number in (1, 2):
         node = types.node(id=number, name=HOSTILE + str(number), type=7, data_deps=[1] if number == 2 else [])
+        node.start_time_micros, node.duration_micros = 10 * number, 5
         for io in (node.inputs, node.outputs):
             io.values = io.shapes = io.types = HOSTILE
         node.attr.add(name=HOSTILE, string_val=HOSTILE, doc_string=HOSTILE)
