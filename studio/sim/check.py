@@ -65,6 +65,7 @@ def check(trace: Trace, config: SystemConfig) -> list[Finding]:
     """
     findings = [
         *_ranks(trace, config),
+        *_ways(config),
         *_merged((job, finding) for job in _graphs(trace) for finding in _graph(job, config)),
     ]
     if not config.replay_only:
@@ -109,6 +110,29 @@ def _ranks(trace: Trace, config: SystemConfig) -> Iterator[Finding]:
             f"The trace has {rank_list(numbers)}, {system}: {rank_list(missing)} {'is' if absent == 1 else 'are'} missing.",
             "Open the traces of all ranks, or change npus_count so that the product is the number of ranks.",
         )
+
+
+def _ways(config: SystemConfig) -> Iterator[Finding]:
+    """Yield that some NPUs cannot reach each other over single links; which pairs talk is known as they do."""
+    if config.links is None:
+        return
+    import igraph
+
+    graph = config.links
+    ends = [(link.source, link.target) for link in graph.links]
+    network = igraph.Graph(n=graph.npus + graph.switches, edges=ends, directed=True)
+    for mode in ("out", "in"):
+        near = set(network.subcomponent(0, mode=mode))
+        far = next((npu for npu in range(graph.npus) if npu not in near), None)
+        if far is not None:
+            source, target = (0, far) if mode == "out" else (far, 0)
+            yield Finding(
+                "warning",
+                "no-way",
+                f"No way over the links leads from NPU {source} to NPU {target}: the run stops if such two talk.",
+                "Add the links that are missing.",
+            )
+            return
 
 
 # ---------------------------------------------------------------------------------------------------

@@ -12,11 +12,12 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from studio.errors import ConfigError
-from studio.sim.config import SystemConfig
+from studio.sim.config import Congestion, SystemConfig
+from studio.sim.fabrics import Speed, rail_optimized
 from studio.sim.fields import nearest
 from studio.sim.parts import IMPLEMENTATIONS, Parts, Table, imported
 
-_ASTRA = "ASTRA-sim, configurations it ships for its analytical network (2026)"
+_ASTRA = "ASTRA-sim, github.com/astra-sim/astra-sim, as of 2026"
 _RING_MEMORY = 50
 """Local memory bandwidth in the shipped configurations of TPU v3 and DGX V100, GB/s of 10^9 bytes."""
 
@@ -60,7 +61,9 @@ def preset(name: str) -> Preset:
     return PRESETS[name]
 
 
-def _preset(name: str, title: str, source: str, network: Table, system: Table) -> Preset:
+def _preset(
+    name: str, title: str, source: str, network: Table, system: Table, congestion: Congestion = "unaware"
+) -> Preset:
     dims = len(network["topology"])  # type: ignore[arg-type]  # written below, a list
     table: dict[str, object] = {
         "scheduling-policy": "LIFO",
@@ -72,13 +75,23 @@ def _preset(name: str, title: str, source: str, network: Table, system: Table) -
         **system,
     }
     names = dict.fromkeys(("network", "system", "memory", "options"), f"preset {name}")
-    return Preset(name, title, source, Parts(network, table, names=names))
+    return Preset(name, title, source, Parts(network, table, congestion=congestion, names=names))
 
 
 def _network(
     topology: Sequence[str], sizes: Sequence[int], gb_per_s: Sequence[float], latency_ns: Sequence[float]
 ) -> Table:
     return {"topology": topology, "npus_count": sizes, "bandwidth": gb_per_s, "latency": latency_ns}
+
+
+def _rails() -> Table:
+    graph = rail_optimized(4, 8, inside=Speed(450, 936.25), rail=Speed(50, 1000))
+    return {
+        "bandwidth-unit": "GB/s",
+        **_network(["Switch", "Switch"], [8, 4], [450, 50], [936.25, 1000]),
+        "switches": graph.switches,
+        "links": [[link.source, link.target, link.bytes_per_ns, link.latency_ns] for link in graph.links],
+    }
 
 
 _H100 = {
@@ -90,64 +103,74 @@ _H100 = {
     "peak-perf": 700,
 }
 _H100_SOURCE = (
-    f"{_ASTRA}: NVLink 4 through NVSwitch as 400 GB/s per GPU and direction and 936.25 ns, tuned "
-    "by its authors against measurements (data sheet: 450 GB/s); 3,350 GB/s is the data sheet's HBM3; 700 TFLOP/s as "
-    "shipped (data sheet: 989, dense BF16)"
+    "400 GB/s per GPU and direction and 936.25 ns per hop, which its authors set after measured collectives "
+    "(370.67 GB/s of bus bandwidth at most); NVIDIA's H100 SXM data sheet gives NVLink 900 GB/s in both directions "
+    "together, 450 in one, and HBM3 3,350 GB/s; 700 TFLOP/s as shipped (data sheet: 989, dense BF16)"
 )
-_H100_NODES = f"{_H100_SOURCE}; between nodes 50 GB/s per GPU, one 400 Gb/s port each, and 1,000 ns"
+_H100_NODES = f"{_H100_SOURCE}; between nodes 50 GB/s per GPU, which is a port of 400 Gb/s, and 1,000 ns"
 _TPU = {"endpoint-delay": 1, "local-mem-bw": _RING_MEMORY}
 _TPU_SOURCE = (
-    f"{_ASTRA}: links of 80 GB/s (Jouppi et al., CACM 63(7), 2020, give 656 Gbit/s, which is 82 GB/s)"
+    "80 GB/s per link and direction; Jouppi et al., A Domain-Specific Supercomputer for Training Deep Neural "
+    "Networks, CACM 63(7), 2020, give a TPU v3 chip 4 links of 656 Gbit/s, which is 82 GB/s"
 )
+
+
+def _shipped(file: str, what: str) -> str:
+    """Return the source of numbers that ASTRA-sim ships."""
+    return f"{_ASTRA}, inputs/network/{file}.yml: {what}"
+
 
 _ALL = (
     _preset(
         "hgx-h100-8",
         "HGX H100, 8 GPUs behind one NVSwitch level",
-        _H100_SOURCE,
+        _shipped("hgx_h100_8gpu", _H100_SOURCE),
         _network(["Switch"], [8], [400], [936.25]),
         _H100,
     ),
     _preset(
         "hgx-h100-16",
         "2 HGX H100 nodes of 8 GPUs",
-        _H100_NODES,
+        _shipped("hgx_h100_16gpu", _H100_NODES),
         _network(["Switch", "Ring"], [8, 2], [400, 50], [936.25, 1000]),
         _H100,
     ),
     _preset(
         "hgx-h100-32",
         "4 HGX H100 nodes of 8 GPUs in a ring",
-        _H100_NODES,
+        _shipped("hgx_h100_32gpu", _H100_NODES),
         _network(["Switch", "Ring"], [8, 4], [400, 50], [936.25, 1000]),
         _H100,
     ),
     _preset(
         "dgx-v100-4",
         "4 GPUs of a DGX V100 in a ring",
-        f"{_ASTRA}: a ring of 3.125 GB/s and 3.39 ns as shipped, far below the 25 GB/s per link and direction "
-        "of NVLink 2's data sheet; its file for 8 GPUs holds placeholders instead of numbers",
+        _shipped(
+            "dgx_v100_4gpu",
+            "3.125 GB/s per link and 3.39 ns, without a measurement (the file says so); NVIDIA gives NVLink of the V100 "
+            "25 GB/s per link and direction, 6 links per GPU. Its file for 8 GPUs holds placeholders",
+        ),
         _network(["Ring"], [4], [3.125], [3.39]),
         _TPU,
     ),
     _preset(
         "tpu-v3-8",
         "TPU v3, 8 chips in a ring",
-        f"{_TPU_SOURCE} and 1,000 ns",
+        _shipped("tpu_v3_8", f"1,000 ns and {_TPU_SOURCE}"),
         _network(["Ring"], [8], [80], [1000]),
         _TPU,
     ),
     _preset(
         "tpu-v3-32-ring",
         "TPU v3, 32 chips in a ring",
-        f"{_TPU_SOURCE} and 2,000 ns",
+        _shipped("tpu_v3_32_ring", f"2,000 ns and {_TPU_SOURCE}"),
         _network(["Ring"], [32], [80], [2000]),
         _TPU,
     ),
     _preset(
         "tpu-v3-32-torus",
         "TPU v3, 32 chips in a 4×8 torus",
-        f"{_TPU_SOURCE} and 1,000 ns",
+        _shipped("tpu_v3_32_2dtorus", f"1,000 ns and {_TPU_SOURCE}"),
         _network(["Ring", "Ring"], [4, 8], [80, 80], [1000, 1000]),
         _TPU,
     ),
@@ -156,7 +179,7 @@ _ALL = (
         "8×8 torus with links of 62 GB/s, as of 64 TPU v2 chips",
         "Link rate: Jouppi et al., A Domain-Specific Supercomputer for Training Deep Neural Networks, CACM 63(7), "
         "2020: 4 links of 496 Gbit/s per TPU v2 chip, which is 62 GB/s; 700 GB/s of HBM likewise. Latency: assumed, "
-        "1,000 ns as in ASTRA-sim's TPU v3",
+        "1,000 ns as in ASTRA-sim's inputs/network/tpu_v3_32_2dtorus.yml",
         _network(["Ring", "Ring"], [8, 8], [62, 62], [1000, 1000]),
         {
             "endpoint-delay": 1,
@@ -173,6 +196,17 @@ _ALL = (
         "250 and 2,000 ns",
         _network(["Switch", "Switch"], [8, 8], [600, 37.5], [250, 2000]),
         {"local-mem-bw": 2039, "preferred-dataset-splits": 4, "active-chunks-per-dimension": 2},
+    ),
+    _preset(
+        "hgx-h100-32-rails",
+        "4 HGX H100 nodes of 8 GPUs on 8 rail switches, link by link; extended mode",
+        "NVIDIA's H100 SXM data sheet: NVLink 900 GB/s in both directions together, 450 in one; HBM3 3,350 GB/s; 989 "
+        "TFLOP/s, dense BF16. Rails: a port of 400 Gb/s per GPU, which is 50 GB/s (NVIDIA DGX SuperPOD reference "
+        "architecture, DGX H100: compute fabric, rail-optimized). GB of 10^9 bytes. Latencies per hop as in "
+        "ASTRA-sim's inputs/network/hgx_h100_16gpu.yml: 936.25 and 1,000 ns",
+        _rails(),
+        {**_H100, "peak-perf": 989, "extended": {}},
+        congestion="aware",
     ),
 )
 

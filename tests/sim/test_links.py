@@ -15,8 +15,10 @@ from hypothesis import strategies as st
 
 from studio.errors import ConfigError, TraceError
 from studio.sim import simulate
+from studio.sim.check import check
 from studio.sim.config import Algorithm, Dimension, SystemConfig, Topology
 from studio.sim.extensions import Extensions, Link, LinkGraph
+from studio.sim.fabrics import Speed, leaf_spine
 from studio.sim.links import link_graph
 from studio.sim.topology import ideal_all_reduce_ns
 from tests.golden import case, records, trace_of_workload
@@ -315,23 +317,34 @@ def test_parallel_links_share_by_source_and_destination():
 
 def test_destinations_spread_over_the_ways_up_of_a_fat_tree():
     """Two leaves of four NPUs and four spines: each spine gets one destination of each leaf."""
-    pairs = [(npu, 8 + npu // 4) for npu in range(8)] + [
-        (8 + leaf, 10 + s) for leaf in (0, 1) for s in range(4)
-    ]
-    links = tuple(Link(a, b, 10.0, 5.0) for pair in pairs for a, b in (pair, pair[::-1]))
+    graph = leaf_spine(8, 4, 4, down=Speed(10.0, 5.0), up=Speed(10.0, 5.0))
     config = SystemConfig(
-        Topology((Dimension("switch", 8, 10.0),)), "aware", links=LinkGraph(8, 6, links), extensions=EXTENDED
+        Topology((Dimension("switch", 8, 10.0),)), "aware", links=graph, extensions=EXTENDED
     )
     messages = [(npu, (npu + 4) % 8, 1000, 0) for npu in range(8)]
     result = played(config, messages)
     up = [
         at
-        for at, name in enumerate(map(result.links.name, range(len(links))))
+        for at, name in enumerate(map(result.links.name, range(len(graph.links))))
         if name.startswith("switch 0 → switch")
     ]
     assert result.links.messages[up].tolist() == [1] * 4
     assert result.links.peak_queue.max() == 0
     assert set(result.finish_ns.tolist()) == {1 + 4 * 105}
+
+
+@pytest.mark.parametrize(("missing", "pair"), [((2, 3), "0 to NPU 2"), ((3, 2), "2 to NPU 0")])
+def test_checking_names_two_npus_without_a_way(missing, pair):
+    """A star of three NPUs around a switch, one link taken out: into or out of NPU 2."""
+    ends = [(npu, 3) for npu in range(3)] + [(3, npu) for npu in range(3)]
+    whole = LinkGraph(3, 1, tuple(Link(a, b, 1.0) for a, b in ends))
+    cut = LinkGraph(3, 1, tuple(link for link in whole.links if (link.target, link.source) != missing))
+    config = SystemConfig(Topology((Dimension("ring", 3, 1.0),)), links=whole, extensions=EXTENDED)
+    trace = trace_of_workload({"all_ranks": [{"id": 0, "type": "COMP_NODE"}]}, 3)
+    assert check(trace, config) == []
+    [finding] = check(trace, replace(config, links=cut))
+    assert finding.level == "warning"
+    assert f"leads from NPU {pair}:" in finding.message
 
 
 def test_a_ring_of_two_has_a_link_each_way():

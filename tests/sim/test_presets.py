@@ -39,6 +39,15 @@ def test_presets_have_the_sizes_they_are_named_for(name, sizes):
     assert [dim.size for dim in preset(name).config.topology.dims] == sizes
 
 
+def test_the_rails_join_what_they_say():
+    """An NPU has a link to its node's switch and one to its rail; a rail joins one NPU of each node."""
+    links = preset("hgx-h100-32-rails").config.links
+    assert (links.npus, links.switches) == (32, 4 + 8)
+    assert [link.target for link in links.links if link.source == 13] == [32 + 1, 36 + 5]
+    assert [link.target for link in links.links if link.source == 36 + 5] == [5, 13, 21, 29]
+    assert {link.bytes_per_ns for link in links.links} == {450.0, 50.0}
+
+
 def test_bandwidths_are_the_networks_gb():
     """62 GB/s in the network's GB of 2^30 bytes; memory keeps GB of 10^9."""
     config = preset("torus-8x8").config
