@@ -79,7 +79,7 @@
         if (!drawing || !drawing.shapes) return "";
         var svg = make("svg", { viewBox: "0 0 " + drawing.width + " " + drawing.height, role: "img", "aria-label": drawing.sentence }, box);
         svg.style.maxWidth = drawing.width * LARGEST + "px";
-        svg.style.height = Math.min(drawing.height * LARGEST, 280) + "px";
+        svg.style.height = Math.min(drawing.height * LARGEST, 250) + "px";
         drawing.shapes.forEach(function (one) { shape(one, svg); });
         return drawing.sentence;
       },

@@ -30,6 +30,7 @@ def main() -> None:
             overview(page, address, scheme)
             graph(page, address, scheme)
             nodes(page, address, scheme)
+            simulate(page, address, scheme)
             page.close()
         browser.close()
 
@@ -80,6 +81,16 @@ def nodes(page: Page, address: str, scheme: str) -> None:
     page.goto(address.replace("/overview", "/nodes") + "&rank=0&node=40")
     page.wait_for_selector(".ag-row")
     shoot(page, f"nodes-{scheme}")
+
+
+def simulate(page: Page, address: str, scheme: str) -> None:
+    """A system in the form, and the run on it."""
+    page.goto(address.replace("/overview", "/simulate"))
+    page.wait_for_selector("#sim-drawing svg")
+    page.wait_for_selector("#sim-run:enabled")
+    page.click("#sim-run")
+    page.wait_for_selector(".sim-result .js-plotly-plot", timeout=120_000)
+    shoot(page, f"simulate-{scheme}")
 
 
 def shoot(page: Page, name: str) -> None:

@@ -123,7 +123,7 @@ def with_text(tables: Tables, key: str, text: str) -> Tables:
     at = int(rest.removesuffix("]"))
     before = _table(tables, field).get(name)
     items: list[object] = list(before) if isinstance(before, list | tuple) else []
-    missing = field.default and _value(field, field.default)
+    missing = "ring" if field in ALGORITHMS else _value(field, field.default)
     items += [missing] * (at + 1 - len(items))
     items[at] = _value(field, text)
     if field in ALGORITHMS:

@@ -105,6 +105,8 @@ _COLLECTIVES = {
     "reduce-scatter-block-implementation": "Reduce-scatter-block",
     "barrier-implementation": "Barrier",
 }
+_INSTEAD = {"reduce-scatter-block-implementation": "as reduce-scatter"}
+"""What is shown where a collective of the extended mode has no algorithms of its own: whose it takes."""
 ALGORITHM_HINT = (
     "How a collective is carried out along each dimension, dimension 0 first. Ring: n-1 steps of 1/n of the data (twice for an "
     "all-reduce). Direct: one step, every rank to every other; direct4 to four peers at a time. Halving-doubling: log2 n steps. "
@@ -117,6 +119,7 @@ ALGORITHMS: tuple[Field, ...] = tuple(
         "system" if key in IMPLEMENTATIONS else "extended",
         _COLLECTIVES[key],
         "",
+        default="none" if key in IMPLEMENTATIONS else _INSTEAD.get(key, "as all-reduce"),
         extended=key in EXTENDED_IMPLEMENTATIONS,
     )
     for key in (*IMPLEMENTATIONS, *EXTENDED_IMPLEMENTATIONS)

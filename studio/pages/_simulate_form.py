@@ -201,7 +201,7 @@ def control(field: Field, key: str, text: str, name: str) -> Any:
         value=text,
         size="xs",
         debounce=_DEBOUNCE_MS,
-        placeholder="none" if field in ALGORITHMS else field.default,
+        placeholder=field.default,
         autoComplete="off",
         spellCheck=False,
         **suggested,

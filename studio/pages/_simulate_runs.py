@@ -186,7 +186,8 @@ def spread(found: SimResult, numbers: Sequence[int]) -> str:
     first, last = numbers[int(finish.argmin())], numbers[int(finish.argmax())]
     return (
         f"Ranks finish from {format_ns(least)} (rank {first}) to {format_ns(most)} (rank {last}), "
-        f"{format_ns(float(finish.mean()))} in the mean; the first is {100 * (most - least) / most:.1f} % earlier than the last."
+        f"{format_ns(float(finish.mean()))} in the mean: {format_ns(most - least)} or "
+        f"{100 * (most - least) / most:.2g} % apart."
     )
 
 
