@@ -80,6 +80,8 @@
         var svg = make("svg", { viewBox: "0 0 " + drawing.width + " " + drawing.height, role: "img", "aria-label": drawing.sentence }, box);
         svg.style.maxWidth = drawing.width * LARGEST + "px";
         svg.style.height = Math.min(drawing.height * LARGEST, 250) + "px";
+        /* Texts of a drawing that is made smaller stay readable. */
+        svg.style.fontSize = Math.max(11, 11 * drawing.width / 430, 11 * drawing.height / 250) + "px";
         drawing.shapes.forEach(function (one) { shape(one, svg); });
         return drawing.sentence;
       },

@@ -19,8 +19,9 @@ from studio.units import format_count, format_ns, format_rate
 _NPU, _GAP, _PAD = 16.0, 10.0, 8.0
 _BAR = 9.0
 _ALL_ON_CIRCLE, _ALL_CHORDS = 32, 32
-_ROOM = ((16, 6), (8, 3), (4, 2))
-"""Per nested dimension: how many are drawn, and of more than that, how many before the gap."""
+_ROOM = ((16, 6), (8, 3))
+_LITTLE_ROOM = ((8, 3), (4, 2), (4, 2))
+"""Per nested dimension of a few, or of three and more: how many are drawn, and of more than that how many before the gap."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +80,7 @@ def topology_drawing(topology: Topology) -> Drawing:
         block = _npu()
         stride = 1
         for level, dim in enumerate(dims):
-            block = _nested(block, dim, level, widths[level], stride)
+            block = _nested(block, dim, level, (widths[level], stride), _room(len(dims), level))
             stride *= dim.size
     margin = 4.0
     shapes = tuple(_moved(shape, margin, margin) for shape in block.shapes)
@@ -173,9 +174,9 @@ def _circle(dim: Dimension, width: float) -> _Block:
         number = dim.size - 1 if folded and index == count - 1 else index
         shapes.append(_npu_at(x, y, number))
     if folded:
-        shapes.append(_text(centre, 2 * radius + _NPU - 2, f"⋯ {format_count(dim.size - count)} more ⋯"))
+        shapes.append(_text(centre, 2 * radius + _NPU + 8, f"⋯ {format_count(dim.size - count)} more ⋯"))
     side = 2 * radius + _NPU
-    return _Block(side, side + (6 if folded else 0), tuple(shapes))
+    return _Block(side, side + (14 if folded else 0), tuple(shapes))
 
 
 def _npu_at(x: float, y: float, number: int) -> Shape:
@@ -191,10 +192,18 @@ def _text(x: float, y: float, text: str) -> Shape:
 # Several
 
 
-def _nested(child: _Block, dim: Dimension, level: int, width: float, stride: int) -> _Block:
+def _room(dims: int, level: int) -> tuple[int, int]:
+    rooms = _ROOM if dims <= len(_ROOM) else _LITTLE_ROOM
+    return rooms[min(level, len(rooms) - 1)]
+
+
+def _nested(
+    child: _Block, dim: Dimension, level: int, drawn: tuple[float, int], room: tuple[int, int]
+) -> _Block:
     """Return `dim.size` blocks and what joins them, in a row where the level is even, else in a column."""
     across = level % 2 == 0
-    most, before = _ROOM[min(level, len(_ROOM) - 1)]
+    width, stride = drawn
+    most, before = room
     folded = dim.size > most
     indices = [*range(before), dim.size - 1] if folded else list(range(dim.size))
     gap = _GAP if level == 0 else _GAP + 6 * level
