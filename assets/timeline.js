@@ -546,6 +546,7 @@
         var colour = look.colours[found.category[bar]][chart.shade[batch.rows[at]]];
         var first = Math.max(0, Math.floor(found.start[bar] * scale));
         var end = Math.min(wide, Math.max(Math.round(found.end[bar] * scale), first + 1));
+        if (end - first > 6) end -= 2; /* the gap that tells neighbours apart */
         words.fill((255 << 24) | (colour[2] << 16) | (colour[1] << 8) | colour[0], at * wide + first, at * wide + end);
       }
     }

@@ -31,6 +31,7 @@ def main() -> None:
             graph(page, address, scheme)
             nodes(page, address, scheme)
             simulate(page, address, scheme)
+            timeline(page, address, scheme)
             page.close()
         browser.close()
 
@@ -91,6 +92,14 @@ def simulate(page: Page, address: str, scheme: str) -> None:
     page.click("#sim-run")
     page.wait_for_selector(".sim-result .js-plotly-plot", timeout=120_000)
     shoot(page, f"simulate-{scheme}")
+
+
+def timeline(page: Page, address: str, scheme: str) -> None:
+    """The recorded timeline around a node."""
+    page.goto(address.replace("/overview", "/timeline") + "&rank=0&node=117&from=17000000&to=23000000")
+    page.wait_for_selector("#timeline-scroll[data-ready]")
+    page.wait_for_selector("#inspector h2")
+    shoot(page, f"timeline-{scheme}")
 
 
 def shoot(page: Page, name: str) -> None:
