@@ -73,6 +73,9 @@
         return skip();
       },
       draw: function (drawing) {
+        /* The file input inside the upload component takes no label of its own. */
+        var chooser = document.querySelector("#sim-upload input");
+        if (chooser) chooser.setAttribute("aria-label", "ASTRA-sim's files to import");
         var box = document.getElementById("sim-drawing");
         if (!box) return skip();
         box.replaceChildren();
