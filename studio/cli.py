@@ -322,7 +322,12 @@ def simulate(
     options = {word.replace("_", "-"): given.pop(word) for word in words}
     chosen = {key: value for key, value in options.items() if value is not None}
     request = simulating.Request(
-        workload, options=chosen, settings=settings, time_limit_s=time_limit, **given
+        workload,
+        options=chosen,
+        settings=settings,
+        time_limit_s=time_limit,
+        every_rank=events is not None,
+        **given,
     )
     outcome = simulating.run(request, progress=_progress_line(), notice=_wait)
     if events:

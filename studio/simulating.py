@@ -51,6 +51,7 @@ class Request:
         options: Options of ASTRA-sim's command line, without dashes.
         settings: KEY=VALUE each, the last word on any key of the files.
         time_limit_s: Stop after this long; None never.
+        every_rank: Whether to simulate every rank, because the order of events across ranks is asked for.
         workspace: Its folder; None is the user's.
         ranks: Rank numbers by file name, for files that do not tell theirs.
         mode: Which mode; None is what the system file asks for, without a word the compatible one.
@@ -67,6 +68,7 @@ class Request:
     options: Mapping[str, str] = field(default_factory=dict)
     settings: tuple[str, ...] = ()
     time_limit_s: float | None = None
+    every_rank: bool = False
     workspace: Path | None = None
     ranks: Mapping[str, int] = field(default_factory=dict)
     mode: Mode | None = None
@@ -114,7 +116,7 @@ def run(request: Request, *, progress: Progress | None = None, notice: Notice | 
     _refuse(findings)
     begun = time.monotonic()
     limit = Limit(started, request.time_limit_s)
-    result = _simulated(trace, read_config.config, limit, progress, notice)
+    result = _simulated(trace, read_config.config, limit, progress, notice, fold=not request.every_rank)
     outcome = Outcome(", ".join(request.workload), result, findings, time.monotonic() - begun)
     if job is None or request.out is None:
         return outcome
@@ -163,7 +165,13 @@ class Limit:
 
 
 def _simulated(
-    trace: Trace, config: SystemConfig, limit: Limit, progress: Progress | None, notice: Notice | None
+    trace: Trace,
+    config: SystemConfig,
+    limit: Limit,
+    progress: Progress | None,
+    notice: Notice | None,
+    *,
+    fold: bool,
 ) -> SimResult:
     from studio.sim.engine import Cancelled
 
@@ -175,7 +183,7 @@ def _simulated(
     if limit.passed():
         raise limit.error()
     try:
-        return simulate(trace, config, progress=tell, cancel=limit.passed, notice=notice)
+        return simulate(trace, config, progress=tell, cancel=limit.passed, notice=notice, fold=fold)
     except Cancelled:
         raise limit.error() from None
 
@@ -317,7 +325,9 @@ def report(outcome: Outcome) -> dict[str, Any]:
         "mode": "compatible" if result.config.extensions is None else "extended",
         "finish_ns": result.makespan_ns,
         "npus": result.config.topology.npus,
-        "events": len(result.event_ns),
+        "events": int(np.bincount(result.event_rank, minlength=len(numbers))[result.representative].sum()),
+        "classes": result.classes,
+        "unfolded": result.unfolded,
         "spent_s": round(outcome.spent_s, 6),
         "config": {
             "network": parts.network,
@@ -390,7 +400,7 @@ def as_text(outcome: Outcome) -> str:
     lines = [
         f"{outcome.workload} on {system_label(result.config)}",
         f"  finish  {format_ns(result.makespan_ns)}  ({format_count(result.makespan_ns)} ns)",
-        f"  simulated in {format_ns(outcome.spent_s * 1e9)}",
+        f"  simulated in {format_ns(outcome.spent_s * 1e9)}{_classes(result)}",
         "",
         f"  {'per rank':24}{'least':>12}{'mean':>12}{'most':>12}   of finish",
     ]
@@ -497,6 +507,12 @@ def _shortened(text: str, width: int) -> str:
     return text if len(text) < width else f"{text[: width - 2]}…"
 
 
+def _classes(result: SimResult) -> str:
+    if result.unfolded:
+        return f", rank by rank: {result.unfolded}"
+    return f", {format_count(result.classes)} of {format_count(len(result.finish_ns))} ranks standing for all"
+
+
 def _told(findings: Sequence[Finding]) -> Iterator[str]:
     for finding in findings:
         yield f"  {finding.level:7} {finding.message}"
@@ -585,6 +601,8 @@ def presets_report() -> list[dict[str, Any]]:
 
 def write_events(result: SimResult, path: Path) -> None:
     """Write a line per event, in the order they happened; the file appears when it is complete.
+
+    The result must be one in which every rank was simulated.
 
     Raises:
         ConfigError: The file cannot be written.

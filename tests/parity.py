@@ -1,8 +1,9 @@
 """Compares the simulator with recorded answers of the reference: `python -m tests.parity FILE.jsonl.gz`.
 
-Every case the reference finished must be exact: finish times, statistics, exposed communication, and the
-list of events in its order across all ranks. Cases in which it crashed or fell silent must end in a
-`StudioError` within ten seconds, or, for the reasons listed below, in an answer.
+Every case runs twice. As users get it, where one rank may stand for many: finish times, statistics, exposed
+communication and each rank's own sequence of events with their ticks must be exact. And rank by rank: the same, and
+the list of events in its order across all ranks. Cases in which the reference crashed or fell silent must end
+in a `StudioError` within ten seconds, or, for the reasons listed below, in an answer.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ ANSWERED = {
 }
 """Reasons of a crash for which ours has an answer."""
 SLOW_S = 10.0
+WAYS = ("as users get it", "rank by rank")
 CHUNK = 16
 
 
@@ -42,6 +44,7 @@ class Outcome:
         family, id, status: Of the record.
         cycles, stats, events: Whether each agrees; None where the record has none.
         problem: The first difference, "" where there is none.
+        folded: Whether one rank stood for many.
         seconds: Time of trace, plan, run and comparison.
     """
 
@@ -52,6 +55,7 @@ class Outcome:
     stats: bool | None = None
     events: bool | None = None
     problem: str = ""
+    folded: bool = False
     seconds: float = 0.0
 
     @property
@@ -66,6 +70,25 @@ def events_of(result: SimResult) -> list[list[Any]]:
     return [list(event) for event in zip(*columns, strict=True)]
 
 
+def events_by_rank(result: SimResult) -> list[list[Any]]:
+    """Return each rank's own sequence of events."""
+    found = []
+    for rank in result.trace.ranks:
+        ticks, rows, ends = result.events_of(rank.number)
+        ids = result.trace.graphs[rank.graph].id[rows].tolist()
+        kinds = ["c" if end else "i" for end in ends.tolist()]
+        found.append([list(event) for event in zip(ticks.tolist(), kinds, ids, strict=True)])
+    return found
+
+
+def sorted_by_rank(events: list[list[Any]], count: int) -> list[list[Any]]:
+    """Return the events of a record as `events_by_rank` does."""
+    found: list[list[Any]] = [[] for _ in range(count)]
+    for tick, rank, kind, node in events:
+        found[rank].append([tick, kind, node])
+    return found
+
+
 def first_difference(ours: list[Any], theirs: list[Any], what: str) -> str:
     """Return where two lists differ first; "" where they agree."""
     if ours == theirs:
@@ -76,8 +99,14 @@ def first_difference(ours: list[Any], theirs: list[Any], what: str) -> str:
     return f"{what}: ours has {len(ours)}, the reference {len(theirs)}"
 
 
-def compare(result: SimResult, expected: Record) -> dict[str, str]:
-    """Return the first difference in cycles, statistics and events, as far as the record has them."""
+def compare(result: SimResult, expected: Record, *, across: bool) -> dict[str, str]:
+    """Return the first difference in cycles, statistics and events, as far as the record has them.
+
+    Args:
+        result: Ours.
+        expected: The reference's.
+        across: Whether to compare the order of events across ranks too.
+    """
     found = {"cycles": first_difference(result.finish_ns.tolist(), expected["cycles"], "finish of rank")}
     if "stats" in expected:
         ours: list[Any] = statistics(result) or []
@@ -88,56 +117,77 @@ def compare(result: SimResult, expected: Record) -> dict[str, str]:
         exposed = [value % WRAP for value in exposed_ns(result).tolist()]
         difference = first_difference(exposed, expected["exposed_comm"], "exposed communication of rank")
         found["stats"] = found.get("stats") or difference
-    if "events" in expected:
+    if "events" in expected and across:
         found["events"] = first_difference(events_of(result), expected["events"], "event")
+    elif "events" in expected:
+        theirs = sorted_by_rank(expected["events"], len(result.finish_ns))
+        pairs = zip(events_by_rank(result), theirs, strict=True)
+        differences = (first_difference(*pair, f"rank {at}, event") for at, pair in enumerate(pairs))
+        found["events"] = next(filter(None, differences), "")
     return found
 
 
-def judge(record: Record, *, native: bool = True) -> Outcome:
+def judge(record: Record, *, native: bool = True, fold: bool = False) -> Outcome:
     """Run a case and compare."""
     began = time.perf_counter()
     expected = record["expected"]
     outcome = Outcome(record["family"], record["id"], expected["status"])
     try:
         trace, config = case(record)
-        result = simulate(trace, config, native=native)
+        result = simulate(trace, config, native=native, fold=fold)
     except StudioError as error:
         refused = outcome.status in FAILED
         outcome = replace(outcome, problem="" if refused else f"{type(error).__name__}: {error}")
     else:
-        outcome = judged(outcome, result, expected)
+        outcome = replace(judged(outcome, result, expected, across=not fold), folded=not result.unfolded)
     seconds = time.perf_counter() - began
     if outcome.status in FAILED and seconds > SLOW_S and not outcome.problem:
         outcome = replace(outcome, problem=f"took {seconds:.1f} s")
     return replace(outcome, seconds=seconds)
 
 
-def judged(outcome: Outcome, result: SimResult, expected: Record) -> Outcome:
+def judged(outcome: Outcome, result: SimResult, expected: Record, *, across: bool) -> Outcome:
     """Return the outcome of a case that ended in a result."""
     if outcome.status in FAILED:
         if outcome.status == "crash" and expected.get("reason") in ANSWERED:
             return outcome
         return replace(outcome, problem=f"finished, where the reference says {expected.get('reason')}")
-    found = compare(result, expected)
+    found = compare(result, expected, across=across)
     exact = {name: not difference for name, difference in found.items()}
     return replace(outcome, **exact, problem=next(filter(None, found.values()), ""))
 
 
-def report(outcomes: Iterable[Outcome]) -> bool:
-    """Print exact / total per family and the first difference of each failing case; returns success."""
-    families: dict[str, list[Outcome]] = defaultdict(list)
-    for outcome in outcomes:
-        families[outcome.family].append(outcome)
-        if outcome.problem:
-            print(f"FAILED {outcome.family} {outcome.id}: {outcome.problem}", flush=True)
-    print(f"{'family':28} {'exact':>11} {'cycles':>11} {'stats':>11} {'events':>11} {'refused':>11}")
-    every = [outcome for outcomes in families.values() for outcome in outcomes]
-    for name, listed in [*sorted(families.items()), ("all", every)]:
-        cells = [_ratio([o.exact for o in listed])]
-        cells += [_ratio([getattr(o, key) for o in listed]) for key in ("cycles", "stats", "events")]
-        cells.append(_ratio([o.exact for o in listed if o.status in FAILED]))
-        print(f"{name:28} " + " ".join(f"{cell:>11}" for cell in cells))
-    return bool(every) and all(outcome.exact for outcome in every)
+def report(outcomes: Iterable[tuple[Outcome, Outcome]]) -> bool:
+    """Print exact / total per family and the first difference of each failing case; returns success.
+
+    Args:
+        outcomes: Of each case as users get it, and rank by rank.
+    """
+    families: dict[str, list[tuple[Outcome, Outcome]]] = defaultdict(list)
+    for pair in outcomes:
+        families[pair[0].family].append(pair)
+        for outcome, how in zip(pair, WAYS, strict=True):
+            if outcome.problem:
+                print(f"FAILED {outcome.family} {outcome.id}, {how}: {outcome.problem}", flush=True)
+    every = [pair for pairs in families.values() for pair in pairs]
+    listed = [*sorted(families.items()), ("all", every)]
+    for at, how in enumerate(WAYS):
+        folded = f" {'folded':>11}" if not at else ""
+        print(
+            f"\n{how}\n{'family':28} {'exact':>11} {'cycles':>11} {'stats':>11} {'events':>11} {'refused':>11}{folded}"
+        )
+        for name, pairs in listed:
+            print(f"{name:28} {_cells([pair[at] for pair in pairs], folded=not at)}")
+    return bool(every) and all(outcome.exact for pair in every for outcome in pair)
+
+
+def _cells(outcomes: list[Outcome], *, folded: bool) -> str:
+    cells = [_ratio([o.exact for o in outcomes])]
+    cells += [_ratio([getattr(o, key) for o in outcomes]) for key in ("cycles", "stats", "events")]
+    cells.append(_ratio([o.exact for o in outcomes if o.status in FAILED]))
+    if folded:
+        cells.append(_ratio([o.folded for o in outcomes if o.status not in FAILED]))
+    return " ".join(f"{cell:>11}" for cell in cells)
 
 
 def _ratio(flags: list[bool | None]) -> str:
@@ -145,8 +195,11 @@ def _ratio(flags: list[bool | None]) -> str:
     return f"{sum(known)}/{len(known)}" if known else "-"
 
 
-def _judge_all(chunk: list[Record], native: bool) -> list[Outcome]:
-    return [judge(record, native=native) for record in chunk]
+def _judge_all(chunk: list[Record], native: bool) -> list[tuple[Outcome, Outcome]]:
+    return [
+        (judge(record, native=native, fold=True), judge(record, native=native, fold=False))
+        for record in chunk
+    ]
 
 
 def _chunks(chosen: Iterable[Record]) -> Iterable[list[Record]]:

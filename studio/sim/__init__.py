@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["simulate"]
 
 
-def simulate(
+def simulate(  # noqa: PLR0913 (one call with many options)
     trace: Trace,
     config: SystemConfig,
     *,
@@ -26,6 +26,7 @@ def simulate(
     cancel: Callable[[], bool] | None = None,
     native: bool | None = None,
     notice: Callable[[str], None] | None = None,
+    fold: bool = True,
 ) -> SimResult:
     """Simulate a job and return when everything happened.
 
@@ -37,16 +38,25 @@ def simulate(
         native: Whether to run compiled; interpreted is a hundred times slower and starts at once. None: compiled
             where that gives the answer sooner.
         notice: Told what is waited for, where the compiler has to run first.
+        fold: Whether one rank may stand for all that are equivalent to it, where that gives the same answer;
+            see `studio.sim.folding`. The order of events across ranks is known only without.
 
     Raises:
         TraceError: The trace cannot be simulated, or some ranks wait for ever.
         ConfigError: The configuration does not fit the trace.
         Cancelled: `cancel` said so.
     """
-    from studio.sim.engine import execute
+    from studio.sim.engine import execute, stopped_short
     from studio.sim.plan import make_plan
     from studio.sim.result import result_of
 
-    plan = make_plan(trace, config)
-    execute(plan, progress=progress, cancel=cancel, native=native, notice=notice)
-    return result_of(trace, config, plan)
+    plan = make_plan(trace, config, folded=fold)
+    reason = plan.unfolded
+    if plan.folding is not None:
+        execute(plan, progress=progress, cancel=cancel, native=native, notice=notice)
+        reason = stopped_short(plan)
+        if reason:
+            plan = make_plan(trace, config)
+    if plan.folding is None:
+        execute(plan, progress=progress, cancel=cancel, native=native, notice=notice)
+    return result_of(trace, config, plan, reason)

@@ -69,6 +69,9 @@ def execute(
         if state == k.DONE:
             break
         if state == k.FAILED:
+            if plan.folding is not None:
+                # Whatever it is, it is told of the run in which every rank is simulated.
+                break
             raise _failure(m)
         if state == k.GROW:
             m = _grown(m) if native else m + [0] * len(m)
@@ -77,6 +80,18 @@ def execute(
         if cancel is not None and cancel():
             raise Cancelled
     plan.m = m if native else np.array(m, np.int64)
+
+
+def stopped_short(plan: Plan) -> str:
+    """Return why the answer of a folded run is none, "" where it is one."""
+    m = plan.m
+    if m[k.ERROR] == k.E_ORDER:
+        return (
+            f"what happens first on rank {m[k.ERROR_RANK]} at {m[k.NOW]:,} ns depends on the numbers of ranks"
+        )
+    if m[k.ERROR] != k.E_NONE or m[k.LOG] - plan.log < 4 * plan.instances:
+        return "the job does not come to its end"
+    return ""
 
 
 class Cancelled(Exception):  # noqa: N818 (no error: somebody asked for it)
@@ -185,6 +200,8 @@ _INLINED = (
         "append",
         "push",
         "later",
+        "register",
+        "list_of",
         "forget_list",
     ),
     *(

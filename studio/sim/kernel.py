@@ -36,9 +36,9 @@ POLICY, SWEEPING, PENDING, ERROR, ERROR_RANK, STARTED, FINISHED, LOG_START, BUS 
 BUS_L, BUS_O, BUS_GAP, BUS_REDUCE = range(36, 40)
 FREE_BLOCK, SOON = range(40, 42)
 # Folded runs: ranks simulated, class of every rank (0: nothing is folded), whether the order within a tick is
-# watched, chain of what runs, its stamp, stamps given; ticks of the last message nobody waited for and of the
-# last receive of a node
-COUNT, PEERS, WATCH, CHAIN, STAMP, STAMPS, UNCLAIMED, POSTED = range(48, 56)
+# watched, chain of what runs, its stamp, stamps given, tick of the last message nobody waited for,
+# and per link whom it serves and the stamp of who used it last
+COUNT, PEERS, WATCH, CHAIN, STAMP, STAMPS, UNCLAIMED, LINK_ORDER = range(48, 56)
 # Networks of several dimensions or of single links, and what is counted
 LINK_BASES, LINK_FLOATS, TRAFFIC, GRAPH, ERROR_PEER = range(56, 61)
 # The extended mode; EXTENDED says where its records of the ranks are
@@ -82,7 +82,7 @@ K_DELAY, K_INSTANT, K_COLLECTIVE, K_SEND, K_RECV, K_MEMORY = range(6)
 
 # Phase lists: count, where the lists of single streams are (0: this one serves all), 6 unused words, phases
 PH_TYPE, PH_ALGORITHM, PH_WINDOW, PH_N, PH_STRIDE, PH_DIM, PH_ROLE, PH_TREE, PH_LOCAL, PH_FIXED = range(10)
-PH_TABLE, PH_LAST, PH_SCALE = 10, 11, 12
+PH_TABLE, PH_LAST, PH_SCALE, PH_NAME = 10, 11, 12, 13
 PHASE_WORDS = 16
 ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, ALL_TO_ALL = range(4)
 RING, DIRECT, HALVING, TREE, CUSTOM, PROGRAM = range(6)
@@ -127,11 +127,27 @@ RANK_MASK = (1 << RANK_WHAT) - 1 - KIND
 P_STREAM, P_RANK, P_LEFT, P_RED, P_DELAY, P_SEND, P_RECV, P_HOP = range(8)
 REDUCING = 21
 
+# What is known of the order within a tick, per rank: tick, stamps given when the tick and when the present group
+# began, the group's tick of origin, tick in which groups are not told apart, chain and stamp of the list that
+# runs, origin and chain of its last action, stamp of the last completion, number of the group's chains, tick of
+# the last receive of a node; then the chains, each by where it comes from
+O_TICK, O_BASE, O_GROUP, O_SINCE, O_FROZEN, O_CHAIN, O_STAMP, O_IN_SINCE, O_IN_CHAIN, O_LOG = range(10)
+O_COUNT, O_POSTED = 10, 11
+O_CHAINS = 12
+MOST_CHAINS = 8
+ORDER_WORDS = O_CHAINS + 2 * MOST_CHAINS + 4
+OWN = -1
+"""Stands for the rank itself where something else may come from another."""
+# Labels: tick and chain something was scheduled in, what it carries, whether its place in the tick is unknown
+L_TICK, L_CHAIN, L_CODE, L_WILD = range(1, 5)
+
 # Callbacks of the global queue; from RANK_LIST on: a rank's list of one action of a kind, or of many
 ARRIVE, LATE, HOP, LINK_FREE = range(4)
 RANK_LIST = 16
 # Actions of a rank
-A_BUS, A_FREE, A_WAIT, A_RING, A_NODE, A_MEMORY, A_CUSTOM, A_SENT, A_GOT, A_REDUCED = range(10)
+A_BUS, A_FREE, A_WAIT, A_RING, A_NODE, A_MEMORY, A_CUSTOM, A_SENT, A_GOT, A_REDUCED, A_OPEN, A_MARK = range(
+    12
+)
 MANY = 31
 
 # What waits for a message, or for its arrival: payload * 8 + kind
@@ -160,7 +176,7 @@ PAIR_WORDS = 4
 TRAFFIC_WORDS = 2
 
 PAUSED, DONE, GROW, FAILED = range(4)
-E_NONE, E_CLOCK, E_SELF, E_ROUTE = range(4)
+E_NONE, E_CLOCK, E_SELF, E_ROUTE, E_ORDER = range(5)
 
 LEVELS = 12
 SPAN = 33
@@ -349,18 +365,29 @@ def next_of(m, t, at):
 
 def later(m, rank, delta, kind, x, y):
     """Register an action of a rank, `delta` ticks from now."""
-    tick = m[NOW] + delta
+    if m[WATCH] != 0:
+        mark(m, rank, m[NOW] + delta)
+    register(m, rank, m[NOW] + delta, kind, x, y)
+
+
+def list_of(m, soon, tick):
+    """Return where the callback of a rank's list for a tick is written; 0 where there is none."""
+    if m[soon + L_FIRST] == tick:
+        return m[soon + L_FIRST + 1]
+    if m[soon + L_SECOND] == tick:
+        return m[soon + L_SECOND + 1]
+    if m[soon + L_THIRD] == tick:
+        return m[soon + L_THIRD + 1]
+    if m[soon + L_MORE] != 0:
+        return find_list(m, soon, tick)
+    return 0
+
+
+def register(m, rank, tick, kind, x, y):
+    """Put an action on a rank's list for a tick."""
     number = rank - m[RANKS]
     soon = m[SOON] + (number >> LIST_SHIFT)
-    at = 0
-    if m[soon + L_FIRST] == tick:
-        at = m[soon + L_FIRST + 1]
-    elif m[soon + L_SECOND] == tick:
-        at = m[soon + L_SECOND + 1]
-    elif m[soon + L_THIRD] == tick:
-        at = m[soon + L_THIRD + 1]
-    elif m[soon + L_MORE] != 0:
-        at = find_list(m, soon, tick)
+    at = list_of(m, soon, tick)
     if at != 0:
         join_list(m, at, kind, x, y)
         return
@@ -451,6 +478,134 @@ def forget_list(m, rank):
 
 
 # ---------------------------------------------------------------------------------------------------
+# The order within a tick, watched where one rank stands for many: see `folding`. Of two things that happen to a
+# rank in one tick the one scheduled in the earlier tick comes first; of two scheduled in the same tick by the
+# same rank the one scheduled first. That holds for every rank of a class. Otherwise their order may depend on
+# rank numbers. So what happens to a rank belongs to a group, the things scheduled in one tick, and within it to
+# a chain, the things known to follow each other; whoever does something whose order matters leaves the stamp of
+# his chain there, and a different stamp of the same group means that the order is not known.
+
+
+def fresh(m):
+    """Begin a chain of its own: nothing is known of its place in the group."""
+    m[STAMPS] += 1
+    m[CHAIN] = m[STAMPS]
+    m[STAMP] = m[STAMPS]
+
+
+def label(m, code):
+    """Return a label for something that is scheduled now."""
+    r = alloc(m)
+    m[r + L_TICK] = m[NOW]
+    m[r + L_CHAIN] = m[CHAIN]
+    m[r + L_CODE] = code
+    m[r + L_WILD] = 0
+    return r
+
+
+def mark(m, rank, tick):
+    """Note in a rank's list for a tick when and in which chain the next action is registered."""
+    at = list_of(m, m[SOON] + ((rank - m[RANKS]) >> LIST_SHIFT), tick)
+    if at == 0:
+        register(m, rank, tick, A_OPEN, 0, label(m, 0))
+    else:
+        t = m[at + 1]
+        if t != 0 and m[t + T_READ] == t + T_EVENTS:
+            r = m[t + T_EVENTS + 1]
+            if m[r + L_TICK] == m[NOW] and m[r + L_CHAIN] != m[CHAIN]:
+                # Who registered first, which decides where the list runs, is not known.
+                m[STAMPS] += 1
+                m[r + L_CHAIN] = m[STAMPS]
+    register(m, rank, tick, A_MARK, 0, label(m, 0))
+
+
+def find_chain(m, o, source, chain):
+    """Take up a chain of the present group, by where it comes from."""
+    at = o + O_CHAINS
+    for i in range(m[o + O_COUNT]):
+        if m[at + 2 * i] == source and m[at + 2 * i + 1] == chain:
+            m[CHAIN] = i
+            m[STAMP] = m[o + O_GROUP] + 1 + i
+            return
+    i = m[o + O_COUNT]
+    if i == MOST_CHAINS or m[o + O_FROZEN] == m[NOW]:
+        fresh(m)
+        return
+    m[at + 2 * i] = source
+    m[at + 2 * i + 1] = chain
+    m[o + O_COUNT] = i + 1
+    m[CHAIN] = i
+    m[STAMP] = m[o + O_GROUP] + 1 + i
+
+
+def enter(m, rank, since, source, chain):
+    """Something scheduled at tick `since` by `source` in one of its chains happens to a rank."""
+    o = m[rank + R_ORDER]
+    new = m[o + O_TICK] != m[NOW]
+    if new:
+        m[o + O_TICK] = m[NOW]
+        m[o + O_BASE] = m[STAMPS]
+    if new or (m[o + O_SINCE] != since and m[o + O_FROZEN] != m[NOW]):
+        m[o + O_SINCE] = since
+        m[o + O_GROUP] = m[STAMPS]
+        m[o + O_COUNT] = 0
+        m[STAMPS] += MOST_CHAINS
+    find_chain(m, o, source, chain)
+
+
+def freeze(m, rank):
+    """Something has happened to a rank whose place in the tick is not known at all."""
+    o = m[rank + R_ORDER]
+    m[o + O_FROZEN] = m[NOW]
+    m[o + O_GROUP] = m[o + O_BASE]
+    m[o + O_COUNT] = 0
+    fresh(m)
+
+
+def open_list(m, rank, r):
+    """A rank's list for this tick begins to run."""
+    enter(m, rank, m[r + L_TICK], OWN, m[r + L_CHAIN])
+    release(m, r)
+    o = m[rank + R_ORDER]
+    m[o + O_CHAIN] = m[CHAIN]
+    m[o + O_STAMP] = m[STAMP]
+    m[o + O_IN_SINCE] = -2
+
+
+def next_action(m, rank, r):
+    """The next action of a rank's list begins to run."""
+    o = m[rank + R_ORDER]
+    since = m[r + L_TICK]
+    chain = m[r + L_CHAIN]
+    release(m, r)
+    if m[o + O_IN_SINCE] != since:
+        m[o + O_IN_SINCE] = since
+        m[o + O_IN_CHAIN] = chain
+    if m[o + O_IN_CHAIN] == chain:
+        m[CHAIN] = m[o + O_CHAIN]
+        m[STAMP] = m[o + O_STAMP]
+    elif m[o + O_CHAIN] < MOST_CHAINS:
+        find_chain(m, o, OWN - 1 - m[o + O_CHAIN], chain)
+    else:
+        fresh(m)
+
+
+def check_order(m, rank, at):
+    """Stop where the order of what happens now and of what left its stamp at `at` is not known."""
+    last = m[at]
+    if last > m[m[rank + R_ORDER] + O_GROUP] and last != m[STAMP]:
+        m[ERROR] = E_ORDER
+        m[ERROR_RANK] = m[rank + R_NUMBER]
+
+
+def in_order(m, rank, at):
+    """The same, and leave a stamp."""
+    if m[WATCH] != 0:
+        check_order(m, rank, at)
+        m[at] = m[STAMP]
+
+
+# ---------------------------------------------------------------------------------------------------
 # Messages. A channel is a key (tag, pair, size): next of the hash chain, tag, pair, size, messages arrived
 # unclaimed, first waiter, further waiters (circular), uses (messages under way and streams that remember the
 # channel). The k-th message of a channel belongs to the k-th receive; messages of one key cannot overtake each
@@ -528,13 +683,38 @@ def rehash(m):
             c = after
 
 
+def stream_of(m, w):
+    """Return the stream that waits; 0 where something else does."""
+    if w & 7 == W_STREAM:
+        return w >> 3
+    if w & 7 == W_RING:
+        return m[(w >> 3) + P_STREAM]
+    return 0
+
+
+def note_post(m, w):
+    """Note when a receive was posted."""
+    s = stream_of(m, w)
+    if s != 0:
+        m[s + S_POSTED] = m[NOW]
+    elif w & 7 == W_NODE:
+        m[m[m[RANKS] + RANK_WORDS * ((w >> 3) & 0xFFFFF) + R_ORDER] + O_POSTED] = m[NOW]
+
+
 def post(m, c, w):
     """Wait for the next message of a channel; one that is there already is handed over in this tick."""
     if m[c + 4] > 0:
         m[c + 4] -= 1
         settle(m, c)
+        if m[WATCH] != 0:
+            w = label(m, w)
+            # Whether the message or the receive came first is not known where both came in this tick.
+            if m[UNCLAIMED] == m[NOW]:
+                m[w + L_WILD] = 1
         push(m, m[NOW], LATE, w)
         return
+    if m[WATCH] != 0:
+        note_post(m, w)
     if m[c + 5] == 0:
         m[c + 5] = w
         return
@@ -662,7 +842,10 @@ def occupy(m, e, link, busy, time):
     m[link + 4] += busy
     m[link + 5] += 1
     push(m, now + time, HOP | e << WHAT, 0)
-    push(m, now + busy, LINK_FREE | link << WHAT, 0)
+    y = 0
+    if m[WATCH] != 0:
+        y = label(m, 0)
+    push(m, now + busy, LINK_FREE | link << WHAT, y)
 
 
 def carry(m, f, e, link):
@@ -708,7 +891,16 @@ def free_link(m, f, link):
 def enter_link(m, f, e, at, to):
     """Send a message that is at device `at` one device on towards `to`, or let it wait for the link."""
     if m[AWARE] == ONE_DIMENSION:
-        link = m[LINKS] + 8 * only_link(m, e, at, to)
+        link = only_link(m, e, at, to)
+        if m[WATCH] != 0:
+            # A link serves the rank it leaves, or, behind a switch, the one it leads to.
+            owner = at
+            if at == m[NPUS]:
+                owner = to
+            mine = m[LINK_ORDER] + 2 * link
+            m[mine] = m[RANKS] + RANK_WORDS * m[m[PEERS] + owner]
+            in_order(m, m[mine], mine + 1)
+        link = m[LINKS] + 8 * link
         if m[link] == 0:
             transmit(m, e, link)
         else:
@@ -915,6 +1107,8 @@ def route_delay(m, f, src, dst, size):
 def launch(m, f, c, src, dst, size, time, code):
     """Put a message of channel `c` on the network; `time` is its delay where that is known, else -1."""
     m[c + 7] += 1
+    if m[WATCH] != 0:
+        code = label(m, code)
     aware = m[AWARE]
     if aware != UNAWARE:
         e = alloc(m)
@@ -927,6 +1121,10 @@ def launch(m, f, c, src, dst, size, time, code):
             m[e + 6] = int(wire)
             m[e + 7] = int(f[F_HEADER] + wire)
             account(m, src, 0, 1, size)
+            if m[PEERS] != 0 and m[m[DIMS] + 1] == SWITCH:
+                # The link behind the switch is that of the rank which stands for the receiver.
+                dst = m[m[RANKS] + RANK_WORDS * m[m[PEERS] + dst] + R_NUMBER]
+                m[e + 5] = dst
         elif aware == PRODUCT:
             m[e + 6] = 0
         else:
@@ -1199,7 +1397,7 @@ def named(m, s, a, b, far):
     """Return what names a message from place `a` to place `b` of a stream's dimension or group, `far` apart.
 
     Where one rank stands for many: the classes of both (in a group with the number that each has for the group),
-    the dimension, and how far they are apart.
+    the kind of neighbourhood, and how far they are apart.
     """
     codes = m[s + S_CODES]
     if codes == 0:
@@ -1207,7 +1405,7 @@ def named(m, s, a, b, far):
     if m[s + S_STRIDE] > 0:
         a = peer(m, s, a)
         b = peer(m, s, b)
-    return (m[m[s + S_PHASE] + PH_DIM] << 60) | (far << 40) | (m[codes + a] << 20) | m[codes + b]
+    return (m[m[s + S_PHASE] + PH_NAME] << 60) | (far << 40) | (m[codes + a] << 20) | m[codes + b]
 
 
 def reduction(f, size):
@@ -1572,6 +1770,9 @@ def start_phase(m, f, s):
     m[s + S_POS] = 0
     m[s + S_RECEIVED] = 0
     m[s + S_SEND] = 0
+    m[s + S_POSTED] = -1
+    m[s + S_CROSSED] = 0
+    m[s + S_WAITED] = 0
     kind = m[ph + PH_TYPE]
     if algorithm <= DIRECT:
         start_ring(m, f, s, ph, n, kind)
@@ -1591,6 +1792,8 @@ def stream_received(m, f, s):
     algorithm = m[s + S_ALGORITHM]
     if algorithm <= DIRECT:
         m[s + S_RECEIVED] += 1
+        if m[WATCH] != 0:
+            watch_barrier(m, s)
         insert_packet(m, f, s)
     elif algorithm == HALVING:
         insert_halving(m, f, s)
@@ -1630,7 +1833,10 @@ def ring_free(m, f, g):
     if hop >= 0:
         # Most messages of most simulations go this way: nothing but the channel and the time is needed.
         m[c + 7] += 1
-        push(m, m[NOW] + hop, ARRIVE | c << WHAT, 0)
+        y = 0
+        if m[WATCH] != 0:
+            y = label(m, 0)
+        push(m, m[NOW] + hop, ARRIVE | c << WHAT, y)
     else:
         s = m[g + P_STREAM]
         launch(m, f, c, m[m[g + P_RANK] + R_NUMBER], m[s + S_A], m[s + S_MESSAGE], -1, 0)
@@ -1687,10 +1893,32 @@ def send_direct(m, f, s):
     receive(m, f, tag, pair, peer(m, s, before), rank, size, s * 8 + W_STREAM)
 
 
+def watch_barrier(m, s):
+    """A message for the direct algorithm has come; with several under way they are told apart by no one."""
+    if m[s + S_PLAIN] > 1:
+        fresh(m)
+    if m[s + S_RECEIVED] == m[s + S_BARRIER]:
+        check_order(m, m[s + S_RANK], s + S_WAITED)
+        m[s + S_CROSSED] = m[STAMP]
+
+
+def watch_packet(m, s):
+    """A packet of the direct algorithm is free; with several under way they are told apart by no one."""
+    if m[s + S_PLAIN] > 1:
+        fresh(m)
+    if m[s + S_LEFT] <= m[s + S_BARRIER]:
+        if m[s + S_RECEIVED] < m[s + S_BARRIER]:
+            m[s + S_WAITED] = m[STAMP]
+        else:
+            check_order(m, m[s + S_RANK], s + S_CROSSED)
+
+
 def packet_free(m, f, s):
     """A packet of a stream has done its waits; returns whether that ends the phase."""
     algorithm = m[s + S_ALGORITHM]
     if algorithm <= DIRECT:
+        if m[WATCH] != 0:
+            watch_packet(m, s)
         free = m[s + S_FREE] + 1
         left = m[s + S_LEFT]
         tries = 1
@@ -1892,6 +2120,7 @@ def issue_collective(m, f, rank, pos, node):
     m[coll + 1] = rank
     m[coll + 2] = pos
     m[coll + 3] = count
+    m[coll + 4] = 0
     single = m[phases + 1]
     for i in range(count):
         number = m[rank + R_STREAMS]
@@ -1926,6 +2155,7 @@ def issue_collective(m, f, rank, pos, node):
         for at in range(m[phases]):
             m[s + S_PHASES + at] = assign_queue(m, rank, member, phases + 8 + PHASE_WORDS * at)
         q = m[s + S_PHASES] >> 2
+        in_order(m, rank, q + 3)
         enqueue(m, q, s)
         start_waiting(m, f, rank, q)
 
@@ -1943,8 +2173,10 @@ def end_phase(m, f, s):
         settle(m, c)
     coll = m[s + S_COLL]
     rank = m[coll + 1]
+    in_order(m, rank, q + 3)
     index = m[s + S_INDEX] + 1
     if m[ph + PH_LAST] != 0:
+        in_order(m, rank, coll + 4)
         m[coll + 3] -= 1
         if m[coll + 3] == 0:
             pos = m[coll + 2]
@@ -1962,6 +2194,7 @@ def end_phase(m, f, s):
     m[s + S_INDEX] = index
     m[s + S_PHASE] = ph + PHASE_WORDS
     after = m[s + S_PHASES + index] >> 2
+    in_order(m, rank, after + 3)
     enqueue(m, after, s)
     m[q] -= 1
     start_waiting(m, f, rank, q)
@@ -2187,6 +2420,7 @@ def go_on(m, f, rank):
 def complete(m, f, rank, pos):
     """Complete a node, issue what that makes possible, and see whether the rank has finished."""
     if m[SYMMETRIC] == 0:
+        in_order(m, rank, m[rank + R_ORDER] + O_LOG)
         finish_node(m, rank, pos)
         go_on(m, f, rank)
         return
@@ -2313,8 +2547,55 @@ def fire(m, f, code):
             post(m, c, code)
 
 
+def wake(m, f, code, r, source, wild):
+    """Fire what happens to a rank because of something labelled `r`."""
+    rank = 0
+    s = stream_of(m, code)
+    if s != 0:
+        rank = m[s + S_RANK]
+    elif code & 7 == W_NODE:
+        rank = m[RANKS] + RANK_WORDS * ((code >> 3) & 0xFFFFF)
+    if rank == 0:
+        fresh(m)
+    else:
+        enter(m, rank, m[r + L_TICK], source, m[r + L_CHAIN])
+        if wild:
+            freeze(m, rank)
+    fire(m, f, code)
+
+
+def arrive_watched(m, f, c, r):
+    """A message reaches its destination where the order within a tick is watched."""
+    m[c + 7] -= 1
+    source = m[c + 2]
+    code = m[r + L_CODE]
+    if m[c + 5] == 0:
+        m[c + 4] += 1
+        m[UNCLAIMED] = m[NOW]
+        if code != 0:
+            wake(m, f, code, r, OWN, False)
+        release(m, r)
+        return
+    w = take_waiter(m, c)
+    settle(m, c)
+    if code != 0:
+        wake(m, f, code, r, OWN, False)
+    posted = -1
+    s = stream_of(m, w)
+    if s != 0:
+        posted = m[s + S_POSTED]
+    elif w & 7 == W_NODE:
+        posted = m[m[m[RANKS] + RANK_WORDS * ((w >> 3) & 0xFFFFF) + R_ORDER] + O_POSTED]
+    # Whether the message or the receive came first is not known where both came in this tick.
+    wake(m, f, w, r, source, posted == m[NOW])
+    release(m, r)
+
+
 def arrive(m, f, c, code):
     """A message reaches its destination."""
+    if m[WATCH] != 0:
+        arrive_watched(m, f, c, code)
+        return
     m[c + 7] -= 1
     if m[c + 5] != 0:
         w = take_waiter(m, c)
@@ -2352,6 +2633,12 @@ def act(m, f, rank, kind, x, y):
         bus_got(m, f, x)
     elif kind == A_REDUCED:
         bus_reduced(m, f, x)
+    elif kind == A_OPEN:
+        m[STEPS] -= 1
+        open_list(m, rank, y)
+    elif kind == A_MARK:
+        m[STEPS] -= 1
+        next_action(m, rank, y)
 
 
 def start_rank(m, f, rank):
@@ -2360,6 +2647,8 @@ def start_rank(m, f, rank):
     for pos in range(m[rank + R_COUNT]):
         if m[pend + pos] == 0:
             make_ready(m, rank, pos)
+    if m[WATCH] != 0:
+        enter(m, rank, -1, OWN, 0)
     if m[EXTENDED] != 0:
         go_on(m, f, rank)
     else:
@@ -2371,8 +2660,20 @@ def call_back(m, f, kind, x, y):
     if kind == ARRIVE:
         arrive(m, f, x, y)
     elif kind == LATE:
-        fire(m, f, y)
+        if m[WATCH] != 0:
+            wake(m, f, m[y + L_CODE], y, OWN, m[y + L_WILD] != 0)
+            release(m, y)
+        else:
+            fire(m, f, y)
     elif kind == HOP:
+        if m[WATCH] != 0:
+            # What was scheduled last is the way over the link before this device.
+            m[m[x + 3] + L_TICK] = m[NOW] - m[x + 7]
+            m[STAMPS] += 1
+            m[m[x + 3] + L_CHAIN] = m[STAMPS]
+            if m[x + 4] == m[NPUS]:
+                rank = m[RANKS] + RANK_WORDS * m[m[PEERS] + m[x + 5]]
+                enter(m, rank, m[NOW] - m[x + 7], m[m[x + 2] + 2], m[STAMPS])
         if m[x + 4] == m[x + 5]:
             c = m[x + 2]
             y = m[x + 3]
@@ -2381,6 +2682,11 @@ def call_back(m, f, kind, x, y):
         else:
             enter_link(m, f, x, m[x + 4], m[x + 5])
     else:
+        if m[WATCH] != 0:
+            mine = m[LINK_ORDER] + ((x - m[LINKS]) >> 2)
+            enter(m, m[mine], m[y + L_TICK], OWN, m[y + L_CHAIN])
+            release(m, y)
+            in_order(m, m[mine], mine + 1)
         free_link(m, f, x)
 
 

@@ -27,6 +27,7 @@ from studio.sim.collectives import (
     stream_phases,
 )
 from studio.sim.config import CollectiveKind, SystemConfig
+from studio.sim.folding import WORLD, WORLD_NAMES, Folding, GraphUse, Job, Neighbourhood, Unfoldable, fold
 from studio.sim.links import first_records, link_table, neighbours
 from studio.sim.programs import Program, Recipe, programs
 from studio.trace import (
@@ -102,7 +103,6 @@ INT_KEYS = (
     "comm_dst",
     "pg_name",
 )
-WORLD_NAMES = ("", "0")
 LONGEST_NS = k.MAX_TICK
 INNER_GAP_NS = 0.0038
 """Time per byte in the inner channel of the shared bus."""
@@ -176,6 +176,8 @@ class Plan:
         instances: Nodes of all ranks together.
         log: Where in `m` the events are written.
         steps: About how many callbacks and actions it takes, by which compiling is found to be worth it.
+        folding: Which ranks stand for which; None where each stands for itself.
+        unfolded: Why there is none.
     """
 
     m: Int64
@@ -185,6 +187,8 @@ class Plan:
     instances: int
     log: int
     steps: int
+    folding: Folding | None = None
+    unfolded: str = ""
 
 
 class _Arena:
@@ -206,8 +210,13 @@ class _Arena:
         return at
 
 
-def make_plan(trace: Trace, config: SystemConfig) -> Plan:
+def make_plan(trace: Trace, config: SystemConfig, *, folded: bool = False) -> Plan:
     """Return what the engine needs to simulate `trace` on `config`.
+
+    Args:
+        trace: The job.
+        config: The system.
+        folded: Whether to simulate only one rank of each class of equivalent ranks, where that can be done.
 
     Raises:
         TraceError: The trace cannot be simulated; names rank, node and reason.
@@ -216,7 +225,7 @@ def make_plan(trace: Trace, config: SystemConfig) -> Plan:
     npus = config.topology.npus
     _check_ranks(trace, npus)
     builder = _Builder(trace, config)
-    return builder.plan()
+    return builder.plan(folded)
 
 
 def _check_ranks(trace: Trace, npus: int) -> None:
@@ -252,8 +261,11 @@ class _Builder:
         self.longest_step = 0
         self.programs: dict[tuple[object, ...], Int64] = {}
         self.ranks_at = 0
+        self.phases_of: dict[int, frozenset[Phase]] = {}
+        self.folding: Folding | None = None
+        self.simulated: Sequence[Rank] = trace.ranks
 
-    def plan(self) -> Plan:
+    def plan(self, folded: bool) -> Plan:
         config, arena, npus = self.config, self.arena, self.npus
         head = np.zeros(k.HEADER, np.int64)
         used = sorted({rank.graph for rank in self.trace.ranks})
@@ -261,6 +273,8 @@ class _Builder:
         for index in used:
             first = next(r for r in self.trace.ranks if r.graph == index)
             plans[index] = self._graph(self.trace.graphs[index], first)
+        unfolded = self._fold(plans) if folded else "folding was not asked for"
+        count = len(self.simulated)
         node_at = {index: self._put_graph(plan) for index, plan in plans.items()}
         dims = config.topology.dims
         head[k.WHEEL] = arena.room(k.LEVELS * k.SPAN)
@@ -269,13 +283,17 @@ class _Builder:
             bits[((_DE_BRUIJN << bit) & 0xFFFFFFFF) >> 27] = bit
         head[k.BITS] = arena.put(bits)
         # With the direct algorithm every rank sends to every other in the first tick.
-        channels = npus * npus // 2 if self.uses_direct else 8 * npus
-        for base, mask, words in ((k.TICKS, k.TICK_MASK, 4 * npus), (k.CHANNELS, k.CHANNEL_MASK, channels)):
+        channels = npus * count // 2 if self.uses_direct else 8 * count
+        for base, mask, words in ((k.TICKS, k.TICK_MASK, 4 * count), (k.CHANNELS, k.CHANNEL_MASK, channels)):
             size = min(max(1 << (words - 1).bit_length(), 1024), 1 << 20)
             head[base], head[mask] = arena.room(size), size - 1
         head[k.DIMS] = arena.put(np.array([[d.size, DIMENSION_CODE[d.kind]] for d in dims], np.int64))
         head[k.DIM_COUNT], head[k.NPUS] = len(dims), npus
-        head[k.COUNT] = npus
+        head[k.COUNT], head[k.STAMPS], head[k.UNCLAIMED] = count, k.MOST_CHAINS, -1
+        if self.folding is not None:
+            head[k.PEERS] = arena.put(self.folding.class_of)
+            head[k.WATCH] = not self.symmetric
+            self._name_neighbourhoods(self.folding)
         head[k.RENDEZVOUS] = config.rendezvous
         head[k.TRAFFIC] = arena.room(k.TRAFFIC_WORDS * npus * len(dims))
         link_floats = self._put_links(head)
@@ -289,14 +307,14 @@ class _Builder:
         head[k.STREAM_WORDS] = (k.S_PHASES + self.stream_phases + 7) // 8 * 8
         self._put_extensions(head)
         head[k.RANKS] = self._put_ranks(plans, node_at)
-        lists = np.zeros((npus, k.LIST_WORDS), np.int64)
+        lists = np.zeros((count, k.LIST_WORDS), np.int64)
         lists[:, [k.L_FIRST, k.L_SECOND, k.L_THIRD]] = -1
         head[k.SOON] = arena.put(lists)
-        instances = sum(len(plans[r.graph].order) for r in self.trace.ranks)
+        instances = sum(len(plans[r.graph].order) for r in self.simulated)
         head[k.LOG] = head[k.LOG_START] = arena.room(4 * instances)
         head[k.MARGIN] = self._margin(plans)
         head[k.TOP] = arena.top
-        m = aligned(arena.top + 2 * int(head[k.MARGIN]) + 64 * npus)
+        m = aligned(arena.top + 2 * int(head[k.MARGIN]) + 64 * count)
         f = np.concatenate((self._floats(), link_floats, self._speeds()))
         if self.extensions is not None and self.extensions.compute_speeds:
             head[k.SPEEDS] = len(f) - npus
@@ -305,8 +323,9 @@ class _Builder:
             m[at : at + len(values)] = values
         graph_of = np.array([r.graph for r in self.trace.ranks], np.int64)
         listed = [plans.get(i) for i in range(len(self.trace.graphs))]
-        steps = sum(self._steps(plans[r.graph]) for r in self.trace.ranks)
-        return Plan(m, f, listed, graph_of, instances, int(head[k.LOG]), steps)  # type: ignore[arg-type]
+        steps = sum(self._steps(plans[r.graph]) for r in self.simulated)
+        numbers = instances, int(head[k.LOG]), steps
+        return Plan(m, f, listed, graph_of, *numbers, self.folding, unfolded)  # type: ignore[arg-type]
 
     def _steps(self, plan: GraphPlan) -> int:
         """Return about how many callbacks and actions a rank takes: five per message, two per node."""
@@ -381,6 +400,8 @@ class _Builder:
         if alone and not (dims[0].kind == "ring" and dims[0].size == 2):
             head[k.AWARE] = k.ONE_DIMENSION
             head[k.LINKS] = arena.room(8 * first_records(config.topology)[-1])
+            if self.folding is not None:
+                head[k.LINK_ORDER] = arena.room(2 * first_records(config.topology)[-1])
             return none
         table = link_table(config)
         rates = np.zeros((table.records, 2), np.float64)
@@ -433,25 +454,93 @@ class _Builder:
             margin *= 2
         if self.uses_direct:
             margin += 8 * self.npus * (8 + min(self.most_streams, 4 * self.config.active_chunks + 64))
-        return margin
+        # Where the order within a tick is watched, everything that is scheduled has a label.
+        return margin if self.folding is None else 4 * margin
+
+    # -------------------------------------------------------------------------------------------
+    # Classes of ranks
+
+    @property
+    def symmetric(self) -> bool:
+        """Whether nothing depends on the order of a rank's events within a tick."""
+        return self.extensions is not None and self.extensions.tie_order == "symmetric"
+
+    def _fold(self, plans: dict[int, GraphPlan]) -> str:
+        """Find the ranks to simulate; returns why it is all of them, "" where it is not."""
+        graph_of = np.array([rank.graph for rank in self.trace.ranks], np.int64)
+        number_of = self._group_number if self.extensions is None else None
+        try:
+            uses = [self._use(plan, np.flatnonzero(graph_of == index)) for index, plan in plans.items()]
+            self.folding = fold(Job(self.config, uses, graph_of, self.groups, self._is_world, number_of))
+        except Unfoldable as reason:
+            return str(reason)
+        self.simulated = [self.trace.ranks[at] for at in self.folding.representatives.tolist()]
+        return ""
+
+    def _use(self, plan: GraphPlan, ranks: Int64) -> GraphUse:
+        """Return what decides about the classes of the ranks of a graph."""
+        kind, memory = plan.nodes[:, k.N_KIND], self.config.remote_memory
+        if memory is not None and memory.sharing != "per_npu" and (kind == k.K_MEMORY).any():
+            raise Unfoldable("NPUs wait for shared memory in the order of their numbers")
+        nodes = plan.nodes[kind == k.K_COLLECTIVE]
+        world: dict[int, frozenset[Phase]] = {}
+        grouped: dict[int, frozenset[Phase]] = {}
+        columns = (k.N_GROUP, k.N_WORLD, k.N_GROUPED)
+        for slot, all_, part in np.unique(nodes[:, columns], axis=0).tolist():
+            if all_ not in self.phases_of:
+                raise Unfoldable("a collective is given as a trace")
+            at = slot if slot >= 0 else WORLD
+            world[at] = world.get(at, frozenset()) | self.phases_of[all_]
+            grouped[at] = grouped.get(at, frozenset()) | self._grouped_phases(part)
+        slots = tuple(sorted(plan.collective_slots)), tuple(sorted(plan.peer_slots))
+        own, mine = len(plan.graph.slot_key), [self.trace.ranks[at] for at in ranks.tolist()]
+        values: dict[int, Sequence[int | str]] = {}
+        for slot in (*slots[0], *slots[1]):
+            if slot < own:
+                values[slot] = [rank.slots[slot] for rank in mine]
+            else:
+                values[slot] = [plan.literals[slot - own][1]] * len(mine)
+        return GraphUse(ranks, *slots, values, int(nodes[:, k.N_STREAMS].sum()), world, grouped)
+
+    def _grouped_phases(self, part: int) -> frozenset[Phase]:
+        """Return the phases in comm groups that nodes name: as a list, or in the extended mode as a variety."""
+        if self.extensions is None:
+            return self.phases_of[part]
+        return frozenset(group_phases(self.config, list(self.varieties)[part].kind))
+
+    def _name_neighbourhoods(self, folding: Folding) -> None:
+        """Write into the phases there are what their kind of neighbourhood is called."""
+        placed = dict(self.arena.parts)
+        for key, at in self.lists.items():
+            if key[0] == "phases":
+                for i, phase in enumerate(key[2:]):
+                    assert isinstance(phase, Phase)
+                    record = placed[at][8 + k.PHASE_WORDS * i :]
+                    record[k.PH_NAME] = folding.kinds.get(Neighbourhood.of(phase), 0)
 
     # -------------------------------------------------------------------------------------------
     # Ranks
 
     def _put_ranks(self, plans: dict[int, GraphPlan], node_at: dict[int, int]) -> int:
         config, arena = self.config, self.arena
-        records = np.zeros((self.npus, k.RANK_WORDS), np.int64)
+        count = len(self.simulated)
+        records = np.zeros((count, k.RANK_WORDS), np.int64)
         at = self.ranks_at = arena.room(records.size)
         dims = len(config.topology.dims)
-        records[:, k.R_NUMBER] = np.arange(self.npus)
+        records[:, k.R_NUMBER] = [rank.number for rank in self.simulated]
         records[:, k.R_FINISH] = -1
         for column, words in zip((k.R_QUEUES, k.R_POINTERS, k.R_TREES), self._turns(dims), strict=True):
             step = (words + 7) // 8 * 8
-            records[:, column] = arena.room(step * self.npus) + step * np.arange(self.npus)
-        self._put_pools(records)
+            records[:, column] = arena.room(step * count) + step * np.arange(count)
+        if self.folding is not None:
+            order = np.zeros((count, k.ORDER_WORDS), np.int64)
+            order[:, [k.O_TICK, k.O_FROZEN, k.O_POSTED]] = -1
+            records[:, k.R_ORDER] = arena.put(order) + k.ORDER_WORDS * np.arange(count)
+        else:
+            self._put_pools(records)
         if config.shared_bus is not None:
             self._put_buses(records)
-        for rank, record in zip(self.trace.ranks, records, strict=True):
+        for rank, record in zip(self.simulated, records, strict=True):
             plan = plans[rank.graph]
             count = len(plan.order)
             record[k.R_NODES], record[k.R_COUNT] = node_at[rank.graph], count
@@ -494,7 +583,14 @@ class _Builder:
                 values[at] = self._membership(rank, value, plan.collective_slots[at])
             elif at in plan.peer_slots:
                 values[at] = self._peer(rank, key, value)
-        return self.arena.put(values)
+        names = self.folding.pairs.get(rank.number) if self.folding is not None else None
+        if names is None:
+            return self.arena.put(values)
+        # The names of messages to and from the peers stand before the slots, the first slot's last.
+        before = np.zeros((len(values), 2), np.int64)
+        for at, name in names.items():
+            before[-1 - at] = name
+        return self.arena.put(np.concatenate([before.reshape(-1), values])) + 2 * len(values)
 
     def _peer(self, rank: Rank, key: str, value: int | str) -> int:
         if isinstance(value, str) or not 0 <= value < self.npus:
@@ -540,10 +636,12 @@ class _Builder:
         record[k.M_PLACE] = group.ranks.index(rank.number)
         record[k.M_SORTED] = sorted(group.ranks).index(rank.number)
         if self.extensions is None:
-            record[k.M_NUMBER] = self._group_number(group) * 1_000_000
+            # The streams of equivalent groups have the same numbers.
+            record[k.M_NUMBER] = 1_000_000 * (1 if self.folding is not None else self._group_number(group))
             return record
         # Streams count from 0 in each group; tags of different groups, and of all ranks, are apart.
-        record[k.M_TAGS] = (1 + list(self.group_at).index(group.name)) * _TAGS_PER_GROUP
+        number = list(self.group_at).index(group.name) if self.folding is None else 0
+        record[k.M_TAGS] = (1 + number) * _TAGS_PER_GROUP
         if self.own_queues:
             dims = 1 if len(group.ranks) < self.npus else len(self.config.topology.dims)
             columns = (k.M_QUEUES, k.M_POINTERS, k.M_TREES)
@@ -604,6 +702,8 @@ class _Builder:
                 )
             members = self.arena.put(np.array(ranks, np.int64))
             record = np.array([len(ranks), members, 0, 0], np.int64)
+            if self.folding is not None:
+                record[k.G_CODES] = self.arena.put(self.folding.names[group.name])
             if group.name in self.group_phases:
                 record[k.G_PHASES] = self.arena.put(self.group_phases[group.name])
             self.group_at[group.name] = self.arena.put(record)
@@ -685,9 +785,12 @@ class _Builder:
                 record = records[8 + k.PHASE_WORDS * at :]
                 self._phase(record, phase, phases)
                 record[k.PH_LAST] = at == len(phases) - 1
+                if self.folding is not None:
+                    record[k.PH_NAME] = self.folding.kinds.get(Neighbourhood.of(phase), 0)
                 if self.extensions is not None:
                     self._program(record, phase, phase.size or group_size)
             self.lists[key] = self.arena.put(records)
+            self.phases_of[self.lists[key]] = frozenset(phases)
             self.messages[self.lists[key]] = sum(map(self._messages, phases))
             self.stream_phases = max(self.stream_phases, len(phases))
         return self.lists[key]
@@ -708,6 +811,7 @@ class _Builder:
         head[0], head[1] = len(streams[0]), self.arena.put(lists)
         at = self.arena.put(head)
         self.messages[at] = self.messages[int(lists[0])]
+        self.phases_of[at] = frozenset(phase for phases in streams for phase in phases)
         return at
 
     def _program(self, record: Int64, phase: Phase, ranks: int) -> None:

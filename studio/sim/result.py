@@ -11,6 +11,8 @@ import numpy as np
 from studio.analysis.breakdown import Breakdown, Spans, breakdown, node_kinds
 from studio.sim import kernel as k
 from studio.sim.config import SystemConfig
+from studio.sim.folding import expanded_links
+from studio.sim.links import first_records
 from studio.sim.plan import Plan, roofline
 from studio.sim.traffic import DimensionTraffic, LinkTraffic, dimensions_carried, links_carried
 from studio.timeline import NodeTimes, Timeline, arranged, empty_times, rank_indices
@@ -62,6 +64,11 @@ class SimResult:
         """When the last rank finished."""
         return int(self.finish_ns.max())
 
+    @property
+    def classes(self) -> int:
+        """How many ranks were simulated: one of each class of equivalent ranks."""
+        return len(np.unique(self.representative))
+
     def events_of(self, rank: int) -> tuple[Int64, Int64, Bool]:
         """Return tick, row and whether it completes of every event of a rank, in order."""
         mine = self.event_rank == self.representative[rank]
@@ -104,8 +111,8 @@ class SimResult:
         return ids
 
 
-def result_of(trace: Trace, config: SystemConfig, plan: Plan) -> SimResult:
-    """Read the outcome out of the engine's array.
+def result_of(trace: Trace, config: SystemConfig, plan: Plan, unfolded: str = "") -> SimResult:
+    """Read the outcome out of the engine's array; `unfolded` says why every rank was simulated.
 
     Raises:
         DeadlockError: Some rank did not finish; says what the stuck ranks wait for.
@@ -115,7 +122,7 @@ def result_of(trace: Trace, config: SystemConfig, plan: Plan) -> SimResult:
     log = m[start:end].reshape(-1, 2)
     packed = log[:, 1]
     rank, pos, done = packed >> 40, (packed >> 1) & ((1 << 39) - 1), (packed & 1) != 0
-    records = m[m[k.RANKS] : m[k.RANKS] + k.RANK_WORDS * m[k.NPUS]].reshape(-1, k.RANK_WORDS)
+    records = m[m[k.RANKS] : m[k.RANKS] + k.RANK_WORDS * m[k.COUNT]].reshape(-1, k.RANK_WORDS)
     finish = records[:, k.R_FINISH].copy()
     row = _rows(plan, rank, pos)
     if len(log) < 2 * plan.instances or (finish < 0).any():
@@ -123,6 +130,13 @@ def result_of(trace: Trace, config: SystemConfig, plan: Plan) -> SimResult:
 
         raise deadlock(trace, config, _stuck(plan, finish, rank, done), (rank, row, done))
     representative = np.arange(len(finish))
+    if plan.folding is not None:
+        of = plan.folding.class_of
+        representative, finish = plan.folding.representatives[of], finish[of]
+        if m[k.AWARE]:
+            start, count = int(m[k.LINKS]), first_records(config.topology)[-1]
+            links = m[start : start + 8 * count].reshape(-1, 8)
+            links[:] = expanded_links(plan.folding, config, links.copy())
     return SimResult(
         trace,
         config,
@@ -135,7 +149,7 @@ def result_of(trace: Trace, config: SystemConfig, plan: Plan) -> SimResult:
         dimensions_carried(config, m, representative),
         int(m[k.STEPS]),
         representative,
-        "folding was not asked for",
+        unfolded,
     )
 
 
@@ -175,7 +189,9 @@ def statistics(result: SimResult) -> list[dict[str, float]] | None:
         classes[index] = _classes(result, index)
         if np.isin(classes[index], (CPU, MEMORY, OTHER)).any():
             return None
-    return [_rank_statistics(result, number, classes) for number in range(len(result.finish_ns))]
+    simulated, of = np.unique(result.representative, return_inverse=True)
+    found = [_rank_statistics(result, number, classes) for number in simulated.tolist()]
+    return [found[at] for at in of.tolist()]
 
 
 def breakdown_of(result: SimResult) -> Breakdown:
@@ -198,18 +214,25 @@ def exposed_ns(result: SimResult) -> Int64:
     It includes idle time, and wraps below zero to nearly 2^64 when replaying: read it as unsigned.
     """
     exposed = result.finish_ns.copy()
-    start, end, rank, row = intervals(result)
+    start, end, rank, row = _simulated_intervals(result)
     graph_of = np.array([r.graph for r in result.trace.ranks])[rank]
     for index in np.unique(graph_of).tolist():
         mine = graph_of == index
         kind = _classes(result, index)[row[mine]]
         counted = kind != CPU if result.config.replay_only else kind == GPU
         np.subtract.at(exposed, rank[mine][counted], (end - start)[mine][counted])
-    return exposed
+    return exposed[result.representative]
 
 
 def intervals(result: SimResult) -> tuple[Int64, Int64, Int64, Int64]:
-    """Return (N,) start, end, rank and row of every node, by rank and then by row."""
+    """Return (N,) start, end, rank and row of every node of every rank, by rank and then by row."""
+    ranks = np.arange(len(result.finish_ns))
+    spans = result.node_times().spans(result.trace, ranks)
+    return spans.start_ns, spans.end_ns, spans.rank, spans.row
+
+
+def _simulated_intervals(result: SimResult) -> tuple[Int64, Int64, Int64, Int64]:
+    """Return the same of the ranks that were simulated."""
     order = np.lexsort((result.event_end, result.event_row, result.event_rank))
     issued, ended = order[0::2], order[1::2]
     return (

@@ -1,0 +1,658 @@
+"""One rank for many: which ranks of a job are equivalent, so that one of each class is enough to simulate.
+
+Ranks are equivalent when nothing in the job or the network tells them apart but their numbers. The classes are
+found by refining a partition: ranks of one class have the same graph and settings, and whatever neighbour one of
+them has (at a distance in a dimension or in a comm group, or as the peer of a point-to-point message) the others
+have a neighbour of the same class there, which is reached in the same time and has them for a neighbour in turn.
+The partition is split until that holds for all of them.
+
+Why a folded simulation gives every rank's own answer
+    Only one rank of each class is simulated, its representative. What it sends to a neighbour stands for what the
+    neighbour's representative receives from its own neighbour of the sender's class, so messages are known by
+    tag, size, both classes, kind of neighbourhood and distance in it (`kernel.named`). By induction over the
+    ticks: suppose that up to a tick every rank has gone through what its representative has gone through, in the
+    same ticks. Then the same things are scheduled for it in the next one, since its neighbours' representatives
+    have scheduled them and every delay is the same. What remains is the order of the things that happen to one
+    rank within one tick. The clock runs them in the order in which they were scheduled, so
+
+    - of two scheduled in different ticks the earlier one comes first, on every rank of the class;
+    - of two scheduled in one tick by one and the same rank the order is that in which this rank did it, which
+      is the same on every rank of the class wherever that rank's own order is (induction again);
+    - of two scheduled in one tick by different ranks the order depends on rank numbers, which a class does not have.
+
+    Things of the third kind happen to a rank in the same tick on every rank of the class, but perhaps in another
+    order. That changes nothing where they commute, and they do as long as they touch different things: another
+    stream's packets, another channel's receives. They do not commute, or are not known to, where two of them put
+    a stream into or take one out of the same queue, end streams of the same collective, complete nodes (the sweep
+    after the first decides what the second finds, and the events are recorded in that order), use the same link,
+    or where a message and a free packet meet at the barrier of a direct all-reduce. Two orders of the same things
+    that agree on everything that is known differ by swapping neighbours whose order is not known, so if no such
+    pair meets at one of these places, the outcome is the same. The engine watches for them (`kernel.in_order`),
+    and the first one ends the folded simulation: every rank is then simulated by itself.
+
+    With the symmetric ties of the extended mode the engine itself puts off whatever depends on the order within
+    a tick to its end and does it in an order of its own, so nothing needs to be watched.
+
+    In what cannot be told apart the order does not matter either: messages of one stream and size carry nothing,
+    and so do the packets of the direct algorithm; whatever these do in an unknown order counts as unknown.
+
+What is not folded
+    Double binary trees and collectives with a root (every rank has another place in them), collectives given as traces, the shared bus,
+    remote memory shared by several ranks (they queue in the order of their numbers), networks of single links, and
+    congestion where a link serves messages of several ranks on their way (rings beyond the next neighbour) or
+    where links and neighbours do not correspond one to one. The order of events across ranks has no meaning in a
+    folded simulation: who needs it asks for `fold=False`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from studio.sim.collectives import ROOTED, Phase
+from studio.sim.config import SystemConfig
+from studio.trace import CommGroup, Int64
+
+WORLD = -1
+"""Stands for the group of all ranks that a collective without a group has."""
+WORLD_NAMES = ("", "0")
+SHARED_TAGS = 500
+"""Comm groups whose numbers differ by a multiple of this use the same tags."""
+MOST_STREAMS = 1_000_000
+"""A comm group's streams are numbered in a range of this size."""
+MOST_NAMES = 1 << 20
+MOST_KINDS = 8
+MOST_WORK = 1 << 28
+"""Neighbours looked at in all before the search for classes is given up."""
+
+
+class Unfoldable(Exception):  # noqa: N818 (no error: the job is simulated rank by rank)
+    """Says why a job is not folded."""
+
+
+@dataclass(frozen=True, slots=True)
+class Neighbourhood:
+    """Who is a neighbour of whom in a phase.
+
+    Attributes:
+        stride, size: Of the dimension, as in `Phase`; both 0 for the list of a comm group.
+        crosswise: Whether neighbours at a distance are found by flipping bits (halving-doubling), not along a ring.
+    """
+
+    stride: int
+    size: int
+    crosswise: bool
+
+    @staticmethod
+    def of(phase: Phase) -> Neighbourhood:
+        """Return the neighbourhood of a phase."""
+        return Neighbourhood(phase.stride, phase.size, phase.algorithm.kind == "halving_doubling")
+
+
+@dataclass(frozen=True, slots=True)
+class GraphUse:
+    """What the ranks of one graph use.
+
+    R ranks, S slots, literals of the graph included.
+
+    Attributes:
+        ranks: (R,) the ranks.
+        collective_slots: Slots that name comm groups.
+        peer_slots: Slots that name peers.
+        values: Per slot the value of every rank.
+        streams: Streams that all collectives of the graph make together.
+        world: Per slot the phases of collectives that name their group there, if that has all ranks; under -1
+            those of collectives that name none.
+        grouped: Per slot their phases if the group is smaller.
+    """
+
+    ranks: Int64
+    collective_slots: tuple[int, ...]
+    peer_slots: tuple[int, ...]
+    values: Mapping[int, Sequence[int | str]]
+    streams: int
+    world: Mapping[int, frozenset[Phase]]
+    grouped: Mapping[int, frozenset[Phase]]
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What decides about classes.
+
+    Attributes:
+        config: The system.
+        uses: What the ranks of each graph use.
+        graph_of: (R,) the graph of each rank.
+        groups: Comm groups by name.
+        is_world: Whether a name, and the group of this name where there is one, mean all ranks.
+        number_of: Tells the number of a group, which its tags count from; None where groups share no tags.
+    """
+
+    config: SystemConfig
+    uses: Sequence[GraphUse]
+    graph_of: Int64
+    groups: Mapping[str, CommGroup]
+    is_world: Callable[[str, CommGroup | None], bool]
+    number_of: Callable[[CommGroup], int] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Folding:
+    """Classes of equivalent ranks, and what the engine needs to know about them.
+
+    R ranks, C classes.
+
+    Attributes:
+        class_of: (R,) the class of each rank; classes are numbered in the order of their first ranks.
+        representatives: (C,) the first rank of each class.
+        kinds: Number of each kind of neighbourhood.
+        names: Per comm group that a representative uses, what its members are called: by place, or, where it
+            has all ranks, by rank.
+        pairs: Per representative that has peers, per slot the name of messages to and from the peer.
+    """
+
+    class_of: Int64
+    representatives: Int64
+    kinds: Mapping[Neighbourhood, int]
+    names: Mapping[str, Int64]
+    pairs: Mapping[int, Mapping[int, tuple[int, int]]]
+
+
+def fold(job: Job) -> Folding:
+    """Return the classes of a job's ranks.
+
+    Raises:
+        Unfoldable: The job is not folded; says why.
+    """
+    _refuse(job)
+    finder = _Finder(job)
+    finder.refine()
+    return finder.folding()
+
+
+def _refuse(job: Job) -> None:
+    config = job.config
+    if config.shared_bus is not None:
+        raise Unfoldable("on a shared bus the order of what happens to a rank in one nanosecond matters")
+    if config.links is not None:
+        raise Unfoldable("in a network of single links every rank has a place of its own")
+    if config.congestion == "aware":
+        _refuse_links(config)
+    if any(use.streams >= MOST_STREAMS for use in job.uses):
+        raise Unfoldable(f"a rank has more than {MOST_STREAMS:,} chunks")
+
+
+def _refuse_links(config: SystemConfig) -> None:
+    """Refuse congestion-aware networks but those of one dimension as the reference has them."""
+    dims, extensions = config.topology.dims, config.extensions
+    if len(dims) > 1 or dims[0].message_overhead_ns or (dims[0].kind == "ring" and dims[0].size == 2):
+        raise Unfoldable("messages of different ranks share links")
+    if extensions is not None and extensions.tie_order == "symmetric":
+        raise Unfoldable("links take the messages of one nanosecond in the order in which they come")
+
+
+def offsets(phases: Iterable[Phase], size: int) -> list[tuple[int, bool]]:
+    """Return how far away the neighbours are that a rank has in phases among at most `size` ranks.
+
+    Returns:
+        Distances, down the ring as negative numbers, and whether they are crosswise.
+
+    Raises:
+        Unfoldable: The algorithm has other neighbours on every rank.
+
+    Example:
+        >>> from studio.sim.config import Algorithm
+        >>> offsets([Phase("all_reduce", Algorithm("ring"), 0, 8, 1)], 8)
+        [(-1, False), (1, False)]
+        >>> offsets([Phase("all_reduce", Algorithm("halving_doubling"), 0, 8, 1)], 8)
+        [(1, True), (2, True), (4, True)]
+    """
+    found: set[tuple[int, bool]] = set()
+    for phase in phases:
+        if phase.kind in ROOTED:
+            raise Unfoldable(f"in a {phase.kind} every rank has a place of its own")
+        if phase.algorithm.kind == "halving_doubling" and phase.kind in ("barrier", "all_to_all"):
+            raise Unfoldable(f"halving-doubling of {phase.kind} sends messages of different sizes")
+        if phase.algorithm.kind == "halving_doubling":
+            found |= {(1 << bit, True) for bit in range((size - 1).bit_length())}
+        elif phase.algorithm.kind == "direct":
+            found |= {(far, False) for far in range(1, size)}
+        elif phase.algorithm.kind == "ring":
+            found |= {(1, False), (-1, False)}
+        else:
+            raise Unfoldable("in a double binary tree every rank has a place of its own")
+    return sorted(found)
+
+
+@dataclass(slots=True)
+class _Groups:
+    """The comm groups that ranks use, their members in one list.
+
+    G groups, M members of all groups together.
+
+    Attributes:
+        names: Of the groups.
+        start, size: (G,) where the members of each begin, and how many they are.
+        members: (M,) their ranks.
+        slot: (M,) the first slot in which the member names the group, -1 where it does not.
+        by_rank: (M,) places sorted by group and rank.
+        key: (M,) group × ranks + rank in that order.
+    """
+
+    names: list[str]
+    start: Int64
+    size: Int64
+    members: Int64
+    slot: Int64
+    by_rank: Int64
+    key: Int64
+
+    @staticmethod
+    def of(groups: Sequence[CommGroup], npus: int) -> _Groups:
+        size = np.array([len(group.ranks) for group in groups], np.int64)
+        start = np.cumsum(size) - size
+        members = np.fromiter((r for group in groups for r in group.ranks), np.int64, int(size.sum()))
+        if len(members) and (members.min() < 0 or members.max() >= npus):
+            raise Unfoldable("a comm group has a rank that is not there")
+        key = np.repeat(np.arange(len(groups)), size) * npus + members
+        by_rank = np.argsort(key, kind="stable")
+        key = key[by_rank]
+        if (key[1:] == key[:-1]).any():
+            raise Unfoldable("a comm group has a rank twice")
+        names = [group.name for group in groups]
+        return _Groups(names, start, size, members, np.full(len(members), -1, np.int64), by_rank, key)
+
+    def entries(self, group: Int64, rank: Int64, npus: int) -> Int64:
+        """Return where in the list of members the ranks are; -1 where they are no members."""
+        if not len(self.key):
+            return np.full(len(rank), -1, np.int64)
+        at = np.minimum(np.searchsorted(self.key, group * npus + rank), len(self.key) - 1)
+        found: Int64 = np.where(self.key[at] == group * npus + rank, self.by_rank[at], -1)
+        return found
+
+
+@dataclass(slots=True)
+class _Finder:
+    job: Job
+    npus: int = field(init=False)
+    groups: _Groups = field(init=False)
+    class_of: Int64 = field(init=False)
+    count: int = field(init=False)
+    work: int = 0
+    world: set[Phase] = field(default_factory=set)
+    """Phases of collectives of all ranks that there are."""
+    grouped: set[Phase] = field(default_factory=set)
+    relations: list[tuple[Int64, Int64]] = field(default_factory=list)
+    """Neighbours that do not follow from the dimensions: ranks, and the neighbour of each."""
+    group_of: dict[tuple[int, int], Int64] = field(default_factory=dict)
+    """Per graph and slot the group of each of the graph's ranks, -1 for the world."""
+    peer_of: dict[tuple[int, int], Int64] = field(default_factory=dict)
+    back: dict[tuple[int, int], tuple[Int64, Int64]] = field(default_factory=dict)
+    """Per graph and slot the first slot with the same peer, and the first slot in which the peer names the rank."""
+
+    def __post_init__(self) -> None:
+        self.npus = self.job.config.topology.npus
+        self.class_of = np.zeros(self.npus, np.int64)
+        self.count = 1
+        self.split(np.arange(self.npus), self.job.graph_of)
+        self._settings()
+        self._find_groups()
+        self._find_peers()
+        self._check_tags()
+
+    def split(self, ranks: Int64, code: Int64) -> bool:
+        """Split classes by a number that ranks have; returns whether any came apart.
+
+        Ranks that are not listed have a number of their own, all the same.
+        """
+        self.work += self.npus
+        whole = np.zeros(self.npus, np.int64)
+        whole[ranks] = code - code.min(initial=0) + 1
+        first = np.zeros(self.count, np.int64)
+        first[self.class_of] = whole
+        if (first[self.class_of] == whole).all():
+            return False
+        both = self.class_of * (int(whole.max()) + 1) + whole
+        distinct, self.class_of = np.unique(both, return_inverse=True)
+        self.count = len(distinct)
+        return True
+
+    def _settings(self) -> None:
+        extensions = self.job.config.extensions
+        speeds = dict(extensions.compute_speeds or {}) if extensions else {}
+        if speeds:
+            values = np.ones(self.npus)
+            for npu, speed in speeds.items():
+                if 0 <= npu < self.npus:
+                    values[npu] = speed
+            self.split(np.arange(self.npus), np.unique(values, return_inverse=True)[1])
+
+    # -------------------------------------------------------------------------------------------
+    # Comm groups
+
+    def _find_groups(self) -> None:
+        job = self.job
+        self._read_groups()
+        for (at, slot), group in reversed(self.group_of.items()):
+            some = group >= 0
+            entry = self.groups.entries(group[some], job.uses[at].ranks[some], self.npus)
+            if (entry < 0).any():
+                raise Unfoldable("a collective names a comm group that its rank is no member of")
+            self.groups.slot[entry] = slot
+        for use in job.uses:
+            self.world |= use.world.get(WORLD, frozenset())
+        sizes = np.append(self.groups.size, 0)
+        for (at, slot), group in self.group_of.items():
+            size = sizes[group]
+            self.split(job.uses[at].ranks, size)
+            if (size == 0).any() or (size == self.npus).any():
+                self.world |= job.uses[at].world[slot]
+            if (size[size > 0] < self.npus).any():
+                self.grouped |= job.uses[at].grouped[slot]
+        for (at, slot), group in self.group_of.items():
+            self._relate_group(job.uses[at], slot, group, sizes[group])
+
+    def _read_groups(self) -> None:
+        """Find which group each rank names in each slot."""
+        used: dict[str, int] = {}
+        named: dict[int | str, int] = {}
+        for at, use in enumerate(self.job.uses):
+            for slot in use.collective_slots:
+                column = use.values[slot]
+                for value in set(column).difference(named):
+                    name = str(value)
+                    if self.job.is_world(name, self.job.groups.get(name)):
+                        named[value] = WORLD
+                    elif name in self.job.groups:
+                        named[value] = used.setdefault(name, len(used))
+                    else:
+                        raise Unfoldable("a collective names a comm group that is not known")
+                self.group_of[at, slot] = np.array([named[value] for value in column], np.int64)
+        self.groups = _Groups.of([self.job.groups[name] for name in used], self.npus)
+
+    def _relate_group(self, use: GraphUse, slot: int, group: Int64, size: Int64) -> None:
+        """Split by the groups that ranks name in a slot, and note their neighbours there."""
+        groups = self.groups
+        some = size > 0
+        if not some.any():
+            return
+        ranks, group, size = use.ranks[some], group[some], size[some]
+        entry = groups.entries(group, ranks, self.npus)
+        self.split(ranks, groups.slot[entry])
+        whole = size == self.npus
+        if whole.any():
+            for phase, far in self._world_offsets():
+                peer = self._across(Neighbourhood.of(phase), far, ranks[whole])
+                self.split(ranks[whole], groups.slot[groups.entries(group[whole], peer, self.npus)])
+        part = ~whole
+        if part.any():
+            entry = entry[part]
+            self._relate_members(use.grouped[slot], ranks[part], entry, groups.start[group[part]], size[part])
+
+    def _relate_members(
+        self, phases: Iterable[Phase], ranks: Int64, entry: Int64, start: Int64, size: Int64
+    ) -> None:
+        for far, crosswise in offsets(phases, int(size.max())):
+            if crosswise and (size & (size - 1)).any():
+                raise Unfoldable("halving-doubling on a number of ranks that is no power of two")
+            some = size > abs(far)
+            place = entry[some] - start[some]
+            place = place ^ far if crosswise else (place + far) % size[some]
+            there = start[some] + place
+            self._relate(ranks[some], self.groups.members[there])
+            self.split(ranks[some], self.groups.slot[there])
+
+    def _relate(self, ranks: Int64, peers: Int64) -> None:
+        """Note who is a neighbour of whom, and split by how far it is."""
+        self.split(ranks, self._hops(ranks, peers))
+        self.relations.append((ranks, peers))
+        if sum(len(of) for of, _ in self.relations) + self.work > MOST_WORK:
+            raise Unfoldable("there are too many pairs of ranks to compare")
+
+    # -------------------------------------------------------------------------------------------
+    # Peers of messages
+
+    def _find_peers(self) -> None:
+        job = self.job
+        for at, use in enumerate(job.uses):
+            for slot in use.peer_slots:
+                column = use.values[slot]
+                if any(isinstance(value, str) for value in column):
+                    raise Unfoldable("a message has a peer that is no rank")
+                peer = np.array(column, np.int64)
+                if (peer < 0).any() or (peer >= self.npus).any() or (peer == use.ranks).any():
+                    raise Unfoldable("a message has a peer that is no other rank")
+                self.peer_of[at, slot] = peer
+        if not self.peer_of:
+            return
+        keys, slots = self._first_slots()
+
+        def lookup(rank: Int64, peer: Int64) -> Int64:
+            at = np.minimum(np.searchsorted(keys, rank * self.npus + peer), len(keys) - 1)
+            found: Int64 = np.where(keys[at] == rank * self.npus + peer, slots[at], -1)
+            return found
+
+        for (at, slot), peer in self.peer_of.items():
+            ranks = job.uses[at].ranks
+            own, other = lookup(ranks, peer), lookup(peer, ranks)
+            self.back[at, slot] = own, other
+            self.split(ranks, own)
+            self.split(ranks, other)
+            self._relate(ranks, peer)
+
+    def _first_slots(self) -> tuple[Int64, Int64]:
+        """Return rank × ranks + peer of all peers, sorted, and the first slot that names each."""
+        uses = self.job.uses
+        keys = np.concatenate([uses[at].ranks * self.npus + peer for (at, _), peer in self.peer_of.items()])
+        slots = np.concatenate([np.full(len(peer), slot) for (_, slot), peer in self.peer_of.items()])
+        order = np.lexsort((slots, keys))
+        keys, slots = keys[order], slots[order]
+        first = np.ones(len(keys), np.bool_)
+        first[1:] = keys[1:] != keys[:-1]
+        return keys[first], slots[first]
+
+    def _check_tags(self) -> None:
+        """See that no rank has two groups whose streams have the same tags."""
+        if self.job.number_of is None:
+            return
+        for at, use in enumerate(self.job.uses):
+            columns = [np.full(len(use.ranks), WORLD)] if WORLD in use.world else []
+            columns += [self.group_of[at, slot] for slot in use.collective_slots]
+            if len(columns) < 2:
+                continue
+            group = np.sort(np.stack(columns), axis=0)
+            numbers = [self.job.number_of(self.job.groups[name]) for name in self.groups.names]
+            number = np.array([*numbers, 0], np.int64)
+            tag = number[group] % SHARED_TAGS
+            again = group[1:] == group[:-1]
+            # A group that is named twice counts once.
+            tag[1:][again] = -1 - np.nonzero(again)[0]
+            tag.sort(axis=0)
+            if (tag[1:] == tag[:-1]).any():
+                raise Unfoldable(f"comm groups whose numbers differ by {SHARED_TAGS} share their tags")
+
+    # -------------------------------------------------------------------------------------------
+    # The network
+
+    def _hops(self, ranks: Int64, peers: Int64) -> Int64:
+        """Return a number per pair that is the same where the time of a message is, there and back."""
+        if self.job.config.congestion == "aware":
+            return self._links(ranks, peers)
+        found = np.zeros(len(ranks), np.int64)
+        open_ = np.ones(len(ranks), np.bool_)
+        a, b = ranks, peers
+        for at, dim in enumerate(self.job.config.topology.dims):
+            x, y = a % dim.size, b % dim.size
+            here = open_ & (x != y)
+            far = np.abs(x - y)
+            hops = np.minimum(far, dim.size - far) if dim.kind == "ring" else np.zeros(len(far), np.int64)
+            found[here] = (1 + at) * self.npus + hops[here]
+            open_ &= ~here
+            a, b = a // dim.size, b // dim.size
+        return found
+
+    def _links(self, ranks: Int64, peers: Int64) -> Int64:
+        """Return a number per pair that says which links of its own a rank uses to reach another."""
+        dim = self.job.config.topology.dims[0]
+        far = (peers - ranks) % dim.size
+        if dim.kind == "switch":
+            return np.zeros(len(ranks), np.int64)
+        if dim.kind == "fully_connected":
+            raise Unfoldable("links do not correspond to neighbours in comm groups and pipelines")
+        if ((far != 1) & (far != dim.size - 1)).any():
+            raise Unfoldable("messages pass over links of other ranks")
+        return far
+
+    def _world_offsets(self) -> Iterator[tuple[Phase, int]]:
+        """Yield the distances in all dimensions, each once."""
+        seen = set()
+        for phase in sorted(self.world, key=repr):
+            if Neighbourhood.of(phase).crosswise and phase.size & (phase.size - 1):
+                raise Unfoldable("halving-doubling on a number of ranks that is no power of two")
+            for far, _ in offsets([phase], phase.size):
+                key = Neighbourhood.of(phase), far
+                if key not in seen:
+                    seen.add(key)
+                    yield phase, far
+
+    def _across(self, where: Neighbourhood, far: int, ranks: Int64) -> Int64:
+        """Return the neighbours in a dimension."""
+        place = ranks // where.stride % where.size
+        other = place ^ far if where.crosswise else (place + far) % where.size
+        peers: Int64 = ranks + (other - place) * where.stride
+        return peers
+
+    def refine(self) -> None:
+        """Split classes until neighbours of equivalent ranks are equivalent."""
+        config, ranks = self.job.config, np.arange(self.npus)
+        fixed = {dim.size for dim in config.topology.dims}
+        world = list(self._world_offsets())
+        if config.congestion == "aware":
+            self._check_links(world)
+        for phase, far in world:
+            if config.congestion == "aware" or not self._even(phase, fixed):
+                self.split(ranks, self._world_hops(phase, far, ranks))
+        settled = False
+        while not settled and self.count < self.npus:
+            settled = True
+            for phase, far in world if self.count > 1 else ():
+                peers = self._across(Neighbourhood.of(phase), far, ranks)
+                settled &= not self.split(ranks, self.class_of[peers])
+            for of, peers in self.relations if self.count > 1 else ():
+                settled &= not self.split(of, self.class_of[peers])
+            if self.work > MOST_WORK:
+                raise Unfoldable("there are too many pairs of ranks to compare")
+        if self.count == self.npus:
+            raise Unfoldable("no two ranks are equivalent")
+
+    def _even(self, phase: Phase, sizes: set[int]) -> bool:
+        """Whether every rank reaches its neighbours in a phase in the same time: within one dimension it does."""
+        single = phase.algorithm.single and len(self.job.config.topology.dims) > 1
+        return not single and phase.size in sizes
+
+    def _world_hops(self, phase: Phase, far: int, ranks: Int64) -> Int64:
+        peers = self._across(Neighbourhood.of(phase), far, ranks)
+        if (
+            self.job.config.congestion == "aware"
+            and self.job.config.topology.dims[0].kind == "fully_connected"
+        ):
+            return np.zeros(len(ranks), np.int64)
+        return self._hops(ranks, peers)
+
+    def _check_links(self, world: Sequence[tuple[Phase, int]]) -> None:
+        """On a fully connected network a link must serve one neighbour only, however it is counted."""
+        if self.job.config.topology.dims[0].kind == "fully_connected" and (
+            len({Neighbourhood.of(phase).crosswise for phase, _ in world}) > 1
+        ):
+            raise Unfoldable("links do not correspond to neighbours")
+
+    # -------------------------------------------------------------------------------------------
+    # The outcome
+
+    def folding(self) -> Folding:
+        """Return the classes as they are now."""
+        first = np.unique(self.class_of, return_index=True)[1]
+        order = np.argsort(first)
+        rank_of = np.empty(self.count, np.int64)
+        rank_of[order] = np.arange(self.count)
+        self.class_of = rank_of[self.class_of]
+        representatives = first[order]
+        kinds = {Neighbourhood.of(phase): 0 for phase in sorted(self.world | self.grouped, key=repr)}
+        if len(kinds) > MOST_KINDS:
+            raise Unfoldable(f"there are more than {MOST_KINDS} kinds of neighbourhoods")
+        numbers = {where: at for at, where in enumerate(kinds)}
+        return Folding(
+            self.class_of,
+            representatives,
+            numbers,
+            self._names(representatives),
+            self._pairs(representatives),
+        )
+
+    def _used(self, representatives: Int64) -> list[int]:
+        """Return the groups that representatives use."""
+        found: set[int] = set()
+        for (at, _), group in self.group_of.items():
+            found |= set(group[np.isin(self.job.uses[at].ranks, representatives)].tolist())
+        return sorted(found - {WORLD})
+
+    def _names(self, representatives: Int64) -> dict[str, Int64]:
+        groups, used = self.groups, self._used(representatives)
+        parts = [slice(int(groups.start[g]), int(groups.start[g] + groups.size[g])) for g in used]
+        if not parts:
+            return {}
+        both = np.concatenate([self.class_of[groups.members[p]] << 32 | groups.slot[p] + 1 for p in parts])
+        distinct, code = np.unique(both, return_inverse=True)
+        # Classes themselves are the names in the world.
+        code = code.reshape(-1) + self.count
+        if self.count + len(distinct) > MOST_NAMES:
+            raise Unfoldable("there are too many kinds of members of comm groups")
+        found, at = {}, 0
+        for group, part in zip(used, parts, strict=True):
+            size = int(groups.size[group])
+            mine = code[at : at + size]
+            at += size
+            if size == self.npus:
+                by_rank = np.empty(size, np.int64)
+                by_rank[groups.members[part]] = mine
+                mine = by_rank
+            found[groups.names[group]] = mine
+        return found
+
+    def _pairs(self, representatives: Int64) -> dict[int, dict[int, tuple[int, int]]]:
+        known: dict[tuple[int, ...], int] = {}
+        found: dict[int, dict[int, tuple[int, int]]] = {}
+        for (at, slot), peer in self.peer_of.items():
+            ranks = self.job.uses[at].ranks
+            own, other = self.back[at, slot]
+            for i in np.flatnonzero(np.isin(ranks, representatives)).tolist():
+                here = int(self.class_of[ranks[i]]), int(own[i])
+                there = int(self.class_of[peer[i]]), int(other[i])
+                out = known.setdefault((*here, *there), 1 + len(known))
+                back = known.setdefault((*there, *here), 1 + len(known))
+                found.setdefault(int(ranks[i]), {})[slot] = out, back
+        return found
+
+
+def expanded_links(folding: Folding, config: SystemConfig, links: Any) -> Any:
+    """Return the figures of all links where those of the representatives' links are known.
+
+    Args:
+        folding: The classes.
+        config: The system; its network is congestion-aware and has one dimension.
+        links: (L, ...) a row per link, in the order of their records.
+    """
+    dim, stand_in = config.topology.dims[0], folding.representatives[folding.class_of]
+    count = dim.size
+    if dim.kind != "fully_connected":
+        return links[np.concatenate([stand_in, count + stand_in])]
+    ranks = np.arange(count)
+    far = (ranks[None, :] - ranks[:, None]) % count
+    other = (stand_in[:, None] + far) % count
+    if any(where.crosswise for where in folding.kinds):
+        other = stand_in[:, None] ^ ranks[:, None] ^ ranks[None, :]
+    whole = stand_in[:, None] * count + np.minimum(other, count - 1)
+    return links[whole.reshape(-1)]
