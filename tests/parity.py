@@ -146,7 +146,7 @@ def judge(record: Record, *, native: bool = True, fold: bool = False) -> Outcome
     return replace(outcome, seconds=seconds)
 
 
-def judged(outcome: Outcome, result: SimResult, expected: Record, *, across: bool) -> Outcome:
+def judged(outcome: Outcome, result: SimResult, expected: Record, *, across: bool = True) -> Outcome:
     """Return the outcome of a case that ended in a result."""
     if outcome.status in FAILED:
         if outcome.status == "crash" and expected.get("reason") in ANSWERED:
