@@ -315,6 +315,18 @@ def test_parallel_links_share_by_source_and_destination():
     assert result.finish_ns.tolist() == [501, 501]
 
 
+@pytest.mark.parametrize("kind", ["fully_connected", "switch"])
+def test_the_longest_queue_is_not_the_sum_of_queues(kind):
+    """Three messages at once, of which two wait; when they are gone, two more, of which one waits."""
+    topology = Topology((Dimension(kind, 4, 10.0, 30.0),))
+    messages = [(0, 1, 1000 + at, 1) for at in range(3)] + [(0, 1, 1010 + at, 5) for at in range(2)]
+    config = SystemConfig(topology, "aware", extensions=EXTENDED)
+    for one in (config, replace(config, links=link_graph(topology))):
+        links = played(one, messages).links
+        assert links.peak_queue.max() == 2
+        assert links.messages.max() == 5
+
+
 def test_destinations_spread_over_the_ways_up_of_a_fat_tree():
     """Two leaves of four NPUs and four spines: each spine gets one destination of each leaf."""
     graph = leaf_spine(8, 4, 4, down=Speed(10.0, 5.0), up=Speed(10.0, 5.0))
