@@ -48,6 +48,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -455,24 +456,23 @@ class _Finder:
         return keys[first], slots[first]
 
     def _check_tags(self) -> None:
-        """See that no rank has two groups whose streams have the same tags."""
+        """See that no two ranks have two groups together whose streams have the same tags."""
         if self.job.number_of is None:
             return
+        numbers = [self.job.number_of(self.job.groups[name]) for name in self.groups.names]
+        tag_of = np.array([*numbers, 0], np.int64) % SHARED_TAGS
+        shared = [np.zeros(0, np.int64)]
         for at, use in enumerate(self.job.uses):
             columns = [np.full(len(use.ranks), WORLD)] if WORLD in use.world else []
             columns += [self.group_of[at, slot] for slot in use.collective_slots]
-            if len(columns) < 2:
-                continue
-            group = np.sort(np.stack(columns), axis=0)
-            numbers = [self.job.number_of(self.job.groups[name]) for name in self.groups.names]
-            number = np.array([*numbers, 0], np.int64)
-            tag = number[group] % SHARED_TAGS
-            again = group[1:] == group[:-1]
-            # A group that is named twice counts once.
-            tag[1:][again] = -1 - np.nonzero(again)[0]
-            tag.sort(axis=0)
-            if (tag[1:] == tag[:-1]).any():
-                raise Unfoldable(f"comm groups whose numbers differ by {SHARED_TAGS} share their tags")
+            for one, other in combinations(columns, 2):
+                same = (one != other) & (tag_of[one] == tag_of[other])
+                low, high = np.minimum(one[same], other[same]), np.maximum(one[same], other[same])
+                # A rank that names the two in several slots counts once.
+                shared.append(np.unique((use.ranks[same] * MOST_NAMES + low + 1) * MOST_NAMES + high))
+        pairs = np.unique(np.concatenate(shared)) % MOST_NAMES**2
+        if len(pairs) and np.unique(pairs, return_counts=True)[1].max() > 1:
+            raise Unfoldable(f"comm groups whose numbers differ by {SHARED_TAGS} share their tags")
 
     # -------------------------------------------------------------------------------------------
     # The network
