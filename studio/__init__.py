@@ -13,6 +13,7 @@ from studio.errors import ConfigError, StudioError, TraceError, TraceFormatError
 
 if TYPE_CHECKING:
     from studio.analysis.export import to_networkx, to_pandas
+    from studio.doctor import examine, repair
     from studio.et import read, write
     from studio.sim import simulate
     from studio.sim.astra import read_config, write_config
@@ -30,9 +31,11 @@ __all__ = [
     "TraceError",
     "TraceFormatError",
     "Workspace",
+    "examine",
     "preset",
     "read",
     "read_config",
+    "repair",
     "simulate",
     "to_networkx",
     "to_pandas",
@@ -41,9 +44,11 @@ __all__ = [
 ]
 
 _WHERE = {
+    "examine": "studio.doctor",
     "preset": "studio.sim.presets",
     "read": "studio.et",
     "read_config": "studio.sim.astra",
+    "repair": "studio.doctor",
     "simulate": "studio.sim",
     "SystemConfig": "studio.sim.config",
     "to_networkx": "studio.analysis.export",

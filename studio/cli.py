@@ -18,7 +18,7 @@ import click
 from studio import __version__
 from studio.errors import StudioError
 from studio.terminal import printable
-from studio.trace import Finding
+from studio.trace import Finding, Level
 
 _WIDTH = 100
 _BAR = 30
@@ -203,6 +203,74 @@ def info(ctx: click.Context, paths: tuple[Path, ...], as_json: bool, ranks: dict
     else:
         click.echo("\n\n".join(as_text(one) for one in reports))
     if any(finding["level"] == "error" for one in reports for finding in one["findings"]):
+        ctx.exit(1)
+
+
+def _repairs(_ctx: click.Context, _param: click.Parameter, codes: tuple[str, ...]) -> tuple[str, ...]:
+    """Refuse repairs that there are not."""
+    if codes:
+        from studio.doctor import REPAIRS
+
+        unknown = next((code for code in codes if code not in REPAIRS), None)
+        if unknown is not None:
+            raise click.BadParameter(f"there is no repair {unknown!r}; there are {', '.join(REPAIRS)}.")
+    return codes
+
+
+@main.command(epilog="Example: chakra-studio check traces/ --fail-on warning --repair mended/")
+@click.argument("paths", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.option(
+    "--fail-on",
+    type=click.Choice(["error", "warning", "info"]),
+    default="error",
+    show_default=True,
+    help="Exit with 1 where something of this level or a worse one is found.",
+)
+@click.option(
+    "--repair",
+    "target",
+    metavar="OUT",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Mend what can be mended and write the job into this folder.",
+)
+@click.option(
+    "--only",
+    multiple=True,
+    metavar="CODE",
+    callback=_repairs,
+    help="Make this repair alone; repeat for each.",
+)
+@_rank_option
+@click.pass_context
+def check(
+    ctx: click.Context,
+    paths: tuple[Path, ...],
+    as_json: bool,
+    fail_on: Level,
+    target: Path | None,
+    only: tuple[str, ...],
+    ranks: dict[str, int],
+) -> None:
+    """Find what is wrong with a job: what, where, what follows from it, and what can be mended.
+
+    The worst is told first. The files given stay as they are; with --repair what counts for the exit code is what is
+    left in the mended job. The exit code is 0 where nothing of the level of --fail-on was found, 1 where something was,
+    2 where the command was called wrongly.
+    """
+    from studio import checking
+
+    if only and target is None:
+        raise click.UsageError(
+            "--only chooses among repairs: name a folder for the mended job with --repair."
+        )
+    done = checking.run(paths, target=target, only=only, ranks=ranks, progress=_progress_line())
+    if as_json:
+        reports = [checking.report(one) for one in done]
+        click.echo(json.dumps(reports if len(reports) > 1 else reports[0], indent=2))
+    else:
+        click.echo("\n\n".join(checking.as_text(one) for one in done))
+    if checking.worst_at_least(done, fail_on):
         ctx.exit(1)
 
 

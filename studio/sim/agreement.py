@@ -224,7 +224,7 @@ def _disagreements(trace: Trace, groups: Sequence[GroupMatching]) -> Iterator[Fi
 
 
 def _disagreement(trace: Trace, group: GroupMatching, found: Disagreement) -> Finding:
-    sure = _is_certain(trace, group, found)
+    sure = is_certain(trace, group, found)
     message = (
         f"collective {found.position} of {group_label(group)}: rank {found.rank} has "
         f"{collective_label(trace, found.rank, found.row)} where rank {found.other_rank} has "
@@ -259,7 +259,7 @@ def collective_label(trace: Trace, number: int, row: int) -> str:
     return f"{name} of {size} (node {int(graph.id[row])})"
 
 
-def _is_certain(trace: Trace, group: GroupMatching, found: Disagreement) -> bool:
+def is_certain(trace: Trace, group: GroupMatching, found: Disagreement) -> bool:
     """Whether the ranks disagree whatever the times: other collectives, or an order that dependencies fix."""
     one, other = (_sequence(group, number) for number in (found.rank, found.other_rank))
     if sorted(zip(one.type.tolist(), one.bytes.tolist(), strict=True)) != sorted(

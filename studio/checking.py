@@ -1,0 +1,220 @@
+"""What `chakra-studio check` does and prints: jobs examined, and mended where that is asked for."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from studio.analysis.nodes import node_ref
+from studio.doctor import CHECKS, REPAIRS, Change, Diagnosis, Examination, examination, repair_all
+from studio.doctor.diagnosis import LEVELS
+from studio.errors import TraceError
+from studio.et import Progress, discover, read_job, write
+from studio.et.ranks import ranks_by_file
+from studio.et.source import opened
+from studio.terminal import printable
+from studio.trace import Level, Trace
+from studio.units import format_count
+
+_WIDTH = 110
+_NODES_SHOWN = 4
+_CHANGES_SHOWN = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """A job that was examined.
+
+    Attributes:
+        name: The job.
+        trace: It, as it was read.
+        found: What came of it.
+        changes: What was mended; empty where nothing was asked for or had to be.
+        files: The files of the mended job.
+        left: What the mended job is examined to; None where none was asked for.
+    """
+
+    name: str
+    trace: Trace
+    found: Examination
+    changes: tuple[Change, ...] = ()
+    files: tuple[Path, ...] = ()
+    left: Examination | None = None
+
+
+def run(
+    paths: Sequence[Path],
+    *,
+    target: Path | None = None,
+    only: Sequence[str] = (),
+    ranks: Mapping[str, int] | None = None,
+    progress: Progress | None = None,
+) -> list[Checked]:
+    """Examine every job at `paths`, and write it mended where a folder is given.
+
+    Args:
+        paths: Files, folders or archives.
+        target: Folder for the mended job.
+        only: The repairs to make; none stands for all.
+        ranks: Rank numbers by file name, for files that do not tell theirs.
+        progress: Told how far it is.
+
+    Raises:
+        TraceError: Several jobs are to be mended into one folder.
+        TraceFormatError: A file is of no known format.
+    """
+    with opened(paths) as files:
+        jobs = discover(files)
+        if target is not None and len(jobs) > 1:
+            names = ", ".join(job.name for job in jobs[:6])
+            raise TraceError(f"{len(jobs)} jobs found, not one: {names}.", hint="Mend them one by one.")
+        numbers = ranks_by_file(files, ranks or {})
+        done = []
+        for job in jobs:
+            trace = read_job(job, ranks=numbers, progress=progress)
+            checked = Checked(job.name, trace, examination(trace, progress=progress))
+            done.append(checked if target is None else _mended(checked, target, only, progress))
+    return done
+
+
+def _mended(checked: Checked, target: Path, only: Sequence[str], progress: Progress | None) -> Checked:
+    repaired = repair_all(checked.trace, only or None)
+    name = "".join(c if c.isalnum() or c in "._-" else "_" for c in checked.name).lstrip(".")[:150] or "job"
+    files = write(repaired.trace, target, name, progress=progress)
+    left = examination(repaired.trace, progress=progress)
+    return Checked(checked.name, checked.trace, checked.found, repaired.changes, tuple(files), left)
+
+
+def worst_at_least(done: Sequence[Checked], level: Level) -> bool:
+    """Return whether anything at a level or above it was found; of a mended job what is left counts."""
+    bad = LEVELS[: LEVELS.index(level) + 1]
+    return any(one.level in bad for job in done for one in (job.left or job.found).diagnoses)
+
+
+# ---------------------------------------------------------------------------------------------------
+# Output
+
+
+def report(checked: Checked) -> dict[str, Any]:
+    """Return what `--json` prints of a job."""
+    made: dict[str, Any] = {
+        "name": checked.name,
+        "ranks": len(checked.trace.ranks),
+        "nodes": checked.trace.node_count,
+        **_examined(checked.trace, checked.found),
+    }
+    if checked.left is not None:
+        made["repaired"] = {
+            "files": [str(path) for path in checked.files],
+            "changes": [
+                {"what": change.what, "count": change.count, "first": list(change.first)}
+                for change in checked.changes
+            ],
+            "levels": {level: checked.left.count(level) for level in LEVELS},
+            "left": sorted({one.code for one in checked.left.diagnoses}),
+        }
+    return made
+
+
+def _examined(trace: Trace, found: Examination) -> dict[str, Any]:
+    return {
+        "levels": {level: found.count(level) for level in LEVELS},
+        "findings": [_finding(trace, one) for one in found.diagnoses],
+        "passed": [check.code for check in found.passed],
+    }
+
+
+def _finding(trace: Trace, one: Diagnosis) -> dict[str, Any]:
+    return {
+        "code": one.code,
+        "level": one.level,
+        "title": one.title,
+        "message": one.message,
+        "ranks": list(one.ranks),
+        "nodes": [{"rank": rank, "node": node} for rank, node in node_names(trace, one)],
+        "count": one.count,
+        "evidence": [{"what": what, "value": value} for what, value in one.evidence],
+        "consequence": one.consequence,
+        "advice": one.advice,
+        "repair": one.repair,
+    }
+
+
+def node_names(trace: Trace, one: Diagnosis) -> list[tuple[int, str]]:
+    """Return the nodes of a diagnosis as addresses name them: rank and node."""
+    graphs = {rank.number: trace.graph_of(rank) for rank in trace.ranks}
+    return [(at.rank, node_ref(graphs[at.rank], at.row)) for at in one.nodes]
+
+
+def as_text(checked: Checked) -> str:
+    """Return the same for reading in a terminal."""
+    trace, found = checked.trace, checked.found
+    ranks = "1 rank" if len(trace.ranks) == 1 else f"{format_count(len(trace.ranks))} ranks"
+    lines = [f"{checked.name}: {ranks}, {format_count(trace.node_count)} nodes: {verdict(found)}."]
+    for one in found.diagnoses:
+        lines += ["", *_told(trace, one)]
+    titles = "; ".join(check.title[0].lower() + check.title[1:] for check in found.passed)
+    if titles:
+        lines += ["", *_wrapped("Looked for and not found: ", f"{titles}.", "  ")]
+    if checked.left is not None:
+        lines += ["", *_mending(checked)]
+    return "\n".join(printable(line) for line in lines)
+
+
+def verdict(found: Examination) -> str:
+    """Return how a job is, in a few words."""
+    counts = [(found.count(level), level) for level in ("error", "warning")]
+    told = ", ".join(f"{count} {level}{'s' if count > 1 else ''}" for count, level in counts if count)
+    return told or f"nothing is wrong, {len(CHECKS)} checks made"
+
+
+def _told(trace: Trace, one: Diagnosis) -> list[str]:
+    lines = _wrapped(f"{one.level:8}", f"{one.title} [{one.code}]", " " * 8)
+    lines += _wrapped(" " * 8, one.message, " " * 8)
+    lines += [part for what, value in one.evidence for part in _wrapped(f"{'':8}{what}: ", value, " " * 10)]
+    nodes = [f"{node} of rank {rank}" for rank, node in node_names(trace, one)[:_NODES_SHOWN]]
+    if nodes:
+        more = f" and {format_count(one.count - len(nodes))} more" if one.count > len(nodes) else ""
+        lines += _wrapped(f"{'':8}nodes: ", ", ".join(nodes) + more, " " * 10)
+    if one.consequence:
+        lines += _wrapped(f"{'':8}→ ", one.consequence, " " * 10)
+    if one.repair:
+        lines += _wrapped(f"{'':8}--repair: ", f"{REPAIRS[one.repair].title}.", " " * 10)
+    if one.advice:
+        lines += _wrapped(" " * 8, one.advice, " " * 8)
+    return lines
+
+
+def _mending(checked: Checked) -> list[str]:
+    assert checked.left is not None
+    changes = []
+    for change in checked.changes:
+        changes += _wrapped("Repaired: ", f"{change.what}.", "  ")
+        for text in change.first[:_CHANGES_SHOWN]:
+            changes += _wrapped("  ", text, "    ")
+        if change.count > _CHANGES_SHOWN and change.first:
+            changes.append(f"  and {format_count(change.count - len(change.first[:_CHANGES_SHOWN]))} more")
+    written = f"{checked.files[0]}" + (f" … {checked.files[-1]}" if len(checked.files) > 1 else "")
+    noun = "file" if len(checked.files) == 1 else "files"
+    head = changes or ["Repaired: nothing, there was nothing that can be mended."]
+    return [
+        *head,
+        f"Written: {format_count(len(checked.files))} {noun}, {written}",
+        f"Now: {verdict(checked.left)}.",
+    ]
+
+
+def _wrapped(first: str, text: str, rest: str) -> list[str]:
+    # Names of nodes may hold line breaks, which are shown as escapes.
+    plain = printable(text)
+    return textwrap.wrap(
+        plain,
+        _WIDTH,
+        initial_indent=first,
+        subsequent_indent=rest,
+        break_long_words=False,
+        break_on_hyphens=False,
+    ) or [first.rstrip()]

@@ -1,0 +1,130 @@
+"""The smallest set of dependencies without which nothing waits in a circle."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from studio.doctor.diagnosis import GraphCase
+from studio.trace import NONE, Graph, Int64
+
+_EXACT_NODES = 12
+"""Circles of up to this many nodes are solved exactly, by looking at every order of them."""
+_EXACT_STEPS = 2_000_000
+"""Steps that exact solutions may take in all; what is left then is solved like larger circles."""
+_TRIED = 20_000_000
+"""Dependencies looked at while trying which of those removed can stay."""
+_ONE = 1000
+"""The weight of a dependency; preferences between sets of equal size stay below it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Removal:
+    """Dependencies to be removed.
+
+    E of them.
+
+    Attributes:
+        of, waited: (E,) rows: `of` no longer waits for `waited`.
+        exact: Whether no smaller set opens all circles; else it is the outcome of a heuristic, of which none can be left out.
+    """
+
+    of: Int64
+    waited: Int64
+    exact: bool
+
+
+def removal(case: GraphCase) -> Removal:
+    """Return a smallest set of dependencies without which a graph has no circles, self-loops apart.
+
+    Of sets of equal size it prefers dependencies that the recorded times contradict, then such on later ids.
+    """
+    of, waited, weight, circle = _inside(case)
+    chosen = np.zeros(len(of), bool)
+    exact, steps = True, _EXACT_STEPS
+    for places in _by_circle(circle):
+        names, ends = np.unique(np.stack([of[places], waited[places]]), return_inverse=True)
+        left, right = ends.reshape(2, -1)
+        count = len(names)
+        steps -= count << count if count <= _EXACT_NODES else 0
+        if count <= _EXACT_NODES and steps >= 0:
+            violated = _smallest(count, left, right, weight[places])
+        else:
+            violated = _heuristic(count, left, right, weight[places])
+            # One has to go in any case.
+            exact = exact and len(violated) == 1
+        chosen[places[violated]] = True
+    return Removal(of[chosen], waited[chosen], exact)
+
+
+def _inside(case: GraphCase) -> tuple[Int64, Int64, Int64, Int64]:
+    """Return the distinct dependencies on circles: who waits, for whom, their weight, and the circle's number."""
+    of, waited = case.pairs
+    number = case.circles
+    there = (number[of] != NONE) & (number[of] == number[waited]) & (of != waited)
+    keys, entries = np.unique(of[there] * len(number) + waited[there], return_counts=True)
+    of, waited = np.divmod(keys, max(len(number), 1))
+    return of, waited, _ONE * entries + _reluctance(case.graph, of, waited), number[of]
+
+
+def _reluctance(graph: Graph, of: Int64, waited: Int64) -> Int64:
+    """Return (E,) how much a dependency looks as if it were right: 0 where the times contradict it."""
+    start = graph.start_ns
+    against = (start[of] >= 0) & (start[waited] >= 0) & (start[of] < start[waited])
+    return np.where(against, 0, np.where(graph.id[waited] > graph.id[of], 1, 2)).astype(np.int64)
+
+
+def _by_circle(circle: Int64) -> Iterator[Int64]:
+    order = np.argsort(circle, kind="stable")
+    bounds = np.flatnonzero(np.diff(circle[order])) + 1
+    yield from (places for places in np.split(order, bounds) if len(places))
+
+
+def _smallest(count: int, of: Int64, waited: Int64, weight: Int64) -> Int64:
+    """Return the places of a lightest set of dependencies that opens all circles of a few nodes.
+
+    The best order of every set of nodes is that of the set without its last node, which pays for whom it waits
+    for outside.
+    """
+    waits: list[list[tuple[int, int]]] = [[] for _ in range(count)]
+    for node, other, cost in zip(of.tolist(), waited.tolist(), weight.tolist(), strict=True):
+        waits[node].append((1 << other, cost))
+    full = (1 << count) - 1
+    best = [0] * (full + 1)
+    last = [0] * (full + 1)
+    for chosen in range(1, full + 1):
+        least = -1
+        for node in range(count):
+            bit = 1 << node
+            if not chosen & bit:
+                continue
+            before = chosen ^ bit
+            cost = best[before] + sum(weight for other, weight in waits[node] if not chosen & other)
+            if least < 0 or cost < least:
+                least, last[chosen] = cost, node
+        best[chosen] = least
+    place = np.zeros(count, np.int64)
+    left = full
+    for position in range(count - 1, -1, -1):
+        place[last[left]] = position
+        left ^= 1 << last[left]
+    return np.flatnonzero(place[of] < place[waited])
+
+
+def _heuristic(count: int, of: Int64, waited: Int64, weight: Int64) -> Int64:
+    """Return the places of a light set of dependencies that opens all circles: Eades', less what is not needed."""
+    import igraph
+
+    network = igraph.Graph(n=count, edges=np.stack([of, waited], axis=1), directed=True)
+    removed = sorted(network.feedback_arc_set(weight.tolist(), "eades"))
+    if len(removed) * len(of) > _TRIED:
+        return np.array(removed, np.int64)
+    kept = np.ones(len(of), bool)
+    kept[removed] = False
+    for place in sorted(removed, key=lambda place: -int(weight[place])):
+        kept[place] = True
+        trial = igraph.Graph(n=count, edges=np.stack([of[kept], waited[kept]], axis=1), directed=True)
+        kept[place] = trial.is_dag()
+    return np.flatnonzero(~kept)

@@ -1,0 +1,215 @@
+"""What a check finds, and what the checks of one job share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from studio.analysis.matching import (
+    GroupMatching,
+    Messages,
+    edges,
+    match_collectives,
+    match_messages,
+    waits_for_lower_ids,
+)
+from studio.sim.check import flag
+from studio.trace import NONE, Bool, CommGroup, Graph, Int64, Level, NodeType, Trace
+
+if TYPE_CHECKING:
+    import igraph
+
+NODES_NAMED = 16
+"""Nodes a finding names; the others are counted."""
+LEVELS: tuple[Level, ...] = ("error", "warning", "info")
+"""The worst first."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeAt:
+    """A node.
+
+    Attributes:
+        rank: Number of its rank.
+        row: Its row in the rank's graph.
+    """
+
+    rank: int
+    row: int
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a check found.
+
+    Attributes:
+        level: How bad it is.
+        message: What it is, and where.
+        ranks: Numbers of the ranks concerned, rising; empty where it is the job as a whole.
+        nodes: Nodes concerned, the first few.
+        count: How many there are of what the check is about, over all ranks.
+        evidence: Figures: what they are of, and their value.
+        consequence: What follows, where it differs from what the check says in general.
+    """
+
+    level: Level
+    message: str
+    ranks: tuple[int, ...] = ()
+    nodes: tuple[NodeAt, ...] = ()
+    count: int = 0
+    evidence: tuple[tuple[str, str], ...] = ()
+    consequence: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """One thing that is wrong with a job, or worth knowing.
+
+    Attributes:
+        code: Stable short name of the check, or of what the reader noticed.
+        level: `error` keeps the job from being simulated or lost data, `warning` misleads, `info` is worth knowing.
+        title: The check in a few words.
+        message: What was found, and where.
+        ranks, nodes, count, evidence: See `Found`.
+        consequence: What follows from it.
+        advice: What to do about it; may be empty.
+        repair: The repair in `REPAIRS` that mends it, None where there is none.
+    """
+
+    code: str
+    level: Level
+    title: str
+    message: str
+    ranks: tuple[int, ...] = ()
+    nodes: tuple[NodeAt, ...] = ()
+    count: int = 0
+    evidence: tuple[tuple[str, str], ...] = ()
+    consequence: str = ""
+    advice: str = ""
+    repair: str | None = None
+
+
+class GraphCase:
+    """A graph, the ranks that run it, and what several checks want to know of it; each is worked out once.
+
+    N nodes, D dependencies that lead to a node.
+
+    Attributes:
+        index: Its place in the trace.
+        graph: The graph.
+        ranks: Numbers of its ranks, rising.
+    """
+
+    def __init__(self, index: int, graph: Graph, ranks: tuple[int, ...]) -> None:
+        self.index, self.graph, self.ranks = index, graph, ranks
+
+    @cached_property
+    def pairs(self) -> tuple[Int64, Int64]:
+        """(D,) nodes that wait and (D,) the nodes they wait for, control dependencies first."""
+        (ctrl_of, ctrl), (data_of, data) = edges(self.graph.ctrl), edges(self.graph.data)
+        return np.concatenate([ctrl_of, data_of]), np.concatenate([ctrl, data])
+
+    @cached_property
+    def on_cpu(self) -> Bool:
+        """(N,) whether each node is marked as an operation of the processor."""
+        return flag(self.graph, "is_cpu_op")
+
+    @cached_property
+    def communicates(self) -> Bool:
+        """(N,) whether each node is a collective, send or receive."""
+        kind = self.graph.type
+        return np.asarray((kind >= NodeType.COMM_SEND) & (kind <= NodeType.COMM_COLL))
+
+    @cached_property
+    def network(self) -> igraph.Graph:
+        """Return the graph with arrows from what is waited for to what waits; vertex N follows every node that computes."""
+        import igraph
+
+        of, waited = self.pairs
+        count = len(self.graph)
+        last = np.flatnonzero(~self.communicates & (self.graph.type > NodeType.METADATA))
+        both = np.stack([np.append(waited, last), np.append(of, np.full(len(last), count))], axis=1)
+        return igraph.Graph(n=count + 1, edges=both, directed=True)
+
+    @cached_property
+    def circles(self) -> Int64:
+        """(N,) number of the circle each node is on, -1 where it is on none; nodes that wait for themselves alone do not count."""
+        none = np.full(len(self.graph), NONE, np.int64)
+        if waits_for_lower_ids(self.graph) or self.network.is_dag():
+            return none
+        component = np.array(self.network.connected_components(mode="strong").membership, np.int64)[:-1]
+        large = np.bincount(component, minlength=1)[component] > 1
+        _, number = np.unique(component[large], return_inverse=True)
+        none[large] = number
+        return none
+
+
+class Case:
+    """A job under examination.
+
+    Attributes:
+        trace: The job.
+        graphs: Its graphs that some rank runs.
+    """
+
+    def __init__(self, trace: Trace) -> None:
+        self.trace = trace
+        using: dict[int, list[int]] = {}
+        for rank in trace.ranks:
+            using.setdefault(rank.graph, []).append(rank.number)
+        self.graphs = [
+            GraphCase(index, trace.graphs[index], tuple(sorted(ranks)))
+            for index, ranks in sorted(using.items())
+        ]
+
+    @cached_property
+    def groups(self) -> tuple[GroupMatching, ...]:
+        """The collectives of all ranks, matched."""
+        return match_collectives(self.trace)
+
+    @cached_property
+    def messages(self) -> Messages:
+        """Sends and receives of all ranks, paired."""
+        return match_messages(self.trace)
+
+    @cached_property
+    def listed(self) -> Mapping[str, CommGroup]:
+        """Comm groups whose members are written down, by name."""
+        return {group.name: group for group in self.trace.groups if not group.inferred}
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """Nodes of several graphs.
+
+    Attributes:
+        ranks: Numbers of the ranks that have any, rising.
+        nodes: The first of them.
+        count: How many there are, each once for every rank.
+        first: A rank's graph and the row there that come first, None where there is none.
+    """
+
+    ranks: tuple[int, ...]
+    nodes: tuple[NodeAt, ...]
+    count: int
+    first: tuple[GraphCase, int] | None
+
+
+def where(found: Iterable[tuple[GraphCase, Int64]]) -> Where:
+    """Return nodes, given by their rows, as findings name them."""
+    some = [(case, rows) for case, rows in found if len(rows)]
+    nodes = [NodeAt(case.ranks[0], row) for case, rows in some for row in rows[:NODES_NAMED].tolist()]
+    ranks = sorted(number for case, _ in some for number in case.ranks)
+    count = sum(len(rows) * len(case.ranks) for case, rows in some)
+    first = (some[0][0], int(some[0][1][0])) if some else None
+    return Where(tuple(ranks), tuple(nodes[:NODES_NAMED]), count, first)
+
+
+def by_rank(trace: Trace, nodes: Iterable[tuple[int, int]]) -> Iterator[NodeAt]:
+    """Yield nodes given by their rank's place in the trace and their row."""
+    for at, row in nodes:
+        yield NodeAt(trace.ranks[at].number, row)

@@ -1,0 +1,455 @@
+"""What can be mended: pure functions from trace to trace that say exactly what they changed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from studio.analysis.matching import issue_order
+from studio.doctor import edit
+from studio.doctor.clocks import clock_offsets
+from studio.doctor.content import call_rows, on_cpu_rows
+from studio.doctor.cycles import removal
+from studio.doctor.diagnosis import Case, GraphCase
+from studio.doctor.edit import Entries
+from studio.doctor.streams import stream_order
+from studio.doctor.structure import counted, edge_label, repeated_rows
+from studio.errors import TraceError
+from studio.sim.agreement import node_label, rank_list
+from studio.trace import NONE, Bool, Finding, Graph, Int64, NodeType, Trace, UInt64
+from studio.units import format_ns
+
+_SHOWN = 8
+_STREAM = 8
+"""What linked traces write in `dep_kinds` for the order of a device stream."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What a repair changed.
+
+    Attributes:
+        what: In words, with the count: `3 dependencies removed`.
+        count: How many there are, over all ranks.
+        first: The first of them, in words.
+    """
+
+    what: str
+    count: int
+    first: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Repaired:
+    """A mended job.
+
+    Attributes:
+        trace: The job; its findings tell of the repair. The very trace that was given where nothing had to be changed.
+        changes: What was changed.
+    """
+
+    trace: Trace
+    changes: tuple[Change, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Repair:
+    """A way to mend what a check finds.
+
+    Attributes:
+        code: The check.
+        title: What it does, in a few words, as the label of a button.
+        consequence: What else follows from it.
+        apply: Returns the mended trace and what was changed.
+    """
+
+    code: str
+    title: str
+    consequence: str
+    apply: Callable[[Trace], tuple[Trace, list[Change]]]
+
+
+def repair(trace: Trace, code: str) -> Repaired:
+    """Mend what one check finds; the trace that is given stays as it is.
+
+    Args:
+        trace: The job.
+        code: The check, one of `REPAIRS`.
+
+    Raises:
+        TraceError: There is no such repair.
+    """
+    known = REPAIRS.get(code)
+    if known is None:
+        raise TraceError(f"There is no repair {code[:40]!r}.", hint=f"There are: {', '.join(REPAIRS)}.")
+    mended, changes = known.apply(trace)
+    changes = [change for change in changes if change.count]
+    if not changes:
+        return Repaired(trace, ())
+    told = "; ".join(change.what for change in changes)
+    finding = Finding("info", f"repaired-{code}", f"{known.title}: {told}.", known.consequence)
+    return Repaired(replace(mended, findings=(*trace.findings, finding)), tuple(changes))
+
+
+def repair_all(trace: Trace, codes: Iterable[str] | None = None) -> Repaired:
+    """Mend what several checks find, or all of them, in the order of `REPAIRS`."""
+    wanted = list(REPAIRS) if codes is None else list(codes)
+    for code in wanted:
+        if code not in REPAIRS:
+            repair(trace, code)
+    changes: list[Change] = []
+    for code in REPAIRS:
+        if code in wanted:
+            done = repair(trace, code)
+            trace, changes = done.trace, [*changes, *done.changes]
+    return Repaired(trace, tuple(changes))
+
+
+# ---------------------------------------------------------------------------------------------------
+# Dependencies
+
+
+def _dropping(
+    trace: Trace, drop: Callable[[GraphCase, Entries], Bool], word: Callable[[GraphCase, int, int], str]
+) -> tuple[Trace, list[Change]]:
+    """Remove the dependencies that `drop` picks; `word` says what one of them was."""
+    made: dict[int, Graph] = {}
+    count, first = 0, []
+    for case in Case(trace).graphs:
+        graph = case.graph
+        for deps in (graph.ctrl, graph.data):
+            found = edit.entries(graph, deps)
+            goes = np.flatnonzero(drop(case, found))[:_SHOWN]
+            pairs = zip(found.of[goes].tolist(), found.rows[goes].tolist(), strict=True)
+            ids = deps.dangling
+            first += [
+                f"rank {case.ranks[0]}: {word(case, of, row if row >= 0 else -1 - int(ids[-1 - row]))}"
+                for of, row in pairs
+            ]
+        made[case.index], dropped = edit.without_dependencies(graph, lambda one, case=case: drop(case, one))  # type: ignore[misc]  # the case is bound, not passed
+        count += dropped * len(case.ranks)
+    what = f"{counted(count, 'dependency', 'dependencies')} removed"
+    return edit.with_graphs(trace, made), [Change(what, count, tuple(first[:_SHOWN]))]
+
+
+def _drop_dangling(trace: Trace) -> tuple[Trace, list[Change]]:
+    def word(case: GraphCase, of: int, absent: int) -> str:
+        return f"{node_label(case.graph, of)} waited for node {-1 - absent}, which is not there"
+
+    return _dropping(trace, lambda _, found: np.asarray(found.rows < 0), word)
+
+
+def _waited(case: GraphCase, of: int, waited: int) -> str:
+    return edge_label(case.graph, of, waited).replace(" waits for ", " waited for ", 1)
+
+
+def _drop_self_loops(trace: Trace) -> tuple[Trace, list[Change]]:
+    return _dropping(trace, lambda _, found: np.asarray(found.rows == found.of), _waited)
+
+
+def _open_cycles(trace: Trace) -> tuple[Trace, list[Change]]:
+    keys: dict[int, Int64] = {}
+
+    def drop(case: GraphCase, found: Entries) -> Bool:
+        size = max(len(case.graph), 1)
+        if case.index not in keys:
+            if (case.circles == NONE).all():
+                keys[case.index] = np.zeros(0, np.int64)
+            else:
+                cut = removal(case)
+                keys[case.index] = cut.of * size + cut.waited
+        return np.asarray((found.rows >= 0) & np.isin(found.of * size + found.rows, keys[case.index]))
+
+    return _dropping(trace, drop, _waited)
+
+
+def _add_stream_order(trace: Trace) -> tuple[Trace, list[Change]]:
+    made: dict[int, Graph] = {}
+    count, first = 0, []
+    for case in Case(trace).graphs:
+        if (case.circles != NONE).any():
+            continue
+        order = stream_order(case)
+        before, after = order.before[~order.ordered], order.after[~order.ordered]
+        graph, keep = _acyclic_with(case.graph, before, after)
+        if not keep.any():
+            continue
+        made[case.index] = graph
+        pairs = list(zip(before[keep].tolist(), after[keep].tolist(), strict=True))
+        count += len(pairs) * len(case.ranks)
+        first += [
+            f"rank {case.ranks[0]}: {edge_label(case.graph, one, other)}" for other, one in pairs[:_SHOWN]
+        ]
+    what = f"{counted(count, 'dependency', 'dependencies')} added"
+    return edit.with_graphs(trace, made), [Change(what, count, tuple(first[:_SHOWN]))]
+
+
+def _acyclic_with(graph: Graph, before: Int64, after: Int64) -> tuple[Graph, Bool]:
+    """Return a graph with dependencies added, but for those that would close a circle, and which were added."""
+    keep = np.ones(len(before), bool)
+    while True:
+        made = edit.with_data_dependencies(graph, after[keep], before[keep], _STREAM)
+        circles = GraphCase(0, made, ()).circles
+        closing = keep & (circles[before] != NONE) & (circles[before] == circles[after])
+        if not closing.any():
+            return made, keep
+        keep &= ~closing
+
+
+def _write_in_order(trace: Trace) -> tuple[Trace, list[Change]]:
+    made: dict[int, Graph] = {}
+    count = 0
+    for case in Case(trace).graphs:
+        of, waited = case.pairs
+        # Circles have no order, and are told of by themselves.
+        if not (waited > of).any() or (case.circles != NONE).any() or (of == waited).any():
+            continue
+        made[case.index] = edit.with_order(case.graph, np.argsort(issue_order(case.graph), kind="stable"))
+        count += len(case.graph) * len(case.ranks)
+    return edit.with_graphs(trace, made), [Change(f"{counted(count, 'node')} put in another order", count)]
+
+
+# ---------------------------------------------------------------------------------------------------
+# Nodes
+
+
+def _renumber(trace: Trace) -> tuple[Trace, list[Change]]:
+    made: dict[int, Graph] = {}
+    count, first = 0, []
+    for case in Case(trace).graphs:
+        graph = case.graph
+        rows = repeated_rows(graph)
+        if not len(rows):
+            continue
+        fresh = _free_ids(graph.id, len(rows))
+        ids = graph.id.copy()
+        ids[rows] = fresh
+        made[case.index] = replace(graph, id=ids)
+        count += len(rows) * len(case.ranks)
+        pairs = zip(rows[:_SHOWN].tolist(), fresh[:_SHOWN].tolist(), strict=True)
+        first += [f"rank {case.ranks[0]}: {node_label(graph, row)} became node {new}" for row, new in pairs]
+    what = f"{counted(count, 'node')} numbered anew"
+    return edit.with_graphs(trace, made), [Change(what, count, tuple(first[:_SHOWN]))]
+
+
+def _free_ids(ids: UInt64, count: int) -> UInt64:
+    """Return ids that no node has: those after the largest, or the lowest that are free where there are none."""
+    largest = int(ids.max())
+    if largest + count < 2**63:
+        return np.arange(largest + 1, largest + 1 + count, dtype=np.uint64)
+    return np.setdiff1d(np.arange(len(ids) + count, dtype=np.uint64), ids)[:count]
+
+
+def _off_cpu(trace: Trace) -> tuple[Trace, list[Change]]:
+    def change(graph: Graph, rows: Int64) -> Graph:
+        return edit.with_zero(graph, "is_cpu_op", rows)
+
+    return _on_nodes(trace, on_cpu_rows, change, "is_cpu_op set to false on")
+
+
+def _calls_compute(trace: Trace) -> tuple[Trace, list[Change]]:
+    def change(graph: Graph, rows: Int64) -> Graph:
+        types = graph.type.copy()
+        types[rows] = NodeType.COMP
+        return replace(graph, type=types)
+
+    return _on_nodes(trace, call_rows, change, "type set to COMP on")
+
+
+def _on_nodes(
+    trace: Trace,
+    chosen: Callable[[GraphCase], Int64],
+    change: Callable[[Graph, Int64], Graph],
+    done: str,
+) -> tuple[Trace, list[Change]]:
+    """Change the nodes that `chosen` picks; `done` says what was done, before their number."""
+    made: dict[int, Graph] = {}
+    count, first = 0, []
+    for case in Case(trace).graphs:
+        rows = chosen(case)
+        if len(rows):
+            made[case.index] = change(case.graph, rows)
+            count += len(rows) * len(case.ranks)
+            first += [
+                f"rank {case.ranks[0]}: {node_label(case.graph, row)}" for row in rows[:_SHOWN].tolist()
+            ]
+    what = f"{done} {counted(count, 'node')}"
+    return edit.with_graphs(trace, made), [Change(what, count, tuple(first[:_SHOWN]))]
+
+
+def _without_messages(
+    trace: Trace, halves: list[tuple[Int64, Int64]], noun: str
+) -> tuple[Trace, list[Change]]:
+    """Remove sends and receives, given by their rank's place in the trace and their row."""
+    place = np.concatenate([rank for rank, _ in halves])
+    row = np.concatenate([rows for _, rows in halves])
+    wanted = {at: tuple(np.unique(row[place == at]).tolist()) for at in np.unique(place).tolist()}
+    first = [
+        f"rank {trace.ranks[at].number}: {node_label(trace.graph_of(trace.ranks[at]), one)}"
+        for at, rows in wanted.items()
+        for one in rows[:_SHOWN]
+    ]
+
+    def change(graph: Graph, rows: object) -> Graph:
+        assert isinstance(rows, tuple)
+        return edit.without_nodes(graph, np.array(rows, np.int64))
+
+    count = sum(map(len, wanted.values()))
+    made = edit.rank_by_rank(trace, wanted, change) if wanted else trace
+    return made, [Change(f"{counted(count, noun)} removed", count, tuple(first[:_SHOWN]))]
+
+
+def _drop_receives(trace: Trace) -> tuple[Trace, list[Change]]:
+    messages = Case(trace).messages
+    chosen = messages.send_row == NONE
+    return _without_messages(
+        trace, [(messages.receive_rank[chosen], messages.receive_row[chosen])], "receive"
+    )
+
+
+def _drop_sends(trace: Trace) -> tuple[Trace, list[Change]]:
+    messages = Case(trace).messages
+    chosen = messages.receive_row == NONE
+    return _without_messages(trace, [(messages.send_rank[chosen], messages.send_row[chosen])], "send")
+
+
+def _drop_self_messages(trace: Trace) -> tuple[Trace, list[Change]]:
+    messages = Case(trace).messages
+    itself = messages.source == messages.target
+    sent, received = itself & (messages.send_row != NONE), itself & (messages.receive_row != NONE)
+    halves = [
+        (messages.send_rank[sent], messages.send_row[sent]),
+        (messages.receive_rank[received], messages.receive_row[received]),
+    ]
+    return _without_messages(trace, halves, "send or receive")
+
+
+# ---------------------------------------------------------------------------------------------------
+# Jobs
+
+
+def _list_groups(trace: Trace) -> tuple[Trace, list[Change]]:
+    case = Case(trace)
+    members = {one.name: one.members for one in case.groups if one.name and one.name not in case.listed}
+    known = {group.name for group in trace.groups}
+    groups = [
+        replace(group, ranks=members[group.name], inferred=False) if group.name in members else group
+        for group in trace.groups
+    ]
+    assert known.issuperset(members), "every group that nodes name is listed or inferred"
+    first = [f"{name}: {rank_list(sorted(ranks))}" for name, ranks in members.items()]
+    what = f"{counted(len(members), 'comm group')} listed"
+    return replace(trace, groups=tuple(groups)), [Change(what, len(members), tuple(first[:_SHOWN]))]
+
+
+def _align_clocks(trace: Trace) -> tuple[Trace, list[Change]]:
+    offset = {one.rank: one.offset_ns for one in clock_offsets(Case(trace)) if one.is_skewed}
+    wanted = {at: offset[rank.number] for at, rank in enumerate(trace.ranks) if rank.number in offset}
+    # Times count from 0: where a clock would go below, all ranks move up by as much.
+    starts = [trace.graph_of(rank).start_ns for rank in trace.ranks]
+    earliest = [int(times[times >= 0].min(initial=2**62)) for times in starts]
+    lift = max(0, -min((earliest[at] - by for at, by in wanted.items()), default=0))
+    if lift:
+        wanted = {at: wanted.get(at, 0) - lift for at in range(len(trace.ranks))}
+
+    def change(graph: Graph, by: object) -> Graph:
+        assert isinstance(by, int)
+        moved = np.minimum(graph.start_ns, 2**63 - 1 + min(by, 0)) - by
+        return replace(graph, start_ns=np.where(graph.start_ns >= 0, moved, graph.start_ns))
+
+    made = edit.rank_by_rank(trace, wanted, change) if offset else trace
+    first = tuple(
+        f"rank {rank}: by {format_ns(abs(by))} {'back' if by > 0 else 'on'}" for rank, by in offset.items()
+    )
+    return made, [Change(f"{counted(len(offset), 'clock')} moved", len(offset), first[:_SHOWN])]
+
+
+REPAIRS: Mapping[str, Repair] = {
+    one.code: one
+    for one in (
+        Repair(
+            "dangling",
+            "Remove dependencies on nodes that are not there",
+            "What waited for them starts earlier than it did, if they mattered.",
+            _drop_dangling,
+        ),
+        Repair(
+            "self-loop",
+            "Remove dependencies of nodes on themselves",
+            "Nothing else changes: no run can have obeyed them.",
+            _drop_self_loops,
+        ),
+        Repair(
+            "cycle",
+            "Open the circles",
+            "No run can have obeyed all of them. Of equally many, those that recorded times contradict are removed; "
+            "which of them was wrong nobody can know.",
+            _open_cycles,
+        ),
+        Repair(
+            "duplicate-id",
+            "Number repeated ids anew",
+            "Dependencies stay with the first node of each id. Of nodes that are ready at once the one with the lower "
+            "id goes first, so the renumbered ones may start later.",
+            _renumber,
+        ),
+        Repair(
+            "comm-on-cpu",
+            "Let communication use the network",
+            "These nodes take the time the network gives them instead of their recorded durations.",
+            _off_cpu,
+        ),
+        Repair(
+            "comm-call",
+            "Take the calls for computation",
+            "They keep their durations and dependencies and send nothing, which they cannot as they are either.",
+            _calls_compute,
+        ),
+        Repair(
+            "receive-unmatched",
+            "Remove receives that nobody sends",
+            "What waited for them waits for what they waited for; the time they took is gone.",
+            _drop_receives,
+        ),
+        Repair(
+            "send-unmatched",
+            "Remove sends that nobody receives",
+            "Their bytes no longer load the network. What waited for them waits for what they waited for.",
+            _drop_sends,
+        ),
+        Repair(
+            "self-message",
+            "Remove messages to the own rank",
+            "What waited for them waits for what they waited for; a copy within a rank takes no time then.",
+            _drop_self_messages,
+        ),
+        Repair(
+            "group-unlisted",
+            "List the comm groups",
+            "The ranks that name a group become its members, by rising number, and are written to the comm group file.",
+            _list_groups,
+        ),
+        Repair(
+            "stream-order",
+            "Keep kernels in the order of their stream",
+            "Each waits for the one before it on its stream, by recorded start or, where none is recorded, by launch. A "
+            "simulation can no longer run them side by side.",
+            _add_stream_order,
+        ),
+        Repair(
+            "clock-skew",
+            "Align the clocks",
+            "Start times of the ranks move, durations stay. Where a clock drifts, the median of its offset is taken off.",
+            _align_clocks,
+        ),
+        Repair(
+            "forward",
+            "Write nodes after what they wait for",
+            "The order of nodes in the files changes and nothing else; ids stay.",
+            _write_in_order,
+        ),
+    )
+}
+"""Every repair by its code, in the order they are applied together."""

@@ -1,0 +1,96 @@
+"""Kernels of one device stream that nothing keeps in the order they ran in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from studio.analysis.matching import issue_order
+from studio.doctor.diagnosis import GraphCase
+from studio.trace import NONE, Bool, Int64, dense_column, int_column
+
+_EXACT_NODES = 300_000
+"""Graphs up to this size are searched for indirect order."""
+
+
+@dataclass(frozen=True, slots=True)
+class StreamOrder:
+    """Neighbours on the streams of a graph.
+
+    P pairs of operations that ran one after another on a stream.
+
+    Attributes:
+        before, after: (P,) rows.
+        ordered: (P,) whether `after` waits for `before`, directly or through others.
+        streams: How many streams there are.
+        recorded: Whether start times tell the order; else it is that of issue, if nodes took no time.
+        direct_only: Whether only direct dependencies were looked at, the graph being large.
+    """
+
+    before: Int64
+    after: Int64
+    ordered: Bool
+    streams: int
+    recorded: bool = True
+    direct_only: bool = False
+
+
+def stream_order(case: GraphCase) -> StreamOrder:
+    """Return which neighbours on a stream are kept in order; where some have start times, the others are left out."""
+    graph = case.graph
+    every, stream = int_column(graph, "stream")
+    recorded = bool((~case.on_cpu[every] & (graph.start_ns[every] >= 0)).any())
+    keep = ~case.on_cpu[every] & ((graph.start_ns[every] >= 0) | (not recorded))
+    rows, stream = every[keep].astype(np.int64), stream[keep]
+    device = dense_column(graph, "device", 0)[rows]
+    when = graph.start_ns if recorded or not len(rows) else issue_order(graph)
+    order = np.lexsort((rows, when[rows], stream, device))
+    rows, stream, device = rows[order], stream[order], device[order]
+    same = (stream[1:] == stream[:-1]) & (device[1:] == device[:-1])
+    before, after = rows[:-1][same], rows[1:][same]
+    if not len(after):
+        return StreamOrder(before, after, np.zeros(0, np.bool_), 0, recorded)
+    of, waited = case.pairs
+    size = len(graph)
+    ordered = np.isin(after * size + before, of * size + waited)
+    streams = len(np.unique(np.stack([device, stream]), axis=1).T)
+    if ordered.all() or len(graph) > _EXACT_NODES:
+        return StreamOrder(before, after, ordered, streams, recorded, not ordered.all())
+    lane = np.cumsum(np.append(True, ~same)).astype(np.int64) - 1
+    place = np.full(len(graph), NONE, np.int64)
+    place[rows] = np.arange(len(rows))
+    last = _last_before(case, rows, lane)
+    reached = last[place[after]] >= place[before]
+    return StreamOrder(before, after, ordered | reached, streams, recorded)
+
+
+def _last_before(case: GraphCase, rows: Int64, lane: Int64) -> Int64:
+    """Return (K,) the last place on its own stream that comes before each operation, -1 where none does.
+
+    Args:
+        case: The graph.
+        rows: (K,) operations, stream after stream, in the order they ran.
+        lane: (K,) number of the stream.
+    """
+    graph = case.graph
+    of, waited = case.pairs
+    sorting = np.argsort(of, kind="stable")
+    bounds = np.searchsorted(of[sorting], np.arange(len(graph) + 1)).tolist()
+    parents = waited[sorting].tolist()
+    own = dict(zip(rows.tolist(), zip(lane.tolist(), range(len(rows)), strict=True), strict=True))
+    nothing = [NONE] * (int(lane.max(initial=-1)) + 1)
+    # For every node and stream, the last place on it that is the node or comes before it.
+    seen = [nothing] * len(graph)
+    found = np.full(len(rows), NONE, np.int64)
+    # What lies on a circle, or behind one, comes last and sees what is known by then.
+    for row in np.argsort(issue_order(graph), kind="stable").tolist():
+        known = [seen[parent] for parent in parents[bounds[row] : bounds[row + 1]]]
+        mine = nothing if not known else known[0] if len(known) == 1 else list(map(max, *known))
+        if row in own:
+            at, position = own[row]
+            found[position] = mine[at]
+            mine = mine.copy()
+            mine[at] = max(mine[at], position)
+        seen[row] = mine
+    return found

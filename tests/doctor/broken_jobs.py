@@ -1,0 +1,120 @@
+"""Jobs with one thing wrong each: the smallest in which the check can find it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+
+from studio.trace import Attribute, Rank, Trace, ValueKind
+from tests.handmade import collective, node, trace_of
+
+
+def started(trace: Trace, *starts_ns: list[int]) -> Trace:
+    """The trace with start times, one list per graph."""
+    graphs = [
+        replace(graph, start_ns=np.array(times, np.int64))
+        for graph, times in zip(trace.graphs, starts_ns, strict=True)
+    ]
+    return replace(trace, graphs=tuple(graphs))
+
+
+def with_metadata(trace: Trace, **values: int) -> Trace:
+    """The trace with whole numbers in the metadata of every rank."""
+    made = tuple(Attribute(name, ValueKind.INT64, value) for name, value in values.items())
+    return replace(trace, ranks=tuple(replace(rank, metadata=made) for rank in trace.ranks))
+
+
+def comp(number: int, *deps: int, **more: object):
+    """A compute node of 5 µs."""
+    return node(number, "COMP", *deps, micros=5, **more)
+
+
+def healthy() -> Trace:
+    """Two ranks that compute, reduce together, and compute again."""
+    return trace_of([[comp(1), collective(2, "ALL_REDUCE", 64, 1), comp(3, 2)]] * 2)
+
+
+def kernels(*waits: tuple[int, ...]) -> Trace:
+    """Three kernels of one stream behind their launches, one after another, and what they wait for besides."""
+    nodes = [comp(n, *([n - 1] if n > 1 else []), is_cpu_op=True) for n in (1, 2, 3)]
+    nodes += [
+        comp(n, n - 10, *more, is_cpu_op=False, stream=7) for n, more in zip((11, 12, 13), waits, strict=True)
+    ]
+    return started(trace_of([nodes]), [0, 10, 20, 30, 60, 90])
+
+
+def skewed() -> Trace:
+    """Two ranks that end the same four all-reduces, the second by a clock that is 1 ms ahead."""
+    ranks = [
+        [collective(n, "ALL_REDUCE", 64, *([n - 1] if n > 1 else []), rank_mark=rank) for n in (1, 2, 3, 4)]
+        for rank in (0, 1)
+    ]
+    starts = [1_000, 20_000, 40_000, 60_000]
+    return started(trace_of(ranks), starts, [one + 1_000_000 for one in starts])
+
+
+def _only_cpu(**values: object) -> Trace:
+    comm = [collective(2, "ALL_REDUCE", 64, 1, is_cpu_op=True)]
+    return trace_of([[comp(1), *comm, comp(3, 2)]])
+
+
+def _send(number: int, target: int, *deps: int, tag: int = 0):
+    return node(number, "COMM_SEND", *deps, comm_dst=target, comm_size=64, comm_tag=tag)
+
+
+def _receive(number: int, source: int, *deps: int, tag: int = 0):
+    return node(number, "COMM_RECV", *deps, comm_src=source, comm_size=64, comm_tag=tag)
+
+
+BROKEN: dict[str, Callable[[], Trace]] = {
+    "missing-rank": lambda: trace_of({0: [comp(1)], 2: [comp(1)]}),
+    "dangling": lambda: trace_of([[comp(1), comp(2, 1, 99)]]),
+    "self-loop": lambda: trace_of([[comp(1), comp(2, 1, 2)]]),
+    "cycle": lambda: trace_of([[comp(1, 3), comp(2, 1), comp(3, 2), comp(4, 3)]]),
+    "duplicate-id": lambda: trace_of([[comp(1), comp(1), comp(2, 1)]]),
+    "collectives-disagree": lambda: trace_of(
+        [
+            [collective(1, "ALL_REDUCE", 64, group="tp0"), collective(2, "ALL_REDUCE", 32, 1, group="tp0")],
+            [collective(1, "ALL_REDUCE", 64, group="tp0"), collective(2, "ALL_GATHER", 32, 1, group="tp0")],
+        ],
+        {"tp0": [0, 1]},
+    ),
+    "group-outsider": lambda: trace_of([[collective(1, "ALL_REDUCE", 64, group="tp0")]] * 3, {"tp0": [0, 1]}),
+    "receive-unmatched": lambda: trace_of([[comp(1), _receive(2, 1, 1), comp(3, 2)], [comp(1)]]),
+    "self-message": lambda: trace_of([[_send(1, 0), _receive(2, 0, 1), comp(3, 2)]]),
+    "foreign-message": lambda: trace_of(
+        [[node(1, "COMM_SEND", comm_src=1, comm_dst=2, comm_size=8, comm_tag=0)], [comp(1)], [_receive(1, 1)]]
+    ),
+    "comm-untyped": lambda: trace_of([[comp(1), node(2, "COMM_COLL", 1, comm_size=64), comp(3, 2)]]),
+    "size-missing": lambda: trace_of([[comp(1), node(2, "COMM_COLL", 1, comm_type=0), comp(3, 2)]]),
+    "size-negative": lambda: trace_of([[comp(1), collective(2, "ALL_REDUCE", -4, 1), comp(3, 2)]]),
+    "comm-on-cpu": _only_cpu,
+    "comm-call": lambda: trace_of([[comp(1), node(2, "COMM_COLL", 1, is_cpu_op=True), comp(3, 2)]]),
+    "unlinked": lambda: with_metadata(
+        trace_of([[comp(1), comp(2, 1, unlinked=True)]]), link_host_operations=2, link_linked=1
+    ),
+    "duration-missing": lambda: trace_of([[comp(1), node(2, "COMP", 1)]]),
+    "size-zero": lambda: trace_of([[comp(1), collective(2, "ALL_REDUCE", 0, 1), comp(3, 2)]]),
+    "uneven-all-to-all": lambda: trace_of(
+        [[comp(1), collective(2, "ALL_TO_ALL", size, 1), comp(3, 2)] for size in (20, 28, 36, 44)]
+    ),
+    "send-unmatched": lambda: trace_of([[comp(1), _send(2, 1, 1), comp(3, 2)], [comp(1)]]),
+    "group-unlisted": lambda: trace_of(
+        [[comp(1), collective(2, "ALL_REDUCE", 64, 1, group="tp0"), comp(3, 2)]] * 2
+    ),
+    "stream-order": lambda: kernels((), (), (12,)),
+    "comm-detached": lambda: trace_of([[comp(1), collective(2, "ALL_REDUCE", 64), comp(3, 1)]]),
+    "clock-skew": skewed,
+    "comm-trailing": lambda: trace_of([[comp(1), comp(2, 1), collective(3, "ALL_REDUCE", 64, 2)]]),
+    "duration-estimated": lambda: trace_of([[node(1, "COMP", num_ops=10, tensor_size=8)]]),
+    "forward": lambda: trace_of([[comp(1, 2), comp(2)]]),
+}
+"""By code of the check."""
+
+
+def shared(number: int = 8) -> Trace:
+    """A job of equal ranks that share one graph, each of whose nodes waits for itself."""
+    trace = BROKEN["self-loop"]()
+    return replace(trace, ranks=tuple(Rank(at, 0, trace.ranks[0].slots) for at in range(number)))

@@ -1,0 +1,375 @@
+"""What the doctor finds: each check on a job in which the answer can be seen, and nothing where nothing is wrong."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+from studio.doctor import CHECKS, REPAIRS, Diagnosis, NodeAt, examination, examine
+from studio.doctor.cycles import removal
+from studio.doctor.diagnosis import Case, GraphCase
+from studio.trace import Finding, Trace
+from tests.conftest import ROOT
+from tests.doctor.broken_jobs import BROKEN, comp, healthy, kernels, shared, started, with_metadata
+from tests.handmade import collective, node, trace_of
+from tests.strategies import traces
+
+
+def found(trace: Trace, code: str) -> Diagnosis:
+    """The one finding of a check."""
+    [one] = [one for one in examine(trace) if one.code == code]
+    return one
+
+
+def codes(trace: Trace) -> set[str]:
+    return {one.code for one in examine(trace)}
+
+
+def evidence(one: Diagnosis) -> dict[str, str]:
+    return dict(one.evidence)
+
+
+def test_a_healthy_job_has_no_findings_and_says_what_was_looked_for():
+    examined = examination(healthy())
+    assert examined.diagnoses == ()
+    assert examined.passed == CHECKS
+
+
+def test_every_check_has_a_job_in_which_it_finds_something():
+    assert set(BROKEN) == {check.code for check in CHECKS}
+    assert set(REPAIRS) <= set(BROKEN)
+
+
+@pytest.mark.parametrize("code", BROKEN)
+def test_a_check_finds_what_it_is_for(code: str):
+    """With level, ranks or nodes, a consequence in words, and the repair if there is one."""
+    one = found(BROKEN[code](), code)
+    assert one.message.endswith(".")
+    assert one.consequence
+    assert one.count >= 1
+    assert one.ranks
+    assert one.repair == (code if code in REPAIRS else None)
+
+
+def test_the_worst_is_told_first():
+    trace = trace_of([[comp(1, 2), comp(2), comp(3, 3), collective(4, "ALL_REDUCE", 0, 3), comp(5, 4)]])
+    levels = [one.level for one in examine(trace)]
+    assert levels == ["error", "warning", "info"]
+
+
+@pytest.mark.parametrize(
+    ("code", "level", "message"),
+    [
+        ("missing-rank", "error", "Rank 1 is missing, as the numbers of the others tell."),
+        (
+            "dangling",
+            "error",
+            "1 node of rank 0 waits for nodes that are not in the trace: node 2 (n2) of rank 0 waits for node 99.",
+        ),
+        (
+            "cycle",
+            "error",
+            (
+                "3 nodes of rank 0 wait for each other in 1 circle. Removing 1 dependency (the fewest that open all of "
+                "them) mends it: node 1 (n1) waits for node 3 (n3)."
+            ),
+        ),
+        ("duplicate-id", "error", "1 node of rank 0 has an id that an earlier node has: node 1 (n1)."),
+        (
+            "collectives-disagree",
+            "error",
+            (
+                "This job will hang in a simulator at collective 1 of group tp0, because rank 1 has ALL_GATHER of 32 B "
+                "(node 2) where rank 0 has ALL_REDUCE of 32 B (node 2)."
+            ),
+        ),
+        ("group-outsider", "error", "Nodes of rank 2 name group tp0, whose members are ranks 0–1."),
+        (
+            "receive-unmatched",
+            "error",
+            "1 receive of rank 0 is never sent: rank 0's receive from rank 1 (64 bytes, tag 0, node 2 (n2)).",
+        ),
+        (
+            "send-unmatched",
+            "warning",
+            "1 send of rank 0 is never received: rank 0's send to rank 1 (64 bytes, tag 0, node 2 (n2)).",
+        ),
+        (
+            "uneven-all-to-all",
+            "warning",
+            (
+                "Members of the group of all ranks bring different sizes to the same all-to-alls: in collective 0 of the "
+                "group of all ranks 20 B to 44 B."
+            ),
+        ),
+        (
+            "stream-order",
+            "warning",
+            (
+                "1 kernel of rank 0 does not wait for the one before on the same stream: node 12 (n12) comes after node 11 "
+                "(n11)."
+            ),
+        ),
+        (
+            "clock-skew",
+            "warning",
+            "The clock of rank 1 differs from that of rank 0: rank 1 is 1.00 ms ahead of it.",
+        ),
+        (
+            "comm-trailing",
+            "info",
+            "No computation of rank 0 waits for any communication; the first is node 3 (n3) of rank 0.",
+        ),
+        (
+            "forward",
+            "info",
+            "1 node of rank 0 waits for nodes that come later in the file: node 1 (n1) waits for node 2 (n2).",
+        ),
+    ],
+)
+def test_findings_name_what_where_and_how_bad(code: str, level: str, message: str):
+    one = found(BROKEN[code](), code)
+    assert (one.level, one.message) == (level, message)
+
+
+def test_ranks_that_share_a_graph_are_one_finding_that_counts_each():
+    one = found(shared(8), "self-loop")
+    assert one.ranks == tuple(range(8))
+    assert one.count == 8
+    assert one.nodes == (NodeAt(0, 1),)
+
+
+def test_what_the_reader_noticed_is_in_the_same_list():
+    """But for what the checks find in the trace as it is now."""
+    trace = replace(
+        healthy(),
+        findings=(
+            Finding("error", "damaged-file", "a.et: cut off.", "Copy it again.", 0, "a.et", 100),
+            Finding("warning", "dangling-dependency", "a.et: 3."),
+        ),
+    )
+    [one] = examine(trace)
+    assert (one.code, one.level, one.advice) == ("damaged-file", "error", "Copy it again.")
+    assert evidence(one) == {"file": "a.et", "at byte": "100"}
+
+
+# ---------------------------------------------------------------------------------------------------
+# Circles
+
+
+def test_a_circle_is_opened_by_the_dependency_that_two_circles_share():
+    """1 → 2 → 3 → 1 and 2 → 3 → 4 → 2: without 3 on 2 there is none."""
+    trace = trace_of([[comp(1, 3), comp(2, 1, 4), comp(3, 2), comp(4, 3), comp(5, 4)]])
+    one = found(trace, "cycle")
+    assert evidence(one)["to remove"] == "1 (exact)"
+    assert evidence(one)["remove"] == "node 3 (n3) waits for node 2 (n2)"
+    assert evidence(one)["nodes that wait behind"] == "1"
+
+
+def test_of_equal_choices_the_one_that_recorded_times_contradict_is_removed():
+    trace = started(trace_of([[comp(1, 2), comp(2, 1)]]), [500, 100])
+    assert evidence(found(trace, "cycle"))["remove"] == "node 2 (n2) waits for node 1 (n1)"
+    trace = started(trace_of([[comp(1, 2), comp(2, 1)]]), [100, 500])
+    assert evidence(found(trace, "cycle"))["remove"] == "node 1 (n1) waits for node 2 (n2)"
+
+
+def test_a_large_circle_is_opened_by_a_heuristic_that_says_so():
+    """Of twenty nodes of which neighbours wait for each other nineteen dependencies go, as it happens the fewest."""
+    nodes = [comp(n, *(other for other in (n - 1, n + 1) if 1 <= other <= 20)) for n in range(1, 21)]
+    one = found(trace_of([nodes]), "cycle")
+    assert evidence(one)["to remove"] == "19 (heuristic)"
+    assert "fewer may do" in one.message
+
+
+def test_a_large_circle_that_one_dependency_opens_is_opened_by_it():
+    """No set is smaller than one."""
+    nodes = [comp(1, 40), *(comp(n, n - 1) for n in range(2, 41))]
+    assert evidence(found(trace_of([nodes]), "cycle"))["to remove"] == "1 (exact)"
+
+
+def test_exact_removal_is_as_small_as_any():
+    """Against trying all sets of dependencies of random small graphs."""
+    rng = np.random.default_rng(5)
+    for _ in range(30):
+        count = int(rng.integers(2, 6))
+        waits = [
+            [int(other) for other in range(1, count + 1) if other != number and rng.random() < 0.45]
+            for number in range(1, count + 1)
+        ]
+        graph = trace_of([[comp(at + 1, *deps) for at, deps in enumerate(waits)]]).graphs[0]
+        case = GraphCase(0, graph, (0,))
+        cut = removal(case)
+        assert cut.exact
+        assert len(cut.of) == _fewest(count, [(a, b - 1) for a, deps in enumerate(waits) for b in deps])
+
+
+def _fewest(count: int, pairs: list[tuple[int, int]]) -> int:
+    best = len(pairs)
+    for chosen in range(1 << len(pairs)):
+        if (chosen).bit_count() < best:
+            left = [pair for at, pair in enumerate(pairs) if not chosen >> at & 1]
+            if _acyclic(count, left):
+                best = (chosen).bit_count()
+    return best
+
+
+def _acyclic(count: int, pairs: list[tuple[int, int]]) -> bool:
+    left = set(range(count))
+    while left:
+        free = {n for n in left if not any(a == n and b in left for a, b in pairs)}
+        if not free:
+            return False
+        left -= free
+    return True
+
+
+# ---------------------------------------------------------------------------------------------------
+# Streams
+
+
+def test_order_through_other_nodes_counts():
+    """A kernel behind a launch that waited for the kernel before is in order."""
+    nodes = [
+        comp(1, is_cpu_op=True),
+        comp(2, 11, is_cpu_op=True),
+        comp(11, 1, is_cpu_op=False, stream=7),
+        comp(12, 2, is_cpu_op=False, stream=7),
+    ]
+    assert "stream-order" not in codes(started(trace_of([nodes]), [0, 20, 10, 30]))
+    assert "stream-order" not in codes(kernels((), (11,), (12,)))
+
+
+def test_without_start_times_the_order_is_that_of_launch():
+    trace = kernels((), (), ())
+    bare = replace(trace, graphs=(replace(trace.graphs[0], start_ns=np.full(6, -1, np.int64)),))
+    one = found(bare, "stream-order")
+    assert one.count == 2
+    assert evidence(one)["order taken from"] == "the order of launch, as no start times are recorded"
+
+
+def test_two_streams_need_no_order_between_them():
+    nodes = [comp(1, stream=7), comp(2, stream=8)]
+    assert "stream-order" not in codes(started(trace_of([nodes]), [0, 10]))
+
+
+# ---------------------------------------------------------------------------------------------------
+# Collectives
+
+
+def one_more() -> Trace:
+    """Three ranks, of which one leaves out the second all-reduce."""
+    full = [collective(1, "ALL_REDUCE", 64), collective(2, "ALL_REDUCE", 64, 1)]
+    return trace_of([full, full, full[:1]])
+
+
+def test_what_collectives_differ_in_is_told():
+    differ = "they differ in"
+    assert (
+        evidence(found(one_more(), "collectives-disagree"))[differ]
+        == "number: 1 collective and 2 collectives"
+    )
+    sizes = trace_of([[collective(1, "ALL_REDUCE", size)] for size in (64, 64, 32)])
+    assert evidence(found(sizes, "collectives-disagree"))[differ] == "size"
+    a, b = ("ALL_REDUCE", 64), ("ALL_GATHER", 32)
+    order = trace_of([[collective(1, *x), collective(2, *y, 1)] for x, y in ((a, b), (a, b), (b, a))])
+    assert evidence(found(order, "collectives-disagree"))[differ] == "order"
+    members = trace_of(
+        [[comp(9), collective(1, "ALL_REDUCE", 64, group="g")]] * 2 + [[comp(9)]], {"g": [0, 1, 2]}
+    )
+    assert evidence(found(members, "collectives-disagree"))[differ].startswith("membership")
+
+
+def test_an_order_that_no_dependencies_fix_is_a_warning():
+    a, b = ("ALL_REDUCE", 64), ("ALL_GATHER", 32)
+    trace = trace_of([[collective(1, *x), collective(2, *y)] for x, y in ((a, b), (b, a))])
+    one = found(trace, "collectives-disagree")
+    assert one.level == "warning"
+    assert "This job may hang" in one.message
+
+
+def test_sizes_of_all_to_alls_give_the_worst_ratio():
+    one = found(BROKEN["uneven-all-to-all"](), "uneven-all-to-all")
+    assert evidence(one)["max / mean there"] == "1.375"
+
+
+def test_a_receive_names_the_nearest_send():
+    send = node(1, "COMM_SEND", comm_dst=1, comm_size=64, comm_tag=4)
+    receive = node(1, "COMM_RECV", comm_src=0, comm_size=64, comm_tag=5)
+    one = found(trace_of([[send], [receive]]), "receive-unmatched")
+    assert one.message.endswith("nearest is rank 0's send to rank 1 (64 bytes, tag 4, node 1 (n1)).")
+
+
+# ---------------------------------------------------------------------------------------------------
+# Numbers
+
+
+def test_ranks_are_also_missed_by_the_world_the_files_tell_of():
+    one = found(with_metadata(healthy(), world_size=4), "missing-rank")
+    assert one.ranks == (2, 3)
+    assert "a world of 4 ranks" in one.message
+
+
+def test_durations_of_the_processor_do_not_matter_where_there_are_kernels():
+    nodes = [node(1, "COMP", is_cpu_op=True), comp(2, 1, is_cpu_op=False)]
+    assert "duration-missing" not in codes(trace_of([nodes]))
+    assert found(trace_of([nodes[:1]]), "duration-missing").level == "warning"
+
+
+def test_a_pair_of_which_nothing_is_linked_is_an_error():
+    trace = with_metadata(healthy(), link_host_operations=100, link_device_operations=50, link_linked=0)
+    one = found(trace, "unlinked")
+    assert one.level == "error"
+    assert one.message == "Nothing of the execution trace of ranks 0–1 could be linked with its device trace."
+
+
+def test_clocks_of_groups_are_joined_through_the_ranks_they_share():
+    """0 and 1 share a group, 1 and 2 another: rank 2 is compared with rank 0 through rank 1."""
+    late_ns = (0, 200_000, 500_000)
+    ranks = []
+    for rank in range(3):
+        names = [name for name, members in (("a", (0, 1)), ("b", (1, 2))) if rank in members]
+        calls = [
+            collective(10 * at + n, "BARRIER", 0, group=name)
+            for at, name in enumerate(names)
+            for n in range(1, 5)
+        ]
+        ranks.append([*calls, comp(99, mark=rank)])
+    trace = trace_of(ranks, {"a": [0, 1], "b": [1, 2]})
+    starts = [
+        [*(1_000 * n + late for n in range(len(graph) - 1)), 0]
+        for graph, late in zip(trace.graphs, (late_ns[0], late_ns[1], late_ns[2] + 4_000), strict=True)
+    ]
+    one = found(started(trace, *starts), "clock-skew")
+    assert one.ranks == (1, 2)
+    assert evidence(one)["largest offset"] == "+500,000 ns (rank 2)"
+
+
+@settings(deadline=None, max_examples=100)
+@given(traces())
+def test_an_examination_never_raises(trace: Trace):
+    """Whatever a file may hold: every finding is complete, and names nodes that are there."""
+    sizes = {rank.number: len(trace.graph_of(rank)) for rank in trace.ranks}
+    for one in examine(trace):
+        assert one.message
+        assert one.title
+        assert all(at.rank in sizes and 0 <= at.row < sizes[at.rank] for at in one.nodes)
+
+
+def test_graphs_that_no_rank_runs_are_left_out():
+    trace = BROKEN["self-loop"]()
+    both = replace(
+        trace, graphs=(*healthy().graphs, *trace.graphs), ranks=(replace(trace.ranks[0], graph=0),)
+    )
+    assert len(Case(both).graphs) == 1
+
+
+def test_every_check_and_repair_is_in_the_documentation_word_for_word():
+    text = " ".join((ROOT / "docs" / "doctor.md").read_text().split())
+    for check in CHECKS:
+        assert f"**{check.title}** (`{check.code}`). {check.consequence}" in text
+        assert check.advice in text
+    for one in REPAIRS.values():
+        assert f"**{one.title}** (`{one.code}`). {one.consequence}" in text

@@ -1,0 +1,198 @@
+"""What the doctor mends: exactly that, told exactly, and gone when the job is examined again."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+from studio.doctor import REPAIRS, examine, repair, repair_all
+from studio.doctor.edit import DEP_KINDS, entries, with_data_dependencies, without_dependencies, without_nodes
+from studio.errors import TraceError
+from studio.et import read, write
+from studio.et.schema import schema
+from studio.trace import Graph, Trace, digest, node_attributes
+from tests.doctor.broken_jobs import BROKEN, comp, healthy, kernels, shared
+from tests.handmade import collective, node, trace_of
+from tests.strategies import chakra_file, part_of, traces
+
+
+def codes(trace: Trace) -> set[str]:
+    return {one.code for one in examine(trace)}
+
+
+def waits(graph: Graph, number: int) -> list[int]:
+    """Ids the node of an id waits for."""
+    row = int(np.flatnonzero(graph.id == number)[0])
+    return [int(graph.id[other]) for other in (*graph.ctrl.of(row), *graph.data.of(row)) if other >= 0]
+
+
+@pytest.mark.parametrize("code", REPAIRS)
+def test_a_repair_mends_what_its_check_finds_and_leaves_the_job_as_it_was(code: str):
+    trace = BROKEN[code]()
+    before = [digest(graph) for graph in trace.graphs]
+    done = repair(trace, code)
+    assert [digest(graph) for graph in trace.graphs] == before
+    assert code not in codes(done.trace)
+    assert sum(change.count for change in done.changes) >= 1
+    assert done.trace.findings[-1].code == f"repaired-{code}"
+
+
+@pytest.mark.parametrize("code", REPAIRS)
+def test_a_repaired_job_is_written_and_read_again(code: str, tmp_path):
+    done = repair(BROKEN[code](), code)
+    write(done.trace, tmp_path, "job")
+    again = read(tmp_path)
+    assert again.node_count == done.trace.node_count
+    assert code not in codes(again)
+
+
+@pytest.mark.parametrize("code", REPAIRS)
+def test_a_healthy_job_is_given_back_as_it_is(code: str):
+    trace = healthy()
+    done = repair(trace, code)
+    assert done.trace is trace
+    assert done.changes == ()
+
+
+@settings(deadline=None, max_examples=50)
+@given(traces())
+def test_whatever_a_file_holds_a_repair_ends_its_finding(trace: Trace):
+    """Alone; and all together leave none that can be mended. A circle keeps kernels and files from being put in order."""
+    before = codes(trace)
+    for code in before & set(REPAIRS):
+        if not (code in ("forward", "stream-order") and before & {"cycle", "self-loop"}):
+            assert code not in codes(repair(trace, code).trace)
+    assert not codes(repair_all(trace).trace) & set(REPAIRS)
+
+
+def test_an_unknown_repair_is_refused_with_those_there_are():
+    with pytest.raises(TraceError, match="no repair 'magic'") as error:
+        repair(healthy(), "magic")
+    assert "self-loop" in error.value.hint
+    with pytest.raises(TraceError):
+        repair_all(healthy(), ["self-loop", "magic"])
+
+
+def test_ranks_go_on_sharing_a_graph_that_is_mended():
+    done = repair(shared(8), "self-loop")
+    assert len(done.trace.graphs) == 1
+    [change] = done.changes
+    assert (change.what, change.count) == ("8 dependencies removed", 8)
+    assert change.first == ("rank 0: node 2 (n2) waited for node 2 (n2)",)
+    assert waits(done.trace.graphs[0], 2) == [1]
+
+
+def test_dangling_dependencies_go_and_the_others_stay():
+    done = repair(BROKEN["dangling"](), "dangling")
+    assert waits(done.trace.graphs[0], 2) == [1]
+    assert len(done.trace.graphs[0].data.dangling) == 0
+    assert done.changes[0].first == ("rank 0: node 2 (n2) waited for node 99, which is not there",)
+
+
+def test_repeated_ids_become_new_ones_and_dependencies_stay_with_the_first():
+    graph = repair(BROKEN["duplicate-id"](), "duplicate-id").trace.graphs[0]
+    assert graph.id.tolist() == [1, 3, 2]
+    assert graph.data.of(2).tolist() == [0]
+    high = trace_of([[comp(2**64 - 1), comp(2**64 - 1)]])
+    assert repair(high, "duplicate-id").trace.graphs[0].id.tolist() == [2**64 - 1, 0]
+
+
+def test_only_the_rank_whose_message_is_lost_loses_its_node():
+    """Two ranks that share a graph send to each other's neighbour; one finds a receive."""
+    send = [comp(1), node(2, "COMM_SEND", 1, comm_dst=2, comm_size=8, comm_tag=0), comp(3, 2)]
+    other = [comp(1), node(2, "COMM_SEND", 1, comm_dst=3, comm_size=8, comm_tag=0), comp(3, 2)]
+    receive = [node(1, "COMM_RECV", comm_src=0, comm_size=8, comm_tag=0)]
+    trace = trace_of([send, other, receive, [comp(1)]])
+    assert trace.ranks[0].graph == trace.ranks[1].graph
+    done = repair(trace, "send-unmatched").trace
+    assert [len(done.graph_of(rank)) for rank in done.ranks] == [3, 2, 1, 1]
+    assert waits(done.graph_of(done.ranks[1]), 3) == [1]
+
+
+def test_what_waited_for_removed_nodes_waits_for_what_they_waited_for():
+    """Through several that go, and without a node coming to wait for itself."""
+    graph = trace_of([[comp(1), comp(2, 1), comp(3, 2), comp(4, 3), comp(5)]]).graphs[0]
+    left = without_nodes(graph, np.array([1, 2]))
+    assert left.id.tolist() == [1, 4, 5]
+    assert waits(left, 4) == [1]
+    circle = trace_of([[comp(1, 2), comp(2, 1)]]).graphs[0]
+    assert waits(without_nodes(circle, np.array([1])), 1) == []
+
+
+def test_nodes_keep_all_they_have_when_they_move():
+    trace = trace_of(
+        [[comp(1, 2, involved=[True, False]), collective(2, "ALL_REDUCE", 64, group="tp0", dims=[True])]],
+        {"tp0": [0]},
+    )
+    done = repair(trace, "forward").trace
+    before, after = trace.graphs[0], done.graphs[0]
+    assert after.id.tolist() == [2, 1]
+    slots = trace.ranks[0].slots
+    assert node_attributes(after, 0, slots) == node_attributes(before, 1, slots)
+    assert node_attributes(after, 1, slots) == node_attributes(before, 0, slots)
+
+
+def test_kernels_are_chained_along_their_stream():
+    done = repair(kernels((), (), ()), "stream-order").trace
+    assert waits(done.graphs[0], 12) == [2, 11]
+    assert waits(done.graphs[0], 13) == [3, 12]
+
+
+def test_an_order_that_would_close_a_circle_is_left_out():
+    """The kernel that began first waits for the later one: that order stays, and is told no more of as wrong."""
+    trace = kernels((12,), (), ())
+    done = repair(trace, "stream-order")
+    assert "cycle" not in codes(done.trace)
+    assert waits(done.trace.graphs[0], 12) == [2]
+    assert waits(done.trace.graphs[0], 13) == [3, 12]
+
+
+def test_clocks_are_moved_by_the_median_of_matched_ends():
+    trace = BROKEN["clock-skew"]()
+    done = repair(trace, "clock-skew")
+    assert done.changes[0].first == ("rank 1: by 1.00 ms back",)
+    first, second = done.trace.graphs
+    assert (first.start_ns == second.start_ns).all()
+
+
+def test_times_stay_positive_when_a_clock_is_moved_below_zero():
+    trace = BROKEN["clock-skew"]()
+    swapped = replace(trace, graphs=trace.graphs[::-1])
+    done = repair(swapped, "clock-skew").trace
+    assert (done.graphs[0].start_ns == done.graphs[1].start_ns).all()
+    assert min(int(graph.start_ns.min()) for graph in done.graphs) >= 0
+
+
+# ---------------------------------------------------------------------------------------------------
+# Why nodes have their dependencies
+
+
+def labelled() -> Graph:
+    """Three nodes of which each says why it has its data dependencies."""
+    made = []
+    for number, deps, kinds in ((1, [], None), (2, [1, 2], [1, 64]), (3, [1, 2], [4, 8])):
+        one = node(number, "COMP", *deps)
+        if kinds:
+            one.attr.add(name="list").int32_list.values.extend([7, 7])
+            one.attr.add(name=DEP_KINDS).int32_list.values.extend(kinds)
+        made.append(one.SerializeToString())
+    assert schema()
+    return part_of(chakra_file(made)).graph
+
+
+def lists(graph: Graph) -> list[dict[str, object]]:
+    return [{a.name: a.value for a in node_attributes(graph, row)} for row in range(len(graph))]
+
+
+def test_the_reasons_of_dependencies_follow_them():
+    graph, count = without_dependencies(labelled(), lambda one: one.rows == one.of)
+    assert count == 1
+    assert lists(graph) == [{}, {"list": [7, 7], DEP_KINDS: [1]}, {"list": [7, 7], DEP_KINDS: [4, 8]}]
+    more = with_data_dependencies(graph, np.array([1]), np.array([2]), 8)
+    assert lists(more)[1] == {"list": [7, 7], DEP_KINDS: [1, 8]}
+    assert entries(more, more.data).kinds.tolist() == [1, 8, 4, 8]
+    moved = without_nodes(more, np.array([0]))
+    assert lists(moved)[1] == {"list": [7, 7], DEP_KINDS: [8]}

@@ -1,0 +1,106 @@
+"""`chakra-studio check`: what it prints, how it ends, and the mended job it writes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import studio
+from studio.et import write
+from tests.doctor.broken_jobs import BROKEN, healthy
+from tests.test_cli import refused, run
+
+
+@pytest.fixture
+def broken(tmp_path) -> Path:
+    """A folder with a job in which a node waits for itself."""
+    write(BROKEN["self-loop"](), tmp_path / "in", "job")
+    return tmp_path / "in"
+
+
+def test_a_clean_job_says_so_and_what_was_looked_for(tmp_path):
+    write(healthy(), tmp_path / "in", "job")
+    done = run("check", tmp_path / "in")
+    assert done.exit_code == 0
+    assert done.stdout.startswith("job: 2 ranks, 6 nodes: nothing is wrong, 27 checks made.\n")
+    assert "Looked for and not found: missing ranks; dependencies on nodes that are not there;" in done.stdout
+
+
+def test_findings_are_told_with_evidence_consequence_and_repair(broken: Path):
+    done = run("check", broken)
+    assert done.exit_code == 1
+    head, finding = done.stdout.split("\n\n")[:2]
+    assert head == "job: 1 rank, 2 nodes: 1 error."
+    assert finding.splitlines() == [
+        "error   Nodes that wait for themselves [self-loop]",
+        "        1 node of rank 0 waits for itself, the first is node 2 (n2).",
+        "        nodes: 2 of rank 0",
+        "        → They never start, nor does anything that waits for them: a simulation hangs, or ends without them.",
+        "        --repair: Remove dependencies of nodes on themselves.",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("code", "level", "exit_code"),
+    [
+        ("size-zero", "error", 0),
+        ("size-zero", "warning", 1),
+        ("forward", "warning", 0),
+        ("forward", "info", 1),
+    ],
+)
+def test_the_level_that_fails_is_chosen(tmp_path, code: str, level: str, exit_code: int):
+    write(BROKEN[code](), tmp_path / "in", "job")
+    assert run("check", tmp_path / "in", "--fail-on", level).exit_code == exit_code
+
+
+def test_json_holds_everything_and_several_jobs_are_a_list(tmp_path, broken: Path):
+    found = json.loads(run("check", broken, "--json").stdout)
+    assert found["levels"] == {"error": 1, "warning": 0, "info": 0}
+    [one] = found["findings"]
+    assert (one["code"], one["nodes"], one["repair"]) == (
+        "self-loop",
+        [{"rank": 0, "node": "2"}],
+        "self-loop",
+    )
+    assert "cycle" in found["passed"]
+    write(healthy(), tmp_path / "in" / "other", "second")
+    assert [job["name"] for job in json.loads(run("check", broken, "--json").stdout)] == ["job", "second"]
+
+
+def test_a_mended_job_is_written_and_counts(tmp_path, broken: Path):
+    before = (broken / "job.0.et").read_bytes()
+    done = run("check", broken, "--repair", tmp_path / "out", "--fail-on", "warning")
+    assert done.exit_code == 0
+    assert "Repaired: 1 dependency removed.\n  rank 0: node 2 (n2) waited for node 2 (n2)\n" in done.stdout
+    assert done.stdout.rstrip().endswith("Now: nothing is wrong, 27 checks made.")
+    assert (broken / "job.0.et").read_bytes() == before
+    assert not [one for one in studio.examine(studio.read(tmp_path / "out")) if one.level != "info"]
+
+
+def test_one_repair_is_made_alone(tmp_path):
+    nodes = BROKEN["dangling"]()
+    write(nodes, tmp_path / "in", "job")
+    done = run("check", tmp_path / "in", "--repair", tmp_path / "out", "--only", "self-loop", "--json")
+    assert done.exit_code == 1
+    assert json.loads(done.stdout)["repaired"]["left"] == ["dangling"]
+
+
+def test_wrong_use_is_refused(tmp_path, broken: Path):
+    assert "--repair" in refused("check", broken, "--only", "cycle", code=2)
+    assert "self-loop" in refused("check", broken, "--repair", tmp_path / "out", "--only", "magic", code=2)
+    write(healthy(), broken / "other", "second")
+    assert "Mend them one by one" in refused("check", broken, "--repair", tmp_path / "out")
+
+
+def test_names_from_files_reach_the_terminal_as_escapes(tmp_path):
+    trace = BROKEN["self-loop"]()
+    write(trace, tmp_path / "in", "job")
+    raw = (tmp_path / "in" / "job.0.et").read_bytes()
+    assert b"n2" in raw
+    (tmp_path / "in" / "job.0.et").write_bytes(raw.replace(b"n2", b"\x1b["))
+    done = run("check", tmp_path / "in")
+    assert "\x1b" not in done.stdout
+    assert "\\x1b[" in done.stdout
