@@ -136,48 +136,10 @@ def _compile_all(module: Any) -> None:
 
     A pointer is one register and no reference count, and its items need no check for negative indices.
     """
-    numba: Any = importlib.import_module("numba")
-    types = numba.types
-    intrinsic: Any = importlib.import_module("numba.extending").intrinsic
-
-    def address(_context: Any, array: Any) -> Any:
-        def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            return context.make_array(signature.args[0])(context, builder, args[0]).data
-
-        return types.CPointer(array.dtype)(array), codegen
-
-    options = {"nogil": True, "_nrt": False, "error_model": "numpy"}
-    for name, function in inspect.getmembers(module, inspect.isfunction):
-        if name != "entry":
-            setattr(module, name, numba.njit(function, forceinline=name in _INLINED, **options))
-    module.data_of = intrinsic(address)
-    ints, floats = types.Array(types.int64, 1, "C"), types.Array(types.float64, 1, "C")
-    module.entry = numba.njit(cache=True, **options)(module.entry)
-    if not KERNEL.cached():
-        _compile_inner(module)
-    module.entry.compile((ints, floats, types.int64))
-
-
-def _compile_inner(module: Any) -> None:
-    """Compile the functions `entry` calls, callees before callers, each for one signature.
-
-    Numba optimises every function together with all it calls, so the inner ones again and again. Once is
-    enough: when all are linked into the outermost.
-    """
-    numba: Any = importlib.import_module("numba")
-    types = numba.types
-
-    kinds = {"m": types.CPointer(types.int64), "f": types.CPointer(types.float64)}
-    full = numba.config.OPT
-    numba.config.OPT = 0
-    try:
-        for name in _callees_first("run", set()):
-            dispatcher = getattr(module, name)
-            parameters = inspect.signature(dispatcher.py_func).parameters
-            dispatcher.compile(tuple(kinds.get(key, types.int64) for key in parameters))
-            dispatcher.disable_compile()
-    finally:
-        numba.config.OPT = full
+    compiling: Any = importlib.import_module("studio.sim.compiling")
+    compiling.compile_kernel(
+        module, "entry", _callees_first("run", set()), inlined=_INLINED, cached=KERNEL.cached()
+    )
 
 
 def _callees_first(name: str, seen: set[str]) -> list[str]:
@@ -220,7 +182,7 @@ _INLINED = (
 """What every message passes; a call costs more than these do."""
 
 KERNEL = Kernel(k, __name__, _compile_all)
-COMPILING = "compiling the simulator, once per installation, about 30 s"
+COMPILING = "compiling the simulator, once per installation, about 15 s"
 
 
 def compiled() -> ModuleType:

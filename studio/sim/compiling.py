@@ -1,0 +1,198 @@
+"""Compiles a kernel of many small functions with numba, each of them once.
+
+Numba compiles every function as if it were to be called from Python: it links all that the function calls into
+it, optimises the whole, makes machine code of it and wraps it, so that the innermost functions of a kernel are
+compiled again in every one that leads to them. Here only the outermost function is treated so. The others are
+translated and checked one by one and kept as parts, without optimisation and without machine code; all are
+linked into the outermost, and optimised and made machine code of there, together.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Sequence
+from types import ModuleType
+from typing import Any
+
+import llvmlite.binding as llvm
+import numba
+from numba import types
+from numba.core import compiler, typed_passes, untyped_passes
+from numba.core.codegen import JITCodeLibrary, RuntimeLinker
+from numba.core.compiler_machinery import LoweringPass, PassManager, register_pass
+from numba.extending import intrinsic
+
+_OPTIONS: dict[str, Any] = {"nogil": True, "_nrt": False, "error_model": "numpy"}
+
+
+def compile_kernel(
+    module: ModuleType, entry: str, functions: Sequence[str], *, inlined: Sequence[str], cached: bool
+) -> None:
+    """Replace the functions of a kernel by compiled ones.
+
+    Args:
+        module: The kernel. Its `data_of` becomes the address of an array's items; parameters `m` and `f` of
+            its functions are such addresses, of int64 and float64, all others are int64.
+        entry: The outermost function: two arrays, of int64 and of float64, and an int64.
+        functions: All other functions, callees before callers.
+        inlined: Those among them that are put into their callers.
+        cached: Whether numba's cache holds the outermost function, so that the others are not needed.
+    """
+    namespace: Any = module
+    for name in functions:
+        dispatcher = numba.njit(
+            getattr(namespace, name), forceinline=name in inlined, pipeline_class=_PartCompiler, **_OPTIONS
+        )
+        setattr(namespace, name, dispatcher)
+    namespace.data_of = intrinsic(_address)
+    outermost = numba.njit(cache=True, pipeline_class=_WholeCompiler, **_OPTIONS)(getattr(namespace, entry))
+    setattr(namespace, entry, outermost)
+    if not cached:
+        _make_parts(namespace, functions)
+    ints, floats = types.Array(types.int64, 1, "C"), types.Array(types.float64, 1, "C")
+    outermost.compile((ints, floats, types.int64))
+    _PARTS.clear()
+
+
+def _address(_context: Any, array: Any) -> Any:
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return context.make_array(signature.args[0])(context, builder, args[0]).data
+
+    return types.CPointer(array.dtype)(array), codegen
+
+
+def _make_parts(namespace: Any, functions: Sequence[str]) -> None:
+    """Translate and check the inner functions, each for its one signature."""
+    kinds = {"m": types.CPointer(types.int64), "f": types.CPointer(types.float64)}
+    settings: Any = numba.config
+    full = settings.OPT
+    # What is optimised within the outermost function need not be before.
+    settings.OPT = 0
+    try:
+        for name in functions:
+            dispatcher = getattr(namespace, name)
+            parameters = inspect.signature(dispatcher.py_func).parameters
+            signature = tuple(kinds.get(key, types.int64) for key in parameters)
+            if signature in dispatcher.overloads:  # made on the way, by one that calls it and is called by it
+                continue
+            # Its own `compile` wants machine code to call.
+            part = dispatcher._compiler.compile(signature, None)  # noqa: SLF001 (numba has no public way)
+            dispatcher.overloads[signature] = part
+            dispatcher.disable_compile()
+    finally:
+        settings.OPT = full
+
+
+_PARTS: list[Any] = []
+"""Libraries of the parts of the kernel that is being compiled."""
+
+
+class _Part(JITCodeLibrary):
+    """The translation of one function: nothing is linked into it, and it is no machine code."""
+
+    @property
+    def translation(self) -> Any:
+        """The function as LLVM has it."""
+        return self._final_module
+
+    def finalize(self) -> None:
+        self._finalized = True
+
+    @property
+    def called(self) -> list[Any]:
+        """Libraries of what it calls."""
+        return self._linking_libraries
+
+
+@register_pass(mutates_CFG=True, analysis_only=False)
+class _TranslatePart(LoweringPass):
+    """Translates a function to be linked into others."""
+
+    _name = "translate_part"
+
+    def __init__(self) -> None:
+        LoweringPass.__init__(self)
+
+    def run_pass(self, state: Any) -> bool:
+        flags = state.flags
+        flags.no_compile = flags.no_cpython_wrapper = flags.no_cfunc_wrapper = True
+        new_part: Any = _Part
+        state.library = new_part(state.targetctx.codegen(), state.func_id.func_qualname)
+        state.library.enable_object_caching()
+        typed_passes.NativeLowering().run_pass(state)
+        # Callers find a function by this; machine code that could be called there is none.
+        key = object()
+        state.targetctx.insert_user_function(key, state.cr.fndesc, [state.library])
+        state.cr = state.cr._replace(cfunc=key)
+        _PARTS.append(state.library)
+        return True
+
+
+@register_pass(mutates_CFG=True, analysis_only=False)
+class _LinkParts(LoweringPass):
+    """Links all parts into the function about to be compiled."""
+
+    _name = "link_parts"
+
+    def __init__(self) -> None:
+        LoweringPass.__init__(self)
+
+    def run_pass(self, state: Any) -> bool:
+        state.library = state.targetctx.codegen().create_library(state.func_id.func_qualname)
+        state.library.enable_object_caching()
+        state.library.add_llvm_module(_references())
+        # Callers first: what nobody has asked for yet is left out.
+        for part in reversed(_PARTS):
+            state.library.add_linking_library(part)
+        for part in _PARTS:
+            for library in part.called:
+                state.library.add_linking_library(library)
+        return False
+
+
+def _references() -> Any:
+    """Return a module that says where the functions are which parts call before they are translated.
+
+    Where functions call each other in a circle, numba calls one of them through a pointer that it fills in
+    when that one has become machine code. Here all end up in one library, and the pointers are constants.
+    """
+    prefix = RuntimeLinker.PREFIX
+    pointers = {
+        variable.name
+        for part in _PARTS
+        for variable in part.translation.global_variables
+        if variable.name.startswith(prefix)
+    }
+    lines = []
+    for pointer in sorted(pointers):
+        function = pointer.removeprefix(prefix)
+        lines += [f'declare void @"{function}"()', f'@"{pointer}" = weak_odr constant ptr @"{function}"']
+    return llvm.parse_assembly("\n".join(lines))
+
+
+class _PartCompiler(compiler.CompilerBase):
+    """The few steps that functions need which use nothing but whole and real numbers, branches and loops."""
+
+    def define_pipelines(self) -> list[Any]:
+        steps = PassManager("part")
+        steps.add_pass(untyped_passes.TranslateByteCode, "analyzing bytecode")
+        steps.add_pass(untyped_passes.FixupArgs, "fix up args")
+        steps.add_pass(untyped_passes.IRProcessing, "processing IR")
+        steps.add_pass(untyped_passes.ReconstructSSA, "ssa")
+        steps.add_pass(typed_passes.NopythonTypeInference, "nopython frontend")
+        steps.add_pass(typed_passes.PreLowerStripPhis, "remove phis nodes")
+        steps.add_pass(typed_passes.AnnotateTypes, "annotate types")
+        steps.add_pass(_TranslatePart, "translate part")
+        steps.add_pass(typed_passes.NoPythonBackend, "nopython mode backend")
+        steps.finalize()
+        return [steps]
+
+
+class _WholeCompiler(compiler.CompilerBase):
+    """Numba's own steps, with the parts linked in."""
+
+    def define_pipelines(self) -> list[Any]:
+        steps = compiler.DefaultPassBuilder.define_nopython_pipeline(self.state)
+        steps.add_pass_after(_LinkParts, typed_passes.AnnotateTypes)
+        steps.finalize()
+        return [steps]
