@@ -14,7 +14,7 @@ from studio.errors import ConfigError, StudioError, TraceError, TraceFormatError
 if TYPE_CHECKING:
     from studio.analysis.export import to_networkx, to_pandas
     from studio.doctor import examine, repair
-    from studio.et import read, write
+    from studio.et import LinkOptions, link, read, write
     from studio.sim import simulate
     from studio.sim.astra import read_config, write_config
     from studio.sim.config import SystemConfig
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 __all__ = [
     "ConfigError",
+    "LinkOptions",
     "StudioError",
     "SystemConfig",
     "Trace",
@@ -32,6 +33,7 @@ __all__ = [
     "TraceFormatError",
     "Workspace",
     "examine",
+    "link",
     "preset",
     "read",
     "read_config",
@@ -45,6 +47,8 @@ __all__ = [
 
 _WHERE = {
     "examine": "studio.doctor",
+    "LinkOptions": "studio.et",
+    "link": "studio.et",
     "preset": "studio.sim.presets",
     "read": "studio.et",
     "read_config": "studio.sim.astra",

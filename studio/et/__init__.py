@@ -1,15 +1,19 @@
 """Files to Trace and back: the only code that knows a file format."""
 
-from studio.et.job import FORMATS, JobFiles, Progress, RanksNeededError, discover, read, read_job
+from studio.et.job import FORMATS, JobFiles, Progress, RanksNeededError, discover, link, read, read_job
+from studio.et.link import DepKind, LinkOptions
 from studio.et.write import convert, write
 
 __all__ = [
     "FORMATS",
+    "DepKind",
     "JobFiles",
+    "LinkOptions",
     "Progress",
     "RanksNeededError",
     "convert",
     "discover",
+    "link",
     "read",
     "read_job",
     "write",

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
 
 from studio.trace import CommGroup, Finding, Graph, Rank
+
+if TYPE_CHECKING:
+    from studio.et.kineto import DeviceTrace
+    from studio.et.pytorch import HostTrace
 
 HEAD_BYTES = 4096
 """How much of the (uncompressed) start of a file a format may look at to recognise it."""
@@ -55,7 +60,23 @@ class GroupsPart:
     findings: tuple[Finding, ...] = ()
 
 
-Part = RankPart | GroupsPart
+@dataclass(frozen=True, slots=True)
+class HostPart:
+    """What a rank's processor did, still to be linked with what its devices did."""
+
+    trace: HostTrace
+    findings: tuple[Finding, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class DevicePart:
+    """When a rank did what, on processor and devices, still to be linked with the operators it called."""
+
+    trace: DeviceTrace
+    findings: tuple[Finding, ...] = ()
+
+
+Part = RankPart | GroupsPart | HostPart | DevicePart
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +89,7 @@ class Format:
         sniff: Whether a file with this head may be of the format.
         read: Reads a file; raises TraceFormatError where it is damaged beyond use.
         describes_job: Whether it tells about the job as a whole rather than being a rank of it.
+        half: Whether a file is only one side of a rank, to be linked with the other: its processor or its devices.
     """
 
     name: str
@@ -75,3 +97,4 @@ class Format:
     sniff: Callable[[bytes], bool]
     read: Callable[[Reading], list[Part]]
     describes_job: bool = False
+    half: Literal["", "host", "device"] = ""

@@ -11,12 +11,24 @@ from itertools import pairwise
 from pathlib import Path, PurePosixPath
 
 from studio.errors import TraceError, TraceFormatError
-from studio.et import chakra, groups
-from studio.et.format import HEAD_BYTES, Format, GroupsPart, Part, RankPart, Reading
+from studio.et import chakra, groups, kineto, pytorch
+from studio.et.format import (
+    HEAD_BYTES,
+    DevicePart,
+    Format,
+    GroupsPart,
+    HostPart,
+    Part,
+    RankPart,
+    Reading,
+)
+from studio.et.kineto import DeviceTrace
+from studio.et.link import LinkOptions, link_ranks
+from studio.et.pytorch import HostTrace
 from studio.et.source import SourceFile, head, inflated_bytes, load, looks_like, opened
 from studio.trace import CommGroup, Finding, Graph, Rank, Trace, digest
 
-FORMATS: tuple[Format, ...] = (groups.FORMAT, chakra.FORMAT)
+FORMATS: tuple[Format, ...] = (groups.FORMAT, pytorch.FORMAT, kineto.FORMAT, chakra.FORMAT)
 """Every format that can be read, the ones easiest to recognise first."""
 
 Progress = Callable[[str, int, int], None]
@@ -28,6 +40,12 @@ _RANK_WORD = re.compile(
 )
 _NUMBERED = re.compile(r"((?P<prefix>.*?)[._-])?(?P<rank>\d{1,9})(\.[A-Za-z]\w*)*")
 _RANK_FOLDER = re.compile(r"(?P<prefix>.*?)[._-]?(?<![a-z])rank[\[_-]?(?P<rank>\d{1,9})\]?", re.IGNORECASE)
+_WORKER = re.compile(r"(?P<prefix>.*?)[._-]?(?<![a-z])worker[_-]?(?P<rank>\d{1,9})(?!\d)(?P<rest>.*)", re.IGNORECASE)
+_SAYS_NOTHING = re.compile(
+    r"(pytorch|torch|kineto|chrome|chakra|execution|profiler?|et|eg|trace|traces|host|device|pt|json|gz|rank|worker"
+    r"|step|observer|[0-9]+)?"
+)
+"""Words in names of files that tell which side of a rank a file is, rather than which job."""
 _AHEAD = 4
 
 
@@ -88,7 +106,7 @@ def rank_and_prefix(name: str) -> tuple[str, int | None]:
     folder = "".join(f"{part}/" for part in folders)
     if usual := _USUAL.fullmatch(base):
         return folder + usual["prefix"], int(usual["rank"])
-    if word := _RANK_WORD.fullmatch(base):
+    if word := _RANK_WORD.fullmatch(base) or _WORKER.fullmatch(base):
         stem = word["prefix"] or word["rest"].split(".")[0].strip("_-")
         return folder + stem, int(word["rank"])
     for at in range(len(folders) - 1, -1, -1):
@@ -107,6 +125,7 @@ def discover(files: Iterable[SourceFile]) -> list[JobFiles]:
         TraceFormatError: A file the user named is of no known format, or there is no trace at all.
     """
     ranks: dict[str, list[RankFile]] = {}
+    halves: dict[str, list[RankFile]] = {}
     others: list[tuple[SourceFile, Format]] = []
     ignored: list[str] = []
     last_start = b""
@@ -120,11 +139,15 @@ def discover(files: Iterable[SourceFile]) -> list[JobFiles]:
             last_start = start
         elif fmt.describes_job:
             others.append((file, fmt))
+        elif fmt.half:
+            prefix, number = rank_and_prefix(file.name)
+            halves.setdefault(_stem(prefix), []).append((file, fmt, number))
         else:
             prefix, number = rank_and_prefix(file.name)
             ranks.setdefault(prefix if number is not None else _unranked(file.name), []).append(
                 (file, fmt, number)
             )
+    ranks |= _with_other_side(halves)
     if not ranks:
         if ignored:
             raise _unrecognised(ignored[0], last_start if len(ignored) == 1 else b"?", len(ignored))
@@ -135,6 +158,33 @@ def discover(files: Iterable[SourceFile]) -> list[JobFiles]:
         )
         raise TraceFormatError(found, hint="Expected files such as job.0.et, job.1.et, …")
     return [_job(prefix, members, others, len(ranks), ignored) for prefix, members in ranks.items()]
+
+
+def _stem(prefix: str) -> str:
+    """Return what both sides of a rank have in common in their names: folder and telling words.
+
+    Example:
+        >>> _stem("run/pytorch_et"), _stem("run/kineto"), _stem("a/resnet_kineto")
+        ('run/', 'run/', 'a/resnet')
+    """
+    folder, _, base = prefix.rpartition("/")
+    words = [word for word in re.split(r"[._\- ]+", base) if not _SAYS_NOTHING.fullmatch(word.lower())]
+    return f"{folder}/{'_'.join(words)}"
+
+
+def _with_other_side(halves: dict[str, list[RankFile]]) -> dict[str, list[RankFile]]:
+    """Put the only execution traces of a folder to its only Kineto traces where their names have nothing in common."""
+    result = dict(halves)
+    for folder in {stem.rpartition("/")[0] for stem in halves}:
+        stems = [stem for stem in halves if stem.rpartition("/")[0] == folder]
+        alone = {
+            side: [stem for stem in stems if all(fmt.half == side for _, fmt, _ in halves[stem])]
+            for side in ("host", "device")
+        }
+        if len(stems) == 2 and len(alone["host"]) == len(alone["device"]) == 1:
+            kept, other = alone["host"][0], alone["device"][0]
+            result[kept] = [*halves[kept], *result.pop(other)]
+    return result
 
 
 def _unranked(name: str) -> str:
@@ -179,14 +229,19 @@ def _job(
 
 
 def read_job(
-    job: JobFiles, *, ranks: Mapping[str, int] | None = None, progress: Progress | None = None
+    job: JobFiles,
+    *,
+    ranks: Mapping[str, int] | None = None,
+    progress: Progress | None = None,
+    options: LinkOptions | None = None,
 ) -> Trace:
-    """Read the files of one job, two at a time.
+    """Read the files of one job, two at a time, and link execution traces with Kineto traces.
 
     Args:
         job: Its files.
         ranks: Rank numbers by file name, where neither the files nor their names tell.
         progress: Told the bytes read.
+        options: What linking derives.
 
     Raises:
         RanksNeededError: The rank of some files is not known.
@@ -204,10 +259,13 @@ def read_job(
                     if isinstance(part, RankPart):
                         told = number if part.number is None else part.number
                         builder.add(part, numbers.get(file.name, told))
+                    elif isinstance(part, HostPart | DevicePart):
+                        builder.add_half(part, number, numbers.get(file.name))
         except BaseException:
             meter.stop()
             pool.shutdown(cancel_futures=True)
             raise
+    builder.link(options, (lambda done, total: progress("linking", done, total)) if progress else None)
     for file, fmt in job.others:
         for part in _read_file(file, fmt, total, _Meter(None, 0)):
             if isinstance(part, GroupsPart):
@@ -221,6 +279,7 @@ def read(
     *,
     ranks: Mapping[str, int] | None = None,
     progress: Progress | None = None,
+    options: LinkOptions | None = None,
 ) -> Trace:
     """Read the execution traces of one job.
 
@@ -228,6 +287,7 @@ def read(
         paths: Files, folders or archives; formats are recognised by content.
         ranks: Rank numbers by file name, for files that do not tell theirs.
         progress: Called with a phase, the bytes done and the bytes in all.
+        options: What linking derives where there are PyTorch traces.
 
     Raises:
         TraceError: The paths hold several jobs, or ranks are unknown or claimed twice.
@@ -241,7 +301,39 @@ def read(
             raise TraceError(
                 f"{len(jobs)} jobs found, not one: {names}.", hint="Name the files of one of them."
             )
-        return read_job(jobs[0], ranks=ranks, progress=progress)
+        return read_job(jobs[0], ranks=ranks, progress=progress, options=options)
+
+
+def link(
+    paths: Sequence[Path | str] | Path | str,
+    *,
+    options: LinkOptions | None = None,
+    ranks: Mapping[str, int] | None = None,
+    progress: Progress | None = None,
+) -> Trace:
+    """Link the execution traces and Kineto traces that PyTorch wrote for the ranks of one job.
+
+    Args:
+        paths: Files, folders or archives; which file is which side of which rank is told by their content.
+        options: What to derive.
+        ranks: Rank numbers by file name, for files that do not tell theirs.
+        progress: Called with a phase, the work done and the work in all.
+
+    Raises:
+        TraceError: The two traces of a rank are of different processes, or there is nothing to link.
+        TraceFormatError: A file is of no known format or damaged beyond use.
+    """
+    given = [paths] if isinstance(paths, Path | str) else list(paths)
+    with opened(given) as files:
+        found = discover(files)
+        jobs = [job for job in found if any(fmt.half for _, fmt, _ in job.ranks)]
+        if len(jobs) != 1:
+            names = ", ".join(job.name for job in found[:6])
+            raise TraceError(
+                f"{len(jobs)} jobs with PyTorch traces found, not one: {names}.",
+                hint="Name the execution traces and Kineto traces of one job, or the folder they are in.",
+            )
+        return read_job(jobs[0], ranks=ranks, progress=progress, options=options)
 
 
 class _Meter:
@@ -300,6 +392,31 @@ class _Builder:
         self.ranks: list[tuple[Rank, int | None]] = []
         self.groups: tuple[CommGroup, ...] = ()
         self.findings: tuple[Finding, ...] = ()
+        self.hosts: list[tuple[HostTrace, int | None]] = []
+        self.devices: list[tuple[DeviceTrace, int | None]] = []
+
+    def add_half(self, part: HostPart | DevicePart, named: int | None, given: int | None) -> None:
+        """Take in one side of a rank; what the user says counts before what the file tells, and that before its name."""
+        if isinstance(part, HostPart):
+            number = named if given is None else given
+            self.hosts.append((part.trace, number))
+        else:
+            told = named if part.trace.head.rank is None else part.trace.head.rank
+            number = told if given is None else given
+            self.devices.append((part.trace, number))
+        self.findings += tuple(replace(finding, rank=number) for finding in part.findings)
+
+    def link(self, options: LinkOptions | None, tick: Callable[[int, int], None] | None) -> None:
+        """Link the sides of all ranks and take in what they become."""
+        if not self.hosts and not self.devices:
+            return
+        parts, groups, findings = link_ranks(
+            self.hosts, self.devices, options, tick or (lambda _done, _total: None)
+        )
+        for part in parts:
+            self.add(part, part.number)
+        self.groups += groups
+        self.findings += tuple(findings)
 
     def add(self, part: RankPart, number: int | None) -> None:
         """Take in a rank."""

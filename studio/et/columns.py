@@ -1,0 +1,148 @@
+"""Graphs made column by column: texts numbered by first use, attributes added one name at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from studio.trace import NONE, SLOT_KEYS, Attributes, Dependencies, Int32, Int64, Strings, UInt64, ValueKind
+
+
+class Texts:
+    """Texts with their numbers."""
+
+    def __init__(self) -> None:
+        self.codes: dict[str, int] = {}
+
+    def code(self, text: str) -> int:
+        """Return the number of a text."""
+        return self.codes.setdefault(text, len(self.codes))
+
+    def of(self, texts: Iterable[str]) -> Int32:
+        """Return the numbers (M,) of texts."""
+        codes = self.codes
+        return np.array([codes.setdefault(text, len(codes)) for text in texts], np.int32)
+
+    def strings(self) -> Strings:
+        """Return all texts, by number."""
+        return Strings.of(self.codes)
+
+
+@dataclass(slots=True)
+class AttributeColumns:
+    """Attributes of N nodes, collected name by name; a node has them in the order they were added."""
+
+    texts: Texts
+    rows: list[Int64] = field(default_factory=list)
+    keys: list[int] = field(default_factory=list)
+    kinds: list[ValueKind] = field(default_factory=list)
+    values: list[Int64] = field(default_factory=list)
+    lengths: list[Int64] = field(default_factory=list)
+    items: list[Int64] = field(default_factory=list)
+
+    def numbers(self, key: str, rows: Int64, values: Int64, kind: ValueKind = ValueKind.INT64) -> None:
+        """Add a whole number, or a truth value, to some nodes (M,)."""
+        self._add(key, rows, np.asarray(values, np.int64), kind)
+
+    def words(self, key: str, rows: Int64, values: Sequence[str]) -> None:
+        """Add a text to some nodes."""
+        self._add(key, rows, self.texts.of(values).astype(np.int64), ValueKind.STRING)
+
+    def flag(self, key: str, rows: Int64, value: bool) -> None:
+        """Add a truth value to some nodes, the same to all."""
+        self._add(key, rows, np.full(len(rows), int(value), np.int64), ValueKind.BOOL)
+
+    def number_lists(self, key: str, rows: Int64, lists: Sequence[Sequence[int]], kind: ValueKind) -> None:
+        """Add a list of numbers to some nodes."""
+        lengths = np.array([len(one) for one in lists], np.int64)
+        self._add_lists(key, rows, lengths, np.array([item for one in lists for item in one], np.int64), kind)
+
+    def word_lists(self, key: str, rows: Int64, lists: Sequence[Sequence[str]]) -> None:
+        """Add a list of texts to some nodes."""
+        lengths = np.array([len(one) for one in lists], np.int64)
+        codes = self.texts.of([item for one in lists for item in one]).astype(np.int64)
+        self._add_lists(key, rows, lengths, codes, ValueKind.STRING_LIST)
+
+    def ragged(self, key: str, rows: Int64, lengths: Int64, items: Int64, kind: ValueKind) -> None:
+        """Add lists given as one column of items and the length of each."""
+        self._add_lists(key, rows, lengths, items, kind)
+
+    def _add_lists(self, key: str, rows: Int64, lengths: Int64, items: Int64, kind: ValueKind) -> None:
+        first = sum(map(len, self.items)) + np.cumsum(lengths) - lengths
+        self._add(key, rows, first, kind, lengths)
+        if len(rows):
+            self.items.append(items)
+
+    def _add(
+        self, key: str, rows: Int64, values: Int64, kind: ValueKind, lengths: Int64 | None = None
+    ) -> None:
+        if len(rows):
+            self.rows.append(np.asarray(rows, np.int64))
+            self.keys.append(self.texts.code(key))
+            self.kinds.append(kind)
+            self.values.append(values)
+            self.lengths.append(np.zeros(len(rows), np.int64) if lengths is None else lengths)
+
+    def finished(self, count: int) -> tuple[Attributes, Int32, tuple[int | str, ...]]:
+        """Return the attributes of `count` nodes, what key each slot belongs to, and the slots' values.
+
+        Texts are still numbered as in `texts`.
+        """
+        none = np.zeros(0, np.int64)
+        sizes = [len(rows) for rows in self.rows]
+        rows = np.concatenate([none, *self.rows])
+        order = np.argsort(rows, kind="stable")
+        key = np.repeat(np.array(self.keys, np.int32), sizes)[order]
+        kind = np.repeat(np.array(self.kinds, np.uint8), sizes)[order]
+        value = np.concatenate([none, *self.values])[order]
+        length = np.concatenate([none, *self.lengths])[order].astype(np.int32)
+        items = np.concatenate([none, *self.items])
+        lists = (kind % 2 == 0) & (kind > 0)
+        starts = np.cumsum(length) - length
+        if lists.any():
+            items = items[np.repeat(value - starts, length) + np.arange(int(length.sum()))]
+        value = np.where(lists, starts, value)
+        offsets = np.concatenate((np.zeros(1, np.int64), np.cumsum(np.bincount(rows, minlength=count))))
+        slot, slot_key, slots = self._slots(key, kind, value)
+        doc = np.full(len(key), NONE, np.int32)
+        return Attributes(offsets, key, doc, kind, value, length, slot, items), slot_key, slots
+
+    def _slots(
+        self, key: Int32, kind: Int64, value: Int64
+    ) -> tuple[np.ndarray[tuple[int], np.dtype[np.bool_]], Int32, tuple[int | str, ...]]:
+        codes = [self.texts.codes[name] for name in SLOT_KEYS if name in self.texts.codes]
+        slot = np.isin(key, codes) if codes else np.zeros(len(key), np.bool_)
+        known: dict[tuple[int, int, int], int] = {}
+        for at in np.flatnonzero(slot).tolist():
+            value[at] = known.setdefault((int(key[at]), int(kind[at]), int(value[at])), len(known))
+        words = list(self.texts.codes)
+        slots = tuple(words[bits] if one == ValueKind.STRING else bits for _, one, bits in known)
+        return slot, np.array([code for code, _, _ in known], np.int32), slots
+
+
+def dependencies(source: Int64, target: Int64, count: int) -> Dependencies:
+    """Return dependencies given as pairs of rows, the targets rising, as those of `count` nodes."""
+    offsets = np.concatenate((np.zeros(1, np.int64), np.cumsum(np.bincount(target, minlength=count))))
+    nothing: UInt64 = np.zeros(0, np.uint64)
+    return Dependencies(offsets.astype(np.int64), source.astype(np.int32), nothing)
+
+
+def canonical(pool: Strings, columns: Mapping[str, Int32]) -> tuple[Strings, dict[str, Int32]]:
+    """Renumber texts by first use, column after column, and drop those no column uses.
+
+    Equal graphs get equal pools, in whatever order their texts were met.
+    """
+    first = np.full(len(pool), np.iinfo(np.int64).max, np.int64)
+    base = 0
+    for column in columns.values():
+        flat = column.reshape(-1)
+        used = np.flatnonzero(flat >= 0)
+        np.minimum.at(first, flat[used], base + used)
+        base += flat.size
+    order = np.argsort(first, kind="stable")[: int((first < np.iinfo(np.int64).max).sum())]
+    number = np.full(len(pool) + 1, NONE, np.int32)
+    number[order] = np.arange(len(order), dtype=np.int32)
+    strings = Strings.of([pool.raw(index) for index in order.tolist()])
+    return strings, {name: number[column] for name, column in columns.items()}

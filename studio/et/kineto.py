@@ -1,0 +1,512 @@
+"""Kineto and Chrome traces (JSON): when operators, runtime calls, kernels and copies ran.
+
+Times come as whole or fractional microseconds, with or without a base; categories have old and new names and
+differ between CUDA, ROCm and MTIA; nearly every key may be missing. Events become columns; what is neither on a
+processor nor on a device (counters, metadata, the profiler's own marks) is left out.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from studio.errors import TraceFormatError
+from studio.et.format import DevicePart, Format, Part, Reading
+from studio.et.mend import collector_paused, decoded
+from studio.et.pytorch import integers
+from studio.trace import NONE, Bool, Finding, Int32, Int64, UInt8
+
+
+class EventKind(IntEnum):
+    """What an event is."""
+
+    OTHER = 0
+    OPERATOR = 1
+    ANNOTATION = 2
+    RUNTIME = 3
+    KERNEL = 4
+    COPY = 5
+    FILL = 6
+    SYNC = 7
+    PYTHON = 8
+
+
+DEVICE_KINDS = (EventKind.KERNEL, EventKind.COPY, EventKind.FILL)
+
+CATEGORIES = {
+    "cpu_op": EventKind.OPERATOR,
+    "operator": EventKind.OPERATOR,
+    "user_annotation": EventKind.ANNOTATION,
+    "cuda_runtime": EventKind.RUNTIME,
+    "cuda_driver": EventKind.RUNTIME,
+    "hip_runtime": EventKind.RUNTIME,
+    "runtime": EventKind.RUNTIME,
+    "mtia_runtime": EventKind.RUNTIME,
+    "xpu_runtime": EventKind.RUNTIME,
+    "privateuse1_runtime": EventKind.RUNTIME,
+    "privateuse1_driver": EventKind.RUNTIME,
+    "kernel": EventKind.KERNEL,
+    "mtia_ccp_events": EventKind.KERNEL,
+    "gpu_memcpy": EventKind.COPY,
+    "memcpy": EventKind.COPY,
+    "gpu_memset": EventKind.FILL,
+    "memset": EventKind.FILL,
+    "cuda_sync": EventKind.SYNC,
+    "python_function": EventKind.PYTHON,
+}
+"""Categories by lower-case name, old spellings included."""
+
+_FLOWS = ("ac2g", "async_gpu", "async_cpu_to_gpu")
+_LARGEST_RANK = 2**31 - 1
+_LONGEST_NS = 2**62
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A process group as the trace's head lists it; no ranks where they are not told or abbreviated."""
+
+    name: str
+    description: str
+    ranks: tuple[int, ...]
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """What a trace says about its process.
+
+    Attributes:
+        rank, world_size: Place in the job, None where it is not told.
+        backend: Communication library, "" where it is not told.
+        host: Name of the machine.
+        base_ns: What times count from, None where it is not told.
+        groups: Process groups.
+        devices: Names of the devices.
+    """
+
+    rank: int | None = None
+    world_size: int | None = None
+    backend: str = ""
+    host: str = ""
+    base_ns: int | None = None
+    groups: tuple[Group, ...] = ()
+    devices: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceTrace:
+    """The events of one process and its devices, by time.
+
+    E events.
+
+    Attributes:
+        file: Name of the file.
+        head: What it says about its process.
+        kind: (E,) an EventKind.
+        name: (E,) index into `names`.
+        start_ns, duration_ns: (E,) nanoseconds, from the base where there is one.
+        thread: (E,) index into `threads`: the thread of the processor or the queue of the device.
+        threads: Process and thread as the file writes them.
+        record_function, external, correlation, stream, device, bytes: (E,) as in the file, -1 where missing.
+        wait_stream, wait_record: (E,) stream, and correlation of the recorded event, that a SYNC waits for.
+        comm: What an event tells about a collective, by row.
+        names: Distinct names.
+        pid: Process that called the operators, -1 where it is no number.
+    """
+
+    file: str
+    head: Head
+    kind: UInt8
+    name: Int32
+    start_ns: Int64
+    duration_ns: Int64
+    thread: Int32
+    threads: tuple[tuple[str, str], ...]
+    record_function: Int64
+    external: Int64
+    correlation: Int64
+    stream: Int64
+    device: Int64
+    bytes: Int64
+    wait_stream: Int64
+    wait_record: Int64
+    comm: dict[int, dict[str, Any]]
+    names: list[str]
+    pid: int
+
+    def __len__(self) -> int:
+        return len(self.kind)
+
+    @property
+    def is_device(self) -> Bool:
+        """Which events (E,) ran on a device."""
+        return np.isin(self.kind, DEVICE_KINDS)
+
+    @property
+    def is_host(self) -> Bool:
+        """Which events (E,) are operators or annotations of the program."""
+        return np.isin(self.kind, (EventKind.OPERATOR, EventKind.ANNOTATION))
+
+
+def sniff(head: bytes) -> bool:
+    """Whether `head` starts a Kineto or Chrome trace."""
+    start = head.lstrip()[:1]
+    if start == b"{":
+        keys = rb'"(traceEvents|deviceProperties|distributedInfo|baseTimeNanoseconds|displayTimeUnit|schemaVersion)"'
+        return re.search(keys, head) is not None
+    return start == b"[" and re.search(rb'"ph"\s*:\s*"', head) is not None
+
+
+# ---------------------------------------------------------------------------------------------------
+# Decoding
+
+
+class _Args(msgspec.Struct, gc=False):
+    external: Any = msgspec.field(default=None, name="External id")
+    external_old: Any = msgspec.field(default=None, name="external id")
+    record_function: Any = msgspec.field(default=None, name="Record function id")
+    correlation: Any = None
+    stream: Any = None
+    device: Any = None
+    bytes: Any = None
+    wait_stream: Any = msgspec.field(default=None, name="wait_on_stream")
+    wait_record: Any = msgspec.field(default=None, name="wait_on_cuda_event_record_corr_id")
+    collective: Any = msgspec.field(default=None, name="Collective name")
+    in_elements: Any = msgspec.field(default=None, name="In msg nelems")
+    out_elements: Any = msgspec.field(default=None, name="Out msg nelems")
+    group_size: Any = msgspec.field(default=None, name="Group size")
+    dtype: Any = None
+    in_split: Any = msgspec.field(default=None, name="In split size")
+    out_split: Any = msgspec.field(default=None, name="Out split size")
+    group: Any = msgspec.field(default=None, name="Process Group Name")
+    group_description: Any = msgspec.field(default=None, name="Process Group Description")
+    group_ranks: Any = msgspec.field(default=None, name="Process Group Ranks")
+    seq: Any = msgspec.field(default=None, name="Seq")
+    source: Any = msgspec.field(default=None, name="Src Rank")
+    target: Any = msgspec.field(default=None, name="Dst Rank")
+    dims: msgspec.Raw = msgspec.field(default=msgspec.Raw(b""), name="Input Dims")
+    types: msgspec.Raw = msgspec.field(default=msgspec.Raw(b""), name="Input type")
+
+
+_NO_ARGS = _Args()
+
+
+class _Event(msgspec.Struct, gc=False):
+    ph: Any = ""
+    cat: Any = ""
+    name: Any = ""
+    pid: Any = ""
+    tid: Any = ""
+    ts: Any = None
+    dur: Any = None
+    id: Any = None
+    args: _Args | None = None
+
+
+class _Content(msgspec.Struct):
+    events: Any = msgspec.field(default=None, name="traceEvents")
+    distributed: Any = msgspec.field(default=None, name="distributedInfo")
+    base: Any = msgspec.field(default=None, name="baseTimeNanoseconds")
+    host: Any = msgspec.field(default=None, name="host_name")
+    devices: Any = msgspec.field(default=None, name="deviceProperties")
+
+
+class _Object(_Content):
+    events: list[_Event] | None = msgspec.field(default=None, name="traceEvents")
+
+
+_object = msgspec.json.Decoder(_Object).decode
+_list = msgspec.json.Decoder(list[_Event]).decode
+_anything = msgspec.json.Decoder().decode
+
+
+def _content(data: bytes | memoryview, name: str) -> tuple[_Content, tuple[Finding, ...]]:
+    bare = bytes(data[:64]).lstrip()[:1] == b"["
+    decode: Callable[[bytes], _Content] = (lambda raw: _Content(events=_list(raw))) if bare else _object
+    try:
+        return decoded(data, decode, name)
+    except msgspec.ValidationError:
+        return decoded(data, _by_hand, name)
+
+
+def _by_hand(raw: bytes) -> _Content:
+    """Decode a file some of whose events are not what they should be."""
+    value = _anything(raw)
+    head = value if isinstance(value, dict) else {}
+    content = _Content(
+        distributed=head.get("distributedInfo"),
+        base=head.get("baseTimeNanoseconds"),
+        host=head.get("host_name"),
+        devices=head.get("deviceProperties"),
+    )
+    events = value if isinstance(value, list) else head.get("traceEvents")
+    if isinstance(events, list):
+        content.events = [_event_by_hand(event) for event in events if isinstance(event, dict)]
+    return content
+
+
+_RAW = ("Input Dims", "Input type")
+_ARG_NAMES = tuple(zip(_Args.__struct_fields__, _Args.__struct_encode_fields__, strict=True))
+
+
+def _event_by_hand(event: dict[str, Any]) -> _Event:
+    given = event.get("args")
+    args = None
+    if isinstance(given, dict):
+        args = _Args(**{field: given.get(name) for field, name in _ARG_NAMES if name not in _RAW})
+        args.dims, args.types = (msgspec.Raw(msgspec.json.encode(given.get(name, []))) for name in _RAW)
+    keys = ("ph", "cat", "name", "pid", "tid", "ts", "dur", "id")
+    return _Event(*[event.get(key) for key in keys], args)
+
+
+# ---------------------------------------------------------------------------------------------------
+# Columns
+
+
+def read(reading: Reading) -> list[Part]:
+    """Read one trace.
+
+    Raises:
+        TraceFormatError: It is no JSON, or has no list of events.
+    """
+    with collector_paused():
+        content, findings = _content(reading.data, reading.name)
+        reading.tick(len(reading.data))
+        if not isinstance(content.events, list):
+            raise TraceFormatError(
+                f"{reading.name}: no list 'traceEvents'; a Kineto or Chrome trace has one.",
+                hint="Write it with torch.profiler.profile(...).export_chrome_trace(path).",
+            )
+        trace, lost = _columns(content, reading.name)
+    found = [*reading.findings, *findings]
+    if lost:
+        message = f"{reading.name}: events without a usable time, left out: {lost:,}."
+        found.append(Finding("warning", "damaged-event", message, file=reading.name))
+    return [DevicePart(trace, tuple(found))]
+
+
+def _columns(content: _Content, name: str) -> tuple[DeviceTrace, int]:
+    """Return the events as columns, and how many had to be left out."""
+    categories: dict[Any, EventKind] = {}
+    complete, flows = [], []
+    for event in content.events:
+        if event.ph == "X":
+            category = event.cat
+            kind = categories.get(category) if isinstance(category, str) else EventKind.OTHER
+            if kind is None:
+                kind = categories.setdefault(category, CATEGORIES.get(category.lower(), EventKind.OTHER))
+            if kind:
+                complete.append((kind, event))
+        elif event.ph == "f" and event.cat in _FLOWS:
+            flows.append(event)
+    kinds = np.array([kind for kind, _ in complete], np.uint8)
+    events = [event for _, event in complete]
+    start_ns, good = times_ns([event.ts for event in events])
+    duration_ns, timed = times_ns([event.dur for event in events])
+    duration_ns[~timed | (duration_ns < 0)] = 0
+    order = np.flatnonzero(good)[np.lexsort((-duration_ns[good], start_ns[good]))]
+    events = [events[at] for at in order.tolist()]
+    base_ns = _whole(content.base)
+    if base_ns is not None and len(order) and abs(base_ns) + int(np.abs(start_ns[order]).max()) >= _LONGEST_NS:
+        base_ns = None
+    trace = _trace(content, name, events, base_ns)
+    trace.start_ns[:] = start_ns[order] + (base_ns or 0)
+    trace.duration_ns[:] = duration_ns[order]
+    trace.kind[:] = kinds[order]
+    if flows and (trace.correlation[trace.is_device] < 0).any():
+        _correlate_by_flow(trace, flows, base_ns or 0)
+    return trace, int(len(good) - good.sum())
+
+
+def _trace(content: _Content, name: str, events: Sequence[_Event], base_ns: int | None) -> DeviceTrace:
+    """Return the trace of sorted events, times and kinds still to be filled in."""
+    args = [event.args or _NO_ARGS for event in events]
+    names: dict[Any, int] = {}
+    threads: dict[tuple[str, str], int] = {}
+    pairs: dict[Any, int] = {}
+
+    def thread(pid: Any, tid: Any) -> int:
+        try:
+            known = pairs.get((pid, tid))
+        except TypeError:
+            pid, tid, known = str(pid), str(tid), None
+        if known is None:
+            known = threads.setdefault((str(pid), str(tid)), len(threads))
+            pairs[pid, tid] = known
+        return known
+
+    external = _numbers([arg.external for arg in args])
+    if any(arg.external_old is not None for arg in args):
+        external = np.where(external < 0, _numbers([arg.external_old for arg in args]), external)
+    count = len(events)
+    return DeviceTrace(
+        file=name,
+        head=_head(content, base_ns),
+        kind=np.zeros(count, np.uint8),
+        name=np.array(
+            [names.setdefault(e.name if isinstance(e.name, str) else str(e.name), len(names)) for e in events],
+            np.int32,
+        ),
+        start_ns=np.zeros(count, np.int64),
+        duration_ns=np.zeros(count, np.int64),
+        thread=np.array([thread(event.pid, event.tid) for event in events], np.int32),
+        threads=tuple(threads),
+        record_function=_numbers([arg.record_function for arg in args]),
+        external=external,
+        correlation=_numbers([arg.correlation for arg in args]),
+        stream=_numbers([arg.stream for arg in args]),
+        device=_numbers([arg.device for arg in args]),
+        bytes=_numbers([arg.bytes for arg in args]),
+        wait_stream=_numbers([arg.wait_stream for arg in args]),
+        wait_record=_numbers([arg.wait_record for arg in args]),
+        comm={
+            row: _comm(arg)
+            for row, (event, arg) in enumerate(zip(events, args, strict=True))
+            if arg.collective is not None
+            or arg.group is not None
+            or (isinstance(event.name, str) and event.name.startswith(_COMM_NAMES))
+        },
+        names=list(names),
+        pid=_pid(events),
+    )
+
+
+def _numbers(values: list[Any]) -> Int64:
+    """Return (M,) whole numbers, -1 for whatever is none."""
+    if not any(value is not None for value in values):
+        return np.full(len(values), NONE, np.int64)
+    found, good = integers([NONE if value is None else value for value in values])
+    return np.where(good, found, NONE)
+
+
+_COMM_NAMES = ("c10d::", "_c10d_functional::", "c10d_functional::", "gloo:", "nccl:")
+_COMM_FIELDS = _Args.__struct_fields__[
+    _Args.__struct_fields__.index("collective") : _Args.__struct_fields__.index("dims")
+]
+
+
+def _comm(args: _Args) -> dict[str, Any]:
+    found = {field: value for field in _COMM_FIELDS if (value := getattr(args, field)) is not None}
+    for field, raw in (("dims", args.dims), ("types", args.types)):
+        if bytes(raw) not in (b"", b"[]"):
+            found[field] = _anything(bytes(raw))
+    return found
+
+
+def _pid(events: Sequence[_Event]) -> int:
+    """Return the process that called operators, by the first of them."""
+    for event in events:
+        if CATEGORIES.get(str(event.cat).lower()) == EventKind.OPERATOR:
+            pid = _whole(event.pid)
+            return NONE if pid is None else pid
+    return NONE
+
+
+def times_ns(values: Sequence[Any]) -> tuple[Int64, Bool]:
+    """Return microseconds, whole or not, as (M,) nanoseconds, and which of them (M,) are times at all.
+
+    The fraction is taken apart first: multiplied whole, a time of 2023 would lose its last digit.
+
+    Example:
+        >>> times_ns([4348927393528.336, 7, "x"])[0].tolist()
+        [4348927393528336, 7000, 0]
+    """
+    try:
+        column = np.array(values)
+        usual = column.dtype in (np.int64, np.float64) and column.ndim == 1
+    except (ValueError, OverflowError):
+        usual = False
+    if not usual:
+        column = np.array([_microseconds(value) for value in values], np.float64)
+    longest = _LONGEST_NS // 1000
+    good = np.isfinite(column) & (column > -longest) & (column < longest)
+    column = np.where(good, column, 0)
+    if column.dtype == np.int64:
+        return column * 1000, good
+    whole = np.floor(column)
+    return whole.astype(np.int64) * 1000 + np.rint((column - whole) * 1000).astype(np.int64), good
+
+
+def _microseconds(value: Any) -> float:
+    try:
+        return float(value) if isinstance(value, int | float | str) else np.nan
+    except (ValueError, OverflowError):
+        return np.nan
+
+
+def _correlate_by_flow(trace: DeviceTrace, flows: Sequence[_Event], base_ns: int) -> None:
+    """Give device operations without a correlation that of the arrow that ends on them."""
+    codes = {thread: code for code, thread in enumerate(trace.threads)}
+    starts, good = times_ns([flow.ts for flow in flows])
+    ids, known = integers([flow.id for flow in flows])
+    ends = {
+        (codes.get((str(flow.pid), str(flow.tid)), NONE), start): number
+        for flow, start, number, usable in zip(
+            flows, (starts + base_ns).tolist(), ids.tolist(), (good & known).tolist(), strict=True
+        )
+        if usable
+    }
+    for row in np.flatnonzero(trace.is_device & (trace.correlation < 0)).tolist():
+        trace.correlation[row] = ends.get((int(trace.thread[row]), int(trace.start_ns[row])), NONE)
+
+
+# ---------------------------------------------------------------------------------------------------
+# Head
+
+
+def _head(content: _Content, base_ns: int | None) -> Head:
+    info = content.distributed if isinstance(content.distributed, dict) else {}
+    listed = info.get("pg_config")
+    groups = [_group(entry) for entry in listed if isinstance(entry, dict)] if isinstance(listed, list) else []
+    devices = content.devices if isinstance(content.devices, list) else []
+    rank = _whole(info.get("rank"))
+    return Head(
+        rank=rank if rank is not None and 0 <= rank <= _LARGEST_RANK else None,
+        world_size=_whole(info.get("world_size")),
+        backend=str(info.get("backend") or ""),
+        host=content.host if isinstance(content.host, str) else "",
+        base_ns=base_ns,
+        groups=tuple(groups),
+        devices=tuple(str(entry.get("name", "")) for entry in devices if isinstance(entry, dict)),
+    )
+
+
+def _group(entry: dict[str, Any]) -> Group:
+    ranks = rank_list(entry.get("ranks"))
+    size = _whole(entry.get("pg_size"))
+    return Group(str(entry.get("pg_name", "")), str(entry.get("pg_desc", "")), ranks, size or len(ranks))
+
+
+def rank_list(value: Any) -> tuple[int, ...]:
+    """Return rank numbers written as a list or as text; none where the text leaves some out.
+
+    Example:
+        >>> rank_list("[0, 2]"), rank_list("[0, 1, ..., 7]")
+        ((0, 2), ())
+    """
+    if isinstance(value, str):
+        value = re.findall(r"-?[0-9]+", value) if "..." not in value and len(value) < 1 << 20 else []
+    if not isinstance(value, list):
+        return ()
+    numbers = [_whole(item) for item in value]
+    return tuple(number for number in numbers if number is not None and 0 <= number <= _LARGEST_RANK)
+
+
+def _whole(value: Any) -> int | None:
+    found, good = integers([value])
+    return int(found[0]) if good[0] and not isinstance(value, bool) else None
+
+
+FORMAT = Format(
+    name="kineto",
+    title="Kineto or Chrome trace (JSON)",
+    sniff=sniff,
+    read=read,
+    half="device",
+)

@@ -1,0 +1,84 @@
+"""Execution traces and Kineto traces of all ranks to one job.
+
+Both files of a rank are paired (`pair`), their operators joined (`join`), device operations given to the operators
+that launched them (`attribute`), communication found (`communication`), dependencies derived (`depend`); then the
+ranks are brought together by groups (`membership`) and clocks (`clock`) and become graphs (`assemble`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from studio.errors import TraceError
+from studio.et.format import RankPart
+from studio.et.kineto import DeviceTrace
+from studio.et.link.assemble import assemble
+from studio.et.link.clock import align, corrected
+from studio.et.link.draft import RankDraft, draft
+from studio.et.link.membership import resolve
+from studio.et.link.options import DEP_KINDS, DepKind, LinkOptions
+from studio.et.link.pair import Pair, pair
+from studio.et.pytorch import HostTrace
+from studio.trace import CommGroup, Finding
+
+__all__ = ["DEP_KINDS", "DepKind", "LinkOptions", "link_ranks"]
+
+
+def link_ranks(
+    hosts: Sequence[tuple[HostTrace, int | None]],
+    devices: Sequence[tuple[DeviceTrace, int | None]],
+    options: LinkOptions | None = None,
+    tick: Callable[[int, int], None] = lambda _done, _total: None,
+) -> tuple[list[RankPart], tuple[CommGroup, ...], list[Finding]]:
+    """Link the traces of a job's ranks.
+
+    Args:
+        hosts, devices: Traces, each with the rank that its name or the user tells, if any.
+        options: What to derive.
+        tick: Told the ranks done; may raise to stop.
+
+    Returns:
+        One part per rank, the comm groups, and what is to be said about the job.
+
+    Raises:
+        TraceError: The two traces of a rank are of different processes.
+    """
+    chosen = options or LinkOptions()
+    pairs = pair(hosts, devices)
+    findings = _refused(pairs)
+    drafts = []
+    for one in pairs:
+        if not one.refused:
+            drafts.append(draft(one, chosen))
+            tick(len(drafts), len(pairs))
+    drafts.sort(key=lambda made: -1 if made.number is None else made.number)
+    groups, about_groups = resolve(drafts)
+    about_clocks = align(drafts) if chosen.align_clocks else []
+    origin = min((_begin(made) for made in drafts if made.device is not None and len(made.device)), default=0)
+    world = max([len(drafts), *(len(group.ranks) for group in groups), *_told_sizes(drafts)])
+    parts = [assemble(made, origin, world, chosen) for made in drafts]
+    return parts, groups, [*findings, *about_groups, *about_clocks]
+
+
+def _refused(pairs: Sequence[Pair]) -> list[Finding]:
+    """Return what is to be said about pairs that do not belong together; raises where there is no other."""
+    findings = []
+    for one in pairs:
+        if one.refused and one.host and one.device:
+            message = f"{one.host.file} and {one.device.file} are not of the same process: {one.refused}."
+            hint = "Open the execution trace and the Kineto trace that one process recorded together."
+            if all(other.refused for other in pairs):
+                raise TraceError(message, hint=hint)
+            findings.append(Finding("error", "unrelated", message, hint, rank=one.number, file=one.device.file))
+    return findings
+
+
+def _begin(made: RankDraft) -> int:
+    assert made.device is not None
+    return int(corrected(made.device.start_ns[:1], made.clock)[0])
+
+
+def _told_sizes(drafts: Sequence[RankDraft]) -> list[int]:
+    return [made.device.head.world_size or 0 for made in drafts if made.device is not None]
+
+

@@ -1,0 +1,328 @@
+"""A linked rank as a graph: operators first, then the gaps between them, then what ran on devices."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+
+from studio.et.columns import AttributeColumns, Texts, canonical, dependencies
+from studio.et.format import RankPart
+from studio.et.kineto import EventKind
+from studio.et.link.clock import corrected
+from studio.et.link.communication import INIT, Facts
+from studio.et.link.draft import RankDraft
+from studio.et.link.names import RECEIVE, SEND, node_type
+from studio.et.link.options import DEP_KINDS, DepKind, LinkOptions
+from studio.trace import (
+    NONE,
+    TEXT_KINDS,
+    Attribute,
+    Attributes,
+    Graph,
+    Int32,
+    Int64,
+    NodeType,
+    Rank,
+    ValueKind,
+    kind_table,
+)
+
+VERSION = "0.0.4"
+_DEVICE_KINDS = {EventKind.KERNEL: "kernel", EventKind.COPY: "memcpy", EventKind.FILL: "memset"}
+_LARGEST_INT32 = 2**31 - 1
+
+
+def assemble(made: RankDraft, origin_ns: int, world: int, options: LinkOptions) -> RankPart:
+    """Return a rank's graph and identity.
+
+    Args:
+        made: The linked rank.
+        origin_ns: Time of the common clock that becomes 0.
+        world: Ranks of the job.
+        options: How process groups are written.
+    """
+    texts = Texts()
+    texts.code("")
+    nodes = _Nodes(made, options)
+    columns = AttributeColumns(texts)
+    start_ns, duration_ns = nodes.times(origin_ns)
+    source, target, kinds = nodes.dependencies()
+    data = (kinds & ~int(DepKind.CALL)) != 0
+    call = (kinds & int(DepKind.CALL)) != 0
+    _host_attributes(columns, made)
+    _device_attributes(columns, made, nodes.first_device)
+    _comm_attributes(columns, made, nodes.first_device)
+    _plan_attributes(columns, made)
+    lengths = np.bincount(target[data], minlength=len(nodes))
+    rows = np.flatnonzero(lengths)
+    columns.ragged(
+        DEP_KINDS, rows, lengths[rows], (kinds[data] & ~int(DepKind.CALL)).astype(np.int64), ValueKind.INT32_LIST
+    )
+    for key, column in (("start_ns", start_ns), ("duration_ns", duration_ns)):
+        rows = np.flatnonzero((column > 0) & (column % 1000 != 0))
+        columns.numbers(key, rows, column[rows])
+    attrs, slot_key, slots = columns.finished(len(nodes))
+    graph = Graph(
+        id=nodes.ids(),
+        type=nodes.types(),
+        name=texts.of(nodes.names()),
+        start_ns=start_ns,
+        duration_ns=duration_ns,
+        ctrl=dependencies(source[call], target[call], len(nodes)),
+        data=dependencies(source[data], target[data], len(nodes)),
+        io=nodes.io(texts),
+        attrs=attrs,
+        slot_key=slot_key,
+        extra_row=np.empty(0, np.int32),
+        extra=np.empty(0, np.int32),
+        strings=texts.strings(),
+    )
+    rank = Rank(NONE, NONE, slots, VERSION, metadata(made, origin_ns, world), b"", made.files)
+    return RankPart(rank, _canonical(graph), made.number, tuple(made.findings))
+
+
+class _Nodes:
+    """The rows of the graph: N operations, G gaps, D device operations."""
+
+    def __init__(self, made: RankDraft, options: LinkOptions) -> None:
+        self.made, self.options = made, options
+        self.gaps = made.plan.gaps
+        self.first_gap = len(made.operations)
+        self.first_device = self.first_gap + len(self.gaps)
+        self.devices = len(made.launched) if made.launched is not None else 0
+
+    def __len__(self) -> int:
+        return self.first_device + self.devices
+
+    def ids(self) -> Any:
+        """Return ids: operations keep theirs, the others get new ones."""
+        own = self.made.operations.id
+        first = int(own.max()) + 1 if len(own) else 1
+        added = np.arange(first, first + len(self) - len(own))
+        return np.concatenate((own, added)).astype(np.uint64)
+
+    def types(self) -> Int32:
+        """Return node types."""
+        types = np.full(len(self), NodeType.COMP, np.int32)
+        if self.options.metadata_nodes:
+            for row, name in enumerate(self.made.operations.names):
+                if INIT in name:
+                    types[row] = NodeType.METADATA
+        for row, facts in comm_rows(self.made, self.first_device).items():
+            types[row] = node_type(facts.kind)
+        return types
+
+    def names(self) -> list[str]:
+        """Return names."""
+        made = self.made
+        names = [*made.operations.names, *["host gap"] * len(self.gaps)]
+        if made.device is not None and made.launched is not None:
+            names += [made.device.names[code] for code in made.device.name[made.launched.event].tolist()]
+        return names
+
+    def times(self, origin_ns: int) -> tuple[Int64, Int64]:
+        """Return start, -1 where none was recorded, and the time each node took itself."""
+        made = self.made
+        operations, gaps = made.operations, self.gaps
+        start = [operations.start_ns, np.array([gap.start_ns for gap in gaps], np.int64)]
+        duration = [np.maximum(made.plan.own_ns, 0), np.array([gap.duration_ns for gap in gaps], np.int64)]
+        if made.device is not None and made.launched is not None:
+            start.append(made.device.start_ns[made.launched.event])
+            duration.append(made.device.duration_ns[made.launched.event])
+        raw = np.concatenate(start)
+        timed = np.concatenate((operations.timed, np.ones(len(raw) - len(operations), np.bool_)))
+        aligned = np.maximum(corrected(raw, made.clock) - origin_ns, 0)
+        return np.where(timed, aligned, NONE), np.concatenate(duration)
+
+    def dependencies(self) -> tuple[Int64, Int64, Int32]:
+        """Return dependencies by target; those on gaps that are not there were never made."""
+        plan = self.made.plan
+        return plan.source, plan.target, plan.kinds
+
+    def io(self, texts: Texts) -> Int32:
+        """Return inputs and outputs; a device operation has those of its operator."""
+        made = self.made
+        if made.host is None:
+            return np.empty((0, 6), np.int32)
+        codes = texts.of(made.host.texts)
+        own = codes[made.host.io]
+        io = np.full((len(self), 6), NONE, np.int32)
+        io[: self.first_gap] = own
+        if made.launched is not None:
+            there = np.flatnonzero(made.launched.operator >= 0)
+            io[self.first_device + there] = own[made.launched.operator[there]]
+        return io
+
+
+def comm_rows(made: RankDraft, first_device: int) -> dict[int, Facts]:
+    """Return what communicates, by row of the graph."""
+    found = dict(made.communication.operators)
+    found |= {first_device + at: facts for at, facts in made.communication.devices.items()}
+    return found
+
+
+# ---------------------------------------------------------------------------------------------------
+# Attributes
+
+
+def _host_attributes(columns: AttributeColumns, made: RankDraft) -> None:
+    operations = made.operations
+    rows = np.arange(len(operations))
+    communicating = np.isin(rows, list(made.communication.operators))
+    columns.numbers("is_cpu_op", rows, (~communicating).astype(np.int64), ValueKind.BOOL)
+    gaps = np.arange(len(operations), len(operations) + len(made.plan.gaps))
+    columns.flag("is_cpu_op", gaps, True)
+    columns.words("gap", gaps, [gap.why for gap in made.plan.gaps])
+    if made.host is not None:
+        for key, values in made.host.numbers.items():
+            columns.numbers(key, rows, values)
+        signed = np.array([row for row, schema in enumerate(made.host.op_schema) if schema], np.int64)
+        columns.words("op_schema", signed, [made.host.op_schema[row] for row in signed.tolist()])
+        for key, (where, values) in made.host.extra.items():
+            columns.words(key, np.array(where, np.int64), [str(value) for value in values])
+        if made.device is not None:
+            loose = np.flatnonzero(~operations.timed & ~made.host.roots)
+            columns.flag("unlinked", loose, True)
+    if made.device is not None:
+        _thread_attributes(columns, made, gaps)
+
+
+def _thread_attributes(columns: AttributeColumns, made: RankDraft, gaps: Int64) -> None:
+    """Write the thread of the operating system, as the Kineto trace numbers it."""
+    assert made.device is not None
+    names = [thread[1] for thread in made.device.threads]
+    operations = made.operations
+    rows = np.flatnonzero(operations.timed)
+    columns.words("thread", rows, [names[lane] for lane in operations.thread[rows].tolist()])
+    columns.words("thread", gaps, [names[gap.thread] for gap in made.plan.gaps])
+
+
+def _device_attributes(columns: AttributeColumns, made: RankDraft, first_device: int) -> None:
+    device, launched = made.device, made.launched
+    if device is None or launched is None or not len(launched):
+        return
+    places, events = np.arange(len(launched)) + first_device, launched.event
+    columns.flag("is_cpu_op", places, False)
+    for key, values in (("stream", device.stream), ("device", device.device), ("correlation", device.correlation)):
+        there = values[events] >= 0
+        columns.numbers(key, places[there], values[events][there])
+    columns.words("device_kind", places, [_DEVICE_KINDS[EventKind(kind)] for kind in device.kind[events].tolist()])
+    moved = (device.bytes[events] >= 0) & (device.kind[events] != EventKind.KERNEL)
+    columns.numbers("tensor_size", places[moved], device.bytes[events][moved], ValueKind.UINT64)
+    columns.flag("unattributed", places[launched.operator < 0], True)
+
+
+def _comm_attributes(columns: AttributeColumns, made: RankDraft, first_device: int) -> None:
+    facts = comm_rows(made, first_device)
+    rows = np.array(sorted(facts), np.int64)
+    known = [facts[row] for row in rows.tolist()]
+
+    def some(key: str, values: list[int | None], kind: ValueKind = ValueKind.INT64) -> None:
+        there = [at for at, value in enumerate(values) if value is not None]
+        columns.numbers(key, rows[there], np.array([values[at] for at in there], np.int64), kind)
+
+    messages = [one.kind in (SEND, RECEIVE) for one in known]
+    narrow = ValueKind.INT32
+    some("comm_type", [None if message else one.kind for one, message in zip(known, messages, strict=True)])
+    some("comm_size", [one.bytes for one in known])
+    named = [at for at, one in enumerate(known) if one.group]
+    columns.words("pg_name", rows[named], [known[at].group or "" for at in named])
+    own = made.number
+    some("comm_src", [_end(one, own, RECEIVE) for one in known], narrow)
+    some("comm_dst", [_end(one, own, SEND) for one in known], narrow)
+    some("comm_tag", [min(one.tag, _LARGEST_INT32) if message else None for one, message in zip(known, messages, strict=True)], narrow)
+    some("comm_root", [one.root if one.root >= 0 else None for one in known], narrow)
+    some("bytes_in", [one.bytes_in if one.bytes_in >= 0 else None for one in known])
+    some("bytes_out", [one.bytes_out if one.bytes_out >= 0 else None for one in known])
+    some("comm_seq", [one.seq if one.seq >= 0 else None for one in known])
+    some("comm_calls", [one.calls if one.calls > 1 else None for one in known])
+    for key, lists in (("split_bytes_in", [one.splits_in for one in known]), ("split_bytes_out", [one.splits_out for one in known])):
+        there = [at for at, parts in enumerate(lists) if parts]
+        columns.number_lists(key, rows[there], [lists[at] for at in there], ValueKind.INT64_LIST)
+    guessed = [at for at, one in enumerate(known) if one.inferred]
+    columns.word_lists("comm_inferred", rows[guessed], [known[at].inferred for at in guessed])
+
+
+def _end(facts: Facts, own: int | None, far: int) -> int | None:
+    """Return the source (`far` is RECEIVE) or destination (SEND) of a message, None where there is none."""
+    if facts.kind not in (SEND, RECEIVE):
+        return None
+    value = facts.peer if facts.kind == far else own
+    return value if value is not None and 0 <= value <= _LARGEST_INT32 else None
+
+
+def _plan_attributes(columns: AttributeColumns, made: RankDraft) -> None:
+    operations, plan = made.operations, made.plan
+    rows = np.flatnonzero(operations.timed & (operations.end_ns - operations.start_ns != plan.own_ns))
+    columns.numbers("inclusive_ns", rows, (operations.end_ns - operations.start_ns)[rows])
+    rows = np.flatnonzero(plan.wait_ns > 0)
+    columns.numbers("wait_ns", rows, plan.wait_ns[rows])
+
+
+def metadata(made: RankDraft, origin_ns: int, world: int) -> tuple[Attribute, ...]:
+    """Return what the file says about its rank, with how the linking went."""
+    host, device, joined = made.host, made.device, made.joined
+    found: list[tuple[str, ValueKind, Any]] = [("schema", ValueKind.STRING, host.schema if host else "kineto")]
+    pid = host.pid if host else device.pid if device else NONE
+    found += [("pid", ValueKind.UINT64, pid)] if 0 <= pid < 2**64 else []
+    for key, value in (host.header if host else {}).items():
+        found.append((key, *_plain(value)))
+    if made.number is not None:
+        found.append(("rank", ValueKind.INT64, made.number))
+    found.append(("world_size", ValueKind.INT64, world))
+    if made.communication.groups:
+        groups = [
+            {"pg_name": group.name, "pg_desc": group.description, "ranks": list(group.ranks), "group_size": group.size}
+            for group in made.communication.groups.values()
+        ]
+        found.append(("process_groups", ValueKind.STRING, json.dumps(groups)))
+    launched = made.launched
+    figures = {
+        "host_operations": made.host_operations,
+        "linked": joined.count if joined is not None else 0,
+        "device_operations": len(launched) if launched is not None else 0,
+        "attributed": int((launched.operator >= 0).sum()) if launched is not None else 0,
+    }
+    found += [(f"link_{key}", ValueKind.INT64, value) for key, value in figures.items()]
+    found.append(("link_method", ValueKind.STRING, joined.method if joined is not None else "none"))
+    if device is not None:
+        found += [("clock_origin_ns", ValueKind.INT64, origin_ns), ("clock_offset_ns", ValueKind.INT64, made.clock.offset_ns)]
+        found.append(("clock_drift_ppb", ValueKind.DOUBLE, float(made.clock.drift_ppb)))
+        found.append(("clock_residual_ns", ValueKind.INT64, made.clock.residual_ns))
+        found.append(("clock_matched", ValueKind.INT64, made.clock.matched))
+    return tuple(Attribute(key, kind, value) for key, kind, value in found)
+
+
+def _plain(value: int | str) -> tuple[ValueKind, int | str]:
+    if isinstance(value, str):
+        return ValueKind.STRING, value
+    return (ValueKind.UINT64, value) if 0 <= value < 2**64 else (ValueKind.STRING, str(value))
+
+
+def _canonical(graph: Graph) -> Graph:
+    """Return the graph with texts numbered as a reader of its file would number them."""
+    attrs = graph.attrs
+    scalars = kind_table((ValueKind.STRING, ValueKind.BYTES))[attrs.kind] & ~attrs.slot
+    listed = np.repeat(kind_table(TEXT_KINDS)[attrs.kind], attrs.length)
+    strings, coded = canonical(
+        graph.strings,
+        {
+            "name": graph.name,
+            "io": graph.io,
+            "key": attrs.key,
+            "value": attrs.value[scalars].astype(np.int32),
+            "items": attrs.items[listed].astype(np.int32),
+            "slot": graph.slot_key,
+        },
+    )
+    attrs.value[scalars] = coded["value"]
+    attrs.items[listed] = coded["items"]
+    renamed = Attributes(
+        attrs.offsets, coded["key"], attrs.doc, attrs.kind, attrs.value, attrs.length, attrs.slot, attrs.items
+    )
+    return Graph(
+        graph.id, graph.type, coded["name"], graph.start_ns, graph.duration_ns, graph.ctrl, graph.data,
+        coded["io"], renamed, coded["slot"], graph.extra_row, graph.extra, strings,
+    )  # fmt: skip

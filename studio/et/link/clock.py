@@ -1,0 +1,136 @@
+"""Clocks of ranks brought together: all members leave an all-reduce at about the same moment."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from studio.et.link.draft import Clock, RankDraft
+from studio.trace import CollectiveType, Finding, Int64
+from studio.units import format_ns
+
+_TOGETHER = (
+    CollectiveType.ALL_REDUCE,
+    CollectiveType.ALL_GATHER,
+    CollectiveType.ALL_TO_ALL,
+    CollectiveType.REDUCE_SCATTER,
+    CollectiveType.REDUCE_SCATTER_BLOCK,
+    CollectiveType.BARRIER,
+)
+_LEAST_FOR_DRIFT = 16
+_LARGEST_DRIFT_PPB = 200_000.0
+"""Crystals are better than 200 ppm; a larger slope is not a clock's."""
+
+_Ends = dict[tuple[str, int], Int64]
+
+
+def align(drafts: Sequence[RankDraft]) -> list[Finding]:
+    """Set the clock of every draft, that of the first rank being the measure.
+
+    Ranks on one machine share its clock: it is left alone and only the residual told.
+    """
+    if len(drafts) < 2:
+        return []
+    ends = [collective_ends(made) for made in drafts]
+    done, waiting = [0], set(range(1, len(drafts)))
+    drafts[0].clock = Clock(residual_ns=0)
+    while waiting:
+        best = max(
+            ((_shared(ends[one], ends[other]), -other, one) for one in done for other in waiting), default=None
+        )
+        if best is None or best[0] == 0:
+            break
+        other, one = -best[1], best[2]
+        drafts[other].clock = _fit(drafts[one], ends[one], drafts[other], ends[other])
+        done.append(other)
+        waiting.discard(other)
+    return _findings(drafts, waiting)
+
+
+def collective_ends(made: RankDraft) -> _Ends:
+    """Return when collectives that end together ended (C,), by group and kind, in order."""
+    if made.device is None or made.launched is None:
+        return {}
+    found: dict[tuple[str, int], list[tuple[int, int]]] = {}
+    operations, device = made.operations, made.device
+    for row, facts in made.communication.operators.items():
+        if facts.kind in _TOGETHER and operations.start_ns[row] >= 0:
+            key = facts.group or "", facts.kind
+            found.setdefault(key, []).append((int(operations.start_ns[row]), int(operations.end_ns[row])))
+    for at, facts in made.communication.devices.items():
+        if facts.kind in _TOGETHER:
+            event = int(made.launched.event[at])
+            start = int(device.start_ns[event])
+            end = start + int(device.duration_ns[event])
+            found.setdefault((facts.group or "", facts.kind), []).append((start, end))
+    return {key: np.array([end for _, end in sorted(times)], np.int64) for key, times in found.items()}
+
+
+def _shared(one: _Ends, other: _Ends) -> int:
+    return sum(len(ends) for key, ends in one.items() if key in other and len(other[key]) == len(ends))
+
+
+def _fit(one: RankDraft, ends: _Ends, other: RankDraft, other_ends: _Ends) -> Clock:
+    """Return the clock of `other` by that of `one`."""
+    shared = [key for key in ends if key in other_ends and len(ends[key]) == len(other_ends[key])]
+    measure = corrected(np.concatenate([ends[key] for key in shared]), one.clock)
+    theirs = np.concatenate([other_ends[key] for key in shared])
+    difference = measure - theirs
+    if _same_clock(one, other):
+        clock = one.clock
+        residual = int(np.median(np.abs(measure - corrected(theirs, clock))))
+        return Clock(clock.offset_ns, clock.drift_ppb, clock.about_ns, residual, len(theirs))
+    about = int(theirs.min())
+    offset, drift = float(np.median(difference)), 0.0
+    if len(theirs) >= _LEAST_FOR_DRIFT:
+        slope, _ = np.polyfit((theirs - about).astype(float), difference.astype(float), 1)
+        plain = np.median(np.abs(difference - offset))
+        straight = difference - slope * (theirs - about)
+        if abs(slope) * 1e9 < _LARGEST_DRIFT_PPB and np.median(np.abs(straight - np.median(straight))) < 0.5 * plain:
+            offset, drift = float(np.median(straight)), slope * 1e9
+    clock = Clock(round(offset), drift, about)
+    residual = int(np.median(np.abs(measure - corrected(theirs, clock))))
+    return Clock(clock.offset_ns, drift, about, residual, len(theirs))
+
+
+def _same_clock(one: RankDraft, other: RankDraft) -> bool:
+    if one.device is None or other.device is None:
+        return False
+    first, second = one.device.head, other.device.head
+    based = first.base_ns is not None and second.base_ns is not None
+    return based and first.host != "" and first.host == second.host
+
+
+def corrected(times_ns: Int64, clock: Clock) -> Int64:
+    """Return times (M,) by the common clock."""
+    moved = times_ns + clock.offset_ns
+    if clock.drift_ppb:
+        moved = moved + np.rint((times_ns - clock.about_ns) * (clock.drift_ppb * 1e-9)).astype(np.int64)
+    return moved
+
+
+def _findings(drafts: Sequence[RankDraft], waiting: set[int]) -> list[Finding]:
+    found = []
+    timed = [made for made in drafts if made.device is not None]
+    aligned = [made for made in drafts if made.clock.matched]
+    if aligned:
+        worst = max(aligned, key=lambda made: made.clock.residual_ns)
+        moved = [made for made in aligned if made.clock.offset_ns or made.clock.drift_ppb]
+        largest = max((abs(made.clock.offset_ns) for made in moved), default=0)
+        how = (
+            f"{len(moved):,} clocks were moved, by up to {format_ns(largest)}"
+            if moved
+            else "all ranks share the clock of one machine, so none was moved"
+        )
+        message = (
+            f"Clocks compared by {max(made.clock.matched for made in aligned):,} matched collectives: {how}; "
+            f"median distance of matched ends at most {format_ns(worst.clock.residual_ns)} (rank {worst.number})."
+        )
+        found.append(Finding("info", "clock", message))
+    lost = [drafts[at] for at in waiting if drafts[at].device is not None]
+    if lost and len(timed) > 1:
+        ranks = ", ".join(str(made.number) for made in lost[:8])
+        message = f"Clocks of ranks {ranks} could not be compared: no collective of theirs matches one of another rank."
+        found.append(Finding("warning", "clock", message, "Times of different ranks may be shifted.", file=""))
+    return found

@@ -1,0 +1,574 @@
+"""Which nodes communicate, and what: from metadata first, from the operators' tensors next, from names last."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from studio.et.kineto import DeviceTrace, EventKind, Group, rank_list
+from studio.et.link.attribute import DeviceOperations
+from studio.et.link.names import (
+    KERNEL,
+    NO_COLLECTIVES,
+    RECEIVE,
+    SEND,
+    element_bytes,
+    kernel_kind,
+    operator_kind,
+    plain,
+)
+from studio.et.link.operations import Operations
+from studio.et.pytorch import HostTrace
+from studio.trace import NONE, CollectiveType
+
+INIT = "process_group:init"
+_RECORDER = "record_param_comms"
+_NAMESPACES = ("c10d::", "_c10d_functional::", "c10d_functional::", "_c10d_functional_autograd::")
+_LIBRARIES = ("gloo:", "nccl:", "rccl:", "mpi:", "ucc:", "xccl:", "hccl:")
+_ONE_LIST = {CollectiveType.ALL_REDUCE, CollectiveType.BROADCAST, CollectiveType.REDUCE, CollectiveType.BARRIER, SEND, RECEIVE}
+_LONGEST_TEXT = 1 << 22
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What is known about one communication on one rank.
+
+    Attributes:
+        kind: A CollectiveType, SEND or RECEIVE.
+        bytes_in, bytes_out: Bytes given and received by this rank, -1 where not known.
+        group: Name of the process group, None where nothing names it.
+        group_ranks: Its ranks where the node itself tells them.
+        peer: Other side of a message, -1 where there is none.
+        peer_is_global: Whether that is a rank of the job rather than a place in the group.
+        tag: Tag of a message.
+        root: Root of a rooted collective, -1 where there is none.
+        splits_in, splits_out: Bytes to and from each member; empty where they are equal.
+        seq: Number in the group that the recorder gave it, -1 where it gave none.
+        calls: Calls that one kernel carries out together.
+        inferred: Which of these facts are not written anywhere: `type`, `size`, `group`, `peer`.
+    """
+
+    kind: int
+    bytes_in: int = NONE
+    bytes_out: int = NONE
+    group: str | None = None
+    group_ranks: tuple[int, ...] = ()
+    peer: int = NONE
+    peer_is_global: bool = False
+    tag: int = 0
+    root: int = NONE
+    splits_in: tuple[int, ...] = ()
+    splits_out: tuple[int, ...] = ()
+    seq: int = NONE
+    calls: int = 1
+    inferred: tuple[str, ...] = ()
+
+    @property
+    def bytes(self) -> int:
+        """The size simulators want: what a rank gives; for what it only receives, that."""
+        if self.kind == CollectiveType.SCATTER and self.bytes_in <= 0:
+            return max(self.bytes_out, 0)
+        return self.bytes_in if self.bytes_in > 0 else max(self.bytes_out, 0)
+
+
+@dataclass(slots=True)
+class Communication:
+    """The communication of one rank.
+
+    Attributes:
+        operators: Facts by row of the operation that is the communication itself.
+        devices: Facts by place among the device operations.
+        issued_by: Row of the call behind a communicating operation of another thread.
+        groups: Process groups the rank's files list.
+        unknown: Names of collectives that are not known → how often.
+    """
+
+    operators: dict[int, Facts] = field(default_factory=dict)
+    devices: dict[int, Facts] = field(default_factory=dict)
+    issued_by: dict[int, int] = field(default_factory=dict)
+    groups: dict[str, Group] = field(default_factory=dict)
+    unknown: dict[str, int] = field(default_factory=dict)
+
+
+def communicate(
+    operations: Operations,
+    host: HostTrace | None,
+    device: DeviceTrace | None,
+    launched: DeviceOperations | None,
+) -> Communication:
+    """Find every communication of a rank, once: as the kernel, the library's own operation, or the call."""
+    found = Communication(groups=_groups(operations, host, device))
+    calls = _calls(operations, host, device, found)
+    on_device: set[int] = set()
+    if device is not None and launched is not None:
+        on_device = _device_side(operations, device, launched, calls, found)
+    carried = _library_side(operations, calls, host, on_device, found)
+    for row, facts in calls.items():
+        if row not in on_device and row not in carried:
+            found.operators[row] = facts
+    return found
+
+
+# ---------------------------------------------------------------------------------------------------
+# Calls
+
+
+def _calls(
+    operations: Operations, host: HostTrace | None, device: DeviceTrace | None, found: Communication
+) -> dict[int, Facts]:
+    """Return the facts of each call by row, the outermost that is about one collective."""
+    told = _Told(operations, host, device)
+    rows: dict[int, Facts] = {}
+    recorded: dict[int, list[int]] = {}
+    named: dict[int, str] = {}
+    for row, name in enumerate(operations.names):
+        if name.startswith("c10d::"):
+            facts = told.of_operator(row)
+            if facts:
+                rows[row] = facts
+            elif plain(name) not in NO_COLLECTIVES:
+                found.unknown[name] = found.unknown.get(name, 0) + 1
+        elif name == _RECORDER:
+            recorded.setdefault(_above(operations, row, "c10d::"), []).append(row)
+        elif name.startswith(_NAMESPACES) and operator_kind(name) is not None:
+            named[row] = told.group_text(row, found.groups)
+    for call, recorders in recorded.items():
+        for row in recorders:
+            facts = told.of_recorder(row, found)
+            if facts and call in rows:
+                rows[call] = _merged(facts, rows[call])
+            elif facts:
+                rows[row] = facts
+    covered = set()
+    for row in list(rows):
+        above = _above(operations, row, _NAMESPACES[1:])
+        covered.add(above)
+        if above in named and rows[row].group is None and named[above]:
+            rows[row] = replace(rows[row], group=named[above])
+    for row in set(named) - covered:
+        if facts := told.of_operator(row):
+            rows[row] = replace(facts, group=named[row] or None)
+    return rows
+
+
+def _above(operations: Operations, row: int, prefixes: str | tuple[str, ...]) -> int:
+    """Return the nearest caller with such a name, -1 where there is none."""
+    for _ in range(64):
+        row = int(operations.parent[row])
+        if row < 0:
+            break
+        if operations.names[row].startswith(prefixes):
+            return row
+    return NONE
+
+
+def _merged(first: Facts, second: Facts) -> Facts:
+    """Return facts of two sources about the same call; the first counts where both know."""
+    return replace(
+        first,
+        bytes_in=first.bytes_in if first.bytes_in >= 0 else second.bytes_in,
+        bytes_out=first.bytes_out if first.bytes_out >= 0 else second.bytes_out,
+        group=first.group if first.group is not None else second.group,
+        group_ranks=first.group_ranks or second.group_ranks,
+        peer=first.peer if first.peer >= 0 else second.peer,
+        peer_is_global=first.peer_is_global if first.peer >= 0 else second.peer_is_global,
+        tag=first.tag or second.tag,
+        root=first.root if first.root >= 0 else second.root,
+        splits_in=first.splits_in or second.splits_in,
+        splits_out=first.splits_out or second.splits_out,
+        seq=first.seq if first.seq >= 0 else second.seq,
+        inferred=tuple(what for what in first.inferred if what in second.inferred or not _knows(second, what)),
+    )
+
+
+def _knows(facts: Facts, what: str) -> bool:
+    return {"size": facts.bytes_in >= 0 or facts.bytes_out >= 0, "group": facts.group is not None}.get(what, True)
+
+
+class _Told:
+    """What the files say about the operations of a process."""
+
+    def __init__(self, operations: Operations, host: HostTrace | None, device: DeviceTrace | None) -> None:
+        self.operations, self.host, self.device = operations, host, device
+
+    def values(self, row: int) -> list[Any]:
+        """Return the inputs of an operation, empty where they are not recorded."""
+        if self.host is None:
+            return []
+        value = parsed(self.host.texts[int(self.host.io[row, 0])])
+        return value if isinstance(value, list) else []
+
+    def event(self, row: int) -> dict[str, Any]:
+        """Return what the Kineto event of an operation says about communication."""
+        event = int(self.operations.event[row])
+        return self.device.comm.get(event, {}) if self.device is not None and event >= 0 else {}
+
+    def of_operator(self, row: int) -> Facts | None:
+        """Return the facts a c10d operator's arguments tell, None where it is no collective."""
+        kind = operator_kind(self.operations.names[row])
+        if kind is None:
+            return None
+        values = self.values(row)
+        if not values:
+            return self._of_dims(row, kind)
+        functional = not self.operations.names[row].startswith("c10d::")
+        one = kind in _ONE_LIST or functional
+        given = tensor_bytes(values[0 if one else 1]) if len(values) > (0 if one else 1) else NONE
+        taken = given if one else tensor_bytes(values[0])
+        facts = Facts(kind, given, taken)
+        return facts if functional else _with_arguments(facts, values)
+
+    def _of_dims(self, row: int, kind: int) -> Facts:
+        """Return the facts that shapes and types alone tell; a list of tensors has no size there."""
+        event = self.event(row)
+        dims, types = event.get("dims"), event.get("types")
+        if not isinstance(dims, list) or not isinstance(types, list):
+            return Facts(kind)
+        sizes = [_dims_bytes(*pair) for pair in zip(dims, types, strict=False)]
+        one = kind in _ONE_LIST
+        given = sizes[0 if one else 1] if len(sizes) > (0 if one else 1) else NONE
+        return Facts(kind, given, given if one or not sizes else sizes[0], inferred=("size",))
+
+    def of_recorder(self, row: int, found: Communication) -> Facts | None:
+        """Return the facts that `record_param_comms` tells, None where it tells of no collective."""
+        comm = dict(self.host.comm.get(row, {})) if self.host is not None else {}
+        said = {_KINETO_NAMES.get(key, key): value for key, value in self.event(row).items()} | comm
+        values = self.values(row)
+        name = said.get("collective_name")
+        if not isinstance(name, str):
+            texts = [value for value in values if isinstance(value, str)]
+            name = next((text for text in texts if operator_kind(text) is not None), None) or ""
+        kind = operator_kind(name)
+        if kind is None:
+            if plain(name) not in NO_COLLECTIVES:
+                found.unknown[name] = found.unknown.get(name, 0) + 1
+            return None
+        facts = _of_metadata(kind, said)
+        if facts.bytes_in < 0 and values:
+            size = tensor_bytes(values[0])
+            facts = replace(facts, bytes_in=size, inferred=("size",)) if size >= 0 else facts
+        return facts
+
+    def group_text(self, row: int, groups: dict[str, Group]) -> str:
+        """Return the group that a functional collective names among its text arguments."""
+        texts = [value for value in self.values(row) if isinstance(value, str)]
+        known = [text for text in texts if text in groups]
+        return (known or [""])[-1]
+
+
+_KINETO_NAMES = {
+    "collective": "collective_name",
+    "in_elements": "in_msg_nelems",
+    "out_elements": "out_msg_nelems",
+    "in_split": "in_split_size",
+    "out_split": "out_split_size",
+    "group": "pg_name",
+    "group_ranks": "pg_ranks",
+    "source": "src_rank",
+    "target": "dst_rank",
+}
+
+
+def _of_metadata(kind: int, said: dict[str, Any]) -> Facts:
+    """Return facts from the named arguments of a recorder or a kernel."""
+    size = element_bytes(str(said.get("dtype", "")))
+    given, taken = _count(said.get("in_msg_nelems")), _count(said.get("out_msg_nelems"))
+    known = size > 0
+    group = said.get("pg_name")
+    ranks = rank_list(said.get("pg_ranks"))
+    start, stride, members = (
+        _count(said.get(key)) for key in ("global_rank_start", "global_rank_stride", "pg_size")
+    )
+    if not ranks and start >= 0 and stride > 0 and 0 < members <= 1 << 20:
+        ranks = tuple(range(start, start + stride * members, stride))
+    peer = _count(said.get("src_rank" if kind == RECEIVE else "dst_rank")) if kind in (SEND, RECEIVE) else NONE
+    return Facts(
+        kind,
+        given * size if known and given >= 0 else NONE,
+        taken * size if known and taken >= 0 else NONE,
+        group=str(group) if isinstance(group, str | int) else None,
+        group_ranks=ranks,
+        peer=peer,
+        peer_is_global=peer >= 0,
+        splits_in=tuple(part * size for part in _numbers(said.get("in_split_size"))) if known else (),
+        splits_out=tuple(part * size for part in _numbers(said.get("out_split_size"))) if known else (),
+        seq=_count(said.get("seq")),
+    )
+
+
+def _count(value: Any) -> int:
+    if isinstance(value, str) and re.fullmatch(r"[0-9]{1,18}", value):
+        value = int(value)
+    return value if isinstance(value, int) and 0 <= value < 2**62 else NONE
+
+
+def _numbers(value: Any) -> tuple[int, ...]:
+    if isinstance(value, str):
+        value = parsed(value)
+    return tuple(map(_count, value)) if isinstance(value, list) and all(_count(part) >= 0 for part in value) else ()
+
+
+def _with_arguments(facts: Facts, values: Sequence[Any]) -> Facts:
+    """Add root, peer, tag and splits from the arguments of a c10d operator."""
+    kind = facts.kind
+    whole = [value for value in values[2:] if isinstance(value, int) and not isinstance(value, bool)]
+    if kind in (SEND, RECEIVE) and len(whole) >= 2:
+        return replace(facts, peer=_count(whole[0]), tag=max(whole[1], 0))
+    rooted = (CollectiveType.BROADCAST, CollectiveType.REDUCE, CollectiveType.GATHER, CollectiveType.SCATTER)
+    if kind in rooted and whole:
+        return replace(facts, root=_count(whole[0]))
+    lists = [value for value in values[2:] if isinstance(value, list)]
+    if kind == CollectiveType.ALL_TO_ALL and len(lists) == 2:
+        return replace(
+            facts,
+            splits_out=_split_bytes(facts.bytes_out, lists[0]),
+            splits_in=_split_bytes(facts.bytes_in, lists[1]),
+        )
+    return facts
+
+
+def _split_bytes(total: int, parts: Any) -> tuple[int, ...]:
+    counts = _numbers(parts)
+    rows = sum(counts)
+    return tuple(total * count // rows for count in counts) if rows > 0 and total >= 0 else ()
+
+
+def _dims_bytes(dims: Any, kind: Any) -> int:
+    size = element_bytes(kind) if isinstance(kind, str) else NONE
+    if size < 0 or not isinstance(dims, list) or not all(isinstance(dim, int) for dim in dims):
+        return NONE
+    return size * int(np.prod(np.array(dims, object))) if dims else size
+
+
+def parsed(text: str) -> Any:
+    """Return the value of a text written like a Python list, None where it is none."""
+    if len(text) > _LONGEST_TEXT:
+        return None
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError, MemoryError, RecursionError, TypeError):
+        return None
+
+
+def is_tensor(value: Any) -> bool:
+    """Whether a value is a tensor as recorders write it: id, storage, offset, elements, bytes, device."""
+    return (
+        isinstance(value, list | tuple)
+        and len(value) == 6
+        and isinstance(value[5], str)
+        and all(isinstance(part, int) for part in value[:5])
+    )
+
+
+def tensors(value: Any, depth: int = 0) -> Iterator[Sequence[Any]]:
+    """Yield the tensors in a value, lists of lists included."""
+    if is_tensor(value):
+        yield value
+    elif isinstance(value, list | tuple) and depth < 8:
+        for part in value:
+            yield from tensors(part, depth + 1)
+
+
+def tensor_bytes(value: Any) -> int:
+    """Return the bytes of all tensors in a value, -1 where there is none."""
+    sizes = [max(tensor[3], 0) * max(tensor[4], 0) for tensor in tensors(value)]
+    return min(sum(sizes), 2**62) if sizes else NONE
+
+
+# ---------------------------------------------------------------------------------------------------
+# Kernels and the libraries' own operations
+
+
+def _device_side(
+    operations: Operations,
+    device: DeviceTrace,
+    launched: DeviceOperations,
+    calls: dict[int, Facts],
+    found: Communication,
+) -> set[int]:
+    """Give kernels of communication libraries their facts; returns the calls they carry out."""
+    kernels = np.flatnonzero(device.kind[launched.event] == EventKind.KERNEL)
+    communicating = [
+        (at, event)
+        for at, event in zip(kernels.tolist(), launched.event[kernels].tolist(), strict=True)
+        if "collective" in device.comm.get(event, {}) or KERNEL.search(device.names[device.name[event]])
+    ]
+    of_call: dict[int, list[int]] = {}
+    for at, event in communicating:
+        row = int(launched.operator[at])
+        while row >= 0 and row not in calls:
+            row = int(operations.parent[row])
+        facts = _kernel_facts(device, event, calls.get(row), found)
+        if facts is None:
+            continue
+        if row >= 0:
+            of_call.setdefault(row, []).append(at)
+            if int(launched.operator[at]) != row:
+                found.issued_by[int(launched.operator[at])] = row
+        found.devices[at] = facts
+    for row, places in of_call.items():
+        _share(places, calls[row], device, launched, found)
+    _coalesced(operations, launched, calls, set(of_call), found)
+    return set(of_call)
+
+
+def _kernel_facts(
+    device: DeviceTrace, event: int, call: Facts | None, found: Communication
+) -> Facts | None:
+    """Return what a kernel communicates, None (counted) where nothing tells."""
+    said = {_KINETO_NAMES.get(key, key): value for key, value in device.comm.get(event, {}).items()}
+    name = device.names[device.name[event]]
+    kind = operator_kind(str(said.get("collective_name", "")))
+    if kind is not None:
+        facts = _of_metadata(kind, said)
+        return _merged(facts, call) if call and call.kind == kind else facts
+    if call is not None:
+        return call
+    kind = kernel_kind(name)
+    if kind is None:
+        label = str(said.get("collective_name") or name.split("(")[0])
+        found.unknown[label] = found.unknown.get(label, 0) + 1
+        return None
+    return Facts(kind, inferred=("type", "size", "group"))
+
+
+def _share(
+    places: Sequence[int], call: Facts, device: DeviceTrace, launched: DeviceOperations, found: Communication
+) -> None:
+    """Let the kernels of one call that say nothing themselves share its bytes, so that they count once."""
+    silent = [at for at in places if "collective" not in device.comm.get(int(launched.event[at]), {})]
+    if len(places) < 2 or not silent or call.bytes_in < 0:
+        return
+    if len(silent) < len(places):
+        rest = 0
+    else:
+        rest = call.bytes_in
+    for index, at in enumerate(silent):
+        part = rest * (index + 1) // len(silent) - rest * index // len(silent)
+        found.devices[at] = replace(found.devices[at], bytes_in=part, bytes_out=NONE, inferred=("size",))
+
+
+def _coalesced(
+    operations: Operations,
+    launched: DeviceOperations,
+    calls: dict[int, Facts],
+    done: set[int],
+    found: Communication,
+) -> None:
+    """Add up calls whose kernel was launched for several of them at once by a `coalesced` annotation."""
+    for at, facts in list(found.devices.items()):
+        row = int(launched.operator[at])
+        if row < 0 or not operations.names[row].endswith("coalesced"):
+            continue
+        top = int(operations.parent[row])
+        inside = [
+            other
+            for other in calls
+            if other not in done and other != row and int(operations.parent[other]) in (row, top)
+            and calls[other].kind == facts.kind
+        ]
+        if inside:
+            total = sum(max(calls[other].bytes_in, 0) for other in inside)
+            done.update(inside)
+            found.devices[at] = replace(
+                facts, bytes_in=total or facts.bytes_in, calls=len(inside), inferred=("size",)
+            )
+
+
+def _library_side(
+    operations: Operations,
+    calls: dict[int, Facts],
+    host: HostTrace | None,
+    on_device: set[int],
+    found: Communication,
+) -> set[int]:
+    """Hand calls over to the operations in which the library carries them out on the processor (gloo).
+
+    A call that a kernel carries out stays with the kernel.
+
+    Returns:
+        Calls whose communication is such an operation.
+    """
+    waiting = sorted(calls, key=lambda row: int(operations.begin[row]))
+    carried: set[int] = set()
+    library = [row for row, name in enumerate(operations.names) if name.startswith("gloo:")]
+    for row in sorted(library, key=lambda row: int(operations.begin[row])):
+        call = _call_of(operations, row, calls, [one for one in waiting if one not in carried], host)
+        if call is None:
+            continue
+        carried.add(call)
+        found.issued_by[row] = call
+        if call not in on_device:
+            found.operators[row] = calls[call]
+    return carried
+
+
+def _call_of(
+    operations: Operations,
+    row: int,
+    calls: dict[int, Facts],
+    waiting: Sequence[int],
+    host: HostTrace | None,
+) -> int | None:
+    """Return the call behind an operation of the library: its caller, or the earliest with the same tensors."""
+    above = int(operations.parent[row])
+    while above >= 0 and above not in calls:
+        above = int(operations.parent[above])
+    if above >= 0:
+        return above
+    kind = operator_kind(operations.names[row])
+    before = [call for call in waiting if operations.begin[call] <= operations.begin[row]]
+    if host is not None:
+        ours = _storages(host, row)
+        same = [call for call in before if ours and ours <= _storages(host, call)]
+        if same:
+            return same[0]
+    alike = [call for call in before if calls[call].kind == kind]
+    return alike[0] if alike else None
+
+
+def _storages(host: HostTrace, row: int) -> set[tuple[int, int]]:
+    value = parsed(host.texts[int(host.io[row, 0])])
+    return {(tensor[0], tensor[1]) for tensor in tensors(value)}
+
+
+# ---------------------------------------------------------------------------------------------------
+# Groups
+
+
+def _groups(operations: Operations, host: HostTrace | None, device: DeviceTrace | None) -> dict[str, Group]:
+    """Return the process groups that a rank's files list, by name."""
+    found = {group.name: group for group in device.head.groups} if device is not None else {}
+    if host is None:
+        return found
+    for row, name in enumerate(operations.names):
+        if INIT not in name:
+            continue
+        values = parsed(host.texts[int(host.io[row, 0])])
+        for text in values if isinstance(values, list) else ():
+            for group in _listed(text):
+                known = found.get(group.name)
+                if known is None or not known.ranks:
+                    found[group.name] = group
+    return found
+
+
+def _listed(text: Any) -> list[Group]:
+    try:
+        entries = json.loads(text) if isinstance(text, str) else None
+    except (ValueError, RecursionError):
+        return []
+    groups = []
+    for entry in entries if isinstance(entries, list) else ():
+        if isinstance(entry, dict) and "pg_name" in entry:
+            ranks, size = rank_list(entry.get("ranks")), _count(entry.get("group_size"))
+            if not ranks and 0 < size <= 1 << 20:
+                ranks = tuple(range(size))
+            groups.append(Group(str(entry["pg_name"]), str(entry.get("pg_desc", "")), ranks, size))
+    return groups

@@ -1,0 +1,581 @@
+"""What waits for what: every dependency of a rank with its reasons, and the time the processor spent on its own.
+
+All times and rows are of one process. Every dependency points back in one order of all nodes (by time, callers
+before what they call), so there can be no cycle; what would point forward, because clocks of processor and device
+disagree, is left out and counted.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from studio.et.kineto import DeviceTrace, EventKind
+from studio.et.link.attribute import DeviceOperations, covering
+from studio.et.link.operations import Operations
+from studio.et.link.options import DepKind, LinkOptions
+from studio.et.pytorch import HostTrace
+from studio.trace import NONE, Int32, Int64
+
+_DEVICE_SYNC = re.compile(r"(cuda|hip|mtia|cu)(Device|Ctx|Context)Synchronize")
+_STREAM_SYNC = re.compile(r"(cuda|hip|cu)(Stream|Event)Synchronize")
+_WAITING_COPY = re.compile(r"(cudaMemcpy|hipMemcpy|hipMemcpyWithStream|cuMemcpy(HtoD|DtoH|DtoD)?(_v2)?)$")
+_TENSOR = re.compile(r"[\[(](\d+),\s*(\d+),\s*\d+,\s*\d+,\s*\d+,\s*'")
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """Time a thread spent between two operators.
+
+    Attributes:
+        thread: The thread.
+        start_ns, duration_ns: When, and how long without the time it only waited.
+        why: `program` (Python, data loading), `thread` or `device` (what came after waiting for one).
+    """
+
+    thread: int
+    start_ns: int
+    duration_ns: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Dependencies of one rank. Rows: N operations, then G gaps, then D device operations; E dependencies.
+
+    Attributes:
+        own_ns: (N,) time each operation took itself, without callees, gaps and waiting; -1 without times.
+        wait_ns: (N,) time it waited for the device.
+        gaps: (G,) gaps.
+        source, target: (E,) rows; the target waits for the source. By target, then source.
+        kinds: (E,) reasons, see DepKind.
+        order: (N+G+D,) place of every row in the order of all nodes.
+        dropped: Dependencies left out because they would point forward in time, by reason.
+    """
+
+    own_ns: Int64
+    wait_ns: Int64
+    gaps: tuple[Gap, ...]
+    source: Int64
+    target: Int64
+    kinds: Int32
+    order: Int64
+    dropped: dict[str, int]
+
+
+@dataclass(slots=True)
+class _Draft:
+    """Dependencies as they are found; rows of gaps are counted from N on, device rows from `device_row` on."""
+
+    sources: list[Int64] = field(default_factory=list)
+    targets: list[Int64] = field(default_factory=list)
+    kinds: list[int] = field(default_factory=list)
+
+    def add(self, source: Int64, target: Int64, kind: DepKind) -> None:
+        self.sources.append(np.asarray(source, np.int64))
+        self.targets.append(np.asarray(target, np.int64))
+        self.kinds.append(int(kind))
+
+
+@dataclass(frozen=True, slots=True)
+class _Wait:
+    """The processor waited for device operations from `begin` to `end`, in `operation` or in none (-1)."""
+
+    thread: int
+    operation: int
+    begin: int
+    end: int
+    device: tuple[int, ...]
+
+
+def depend(
+    operations: Operations,
+    host: HostTrace | None,
+    device: DeviceTrace | None,
+    launched: DeviceOperations | None,
+    library: dict[int, int],
+    options: LinkOptions,
+) -> Plan:
+    """Derive the dependencies of a rank.
+
+    Args:
+        operations: What the processor did.
+        host: Its tensors.
+        device: Events.
+        launched: What ran on devices.
+        library: Operation of a communication library → the call it carries out, whose tensors it reads and writes.
+        options: What to derive.
+    """
+    waits = _waits(operations, device, launched) if device is not None and launched is not None else []
+    own, waited = _own_time(operations, waits)
+    gaps, causes = _gaps(operations, waits, options)
+    first_device = len(operations) + len(gaps)
+    order = _order(operations, gaps, device, launched)
+    draft = _Draft()
+    _thread_order(draft, operations, gaps, order)
+    _held_up(draft, operations, gaps, waits, causes, order)
+    rows = np.flatnonzero(operations.parent >= 0)
+    draft.add(operations.parent[rows], rows, DepKind.CALL)
+    if device is not None and launched is not None and len(launched):
+        _device_dependencies(draft, device, launched, first_device)
+    if host is not None:
+        _tensor_dependencies(draft, operations, host, launched, device, library, first_device)
+    source, target, kinds, dropped = _checked(draft, order, options.kinds)
+    return Plan(own, waited, tuple(gaps), source, target, kinds, order, dropped)
+
+
+# ---------------------------------------------------------------------------------------------------
+# Order
+
+
+def _order(
+    operations: Operations, gaps: list[Gap], device: DeviceTrace | None, launched: DeviceOperations | None
+) -> Int64:
+    """Return the place (N+G+D,) of every node: by time, callers first, device operations after their launch."""
+    begin = [operations.begin, np.array([gap.start_ns for gap in gaps], np.int64)]
+    if device is not None and launched is not None:
+        begin.append(_device_begin(operations, device, launched))
+    times = np.concatenate(begin)
+    rank = np.repeat(np.arange(len(begin)), [len(part) for part in begin])
+    depth = np.concatenate((operations.depth, np.zeros(len(times) - len(operations), np.int64)))
+    order = np.empty(len(times), np.int64)
+    order[np.lexsort((np.arange(len(times)), depth, rank, times))] = np.arange(len(times))
+    return order
+
+
+def _device_begin(operations: Operations, device: DeviceTrace, launched: DeviceOperations) -> Int64:
+    """Return times to order device operations by: their start, but not before their launch or their stream."""
+    begin = device.start_ns[launched.event].copy()
+    there = launched.operator >= 0
+    begin[there] = np.maximum(begin[there], operations.begin[launched.operator[there]])
+    for rows in _streams(device, launched):
+        begin[rows] = np.maximum.accumulate(begin[rows])
+    return begin
+
+
+def _streams(device: DeviceTrace, launched: DeviceOperations) -> list[Int64]:
+    """Return the places of device operations, stream by stream, in order of start."""
+    events = launched.event
+    if not len(events):
+        return []
+    known = device.stream[events] >= 0
+    lane = np.where(known, device.stream[events], device.thread[events].astype(np.int64) + (1 << 40))
+    keys = np.stack((device.device[events], lane))
+    _, codes = np.unique(keys, axis=1, return_inverse=True)
+    codes = codes.reshape(-1)
+    order = np.argsort(codes, kind="stable")
+    return [part for part in np.split(order, np.flatnonzero(np.diff(codes[order])) + 1) if len(part)]
+
+
+def _checked(
+    draft: _Draft, order: Int64, wanted: DepKind
+) -> tuple[Int64, Int64, Int32, dict[str, int]]:
+    """Return the wanted dependencies, each pair once with all its reasons, none pointing forward."""
+    empty = np.zeros(0, np.int64)
+    source = np.concatenate([empty, *draft.sources])
+    target = np.concatenate([empty, *draft.targets])
+    kind = np.repeat(np.array(draft.kinds, np.int64), [len(part) for part in draft.sources])
+    keep = (kind & int(wanted)) != 0
+    forward = order[source] >= order[target]
+    dropped = {
+        one.name.lower(): int((forward & keep & (kind == one)).sum()) for one in DepKind if one.name
+    }
+    keep &= ~forward
+    source, target, kind = source[keep], target[keep], kind[keep]
+    key = target * len(order) + source
+    sort = np.argsort(key, kind="stable")
+    key, kind = key[sort], kind[sort]
+    first = np.flatnonzero(np.append(True, key[1:] != key[:-1])) if len(key) else empty
+    kinds = np.bitwise_or.reduceat(kind, first) if len(first) else empty
+    return key[first] % len(order), key[first] // len(order), kinds.astype(np.int32), {
+        name: number for name, number in dropped.items() if number
+    }
+
+
+# ---------------------------------------------------------------------------------------------------
+# Waiting for the device
+
+
+def _waits(operations: Operations, device: DeviceTrace, launched: DeviceOperations) -> list[_Wait]:
+    """Return when the processor waited for which device operations (their places)."""
+    runtime = np.flatnonzero(device.kind == EventKind.RUNTIME)
+    names = [device.names[code] for code in device.name[runtime].tolist()]
+    calls = [call for call, name in zip(runtime.tolist(), names, strict=True) if _is_sync(name)]
+    if not calls or not len(launched):
+        return []
+    synced = {int(device.correlation[row]): int(row) for row in np.flatnonzero(device.kind == EventKind.SYNC)}
+    finder = _Launched(device, launched)
+    operation = covering(operations, device, np.array(calls, np.int64)).tolist()
+    waits = []
+    for call, around in zip(calls, operation, strict=True):
+        places = finder.awaited(call, synced.get(int(device.correlation[call]), NONE))
+        begin = int(device.start_ns[call])
+        end = begin + int(device.duration_ns[call])
+        finish = max((int(finder.finish[place]) for place in places), default=begin)
+        if finish > begin:
+            waits.append(_Wait(int(device.thread[call]), around, begin, min(end, finish), tuple(places)))
+    return waits
+
+
+def _is_sync(name: str) -> bool:
+    return "ynchronize" in name or _WAITING_COPY.match(name) is not None
+
+
+class _Launched:
+    """Device operations by stream, to find the last that was launched before a time."""
+
+    def __init__(self, device: DeviceTrace, launched: DeviceOperations) -> None:
+        self.device, self.launched = device, launched
+        events = launched.event
+        self.finish = device.start_ns[events] + device.duration_ns[events]
+        there = launched.launch >= 0
+        self.launch_ns = np.where(there, device.start_ns[launched.launch], device.start_ns[events])
+        self.streams = {
+            (int(device.device[events[rows[0]]]), int(device.stream[events[rows[0]]])): rows
+            for rows in _streams(device, launched)
+        }
+
+    def last_before(self, stream: int, time_ns: int) -> int:
+        """Return the last operation on a stream launched before a time, -1 where there is none."""
+        for (_, number), rows in self.streams.items():
+            if number == stream:
+                before = rows[self.launch_ns[rows] <= time_ns]
+                return int(before[-1]) if len(before) else NONE
+        return NONE
+
+    def awaited(self, call: int, sync: int) -> list[int]:
+        """Return the operations that a synchronising call waits for."""
+        device = self.device
+        name = device.names[device.name[call]]
+        begin = int(device.start_ns[call])
+        if _WAITING_COPY.match(name):
+            return np.flatnonzero(self.launched.launch == call).tolist()
+        if _DEVICE_SYNC.match(name):
+            last = [self.last_before(stream, begin) for _, stream in self.streams]
+            return [place for place in last if place >= 0]
+        if sync >= 0 and device.wait_record[sync] >= 0:
+            record = np.flatnonzero(
+                (device.correlation == device.wait_record[sync]) & (device.kind == EventKind.RUNTIME)
+            )
+            if len(record):
+                begin = int(device.start_ns[record[0]])
+        stream = NONE
+        if sync >= 0:
+            stream = int(device.wait_stream[sync] if device.wait_stream[sync] >= 0 else device.stream[sync])
+        if stream >= 0:
+            place = self.last_before(stream, begin)
+            return [place] if place >= 0 else []
+        # The stream is not told: it is the one whose last operation ended while the call waited.
+        end = begin + int(device.duration_ns[call])
+        ended = np.flatnonzero((self.finish > begin) & (self.finish <= end) & (self.launch_ns <= begin))
+        return [int(ended[np.argmax(self.finish[ended])])] if len(ended) else []
+
+
+# ---------------------------------------------------------------------------------------------------
+# Time of the processor
+
+
+def _own_time(operations: Operations, waits: list[_Wait]) -> tuple[Int64, Int64]:
+    """Return the time (N,) every operation took itself, and the time it waited for the device."""
+    rows = np.flatnonzero(operations.timed & ~operations.frame)
+    start, end = operations.start_ns[rows], operations.end_ns[rows]
+    parent, _ = _nested_by(operations, rows)
+    own = np.where(operations.timed, 0, NONE)
+    taken = end - start
+    inner = parent >= 0
+    clipped = np.minimum(end[inner], end[parent[inner]]) - start[inner]
+    np.subtract.at(taken, parent[inner], np.maximum(clipped, 0))
+    own[rows] = np.maximum(taken, 0)
+    waited = np.zeros(len(operations), np.int64)
+    for wait in waits:
+        if wait.operation >= 0 and not operations.frame[wait.operation]:
+            waited[wait.operation] += wait.end - wait.begin
+    waited = np.minimum(waited, np.maximum(own, 0))
+    return own - waited, waited
+
+
+def _nested_by(operations: Operations, rows: Int64) -> tuple[Int64, Int64]:
+    from studio.et.link.operations import nested
+
+    # By depth in the call tree where times are equal: a caller of no more than its callee's length stays outside.
+    order = np.lexsort((operations.id[rows], operations.depth[rows]))
+    parent, depth = nested(
+        operations.start_ns[rows][order], operations.end_ns[rows][order], operations.thread[rows][order]
+    )
+    back = np.full(len(rows), NONE, np.int64)
+    back[order] = np.where(parent >= 0, order[parent], NONE)
+    return back, depth
+
+
+def _gaps(
+    operations: Operations, waits: list[_Wait], options: LinkOptions
+) -> tuple[list[Gap], dict[tuple[int, int], int]]:
+    """Return the gaps of all threads, and what held threads up.
+
+    Returns:
+        Gaps by thread and start; and (thread, time from which on) → operation of another thread it waited for.
+    """
+    rows = np.flatnonzero(operations.timed & ~operations.frame)
+    gaps: list[Gap] = []
+    causes: dict[tuple[int, int], int] = {}
+    lanes = {
+        int(lane): rows[operations.thread[rows] == lane] for lane in np.unique(operations.thread[rows]).tolist()
+    }
+    ends = {lane: _ended(operations, inside) for lane, inside in lanes.items()}
+    started = int(operations.start_ns[rows].min()) if len(rows) else 0
+    for lane, inside in lanes.items():
+        device = sorted((w.begin, w.end) for w in waits if w.thread == lane and _outside(operations, w))
+        others = [ended for other, ended in ends.items() if other != lane]
+        for begin, end, first in _idle(operations, inside, started):
+            if end - begin < options.least_gap_ns:
+                continue
+            wait = [(low, high) for low, high in device if low >= begin and high <= end]
+            cause = _cause(others, begin, end, first, options) if not wait else None
+            if cause:
+                row, finished = cause
+                at = max(begin, finished)
+                causes[lane, at] = row
+                gaps += [Gap(lane, at, end - at, "thread")] if end - at >= options.least_gap_ns else []
+            else:
+                gaps += _around_waits(lane, begin, end, wait, options)
+    return (gaps if options.host_gaps else []), causes
+
+
+def _outside(operations: Operations, wait: _Wait) -> bool:
+    return wait.operation < 0 or bool(operations.frame[wait.operation])
+
+
+def _idle(operations: Operations, rows: Int64, started: int) -> list[tuple[int, int, bool]]:
+    """Return the spans in which a thread ran no operator, and whether it is the one before its first."""
+    order = rows[np.argsort(operations.start_ns[rows], kind="stable")]
+    start = operations.start_ns[order]
+    busy = np.maximum.accumulate(operations.end_ns[order])
+    before = np.append(started, busy[:-1])
+    at = np.flatnonzero(start > before)
+    return [(int(before[one]), int(start[one]), one == 0) for one in at.tolist()]
+
+
+def _around_waits(
+    lane: int, begin: int, end: int, waits: list[tuple[int, int]], options: LinkOptions
+) -> list[Gap]:
+    """Return what is left of a gap around the times the processor waited for the device in it."""
+    gaps, why = [], "program"
+    for low, high in [*waits, (end, end)]:
+        if low - begin >= options.least_gap_ns:
+            gaps.append(Gap(lane, begin, low - begin, why))
+        begin, why = max(begin, high), "device"
+    return gaps
+
+
+def _ended(operations: Operations, rows: Int64) -> tuple[Int64, Int64]:
+    """Return ends of a thread's operations, rising, and for each the operation that started last among those ended."""
+    order = rows[np.lexsort((operations.start_ns[rows], operations.end_ns[rows]))]
+    latest = order.copy()
+    best = order[0]
+    for at, row in enumerate(order.tolist()):
+        if (operations.start_ns[row], operations.depth[row]) >= (operations.start_ns[best], operations.depth[best]):
+            best = row
+        latest[at] = best
+    return operations.end_ns[order], latest
+
+
+def _cause(
+    others: list[tuple[Int64, Int64]], begin: int, end: int, first: bool, options: LinkOptions
+) -> tuple[int, int] | None:
+    """Return the operation of another thread that a gap waited for and when it ended, None where it waited for none.
+
+    It is the last that ended within the gap, if that was nearer to the gap's end than to its begin.
+    """
+    if end - begin < options.thread_gap_ns and not first:
+        return None
+    best: tuple[int, int] | None = None
+    for ends, latest in others:
+        at = int(np.searchsorted(ends, end, side="right")) - 1
+        if at >= 0 and ends[at] > begin and (best is None or ends[at] > best[1]):
+            best = int(latest[at]), int(ends[at])
+    if best and (first or best[1] - begin >= end - best[1]):
+        return best
+    return None
+
+
+def _lanes(operations: Operations, gaps: list[Gap], order: Int64) -> dict[int, tuple[Int64, Int64]]:
+    """Return the rows of each thread in order, gaps included, and when they began."""
+    thread = np.concatenate((operations.thread, np.array([gap.thread for gap in gaps], np.int64)))
+    times = np.concatenate((operations.begin, np.array([gap.start_ns for gap in gaps], np.int64)))
+    found = {}
+    for lane in np.unique(thread).tolist():
+        rows = np.flatnonzero(thread == lane)
+        rows = rows[np.argsort(order[rows], kind="stable")]
+        found[lane] = rows, times[rows]
+    return found
+
+
+def _thread_order(draft: _Draft, operations: Operations, gaps: list[Gap], order: Int64) -> None:
+    """Add the order of each thread."""
+    for rows, _ in _lanes(operations, gaps, order).values():
+        draft.add(rows[:-1], rows[1:], DepKind.ORDER)
+
+
+def _held_up(
+    draft: _Draft,
+    operations: Operations,
+    gaps: list[Gap],
+    waits: list[_Wait],
+    causes: dict[tuple[int, int], int],
+    order: Int64,
+) -> None:
+    """Add what threads waited for: the first of a thread's nodes that began after the waiting depends on it."""
+    first_device = len(operations) + len(gaps)
+    lanes = _lanes(operations, gaps, order)
+    for wait in waits:
+        rows, times = lanes.get(wait.thread, (order[:0], order[:0]))
+        at = int(np.searchsorted(times, wait.end, side="left"))
+        if at < len(rows):
+            places = np.array(wait.device, np.int64) + first_device
+            draft.add(places, np.full(len(places), rows[at]), DepKind.SYNC)
+    for (lane, time), cause in causes.items():
+        rows, times = lanes[lane]
+        at = int(np.searchsorted(times, time, side="left"))
+        if at < len(rows):
+            draft.add(np.array([cause]), rows[at : at + 1], DepKind.THREAD)
+
+
+# ---------------------------------------------------------------------------------------------------
+# Devices
+
+
+def _device_dependencies(
+    draft: _Draft, device: DeviceTrace, launched: DeviceOperations, first_device: int
+) -> None:
+    """Add launches, the order of streams, and waits of streams for events of others."""
+    there = np.flatnonzero(launched.operator >= 0)
+    draft.add(launched.operator[there], there + first_device, DepKind.LAUNCH)
+    draft.add(launched.operator[there], there + first_device, DepKind.CALL)
+    for rows in _streams(device, launched):
+        draft.add(rows[:-1] + first_device, rows[1:] + first_device, DepKind.STREAM)
+    waits = np.flatnonzero(
+        (device.kind == EventKind.SYNC) & (device.wait_stream >= 0) & (device.wait_record >= 0) & (device.stream >= 0)
+    )
+    if not len(waits):
+        return
+    finder = _Launched(device, launched)
+    started = {
+        int(device.correlation[row]): int(device.start_ns[row])
+        for row in np.flatnonzero((device.kind == EventKind.RUNTIME) & (device.correlation >= 0)).tolist()
+    }
+    for wait in waits.tolist():
+        recorded = started.get(int(device.wait_record[wait]))
+        called = started.get(int(device.correlation[wait]), int(device.start_ns[wait]))
+        if recorded is None:
+            continue
+        source = finder.last_before(int(device.wait_stream[wait]), recorded)
+        after = [
+            rows[finder.launch_ns[rows] >= called]
+            for (_, stream), rows in finder.streams.items()
+            if stream == device.stream[wait]
+        ]
+        if source >= 0 and after and len(after[0]):
+            draft.add(np.array([source + first_device]), after[0][:1] + first_device, DepKind.EVENT)
+
+
+# ---------------------------------------------------------------------------------------------------
+# Tensors
+
+
+def _tensor_dependencies(
+    draft: _Draft,
+    operations: Operations,
+    host: HostTrace,
+    launched: DeviceOperations | None,
+    device: DeviceTrace | None,
+    library: dict[int, int],
+    first_device: int,
+) -> None:
+    """Add that readers of a tensor wait for the last operation that wrote its storage before."""
+    reads, writes = _storages(host, 0), _storages(host, 3)
+    for row, call in library.items():
+        # What the library's operation reads and writes are the tensors of its call, where those are known.
+        writes.setdefault(row, set()).update(writes.get(call, ()), reads.get(row, ()))
+        reads.setdefault(row, set()).update(reads.get(call, ()))
+    writers: dict[int, list[int]] = {}
+    begin, finish = operations.begin.tolist(), operations.finish.tolist()
+    for row in sorted(writes, key=begin.__getitem__):
+        for storage in writes[row]:
+            writers.setdefault(storage, []).append(row)
+    sources, targets = [], []
+    cursors = dict.fromkeys(writers, 0)
+    recent: dict[int, list[int]] = {storage: [] for storage in writers}
+    for row in sorted(reads, key=begin.__getitem__):
+        for storage in reads[row]:
+            found = _writer(writers.get(storage, []), recent, cursors, storage, begin, finish, begin[row])
+            if found >= 0 and found != row:
+                sources.append(found)
+                targets.append(row)
+    source, target = np.array(sources, np.int64), np.array(targets, np.int64)
+    draft.add(source, target, DepKind.DATA)
+    if launched is not None and device is not None and len(launched):
+        _between_streams(draft, device, launched, source, target, first_device)
+
+
+def _writer(
+    rows: list[int],
+    recent: dict[int, list[int]],
+    cursors: dict[int, int],
+    storage: int,
+    begin: list[int],
+    finish: list[int],
+    time: int,
+) -> int:
+    """Return the writer that began last among those that had finished at a time; times of calls only rise."""
+    if not rows:
+        return NONE
+    at, started = cursors[storage], recent[storage]
+    while at < len(rows) and begin[rows[at]] < time:
+        started.append(rows[at])
+        at += 1
+    cursors[storage] = at
+    for place in range(len(started) - 1, max(len(started) - 64, 0) - 1, -1):
+        if finish[started[place]] <= time:
+            return started[place]
+    return NONE
+
+
+def _storages(host: HostTrace, column: int) -> dict[int, set[int]]:
+    """Return the storages among the inputs (column 0) or outputs (column 3) of every node that has any."""
+    known: dict[int, set[int]] = {}
+    for code in set(host.io[:, column].tolist()):
+        found = {int(storage) for _, storage in _TENSOR.findall(host.texts[code])}
+        if found:
+            known[code] = found
+    return {row: set(known[code]) for row, code in enumerate(host.io[:, column].tolist()) if code in known}
+
+
+def _between_streams(
+    draft: _Draft,
+    device: DeviceTrace,
+    launched: DeviceOperations,
+    source: Int64,
+    target: Int64,
+    first_device: int,
+) -> None:
+    """Add the same between the kernels of writer and reader where they run on different streams.
+
+    Only where the recording agrees: the writer's kernel ended before the reader's began.
+    """
+    of_operator: dict[int, list[int]] = {}
+    for at, row in enumerate(launched.operator.tolist()):
+        if row >= 0:
+            of_operator.setdefault(row, []).append(at)
+    start = device.start_ns[launched.event]
+    finish = start + device.duration_ns[launched.event]
+    stream = device.stream[launched.event]
+    sources, targets = [], []
+    for writer, reader in zip(source.tolist(), target.tolist(), strict=True):
+        if writer in of_operator and reader in of_operator:
+            last, first = of_operator[writer][-1], of_operator[reader][0]
+            if stream[last] != stream[first] and finish[last] <= start[first]:
+                sources.append(last)
+                targets.append(first)
+    draft.add(np.array(sources, np.int64) + first_device, np.array(targets, np.int64) + first_device, DepKind.DATA)

@@ -1,0 +1,148 @@
+"""One rank on its way from two files to a graph."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from studio.et.kineto import DeviceTrace
+from studio.et.link.attribute import DeviceOperations, attribute
+from studio.et.link.communication import Communication, communicate
+from studio.et.link.depend import Plan, depend
+from studio.et.link.join import Joined
+from studio.et.link.operations import Operations, from_device, from_host
+from studio.et.link.options import LinkOptions
+from studio.et.link.pair import Pair
+from studio.et.pytorch import HostTrace
+from studio.trace import NONE, Finding
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """How a rank's clock is brought to that of the others.
+
+    Attributes:
+        offset_ns: Added to its times.
+        drift_ppb: How much slower it runs, in 10^-9.
+        about_ns: The time the drift counts from.
+        residual_ns: Median distance of matched ends that stays, -1 where nothing was matched.
+        matched: Collectives matched with those of another rank.
+    """
+
+    offset_ns: int = 0
+    drift_ppb: float = 0.0
+    about_ns: int = 0
+    residual_ns: int = NONE
+    matched: int = 0
+
+
+@dataclass(slots=True)
+class RankDraft:
+    """What is known about a rank.
+
+    Attributes:
+        number: The rank, None where nothing tells it.
+        host: Its execution trace; None also where it did not fit the Kineto trace.
+        device: Its Kineto trace.
+        joined: How both fit, None where one is missing.
+        host_operations: Operators of the execution trace, roots not counted.
+        operations, launched, communication, plan: What was made of them.
+        clock: Set once all ranks are known.
+        findings: What is to be said.
+    """
+
+    number: int | None
+    host: HostTrace | None
+    device: DeviceTrace | None
+    joined: Joined | None
+    host_operations: int
+    operations: Operations
+    launched: DeviceOperations | None
+    communication: Communication
+    plan: Plan
+    clock: Clock = field(default_factory=Clock)
+    findings: list[Finding] = field(default_factory=list)
+
+    @property
+    def files(self) -> str:
+        """Names of its files."""
+        return " + ".join(trace.file for trace in (self.host, self.device) if trace is not None)
+
+
+def draft(pair: Pair, options: LinkOptions) -> RankDraft:
+    """Link the files of one rank as far as they go."""
+    host, device, joined = pair.host, pair.device, pair.joined
+    count = int((~host.roots).sum()) if host is not None else 0
+    findings: list[Finding] = []
+    if host is not None and device is not None and joined is not None and not joined.count:
+        findings.append(_nothing_linked(host, device, joined))
+        host = None
+    if host is not None:
+        event = joined.event if joined is not None else np.full(len(host), NONE, np.int64)
+        operations = from_host(host, device, event)
+    elif device is not None:
+        operations = from_device(device)
+    else:
+        raise ValueError("a pair without files")
+    launched = attribute(operations, device) if device is not None else None
+    communication = communicate(operations, host, device, launched)
+    plan = depend(operations, host, device, launched, communication.issued_by, options)
+    made = RankDraft(pair.number, host, device, joined, count, operations, launched, communication, plan)
+    made.findings = [*findings, *_missing(pair), *_told(made)]
+    return made
+
+
+def _nothing_linked(host: HostTrace, device: DeviceTrace, joined: Joined) -> Finding:
+    return Finding(
+        "error",
+        "nothing-linked",
+        f"{host.file} and {device.file}: none of {joined.operators:,} operators could be linked: {joined.why}. "
+        "The job shows the Kineto trace alone; tensors and exact sizes of the execution trace are missing.",
+        "Record both in one profiler session with PyTorch 2.3 or newer: "
+        "profile(execution_trace_observer=ExecutionTraceObserver(…)).",
+        file=device.file,
+    )
+
+
+def _missing(pair: Pair) -> list[Finding]:
+    if pair.host is not None and pair.device is None:
+        message = (
+            f"{pair.host.file}: an execution trace without its Kineto trace: no times, no device operations; "
+            "durations are 0."
+        )
+        hint = "Open it together with the Kineto trace of the same rank."
+        return [Finding("warning", "no-device-trace", message, hint, file=pair.host.file)]
+    if pair.device is not None and pair.host is None:
+        message = (
+            f"{pair.device.file}: a Kineto trace without its execution trace: no tensors, so no data dependencies, "
+            "and sizes of collectives only where the events carry them."
+        )
+        hint = "Open it together with the execution trace of the same rank."
+        return [Finding("warning", "no-host-trace", message, hint, file=pair.device.file)]
+    return []
+
+
+def _told(made: RankDraft) -> list[Finding]:
+    """Return what is worth saying about a linked rank."""
+    found = []
+    files, joined = made.files, made.joined
+    if joined is not None and made.host is not None and joined.count < joined.operators:
+        left = joined.operators - joined.count
+        message = f"{files}: {left:,} of {joined.operators:,} operators have no event and so no times."
+        found.append(Finding("warning", "unlinked", message, "Their names are in the node list (attribute unlinked)."))
+    if made.launched is not None and made.launched.why:
+        reasons = ", ".join(f"{reason}: {count:,}" for reason, count in made.launched.why.items())
+        count = sum(made.launched.why.values())
+        message = f"{files}: {count:,} of {len(made.launched):,} device operations belong to no operator ({reasons})."
+        hint = "They are kept with their times and streams (attribute unattributed)."
+        found.append(Finding("warning", "unattributed", message, hint))
+    if made.communication.unknown:
+        names = ", ".join(f"{name} ({count:,})" for name, count in list(made.communication.unknown.items())[:6])
+        message = f"{files}: unknown collectives, kept as computation: {names}."
+        found.append(Finding("warning", "unknown-collective", message, "They send nothing in a simulation."))
+    if made.plan.dropped:
+        reasons = ", ".join(f"{name}: {count:,}" for name, count in made.plan.dropped.items())
+        message = f"{files}: dependencies that point forward in time were left out ({reasons})."
+        found.append(Finding("info", "forward-dependency", message))
+    return found

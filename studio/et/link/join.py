@@ -1,0 +1,107 @@
+"""Which operator of the execution trace is which event of the Kineto trace."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from studio.et.kineto import DeviceTrace
+from studio.et.pytorch import HostTrace
+from studio.trace import NONE, Bool, Int64
+
+Method = Literal["record function id", "external id", "none"]
+
+LEAST_SHARE = 0.5
+"""Share of the smaller side that must be joined; below, the two files do not show the same run."""
+_LEAST_AGREEMENT = 0.9
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """How the operators of a host trace were joined with events.
+
+    N host nodes.
+
+    Attributes:
+        event: (N,) row of the event, -1 where there is none.
+        method: By which number.
+        candidates: Pairs with the same number; those with different names are not joined.
+        operators, events: Operators and host events there are to join.
+        why: What kept the two from being joined, empty where they were.
+    """
+
+    event: Int64
+    method: Method
+    candidates: int
+    operators: int
+    events: int
+    why: str = ""
+
+    @property
+    def count(self) -> int:
+        """Operators that were joined."""
+        return int((self.event >= 0).sum())
+
+    @property
+    def share(self) -> float:
+        """Joined operators, of those that could be."""
+        return self.count / max(min(self.operators, self.events), 1)
+
+
+def join(host: HostTrace, device: DeviceTrace) -> Joined:
+    """Join operators and events by record-function id, by external id only where that proves right.
+
+    Roots are left out, an id of 0 means none, and names have to be equal.
+    """
+    usable = ~host.roots & (host.numbers["rf_id"] != 0)
+    is_host = device.is_host
+    sizes = int((~host.roots).sum()), int(is_host.sum())
+    numbered = is_host & (device.record_function > 0)
+    if numbered.any():
+        event, candidates = _matched(host, device, usable, numbered, device.record_function)
+        result = Joined(event, "record function id", candidates, *sizes)
+        if result.share >= LEAST_SHARE:
+            return result
+        return Joined(
+            np.full(len(host), NONE, np.int64),
+            "none",
+            candidates,
+            *sizes,
+            f"of {candidates:,} operators with the same record-function id only {result.count:,} have the same name",
+        )
+    event, candidates = _matched(host, device, usable, is_host & (device.external > 0), device.external)
+    result = Joined(event, "external id", candidates, *sizes)
+    if result.share >= LEAST_SHARE and result.count >= _LEAST_AGREEMENT * candidates:
+        return result
+    why = (
+        "the Kineto trace has no record-function ids, and of "
+        f"{candidates:,} operators with the same external id only {result.count:,} have the same name"
+    )
+    return Joined(np.full(len(host), NONE, np.int64), "none", candidates, *sizes, why)
+
+
+def _matched(
+    host: HostTrace, device: DeviceTrace, usable: Bool, events: Bool, numbers: Int64
+) -> tuple[Int64, int]:
+    """Return the event (N,) of each operator, and how many have one with the same number, whatever its name."""
+    wanted = host.numbers["rf_id"]
+    rows = np.flatnonzero(events)
+    order = rows[np.argsort(numbers[rows], kind="stable")]
+    sorted_numbers = numbers[order]
+    low = np.searchsorted(sorted_numbers, wanted, side="left")
+    high = np.searchsorted(sorted_numbers, wanted, side="right")
+    found = np.full(len(host), NONE, np.int64)
+    taken: set[int] = set()
+    candidates = 0
+    for row in np.flatnonzero(usable & (high > low)).tolist():
+        candidates += 1
+        name = host.names[row]
+        for at in range(int(low[row]), int(high[row])):
+            event = int(order[at])
+            if device.names[device.name[event]] == name and event not in taken:
+                found[row] = event
+                taken.add(event)
+                break
+    return found, candidates

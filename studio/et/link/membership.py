@@ -1,0 +1,101 @@
+"""The process groups of a job, and which group each communication is in."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+
+from studio.et.link.communication import Facts
+from studio.et.link.draft import RankDraft
+from studio.et.link.names import RECEIVE, SEND
+from studio.trace import CommGroup, Finding
+
+WORLD = "0"
+"""PyTorch's name for the group of all ranks; simulators take it for that, too."""
+
+
+def resolve(drafts: Sequence[RankDraft]) -> tuple[tuple[CommGroup, ...], list[Finding]]:
+    """Return the groups of a job, and give every communication of the drafts its group and its peer's rank."""
+    members, findings = _members(drafts)
+    for made in drafts:
+        renamed = _renamed(made, members)
+        inferred: Counter[str] = Counter()
+        for facts_of in (made.communication.operators, made.communication.devices):
+            default = _unnamed(made, members, facts_of)
+            for key, facts in facts_of.items():
+                resolved = _resolved(facts, default, renamed, members)
+                facts_of[key] = resolved
+                if "group" in resolved.inferred and resolved.group:
+                    inferred[resolved.group] += 1
+        if inferred and len([one for one in members.values() if made.number in one]) > 1:
+            names = ", ".join(f"{name!r}: {count:,}" for name, count in inferred.items())
+            message = f"{made.files}: collectives that name no group were put into one by elimination ({names})."
+            findings.append(Finding("info", "comm-group-inferred", message, rank=made.number))
+    return tuple(CommGroup(name, ranks) for name, ranks in members.items()), findings
+
+
+def _members(drafts: Sequence[RankDraft]) -> tuple[dict[str, tuple[int, ...]], list[Finding]]:
+    """Return the ranks of each group; of different groups with one name the later get longer names."""
+    members: dict[str, tuple[int, ...]] = {}
+    findings = []
+    for made in drafts:
+        listed = [(group.name, group.ranks) for group in made.communication.groups.values()]
+        listed += [
+            (facts.group, facts.group_ranks)
+            for facts in (*made.communication.operators.values(), *made.communication.devices.values())
+            if facts.group is not None
+        ]
+        for name, ranks in listed:
+            if not ranks or not name:
+                continue
+            known = members.setdefault(name, ranks)
+            if known != ranks and _longer(name, ranks) not in members:
+                members[_longer(name, ranks)] = ranks
+                message = f"{made.files}: group {name!r} has ranks {list(ranks)} here and {list(known)} on other ranks."
+                findings.append(Finding("warning", "comm-group-differs", message, rank=made.number))
+    return members, findings
+
+
+def _longer(name: str, ranks: tuple[int, ...]) -> str:
+    return f"{name}:{'-'.join(map(str, ranks[:8]))}"
+
+
+def _renamed(made: RankDraft, members: dict[str, tuple[int, ...]]) -> dict[str, str]:
+    """Return the job-wide names of the rank's groups where they differ."""
+    return {
+        group.name: _longer(group.name, group.ranks)
+        for group in made.communication.groups.values()
+        if group.ranks and members.get(group.name) != group.ranks
+    }
+
+
+def _unnamed(made: RankDraft, members: dict[str, tuple[int, ...]], facts_of: dict[int, Facts]) -> tuple[str, str]:
+    """Return the group of a rank's collectives that name none, and that of its messages.
+
+    With one group it is that. With several, the one besides the world that no other collective names; else the world.
+    """
+    number = 0 if made.number is None else made.number
+    own = [name for name, ranks in members.items() if number in ranks]
+    if len(own) == 1:
+        return own[0], own[0]
+    world = max(own, key=lambda name: len(members[name]), default="")
+    named = {facts.group for facts in facts_of.values()}
+    left = [name for name in own if name not in named and name != world]
+    return (left[0] if len(left) == 1 else world), world
+
+
+def _resolved(
+    facts: Facts, default: tuple[str, str], renamed: dict[str, str], members: dict[str, tuple[int, ...]]
+) -> Facts:
+    group, inferred = facts.group, facts.inferred
+    is_message = facts.kind in (SEND, RECEIVE)
+    if group is None:
+        group = default[1 if is_message else 0]
+        inferred = (*(what for what in inferred if what != "group"), "group")
+    group = renamed.get(group, group)
+    peer = facts.peer
+    ranks = members.get(group, ())
+    if is_message and not facts.peer_is_global and 0 <= peer < len(ranks):
+        peer = ranks[peer]
+    return replace(facts, group=group, peer=peer, inferred=inferred)

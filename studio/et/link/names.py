@@ -1,0 +1,113 @@
+"""What collectives are called: by operators, by recorders, by annotations and by kernels."""
+
+from __future__ import annotations
+
+import re
+
+from studio.trace import NONE, CollectiveType, NodeType
+
+SEND, RECEIVE = -2, -3
+"""Stand beside CollectiveType for the two sides of a message."""
+
+_OPERATORS = {
+    CollectiveType.ALL_REDUCE: ("allreduce", "allreducecoalesced", "allreducesparse"),
+    CollectiveType.BROADCAST: ("broadcast", "broadcastoop"),
+    CollectiveType.REDUCE: ("reduce", "reduceoop"),
+    CollectiveType.ALL_GATHER: (
+        "allgather",
+        "allgatherbase",
+        "allgatherv",
+        "allgathercoalesced",
+        "allgatherintotensor",
+        "allgatherintotensorout",
+        "allgatherintotensorcoalesced",
+        "allgatheroop",
+    ),
+    CollectiveType.GATHER: ("gather",),
+    CollectiveType.SCATTER: ("scatter",),
+    CollectiveType.REDUCE_SCATTER: (
+        "reducescatter",
+        "reducescatterv",
+        "reducescatterbase",
+        "reducescattertensor",
+        "reducescattertensorcoalesced",
+        "reducescatteroop",
+    ),
+    CollectiveType.REDUCE_SCATTER_BLOCK: ("reducescatterblock",),
+    CollectiveType.ALL_TO_ALL: ("alltoall", "alltoallbase", "alltoallsingle", "alltoallv"),
+    CollectiveType.BARRIER: ("barrier", "monitoredbarrier"),
+    SEND: ("send", "isend"),
+    RECEIVE: ("recv", "irecv", "recvanysource"),
+}
+_BY_NAME = {name: int(kind) for kind, names in _OPERATORS.items() for name in names}
+
+NO_COLLECTIVES = frozenset(
+    ("", "wait", "init", "coalesced", "startcoalescing", "endcoalescing", "groupstart", "groupend")
+)
+"""What recorders write where nothing is communicated."""
+
+_PREFIX = re.compile(r"(_?c10d(_functional)?(_autograd)?::|nccl:|rccl:|gloo:|mpi:|ucc:|xccl:|hccl:)")
+KERNEL = re.compile(r"(nccl|rccl|msccl)\w*(Kernel|Func)|(nccl|rccl)_", re.IGNORECASE)
+"""Matches kernels of communication libraries, old and new."""
+_KERNEL_KINDS = (
+    ("allreduce", CollectiveType.ALL_REDUCE),
+    ("reducescatter", CollectiveType.REDUCE_SCATTER),
+    ("allgather", CollectiveType.ALL_GATHER),
+    ("alltoall", CollectiveType.ALL_TO_ALL),
+    ("broadcast", CollectiveType.BROADCAST),
+    ("reduce", CollectiveType.REDUCE),
+    ("gather", CollectiveType.GATHER),
+    ("scatter", CollectiveType.SCATTER),
+)
+
+BYTES = {
+    "float": 4, "float32": 4, "double": 8, "float64": 8, "half": 2, "float16": 2, "bfloat16": 2,
+    "long": 8, "long int": 8, "int64": 8, "int": 4, "int32": 4, "short": 2, "short int": 2, "int16": 2,
+    "char": 1, "signed char": 1, "int8": 1, "byte": 1, "unsigned char": 1, "uint8": 1, "bool": 1,
+    "uint16": 2, "uint32": 4, "uint64": 8, "unsigned short": 2, "unsigned int": 4, "unsigned long": 8,
+    "complexhalf": 4, "complexfloat": 8, "complexdouble": 16,
+    "float8_e5m2": 1, "float8_e4m3fn": 1, "float8_e5m2fnuz": 1, "float8_e4m3fnuz": 1, "float8_e8m0fnu": 1,
+}  # fmt: skip
+"""Bytes of an element by the names recorders give its type."""
+
+
+def operator_kind(name: str) -> int | None:
+    """Return the collective an operator, recorder or annotation names, None where it names none.
+
+    Example:
+        >>> operator_kind("c10d::_allgather_base_"), operator_kind("all_to_allv"), operator_kind("aten::add")
+        (2, 6, None)
+    """
+    return _BY_NAME.get(plain(name))
+
+
+def plain(name: str) -> str:
+    """Return the name of a collective without namespace, underlines and case."""
+    return _PREFIX.sub("", name, count=1).replace("_", "").replace("-", "").lower()
+
+
+def kernel_kind(name: str) -> int | None:
+    """Return the collective a kernel's name tells; None for those that carry out several.
+
+    Example:
+        >>> kernel_kind("ncclDevKernel_ReduceScatter_Sum_f32_RING_LL"), kernel_kind("ncclDevKernel_SendRecv")
+        (7, None)
+    """
+    text = name.split("(")[0].replace("_", "").replace("-", "").lower()
+    text = text.split("kernel", 1)[-1]
+    return next((int(kind) for token, kind in _KERNEL_KINDS if text.startswith(token)), None)
+
+
+def node_type(kind: int) -> NodeType:
+    """Return the type of node that carries out a collective or one side of a message."""
+    return {SEND: NodeType.COMM_SEND, RECEIVE: NodeType.COMM_RECV}.get(kind, NodeType.COMM_COLL)
+
+
+def element_bytes(dtype: str) -> int:
+    """Return the size of an element, -1 where the type is not known.
+
+    Example:
+        >>> element_bytes("c10::BFloat16"), element_bytes("Float"), element_bytes("?")
+        (2, 4, -1)
+    """
+    return BYTES.get(dtype.rpartition("::")[2].lower(), NONE)

@@ -1,0 +1,181 @@
+"""What the processor did, in one shape wherever it comes from: both traces, or one of them alone."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+import numpy as np
+
+from studio.et.kineto import DeviceTrace
+from studio.et.pytorch import HostTrace
+from studio.trace import NONE, Bool, Int64
+
+STEP = "ProfilerStep"
+"""Annotations that start so stand for a whole training step and take no time of their own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Operations:
+    """Operators and annotations of one process.
+
+    N operations, by id.
+
+    Attributes:
+        id: (N,) id.
+        parent: (N,) row of the caller, -1 where there is none.
+        names: (N,) names.
+        start_ns, end_ns: (N,) recorded times, -1 where there are none.
+        begin, finish: (N,) times to put operations in order by: the recorded ones, or places in the call tree.
+        depth: (N,) callers above.
+        thread: (N,) number of the thread.
+        event: (N,) row of the Kineto event, -1 where there is none.
+        frame: (N,) whether it stands for the process, a thread or a step, and takes no time of its own.
+    """
+
+    id: Int64
+    parent: Int64
+    names: list[str]
+    start_ns: Int64
+    end_ns: Int64
+    begin: Int64
+    finish: Int64
+    depth: Int64
+    thread: Int64
+    event: Int64
+    frame: Bool
+
+    def __len__(self) -> int:
+        return len(self.id)
+
+    @property
+    def timed(self) -> Bool:
+        """Which operations (N,) have recorded times."""
+        return self.start_ns >= 0
+
+
+def from_host(host: HostTrace, device: DeviceTrace | None, event: Int64) -> Operations:
+    """Return the operators of an execution trace, with the times of their events."""
+    parent, depth, place, last = _tree(host.id, host.parent)
+    linked = event >= 0
+    start, end = np.full(len(host), NONE, np.int64), np.full(len(host), NONE, np.int64)
+    thread = host.numbers["tid"].copy()
+    if device is not None and linked.any():
+        start[linked] = device.start_ns[event[linked]]
+        end[linked] = start[linked] + device.duration_ns[event[linked]]
+        thread = _threads(host.numbers["tid"], parent, depth, linked, device.thread[event].astype(np.int64))
+        begin, finish = _filled(start, end, thread, linked, place)
+    else:
+        begin, finish = place, last
+    frame = host.roots | np.array([name.startswith(STEP) for name in host.names], np.bool_)
+    return Operations(host.id, parent, host.names, start, end, begin, finish, depth, thread, event, frame)
+
+
+def from_device(device: DeviceTrace) -> Operations:
+    """Return the operators a Kineto trace alone tells, called by those they lie within."""
+    rows = np.flatnonzero(device.is_host)
+    start = device.start_ns[rows]
+    end = start + device.duration_ns[rows]
+    thread = device.thread[rows].astype(np.int64)
+    parent, depth = nested(start, end, thread)
+    names = [device.names[code] for code in device.name[rows].tolist()]
+    frame = np.array([name.startswith(STEP) for name in names], np.bool_)
+    ids = np.arange(1, len(rows) + 1, dtype=np.int64)
+    return Operations(ids, parent, names, start, end, start, end, depth, thread, rows, frame)
+
+
+def nested(start: Int64, end: Int64, thread: Int64) -> tuple[Int64, Int64]:
+    """Return the innermost interval (N,) of the same thread that covers each interval, and how many do.
+
+    Intervals that overlap without covering each other count as side by side.
+    """
+    parent, depth = np.full(len(start), NONE, np.int64), np.zeros(len(start), np.int64)
+    order = np.lexsort((-end, start, thread))
+    stack: list[int] = []
+    now = NONE
+    for row, begin, finish, lane in zip(
+        order.tolist(), start[order].tolist(), end[order].tolist(), thread[order].tolist(), strict=True
+    ):
+        if lane != now:
+            now, stack = lane, []
+        while stack and (end[stack[-1]] < finish or end[stack[-1]] <= begin):
+            stack.pop()
+        if stack:
+            parent[row], depth[row] = stack[-1], len(stack)
+        stack.append(row)
+    return parent, depth
+
+
+def _tree(ids: Int64, parent_ids: Int64) -> tuple[Int64, Int64, Int64, Int64]:
+    """Return callers as rows (N,), their number, and the first and last place of each call in order of calling.
+
+    Self-loops (the process root has one) and circles of callers are cut.
+    """
+    count = len(ids)
+    at = np.minimum(np.searchsorted(ids, parent_ids), max(count - 1, 0))
+    parent = np.where((parent_ids >= 0) & (ids[at] == parent_ids), at, NONE) if count else at
+    parent[parent == np.arange(count)] = NONE
+    children: list[list[int]] = [[] for _ in range(count)]
+    tops = []
+    for row, above in enumerate(parent.tolist()):
+        (children[above] if above >= 0 else tops).append(row)
+    depth, place, last = (np.full(count, NONE, np.int64) for _ in range(3))
+    done = 0
+    for first in [*tops, *range(count)]:
+        if place[first] >= 0:
+            continue
+        if first not in tops[:1] and parent[first] >= 0:
+            parent[first] = NONE  # only in a circle
+        done = _walk(first, children, parent, (depth, place, last), done)
+    return parent, depth, place, last
+
+
+def _walk(
+    top: int, children: list[list[int]], parent: Int64, out: tuple[Int64, Int64, Int64], done: int
+) -> int:
+    """Number the calls below `top`; returns the next free number."""
+    depth, place, last = out
+    stack = [(top, 0)]
+    while stack:
+        row, level = stack.pop()
+        if row < 0:
+            last[-1 - row] = done - 1
+            continue
+        if place[row] >= 0:
+            continue
+        place[row], depth[row] = done, level
+        done += 1
+        stack.append((-1 - row, 0))
+        stack.extend((child, level + 1) for child in reversed(children[row]) if parent[child] == row)
+    return done
+
+
+def _threads(tid: Int64, parent: Int64, depth: Int64, linked: Bool, thread: Int64) -> Int64:
+    """Return the thread (N,) of every operator: of its event, of its caller's, or what its number mostly means."""
+    usual: dict[int, Counter[int]] = {}
+    for number, lane in zip(tid[linked].tolist(), thread[linked].tolist(), strict=True):
+        usual.setdefault(number, Counter())[lane] += 1
+    main = Counter(thread[linked].tolist()).most_common(1)[0][0]
+    result = np.where(linked, thread, NONE)
+    for row in np.argsort(depth, kind="stable")[~linked[np.argsort(depth, kind="stable")]].tolist():
+        above = int(parent[row])
+        if above >= 0 and result[above] >= 0:
+            result[row] = result[above]
+        else:
+            counts = usual.get(int(tid[row]))
+            result[row] = counts.most_common(1)[0][0] if counts else main
+    return result
+
+
+def _filled(start: Int64, end: Int64, thread: Int64, linked: Bool, place: Int64) -> tuple[Int64, Int64]:
+    """Return times for every operator; one without takes that of the one called before it on its thread."""
+    begin, finish = start.copy(), end.copy()
+    first = int(start[linked].min())
+    for lane in np.unique(thread).tolist():
+        rows = np.flatnonzero(thread == lane)
+        rows = rows[np.argsort(place[rows], kind="stable")]
+        before = np.maximum.accumulate(np.where(linked[rows], np.arange(len(rows)), -1))
+        times = np.where(before >= 0, start[rows[before]], first)
+        missing = ~linked[rows]
+        begin[rows[missing]] = finish[rows[missing]] = times[missing]
+    return begin, finish

@@ -1,0 +1,86 @@
+"""What linking derives, each kind of it switchable."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntFlag
+
+
+class DepKind(IntFlag):
+    """Why a node waits for another; several reasons may hold for one dependency.
+
+    The attribute `dep_kinds` of a node is a list of int32 as long as the list of its data dependencies and in the
+    same order: item i is the sum of the reasons for data dependency i. Control dependencies are always CALL.
+    """
+
+    ORDER = 1
+    """The processor thread ran the other just before."""
+    CALL = 2
+    """The other called it (control dependency)."""
+    LAUNCH = 4
+    """The other launched it on the device."""
+    STREAM = 8
+    """The device stream ran the other just before."""
+    EVENT = 16
+    """Its stream was told to wait for an event recorded after the other."""
+    SYNC = 32
+    """The processor waited there for the device."""
+    THREAD = 64
+    """Another processor thread set it going, or held it up."""
+    DATA = 128
+    """It reads a tensor that the other wrote."""
+
+
+DEP_KINDS = "dep_kinds"
+"""The attribute that holds the kinds, see `DepKind`."""
+
+
+@dataclass(frozen=True, slots=True)
+class LinkOptions:
+    """What to derive.
+
+    Attributes:
+        host_order: Each operator waits for the one before it on its thread.
+        call_parent: Control dependencies on the calling operator.
+        launch: Device operations wait for the operator that launched them.
+        stream_order: Device operations wait for the one before them on their stream.
+        events: Streams wait for events of other streams.
+        sync: The processor waits for the device where it did.
+        threads: Operators wait for those of other threads that set them going or held them up.
+        data: Readers of a tensor wait for its writer.
+        host_gaps: Time between operators (Python, data loading) becomes nodes of that duration.
+        least_gap_ns: Gaps shorter than this are left out.
+        thread_gap_ns: A thread that was idle for shorter than this was not held up by another.
+        align_clocks: Clocks of the ranks are aligned by matched collectives.
+        metadata_nodes: Process groups are METADATA nodes; the reference simulator refuses traces with such nodes,
+            so without this they are ordinary ones.
+    """
+
+    host_order: bool = True
+    call_parent: bool = True
+    launch: bool = True
+    stream_order: bool = True
+    events: bool = True
+    sync: bool = True
+    threads: bool = True
+    data: bool = True
+    host_gaps: bool = True
+    least_gap_ns: int = 1_000
+    thread_gap_ns: int = 100_000
+    align_clocks: bool = True
+    metadata_nodes: bool = True
+
+    @property
+    def kinds(self) -> DepKind:
+        """The kinds of dependencies to derive."""
+        wanted = {
+            DepKind.ORDER: self.host_order,
+            DepKind.CALL: self.call_parent,
+            DepKind.LAUNCH: self.launch,
+            DepKind.STREAM: self.stream_order,
+            DepKind.EVENT: self.events,
+            DepKind.SYNC: self.sync,
+            DepKind.THREAD: self.threads,
+            DepKind.DATA: self.data,
+        }
+        return DepKind(sum(kind for kind, on in wanted.items() if on))

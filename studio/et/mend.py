@@ -1,0 +1,177 @@
+"""JSON that is not quite JSON: cut off, with control characters in texts, with bare `nan`; read as far as it goes.
+
+A recording process that is killed leaves a file without its end, and profilers write names and numbers unchecked.
+"""
+
+from __future__ import annotations
+
+import gc
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TypeVar
+
+import msgspec
+import numpy as np
+
+from studio.errors import TraceFormatError
+from studio.trace import Finding
+
+Decoded = TypeVar("Decoded")
+
+_CONTROL = bytes(32 if byte < 32 else byte for byte in range(256))
+_BARE_NUMBER = re.compile(rb"(?<=[\[,:\s])([-+]?(?:nan|NaN|inf(?:inity)?|Infinity))(?=\s*[,\]}])")
+_OFFSET = re.compile(r"\(byte (\d+)\)")
+_PIECE_BYTES = 1 << 24
+_QUOTE, _BACKSLASH = ord('"'), ord("\\")
+_STEP = np.zeros(256, np.int8)
+_STEP[list(b"{[")] = 1
+_STEP[list(b"}]")] = -1
+
+
+@contextmanager
+def collector_paused() -> Iterator[None]:
+    """Keep the collector of cycles from looking again and again at millions of small objects that form none."""
+    running = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if running:
+            gc.enable()
+
+
+def decoded(
+    data: bytes | memoryview, decode: Callable[[bytes], Decoded], name: str
+) -> tuple[Decoded, tuple[Finding, ...]]:
+    """Return what `decode` makes of a JSON file, mended first where it is damaged.
+
+    Args:
+        data: The file.
+        decode: Raises msgspec.DecodeError where it is no JSON, msgspec.ValidationError where it is not of the
+            wanted shape; the latter is passed on.
+        name: The file's name for messages.
+
+    Raises:
+        TraceFormatError: Nothing of it can be read.
+    """
+    raw = bytes(data)
+    try:
+        return decode(raw), ()
+    except msgspec.ValidationError:
+        raise
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        problem = error
+    plain = _plain(raw)
+    if plain != raw:
+        try:
+            return decode(plain), (_mended(name),)
+        except msgspec.ValidationError:
+            raise
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            problem = error
+    return _decoded_start(plain, decode, problem, name)
+
+
+def _decoded_start(
+    plain: bytes, decode: Callable[[bytes], Decoded], problem: Exception, name: str
+) -> tuple[Decoded, tuple[Finding, ...]]:
+    """Return what the part before the damage holds."""
+    found = _OFFSET.search(str(problem))
+    end = int(found[1]) if found else len(plain)
+    kept = last_item(plain[:end])
+    refused = TraceFormatError(
+        f"{name}: no JSON from byte {end:,} of {len(plain):,} on, and nothing complete before it: {problem}.",
+        hint="Copy or record the file again.",
+    )
+    if not kept:
+        raise refused
+    closing = b"]}" if plain.lstrip()[:1] == b"{" else b"]"
+    try:
+        value = decode(plain[:kept] + closing)
+    except msgspec.ValidationError:
+        raise
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        raise refused from None
+    finding = Finding(
+        "error",
+        "damaged-file",
+        f"{name}: {_why(problem)} at byte {end:,} of {len(plain):,}; what comes before byte {kept:,} was read, "
+        "the rest is lost.",
+        "Copy or record the file again; a recording process that was killed leaves such a file.",
+        file=name,
+        offset=end,
+    )
+    return value, (finding,)
+
+
+def _why(problem: Exception) -> str:
+    return "cut off" if "truncated" in str(problem) else "damaged"
+
+
+def _mended(name: str) -> Finding:
+    return Finding(
+        "warning",
+        "mended-json",
+        f"{name}: not valid JSON as it stands (control characters, bytes that are no UTF-8, or bare nan); "
+        "read with those replaced.",
+        file=name,
+    )
+
+
+def _plain(raw: bytes) -> bytes:
+    """Replace what no JSON may hold and yet is plain to understand."""
+    text = raw.translate(_CONTROL)
+    try:
+        text.decode()
+    except UnicodeDecodeError:
+        text = text.decode("utf-8", "replace").encode()
+    return _BARE_NUMBER.sub(rb'"\1"', text)
+
+
+def last_item(data: bytes) -> int:
+    """Return where the last complete object of the file's list of objects ends, 0 where there is none.
+
+    The list is the file itself, or a member of the object that the file is.
+
+    Example:
+        >>> last_item(b'{"nodes": [{"id": 1}, {"id": [2')
+        20
+    """
+    wanted = 2 if data.lstrip()[:1] == b"{" else 1
+    found, depth, inside, start = 0, 0, False, 0
+    raw = np.frombuffer(data, np.uint8)
+    while start < len(raw):
+        end = _piece_end(data, min(start + _PIECE_BYTES, len(raw)))
+        piece = raw[start:end]
+        quotes = _unescaped_quotes(piece)
+        marks = np.flatnonzero(_STEP[piece])
+        before = np.searchsorted(quotes, marks)
+        marks = marks[(before + inside) % 2 == 0]
+        depths = depth + np.cumsum(_STEP[piece[marks]], dtype=np.int64)
+        closing = np.flatnonzero((depths == wanted) & (piece[marks] == ord("}")))
+        if len(closing):
+            found = start + int(marks[closing[-1]]) + 1
+        depth = int(depths[-1]) if len(depths) else depth
+        inside = bool((len(quotes) + inside) % 2)
+        start = end
+    return found
+
+
+def _piece_end(data: bytes, end: int) -> int:
+    """Move a boundary on to where no escape is split."""
+    while end < len(data) and data[end - 1] == _BACKSLASH:
+        end += 1
+    return min(end + 1, len(data)) if end < len(data) and data[end - 2] == _BACKSLASH else end
+
+
+def _unescaped_quotes(piece: np.ndarray[tuple[int], np.dtype[np.uint8]]) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    quotes = np.flatnonzero(piece == _QUOTE)
+    slashes = np.flatnonzero(piece == _BACKSLASH)
+    if not len(slashes):
+        return quotes
+    breaks = np.flatnonzero(np.diff(slashes) != 1)
+    first = slashes[np.concatenate(([0], breaks + 1))]
+    last = slashes[np.concatenate((breaks, [len(slashes) - 1]))]
+    escaped = last[(last - first) % 2 == 0] + 1
+    return quotes[~np.isin(quotes, escaped)]

@@ -1,0 +1,412 @@
+"""PyTorch execution traces (JSON): the operators a process called, with their tensors, but without times.
+
+Files with the same schema string differ in their fields, so a file is read by the keys that are there. In flat
+files (1.0.1) everything is a key of the node; since 1.0.2 the call parent is `ctrl_deps`, inputs and outputs are
+objects, and the rest is a list of attributes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from operator import attrgetter
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from studio.errors import TraceFormatError
+from studio.et.format import Format, HostPart, Part, Reading
+from studio.et.mend import collector_paused, decoded
+from studio.trace import NONE, Finding, Int32, Int64
+
+NUMBERS = {"rf_id": 0, "fw_parent": 0, "seq_id": NONE, "scope": 0, "tid": 0, "fw_tid": 0}
+"""Numbers every node has, with what they are where a file leaves them out."""
+
+COMM_KEYS = (
+    "collective_name",
+    "dtype",
+    "in_msg_nelems",
+    "out_msg_nelems",
+    "in_split_size",
+    "out_split_size",
+    "global_rank_start",
+    "global_rank_stride",
+    "pg_name",
+    "pg_desc",
+    "pg_size",
+    "seq",
+    "src_rank",
+    "dst_rank",
+)
+"""What `record_param_comms` tells about a collective, where the recorder writes it."""
+
+_ROOT = re.compile(r"\[pytorch\|profiler\|execution_(trace|graph)\|(process|thread)\]")
+_HEAD = re.compile(rb"\s*\{")
+_WORD = re.compile(rb"true|false|null|['\\]")
+_LARGEST_ID = 2**62
+
+
+@dataclass(frozen=True, slots=True)
+class HostTrace:
+    """The execution trace of one process, by rising id.
+
+    N nodes.
+
+    Attributes:
+        file: Name of the file.
+        schema: Schema string.
+        pid: Process id, -1 where it is not told.
+        header: The other texts and numbers of the file's head, by key.
+        id, parent: (N,) id, and id of the calling node; parent -1 where there is none.
+        numbers: (N,) for each of `NUMBERS`.
+        names: (N,) operator names.
+        op_schema: (N,) signatures, "" where there is none.
+        io: (N, 6) values, shapes and types of the inputs, then of the outputs, as indices into `texts`.
+        texts: Texts written like Python lists.
+        comm: What `COMM_KEYS` a node has, by row.
+        extra: Other attributes that are not empty: key → rows and values.
+    """
+
+    file: str
+    schema: str
+    pid: int
+    header: dict[str, int | str]
+    id: Int64
+    parent: Int64
+    numbers: dict[str, Int64]
+    names: list[str]
+    op_schema: list[str]
+    io: Int32
+    texts: list[str]
+    comm: dict[int, dict[str, Any]]
+    extra: dict[str, tuple[list[int], list[Any]]]
+
+    def __len__(self) -> int:
+        return len(self.id)
+
+    @property
+    def roots(self) -> np.ndarray[Any, np.dtype[np.bool_]]:
+        """Which nodes (N,) stand for the process or a thread and not for an operator."""
+        return np.array([is_root(name) for name in self.names], np.bool_)
+
+
+def is_root(name: str) -> bool:
+    """Whether a node of this name stands for the process or a thread."""
+    return name.startswith("[pytorch|") and _ROOT.match(name) is not None
+
+
+def sniff(head: bytes) -> bool:
+    """Whether `head` starts a PyTorch execution trace."""
+    if not _HEAD.match(head) or b'"traceEvents"' in head or b'"schemaVersion"' in head:
+        return False
+    named = re.search(rb'"schema"\s*:\s*"', head) is not None
+    return (named and (b'"nodes"' in head or b'"pid"' in head)) or (
+        b'"nodes"' in head and re.search(rb'"(ctrl_deps|rf_id|fw_parent)"', head) is not None
+    )
+
+
+def read(reading: Reading) -> list[Part]:
+    """Read one execution trace.
+
+    Raises:
+        TraceFormatError: It is no JSON, or has no list of nodes.
+    """
+    with collector_paused():
+        return _read(reading)
+
+
+def _read(reading: Reading) -> list[Part]:
+    content, findings = _content(reading.data, reading.name)
+    reading.tick(len(reading.data))
+    nodes = content.nodes
+    if not isinstance(nodes, list):
+        raise TraceFormatError(
+            f"{reading.name}: no list 'nodes'; a PyTorch execution trace has one.",
+            hint="Record it with torch.profiler.ExecutionTraceObserver.",
+        )
+    host, lost = _columns(content, nodes, reading.name)
+    found = [*reading.findings, *findings]
+    if lost:
+        message = f"{reading.name}: nodes without a usable id, or repeating one, left out: {lost:,}."
+        found.append(Finding("error", "damaged-node", message, file=reading.name))
+    if content.finish_ts is None and not any(f.code == "damaged-file" for f in found):
+        message = f"{reading.name}: the recording was not closed (no finish_ts); its last operators may be missing."
+        found.append(Finding("warning", "unfinished", message, file=reading.name))
+    return [HostPart(host, tuple(found))]
+
+
+# ---------------------------------------------------------------------------------------------------
+# Decoding
+
+
+class _Io(msgspec.Struct, frozen=True, gc=False):
+    values: msgspec.Raw = msgspec.Raw(b"[]")
+    shapes: msgspec.Raw = msgspec.Raw(b"[]")
+    types: msgspec.Raw = msgspec.Raw(b"[]")
+
+
+class _Attr(msgspec.Struct, gc=False):
+    name: Any = ""
+    value: Any = None
+
+
+class _Node(msgspec.Struct, gc=False):
+    id: Any = None
+    name: Any = ""
+    ctrl_deps: Any = None
+    inputs: _Io = _Io()
+    outputs: _Io = _Io()
+    attrs: list[_Attr] = []
+
+
+class _FlatNode(msgspec.Struct, gc=False):
+    id: Any = None
+    name: Any = ""
+    parent: Any = None
+    inputs: msgspec.Raw = msgspec.Raw(b"[]")
+    input_shapes: msgspec.Raw = msgspec.Raw(b"[]")
+    input_types: msgspec.Raw = msgspec.Raw(b"[]")
+    outputs: msgspec.Raw = msgspec.Raw(b"[]")
+    output_shapes: msgspec.Raw = msgspec.Raw(b"[]")
+    output_types: msgspec.Raw = msgspec.Raw(b"[]")
+    rf_id: Any = None
+    fw_parent: Any = None
+    seq_id: Any = None
+    scope: Any = None
+    tid: Any = None
+    fw_tid: Any = None
+    op_schema: Any = None
+
+
+class _Content(msgspec.Struct):
+    schema: Any = ""
+    pid: Any = None
+    time: Any = None
+    start_ts: Any = None
+    finish_ts: Any = None
+    nodes: Any = None
+
+
+class _Nested(_Content):
+    nodes: list[_Node] | None = None
+
+
+class _Flat(_Content):
+    nodes: list[_FlatNode] | None = None
+
+
+_nested = msgspec.json.Decoder(_Nested).decode
+_flat = msgspec.json.Decoder(_Flat).decode
+_anything = msgspec.json.Decoder().decode
+
+
+def _content(data: bytes | memoryview, name: str) -> tuple[_Content, tuple[Finding, ...]]:
+    head = bytes(data[: 1 << 16])
+    is_flat = b'"ctrl_deps"' not in head and b'"parent"' in head
+    decode: Callable[[bytes], _Content] = _flat if is_flat else _nested
+    try:
+        return decoded(data, decode, name)
+    except msgspec.ValidationError:
+        # Some node is of another shape: slower, node by node.
+        return decoded(data, _by_hand, name)
+
+
+def _by_hand(raw: bytes) -> _Content:
+    """Decode a file whose nodes are of several shapes, some of them damaged."""
+    value = _anything(raw)
+    if not isinstance(value, dict):
+        return _Content()
+    head = _Content(**{key: value.get(key) for key in ("schema", "pid", "time", "start_ts", "finish_ts")})
+    nodes = value.get("nodes")
+    if isinstance(nodes, list):
+        head.nodes = [_node_by_hand(node) for node in nodes if isinstance(node, dict)]
+    return head
+
+
+def _node_by_hand(node: dict[str, Any]) -> _Node:
+    attrs = [
+        _Attr(attr.get("name"), attr.get("value"))
+        for attr in (node["attrs"] if isinstance(node.get("attrs"), list) else ())
+        if isinstance(attr, dict)
+    ]
+    attrs += [_Attr(key, node[key]) for key in (*NUMBERS, "op_schema", *COMM_KEYS) if key in node]
+    parent = node.get("ctrl_deps", node.get("parent"))
+    return _Node(node.get("id"), node.get("name"), parent, _io_by_hand(node, "input"), _io_by_hand(node, "output"), attrs)
+
+
+def _io_by_hand(node: dict[str, Any], side: str) -> _Io:
+    values = node.get(f"{side}s", [])
+    if isinstance(values, dict):
+        parts = [values.get(key, []) for key in ("values", "shapes", "types")]
+    else:
+        parts = [values, node.get(f"{side}_shapes", []), node.get(f"{side}_types", [])]
+    return _Io(*[msgspec.Raw(msgspec.json.encode(part)) for part in parts])
+
+
+# ---------------------------------------------------------------------------------------------------
+# Columns
+
+
+def _columns(content: _Content, nodes: list[Any], name: str) -> tuple[HostTrace, int]:
+    """Return the trace by rising id, and how many nodes had to be left out."""
+    ids, good = integers([node.id for node in nodes])
+    good &= (ids >= 0) & (ids < _LARGEST_ID)
+    order = np.flatnonzero(good)[np.argsort(ids[good], kind="stable")]
+    if len(order):
+        fresh = np.append(True, np.diff(ids[order]) > 0)
+        order = order[fresh]
+    lost = len(nodes) - len(order)
+    chosen = [nodes[at] for at in order.tolist()]
+    flat = bool(chosen) and isinstance(chosen[0], _FlatNode)
+    parents = [node.parent for node in chosen] if flat else [_parent(node.ctrl_deps) for node in chosen]
+    parent, there = integers(parents)
+    attrs = _flat_attributes(chosen) if flat else _attributes(chosen)
+    count = len(chosen)
+    numbers = {}
+    for key, missing in NUMBERS.items():
+        column = np.full(count, missing, np.int64)
+        rows, values = attrs.pop(key, ([], []))
+        found, usable = integers(values)
+        column[np.array(rows, np.int64)[usable]] = found[usable]
+        numbers[key] = column
+    schemas = [""] * count
+    for row, value in zip(*attrs.pop("op_schema", ([], [])), strict=True):
+        schemas[row] = value if isinstance(value, str) else ""
+    io, texts = _io_texts(chosen, flat)
+    comm: dict[int, dict[str, Any]] = {}
+    for key in COMM_KEYS:
+        for row, value in zip(*attrs.pop(key, ([], [])), strict=True):
+            comm.setdefault(row, {})[key] = value
+    pid = content.pid if isinstance(content.pid, int) else NONE
+    header = {
+        key: value
+        for key in ("time", "start_ts", "finish_ts")
+        if isinstance(value := getattr(content, key), int | str)
+    }
+    return HostTrace(
+        file=name,
+        schema=content.schema if isinstance(content.schema, str) else "",
+        pid=pid,
+        header=header,
+        id=ids[order],
+        parent=np.where(there, parent, NONE),
+        numbers=numbers,
+        names=[node.name if isinstance(node.name, str) else str(node.name) for node in chosen],
+        op_schema=schemas,
+        io=io,
+        texts=texts,
+        comm=comm,
+        extra=_telling(attrs),
+    ), lost
+
+
+def _parent(value: Any) -> Any:
+    """Return the call parent: `ctrl_deps` is one number, in some files a list of one."""
+    return value[0] if isinstance(value, list) and value else value
+
+
+def integers(values: Sequence[Any]) -> tuple[Int64, np.ndarray[Any, np.dtype[np.bool_]]]:
+    """Return numbers of any JSON type as (M,) int64, and which of them (M,) are whole and fit."""
+    try:
+        column = np.array(values)
+        if column.dtype == np.int64 and column.ndim == 1:
+            return column, np.ones(len(column), np.bool_)
+    except (ValueError, OverflowError):
+        pass
+    numbers, good = np.zeros(len(values), np.int64), np.zeros(len(values), np.bool_)
+    for at, value in enumerate(values):
+        number = _integer(value)
+        if number is not None and -(2**63) <= number < 2**63:
+            numbers[at], good[at] = number, True
+    return numbers, good
+
+
+def _integer(value: Any) -> int | None:
+    if isinstance(value, int):
+        return int(value)
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if isinstance(value, str) and len(value) < 20 and re.fullmatch(r"\s*-?[0-9]+\s*", value):
+        return int(value)
+    return None
+
+
+_Lists = dict[str, tuple[list[int], list[Any]]]
+
+
+def _attributes(nodes: Sequence[_Node]) -> _Lists:
+    """Return rows and values by attribute; column by column, which is what makes it quick."""
+    flat = [attr for node in nodes for attr in node.attrs]
+    row = np.repeat(np.arange(len(nodes)), [len(node.attrs) for node in nodes])
+    keys: dict[Any, int] = {}
+    try:
+        codes = np.array([keys.setdefault(attr.name, len(keys)) for attr in flat], np.int64)
+    except TypeError:  # a name that is a list or an object
+        codes = np.array([keys.setdefault(str(attr.name), len(keys)) for attr in flat], np.int64)
+    values = np.empty(len(flat), object)
+    values[:] = [attr.value for attr in flat]
+    found: _Lists = {}
+    for key, code in keys.items():
+        at = np.flatnonzero(codes == code)
+        found[str(key)] = (row[at].tolist(), values[at].tolist())
+    return found
+
+
+def _flat_attributes(nodes: Sequence[_FlatNode]) -> _Lists:
+    found: _Lists = {}
+    for key in (*NUMBERS, "op_schema"):
+        values = [getattr(node, key) for node in nodes]
+        rows = [row for row, value in enumerate(values) if value is not None]
+        found[key] = (rows, [values[row] for row in rows])
+    return found
+
+
+def _telling(attrs: _Lists) -> _Lists:
+    """Return the attributes that say something: recorders write many as empty texts."""
+    kept: _Lists = {}
+    for key, (rows, values) in attrs.items():
+        useful = [at for at, value in enumerate(values) if value not in ("", None)]
+        if useful and key:
+            kept[key] = ([rows[at] for at in useful], [values[at] for at in useful])
+    return kept
+
+
+def _io_texts(nodes: Sequence[Any], flat: bool) -> tuple[Int32, list[str]]:
+    """Return inputs and outputs as Python writes lists, every text once."""
+    codes: dict[bytes, int] = {}
+    columns = np.empty((len(nodes), 6), np.int32)
+    keys = ("inputs", "input_shapes", "input_types", "outputs", "output_shapes", "output_types")
+    if flat:
+        sides = [list(map(attrgetter(key), nodes)) for key in keys]
+    else:
+        parts = [f"{side}.{key}" for side in ("inputs", "outputs") for key in ("values", "shapes", "types")]
+        sides = [list(map(attrgetter(part), nodes)) for part in parts]
+    for at, raws in enumerate(sides):
+        columns[:, at] = [codes.setdefault(bytes(raw), len(codes)) for raw in raws]
+    return columns, [python_text(raw) for raw in codes]
+
+
+def python_text(raw: bytes) -> str:
+    """Return a JSON value as Python would write it.
+
+    Example:
+        >>> python_text(b'[[1, 2], "cpu", true]')
+        "[[1, 2], 'cpu', True]"
+    """
+    if _WORD.search(raw):
+        try:
+            return repr(_anything(raw))
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            return raw.decode("utf-8", "replace")
+    return raw.replace(b'"', b"'").decode("utf-8", "replace")
+
+
+FORMAT = Format(
+    name="pytorch",
+    title="PyTorch execution trace (JSON)",
+    sniff=sniff,
+    read=read,
+    half="host",
+)
