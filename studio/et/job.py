@@ -46,6 +46,7 @@ _SAYS_NOTHING = re.compile(
     r"|step|observer|[0-9]+)?"
 )
 """Words in names of files that tell which side of a rank a file is, rather than which job."""
+_VERSION = re.compile(r"\.\d+\.\d+\.\d+(?=\D|$)")
 _AHEAD = 4
 
 
@@ -140,7 +141,7 @@ def discover(files: Iterable[SourceFile]) -> list[JobFiles]:
         elif fmt.describes_job:
             others.append((file, fmt))
         elif fmt.half:
-            prefix, number = rank_and_prefix(file.name)
+            prefix, number = rank_and_prefix(_VERSION.sub("", file.name))
             halves.setdefault(_stem(prefix), []).append((file, fmt, number))
         else:
             prefix, number = rank_and_prefix(file.name)

@@ -14,14 +14,16 @@ import numpy as np
 
 from studio.et.kineto import DeviceTrace, EventKind
 from studio.et.link.attribute import DeviceOperations, covering
-from studio.et.link.operations import Operations
+from studio.et.link.operations import Operations, nested
 from studio.et.link.options import DepKind, LinkOptions
 from studio.et.pytorch import HostTrace
-from studio.trace import NONE, Int32, Int64
+from studio.trace import NONE, Bool, Int32, Int64
 
 _DEVICE_SYNC = re.compile(r"(cuda|hip|mtia|cu)(Device|Ctx|Context)Synchronize")
 _STREAM_SYNC = re.compile(r"(cuda|hip|cu)(Stream|Event)Synchronize")
 _WAITING_COPY = re.compile(r"(cudaMemcpy|hipMemcpy|hipMemcpyWithStream|cuMemcpy(HtoD|DtoH|DtoD)?(_v2)?)$")
+_BLOCKING = re.compile(r"^c10d::|wait|barrier", re.IGNORECASE)
+"""Matches operators in which a thread may wait for another."""
 _TENSOR = re.compile(r"[\[(](\d+),\s*(\d+),\s*\d+,\s*\d+,\s*\d+,\s*'")
 
 
@@ -32,7 +34,8 @@ class Gap:
     Attributes:
         thread: The thread.
         start_ns, duration_ns: When, and how long without the time it only waited.
-        why: `program` (Python, data loading), `thread` or `device` (what came after waiting for one).
+        why: `program` (Python, data loading), `call` (the rest of a call that set another thread going), `thread` or
+            `device` (what came after waiting for one).
     """
 
     thread: int
@@ -52,7 +55,7 @@ class Plan:
         source, target: (E,) rows; the target waits for the source. By target, then source.
         kinds: (E,) reasons, see DepKind.
         order: (N+G+D,) place of every row in the order of all nodes.
-        dropped: Dependencies left out because they would point forward in time, by reason.
+        dropped: Dependencies left out because the times speak against them, by reason.
     """
 
     own_ns: Int64
@@ -63,6 +66,10 @@ class Plan:
     kinds: Int32
     order: Int64
     dropped: dict[str, int]
+
+
+_Causes = dict[tuple[int, int], tuple[int, int]]
+"""Thread, and time from which on it ran again → thread that had held it up, and until when."""
 
 
 @dataclass(slots=True)
@@ -109,21 +116,44 @@ def depend(
         options: What to derive.
     """
     waits = _waits(operations, device, launched) if device is not None and launched is not None else []
-    own, waited = _own_time(operations, waits)
-    gaps, causes = _gaps(operations, waits, options)
+    around = _around(operations)
+    own, waited = _own_time(operations, waits, around)
+    inside = _inside(operations, around, library, options)
+    gaps, causes = _gaps(operations, waits, inside, own, ~_within(operations, around, library), options)
     first_device = len(operations) + len(gaps)
     order = _order(operations, gaps, device, launched)
     draft = _Draft()
     _thread_order(draft, operations, gaps, order)
     _held_up(draft, operations, gaps, waits, causes, order)
-    rows = np.flatnonzero(operations.parent >= 0)
+    rows, mistaken = _called(operations, library)
     draft.add(operations.parent[rows], rows, DepKind.CALL)
+    apart = [(call, row) for row, call in library.items() if operations.thread[row] != operations.thread[call]]
+    if apart:
+        draft.add(*np.array(apart, np.int64).T, DepKind.THREAD)
     if device is not None and launched is not None and len(launched):
         _device_dependencies(draft, device, launched, first_device)
     if host is not None:
         _tensor_dependencies(draft, operations, host, launched, device, library, first_device)
     source, target, kinds, dropped = _checked(draft, order, options.kinds)
+    if mistaken and DepKind.CALL in options.kinds:
+        dropped["call"] = dropped.get("call", 0) + mistaken
     return Plan(own, waited, tuple(gaps), source, target, kinds, order, dropped)
+
+
+def _called(operations: Operations, library: dict[int, int]) -> tuple[Int64, int]:
+    """Return the operations that wait for their caller, and how many have a caller that cannot be one.
+
+    Recorders note the last call begun, on whatever thread, so an operator may be written down as called by a
+    collective that only ran at the time.
+    """
+    rows = np.flatnonzero(operations.parent >= 0)
+    above = operations.parent[rows]
+    both = operations.timed[rows] & operations.timed[above] & ~operations.frame[above]
+    crossing = both & (operations.thread[rows] != operations.thread[above])
+    running = operations.end_ns[above] > operations.start_ns[rows]
+    issued = np.array([library.get(row, NONE) for row in rows.tolist()], np.int64) == above
+    mistaken = crossing & running & ~issued
+    return rows[~mistaken], int(mistaken.sum())
 
 
 # ---------------------------------------------------------------------------------------------------
@@ -277,17 +307,13 @@ class _Launched:
 # Time of the processor
 
 
-def _own_time(operations: Operations, waits: list[_Wait]) -> tuple[Int64, Int64]:
+def _own_time(operations: Operations, waits: list[_Wait], around: Int64) -> tuple[Int64, Int64]:
     """Return the time (N,) every operation took itself, and the time it waited for the device."""
-    rows = np.flatnonzero(operations.timed & ~operations.frame)
-    start, end = operations.start_ns[rows], operations.end_ns[rows]
-    parent, _ = _nested_by(operations, rows)
-    own = np.where(operations.timed, 0, NONE)
-    taken = end - start
-    inner = parent >= 0
-    clipped = np.minimum(end[inner], end[parent[inner]]) - start[inner]
-    np.subtract.at(taken, parent[inner], np.maximum(clipped, 0))
-    own[rows] = np.maximum(taken, 0)
+    timed = operations.timed & ~operations.frame
+    own = np.where(timed, operations.end_ns - operations.start_ns, np.where(operations.timed, 0, NONE))
+    inner = np.flatnonzero(around >= 0)
+    np.subtract.at(own, around[inner], (operations.end_ns - operations.start_ns)[inner])
+    own[timed] = np.maximum(own[timed], 0)
     waited = np.zeros(len(operations), np.int64)
     for wait in waits:
         if wait.operation >= 0 and not operations.frame[wait.operation]:
@@ -296,106 +322,161 @@ def _own_time(operations: Operations, waits: list[_Wait]) -> tuple[Int64, Int64]
     return own - waited, waited
 
 
-def _nested_by(operations: Operations, rows: Int64) -> tuple[Int64, Int64]:
-    from studio.et.link.operations import nested
+def _around(operations: Operations) -> Int64:
+    """Return the innermost operation (N,) around each in time on its thread, steps not counted; -1 where there is none."""
+    rows = np.flatnonzero(operations.timed & ~operations.frame)
+    # Callers first, where both take the same time.
+    rows = rows[np.lexsort((operations.id[rows], operations.depth[rows]))]
+    parent, _ = nested(operations.start_ns[rows], operations.end_ns[rows], operations.thread[rows])
+    around = np.full(len(operations), NONE, np.int64)
+    around[rows] = np.where(parent >= 0, rows[parent], NONE)
+    return around
 
-    # By depth in the call tree where times are equal: a caller of no more than its callee's length stays outside.
-    order = np.lexsort((operations.id[rows], operations.depth[rows]))
-    parent, depth = nested(
-        operations.start_ns[rows][order], operations.end_ns[rows][order], operations.thread[rows][order]
-    )
-    back = np.full(len(rows), NONE, np.int64)
-    back[order] = np.where(parent >= 0, order[parent], NONE)
-    return back, depth
+
+@dataclass(frozen=True, slots=True)
+class _Span:
+    """Time in which a thread may have waited for another.
+
+    Attributes:
+        thread: The thread.
+        begin, end: Begin and end.
+        first: Whether it is what precedes the first operation of the thread.
+        operation: The operation it is part of, -1 for time between operations.
+        issued: Whether that operation had set another thread going before.
+    """
+
+    thread: int
+    begin: int
+    end: int
+    first: bool = False
+    operation: int = NONE
+    issued: bool = False
+
+
+def _inside(
+    operations: Operations, around: Int64, library: dict[int, int], options: LinkOptions
+) -> list[_Span]:
+    """Return the time that operations spent themselves after their first callee, or after setting a thread going.
+
+    Taken for computing done before the callees, it would put them off; and a thread may have waited in it. Operations
+    without callees are listed where they are known to wait; those of communication libraries are not.
+    """
+    start, end, thread = operations.start_ns, operations.end_ns, operations.thread
+    callees: dict[int, list[int]] = {}
+    inner = np.flatnonzero(around >= 0)
+    for row in inner[np.argsort(start[inner], kind="stable")].tolist():
+        callees.setdefault(int(around[row]), []).append(row)
+    begins = {call: int(start[rows[0]]) for call, rows in callees.items()}
+    issued = set(begins)
+    for row, call in library.items():
+        if start[call] >= 0 and start[call] <= start[row] < end[call] and thread[row] != thread[call]:
+            begins[call] = min(begins.get(call, int(start[row])), int(start[row]))
+            issued.add(call)
+    for row, name in enumerate(operations.names):
+        if start[row] >= 0 and _BLOCKING.search(name):
+            begins.setdefault(row, int(start[row]))
+    spans = []
+    for call, begin in begins.items():
+        if call in library:
+            continue
+        for callee in [*callees.get(call, ()), NONE]:
+            until = int(end[call]) if callee == NONE else int(start[callee])
+            if until - begin >= (options.least_gap_ns if call not in callees else options.thread_gap_ns):
+                spans.append(_Span(int(thread[call]), begin, until, False, call, call in issued))
+            begin = begin if callee == NONE else max(begin, int(end[callee]))
+    return spans
+
+
+def _within(operations: Operations, around: Int64, library: dict[int, int]) -> Bool:
+    """Return which operations (N,) lie within one of a communication library."""
+    within = np.zeros(len(operations), np.bool_)
+    rows = np.flatnonzero(around >= 0)
+    for row in rows[np.argsort(operations.start_ns[rows], kind="stable")].tolist():
+        within[row] = within[around[row]] or int(around[row]) in library
+    return within
 
 
 def _gaps(
-    operations: Operations, waits: list[_Wait], options: LinkOptions
-) -> tuple[list[Gap], dict[tuple[int, int], int]]:
-    """Return the gaps of all threads, and what held threads up.
+    operations: Operations,
+    waits: list[_Wait],
+    inside: list[_Span],
+    own: Int64,
+    telling: Bool,
+    options: LinkOptions,
+) -> tuple[list[Gap], _Causes]:
+    """Return the gaps of all threads, and what held threads up; takes what becomes a gap from `own`.
 
-    Returns:
-        Gaps by thread and start; and (thread, time from which on) → operation of another thread it waited for.
+    Ends of operations that are not `telling` (N,) held nobody up.
     """
     rows = np.flatnonzero(operations.timed & ~operations.frame)
-    gaps: list[Gap] = []
-    causes: dict[tuple[int, int], int] = {}
     lanes = {
         int(lane): rows[operations.thread[rows] == lane] for lane in np.unique(operations.thread[rows]).tolist()
     }
-    ends = {lane: _ended(operations, inside) for lane, inside in lanes.items()}
+    ends = {lane: np.sort(operations.end_ns[own_rows[telling[own_rows]]]) for lane, own_rows in lanes.items()}
     started = int(operations.start_ns[rows].min()) if len(rows) else 0
-    for lane, inside in lanes.items():
+    gaps: list[Gap] = []
+    causes: dict[tuple[int, int], tuple[int, int]] = {}
+    for lane, own_rows in lanes.items():
         device = sorted((w.begin, w.end) for w in waits if w.thread == lane and _outside(operations, w))
-        others = [ended for other, ended in ends.items() if other != lane]
-        for begin, end, first in _idle(operations, inside, started):
-            if end - begin < options.least_gap_ns:
-                continue
-            wait = [(low, high) for low, high in device if low >= begin and high <= end]
-            cause = _cause(others, begin, end, first, options) if not wait else None
+        others = {other: ended for other, ended in ends.items() if other != lane}
+        spans = [*_idle(operations, own_rows, lane, started), *(span for span in inside if span.thread == lane)]
+        for span in spans:
+            wait = [(low, high) for low, high in device if low >= span.begin and high <= span.end]
+            cause = None if wait or span.end - span.begin < options.least_gap_ns else _cause(others, span, options)
             if cause:
-                row, finished = cause
-                at = max(begin, finished)
-                causes[lane, at] = row
-                gaps += [Gap(lane, at, end - at, "thread")] if end - at >= options.least_gap_ns else []
-            else:
-                gaps += _around_waits(lane, begin, end, wait, options)
+                at = max(span.begin, cause[1])
+                causes[lane, at] = cause
+                gaps += _gap(lane, at, span.end, "thread", options)
+            elif span.operation < 0:
+                gaps += _around_waits(lane, span, wait, options)
+            elif span.issued:
+                gaps += _gap(lane, span.begin, span.end, "call", options)
+            if span.operation >= 0 and (cause or span.issued):
+                own[span.operation] = max(own[span.operation] - (span.end - span.begin), 0)
     return (gaps if options.host_gaps else []), causes
+
+
+def _gap(lane: int, begin: int, end: int, why: str, options: LinkOptions) -> list[Gap]:
+    return [Gap(lane, begin, end - begin, why)] if end - begin >= options.least_gap_ns else []
 
 
 def _outside(operations: Operations, wait: _Wait) -> bool:
     return wait.operation < 0 or bool(operations.frame[wait.operation])
 
 
-def _idle(operations: Operations, rows: Int64, started: int) -> list[tuple[int, int, bool]]:
-    """Return the spans in which a thread ran no operator, and whether it is the one before its first."""
+def _idle(operations: Operations, rows: Int64, lane: int, started: int) -> list[_Span]:
+    """Return the time in which a thread ran no operator, from the start of the recording on."""
     order = rows[np.argsort(operations.start_ns[rows], kind="stable")]
     start = operations.start_ns[order]
     busy = np.maximum.accumulate(operations.end_ns[order])
     before = np.append(started, busy[:-1])
     at = np.flatnonzero(start > before)
-    return [(int(before[one]), int(start[one]), one == 0) for one in at.tolist()]
+    return [_Span(lane, int(before[one]), int(start[one]), one == 0) for one in at.tolist()]
 
 
-def _around_waits(
-    lane: int, begin: int, end: int, waits: list[tuple[int, int]], options: LinkOptions
-) -> list[Gap]:
-    """Return what is left of a gap around the times the processor waited for the device in it."""
-    gaps, why = [], "program"
-    for low, high in [*waits, (end, end)]:
-        if low - begin >= options.least_gap_ns:
-            gaps.append(Gap(lane, begin, low - begin, why))
+def _around_waits(lane: int, span: _Span, waits: list[tuple[int, int]], options: LinkOptions) -> list[Gap]:
+    """Return what is left of time between operators around the times the processor waited for the device in it."""
+    gaps: list[Gap] = []
+    begin, why = span.begin, "program"
+    for low, high in [*waits, (span.end, span.end)]:
+        gaps += _gap(lane, begin, low, why, options)
         begin, why = max(begin, high), "device"
     return gaps
 
 
-def _ended(operations: Operations, rows: Int64) -> tuple[Int64, Int64]:
-    """Return ends of a thread's operations, rising, and for each the operation that started last among those ended."""
-    order = rows[np.lexsort((operations.start_ns[rows], operations.end_ns[rows]))]
-    latest = order.copy()
-    best = order[0]
-    for at, row in enumerate(order.tolist()):
-        if (operations.start_ns[row], operations.depth[row]) >= (operations.start_ns[best], operations.depth[best]):
-            best = row
-        latest[at] = best
-    return operations.end_ns[order], latest
+def _cause(others: dict[int, Int64], span: _Span, options: LinkOptions) -> tuple[int, int] | None:
+    """Return the thread that held another up and until when, None where none did.
 
-
-def _cause(
-    others: list[tuple[Int64, Int64]], begin: int, end: int, first: bool, options: LinkOptions
-) -> tuple[int, int] | None:
-    """Return the operation of another thread that a gap waited for and when it ended, None where it waited for none.
-
-    It is the last that ended within the gap, if that was nearer to the gap's end than to its begin.
+    It is that of the last operation that ended within the span, if nearer to the span's end than to its begin.
     """
-    if end - begin < options.thread_gap_ns and not first:
+    if span.end - span.begin < options.thread_gap_ns and not span.first:
         return None
     best: tuple[int, int] | None = None
-    for ends, latest in others:
-        at = int(np.searchsorted(ends, end, side="right")) - 1
-        if at >= 0 and ends[at] > begin and (best is None or ends[at] > best[1]):
-            best = int(latest[at]), int(ends[at])
-    if best and (first or best[1] - begin >= end - best[1]):
+    for thread, ends in others.items():
+        at = int(np.searchsorted(ends, span.end, side="right")) - 1
+        if at >= 0 and ends[at] > span.begin and (best is None or ends[at] > best[1]):
+            best = thread, int(ends[at])
+    if best and (span.first or best[1] - span.begin >= span.end - best[1]):
         return best
     return None
 
@@ -423,7 +504,7 @@ def _held_up(
     operations: Operations,
     gaps: list[Gap],
     waits: list[_Wait],
-    causes: dict[tuple[int, int], int],
+    causes: _Causes,
     order: Int64,
 ) -> None:
     """Add what threads waited for: the first of a thread's nodes that began after the waiting depends on it."""
@@ -435,11 +516,13 @@ def _held_up(
         if at < len(rows):
             places = np.array(wait.device, np.int64) + first_device
             draft.add(places, np.full(len(places), rows[at]), DepKind.SYNC)
-    for (lane, time), cause in causes.items():
+    for (lane, time), (other, until) in causes.items():
         rows, times = lanes[lane]
         at = int(np.searchsorted(times, time, side="left"))
-        if at < len(rows):
-            draft.add(np.array([cause]), rows[at : at + 1], DepKind.THREAD)
+        # The last that the other thread began before: by its end all before it have ended, too.
+        cause = int(np.searchsorted(lanes[other][1], until, side="left")) - 1
+        if at < len(rows) and cause >= 0:
+            draft.add(lanes[other][0][cause : cause + 1], rows[at : at + 1], DepKind.THREAD)
 
 
 # ---------------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ import numpy as np
 
 from studio.et.kineto import DeviceTrace
 from studio.et.link.attribute import DeviceOperations, attribute
-from studio.et.link.communication import Communication, communicate
+from studio.et.link.communication import INIT, Communication, communicate
 from studio.et.link.depend import Plan, depend
 from studio.et.link.join import Joined
 from studio.et.link.operations import Operations, from_device, from_host
@@ -127,7 +127,9 @@ def _told(made: RankDraft) -> list[Finding]:
     """Return what is worth saying about a linked rank."""
     found = []
     files, joined = made.files, made.joined
-    if joined is not None and made.host is not None and joined.count < joined.operators:
+    # Process groups are told before the profiler starts, so that has no event.
+    expected = sum(INIT in name for name in made.host.names) if made.host is not None else 0
+    if joined is not None and made.host is not None and joined.count < joined.operators - expected:
         left = joined.operators - joined.count
         message = f"{files}: {left:,} of {joined.operators:,} operators have no event and so no times."
         found.append(Finding("warning", "unlinked", message, "Their names are in the node list (attribute unlinked)."))
@@ -143,6 +145,6 @@ def _told(made: RankDraft) -> list[Finding]:
         found.append(Finding("warning", "unknown-collective", message, "They send nothing in a simulation."))
     if made.plan.dropped:
         reasons = ", ".join(f"{name}: {count:,}" for name, count in made.plan.dropped.items())
-        message = f"{files}: dependencies that point forward in time were left out ({reasons})."
-        found.append(Finding("info", "forward-dependency", message))
+        message = f"{files}: dependencies that the recorded times contradict were left out ({reasons})."
+        found.append(Finding("info", "contradicted-dependency", message))
     return found
