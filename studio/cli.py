@@ -298,6 +298,43 @@ def convert(source: Path, target: Path, compress: bool, ranks: dict[str, int]) -
     _say(f"{len(written):,} {noun} written: {written[0]}" + (f" … {written[-1]}" if len(written) > 1 else ""))
 
 
+@main.command(epilog="Example: chakra-studio link run1/ -o linked/ --json")
+@click.argument("paths", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option(
+    "-o", "--out", "target", required=True, metavar="DIR", type=click.Path(file_okay=False, path_type=Path),
+    help="Folder for the Chakra files.",
+)  # fmt: skip
+@click.option(
+    "--without", multiple=True, metavar="KIND",
+    help="Leave out a kind of dependency (host-order, call-parent, launch, stream-order, events, sync, threads, data), "
+    "host-gaps, align-clocks or metadata-nodes; repeat for each.",
+)  # fmt: skip
+@click.option("--gzip", "compress", is_flag=True, help="Compress the files.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@_rank_option
+def link(
+    paths: tuple[Path, ...],
+    target: Path,
+    without: tuple[str, ...],
+    compress: bool,
+    as_json: bool,
+    ranks: dict[str, int],
+) -> None:
+    """Link PyTorch execution traces with Kineto traces and write Chakra files.
+
+    PATHS are the files of all ranks of one job, or the folder they are in. What is printed per rank: operators, how
+    many of them were found in the Kineto trace, device operations, how many of them were given to an operator, and
+    the collectives.
+    """
+    from studio import linking
+
+    options = linking.without(without, lambda message: click.BadParameter(message, param_hint="--without"))
+    linked = linking.run(
+        paths, target, options=options, compress=compress, ranks=ranks, progress=_progress_line()
+    )
+    click.echo(json.dumps(linking.report(linked), indent=2) if as_json else linking.as_text(linked))
+
+
 _existing = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 

@@ -54,8 +54,18 @@ def read(reading: Reading) -> list[Part]:
 
 
 def write(trace: Trace) -> str:
-    """Return the comm group file of a job; inferred groups are left out."""
-    return json.dumps({group.name: list(group.ranks) for group in trace.groups if not group.inferred})
+    """Return the comm group file of a job; inferred groups are left out, and so is the group of all ranks.
+
+    Simulators know that one by the name "0" and refuse files that list it.
+    """
+    everyone = {rank.number for rank in trace.ranks}
+    return json.dumps(
+        {
+            group.name: list(group.ranks)
+            for group in trace.groups
+            if not group.inferred and not (group.name in ("", "0") and everyone <= set(group.ranks))
+        }
+    )
 
 
 FORMAT = Format(name="groups", title="comm group JSON", sniff=sniff, read=read, describes_job=True)

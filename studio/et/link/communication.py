@@ -51,6 +51,7 @@ class Facts:
         splits_in, splits_out: Bytes to and from each member; empty where they are equal.
         seq: Number in the group that the recorder gave it, -1 where it gave none.
         calls: Calls that one kernel carries out together.
+        members: Ranks of the group, 0 where not known.
         inferred: Which of these facts are not written anywhere: `type`, `size`, `group`, `peer`.
     """
 
@@ -67,13 +68,14 @@ class Facts:
     splits_out: tuple[int, ...] = ()
     seq: int = NONE
     calls: int = 1
+    members: int = 0
     inferred: tuple[str, ...] = ()
 
     @property
     def bytes(self) -> int:
-        """The size simulators want: what a rank gives; for what it only receives, that."""
+        """The size simulators want: what a rank gives; for what it only receives, that; of a scatter what the root gives."""
         if self.kind == CollectiveType.SCATTER and self.bytes_in <= 0:
-            return max(self.bytes_out, 0)
+            return max(self.bytes_out, 0) * max(self.members, 1)
         return self.bytes_in if self.bytes_in > 0 else max(self.bytes_out, 0)
 
 

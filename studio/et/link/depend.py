@@ -24,6 +24,7 @@ _STREAM_SYNC = re.compile(r"(cuda|hip|cu)(Stream|Event)Synchronize")
 _WAITING_COPY = re.compile(r"(cudaMemcpy|hipMemcpy|hipMemcpyWithStream|cuMemcpy(HtoD|DtoH|DtoD)?(_v2)?)$")
 _BLOCKING = re.compile(r"^c10d::|wait|barrier", re.IGNORECASE)
 """Matches operators in which a thread may wait for another."""
+_COMPUTING = "aten::"
 _TENSOR = re.compile(r"[\[(](\d+),\s*(\d+),\s*\d+,\s*\d+,\s*\d+,\s*'")
 
 
@@ -115,7 +116,9 @@ def depend(
         library: Operation of a communication library → the call it carries out, whose tensors it reads and writes.
         options: What to derive.
     """
-    waits = _waits(operations, device, launched) if device is not None and launched is not None else []
+    waits = []
+    if options.sync and device is not None and launched is not None:
+        waits = _waits(operations, device, launched)
     around = _around(operations)
     own, waited = _own_time(operations, waits, around)
     inside = _inside(operations, around, library, options)
@@ -358,8 +361,8 @@ def _inside(
 ) -> list[_Span]:
     """Return the time that operations spent themselves after their first callee, or after setting a thread going.
 
-    Taken for computing done before the callees, it would put them off; and a thread may have waited in it. Operations
-    without callees are listed where they are known to wait; those of communication libraries are not.
+    A thread may have waited in it. Operations that compute did not, and those of communication libraries are what
+    others wait for; of operations without callees only those count that are known to wait.
     """
     start, end, thread = operations.start_ns, operations.end_ns, operations.thread
     callees: dict[int, list[int]] = {}
@@ -367,7 +370,7 @@ def _inside(
     for row in inner[np.argsort(start[inner], kind="stable")].tolist():
         callees.setdefault(int(around[row]), []).append(row)
     begins = {call: int(start[rows[0]]) for call, rows in callees.items()}
-    issued = set(begins)
+    issued: set[int] = set()
     for row, call in library.items():
         if start[call] >= 0 and start[call] <= start[row] < end[call] and thread[row] != thread[call]:
             begins[call] = min(begins.get(call, int(start[row])), int(start[row]))
@@ -377,11 +380,11 @@ def _inside(
             begins.setdefault(row, int(start[row]))
     spans = []
     for call, begin in begins.items():
-        if call in library:
+        if call in library or operations.names[call].startswith(_COMPUTING):
             continue
         for callee in [*callees.get(call, ()), NONE]:
             until = int(end[call]) if callee == NONE else int(start[callee])
-            if until - begin >= (options.least_gap_ns if call not in callees else options.thread_gap_ns):
+            if until - begin >= (options.least_gap_ns if call in issued else options.thread_gap_ns):
                 spans.append(_Span(int(thread[call]), begin, until, False, call, call in issued))
             begin = begin if callee == NONE else max(begin, int(end[callee]))
     return spans
@@ -431,7 +434,7 @@ def _gaps(
                 gaps += _around_waits(lane, span, wait, options)
             elif span.issued:
                 gaps += _gap(lane, span.begin, span.end, "call", options)
-            if span.operation >= 0 and (cause or span.issued):
+            if span.operation >= 0 and (cause or (span.issued and options.host_gaps)):
                 own[span.operation] = max(own[span.operation] - (span.end - span.begin), 0)
     return (gaps if options.host_gaps else []), causes
 
@@ -469,7 +472,7 @@ def _cause(others: dict[int, Int64], span: _Span, options: LinkOptions) -> tuple
 
     It is that of the last operation that ended within the span, if nearer to the span's end than to its begin.
     """
-    if span.end - span.begin < options.thread_gap_ns and not span.first:
+    if not options.threads or (span.end - span.begin < options.thread_gap_ns and not span.first):
         return None
     best: tuple[int, int] | None = None
     for thread, ends in others.items():

@@ -98,4 +98,4 @@ def _resolved(
     ranks = members.get(group, ())
     if is_message and not facts.peer_is_global and 0 <= peer < len(ranks):
         peer = ranks[peer]
-    return replace(facts, group=group, peer=peer, inferred=inferred)
+    return replace(facts, group=group, peer=peer, members=len(ranks), inferred=inferred)

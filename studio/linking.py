@@ -1,0 +1,132 @@
+"""What `chakra-studio link` does and prints: traces linked, files written, figures per rank."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from studio.et import LinkOptions, link, write
+from studio.et.job import Progress
+from studio.terminal import printable
+from studio.trace import NodeType, Rank, Trace, collective_name, int_column
+from studio.units import format_bytes, format_count
+
+FIGURES = ("host_operations", "linked", "device_operations", "attributed")
+
+
+@dataclass(frozen=True, slots=True)
+class Linked:
+    """A linked job and the files written of it."""
+
+    trace: Trace
+    files: tuple[Path, ...]
+
+
+def run(
+    paths: Sequence[Path],
+    target: Path,
+    *,
+    options: LinkOptions,
+    compress: bool = False,
+    ranks: Mapping[str, int] | None = None,
+    progress: Progress | None = None,
+) -> Linked:
+    """Link the traces at `paths` and write them as Chakra files into a folder.
+
+    Raises:
+        TraceError: There is nothing to link, or files do not belong together.
+        TraceFormatError: A file cannot be read.
+    """
+    trace = link(paths, options=options, ranks=ranks, progress=progress)
+    name = Path(paths[0]).resolve().name.split(".")[0] or "job"
+    return Linked(trace, tuple(write(trace, target, name, compress=compress, progress=progress)))
+
+
+def rank_figures(trace: Trace, rank: Rank) -> dict[str, Any]:
+    """Return how the linking of a rank went, and what it communicates, as plain data."""
+    told = {attr.name: attr.value for attr in rank.metadata}
+    figures: dict[str, Any] = {"rank": rank.number}
+    figures |= {key: told.get(f"link_{key}", 0) for key in FIGURES}
+    figures["collectives"] = communication(trace, rank)
+    if "clock_residual_ns" in told:
+        figures["clock"] = {
+            key: told.get(f"clock_{key}") for key in ("offset_ns", "drift_ppb", "residual_ns", "matched")
+        }
+    return figures
+
+
+def communication(trace: Trace, rank: Rank) -> dict[str, dict[str, int]]:
+    """Return count and bytes by collective, sends and receives among them."""
+    graph = trace.graph_of(rank)
+    kinds, sizes = (dict(zip(*(c.tolist() for c in int_column(graph, key)), strict=True)) for key in _KEYS)
+    found: dict[str, dict[str, int]] = {}
+    for row, kind in enumerate(graph.type.tolist()):
+        if kind in (NodeType.COMM_SEND, NodeType.COMM_RECV):
+            name = "SEND" if kind == NodeType.COMM_SEND else "RECV"
+        elif kind == NodeType.COMM_COLL:
+            name = collective_name(kinds.get(row, -1))
+        else:
+            continue
+        share = found.setdefault(name, {"count": 0, "bytes": 0})
+        share["count"] += 1
+        share["bytes"] += sizes.get(row, 0)
+    return found
+
+
+_KEYS = ("comm_type", "comm_size")
+
+
+def report(linked: Linked) -> dict[str, Any]:
+    """Return what `--json` prints."""
+    import msgspec
+
+    trace = linked.trace
+    return {
+        "files": [str(path) for path in linked.files],
+        "ranks": [rank_figures(trace, rank) for rank in trace.ranks],
+        "groups": [
+            {"name": group.name, "ranks": list(group.ranks), "inferred": group.inferred} for group in trace.groups
+        ],
+        "findings": [msgspec.to_builtins(finding) for finding in trace.findings],
+    }
+
+
+def as_text(linked: Linked) -> str:
+    """Return the same for reading in a terminal."""
+    lines = ["rank  host operations  linked  device operations  attributed  communication"]
+    for rank in linked.trace.ranks:
+        figures = rank_figures(linked.trace, rank)
+        shares = ", ".join(
+            f"{name} {format_count(share['count'])} ({format_bytes(share['bytes'])})"
+            for name, share in figures["collectives"].items()
+        )
+        host, joined, device, given = (format_count(figures[key]) for key in FIGURES)
+        lines.append(f"{rank.number:>4}  {host:>15}  {joined:>6}  {device:>17}  {given:>10}  {shares or 'none'}")
+    for finding in linked.trace.findings:
+        where = "" if finding.rank is None else f" rank {finding.rank}:"
+        lines.append(f"{finding.level} {finding.code}:{where} {finding.message}")
+    lines.append(f"{format_count(len(linked.files))} files written: {linked.files[0]} … {linked.files[-1]}")
+    return "\n".join(printable(line) for line in lines)
+
+
+def without(kinds: Sequence[str], say: Callable[[str], Exception]) -> LinkOptions:
+    """Return the options with some kinds of dependencies, or host gaps, switched off.
+
+    Args:
+        kinds: Names of switches, with dashes.
+        say: Makes an exception of a message.
+    """
+    known = {name.replace("_", "-"): name for name in SWITCHES}
+    unknown = next((kind for kind in kinds if kind not in known), None)
+    if unknown is not None:
+        raise say(f"{unknown!r} is none of {', '.join(known)}.")
+    return LinkOptions(**{known[kind]: False for kind in kinds})
+
+
+SWITCHES = (
+    "host_order", "call_parent", "launch", "stream_order", "events", "sync", "threads", "data", "host_gaps",
+    "align_clocks", "metadata_nodes",
+)  # fmt: skip
+"""What `--without` switches off."""
