@@ -58,7 +58,7 @@ def pair(hosts: Sequence[Told], devices: Sequence[ToldDevice]) -> list[Pair]:
 
     by_rank = _by_rank(hosts, devices)
     for host, device in by_rank:
-        if fit(host, device).share >= LEAST_SHARE:
+        if _may(hosts[host], devices[device]) and fit(host, device).share >= LEAST_SHARE:
             take(host, device)
     # What the numbers do not tell, or tell wrongly, the content may.
     better = sorted(

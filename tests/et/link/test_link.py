@@ -1,0 +1,452 @@
+"""Two files per rank become one job: on small ranks drawn by hand."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+import studio
+from studio.errors import TraceError
+from studio.et import DepKind, LinkOptions
+from studio.trace import NodeType, int_column, node_attributes
+from tests.et.pytorch_files import (
+    device_file,
+    event,
+    host_file,
+    kernel,
+    launch,
+    node,
+    rank_files,
+    small_rank,
+    tensor,
+)
+
+
+@pytest.fixture
+def job(tmp_path):
+    """Two ranks whose clocks differ by 5 ms."""
+    for number in (0, 1):
+        rank_files(tmp_path / "run", number, *small_rank(number, shift_us=5000 * number, pid=7 + number))
+    return tmp_path / "run"
+
+
+def names(graph) -> list[str]:
+    return [graph.strings[code] for code in graph.name.tolist()]
+
+
+def attributes(trace, rank, row):
+    return {attr.name: attr.value for attr in node_attributes(trace.graph_of(rank), row, rank.slots)}
+
+
+def reasons(graph, slots=()) -> dict[tuple[str, str], DepKind]:
+    """Data dependencies with their reasons, by names."""
+    found = {}
+    called = names(graph)
+    for row in range(len(graph)):
+        told = {attr.name: attr.value for attr in node_attributes(graph, row, slots)}
+        for source, kinds in zip(graph.data.of(row).tolist(), told.get("dep_kinds", []), strict=True):
+            found[called[source], called[row]] = DepKind(kinds)
+    return found
+
+
+def test_both_files_of_every_rank_make_one_job(job):
+    trace = studio.read(job)
+    assert [rank.number for rank in trace.ranks] == [0, 1]
+    told = {attr.name: attr.value for attr in trace.ranks[0].metadata}
+    assert [told[f"link_{key}"] for key in ("host_operations", "linked", "device_operations", "attributed")] == [7, 6, 3, 3]
+    assert [(group.name, group.ranks, group.inferred) for group in trace.groups] == [("0", (0, 1), False)]
+
+
+def test_nodes_have_starts_own_durations_and_what_they_waited(job):
+    trace = studio.link(job)
+    graph = trace.graphs[0]
+    rows = {name: row for row, name in enumerate(names(graph))}
+    assert graph.start_ns[rows["gemm"]] == 30_000
+    assert graph.duration_ns[rows["c10d::allreduce_"]] == 4_000
+    item = attributes(trace, trace.ranks[0], rows["aten::item"])
+    # It waited from the synchronising call at 135 us to the end of the copy at 350 us.
+    assert item["wait_ns"] == 215_000
+    assert item["inclusive_ns"] == 300_000
+    assert graph.duration_ns[rows["aten::item"]] == 85_000
+
+
+def test_every_dependency_says_why(job):
+    rank = studio.link(job).ranks[0]
+    trace = studio.link(job)
+    why = reasons(trace.graph_of(rank), rank.slots)
+    nccl = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(x)"
+    assert why["aten::mm", "gemm"] == DepKind.LAUNCH
+    assert why["gemm", nccl] == DepKind.DATA
+    assert why["gemm", "Memcpy DtoH"] == DepKind.STREAM
+    assert why[nccl, "Memcpy DtoH"] == DepKind.DATA
+    assert why["c10d::allreduce_", "record_param_comms"] == DepKind.ORDER
+    assert why["aten::mm", "c10d::allreduce_"] == DepKind.DATA
+
+
+def test_reasons_survive_writing_and_reading(job, tmp_path):
+    trace = studio.link(job)
+    studio.write(trace, tmp_path / "out", "run")
+    again = studio.read(tmp_path / "out")
+    assert again.ranks[0].metadata == trace.ranks[0].metadata
+    assert [studio.trace.digest(graph) for graph in again.graphs] == [studio.trace.digest(graph) for graph in trace.graphs]
+    assert reasons(again.graphs[0], again.ranks[0].slots) == reasons(trace.graphs[0], trace.ranks[0].slots)
+
+
+def test_nanoseconds_survive_writing_and_reading(tmp_path):
+    host = host_file([node(3, "aten::mm", rf_id=3)])
+    device = device_file([event("aten::mm", 1.001, 2.003, rf=3)], baseTimeNanoseconds=0)
+    trace = studio.link(rank_files(tmp_path, 0, host, device))
+    studio.write(trace, tmp_path / "out", "run")
+    again = studio.read(tmp_path / "out").graphs[0]
+    assert (again.start_ns.tolist(), again.duration_ns.tolist()) == (
+        trace.graphs[0].start_ns.tolist(),
+        trace.graphs[0].duration_ns.tolist(),
+    )
+    assert trace.graphs[0].duration_ns.max() == 2_003
+
+
+@pytest.mark.parametrize(
+    ("switch", "kind"),
+    [
+        ("host_order", DepKind.ORDER),
+        ("launch", DepKind.LAUNCH),
+        ("stream_order", DepKind.STREAM),
+        ("data", DepKind.DATA),
+    ],
+)
+def test_kinds_of_dependencies_can_be_switched_off(job, switch, kind):
+    rank = studio.link(job).ranks[0]
+    on = reasons(studio.link(job).graph_of(rank), rank.slots)
+    off = reasons(studio.link(job, options=LinkOptions(**{switch: False})).graph_of(rank), rank.slots)
+    assert any(kind in why for why in on.values())
+    assert off == {pair: why & ~kind for pair, why in on.items() if why & ~kind}
+
+
+def test_without_call_parents_there_are_no_control_dependencies(job):
+    assert not len(studio.link(job, options=LinkOptions(call_parent=False)).graphs[0].ctrl.rows)
+
+
+def test_without_gaps_there_are_no_nodes_for_them(job):
+    with_gaps, without = (studio.link(job, options=LinkOptions(host_gaps=on)).graphs[0] for on in (True, False))
+    assert names(with_gaps).count("host gap") == 2
+    assert "host gap" not in names(without)
+
+
+def test_without_waiting_for_the_device_its_time_stays_with_the_operator(job):
+    graph = studio.link(job, options=LinkOptions(sync=False)).graphs[0]
+    assert graph.duration_ns[names(graph).index("aten::item")] == 300_000
+
+
+def test_clocks_are_aligned_by_ends_of_collectives(job):
+    trace = studio.link(job)
+    nccl = [
+        int(trace.graph_of(rank).start_ns[names(trace.graph_of(rank)).index("ncclDevKernel_AllReduce_Sum_f32_RING_LL(x)")])
+        for rank in trace.ranks
+    ]
+    assert nccl[0] == nccl[1]
+    told = {attr.name: attr.value for attr in trace.ranks[1].metadata}
+    assert (told["clock_offset_ns"], told["clock_residual_ns"], told["clock_matched"]) == (-5_000_000, 0, 1)
+    assert any(finding.code == "clock" and "5.00 ms" in finding.message for finding in trace.findings)
+
+
+def test_clocks_can_be_left_alone(job):
+    trace = studio.link(job, options=LinkOptions(align_clocks=False))
+    assert int(trace.graph_of(trace.ranks[1]).start_ns.max()) > 5_000_000
+
+
+def test_pairs_are_found_by_content_where_names_are_swapped(tmp_path):
+    """Ranks 0 and 1 of the host side carry each other's number; the Kineto side tells its own."""
+    first, second = small_rank(0, pid=7), small_rank(1, pid=8)
+    rank_files(tmp_path, 0, second[0], first[1])
+    rank_files(tmp_path, 1, first[0], second[1])
+    trace = studio.link(tmp_path)
+    assert [[attr.value for attr in rank.metadata if attr.name == "pid"] for rank in trace.ranks] == [[7], [8]]
+    assert [rank.number for rank in trace.ranks] == [0, 1]
+
+
+def test_order_of_the_arguments_does_not_count(job):
+    paths = sorted(job.iterdir())
+    assert studio.link(paths) == studio.link(paths[::-1])
+
+
+def test_files_of_different_processes_are_refused(tmp_path):
+    host = host_file([node(3 + at, f"aten::op{at}", rf_id=3 + at) for at in range(9)], pid=1)
+    paths = rank_files(tmp_path, 0, host, small_rank(0, pid=2)[1])
+    with pytest.raises(TraceError, match=r"are not of the same process: process 1 in one, 2 in the other"):
+        studio.link(paths)
+
+
+def test_one_refused_rank_does_not_keep_the_others_out(tmp_path):
+    rank_files(tmp_path, 0, *small_rank(0))
+    strangers = host_file([node(3 + at, f"aten::op{at}", rf_id=3 + at) for at in range(9)], pid=1)
+    rank_files(tmp_path, 1, strangers, small_rank(1, pid=2)[1])
+    trace = studio.link(tmp_path)
+    assert [rank.number for rank in trace.ranks] == [0]
+    assert [finding.rank for finding in trace.findings if finding.code == "unrelated"] == [1]
+
+
+def test_a_step_numbered_zero_is_not_taken_for_a_root(tmp_path):
+    host = host_file([node(3, "ProfilerStep#10", rf_id=0), node(4, "aten::mm", 3, rf_id=4)])
+    device = device_file([event("ProfilerStep#10", 0, 50, "user_annotation", rf=0), event("aten::mm", 1, 2, rf=4)])
+    trace = studio.link(rank_files(tmp_path, 0, host, device))
+    assert trace.graphs[0].start_ns.tolist()[:4] == [-1, -1, -1, 1000]
+
+
+def test_external_ids_count_only_where_names_agree(tmp_path):
+    host = host_file([node(3 + at, f"aten::op{at}", rf_id=3 + at) for at in range(10)])
+    right = device_file([event(f"aten::op{at}", at, 1, external=3 + at) for at in range(10)])
+    assert dict((a.name, a.value) for a in studio.link(rank_files(tmp_path / "a", 0, host, right)).ranks[0].metadata)[
+        "link_method"
+    ] == "external id"
+    wrong = device_file([event(f"aten::op{at}", at, 1, external=3 + (at + at // 5) % 10) for at in range(10)])
+    trace = studio.link(rank_files(tmp_path / "b", 0, host, wrong))
+    assert [finding.code for finding in trace.findings if finding.level == "error"] == ["nothing-linked"]
+
+
+def test_device_operations_without_an_operator_are_kept_and_counted(tmp_path):
+    host = host_file([node(3, "aten::mm", rf_id=3)])
+    device = device_file(
+        [
+            event("aten::mm", 10, 30, rf=3),
+            launch(20, 1, "cudaGraphLaunch"),
+            kernel("in graph, first", 30, 5, 1),
+            kernel("in graph, second", 36, 5, 1),
+            launch(25, 2, "cudaMemsetAsync"),
+            kernel("Memset", 45, 1, 2, cat="gpu_memset", bytes=64),
+            launch(26, 3, "cudaMemcpyPeerAsync"),
+            kernel("Memcpy PtoP", 47, 1, 3, cat="gpu_memcpy"),
+            kernel("launched before the recording", 1, 5, 99),
+            kernel("of unknown origin", 60, 5, -1),
+            launch(90, 4),
+            kernel("outside of every operator", 95, 5, 4),
+        ]
+    )
+    trace = studio.link(rank_files(tmp_path, 0, host, device))
+    told = {attr.name: attr.value for attr in trace.ranks[0].metadata}
+    assert (told["link_device_operations"], told["link_attributed"]) == (7, 4)
+    lost, _ = int_column(trace.graphs[0], "unattributed")
+    assert sorted(names(trace.graphs[0])[row] for row in lost.tolist()) == [
+        "launched before the recording",
+        "of unknown origin",
+        "outside of every operator",
+    ]
+    assert any("3 of 7 device operations belong to no operator" in finding.message for finding in trace.findings)
+
+
+def test_streams_wait_for_recorded_events_of_others(tmp_path):
+    host = host_file([node(3, "aten::a", rf_id=3), node(4, "aten::b", rf_id=4)])
+    device = device_file(
+        [
+            event("aten::a", 0, 20, rf=3),
+            launch(5, 1),
+            kernel("producer", 30, 50, 1, stream=7),
+            launch(10, 2, "cudaEventRecord"),
+            event("aten::b", 30, 40, rf=4),
+            launch(35, 3, "cudaStreamWaitEvent"),
+            event(
+                "Stream Wait Event", 36, 1, "cuda_sync", pid=0, tid=20, stream=20, correlation=3,
+                wait_on_stream=7, wait_on_cuda_event_record_corr_id=2,
+            ),
+            launch(40, 4),
+            kernel("consumer", 81, 9, 4, stream=20),
+        ]
+    )  # fmt: skip
+    trace = studio.link(rank_files(tmp_path, 0, host, device))
+    assert reasons(trace.graphs[0])["producer", "consumer"] == DepKind.EVENT
+
+
+def test_the_processor_waits_for_every_stream_of_the_device(tmp_path):
+    host = host_file([node(3, "aten::a", rf_id=3), node(4, "aten::b", rf_id=4)])
+    device = device_file(
+        [
+            event("aten::a", 0, 20, rf=3),
+            launch(5, 1),
+            kernel("one", 10, 50, 1, stream=7),
+            launch(6, 2),
+            kernel("other", 10, 90, 2, stream=20),
+            launch(30, 3, "cudaDeviceSynchronize", 75),
+            event("aten::b", 115, 5, rf=4),
+        ]
+    )
+    trace = studio.link(rank_files(tmp_path, 0, host, device))
+    why = reasons(trace.graphs[0])
+    # The gap is 10 us before the call and 15 us after the last kernel's end; the 70 us between were waiting.
+    gaps = [row for row, name in enumerate(names(trace.graphs[0])) if name == "host gap"]
+    assert trace.graphs[0].duration_ns[gaps].tolist() == [10_000, 15_000]
+    assert why["other", "host gap"] == why["one", "host gap"] == DepKind.SYNC
+
+
+def test_a_thread_waits_for_the_one_that_set_it_going(tmp_path):
+    host = host_file([node(3, "aten::main", rf_id=3), node(4, "aten::worker", rf_id=4), node(5, "aten::after", rf_id=5)])
+    device = device_file(
+        [
+            event("aten::main", 0, 100, rf=3),
+            event("aten::worker", 120, 500, tid=8, rf=4),
+            event("aten::after", 700, 10, rf=5),
+        ]
+    )
+    trace = studio.link(rank_files(tmp_path, 0, host, device))
+    graph = trace.graphs[0]
+    gaps = [row for row, name in enumerate(names(graph)) if name == "host gap"]
+    assert sorted(graph.duration_ns[gaps].tolist()) == [20_000, 80_000]
+    assert reasons(graph)["aten::worker", "host gap"] == DepKind.THREAD
+
+
+def test_dependencies_never_form_a_cycle_even_where_clocks_disagree(tmp_path):
+    """The kernel starts before its launch, its operator's caller after it."""
+    host = host_file([node(3, "late", rf_id=3), node(4, "early", 3, rf_id=4)])
+    device = device_file(
+        [event("late", 50, 10, rf=3), event("early", 5, 10, rf=4), launch(8, 1), kernel("k", 1, 4, 1)]
+    )
+    trace = studio.link(rank_files(tmp_path, 0, host, device))
+    assert_acyclic(trace.graphs[0])
+    assert any(finding.code == "contradicted-dependency" for finding in trace.findings)
+
+
+def assert_acyclic(graph) -> None:
+    waiting = np.zeros(len(graph), np.int64)
+    after: dict[int, list[int]] = {}
+    for row in range(len(graph)):
+        for source in (*graph.ctrl.of(row).tolist(), *graph.data.of(row).tolist()):
+            waiting[row] += 1
+            after.setdefault(source, []).append(row)
+    ready = np.flatnonzero(waiting == 0).tolist()
+    done = 0
+    while ready:
+        done += 1
+        for row in after.get(ready.pop(), ()):
+            waiting[row] -= 1
+            if not waiting[row]:
+                ready.append(row)
+    assert done == len(graph)
+
+
+def test_a_lone_execution_trace_opens_without_times(tmp_path):
+    path = tmp_path / "et.json"
+    path.write_bytes(small_rank()[0])
+    trace = studio.read(path)
+    assert set(trace.graphs[0].start_ns.tolist()) == {-1}
+    assert [finding.code for finding in trace.findings] == ["no-device-trace", "rank-assumed"]
+    kinds = trace.graphs[0].type.tolist()
+    assert kinds.count(NodeType.COMM_COLL) == 1
+
+
+def test_a_lone_kineto_trace_opens_with_times_streams_and_collectives(tmp_path):
+    path = tmp_path / "kineto.json"
+    path.write_bytes(small_rank()[1])
+    trace = studio.read(path)
+    assert "no-host-trace" in {finding.code for finding in trace.findings}
+    graph = trace.graphs[0]
+    row = graph.type.tolist().index(NodeType.COMM_COLL)
+    assert attributes(trace, trace.ranks[0], row)["comm_size"] == 256
+    assert names(graph)[graph.ctrl.of(row)[0]] == "nccl:all_reduce"
+
+
+def test_without_metadata_nodes_the_reference_accepts_the_types(job):
+    kinds = studio.link(job, options=LinkOptions(metadata_nodes=False)).graphs[0].type.tolist()
+    assert NodeType.METADATA not in kinds
+
+
+def comm(tmp_path, nodes, events, **head):
+    trace = studio.link(rank_files(tmp_path, 0, host_file(nodes), device_file(events, **head)))
+    graph = trace.graphs[0]
+    rows = [row for row, kind in enumerate(graph.type.tolist()) if 5 <= kind <= 7]
+    return trace, [(names(graph)[row], NodeType(int(graph.type[row])), attributes(trace, trace.ranks[0], row)) for row in rows]
+
+
+T = tensor
+GROUPS = json.dumps(
+    [{"pg_name": "0", "ranks": [], "group_size": 4}, {"pg_name": "7", "pg_desc": "tp", "ranks": [0, 2], "group_size": 2}]
+)
+
+
+@pytest.mark.parametrize(
+    ("operator", "inputs", "kind", "given", "taken"),
+    [
+        ("c10d::allreduce_", [[T(1), T(2)], "<Object>"], 0, 32, 32),
+        ("c10d::reduce_", [[T(1)], "<Object>", "<Object>", 3, 0], 1, 16, 16),
+        ("c10d::_allgather_base_", [T(1, 16), T(2, 4), "<Object>"], 2, 16, 64),
+        ("c10d::allgather_", [[[T(1), T(2)]], [T(3)], "<Object>"], 2, 16, 32),
+        ("c10d::gather_", [[[T(1), T(2)]], [T(3)], "<Object>", 0], 3, 16, 32),
+        ("c10d::scatter_", [[T(1)], [[T(2), T(3)]], "<Object>", 0], 4, 32, 16),
+        ("c10d::broadcast_", [[T(1)], "<Object>", 2, 0], 5, 16, 16),
+        ("c10d::alltoall_base_", [T(1, 6), T(2, 4), "<Object>", [4, 2], [1, 3]], 6, 16, 24),
+        ("c10d::_reduce_scatter_base_", [T(1, 4), T(2, 16), "<Object>"], 7, 64, 16),
+        ("c10d::barrier", [T(1), "<Object>", []], 9, 16, 16),
+    ],
+)
+def test_collectives_are_typed_and_sized_by_their_operators(tmp_path, operator, inputs, kind, given, taken):
+    nodes = [node(3, operator, rf_id=3, inputs=inputs), node(4, "gloo:x", 3, rf_id=4)]
+    events = [event(operator, 0, 9, rf=3), event("gloo:x", 2, 50, "user_annotation", tid=8, rf=4)]
+    _, found = comm(tmp_path, nodes, events)
+    [(name, node_type, told)] = found
+    assert (name, node_type) == ("gloo:x", NodeType.COMM_COLL)
+    assert (told["comm_type"], told["bytes_in"], told["bytes_out"]) == (kind, given, taken)
+    assert told["comm_size"] == given
+    assert told["is_cpu_op"] is False
+
+
+def test_splits_of_an_all_to_all_are_bytes(tmp_path):
+    nodes = [node(3, "c10d::alltoall_base_", rf_id=3, inputs=[T(1, 6), T(2, 4), "<Object>", [4, 2], [1, 3]])]
+    _, [(_, _, told)] = comm(tmp_path, nodes, [event("c10d::alltoall_base_", 0, 9, rf=3)])
+    assert (told["split_bytes_in"], told["split_bytes_out"]) == ([4, 12], [16, 8])
+
+
+def test_messages_name_ranks_of_the_job(tmp_path):
+    """The operator counts places in the group; its place 1 is rank 2."""
+    nodes = [
+        node(3, "## process_group:init ##", rf_id=3, inputs=[json.dumps([json.loads(GROUPS)[1]])]),
+        node(4, "c10d::send", rf_id=4, inputs=[[T(1)], "<Object>", 1, 5]),
+        node(5, "c10d::recv_", rf_id=5, inputs=[[T(1)], "<Object>", 1, 6]),
+    ]
+    events = [event("c10d::send", 0, 9, rf=4), event("c10d::recv_", 10, 9, rf=5)]
+    _, found = comm(tmp_path, nodes, events, distributedInfo={"rank": 0})
+    (_, send, sent), (_, receive, received) = found
+    assert (send, sent["comm_src"], sent["comm_dst"], sent["comm_tag"], sent["comm_size"]) == (NodeType.COMM_SEND, 0, 2, 5, 16)
+    assert (receive, received["comm_src"], received["comm_dst"], received["comm_tag"]) == (NodeType.COMM_RECV, 2, 0, 6)
+
+
+def test_functional_collectives_name_their_group_and_others_are_marked_inferred(tmp_path):
+    nodes = [
+        node(3, "## process_group:init ##", rf_id=3, inputs=[GROUPS]),
+        node(4, "_c10d_functional::all_reduce", rf_id=4, inputs=[T(1), "sum", "7"]),
+        node(5, "c10d::allreduce_", 4, rf_id=5, inputs=[[T(1)], "<Object>"]),
+        node(6, "c10d::allreduce_", rf_id=6, inputs=[[T(2)], "<Object>"]),
+    ]
+    events = [
+        event("_c10d_functional::all_reduce", 0, 9, rf=4),
+        event("c10d::allreduce_", 1, 5, rf=5),
+        event("c10d::allreduce_", 20, 5, rf=6),
+    ]
+    trace, [(_, _, named), (_, _, guessed)] = comm(tmp_path, nodes, events)
+    assert (named["pg_name"], named.get("comm_inferred")) == ("7", None)
+    assert (guessed["pg_name"], guessed["comm_inferred"]) == ("0", ["group"])
+    assert {group.name: group.ranks for group in trace.groups} == {"0": (0, 1, 2, 3), "7": (0, 2)}
+
+
+def test_kernels_are_typed_by_metadata_before_names(tmp_path):
+    """AMD's kernels are all called Generic; an all-to-all is a SendRecv kernel."""
+    said = {"in_elements": 8, "out_elements": 8, "dtype": "BFloat16", "group": "0"}
+    events = [
+        event("aten::x", 0, 99, rf=3),
+        *(launch(at, at) for at in (1, 2, 3, 4)),
+        kernel("ncclDevKernel_Generic(x)", 10, 5, 1, collective="_allgather_base", **said),
+        kernel("ncclDevKernel_SendRecv(x)", 20, 5, 2, collective="all_to_allv", **said),
+        kernel("ncclKernel_ReduceScatter_RING_LL_Sum_float(x)", 30, 5, 3),
+        kernel("ncclDevKernel_Generic(x)", 40, 5, 4),
+    ]
+    trace, found = comm(tmp_path, [node(3, "aten::x", rf_id=3)], events)
+    assert [told["comm_type"] for _, _, told in found] == [2, 6, 7]
+    assert [told["comm_size"] for _, _, told in found] == [16, 16, 0]
+    assert found[2][2]["comm_inferred"] == ["type", "size", "group"]
+    [unknown] = [finding for finding in trace.findings if finding.code == "unknown-collective"]
+    assert "ncclDevKernel_Generic (1)" in unknown.message
+
+
+def test_an_unknown_collective_is_told_and_stays_computation(tmp_path):
+    nodes = [node(3, "c10d::all_shuffle_", rf_id=3, inputs=[[T(1)]])]
+    trace, found = comm(tmp_path, nodes, [event("c10d::all_shuffle_", 0, 9, rf=3)])
+    assert found == []
+    assert any("c10d::all_shuffle_ (1)" in finding.message for finding in trace.findings)
