@@ -23,10 +23,10 @@ from typing import Any
 
 sys.path[:0] = [str(Path(__file__).resolve().parent), str(Path(__file__).resolve().parent.parent)]
 
-import studio
-from benchmarks.fuzz_et import LONGEST_S, mutated, seeds
-from studio.errors import StudioError
-from studio.et import chakra
+import studio  # noqa: E402 (found by the line above)
+from benchmarks.fuzz_et import LONGEST_S, mutated, seeds  # noqa: E402 (found by the line above)
+from studio.errors import StudioError  # noqa: E402 (found by the line above)
+from studio.et import chakra  # noqa: E402 (found by the line above)
 
 _VALUES: tuple[Any, ...] = (
     None, True, False, 0, -1, 1, 0.5, -1e308, 1e15, 2**31, 2**63, -(2**63) - 1, 10**400, "", "x", "7", "\x00\x07", "é" * 9,
@@ -52,7 +52,9 @@ def mutated_json(raw: bytes, rng: Random) -> bytes:
             del holder[key]
         else:
             other, where = rng.choice(places)
-            holder[key] = json.loads(json.dumps(other[where])) if where in other or isinstance(other, list) else None
+            holder[key] = (
+                json.loads(json.dumps(other[where])) if where in other or isinstance(other, list) else None
+            )
     text = json.dumps(value, separators=rng.choice(((",", ":"), (", ", ": "))))
     # Not every writer keeps to the rules for control characters and numbers.
     return re.sub(r"\\u0007", "\x07", text).encode("utf-8", "surrogatepass")
@@ -114,8 +116,12 @@ def run(pairs: list[tuple[bytes, bytes]], mutations: int, seed: int, folder: Pat
 
 def main() -> int:
     """Mutate, read and print what came of it."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("files", nargs="*", type=Path, metavar="FILE", help="execution trace, Kineto trace, …")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "files", nargs="*", type=Path, metavar="FILE", help="execution trace, Kineto trace, …"
+    )
     parser.add_argument("--mutations", type=int, default=10_000)
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()

@@ -87,7 +87,8 @@ def report(linked: Linked) -> dict[str, Any]:
         "files": [str(path) for path in linked.files],
         "ranks": [rank_figures(trace, rank) for rank in trace.ranks],
         "groups": [
-            {"name": group.name, "ranks": list(group.ranks), "inferred": group.inferred} for group in trace.groups
+            {"name": group.name, "ranks": list(group.ranks), "inferred": group.inferred}
+            for group in trace.groups
         ],
         "findings": [msgspec.to_builtins(finding) for finding in trace.findings],
     }
@@ -103,7 +104,9 @@ def as_text(linked: Linked) -> str:
             for name, share in figures["collectives"].items()
         )
         host, joined, device, given = (format_count(figures[key]) for key in FIGURES)
-        lines.append(f"{rank.number:>4}  {host:>15}  {joined:>6}  {device:>17}  {given:>10}  {shares or 'none'}")
+        lines.append(
+            f"{rank.number:>4}  {host:>15}  {joined:>6}  {device:>17}  {given:>10}  {shares or 'none'}"
+        )
     for finding in linked.trace.findings:
         where = "" if finding.rank is None else f" rank {finding.rank}:"
         lines.append(f"{finding.level} {finding.code}:{where} {finding.message}")

@@ -7,7 +7,18 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from studio.trace import NONE, SLOT_KEYS, Attributes, Dependencies, Int32, Int64, Strings, UInt64, ValueKind
+from studio.trace import (
+    NONE,
+    SLOT_KEYS,
+    Attributes,
+    Dependencies,
+    Int32,
+    Int64,
+    Strings,
+    UInt8,
+    UInt64,
+    ValueKind,
+)
 
 
 class Texts:
@@ -110,7 +121,7 @@ class AttributeColumns:
         return Attributes(offsets, key, doc, kind, value, length, slot, items), slot_key, slots
 
     def _slots(
-        self, key: Int32, kind: Int64, value: Int64
+        self, key: Int32, kind: UInt8, value: Int64
     ) -> tuple[np.ndarray[tuple[int], np.dtype[np.bool_]], Int32, tuple[int | str, ...]]:
         codes = [self.texts.codes[name] for name in SLOT_KEYS if name in self.texts.codes]
         slot = np.isin(key, codes) if codes else np.zeros(len(key), np.bool_)

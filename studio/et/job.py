@@ -40,7 +40,9 @@ _RANK_WORD = re.compile(
 )
 _NUMBERED = re.compile(r"((?P<prefix>.*?)[._-])?(?P<rank>\d{1,9})(\.[A-Za-z]\w*)*")
 _RANK_FOLDER = re.compile(r"(?P<prefix>.*?)[._-]?(?<![a-z])rank[\[_-]?(?P<rank>\d{1,9})\]?", re.IGNORECASE)
-_WORKER = re.compile(r"(?P<prefix>.*?)[._-]?(?<![a-z])worker[_-]?(?P<rank>\d{1,9})(?!\d)(?P<rest>.*)", re.IGNORECASE)
+_WORKER = re.compile(
+    r"(?P<prefix>.*?)[._-]?(?<![a-z])worker[_-]?(?P<rank>\d{1,9})(?!\d)(?P<rest>.*)", re.IGNORECASE
+)
 _SAYS_NOTHING = re.compile(
     r"(pytorch|torch|kineto|chrome|chakra|execution|profiler?|et|eg|trace|traces|host|device|pt|json|gz|rank|worker"
     r"|step|observer|[0-9]+)?"

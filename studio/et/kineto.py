@@ -259,10 +259,13 @@ def _event_by_hand(event: dict[str, Any]) -> _Event:
     given = event.get("args")
     args = None
     if isinstance(given, dict):
-        args = _Args(**{field: given.get(name) for field, name in _ARG_NAMES if name not in _RAW})
+        args = _Args()
+        for field, name in _ARG_NAMES:
+            if name not in _RAW:
+                setattr(args, field, given.get(name))
         args.dims, args.types = (msgspec.Raw(msgspec.json.encode(given.get(name, []))) for name in _RAW)
     keys = ("ph", "cat", "name", "pid", "tid", "ts", "dur", "id")
-    return _Event(*[event.get(key) for key in keys], args)
+    return _Event(args=args, **{key: event.get(key) for key in keys})
 
 
 # ---------------------------------------------------------------------------------------------------
@@ -313,7 +316,11 @@ def _columns(content: _Content, name: str) -> tuple[DeviceTrace, int]:
     order = np.flatnonzero(good)[np.lexsort((-duration_ns[good], start_ns[good]))]
     events = [events[at] for at in order.tolist()]
     base_ns = _whole(content.base)
-    if base_ns is not None and len(order) and abs(base_ns) + int(np.abs(start_ns[order]).max()) >= _LONGEST_NS:
+    if (
+        base_ns is not None
+        and len(order)
+        and abs(base_ns) + int(np.abs(start_ns[order]).max()) >= _LONGEST_NS
+    ):
         base_ns = None
     trace = _trace(content, name, events, base_ns)
     trace.start_ns[:] = start_ns[order] + (base_ns or 0)
@@ -350,7 +357,10 @@ def _trace(content: _Content, name: str, events: Sequence[_Event], base_ns: int 
         head=_head(content, base_ns),
         kind=np.zeros(count, np.uint8),
         name=np.array(
-            [names.setdefault(e.name if isinstance(e.name, str) else str(e.name), len(names)) for e in events],
+            [
+                names.setdefault(e.name if isinstance(e.name, str) else str(e.name), len(names))
+                for e in events
+            ],
             np.int32,
         ),
         start_ns=np.zeros(count, np.int64),
@@ -463,7 +473,9 @@ def _correlate_by_flow(trace: DeviceTrace, flows: Sequence[_Event], base_ns: int
 def _head(content: _Content, base_ns: int | None) -> Head:
     info = content.distributed if isinstance(content.distributed, dict) else {}
     listed = info.get("pg_config")
-    groups = [_group(entry) for entry in listed if isinstance(entry, dict)] if isinstance(listed, list) else []
+    groups = (
+        [_group(entry) for entry in listed if isinstance(entry, dict)] if isinstance(listed, list) else []
+    )
     devices = content.devices if isinstance(content.devices, list) else []
     rank = _whole(info.get("rank"))
     return Head(

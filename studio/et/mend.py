@@ -19,7 +19,7 @@ from studio.trace import Finding
 
 Decoded = TypeVar("Decoded")
 
-_CONTROL = bytes(32 if byte < 32 else byte for byte in range(256))
+_CONTROL = bytes(max(byte, 32) for byte in range(256))
 _BARE_NUMBER = re.compile(rb"(?<=[\[,:\s])([-+]?(?:nan|NaN|inf(?:inity)?|Infinity))(?=\s*[,\]}])")
 _OFFSET = re.compile(r"\(byte (\d+)\)")
 _PIECE_BYTES = 1 << 24
@@ -165,7 +165,9 @@ def _piece_end(data: bytes, end: int) -> int:
     return min(end + 1, len(data)) if end < len(data) and data[end - 2] == _BACKSLASH else end
 
 
-def _unescaped_quotes(piece: np.ndarray[tuple[int], np.dtype[np.uint8]]) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+def _unescaped_quotes(
+    piece: np.ndarray[tuple[int], np.dtype[np.uint8]],
+) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
     quotes = np.flatnonzero(piece == _QUOTE)
     slashes = np.flatnonzero(piece == _BACKSLASH)
     if not len(slashes):

@@ -132,7 +132,9 @@ def _read(reading: Reading) -> list[Part]:
         message = f"{reading.name}: nodes without a usable id, or repeating one, left out: {lost:,}."
         found.append(Finding("error", "damaged-node", message, file=reading.name))
     if content.finish_ts is None and not any(f.code == "damaged-file" for f in found):
-        message = f"{reading.name}: the recording was not closed (no finish_ts); its last operators may be missing."
+        message = (
+            f"{reading.name}: the recording was not closed (no finish_ts); its last operators may be missing."
+        )
         found.append(Finding("warning", "unfinished", message, file=reading.name))
     return [HostPart(host, tuple(found))]
 
@@ -233,7 +235,14 @@ def _node_by_hand(node: dict[str, Any]) -> _Node:
     ]
     attrs += [_Attr(key, node[key]) for key in (*NUMBERS, "op_schema", *COMM_KEYS) if key in node]
     parent = node.get("ctrl_deps", node.get("parent"))
-    return _Node(node.get("id"), node.get("name"), parent, _io_by_hand(node, "input"), _io_by_hand(node, "output"), attrs)
+    return _Node(
+        node.get("id"),
+        node.get("name"),
+        parent,
+        _io_by_hand(node, "input"),
+        _io_by_hand(node, "output"),
+        attrs,
+    )
 
 
 def _io_by_hand(node: dict[str, Any], side: str) -> _Io:

@@ -27,13 +27,25 @@ def node(
     **attrs: Any,
 ) -> dict[str, Any]:
     """A node of the layout since 1.0.2."""
-    values = {"rf_id": rf_id, "fw_parent": 0, "seq_id": -1, "scope": 0, "tid": 1, "fw_tid": 0, "op_schema": ""} | attrs
+    values = {
+        "rf_id": rf_id,
+        "fw_parent": 0,
+        "seq_id": -1,
+        "scope": 0,
+        "tid": 1,
+        "fw_tid": 0,
+        "op_schema": "",
+    } | attrs
     return {
         "id": number,
         "name": name,
         "ctrl_deps": parent,
         "inputs": {"values": list(inputs), "shapes": [[] for _ in inputs], "types": ["x" for _ in inputs]},
-        "outputs": {"values": list(outputs), "shapes": [[] for _ in outputs], "types": ["x" for _ in outputs]},
+        "outputs": {
+            "values": list(outputs),
+            "shapes": [[] for _ in outputs],
+            "types": ["x" for _ in outputs],
+        },
         "attrs": [
             {"name": key, "type": "string" if isinstance(value, str) else "uint64", "value": value}
             for key, value in values.items()
@@ -44,16 +56,38 @@ def node(
 def host_file(nodes: Sequence[dict[str, Any]], *, pid: int = 7, **head: Any) -> bytes:
     """An execution trace; the roots are added."""
     roots = [node(2, THREAD, 1), node(1, ROOT, 1, tid=0)]
-    content = {"schema": "1.1.1-chakra.0.0.4", "pid": pid, "start_ts": 1, "nodes": [*roots, *nodes], "finish_ts": 2}
+    content = {
+        "schema": "1.1.1-chakra.0.0.4",
+        "pid": pid,
+        "start_ts": 1,
+        "nodes": [*roots, *nodes],
+        "finish_ts": 2,
+    }
     return json.dumps(content | head).encode()
 
 
 def event(
-    name: str, start_us: float, duration_us: float, cat: str = "cpu_op", *, tid: Any = 7, pid: Any = 7, **args: Any
+    name: str,
+    start_us: float,
+    duration_us: float,
+    cat: str = "cpu_op",
+    *,
+    tid: Any = 7,
+    pid: Any = 7,
+    **args: Any,
 ) -> dict[str, Any]:
     """A complete event; underlines in argument names stand for spaces."""
     named = {_ARGS.get(key, key): value for key, value in args.items()}
-    return {"ph": "X", "cat": cat, "name": name, "pid": pid, "tid": tid, "ts": start_us, "dur": duration_us, "args": named}
+    return {
+        "ph": "X",
+        "cat": cat,
+        "name": name,
+        "pid": pid,
+        "tid": tid,
+        "ts": start_us,
+        "dur": duration_us,
+        "args": named,
+    }
 
 
 _ARGS = {
@@ -67,14 +101,27 @@ _ARGS = {
 }
 
 
-def kernel(name: str, start_us: float, duration_us: float, correlation: int, *, stream: int = 7, **args: Any) -> dict[str, Any]:
+def kernel(
+    name: str, start_us: float, duration_us: float, correlation: int, *, stream: int = 7, **args: Any
+) -> dict[str, Any]:
     cat = args.pop("cat", "kernel")
     return event(
-        name, start_us, duration_us, cat, pid=0, tid=stream, stream=stream, device=0, correlation=correlation, **args
+        name,
+        start_us,
+        duration_us,
+        cat,
+        pid=0,
+        tid=stream,
+        stream=stream,
+        device=0,
+        correlation=correlation,
+        **args,
     )
 
 
-def launch(start_us: float, correlation: int, name: str = "cudaLaunchKernel", duration_us: float = 2, **args: Any) -> dict[str, Any]:
+def launch(
+    start_us: float, correlation: int, name: str = "cudaLaunchKernel", duration_us: float = 2, **args: Any
+) -> dict[str, Any]:
     return event(name, start_us, duration_us, "cuda_runtime", correlation=correlation, **args)
 
 

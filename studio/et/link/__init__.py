@@ -33,7 +33,8 @@ def link_ranks(
     """Link the traces of a job's ranks.
 
     Args:
-        hosts, devices: Traces, each with the rank that its name or the user tells, if any.
+        hosts: Execution traces, each with the rank that its name or the user tells, if any.
+        devices: Kineto traces likewise.
         options: What to derive.
         tick: Told the ranks done; may raise to stop.
 
@@ -69,7 +70,9 @@ def _refused(pairs: Sequence[Pair]) -> list[Finding]:
             hint = "Open the execution trace and the Kineto trace that one process recorded together."
             if all(other.refused for other in pairs):
                 raise TraceError(message, hint=hint)
-            findings.append(Finding("error", "unrelated", message, hint, rank=one.number, file=one.device.file))
+            findings.append(
+                Finding("error", "unrelated", message, hint, rank=one.number, file=one.device.file)
+            )
     return findings
 
 
@@ -80,5 +83,3 @@ def _begin(made: RankDraft) -> int:
 
 def _told_sizes(drafts: Sequence[RankDraft]) -> list[int]:
     return [made.device.head.world_size or 0 for made in drafts if made.device is not None]
-
-

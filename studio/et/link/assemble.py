@@ -58,7 +58,11 @@ def assemble(made: RankDraft, origin_ns: int, world: int, options: LinkOptions) 
     lengths = np.bincount(target[data], minlength=len(nodes))
     rows = np.flatnonzero(lengths)
     columns.ragged(
-        DEP_KINDS, rows, lengths[rows], (kinds[data] & ~int(DepKind.CALL)).astype(np.int64), ValueKind.INT32_LIST
+        DEP_KINDS,
+        rows,
+        lengths[rows],
+        (kinds[data] & ~int(DepKind.CALL)).astype(np.int64),
+        ValueKind.INT32_LIST,
     )
     for key, column in (("start_ns", start_ns), ("duration_ns", duration_ns)):
         rows = np.flatnonzero((column > 0) & (column % 1000 != 0))
@@ -180,8 +184,8 @@ def _host_attributes(columns: AttributeColumns, made: RankDraft) -> None:
             columns.numbers(key, rows, values)
         signed = np.array([row for row, schema in enumerate(made.host.op_schema) if schema], np.int64)
         columns.words("op_schema", signed, [made.host.op_schema[row] for row in signed.tolist()])
-        for key, (where, values) in made.host.extra.items():
-            columns.words(key, np.array(where, np.int64), [str(value) for value in values])
+        for key, (where, others) in made.host.extra.items():
+            columns.words(key, np.array(where, np.int64), [str(other) for other in others])
         if made.device is not None:
             loose = np.flatnonzero(~operations.timed & ~made.host.roots)
             columns.flag("unlinked", loose, True)
@@ -205,10 +209,16 @@ def _device_attributes(columns: AttributeColumns, made: RankDraft, first_device:
         return
     places, events = np.arange(len(launched)) + first_device, launched.event
     columns.flag("is_cpu_op", places, False)
-    for key, values in (("stream", device.stream), ("device", device.device), ("correlation", device.correlation)):
+    for key, values in (
+        ("stream", device.stream),
+        ("device", device.device),
+        ("correlation", device.correlation),
+    ):
         there = values[events] >= 0
         columns.numbers(key, places[there], values[events][there])
-    columns.words("device_kind", places, [_DEVICE_KINDS[EventKind(kind)] for kind in device.kind[events].tolist()])
+    columns.words(
+        "device_kind", places, [_DEVICE_KINDS[EventKind(kind)] for kind in device.kind[events].tolist()]
+    )
     moved = (device.bytes[events] >= 0) & (device.kind[events] != EventKind.KERNEL)
     columns.numbers("tensor_size", places[moved], device.bytes[events][moved], ValueKind.UINT64)
     columns.flag("unattributed", places[launched.operator < 0], True)
@@ -232,13 +242,23 @@ def _comm_attributes(columns: AttributeColumns, made: RankDraft, first_device: i
     own = made.number
     some("comm_src", [_end(one, own, RECEIVE) for one in known], narrow)
     some("comm_dst", [_end(one, own, SEND) for one in known], narrow)
-    some("comm_tag", [min(one.tag, _LARGEST_INT32) if message else None for one, message in zip(known, messages, strict=True)], narrow)
+    some(
+        "comm_tag",
+        [
+            min(one.tag, _LARGEST_INT32) if message else None
+            for one, message in zip(known, messages, strict=True)
+        ],
+        narrow,
+    )
     some("comm_root", [one.root if one.root >= 0 else None for one in known], narrow)
     some("bytes_in", [one.bytes_in if one.bytes_in >= 0 else None for one in known])
     some("bytes_out", [one.bytes_out if one.bytes_out >= 0 else None for one in known])
     some("comm_seq", [one.seq if one.seq >= 0 else None for one in known])
     some("comm_calls", [one.calls if one.calls > 1 else None for one in known])
-    for key, lists in (("split_bytes_in", [one.splits_in for one in known]), ("split_bytes_out", [one.splits_out for one in known])):
+    for key, lists in (
+        ("split_bytes_in", [one.splits_in for one in known]),
+        ("split_bytes_out", [one.splits_out for one in known]),
+    ):
         there = [at for at, parts in enumerate(lists) if parts]
         columns.number_lists(key, rows[there], [lists[at] for at in there], ValueKind.INT64_LIST)
     guessed = [at for at, one in enumerate(known) if one.inferred]
@@ -264,7 +284,9 @@ def _plan_attributes(columns: AttributeColumns, made: RankDraft) -> None:
 def metadata(made: RankDraft, origin_ns: int, world: int) -> tuple[Attribute, ...]:
     """Return what the file says about its rank, with how the linking went."""
     host, device, joined = made.host, made.device, made.joined
-    found: list[tuple[str, ValueKind, Any]] = [("schema", ValueKind.STRING, host.schema if host else "kineto")]
+    found: list[tuple[str, ValueKind, Any]] = [
+        ("schema", ValueKind.STRING, host.schema if host else "kineto")
+    ]
     pid = host.pid if host else device.pid if device else NONE
     found += [("pid", ValueKind.UINT64, pid)] if 0 <= pid < 2**64 else []
     for key, value in (host.header if host else {}).items():
@@ -274,7 +296,12 @@ def metadata(made: RankDraft, origin_ns: int, world: int) -> tuple[Attribute, ..
     found.append(("world_size", ValueKind.INT64, world))
     if made.communication.groups:
         groups = [
-            {"pg_name": group.name, "pg_desc": group.description, "ranks": list(group.ranks), "group_size": group.size}
+            {
+                "pg_name": group.name,
+                "pg_desc": group.description,
+                "ranks": list(group.ranks),
+                "group_size": group.size,
+            }
             for group in made.communication.groups.values()
         ]
         found.append(("process_groups", ValueKind.STRING, json.dumps(groups)))
@@ -288,7 +315,10 @@ def metadata(made: RankDraft, origin_ns: int, world: int) -> tuple[Attribute, ..
     found += [(f"link_{key}", ValueKind.INT64, value) for key, value in figures.items()]
     found.append(("link_method", ValueKind.STRING, joined.method if joined is not None else "none"))
     if device is not None:
-        found += [("clock_origin_ns", ValueKind.INT64, origin_ns), ("clock_offset_ns", ValueKind.INT64, made.clock.offset_ns)]
+        found += [
+            ("clock_origin_ns", ValueKind.INT64, origin_ns),
+            ("clock_offset_ns", ValueKind.INT64, made.clock.offset_ns),
+        ]
         found.append(("clock_drift_ppb", ValueKind.DOUBLE, float(made.clock.drift_ppb)))
         found.append(("clock_residual_ns", ValueKind.INT64, made.clock.residual_ns))
         found.append(("clock_matched", ValueKind.INT64, made.clock.matched))

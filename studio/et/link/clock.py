@@ -37,7 +37,8 @@ def align(drafts: Sequence[RankDraft]) -> list[Finding]:
     drafts[0].clock = Clock(residual_ns=0)
     while waiting:
         best = max(
-            ((_shared(ends[one], ends[other]), -other, one) for one in done for other in waiting), default=None
+            ((_shared(ends[one], ends[other]), -other, one) for one in done for other in waiting),
+            default=None,
         )
         if best is None or best[0] == 0:
             break
@@ -87,7 +88,10 @@ def _fit(one: RankDraft, ends: _Ends, other: RankDraft, other_ends: _Ends) -> Cl
         slope, _ = np.polyfit((theirs - about).astype(float), difference.astype(float), 1)
         plain = np.median(np.abs(difference - offset))
         straight = difference - slope * (theirs - about)
-        if abs(slope) * 1e9 < _LARGEST_DRIFT_PPB and np.median(np.abs(straight - np.median(straight))) < 0.5 * plain:
+        if (
+            abs(slope) * 1e9 < _LARGEST_DRIFT_PPB
+            and np.median(np.abs(straight - np.median(straight))) < 0.5 * plain
+        ):
             offset, drift = float(np.median(straight)), slope * 1e9
     clock = Clock(round(offset), drift, about)
     residual = int(np.median(np.abs(measure - corrected(theirs, clock))))
@@ -132,5 +136,7 @@ def _findings(drafts: Sequence[RankDraft], waiting: set[int]) -> list[Finding]:
     if lost and len(timed) > 1:
         ranks = ", ".join(str(made.number) for made in lost[:8])
         message = f"Clocks of ranks {ranks} could not be compared: no collective of theirs matches one of another rank."
-        found.append(Finding("warning", "clock", message, "Times of different ranks may be shifted.", file=""))
+        found.append(
+            Finding("warning", "clock", message, "Times of different ranks may be shifted.", file="")
+        )
     return found

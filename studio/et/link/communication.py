@@ -31,7 +31,14 @@ INIT = "process_group:init"
 _RECORDER = "record_param_comms"
 _NAMESPACES = ("c10d::", "_c10d_functional::", "c10d_functional::", "_c10d_functional_autograd::")
 _LIBRARIES = ("gloo:", "nccl:", "rccl:", "mpi:", "ucc:", "xccl:", "hccl:")
-_ONE_LIST = {CollectiveType.ALL_REDUCE, CollectiveType.BROADCAST, CollectiveType.REDUCE, CollectiveType.BARRIER, SEND, RECEIVE}
+_ONE_LIST = {
+    CollectiveType.ALL_REDUCE,
+    CollectiveType.BROADCAST,
+    CollectiveType.REDUCE,
+    CollectiveType.BARRIER,
+    SEND,
+    RECEIVE,
+}
 _LONGEST_TEXT = 1 << 22
 
 
@@ -127,8 +134,7 @@ def _calls(
     """Return the facts of each call by row, the outermost that is about one collective."""
     told = _Told(operations, host, device)
     rows: dict[int, Facts] = {}
-    recorded: dict[int, list[int]] = {}
-    named: dict[int, str] = {}
+    recorders, functional = [], []
     for row, name in enumerate(operations.names):
         if name.startswith("c10d::"):
             facts = told.of_operator(row)
@@ -137,26 +143,41 @@ def _calls(
             elif plain(name) not in NO_COLLECTIVES:
                 found.unknown[name] = found.unknown.get(name, 0) + 1
         elif name == _RECORDER:
-            recorded.setdefault(_above(operations, row, "c10d::"), []).append(row)
+            recorders.append(row)
         elif name.startswith(_NAMESPACES) and operator_kind(name) is not None:
-            named[row] = told.group_text(row, found.groups)
-    for call, recorders in recorded.items():
-        for row in recorders:
-            facts = told.of_recorder(row, found)
-            if facts and call in rows:
-                rows[call] = _merged(facts, rows[call])
-            elif facts:
-                rows[row] = facts
+            functional.append(row)
+    _add_recorded(operations, told, recorders, rows, found)
+    _add_functional(operations, told, functional, rows, found)
+    return rows
+
+
+def _add_recorded(
+    operations: Operations, told: _Told, recorders: list[int], rows: dict[int, Facts], found: Communication
+) -> None:
+    """Complete calls by what recorders tell below them; a recorder without a call is one itself."""
+    for row in recorders:
+        facts = told.of_recorder(row, found)
+        call = _above(operations, row, "c10d::")
+        if facts and call in rows:
+            rows[call] = _merged(facts, rows[call])
+        elif facts:
+            rows[row] = facts
+
+
+def _add_functional(
+    operations: Operations, told: _Told, functional: list[int], rows: dict[int, Facts], found: Communication
+) -> None:
+    """Give calls the group that the functional collective above them names; one without a call is one itself."""
+    named = {row: told.group_text(row, found.groups) for row in functional}
     covered = set()
-    for row in list(rows):
+    for row, facts in list(rows.items()):
         above = _above(operations, row, _NAMESPACES[1:])
         covered.add(above)
-        if above in named and rows[row].group is None and named[above]:
-            rows[row] = replace(rows[row], group=named[above])
-    for row in set(named) - covered:
-        if facts := told.of_operator(row):
-            rows[row] = replace(facts, group=named[row] or None)
-    return rows
+        if facts.group is None and named.get(above):
+            rows[row] = replace(facts, group=named[above])
+    for row in named.keys() - covered:
+        if facts_of_row := told.of_operator(row):
+            rows[row] = replace(facts_of_row, group=named[row] or None)
 
 
 def _above(operations: Operations, row: int, prefixes: str | tuple[str, ...]) -> int:
@@ -185,12 +206,16 @@ def _merged(first: Facts, second: Facts) -> Facts:
         splits_in=first.splits_in or second.splits_in,
         splits_out=first.splits_out or second.splits_out,
         seq=first.seq if first.seq >= 0 else second.seq,
-        inferred=tuple(what for what in first.inferred if what in second.inferred or not _knows(second, what)),
+        inferred=tuple(
+            what for what in first.inferred if what in second.inferred or not _knows(second, what)
+        ),
     )
 
 
 def _knows(facts: Facts, what: str) -> bool:
-    return {"size": facts.bytes_in >= 0 or facts.bytes_out >= 0, "group": facts.group is not None}.get(what, True)
+    return {"size": facts.bytes_in >= 0 or facts.bytes_out >= 0, "group": facts.group is not None}.get(
+        what, True
+    )
 
 
 class _Told:
@@ -289,7 +314,9 @@ def _of_metadata(kind: int, said: dict[str, Any]) -> Facts:
     )
     if not ranks and start >= 0 and stride > 0 and 0 < members <= 1 << 20:
         ranks = tuple(range(start, start + stride * members, stride))
-    peer = _count(said.get("src_rank" if kind == RECEIVE else "dst_rank")) if kind in (SEND, RECEIVE) else NONE
+    peer = (
+        _count(said.get("src_rank" if kind == RECEIVE else "dst_rank")) if kind in (SEND, RECEIVE) else NONE
+    )
     return Facts(
         kind,
         given * size if known and given >= 0 else NONE,
@@ -313,7 +340,11 @@ def _count(value: Any) -> int:
 def _numbers(value: Any) -> tuple[int, ...]:
     if isinstance(value, str):
         value = parsed(value)
-    return tuple(map(_count, value)) if isinstance(value, list) and all(_count(part) >= 0 for part in value) else ()
+    return (
+        tuple(map(_count, value))
+        if isinstance(value, list) and all(_count(part) >= 0 for part in value)
+        else ()
+    )
 
 
 def _with_arguments(facts: Facts, values: Sequence[Any]) -> Facts:
@@ -420,9 +451,7 @@ def _device_side(
     return set(of_call)
 
 
-def _kernel_facts(
-    device: DeviceTrace, event: int, call: Facts | None, found: Communication
-) -> Facts | None:
+def _kernel_facts(device: DeviceTrace, event: int, call: Facts | None, found: Communication) -> Facts | None:
     """Return what a kernel communicates, None (counted) where nothing tells."""
     said = {_KINETO_NAMES.get(key, key): value for key, value in device.comm.get(event, {}).items()}
     name = device.names[device.name[event]]
@@ -472,7 +501,9 @@ def _coalesced(
         inside = [
             other
             for other in calls
-            if other not in done and other != row and int(operations.parent[other]) in (row, top)
+            if other not in done
+            and other != row
+            and int(operations.parent[other]) in (row, top)
             and calls[other].kind == facts.kind
         ]
         if inside:

@@ -8,6 +8,7 @@ disagree, is left out and counted.
 from __future__ import annotations
 
 import re
+from collections import deque
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -25,6 +26,7 @@ _WAITING_COPY = re.compile(r"(cudaMemcpy|hipMemcpy|hipMemcpyWithStream|cuMemcpy(
 _BLOCKING = re.compile(r"^c10d::|wait|barrier", re.IGNORECASE)
 """Matches operators in which a thread may wait for another."""
 _COMPUTING = "aten::"
+_MOST_UNDER_WAY = 64
 _TENSOR = re.compile(r"[\[(](\d+),\s*(\d+),\s*\d+,\s*\d+,\s*\d+,\s*'")
 
 
@@ -130,13 +132,19 @@ def depend(
     _held_up(draft, operations, gaps, waits, causes, order)
     rows, mistaken = _called(operations, library)
     draft.add(operations.parent[rows], rows, DepKind.CALL)
-    apart = [(call, row) for row, call in library.items() if operations.thread[row] != operations.thread[call]]
+    apart = [
+        (call, row) for row, call in library.items() if operations.thread[row] != operations.thread[call]
+    ]
     if apart:
-        draft.add(*np.array(apart, np.int64).T, DepKind.THREAD)
+        calls, rows = np.array(apart, np.int64).T
+        draft.add(calls, rows, DepKind.THREAD)
     if device is not None and launched is not None and len(launched):
         _device_dependencies(draft, device, launched, first_device)
     if host is not None:
-        _tensor_dependencies(draft, operations, host, launched, device, library, first_device)
+        readers = _tensor_dependencies(operations, host, library)
+        draft.add(*readers, DepKind.DATA)
+        if launched is not None and device is not None and len(launched):
+            _between_streams(draft, device, launched, *readers, first_device)
     source, target, kinds, dropped = _checked(draft, order, options.kinds)
     if mistaken and DepKind.CALL in options.kinds:
         dropped["call"] = dropped.get("call", 0) + mistaken
@@ -202,9 +210,7 @@ def _streams(device: DeviceTrace, launched: DeviceOperations) -> list[Int64]:
     return [part for part in np.split(order, np.flatnonzero(np.diff(codes[order])) + 1) if len(part)]
 
 
-def _checked(
-    draft: _Draft, order: Int64, wanted: DepKind
-) -> tuple[Int64, Int64, Int32, dict[str, int]]:
+def _checked(draft: _Draft, order: Int64, wanted: DepKind) -> tuple[Int64, Int64, Int32, dict[str, int]]:
     """Return the wanted dependencies, each pair once with all its reasons, none pointing forward."""
     empty = np.zeros(0, np.int64)
     source = np.concatenate([empty, *draft.sources])
@@ -212,9 +218,7 @@ def _checked(
     kind = np.repeat(np.array(draft.kinds, np.int64), [len(part) for part in draft.sources])
     keep = (kind & int(wanted)) != 0
     forward = order[source] >= order[target]
-    dropped = {
-        one.name.lower(): int((forward & keep & (kind == one)).sum()) for one in DepKind if one.name
-    }
+    dropped = {one.name.lower(): int((forward & keep & (kind == one)).sum()) for one in DepKind if one.name}
     keep &= ~forward
     source, target, kind = source[keep], target[keep], kind[keep]
     key = target * len(order) + source
@@ -222,9 +226,12 @@ def _checked(
     key, kind = key[sort], kind[sort]
     first = np.flatnonzero(np.append(True, key[1:] != key[:-1])) if len(key) else empty
     kinds = np.bitwise_or.reduceat(kind, first) if len(first) else empty
-    return key[first] % len(order), key[first] // len(order), kinds.astype(np.int32), {
-        name: number for name, number in dropped.items() if number
-    }
+    return (
+        key[first] % len(order),
+        key[first] // len(order),
+        kinds.astype(np.int32),
+        {name: number for name, number in dropped.items() if number},
+    )
 
 
 # ---------------------------------------------------------------------------------------------------
@@ -382,11 +389,12 @@ def _inside(
     for call, begin in begins.items():
         if call in library or operations.names[call].startswith(_COMPUTING):
             continue
-        for callee in [*callees.get(call, ()), NONE]:
-            until = int(end[call]) if callee == NONE else int(start[callee])
-            if until - begin >= (options.least_gap_ns if call in issued else options.thread_gap_ns):
-                spans.append(_Span(int(thread[call]), begin, until, False, call, call in issued))
-            begin = begin if callee == NONE else max(begin, int(end[callee]))
+        least = options.least_gap_ns if call in issued else options.thread_gap_ns
+        within = np.array(callees.get(call, ()), np.int64)
+        befores = np.maximum.accumulate(np.concatenate(([begin], end[within])))
+        for before, until in zip(befores.tolist(), [*start[within].tolist(), int(end[call])], strict=True):
+            if until - before >= least:
+                spans.append(_Span(int(thread[call]), before, until, False, call, call in issued))
     return spans
 
 
@@ -413,7 +421,8 @@ def _gaps(
     """
     rows = np.flatnonzero(operations.timed & ~operations.frame)
     lanes = {
-        int(lane): rows[operations.thread[rows] == lane] for lane in np.unique(operations.thread[rows]).tolist()
+        int(lane): rows[operations.thread[rows] == lane]
+        for lane in np.unique(operations.thread[rows]).tolist()
     }
     ends = {lane: np.sort(operations.end_ns[own_rows[telling[own_rows]]]) for lane, own_rows in lanes.items()}
     started = int(operations.start_ns[rows].min()) if len(rows) else 0
@@ -422,10 +431,17 @@ def _gaps(
     for lane, own_rows in lanes.items():
         device = sorted((w.begin, w.end) for w in waits if w.thread == lane and _outside(operations, w))
         others = {other: ended for other, ended in ends.items() if other != lane}
-        spans = [*_idle(operations, own_rows, lane, started), *(span for span in inside if span.thread == lane)]
+        spans = [
+            *_idle(operations, own_rows, lane, started),
+            *(span for span in inside if span.thread == lane),
+        ]
         for span in spans:
             wait = [(low, high) for low, high in device if low >= span.begin and high <= span.end]
-            cause = None if wait or span.end - span.begin < options.least_gap_ns else _cause(others, span, options)
+            cause = (
+                None
+                if wait or span.end - span.begin < options.least_gap_ns
+                else _cause(others, span, options)
+            )
             if cause:
                 at = max(span.begin, cause[1])
                 causes[lane, at] = cause
@@ -542,7 +558,10 @@ def _device_dependencies(
     for rows in _streams(device, launched):
         draft.add(rows[:-1] + first_device, rows[1:] + first_device, DepKind.STREAM)
     waits = np.flatnonzero(
-        (device.kind == EventKind.SYNC) & (device.wait_stream >= 0) & (device.wait_record >= 0) & (device.stream >= 0)
+        (device.kind == EventKind.SYNC)
+        & (device.wait_stream >= 0)
+        & (device.wait_record >= 0)
+        & (device.stream >= 0)
     )
     if not len(waits):
         return
@@ -571,61 +590,32 @@ def _device_dependencies(
 
 
 def _tensor_dependencies(
-    draft: _Draft,
-    operations: Operations,
-    host: HostTrace,
-    launched: DeviceOperations | None,
-    device: DeviceTrace | None,
-    library: dict[int, int],
-    first_device: int,
-) -> None:
-    """Add that readers of a tensor wait for the last operation that wrote its storage before."""
+    operations: Operations, host: HostTrace, library: dict[int, int]
+) -> tuple[Int64, Int64]:
+    """Return who reads a tensor (second) and the last operation that wrote its storage before (first)."""
     reads, writes = _storages(host, 0), _storages(host, 3)
     for row, call in library.items():
         # What the library's operation reads and writes are the tensors of its call, where those are known.
         writes.setdefault(row, set()).update(writes.get(call, ()), reads.get(row, ()))
         reads.setdefault(row, set()).update(reads.get(call, ()))
-    writers: dict[int, list[int]] = {}
     begin, finish = operations.begin.tolist(), operations.finish.tolist()
+    writers: dict[int, deque[int]] = {}
     for row in sorted(writes, key=begin.__getitem__):
         for storage in writes[row]:
-            writers.setdefault(storage, []).append(row)
+            writers.setdefault(storage, deque()).append(row)
+    begun: dict[int, deque[int]] = {storage: deque(maxlen=_MOST_UNDER_WAY) for storage in writers}
     sources, targets = [], []
-    cursors = dict.fromkeys(writers, 0)
-    recent: dict[int, list[int]] = {storage: [] for storage in writers}
     for row in sorted(reads, key=begin.__getitem__):
-        for storage in reads[row]:
-            found = _writer(writers.get(storage, []), recent, cursors, storage, begin, finish, begin[row])
-            if found >= 0 and found != row:
+        for storage in reads[row] & writers.keys():
+            coming, under_way = writers[storage], begun[storage]
+            while coming and begin[coming[0]] < begin[row]:
+                under_way.append(coming.popleft())
+            # The one that began last among those that had finished: of nested calls the innermost.
+            found = next((one for one in reversed(under_way) if finish[one] <= begin[row]), NONE)
+            if found not in (NONE, row):
                 sources.append(found)
                 targets.append(row)
-    source, target = np.array(sources, np.int64), np.array(targets, np.int64)
-    draft.add(source, target, DepKind.DATA)
-    if launched is not None and device is not None and len(launched):
-        _between_streams(draft, device, launched, source, target, first_device)
-
-
-def _writer(
-    rows: list[int],
-    recent: dict[int, list[int]],
-    cursors: dict[int, int],
-    storage: int,
-    begin: list[int],
-    finish: list[int],
-    time: int,
-) -> int:
-    """Return the writer that began last among those that had finished at a time; times of calls only rise."""
-    if not rows:
-        return NONE
-    at, started = cursors[storage], recent[storage]
-    while at < len(rows) and begin[rows[at]] < time:
-        started.append(rows[at])
-        at += 1
-    cursors[storage] = at
-    for place in range(len(started) - 1, max(len(started) - 64, 0) - 1, -1):
-        if finish[started[place]] <= time:
-            return started[place]
-    return NONE
+    return np.array(sources, np.int64), np.array(targets, np.int64)
 
 
 def _storages(host: HostTrace, column: int) -> dict[int, set[int]]:
@@ -664,4 +654,6 @@ def _between_streams(
             if stream[last] != stream[first] and finish[last] <= start[first]:
                 sources.append(last)
                 targets.append(first)
-    draft.add(np.array(sources, np.int64) + first_device, np.array(targets, np.int64) + first_device, DepKind.DATA)
+    draft.add(
+        np.array(sources, np.int64) + first_device, np.array(targets, np.int64) + first_device, DepKind.DATA
+    )

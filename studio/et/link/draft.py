@@ -132,7 +132,9 @@ def _told(made: RankDraft) -> list[Finding]:
     if joined is not None and made.host is not None and joined.count < joined.operators - expected:
         left = joined.operators - joined.count
         message = f"{files}: {left:,} of {joined.operators:,} operators have no event and so no times."
-        found.append(Finding("warning", "unlinked", message, "Their names are in the node list (attribute unlinked)."))
+        found.append(
+            Finding("warning", "unlinked", message, "Their names are in the node list (attribute unlinked).")
+        )
     if made.launched is not None and made.launched.why:
         reasons = ", ".join(f"{reason}: {count:,}" for reason, count in made.launched.why.items())
         count = sum(made.launched.why.values())
@@ -140,7 +142,9 @@ def _told(made: RankDraft) -> list[Finding]:
         hint = "They are kept with their times and streams (attribute unattributed)."
         found.append(Finding("warning", "unattributed", message, hint))
     if made.communication.unknown:
-        names = ", ".join(f"{name} ({count:,})" for name, count in list(made.communication.unknown.items())[:6])
+        names = ", ".join(
+            f"{name} ({count:,})" for name, count in list(made.communication.unknown.items())[:6]
+        )
         message = f"{files}: unknown collectives, kept as computation: {names}."
         found.append(Finding("warning", "unknown-collective", message, "They send nothing in a simulation."))
     if made.plan.dropped:

@@ -30,7 +30,9 @@ def resolve(drafts: Sequence[RankDraft]) -> tuple[tuple[CommGroup, ...], list[Fi
                     inferred[resolved.group] += 1
         if inferred and len([one for one in members.values() if made.number in one]) > 1:
             names = ", ".join(f"{name!r}: {count:,}" for name, count in inferred.items())
-            message = f"{made.files}: collectives that name no group were put into one by elimination ({names})."
+            message = (
+                f"{made.files}: collectives that name no group were put into one by elimination ({names})."
+            )
             findings.append(Finding("info", "comm-group-inferred", message, rank=made.number))
     return tuple(CommGroup(name, ranks) for name, ranks in members.items()), findings
 
@@ -70,7 +72,9 @@ def _renamed(made: RankDraft, members: dict[str, tuple[int, ...]]) -> dict[str, 
     }
 
 
-def _unnamed(made: RankDraft, members: dict[str, tuple[int, ...]], facts_of: dict[int, Facts]) -> tuple[str, str]:
+def _unnamed(
+    made: RankDraft, members: dict[str, tuple[int, ...]], facts_of: dict[int, Facts]
+) -> tuple[str, str]:
     """Return the group of a rank's collectives that name none, and that of its messages.
 
     With one group it is that. With several, the one besides the world that no other collective names; else the world.

@@ -93,7 +93,7 @@ def kernel_kind(name: str) -> int | None:
         >>> kernel_kind("ncclDevKernel_ReduceScatter_Sum_f32_RING_LL"), kernel_kind("ncclDevKernel_SendRecv")
         (7, None)
     """
-    text = name.split("(")[0].replace("_", "").replace("-", "").lower()
+    text = name.split("(", maxsplit=1)[0].replace("_", "").replace("-", "").lower()
     text = text.split("kernel", 1)[-1]
     return next((int(kind) for token, kind in _KERNEL_KINDS if text.startswith(token)), None)
 

@@ -116,7 +116,7 @@ def _tree(ids: Int64, parent_ids: Int64) -> tuple[Int64, Int64, Int64, Int64]:
     parent = np.where((parent_ids >= 0) & (ids[at] == parent_ids), at, NONE) if count else at
     parent[parent == np.arange(count)] = NONE
     children: list[list[int]] = [[] for _ in range(count)]
-    tops = []
+    tops: list[int] = []
     for row, above in enumerate(parent.tolist()):
         (children[above] if above >= 0 else tops).append(row)
     depth, place, last = (np.full(count, NONE, np.int64) for _ in range(3))

@@ -39,43 +39,60 @@ def pair(hosts: Sequence[Told], devices: Sequence[ToldDevice]) -> list[Pair]:
     """Pair the files of a job by rank and content; the order they are given in does not count.
 
     Args:
-        hosts, devices: Traces, each with the rank its name or content tells, if any.
+        hosts: Execution traces, each with the rank its name tells, if any.
+        devices: Kineto traces, each with the rank its content or name tells, if any.
     """
-    scored: dict[tuple[int, int], Joined] = {}
-
-    def fit(host: int, device: int) -> Joined:
-        if (host, device) not in scored:
-            scored[host, device] = join(hosts[host][0], devices[device][0])
-        return scored[host, device]
-
-    left_hosts, left_devices = set(range(len(hosts))), set(range(len(devices)))
-    pairs: list[tuple[int, int]] = []
-
-    def take(host: int, device: int) -> None:
-        left_hosts.discard(host)
-        left_devices.discard(device)
-        pairs.append((host, device))
-
+    choice = _Choice(hosts, devices)
     by_rank = _by_rank(hosts, devices)
     for host, device in by_rank:
-        if _may(hosts[host], devices[device]) and fit(host, device).share >= LEAST_SHARE:
-            take(host, device)
+        if _may(hosts[host], devices[device]) and choice.share(host, device) >= LEAST_SHARE:
+            choice.take(host, device)
     # What the numbers do not tell, or tell wrongly, the content may.
-    better = sorted(
-        ((fit(host, device).share, -host, -device) for host in left_hosts for device in left_devices if _may(hosts[host], devices[device])),
-        reverse=True,
-    )
-    for share, host, device in better:
-        if share >= LEAST_SHARE and -host in left_hosts and -device in left_devices:
-            take(-host, -device)
+    better = [
+        (-choice.share(host, device), host, device)
+        for host in choice.hosts
+        for device in choice.devices
+        if _may(hosts[host], devices[device])
+    ]
+    for share, host, device in sorted(better):
+        if -share >= LEAST_SHARE:
+            choice.take(host, device)
     for host, device in by_rank:
-        if host in left_hosts and device in left_devices:
-            take(host, device)
-    if len(left_hosts) == len(left_devices) == 1:
-        take(left_hosts.pop(), left_devices.pop())
-    found = [_checked(hosts[host], devices[device], fit(host, device)) for host, device in pairs]
-    found += [Pair(hosts[at][1], hosts[at][0], None) for at in sorted(left_hosts)]
-    return found + [Pair(devices[at][1], None, devices[at][0]) for at in sorted(left_devices)]
+        choice.take(host, device)
+    if len(choice.hosts) == len(choice.devices) == 1:
+        choice.take(*choice.hosts, *choice.devices)
+    found = [
+        _checked(hosts[host], devices[device], choice.fit(host, device)) for host, device in choice.pairs
+    ]
+    found += [Pair(hosts[at][1], hosts[at][0], None) for at in sorted(choice.hosts)]
+    return found + [Pair(devices[at][1], None, devices[at][0]) for at in sorted(choice.devices)]
+
+
+class _Choice:
+    """Pairs taken so far, what is left, and how well two files fit."""
+
+    def __init__(self, hosts: Sequence[Told], devices: Sequence[ToldDevice]) -> None:
+        self.given = hosts, devices
+        self.hosts, self.devices = set(range(len(hosts))), set(range(len(devices)))
+        self.pairs: list[tuple[int, int]] = []
+        self.known: dict[tuple[int, int], Joined] = {}
+
+    def fit(self, host: int, device: int) -> Joined:
+        """Return how two files fit."""
+        if (host, device) not in self.known:
+            self.known[host, device] = join(self.given[0][host][0], self.given[1][device][0])
+        return self.known[host, device]
+
+    def share(self, host: int, device: int) -> float:
+        """Return the share of operators that two files have in common."""
+        return self.fit(host, device).share
+
+    def take(self, host: int, device: int) -> None:
+        """Make two files a pair, if neither is taken."""
+        if host in self.hosts and device in self.devices:
+            self.hosts.discard(host)
+            self.devices.discard(device)
+            self.pairs.append((host, device))
 
 
 def _by_rank(hosts: Sequence[Told], devices: Sequence[ToldDevice]) -> list[tuple[int, int]]:

@@ -55,7 +55,9 @@ def test_both_files_of_every_rank_make_one_job(job):
     trace = studio.read(job)
     assert [rank.number for rank in trace.ranks] == [0, 1]
     told = {attr.name: attr.value for attr in trace.ranks[0].metadata}
-    assert [told[f"link_{key}"] for key in ("host_operations", "linked", "device_operations", "attributed")] == [7, 6, 3, 3]
+    assert [
+        told[f"link_{key}"] for key in ("host_operations", "linked", "device_operations", "attributed")
+    ] == [7, 6, 3, 3]
     assert [(group.name, group.ranks, group.inferred) for group in trace.groups] == [("0", (0, 1), False)]
 
 
@@ -90,7 +92,9 @@ def test_reasons_survive_writing_and_reading(job, tmp_path):
     studio.write(trace, tmp_path / "out", "run")
     again = studio.read(tmp_path / "out")
     assert again.ranks[0].metadata == trace.ranks[0].metadata
-    assert [studio.trace.digest(graph) for graph in again.graphs] == [studio.trace.digest(graph) for graph in trace.graphs]
+    assert [studio.trace.digest(graph) for graph in again.graphs] == [
+        studio.trace.digest(graph) for graph in trace.graphs
+    ]
     assert reasons(again.graphs[0], again.ranks[0].slots) == reasons(trace.graphs[0], trace.ranks[0].slots)
 
 
@@ -129,7 +133,9 @@ def test_without_call_parents_there_are_no_control_dependencies(job):
 
 
 def test_without_gaps_there_are_no_nodes_for_them(job):
-    with_gaps, without = (studio.link(job, options=LinkOptions(host_gaps=on)).graphs[0] for on in (True, False))
+    with_gaps, without = (
+        studio.link(job, options=LinkOptions(host_gaps=on)).graphs[0] for on in (True, False)
+    )
     assert names(with_gaps).count("host gap") == 2
     assert "host gap" not in names(without)
 
@@ -142,7 +148,11 @@ def test_without_waiting_for_the_device_its_time_stays_with_the_operator(job):
 def test_clocks_are_aligned_by_ends_of_collectives(job):
     trace = studio.link(job)
     nccl = [
-        int(trace.graph_of(rank).start_ns[names(trace.graph_of(rank)).index("ncclDevKernel_AllReduce_Sum_f32_RING_LL(x)")])
+        int(
+            trace.graph_of(rank).start_ns[
+                names(trace.graph_of(rank)).index("ncclDevKernel_AllReduce_Sum_f32_RING_LL(x)")
+            ]
+        )
         for rank in trace.ranks
     ]
     assert nccl[0] == nccl[1]
@@ -162,7 +172,10 @@ def test_pairs_are_found_by_content_where_names_are_swapped(tmp_path):
     rank_files(tmp_path, 0, second[0], first[1])
     rank_files(tmp_path, 1, first[0], second[1])
     trace = studio.link(tmp_path)
-    assert [[attr.value for attr in rank.metadata if attr.name == "pid"] for rank in trace.ranks] == [[7], [8]]
+    assert [[attr.value for attr in rank.metadata if attr.name == "pid"] for rank in trace.ranks] == [
+        [7],
+        [8],
+    ]
     assert [rank.number for rank in trace.ranks] == [0, 1]
 
 
@@ -189,7 +202,9 @@ def test_one_refused_rank_does_not_keep_the_others_out(tmp_path):
 
 def test_a_step_numbered_zero_is_not_taken_for_a_root(tmp_path):
     host = host_file([node(3, "ProfilerStep#10", rf_id=0), node(4, "aten::mm", 3, rf_id=4)])
-    device = device_file([event("ProfilerStep#10", 0, 50, "user_annotation", rf=0), event("aten::mm", 1, 2, rf=4)])
+    device = device_file(
+        [event("ProfilerStep#10", 0, 50, "user_annotation", rf=0), event("aten::mm", 1, 2, rf=4)]
+    )
     trace = studio.link(rank_files(tmp_path, 0, host, device))
     assert trace.graphs[0].start_ns.tolist()[:4] == [-1, -1, -1, 1000]
 
@@ -197,9 +212,9 @@ def test_a_step_numbered_zero_is_not_taken_for_a_root(tmp_path):
 def test_external_ids_count_only_where_names_agree(tmp_path):
     host = host_file([node(3 + at, f"aten::op{at}", rf_id=3 + at) for at in range(10)])
     right = device_file([event(f"aten::op{at}", at, 1, external=3 + at) for at in range(10)])
-    assert dict((a.name, a.value) for a in studio.link(rank_files(tmp_path / "a", 0, host, right)).ranks[0].metadata)[
-        "link_method"
-    ] == "external id"
+    assert {
+        a.name: a.value for a in studio.link(rank_files(tmp_path / "a", 0, host, right)).ranks[0].metadata
+    }["link_method"] == "external id"
     wrong = device_file([event(f"aten::op{at}", at, 1, external=3 + (at + at // 5) % 10) for at in range(10)])
     trace = studio.link(rank_files(tmp_path / "b", 0, host, wrong))
     assert [finding.code for finding in trace.findings if finding.level == "error"] == ["nothing-linked"]
@@ -232,7 +247,9 @@ def test_device_operations_without_an_operator_are_kept_and_counted(tmp_path):
         "of unknown origin",
         "outside of every operator",
     ]
-    assert any("3 of 7 device operations belong to no operator" in finding.message for finding in trace.findings)
+    assert any(
+        "3 of 7 device operations belong to no operator" in finding.message for finding in trace.findings
+    )
 
 
 def test_streams_wait_for_recorded_events_of_others(tmp_path):
@@ -279,7 +296,9 @@ def test_the_processor_waits_for_every_stream_of_the_device(tmp_path):
 
 
 def test_a_thread_waits_for_the_one_that_set_it_going(tmp_path):
-    host = host_file([node(3, "aten::main", rf_id=3), node(4, "aten::worker", rf_id=4), node(5, "aten::after", rf_id=5)])
+    host = host_file(
+        [node(3, "aten::main", rf_id=3), node(4, "aten::worker", rf_id=4), node(5, "aten::after", rf_id=5)]
+    )
     device = device_file(
         [
             event("aten::main", 0, 100, rf=3),
@@ -353,12 +372,18 @@ def comm(tmp_path, nodes, events, **head):
     trace = studio.link(rank_files(tmp_path, 0, host_file(nodes), device_file(events, **head)))
     graph = trace.graphs[0]
     rows = [row for row, kind in enumerate(graph.type.tolist()) if 5 <= kind <= 7]
-    return trace, [(names(graph)[row], NodeType(int(graph.type[row])), attributes(trace, trace.ranks[0], row)) for row in rows]
+    return trace, [
+        (names(graph)[row], NodeType(int(graph.type[row])), attributes(trace, trace.ranks[0], row))
+        for row in rows
+    ]
 
 
 T = tensor
 GROUPS = json.dumps(
-    [{"pg_name": "0", "ranks": [], "group_size": 4}, {"pg_name": "7", "pg_desc": "tp", "ranks": [0, 2], "group_size": 2}]
+    [
+        {"pg_name": "0", "ranks": [], "group_size": 4},
+        {"pg_name": "7", "pg_desc": "tp", "ranks": [0, 2], "group_size": 2},
+    ]
 )
 
 
@@ -404,8 +429,19 @@ def test_messages_name_ranks_of_the_job(tmp_path):
     events = [event("c10d::send", 0, 9, rf=4), event("c10d::recv_", 10, 9, rf=5)]
     _, found = comm(tmp_path, nodes, events, distributedInfo={"rank": 0})
     (_, send, sent), (_, receive, received) = found
-    assert (send, sent["comm_src"], sent["comm_dst"], sent["comm_tag"], sent["comm_size"]) == (NodeType.COMM_SEND, 0, 2, 5, 16)
-    assert (receive, received["comm_src"], received["comm_dst"], received["comm_tag"]) == (NodeType.COMM_RECV, 2, 0, 6)
+    assert (send, sent["comm_src"], sent["comm_dst"], sent["comm_tag"], sent["comm_size"]) == (
+        NodeType.COMM_SEND,
+        0,
+        2,
+        5,
+        16,
+    )
+    assert (receive, received["comm_src"], received["comm_dst"], received["comm_tag"]) == (
+        NodeType.COMM_RECV,
+        2,
+        0,
+        6,
+    )
 
 
 def test_functional_collectives_name_their_group_and_others_are_marked_inferred(tmp_path):

@@ -92,7 +92,9 @@ def sizes(trace: Trace, rank: Rank) -> dict[str, Counter[int]]:
     kind, size = dense_column(graph, "comm_type", -1), dense_column(graph, "comm_size", -1)
     found: dict[str, Counter[int]] = {}
     for row in np.flatnonzero(np.isin(graph.type, (5, 6, 7))).tolist():
-        name = {5: "SEND", 6: "RECV"}.get(int(graph.type[row])) or studio.trace.collective_name(int(kind[row]))
+        name = {5: "SEND", 6: "RECV"}.get(int(graph.type[row])) or studio.trace.collective_name(
+            int(kind[row])
+        )
         found.setdefault(name, Counter())[int(size[row])] += 1
     return found
 
@@ -113,7 +115,9 @@ def test_messages_of_the_pipeline_find_their_other_side(shared):
     messages = match_messages(linked(shared, "torch/pp_2r"))
     trace = linked(shared, "torch/pp_2r")
     assert communication(trace, trace.ranks[0])["SEND"]["count"] == 8
-    unmatched = [name for name in ("unmatched_sends", "unmatched_receives") if len(getattr(messages, name, ()))]
+    unmatched = [
+        name for name in ("unmatched_sends", "unmatched_receives") if len(getattr(messages, name, ()))
+    ]
     assert not unmatched
 
 
@@ -261,10 +265,14 @@ class _Nodes:
         return sorted(rows, key=lambda row: int(self.graph.id[row]))
 
     def is_host(self, row: int) -> bool:
-        return "device_kind" not in self.told[row] and (self.told[row]["is_cpu_op"] or "bytes_in" in self.told[row])
+        return "device_kind" not in self.told[row] and (
+            self.told[row]["is_cpu_op"] or "bytes_in" in self.told[row]
+        )
 
     def device(self) -> list[tuple]:
-        rows = [row for row, told in enumerate(self.told) if told.get("stream", -1) >= 0 and not told["is_cpu_op"]]
+        rows = [
+            row for row, told in enumerate(self.told) if told.get("stream", -1) >= 0 and not told["is_cpu_op"]
+        ]
         return sorted((self.device_facts(row) for row in rows), key=repr)
 
     def device_facts(self, row: int) -> tuple:
@@ -284,7 +292,9 @@ def assert_agree(theirs: _Nodes, ours: _Nodes, base: str) -> None:
         assert theirs.names[there] == ours.names[here], base
         assert theirs.told[there]["rf_id"] == ours.told[here]["rf_id"], base
         kinds = int(theirs.graph.type[there]), int(ours.graph.type[here])
-        assert kinds[0] == kinds[1] or (kinds[0] == NodeType.COMP and ours.names[here].startswith("gloo:")), base
+        assert kinds[0] == kinds[1] or (kinds[0] == NodeType.COMP and ours.names[here].startswith("gloo:")), (
+            base
+        )
         wanted = int(theirs.graph.duration_ns[there]) // 1000
         got = (int(ours.graph.duration_ns[here]) + ours.told[here].get("wait_ns", 0)) // 1000
         if "Optimizer.step" not in ours.names[here] and abs(wanted - got) > 1:
