@@ -9,6 +9,7 @@ or a mutation that takes longer than ten seconds, ends the run and is left besid
 from __future__ import annotations
 
 import argparse
+import copy
 import json
 import re
 import resource
@@ -47,7 +48,7 @@ def mutated_json(raw: bytes, rng: Random) -> bytes:
         holder, key = rng.choice(places)
         kind = rng.random()
         if kind < 0.6:
-            holder[key] = rng.choice(_VALUES)
+            holder[key] = copy.deepcopy(rng.choice(_VALUES))
         elif kind < 0.75:
             del holder[key]
         else:

@@ -1,0 +1,218 @@
+"""Execution traces and Kineto traces as they come: every layout, every unit, damaged ones too."""
+
+from __future__ import annotations
+
+import gzip
+import importlib.util
+import json
+import signal
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import studio
+from studio.errors import TraceFormatError
+from studio.et import kineto, pytorch
+from studio.et.format import Reading
+from studio.et.kineto import EventKind
+from studio.et.mend import last_item
+from tests.et.pytorch_files import device_file, event, host_file, kernel, node, small_rank, tensor
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+
+
+def host(raw: bytes):
+    [part] = pytorch.read(Reading("host.json", raw))
+    return part
+
+
+def device(raw: bytes):
+    [part] = kineto.read(Reading("kineto.json", raw))
+    return part
+
+
+FLAT = {
+    "schema": "1.0.1", "pid": 3,
+    "nodes": [
+        {
+            "name": "aten::add", "id": 5, "rf_id": 4, "parent": 2, "fw_parent": 1, "seq_id": 9, "scope": 7, "tid": 2,
+            "fw_tid": 1, "op_schema": "add()", "inputs": [tensor(1), 2.5, "<None>"], "input_shapes": [[4], [], []],
+            "input_types": ["Tensor(float)", "Double", "None"], "outputs": [tensor(2)], "output_shapes": [[4]],
+            "output_types": ["Tensor(float)"],
+        }
+    ],
+    "finish_ts": 1,
+}  # fmt: skip
+
+
+def nested_layout(flat: dict) -> dict:
+    """The same trace in the layout since 1.0.2."""
+    node = dict(flat["nodes"][0])
+    for side in ("input", "output"):
+        node[f"{side}s"] = {
+            "values": node.pop(f"{side}s"), "shapes": node.pop(f"{side}_shapes"), "types": node.pop(f"{side}_types"),
+        }  # fmt: skip
+    keys = ("rf_id", "fw_parent", "seq_id", "scope", "tid", "fw_tid", "op_schema")
+    node["attrs"] = [{"name": key, "type": "uint64", "value": node.pop(key)} for key in keys]
+    node["ctrl_deps"] = node.pop("parent")
+    return flat | {"schema": "9.9.9-future", "nodes": [node]}
+
+
+@pytest.mark.parametrize("content", [FLAT, nested_layout(FLAT)], ids=["flat", "nested, unknown version"])
+def test_layouts_are_told_by_their_keys(content):
+    trace = host(json.dumps(content).encode()).trace
+    assert (trace.id.tolist(), trace.parent.tolist(), trace.names) == ([5], [2], ["aten::add"])
+    assert {key: column.tolist() for key, column in trace.numbers.items()} == {
+        "rf_id": [4], "fw_parent": [1], "seq_id": [9], "scope": [7], "tid": [2], "fw_tid": [1],
+    }  # fmt: skip
+    assert [trace.texts[code] for code in trace.io[0]] == [
+        "[[1, 101, 0, 4, 4, 'cpu'], 2.5, '<None>']", "[[4], [], []]", "['Tensor(float)', 'Double', 'None']",
+        "[[2, 102, 0, 4, 4, 'cpu']]", "[[4]]", "['Tensor(float)']",
+    ]  # fmt: skip
+
+
+def test_nodes_are_in_order_of_their_ids_whatever_the_file_says():
+    trace = host(host_file([node(9, "b"), node(4, "a")])).trace
+    assert trace.names[2:] == ["a", "b"]
+
+
+@pytest.mark.parametrize("kept", [0.5, 0.8, 0.99])
+def test_a_cut_execution_trace_keeps_what_is_whole(kept):
+    raw = host_file([node(3 + at, f"op{at}", inputs=['a "quoted" \\ text', tensor(at)]) for at in range(50)])
+    part = host(raw[: int(len(raw) * kept)])
+    assert 20 < len(part.trace) < 52
+    [finding] = [finding for finding in part.findings if finding.code == "damaged-file"]
+    assert "cut off at byte" in finding.message
+    assert part.trace.names == host(raw).trace.names[: len(part.trace)]
+
+
+def test_damage_in_the_middle_keeps_what_comes_before():
+    raw = host_file([node(3 + at, f"op{at}") for at in range(50)])
+    at = raw.index(b'"op30"')
+    part = host(raw[:at] + b"!" + raw[at:])
+    assert part.trace.names[-1] == "op29"
+
+
+def test_control_characters_and_bare_nan_are_mended():
+    raw = host_file([node(3, "a\u0001b", inputs=[1.5])]).replace(b"\\u0001", b"\x01").replace(b"1.5", b"nan")
+    part = host(raw)
+    assert part.trace.names[-1] == "a b"
+    assert [finding.code for finding in part.findings] == ["mended-json"]
+
+
+def test_huge_numbers_and_wrong_types_lose_a_node_and_no_more():
+    raw = host_file([node(3, "good"), node(2**70, "huge"), node("x", "text"), node(3, "again"), node(5, 17)])
+    part = host(raw)
+    assert part.trace.names[2:] == ["good", "17"]
+    assert "left out: 3." in next(f.message for f in part.findings if f.code == "damaged-node")
+
+
+@pytest.mark.parametrize("content", [b"{", b"[]", b'{"schema": "1", "nodes": 5}', b'{"schema": "1"}', b""])
+def test_what_is_no_execution_trace_is_refused(content):
+    with pytest.raises(TraceFormatError, match=r"host\.json"):
+        host(content)
+
+
+def test_times_whole_fractional_and_with_a_base():
+    old = device(device_file([event("a", 1707417525512252, 29)])).trace
+    assert (old.start_ns.tolist(), old.duration_ns.tolist()) == ([1707417525512252000], [29000])
+    new = device(
+        device_file([event("a", 4348927393528.336, 140.089)], baseTimeNanoseconds=1_790_857_026_000_000_000)
+    ).trace
+    assert new.start_ns.tolist() == [1_790_857_026_000_000_000 + 4348927393528336]
+    assert new.duration_ns.tolist() == [140089]
+
+
+def test_every_nanosecond_of_a_usual_time_survives():
+    wanted = 4_348_927_393_528_000 + np.arange(5000)
+    values = [float(f"{number / 1000:.3f}") for number in wanted.tolist()]
+    assert kineto.times_ns(values)[0].tolist() == wanted.tolist()
+
+
+@pytest.mark.parametrize(
+    ("category", "kind"),
+    [
+        ("Operator", EventKind.OPERATOR), ("cpu_op", EventKind.OPERATOR), ("user_annotation", EventKind.ANNOTATION),
+        ("Kernel", EventKind.KERNEL), ("mtia_ccp_events", EventKind.KERNEL), ("Memcpy", EventKind.COPY),
+        ("gpu_memset", EventKind.FILL), ("Runtime", EventKind.RUNTIME), ("mtia_runtime", EventKind.RUNTIME),
+        ("cuda_driver", EventKind.RUNTIME), ("cuda_sync", EventKind.SYNC),
+    ],
+)  # fmt: skip
+def test_categories_old_and_new(category, kind):
+    assert device(device_file([event("a", 1, 1, category)])).trace.kind.tolist() == [kind]
+
+
+def test_a_bare_list_of_events():
+    raw = json.dumps([event("a", 1, 1), kernel("k", 2, 1, 5)]).encode()
+    assert kineto.sniff(raw)
+    assert device(raw).trace.correlation.tolist() == [-1, 5]
+
+
+def test_a_cut_kineto_trace_keeps_what_is_whole():
+    raw = device_file([event(f"op{at}", at, 1, rf=at, dims="]}") for at in range(50)])
+    part = device(raw[: len(raw) // 2])
+    assert 20 < len(part.trace) < 30
+    assert [finding.code for finding in part.findings] == ["damaged-file"]
+
+
+def test_device_operations_are_correlated_by_arrows_where_nothing_else_does():
+    job = {
+        "ph": "X",
+        "cat": "mtia_ccp_events",
+        "name": "job",
+        "pid": 9,
+        "tid": 4,
+        "ts": 5.5,
+        "dur": 1,
+        "args": {},
+    }
+    arrow = {"ph": "f", "cat": "ac2g", "name": "ac2g", "pid": 9, "tid": 4, "ts": 5.5, "id": 18}
+    assert device(device_file([job, arrow])).trace.correlation.tolist() == [18]
+
+
+def test_events_of_impossible_shape_are_counted():
+    raw = device_file(
+        [event("good", 1, 1), {"ph": "X", "cat": "cpu_op", "name": "bad", "ts": "soon", "args": 3}]
+    )
+    part = device(raw)
+    assert part.trace.names == ["good"]
+    assert "left out: 1." in part.findings[0].message
+
+
+def test_both_formats_may_be_packed_and_are_told_by_content(tmp_path):
+    for index, raw in enumerate(small_rank()):
+        (tmp_path / f"{'ab'[index]}_0.json.gz").write_bytes(gzip.compress(raw))
+    assert studio.read(tmp_path).ranks[0].number == 0
+
+
+@pytest.mark.parametrize("cut", range(1, 60, 7))
+def test_the_last_whole_item_is_found_wherever_the_file_ends(cut):
+    """Braces in texts and escaped quotes do not count."""
+    raw = rb'{"a": "}]\\", "nodes": [{"t": "\"}{"}, {"u": [1, {"v": 2}]}, {"w": 3}]}'
+    ends = [raw.index(b"}, {") + 1, raw.index(b"]}, {") + 2, len(raw) - 2]
+    assert last_item(raw[:cut]) == max([end for end in ends if end <= cut], default=0)
+
+
+@pytest.fixture
+def impatient():
+    def stop(*_):
+        raise AssertionError("reading hangs")
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.alarm(120)
+    yield
+    signal.alarm(0)
+    signal.signal(signal.SIGALRM, before)
+
+
+def test_mutated_files_give_a_trace_or_an_error(impatient, tmp_path, monkeypatch):
+    """A sample; `benchmarks/fuzz_json.py` is the long version."""
+    monkeypatch.setattr(sys, "path", [str(ROOT), *sys.path])
+    spec = importlib.util.spec_from_file_location("fuzz_json", ROOT / "benchmarks" / "fuzz_json.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    outcomes = module.run([small_rank()], 400, 5, tmp_path)
+    assert outcomes["trace"] > 200
+    assert outcomes["TraceFormatError"] + outcomes["damaged trace"] > 20
