@@ -288,11 +288,12 @@ def _columns(content: _Content, nodes: list[Any], name: str) -> tuple[HostTrace,
     for key in COMM_KEYS:
         for row, value in zip(*attrs.pop(key, ([], [])), strict=True):
             comm.setdefault(row, {})[key] = value
-    pid = content.pid if isinstance(content.pid, int) else NONE
+    pids, known = integers([content.pid])
+    pid = int(pids[0]) if known[0] and not isinstance(content.pid, bool) else NONE
     header = {
         key: value
         for key in ("time", "start_ts", "finish_ts")
-        if isinstance(value := getattr(content, key), int | str)
+        if isinstance(value := getattr(content, key), int | str) and not isinstance(value, bool)
     }
     return HostTrace(
         file=name,
