@@ -207,7 +207,7 @@ def test_external_ids_link_where_they_are_right(shared):
 def test_every_public_trace_opens(shared):
     """17 Kineto traces of CUDA, ROCm, MTIA and CPU, and every execution trace."""
     paths = [*(shared / "traces/public/hta").glob("*.gz"), *(shared / "traces/public/param").rglob("*.gz")]
-    assert len(paths) == 43
+    assert len(paths) == 42
     for path in paths:
         trace = studio.read(path)
         assert trace.node_count, path
@@ -266,7 +266,7 @@ class _Nodes:
 
     def is_host(self, row: int) -> bool:
         return "device_kind" not in self.told[row] and (
-            self.told[row]["is_cpu_op"] or "bytes_in" in self.told[row]
+            self.told[row]["is_cpu_op"] or "comm_size" in self.told[row]
         )
 
     def device(self) -> list[tuple]:
