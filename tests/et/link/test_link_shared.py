@@ -266,7 +266,7 @@ class _Nodes:
 
     def is_host(self, row: int) -> bool:
         return "device_kind" not in self.told[row] and (
-            self.told[row]["is_cpu_op"] or "comm_size" in self.told[row]
+            self.told[row]["is_cpu_op"] or not {"bytes_in", "bytes_out"}.isdisjoint(self.told[row])
         )
 
     def device(self) -> list[tuple]:
