@@ -72,11 +72,11 @@ def unlisted_groups(case: Case) -> Iterator[Found]:
     found = [one for one in case.groups if one.name and one.name not in case.listed]
     if found:
         names = ", ".join(f"{one.name} ({rank_list(sorted(one.members))})" for one in found[:4])
-        more = ", …" if len(found) > 4 else ""
+        more = ", …" if len(found) > 4 else "."
         yield Found(
             "warning",
             f"{counted(len(found), 'comm group')} {'is' if len(found) == 1 else 'are'} listed nowhere; the ranks whose "
-            f"nodes name {'it' if len(found) == 1 else 'them'} were taken for members: {names}{more}.",
+            f"nodes name {'it' if len(found) == 1 else 'them'} were taken for members: {names}{more}",
             tuple(sorted({rank for one in found for rank in one.members})),
             (),
             len(found),

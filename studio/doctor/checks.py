@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from studio.doctor import across, content, structure
 from studio.doctor.diagnosis import LEVELS, Case, Diagnosis, Found
-from studio.doctor.repairs import REPAIRS
+from studio.doctor.repairs import MENDED, REPAIRS
 from studio.trace import Finding, Level, Trace
 
 Progress = Callable[[str, int, int], None]
@@ -320,10 +320,17 @@ def _from_reader(findings: Iterable[Finding]) -> Iterator[Diagnosis]:
         yield Diagnosis(
             code=finding.code,
             level=finding.level,
-            title=f"From reading the files: {finding.code.replace('-', ' ')}",
+            title=_title(finding.code),
             message=finding.message,
             ranks=() if finding.rank is None else (finding.rank,),
             evidence=(*place, *at),
             consequence=_READER_CONSEQUENCE[finding.level],
             advice=finding.hint,
         )
+
+
+def _title(code: str) -> str:
+    """Return the title of what readers and repairs leave with a job."""
+    if code.removeprefix(MENDED) in REPAIRS:
+        return "Mended"
+    return f"From reading the files: {code.replace('-', ' ')}"

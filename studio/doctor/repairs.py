@@ -21,6 +21,8 @@ from studio.sim.agreement import node_label, rank_list
 from studio.trace import NONE, Bool, Finding, Graph, Int64, NodeType, Trace, UInt64
 from studio.units import format_ns
 
+MENDED = "repaired-"
+"""What codes of findings that tell of a repair begin with; the repair's own code follows."""
 _SHOWN = 8
 _STREAM = 8
 """What linked traces write in `dep_kinds` for the order of a device stream."""
@@ -89,7 +91,7 @@ def repair(trace: Trace, code: str) -> Repaired:
     if not changes:
         return Repaired(trace, ())
     told = "; ".join(change.what for change in changes)
-    finding = Finding("info", f"repaired-{code}", f"{known.title}: {told}.", known.consequence)
+    finding = Finding("info", f"{MENDED}{code}", f"{known.title}: {told}.", known.consequence)
     return Repaired(replace(mended, findings=(*trace.findings, finding)), tuple(changes))
 
 

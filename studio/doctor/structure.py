@@ -13,7 +13,7 @@ from studio.sim.agreement import node_label, rank_list
 from studio.trace import NONE, Dependencies, Graph, Int64
 from studio.units import format_count
 
-_EDGES_NAMED = 8
+_EDGES_NAMED = 4
 _SHARE_WORTH_WARNING = 0.5
 
 
@@ -114,13 +114,13 @@ def cycles(case: Case) -> Iterator[Found]:
         edge_label(one.graph, of, waited)
         for of, waited in zip(cut.of[:3].tolist(), cut.waited[:3].tolist(), strict=True)
     )
-    more = ", …" if len(cut.of) > 3 or len(removals) > 1 else ""
+    more = "; …" if len(cut.of) > 3 or len(removals) > 1 else "."
     which = "the fewest that open all of them" if exact else "as few as a heuristic finds; fewer may do"
     yield Found(
         "error",
         f"{counted(found.count, 'node')} of {rank_list(found.ranks)} wait for each other in "
         f"{counted(circles, 'circle')}. Removing {counted(edges, 'dependency', 'dependencies')} ({which}) mends it: "
-        f"{named}{more}.",
+        f"{named}{more}",
         found.ranks,
         found.nodes,
         found.count,

@@ -11,6 +11,8 @@ import dash
 
 from studio.analysis.gantt import Gantt
 from studio.analysis.nodes import NodeIndex
+from studio.doctor import Change, Examination, repair
+from studio.doctor import examination as examined
 from studio.errors import TraceError
 from studio.imports import Registry
 from studio.runs import Run
@@ -56,6 +58,18 @@ def node_index(job: str) -> NodeIndex:
     """Return the searchable list of a job's nodes."""
     found = trace(job)
     return _kept(("nodes", f"{workspace().root}/{job}"), lambda: NodeIndex(found))
+
+
+def examination(job: str) -> Examination:
+    """Return what is wrong with a job; found once while it is open."""
+    found = trace(job)
+    return _kept(("doctor", f"{workspace().root}/{job}"), lambda: examined(found))
+
+
+def repair_preview(job: str, code: str) -> tuple[Change, ...]:
+    """Return what a repair would change in a job; worked out once while it is open."""
+    found = trace(job)
+    return _kept((f"repair {code}", f"{workspace().root}/{job}"), lambda: repair(found, code).changes)
 
 
 def gantt(job: str, run: str) -> Gantt:

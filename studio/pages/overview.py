@@ -56,7 +56,19 @@ def show(view: dict[str, Any], theme: str) -> Any:
             ],
             className="cs-section",
         ),
-        html.Div([html.H2("What the reader noticed"), findings_list(found.findings)], className="cs-section"),
+        html.Div(
+            [
+                html.H2("What the reader noticed"),
+                findings_list(found.findings),
+                html.P(
+                    dcc.Link(
+                        "Findings: what else may be wrong, what follows from it, what can be mended",
+                        href=link("/findings", {"job": view["job"]}),
+                    )
+                ),
+            ],
+            className="cs-section",
+        ),
         controls=_next(info, view),
     )
 

@@ -19,6 +19,7 @@ PAGES = {
     "graph": "#graph-canvas canvas",
     "timeline": "#timeline-scroll[data-ready]",
     "simulate": "#sim-drawing svg",
+    "findings": "#findings-list",
 }
 """Every page, and what is there once it shows a job."""
 

@@ -1,0 +1,111 @@
+"""Findings: from the list to the node, to the repair, to the mended job and back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+
+from studio.et import write
+from tests.doctor.broken_jobs import comp, healthy
+from tests.e2e.conftest import Studio, running
+from tests.handmade import collective, trace_of
+
+pytestmark = pytest.mark.e2e
+
+
+def broken():
+    """Two ranks: a node waits for itself, two for each other, and they reduce different sizes."""
+    return trace_of(
+        [
+            [comp(1, 2), comp(2, 1), comp(3, 3, 99), collective(4, "ALL_REDUCE", size, 3), comp(5, 4)]
+            for size in (64, 32)
+        ]
+    )
+
+
+@pytest.fixture(scope="module")
+def studio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Studio]:
+    """A studio with a job in which much is wrong, and one in which nothing is."""
+    folder = tmp_path_factory.mktemp("jobs")
+    write(broken(), folder, "broken")
+    write(healthy(), folder, "healthy")
+    with running(tmp_path_factory.mktemp("workspace"), str(folder)) as found:
+        yield found
+
+
+def titles(page) -> list[str]:
+    return page.locator(".fi-head strong").all_inner_texts()
+
+
+def test_what_is_wrong_is_listed_the_worst_first(studio: Studio, page):
+    page.goto(studio.address("findings", "broken"))
+    page.locator("#findings-list").wait_for()
+    assert titles(page)[:4] == [
+        "Dependencies on nodes that are not there",
+        "Nodes that wait for themselves",
+        "Nodes that wait in a circle",
+        "Collectives on which ranks disagree",
+    ]
+    assert page.locator(".fi-count").first.inner_text() == "4 errors"
+    page.locator(
+        "text=This job will hang in a simulator at collective 0 of the group of all ranks"
+    ).wait_for()
+
+
+def test_a_clean_job_says_so_and_what_was_looked_for(studio: Studio, page):
+    page.goto(studio.address("findings", "healthy"))
+    page.locator("h2", has_text="Nothing is wrong with this job").wait_for()
+    page.locator(".fi-passed li", has_text="Nodes that wait in a circle").wait_for()
+    assert page.locator(".fi-passed li").count() == 27
+
+
+def test_a_finding_opens_by_keyboard_and_leads_to_its_nodes(studio: Studio, page):
+    """What is open and selected is in the address."""
+    page.goto(studio.address("findings", "broken"))
+    head = page.locator(".fi-head", has_text="Nodes that wait in a circle")
+    head.focus()
+    page.keyboard.press("Enter")
+    page.locator(".fi-details", has_text="None of them ever starts").wait_for()
+    assert head.get_attribute("aria-expanded") == "true"
+    page.click(".fi-nodes a >> nth=1")
+    page.locator("#inspector h2", has_text="n2").wait_for()
+    assert page.evaluate("window.studioView.read().finding") == "cycle"
+    serious = [
+        one for one in Axe().run(page).response["violations"] if one["impact"] in ("serious", "critical")
+    ]
+    assert not serious, [(one["id"], [node["html"][:200] for node in one["nodes"]]) for one in serious]
+    head.click()
+    page.locator(".fi-details").wait_for(state="detached")
+
+
+def test_a_repair_is_previewed_applied_and_undone(studio: Studio, page):
+    """The mended job is a new one; deleting it goes back to the job it was made of."""
+    page.goto(studio.address("findings", "broken", finding="self-loop"))
+    page.locator(".fi-repair", has_text="Would change: 2 dependencies removed.").wait_for()
+    page.locator(".fi-changes", has_text="rank 0: node 3 (n3) waited for node 3 (n3)").wait_for()
+    before = page.evaluate("window.studioView.read().job")
+    page.click("text=Mend, as a new job")
+    page.locator(".fi-origin", has_text="Mended from broken").wait_for()
+    assert page.evaluate("window.studioView.read().job") != before
+    assert "Nodes that wait for themselves" not in titles(page)
+    assert page.locator("#job-pick").input_value() == "broken (mended)"
+    page.click("text=Undo: delete this job")
+    page.locator(".fi-head", has_text="Nodes that wait for themselves").wait_for()
+    assert page.evaluate("window.studioView.read().job") == before
+    assert page.locator(".fi-origin").count() == 0
+
+
+def test_all_that_can_be_is_mended_at_once(studio: Studio, page):
+    page.goto(studio.address("findings", "broken"))
+    page.click("text=Mend 3 kinds of them at once")
+    page.locator(".fi-origin").wait_for()
+    assert titles(page)[0] == "Collectives on which ranks disagree"
+    assert titles(page)[1:].count("Mended") == 3
+
+
+def test_the_overview_leads_to_the_findings(studio: Studio, page):
+    page.goto(studio.address("overview", "healthy"))
+    page.click("text=Findings: what else may be wrong")
+    page.locator("h2", has_text="Nothing is wrong with this job").wait_for()
