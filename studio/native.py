@@ -18,6 +18,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
 
+from filelock import FileLock
+
 
 @dataclass(slots=True)
 class Kernel:
@@ -88,7 +90,10 @@ class Kernel:
         module = importlib.util.module_from_spec(spec)
         sys.modules[self.compiled_name] = module
         spec.loader.exec_module(module)
-        self.prepare(module)
-        self.marker().parent.mkdir(parents=True, exist_ok=True)
-        self.marker().touch()
+        marker = self.marker()
+        marker.parent.mkdir(parents=True, exist_ok=True)
+        # Who comes while another process compiles waits for that and finds the work done.
+        with FileLock(f"{marker}.lock"):
+            self.prepare(module)
+            marker.touch()
         return module
