@@ -87,7 +87,7 @@ def unlisted_groups(case: Case) -> Iterator[Found]:
 # Collectives
 
 
-def _indifferent(group: GroupMatching) -> GroupMatching:
+def comparable(group: GroupMatching) -> GroupMatching:
     """Return a group without the sizes of its all-to-alls, to which ranks may bring different ones."""
     return replace(
         group,
@@ -102,7 +102,7 @@ def collectives(case: Case) -> Iterator[Found]:
     """Yield the first collective of each group in which its members do different things."""
     told = 0
     for group in case.groups:
-        plain = _indifferent(group)
+        plain = comparable(group)
         found = disagreement(plain)
         if found is None:
             continue
@@ -139,6 +139,7 @@ def _disagreement(case: Case, group: GroupMatching, found: Disagreement) -> Foun
             ("members", rank_list(sorted(group.members))),
             ("collectives of a member", _range(min(counts), max(counts))),
         ),
+        mends=not certain,
     )
 
 
@@ -167,7 +168,7 @@ def uneven_sizes(case: Case) -> Iterator[Found]:
     worst: tuple[float, GroupMatching, int, Int64] | None = None
     uneven = []
     for group in case.groups:
-        if disagreement(group) is None or disagreement(_indifferent(group)) is not None:
+        if disagreement(group) is None or disagreement(comparable(group)) is not None:
             continue
         uneven.append(group)
         present = group.sequence_of[group.sequence_of >= 0]

@@ -74,7 +74,7 @@ CHECKS: tuple[Check, ...] = (
         across.collectives,
         "All members of a group have to issue the same collectives, of the same size, in the same order: those that do "
         "not wait for each other for ever, in a simulator as on the machine.",
-        "Where the order is not fixed, make each collective depend on the one before, alike on all ranks; else look for "
+        "Where the order is not fixed, each collective has to depend on the one before, alike on all ranks; else look for "
         "the rank whose trace lacks nodes.",
     ),
     Check(
@@ -306,7 +306,7 @@ def _diagnosis(check: Check, found: Found) -> Diagnosis:
         evidence=found.evidence,
         consequence=found.consequence or check.consequence,
         advice=check.advice,
-        repair=check.code if check.code in REPAIRS and found.count else None,
+        repair=check.code if check.code in REPAIRS and found.count and found.mends else None,
     )
 
 

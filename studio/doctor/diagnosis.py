@@ -54,6 +54,7 @@ class Found:
         count: How many there are of what the check is about, over all ranks.
         evidence: Figures: what they are of, and their value.
         consequence: What follows, where it differs from what the check says in general.
+        mends: Whether the repair of the check, if it has one, mends this.
     """
 
     level: Level
@@ -63,6 +64,7 @@ class Found:
     count: int = 0
     evidence: tuple[tuple[str, str], ...] = ()
     consequence: str = ""
+    mends: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from studio.et.link.options import DEP_KINDS
 from studio.trace import (
     INT_KINDS,
     NONE,
@@ -21,9 +22,6 @@ from studio.trace import (
     ValueKind,
     kind_table,
 )
-
-DEP_KINDS = "dep_kinds"
-"""Attribute of linked traces: why a node has each of its data dependencies, in their order."""
 
 
 def _places(starts: Int64, lengths: Int64) -> Int64:

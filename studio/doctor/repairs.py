@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 
-from studio.analysis.matching import issue_order
+from studio.analysis.matching import GroupMatching, disagreement, issue_order
 from studio.doctor import edit
+from studio.doctor.across import comparable
 from studio.doctor.clocks import clock_offsets
 from studio.doctor.content import call_rows, on_cpu_rows
 from studio.doctor.cycles import removal
@@ -17,15 +19,14 @@ from studio.doctor.edit import Entries
 from studio.doctor.streams import stream_order
 from studio.doctor.structure import counted, edge_label, repeated_rows
 from studio.errors import TraceError
-from studio.sim.agreement import node_label, rank_list
+from studio.et.link.options import DepKind
+from studio.sim.agreement import group_label, is_certain, node_label, rank_list
 from studio.trace import NONE, Bool, Finding, Graph, Int64, NodeType, Trace, UInt64
 from studio.units import format_ns
 
 MENDED = "repaired-"
 """What codes of findings that tell of a repair begin with; the repair's own code follows."""
 _SHOWN = 8
-_STREAM = 8
-"""What linked traces write in `dep_kinds` for the order of a device stream."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,12 +193,74 @@ def _acyclic_with(graph: Graph, before: Int64, after: Int64) -> tuple[Graph, Boo
     """Return a graph with dependencies added, but for those that would close a circle, and which were added."""
     keep = np.ones(len(before), bool)
     while True:
-        made = edit.with_data_dependencies(graph, after[keep], before[keep], _STREAM)
+        made = edit.with_data_dependencies(graph, after[keep], before[keep], DepKind.STREAM)
         circles = GraphCase(0, made, ()).circles
         closing = keep & (circles[before] != NONE) & (circles[before] == circles[after])
         if not closing.any():
             return made, keep
         keep &= ~closing
+
+
+def _chain_collectives(trace: Trace) -> tuple[Trace, list[Change]]:
+    """Make members begin the collectives of a group in the order of most of them, where nothing fixes another."""
+    place = {rank.number: at for at, rank in enumerate(trace.ranks)}
+    wanted: dict[int, _Pairs] = {}
+    names = []
+    for group in Case(trace).groups:
+        found = disagreement(comparable(group))
+        if found is None or is_certain(trace, comparable(group), found):
+            continue
+        chains = {place[number]: chain for number, chain in _chains(group, found.other_rank).items()}
+        more = {at: (*wanted.get(at, ()), *chain) for at, chain in chains.items()}
+        apart = {(trace.ranks[at].graph, chain) for at, chain in more.items()}
+        if chains and all(_is_acyclic(_chained(trace.graphs[graph], chain)) for graph, chain in apart):
+            wanted |= more
+            names.append(group_label(group))
+    count = sum(map(len, wanted.values()))
+    what = (
+        f"{counted(count, 'dependency', 'dependencies')} added, {counted(len(names), 'group')} put in order"
+    )
+    made = edit.rank_by_rank(trace, wanted, _chained) if wanted else trace
+    return made, [Change(what, count, tuple(names[:_SHOWN]))]
+
+
+_Pairs = tuple[tuple[int, int], ...]
+"""Rows: the second is to wait for the first."""
+
+
+def _chains(group: GroupMatching, usual: int) -> dict[int, _Pairs]:
+    """Return, for each member, the collectives of a group in the order of one of them; empty where they are not the same."""
+
+    def contents(number: int) -> list[tuple[int, int]]:
+        at = int(group.sequence_of[group.members.index(number)])
+        one = comparable(group).sequences[at]
+        return list(zip(one.type.tolist(), one.bytes.tolist(), strict=True))
+
+    order = contents(usual)
+    found: dict[int, _Pairs] = {}
+    for number, at in zip(group.members, group.sequence_of.tolist(), strict=True):
+        if at == NONE:
+            continue
+        own = contents(number)
+        if sorted(own) != sorted(order):
+            return {}
+        left: dict[tuple[int, int], list[int]] = {}
+        for content, row in zip(own, group.sequences[at].rows.tolist(), strict=True):
+            left.setdefault(content, []).append(row)
+        rows = [left[content].pop(0) for content in order]
+        found[number] = tuple(pairwise(rows))
+    return found
+
+
+def _chained(graph: Graph, chain: object) -> Graph:
+    """Return a graph in which the second of each pair waits for the first; what waits so already is left."""
+    assert isinstance(chain, tuple)
+    before, after = np.array(chain, np.int64).reshape(-1, 2).T
+    return edit.with_data_dependencies(graph, after, before, 0)
+
+
+def _is_acyclic(graph: Graph) -> bool:
+    return bool((GraphCase(0, graph, ()).circles == NONE).all())
 
 
 def _write_in_order(trace: Trace) -> tuple[Trace, list[Change]]:
@@ -432,6 +495,13 @@ REPAIRS: Mapping[str, Repair] = {
             "List the comm groups",
             "The ranks that name a group become its members, by rising number, and are written to the comm group file.",
             _list_groups,
+        ),
+        Repair(
+            "collectives-disagree",
+            "Fix the order of collectives",
+            "Each waits for the one before it in its group, in the order of most ranks, where no dependencies fix another "
+            "order. They can no longer overlap each other; what dependencies contradict stays as it is.",
+            _chain_collectives,
         ),
         Repair(
             "stream-order",

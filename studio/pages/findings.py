@@ -231,7 +231,9 @@ def _repair(one: Diagnosis, job: str) -> Any:
     assert one.repair
     known, changes = REPAIRS[one.repair], repair_preview(job, one.repair)
     if not changes:
-        blocked = "It can be mended once nothing waits in a circle."
+        blocked = (
+            "Nothing can be changed as things stand: mend what stands above it first, circles above all."
+        )
         return html.Div([html.H3(known.title), html.P(blocked, className="cs-dim")], className="fi-repair")
     return html.Div(
         [

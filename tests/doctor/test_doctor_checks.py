@@ -51,7 +51,9 @@ def test_a_check_finds_what_it_is_for(code: str):
     assert one.consequence
     assert one.count >= 1
     assert one.ranks
-    assert one.repair == (code if code in REPAIRS else None)
+    # The ranks of that job disagree whatever the order.
+    mends = code in REPAIRS and code != "collectives-disagree"
+    assert one.repair == (code if mends else None)
 
 
 def test_the_worst_is_told_first():

@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given, settings
 
 from studio.doctor import REPAIRS, examine, repair, repair_all
-from studio.doctor.edit import DEP_KINDS, entries, with_data_dependencies, without_dependencies, without_nodes
+from studio.doctor.edit import entries, with_data_dependencies, without_dependencies, without_nodes
 from studio.errors import TraceError
 from studio.et import read, write
+from studio.et.link.options import DEP_KINDS
 from studio.et.schema import schema
 from studio.trace import Graph, Trace, digest, node_attributes
 from tests.doctor.broken_jobs import BROKEN, comp, healthy, kernels, shared
@@ -29,9 +30,14 @@ def waits(graph: Graph, number: int) -> list[int]:
     return [int(graph.id[other]) for other in (*graph.ctrl.of(row), *graph.data.of(row)) if other >= 0]
 
 
+def broken(code: str) -> Trace:
+    """A job in which the repair has something to mend."""
+    return disordered() if code == "collectives-disagree" else BROKEN[code]()
+
+
 @pytest.mark.parametrize("code", REPAIRS)
 def test_a_repair_mends_what_its_check_finds_and_leaves_the_job_as_it_was(code: str):
-    trace = BROKEN[code]()
+    trace = broken(code)
     before = [digest(graph) for graph in trace.graphs]
     done = repair(trace, code)
     assert [digest(graph) for graph in trace.graphs] == before
@@ -42,7 +48,7 @@ def test_a_repair_mends_what_its_check_finds_and_leaves_the_job_as_it_was(code: 
 
 @pytest.mark.parametrize("code", REPAIRS)
 def test_a_repaired_job_is_written_and_read_again(code: str, tmp_path):
-    done = repair(BROKEN[code](), code)
+    done = repair(broken(code), code)
     write(done.trace, tmp_path, "job")
     again = read(tmp_path)
     assert again.node_count == done.trace.node_count
@@ -62,10 +68,11 @@ def test_a_healthy_job_is_given_back_as_it_is(code: str):
 def test_whatever_a_file_holds_a_repair_ends_its_finding(trace: Trace):
     """Alone; and all together leave none that can be mended. A circle keeps kernels and files from being put in order."""
     before = codes(trace)
-    for code in before & set(REPAIRS):
+    mendable = set(REPAIRS) - {"collectives-disagree"}
+    for code in before & mendable:
         if not (code in ("forward", "stream-order") and before & {"cycle", "self-loop"}):
             assert code not in codes(repair(trace, code).trace)
-    assert not codes(repair_all(trace).trace) & set(REPAIRS)
+    assert not codes(repair_all(trace).trace) & mendable
 
 
 def test_an_unknown_repair_is_refused_with_those_there_are():
@@ -133,6 +140,44 @@ def test_nodes_keep_all_they_have_when_they_move():
     slots = trace.ranks[0].slots
     assert node_attributes(after, 0, slots) == node_attributes(before, 1, slots)
     assert node_attributes(after, 1, slots) == node_attributes(before, 0, slots)
+
+
+def disordered() -> Trace:
+    """Three ranks with the same collectives, in another order on one of them, which nothing fixes."""
+    a, b, c = ("ALL_REDUCE", 64), ("ALL_GATHER", 32), ("ALL_REDUCE", 64)
+    orders = ((a, b, c), (a, b, c), (b, c, a))
+    return trace_of(
+        [[collective(n, *one, group="tp0") for n, one in enumerate(order, 1)] for order in orders],
+        {"tp0": [0, 1, 2]},
+    )
+
+
+def test_collectives_in_no_fixed_order_are_put_in_that_of_most_ranks():
+    [one] = [one for one in examine(disordered()) if one.code == "collectives-disagree"]
+    assert (one.level, one.repair) == ("warning", "collectives-disagree")
+    done = repair(disordered(), "collectives-disagree")
+    assert done.changes[0].what == "6 dependencies added, 1 group put in order"
+    assert "collectives-disagree" not in codes(done.trace)
+    first, last = (done.trace.graph_of(done.trace.ranks[at]) for at in (0, 2))
+    assert [waits(first, number) for number in (1, 2, 3)] == [[], [1], [2]]
+    assert [waits(last, number) for number in (1, 2, 3)] == [[2], [], [1]]
+
+
+def test_collectives_whose_order_is_fixed_are_left_alone():
+    """Which of the ranks is wrong nobody can know."""
+    trace = BROKEN["collectives-disagree"]()
+    [one] = [one for one in examine(trace) if one.code == "collectives-disagree"]
+    assert one.repair is None
+    assert repair(trace, "collectives-disagree").changes == ()
+
+
+def test_an_order_that_one_rank_contradicts_is_not_forced():
+    """The other order is fixed on one rank alone: chained like the others it would wait in a circle."""
+    a, b = ("ALL_REDUCE", 64), ("ALL_GATHER", 32)
+    free = [collective(1, *a), collective(2, *b)]
+    fixed = [collective(1, *b), collective(2, *a, 1)]
+    trace = trace_of([free, free, fixed])
+    assert repair(trace, "collectives-disagree").changes == ()
 
 
 def test_kernels_are_chained_along_their_stream():
