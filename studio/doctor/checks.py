@@ -229,13 +229,14 @@ CHECKS: tuple[Check, ...] = (
 )
 """Every check, what hurts most first; where levels are equal findings are told in this order."""
 
+_ALSO_TOLD = 2
 _READER_CONSEQUENCE: dict[Level, str] = {
     "error": "Something of the files is lost: what is shown and simulated lacks it.",
     "warning": "What is shown and simulated may not be what was meant.",
     "info": "",
 }
 _TOLD_BY_CHECKS = frozenset(
-    {"dangling-dependency", "duplicate-id", "unlinked", "unattributed", "group-inferred", "nothing-linked"}
+    {"dangling-dependency", "duplicate-id", "unlinked", "unattributed", "group-inferred"}
 )
 """What readers notice and a check finds in the trace itself, as it is by now and with more about it."""
 
@@ -311,21 +312,26 @@ def _diagnosis(check: Check, found: Found) -> Diagnosis:
 
 
 def _from_reader(findings: Iterable[Finding]) -> Iterator[Diagnosis]:
-    """Yield what the reader noticed, but for what the checks say themselves."""
+    """Yield what the reader noticed, but for what the checks say themselves; what it says of many files is told once."""
+    alike: dict[tuple[str, Level, str], list[Finding]] = {}
     for finding in findings:
-        if finding.code in _TOLD_BY_CHECKS:
-            continue
-        place = (("file", finding.file),) if finding.file else ()
-        at = (("at byte", f"{finding.offset:,}"),) if finding.offset >= 0 else ()
+        if finding.code not in _TOLD_BY_CHECKS:
+            alike.setdefault((finding.code, finding.level, finding.hint), []).append(finding)
+    for (code, level, hint), same in alike.items():
+        first, others = same[0], same[1:]
+        place = (("file", first.file),) if first.file else ()
+        at = (("at byte", f"{first.offset:,}"),) if first.offset >= 0 else ()
+        rest = (("and", f"{len(others) - _ALSO_TOLD:,} more"),) if len(others) > _ALSO_TOLD else ()
         yield Diagnosis(
-            code=finding.code,
-            level=finding.level,
-            title=_title(finding.code),
-            message=finding.message,
-            ranks=() if finding.rank is None else (finding.rank,),
-            evidence=(*place, *at),
-            consequence=_READER_CONSEQUENCE[finding.level],
-            advice=finding.hint,
+            code=code,
+            level=level,
+            title=_title(code),
+            message=first.message,
+            ranks=tuple(sorted({one.rank for one in same if one.rank is not None})),
+            count=len(same),
+            evidence=(*place, *at, *(("also", one.message) for one in others[:_ALSO_TOLD]), *rest),
+            consequence=_READER_CONSEQUENCE[level],
+            advice=hint,
         )
 
 

@@ -51,10 +51,13 @@ def unlinked(case: Case) -> Iterator[Found]:
         for one in case.graphs
     )
     loose = where((one, np.flatnonzero(flag(one.graph, "unattributed"))) for one in case.graphs)
+    # Of a trace that was just linked the linker says so itself, and why.
+    told = any(finding.code == "nothing-linked" for finding in case.trace.findings)
     none = [
         rank.number
         for rank in case.trace.ranks
-        if metadata_number(rank, "link_host_operations") > 0
+        if not told
+        and metadata_number(rank, "link_host_operations") > 0
         and metadata_number(rank, "link_device_operations") > 0
         and metadata_number(rank, "link_linked") == 0
     ]
@@ -74,7 +77,7 @@ def unlinked(case: Case) -> Iterator[Found]:
         f"{counted(found.count, noun)} {'has' if found.count == 1 else 'have'} no {what}, such as {_first(found)}"
         for found, noun, what in (
             (lost, "operator", "event in the device trace"),
-            (loose, "device operation", "operator that launched it"),
+            (loose, "device operation", "launching operator"),
         )
         if found.count
     ]

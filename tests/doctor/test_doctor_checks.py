@@ -158,6 +158,22 @@ def test_what_the_reader_noticed_is_in_the_same_list():
     assert evidence(one) == {"file": "a.et", "at byte": "100"}
 
 
+def test_what_the_reader_says_of_many_files_is_told_once():
+    told = tuple(Finding("info", "clock", f"{number}.et: moved.", rank=number) for number in range(7))
+    [one] = examine(replace(healthy(), findings=told))
+    assert (one.message, one.ranks, one.count) == ("0.et: moved.", tuple(range(7)), 7)
+    assert [value for what, value in one.evidence if what == "also"] == [
+        f"{n}.et: moved." for n in (1, 2, 3, 4)
+    ]
+    assert evidence(one)["and"] == "4 more"
+
+
+def test_the_linker_says_itself_why_nothing_was_linked():
+    trace = with_metadata(healthy(), link_host_operations=9, link_device_operations=5, link_linked=0)
+    told = replace(trace, findings=(Finding("error", "nothing-linked", "No ids.", "Record anew."),))
+    assert [one.code for one in examine(told)] == ["nothing-linked"]
+
+
 # ---------------------------------------------------------------------------------------------------
 # Circles
 
