@@ -331,20 +331,21 @@
     dirty();
   }
 
-  async function startIfComplete(card, ranks) {
+  async function startIfComplete(card) {
     const open = card.files.some((file) => file.status !== "done" && file.status !== "cancelled");
     if (cards.get(card.id) !== card || !card.mine || card.status !== "uploading" || open || card.starting) return;
     if (card.files.every((file) => file.status === "cancelled")) {
       dismiss(card);
       return;
     }
-    await start(card, ranks);
+    await start(card);
   }
 
-  async function start(card, ranks) {
+  /** `said`: what the user entered, `{ ranks }` or `{ npus }`. */
+  async function start(card, said = {}) {
     card.starting = true;
     const gone = () => !cards.has(card.id);
-    const answer = await askUntilAnswered(card, gone, "POST", `/${card.id}/start`, ranks ? { ranks } : {});
+    const answer = await askUntilAnswered(card, gone, "POST", `/${card.id}/start`, said);
     card.starting = false;
     if (!answer) return;
     card.fresh = true;
@@ -565,7 +566,8 @@
       case "done":
         return "open";
       case "failed":
-        return card.error && card.error.ranks_for && card.error.ranks_for.length ? "waiting for ranks" : "failed";
+        if (asked(card, "ranks_for").length) return "waiting for ranks";
+        return asked(card, "npus_for").length ? "waiting for the number of NPUs" : "failed";
       default:
         return card.status;
     }
@@ -656,7 +658,8 @@
     parts.ranks.addEventListener("submit", (event) => {
       event.preventDefault();
       const inputs = [...parts.ranks.querySelectorAll("input")];
-      start(card, Object.fromEntries(inputs.map((input) => [input.dataset.name, Number(input.value)])));
+      const numbers = inputs.map((input) => [input.dataset.name, Number(input.value)]);
+      start(card, asked(card, "npus_for").length ? { npus: numbers[0][1] } : { ranks: Object.fromEntries(numbers) });
     });
     const actions = element("div", { class: "cs-up-actions" }, parts.open, parts.again, parts.cancel);
     const head = element("div", { class: "cs-up-head" }, parts.name, parts.status, actions);
@@ -679,7 +682,7 @@
     const parts = (card.parts ||= build(card));
     const failed = ["failed", "refused"].includes(card.status);
     const complete = card.status !== "uploading" && card.received >= card.size && !card.files.some((file) => file.status === "failed");
-    const asked = (card.status === "failed" && card.error && card.error.ranks_for) || [];
+    const [ranksFor, npusFor] = [asked(card, "ranks_for"), asked(card, "npus_for")];
     mark(parts.root, "data-status", card.status);
     mark(parts.root, "aria-label", `Import of ${card.name}`);
     put(parts.name, card.name);
@@ -695,11 +698,12 @@
     show(parts.open, card.status === "done");
     if (card.job) mark(parts.open, "href", jobAddress(card.job));
     mark(parts.open, "aria-label", `Open job ${card.name}`);
-    show(parts.again, (failed || ["cancelled", "interrupted"].includes(card.status)) && complete && !asked.length && card.status !== "refused");
+    show(parts.again, (failed || ["cancelled", "interrupted"].includes(card.status)) && complete && !ranksFor.length && !npusFor.length && card.status !== "refused");
     show(parts.cancel, !card.cancelling);
     put(parts.cancel, card.status === "uploading" && card.mine ? "Cancel all" : BUSY.has(card.status) ? "Cancel" : "Dismiss");
     mark(parts.cancel, "aria-label", `${parts.cancel.textContent}: ${card.name}`);
-    drawRanks(parts.ranks, asked);
+    if (npusFor.length) drawNpus(parts.ranks, npusFor);
+    else drawRanks(parts.ranks, ranksFor);
     drawFiles(card, parts);
   }
 
@@ -723,6 +727,24 @@
     });
     const submit = element("button", { type: "submit", class: "cs-up-button", text: "Read with these ranks" });
     form.replaceChildren(element("div", { class: "cs-up-rank-list" }, ...rows), submit);
+  }
+
+  /** What the user is asked for: names of files. */
+  function asked(card, what) {
+    return (card.status === "failed" && card.error && card.error[what]) || [];
+  }
+
+  /** One number for all: how many NPUs run a workload that does not say it. */
+  function drawNpus(form, names) {
+    show(form, true);
+    const key = `npus\n${names.join("\n")}`;
+    if (form.dataset.key === key) return;
+    form.dataset.key = key;
+    const input = element("input", { type: "number", min: "1", max: "65536", step: "1", value: "8", required: "" });
+    input.dataset.name = names[0];
+    const label = element("label", {}, element("span", { text: `NPUs that run ${names.join(", ")}` }), input);
+    const submit = element("button", { type: "submit", class: "cs-up-button", text: "Read with this number" });
+    form.replaceChildren(element("div", { class: "cs-up-rank-list" }, label), submit);
   }
 
   const URGENT = ["failed", "uploading", "waiting", "done", "cancelled"];

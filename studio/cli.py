@@ -134,6 +134,20 @@ _rank_option = click.option(
 )
 
 
+def _size_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add what text workloads leave open; the command gets it as `npus` and `passes`."""
+    npus = click.option(
+        "--npus",
+        type=click.IntRange(min=1),
+        metavar="N",
+        help="NPUs that run a text workload which does not say.",
+    )
+    passes = click.option(
+        "--passes", type=click.IntRange(min=1), metavar="P", help="Passes of a text workload.  [default: 1]"
+    )
+    return npus(passes(command))
+
+
 @main.command(epilog="Example: chakra-studio traces/ --port 9000 --workspace ~/jobs")
 @click.argument("paths", nargs=-1, type=click.Path(path_type=Path))
 @click.option(
@@ -156,6 +170,7 @@ _rank_option = click.option(
 @click.option("--browser/--no-browser", default=True, help="Open a browser where there is one.")
 @click.option("--sample/--no-sample", default=False, help="Start with a sample job open.")
 @_rank_option
+@_size_options
 def serve(
     paths: tuple[Path, ...],
     host: str,
@@ -165,14 +180,18 @@ def serve(
     browser: bool,
     sample: bool,
     ranks: dict[str, int],
+    npus: int | None,
+    passes: int | None,
 ) -> None:
     """Serve the studio; this is what happens without a command, too.
 
     PATHS are files, folders or archives of traces to open first.
     """
+    from studio.et.format import JobSize
     from studio.serving import Request, run
 
-    request = Request(paths, host, port, allow_host, workspace, browser, sample, ranks)
+    size = JobSize(npus, passes)
+    request = Request(paths, host, port, allow_host, workspace, browser, sample, ranks, size)
     run(request, announce=_say, progress=_progress_line())
 
 
@@ -180,14 +199,23 @@ def serve(
 @click.argument("paths", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @_rank_option
+@_size_options
 @click.pass_context
-def info(ctx: click.Context, paths: tuple[Path, ...], as_json: bool, ranks: dict[str, int]) -> None:
+def info(
+    ctx: click.Context,
+    paths: tuple[Path, ...],
+    as_json: bool,
+    ranks: dict[str, int],
+    npus: int | None,
+    passes: int | None,
+) -> None:
     """Print what a job is: ranks, nodes, collectives, groups, findings.
 
     As JSON it is one object for one job, and a list for several. The exit code is 1 where a file was damaged, so that
     something is missing from what is printed.
     """
     from studio.et import discover, read_job
+    from studio.et.format import JobSize
     from studio.et.ranks import ranks_by_file
     from studio.et.source import opened
     from studio.reports import as_text, report
@@ -196,7 +224,10 @@ def info(ctx: click.Context, paths: tuple[Path, ...], as_json: bool, ranks: dict
     with opened(paths) as files:
         numbers = ranks_by_file(files, ranks)
         jobs = discover(files)
-        reports = [report(job.name, read_job(job, ranks=numbers, progress=progress)) for job in jobs]
+        size = JobSize(npus, passes)
+        reports = [
+            report(job.name, read_job(job, ranks=numbers, progress=progress, size=size)) for job in jobs
+        ]
     if as_json:
         # ASCII: names may hold what a terminal would obey, and not every terminal knows every letter.
         click.echo(json.dumps(reports if len(reports) > 1 else reports[0], indent=2))
@@ -279,11 +310,20 @@ def check(
 @click.argument("target", metavar="OUT", type=click.Path(path_type=Path))
 @click.option("--gzip", "compress", is_flag=True, help="Compress the files of a folder.")
 @_rank_option
-def convert(source: Path, target: Path, compress: bool, ranks: dict[str, int]) -> None:
-    """Write the traces IN as Chakra files.
+@_size_options
+def convert(
+    source: Path,
+    target: Path,
+    compress: bool,
+    ranks: dict[str, int],
+    npus: int | None,
+    passes: int | None,
+) -> None:
+    """Write the traces IN as Chakra files, or when they ran as a timeline.
 
     OUT is a file ending in .et or .et.gz, for a single rank, or a folder, which gets <job>.<rank>.et for every rank
-    and <job>.json with the comm groups.
+    and <job>.json with the comm groups. A file ending in .json becomes a Chrome trace of all ranks, which Perfetto
+    opens; one in .csv gets their issue and callback lines.
     """
     if compress and target.name.endswith(".et") and not target.is_dir():
         raise click.UsageError(
@@ -292,7 +332,14 @@ def convert(source: Path, target: Path, compress: bool, ranks: dict[str, int]) -
     from studio.et import convert as convert_traces
 
     written = convert_traces(
-        source, target, compress=compress, ranks=ranks, progress=_progress_line(), notice=_warn
+        source,
+        target,
+        compress=compress,
+        ranks=ranks,
+        progress=_progress_line(),
+        notice=_warn,
+        npus=npus,
+        passes=passes,
     )
     noun = "file" if len(written) == 1 else "files"
     _say(f"{len(written):,} {noun} written: {written[0]}" + (f" … {written[-1]}" if len(written) > 1 else ""))
@@ -405,6 +452,7 @@ _existing = click.Path(exists=True, dir_okay=False, path_type=Path)
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON: everything, per rank and per link.")
 @_rank_option
+@_size_options
 def simulate(
     workload: tuple[str, ...],
     settings: tuple[str, ...],
@@ -422,6 +470,7 @@ def simulate(
     Example: chakra-studio simulate traces/ --preset hgx-h100-8 --set preferred-dataset-splits=8
     """
     from studio import simulating
+    from studio.et.format import JobSize
 
     words = ("num_queues_per_dim", "injection_scale", "rendezvous_protocol", "comm_scale", "compute_scale")
     options = {word.replace("_", "-"): given.pop(word) for word in words}
@@ -432,6 +481,7 @@ def simulate(
         settings=settings,
         time_limit_s=time_limit,
         every_rank=events is not None,
+        size=JobSize(given.pop("npus"), given.pop("passes")),
         **given,
     )
     outcome = simulating.run(request, progress=_progress_line(), notice=_wait)

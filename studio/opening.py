@@ -6,10 +6,12 @@ import hashlib
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 from studio.et import JobFiles, Progress, discover, read_job
+from studio.et.format import JobSize
 from studio.et.ranks import ranks_by_file
 from studio.et.source import SourceFile, opened
 from studio.samples import SAMPLES, sample_path
@@ -22,6 +24,7 @@ def open_paths(
     *,
     ranks: Mapping[str, int] | None = None,
     progress: Progress | None = None,
+    size: JobSize | None = None,
 ) -> list[str]:
     """Import every job found at `paths`; files that were imported before and have not changed are not read again.
 
@@ -30,6 +33,7 @@ def open_paths(
         paths: Files, folders or archives.
         ranks: Rank numbers by file name, for files that do not tell theirs.
         progress: Told what is going on; may raise to stop, which leaves out the job at hand and those after it.
+        size: NPUs and passes, where a workload leaves them open.
 
     Returns:
         Ids of the jobs, in the order they were found.
@@ -37,7 +41,7 @@ def open_paths(
     with opened(paths) as files:
         source = ", ".join(str(path) for path in paths)
         numbers = ranks_by_file(files, ranks or {})
-        return [_import(workspace, job, source, numbers, progress) for job in discover(files)]
+        return [_import(workspace, job, source, _Said(numbers, size), progress) for job in discover(files)]
 
 
 def open_sample(workspace: Workspace, name: str) -> str:
@@ -59,6 +63,7 @@ class ImportProgress(Protocol):
     """What a reader of uploads is told about its import, and tells about its progress."""
 
     ranks: Mapping[str, int]
+    npus: int | None
 
     def __call__(self, phase: str, done: int, total: int, message: str = "") -> None:
         """Show how far the reading is."""
@@ -72,7 +77,8 @@ def upload_reader(workspace: Workspace) -> Callable[[list[SourceFile], ImportPro
 
     def read(files: list[SourceFile], progress: ImportProgress) -> str:
         jobs = discover(files)
-        made = [_import(workspace, job, "upload", progress.ranks, progress) for job in jobs]
+        said = _Said(progress.ranks, JobSize(progress.npus))
+        made = [_import(workspace, job, "upload", said, progress) for job in jobs]
         if len(made) > 1:
             progress.warn(f"{len(made)} jobs were found and imported: {', '.join(job.name for job in jobs)}.")
         return made[0]
@@ -80,23 +86,36 @@ def upload_reader(workspace: Workspace) -> Callable[[list[SourceFile], ImportPro
     return read
 
 
+@dataclass(frozen=True, slots=True)
+class _Said:
+    """What the user says about files that do not tell it."""
+
+    ranks: Mapping[str, int]
+    size: JobSize | None = None
+
+
 def _import(
     workspace: Workspace,
     job: JobFiles,
     source: str,
-    ranks: Mapping[str, int] | None,
+    said: _Said,
     progress: Progress | None,
 ) -> str:
-    mark = fingerprint(job, ranks or {}, progress)
+    mark = fingerprint(job, said.ranks, progress, said.size)
     known = workspace.find(mark)
     if known:
         return known.id
-    trace = read_job(job, ranks=ranks, progress=progress)
+    trace = read_job(job, ranks=said.ranks, progress=progress, size=said.size)
     tick = (lambda done, total: progress("storing", done, total)) if progress else None
     return workspace.save(trace, job.name, source=source, fingerprint=mark, tick=tick)
 
 
-def fingerprint(job: JobFiles, ranks: Mapping[str, int], progress: Progress | None = None) -> str:
+def fingerprint(
+    job: JobFiles,
+    ranks: Mapping[str, int],
+    progress: Progress | None = None,
+    size: JobSize | None = None,
+) -> str:
     """Return a mark of a job's files: what they hold, the ranks they are, and the job's name.
 
     Where they lie and in which order they are given does not count, nor when they were changed: a copy is the same job, and a trace that was written
@@ -117,6 +136,8 @@ def fingerprint(job: JobFiles, ranks: Mapping[str, int], progress: Progress | No
         except BaseException:
             pool.shutdown(cancel_futures=True)
             raise
+    if any(fmt.whole for _, fmt, _ in job.ranks) and size is not None:
+        marks.append(f"npus {size.npus}, passes {size.passes}")
     whole = "\0".join([job.name, *sorted(marks)]).encode("utf-8", "surrogateescape")
     return f"files:{hashlib.blake2b(whole, digest_size=16).hexdigest()}"
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from studio.drafts import tidy_drafts
 from studio.et import Progress, wire
+from studio.et.format import UNSAID, JobSize
 from studio.imports import close_registry, open_registry
 from studio.opening import open_paths, open_sample, upload_reader
 from studio.pages._mantine import load_components
@@ -41,6 +42,7 @@ class Request:
         browser: Whether to open a browser.
         sample: Whether to start with a sample open where no paths are given.
         ranks: Rank numbers by file name.
+        size: NPUs and passes, where a workload leaves them open.
     """
 
     paths: tuple[Path, ...]
@@ -51,6 +53,7 @@ class Request:
     browser: bool
     sample: bool
     ranks: dict[str, int]
+    size: JobSize = UNSAID
 
 
 def run(request: Request, *, announce: Callable[[str], None], progress: Progress | None) -> None:
@@ -71,7 +74,7 @@ def run(request: Request, *, announce: Callable[[str], None], progress: Progress
 def _open(workspace: Workspace, request: Request, progress: Progress | None) -> list[str]:
     """Return the ids of the jobs to start with."""
     if request.paths:
-        return open_paths(workspace, request.paths, ranks=request.ranks, progress=progress)
+        return open_paths(workspace, request.paths, ranks=request.ranks, progress=progress, size=request.size)
     return [open_sample(workspace, SAMPLES[0].name)] if request.sample else []
 
 

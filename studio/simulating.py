@@ -16,6 +16,8 @@ import numpy as np
 from studio.analysis.collectives import CollectiveTimes, as_rows, collective_times
 from studio.errors import ConfigError, StudioError, TraceError
 from studio.et import read
+from studio.et.events import line_ends
+from studio.et.format import UNSAID, JobSize
 from studio.opening import open_paths
 from studio.runs import Mode, Run, RunInfo
 from studio.sim import astra, simulate
@@ -27,7 +29,7 @@ from studio.sim.presets import PRESETS, preset
 from studio.sim.result import SimResult, breakdown_of, exposed_ns, statistics
 from studio.sim.traffic import LinkTraffic
 from studio.terminal import printable
-from studio.trace import Finding, Graph, Int64, Trace, collective_name
+from studio.trace import Finding, Int64, Trace, collective_name
 from studio.units import format_bytes, format_count, format_ns, format_rate
 from studio.workspace import JobInfo, Workspace
 
@@ -54,6 +56,7 @@ class Request:
         every_rank: Whether to simulate every rank, because the order of events across ranks is asked for.
         workspace: Its folder; None is the user's.
         ranks: Rank numbers by file name, for files that do not tell theirs.
+        size: NPUs and passes, where a workload leaves them open.
         mode: Which mode; None is what the system file asks for, without a word the compatible one.
         out: Name of the run to keep in the workspace; None keeps none.
     """
@@ -71,6 +74,7 @@ class Request:
     every_rank: bool = False
     workspace: Path | None = None
     ranks: Mapping[str, int] = field(default_factory=dict)
+    size: JobSize = UNSAID
     mode: Mode | None = None
     out: str | None = None
 
@@ -200,7 +204,8 @@ def workload(request: Request, progress: Progress | None = None) -> Trace:
     """
     files = _files(request)
     if files:
-        return read(files, ranks=request.ranks, progress=progress)
+        size = request.size
+        return read(files, ranks=request.ranks, progress=progress, npus=size.npus, passes=size.passes)
     return Workspace(_root(request)).load(_job(request))
 
 
@@ -213,7 +218,9 @@ def kept_job(request: Request, progress: Progress | None = None) -> str:
     files = _files(request)
     if not files:
         return _job(request)
-    jobs = open_paths(Workspace(_root(request)), files, ranks=request.ranks, progress=progress)
+    jobs = open_paths(
+        Workspace(_root(request)), files, ranks=request.ranks, progress=progress, size=request.size
+    )
     if len(jobs) > 1:
         raise ConfigError(
             f"WORKLOAD holds {len(jobs)} jobs: {', '.join(jobs)}; allowed: one",
@@ -620,20 +627,9 @@ def write_events(result: SimResult, path: Path) -> None:
 def event_lines(result: SimResult, stream: TextIO) -> None:
     """Write the events as `issue,sys->id=0,tick=0,node->id=1,node->name=…,node->type=4` and `callback,…`."""
     numbers = [rank.number for rank in result.trace.ranks]
-    ends = [_line_ends(graph) for graph in result.trace.graphs]
+    ends = [line_ends(graph) for graph in result.trace.graphs]
     of_rank = [ends[rank.graph] for rank in result.trace.ranks]
     columns = (result.event_end, result.event_rank, result.event_ns, result.event_row)
     for ended, rank, tick, row in zip(*(column.tolist() for column in columns), strict=True):
         word = "callback" if ended else "issue"
         stream.write(f"{word},sys->id={numbers[rank]},tick={tick},{of_rank[rank][row]}\n")
-
-
-def _line_ends(graph: Graph) -> list[str]:
-    """Return per node what is the same in all its lines; a name stays on one line."""
-    names = [" ".join(name.split()) for name in graph.strings]
-    return [
-        f"node->id={number},node->name={names[name] if name >= 0 else ''},node->type={kind}"
-        for number, name, kind in zip(
-            graph.id.tolist(), graph.name.tolist(), graph.type.tolist(), strict=True
-        )
-    ]

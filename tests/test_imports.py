@@ -24,6 +24,7 @@ from studio.imports import (
     Announced,
     Import,
     ImportRefusedError,
+    NpusNeededError,
     Progress,
     RanksNeededError,
     Registry,
@@ -448,6 +449,24 @@ def test_the_user_is_asked_for_ranks_and_the_reader_gets_them(studio: Studios) -
     assert failed.error.ranks_for == ("job/a.0.et", "job/a.1.et")
     start(registry, made.id, ranks={"job/a.0.et": 4, "job/a.1.et": 7})
     assert json.loads(ended(registry, made.id).job or "") == {"job/a.0.et": 4, "job/a.1.et": 7}
+
+
+def test_the_user_is_asked_for_the_number_of_npus_and_the_reader_gets_it(studio: Studios) -> None:
+    def reader(files: list[SourceFile], progress: Progress) -> str:
+        if progress.npus is None:
+            raise NpusNeededError([file.name for file in files])
+        return str(progress.npus)
+
+    registry = studio(reader)
+    made = create_import(registry, FILES[:1])
+    upload(registry, made.id, BODIES[:1])
+    start(registry, made.id)
+    failed = ended(registry, made.id)
+    assert failed.error
+    assert failed.error.npus_for == ("job/a.0.et",)
+    assert failed.error.ranks_for == ()
+    start(registry, made.id, npus=16)
+    assert ended(registry, made.id).job == "16"
 
 
 def test_another_studio_sees_an_import_but_leaves_it_alone(studio: Studios) -> None:

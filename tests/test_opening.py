@@ -10,7 +10,7 @@ import pytest
 
 from studio import opening
 from studio.errors import ConfigError, TraceFormatError
-from studio.et import RanksNeededError, discover, write
+from studio.et import JobSize, NpusNeededError, RanksNeededError, discover, write
 from studio.et.source import SourceFile, opened
 from studio.opening import fingerprint, open_paths, open_sample, upload_reader
 from studio.samples import SAMPLES
@@ -30,6 +30,7 @@ class Upload:
 
     def __init__(self, stop_at: str = "", ranks: dict[str, int] | None = None) -> None:
         self.ranks = ranks or {}
+        self.npus: int | None = None
         self.stop_at = stop_at
         self.told: list[tuple[str, int, int]] = []
         self.warnings: list[str] = []
@@ -255,3 +256,17 @@ def test_an_archive_is_the_same_job_as_the_files_in_it(workspace, job, tmp_path,
             archive.write(path, f"deep/{path.name}")
     assert open_paths(workspace, [tmp_path / "packed.zip"]) == [first]
     assert reads == ["job"]
+
+
+def test_a_workload_with_another_number_of_npus_is_another_job(workspace, tmp_path):
+    path = tmp_path / "w.txt"
+    path.write_text("MICRO\n1\na -1 5 NONE 0 5 NONE 0 5 ALLREDUCE 64 5\n")
+    told = Upload()
+    with pytest.raises(NpusNeededError):
+        upload_reader(workspace)([SourceFile("w.txt", path)], told)
+    told.npus = 4
+    first = upload_reader(workspace)([SourceFile("w.txt", path)], told)
+    assert len(workspace.load(first).ranks) == 4
+    assert open_paths(workspace, [path], size=JobSize(npus=4)) == [first]
+    [other] = open_paths(workspace, [path], size=JobSize(npus=8))
+    assert len(workspace.load(other).ranks) == 8

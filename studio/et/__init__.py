@@ -1,5 +1,6 @@
 """Files to Trace and back: the only code that knows a file format."""
 
+from studio.et.format import JobSize, NpusNeededError
 from studio.et.job import FORMATS, JobFiles, Progress, RanksNeededError, discover, link, read, read_job
 from studio.et.link import DepKind, LinkOptions
 from studio.et.write import convert, write
@@ -8,7 +9,9 @@ __all__ = [
     "FORMATS",
     "DepKind",
     "JobFiles",
+    "JobSize",
     "LinkOptions",
+    "NpusNeededError",
     "Progress",
     "RanksNeededError",
     "convert",

@@ -184,7 +184,7 @@ def _parse_metadata(record: bytes) -> tuple[str, tuple[Attribute, ...], bytes, w
         else:
             extra += record[pos:after]
         pos = after
-    columns = wire.read_columns(_framed(bytes(body)), 0, lambda _done: None, 0)
+    columns = wire.read_columns(framed(bytes(body)), 0, lambda _done: None, 0)
     graph = _Draft(columns, slot_keys=()).graph()
     attrs = tuple(node_attributes(graph, 0)) if len(graph) else ()
     bad_texts = _bad_texts(graph) + (not _is_utf8(version))
@@ -531,11 +531,11 @@ def write(graph: Graph, rank: Rank) -> Iterator[bytes]:
     types = schema()
     record = types.metadata(version=rank.version)
     for attr in rank.metadata:
-        _put_attribute(record.attr.add(), attr.name, attr.kind, attr.value, attr.doc)
-    yield _framed(record.SerializeToString() + rank.extra)
+        put_attribute(record.attr.add(), attr)
+    yield framed(record.SerializeToString() + rank.extra)
     rows = _Rows(graph, rank.slots)
     for row in range(len(graph)):
-        yield _framed(rows.record(types.node(), row))
+        yield framed(rows.record(types.node(), row))
 
 
 class _Rows:
@@ -576,7 +576,7 @@ class _Rows:
         parts = [node.SerializeToString(), *map(self._attribute, range(first, end))]
         for (code, key), time in zip(self.precise, (start, duration), strict=True):
             if time > 0 and time % 1000 and code not in self.key[first:end]:
-                parts.append(_serialised(key, ValueKind.INT64, time, ""))
+                parts.append(serialised(key, ValueKind.INT64, time, ""))
         if 0 <= start < 1000:
             # proto3 leaves out a zero; written by hand, a recorded start at 0 stays a recorded start.
             parts.append(b"\x30\x00")
@@ -608,35 +608,36 @@ class _Rows:
         name, doc_string = self.texts[self.key[index]], self.texts[doc] if doc >= 0 else ""
         # As bits: a Python float, though longer, does not keep those of every NaN.
         if kind == ValueKind.FLOAT and value != value:
-            return _serialised(name, ValueKind.NONE, None, doc_string, b"\x2d" + _floats(np.array(bits)))
+            return serialised(name, ValueKind.NONE, None, doc_string, b"\x2d" + _floats(np.array(bits)))
         if kind == ValueKind.FLOAT_LIST:
             packed = _floats(attrs.items[bits : bits + self.length[index]])
-            listed = b"\x0a" + _framed(packed) if packed else b""
-            return _serialised(name, ValueKind.NONE, None, doc_string, b"\x32" + _framed(listed))
-        return _serialised(name, kind, value, doc_string)
+            listed = b"\x0a" + framed(packed) if packed else b""
+            return serialised(name, ValueKind.NONE, None, doc_string, b"\x32" + framed(listed))
+        return serialised(name, kind, value, doc_string)
 
 
 def _floats(bits: Int64) -> bytes:
     return bits.astype("<u4").tobytes()
 
 
-def _serialised(name: str, kind: ValueKind, value: Any, doc: str, field: bytes = b"") -> bytes:
+def serialised(name: str, kind: ValueKind, value: Any, doc: str, field: bytes = b"") -> bytes:
     """Return an attribute as field 10 of a node; `field` is a value serialised already."""
     attribute = schema().attribute()
-    _put_attribute(attribute, name, kind, value, doc)
-    return b"\x52" + _framed(attribute.SerializeToString() + field)
+    put_attribute(attribute, Attribute(name, kind, value, doc))
+    return b"\x52" + framed(attribute.SerializeToString() + field)
 
 
-def _put_attribute(target: Any, name: str, kind: ValueKind, value: Any, doc: str) -> None:
-    target.name = name
-    if doc:
-        target.doc_string = doc
-    if kind.is_list:
-        inner = getattr(target, value_field(kind))
+def put_attribute(target: Any, attr: Attribute) -> None:
+    """Fill in a message of the schema's attributes."""
+    target.name = attr.name
+    if attr.doc:
+        target.doc_string = attr.doc
+    if attr.kind.is_list:
+        inner = getattr(target, value_field(attr.kind))
         inner.SetInParent()
-        inner.values.extend(value)
-    elif kind != ValueKind.NONE:
-        setattr(target, value_field(kind), value)
+        inner.values.extend(attr.value)
+    elif attr.kind != ValueKind.NONE:
+        setattr(target, value_field(attr.kind), attr.value)
 
 
 def _length(size: int) -> bytes:
@@ -649,7 +650,8 @@ def _length(size: int) -> bytes:
     return bytes(out)
 
 
-def _framed(record: bytes) -> bytes:
+def framed(record: bytes) -> bytes:
+    """Return a record with its length before it."""
     return _length(len(record)) + record
 
 

@@ -2,18 +2,52 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
+from studio.errors import TraceError
 from studio.trace import CommGroup, Finding, Graph, Rank
 
 if TYPE_CHECKING:
     from studio.et.kineto import DeviceTrace
     from studio.et.pytorch import HostTrace
 
-HEAD_BYTES = 4096
+HEAD_BYTES = 1 << 16
 """How much of the (uncompressed) start of a file a format may look at to recognise it."""
+
+
+class NpusNeededError(TraceError):
+    """A workload that does not tell how many NPUs run it: the user has to say.
+
+    Attributes:
+        names: `SourceFile.name` of each file.
+    """
+
+    def __init__(self, files: Sequence[str]) -> None:
+        shown = ", ".join(files[:4]) + (f" and {len(files) - 4} more" if len(files) > 4 else "")
+        super().__init__(
+            f"{shown}: the workload does not say how many NPUs run it.",
+            hint="Say it: --npus NUMBER on the command line, studio.read(…, npus=NUMBER).",
+        )
+        self.names = tuple(files)
+
+
+@dataclass(frozen=True, slots=True)
+class JobSize:
+    """What workload descriptions leave open; None where the user says nothing.
+
+    Attributes:
+        npus: How many NPUs run the workload.
+        passes: How many times it runs, one after another.
+    """
+
+    npus: int | None = None
+    passes: int | None = None
+
+
+UNSAID = JobSize()
+"""The user says nothing about the size of a job."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +60,7 @@ class Reading:
         total_bytes: Size of all files of the job.
         tick: Told the bytes done, out of twice the file; may raise to stop the reading.
         findings: What was noticed while opening it, e.g. a truncated gzip stream.
+        size: What the user says of the job's size.
     """
 
     name: str
@@ -33,6 +68,7 @@ class Reading:
     total_bytes: int = 0
     tick: Callable[[int], None] = field(default=lambda _done: None)
     findings: tuple[Finding, ...] = ()
+    size: JobSize = UNSAID
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +126,7 @@ class Format:
         read: Reads a file; raises TraceFormatError where it is damaged beyond use.
         describes_job: Whether it tells about the job as a whole rather than being a rank of it.
         half: Whether a file is only one side of a rank, to be linked with the other: its processor or its devices.
+        whole: Whether a file holds all ranks of a job.
     """
 
     name: str
@@ -98,3 +135,9 @@ class Format:
     read: Callable[[Reading], list[Part]]
     describes_job: bool = False
     half: Literal["", "host", "device"] = ""
+    whole: bool = False
+
+    @property
+    def job_mark(self) -> str:
+        """What keeps files of this format apart from files of the same names in another, which are another job."""
+        return "" if self.name == "chakra" or self.whole or self.half else f"\x1f{self.name}"

@@ -7,17 +7,20 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import pairwise
 from pathlib import Path, PurePosixPath
 
 from studio.errors import TraceError, TraceFormatError
-from studio.et import chakra, groups, kineto, pytorch
+from studio.et import chakra, chakra_json, events, groups, kineto, pytorch, text
 from studio.et.format import (
     HEAD_BYTES,
+    UNSAID,
     DevicePart,
     Format,
     GroupsPart,
     HostPart,
+    JobSize,
     Part,
     RankPart,
     Reading,
@@ -28,7 +31,16 @@ from studio.et.pytorch import HostTrace
 from studio.et.source import SourceFile, head, inflated_bytes, load, looks_like, opened
 from studio.trace import CommGroup, Finding, Graph, Rank, Trace, digest
 
-FORMATS: tuple[Format, ...] = (groups.FORMAT, pytorch.FORMAT, kineto.FORMAT, chakra.FORMAT)
+FORMATS: tuple[Format, ...] = (
+    groups.FORMAT,
+    chakra_json.FEEDER,
+    chakra_json.JSONIZED,
+    pytorch.FORMAT,
+    kineto.FORMAT,
+    text.FORMAT,
+    events.FORMAT,
+    chakra.FORMAT,
+)
 """Every format that can be read, the ones easiest to recognise first."""
 
 Progress = Callable[[str, int, int], None]
@@ -145,11 +157,12 @@ def discover(files: Iterable[SourceFile]) -> list[JobFiles]:
         elif fmt.half:
             prefix, number = rank_and_prefix(_VERSION.sub("", file.name))
             halves.setdefault(_stem(prefix), []).append((file, fmt, number))
+        elif fmt.whole:
+            ranks[f"{_folder(file.name)}\0{PurePosixPath(file.name).name}"] = [(file, fmt, None)]
         else:
             prefix, number = rank_and_prefix(file.name)
-            ranks.setdefault(prefix if number is not None else _unranked(file.name), []).append(
-                (file, fmt, number)
-            )
+            key = (prefix if number is not None else _unranked(file.name)) + fmt.job_mark
+            ranks.setdefault(key, []).append((file, fmt, number))
     ranks |= _with_other_side(halves)
     if not ranks:
         if ignored:
@@ -192,7 +205,12 @@ def _with_other_side(halves: dict[str, list[RankFile]]) -> dict[str, list[RankFi
 
 def _unranked(name: str) -> str:
     """Return the key under which files without a rank in one folder gather."""
-    return f"{PurePosixPath(name).parent}/\0"
+    return f"{_folder(name)}\0"
+
+
+def _folder(name: str) -> str:
+    """Return the folder part of a name, with a slash at its end."""
+    return f"{PurePosixPath(name).parent}/"
 
 
 def _unrecognised(name: str, start: bytes, count: int = 1) -> TraceFormatError:
@@ -211,7 +229,8 @@ def _job(
     ignored: list[str],
 ) -> JobFiles:
     """Return one job with the files beside it that tell about it."""
-    if prefix.endswith("\0"):
+    prefix = prefix.removesuffix(members[0][1].job_mark)
+    if "\0" in prefix:
         first = PurePosixPath(members[0][0].name)
         name = (
             first.name.split(".")[0] if len(members) == 1 else first.parent.name or first.name.split(".")[0]
@@ -237,6 +256,7 @@ def read_job(
     ranks: Mapping[str, int] | None = None,
     progress: Progress | None = None,
     options: LinkOptions | None = None,
+    size: JobSize | None = None,
 ) -> Trace:
     """Read the files of one job, two at a time, and link execution traces with Kineto traces.
 
@@ -245,35 +265,41 @@ def read_job(
         ranks: Rank numbers by file name, where neither the files nor their names tell.
         progress: Told the bytes read.
         options: What linking derives.
+        size: NPUs and passes, where a workload leaves them open.
 
     Raises:
         RanksNeededError: The rank of some files is not known.
+        NpusNeededError: A workload does not tell how many NPUs run it.
         TraceError: Two files claim the same rank.
         TraceFormatError: A file cannot be read.
     """
     numbers = dict(ranks or {})
     meter = _Meter(progress, sum(file.path.stat().st_size for file, _, _ in job.ranks))
     total = sum(inflated_bytes(file.path) for file, _, _ in job.ranks)
-    builder = _Builder(len(job.ranks))
+    builder = _Builder()
+    read_one = partial(_read_file, total=total, meter=meter, size=size or UNSAID)
     with ThreadPoolExecutor(max_workers=2) as pool:
         try:
-            for (file, _, number), parts in _read_ahead(pool, job.ranks, total, meter):
+            for (file, fmt, number), parts in _read_ahead(pool, job.ranks, read_one):
                 for part in parts:
-                    if isinstance(part, RankPart):
-                        told = number if part.number is None else part.number
-                        builder.add(part, numbers.get(file.name, told))
+                    if isinstance(part, GroupsPart):
+                        builder.add_groups(part)
                     elif isinstance(part, HostPart | DevicePart):
                         builder.add_half(part, number, numbers.get(file.name))
+                    elif fmt.whole:
+                        builder.add(part, part.number)
+                    else:
+                        told = number if part.number is None else part.number
+                        builder.add(part, numbers.get(file.name, told), alone=len(job.ranks) == 1)
         except BaseException:
             meter.stop()
             pool.shutdown(cancel_futures=True)
             raise
     builder.link(options, (lambda done, total: progress("linking", done, total)) if progress else None)
     for file, fmt in job.others:
-        for part in _read_file(file, fmt, total, _Meter(None, 0)):
+        for part in _read_file(file, fmt, total=total, meter=_Meter(None, 0), size=UNSAID):
             if isinstance(part, GroupsPart):
-                builder.groups += part.groups
-                builder.findings += part.findings
+                builder.add_groups(part)
     return builder.trace(job)
 
 
@@ -283,6 +309,8 @@ def read(
     ranks: Mapping[str, int] | None = None,
     progress: Progress | None = None,
     options: LinkOptions | None = None,
+    npus: int | None = None,
+    passes: int | None = None,
 ) -> Trace:
     """Read the execution traces of one job.
 
@@ -291,6 +319,8 @@ def read(
         ranks: Rank numbers by file name, for files that do not tell theirs.
         progress: Called with a phase, the bytes done and the bytes in all.
         options: What linking derives where there are PyTorch traces.
+        npus: How many NPUs run a text workload that does not say it.
+        passes: How many times a text workload runs; once where nothing is said.
 
     Raises:
         TraceError: The paths hold several jobs, or ranks are unknown or claimed twice.
@@ -304,7 +334,8 @@ def read(
             raise TraceError(
                 f"{len(jobs)} jobs found, not one: {names}.", hint="Name the files of one of them."
             )
-        return read_job(jobs[0], ranks=ranks, progress=progress, options=options)
+        size = JobSize(npus, passes)
+        return read_job(jobs[0], ranks=ranks, progress=progress, options=options, size=size)
 
 
 def link(
@@ -361,12 +392,14 @@ class _Meter:
 
 
 def _read_ahead(
-    pool: ThreadPoolExecutor, files: Sequence[RankFile], total: int, meter: _Meter
+    pool: ThreadPoolExecutor,
+    files: Sequence[RankFile],
+    read_one: Callable[[SourceFile, Format], list[Part]],
 ) -> Iterator[tuple[RankFile, list[Part]]]:
     """Yield what each file holds, in order, with only a few read ahead: equal graphs are soon dropped."""
     waiting: deque[tuple[RankFile, Future[list[Part]]]] = deque()
     for entry in files:
-        waiting.append((entry, pool.submit(_read_file, entry[0], entry[1], total, meter)))
+        waiting.append((entry, pool.submit(read_one, entry[0], entry[1])))
         if len(waiting) == _AHEAD:
             first, task = waiting.popleft()
             yield first, task.result()
@@ -375,21 +408,20 @@ def _read_ahead(
         yield first, task.result()
 
 
-def _read_file(file: SourceFile, fmt: Format, total: int, meter: _Meter) -> list[Part]:
-    size = file.path.stat().st_size
+def _read_file(file: SourceFile, fmt: Format, *, total: int, meter: _Meter, size: JobSize) -> list[Part]:
+    packed_bytes = file.path.stat().st_size
     data, findings = load(file)
-    share = size / max(2 * len(data), 1)
-    reading = Reading(file.name, data, total, lambda done: meter.tick(file.name, int(done * share)), findings)
-    parts = fmt.read(reading)
-    meter.tick(file.name, size)
+    share = packed_bytes / max(2 * len(data), 1)
+    tick = lambda done: meter.tick(file.name, int(done * share))  # noqa: E731
+    parts = fmt.read(Reading(file.name, data, total, tick, findings, size))
+    meter.tick(file.name, packed_bytes)
     return parts
 
 
 class _Builder:
     """Collects ranks; equal graphs are kept once."""
 
-    def __init__(self, size: int) -> None:
-        self.size = size
+    def __init__(self) -> None:
         self.graphs: list[Graph] = []
         self.known: dict[bytes, int] = {}
         self.ranks: list[tuple[Rank, int | None]] = []
@@ -417,17 +449,23 @@ class _Builder:
             self.hosts, self.devices, options, tick or (lambda _done, _total: None)
         )
         for part in parts:
-            self.add(part, part.number)
+            self.add(part, part.number, alone=len(parts) == 1)
         self.groups += groups
         self.findings += tuple(findings)
 
-    def add(self, part: RankPart, number: int | None) -> None:
-        """Take in a rank."""
-        # A single rank has nothing to share its graph with.
-        mark = digest(part.graph) if self.size > 1 else b""
-        index = self.known.setdefault(mark, len(self.graphs))
-        if index == len(self.graphs):
-            self.graphs.append(part.graph)
+    def add_groups(self, part: GroupsPart) -> None:
+        """Take in comm groups."""
+        self.groups += part.groups
+        self.findings += part.findings
+
+    def add(self, part: RankPart, number: int | None, *, alone: bool = False) -> None:
+        """Take in a rank; the only one of a job has nothing to share its graph with."""
+        if self.graphs and part.graph is self.graphs[-1]:
+            index = len(self.graphs) - 1
+        else:
+            index = self.known.setdefault(b"" if alone else digest(part.graph), len(self.graphs))
+            if index == len(self.graphs):
+                self.graphs.append(part.graph)
         self.ranks.append((replace(part.rank, graph=index), number))
         self.findings += tuple(replace(finding, rank=number) for finding in part.findings)
 

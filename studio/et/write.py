@@ -12,13 +12,16 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from studio.errors import TraceError
-from studio.et import chakra, groups
+from studio.et import chakra, chrome, events, groups
+from studio.et.format import JobSize
 from studio.et.job import Progress, discover, read_job
 from studio.et.ranks import ranks_by_file
 from studio.et.source import opened
 from studio.trace import Finding, Trace
 
 _SUFFIXES = (".et", ".et.gz")
+_TIMELINES = {".json": chrome.write, ".csv": events.write}
+"""Forms of a recorded timeline, by the suffix that asks for them."""
 _NAME = re.compile(r"[^./\\\x00-\x1f\x7f][^/\\\x00-\x1f\x7f]{0,199}")
 
 
@@ -101,7 +104,7 @@ def _file_name(name: str) -> str:
     return plain.encode()[:180].decode("utf-8", "ignore") or "job"
 
 
-def convert(
+def convert(  # noqa: PLR0913 (each an option of the command)
     source: Path | str,
     target: Path | str,
     *,
@@ -109,29 +112,35 @@ def convert(
     ranks: Mapping[str, int] | None = None,
     progress: Progress | None = None,
     notice: Callable[[Finding], None] | None = None,
+    npus: int | None = None,
+    passes: int | None = None,
 ) -> list[Path]:
-    """Read the traces at `source` and write them as Chakra files.
+    """Read the traces at `source` and write them as Chakra files, or as a timeline.
 
     Args:
         source: A file, folder or archive with one job.
-        target: A file ending in `.et` or `.et.gz` for a single rank, else a folder, made where it is not there.
+        target: A file ending in `.et` or `.et.gz` for a single rank; in `.json` for a Chrome trace or in `.csv` for
+            issue and callback lines of all ranks; else a folder, made where it is not there.
         compress: Whether files in a folder become `.et.gz`.
         ranks: Rank numbers by file name, for files that do not tell theirs.
         progress: Told the bytes read and the ranks written.
         notice: Told each finding of the reader: what was lost in a damaged file is lost in what is written, too.
+        npus: How many NPUs run a text workload that does not say it.
+        passes: How many times a text workload runs; once where nothing is said.
 
     Returns:
         The files written.
 
     Raises:
-        TraceError: Several ranks do not fit one file, or several jobs are given.
+        TraceError: Several ranks do not fit one file, several jobs are given, or a timeline is asked for and no node
+            has a start.
         ConfigError: `ranks` names a file that is not there.
     """
     path = Path(target)
-    if path.exists() and not path.is_dir() and not path.name.endswith(_SUFFIXES):
+    if path.exists() and not path.is_dir() and not path.name.endswith(_SUFFIXES) and not _is_timeline(path):
         raise TraceError(
             f"{path}: there is a file of this name that is no trace.",
-            hint="Name a folder, or a file ending in .et or .et.gz.",
+            hint="Name a folder, a file ending in .et or .et.gz, or a new one ending in .json or .csv.",
         )
     with opened([source]) as files:
         jobs = discover(files)
@@ -141,10 +150,12 @@ def convert(
                 f"{source}: holds {len(jobs)} jobs, not one: {names}.", hint="Convert them one by one."
             )
         numbers = ranks_by_file(files, ranks or {})
-        trace = read_job(jobs[0], ranks=numbers, progress=progress)
+        trace = read_job(jobs[0], ranks=numbers, progress=progress, size=JobSize(npus, passes))
     if notice:
         for finding in trace.findings:
             notice(finding)
+    if path.suffix in _TIMELINES and not path.is_dir():
+        return [write_timeline(trace, path)]
     if path.is_dir() or not path.name.endswith(_SUFFIXES):
         return write(trace, path, _file_name(jobs[0].name), compress=compress, progress=progress)
     if len(trace.ranks) > 1:
@@ -156,3 +167,34 @@ def convert(
     with _written_together() as put:
         put(path, _packed(b"".join(chakra.write(trace.graphs[0], trace.ranks[0])), path.suffix == ".gz"))
     return [path]
+
+
+def write_timeline(trace: Trace, path: Path) -> Path:
+    """Write when everything was recorded to have run, as the suffix asks: a Chrome trace, or issue and callback lines.
+
+    Raises:
+        TraceError: No node has a start.
+    """
+    if not any((graph.start_ns >= 0).any() for graph in trace.graphs):
+        raise TraceError(
+            f"{path}: no node of the trace has a start, so there is no timeline to write.",
+            hint="Simulate the trace first: chakra-studio simulate … --events FILE.csv writes a timeline.",
+        )
+    path.parent.mkdir(parents=True, exist_ok=True)
+    aside = path.with_name(f".{secrets.token_hex(8)}.new")
+    try:
+        with aside.open("w", encoding="utf-8", newline="\n") as stream:
+            stream.writelines(_TIMELINES[path.suffix](trace))
+        aside.replace(path)
+    finally:
+        aside.unlink(missing_ok=True)
+    return path
+
+
+def _is_timeline(path: Path) -> bool:
+    """Whether a file is one that `write_timeline` wrote."""
+    with path.open("rb") as stream:
+        start = stream.read(4096)
+    return (path.suffix == ".csv" and events.sniff(start)) or (
+        path.suffix == ".json" and start.startswith(chrome.HEAD.encode())
+    )

@@ -17,6 +17,7 @@ count as interrupted, and any studio may take it over.
 
 from __future__ import annotations
 
+from studio.et.format import NpusNeededError
 from studio.et.job import RanksNeededError
 from studio.imports.model import (
     Announced,
@@ -54,6 +55,7 @@ __all__ = [
     "ImportCancelled",
     "ImportFile",
     "ImportRefusedError",
+    "NpusNeededError",
     "Phase",
     "Problem",
     "Progress",

@@ -44,11 +44,18 @@ class ImportCancelled(Exception):  # noqa: N818 (a wish fulfilled is no error)
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """What went wrong, to be shown in place; `ranks_for` names the files whose rank the user is asked for."""
+    """What went wrong, to be shown in place.
+
+    Attributes:
+        message, hint: For the user.
+        ranks_for: Files whose rank the user is asked for.
+        npus_for: Files that leave open how many NPUs there are, which the user is asked for.
+    """
 
     message: str
     hint: str = ""
     ranks_for: tuple[str, ...] = ()
+    npus_for: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +151,7 @@ class State:
     dropped: tuple[str, ...] = ()
     file_errors: dict[str, Problem] = field(default_factory=dict)
     ranks: dict[str, int] = field(default_factory=dict)
+    npus: int | None = None
     details: str = ""
 
 

@@ -17,6 +17,7 @@ from filelock import FileLock
 
 from studio.errors import StudioError
 from studio.et import archive
+from studio.et.format import NpusNeededError
 from studio.et.job import RanksNeededError
 from studio.et.source import SourceFile
 from studio.imports.model import (
@@ -65,11 +66,13 @@ class Progress:
     Attributes:
         name: A name for the job, made from the files' paths.
         ranks: Ranks the user entered, by `SourceFile.name`; see RanksNeededError.
+        npus: The number of NPUs the user entered; see NpusNeededError.
     """
 
     def __init__(self, folder: Path, state: State, cancel: threading.Event) -> None:
         self.name = state.name
         self.ranks: Mapping[str, int] = dict(state.ranks)
+        self.npus = state.npus
         self.warnings: list[str] = []
         self.file_errors: dict[str, Problem] = {}
         self.upload_of: dict[Path, str] = {}
@@ -140,13 +143,16 @@ def close_registry(registry: Registry) -> None:
     (registry.root / ".studios" / f"{registry.token}.lock").unlink(missing_ok=True)
 
 
-def start(registry: Registry, import_id: str, *, ranks: Mapping[str, int] | None = None) -> Import:
+def start(
+    registry: Registry, import_id: str, *, ranks: Mapping[str, int] | None = None, npus: int | None = None
+) -> Import:
     """Queue an import for reading; one that failed, was cancelled or was interrupted is tried again.
 
     Args:
         registry: The open imports.
         import_id: Which.
         ranks: Ranks the user entered, by the names RanksNeededError asked for.
+        npus: The number of NPUs the user entered where NpusNeededError asked for it.
 
     Raises:
         ImportRefusedError: A file has not arrived completely, or another studio works on it.
@@ -162,9 +168,8 @@ def start(registry: Registry, import_id: str, *, ranks: Mapping[str, int] | None
         registry.cancels[import_id] = threading.Event()
         (registry.root / import_id / "progress.json").unlink(missing_ok=True)
         ready = replace(state, owner=registry.token, status="queued", error=None, warnings=(), details="")
-        save_state(
-            registry, import_id, replace(ready, file_errors={}, ranks={**state.ranks, **(ranks or {})})
-        )
+        said = replace(ready, ranks={**state.ranks, **(ranks or {})}, npus=npus or state.npus)
+        save_state(registry, import_id, replace(said, file_errors={}))
     registry.queue.put(import_id)
     return get_import(registry, import_id)
 
@@ -204,6 +209,9 @@ def _attempt(
         return replace(state, status="cancelled")
     except RanksNeededError as error:
         return replace(state, status="failed", error=Problem(error.message, error.hint, error.names))
+    except NpusNeededError as error:
+        problem = Problem(error.message, error.hint, npus_for=error.names)
+        return replace(state, status="failed", error=problem)
     except StudioError as error:
         return replace(state, status="failed", error=Problem(error.message, error.hint))
     except MemoryError:

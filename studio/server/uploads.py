@@ -44,6 +44,7 @@ class _NewImport(msgspec.Struct, frozen=True):
 
 class _Start(msgspec.Struct, frozen=True):
     ranks: dict[str, int] = {}
+    npus: int | None = None
 
 
 class _Body:
@@ -104,7 +105,9 @@ def uploads_blueprint(registry: Registry) -> Blueprint:
     @routes.post("/<import_id>/start")
     @routes.post("/<import_id>/retry", endpoint="retry")
     def start(import_id: str) -> Response:
-        return _json(_import_json(imports.start(registry, import_id, ranks=_body(_Start).ranks)), 202)
+        asked = _body(_Start)
+        started = imports.start(registry, import_id, ranks=asked.ranks, npus=asked.npus)
+        return _json(_import_json(started), 202)
 
     @routes.delete("/<import_id>")
     def cancel_import(import_id: str) -> Response:
@@ -190,7 +193,12 @@ def _file_json(file: ImportFile) -> dict[str, Any]:
 def _problem_json(problem: Problem | None) -> dict[str, Any] | None:
     if problem is None:
         return None
-    return {"message": problem.message, "hint": problem.hint, "ranks_for": problem.ranks_for}
+    return {
+        "message": problem.message,
+        "hint": problem.hint,
+        "ranks_for": problem.ranks_for,
+        "npus_for": problem.npus_for,
+    }
 
 
 def _json(value: object, status: int = 200) -> Response:

@@ -17,7 +17,7 @@ from waitress.server import create_server
 from studio import imports
 from studio.errors import TraceFormatError
 from studio.et.source import SourceFile
-from studio.imports import Announced, Progress, RanksNeededError
+from studio.imports import Announced, NpusNeededError, Progress, RanksNeededError
 from studio.server.uploads import uploads_blueprint
 
 if TYPE_CHECKING:
@@ -71,6 +71,10 @@ class Studio:
         for file in files:
             if file.path.read_bytes()[:4] == b"ask?" and file.name not in progress.ranks:
                 raise RanksNeededError([file.name])
+            if file.path.read_bytes()[:4] == b"npus":
+                if progress.npus is None:
+                    raise NpusNeededError([file.name])
+                return json.dumps({file.name: progress.npus})
             if file.path.read_bytes()[:4] == b"bad!":
                 raise TraceFormatError(f"{file.name}: no trace <b>.", hint="Open <i>another</i>.")
         return json.dumps({file.name: file.path.stat().st_size for file in files} | dict(progress.ranks))
@@ -304,6 +308,19 @@ def test_the_user_is_asked_for_a_rank_that_nothing_tells(studio: Studio, page: P
     page.get_by_label(f"Rank of {HOSTILE}").fill("7")
     page.get_by_role("button", name="Read with these ranks").click()
     assert job(page) == {HOSTILE: 7}
+
+
+def test_the_user_is_asked_for_a_number_of_npus_that_nothing_tells(
+    studio: Studio, page: Page, tmp_path: Path
+) -> None:
+    path = tmp_path / HOSTILE
+    path.write_bytes(b"npus")
+    page.goto(studio.url)
+    drop(page, path)
+    page.get_by_text("waiting for the number of NPUs").wait_for()
+    page.get_by_label(f"NPUs that run {HOSTILE}").fill("12")
+    page.get_by_role("button", name="Read with this number").click()
+    assert job(page) == {HOSTILE: 12}
 
 
 def test_a_list_rendered_anew_shows_its_imports_again(studio: Studio, page: Page, tmp_path: Path) -> None:

@@ -224,7 +224,12 @@ def test_errors_of_the_reader_come_with_their_hint(server: Server) -> None:
     server.call("PUT", f"/{import_id}/files/{a['id']}?offset=0", b"x")
     server.call("POST", f"/{import_id}/start", {})
     failed = ended(server, import_id)
-    assert failed["error"] == {"message": "bad.et: not a trace.", "hint": "Open a trace.", "ranks_for": []}
+    assert failed["error"] == {
+        "message": "bad.et: not a trace.",
+        "hint": "Open a trace.",
+        "ranks_for": [],
+        "npus_for": [],
+    }
     assert server.call("POST", f"/{import_id}/retry", {"ranks": {"bad.et": 3}})[0] == 202
     assert ended(server, import_id)["status"] == "failed"
     assert server.call("POST", f"/{import_id}/retry", {"ranks": {"bad.et": "<b>"}})[0] == 400

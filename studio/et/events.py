@@ -1,0 +1,298 @@
+"""Issue and callback lines, as simulators write them: a recorded timeline, without dependencies.
+
+    issue,sys->id=0, tick=0, node->id=1, node->name=embedding, node->type=4
+    callback,sys->id=0, tick=43, node->id=1, node->name=embedding, node->type=4
+
+The lines may stand in a log, with other lines between them and whatever before them. What is before each `=` is ignored,
+but for the type, which older files lack. Ticks are nanoseconds.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from studio.errors import TraceFormatError
+from studio.et.columns import Texts
+from studio.et.format import Format, Part, RankPart, Reading
+from studio.trace import (
+    NONE,
+    Attributes,
+    Dependencies,
+    Finding,
+    Graph,
+    Int64,
+    NodeType,
+    Rank,
+    Trace,
+)
+
+_EVENT = re.compile(
+    rb"(?:^|[\s:\]>])(issue|callback),[^=,\r\n]*=[ \t]*([0-9]{1,20})[ \t]*,[^=,\r\n]*=[ \t]*([0-9]{1,20})[ \t]*"
+    rb",[^=,\r\n]*=[ \t]*([0-9]{1,20})[ \t]*,[^=,\r\n]*=([^\r\n]*)",
+    re.MULTILINE,
+)
+_STARTED = re.compile(rb"(?:^|[\s:\]>])(?:issue|callback),[^=,\r\n]*=", re.MULTILINE)
+_TYPE = re.compile(rb"^(.*),([^=,]*)=[ \t]*([0-9]{1,3})[ \t]*$", re.DOTALL)
+_NAMED_TYPE = re.compile(r"(?:^|[^A-Z])(MEM_LOAD|MEM_STORE|COMP|COMM_SEND|COMM_RECV|COMM_COLL)_NODE(?![A-Z])")
+_LARGEST_RANK = 2**31 - 1
+_TICK_EVERY = 100_000
+
+
+def sniff(head: bytes) -> bool:
+    """Whether `head` begins with an issue or callback line, or holds two: a text about them may quote one."""
+    if b"\0" in head:
+        return False
+    first = _EVENT.search(head)
+    return first is not None and (first.start() == 0 or _EVENT.search(head, first.end()) is not None)
+
+
+@dataclass(slots=True)
+class _Spans:
+    """What the lines tell, a row per issue.
+
+    Attributes:
+        rank, node: Rank and node id.
+        name: Index into `names`.
+        start, end: Ticks; end -1 while there is no callback, start -1 where there is no issue.
+        open: Rows still without callback, by rank and node.
+        names: Texts after the fourth `=`, by first appearance.
+        counts: What is wrong, and how often.
+    """
+
+    rank: list[int] = field(default_factory=list)
+    node: list[int] = field(default_factory=list)
+    name: list[int] = field(default_factory=list)
+    start: list[int] = field(default_factory=list)
+    end: list[int] = field(default_factory=list)
+    open: dict[tuple[int, int], deque[int]] = field(default_factory=dict)
+    names: dict[bytes, int] = field(default_factory=dict)
+    counts: Counter[str] = field(default_factory=Counter)
+
+    def take(self, word: bytes, rank: int, tick: int, node: int, name: bytes) -> None:
+        """Note one line."""
+        if rank > _LARGEST_RANK or tick >= 2**63 or node >= 2**64:
+            self.counts["out of range"] += 1
+            return
+        key = (rank, node)
+        if word == b"callback":
+            waiting = self.open.get(key)
+            if waiting:
+                row = waiting.popleft()
+                if not waiting:
+                    del self.open[key]
+                if tick < self.start[row]:
+                    self.counts["backwards"] += 1
+                self.end[row] = max(tick, self.start[row])
+                return
+            self.counts["without issue"] += 1
+        else:
+            self.open.setdefault(key, deque()).append(len(self.rank))
+        self.rank.append(rank)
+        self.node.append(node)
+        self.name.append(self.names.setdefault(name, len(self.names)))
+        self.start.append(tick if word == b"issue" else NONE)
+        self.end.append(NONE)
+
+
+def read(reading: Reading) -> list[Part]:
+    """Read the timeline of all ranks.
+
+    Raises:
+        TraceFormatError: No line is a complete event.
+    """
+    spans, events = _Spans(), 0
+    data = bytes(reading.data)
+    for found in _EVENT.finditer(data):
+        word, rank, tick, node, name = found.groups()
+        spans.take(word, int(rank), int(tick), int(node), name.strip())
+        events += 1
+        if events % _TICK_EVERY == 0:
+            reading.tick(found.end())
+    if not spans.rank:
+        raise TraceFormatError(
+            f"{reading.name}: no complete issue or callback line.",
+            hint="Expected lines such as issue,sys->id=0,tick=0,node->id=1,node->name=x,node->type=4.",
+        )
+    spans.counts["incomplete"] = sum(1 for _ in _STARTED.finditer(data)) - events
+    reading.tick(len(data))
+    names, types = _names_and_types(list(spans.names), spans.counts)
+    return _parts(spans, names, types, reading)
+
+
+def _names_and_types(texts: list[bytes], counts: Counter[str]) -> tuple[list[str], list[int]]:
+    """Return names and node types: the type is a last column, told by its key or by being on every line.
+
+    Example:
+        >>> _names_and_types([b"a,b=3,node->type=4", b"x=1,node->type=7"], Counter())
+        (['a,b=3', 'x=1'], [4, 7])
+        >>> _names_and_types([b"COMM_COLL_NODE_1, k=2"], Counter())
+        (['COMM_COLL_NODE_1'], [2])
+    """
+    split = [_TYPE.match(text) for text in texts]
+    keys = {found[2].strip() if found else b"" for found in split}
+    alike = len(keys) == 1 and None not in split
+    names, types = [], []
+    for text, found in zip(texts, split, strict=True):
+        told = found is not None and (alike or b"type" in found[2].lower())
+        raw = found[1] if found is not None and told else text
+        name = raw.strip().decode("utf-8", "replace")
+        names.append(name)
+        if found is not None and told:
+            types.append(int(found[3]))
+        else:
+            named = _NAMED_TYPE.search(name)
+            counts["type from name" if named else "no type"] += 1
+            types.append(int(NodeType[named[1]]) if named else int(NodeType.INVALID))
+    return names, types
+
+
+def _parts(spans: _Spans, names: list[str], types: list[int], reading: Reading) -> list[Part]:
+    rank = np.array(spans.rank, np.int64)
+    start, end = np.array(spans.start, np.int64), np.array(spans.end, np.int64)
+    node = np.array(spans.node, np.uint64)
+    name, kind = np.array(spans.name, np.int64), np.array(types, np.int32)
+    order = np.lexsort((node, start, rank))
+    numbers, first = np.unique(rank[order], return_index=True)
+    bounds = [*first.tolist(), len(order)]
+    findings = _findings(spans, reading, len(rank))
+    parts: list[Part] = []
+    repeated = 0
+    for index, number in enumerate(numbers.tolist()):
+        rows = order[bounds[index] : bounds[index + 1]]
+        repeated += len(rows) - len(np.unique(node[rows]))
+        length = np.where((start[rows] >= 0) & (end[rows] >= 0), end[rows] - start[rows], 0)
+        graph = _graph(
+            node[rows], kind[name[rows]], [names[at] for at in name[rows].tolist()], start[rows], length
+        )
+        rank_of = Rank(NONE, NONE, file=reading.name)
+        parts.append(RankPart(rank_of, graph, number, tuple(findings) if not index else ()))
+    if repeated:
+        message = f"{reading.name}: nodes that repeat the id of an earlier node of their rank: {repeated:,}."
+        hint = "The log holds several runs, or passes; each occurrence is a node."
+        finding = Finding("warning", "duplicate-id", message, hint, file=reading.name)
+        parts[0] = RankPart(parts[0].rank, parts[0].graph, parts[0].number, (*findings, finding))  # type: ignore[union-attr]
+    return parts
+
+
+def _graph(node: object, kind: object, names: Iterable[str], start_ns: Int64, duration_ns: Int64) -> Graph:
+    texts = Texts()
+    codes = texts.of(names)
+    nothing = Dependencies(np.zeros(len(codes) + 1, np.int64), np.empty(0, np.int32), np.empty(0, np.uint64))
+    none = np.empty(0, np.int32)
+    attrs = Attributes(
+        np.zeros(len(codes) + 1, np.int64),
+        none,
+        none,
+        np.empty(0, np.uint8),
+        np.empty(0, np.int64),
+        none,
+        np.empty(0, np.bool_),
+        np.empty(0, np.int64),
+    )
+    return Graph(
+        id=node,  # type: ignore[arg-type]
+        type=kind,  # type: ignore[arg-type]
+        name=codes,
+        start_ns=start_ns,
+        duration_ns=duration_ns,
+        ctrl=nothing,
+        data=nothing,
+        io=np.empty((0, 6), np.int32),
+        attrs=attrs,
+        slot_key=none,
+        extra_row=none,
+        extra=none,
+        strings=texts.strings(),
+    )
+
+
+def _findings(spans: _Spans, reading: Reading, nodes: int) -> list[Finding]:
+    name, counts = reading.name, spans.counts
+    found = [
+        *reading.findings,
+        Finding(
+            "info",
+            "timeline-only",
+            f"{name}: a recorded timeline of {nodes:,} nodes, without dependencies, sizes and groups.",
+            "Look at its timeline; to simulate, open the traces the run was made of.",
+            file=name,
+        ),
+    ]
+    unfinished = sum(map(len, spans.open.values()))
+    said = (
+        (unfinished, "warning", "unfinished", "issues without a callback, kept with no duration"),
+        (counts["without issue"], "warning", "no-issue", "callbacks without an issue, kept without a start"),
+        (counts["backwards"], "warning", "backwards", "callbacks before their issue, kept with no duration"),
+        (
+            counts["out of range"],
+            "error",
+            "bad-value",
+            "lines with a rank, tick or id out of range, left out",
+        ),
+        (
+            counts["incomplete"],
+            "error",
+            "damaged-line",
+            "lines that begin like an event but are none, left out",
+        ),
+        (
+            counts["type from name"],
+            "info",
+            "type-inferred",
+            "names without a type beside them, typed by the name",
+        ),
+        (counts["no type"], "warning", "unknown-type", "names without a type"),
+    )
+    for count, level, code, what in said:
+        if count:
+            found.append(Finding(level, code, f"{name}: {what}: {count:,}.", file=name))  # type: ignore[arg-type]
+    return found
+
+
+# ---------------------------------------------------------------------------------------------------
+# Writing
+
+
+def write(trace: Trace) -> Iterator[str]:
+    """Yield the lines of a recorded timeline, in the order things happened; nodes without a start have none.
+
+    At one tick callbacks come first, so that a node's own are in order unless it took no time.
+    """
+    pieces = []
+    for index, rank in enumerate(trace.ranks):
+        graph = trace.graph_of(rank)
+        rows = np.flatnonzero(graph.start_ns >= 0)
+        start = graph.start_ns[rows]
+        end = start + graph.duration_ns[rows]
+        place = np.full(len(rows), index)
+        pieces.append(np.stack([start, np.ones(len(rows), np.int64), place, rows]))
+        # What takes no time ends after it began.
+        pieces.append(np.stack([end, np.where(end > start, 0, 2), place, rows]))
+    if not pieces:
+        return
+    when, what, at, row = np.concatenate(pieces, axis=1)
+    endings = [line_ends(graph) for graph in trace.graphs]
+    order = np.lexsort((row, at, what, when))
+    for tick, word, index, node in zip(
+        *(column[order].tolist() for column in (when, what, at, row)), strict=True
+    ):
+        rank = trace.ranks[index]
+        yield f"{'issue' if word == 1 else 'callback'},sys->id={rank.number},tick={tick},{endings[rank.graph][node]}\n"
+
+
+def line_ends(graph: Graph) -> list[str]:
+    """Return per node what is the same in both its lines; a name stays on one line."""
+    names = [" ".join(name.split()) for name in graph.strings]
+    columns = graph.id.tolist(), graph.name.tolist(), graph.type.tolist()
+    return [
+        f"node->id={number},node->name={names[name] if name >= 0 else ''},node->type={kind}"
+        for number, name, kind in zip(*columns, strict=True)
+    ]
+
+
+FORMAT = Format(name="events", title="issue and callback events", sniff=sniff, read=read, whole=True)

@@ -1,0 +1,613 @@
+"""ASTRA-sim's text workloads: a kind of parallelism and a list of layers, from which all ranks follow.
+
+The first line names the kind of parallelism and sizes, the second the number of layers; then each layer has a line:
+name, a reserved number, then for forward pass, input gradient and weight gradient compute time (µs), collective and its
+bytes, and the time of the weight update. The graph has the structure that the reference's converter gives the kinds it
+knows; the other kinds follow ASTRA-sim's and SimAI's description of how they run.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from studio.errors import TraceError, TraceFormatError
+from studio.et.format import Format, GroupsPart, NpusNeededError, Part, RankPart, Reading
+from studio.et.records import LARGEST_NS, NodeRecord, rank_part
+from studio.trace import Attribute, CollectiveType, CommGroup, Finding, NodeType, ValueKind
+
+LARGEST_NPUS = 1 << 16
+MOST_NODES = 1_000_000
+_LARGEST_BYTES = 2**63 - 1
+_MOST_CHECKPOINTS = 100_000
+
+_COLLECTIVES = {
+    "ALLREDUCE": CollectiveType.ALL_REDUCE,
+    "ALLTOALL": CollectiveType.ALL_TO_ALL,
+    "ALLGATHER": CollectiveType.ALL_GATHER,
+    "REDUCESCATTER": CollectiveType.REDUCE_SCATTER,
+    "BROADCAST": CollectiveType.BROADCAST,
+    "REDUCE": CollectiveType.REDUCE,
+    "GATHER": CollectiveType.GATHER,
+    "SCATTER": CollectiveType.SCATTER,
+    "BARRIER": CollectiveType.BARRIER,
+}
+_SUFFIXES = ("_DP_EP", "_EP", "_DP", "_TP")
+"""What a collective's name may end in: the group it runs in."""
+
+_TWO_IN_ONE = {"ALLREDUCEALLTOALL": ("ALLREDUCE", "ALLTOALL")}
+"""Collectives that are one name for two, one after the other."""
+
+_TENSOR, _DATA, _EXPERT, _REPLICATED_EXPERT, _WORLD = "tp", "dp", "ep", "dp_ep", ""
+"""Kinds of groups, by what collectives' names may end in."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """How a kind of parallelism runs.
+
+    Attributes:
+        run: Adds one pass.
+        model: Group of the collectives of the forward pass and of input gradients.
+        data: Group of those of weight gradients.
+        data_first: Whether neighbouring ranks are replicas of the same part of the model.
+        sized: Whether a number that follows the kind at once is the size of the model-parallel groups.
+        marks_input_gradient: Whether the names of those collectives say it.
+    """
+
+    run: Callable[[_Builder], None]
+    model: str = _WORLD
+    data: str = _WORLD
+    data_first: bool = False
+    sized: bool = False
+    marks_input_gradient: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Phase:
+    """What a layer does in one phase; `collective` is "" where it does not communicate."""
+
+    compute_ns: int
+    collective: str
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Layer:
+    name: str
+    forward: _Phase
+    input_gradient: _Phase
+    weight_gradient: _Phase
+    kind: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Workload:
+    """A file, parsed; `numbers` are those of the first line by the word before them, "" where there is none."""
+
+    kind: str
+    numbers: Mapping[str, tuple[int, ...]]
+    layers: Sequence[_Layer]
+    findings: tuple[Finding, ...]
+
+    def number(self, *keys: str) -> int | None:
+        """Return the first number under the first of these words that has one."""
+        return next((self.numbers[key][0] for key in keys if self.numbers.get(key)), None)
+
+
+# ---------------------------------------------------------------------------------------------------
+# Parsing
+
+
+def sniff(head: bytes) -> bool:
+    """Whether `head` starts a text workload: a kind of parallelism, then a number of layers."""
+    return _HEAD.match(head) is not None
+
+
+def _parsed(text: str, name: str) -> _Workload:
+    lines = [(at, words) for at, line in enumerate(text.split("\n"), 1) if (words := line.split())]
+    kind, *header = lines[0][1]
+    count = int(lines[1][1][0])
+    rows = lines[2:]
+    layers, bad = [], []
+    for at, row in rows[:count]:
+        layer = _layer(row, customized=kind == "HYBRID_CUSTOMIZED")
+        if layer is None:
+            bad.append(at)
+        else:
+            layers.append(layer)
+    findings = []
+    if bad:
+        message = (
+            f"{name}: lines that are no layer were left out: {len(bad):,}, the first being line {bad[0]}. "
+            "Expected: name, -1, then three times compute time, collective and bytes, then the time of the update."
+        )
+        findings.append(Finding("error", "damaged-layer", message, "Correct these lines.", file=name))
+    if len(rows) < count:
+        message = (
+            f"{name}: {len(rows):,} of {count:,} layers; the file is cut off after line {lines[-1][0]:,}."
+        )
+        findings.append(Finding("error", "damaged-file", message, "Copy the file again.", file=name))
+    elif len(rows) > count:
+        message = f"{name}: {len(rows) - count:,} lines after the {count:,} layers were left out."
+        hint = "Correct the number of layers in line 2."
+        findings.append(Finding("warning", "extra-lines", message, hint, file=name))
+    return _Workload(kind, _numbers(header), layers, tuple(findings))
+
+
+def _numbers(words: Sequence[str]) -> dict[str, tuple[int, ...]]:
+    """Return the numbers of the first line by the word before them.
+
+    Example:
+        >>> _numbers("model_parallel_NPU_group: 8 checkpoints: 2 0 4 pp_comm 64".split())
+        {'model_parallel_npu_group': (8,), 'checkpoints': (2, 0, 4), 'pp_comm': (64,)}
+    """
+    found: dict[str, list[int]] = {}
+    key = ""
+    for word in words:
+        number = _whole(word, _LARGEST_BYTES)
+        if number is None:
+            key = word.rstrip(":").lower()
+        elif len(found.setdefault(key, [])) < _MOST_CHECKPOINTS:
+            found[key].append(number)
+    return {key: tuple(values) for key, values in found.items()}
+
+
+def _layer(row: Sequence[str], *, customized: bool) -> _Layer | None:
+    """Return a layer, None where the line is none."""
+    if len(row) < 12:
+        return None
+    phases = []
+    for at in (2, 5, 8):
+        compute_us, collective, size_bytes = (
+            _decimal(row[at]),
+            row[at + 1].upper(),
+            _whole(row[at + 2], _LARGEST_BYTES),
+        )
+        if compute_us is None or size_bytes is None or not re.fullmatch(r"[A-Z_]+", collective):
+            return None
+        phases.append(_Phase(compute_us, "" if collective == "NONE" else collective, size_bytes))
+    kind = row[12].upper() if customized and len(row) > 12 else ""
+    return _Layer(row[0], phases[0], phases[1], phases[2], kind)
+
+
+def _whole(word: str, largest: int) -> int | None:
+    """Return a whole number from 0, also one written as 16777216.0 or 1e6."""
+    if word.isascii() and word.isdecimal() and len(word) < 20:
+        number = int(word)
+    else:
+        value = _float(word)
+        if value is None:
+            return None
+        number = int(value)
+    return number if 0 <= number <= largest else None
+
+
+def _decimal(word: str) -> int | None:
+    """Return microseconds as ns."""
+    if word.isascii() and word.isdecimal() and len(word) < 20:
+        duration_ns = int(word) * 1000
+    else:
+        value = _float(word)
+        if value is None:
+            return None
+        duration_ns = round(value * 1000)
+    return duration_ns if 0 <= duration_ns <= LARGEST_NS else None
+
+
+def _float(word: str) -> float | None:
+    if not re.fullmatch(r"[0-9]{1,19}(\.[0-9]*)?([eE][+-]?[0-9]{1,2})?", word):
+        return None
+    value = float(word)
+    return value if value <= _LARGEST_BYTES else None
+
+
+# ---------------------------------------------------------------------------------------------------
+# Groups
+
+
+@dataclass(frozen=True, slots=True)
+class _Layout:
+    """Which ranks form which groups.
+
+    Attributes:
+        npus: All of them.
+        tensor: Ranks that share a layer; 0 where it is not known, and every collective is one of all NPUs.
+        pipeline, expert: Stages, and ranks that share the experts.
+        data_first: Whether neighbouring ranks are replicas rather than parts of a layer.
+    """
+
+    npus: int
+    tensor: int = 0
+    pipeline: int = 1
+    expert: int = 1
+    data_first: bool = False
+
+    @property
+    def replicas(self) -> int:
+        return self.npus // (self.tensor * self.pipeline)
+
+    def size(self, word: str) -> int:
+        """Return how many ranks a group has."""
+        if word == _WORLD or not self.tensor:
+            return self.npus
+        shared = {_TENSOR: self.tensor, _DATA: self.replicas, _EXPERT: self.expert}
+        return shared.get(word, self.replicas // self.expert)
+
+    def key(self, word: str, rank: int) -> tuple[int, ...]:
+        """Return what the ranks of a group have in common."""
+        if self.data_first:
+            (part, replica), stage = divmod(rank, self.replicas), 0
+        else:
+            rest, part = divmod(rank, self.tensor)
+            replica, stage = divmod(rest, self.pipeline)
+        keys = {
+            _TENSOR: (stage, replica),
+            _DATA: (part, stage),
+            _EXPERT: (part, stage, replica // self.expert),
+            _REPLICATED_EXPERT: (part, stage, replica % self.expert),
+        }
+        return keys[word]
+
+    def groups(self, word: str) -> tuple[list[CommGroup], list[str]]:
+        """Return the groups of one kind, and the name of each rank's."""
+        members: dict[tuple[int, ...], list[int]] = {}
+        for rank in range(self.npus):
+            members.setdefault(self.key(word, rank), []).append(rank)
+        found, names = [], [""] * self.npus
+        for index, ranks in enumerate(members.values()):
+            found.append(CommGroup(f"{word}{index}", tuple(ranks)))
+            for rank in ranks:
+                names[rank] = f"{word}{index}"
+        return found, names
+
+
+def _layout(workload: _Workload, reading: Reading) -> tuple[_Layout, list[Finding]]:
+    """Return how the ranks of a job are grouped, with what is to be said about it.
+
+    Raises:
+        NpusNeededError: Neither the file nor the user says how many there are.
+        TraceError: The number of NPUs does not fit the sizes of the groups.
+    """
+    name, kind, findings = reading.name, _KINDS[workload.kind], []
+    tensor = workload.number("model_parallel_npu_group", *([""] if kind.sized else [])) or 0
+    stages, experts = max(workload.number("pp") or 1, 1), max(workload.number("ep") or 1, 1)
+    npus = reading.size.npus or workload.number("all_gpus") or 0
+    if not npus:
+        npus = tensor * stages * experts
+        if npus <= 1:
+            raise NpusNeededError([name])
+        message = f"{name}: the number of NPUs is not told; taken to be {npus:,}, one replica."
+        findings.append(Finding("info", "npus-assumed", message, "Say it with --npus NUMBER.", file=name))
+    _check_size(name, npus, tensor * stages)
+    sized = _WORLD not in (kind.model, kind.data)
+    layout = _Layout(npus, tensor, stages, data_first=kind.data_first) if sized and tensor else _Layout(npus)
+    if sized and not tensor:
+        message = f"{name}: group sizes are not told; every collective runs over all {npus:,} NPUs."
+        hint = "Write model_parallel_NPU_group: NUMBER behind the kind of parallelism in line 1."
+        findings.append(Finding("info", "groups-unknown", message, hint, file=name))
+    if layout.tensor and stages > 1:
+        message = (
+            f"{name}: the {stages:,} pipeline stages shape the groups only; every rank runs all layers, and no "
+            "messages pass between stages."
+        )
+        findings.append(Finding("info", "pipeline-ignored", message, file=name))
+    if layout.tensor and experts > 1:
+        if layout.replicas % experts == 0:
+            return replace(layout, expert=experts), findings
+        message = f"{name}: ep: {experts:,} does not divide the {layout.replicas:,} replicas; experts are not shared."
+        findings.append(Finding("warning", "expert-groups", message, "Correct line 1.", file=name))
+    return layout, findings
+
+
+def _check_size(name: str, npus: int, part: int) -> None:
+    """Raise where so many NPUs cannot be opened or divided into parts of this size."""
+    if npus > LARGEST_NPUS:
+        message = f"{name}: {npus:,} NPUs; at most {LARGEST_NPUS:,} can be opened."
+        raise TraceError(message, hint="Say --npus NUMBER.")
+    if part and npus % part:
+        raise TraceError(
+            f"{name}: {npus:,} NPUs are no multiple of the {part:,} that one replica of the model takes.",
+            hint="Say --npus NUMBER with a multiple of it, or correct line 1.",
+        )
+
+
+# ---------------------------------------------------------------------------------------------------
+# The graph
+
+
+@dataclass(slots=True)
+class _Builder:
+    """Collects the nodes of a rank; a group is named by its kind, which each rank replaces by a name.
+
+    Attributes:
+        name: Name of the file.
+        workload: What is run.
+        kind: How.
+        layout: Who takes part.
+        nodes: So far.
+        unknown: Names of collectives that are not known, by how often.
+        alone: Collectives of a single rank, left out.
+        unused: Collectives that this kind of parallelism does not run.
+        last: Node that the next pass waits for, where passes follow each other as a whole.
+        gradient: Per layer the node that must end before its next forward pass.
+    """
+
+    name: str
+    workload: _Workload
+    kind: _Kind
+    layout: _Layout
+    nodes: list[NodeRecord] = field(default_factory=list)
+    unknown: dict[str, int] = field(default_factory=dict)
+    alone: int = 0
+    unused: int = 0
+    last: int | None = None
+    gradient: dict[int, int] = field(default_factory=dict)
+
+    @property
+    def layers(self) -> Sequence[_Layer]:
+        return self.workload.layers
+
+    def compute(self, layer: _Layer, what: str, phase: _Phase, *after: int | None) -> int:
+        """Add a node that computes; returns its id."""
+        return self._add(f"COMP_NODE_{layer.name}_{what}", NodeType.COMP, after, phase.compute_ns)
+
+    def forward(self, layer: _Layer, *after: int | None) -> int | None:
+        """Add the collective of a forward pass; returns its id, None where there is none."""
+        return self._communicate(layer, layer.forward, self._kind_of(layer).model, "", after)
+
+    def input_gradient(self, layer: _Layer, *after: int | None) -> int | None:
+        """Add the collective of an input gradient."""
+        mark = "IG_COMM__" if self.kind.marks_input_gradient else ""
+        return self._communicate(layer, layer.input_gradient, self._kind_of(layer).model, mark, after)
+
+    def weight_gradient(self, layer: _Layer, *after: int | None) -> int | None:
+        """Add the collective of a weight gradient."""
+        return self._communicate(layer, layer.weight_gradient, self._kind_of(layer).data, "", after)
+
+    def skip(self, phase: _Phase) -> None:
+        """Count a collective that is not run."""
+        self.unused += phase.collective != ""
+
+    def _kind_of(self, layer: _Layer) -> _Kind:
+        return _KINDS.get(layer.kind, self.kind)
+
+    def _communicate(
+        self, layer: _Layer, phase: _Phase, group: str, mark: str, after: Sequence[int | None]
+    ) -> int | None:
+        if not phase.collective:
+            return None
+        suffix = next((end for end in _SUFFIXES if phase.collective.endswith(end)), "")
+        collective, word = phase.collective.removesuffix(suffix), suffix[1:].lower() or group
+        size = self.layout.size(word)
+        if size == 1:
+            self.alone += 1
+            return None
+        last: int | None = None
+        for one in _TWO_IN_ONE.get(collective, (collective,)):
+            name = f"COMM_COLL_NODE_{layer.name}_{mark}{one}"
+            known = _COLLECTIVES.get(one)
+            last = self._add(name, NodeType.COMP if known is None else NodeType.COMM_COLL, after)
+            after = [last]
+            if known is None:
+                self.unknown[one] = self.unknown.get(one, 0) + 1
+                continue
+            attrs = self.nodes[last].attrs
+            attrs.append(Attribute("comm_type", ValueKind.INT64, int(known)))
+            attrs.append(Attribute("comm_size", ValueKind.INT64, phase.bytes))
+            if size < self.layout.npus:
+                attrs.append(Attribute("pg_name", ValueKind.STRING, word))
+        return last
+
+    def _add(self, name: str, node_type: NodeType, after: Sequence[int | None], duration_ns: int = 0) -> int:
+        row = len(self.nodes)
+        if row == MOST_NODES:
+            raise TraceError(
+                f"{self.name}: more than {MOST_NODES:,} nodes a rank.",
+                hint="Say --passes NUMBER with fewer passes.",
+            )
+        waits = list(dict.fromkeys(one for one in after if one is not None))
+        self.nodes.append(NodeRecord(row, name, int(node_type), data=waits, duration_ns=duration_ns))
+        return row
+
+
+def _micro(run: _Builder) -> None:
+    """The collectives of weight gradients alone, all at once."""
+    for layer in run.layers:
+        run.weight_gradient(layer)
+
+
+def _data(run: _Builder) -> None:
+    """Gradients are reduced while the backward pass goes on; a layer waits for its own before it runs again."""
+    last: int | None = None
+    for index, layer in enumerate(run.layers):
+        last = run.compute(layer, "FWD", layer.forward, last, run.gradient.get(index))
+        run.skip(layer.forward)
+        run.skip(layer.input_gradient)
+    for index in reversed(range(len(run.layers))):
+        last = _weight_gradient(run, index, last)
+        if index:
+            last = run.compute(run.layers[index], "BWD_IG", run.layers[index].input_gradient, last)
+
+
+def _weight_gradient(run: _Builder, index: int, *after: int | None) -> int:
+    """Add the weight gradient of a layer and its collective, which nothing of this pass waits for."""
+    layer = run.layers[index]
+    computed = run.compute(layer, "BWD_WG", layer.weight_gradient, *after)
+    reduced = run.weight_gradient(layer, computed)
+    run.gradient[index] = computed if reduced is None else reduced
+    return computed
+
+
+def _model(run: _Builder) -> None:
+    """As hybrid, without collectives of weight gradients: every rank has its own weights."""
+    last, sent = _forward(run), None
+    for index in reversed(range(len(run.layers))):
+        layer = run.layers[index]
+        computed = run.compute(layer, "BWD_IG", layer.input_gradient, last, sent)
+        sent = run.input_gradient(layer, computed) if index else None
+        last = run.gradient[index] = run.compute(layer, "BWD_WG", layer.weight_gradient, computed)
+        run.skip(layer.weight_gradient)
+
+
+def _hybrid(run: _Builder) -> None:
+    """Each layer waits for the collective of the one before it; input gradients are sent beside the weight gradient."""
+    last, sent = _forward(run), None
+    for index in reversed(range(len(run.layers))):
+        layer = run.layers[index]
+        computed = run.compute(layer, "BWD_IG", layer.input_gradient, last, sent)
+        sent = run.input_gradient(layer, computed) if index else None
+        last = _weight_gradient(run, index, computed)
+
+
+def _forward(run: _Builder) -> int | None:
+    """Add a forward pass in which each layer waits for the collective of the one before it; returns its last node."""
+    last: int | None = None
+    for index, layer in enumerate(run.layers):
+        computed = run.compute(layer, "FWD", layer.forward, last, run.gradient.get(index))
+        sent = run.forward(layer, computed)
+        last = computed if sent is None else sent
+    return last
+
+
+def _transformer(run: _Builder) -> None:
+    """Input gradients are waited for, also that of the first layer; before some layers part of the forward pass is repeated."""
+    last = _forward(run)
+    # The first number is how many follow.
+    checkpoints = sorted(run.workload.numbers.get("checkpoints", ())[1:])
+    initiates = set(run.workload.numbers.get("checkpoint_initiates", ())[1:])
+    for index in reversed(range(len(run.layers))):
+        if index in initiates:
+            before = bisect_right(checkpoints, index)
+            first = checkpoints[before - 1] if before else 0
+            for one in range(first, index):
+                if one > first and one in initiates:
+                    break
+                repeated = run.layers[one]
+                last = run.compute(repeated, "FWD_IN_BWD", repeated.forward, last)
+                sent = run.forward(repeated, last)
+                last = last if sent is None else sent
+        layer = run.layers[index]
+        computed = run.compute(layer, "BWD_IG", layer.input_gradient, last)
+        sent = run.input_gradient(layer, computed)
+        last = _weight_gradient(run, index, computed if sent is None else sent)
+
+
+def _dlrm(run: _Builder) -> None:
+    """The first layer exchanges embeddings, which only the last bottom layer waits for, and so do their gradients."""
+    bottom = run.workload.number("dlrm_last_bottom_layer", "") or 0
+    last: int | None = None
+    exchanged: int | None = None
+    for index, layer in enumerate(run.layers):
+        waits = exchanged if index == bottom else None
+        last = run.compute(layer, "FWD", layer.forward, run.gradient.get(index), last, waits)
+        sent = run.forward(layer, last)
+        exchanged = exchanged if index else sent
+    returned: int | None = None
+    for index in reversed(range(len(run.layers))):
+        last = _weight_gradient(run, index, last, None if index else returned)
+        if index:
+            last = run.compute(run.layers[index], "BWD_IG", run.layers[index].input_gradient, last)
+        if index and index == bottom + 1:
+            returned = run.input_gradient(run.layers[0], last)
+
+
+def _inference(run: _Builder) -> None:
+    """Forward passes, one after another."""
+    if run.last is not None:
+        run.gradient[0] = run.last
+    run.last = _forward(run)
+    for layer in run.layers:
+        run.skip(layer.input_gradient)
+        run.skip(layer.weight_gradient)
+
+
+_KINDS: Mapping[str, _Kind] = {
+    "MICRO": _Kind(_micro),
+    "DATA": _Kind(_data),
+    "MODEL": _Kind(_model),
+    "HYBRID_DATA_MODEL": _Kind(_hybrid, _TENSOR, _DATA, marks_input_gradient=True),
+    "HYBRID_MODEL_DATA": _Kind(_hybrid, _TENSOR, _DATA, data_first=True),
+    "HYBRID_DLRM": _Kind(_dlrm),
+    "HYBRID_DLRM_ENHANCED": _Kind(_dlrm),
+    "HYBRID_TRANSFORMER": _Kind(_transformer, _TENSOR, _DATA, sized=True),
+    "HYBRID_TRANSFORMER_FWD_IN_BCKWD": _Kind(_transformer, _TENSOR, _DATA, sized=True),
+    "HYBRID_CUSTOMIZED": _Kind(_hybrid, _TENSOR, _DATA),
+    "DISTRIBUTED_INFERENCE": _Kind(_inference),
+}
+
+_HEAD = re.compile(
+    rb"\s*(?:" + "|".join(_KINDS).encode() + rb")(?:[ \t][^\r\n]*)?\r?\n\s*[0-9]{1,7}[ \t]*(?:\r?\n|$)"
+)
+
+
+def read(reading: Reading) -> list[Part]:
+    """Read a workload into the ranks that run it.
+
+    Raises:
+        TraceFormatError: It has no layers.
+        NpusNeededError: Neither the file nor the user says how many NPUs run it.
+        TraceError: The number of NPUs or passes does not fit it.
+    """
+    workload = _parsed(bytes(reading.data).decode("utf-8", "replace"), reading.name)
+    name, passes = reading.name, 1 if reading.size.passes is None else reading.size.passes
+    if not workload.layers:
+        raise TraceFormatError(
+            f"{name}: a workload without layers.", hint="Expected a line per layer from line 3 on."
+        )
+    layout, findings = _layout(workload, reading)
+    if not 1 <= passes <= MOST_NODES:
+        raise TraceError(
+            f"{name}: {passes:,} passes; 1 to {MOST_NODES:,} can be opened.", hint="Say --passes NUMBER."
+        )
+    builder = _Builder(name, workload, _KINDS[workload.kind], layout)
+    for _ in range(passes):
+        builder.kind.run(builder)
+    if reading.size.passes is None and reading.size.npus is None:
+        findings.append(
+            Finding("info", "one-pass", f"{name}: one pass; --passes NUMBER opens more.", file=name)
+        )
+    metadata = [
+        Attribute("parallelism", ValueKind.STRING, workload.kind),
+        Attribute("passes", ValueKind.INT64, passes),
+    ]
+    part = rank_part(reading, builder.nodes, metadata=metadata)
+    told = [*part.findings, *workload.findings, *findings, *_said(builder, name)]
+    return _ranks(part, layout, told)
+
+
+def _said(builder: _Builder, name: str) -> list[Finding]:
+    found = []
+    if builder.unknown:
+        names = ", ".join(f"{one} ({count:,})" for one, count in list(builder.unknown.items())[:6])
+        message = f"{name}: unknown collectives, kept as nodes that take no time: {names}."
+        found.append(
+            Finding("warning", "unknown-collective", message, "They send nothing in a simulation.", file=name)
+        )
+    if builder.alone:
+        message = f"{name}: collectives in groups of one rank, which move nothing, were left out: {builder.alone:,} per rank."
+        found.append(Finding("info", "lone-collective", message, file=name))
+    if builder.unused:
+        message = f"{name}: collectives that {builder.workload.kind} does not run were left out: {builder.unused:,} per rank."
+        found.append(Finding("info", "unused-collective", message, file=name))
+    return found
+
+
+def _ranks(part: RankPart, layout: _Layout, findings: Sequence[Finding]) -> list[Part]:
+    """Return a part for every rank: all have the same graph, and each the names of its own groups."""
+    words = [str(word) for word in part.rank.slots]
+    groups: list[CommGroup] = []
+    names: dict[str, list[str]] = {}
+    for word in words:
+        found, names[word] = layout.groups(word)
+        groups += found
+    parts: list[Part] = [GroupsPart(tuple(groups), tuple(findings))]
+    for number in range(layout.npus):
+        slots = tuple(names[word][number] for word in words)
+        parts.append(RankPart(replace(part.rank, slots=slots), part.graph, number))
+    return parts
+
+
+FORMAT = Format(name="text", title="ASTRA-sim text workload", sniff=sniff, read=read, whole=True)
