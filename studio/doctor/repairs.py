@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from studio.analysis.matching import GroupMatching, disagreement, issue_order
+from studio.analysis.matching import Collectives, GroupMatching, disagreement, issue_order
 from studio.doctor import edit
 from studio.doctor.across import comparable
 from studio.doctor.clocks import clock_offsets
@@ -27,6 +27,7 @@ from studio.units import format_ns
 MENDED = "repaired-"
 """What codes of findings that tell of a repair begin with; the repair's own code follows."""
 _SHOWN = 8
+_ORDERS_TRIED = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,53 +203,70 @@ def _acyclic_with(graph: Graph, before: Int64, after: Int64) -> tuple[Graph, Boo
 
 
 def _chain_collectives(trace: Trace) -> tuple[Trace, list[Change]]:
-    """Make members begin the collectives of a group in the order of most of them, where nothing fixes another."""
+    """Make members begin the collectives of a group in one order, where nothing fixes another."""
     place = {rank.number: at for at, rank in enumerate(trace.ranks)}
     wanted: dict[int, _Pairs] = {}
     names = []
-    for group in Case(trace).groups:
-        found = disagreement(comparable(group))
-        if found is None or is_certain(trace, comparable(group), found):
+    for group in map(comparable, Case(trace).groups):
+        found = disagreement(group)
+        if found is None or is_certain(trace, group, found):
             continue
-        chains = {place[number]: chain for number, chain in _chains(group, found.other_rank).items()}
-        more = {at: (*wanted.get(at, ()), *chain) for at, chain in chains.items()}
-        apart = {(trace.ranks[at].graph, chain) for at, chain in more.items()}
-        if chains and all(_is_acyclic(_chained(trace.graphs[graph], chain)) for graph, chain in apart):
-            wanted |= more
-            names.append(group_label(group))
+        for order in _orders(trace, group, found.other_rank):
+            chains = {place[number]: chain for number, chain in _chains(group, order).items()}
+            more = {at: (*wanted.get(at, ()), *chain) for at, chain in chains.items()}
+            apart = {(trace.ranks[at].graph, chain) for at, chain in more.items()}
+            if chains and all(_is_acyclic(_chained(trace.graphs[graph], chain)) for graph, chain in apart):
+                wanted |= more
+                names.append(group_label(group))
+                break
     count = sum(map(len, wanted.values()))
+    first = [
+        f"rank {trace.ranks[at].number}: {edge_label(trace.graph_of(trace.ranks[at]), after, before)}"
+        for at, chain in wanted.items()
+        for before, after in chain[:_SHOWN]
+    ]
     what = (
         f"{counted(count, 'dependency', 'dependencies')} added, {counted(len(names), 'group')} put in order"
     )
     made = edit.rank_by_rank(trace, wanted, _chained) if wanted else trace
-    return made, [Change(what, count, tuple(names[:_SHOWN]))]
+    return made, [Change(what, count, tuple(first[:_SHOWN]))]
 
 
 _Pairs = tuple[tuple[int, int], ...]
 """Rows: the second is to wait for the first."""
+_Contents = list[tuple[int, int]]
+"""Type and size of collectives, one after another."""
 
 
-def _chains(group: GroupMatching, usual: int) -> dict[int, _Pairs]:
-    """Return, for each member, the collectives of a group in the order of one of them; empty where they are not the same."""
+def _contents(one: Collectives) -> _Contents:
+    return list(zip(one.type.tolist(), one.bytes.tolist(), strict=True))
 
-    def contents(number: int) -> list[tuple[int, int]]:
-        at = int(group.sequence_of[group.members.index(number)])
-        one = comparable(group).sequences[at]
-        return list(zip(one.type.tolist(), one.bytes.tolist(), strict=True))
 
-    order = contents(usual)
+def _orders(trace: Trace, group: GroupMatching, usual: int) -> list[_Contents]:
+    """Return the orders to try: as recorded on a usual member, as it is on most, then every other one."""
+    at = int(group.sequence_of[group.members.index(usual)])
+    rank = trace.rank(usual)
+    assert rank is not None
+    starts = trace.graph_of(rank).start_ns[group.sequences[at].rows]
+    contents = [_contents(one) for one in group.sequences]
+    recorded = [contents[at][place] for place in np.argsort(starts, kind="stable").tolist()]
+    tried = [recorded] if (starts >= 0).all() else []
+    return [*tried, contents[at], *(one for one in contents if one != contents[at])][:_ORDERS_TRIED]
+
+
+def _chains(group: GroupMatching, order: _Contents) -> dict[int, _Pairs]:
+    """Return, for each member, its collectives of a group in an order; empty where they are not the same on all."""
     found: dict[int, _Pairs] = {}
     for number, at in zip(group.members, group.sequence_of.tolist(), strict=True):
         if at == NONE:
             continue
-        own = contents(number)
+        own = _contents(group.sequences[at])
         if sorted(own) != sorted(order):
             return {}
         left: dict[tuple[int, int], list[int]] = {}
         for content, row in zip(own, group.sequences[at].rows.tolist(), strict=True):
             left.setdefault(content, []).append(row)
-        rows = [left[content].pop(0) for content in order]
-        found[number] = tuple(pairwise(rows))
+        found[number] = tuple(pairwise(left[content].pop(0) for content in order))
     return found
 
 
@@ -499,8 +517,8 @@ REPAIRS: Mapping[str, Repair] = {
         Repair(
             "collectives-disagree",
             "Fix the order of collectives",
-            "Each waits for the one before it in its group, in the order of most ranks, where no dependencies fix another "
-            "order. They can no longer overlap each other; what dependencies contradict stays as it is.",
+            "Each waits for the one before it in its group, in the recorded order or else that of most ranks, where no "
+            "dependencies fix another. They can no longer overlap each other.",
             _chain_collectives,
         ),
         Repair(

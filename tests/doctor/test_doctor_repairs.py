@@ -15,7 +15,7 @@ from studio.et import read, write
 from studio.et.link.options import DEP_KINDS
 from studio.et.schema import schema
 from studio.trace import Graph, Trace, digest, node_attributes
-from tests.doctor.broken_jobs import BROKEN, comp, healthy, kernels, shared
+from tests.doctor.broken_jobs import BROKEN, comp, healthy, kernels, shared, started
 from tests.handmade import collective, node, trace_of
 from tests.strategies import chakra_file, part_of, traces
 
@@ -163,6 +163,14 @@ def test_collectives_in_no_fixed_order_are_put_in_that_of_most_ranks():
     assert [waits(last, number) for number in (1, 2, 3)] == [[2], [], [1]]
 
 
+def test_collectives_are_put_in_the_order_they_were_recorded_in():
+    starts = [[0, 20, 40], [0, 40, 20]]
+    done = repair(started(disordered(), *starts), "collectives-disagree")
+    assert done.changes[0].first[0] == "rank 0: node 2 (n2) waits for node 1 (n1)"
+    late = repair(started(disordered(), [0, 40, 20], [0, 40, 20]), "collectives-disagree")
+    assert [waits(late.trace.graphs[0], number) for number in (1, 2, 3)] == [[], [3], [1]]
+
+
 def test_collectives_whose_order_is_fixed_are_left_alone():
     """Which of the ranks is wrong nobody can know."""
     trace = BROKEN["collectives-disagree"]()
@@ -171,13 +179,24 @@ def test_collectives_whose_order_is_fixed_are_left_alone():
     assert repair(trace, "collectives-disagree").changes == ()
 
 
-def test_an_order_that_one_rank_contradicts_is_not_forced():
-    """The other order is fixed on one rank alone: chained like the others it would wait in a circle."""
+def test_an_order_that_one_rank_has_fixed_is_taken_by_the_others():
+    """Chained like most it would wait in a circle."""
     a, b = ("ALL_REDUCE", 64), ("ALL_GATHER", 32)
     free = [collective(1, *a), collective(2, *b)]
     fixed = [collective(1, *b), collective(2, *a, 1)]
-    trace = trace_of([free, free, fixed])
-    assert repair(trace, "collectives-disagree").changes == ()
+    done = repair(trace_of([free, free, fixed]), "collectives-disagree").trace
+    assert not codes(done) & {"collectives-disagree", "cycle"}
+    assert [waits(done.graph_of(rank), 1) for rank in done.ranks] == [[2], [2], []]
+
+
+def test_an_order_that_dependencies_rule_out_everywhere_is_not_forced():
+    """Three ranks fix parts of the order that no single one can have."""
+    a, b, c = ("ALL_REDUCE", 64), ("ALL_GATHER", 32), ("ALL_TO_ALL", 16)
+    ranks = [
+        [collective(1, *x), collective(2, *y, 1), collective(3, *z)]
+        for x, y, z in ((a, b, c), (b, c, a), (c, a, b))
+    ]
+    assert repair(trace_of(ranks), "collectives-disagree").changes == ()
 
 
 def test_kernels_are_chained_along_their_stream():
