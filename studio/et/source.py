@@ -184,10 +184,6 @@ def looks_like(start: bytes) -> str:
     if not start.strip(b"\0"):
         return "a file filled with zero bytes"
     if text.startswith((b"{", b"[")):
-        if b'"traceEvents"' in start or b'"ph"' in start:
-            return "a Kineto or Chrome trace (JSON)"
-        if b'"schema"' in start or b'"nodes"' in start:
-            return "a PyTorch execution trace (JSON)"
         return "a JSON file"
     printable = sum(32 <= byte < 127 or byte in (9, 10, 13) for byte in start)
     return "a text file" if printable > 0.95 * len(start) else "binary data of an unknown kind"
