@@ -121,7 +121,8 @@ def run(request: Request, *, progress: Progress | None = None, notice: Notice | 
     begun = time.monotonic()
     limit = Limit(started, request.time_limit_s)
     result = _simulated(trace, read_config.config, limit, progress, notice, fold=not request.every_rank)
-    outcome = Outcome(", ".join(request.workload), result, findings, time.monotonic() - begun)
+    spent_s = time.monotonic() - begun
+    outcome = Outcome(", ".join(request.workload), result, (*findings, *_beyond_capacity(result)), spent_s)
     if job is None or request.out is None:
         return outcome
     run_id = Workspace(_root(request)).save_run(job, Run(request.out, result, parts, outcome.spent_s))
@@ -134,6 +135,23 @@ def _refuse(findings: Sequence[Finding]) -> None:
         more = f"\nAnd {len(errors) - _TOLD:,} more." if len(errors) > _TOLD else ""
         rest = "".join(f"\nAlso: {finding.message}" for finding in errors[1:_TOLD]) + more
         raise TraceError(f"The job cannot be simulated: {errors[0].message}{rest}", hint=errors[0].hint)
+
+
+def _beyond_capacity(result: SimResult) -> Iterator[Finding]:
+    """Yield dimensions that carried more than all ports could have sent until the end."""
+    shares = [carried.utilization(result.makespan_ns) for carried in result.dimensions]
+    full = [at for at, share in enumerate(shares) if share > 1]
+    if not full:
+        return
+    told = ", ".join(f"dimension {at} {100 * shares[at]:.0f} %" for at in full)
+    aware = "--mode extended --congestion aware" if len(shares) > 1 else "--congestion aware"
+    yield Finding(
+        "warning",
+        "beyond-capacity",
+        f"More was sent than the ports have room for ({told}): the unaware network lets messages pass a port at the "
+        "same time, as the reference does, so times are too short and bandwidths too high.",
+        f"Try {aware}, or --set preferred-dataset-splits=1.",
+    )
 
 
 @dataclass(slots=True)

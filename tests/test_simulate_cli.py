@@ -201,6 +201,23 @@ def test_unknown_keys_are_told_with_the_outcome(folder):
     assert told(folder, folder / "job")["findings"][0]["code"] == "key-unknown"
 
 
+def test_more_than_the_ports_have_room_for_is_told(folder):
+    """Two active chunks share each port for free in the unaware network; one chunk alone does not."""
+    write(trace_of([[collective(1, "ALL_REDUCE", 1 << 30)]] * 8), folder / "eight", "e")
+    words = (folder / "eight", "--preset", "hgx-h100-8")
+    report = json.loads(invoke(*words, "--json"))
+    [share] = [dimension["utilization"] for dimension in report["dimensions"]]
+    [found] = report["findings"]
+    assert share > 1.5
+    assert (found["level"], found["code"]) == ("warning", "beyond-capacity")
+    text = " ".join(invoke(*words).split())
+    assert f"dimension 0 {100 * share:.0f} %" in text
+    assert "lets messages pass a port at the same time" in text
+    assert "Try --congestion aware, or --set preferred-dataset-splits=1." in text
+    for mended in (("--congestion", "aware"), ("--set", "preferred-dataset-splits=1")):
+        assert json.loads(invoke(*words, *mended, "--json"))["findings"] == []
+
+
 def test_presets_are_listed_with_their_sources():
     text = CliRunner().invoke(main, ["presets"]).output
     assert text.count("Source: ") == len(PRESETS)
