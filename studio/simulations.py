@@ -100,11 +100,14 @@ class Told:
         compiling: Called before the engine is compiled.
         running: Called with the nodes completed and the nodes in all.
         cancelled: Whether to stop.
+        saved: Called with the id of the run once it is there; False where the simulation was cancelled meanwhile,
+            and the run has to go again.
     """
 
     compiling: Callable[[], None]
     running: Callable[[int, int], None]
     cancelled: Callable[[], bool]
+    saved: Callable[[str], bool]
 
 
 Work = Callable[[Simulation, Told], str]
@@ -217,16 +220,18 @@ def listed(simulations: Simulations, job: str | None = None) -> list[Simulation]
 
 def _serve(simulations: Simulations, work: Work) -> None:
     while (simulation_id := simulations.queue.get()) is not None:
+        stop = simulations.cancels.get(simulation_id)
+        if stop is None or stop.is_set():  # cancelled, and perhaps dismissed, before its turn came
+            continue
         try:
-            _run(simulations, simulation_id, work)
+            _run(simulations, simulation_id, work, stop)
         except (OSError, StudioError):
             # The workspace cannot be written: the simulation counts as interrupted later on.
             _LOG.exception("simulation %s could not be finished", simulation_id)
 
 
-def _run(simulations: Simulations, simulation_id: str, work: Work) -> None:
+def _run(simulations: Simulations, simulation_id: str, work: Work, stop: threading.Event) -> None:
     """Run a queued simulation in this thread; how it ends is in its state, never raised."""
-    stop = simulations.cancels[simulation_id]
 
     def compiling() -> None:
         _change(simulations, simulation_id, status="compiling")
@@ -238,11 +243,12 @@ def _run(simulations: Simulations, simulation_id: str, work: Work) -> None:
         started = found.started if found.status == "running" else simulations.now()
         _change(simulations, simulation_id, status="running", done=done, total=total, started=started)
 
-    if stop.is_set():
-        return
-    running(0, 0)
+    def saved(run: str) -> bool:
+        return _change(simulations, simulation_id, status="done", run=run, ended=simulations.now())
+
     try:
-        run = work(simulations.live[simulation_id], Told(compiling, running, stop.is_set))
+        running(0, 0)
+        run = work(simulations.live[simulation_id], Told(compiling, running, stop.is_set, saved))
     except SimulationCancelled:
         return
     except StudioError as error:
@@ -256,7 +262,7 @@ def _run(simulations: Simulations, simulation_id: str, work: Work) -> None:
         message = f"An internal error of the studio ({type(error).__name__}); the terminal shows the details."
         _fail(simulations, simulation_id, Problem(message, "Report it with the details."))
     else:
-        _change(simulations, simulation_id, status="done", run=run, ended=simulations.now())
+        saved(run)
 
 
 def _fail(
@@ -266,16 +272,17 @@ def _fail(
     _change(simulations, simulation_id, status="failed", error=problem, stuck=stuck, ended=now)
 
 
-def _change(simulations: Simulations, simulation_id: str, **changes: object) -> None:
-    """Note where a simulation stands; one that was cancelled or dismissed stays so."""
+def _change(simulations: Simulations, simulation_id: str, **changes: object) -> bool:
+    """Note where a simulation stands, and return whether that was taken: one that was cancelled stays so."""
     with simulations.mutex:
         found = simulations.live.get(simulation_id)
         if found is None or found.status not in ACTIVE:
-            return
+            return False
         changed = replace(found, **changes)  # type: ignore[arg-type]  # fields of Simulation
         simulations.live[simulation_id] = changed
         if changed.status != found.status:
             _save(simulations, changed)
+    return True
 
 
 def _save(simulations: Simulations, simulation: Simulation) -> None:
@@ -317,7 +324,14 @@ def simulate_jobs(workspace: Workspace) -> Work:
             )
         except Cancelled:
             raise SimulationCancelled from None
+        if told.cancelled():
+            raise SimulationCancelled
         run = Run(simulation.name, result, simulation.tables.parts, time.monotonic() - started)
-        return workspace.save_run(simulation.job, run)
+        run_id = workspace.save_run(simulation.job, run)
+        if not told.saved(run_id):
+            # Cancelled while it was being written, which takes seconds where there are many events.
+            workspace.delete_run(simulation.job, run_id)
+            raise SimulationCancelled
+        return run_id
 
     return work

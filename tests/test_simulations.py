@@ -105,6 +105,71 @@ def test_a_cancelled_simulation_leaves_no_run_and_stays_cancelled(tmp_path):
         assert listed(simulations) == []
 
 
+class Stopping(Workspace):
+    """A workspace in which the user cancels while a run is being written."""
+
+    simulations = None
+
+    def save_run(self, job_id, run):
+        run_id = super().save_run(job_id, run)
+        [one] = listed(self.simulations)
+        cancel(self.simulations, one.id)
+        return run_id
+
+
+@pytest.mark.parametrize("late", ["before", "while"])
+def test_a_simulation_cancelled_at_the_very_end_is_not_kept(tmp_path, monkeypatch, late):
+    """Between the last node and the run in the list lies the writing: a wish that comes then counts as well."""
+    workspace = (Stopping if late == "while" else Workspace)(tmp_path)
+    job = workspace.save(trace_of([[node(1, "COMP", micros=20)]] * 8), "small")
+    parts = replace(PARTS, system={**PARTS.system, "roofline-enabled": 0})
+    work = simulate_jobs(workspace)
+    over = threading.Event()
+    asked = []
+
+    def watched(simulation, told):
+        try:
+            return work(simulation, told)
+        finally:
+            over.set()
+
+    with opened(tmp_path, watched) as simulations:
+        if late == "before":
+            from studio import sim
+
+            whole = sim.simulate
+
+            def cancelled_after(*args, **keys):
+                found = whole(*args, **keys)
+                asked.append(found.makespan_ns)
+                cancel(simulations, listed(simulations)[0].id)
+                return found
+
+            monkeypatch.setattr(sim, "simulate", cancelled_after)
+        else:
+            Stopping.simulations = simulations
+        one = start(simulations, job, parts, "late")
+        assert over.wait(60)
+        assert (get(simulations, one.id).status, get(simulations, one.id).run) == ("cancelled", None)
+    assert workspace.runs(job) == []
+    assert bool(asked) == (late == "before")
+
+
+def test_one_dismissed_before_its_turn_ends_no_worker(tmp_path):
+    held = Held()
+    with opened(tmp_path, held) as simulations:
+        both = [start(simulations, "job", PARTS, "busy") for _ in range(2)]
+        for one in both:
+            reached(simulations, one, "running")
+        gone = [start(simulations, "job", PARTS, "gone") for _ in range(2)]
+        for one in gone:
+            cancel(simulations, one.id)
+            dismiss(simulations, one.id)
+        last = start(simulations, "job", PARTS, "last")
+        held.go.set()
+        assert settled(simulations, last).status == "done"
+
+
 def test_two_run_at_a_time_and_the_others_wait_for_their_turn(tmp_path):
     held = Held()
     with opened(tmp_path, held) as simulations:
