@@ -12,7 +12,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from studio.analysis.matching import GroupMatching, edges, match_collectives, waits_for_lower_ids
+from studio.analysis.matching import (
+    GroupMatching,
+    edges,
+    match_collectives,
+    match_messages,
+    waits_for_lower_ids,
+)
 from studio.sim.agreement import group_findings, group_label, message_findings, node_label, rank_list
 from studio.sim.collectives import ROOT_KEYS, ROOTED, any_size, listed_for
 from studio.sim.config import Algorithm, CollectiveKind, SystemConfig
@@ -75,6 +81,7 @@ def check(trace: Trace, config: SystemConfig) -> list[Finding]:
             *_algorithms(config, groups),
             *(_roots(trace, config, groups) if _all_collectives(config) else ()),
             *message_findings(trace),
+            *_skipped(trace, config, groups),
         ]
     worst: Mapping[Level, int] = {"error": 0, "warning": 1, "info": 2}
     return sorted(findings, key=lambda finding: worst[finding.level])
@@ -510,3 +517,75 @@ def _refusal(algorithm: Algorithm, kind: CollectiveKind, size: int) -> str:
     if algorithm.kind in ("halving_doubling", "double_binary_tree") and size & (size - 1):
         return f"by {algorithm.name} over {size} ranks; allowed: a power of two"
     return ""
+
+
+# ---------------------------------------------------------------------------------------------------
+# Dimensions that are not timed
+
+
+def _skipped(trace: Trace, config: SystemConfig, groups: Sequence[GroupMatching]) -> Iterator[Finding]:
+    """Yield that messages cross several dimensions and are timed in one, once for collectives and once for sends.
+
+    The unaware network takes the lowest dimension in which the two ends differ. Collectives that run dimension by
+    dimension have no such messages; those in one ring over a group have them where neighbours differ in several.
+    """
+    if config.congestion == "aware" or config.links is not None or len(config.topology.dims) == 1:
+        return
+    rings = [group for group in groups if _one_ring(config, group)]
+    sizes = np.array([len(group.members) for group in rings], np.int64)
+    members = np.array([rank for group in rings for rank in group.members], np.int64)
+    following = [rank for group in rings for rank in (*group.members[1:], *group.members[:1])]
+    crossing = _several_dimensions(config, members, np.array(following, np.int64))
+    if crossing.any():
+        of = np.repeat(np.arange(len(rings)), sizes)[crossing]
+        at, count = int(np.flatnonzero(crossing)[0]), len(np.unique(of))
+        group = rings[int(of[0])]
+        who = f"group {group.name} ({rank_list(group.members)})" if group.name else "the group of all ranks"
+        more = f" (and those of {count - 1:,} more groups)" if count > 1 else ""
+        what = f"Messages of {who} between ranks {members[at]} and {following[at]}{more}"
+        yield _skipped_finding(config, "group-dimensions", what, int(members[at]), following[at])
+    messages = match_messages(trace)
+    crossing = _several_dimensions(config, messages.source, messages.target)
+    if crossing.any():
+        at, count = int(np.flatnonzero(crossing)[0]), int(crossing.sum())
+        source, target = int(messages.source[at]), int(messages.target[at])
+        more = f" (and {count - 1:,} more like it)" if count > 1 else ""
+        what = f"Messages from rank {source} to rank {target}{more}"
+        yield _skipped_finding(config, "message-dimensions", what, source, target)
+
+
+def _one_ring(config: SystemConfig, group: GroupMatching) -> bool:
+    """Whether collectives of the group run over all its ranks at once, not dimension by dimension."""
+    if len(group.members) < config.topology.npus:
+        return len(group.members) > 1
+    numbers = {number for sequence in group.sequences for number in np.unique(sequence.type).tolist()}
+    kinds = [_EXTENDED_KINDS[number] for number in numbers if number in _EXTENDED_KINDS]
+    return any(algorithm.single for kind in kinds for algorithm in listed_for(config, kind)[:1])
+
+
+def _coordinates(config: SystemConfig, ranks: Int64) -> Int64:
+    """Return (D, R) the place of each rank in each dimension; the first varies fastest."""
+    dims = np.array([dim.size for dim in config.topology.dims], np.int64)
+    below = np.concatenate([[1], np.cumprod(dims)[:-1]])
+    places: Int64 = ranks // below[:, None] % dims[:, None]
+    return places
+
+
+def _several_dimensions(config: SystemConfig, source: Int64, target: Int64) -> Bool:
+    """Return (M,) whether the two ends differ in more than one dimension; False where one is no NPU of the system."""
+    npus = config.topology.npus
+    differ = _coordinates(config, source) != _coordinates(config, target)
+    there = (source >= 0) & (source < npus) & (target >= 0) & (target < npus)
+    crossing: Bool = (differ.sum(axis=0) > 1) & there
+    return crossing
+
+
+def _skipped_finding(config: SystemConfig, code: str, what: str, source: int, target: int) -> Finding:
+    ends = _coordinates(config, np.array([source, target], np.int64))
+    crossed = np.flatnonzero(ends[:, 0] != ends[:, 1]).tolist()
+    named = ", ".join(map(str, crossed[:-1])) + f" and {crossed[-1]}"
+    message = (
+        f"{what} cross dimensions {named} and are timed in dimension {crossed[0]} alone, "
+        "as in the reference: the time is too short."
+    )
+    return Finding("warning", code, message, "To time all of them: --mode extended --congestion aware.")

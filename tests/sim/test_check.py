@@ -7,6 +7,7 @@ import pytest
 
 from studio.sim.astra import from_parts
 from studio.sim.check import check, smallest_cycle
+from studio.sim.extensions import Extensions
 from studio.trace import CommGroup
 from tests.handmade import collective, node, trace_of
 
@@ -44,6 +45,66 @@ def compute(number, *deps, **more):
 def test_a_job_that_fits_has_no_findings():
     nodes = [compute(1), collective(2, "ALL_REDUCE", MIB, 1)]
     assert findings(trace_of([nodes, nodes])) == []
+
+
+# ---------------------------------------------------------------------------------------------------
+# Dimensions that are not timed
+
+
+def two_dimensions(**changes):
+    """Four NPUs in each of two nodes: ranks 3 and 4 differ in both dimensions."""
+    network = {
+        "topology": ["Switch", "Ring"],
+        "npus_count": [4, 2],
+        "bandwidth": [400, 50],
+        "latency": [500, 1000],
+    }
+    rings = {"all-reduce-implementation": ["ring", "ring"], "all-gather-implementation": ["ring", "ring"]}
+    return from_parts(network, {**SYSTEM, **rings, **changes})
+
+
+def test_groups_whose_neighbours_differ_in_several_dimensions_are_told():
+    """Group 1 passes from rank 3 to 4; groups 2 and 3 stay inside one dimension, as all ranks do."""
+    nodes = [collective(1, "ALL_REDUCE", MIB, group="1")]
+    told = only(
+        trace_of([[compute(1)]] * 2 + [nodes] * 4 + [[compute(1)]] * 2, {"1": [2, 3, 4, 5]}), two_dimensions()
+    )
+    assert told[:2] == ("warning", "group-dimensions")
+    assert told[2] == (
+        "Messages of group 1 (ranks 2–5) between ranks 3 and 4 cross dimensions 0 and 1 and are timed in dimension 0 "
+        "alone, as in the reference: the time is too short."
+    )
+    quiet = [[collective(1, "ALL_REDUCE", MIB, group="2")], [compute(1)], [compute(1)], [compute(1)]] * 2
+    assert findings(trace_of(quiet, {"2": [0, 4]}), two_dimensions()) == []
+    assert findings(trace_of([[collective(1, "ALL_REDUCE", MIB)]] * 8), two_dimensions()) == []
+
+
+def test_an_algorithm_over_all_ranks_at_once_crosses_dimensions_too():
+    trace = trace_of([[collective(1, "ALL_REDUCE", MIB)]] * 8)
+    single = two_dimensions(**{"all-reduce-implementation": ["oneRing"]})
+    level, code, message = only(trace, single)
+    assert (level, code) == ("warning", "group-dimensions")
+    assert message.startswith("Messages of the group of all ranks between ranks 3 and 4 cross")
+
+
+def test_sends_that_differ_in_several_dimensions_are_told_once():
+    """Of 0 → 5, 1 → 6 and 2 → 6, the first two cross both dimensions; the aware network times both."""
+    pairs = {0: 5, 1: 6, 2: 6}
+    graphs = [
+        [send(1, pairs[rank], MIB)] if rank in pairs else [compute(1), *receives(pairs, rank)]
+        for rank in range(8)
+    ]
+    config = two_dimensions()
+    level, code, message = only(trace_of(graphs), config)
+    assert (level, code) == ("warning", "message-dimensions")
+    assert message.startswith("Messages from rank 0 to rank 5 (and 1 more like it) cross dimensions 0 and 1")
+    aware = replace(config, congestion="aware", extensions=Extensions())
+    assert findings(trace_of(graphs), aware) == []
+
+
+def receives(pairs, rank):
+    sources = [source for source, target in pairs.items() if target == rank]
+    return [receive(2 + at, source, MIB) for at, source in enumerate(sources)]
 
 
 # ---------------------------------------------------------------------------------------------------
