@@ -3,30 +3,45 @@
 from __future__ import annotations
 
 import io
+import json
+import re
 import tempfile
 import zipfile
+import zlib
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from studio.errors import ConfigError
 from studio.runs import Tables
 from studio.sim import astra
-from studio.sim.network import EXTENDED_NETWORK_KEYS, NETWORK_KEYS
+from studio.sim.config import Congestion
 from studio.sim.parts import CUSTOM, MEMORY_KEYS, PER_NODE_CUSTOM, SYSTEM_IGNORED, SYSTEM_KEYS
 
 _MANY = 8
+_MOST_BYTES = 8 << 20
 _CALLED = {
     "network": "network.yml",
     "system": "system.json",
     "memory": "remote_memory.json",
     "groups": "comm_group.json",
+    "options": "options.txt",
 }
+_TELLING: Mapping[str, frozenset[str]] = {
+    "network": frozenset(("topology", "npus_count")),
+    "memory": frozenset(MEMORY_KEYS),
+    # L, o, g and G are keys too, but too short to tell a file by.
+    "system": frozenset(key for key in (*SYSTEM_KEYS, *SYSTEM_IGNORED) if len(key) > 1),
+}
+_OPTION = re.compile(rb"--[a-z][a-z-]*(=.*)?")
 
 
 def imported_files(tables: Tables, files: Mapping[str, bytes]) -> tuple[Tables, tuple[str, ...]]:
     """Return a system with the tables of files in place of its own, and what was taken for what.
+
+    A zip stands for the files in it; one that holds both a network and a system is a whole system: what it lacks of
+    memory and comm groups the system has not either.
 
     Args:
         tables: The system so far.
@@ -35,27 +50,106 @@ def imported_files(tables: Tables, files: Mapping[str, bytes]) -> tuple[Tables, 
     Raises:
         ConfigError: A file is none of ASTRA-sim's, or two are the same one.
     """
-    if len(files) > _MANY:
-        raise ConfigError(f"{len(files)} files were chosen; allowed: one of each kind", hint="Choose fewer.")
+    unpacked, zipped = _unpacked(files)
+    if len(unpacked) > _MANY:
+        raise ConfigError(
+            f"{len(unpacked)} files were chosen; allowed: one of each kind", hint="Choose fewer."
+        )
     taken: dict[str, str] = {}
     notes = []
+    found = tables
     with tempfile.TemporaryDirectory() as folder:
-        for name, content in files.items():
-            table = _read(Path(folder), name, content)
-            part = kind_of(table)
-            if not part:
-                keys = ", ".join(list(table)[:5]) or "no keys"
-                raise ConfigError(
-                    f"{name}: none of ASTRA-sim's files; it has {keys}",
-                    hint="network.yml, system.json, comm_group.json and remote_memory.json can be imported.",
-                )
+        for name, content in unpacked.items():
+            part, changes = _taken(Path(folder), name, content)
             if part in taken:
                 raise ConfigError(f"{name} and {taken[part]} are both {_CALLED[part]}; allowed: one")
-            _refuse_traces(name, table)
             taken[part] = name
-            tables = replace(tables, **{part: table}, names={**tables.names, part: name})  # type: ignore[arg-type]  # one of the tables
+            found = replace(found, **changes, names={**found.names, part: name})
             notes.append(f"{name}: taken for {_CALLED[part]}.")
-    return tables, tuple(notes)
+    if zipped and {"network", "system"} <= taken.keys():
+        absent: dict[str, Any] = {part: None for part in ("memory", "groups") if part not in taken}
+        found = replace(found, **absent)
+    return found, tuple(notes)
+
+
+def _unpacked(files: Mapping[str, bytes]) -> tuple[dict[str, bytes], bool]:
+    """Return files with those inside a zip in its place, and whether there was a zip."""
+    found: dict[str, bytes] = {}
+    zipped = False
+    for name, content in files.items():
+        if content[:2] == b"PK":
+            zipped = True
+            found |= _zipped(name, content)
+        else:
+            found[name] = content
+    return found, zipped
+
+
+def _zipped(name: str, content: bytes) -> dict[str, bytes]:
+    """Return the files of a zip; sizes are counted as they are unpacked, whatever the zip says of them."""
+    found: dict[str, bytes] = {}
+    left = _MOST_BYTES
+    try:
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            members = [one for one in archive.infolist() if not one.is_dir()]
+            if len(members) > _MANY:
+                raise ConfigError(f"{name}: {len(members)} files in it; allowed: one of each kind")
+            for member in members:
+                with archive.open(member) as stream:
+                    found[member.filename[:200]] = unpacked = stream.read(left + 1)
+                left -= len(unpacked)
+                if left < 0:
+                    raise ConfigError(
+                        f"{name}: more than {_MOST_BYTES:,} bytes when unpacked; allowed: up to that",
+                        hint="Was another file meant?",
+                    )
+    except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, NotImplementedError, ValueError) as error:
+        raise ConfigError(f"{name}: no zip that can be read", hint="Export writes one that can.") from error
+    return found
+
+
+def _taken(folder: Path, name: str, content: bytes) -> tuple[str, dict[str, Any]]:
+    """Return which of ASTRA-sim's files one is, and what it says."""
+    if content.strip() and all(
+        _OPTION.fullmatch(line.strip()) for line in content.splitlines() if line.strip()
+    ):
+        return "options", _options(name, content)
+    table = _read(folder, name, content)
+    part = kind_of(table)
+    if not part:
+        keys = ", ".join(list(table)[:5]) or "no keys"
+        raise ConfigError(
+            f"{name}: none of ASTRA-sim's files; it has {keys}",
+            hint="network.yml, system.json, comm_group.json and remote_memory.json can be imported, "
+            "and the zip that Export makes.",
+        )
+    _refuse_traces(name, table)
+    return part, {part: table}
+
+
+def _options(name: str, content: bytes) -> dict[str, Any]:
+    """Return the options of a command line, one a line, as `exported` writes them."""
+    try:
+        given = astra.options([line.strip() for line in content.decode().splitlines() if line.strip()])
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{name}: no text in UTF-8") from error
+    except ConfigError as error:
+        raise ConfigError(error.message.replace("command line", name), hint=error.hint) from error
+    congestion = given.pop("congestion", None)
+    allowed = get_args(Congestion)
+    if congestion is not None and congestion not in allowed:
+        raise ConfigError(f"{name}: congestion is {congestion[:40]!r}; allowed: {', '.join(allowed)}")
+    found: dict[str, Any] = {"options": {key: _option(value) for key, value in given.items()}}
+    return found | ({"congestion": congestion} if congestion else {})
+
+
+def _option(value: str) -> object:
+    """Return a value as it was before `astra.save` wrote it; one typed by hand may be a bare word."""
+    try:
+        read: object = json.loads(value)
+    except (ValueError, RecursionError):
+        return value
+    return read
 
 
 def kind_of(table: Mapping[str, object]) -> str:
@@ -64,18 +158,18 @@ def kind_of(table: Mapping[str, object]) -> str:
     Example:
         >>> kind_of({"topology": ["Ring"], "bandwidth": [50]}), kind_of({"1": [0, 1]}), kind_of({"memory-type": "X"})
         ('network', 'groups', 'memory')
-        >>> kind_of({"scheduling-policy": "LIFO"}), kind_of({"name": "a"})
-        ('system', '')
+        >>> kind_of({"scheduling-policy": "LIFO"}), kind_of({"name": "a"}), kind_of({"links": [], "finish_ns": 1})
+        ('system', '', '')
     """
-    counts = {
-        "network": sum(key in NETWORK_KEYS or key in EXTENDED_NETWORK_KEYS for key in table),
-        "memory": sum(key in MEMORY_KEYS for key in table),
-        "system": sum(key in SYSTEM_KEYS or key in SYSTEM_IGNORED for key in table),
-    }
+    counts = {part: len(telling & table.keys()) for part, telling in _TELLING.items()}
     best = max(counts, key=lambda part: counts[part])
     if counts[best]:
         return best
-    return "groups" if all(isinstance(ranks, list) for ranks in table.values()) else ""
+    return "groups" if all(_are_ranks(ranks) for ranks in table.values()) else ""
+
+
+def _are_ranks(found: object) -> bool:
+    return isinstance(found, list) and all(isinstance(rank, int | str) for rank in found)
 
 
 def _read(folder: Path, name: str, content: bytes) -> dict[str, Any]:

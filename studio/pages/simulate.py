@@ -178,7 +178,8 @@ def _controls() -> Any:
                         html.Button(
                             "Import",
                             className="cs-button",
-                            title="ASTRA-sim's network.yml, system.json, comm_group.json, remote_memory.json, one or several",
+                            title="ASTRA-sim's network.yml, system.json, comm_group.json, remote_memory.json, one or several, "
+                            "or the zip of Export",
                         ),
                         id="sim-upload",
                         multiple=True,
