@@ -21,6 +21,7 @@ from studio.et.format import UNSAID, JobSize
 from studio.opening import open_paths
 from studio.runs import Mode, Run, RunInfo
 from studio.sim import astra, simulate
+from studio.sim.agreement import rank_list
 from studio.sim.check import check
 from studio.sim.config import Congestion, SystemConfig
 from studio.sim.network import TOPOLOGIES, network_gb_per_s
@@ -88,6 +89,7 @@ class Outcome:
         result: Finish times and events.
         findings: What reading and checking brought to light.
         spent_s: How long the simulation took, reading left out.
+        every_rank: Whether every rank was simulated because the order of events across ranks was asked for.
         job, run: Ids of the run that was kept and of its job; None where none was.
     """
 
@@ -95,6 +97,7 @@ class Outcome:
     result: SimResult
     findings: tuple[Finding, ...]
     spent_s: float
+    every_rank: bool = False
     job: str | None = None
     run: str | None = None
 
@@ -117,24 +120,45 @@ def run(request: Request, *, progress: Progress | None = None, notice: Notice | 
     job = None if request.out is None else kept_job(request, progress)
     trace = workload(request, progress) if job is None else Workspace(_root(request)).load(job)
     findings = (*read_config.findings, *check(trace, read_config.config))
-    _refuse(findings)
+    _refuse(findings, _presets_of(len(trace.ranks)) if request.preset else ())
     begun = time.monotonic()
     limit = Limit(started, request.time_limit_s)
     result = _simulated(trace, read_config.config, limit, progress, notice, fold=not request.every_rank)
     spent_s = time.monotonic() - begun
-    outcome = Outcome(", ".join(request.workload), result, (*findings, *_beyond_capacity(result)), spent_s)
+    told = (*findings, *_beyond_capacity(result))
+    outcome = Outcome(", ".join(request.workload), result, told, spent_s, request.every_rank)
     if job is None or request.out is None:
         return outcome
     run_id = Workspace(_root(request)).save_run(job, Run(request.out, result, parts, outcome.spent_s))
     return replace(outcome, job=job, run=run_id)
 
 
-def _refuse(findings: Sequence[Finding]) -> None:
+def _refuse(findings: Sequence[Finding], fitting: Sequence[str]) -> None:
+    """Raise what keeps the job from being simulated; warnings may say why, so they are told with it.
+
+    Args:
+        findings: What reading and checking brought to light.
+        fitting: Presets for as many NPUs as the job has ranks, where a preset was asked for.
+    """
     errors = [finding for finding in findings if finding.level == "error"]
-    if errors:
-        more = f"\nAnd {len(errors) - _TOLD:,} more." if len(errors) > _TOLD else ""
-        rest = "".join(f"\nAlso: {finding.message}" for finding in errors[1:_TOLD]) + more
-        raise TraceError(f"The job cannot be simulated: {errors[0].message}{rest}", hint=errors[0].hint)
+    if not errors:
+        return
+    more = f"\nAnd {len(errors) - _TOLD:,} more." if len(errors) > _TOLD else ""
+    rest = "".join(f"\nAlso: {finding.message}" for finding in errors[1:_TOLD]) + more
+    warnings = [finding for finding in findings if finding.level == "warning"]
+    rest += "".join(f"\nWarning: {_with_hint(finding)}" for finding in warnings[:_TOLD])
+    hint = errors[0].hint
+    if fitting and errors[0].code in ("ranks-missing", "ranks-beyond"):
+        hint = f"{hint} Presets of this size: {', '.join(fitting)}."
+    raise TraceError(f"The job cannot be simulated: {errors[0].message}{rest}", hint=hint)
+
+
+def _with_hint(finding: Finding) -> str:
+    return f"{finding.message} {finding.hint}".rstrip()
+
+
+def _presets_of(npus: int) -> list[str]:
+    return [name for name, one in PRESETS.items() if one.config.topology.npus == npus]
 
 
 def _beyond_capacity(result: SimResult) -> Iterator[Finding]:
@@ -425,7 +449,7 @@ def as_text(outcome: Outcome) -> str:
     lines = [
         f"{outcome.workload} on {system_label(result.config)}",
         f"  finish  {format_ns(result.makespan_ns)}  ({format_count(result.makespan_ns)} ns)",
-        f"  simulated in {format_ns(outcome.spent_s * 1e9)}{_classes(result)}",
+        f"  simulated in {format_ns(outcome.spent_s * 1e9)}{_classes(outcome)}",
         "",
         f"  {'per rank':24}{'least':>12}{'mean':>12}{'most':>12}   of finish",
     ]
@@ -453,7 +477,7 @@ def as_text(outcome: Outcome) -> str:
 
 
 def system_label(config: SystemConfig) -> str:
-    """Return a system in a line: its dimensions, rates and network model."""
+    """Return a system in a line: its dimensions, rates, network model and the mode."""
     dims = " × ".join(
         f"{TOPOLOGY_NAMES[dim.kind]} {dim.size} ({network_gb_per_s(dim.bytes_per_ns):g} GiB/s, {dim.latency_ns:g} ns)"
         for dim in config.topology.dims
@@ -461,7 +485,8 @@ def system_label(config: SystemConfig) -> str:
     links = ""
     if config.links is not None:
         links = f" over {len(config.links.links):,} links and {config.links.switches:,} switches"
-    return f"{config.topology.npus:,} NPUs: {dims}{links}, congestion-{config.congestion}"
+    mode = "compatible" if config.extensions is None else "extended"
+    return f"{config.topology.npus:,} NPUs: {dims}{links}, congestion-{config.congestion}, {mode}"
 
 
 def _slowest(result: SimResult) -> Iterator[str]:
@@ -470,17 +495,20 @@ def _slowest(result: SimResult) -> Iterator[str]:
     if int(finish.min()) == int(finish.max()):
         yield f"  all {len(numbers):,} ranks finish at the same time" if len(numbers) > 1 else "  one rank"
         return
-    last = np.argsort(-finish, kind="stable")[:_SLOWEST].tolist()
-    first = int(finish.argmin())
-    named = ", ".join(f"rank {numbers[at]} {format_ns(int(finish[at]))}" for at in last)
+    at_ns: dict[int, list[int]] = {}
+    for number, end in zip(numbers, finish.tolist(), strict=True):
+        at_ns.setdefault(end, []).append(number)
+    last, first = sorted(at_ns, reverse=True)[:_SLOWEST], min(at_ns)
+    named = ", ".join(f"{rank_list(at_ns[end])} {format_ns(end)}" for end in last)
     spread = 100 * (int(finish.max()) - int(finish.min())) / int(finish.max())
     yield f"  last to finish   {named}"
-    yield f"  first to finish  rank {numbers[first]} {format_ns(int(finish[first]))} ({spread:.1f} % earlier)"
+    yield f"  first to finish  {rank_list(at_ns[first])} {format_ns(first)} ({spread:.1f} % earlier)"
 
 
 def _links(result: SimResult) -> Iterator[str]:
     whole = max(result.makespan_ns, 1)
-    if any(carried.messages.any() for carried in result.dimensions):
+    # Single links carry messages across dimensions; a table by dimension would contradict theirs.
+    if result.config.links is None and any(carried.messages.any() for carried in result.dimensions):
         yield ""
         yield f"  {'dimensions':24}{'sent':>12}{'messages':>12}{'rate':>14}{'of capacity':>14}"
         for at, (dim, carried) in enumerate(zip(result.config.topology.dims, result.dimensions, strict=True)):
@@ -512,9 +540,8 @@ def _slowest_collectives(result: SimResult) -> Iterator[str]:
     yield f"  {'slowest collectives':30}{'size':>12}{'took':>12}{'skew':>12}{'algbw':>14}{'busbw':>14}"
     for at in slowest:
         group = times.groups[int(times.group[at])]
-        name = f"{collective_name(int(times.type[at]))} {times.position[at]}" + (
-            f" of {group}" if group else ""
-        )
+        name = f"{collective_name(int(times.type[at]))} #{times.position[at]}"
+        name += f", group {group}" if group else ""
         rates = (float(column[at]) for column in (times.algorithm_bytes_per_ns, times.bus_bytes_per_ns))
         cells = (
             format_bytes(int(times.whole_bytes[at])),
@@ -532,7 +559,10 @@ def _shortened(text: str, width: int) -> str:
     return text if len(text) < width else f"{text[: width - 2]}…"
 
 
-def _classes(result: SimResult) -> str:
+def _classes(outcome: Outcome) -> str:
+    result = outcome.result
+    if outcome.every_rank:
+        return ", every rank simulated, for the order of events across ranks"
     if result.unfolded:
         return f", rank by rank: {result.unfolded}"
     return f", {format_count(result.classes)} of {format_count(len(result.finish_ns))} ranks standing for all"

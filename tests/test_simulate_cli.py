@@ -63,7 +63,7 @@ def told(folder, *words):
 def test_a_folder_is_simulated_and_told_in_a_table(folder):
     """Ranks 1 to 3 wait 90 µs for rank 0: communication that no compute covers."""
     text = on(folder, folder / "job")
-    assert "4 NPUs: Ring 4 (50 GiB/s, 500 ns), congestion-unaware" in text
+    assert "4 NPUs: Ring 4 (50 GiB/s, 500 ns), congestion-unaware, compatible\n" in text
     assert f"finish  122 µs  ({100_000 + REDUCE_SCATTER:,} ns)" in text
     assert re.search(r"compute +10\.0 µs +32\.5 µs +100 µs +26\.6 %", text)
     assert re.search(r"exposed communication +22\.2 µs", text)
@@ -134,7 +134,8 @@ def test_links_are_told_where_messages_wait_for_each_other(folder):
 
 def test_events_are_lines_that_timeline_tools_read(folder):
     """In order, issue before callback, a name on one line."""
-    on(folder, folder / "job", "--events", folder / "events.csv")
+    text = on(folder, folder / "job", "--events", folder / "events.csv")
+    assert ", every rank simulated, for the order of events across ranks\n" in text
     lines = (folder / "events.csv").read_text(encoding="utf-8").splitlines()
     assert len(lines) == 16
     assert lines[0] == "issue,sys->id=0,tick=0,node->id=0,node->name=fwd, x=1 end,node->type=4"
@@ -218,6 +219,52 @@ def test_more_than_the_ports_have_room_for_is_told(folder):
         assert json.loads(invoke(*words, *mended, "--json"))["findings"] == []
 
 
+def test_warnings_are_told_with_a_refusal(folder):
+    """The mistyped key is why the algorithm is missing."""
+    table = {**SYSTEM, "all-gather-implementatoin": ["ring"]}
+    (folder / "s.json").write_text(json.dumps(table), encoding="utf-8")
+    write(trace_of([[collective(1, "ALL_GATHER", MIB)]] * 4), folder / "gather", "g")
+    text = on(folder, folder / "gather", code=1)
+    assert "ALL_GATHER is used, and all-gather-implementation is not set" in text
+    assert re.search(
+        r"^Warning: .*all-gather-implementatoin is no key .*'all-gather-implementation'", text, re.MULTILINE
+    )
+
+
+def test_a_preset_of_another_size_is_answered_with_those_that_fit(folder):
+    write(trace_of([[collective(1, "ALL_REDUCE", MIB)]] * 8), folder / "eight", "e")
+    fitting = [name for name, one in PRESETS.items() if one.config.topology.npus == 8]
+    text = invoke(folder / "eight", "--preset", "hgx-h100-16", code=1)
+    assert f"Presets of this size: {', '.join(fitting)}." in text
+    write(trace_of([[collective(1, "ALL_REDUCE", MIB)]] * 5), folder / "five", "f")
+    assert "Presets of this size" not in invoke(folder / "five", "--preset", "hgx-h100-16", code=1)
+
+
+def test_ranks_that_finish_alike_are_told_together(folder):
+    trace = trace_of([[node(0, "COMP", micros=micros)] for micros in (20, 20, 20, 10)])
+    write(trace, folder / "alike", "a")
+    text = on(folder, folder / "alike")
+    assert "last to finish   ranks 0–2 20.0 µs, rank 3 10.0 µs\n" in text
+    assert "first to finish  rank 3 10.0 µs (50.0 % earlier)" in text
+
+
+def test_a_collective_is_named_with_its_group(folder):
+    nodes = [collective(1, "REDUCE_SCATTER", MIB, group="7")]
+    write(trace_of([nodes] * 4, {"7": [0, 1, 2, 3]}), folder / "grouped", "g")
+    assert "REDUCE_SCATTER #0, group 7 " in on(folder, folder / "grouped")
+
+
+def test_single_links_have_no_table_by_dimension(folder):
+    """Where a message is counted by dimension and where it really goes are two things there."""
+    name, npus = next(
+        (name, one.config.topology.npus) for name, one in PRESETS.items() if one.config.links is not None
+    )
+    write(trace_of([[collective(1, "ALL_REDUCE", MIB)]] * npus), folder / "linked", "l")
+    text = invoke(folder / "linked", "--preset", name)
+    assert "busiest links" in text
+    assert "dimensions  " not in text
+
+
 def test_presets_are_listed_with_their_sources():
     text = CliRunner().invoke(main, ["presets"]).output
     assert text.count("Source: ") == len(PRESETS)
@@ -233,7 +280,7 @@ def test_presets_are_listed_with_their_sources():
 def test_collectives_are_told_with_nccls_bandwidths(folder):
     """1 MiB in 22,240 ns after the last has come are 47 GB/s; three quarters of that on the bus of four."""
     text = on(folder, folder / "job")
-    assert re.search(r"REDUCE_SCATTER 0 +1\.00 MiB +22\.2 µs +90\.0 µs +47\.1 GB/s +35\.4 GB/s", text)
+    assert re.search(r"REDUCE_SCATTER #0 +1\.00 MiB +22\.2 µs +90\.0 µs +47\.1 GB/s +35\.4 GB/s", text)
     [one] = told(folder, folder / "job")["collectives"]
     assert (one["type"], one["group"], one["members"], one["last_rank"], one["last_node"]) == (
         "REDUCE_SCATTER",
@@ -249,6 +296,7 @@ def test_collectives_are_told_with_nccls_bandwidths(folder):
 def test_the_mode_is_what_the_files_say_unless_an_option_does(folder):
     assert told(folder, folder / "job")["mode"] == "compatible"
     assert told(folder, folder / "job", "--mode", "extended")["mode"] == "extended"
+    assert "congestion-unaware, extended\n" in on(folder, folder / "job", "--mode", "extended")
     assert told(folder, folder / "job", "--set", "extended.tie-order=reference")["mode"] == "extended"
     text = on(folder, folder / "job", "--mode", "compatible", "--set", "extended.tie-order=reference", code=1)
     assert "extended is there; allowed in the compatible mode" in text
