@@ -22,7 +22,8 @@ _BISECTION = (
 )
 _PER_NPU = "Bandwidth at which one NPU can send, all its links together: 2 in a ring, n-1 fully connected, 1 to a switch."
 _IDEAL = (
-    f"A time no all-reduce of {format_bytes(_SIZE_BYTES)} per NPU can beat: 2(n-1) × bytes over the bandwidth of all links of the "
+    f"A time no all-reduce of {format_bytes(_SIZE_BYTES)} per NPU can beat where messages share links (congestion aware); "
+    "the unaware network lets chunks pass a port at the same time and can be faster: 2(n-1) × bytes over the bandwidth of all links of the "
     "dimensions concerned, or the latency across the system if that is longer. Source: Patarasuk and Yuan, JPDC 69(2), 2009."
 )
 

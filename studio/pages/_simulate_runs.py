@@ -22,6 +22,11 @@ from studio.units import format_bytes, format_count, format_ns, format_rate
 
 _BUSIEST = 6
 _EXPOSED = "Time in which communication was under way on a rank and no compute was: what a faster network could save at most."
+_WAITING = "Ranks that have finished wait for the one that finishes last; with it the times of a rank fill the whole finish."
+_OVER = (
+    "the unaware network lets messages pass a port at the same time, as many as there are; try congestion aware, "
+    "in which they wait for each other."
+)
 _CLASSES = "Ranks that do the same at the same times form a class; one of each was simulated and stands for the others."
 
 
@@ -147,12 +152,12 @@ def result(run: Run, info: RunInfo, *, dark: bool) -> Any:
 
 
 def _figures(found: SimResult, times: Breakdown, numbers: Sequence[int]) -> Any:
-    whole = max(float(found.finish_ns.mean()), 1.0)
+    whole = max(found.makespan_ns, 1)
 
     def share(column: Any) -> Any:
         mean = float(column.mean())
         return exact(
-            f"{format_ns(mean)} · {100 * mean / whole:.1f} %",
+            f"{format_ns(mean)} · {100 * mean / whole:.1f} % of the finish",
             f"least {int(column.min()):,} ns, mean {mean:,.1f} ns, most {int(column.max()):,} ns "
             f"on rank {numbers[int(column.argmax())]}",
         )
@@ -169,6 +174,11 @@ def _figures(found: SimResult, times: Breakdown, numbers: Sequence[int]) -> Any:
         (["exposed", hint("exposed communication", _EXPOSED)], share(times.exposed_communication_ns)),
         ("idle", share(times.idle_ns)),
     ]
+    waiting = found.makespan_ns - found.finish_ns
+    if waiting.any():
+        shown.append(
+            (["waiting for the last rank", hint("waiting for the last rank", _WAITING)], share(waiting))
+        )
     classes = len(np.unique(found.representative))
     if classes < len(numbers):
         shown.append((["classes", hint("classes of ranks", _CLASSES)], f"{classes:,} of {len(numbers):,}"))
@@ -214,10 +224,16 @@ def _links(found: SimResult) -> Any:
 
 def _dimensions(found: SimResult) -> Any:
     whole = max(found.makespan_ns, 1)
-    rows = []
+    rows, over = [], []
     for at, (dim, one) in enumerate(zip(found.config.topology.dims, found.dimensions, strict=False)):
         rate = float(one.bytes.mean()) / whole
         share = f"{100 * rate / one.capacity_bytes_per_ns:.1f} %" if one.capacity_bytes_per_ns else "–"
+        if (
+            found.config.congestion == "unaware"
+            and one.capacity_bytes_per_ns
+            and rate > one.capacity_bytes_per_ns
+        ):
+            over.append(f"dimension {at}")
         kind = dim.kind.replace("_", " ")
         total = int(one.bytes.sum())
         rows.append(
@@ -230,7 +246,14 @@ def _dimensions(found: SimResult) -> Any:
             )
         )
     head = ("Dimension", "Sent by all", "Messages", "Mean of an NPU", "of what it could")
-    return html.Div([html.H2("What the dimensions carried"), table(head, rows, numeric=(1, 2, 3, 4))])
+    warning = (
+        html.P(f"More than {' and '.join(over)} could carry: {_OVER}", className="cs-level-warning")
+        if over
+        else None
+    )
+    return html.Div(
+        [html.H2("What the dimensions carried"), table(head, rows, numeric=(1, 2, 3, 4)), warning]
+    )
 
 
 # ---------------------------------------------------------------------------------------------------
