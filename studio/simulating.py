@@ -39,6 +39,7 @@ Notice = Callable[[str], None]
 _SLOWEST = 3
 _TOLD = 8
 _BUSIEST = 5
+_SYSTEM_WIDTH = 48
 TOPOLOGY_NAMES = {kind: name for name, kind in TOPOLOGIES.items()}
 
 
@@ -608,12 +609,29 @@ def _run_lines(runs: Sequence[RunInfo]) -> Iterator[str]:
     if not runs:
         yield "no runs"
         return
-    yield f"{'run':24}{'finish':>12}{'exposed':>12}{'NPUs':>9}  {'mode':12}{'size':>10}  name"
-    for run in runs:
+    systems = [_topology(run) for run in runs]
+    wide = max(map(len, [*systems, "system"]))
+    yield (
+        f"{'run':24}{'finish':>12}{'exposed':>12}{'NPUs':>9}  {'system':{wide}}  {'congestion':12}{'mode':12}"
+        f"{'made':18}{'size':>10}  name"
+    )
+    for run, system in zip(runs, systems, strict=True):
         figures = (run.makespan_ns, run.summary.exposed_communication_ns)
         cells = "".join(f"{format_ns(figure):>12}" for figure in figures)
         size = format_bytes(run.stored_bytes)
-        yield f"{run.id:24}{cells}{run.npus:>9,}  {run.mode:12}{size:>10}  {printable(run.name)}"
+        made = time.strftime("%Y-%m-%d %H:%M", time.localtime(run.created))
+        yield (
+            f"{run.id:24}{cells}{run.npus:>9,}  {system:{wide}}  {run.congestion:12}{run.mode:12}"
+            f"{made:18}{size:>10}  {printable(run.name)}"
+        )
+
+
+def _topology(run: RunInfo) -> str:
+    """Return the dimensions of a run's system: `Switch 8 × Ring 2`."""
+    columns = [run.tables.network.get(key) for key in ("topology", "npus_count")]
+    kinds, sizes = (column if isinstance(column, list | tuple) else [column] for column in columns)
+    text = " × ".join(f"{kind} {size}" for kind, size in zip(kinds, sizes, strict=False))
+    return _shortened(printable(text), _SYSTEM_WIDTH)
 
 
 def runs_report(found: Sequence[tuple[JobInfo, Sequence[RunInfo]]]) -> list[dict[str, Any]]:

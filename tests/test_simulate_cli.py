@@ -346,7 +346,8 @@ def test_the_table_says_where_it_was_kept_and_runs_lists_it(folder):
     text = on(folder, folder / "job", "--workspace", folder / "ws", "--out", "my run")
     run_id, job_id = re.search(r"kept as run (\S+) of job (\S+)", text).groups()
     for words in ((), (job_id,)):
-        assert re.search(rf"{run_id} +122 µs .* compatible .* my run", listed(folder, *words))
+        columns = r"Ring 4 +unaware +compatible +\d{4}-\d\d-\d\d \d\d:\d\d"
+        assert re.search(rf"{run_id} +122 µs .* {columns} .* my run", listed(folder, *words))
     [info] = json.loads(listed(folder, "--json"))
     assert (info["id"], info["job"], info["name"]) == (run_id, job_id, "my run")
     assert info["tables"]["system"]["preferred-dataset-splits"] == 4
