@@ -385,7 +385,9 @@ def link(
 _existing = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
-@main.command()
+@main.command(
+    epilog="Example: chakra-studio simulate traces/ --preset hgx-h100-8 --set preferred-dataset-splits=8"
+)
 @click.argument("workload", nargs=-1, required=True)
 @click.option(
     "--system", "--system-configuration", type=_existing, metavar="S.json", help="ASTRA-sim's system file."
@@ -461,13 +463,10 @@ def simulate(
     as_json: bool,
     **given: Any,
 ) -> None:
-    r"""Simulate a job on a system and print how long it takes.
+    """Simulate a job on a system and print how long it takes.
 
     WORKLOAD is a folder, files, the prefix of files <prefix>.<rank>.et, or the id of a job in the workspace.
     The system is a preset, or ASTRA-sim's files; keys of either are changed with --set.
-
-    \b
-    Example: chakra-studio simulate traces/ --preset hgx-h100-8 --set preferred-dataset-splits=8
     """
     from studio import simulating
     from studio.et.format import JobSize
@@ -510,14 +509,10 @@ def runs(job: str | None, as_json: bool, workspace: Path | None) -> None:
         click.echo(simulating.runs_text(found))
 
 
-@main.command()
+@main.command(epilog="Example: chakra-studio presets")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def presets(as_json: bool) -> None:
-    r"""List the systems that --preset knows, with where their numbers come from.
-
-    \b
-    Example: chakra-studio presets
-    """
+    """List the systems that --preset knows, with where their numbers come from."""
     from studio import simulating
 
     if as_json:

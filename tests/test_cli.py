@@ -81,6 +81,12 @@ def test_help_is_as_printed(command):
     assert re.search(r"Examples?:\s+chakra-studio", result.output)
 
 
+@pytest.mark.parametrize("command", sorted(main.commands))
+def test_help_shows_no_markup(command):
+    """What click takes for markup must not stand in raw texts."""
+    assert "\\b" not in run(command, "--help").output
+
+
 def test_the_short_option_asks_for_help_too():
     assert run("-h").output == run("--help").output
     assert run("info", "-h").output == run("info", "--help").output
