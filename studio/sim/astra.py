@@ -275,10 +275,20 @@ def _bytes(path: Path) -> bytes:
                 f"allowed: up to {_LARGEST_FILE_BYTES:,}",
                 hint="Was another file meant?",
             )
-        return path.read_bytes()
+        content = path.read_bytes()
     except OSError as error:
         hint = "Check the path." if isinstance(error, FileNotFoundError) else ""
         raise ConfigError(f"{path}: cannot be read: {error.strerror}", hint=hint) from error
+    if not content.strip():
+        raise _empty(path)
+    return content
+
+
+def _empty(path: Path) -> ConfigError:
+    return ConfigError(
+        f"{path}: the file is empty; allowed: keys and values",
+        hint="Was it saved? `chakra-studio presets --json` prints tables to start from.",
+    )
 
 
 def _json(path: Path) -> dict[str, object]:
@@ -335,6 +345,8 @@ def _without_repeats(path: Path, pairs: list[tuple[str, object]]) -> dict[str, o
 
 
 def _table(path: Path, table: object) -> dict[str, object]:
+    if table is None:
+        raise _empty(path)
     if not isinstance(table, dict):
         raise ConfigError(f"{path}: {shown(table)} is no table; allowed: keys and values")
     return {str(key): value for key, value in table.items()}

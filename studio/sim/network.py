@@ -80,7 +80,7 @@ def _dimension(
         return network.number_in(f"{key}[{at}]", lists[key][at], allowed, least=least, above=above)
 
     one_npu = "Leave a dimension of one NPU out of all lists."
-    bandwidth = number("bandwidth", 0, "a number above 0, in GB/s", None, 0)
+    bandwidth = number("bandwidth", 0, _rates_allowed(unit), None, 0)
     efficiency = number("efficiency", 1.0, "a number above 0 and at most 1", None, 0)
     if efficiency > 1:
         raise network.error(f"efficiency[{at}]", lists["efficiency"][at], "a number above 0 and at most 1")
@@ -111,7 +111,7 @@ def _links(network: Fields, unit: int, npus: int) -> LinkGraph:
         )
         if source == target:
             raise network.error(key, one, "two devices that differ")
-        rate = network.number_in(f"{key}[2]", one[2], "a number above 0, in GB/s", above=0)
+        rate = network.number_in(f"{key}[2]", one[2], _rates_allowed(unit), above=0)
         latency = network.number_in(f"{key}[3]", one[3], "a number at least 0, in ns", least=0)
         links.append(Link(source, target, _rate(rate, unit), latency))
     try:
@@ -123,6 +123,11 @@ def _links(network: Fields, unit: int, npus: int) -> LinkGraph:
 def _rate(gb_per_s: float, unit: int) -> float:
     """Return bytes per ns. A GB of 10^9 bytes stays as exact as it is written."""
     return gb_per_s if unit == UNITS["GB/s"] else gb_per_s * unit / 1_000_000_000
+
+
+def _rates_allowed(unit: int) -> str:
+    name = next(name for name, size in UNITS.items() if size == unit)
+    return f"a number above 0, in {name}"
 
 
 def _devices(npus: int, switches: int) -> str:

@@ -187,7 +187,7 @@ def test_missing_splits_are_one_and_said():
 # What is not taken
 
 BAD = [
-    ("network", "bandwidth", [200, "tbd"], r"network.yml: bandwidth\[1\] is 'tbd'; allowed: a number above 0, in GB/s\nA placeholder"),
+    ("network", "bandwidth", [200, "tbd"], r"network.yml: bandwidth\[1\] is 'tbd'; allowed: a number above 0, in GiB/s\nA placeholder"),
     ("network", "bandwidth", [200, -50], r"bandwidth\[1\] is -50; allowed: a number above 0"),
     ("network", "bandwidth", [0, 50], r"bandwidth\[0\] is 0; allowed"),
     ("network", "bandwidth", [200, float("nan")], r"bandwidth\[1\] is nan; allowed"),
@@ -313,6 +313,9 @@ def test_findings_and_errors_name_the_files_as_they_are_called(tmp_path):
         (YAML, '{"L": 1, "L": 2}', r"s\.json: L is there 2 times; allowed: once"),
         (YAML, "\udcff".encode("utf-8", "surrogateescape").decode("latin-1"), r"s\.json: not a JSON file"),
         ("topology: [", SYSTEM, r"n\.yml: not a YAML file"),
+        ("", SYSTEM, r"n\.yml: the file is empty; allowed: keys and values"),
+        ("# later\n", SYSTEM, r"n\.yml: the file is empty; allowed: keys and values"),
+        (YAML, " \n", r"s\.json: the file is empty; allowed: keys and values"),
         ("just text", SYSTEM, r"n\.yml: 'just text' is no table"),
         (YAML + "latency: [1, 1]\n", SYSTEM, r"n\.yml: latency is there 2 times"),
         (YAML + "x: !!python/object/apply:os.system [true]\n", SYSTEM, r"n\.yml: not a YAML file"),
