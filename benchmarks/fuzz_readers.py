@@ -77,11 +77,34 @@ JSONIZED = b"""{
            {"name": "dims", "boolList": {"values": [true, false]}}, {"name": "u", "sint32List": {"values": [-1, 2]}}]
 }"""
 
+MERGED = json.dumps(
+    {
+        "schema": "1.1.1-chakra.0.0.4", "pid": 7, "time": "now", "start_ts": 1, "finish_ts": 2,
+        "nodes": [
+            {"id": 0, "name": "[pytorch|profiler|execution_trace|process]", "ctrl_deps": 0, "inputs": {"values": [], "shapes": [], "types": []},
+             "outputs": {"values": [], "shapes": [], "types": []}, "attrs": []},
+            {"id": 1, "name": "[pytorch|profiler|execution_trace|thread]", "ctrl_deps": 0, "attrs": [{"name": "tid", "type": "uint64", "value": 1}]},
+            {"id": 2, "name": "c10d::allreduce_", "ctrl_deps": 1, "ts": 10.5, "inclusive_dur": 20.0, "exclusive_dur": 4.25, "inter_thread_dep": None,
+             "inputs": {"values": [[[4, 5, 0, 16, 4, "cuda:0"]]], "shapes": [[[16]]], "types": ["GenericList[Tensor(float)]"]},
+             "outputs": {"values": [], "shapes": [], "types": []}, "attrs": [{"name": "rf_id", "type": "uint64", "value": 1}]},
+            {"id": 3, "name": "record_param_comms", "ctrl_deps": 2, "ts": 11.0, "inclusive_dur": 9.0, "exclusive_dur": 9.0, "inter_thread_dep": 2,
+             "sync_dep": [2], "attrs": [{"name": "collective_name", "value": "allreduce"}, {"name": "dtype", "value": "Float"},
+                                        {"name": "in_msg_nelems", "value": 16}, {"name": "pg_name", "value": "0"}]},
+            {"id": 4, "name": "ncclDevKernel_AllReduce_Sum_f32_RING_LL(x)", "ctrl_deps": 3, "ts": 15.0, "inclusive_dur": 12.0, "exclusive_dur": 12.0,
+             "cat": "kernel", "ph": "X", "stream": 20, "pg_name": "0", "inter_thread_dep": None,
+             "attrs": [{"name": "collective_name", "value": "allreduce"}]},
+            {"id": 5, "name": "Memcpy HtoD", "ctrl_deps": 3, "ts": 30.0, "inclusive_dur": 1.0, "exclusive_dur": 1.0, "cat": "gpu_memcpy",
+             "stream": 20, "attrs": []},
+        ],
+    }
+).encode()  # fmt: skip
+
 SEEDS: dict[str, tuple[bytes, ...]] = {
     "text": (TEXT, DLRM),
     "events": (EVENTS,),
     "workload-graph": (GRAPH,),
     "jsonized": (JSONIZED,),
+    "etplus": (MERGED,),
 }
 """Small files by the name of their format."""
 

@@ -12,7 +12,7 @@ from itertools import pairwise
 from pathlib import Path, PurePosixPath
 
 from studio.errors import TraceError, TraceFormatError
-from studio.et import chakra, chakra_json, events, groups, kineto, pytorch, text
+from studio.et import chakra, chakra_json, etplus, events, groups, kineto, pytorch, text
 from studio.et.format import (
     HEAD_BYTES,
     UNSAID,
@@ -35,6 +35,7 @@ FORMATS: tuple[Format, ...] = (
     groups.FORMAT,
     chakra_json.FEEDER,
     chakra_json.JSONIZED,
+    etplus.FORMAT,
     pytorch.FORMAT,
     kineto.FORMAT,
     text.FORMAT,

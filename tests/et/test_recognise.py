@@ -18,10 +18,17 @@ EXPECTED = (
     (r"^text/", "text"),
     (r"^timeline/", "events"),
     (r"jsonized", "jsonized"),
+    (r"golden/torch.*etplus", "etplus"),
+    (r"NOTHING_LINKED", "pytorch"),
+    (r"torch.*pytorch_et", "pytorch"),
+    (r"^torch.*kineto", "kineto"),
+    (r"^public/chakra/1\.0\.2", "pytorch"),
+    (r"^public/param/.*(_et[._]|_eg_)", "pytorch"),
+    (r"^public/(param|hta)/.*(kineto|trace|rank)", "kineto"),
     (r"^public/chakra/(feeder|small)_chakra\.0\.json", "workload-graph"),
 )
 """Formats of the shared files by their paths."""
-OTHERS = {"pytorch", "kineto", "etplus"}
+OTHERS = {"pytorch", "kineto"}
 """Formats that files of no path above may be of."""
 
 
@@ -38,7 +45,18 @@ def test_every_shared_file_is_recognised_by_its_content(shared):
             assert found is not None, name
             assert found.name == expected, name
             seen[expected] = seen.get(expected, 0) + 1
-    assert seen == {"chakra": 260, "groups": 7, "text": 6, "events": 3, "jsonized": 11, "workload-graph": 2}
+    counts = {
+        "chakra": 260,
+        "groups": 7,
+        "text": 6,
+        "events": 3,
+        "jsonized": 11,
+        "workload-graph": 2,
+        "etplus": 36,
+    }
+    assert {name: seen[name] for name in counts} == counts
+    assert seen["pytorch"] > 20
+    assert seen["kineto"] > 20
 
 
 @pytest.mark.parametrize(

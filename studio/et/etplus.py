@@ -1,0 +1,469 @@
+"""Merged host and device traces (ET+, JSON), as Chakra's trace linker writes them.
+
+A PyTorch execution trace with new ids in which operators have times, each followed by copies of itself that stand for
+what it ran on the device: those have `cat`. The file has call parents (`ctrl_deps`), `inter_thread_dep` and `sync_dep`; the order of
+operators on a thread, launches and the order on a stream follow from it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from studio.errors import TraceFormatError
+from studio.et import pytorch
+from studio.et.format import Format, Part, Reading
+from studio.et.link.communication import INIT, parsed, tensor_bytes
+from studio.et.link.names import KERNEL, RECEIVE, SEND, element_bytes, kernel_kind, node_type, operator_kind
+from studio.et.link.options import DEP_KINDS, DepKind
+from studio.et.mend import collector_paused, decoded
+from studio.et.records import LARGEST_ID, NodeRecord, fits, rank_part
+from studio.trace import NONE, Attribute, CollectiveType, Finding, NodeType, ValueKind
+
+_MARKS = (b'"exclusive_dur"', b'"inclusive_dur"', b'"inter_thread_dep"')
+_HOST_NUMBERS = ("rf_id", "fw_parent", "seq_id", "scope", "tid", "fw_tid")
+_DEVICE_KINDS = {"kernel": "kernel", "gpu_memcpy": "memcpy", "gpu_memset": "memset"}
+_LARGEST_US = 2**53
+_FIRST_TENSOR = {CollectiveType.ALL_REDUCE, CollectiveType.BROADCAST, CollectiveType.REDUCE, SEND, RECEIVE}
+_SEND_RECV = re.compile(r"sendrecv", re.IGNORECASE)
+_STEPS_UP = 3
+_UNTIMED = re.compile(rf"{INIT}|ProfilerStep")
+"""What the linker never gives times, besides roots."""
+
+
+def sniff(head: bytes) -> bool:
+    """Whether `head` starts an execution trace whose nodes have times."""
+    return any(mark in head for mark in _MARKS) and pytorch.sniff(head)
+
+
+class _Io(msgspec.Struct, frozen=True, gc=False):
+    values: msgspec.Raw = msgspec.Raw(b"[]")
+    shapes: msgspec.Raw = msgspec.Raw(b"[]")
+    types: msgspec.Raw = msgspec.Raw(b"[]")
+
+
+class _Node(msgspec.Struct, gc=False):
+    id: Any = None
+    name: Any = ""
+    ctrl_deps: Any = None
+    inputs: _Io = _Io()
+    outputs: _Io = _Io()
+    attrs: list[dict[str, Any]] = []
+    ts: Any = None
+    inclusive_dur: Any = None
+    exclusive_dur: Any = None
+    inter_thread_dep: Any = None
+    sync_dep: Any = None
+    cat: Any = None
+    stream: Any = None
+    pg_name: Any = None
+
+
+class _Content(msgspec.Struct):
+    nodes: list[_Node] | None = None
+    schema: Any = ""
+    pid: Any = None
+    time: Any = None
+    start_ts: Any = None
+    finish_ts: Any = None
+
+
+class _Loose(msgspec.Struct):
+    nodes: Any = None
+    schema: Any = ""
+    pid: Any = None
+    time: Any = None
+    start_ts: Any = None
+    finish_ts: Any = None
+
+
+_typed = msgspec.json.Decoder(_Content).decode
+_untyped = msgspec.json.Decoder(_Loose).decode
+
+
+def read(reading: Reading) -> list[Part]:
+    """Read one merged trace.
+
+    Raises:
+        TraceFormatError: It is no JSON, or has no list of nodes.
+    """
+    with collector_paused():
+        lost: Counter[str] = Counter()
+        content, damage = _content(reading, lost)
+        reading.tick(len(reading.data) // 2)
+        trace = _Merged(_distinct(content.nodes or [], lost))
+        trace.depend()
+        records = [trace.record(row) for row in range(len(trace.nodes))]
+        findings = [*damage, *_findings(trace, lost, reading.name)]
+        return [rank_part(reading, records, version="0.0.4", metadata=_metadata(content), findings=findings)]
+
+
+def _content(reading: Reading, lost: Counter[str]) -> tuple[_Content, tuple[Finding, ...]]:
+    try:
+        content, findings = decoded(reading.data, _typed, reading.name)
+    except msgspec.ValidationError:
+        # Some node is of another shape: slower, node by node.
+        decode: Callable[[bytes], _Loose] = _untyped
+        try:
+            loose, findings = decoded(reading.data, decode, reading.name)
+        except msgspec.ValidationError:
+            loose, findings = _Loose(), ()
+        content = _Content(None, loose.schema, loose.pid, loose.time, loose.start_ts, loose.finish_ts)
+        if isinstance(loose.nodes, list):
+            content.nodes = [made for node in loose.nodes if (made := _by_hand(node, lost)) is not None]
+    if content.nodes is None:
+        raise TraceFormatError(f"{reading.name}: no list 'nodes'.", hint="Link the traces again.")
+    return content, findings
+
+
+def _by_hand(node: Any, lost: Counter[str]) -> _Node | None:
+    try:
+        return msgspec.json.decode(msgspec.json.encode(node), type=_Node)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        lost["nodes of another shape"] += 1
+        return None
+
+
+def _distinct(nodes: Sequence[_Node], lost: Counter[str]) -> list[_Node]:
+    """Return the nodes with a usable id of their own, by rising id."""
+    found: dict[int, _Node] = {}
+    for node in nodes:
+        number = node.id
+        if type(number) is not int or not 0 <= number <= LARGEST_ID or number in found:
+            lost["nodes without an id of their own"] += 1
+        else:
+            found[number] = node
+    return [found[number] for number in sorted(found)]
+
+
+def _metadata(content: _Content) -> list[Attribute]:
+    found = []
+    for key in ("schema", "pid", "time", "start_ts", "finish_ts"):
+        value = getattr(content, key)
+        if isinstance(value, str):
+            found.append(Attribute(key, ValueKind.STRING, value))
+        elif type(value) is int and fits(ValueKind.UINT64, value):
+            found.append(Attribute(key, ValueKind.UINT64, value))
+    return found
+
+
+def _nanoseconds(value: Any) -> int:
+    """Return microseconds as ns, -1 where they are none."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < _LARGEST_US:
+        return NONE
+    return round(value * 1000)
+
+
+@dataclass(slots=True)
+class _Comm:
+    """What a node communicates."""
+
+    kind: int
+    size_bytes: int
+    group: str
+    inferred: tuple[str, ...]
+
+
+@dataclass(slots=True)
+class _Merged:
+    """The nodes of a file by rising id, and what is derived from them.
+
+    Attributes:
+        nodes: The nodes.
+        row: Where each id stands.
+        parent: Row of the caller, -1 where there is none.
+        start_ns: -1 where a node has no time.
+        attrs: Attributes by name.
+        waits: Per node, the rows it waits for and why.
+        comm: What nodes communicate, by row.
+        lost: What was left out, by what it was.
+        unknown: Names of collectives that are not known.
+        texts: Values as Python would write them.
+    """
+
+    nodes: list[_Node]
+    row: dict[int, int] = field(default_factory=dict)
+    parent: list[int] = field(default_factory=list)
+    start_ns: list[int] = field(default_factory=list)
+    attrs: list[dict[str, Any]] = field(default_factory=list)
+    waits: list[dict[int, int]] = field(default_factory=list)
+    comm: dict[int, _Comm] = field(default_factory=dict)
+    lost: Counter[str] = field(default_factory=Counter)
+    unknown: Counter[str] = field(default_factory=Counter)
+    texts: dict[bytes, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.row = {node.id: at for at, node in enumerate(self.nodes)}
+        self.start_ns = [_nanoseconds(node.ts) for node in self.nodes]
+        self.attrs = [_named(node.attrs) for node in self.nodes]
+        for at, node in enumerate(self.nodes):
+            caller = (
+                node.ctrl_deps[0] if isinstance(node.ctrl_deps, list) and node.ctrl_deps else node.ctrl_deps
+            )
+            above = self.row.get(caller, NONE) if type(caller) is int else NONE
+            # The process is its own caller; a caller is recorded, and so numbered, before what it calls, but for roots.
+            self.parent.append(NONE if above == at else above)
+        self.waits = [{} for _ in self.nodes]
+
+    def is_device(self, row: int) -> bool:
+        """Whether a node ran on a device."""
+        return self.nodes[row].cat is not None
+
+    def name(self, row: int) -> str:
+        name = self.nodes[row].name
+        return name if isinstance(name, str) else str(name)[:1000]
+
+    # -----------------------------------------------------------------------------------------------
+    # Dependencies
+
+    def depend(self) -> None:
+        """Derive dependencies and communication."""
+        host = NONE
+        streams: dict[Any, int] = {}
+        for row in self._walk():
+            if self.is_device(row):
+                self._wait(row, host, DepKind.LAUNCH)
+            else:
+                if host >= 0 and self._thread(row) == self._thread(host):
+                    self._wait(row, host, DepKind.ORDER)
+                host = row
+        for row in sorted(
+            filter(self.is_device, range(len(self.nodes))), key=lambda at: (self.start_ns[at], at)
+        ):
+            stream = self.nodes[row].stream
+            if isinstance(stream, int | str):
+                self._wait(row, streams.get(stream, NONE), DepKind.STREAM)
+                streams[stream] = row
+        for row, node in enumerate(self.nodes):
+            # What ran on a device is a copy of its operator, which has these itself.
+            if not self.is_device(row):
+                self._told(row, node.inter_thread_dep, DepKind.THREAD)
+                self._told(row, node.sync_dep, DepKind.SYNC)
+        self._communicate()
+
+    def _told(self, row: int, value: Any, kind: DepKind) -> None:
+        for number in value if isinstance(value, list) else [value]:
+            other = self.row.get(number, NONE) if type(number) is int else NONE
+            if number is not None and other < 0:
+                self.lost["dependencies on nodes that are not there"] += 1
+            self._wait(row, other, kind)
+
+    def _wait(self, row: int, other: int, kind: DepKind) -> None:
+        if other < 0 or other == row:
+            return
+        backwards = 0 <= self.start_ns[row] < self.start_ns[other]
+        if backwards and kind not in (DepKind.ORDER, DepKind.LAUNCH):
+            self.lost["dependencies that the times contradict"] += 1
+            return
+        waits = self.waits[row]
+        waits[other] = waits.get(other, 0) | int(kind)
+
+    def _walk(self) -> list[int]:
+        """Return all rows, callers before what they call, siblings by id; threads one after another."""
+        children: list[list[int]] = [[] for _ in self.nodes]
+        roots: list[int] = []
+        for row, above in enumerate(self.parent):
+            (roots if above < 0 else children[above]).append(row)
+        seen = [False] * len(self.nodes)
+        order: list[int] = []
+        # What is not reached from a root is in a circle of callers, entered at its lowest id.
+        for start in (*roots, *range(len(self.nodes))):
+            stack = [start]
+            while stack:
+                row = stack.pop()
+                if not seen[row]:
+                    seen[row] = True
+                    order.append(row)
+                    stack += reversed(children[row])
+        return order
+
+    def _thread(self, row: int) -> Any:
+        return self.attrs[row].get("tid")
+
+    # -----------------------------------------------------------------------------------------------
+    # Communication
+
+    def _communicate(self) -> None:
+        carried: set[int] = set()
+        for row in range(len(self.nodes)):
+            if self.is_device(row) and KERNEL.search(self.name(row)):
+                found = self._of_kernel(row)
+                if found is None:
+                    self.unknown[self.name(row).split("(")[0][:80]] += 1
+                else:
+                    self.comm[row] = found
+                    carried.update(self._above(row))
+        for row in range(len(self.nodes)):
+            name = self.name(row)
+            if not self.is_device(row) and row not in carried and name.startswith("c10d::"):
+                kind = operator_kind(name)
+                if kind is not None:
+                    self.comm[row] = self._of_operator(row, kind)
+
+    def _above(self, row: int) -> list[int]:
+        """Return the nearest callers."""
+        found = []
+        for _ in range(_STEPS_UP):
+            row = self.parent[row]
+            if row < 0:
+                break
+            found.append(row)
+        return found
+
+    def _of_kernel(self, row: int) -> _Comm | None:
+        """Return what a kernel communicates: by recorded arguments, by the operators above it, by its name."""
+        callers = [row, *self._above(row)]
+        said: dict[str, Any] = {}
+        for at in reversed(callers):
+            if self.attrs[at].get("collective_name"):
+                said |= {key: value for key, value in self.attrs[at].items() if value is not None}
+        kind, inferred = operator_kind(str(said.get("collective_name", ""))), []
+        if kind is None:
+            named = [operator_kind(self.name(at)) for at in callers[1:] if self.name(at).startswith("c10d::")]
+            kind = next((one for one in named if one is not None), None)
+        if kind is None:
+            kind = kernel_kind(self.name(row))
+            inferred.append("type")
+            if kind is None and _SEND_RECV.search(self.name(row)):
+                kind = self._send_or_receive(callers)
+        if kind is None:
+            return None
+        size_bytes = _told_bytes(said)
+        if size_bytes < 0:
+            size_bytes = max(self._tensor_bytes(row), 0)
+            inferred.append("size")
+        group = said.get("pg_name") or self.nodes[row].pg_name
+        return _Comm(kind, size_bytes, str(group) if isinstance(group, str | int) else "", tuple(inferred))
+
+    def _send_or_receive(self, callers: Sequence[int]) -> int:
+        names = " ".join(self.name(at) for at in callers[1:]).lower()
+        return SEND if "send" in names else RECEIVE if "recv" in names else int(CollectiveType.ALL_TO_ALL)
+
+    def _tensor_bytes(self, row: int) -> int:
+        return tensor_bytes(parsed(self.text(self.nodes[row].inputs.values)))
+
+    def _of_operator(self, row: int, kind: int) -> _Comm:
+        values = parsed(self.text(self.nodes[row].inputs.values))
+        at = 0 if kind in _FIRST_TENSOR else 1
+        given = tensor_bytes(values[at]) if isinstance(values, list) and len(values) > at else NONE
+        return _Comm(kind, max(given, 0), "", ("size",) if given < 0 else ())
+
+    # -----------------------------------------------------------------------------------------------
+    # Nodes
+
+    def text(self, raw: msgspec.Raw) -> str:
+        """Return a JSON value as Python would write it; what ran on a device repeats its operator's."""
+        key = bytes(raw)
+        if key not in self.texts:
+            self.texts[key] = pytorch.python_text(key)
+        return self.texts[key]
+
+    def _texts(self, side: _Io) -> tuple[str, str, str]:
+        return self.text(side.values), self.text(side.shapes), self.text(side.types)
+
+    def record(self, row: int) -> NodeRecord:
+        """Return a node as it is to be written."""
+        node, comm, device = self.nodes[row], self.comm.get(row), self.is_device(row)
+        own, whole = _nanoseconds(node.exclusive_dur), _nanoseconds(node.inclusive_dur)
+        attrs = [Attribute("is_cpu_op", ValueKind.BOOL, not device and comm is None)]
+        attrs += _host_attributes(self.attrs[row])
+        if device:
+            kind = _DEVICE_KINDS.get(node.cat, str(node.cat)[:80])
+            attrs.append(Attribute("device_kind", ValueKind.STRING, kind))
+            if type(node.stream) is int and fits(ValueKind.INT64, node.stream):
+                attrs.append(Attribute("stream", ValueKind.INT64, node.stream))
+        elif whole > own >= 0:
+            attrs.append(Attribute("inclusive_ns", ValueKind.INT64, whole))
+        attrs += _comm_attributes(comm)
+        waits = self.waits[row]
+        if waits:
+            attrs.append(Attribute(DEP_KINDS, ValueKind.INT32_LIST, list(waits.values())))
+        above = self.parent[row]
+        return NodeRecord(
+            node.id,
+            self.name(row),
+            self._type(row, comm),
+            [self.nodes[above].id] if above >= 0 else [],
+            [self.nodes[other].id for other in waits],
+            self.start_ns[row],
+            max(whole if device else own, 0),
+            self._texts(node.inputs),
+            self._texts(node.outputs),
+            attrs,
+        )
+
+    def _type(self, row: int, comm: _Comm | None) -> int:
+        if comm is not None:
+            return int(node_type(comm.kind))
+        return int(NodeType.METADATA if INIT in self.name(row) else NodeType.COMP)
+
+
+def _named(attrs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    return {name: attr.get("value") for attr in attrs if isinstance(name := attr.get("name"), str)}
+
+
+def _told_bytes(said: Mapping[str, Any]) -> int:
+    """Return the bytes that recorded arguments tell, -1 where they tell none."""
+    count, size = said.get("in_msg_nelems"), element_bytes(str(said.get("dtype", "")))
+    known = type(count) is int and 0 <= count < 2**56 and size > 0
+    return count * size if known and isinstance(count, int) else NONE
+
+
+def _host_attributes(named: Mapping[str, Any]) -> list[Attribute]:
+    found = [
+        Attribute(key, ValueKind.INT64, named[key])
+        for key in _HOST_NUMBERS
+        if type(named.get(key)) is int and fits(ValueKind.INT64, named[key])
+    ]
+    schema = named.get("op_schema")
+    return (
+        [*found, Attribute("op_schema", ValueKind.STRING, schema)]
+        if isinstance(schema, str) and schema
+        else found
+    )
+
+
+def _comm_attributes(comm: _Comm | None) -> list[Attribute]:
+    if comm is None:
+        return []
+    found = [Attribute("comm_size", ValueKind.INT64, comm.size_bytes)]
+    if comm.kind not in (SEND, RECEIVE):
+        found.insert(0, Attribute("comm_type", ValueKind.INT64, comm.kind))
+    if comm.group:
+        found.append(Attribute("pg_name", ValueKind.STRING, comm.group))
+    if comm.inferred:
+        found.append(Attribute("comm_inferred", ValueKind.STRING_LIST, list(comm.inferred)))
+    return found
+
+
+def _findings(trace: _Merged, lost: Counter[str], name: str) -> list[Finding]:
+    found = []
+    if lost:
+        what = ", ".join(f"{key} ({count:,})" for key, count in lost.items())
+        found.append(Finding("error", "damaged-node", f"{name}: left out: {what}.", file=name))
+    if trace.lost:
+        what = ", ".join(f"{key} ({count:,})" for key, count in trace.lost.items())
+        found.append(Finding("info", "contradicted-dependency", f"{name}: left out: {what}.", file=name))
+    if trace.unknown:
+        what = ", ".join(f"{key} ({count:,})" for key, count in list(trace.unknown.items())[:6])
+        message = f"{name}: unknown collectives, kept as computation: {what}."
+        hint = "They send nothing in a simulation."
+        found.append(Finding("warning", "unknown-collective", message, hint, file=name))
+    untimed = sum(
+        start < 0 and not pytorch.is_root(trace.name(row)) and not _UNTIMED.search(trace.name(row))
+        for row, start in enumerate(trace.start_ns)
+    )
+    if untimed:
+        message = f"{name}: {untimed:,} of {len(trace.nodes):,} nodes have no times: they were not linked."
+        found.append(
+            Finding("warning", "unlinked", message, "Open the two traces it was made of instead.", file=name)
+        )
+    return found
+
+
+FORMAT = Format(name="etplus", title="merged PyTorch trace (ET+, JSON)", sniff=sniff, read=read)
