@@ -373,7 +373,7 @@ class _Merged:
         attrs = [Attribute("is_cpu_op", ValueKind.BOOL, not device and comm is None)]
         attrs += _host_attributes(self.attrs[row])
         if device:
-            kind = _DEVICE_KINDS.get(node.cat, str(node.cat)[:80])
+            kind = _DEVICE_KINDS.get(str(node.cat)[:80], str(node.cat)[:80])
             attrs.append(Attribute("device_kind", ValueKind.STRING, kind))
             if type(node.stream) is int and fits(ValueKind.INT64, node.stream):
                 attrs.append(Attribute("stream", ValueKind.INT64, node.stream))
