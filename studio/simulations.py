@@ -193,6 +193,13 @@ def dismiss(simulations: Simulations, simulation_id: str) -> None:
             simulations.cancels.pop(simulation_id, None)
 
 
+def dismiss_ended(simulations: Simulations, job: str, *, but: str) -> None:
+    """Take those of a job that ended without a run out of the list; `but` is kept: it has only just been started."""
+    for one in listed(simulations, job):
+        if one.id != but and one.status != "done":
+            dismiss(simulations, one.id)
+
+
 def get(simulations: Simulations, simulation_id: str) -> Simulation | None:
     """Return a simulation as it stands; None where there is none of this id."""
     with simulations.mutex:

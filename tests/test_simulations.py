@@ -17,6 +17,7 @@ from studio.simulations import (
     cancel,
     close_simulations,
     dismiss,
+    dismiss_ended,
     get,
     listed,
     open_simulations,
@@ -265,3 +266,19 @@ def test_cancelling_is_seen_by_work_that_reports(tmp_path):
 def test_algorithms_given_as_traces_are_refused(tmp_path):
     with opened(tmp_path, Held()) as simulations, pytest.raises(Exception, match="command line only"):
         start(simulations, "job", replace(PARTS, custom={"all_reduce": trace_of([[node(1, "COMP")]])}), "x")
+
+
+def test_a_new_simulation_takes_the_lines_of_those_that_failed_with_it(tmp_path):
+    def work(simulation, _told):
+        if simulation.name == "bad":
+            raise TraceError("It does not fit.")
+        return "run-1"
+
+    with opened(tmp_path, work) as simulations:
+        for job, name in (("a", "bad"), ("a", "good"), ("b", "bad")):
+            settled(simulations, start(simulations, job, PARTS, name))
+        last = settled(simulations, start(simulations, "a", PARTS, "bad"))
+        dismiss_ended(simulations, "a", but=last.id)
+        left = {(one.job, one.name, one.status) for one in listed(simulations)}
+        assert left == {("a", "bad", "failed"), ("a", "good", "done"), ("b", "bad", "failed")}
+        assert [one.id for one in listed(simulations, "a") if one.name == "bad"] == [last.id]

@@ -15,12 +15,14 @@ from studio.errors import StudioError
 from studio.figures.ranks import rank_times
 from studio.pages._widgets import error_box, exact, hint, labelled, link, table
 from studio.runs import Run, RunInfo, Tables
-from studio.sim.parts import EXTENDED
+from studio.sim.parts import EXTENDED, OPTION_IGNORED, PATH_OPTIONS, SYSTEM_IGNORED
 from studio.sim.result import SimResult, breakdown_of
 from studio.simulations import ACTIVE, Simulation
 from studio.units import format_bytes, format_count, format_ns, format_rate
 
 _BUSIEST = 6
+_NAMED = 4
+_WITHOUT_EFFECT = {*SYSTEM_IGNORED, *OPTION_IGNORED, *PATH_OPTIONS}
 _EXPOSED = "Time in which communication was under way on a rank and no compute was: what a faster network could save at most."
 _WAITING = "Ranks that have finished wait for the one that finishes last; with it the times of a rank fill the whole finish."
 _OVER = (
@@ -38,8 +40,11 @@ def progress_list(simulations: Sequence[Simulation], now: float) -> Any:
     """Return the simulations of a job that are under way or ended without a run."""
     ahead = 0
     items = []
-    for one in sorted(simulations, key=lambda one: one.created):
-        if one.status == "done":
+    ordered = sorted(simulations, key=lambda one: one.created)
+    newest = {(one.name, one.status): one.id for one in ordered if one.status not in ACTIVE}
+    for one in ordered:
+        repeated = one.status not in ACTIVE and newest[one.name, one.status] != one.id
+        if one.status == "done" or repeated:
             continue
         items.append(_under_way(one, ahead, now) if one.status in ACTIVE else _ended(one))
         ahead += one.status in ACTIVE
@@ -265,7 +270,10 @@ def runs_table(infos: Sequence[RunInfo], shown: str | None, renaming: str | None
     if not infos:
         return html.P("No run of this job yet.", className="cs-dim")
     best = min(info.makespan_ns for info in infos)
-    differing = differences([info.tables for info in infos])
+    base = next((info for info in infos if info.id == shown), None) or min(
+        infos, key=lambda info: info.makespan_ns
+    )
+    differing = [differences(info.tables, base.tables) for info in infos]
     rows = [
         html.Tr(
             [
@@ -275,7 +283,7 @@ def runs_table(infos: Sequence[RunInfo], shown: str | None, renaming: str | None
                     "best" if info.makespan_ns == best else f"+{100 * (info.makespan_ns / best - 1):.1f} %",
                     className="cs-num",
                 ),
-                html.Td(differs or "the same system", className="sim-differs"),
+                html.Td(_differs(differs, info, base), className="sim-differs"),
                 html.Td(time.strftime("%m-%d %H:%M", time.localtime(info.created))),
                 html.Td(_actions(info), className="cs-row-actions"),
             ],
@@ -339,21 +347,34 @@ def _actions(info: RunInfo) -> list[Any]:
     ]
 
 
-def differences(systems: Sequence[Tables]) -> list[str]:
-    """Return per system its settings that are not the same in all.
+def _differs(found: Sequence[str], info: RunInfo, base: RunInfo) -> Any:
+    """Return in what a run differs from the one the others are compared with: a few settings, all of them on demand."""
+    if info.id == base.id:
+        return html.Span("compared with", className="cs-dim")
+    if not found:
+        return "the same system"
+    named = " · ".join(found[:_NAMED])
+    if len(found) <= _NAMED:
+        return named
+    more = f" · and {len(found) - _NAMED} more "
+    return [named, more, hint(f"the system of {info.name} against {base.name}", " · ".join(found))]
+
+
+def differences(tables: Tables, base: Tables) -> list[str]:
+    """Return the settings of a system that are not those of another, keys without effect left out.
 
     Example:
-        >>> one, other = Tables({"bandwidth": [50]}, {"L": 1}), Tables({"bandwidth": [100]}, {"L": 1})
-        >>> differences([one, other])
-        ['bandwidth 50', 'bandwidth 100']
+        >>> one, other = Tables({"bandwidth": [50]}, {"L": 1}), Tables({"bandwidth": [100]}, {"L": 1, "boost-mode": 1})
+        >>> differences(other, one), differences(one, one)
+        (['bandwidth 100'], [])
     """
-    flat = [_flat(tables) for tables in systems]
-    keys = [
-        key
-        for key in dict.fromkeys(key for one in flat for key in one)
-        if len({one.get(key) for one in flat}) > 1
+    mine, others = _flat(tables), _flat(base)
+    keys = dict.fromkeys((*mine, *others))
+    return [
+        f"{key} {mine.get(key, 'not set')}"
+        for key in keys
+        if key not in _WITHOUT_EFFECT and mine.get(key) != others.get(key)
     ]
-    return [" · ".join(f"{key} {one.get(key, 'not set')}" for key in keys) for one in flat]
 
 
 def _flat(tables: Tables) -> dict[str, str]:

@@ -51,7 +51,7 @@ from studio.pages._widgets import error_box, guarded, hint, labelled, no_job
 from studio.runs import RunInfo
 from studio.sim.presets import PRESETS
 from studio.sim.problems import Examined, examined
-from studio.simulations import ACTIVE, cancel, dismiss, get, listed, start
+from studio.simulations import ACTIVE, Simulations, cancel, dismiss, dismiss_ended, get, listed, start
 
 dash.register_page(__name__, path="/simulate", name="Simulate", title="Simulate · Chakra Studio", order=5)
 
@@ -502,18 +502,28 @@ def ask(
     try:
         if trigger == "sim-run":
             draft = load_draft(workspace().root, state["config"])
-            start(found, state["job"], draft.tables.parts, run_name(draft))
+            started = start(found, state["job"], draft.tables.parts, run_name(draft))
+            dismiss_ended(found, state["job"], but=started.id)
         elif "sim-stop" in trigger:
             cancel(found, trigger["sim-stop"])
         else:
-            name = trigger.get("sim-dismiss") or trigger["sim-again"]
-            before = get(found, name)
-            if before and "sim-again" in trigger:
-                start(found, before.job, before.tables.parts, before.name)
-            dismiss(found, name)
+            _again_or_dismissed(found, trigger)
     except StudioError as error:
         return no_update, no_update, html.Div(error_box(error), className="sim-wide")
     return time.time(), time.time(), None
+
+
+def _again_or_dismissed(found: Simulations, trigger: dict[str, str]) -> None:
+    name = trigger.get("sim-dismiss") or trigger["sim-again"]
+    before = get(found, name)
+    if before and "sim-again" in trigger:
+        started = start(found, before.job, before.tables.parts, before.name)
+        dismiss_ended(found, before.job, but=started.id)
+    elif before:
+        # Lines that say the same are shown as one, so they go as one.
+        for one in listed(found, before.job):
+            if (one.name, one.status) == (before.name, before.status):
+                dismiss(found, one.id)
 
 
 @callback(

@@ -6,9 +6,11 @@ from dataclasses import replace
 
 import studio
 from studio.pages._simulate_live import _IDEAL
-from studio.pages._simulate_runs import _dimensions, _figures
+from studio.pages._simulate_runs import _dimensions, _figures, differences, progress_list, runs_table
+from studio.runs import RunInfo, RunSummary, Tables
 from studio.sim.presets import preset
 from studio.sim.result import breakdown_of
+from studio.simulations import Simulation
 from tests.handmade import collective, node, trace_of
 
 MIB = 1 << 20
@@ -49,3 +51,59 @@ def test_a_dimension_that_carried_more_than_it_could_is_told_with_the_way_out():
     assert "try congestion aware" in said
     assert "More than" not in texts(_dimensions(simulated([nodes] * 8, "aware", **many)))
     assert "congestion aware" in _IDEAL
+
+
+def test_runs_differ_from_the_shown_one_in_a_few_settings_and_the_rest_on_demand():
+    tables = Tables.of(preset("hgx-h100-8").parts)
+    system = {**tables.system, "boost-mode": 7, "L": 11, "o": 12, "g": 13, "G": 14}
+    other = replace(tables, system=system, options={"comm-scale": 3}, congestion="aware", groups={"1": [0]})
+    assert differences(other, tables) == [*[f"{k} {v}" for k, v in zip("LogG", range(11, 15), strict=True)],
+        "congestion aware", "comm groups 1 given"]  # fmt: skip
+    one, less = info("one", tables, 10), replace(tables, congestion="aware")
+    table = runs_table([one, info("two", other, 9), info("three", tables, 12)], "one", None, "job")
+    said = texts(table)
+    assert "compared with" in said
+    assert "L 11 · o 12 · g 13 · G 14  · and 2 more  ?" in said
+    assert "the same system" in said
+    assert "boost-mode" not in said
+    assert "comm-scale" not in said
+    # Where none is shown the best is what the others are compared with.
+    assert "congestion unaware" in texts(runs_table([one, info("two", less, 9)], None, None, "job"))
+
+
+def info(name, tables, makespan):
+    summary = RunSummary(makespan, 0, 0, 0, 0, 0, 0, 1)
+    return RunInfo(
+        name,
+        "job",
+        name,
+        1.0,
+        tables,
+        "compatible",
+        "unaware",
+        8,
+        1,
+        makespan,
+        summary,
+        1.0,
+        1,
+        "",
+        "",
+        "",
+        (),
+    )
+
+
+def test_lines_that_say_the_same_are_shown_once():
+    def one(at, status, name="a system"):
+        return Simulation(f"{at}", "job", name, Tables({}, {}), created=at, status=status)
+
+    lines = progress_list(
+        [one(3, "cancelled"), one(2, "cancelled"), one(1, "interrupted"), one(0, "done")], 9
+    )
+    assert [texts(line).split(" Dismiss")[0].strip() for line in lines] == [
+        "a system was interrupted: the studio was closed meanwhile.",
+        "a system was cancelled.",
+    ]
+    assert len(progress_list([one(1, "cancelled"), one(2, "cancelled", "another")], 9)) == 2
+    assert len(progress_list([one(1, "queued"), one(2, "queued")], 9)) == 2
