@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from studio.drafts import Draft
@@ -261,6 +262,19 @@ def from_preset(name: str) -> Tables:
         for key, value in tables.network.items()
     }
     return replace(tables, network=lists)
+
+
+def is_changed(draft: Draft, trace: Trace) -> bool:
+    """Whether a system is no longer the preset it began as; mode, comm groups and what suits the job do not count."""
+    if draft.origin not in PRESETS:
+        return False
+    preset = with_mode(from_preset(draft.origin), extended=is_extended(draft.tables))
+    suiting = suited(Draft(preset, draft.origin), trace).tables
+    return _said(draft.tables) not in (_said(preset), _said(suiting))
+
+
+def _said(tables: Tables) -> object:
+    return msgspec.json.decode(msgspec.json.encode(replace(tables, groups=None, names={})))
 
 
 def with_mode(tables: Tables, *, extended: bool) -> Tables:

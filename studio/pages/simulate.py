@@ -32,9 +32,11 @@ from studio.pages._simulate_edits import (
     findings_of,
     fitted,
     from_preset,
+    is_changed,
     is_extended,
     proposed,
     run_name,
+    suited,
     with_dimension,
     with_dimension_moved,
     with_mode,
@@ -59,6 +61,7 @@ _MODE = (
     "Compatible: the answers of ASTRA-sim's analytical simulator, to the nanosecond. Extended: what it refuses or "
     "leaves out as well, each with a switch below."
 )
+_CHANGED = "changed:"
 _MASTERS = {field.needs for group in GROUPS.values() for field in group if field.needs} | {"bandwidth-unit"}
 """Fields on which others depend: the form is drawn anew when one of them changes."""
 
@@ -115,8 +118,11 @@ def layout(**_query: str) -> Any:
     )
 
 
+def _presets() -> list[dict[str, str]]:
+    return [{"value": one.name, "label": one.title} for one in PRESETS.values()]
+
+
 def _controls() -> Any:
-    presets = [{"value": one.name, "label": one.title} for one in PRESETS.values()]
     return html.Div(
         [
             html.H1("Simulate"),
@@ -125,7 +131,7 @@ def _controls() -> Any:
                     html.Span("system", className="cs-dim"),
                     dmc.Select(
                         id="sim-preset",
-                        data=presets,
+                        data=_presets(),
                         size="xs",
                         w=250,
                         placeholder="start from a preset",
@@ -223,7 +229,6 @@ clientside_callback(
         "hidden": Output("sim-page", "hidden"),
         "form": Output("sim-form", "children"),
         "congestion": Output("sim-congestion", "children"),
-        "preset": Output("sim-preset", "value"),
         "mode": Output("sim-mode", "value"),
         "state": Output("sim-state", "data"),
         "step": Output("sim-step", "data"),
@@ -233,7 +238,7 @@ clientside_callback(
 )
 def show(wanted: dict[str, str] | None) -> dict[str, Any]:
     """Show the system of the address; where it names none, one that suits the job."""
-    names = ("notice", "hidden", "form", "congestion", "preset", "mode", "state", "step")
+    names = ("notice", "hidden", "form", "congestion", "mode", "state", "step")
     answer: dict[str, Any] = dict.fromkeys(names, no_update)
     if not wanted or not wanted["job"]:
         return answer | {"notice": no_job(), "hidden": True, "state": None}
@@ -257,11 +262,29 @@ def show(wanted: dict[str, str] | None) -> dict[str, Any]:
         "hidden": False,
         "form": form(draft),
         "congestion": congestion_control(draft.tables),
-        "preset": draft.origin if draft.origin in PRESETS else None,
         "mode": "extended" if is_extended(draft.tables) else "compatible",
         "state": {"job": job, "config": config},
         "step": _step(job, config, own=True, replace_step=True),
     }
+
+
+@callback(
+    Output("sim-preset", "data"),
+    Output("sim-preset", "value"),
+    Input("sim-state", "data"),
+    prevent_initial_call=True,
+)
+def name_preset(state: dict[str, str] | None) -> Any:
+    """Name the preset that the system is, or was before it was changed: an entry of its own, so that it can be had back."""
+    if not state:
+        return no_update, no_update
+    draft = load_draft(workspace().root, state["config"])
+    if draft.origin not in PRESETS:
+        return _presets(), None
+    if not is_changed(draft, trace(state["job"])):
+        return _presets(), draft.origin
+    value = f"{_CHANGED}{draft.origin}"
+    return [{"value": value, "label": f"{PRESETS[draft.origin].title} (changed)"}, *_presets()], value
 
 
 def _step(job: str, config: str, *, own: bool, replace_step: bool = False) -> dict[str, Any]:
@@ -334,7 +357,7 @@ def act(
                 return no_update, no_update
             after = _acted(draft, trigger["sim-act"], trigger["at"], state["job"])
         elif trigger == "sim-preset":
-            after = _preset(draft, preset)
+            after = _preset(draft, preset, state["job"])
         elif trigger == "sim-mode":
             after = replace(
                 draft, tables=with_mode(draft.tables, extended=mode == "extended"), edited="", notes=()
@@ -352,11 +375,15 @@ def act(
     return _step(state["job"], config, own=False), None
 
 
-def _preset(draft: Draft, name: str | None) -> Draft:
-    if not name or name == draft.origin:
+def _preset(draft: Draft, name: str | None, job: str) -> Draft:
+    """Return the draft after a preset was chosen; the page, too, sets the box, to what the draft is already."""
+    if not name or name.startswith(_CHANGED):
+        return draft
+    if name == draft.origin and not is_changed(draft, trace(job)):
         return draft
     tables = with_mode(from_preset(name), extended=is_extended(draft.tables))
-    return Draft(replace(tables, groups=draft.tables.groups), name)
+    chosen = Draft(replace(tables, groups=draft.tables.groups), name)
+    return suited(chosen, trace(job)) if name == draft.origin else chosen
 
 
 def _acted(draft: Draft, verb: str, at: int, job: str) -> Draft | str:

@@ -164,6 +164,21 @@ def test_undo_takes_back_a_field_as_a_whole_and_survives_a_reload(studio, page, 
     until(page, lambda: rate.input_value() == "123")
 
 
+def test_a_preset_that_was_changed_says_so_and_can_be_chosen_again(studio, page, small):
+    opened(studio, page, small)
+    box = page.get_by_role("textbox", name="Start from a preset")
+    title, first = box.input_value(), field(page, "Bandwidth of dimension 0").input_value()
+    assert title
+    assert "(changed)" not in title
+    typed(studio, page, "Bandwidth of dimension 0", "123")
+    until(page, lambda: box.input_value() == f"{title} (changed)")
+    box.click()
+    page.get_by_role("option", name=title, exact=True).click()
+    until(page, lambda: field(page, "Bandwidth of dimension 0").input_value() == first)
+    until(page, lambda: box.input_value() == title)
+    page.get_by_text("4 ranks have an NPU each").wait_for()
+
+
 def test_the_system_is_still_there_after_a_visit_to_another_page(studio, page, small):
     opened(studio, page, small)
     typed(studio, page, "Latency of dimension 0", "4321")

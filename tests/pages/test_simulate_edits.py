@@ -8,6 +8,7 @@ from studio.pages._simulate_edits import (
     changed_texts,
     fitted,
     from_preset,
+    is_changed,
     proposed,
     shown_text,
     with_dimension,
@@ -166,3 +167,19 @@ def test_files_that_are_read_and_written_again_say_the_same(tmp_path):
 def test_what_is_no_such_file_is_refused_by_its_own_name(files, message):
     with pytest.raises(StudioError, match=message):
         imported_files(from_preset(TWO), files)
+
+
+def test_a_preset_counts_as_changed_once_its_settings_are_others():
+    """What suits it to the job, the mode and the comm groups are no change; any field is, until it is taken back."""
+    job = trace_of([[node(1, "COMP", micros=5)]] * 6)
+    draft = proposed(job)
+    assert draft.tables != from_preset(draft.origin)
+    assert not is_changed(draft, job)
+    assert not is_changed(Draft(from_preset(TWO), TWO), job)
+    assert not is_changed(Draft(with_mode(draft.tables, extended=True), draft.origin), job)
+    other = with_text(draft.tables, "bandwidth[0]", "7")
+    assert is_changed(Draft(other, draft.origin), job)
+    assert is_changed(Draft(with_text(draft.tables, "congestion", "aware"), draft.origin), job)
+    assert not is_changed(Draft(other, "imported files"), job)
+    back = with_text(other, "bandwidth[0]", shown_text(draft.tables, FIELDS["bandwidth"], 0))
+    assert not is_changed(Draft(back, draft.origin), job)
