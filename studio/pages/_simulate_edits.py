@@ -231,7 +231,10 @@ def fitting_sizes(sizes: Sequence[int], ranks: int) -> list[int]:
 
 
 def fitted(tables: Tables, ranks: int) -> Tables:
-    """Return a system with as many NPUs as a job has ranks."""
+    """Return a system with as many NPUs as a job has ranks.
+
+    Single links are those of one number of NPUs: with another the dimensions take their place.
+    """
     given = tables.network.get("npus_count")
     sizes = (
         [size if isinstance(size, int) and size > 0 else 2 for size in given]
@@ -243,7 +246,10 @@ def fitted(tables: Tables, ranks: int) -> Tables:
     fitting = fitting_sizes(sizes, ranks)
     if max(fitting) == 1:
         return tables
-    tables = replace(tables, network={**tables.network, "npus_count": fitting})
+    network = {**tables.network, "npus_count": fitting}
+    if fitting != sizes:
+        network = {key: value for key, value in network.items() if key not in ("links", "switches")}
+    tables = replace(tables, network=network)
     for at in range(len(fitting) - 1, -1, -1):
         if fitting[at] == 1:
             tables = without_dimension(tables, at)
