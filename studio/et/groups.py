@@ -53,19 +53,22 @@ def read(reading: Reading) -> list[Part]:
     return [GroupsPart(tuple(groups), tuple(findings))]
 
 
-def write(trace: Trace) -> str:
-    """Return the comm group file of a job; inferred groups are left out, and so is the group of all ranks.
+def listed(trace: Trace) -> dict[str, list[int]]:
+    """Return the comm groups a file lists: not the inferred ones, nor the group of all ranks.
 
     Simulators know that one by the name "0" and refuse files that list it.
     """
     everyone = {rank.number for rank in trace.ranks}
-    return json.dumps(
-        {
-            group.name: list(group.ranks)
-            for group in trace.groups
-            if not group.inferred and not (group.name in ("", "0") and everyone <= set(group.ranks))
-        }
-    )
+    return {
+        group.name: list(group.ranks)
+        for group in trace.groups
+        if not group.inferred and not (group.name in ("", "0") and everyone <= set(group.ranks))
+    }
+
+
+def write(trace: Trace) -> str:
+    """Return the comm group file of a job, see `listed`."""
+    return json.dumps(listed(trace))
 
 
 FORMAT = Format(name="groups", title="comm group JSON", sniff=sniff, read=read, describes_job=True)

@@ -60,7 +60,7 @@ def write(
             written.append(path)
             if progress:
                 progress("writing", index + 1, len(trace.ranks))
-        if any(not group.inferred for group in trace.groups):
+        if groups.listed(trace):
             path = target / f"{name}.json"
             put(path, groups.write(trace).encode())
             written.append(path)
