@@ -525,32 +525,35 @@ def ask(
     trigger = ctx.triggered_id
     if not state or not trigger or not ctx.triggered[0]["value"]:
         return no_update, no_update, no_update
-    found = simulations()
+    found, begun = simulations(), None
     try:
         if trigger == "sim-run":
             draft = load_draft(workspace().root, state["config"])
-            started = start(found, state["job"], draft.tables.parts, run_name(draft))
-            dismiss_ended(found, state["job"], but=started.id)
+            begun = start(found, state["job"], draft.tables.parts, run_name(draft)).id
+            dismiss_ended(found, state["job"], but=begun)
         elif "sim-stop" in trigger:
             cancel(found, trigger["sim-stop"])
         else:
-            _again_or_dismissed(found, trigger)
+            begun = _again_or_dismissed(found, trigger)
     except StudioError as error:
         return no_update, no_update, html.Div(error_box(error), className="sim-wide")
-    return time.time(), time.time(), None
+    return {"at": time.time(), "begun": begun}, time.time(), None
 
 
-def _again_or_dismissed(found: Simulations, trigger: dict[str, str]) -> None:
+def _again_or_dismissed(found: Simulations, trigger: dict[str, str]) -> str | None:
+    """Repeat or forget a simulation; returns the id of one that begins."""
     name = trigger.get("sim-dismiss") or trigger["sim-again"]
     before = get(found, name)
     if before and "sim-again" in trigger:
         started = start(found, before.job, before.tables.parts, before.name)
         dismiss_ended(found, before.job, but=started.id)
-    elif before:
+        return started.id
+    if before:
         # Lines that say the same are shown as one, so they go as one.
         for one in listed(found, before.job):
             if (one.name, one.status) == (before.name, before.status):
                 dismiss(found, one.id)
+    return None
 
 
 @callback(
@@ -564,14 +567,18 @@ def _again_or_dismissed(found: Simulations, trigger: dict[str, str]) -> None:
     State("sim-watched", "data"),
     prevent_initial_call=True,
 )
-def poll(state: dict[str, str] | None, _asked: Any, _tick: Any, watched: list[str] | None) -> Any:
+def poll(
+    state: dict[str, str] | None, asked: dict[str, Any] | None, _tick: Any, watched: list[str] | None
+) -> Any:
     """Show how far the simulations of the job are; a run that has come about is shown."""
     if not state:
         return None, True, [], no_update
     found = simulations()
     mine = listed(found, state["job"])
     active = [one.id for one in mine if one.status in ACTIVE]
-    done = next((one for one in mine if one.id in (watched or []) and one.status == "done"), None)
+    # One that has just been asked for may be over before anybody looks.
+    seen = {*(watched or []), asked.get("begun") if asked and ctx.triggered_id == "sim-asked" else None}
+    done = next((one for one in mine if one.id in seen and one.status == "done"), None)
     finished = {"job": state["job"], "run": done.run} if done else no_update
     return progress_list(mine, found.now()), not active, active, finished
 

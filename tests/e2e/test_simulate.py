@@ -193,7 +193,9 @@ def test_a_simulation_goes_on_elsewhere_and_can_be_cancelled(studio, page):
     """It shows in the bar of every page, is found again there, and stops within a second of being told to."""
     nodes = [collective(n, "ALL_REDUCE", 64 * MIB, *([n - 1] if n > 1 else [])) for n in range(1, 3000)]
     # Ranks that compute for different times cannot stand for each other, which would be over in no time.
-    job = stored(studio, "long", trace_of([[*nodes, node(3000, "COMP", micros=rank + 1)] for rank in range(6)]))
+    job = stored(
+        studio, "long", trace_of([[*nodes, node(3000, "COMP", micros=rank + 1)] for rank in range(6)])
+    )
     opened(studio, page, job)
     typed(studio, page, "Chunks per collective", "64")
     page.locator("#sim-run").click()
