@@ -194,7 +194,7 @@ def test_a_simulation_goes_on_elsewhere_and_can_be_cancelled(studio, page):
     nodes = [collective(n, "ALL_REDUCE", 64 * MIB, *([n - 1] if n > 1 else [])) for n in range(1, 3000)]
     # Ranks that compute for different times cannot stand for each other, which would be over in no time.
     job = stored(
-        studio, "long", trace_of([[*nodes, node(3000, "COMP", micros=rank + 1)] for rank in range(6)])
+        studio, "long", trace_of([[*nodes, node(3000, "COMP", micros=rank + 1)] for rank in range(24)])
     )
     opened(studio, page, job)
     typed(studio, page, "Chunks per collective", "64")
