@@ -54,16 +54,8 @@ def read(reading: Reading) -> list[Part]:
 
 
 def listed(trace: Trace) -> dict[str, list[int]]:
-    """Return the comm groups a file lists: not the inferred ones, nor the group of all ranks.
-
-    Simulators know that one by the name "0" and refuse files that list it.
-    """
-    everyone = {rank.number for rank in trace.ranks}
-    return {
-        group.name: list(group.ranks)
-        for group in trace.groups
-        if not group.inferred and not (group.name in ("", "0") and everyone <= set(group.ranks))
-    }
+    """Return the comm groups a file lists: all but the inferred ones."""
+    return {group.name: list(group.ranks) for group in trace.groups if not group.inferred}
 
 
 def write(trace: Trace) -> str:
