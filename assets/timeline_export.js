@@ -1,0 +1,31 @@
+/* What is shown, saved. */
+(function (t) {
+  "use strict";
+
+  function save(url, name) {
+    var link = document.createElement("a");
+    link.href = url;
+    link.download = name;
+    document.body.appendChild(link);
+    link.click();
+    link.remove();
+  }
+
+  function png() {
+    t.dom.canvas.toBlob(function (blob) {
+      var url = URL.createObjectURL(blob);
+      save(url, "timeline-" + t.chart.job + ".png");
+      window.setTimeout(function () { URL.revokeObjectURL(url); }, 10000);
+    });
+  }
+
+  /* The window that is marked, else the one in sight; of the ranks in sight. */
+  function csv() {
+    var window_ = t.marked || [t.shown.from, t.shown.to];
+    var rows = t.visible(t.dom.scroll.clientHeight).map(function (group) { return group.first + "-" + (group.first + group.count - 1); });
+    save(t.address("/spans.csv", { from: Math.max(0, Math.floor(window_[0])), to: Math.max(1, Math.ceil(window_[1])), rows: rows.join(",") }), "timeline-" + t.chart.job + ".csv");
+  }
+
+  t.png = png;
+  t.csv = csv;
+})(window.studioTimeline = window.studioTimeline || {});

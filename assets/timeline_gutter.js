@@ -1,0 +1,66 @@
+/* The names of ranks and lanes, left of them. */
+(function (t) {
+  "use strict";
+
+  var LANES = { compute: "compute", communication: "", memory: "memory", cpu: "CPU", thread: "thread ", stream: "stream " };
+
+  function laneName(row) {
+    var kind = t.chart.kinds[t.chart.kind[row]], name = t.chart.names[t.chart.name[row]];
+    if (kind === "communication") return /^\d+$/.test(name) ? "group " + name : name;
+    return LANES[kind] + (name || "");
+  }
+
+  function gutter(pen, wide, high) {
+    pen.fillStyle = t.look.panelText;
+    pen.fillRect(0, t.AXIS, t.GUTTER, high - t.AXIS);
+    pen.textBaseline = "middle";
+    t.visible(high).forEach(function (group) {
+      var at = t.chart.placeOf.get(group.rank);
+      var top = t.AXIS + t.chart.y[at] - t.size.top, bottom = t.AXIS + t.chart.y[at + 1] - t.size.top;
+      pen.fillStyle = t.look.border;
+      if (at) pen.fillRect(0, Math.round(top), wide, 1);
+      if (t.selection && t.selection.bar && t.selection.bar.rank === group.rank) {
+        pen.fillStyle = t.look.accent;
+        pen.fillRect(0, Math.max(top + 1, t.AXIS), 3, bottom - top - 1);
+      }
+      var y = Math.min(Math.max(top + t.PAD / 2 + 8, t.AXIS + 10), Math.max(bottom - 9, top + 9));
+      pen.fillStyle = t.look.dim;
+      twisty(pen, 14, y, group.folded);
+      pen.font = t.look.bold;
+      pen.fillStyle = t.look.text;
+      pen.fillText("rank " + group.rank, 24, y + 0.5);
+      if (group.folded) return;
+      pen.font = t.look.font;
+      pen.fillStyle = t.look.dim;
+      for (var row = group.first; row < group.first + group.count; row++) {
+        if (t.chart.level[row]) continue;
+        var text = cutEnd(pen, laneName(row), t.GUTTER - 92);
+        pen.fillText(text, t.GUTTER - 8 - t.textWidth(pen, text), t.placeOfRow(row).y + t.BAR / 2 + 0.5);
+      }
+    });
+    pen.fillStyle = t.look.border;
+    pen.fillRect(t.GUTTER - 1, t.AXIS, 1, high - t.AXIS);
+  }
+
+  function cutEnd(pen, text, room) {
+    var wide = t.textWidth(pen, text);
+    return wide <= room ? text : text.slice(0, Math.max(1, Math.floor((text.length * (room - 8)) / wide))) + "…";
+  }
+
+  function twisty(pen, at, y, folded) {
+    pen.beginPath();
+    if (folded) {
+      pen.moveTo(at - 2, y - 4);
+      pen.lineTo(at + 3, y);
+      pen.lineTo(at - 2, y + 4);
+    } else {
+      pen.moveTo(at - 4, y - 2);
+      pen.lineTo(at, y + 3);
+      pen.lineTo(at + 4, y - 2);
+    }
+    pen.fill();
+  }
+
+  t.laneName = laneName;
+  t.gutter = gutter;
+})(window.studioTimeline = window.studioTimeline || {});
