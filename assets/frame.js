@@ -36,6 +36,13 @@
     var view = read();
     window.dash_clientside.set_props("view", { data: view });
     if (view.job) window.dash_clientside.set_props("job", { data: view.job });
+    if (runOf(view) !== seenRun) window.dash_clientside.set_props("shown-run", { data: (seenRun = runOf(view)) });
+  }
+
+  /* Which run a view shows, as one text: what lists runs is asked again when it changes, not at every step. */
+  var seenRun = null;
+  function runOf(view) {
+    return JSON.stringify([view.job || null, view.run || null]);
   }
 
   function systemScheme() {
@@ -85,8 +92,9 @@
     studio_frame: {
       viewFromAddress: function (search, path, job) {
         shown = path;
-        var view = read();
-        return [view, view.job === job ? window.dash_clientside.no_update : view.job];
+        var view = read(), same = window.dash_clientside.no_update;
+        var run = runOf(view) === seenRun ? same : (seenRun = runOf(view));
+        return [view, view.job === job ? same : view.job, run];
       },
       /* Links keep the job, the run and the selection; what only one page knows stays behind. */
       navLinks: function (view, ids) {
@@ -100,6 +108,11 @@
           window.dispatchEvent(new CustomEvent("_dashprivate_pushstate"));
           publish();
         }
+        return window.dash_clientside.no_update;
+      },
+      /* A window of one run says nothing of another. */
+      switchRun: function (run, known) {
+        if (run && known && run !== known) change({ run: run, from: null, to: null, mark: null });
         return window.dash_clientside.no_update;
       },
       toggleTheme: function (clicks) {

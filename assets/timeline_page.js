@@ -102,12 +102,6 @@
       }
       return window.dash_clientside.no_update;
     },
-    pickRun: function (value, source) {
-      if (source && value !== null && value !== undefined && value !== (source.run || "recorded")) {
-        t.change({ run: value === "recorded" ? "recorded" : value, from: null, to: null, mark: null });
-      }
-      return window.dash_clientside.no_update;
-    },
   };
 
   t.showLegend = showLegend;

@@ -11,7 +11,7 @@ from dash import ClientsideFunction, Dash, Input, Output, State, dcc, html, no_u
 
 from studio import __version__
 from studio.imports import Registry
-from studio.pages._activity import activity
+from studio.pages._activity import activity, run_choice
 from studio.pages._state import gantt, node_index
 from studio.pages._widgets import job_options, labelled
 from studio.server.guard import script_hash
@@ -105,6 +105,8 @@ def _frame() -> Any:
             dcc.Store(id="view", data={}),
             dcc.Store(id="theme", data="light"),
             dcc.Store(id="job"),
+            dcc.Store(id="shown-run"),
+            dcc.Store(id="listed-run"),
             dcc.Store(id="imported"),
             dcc.Store(id="activity-poke"),
             dcc.Store(id="activity-known"),
@@ -152,6 +154,25 @@ def _context_bar() -> Any:
                 w=260,
                 comboboxProps={"shadow": "sm"},
             ),
+            html.Span(
+                [
+                    html.Label("run", htmlFor="run-pick", className="cs-dim"),
+                    dmc.Select(
+                        id="run-pick",
+                        data=[],
+                        placeholder="none yet",
+                        searchable=True,
+                        allowDeselect=False,
+                        nothingFoundMessage="No such run",
+                        size="xs",
+                        w=230,
+                        comboboxProps={"shadow": "sm"},
+                    ),
+                ],
+                id="run-field",
+                className="cs-context-field",
+                hidden=True,
+            ),
             html.Span(style={"flex": 1}),
             html.Details(
                 [html.Summary(id="activity-count"), html.Ul(id="activity-list")],
@@ -177,6 +198,7 @@ def _wire_frame(app: Dash, workspace: Workspace) -> None:
         ClientsideFunction(client, "viewFromAddress"),
         Output("view", "data"),
         Output("job", "data"),
+        Output("shown-run", "data"),
         Input("_pages_location", "search"),
         Input("_pages_location", "pathname"),
         State("job", "data"),
@@ -190,6 +212,25 @@ def _wire_frame(app: Dash, workspace: Workspace) -> None:
     )
     def list_jobs(job: str | None, _imported: str | None) -> tuple[list[dict[str, str]], str | None]:
         return job_options(workspace.jobs()), job
+
+    @app.callback(
+        Output("run-pick", "data"),
+        Output("run-pick", "value"),
+        Output("listed-run", "data"),
+        Output("run-field", "hidden"),
+        Input("shown-run", "data"),
+        Input("activity-known", "data"),
+    )
+    def list_runs(shown: str | None, _activity: str | None) -> tuple[Any, ...]:
+        return run_choice(shown)
+
+    app.clientside_callback(
+        ClientsideFunction(client, "switchRun"),
+        Output("run-pick", "error"),
+        Input("run-pick", "value"),
+        State("listed-run", "data"),
+        prevent_initial_call=True,
+    )
 
     @app.callback(
         Output("activity-count", "children"),

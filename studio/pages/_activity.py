@@ -1,13 +1,15 @@
-"""What runs in the background, wherever one is: the count in the bar above every page."""
+"""What the bar above every page tells: what runs in the background, and which run the page shows."""
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from dash import dcc, html, no_update
 
+from studio.errors import StudioError
 from studio.imports import list_imports
-from studio.pages._state import registry, simulations, workspace
+from studio.pages._state import RECORDED, registry, runs_of, simulations, workspace
 from studio.pages._widgets import link
 from studio.simulations import ACTIVE, listed
 
@@ -34,3 +36,26 @@ def activity(known: str | None) -> tuple[Any, Any, Any, Any]:
         for name, href, about in items
     ]
     return f"{len(items)} running", shown, not items, mark
+
+
+def run_choice(shown: str | None) -> tuple[list[dict[str, str]], str | None, str | None, bool]:
+    """Return the runs to choose from, the one that is shown, again for the script, and whether to hide the choice.
+
+    Args:
+        shown: The view's job and run, as a JSON list; both may be null.
+    """
+    job, wanted = json.loads(shown) if shown else (None, None)
+    if not job:
+        return [], None, None, True
+    try:
+        known = runs_of(job)
+    except StudioError:
+        # The page says what is wrong with the job.
+        return [], None, None, True
+    if not known:
+        return [], None, None, False
+    value = wanted or known[0]["value"]
+    if value not in {one["value"] for one in known}:
+        gone = "as recorded" if value == RECORDED else f"{value[:40]} (gone)"
+        known.append({"value": value, "label": gone})
+    return known, value, value, False

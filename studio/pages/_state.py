@@ -17,14 +17,19 @@ from studio.errors import TraceError
 from studio.imports import Registry
 from studio.runs import Run
 from studio.simulations import Simulations
-from studio.timeline import recorded
+from studio.timeline import NodeTimes, node_times, recorded
 from studio.trace import Rank, Trace
+from studio.units import format_ns
 from studio.workspace import Workspace
 
 T = TypeVar("T")
 _KEPT = 4
 _GANTT_BYTES = 1 << 30
+RECORDED = "recorded"
+"""What addresses call the times that the job's own files hold."""
+
 _lock = threading.Lock()
+_making: dict[tuple[str, str], threading.Lock] = {}
 _cache: OrderedDict[tuple[str, str], Any] = OrderedDict()
 _gantts: OrderedDict[tuple[str, str], Gantt] = OrderedDict()
 
@@ -108,6 +113,38 @@ def has_runs(job: str) -> bool:
     return workspace().info(job).runs > 0
 
 
+def runs_of(job: str) -> list[dict[str, str]]:
+    """Return what there is to see the times of a job in: its recording, then its runs, newest first."""
+    recording = [{"value": RECORDED, "label": "as recorded"}] if has_times(trace(job)) else []
+    runs = [
+        {"value": run.id, "label": f"{run.name} · {format_ns(run.makespan_ns)}"}
+        for run in workspace().runs(job)
+    ]
+    return recording + runs
+
+
+def shown_run(job: str, view: dict[str, Any]) -> str | None:
+    """Return which run a view shows: an id, "" for the recording, None where the job has neither."""
+    wanted = view.get("run")
+    if not wanted:
+        known = runs_of(job)
+        wanted = known[0]["value"] if known else None
+    return "" if wanted == RECORDED else wanted
+
+
+def times_of(job: str, run: str) -> NodeTimes:
+    """Return when the nodes of a job ran, in a run or, for "", as recorded.
+
+    Raises:
+        StudioError: There is no such job or run, or its files are damaged.
+    """
+    if run:
+        result = run_of(job, run).result
+        return _kept(("times", f"{workspace().root}/{job}/{run}"), result.node_times)
+    found = trace(job)
+    return _kept(("times", f"{workspace().root}/{job}/"), lambda: node_times(found, recorded(found)))
+
+
 def _recorded(found: Trace) -> Gantt:
     timeline = recorded(found)
     if not len(timeline):
@@ -148,14 +185,19 @@ def rank_of(found: Trace, view: dict[str, Any]) -> Rank:
 
 
 def _kept(key: tuple[str, str], make: Callable[[], T]) -> T:
+    """Return what is kept under a key; made once, however many callbacks of a page ask for it together."""
     with _lock:
-        if key in _cache:
-            _cache.move_to_end(key)
-            found: T = _cache[key]
-            return found
-    made = make()
-    with _lock:
-        _cache[key] = made
-        while len(_cache) > 2 * _KEPT:
-            _cache.popitem(last=False)
+        making = _making.setdefault(key, threading.Lock())
+    with making:
+        with _lock:
+            if key in _cache:
+                _cache.move_to_end(key)
+                found: T = _cache[key]
+                return found
+        made = make()
+        with _lock:
+            _cache[key] = made
+            while len(_cache) > 3 * _KEPT:
+                gone, _ = _cache.popitem(last=False)
+                _making.pop(gone, None)
     return made

@@ -5,19 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import dash
-import dash_mantine_components as dmc
 from dash import ClientsideFunction, Input, Output, State, callback, clientside_callback, dcc, html
 
 from studio.analysis.coverage import Category
 from studio.errors import StudioError
-from studio.pages._state import has_times, trace, workspace
+from studio.pages._state import shown_run
 from studio.pages._widgets import error_box, labelled, link, no_job
-from studio.units import format_ns
 
 dash.register_page(__name__, path="/timeline", name="Timeline", title="Timeline · Chakra Studio", order=4)
-
-RECORDED = "recorded"
-"""What addresses call the times that the job's own files hold."""
 
 _LEGEND = (
     (Category.COMPUTE, "compute", "compute"),
@@ -60,21 +55,9 @@ def layout(**_query: str) -> Any:
 
 
 def _controls() -> Any:
-    run = dmc.Select(
-        id="timeline-run",
-        data=[],
-        size="xs",
-        w=210,
-        allowDeselect=False,
-        searchable=True,
-        comboboxProps={"shadow": "sm"},
-        **labelled("Run"),
-    )
-    hidden: dict[str, Any] = {"aria-hidden": "true"}
     return html.Div(
         [
             html.H1("Timeline"),
-            html.Span([html.Span("run", className="cs-dim", **hidden), run], className="cs-timeline-field"),
             _button("timeline-fit", "Fit", "Show everything (0)"),
             _button("timeline-out", "−", "Zoom out (S)"),
             _button("timeline-in", "+", "Zoom in (W)"),
@@ -152,36 +135,22 @@ def _keys() -> Any:
 @callback(
     Output("timeline-notice", "children"),
     Output("timeline-page", "hidden"),
-    Output("timeline-run", "data"),
-    Output("timeline-run", "value"),
     Output("timeline-source", "data"),
     Input("view", "data"),
 )
-def choose(view: dict[str, Any]) -> tuple[Any, bool, list[Any], str | None, Any]:
-    """Find out which run the view shows, and which there are."""
+def choose(view: dict[str, Any]) -> tuple[Any, bool, Any]:
+    """Find out which run the view shows, if there is any."""
     job = view.get("job")
     if not job:
-        return no_job(), True, [], None, None
+        return no_job(), True, None
     try:
-        runs = _runs(job)
+        run = shown_run(job, view)
     except StudioError as error:
-        return html.Div(error_box(error), className="cs-page"), True, [], None, None
-    if not runs:
-        return _nothing(view), True, [], None, None
-    wanted = view.get("run") or runs[0]["value"]
+        return html.Div(error_box(error), className="cs-page"), True, None
+    if run is None:
+        return _nothing(view), True, None
     # A run that is gone is the script's to report, with the others there to choose from.
-    source = {"job": job, "run": "" if wanted == RECORDED else wanted}
-    return None, False, runs, wanted, source
-
-
-def _runs(job: str) -> list[dict[str, str]]:
-    """Return what there is to show of a job: its recording, then its runs, newest first."""
-    recording = [{"value": RECORDED, "label": "as recorded"}] if has_times(trace(job)) else []
-    runs = [
-        {"value": run.id, "label": f"{run.name} · {format_ns(run.makespan_ns)}"}
-        for run in workspace().runs(job)
-    ]
-    return recording + runs
+    return None, False, {"job": job, "run": run}
 
 
 def _nothing(view: dict[str, Any]) -> Any:
@@ -215,11 +184,4 @@ clientside_callback(
     ClientsideFunction("studio_timeline", "theme"),
     Output("timeline-sync", "lang"),
     Input("theme", "data"),
-)
-clientside_callback(
-    ClientsideFunction("studio_timeline", "pickRun"),
-    Output("timeline-run", "error"),
-    Input("timeline-run", "value"),
-    Input("timeline-source", "data"),
-    prevent_initial_call=True,
 )
