@@ -105,7 +105,7 @@ def collective_times(
     table = np.concatenate(columns, axis=1)
     table = table[:, np.lexsort((table[0], table[7], table[6]))]
     group, position, kind, members, present, size, start, arrived, end, rank, row = table
-    whole = np.where(np.isin(kind, _WHOLE_IS_ALL_INPUTS), size * members, size)
+    whole = whole_bytes(kind, size, members)
     algorithm = np.full(len(kind), np.nan)
     np.divide(whole, end - arrived, out=algorithm, where=(end > arrived) & (whole > 0))
     bus = algorithm * bus_factor(kind, members)
@@ -127,6 +127,17 @@ def collective_times(
         algorithm,
         bus,
     )
+
+
+def whole_bytes(kind: Int64, size: Int64, members: Int64) -> Int64:
+    """Return (C,) the size of the whole array, as NCCL counts it, of what a rank puts in.
+
+    Args:
+        kind: (C,) CollectiveType.
+        size: (C,) what a rank puts in, in bytes.
+        members: (C,) ranks.
+    """
+    return np.where(np.isin(kind, _WHOLE_IS_ALL_INPUTS), size * members, size)
 
 
 def bus_factor(kind: Int64, members: Int64) -> Float64:

@@ -1,0 +1,73 @@
+"""Saving a figure as PNG, SVG and CSV, and the table behind it, which copies as TSV: see `assets/export.js`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from dash import html
+
+from studio.pages._widgets import labelled
+
+Value = str | int | float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """The numbers behind a figure: exact, without units, which stand in the head.
+
+    Attributes:
+        head: Names of the columns, such as `duration_ns`.
+        rows: One value per column; None stands for none.
+    """
+
+    head: Sequence[str]
+    rows: Sequence[Sequence[Value]]
+
+
+def exports(
+    name: str, *, figure: str = "", table: Table | None = None, source: str = "", title: str = ""
+) -> Any:
+    """Return the buttons that save a figure and show the table behind it.
+
+    Args:
+        name: What the files are called, without their ending.
+        figure: Id of a `dcc.Graph`, of an element that holds an SVG, or one that a script told
+            `window.studioExport.register` how to draw. Without it there are no pictures to save.
+        table: What stands behind the figure, for tables of some thousand rows at most.
+        source: In place of `table`, an address that answers with CSV; it is asked for when somebody wants it.
+        title: What the table is called; the name where that is "".
+    """
+    kinds = [("png", "PNG", "Save as PNG"), ("svg", "SVG", "Save as SVG")] if figure else []
+    if table is not None or source:
+        kinds += [
+            ("csv", "CSV", "Save the numbers as CSV"),
+            ("table", "Table", "Show the numbers; copies as TSV"),
+        ]
+    about = {"data-name": name, "data-figure": figure, "data-source": source, "data-title": title or name}
+    if table is not None:
+        about["data-table"] = json.dumps(
+            {"head": list(table.head), "rows": [list(row) for row in table.rows]}
+        )
+    buttons = [
+        html.Button(text, className="cs-button", title=hint, **_kind(kind)) for kind, text, hint in kinds
+    ]
+    return html.Div(
+        buttons, className="cs-export", role="group", **labelled(f"Save {title or name}"), **about
+    )
+
+
+def _kind(kind: str) -> dict[str, Any]:
+    return {"data-export": kind}
+
+
+def copied(table: Any, name: str) -> Any:
+    """Return a table of `_widgets.table` with a button that copies it as TSV, exact values in place of rounded ones."""
+    button = html.Button(
+        "Copy as TSV",
+        className="cs-button-quiet cs-copy",
+        **{"data-copy": "", **labelled(f"Copy {name} as TSV")},
+    )
+    return html.Div([table, button], className="cs-copied")
