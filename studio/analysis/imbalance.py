@@ -14,7 +14,7 @@ import numpy as np
 
 from studio.analysis.collectives import bus_factor, whole_bytes
 from studio.analysis.members import Members
-from studio.trace import NONE, Float64, Int64, collective_name
+from studio.trace import NONE, Bool, Float64, Int64, collective_name
 
 Metric = Literal["size", "duration", "waiting", "lateness", "algorithm", "bus"]
 METRICS: tuple[Metric, ...] = get_args(Metric)
@@ -188,19 +188,9 @@ def matrix(members: Members, rows: Rows, metric: Metric) -> Float64:
 def _added(cell: Int64, value: Float64, shape: tuple[int, int]) -> Float64:
     there = ~np.isnan(value)
     cell, value = cell[there], value[there]
-    found = np.full(shape[0] * shape[1], np.nan)
-    if len(np.unique(cell)) == len(cell) if len(cell) < 1000 else _distinct(cell, len(found)):
-        found[cell] = value
-    else:
-        count = np.bincount(cell, minlength=len(found))
-        found = np.where(count > 0, np.bincount(cell, value, minlength=len(found)), np.nan)
-    return found.reshape(shape)
-
-
-def _distinct(cell: Int64, cells: int) -> bool:
-    seen = np.zeros(cells, bool)
-    seen[cell] = True
-    return int(np.count_nonzero(seen)) == len(cell)
+    taken = np.zeros(shape[0] * shape[1], bool)
+    taken[cell] = True
+    return np.where(taken, np.bincount(cell, value, minlength=len(taken)), np.nan).reshape(shape)
 
 
 # ---------------------------------------------------------------------------------------------------
@@ -269,8 +259,9 @@ def spread_of(table: Float64) -> Spread:
     )
 
 
-def _divided(value: Float64, by: Float64, where: np.typing.NDArray[np.bool_]) -> Float64:
-    return np.divide(value, by, out=np.full(len(value), np.nan), where=where)
+def _divided(value: Float64, by: Float64, where: Bool) -> Float64:
+    found: Float64 = np.divide(value, by, out=np.full(len(value), np.nan), where=where)
+    return found
 
 
 def _gini(table: Float64, count: Int64, total: Float64) -> Float64:
@@ -280,7 +271,7 @@ def _gini(table: Float64, count: Int64, total: Float64) -> Float64:
     weight = 2 * place - count[:, None] - 1
     part = np.where(np.isnan(rising), 0.0, rising * weight).sum(axis=1)
     bottom = count * total
-    return np.divide(part, bottom, out=np.full(len(total), np.nan), where=bottom != 0)
+    return _divided(part, bottom, bottom != 0)
 
 
 def order_of(spread: Spread, section: Int64, sort: Measure | Literal["time"]) -> Int64:

@@ -15,7 +15,7 @@ import numpy as np
 from studio.analysis.matching import GroupMatching, issue_order, match_collectives
 from studio.analysis.steps import graph_steps
 from studio.timeline import NodeTimes
-from studio.trace import NONE, CommGroup, Int32, Int64, Rank, Trace
+from studio.trace import NONE, CommGroup, Int32, Int64, Trace
 
 _NEVER = np.iinfo(np.int64).max
 
@@ -100,18 +100,22 @@ def collective_members(
     title, step = titles.of(rank[offsets[:-1]], row[offsets[:-1]])
     order = np.lexsort((group, position, _begin(trace, offsets, rank, row, start)))
     picked, offsets = _reordered(offsets, order)
-    narrow = [column[order].astype(np.int32) for column in (group, position, kind, title, step, size)]
     return Members(
-        tuple(one.name for one in matchings),
-        titles.texts(),
-        len(trace.ranks),
-        *narrow,
-        offsets,
-        rank[picked].astype(np.int32),
-        row[picked].astype(np.int32),
-        amount[picked],
-        start[picked],
-        end[picked],
+        groups=tuple(one.name for one in matchings),
+        titles=titles.texts(),
+        ranks=len(trace.ranks),
+        group=group[order].astype(np.int32),
+        position=position[order].astype(np.int32),
+        type=kind[order].astype(np.int32),
+        title=title[order].astype(np.int32),
+        step=step[order].astype(np.int32),
+        size=size[order].astype(np.int32),
+        offsets=offsets,
+        rank=rank[picked].astype(np.int32),
+        row=row[picked].astype(np.int32),
+        bytes=amount[picked],
+        start_ns=start[picked],
+        end_ns=end[picked],
     )
 
 
@@ -231,12 +235,5 @@ class _Titles:
 
 
 def _nothing(groups: tuple[str, ...], ranks: int) -> Members:
-    none, empty = np.zeros(0, np.int32), np.zeros(0, np.int64)
-    return Members(
-        groups, (), ranks, *(none for _ in range(6)), np.zeros(1, np.int64), none, none, empty, empty, empty
-    )
-
-
-def rank_numbers(ranks: Sequence[Rank]) -> Int64:
-    """Return (R,) the numbers of ranks."""
-    return np.array([rank.number for rank in ranks], np.int64)
+    no, none = np.zeros(0, np.int32), np.zeros(0, np.int64)
+    return Members(groups, (), ranks, no, no, no, no, no, no, np.zeros(1, np.int64), no, no, none, none, none)

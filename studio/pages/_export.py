@@ -46,7 +46,12 @@ def exports(
             ("csv", "CSV", "Save the numbers as CSV"),
             ("table", "Table", "Show the numbers; copies as TSV"),
         ]
-    about = {"data-name": name, "data-figure": figure, "data-source": source, "data-title": title or name}
+    about: dict[str, Any] = {
+        "data-name": name,
+        "data-figure": figure,
+        "data-source": source,
+        "data-title": title or name,
+    }
     if table is not None:
         about["data-table"] = json.dumps(
             {"head": list(table.head), "rows": [list(row) for row in table.rows]}

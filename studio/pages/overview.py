@@ -7,9 +7,10 @@ from typing import Any
 import dash
 from dash import Input, Output, callback, dcc, html
 
-from studio.analysis.communication import group_use
+from studio.analysis.communication import GroupUse, group_use
 from studio.analysis.summary import Summary
 from studio.figures.groups import group_matrix
+from studio.pages._export import Table, exports
 from studio.pages._state import trace, workspace
 from studio.pages._widgets import exact, findings_list, guarded, link, no_job, page, table, term
 from studio.units import format_bytes, format_count, format_ns, format_si
@@ -32,7 +33,8 @@ def show(view: dict[str, Any], theme: str) -> Any:
     info = workspace().info(view["job"])
     found = trace(view["job"])
     summary = info.summary
-    figure = group_matrix(group_use(found), dark=theme == "dark")
+    use = group_use(found)
+    figure = group_matrix(use, dark=theme == "dark")
     return page(
         info.name,
         _facts(summary),
@@ -45,8 +47,17 @@ def show(view: dict[str, Any], theme: str) -> Any:
         ),
         html.Div(
             [
-                html.H2(["Which ranks communicate in which groups", term("comm group", "")]),
+                html.Div(
+                    [
+                        html.H2(["Which ranks communicate in which groups", term("comm group", "")]),
+                        exports("groups-and-ranks", figure="overview-groups", table=_use_table(use))
+                        if figure
+                        else None,
+                    ],
+                    className="cs-figure-head",
+                ),
                 dcc.Graph(
+                    id="overview-groups",
                     figure=figure,
                     config={"displaylogo": False, "displayModeBar": False},
                     className="cs-figure",
@@ -71,6 +82,16 @@ def show(view: dict[str, Any], theme: str) -> Any:
         ),
         controls=_next(info, view),
     )
+
+
+def _use_table(use: GroupUse) -> Table:
+    """Return the numbers behind the matrix of groups and ranks."""
+    columns = (use.group.tolist(), use.rank.tolist(), use.count.tolist(), use.bytes.tolist())
+    rows = [
+        (use.groups[g] or "all ranks", use.ranks[r], count, size)
+        for g, r, count, size in zip(*columns, strict=True)
+    ]
+    return Table(("group", "rank", "nodes", "bytes"), rows)
 
 
 def _next(info: JobInfo, view: dict[str, Any]) -> list[Any]:
