@@ -509,6 +509,50 @@ def runs(job: str | None, as_json: bool, workspace: Path | None) -> None:
         click.echo(simulating.runs_text(found))
 
 
+@main.command(epilog="Example: chakra-studio compare traces/ fast --fail-if-slower 2")
+@click.argument("sides", metavar="A B [C]...", nargs=-1, required=True)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON: everything, in nanoseconds.")
+@click.option(
+    "--fail-if-slower",
+    type=click.FloatRange(min=0),
+    metavar="PCT",
+    help="Exit with 3 where one finishes later than A by more than so many percent.",
+)
+@click.option(
+    "--workspace", type=click.Path(file_okay=False, path_type=Path), help="Folder of imported jobs."
+)
+@_rank_option
+@click.pass_context
+def compare(
+    ctx: click.Context,
+    sides: tuple[str, ...],
+    as_json: bool,
+    fail_if_slower: float | None,
+    workspace: Path | None,
+    ranks: dict[str, int],
+) -> None:
+    """Compare runs with the first: how much longer they take, and where that comes from.
+
+    Each of A, B and up to six more is a folder, files or the prefix of files of traces that hold times, or, in the
+    workspace, a run (RUN or JOB/RUN) or a job: its recording (JOB/recorded), else its newest run. Jobs and runs go by
+    id or name. Nodes are matched by rank and id, or by structure where the jobs are not the same.
+
+    The exit code is 0, 1 for an error, 2 for a wrong call, and 3 where --fail-if-slower finds one slower.
+    """
+    from studio import comparing
+
+    if not 2 <= len(sides) <= comparing.SIDES_AT_MOST:
+        raise click.UsageError(f"Name 2 to {comparing.SIDES_AT_MOST} runs to compare, not {len(sides)}.")
+    chosen = comparing.find(sides, workspace, ranks=ranks, progress=_progress_line())
+    found = comparing.comparisons(chosen)
+    if as_json:
+        click.echo(json.dumps(comparing.report(chosen, found), indent=2))
+    else:
+        click.echo(comparing.as_text(chosen, found))
+    if fail_if_slower is not None and comparing.slower_than(found, fail_if_slower):
+        ctx.exit(3)
+
+
 @main.command(epilog="Example: chakra-studio presets")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def presets(as_json: bool) -> None:

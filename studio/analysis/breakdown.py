@@ -100,6 +100,26 @@ def covered_ns(spans: Spans, chosen: Bool, ranks: int) -> Int64:
     return _covered(_ordered(spans), chosen[_order(spans)], ranks)
 
 
+def layered_ns(spans: Spans, layer: Int64, ranks: int, layers: int) -> Int64:
+    """Return (ranks, layers) what each layer of spans adds to the union of those before it.
+
+    Args:
+        spans: What ran when; kinds do not count.
+        layer: (S,) the layer of each span; those from `layers` on are left out.
+        ranks: How many there are.
+        layers: Likewise.
+
+    Example:
+        >>> times = np.array([0, 5]), np.array([10, 12]), np.array([0, 0]), np.zeros(2, np.int64)
+        >>> layered_ns(Spans(*times), np.array([0, 1]), 1, 2).tolist()
+        [[10, 2]]
+    """
+    order = _order(spans)
+    layer, spans = layer[order], _ordered(spans)
+    until = [_covered(spans, layer <= at, ranks) for at in range(layers)]
+    return np.diff(np.stack([np.zeros(ranks, np.int64), *until], axis=1), axis=1)
+
+
 def _order(spans: Spans) -> Int64:
     return np.lexsort((spans.start_ns, spans.rank))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -14,15 +14,14 @@ from studio.analysis.breakdown import Breakdown
 from studio.errors import StudioError
 from studio.figures.ranks import rank_times
 from studio.pages._widgets import error_box, exact, hint, labelled, link, table
-from studio.runs import Run, RunInfo, Tables
-from studio.sim.parts import EXTENDED, OPTION_IGNORED, PATH_OPTIONS, SYSTEM_IGNORED
+from studio.runs import Run, RunInfo
+from studio.settings import differences
 from studio.sim.result import SimResult, breakdown_of
 from studio.simulations import ACTIVE, Simulation
 from studio.units import format_bytes, format_count, format_ns, format_rate
 
 _BUSIEST = 6
 _NAMED = 4
-_WITHOUT_EFFECT = {*SYSTEM_IGNORED, *OPTION_IGNORED, *PATH_OPTIONS}
 _EXPOSED = "Time in which communication was under way on a rank and no compute was: what a faster network could save at most."
 _WAITING = "Ranks that have finished wait for the one that finishes last; with it the times of a rank fill the whole finish."
 _OVER = (
@@ -358,38 +357,3 @@ def _differs(found: Sequence[str], info: RunInfo, base: RunInfo) -> Any:
         return named
     more = f" · and {len(found) - _NAMED} more "
     return [named, more, hint(f"the system of {info.name} against {base.name}", " · ".join(found))]
-
-
-def differences(tables: Tables, base: Tables) -> list[str]:
-    """Return the settings of a system that are not those of another, keys without effect left out.
-
-    Example:
-        >>> one, other = Tables({"bandwidth": [50]}, {"L": 1}), Tables({"bandwidth": [100]}, {"L": 1, "boost-mode": 1})
-        >>> differences(other, one), differences(one, one)
-        (['bandwidth 100'], [])
-    """
-    mine, others = _flat(tables), _flat(base)
-    keys = dict.fromkeys((*mine, *others))
-    return [
-        f"{key} {mine.get(key, 'not set')}"
-        for key in keys
-        if key not in _WITHOUT_EFFECT and mine.get(key) != others.get(key)
-    ]
-
-
-def _flat(tables: Tables) -> dict[str, str]:
-    nested = tables.system.get(EXTENDED)
-    parts: list[Mapping[str, object]] = [tables.network, tables.system, tables.memory or {}, tables.options]
-    found = {key: _short(value) for part in parts for key, value in part.items() if key != EXTENDED}
-    found["mode"] = "extended" if EXTENDED in tables.system else "compatible"
-    found["congestion"] = tables.congestion
-    if isinstance(nested, Mapping):
-        found |= {key: _short(value) for key, value in nested.items()}
-    if tables.groups:
-        found["comm groups"] = f"{len(tables.groups)} given"
-    return found
-
-
-def _short(value: object) -> str:
-    text = " × ".join(str(one) for one in value) if isinstance(value, list | tuple) else str(value)
-    return text if len(text) <= 60 else f"{text[:59]}…"

@@ -1,0 +1,123 @@
+"""`chakra-studio compare`: what it takes for a run, what it says, and how it ends."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from studio.cli import main
+from studio.et import write
+from studio.runs import Run
+from studio.sim import simulate
+from studio.sim.parts import Parts, imported
+from studio.workspace import Workspace
+from tests.handmade import collective, node, trace_of
+
+
+def invoke(*words, code=0):
+    result = CliRunner().invoke(main, ["compare", *map(str, words)])
+    assert result.exit_code == code, result.output
+    return result.output
+
+
+def job(extra: int = 0):
+    """Two ranks: 50 µs of compute, on rank 1 some more, then an all-reduce that ends 10 µs later on both."""
+
+    def rank(micros: int):
+        first, second = node(1, "COMP", micros=micros, name="fwd"), collective(2, "ALL_REDUCE", 1 << 20, 1)
+        first.start_time_micros = 100
+        second.start_time_micros, second.duration_micros = 100 + micros, 60 + extra - micros
+        return [first, second]
+
+    return trace_of([rank(50), rank(50 + extra)])
+
+
+def parts(bandwidth: float) -> Parts:
+    network = {"topology": ["Ring"], "npus_count": [2], "bandwidth": [bandwidth], "latency": [500]}
+    system = {
+        "scheduling-policy": "LIFO",
+        "collective-optimization": "baseline",
+        "preferred-dataset-splits": 1,
+        "all-reduce-implementation": ["ring"],
+    }
+    return Parts(network, system)
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory) -> Path:
+    """Traces of two days in folders, and a workspace with the first and two runs of it."""
+    root = tmp_path_factory.mktemp("compare")
+    write(job(), root / "monday", "llama")
+    write(job(30), root / "tuesday", "llama")
+    store = Workspace(root / "ws")
+    trace = job()
+    mine = store.save(trace, "llama on monday")
+    for name, bandwidth in (("slow", 50), ("fast", 100)):
+        result = simulate(trace, imported(parts(bandwidth)).config, native=False)
+        store.save_run(mine, Run(name, result, parts(bandwidth)))
+    store.save(trace_of([[node(1, "COMP", num_ops=5, tensor_size=5)]]), "without times")
+    return root
+
+
+def test_two_days_are_told_in_a_sentence_and_a_waterfall_that_adds_up(place):
+    text = invoke(place / "monday", place / "tuesday")
+    assert "B is 30.0 µs (50 %) slower than A: compute +30.0 µs." in text
+    assert re.search(r"finish on the rank that waits least \(0 in A, 1 in B\)", text)
+    assert re.search(r"together +60.0 µs +90.0 µs +\+30.0 µs +100.0 %", text)
+    assert "4 nodes matched by rank and id, 100.0 % of both sides; 0 added, 0 removed" in text
+    assert re.search(r"rank 1 fwd \(1\) +50.0 µs +80.0 µs +\+30.0 µs", text)
+
+
+@pytest.mark.parametrize("name", ["fast", "llama on monday/fast", "id"])
+def test_runs_go_by_name_and_id_and_differ_in_their_settings(place, name):
+    store = Workspace(place / "ws")
+    [mine] = [one.id for one in store.jobs() if one.name == "llama on monday"]
+    [fast] = [one.id for one in store.runs(mine) if one.name == "fast"]
+    named = f"{mine}/{fast}" if name == "id" else name
+    told = json.loads(invoke(f"{mine}/recorded", "slow", named, "--workspace", place / "ws", "--json"))
+    assert [one["run"] for one in told["sides"]] == ["recorded", told["sides"][1]["run"], fast]
+    slow, fast_one = told["comparisons"]
+    assert slow["matching"]["by"] == fast_one["matching"]["by"] == "id"
+    assert "bandwidth" in told["differing_settings"]
+    assert told["sides"][2]["settings"]["bandwidth"] == "100"
+    for one in told["comparisons"]:
+        for fall in one["waterfalls"]:
+            assert fall["a_ns"] + sum(step["difference_ns"] for step in fall["steps"]) == fall["b_ns"]
+    assert slow["b"] == "B"
+    assert fast_one["difference_ns"] < slow["difference_ns"]
+
+
+def test_a_job_is_its_recording_and_dimensions_are_compared(place):
+    text = invoke("llama on monday", "slow", "--workspace", place / "ws")
+    assert "A  llama on monday · recorded" in text
+    text = invoke("slow", "fast", "--workspace", place / "ws")
+    assert re.search(r"dimension 0 +\d[^ ]* µs", text)
+    assert re.search(r"settings that differ\n  bandwidth +50 +100$", text)
+
+
+@pytest.mark.parametrize(("percent", "code"), [(49.9, 3), (50, 0)])
+def test_slower_than_allowed_ends_with_3(place, percent, code):
+    words = (place / "monday", place / "tuesday", "--fail-if-slower", percent)
+    assert "50 %" in invoke(*words, code=code)
+    invoke(place / "tuesday", place / "monday", "--fail-if-slower", 0)
+
+
+def test_errors_name_what_is_there(place):
+    ws = ("--workspace", place / "ws")
+    assert "The nearest is slow" in invoke("slaw", "fast", *ws, code=1)
+    assert "without times: The files of this job hold no times." in invoke(
+        "without times", "fast", *ws, code=1
+    )
+    assert "Name 2 to 8 runs to compare, not 1." in invoke("fast", code=2)
+    assert "no workspace with runs" in invoke("a", "b", "--workspace", place / "nothing", code=1)
+    store = Workspace(place / "ws")
+    second = store.save(job(), "again")
+    store.save_run(second, Run("fast", simulate(job(), imported(parts(50)).config, native=False), parts(50)))
+    assert re.search(
+        r"'fast' names 2 runs: .+/fast-\w+, .+/fast-\w+\nHint: Name one", invoke("fast", "slow", *ws, code=1)
+    )
+    store.delete(second)
