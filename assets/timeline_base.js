@@ -20,6 +20,14 @@
   t.ASKED_AT_ONCE = 6;
   t.OPEN_AT_MOST = 12; /* ranks that are open at first; more are folded */
 
+  /* What the scripts of single features add: to a new run, to a change of the address, to a frame, keys, buttons. */
+  t.onLoad = [];
+  t.onApply = [];
+  t.overlays = [];
+  t.onAxis = [];
+  t.keys = {};
+  t.buttons = {};
+
   t.dom = null; /* scroll, canvas, spacer, status, detail of the page that is open */
   t.chart = null; /* what there is to draw: the rows of a run */
   t.shown = { from: 0, to: 1 }; /* the window, in ns after the beginning */

@@ -37,10 +37,12 @@
     grid(pen, steps, high);
     var wanted = t.lanes(pen, wide, high);
     marks(pen, high);
+    t.overlays.forEach(function (overlay) { overlay(pen, wide, high); });
     t.arrows(pen, wide, high);
     t.ring(pen);
     t.gutter(pen, wide, high);
     axis(pen, steps, wide);
+    t.onAxis.forEach(function (overlay) { overlay(pen, wide, high); });
     /* Words that change at every frame cannot be read, and cost a layout each. */
     if (performance.now() - t.described > 150) t.describe();
     else t.later("describe", 160, t.describe);

@@ -46,10 +46,11 @@
     if (!t.dom || !t.dom.canvas.isConnected || !t.chart || !t.chart.ready || event.ctrlKey || event.metaKey || event.altKey) return;
     var here = document.activeElement;
     if (here && here !== document.body && here !== t.dom.scroll) return;
-    var act = KEYS[event.key.length === 1 ? event.key.toLowerCase() : event.key];
+    var key = event.key.length === 1 ? event.key.toLowerCase() : event.key;
+    var act = KEYS[key] || t.keys[key];
     if (!act) return;
     event.preventDefault();
-    act();
+    act(event);
   }
 
   t.help = help;

@@ -34,6 +34,7 @@
     t.keptBytes = 0;
     t.selection = t.hover = t.windowKey = null;
     t.selectionKey = "";
+    t.onLoad.forEach(function (act) { act(); });
     t.later("slow", 300, function () {
       if (t.chart === mine && !mine.ready) t.say(t.dom.status, "Reading the timeline…");
     });

@@ -27,7 +27,7 @@
     return 1.05 / (luminance(colour) + 0.05) >= (luminance(colour) + 0.05) / 0.055 ? "#ffffff" : "#0d1014";
   }
 
-  function hatch(colour, stroke, falling) {
+  function hatch(colour, stroke, falling, alpha) {
     var one = document.createElement("canvas");
     one.width = one.height = 8;
     var pen = one.getContext("2d");
@@ -35,7 +35,7 @@
     pen.fillRect(0, 0, 8, 8);
     pen.strokeStyle = stroke;
     pen.lineWidth = 1.2;
-    pen.globalAlpha = 0.3;
+    pen.globalAlpha = alpha || 0.3;
     pen.beginPath();
     for (var at = -8; at <= 8; at += 8) {
       pen.moveTo(at - 1, falling ? -1 : 9);
@@ -70,6 +70,7 @@
           return css(colour);
         });
       }),
+      waiting: hatch("rgb(0 0 0 / 0%)", token("--cs-bg"), false, 0.9),
       inks: colours.map(function (shades) { return shades.map(readable); }),
     };
   }

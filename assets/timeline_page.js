@@ -32,7 +32,8 @@
   document.addEventListener("click", function (event) {
     var button = event.target.closest && event.target.closest("#timeline-page button");
     if (!button || !t.chart || !t.chart.ready) return;
-    if (BUTTONS[button.id]) BUTTONS[button.id]();
+    var act = BUTTONS[button.id] || t.buttons[button.id];
+    if (act) act(button);
     else if (button.hasAttribute("data-category")) toggle(Number(button.getAttribute("data-category")));
   });
   document.addEventListener("keydown", t.pressed);

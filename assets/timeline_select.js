@@ -23,6 +23,7 @@
         if (mine !== t.chart || wanted !== t.selectionKey) return;
         t.selection = answer;
         if (answer.bar) reveal(answer.bar, byHand);
+        t.meet(null);
         t.draw();
         if (t.waiting) t.waiting();
         t.waiting = null;

@@ -30,6 +30,7 @@
     t.arrange(view.top);
     t.showLegend();
     t.select(view);
+    t.onApply.forEach(function (act) { act(view); });
     t.draw();
   }
 

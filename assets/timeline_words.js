@@ -16,7 +16,7 @@
 
   function restingSentence() {
     if (t.marked) return "Window " + t.moment(t.marked[0]) + " to " + t.moment(t.marked[1]) + ": " + t.time(t.marked[1] - t.marked[0]) + " · Z zooms to it, Esc clears it";
-    if (t.selection && t.selection.bar) return sentence(t.selection.bar);
+    if (t.selection && t.selection.bar) return sentence(t.selection.bar) + t.chainWords();
     if (t.selectionKey) return t.selection ? "The selected node has no times here." : t.dom.status.textContent;
     return "Point at a bar, or press ? for the keys.";
   }
@@ -24,7 +24,7 @@
   function sentence(bar) {
     var parts = ["rank " + bar.rank, bar.name || "(no name)"];
     if (bar.bytes) parts.push(t.scaled(bar.bytes, t.SIZES));
-    parts.push("issued " + t.moment(bar.start), "callback " + t.moment(bar.end), t.time(bar.end - bar.start));
+    parts.push("issued " + t.moment(bar.start), "callback " + t.moment(bar.end), t.time(bar.end - bar.start) + t.waited(bar));
     return parts.join(" · ");
   }
 
@@ -45,7 +45,7 @@
       var away = at < start ? start - at : at >= end ? at - end : -1;
       if (away < nearest) {
         nearest = away;
-        best = { rank: t.chart.rank[place.row], row: place.row, start: start, end: end, name: data.names[data.name[one]], bytes: data.bytes[one], index: data.node[one] };
+        best = { rank: t.chart.rank[place.row], row: place.row, start: start, end: end, name: data.names[data.name[one]], bytes: data.bytes[one], index: data.node[one], category: data.category[one] };
       }
     }
     return best && { bar: best };
@@ -70,6 +70,7 @@
     var found = t.pointer && !t.dragging() ? under(t.pointer[0], t.pointer[1]) : null;
     t.hover = found;
     t.dom.canvas.style.cursor = found && found.bar ? "pointer" : t.pointer && t.pointer[0] < t.GUTTER ? "default" : "crosshair";
+    t.meet(found && found.bar);
     if (!found) return t.draw();
     t.say(t.dom.status, found.bar ? sentence(found.bar) : found.words);
     if (found.bar) return;
@@ -79,12 +80,23 @@
       t.get(t.address("/node", { row: found.row, at: Math.round(found.at), within: Math.ceil(found.within) }))
         .then(function (answer) { return answer.json(); })
         .then(function (answer) {
-          if (t.hover === found && answer.bar) t.say(t.dom.status, sentence(answer.bar) + " · " + found.words.split(" · ").slice(3).join(" · "));
+          if (t.hover !== found || !answer.bar) return;
+          found.said = answer.bar;
+          t.meet(answer.bar);
+          t.say(t.dom.status, sentence(answer.bar) + " · " + found.words.split(" · ").slice(3).join(" · "));
         })
         .catch(function () { /* The bin's own words stay. */ });
     });
   }
 
+  /* Say it again: something about the bar has become known. */
+  function resay() {
+    if (!t.hover) return describe();
+    if (t.hover.bar) t.say(t.dom.status, sentence(t.hover.bar));
+    else if (t.hover.said) t.say(t.dom.status, sentence(t.hover.said) + " · " + t.hover.words.split(" · ").slice(3).join(" · "));
+  }
+
+  t.resay = resay;
   t.describe = describe;
   t.under = under;
   t.pointed = pointed;

@@ -10,11 +10,13 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
 from studio.analysis.coverage import TRACKS_AT_MOST, Category, Coverage, Float64, categories
-from studio.analysis.neighbours import predecessors, successors
+from studio.analysis.matching import GroupMatching, Messages, match_collectives, match_messages
+from studio.analysis.neighbours import Adjacency, adjacency, predecessors, successors
 from studio.errors import TraceError
 from studio.timeline import LANE_KINDS, Lane, LaneKind, Timeline
 from studio.trace import NONE, Int32, Int64, Rank, Trace, UInt8, dense_column, group_slots
@@ -149,6 +151,12 @@ class Gantt:
         self.finish_ns = self._finishes()
         self._lock = threading.Lock()
         self._sizes: dict[int, Int64] = {}
+        self._known_places: dict[int, Int32] = {}
+        self._adjacencies: dict[int, Adjacency] = {}
+        # Ranks that one stands for have their tracks in the same order, so a track has one place within them all.
+        self._below = np.zeros(len(self.coverage), np.int64)
+        first = np.array([self._first_row[number] for number in self.rows.rank.tolist()], np.int64)
+        self._below[self.rows.track] = np.arange(len(self.rows)) - first
 
     def __len__(self) -> int:
         """Spans of all ranks together, those of a rank that stands for others counted once for each."""
@@ -261,10 +269,11 @@ class Gantt:
         found = np.zeros(len(node))
         for at, row in enumerate(rows):
             part = slice(int(bars[at]), int(bars[at + 1]))
-            found[part] = self._sizes_of(self._graph_index(row))[node[part]]
+            found[part] = self.sizes_of(self._graph_index(row))[node[part]]
         return found
 
-    def _sizes_of(self, graph: int) -> Int64:
+    def sizes_of(self, graph: int) -> Int64:
+        """Return (N,) the payload of each node of a graph, 0 where it has none."""
         with self._lock:
             if graph not in self._sizes:
                 self._sizes[graph] = dense_column(self.trace.graphs[graph], "comm_size", 0)
@@ -286,15 +295,49 @@ class Gantt:
 
     def bar(self, rank: Rank, node: int) -> Bar | None:
         """Return the bar of a node, None where it has no times."""
-        first = self._first_row.get(rank.number)
-        while first is not None and first < len(self.rows) and self.rows.rank[first] == rank.number:
-            track = int(self.rows.track[first])
-            low, high = self.coverage.bounds[track : track + 2].tolist()
-            found = np.flatnonzero(self.coverage.row[low:high] == node)
-            if len(found):
-                return self._bar(first, low + int(found[0]))
-            first += 1
-        return None
+        place = int(self.places(rank)[node])
+        return None if place == NONE else self.bar_of(rank, place)
+
+    def bar_of(self, rank: Rank, place: int) -> Bar:
+        """Return the bar of a span of the coverage, as the rank has it."""
+        row = self._first_row[rank.number] + int(self._below[self.coverage.track_of(place)])
+        return self._bar(row, place)
+
+    def places(self, rank: Rank) -> Int32:
+        """Return (N,) where in the coverage the span of each node of a rank is, -1 where it has none."""
+        source = self._source[rank.number]
+        with self._lock:
+            known = self._known_places.get(source)
+        if known is None:
+            known = np.full(len(self.trace.graph_of(rank)), NONE, np.int32)
+            for row in self.rows_of(rank):
+                mine = self.row_places(row)
+                known[self.coverage.row[mine]] = mine
+            with self._lock:
+                self._known_places[source] = known
+        return known
+
+    def rows_of(self, rank: Rank) -> range:
+        """Return the rows of a rank."""
+        first = self._first_row.get(rank.number, len(self.rows))
+        return range(first, first + int(np.count_nonzero(self.rows.rank == rank.number)))
+
+    def adjacency_of(self, rank: Rank) -> Adjacency:
+        """Return the dependencies of a rank's graph, to be walked both ways."""
+        with self._lock:
+            if rank.graph not in self._adjacencies:
+                self._adjacencies[rank.graph] = adjacency(self.trace.graphs[rank.graph])
+            return self._adjacencies[rank.graph]
+
+    @cached_property
+    def matchings(self) -> tuple[GroupMatching, ...]:
+        """Which collectives of different ranks belong together."""
+        return match_collectives(self.trace)
+
+    @cached_property
+    def messages(self) -> Messages:
+        """Which sends belong to which receives."""
+        return match_messages(self.trace)
 
     def bar_at(self, row: int, time_ns: int, within_ns: int) -> Bar | None:
         """Return the bar of a row under a time, or near it; None where there is none."""
@@ -304,11 +347,11 @@ class Gantt:
     def beside(self, bar: Bar) -> tuple[Bar | None, Bar | None]:
         """Return the bars before and after one in its lane, by start."""
         mine = self._lane_rows(bar.row)
-        places = np.concatenate([self._places(row) for row in mine])
+        places = np.concatenate([self.row_places(row) for row in mine])
         starts, row = self.coverage.start_ns[places], self.coverage.row[places]
         order = np.lexsort((row, starts))
         at = int(np.flatnonzero(row[order] == bar.node)[0])
-        owner = np.repeat(mine, [len(self._places(row)) for row in mine])[order]
+        owner = np.repeat(mine, [len(self.row_places(row)) for row in mine])[order]
 
         def there(index: int) -> Bar | None:
             inside = 0 <= index < len(order)
@@ -337,9 +380,10 @@ class Gantt:
 
     def bytes_of(self, bar: Bar) -> int:
         """Return the payload of a communication node, 0 for others."""
-        return int(self._sizes_of(bar.rank.graph)[bar.node])
+        return int(self.sizes_of(bar.rank.graph)[bar.node])
 
-    def _places(self, row: int) -> Int64:
+    def row_places(self, row: int) -> Int64:
+        """Return where in the coverage the spans of a row are."""
         track = int(self.rows.track[row])
         return np.arange(int(self.coverage.bounds[track]), int(self.coverage.bounds[track + 1]))
 

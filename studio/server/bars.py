@@ -1,0 +1,40 @@
+"""One bar of a timeline: asked for by an address, and as plain data."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flask import request
+
+from studio.analysis.gantt import Bar, Gantt
+from studio.analysis.nodes import find_node, node_ref
+from studio.server.packing import FARTHEST, NAME_AT_MOST, whole
+from studio.trace import type_name
+
+
+def bar_asked_for(gantt: Gantt) -> Bar | None:
+    """Return the bar an address names, by row and time or by rank and node; None where none is there."""
+    if "row" in request.args:
+        row = whole("row", len(gantt.rows) - 1)
+        return gantt.bar_at(row, whole("at", FARTHEST), whole("within", FARTHEST))
+    rank = gantt.rank(whole("rank", 2**31 - 1))
+    graph = gantt.trace.graph_of(rank)
+    if "index" in request.args:
+        return gantt.bar(rank, whole("index", len(graph) - 1))
+    return gantt.bar(rank, find_node(graph, request.args.get("node", "")))
+
+
+def bar_as_json(gantt: Gantt, bar: Bar) -> dict[str, Any]:
+    """Return a bar and what it says on hover."""
+    graph = gantt.trace.graph_of(bar.rank)
+    return {
+        "rank": bar.rank.number,
+        "node": node_ref(graph, bar.node),
+        "index": bar.node,
+        "row": bar.row,
+        "start": bar.start_ns,
+        "end": bar.end_ns,
+        "name": graph.strings[int(graph.name[bar.node])][:NAME_AT_MOST],
+        "type": type_name(int(graph.type[bar.node])),
+        "bytes": gantt.bytes_of(bar),
+    }

@@ -1,0 +1,39 @@
+"""Routes of what belongs to a bar: its peers on other ranks, the chain of its dependencies."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from flask import Blueprint, Response, request
+
+from studio.analysis.chains import chain_of
+from studio.analysis.gantt import Gantt
+from studio.analysis.peers import peers_of
+from studio.server.bars import bar_as_json, bar_asked_for
+from studio.server.packing import as_json
+
+
+def add_relations(routes: Blueprint, gantt_of: Callable[[str, str], Gantt]) -> None:
+    """Add the routes to those of the timeline."""
+
+    @routes.get("/<job>/timeline/peers")
+    def peers(job: str) -> Response:
+        gantt = gantt_of(job, request.args.get("run", ""))
+        bar = bar_asked_for(gantt)
+        found = None if bar is None else peers_of(gantt, bar)
+        if bar is None or found is None:
+            return as_json({"peers": []})
+        columns = [(one.rank.number, one.row, one.start_ns, one.end_ns, one.node) for one in found.bars]
+        answer: dict[str, Any] = {"group": found.group, "position": found.position, "members": found.members}
+        return as_json({**answer, "bar": bar_as_json(gantt, bar), "peers": columns})
+
+    @routes.get("/<job>/timeline/chain")
+    def chain(job: str) -> Response:
+        gantt = gantt_of(job, request.args.get("run", ""))
+        bar = bar_asked_for(gantt)
+        if bar is None:
+            return as_json({"bars": [], "edges": [], "more": False})
+        found = chain_of(gantt, bar)
+        bars = [(one.row, one.start_ns, one.end_ns) for one in found.bars]
+        return as_json({"rank": bar.rank.number, "bars": bars, "edges": found.edges, "more": found.more})
