@@ -70,7 +70,7 @@
           return css(colour);
         });
       }),
-      waiting: hatch("rgb(0 0 0 / 0%)", token("--cs-bg"), false, 0.9),
+      waiting: hatch("rgb(0 0 0 / 0%)", token("--cs-bg"), false, 0.6),
       inks: colours.map(function (shades) { return shades.map(readable); }),
     };
   }

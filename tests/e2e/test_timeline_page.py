@@ -295,7 +295,9 @@ def test_a_run_is_drawn_and_told_with_the_simulators_figures(studio: Studio, pag
     page.mouse.move(at["x"], at["y"])
     issued, back = (format_offset(time, run.result.makespan_ns) for time in (start, end))
     words = f"issued {issued} · callback {back} · {format_ns(end - start)}"
-    page.locator("#timeline-status", has_text=re.compile(f"^rank 5 · .*{re.escape(words)}$")).wait_for()
+    page.locator(
+        "#timeline-status", has_text=re.compile(f"^rank 5 · .*{re.escape(words)} · 8 ranks begin together$")
+    ).wait_for()
     page.expected.append("400")
     page.goto(f"{studio.url}/timeline?job={found}&run=gone")
     page.wait_for_selector("#timeline-error >> text=has no run")

@@ -17,6 +17,7 @@ from studio.errors import TraceError
 from studio.samples import sample_path
 from studio.server.timeline import timeline_blueprint
 from studio.timeline import recorded
+from studio.trace import NodeType
 
 TYPES = {"int32": np.int32, "float64": np.float64, "uint8": np.uint8}
 
@@ -144,3 +145,48 @@ def test_what_cannot_be_answered_is_refused_with_a_reason(client, path: str) -> 
 def test_wrong_paths_and_methods_are_not_answered(client) -> None:
     assert client.get("/api/jobs/job/timeline/elsewhere").status_code == 404
     assert client.post("/api/jobs/job/timeline").status_code == 405
+
+
+def test_the_peers_of_a_collective_are_the_members_of_its_group(client, gantt) -> None:
+    rank = gantt.rank(2)
+    graph = gantt.trace.graph_of(rank)
+    row = next(
+        at for at in range(len(graph)) if graph.strings[int(graph.name[at])].endswith("all_reduce.fwd")
+    )
+    found = client.get(f"/api/jobs/job/timeline/peers?rank=2&index={row}").json
+    group = next(one for one in gantt.trace.groups if one.name == found["group"])
+    assert {one[0] for one in found["peers"]} == set(group.ranks)
+    assert found["members"] == len(group.ranks) > 1
+    for number, display, start, end, node in found["peers"]:
+        bar = gantt.bar(gantt.rank(number), node)
+        assert (bar.row, bar.start_ns, bar.end_ns) == (display, start, end)
+        other = gantt.trace.graph_of(gantt.rank(number))
+        assert other.strings[int(other.name[node])] == found["bar"]["name"]
+    send = int(np.flatnonzero(graph.type == NodeType.COMM_SEND)[0])
+    pair = client.get(f"/api/jobs/job/timeline/peers?rank=2&index={send}").json
+    kinds = [gantt.trace.graph_of(gantt.rank(one[0])).type[one[4]] for one in pair["peers"]]
+    assert sorted(kinds) == [NodeType.COMM_SEND, NodeType.COMM_RECV]
+    alone = int(np.flatnonzero(graph.type == NodeType.COMP)[0])
+    assert client.get(f"/api/jobs/job/timeline/peers?rank=2&index={alone}").json == {"peers": []}
+
+
+def test_a_chain_reaches_what_only_others_wait_for(client, gantt) -> None:
+    rank = gantt.rank(0)
+    graph = gantt.trace.graph_of(rank)
+    found = client.get("/api/jobs/job/timeline/chain?rank=0&index=60").json
+    assert found["more"] is False
+    waits: dict[int, set[int]] = {
+        row: {int(one) for one in [*graph.data.of(row), *graph.ctrl.of(row)] if one >= 0}
+        for row in range(len(graph))
+    }
+    reached, edge = {60}, {60}
+    while edge := {one for row in edge for one in waits[row]} - reached:
+        reached |= edge
+    edge = {60}
+    while edge := {row for row in waits if waits[row] & edge} - reached:
+        reached |= edge
+    bars = [gantt.bar(rank, row) for row in reached]
+    expected = sorted((bar.start_ns, bar.end_ns) for bar in bars)
+    assert sorted((start, end) for _, start, end in found["bars"]) == expected
+    assert len(reached) > 100
+    assert all(found["bars"][a][2] <= found["bars"][b][1] for a, b, _ in found["edges"])
