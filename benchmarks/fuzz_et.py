@@ -19,9 +19,10 @@ import tempfile
 import time
 import zipfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import studio
 from studio.errors import TraceFormatError
@@ -108,41 +109,73 @@ def seeds(paths: list[Path]) -> Iterator[bytes]:
             yield raw[:3000]
 
 
-def run(raw: list[bytes], mutations: int, seed: int, folder: Path) -> Counter[str]:
-    """Read `mutations` mutated files, one in five packed, one in four interpreted; count what came."""
+def places(value: Any) -> Iterator[tuple[Any, Any]]:
+    """Yield every place in a JSON value as its holder and key."""
+    if isinstance(value, dict | list):
+        for key in list(value) if isinstance(value, dict) else range(len(value)):
+            yield value, key
+            yield from places(value[key])
+
+
+def counted(one: Callable[[Random, int], str], mutations: int, seed: int, folder: Path) -> Counter[str]:
+    """Read mutated files and count what came of them, with the slowest and the peak of memory.
+
+    Args:
+        one: Makes and reads a mutation, given its number; returns what came of it. What it raises ends the run, as does a
+            mutation that takes longer than `LONGEST_S`.
+        mutations: How many.
+        seed: Of the random numbers.
+        folder: Where `one` leaves the mutation, for the message.
+    """
     outcomes: Counter[str] = Counter()
     rng, slowest_s = Random(seed), 0.0  # noqa: S311 (no secret)
-    path = folder / "mutated.0.et"
+    before = signal.signal(signal.SIGALRM, _too_long)
     for number in range(mutations):
-        content = mutated(rng.choice(raw), rng)
-        if number % 5 == 0:
-            # Faults of the packed stream itself, too.
-            content = mutated(gzip.compress(content, 1, mtime=0), rng)
-        path.write_bytes(content)
-        native = number % 4 != 3
-        wire.worth_compiling = lambda _total_bytes, native=native: native
         signal.alarm(LONGEST_S)
         start_s = time.perf_counter()
         try:
-            trace = studio.read(path)
-            damaged = any(finding.level == "error" for finding in trace.findings)
-            outcomes["damaged trace" if damaged else "trace"] += 1
-            # What was read can be written, and reads as the same.
-            if number % 10 == 0:
-                again = b"".join(chakra.write(trace.graphs[0], trace.ranks[0]))
-                path.write_bytes(again)
-                assert b"".join(chakra.write(*_read(path))) == again
-        except TraceFormatError:
-            outcomes["TraceFormatError"] += 1
+            outcomes[one(rng, number)] += 1
         except BaseException:
-            print(f"mutation {number} of seed {seed}: {path}", file=sys.stderr)
+            print(f"mutation {number} of seed {seed}: {folder}", file=sys.stderr)
             raise
         finally:
             signal.alarm(0)
         slowest_s = max(slowest_s, time.perf_counter() - start_s)
+    signal.signal(signal.SIGALRM, before)
     outcomes["slowest ms"] = round(slowest_s * 1000)
     outcomes["peak MB"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1000
     return outcomes
+
+
+def _too_long(*_: object) -> None:
+    raise TimeoutError(f"longer than {LONGEST_S} s")
+
+
+def run(raw: list[bytes], mutations: int, seed: int, folder: Path) -> Counter[str]:
+    """Read mutated Chakra files, one in five packed, one in four interpreted; count what came."""
+    path = folder / "mutated.0.et"
+    return counted(lambda rng, number: one(rng.choice(raw), rng, path, number), mutations, seed, folder)
+
+
+def one(raw: bytes, rng: Random, path: Path, number: int) -> str:
+    """Read one mutation; returns what came of it."""
+    content = mutated(raw, rng)
+    if number % 5 == 0:
+        # Faults of the packed stream itself, too.
+        content = mutated(gzip.compress(content, 1, mtime=0), rng)
+    path.write_bytes(content)
+    native = number % 4 != 3
+    wire.worth_compiling = lambda _total_bytes: native
+    try:
+        trace = studio.read(path)
+    except TraceFormatError:
+        return "TraceFormatError"
+    # What was read can be written, and reads as the same.
+    if number % 10 == 0:
+        again = b"".join(chakra.write(trace.graphs[0], trace.ranks[0]))
+        path.write_bytes(again)
+        assert b"".join(chakra.write(*_read(path))) == again
+    return "damaged trace" if any(finding.level == "error" for finding in trace.findings) else "trace"
 
 
 def _read(path: Path) -> tuple[Graph, Rank]:

@@ -12,11 +12,8 @@ import argparse
 import copy
 import json
 import re
-import resource
-import signal
 import sys
 import tempfile
-import time
 from collections import Counter
 from pathlib import Path
 from random import Random
@@ -24,8 +21,9 @@ from typing import Any
 
 sys.path[:0] = [str(Path(__file__).resolve().parent), str(Path(__file__).resolve().parent.parent)]
 
+from fuzz_et import counted, mutated, places, seeds  # noqa: E402 (found by the line above)
+
 import studio  # noqa: E402 (found by the line above)
-from benchmarks.fuzz_et import LONGEST_S, mutated, seeds  # noqa: E402 (found by the line above)
 from studio.errors import StudioError  # noqa: E402 (found by the line above)
 from studio.et import chakra  # noqa: E402 (found by the line above)
 
@@ -42,35 +40,23 @@ def mutated_json(raw: bytes, rng: Random) -> bytes:
     except ValueError:
         return mutated(raw, rng)
     for _ in range(rng.randint(1, 4)):
-        places = list(_places(value))
-        if not places:
+        found = list(places(value))
+        if not found:
             break
-        holder, key = rng.choice(places)
+        holder, key = rng.choice(found)
         kind = rng.random()
         if kind < 0.6:
             holder[key] = copy.deepcopy(rng.choice(_VALUES))
         elif kind < 0.75:
             del holder[key]
         else:
-            other, where = rng.choice(places)
+            other, where = rng.choice(found)
             holder[key] = (
                 json.loads(json.dumps(other[where])) if where in other or isinstance(other, list) else None
             )
     text = json.dumps(value, separators=rng.choice(((",", ":"), (", ", ": "))))
     # Not every writer keeps to the rules for control characters and numbers.
     return re.sub(r"\\u0007", "\x07", text).encode("utf-8", "surrogatepass")
-
-
-def _places(value: Any) -> Any:
-    """Yield every place in a value as its holder and key."""
-    if isinstance(value, dict):
-        for key in value:
-            yield value, key
-            yield from _places(value[key])
-    elif isinstance(value, list):
-        for at, item in enumerate(value):
-            yield value, at
-            yield from _places(item)
 
 
 def one(host: bytes, device: bytes, rng: Random, folder: Path, number: int) -> str:
@@ -96,23 +82,8 @@ def one(host: bytes, device: bytes, rng: Random, folder: Path, number: int) -> s
 
 
 def run(pairs: list[tuple[bytes, bytes]], mutations: int, seed: int, folder: Path) -> Counter[str]:
-    """Read `mutations` mutated pairs of files; count what came."""
-    outcomes: Counter[str] = Counter()
-    rng, slowest_s = Random(seed), 0.0  # noqa: S311 (no secret)
-    for number in range(mutations):
-        signal.alarm(LONGEST_S)
-        start_s = time.perf_counter()
-        try:
-            outcomes[one(*rng.choice(pairs), rng, folder, number)] += 1
-        except BaseException:
-            print(f"mutation {number} of seed {seed}: {folder}", file=sys.stderr)
-            raise
-        finally:
-            signal.alarm(0)
-        slowest_s = max(slowest_s, time.perf_counter() - start_s)
-    outcomes["slowest ms"] = round(slowest_s * 1000)
-    outcomes["peak MB"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1000
-    return outcomes
+    """Read mutated pairs of files; count what came."""
+    return counted(lambda rng, number: one(*rng.choice(pairs), rng, folder, number), mutations, seed, folder)
 
 
 def main() -> int:

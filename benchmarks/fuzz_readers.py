@@ -13,18 +13,15 @@ import argparse
 import copy
 import gzip
 import json
-import resource
-import signal
 import sys
 import tempfile
-import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 from typing import Any
 
-from fuzz_et import LONGEST_S, mutated, seeds
+from fuzz_et import counted, mutated, places, seeds
 
 import studio
 from studio.errors import StudioError
@@ -141,23 +138,15 @@ def _other_values(raw: bytes, rng: Random) -> bytes:
     """Return an object with one to four of its values replaced or removed."""
     value = json.loads(raw)
     for _ in range(rng.randint(0, 4)):
-        places = list(_places(value))
-        if not places:
+        found = list(places(value))
+        if not found:
             break
-        holder, key = rng.choice(places)
+        holder, key = rng.choice(found)
         if rng.random() < 0.8:
             holder[key] = copy.deepcopy(rng.choice(_VALUES))
         else:
             del holder[key]
     return json.dumps(value).encode()
-
-
-def _places(value: Any) -> Iterator[tuple[Any, Any]]:
-    """Yield every place in a value as its holder and key."""
-    if isinstance(value, dict | list):
-        for key in list(value) if isinstance(value, dict) else range(len(value)):
-            yield value, key
-            yield from _places(value[key])
 
 
 def one(raw: bytes, rng: Random, path: Path, number: int) -> str:
@@ -179,28 +168,9 @@ def one(raw: bytes, rng: Random, path: Path, number: int) -> str:
 
 
 def run(raw: list[bytes], mutations: int, seed: int, folder: Path) -> Counter[str]:
-    """Read `mutations` mutated files; count what came."""
-    outcomes: Counter[str] = Counter()
-    rng, slowest_s = Random(seed), 0.0  # noqa: S311 (no secret)
-    signal.signal(signal.SIGALRM, _too_long)
-    for number in range(mutations):
-        signal.alarm(LONGEST_S)
-        start_s = time.perf_counter()
-        try:
-            outcomes[one(rng.choice(raw), rng, folder / "mutated", number)] += 1
-        except BaseException:
-            print(f"mutation {number} of seed {seed}: {folder}", file=sys.stderr)
-            raise
-        finally:
-            signal.alarm(0)
-        slowest_s = max(slowest_s, time.perf_counter() - start_s)
-    outcomes["slowest ms"] = round(slowest_s * 1000)
-    outcomes["peak MB"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1000
-    return outcomes
-
-
-def _too_long(*_: object) -> None:
-    raise TimeoutError(f"longer than {LONGEST_S} s")
+    """Read mutated files of one format; count what came."""
+    path = folder / "mutated"
+    return counted(lambda rng, number: one(rng.choice(raw), rng, path, number), mutations, seed, folder)
 
 
 def main() -> int:

@@ -1,0 +1,271 @@
+"""Record a training script with PyTorch, as the two files per rank that `studio.link` puts together.
+
+    python -m studio.collect -o DIR [--wait N] [--warmup N] [--active N] train.py [ARGUMENT ...]
+    torchrun --nproc-per-node 2 -m studio.collect -o DIR train.py
+
+Runs the script as Python would, and records `--active` training steps after leaving out `--wait` and `--warmup` of
+them; a step ends where the script's optimizer has made one. A script whose steps are others, or which starts its ranks
+itself, uses `recorder` instead.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import inspect
+import os
+import runpy
+import secrets
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from studio.errors import ConfigError, StudioError, TraceError
+
+HOST_FILE, DEVICE_FILE = "pytorch_et_{}.json", "kineto_{}.json"
+"""Names of a rank's execution trace and of its Kineto trace."""
+
+_STEPS_HELP = "https://pytorch.org/docs/stable/profiler.html#torch.profiler.schedule"
+
+
+@dataclass(slots=True)
+class Recorder:
+    """A recording under way.
+
+    Attributes:
+        schedule: Steps left out, steps the profiler warms up in, steps recorded.
+        rank: This process, known once it is recorded.
+        steps: Steps that have ended.
+        files: The execution trace and the Kineto trace, once they are written.
+        profile: PyTorch's profiler.
+    """
+
+    schedule: tuple[int, int, int]
+    rank: int = 0
+    steps: int = 0
+    files: tuple[Path, ...] = ()
+    profile: Any = None
+
+    def step(self) -> None:
+        """Say that a training step has ended."""
+        self.steps += 1
+        if not self.files:
+            self.profile.step()
+
+
+@contextmanager
+def recorder(folder: Path | str, *, wait: int = 1, warmup: int = 1, active: int = 3) -> Iterator[Recorder]:
+    """Record training steps of this process, as a context in which `step()` is called after each.
+
+    Both files appear together when the last step to record has ended, or at the end of the context if that comes first.
+    They are recorded in one session, with shapes and the device's waiting, so that they can be linked exactly.
+
+    Args:
+        folder: Where the files go, the same for all ranks; made where it is not there.
+        wait: Steps to leave out.
+        warmup: Steps after those in which the profiler runs and keeps nothing.
+        active: Steps to record.
+
+    Raises:
+        StudioError: PyTorch is missing or too old.
+        ConfigError: The schedule records nothing.
+        TraceError: The folder holds ranks that this job does not have, or the context ended before the first step to
+            record.
+
+    Example:
+        >>> with recorder("run1") as recording:  # doctest: +SKIP
+        ...     for batch in loader:
+        ...         train(batch)
+        ...         recording.step()
+    """
+    torch = _torch()
+    if wait < 0 or warmup < 0 or active < 1:
+        raise ConfigError(
+            f"wait {wait}, warmup {warmup}, active {active}: these are numbers of steps, at least 0, 0 and 1.",
+            hint=f"See {_STEPS_HELP}.",
+            key="schedule",
+        )
+    target = Path(folder)
+    target.mkdir(parents=True, exist_ok=True)
+    rank, size = _place(torch)
+    _refuse_others(target, size)
+    recording = Recorder((wait, warmup, active))
+    # Under hidden names, which no reader opens, until both are complete.
+    mark = secrets.token_hex(8)
+    host, device = target / f".{mark}.et.json", target / f".{mark}.kineto.json"
+    observer = torch.profiler.ExecutionTraceObserver()
+    observer.register_callback(str(host))
+
+    def save(profile: Any) -> None:
+        profile.export_chrome_trace(str(device))
+        # The observer ends its file when it is taken off.
+        observer.unregister_callback()
+        # Scripts join their group late, or leave it early.
+        found, _ = _place(torch)
+        recording.rank = next((number for number in (found, rank) if number is not None), 0)
+        recording.files = tuple(target / name.format(recording.rank) for name in (HOST_FILE, DEVICE_FILE))
+        for aside, path in zip((host, device), recording.files, strict=True):
+            aside.replace(path)
+
+    try:
+        with torch.profiler.profile(
+            schedule=torch.profiler.schedule(wait=wait, warmup=warmup, active=active, repeat=1),
+            record_shapes=True,
+            execution_trace_observer=observer,
+            on_trace_ready=save,
+            experimental_config=_device_waits(torch),
+        ) as profile:
+            recording.profile = profile
+            yield recording
+        if not recording.files:
+            raise TraceError(
+                f"Nothing was recorded: {recording.steps} steps ended, and recording starts after {wait} + {warmup}.",
+                hint="Train for more steps, call step() after each, or leave out fewer of them (wait, warmup).",
+            )
+    finally:
+        observer.unregister_callback()
+        for aside in (host, device):
+            aside.unlink(missing_ok=True)
+
+
+def _torch() -> Any:
+    """Return PyTorch, which is no dependency of the package."""
+    try:
+        torch = import_module("torch")
+        import_module("torch.profiler")
+    except ImportError as error:
+        raise StudioError(
+            f"Recording needs PyTorch, which cannot be imported: {error}.",
+            hint='pip install "chakra-studio[torch]", or use the environment the script trains in.',
+        ) from error
+    known = inspect.signature(torch.profiler.profile).parameters
+    if "execution_trace_observer" not in known:
+        raise StudioError(
+            f"PyTorch {torch.__version__} cannot record both traces in one session.",
+            hint="PyTorch 2.3 and newer can.",
+        )
+    return torch
+
+
+def _place(torch: Any) -> tuple[int | None, int | None]:
+    """Return the rank of this process and how many there are, None where nothing tells it."""
+    if torch.distributed.is_available() and torch.distributed.is_initialized():
+        return torch.distributed.get_rank(), torch.distributed.get_world_size()
+    rank, size = (os.environ.get(name, "") for name in ("RANK", "WORLD_SIZE"))
+    return int(rank) if rank.isdecimal() else None, int(size) if size.isdecimal() else None
+
+
+def _refuse_others(folder: Path, size: int | None) -> None:
+    """Refuse a folder with files of ranks that this job does not have: they would be taken for ranks of it."""
+    prefix, suffix = HOST_FILE.split("{}")
+    names = [path.name[len(prefix) : -len(suffix)] for path in folder.glob(HOST_FILE.format("*"))]
+    others = sorted(
+        int(name) for name in names if name.isdecimal() and size is not None and int(name) >= size
+    )
+    if others:
+        raise TraceError(
+            f"{folder}: holds a recording of rank {others[0]}, and this job has {size} ranks.",
+            hint="Name an empty folder, or remove the files of the other job.",
+        )
+
+
+def _device_waits(torch: Any) -> Any:
+    """Return the setting that records which event or stream the device waited for, None where there is none."""
+    config = getattr(torch._C._profiler, "_ExperimentalConfig", None)  # noqa: SLF001 (public nowhere else)
+    try:
+        return config(enable_cuda_sync_events=True) if config is not None else None
+    except TypeError:
+        return None
+
+
+# ---------------------------------------------------------------------------------------------------
+# Scripts
+
+
+def main(arguments: Sequence[str] | None = None) -> Any:
+    """Record a script; returns what the process ends with, as `sys.exit` takes it."""
+    parser = argparse.ArgumentParser(
+        prog="python -m studio.collect",
+        description="Run a training script and record some of its steps: an execution trace and a Kineto trace per rank.",
+        epilog="Under torchrun every rank records itself: torchrun --nproc-per-node 2 -m studio.collect -o DIR train.py",
+    )
+    parser.add_argument("-o", "--out", metavar="DIR", type=Path, required=True, help="where the files go")
+    parser.add_argument("--wait", metavar="N", type=int, default=1, help="steps to leave out (1)")
+    parser.add_argument("--warmup", metavar="N", type=int, default=1, help="steps to warm up in (1)")
+    parser.add_argument("--active", metavar="N", type=int, default=3, help="steps to record (3)")
+    parser.add_argument("script", type=Path, help="the script")
+    parser.add_argument("arguments", nargs=argparse.REMAINDER, help="its arguments")
+    options = parser.parse_args(arguments)
+    try:
+        if not options.script.is_file():
+            raise StudioError(f"{options.script}: no such file.", hint="Check the spelling.")
+        recording, ended = _recorded(options)
+    except StudioError as error:
+        sys.stderr.write(f"Error: {error}\n")
+        return 1
+    host, device = recording.files
+    sys.stderr.write(f"rank {recording.rank}: {host} and {device.name}\n")
+    if recording.rank == 0:
+        sys.stderr.write(f"Next: chakra-studio link {options.out} -o linked\n")
+    return ended
+
+
+def _recorded(options: argparse.Namespace) -> tuple[Recorder, Any]:
+    """Run the script as Python would, under the profiler; returns what was recorded and what the script ended with."""
+    torch = _torch()
+    sys.argv = [str(options.script), *options.arguments]
+    sys.path[0] = str(options.script.resolve().parent)
+    ended: Any = 0
+    with (
+        recorder(options.out, wait=options.wait, warmup=options.warmup, active=options.active) as recording,
+        _after_optimizer_steps(torch.optim.Optimizer, recording.step),
+    ):
+        try:
+            runpy.run_path(str(options.script), run_name="__main__")
+        except SystemExit as end:
+            ended = end.code
+    return recording, ended
+
+
+@contextmanager
+def _after_optimizer_steps(optimizer: Any, step: Callable[[], None]) -> Iterator[None]:
+    """Call `step` after each step of the first optimizer that makes one.
+
+    PyTorch's own hooks run inside the range that it records for the step, which would then be cut in two.
+    """
+    hook = optimizer.profile_hook_step
+    first: list[int] = []
+    running: list[int] = []
+
+    def hooked(function: Callable[..., Any]) -> Callable[..., Any]:
+        inner = hook(function)
+
+        @functools.wraps(inner)
+        def run(self: Any, *args: Any, **keywords: Any) -> Any:
+            running.append(id(self))
+            try:
+                result = inner(self, *args, **keywords)
+            finally:
+                running.pop()
+            # An optimizer that shares its work between ranks calls another one.
+            if not running:
+                first[:] = first or [id(self)]
+                if first == [id(self)]:
+                    step()
+            return result
+
+        return run
+
+    optimizer.profile_hook_step = staticmethod(hooked)
+    try:
+        yield
+    finally:
+        optimizer.profile_hook_step = staticmethod(hook)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,174 @@
+"""Recording with PyTorch: every test but the first few needs it, and is skipped where it is not installed."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import studio
+from studio.collect import recorder
+from studio.errors import ConfigError, StudioError
+from studio.linking import rank_figures
+from studio.trace import NodeType
+
+ROOT = Path(__file__).resolve().parent.parent
+needs_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="PyTorch is not installed")
+
+SCRIPT = """
+import sys
+import torch
+from torch import nn
+
+torch.set_num_threads(1)
+torch.distributed.init_process_group("gloo")
+model = nn.parallel.DistributedDataParallel(nn.Linear(64, 64))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+schedule = torch.optim.lr_scheduler.StepLR(optimizer, 1)
+for _ in range(int(sys.argv[1])):
+    optimizer.zero_grad()
+    model(torch.randn(8, 64)).sum().backward()
+    optimizer.step()
+    schedule.step()
+assert __name__ == "__main__"
+sys.exit(0)
+"""
+
+
+def python(*arguments: str, **environment: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, *arguments],
+        cwd=ROOT,
+        env=os.environ | {"PYTHONPATH": str(ROOT)} | environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def ranks(count: int, *arguments: str) -> list[tuple[int, str]]:
+    """Run a command as torchrun would; returns what each rank ended with and said."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = str(probe.getsockname()[1])
+    place = {"WORLD_SIZE": str(count), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    running = [python(*arguments, RANK=str(rank), **place) for rank in range(count)]
+    said = [process.communicate(timeout=200)[1] for process in running]
+    return [(process.returncode, text) for process, text in zip(running, said, strict=True)]
+
+
+def test_without_pytorch_the_error_says_how_to_get_it(monkeypatch, tmp_path):
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(StudioError, match="Recording needs PyTorch") as error, recorder(tmp_path / "run"):
+        pass
+    assert 'pip install "chakra-studio[torch]"' in error.value.hint
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_script_that_is_not_there_is_an_error_for_the_user(tmp_path):
+    process = python("-m", "studio.collect", "-o", str(tmp_path), "missing.py")
+    _, said = process.communicate(timeout=100)
+    assert process.returncode == 1
+    assert "missing.py: no such file" in said
+    assert "Traceback" not in said
+
+
+@needs_torch
+def test_importing_the_module_loads_no_pytorch():
+    process = python("-c", "import sys, studio.collect; sys.exit('torch' in sys.modules)")
+    process.communicate(timeout=100)
+    assert process.returncode == 0
+
+
+@needs_torch
+def test_a_script_on_two_ranks_becomes_a_job_that_links_exactly(tmp_path):
+    """The optimizer ends the steps: three of eight are recorded, and every operator of theirs is linked."""
+    script, folder = tmp_path / "train.py", tmp_path / "run"
+    script.write_text(SCRIPT)
+    said = ranks(2, "-m", "studio.collect", "-o", str(folder), "--wait", "2", str(script), "8")
+    assert [code for code, _ in said] == [0, 0], said
+    assert "rank 1: " in said[1][1]
+    assert "chakra-studio link" in said[0][1]
+    assert "Traceback" not in said[0][1]
+    assert sorted(path.name for path in folder.iterdir()) == [
+        "kineto_0.json", "kineto_1.json", "pytorch_et_0.json", "pytorch_et_1.json",
+    ]  # fmt: skip
+    trace = studio.link(folder)
+    assert [rank.number for rank in trace.ranks] == [0, 1]
+    assert [(group.name, group.ranks) for group in trace.groups] == [("0", (0, 1))]
+    assert not [finding for finding in trace.findings if finding.level != "info"]
+    for rank in trace.ranks:
+        figures = rank_figures(trace, rank)
+        # What tells the process groups has no event.
+        assert figures["host_operations"] - figures["linked"] == 1
+        assert figures["collectives"]["ALL_REDUCE"] == {"count": 3, "bytes": 3 * 4 * (64 * 64 + 64)}
+        graph = trace.graph_of(rank)
+        names = [graph.strings[code] for code in graph.name.tolist()]
+        assert [name for name in names if name.startswith("ProfilerStep")] == [
+            "ProfilerStep#3", "ProfilerStep#4", "ProfilerStep#5",
+        ]  # fmt: skip
+        # None of them is cut in two by the border between steps.
+        updates = [at for at, name in enumerate(names) if name.startswith("Optimizer.step#SGD")]
+        assert len(updates) == 3
+        assert (graph.start_ns[updates] >= 0).all()
+
+
+@needs_torch
+def test_the_example_comes_from_the_training_loop_to_the_simulated_step(tmp_path):
+    process = python(str(ROOT / "examples" / "mnist_ddp.py"), str(tmp_path))
+    out, said = process.communicate(timeout=300)
+    assert process.returncode == 0, said
+    assert "2 ranks, 3 steps" in out
+    assert "a step took " in out
+    assert "simulated it has " in out
+    trace = studio.link(tmp_path)
+    kinds = [int((trace.graph_of(rank).type == NodeType.COMM_COLL).sum()) for rank in trace.ranks]
+    assert kinds[0] == kinds[1] > 0
+
+
+@needs_torch
+def test_a_loop_that_ends_too_early_and_a_folder_of_another_job_are_errors(tmp_path):
+    (tmp_path / "pytorch_et_5.json").write_text("{}")
+    program = f"""
+from studio.collect import recorder
+from studio.errors import TraceError
+for folder in ({str(tmp_path)!r}, {str(tmp_path / "new")!r}):
+    try:
+        with recorder(folder, wait=3) as recording:
+            recording.step()
+    except TraceError as error:
+        print(error.message)
+"""
+    process = python("-c", program, RANK="1", WORLD_SIZE="2")
+    out, said = process.communicate(timeout=100)
+    first, second = out.splitlines()
+    assert "holds a recording of rank 5, and this job has 2 ranks" in first, said
+    assert second == "Nothing was recorded: 1 steps ended, and recording starts after 3 + 1."
+    assert list((tmp_path / "new").iterdir()) == []
+
+
+@needs_torch
+def test_a_script_that_raises_keeps_what_was_recorded(tmp_path):
+    script = tmp_path / "train.py"
+    script.write_text(SCRIPT.replace("sys.exit(0)", "raise ValueError('out of data')"))
+    [(code, said)] = ranks(1, "-m", "studio.collect", "-o", str(tmp_path / "run"), str(script), "3")
+    assert code == 1
+    assert "ValueError: out of data" in said
+    assert len(studio.link(tmp_path / "run").ranks) == 1
+
+
+@needs_torch
+def test_a_schedule_that_records_nothing_is_refused(tmp_path):
+    program = f"""
+from studio.collect import recorder
+with recorder({str(tmp_path)!r}, active=0):
+    pass
+"""
+    process = python("-c", program)
+    _, said = process.communicate(timeout=100)
+    assert f"{ConfigError.__name__}: wait 1, warmup 1, active 0" in said
