@@ -45,6 +45,39 @@
     return JSON.stringify([view.job || null, view.run || null]);
   }
 
+  /* Another page, without loading it anew. */
+  function go(path, view) {
+    window.history.pushState(null, "", address(path, view));
+    window.dispatchEvent(new CustomEvent("_dashprivate_pushstate"));
+    publish();
+  }
+
+  /* How times are written: the server reads the same cookie. */
+  function timeUnit() {
+    var found = /(?:^|; )studio-time=(s|ms|us|ns)(?:;|$)/.exec(document.cookie);
+    return found ? found[1] : "auto";
+  }
+
+  function say(text) {
+    window.dash_clientside.set_props("said", { children: text });
+    window.clearTimeout(say.timer);
+    say.timer = window.setTimeout(function () {
+      window.dash_clientside.set_props("said", { children: "" });
+    }, 2500);
+  }
+
+  function copied(text) {
+    if (navigator.clipboard && window.isSecureContext) return navigator.clipboard.writeText(text);
+    /* Served to other machines without encryption the clipboard is closed to scripts; the old way still works. */
+    var area = document.createElement("textarea");
+    area.value = text;
+    document.body.appendChild(area);
+    area.select();
+    var done = document.execCommand("copy");
+    area.remove();
+    return done ? Promise.resolve() : Promise.reject(new Error("refused"));
+  }
+
   function systemScheme() {
     return window.matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
   }
@@ -65,6 +98,7 @@
   }
 
   var NAMES = { auto: "Theme: system", light: "Theme: light", dark: "Theme: dark" };
+  var MARKS = { auto: "\u25d0", light: "\u25cb", dark: "\u25cf" };
   var NEXT = { auto: "light", light: "dark", dark: "auto" };
 
   /* Within a page the view is followed; Dash, told of the step too, would draw the whole page anew. */
@@ -86,7 +120,7 @@
     if (document.getElementById("home-jobs")) window.dash_clientside.set_props("home-refresh", { data: event.detail.job });
   });
 
-  window.studioView = { read: read, change: change, address: address };
+  window.studioView = { read: read, change: change, address: address, go: go, timeUnit: timeUnit, say: say, copied: copied };
 
   window.dash_clientside = Object.assign({}, window.dash_clientside, {
     studio_frame: {
@@ -104,9 +138,7 @@
       },
       switchJob: function (job, view) {
         if (job && job !== view.job) {
-          window.history.pushState(null, "", address(window.location.pathname === "/" ? "/overview" : window.location.pathname, { job: job }));
-          window.dispatchEvent(new CustomEvent("_dashprivate_pushstate"));
-          publish();
+          go(window.location.pathname === "/" ? "/overview" : window.location.pathname, { job: job });
         }
         return window.dash_clientside.no_update;
       },
@@ -126,7 +158,27 @@
             /* A private window without storage: the choice lasts until the page is left. */
           }
         }
-        return [applyTheme(choice), NAMES[choice]];
+        return [applyTheme(choice), MARKS[choice], NAMES[choice], NAMES[choice]];
+      },
+      /* The address is the view, so the link is all there is to share. */
+      share: function (clicks) {
+        if (clicks) {
+          copied(window.location.href).then(function () {
+            say("Link to this view copied.");
+          }, function () {
+            say("The browser does not let the link be copied; it is the address above.");
+          });
+        }
+        return window.dash_clientside.no_update;
+      },
+      switchTime: function (unit) {
+        var now = timeUnit();
+        if (!unit) return now;
+        if (unit !== now) {
+          document.cookie = "studio-time=" + unit + "; path=/; max-age=31536000; samesite=strict";
+          window.location.reload();
+        }
+        return window.dash_clientside.no_update;
       },
       showInspector: function (view, aside) {
         var open = Boolean(view.job && view.node);

@@ -90,13 +90,28 @@
   t.TIMES = [["ns", 1], ["µs", 1e3], ["ms", 1e6], ["s", 1e9], ["min", 60e9], ["h", 3600e9]];
   t.SIZES = [["B", 1], ["KiB", 1024], ["MiB", 1048576], ["GiB", 1073741824], ["TiB", 1099511627776]];
 
+  var FIXED = { s: ["s", 1e9, 9], ms: ["ms", 1e6, 6], us: ["µs", 1e3, 3], ns: ["ns", 1, 0] };
+
+  /* A time in the unit the user asked for, with three digits or more; null where none was asked for. */
+  function asAsked(ns) {
+    var unit = FIXED[window.studioView.timeUnit()];
+    if (!unit) return null;
+    var size = Math.abs(ns) / unit[1];
+    var places = Math.max(0, Math.min(unit[2], size ? 2 - Math.floor(Math.log10(size)) : 0));
+    return (ns < 0 ? "-" : "") + size.toLocaleString("en", { minimumFractionDigits: places, maximumFractionDigits: places }) + " " + unit[0];
+  }
+
   function time(ns) {
-    return scaled(ns, t.TIMES);
+    return asAsked(ns) || scaled(ns, t.TIMES);
   }
 
   /* A moment, with decimals that tell neighbours in the run apart. */
   function moment(ns) {
-    var micro = t.chart.span < 1e7;
+    var micro = t.chart.span < 1e7, unit = FIXED[window.studioView.timeUnit()];
+    if (unit) {
+      var places = Math.max(0, unit[2] - (micro ? 0 : 3));
+      return (ns / unit[1]).toLocaleString("en", { minimumFractionDigits: places, maximumFractionDigits: places }) + " " + unit[0];
+    }
     var text = (Math.round(ns / (micro ? 1 : 1e3)) / 1e3).toLocaleString("en", { minimumFractionDigits: 3, maximumFractionDigits: 3 });
     return text + (micro ? " µs" : " ms");
   }

@@ -7,6 +7,7 @@ from typing import Any
 
 import dash
 import dash_mantine_components as dmc
+import flask
 from dash import ClientsideFunction, Dash, Input, Output, State, dcc, html, no_update
 
 from studio import __version__
@@ -16,9 +17,11 @@ from studio.pages._state import gantt, node_index
 from studio.pages._widgets import job_options, labelled
 from studio.server.guard import script_hash
 from studio.server.nodes import nodes_blueprint
+from studio.server.palette import palette_blueprint
 from studio.server.timeline import timeline_blueprint
 from studio.server.uploads import uploads_blueprint
 from studio.simulations import Simulations
+from studio.units import TIME_UNITS, time_unit
 from studio.workspace import Workspace
 
 THEME_SCRIPT = (
@@ -34,7 +37,9 @@ _INDEX = f"""<!DOCTYPE html>
 <meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
 <title>{{%title%}}</title>
 <script>{THEME_SCRIPT}</script>
+<meta name="theme-color" content="#7a4fd6">
 <link rel="icon" type="image/svg+xml" href="/assets/logo.svg">
+<link rel="manifest" href="/assets/studio.webmanifest">
 {{%css%}}
 </head>
 <body>
@@ -70,6 +75,8 @@ def create_app(workspace: Workspace, registry: Registry, simulations: Simulation
     app.server.register_blueprint(uploads_blueprint(registry))
     app.server.register_blueprint(nodes_blueprint(node_index))
     app.server.register_blueprint(timeline_blueprint(gantt))
+    app.server.register_blueprint(palette_blueprint(workspace, node_index, _pages))
+    app.server.before_request(_times_as_asked)
     app.layout = _frame()
     _wire_frame(app, workspace)
     # Only now are all pages and callbacks known.
@@ -85,18 +92,9 @@ def script_hashes(app: Dash) -> list[str]:
 
 def _frame() -> Any:
     """Return the layout every page stands in."""
-    # The page for wrong addresses is none to go to.
-    placed = (page for page in dash.page_registry.values() if not page["module"].endswith("not_found_404"))
-    pages = sorted(placed, key=lambda page: page["order"])
     links = [
-        dmc.NavLink(
-            id={"nav": page["path"]},
-            label=page["name"],
-            href=page["path"],
-            className="cs-nav",
-            active="exact",
-        )
-        for page in pages
+        dmc.NavLink(id={"nav": path}, label=name, href=path, className="cs-nav", active="exact")
+        for name, path in _pages()
     ]
     return dmc.MantineProvider(
         defaultColorScheme="auto",
@@ -115,7 +113,13 @@ def _frame() -> Any:
             dmc.AppShell(
                 [
                     dmc.AppShellHeader(_context_bar(), className="cs-header"),
-                    dmc.AppShellNavbar(html.Nav(links, **labelled("Pages")), className="cs-navbar"),
+                    dmc.AppShellNavbar(
+                        [
+                            html.Nav(links, **labelled("Pages")),
+                            html.Span(f"v{__version__}", className="cs-dim cs-version"),
+                        ],
+                        className="cs-navbar",
+                    ),
                     dmc.AppShellMain(
                         html.Main(dash.page_container, id="content", tabIndex=-1), className="cs-main"
                     ),
@@ -131,8 +135,21 @@ def _frame() -> Any:
                 transitionDuration=0,
             ),
             html.Div(id="toast", role="alert", className="cs-toast"),
+            html.Div(id="said", role="status", className="cs-toast cs-said"),
         ],
     )
+
+
+def _pages() -> list[tuple[str, str]]:
+    """Return name and path of each page, in order."""
+    # The page for wrong addresses is none to go to.
+    placed = (page for page in dash.page_registry.values() if not page["module"].endswith("not_found_404"))
+    return [(page["name"], page["path"]) for page in sorted(placed, key=lambda page: page["order"])]
+
+
+def _times_as_asked() -> None:
+    """Write the times of this request's answer in the unit its sender chose."""
+    time_unit.set(flask.request.cookies.get("studio-time", ""))
 
 
 def _context_bar() -> Any:
@@ -180,9 +197,31 @@ def _context_bar() -> Any:
                 className="cs-activity",
                 hidden=True,
             ),
-            html.Span(f"v{__version__}", className="cs-dim cs-version"),
             html.Button(
-                "Theme", id="theme-toggle", className="cs-button", title="Theme: system, light or dark"
+                ["Search ", html.Kbd("Ctrl K")],
+                id="palette-open",
+                className="cs-button cs-search",
+                title="Jump to a page, job, run, rank or node (Ctrl+K)",
+            ),
+            html.Button("Share", id="share", className="cs-button", title="Copy the link to this view"),
+            dmc.Select(
+                id="time-unit",
+                data=[
+                    {"value": "auto", "label": "time: auto"},
+                    *({"value": unit, "label": f"time: {shown}"} for unit, shown in TIME_UNITS.items()),
+                ],
+                size="xs",
+                w=104,
+                allowDeselect=False,
+                comboboxProps={"shadow": "sm"},
+                **labelled("Unit of times"),
+            ),
+            html.Button(
+                "\u25d0",
+                id="theme-toggle",
+                className="cs-button",
+                title="Theme: system, light or dark",
+                **labelled("Theme"),
             ),
         ],
         className="cs-context",
@@ -265,7 +304,20 @@ def _wire_frame(app: Dash, workspace: Workspace) -> None:
         ClientsideFunction(client, "toggleTheme"),
         Output("theme", "data"),
         Output("theme-toggle", "children"),
+        Output("theme-toggle", "title"),
+        Output("theme-toggle", "aria-label"),
         Input("theme-toggle", "n_clicks"),
+    )
+    app.clientside_callback(
+        ClientsideFunction(client, "share"),
+        Output("share", "disabled"),
+        Input("share", "n_clicks"),
+        prevent_initial_call=True,
+    )
+    app.clientside_callback(
+        ClientsideFunction(client, "switchTime"),
+        Output("time-unit", "value"),
+        Input("time-unit", "value"),
     )
     app.clientside_callback(
         ClientsideFunction(client, "showInspector"),

@@ -168,6 +168,7 @@ def _size_options(command: Callable[..., Any]) -> Callable[..., Any]:
 )
 @click.option("--workspace", metavar="DIR", type=click.Path(path_type=Path), help="Folder for imported jobs.")
 @click.option("--browser/--no-browser", default=True, help="Open a browser where there is one.")
+@click.option("--app", is_flag=True, help="Open a window of its own, in a browser of the Chromium family.")
 @click.option("--sample/--no-sample", default=False, help="Start with a sample job open.")
 @_rank_option
 @_size_options
@@ -178,6 +179,7 @@ def serve(
     allow_host: tuple[str, ...],
     workspace: Path | None,
     browser: bool,
+    app: bool,
     sample: bool,
     ranks: dict[str, int],
     npus: int | None,
@@ -191,7 +193,7 @@ def serve(
     from studio.serving import Request, run
 
     size = JobSize(npus, passes)
-    request = Request(paths, host, port, allow_host, workspace, browser, sample, ranks, size)
+    request = Request(paths, host, port, allow_host, workspace, browser, sample, ranks, size, app)
     run(request, announce=_say, progress=_progress_line())
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from studio.drafts import tidy_drafts
+from studio.errors import ConfigError
 from studio.et import Progress, wire
 from studio.et.format import UNSAID, JobSize
 from studio.imports import close_registry, open_registry
@@ -17,10 +18,12 @@ from studio.server.guard import Policy, protect
 from studio.server.serve import (
     DEFAULT_PORT,
     Listener,
+    app_browser,
     browser_available,
     is_loopback,
     listen,
     new_token,
+    open_app,
     open_browser,
     serve,
 )
@@ -43,6 +46,7 @@ class Request:
         sample: Whether to start with a sample open where no paths are given.
         ranks: Rank numbers by file name.
         size: NPUs and passes, where a workload leaves them open.
+        app: Whether to open a window of its own instead of a tab.
     """
 
     paths: tuple[Path, ...]
@@ -54,6 +58,7 @@ class Request:
     sample: bool
     ranks: dict[str, int]
     size: JobSize = UNSAID
+    app: bool = False
 
 
 def run(request: Request, *, announce: Callable[[str], None], progress: Progress | None) -> None:
@@ -105,8 +110,7 @@ def _serve(
             announce(f"Port {DEFAULT_PORT} is taken.")
         announce(f"Chakra Studio is at {address}")
         announce("Press Ctrl+C to stop.")
-        if request.browser and browser_available():
-            open_browser(address)
+        _show(address, request, announce)
         wire.KERNEL.warm_up()
         engine.KERNEL.warm_up()
 
@@ -115,3 +119,18 @@ def _serve(
     finally:
         close_simulations(simulations)
         close_registry(registry)
+
+
+def _show(address: str, request: Request, announce: Callable[[str], None]) -> None:
+    """Open the studio in a browser, if there is one and it is wanted."""
+    found = app_browser() if request.app else None
+    if found is not None:
+        try:
+            open_app(found, address)
+        except ConfigError as error:
+            announce(str(error))
+        return
+    if request.app:
+        announce("No browser of the Chromium family was found, which --app needs.")
+    if request.browser and browser_available():
+        open_browser(address)

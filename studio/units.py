@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 import re
+from contextvars import ContextVar
 from fractions import Fraction
 from itertools import pairwise
 from typing import Final
@@ -81,8 +82,14 @@ _LONGEST: Final = 64
 _INT64_MAX: Final = 2**63 - 1
 
 
+time_unit: ContextVar[str] = ContextVar("time_unit", default="")
+"""The unit all times are written in, a key of TIME_UNITS; anything else leaves the choice to each time's size."""
+TIME_UNITS: Final = {"s": "s", "ms": "ms", "us": "µs", "ns": "ns"}
+_FINEST: Final = {"s": 9, "ms": 6, "µs": 3, "ns": 0}
+
+
 def format_ns(ns: float) -> str:
-    """A time in the unit that suits its size.
+    """A time in the unit that suits its size, or in the one that `time_unit` names.
 
     Example:
         >>> format_ns(1280000), format_ns(12), format_ns(0), format_ns(-90_000_000_000)
@@ -90,16 +97,23 @@ def format_ns(ns: float) -> str:
         >>> format_ns(9_999_999), format_ns(999_999), format_ns(59_999_000_000)
         ('10.0 ms', '1.00 ms', '1.00 min')
     """
+    unit = TIME_UNITS.get(time_unit.get())
+    if unit is not None and math.isfinite(ns):
+        return _signed(ns, _in_full(abs(ns) / dict(_TIMES)[unit], unit), unit)
     return _scaled(ns, _TIMES)
 
 
 def format_offset(ns: int, span_ns: int) -> str:
-    """A time since a zero, with decimals that tell neighbours in a span of `span_ns` apart.
+    """A time since a zero, with decimals that tell neighbours in a span of `span_ns` apart, or as `time_unit` says.
 
     Example:
         >>> format_offset(12_481_900, 3_000_000_000), format_offset(12_481, 900_000)
         ('12.482 ms', '12.481 µs')
     """
+    asked = TIME_UNITS.get(time_unit.get())
+    if asked is not None:
+        places = max(0, _FINEST[asked] - (0 if span_ns < 10_000_000 else 3))
+        return _signed(ns, f"{abs(ns) / dict(_TIMES)[asked]:,.{places}f}", asked)
     unit, scale = ("µs", 1_000) if span_ns < 10_000_000 else ("ms", 1_000_000)
     whole, rest = divmod((ns * 1000 + scale // 2) // scale, 1000)
     return f"{whole:,d}.{rest:03d} {unit}"
@@ -257,6 +271,12 @@ def _scaled(value: float, units: tuple[tuple[str, float], ...]) -> str:
             return _signed(value, digits, unit)
     unit, scale = units[-1]
     return _signed(value, _three_digits(size / scale), unit)
+
+
+def _in_full(size: float, unit: str) -> str:
+    """A time in a unit that was asked for: three digits or more, down to the nanosecond at the finest."""
+    wanted = 2 - math.floor(math.log10(size)) if size else 0
+    return f"{size:,.{max(0, min(_FINEST[unit], wanted))}f}"
 
 
 def _three_digits(size: float) -> str:

@@ -248,3 +248,24 @@ def test_microseconds_of_files_are_exact(us: int) -> None:
     assert units.ns_to_us(us * 1000) == us
     assert isinstance(units.ns_to_us(us * 1000), int)
     assert units.us_to_ns(units.ns_to_us(us)) == us
+
+
+@pytest.mark.parametrize(
+    ("unit", "duration", "offset"),
+    [
+        ("ms", "1.28 ms", "12.482 ms"),
+        ("us", "1,280 µs", "12,482 µs"),
+        ("ns", "1,280,000 ns", "12,481,900 ns"),
+        ("s", "0.00128 s", "0.012482 s"),
+        ("weeks", "1.28 ms", "12.482 ms"),
+    ],
+)
+def test_times_are_written_in_the_unit_asked_for(unit: str, duration: str, offset: str) -> None:
+    asked = units.time_unit.set(unit)
+    try:
+        assert units.format_ns(1_280_000) == duration
+        assert units.format_offset(12_481_900, 3_000_000_000) == offset
+        assert units.format_ns(float("nan")) == "\N{EN DASH}"
+        assert units.format_ns(0).startswith("0 ")
+    finally:
+        units.time_unit.reset(asked)

@@ -8,13 +8,16 @@ import ipaddress
 import logging
 import os
 import secrets
+import shutil
 import signal
 import socket
+import subprocess
 import sys
 import threading
 import webbrowser
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Final
 
@@ -25,6 +28,25 @@ if TYPE_CHECKING:
 
 DEFAULT_HOST: Final = "127.0.0.1"
 DEFAULT_PORT: Final = 8050
+_APP_BROWSERS = (
+    "google-chrome",
+    "google-chrome-stable",
+    "chromium",
+    "chromium-browser",
+    "chrome",
+    "microsoft-edge",
+    "microsoft-edge-stable",
+    "msedge",
+    "brave-browser",
+    "vivaldi",
+)
+_MAC_APPS = ("Google Chrome", "Chromium", "Microsoft Edge", "Brave Browser", "Vivaldi")
+_WINDOWS_APPS = (
+    "Google/Chrome/Application/chrome.exe",
+    "Microsoft/Edge/Application/msedge.exe",
+    "BraveSoftware/Brave-Browser/Application/brave.exe",
+    "Chromium/Application/chrome.exe",
+)
 
 _PORTS_TRIED: Final = 100
 _WILDCARDS: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104  (named, not bound)
@@ -168,6 +190,41 @@ def open_browser(url: str) -> None:
     """Ask the desktop for a browser window, without waiting for it."""
     # Some desktops answer only when the window is closed.
     threading.Thread(target=webbrowser.open, args=(url,), name="browser", daemon=True).start()
+
+
+def app_browser(environ: Mapping[str, str] = os.environ, platform: str = sys.platform) -> str | None:
+    """Return a browser of the Chromium family, which can show one address in a window of its own; None without one."""
+    for name in _APP_BROWSERS:
+        found = shutil.which(name, path=environ.get("PATH"))
+        if found:
+            return found
+    if platform == "darwin":
+        placed = [f"/Applications/{name}.app/Contents/MacOS/{name}" for name in _MAC_APPS]
+    elif platform == "win32":
+        roots = [environ.get(name, "") for name in ("PROGRAMFILES", "PROGRAMFILES(X86)", "LOCALAPPDATA")]
+        placed = [str(Path(root) / tail) for root in roots if root for tail in _WINDOWS_APPS]
+    else:
+        placed = []
+    return next((path for path in placed if os.access(path, os.X_OK)), None)
+
+
+def open_app(browser: str, url: str) -> None:
+    """Show an address in a window of its own, without tabs and address bar.
+
+    Raises:
+        ConfigError: The browser cannot be started.
+    """
+    nowhere = subprocess.DEVNULL
+    try:
+        window = subprocess.Popen(  # noqa: S603 (a browser that was looked up, and our own address)
+            [browser, f"--app={url}"], stdin=nowhere, stdout=nowhere, stderr=nowhere, start_new_session=True
+        )
+    except OSError as error:
+        raise ConfigError(
+            f"{browser} cannot be started: {error.strerror}", hint="Leave --app out to use the usual browser."
+        ) from error
+    # Nobody waits for the window; when it is closed its process must not be left behind.
+    threading.Thread(target=window.wait, name="window", daemon=True).start()
 
 
 class _PortTakenError(ConfigError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -76,8 +77,40 @@ def test_the_theme_is_chosen_and_remembered(studio: Studio, page) -> None:
     page.click("#theme-toggle")
     page.wait_for_function("document.documentElement.dataset.mantineColorScheme === 'dark'")
     page.reload()
-    page.wait_for_selector("text=Theme: dark")
+    page.wait_for_selector("[title='Theme: dark']")
     assert page.evaluate("document.documentElement.dataset.mantineColorScheme") == "dark"
+
+
+def test_the_bar_jumps_shares_and_sets_the_unit_of_times(studio: Studio, page) -> None:
+    """Ctrl+K leads to pages, ranks and nodes by keyboard alone; Share copies the address; times follow the unit."""
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page.goto(studio.address("overview", "transformer_8r"))
+    page.wait_for_selector(".cs-facts")
+
+    def jump(text: str, first: str) -> None:
+        page.keyboard.press("Control+k")
+        page.locator(".cs-palette input").fill(text)
+        page.locator("#palette-0", has_text=first).wait_for()
+        page.keyboard.press("Enter")
+
+    jump("nod", "Nodes")
+    page.wait_for_url("**/nodes?*")
+    jump("rank 3", "rank 3")
+    page.wait_for_url("**rank=3*")
+    jump("117", "node 117")
+    page.locator("#inspector h2").wait_for()
+    page.click("#share")
+    page.get_by_text("Link to this view copied.").wait_for()
+    assert page.evaluate("navigator.clipboard.readText()") == page.url
+
+    page.click("#time-unit")
+    page.get_by_role("option", name="time: ns").click()
+    page.locator("#inspector").get_by_text(re.compile(r"^[0-9,]+ ns$")).first.wait_for()
+    page.keyboard.press("Control+k")
+    page.locator(".cs-palette input").fill("nothing is called like this")
+    page.get_by_text("Nothing is called that.").wait_for()
+    page.keyboard.press("Escape")
+    assert not page.locator(".cs-palette").is_visible()
 
 
 def hostile_file(folder: Path) -> Path:

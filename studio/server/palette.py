@@ -1,0 +1,115 @@
+"""The command palette's route: pages, jobs, runs, ranks and nodes that a text could mean."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
+from typing import Any
+
+import msgspec
+from flask import Blueprint, Response, request
+
+from studio.analysis.nodes import NodeIndex, Query
+from studio.errors import StudioError
+from studio.trace import Rank, Trace
+from studio.units import format_count, format_ns
+from studio.workspace import JobInfo, Workspace
+
+_OF_A_KIND = 6
+_LONGEST = 200
+_RANK = re.compile(r"(?:rank\s*)?([0-9]{1,9})", re.IGNORECASE)
+
+Item = dict[str, Any]
+"""What can be jumped to: `kind`, `title`, `about`, `view` (changes of the view), and `path` where it is another page."""
+
+
+def palette_blueprint(
+    workspace: Workspace, index_of: Callable[[str], NodeIndex], pages: Callable[[], Sequence[tuple[str, str]]]
+) -> Blueprint:
+    """Make the route `/api/palette`.
+
+    Args:
+        workspace: Where jobs and runs are.
+        index_of: The node list of a job, by id.
+        pages: Name and path of each page.
+    """
+    routes = Blueprint("palette", __name__, url_prefix="/api/palette")
+
+    @routes.get("")
+    def find() -> Response:
+        text = request.args.get("q", "")[:_LONGEST].strip()
+        job = request.args.get("job", "")
+        found = [*_pages(pages(), text), *_jobs(workspace.jobs(), text, job)]
+        if job:
+            # What is wrong with the job is said by the page that shows it.
+            for kind in (_runs(workspace, job, text), _nodes(index_of, job, text)):
+                try:
+                    found += kind
+                except StudioError:
+                    continue
+        return Response(msgspec.json.encode(found), mimetype="application/json")
+
+    return routes
+
+
+def _fits(text: str, name: str) -> bool:
+    """Whether every word of a text stands in a name."""
+    lower = name.lower()
+    return all(word in lower for word in text.lower().split())
+
+
+def _pages(pages: Sequence[tuple[str, str]], text: str) -> Iterator[Item]:
+    for name, path in pages:
+        if _fits(text, name):
+            yield {"kind": "page", "title": name, "about": "", "path": path, "view": {}}
+
+
+def _jobs(jobs: Sequence[JobInfo], text: str, shown: str) -> Iterator[Item]:
+    fitting = (job for job in jobs if job.id != shown and _fits(text, job.name))
+    for job in islice(fitting, _OF_A_KIND):
+        about = f"{format_count(job.summary.ranks)} ranks, {format_count(job.summary.nodes)} nodes"
+        gone = {"run": None, "rank": None, "node": None}
+        yield {"kind": "job", "title": job.name, "about": about, "view": {"job": job.id, **gone}}
+
+
+def _runs(workspace: Workspace, job: str, text: str) -> Iterator[Item]:
+    fitting = (run for run in workspace.runs(job) if _fits(text, run.name))
+    for run in islice(fitting, _OF_A_KIND):
+        yield {
+            "kind": "run",
+            "title": run.name,
+            "about": format_ns(run.makespan_ns),
+            "view": {"job": job, "run": run.id},
+        }
+
+
+def _nodes(index_of: Callable[[str], NodeIndex], job: str, text: str) -> Iterator[Item]:
+    """Yield the rank of that number and the nodes of that id or name."""
+    if not text:
+        return
+    index = index_of(job)
+    for rank in islice(_ranks(index.trace, text), _OF_A_KIND):
+        yield {
+            "kind": "rank",
+            "title": f"rank {rank.number}",
+            "about": f"{format_count(len(index.trace.graph_of(rank)))} nodes",
+            "view": {"rank": str(rank.number), "node": None},
+        }
+    for node in index.rows(Query(search=text), 0, _OF_A_KIND):
+        yield {
+            "kind": "node",
+            "title": node.name or "(no name)",
+            "about": f"rank {node.rank} · node {node.ref} · {node.collective or node.type}",
+            "view": {"rank": str(node.rank), "node": node.ref},
+        }
+
+
+def _ranks(trace: Trace, text: str) -> Iterator[Rank]:
+    """Yield the rank of a number; all where the text says no more than that it wants one."""
+    number = _RANK.fullmatch(text)
+    found = trace.rank(int(number[1])) if number else None
+    if found is not None:
+        yield found
+    elif text.lower() == "rank":
+        yield from trace.ranks
