@@ -32,6 +32,7 @@ def main() -> None:
             nodes(page, address, scheme)
             simulate(page, address, scheme)
             timeline(page, address, scheme)
+            collectives(page, address, scheme)
             page.close()
         browser.close()
 
@@ -100,6 +101,18 @@ def timeline(page: Page, address: str, scheme: str) -> None:
     page.wait_for_selector("#timeline-scroll[data-ready]")
     page.wait_for_selector("#inspector h2")
     shoot(page, f"timeline-{scheme}")
+
+
+def collectives(page: Page, address: str, scheme: str) -> None:
+    """The sample that is out of balance, its heaviest rank selected."""
+    page.goto(address.split("/overview", maxsplit=1)[0])
+    page.click("text=Mixture of experts, out of balance")
+    page.wait_for_url("**/overview?job=*")
+    page.goto(page.url.replace("/overview", "/collectives"))
+    page.wait_for_selector("#collectives-heat[data-ready]")
+    page.click(".cs-worst-name")
+    page.wait_for_selector("#inspector h2")
+    shoot(page, f"collectives-{scheme}")
 
 
 def shoot(page: Page, name: str) -> None:

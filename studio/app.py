@@ -13,8 +13,10 @@ from dash import ClientsideFunction, Dash, Input, Output, State, dcc, html, no_u
 from studio import __version__
 from studio.imports import Registry
 from studio.pages._activity import activity, run_choice
+from studio.pages._collectives_heat import shown_of
 from studio.pages._state import gantt, node_index
 from studio.pages._widgets import job_options, labelled
+from studio.server.collectives import collectives_blueprint
 from studio.server.guard import script_hash
 from studio.server.nodes import nodes_blueprint
 from studio.server.palette import palette_blueprint
@@ -77,6 +79,7 @@ def create_app(workspace: Workspace, registry: Registry, simulations: Simulation
     app.server.register_blueprint(timeline_blueprint(gantt))
     app.server.register_blueprint(palette_blueprint(workspace, node_index, _pages))
     app.server.before_request(_times_as_asked)
+    app.server.register_blueprint(collectives_blueprint(shown_of))
     app.layout = _frame()
     _wire_frame(app, workspace)
     # Only now are all pages and callbacks known.

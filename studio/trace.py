@@ -25,6 +25,7 @@ Int32 = NDArray[np.int32]
 UInt64 = NDArray[np.uint64]
 UInt8 = NDArray[np.uint8]
 Bool = NDArray[np.bool_]
+Float32 = NDArray[np.float32]
 Float64 = NDArray[np.float64]
 
 NONE = -1

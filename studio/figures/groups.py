@@ -7,16 +7,11 @@ from typing import Any
 import numpy as np
 
 from studio.analysis.communication import GroupUse
-from studio.figures.theme import layout, palette
+from studio.figures.theme import SEQUENTIAL, layout, palette
 from studio.units import format_bytes
 
 _ROW_PX, _LEAST_PX, _MOST_PX = 18, 150, 560
 _FAINT = 0.25
-# Cividis, without the end that is lost on the background.
-_SCALES = {
-    True: ["#44537a", "#5f6681", "#7c7b78", "#a59c74", "#d0be67", "#fee838"],
-    False: ["#e2cd5c", "#bcaf6f", "#9b9476", "#7c7b78", "#5f636e", "#3e4b6b", "#00224e"],
-}
 _CELL_PX, _BESIDE_PX, _WIDEST_PX = 44, 210, 1200
 
 
@@ -53,7 +48,7 @@ def group_matrix(use: GroupUse, *, dark: bool) -> Any:
         text=np.repeat(np.array(labels, object)[:, None], shape[1], axis=1),
         texttemplate="",
         # The background stands for nothing, so the strongest colour is the one farthest from it.
-        colorscale=_SCALES[dark],
+        colorscale=list(SEQUENTIAL["dark" if dark else "light"]),
         # The faintest member must still stand out from the ranks that are none.
         zmin=low - _FAINT * (high - low),
         zmax=high,

@@ -51,6 +51,19 @@ DARK = Palette(
 )
 
 
+SEQUENTIAL = {
+    "dark": ("#44537a", "#5f6681", "#7c7b78", "#a59c74", "#d0be67", "#fee838"),
+    "light": ("#e2cd5c", "#bcaf6f", "#9b9476", "#7c7b78", "#5f636e", "#3e4b6b", "#00224e"),
+}
+"""Cividis from little to much, by theme, without the end that is lost on the background: what is most lies farthest
+from it."""
+DIVERGING = {
+    "dark": ("#8fd0ff", "#4a97cc", "#2d5f80", "#2c3239", "#8a4a26", "#d9692c", "#ffa06b"),
+    "light": ("#00507f", "#3f8fc2", "#a9cde4", "#eceef1", "#f0bd97", "#d9702a", "#8f3500"),
+}
+"""From less, blue, to more, vermilion; the true middle is all but the background."""
+
+
 def palette(dark: bool) -> Palette:
     """Return the colours of a theme."""
     return DARK if dark else LIGHT

@@ -70,7 +70,9 @@ def _node(index: NodeIndex, rank: Rank, row: int, view: dict[str, Any]) -> Any:
             _attributes(attributes),
             _inputs_and_outputs(graph, row),
             _unknown(graph, row),
-            _elsewhere(view, timed=int(graph.start_ns[row]) >= 0),
+            _elsewhere(
+                view, timed=int(graph.start_ns[row]) >= 0, meets=int(graph.type[row]) == NodeType.COMM_COLL
+            ),
         ],
         className="cs-inspector",
     )
@@ -218,11 +220,13 @@ def _unknown(graph: Graph, row: int) -> Any:
     return html.Div([html.H3("Unknown fields"), html.Div(_plain(b"".join(pieces)), className="cs-value")])
 
 
-def _elsewhere(view: dict[str, Any], *, timed: bool) -> Any:
+def _elsewhere(view: dict[str, Any], *, timed: bool, meets: bool) -> Any:
     keep = {name: view.get(name) for name in ("job", "run", "rank", "node")}
     places = [("Graph", "/graph"), ("Nodes", "/nodes")]
     if timed or has_runs(view["job"]):
         places.append(("Timeline", "/timeline"))
+    if meets:
+        places.append(("Collectives", "/collectives"))
     links = [html.A(name, href=link(path, keep)) for name, path in places]
     between = [part for one in links for part in (" · ", one)]
     return html.Div([html.H3("Open in"), html.Div(between[1:])])

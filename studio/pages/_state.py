@@ -184,6 +184,13 @@ def rank_of(found: Trace, view: dict[str, Any]) -> Rank:
     return rank
 
 
+def kept(what: str, job: str, make: Callable[[], T]) -> T:
+    """Return what a page works out about a job; worked out once while it is looked at."""
+    root = workspace()
+    root.info(job)
+    return _kept((what, f"{root.root}/{job}"), make)
+
+
 def _kept(key: tuple[str, str], make: Callable[[], T]) -> T:
     """Return what is kept under a key; made once, however many callbacks of a page ask for it together."""
     with _lock:

@@ -19,6 +19,7 @@ PAGES = {
     "nodes": ".ag-row",
     "graph": "#graph-canvas canvas",
     "timeline": "#timeline-scroll[data-ready]",
+    "collectives": "#collectives-heat[data-ready], .cs-empty",
     "simulate": "#sim-drawing svg",
     "findings": "#findings-list",
 }

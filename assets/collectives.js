@@ -1,0 +1,272 @@
+/* The Collectives page: it fetches what the address asks for, and turns what hands do into the address. */
+(function () {
+  "use strict";
+
+  var CONTROLS = ["metric", "rel", "scale", "by", "fold", "sort", "order"];
+  /* What an address names when nothing is chosen needs no place in it. */
+  var DEFAULTS = { by: "none", fold: "0", sort: "max", order: "number" };
+  var SHAPES = ["job", "run", "metric", "rel", "by", "fold", "only", "sort", "order", "rows", "cols"];
+  var map = null, drawn = null, asking = null, found = null, themed = null, timers = {}, ringing = null, spoken = "";
+
+  function element(id) {
+    return document.getElementById(id);
+  }
+
+  function later(name, wait, act) {
+    window.clearTimeout(timers[name]);
+    timers[name] = window.setTimeout(act, wait);
+  }
+
+  function shapeOf(view) {
+    var parts = {};
+    SHAPES.forEach(function (name) { if (view[name]) parts[name] = view[name]; });
+    return parts;
+  }
+
+  function address(view, path, more) {
+    var parts = Object.assign(shapeOf(view), more);
+    delete parts.job;
+    return window.studioView.address("/api/jobs/" + encodeURIComponent(view.job) + "/collectives" + path, parts);
+  }
+
+  function get(url) {
+    return fetch(url).then(function (answer) {
+      if (answer.ok) return answer;
+      return answer.json().then(function (said) { throw said.error; }, function () { throw { message: "The studio refuses: " + answer.status, hint: "" }; });
+    });
+  }
+
+  function report(error) {
+    var box = element("collectives-error");
+    if (!box) return;
+    box.replaceChildren();
+    if (!error) return;
+    var card = document.createElement("div");
+    card.className = "cs-error";
+    [["strong", "The heatmap cannot be shown"], ["p", error.message || "The studio does not answer."], ["p", error.hint === undefined ? "Is it still running?" : error.hint]].forEach(function (part) {
+      var one = document.createElement(part[0]);
+      one.textContent = part[1];
+      card.append(one);
+    });
+    box.append(card);
+  }
+
+  function say(text) {
+    var box = element("collectives-status");
+    if (box && box.textContent !== text) box.textContent = text;
+  }
+
+  /* --- drawing ------------------------------------------------------------------------------------------------ */
+
+  function mount() {
+    var host = element("collectives-heat");
+    if (!host || host.querySelector("canvas")) return host;
+    drawn = null;
+    found = null;
+    map = window.studioHeatmap.make(host, {
+      measure: function () { return sortOf(window.studioView.read()); },
+      point: point,
+      choose: choose,
+      open: open,
+      zoom: zoom,
+    });
+    host.addEventListener("keydown", key);
+    window.studioExport.register("collectives-heat", { png: function () { return map.png(); }, svg: function () { return map.svg(); } });
+    return host;
+  }
+
+  function sortOf(view) {
+    return view.sort && view.sort !== "time" ? view.sort : "max";
+  }
+
+  function draw(view) {
+    if (!mount() || !view.job) return;
+    var wanted = JSON.stringify(shapeOf(view));
+    if (wanted === asking || wanted === drawn) return paint(view);
+    asking = wanted;
+    later("slow", 300, function () { if (asking === wanted) say("The heatmap is being made…"); });
+    get(address(view, ""))
+      .then(function (answer) { return answer.arrayBuffer(); })
+      .then(function (buffer) {
+        if (asking !== wanted) return;
+        asking = null;
+        drawn = wanted;
+        found = window.studioHeatmap.unpack(buffer);
+        report(null);
+        paint(window.studioView.read());
+        ring(window.studioView.read());
+      })
+      .catch(function (error) {
+        if (asking !== wanted) return;
+        asking = null;
+        if (map) map.wipe();
+        report(error);
+      });
+  }
+
+  var painted = null;
+  function paint(view) {
+    if (!found || !map) return;
+    var log = view.scale === "log" || (view.scale !== "linear" && found.unit !== "ratio");
+    var how = JSON.stringify([drawn, log, themed]);
+    if (how === painted && map.data() === found) return;
+    painted = how;
+    if (found.range.most === null) {
+      map.wipe();
+      element("collectives-heat").dataset.ready = "";
+      return say("No collective of this job has such a figure.");
+    }
+    map.show(found, window.studioHeatmap.scaleOf(found.range, found.unit === "ratio", log));
+    map.legend(element("collectives-legend"));
+    say(resting());
+    detail();
+  }
+
+  function number(count) {
+    return count.toLocaleString("en");
+  }
+
+  function detail() {
+    var shown = found.window[1] - found.window[0], rows = (found.folded ? " row" : " collective") + (shown === 1 ? "" : "s");
+    var text = shown < found.lines ? number(shown) + " of " + number(found.lines) + rows : number(shown) + rows;
+    text += " × " + number(found.window[3] - found.window[2]) + (found.ranks === 1 ? " rank" : " ranks");
+    if (found.down > 1 || found.across > 1) text += "; a cell is the largest of " + found.down + " × " + found.across;
+    element("collectives-detail").textContent = text;
+  }
+
+  function resting() {
+    return found.timed ? "Point at a cell to read it; click to select its node; drag to look closer." : "This job has no times yet: sizes are shown. Simulate it to see durations and waiting.";
+  }
+
+  /* --- selection ---------------------------------------------------------------------------------------------- */
+
+  function ring(view) {
+    if (!map || !found) return;
+    if (!view.node) {
+      ringing = null;
+      return map.ring(null);
+    }
+    var wanted = JSON.stringify([drawn, view.rank, view.node]);
+    if (ringing === wanted) return;
+    ringing = wanted;
+    get(address(view, "/find", { rank: view.rank || 0, node: view.node }))
+      .then(function (answer) { return answer.json(); })
+      .then(function (said) {
+        if (ringing === wanted) map.ring(said.line === null ? null : said.line, said.column);
+      })
+      .catch(function () { map.ring(null); });
+  }
+
+  function point(bin, some) {
+    if (!bin) return later("point", 60, function () { if (found) say(resting()); });
+    var view = window.studioView.read();
+    spoken = JSON.stringify(bin);
+    var mine = spoken;
+    later("point", 60, function () {
+      var where = bin.high - bin.line > 1 || bin.right - bin.column > 1 ? bin : { line: bin.line, column: bin.column };
+      get(address(view, "/cell", where))
+        .then(function (answer) { return answer.json(); })
+        .then(function (said) { if (spoken === mine) say(said.words); })
+        .catch(function () { /* The tip has told already. */ });
+    });
+  }
+
+  function choose(line, column) {
+    var view = window.studioView.read();
+    get(address(view, "/cell", { line: line, column: column }))
+      .then(function (answer) { return answer.json(); })
+      .then(function (said) {
+        say(said.words);
+        if (said.node !== null) window.studioView.change({ rank: said.rank, node: said.node });
+        else if (said.count > 1) window.studioView.change({ rank: said.rank, node: null, fold: null, only: said.section, rows: null, cols: null });
+      })
+      .catch(report);
+  }
+
+  /* A bin is opened with as much around it as can be drawn cell by cell. */
+  function open(bin) {
+    var high = Math.min(512, found.lines), wide = Math.min(1024, found.ranks);
+    var low = Math.min(Math.max(0, Math.floor((bin.line + bin.high - high) / 2)), found.lines - high);
+    var left = Math.min(Math.max(0, Math.floor((bin.column + bin.right - wide) / 2)), found.ranks - wide);
+    zoom(low, low + high, left, left + wide);
+  }
+
+  function zoom(low, high, left, right, replace) {
+    low = Math.max(0, Math.round(low));
+    left = Math.max(0, Math.round(left));
+    high = Math.min(found.lines, Math.max(low + 1, Math.round(high)));
+    right = Math.min(found.ranks, Math.max(left + 1, Math.round(right)));
+    var change = {
+      rows: low === 0 && high === found.lines ? null : low + "-" + (high - 1),
+      cols: left === 0 && right === found.ranks ? null : left + "-" + (right - 1),
+    };
+    if (!replace) return window.studioView.change(change);
+    later("zoom", 40, function () { window.studioView.change(change, { replace: true }); });
+  }
+
+  var MOVES = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
+  var cursor = null;
+  function key(event) {
+    if (event.ctrlKey || event.metaKey || event.altKey || !found) return;
+    if (event.key === "Escape") {
+      var view = window.studioView.read();
+      if (view.rows || view.cols) window.studioView.change({ rows: null, cols: null });
+      else if (view.node) window.studioView.change({ node: null });
+      return;
+    }
+    var move = MOVES[event.key];
+    if (!move) return;
+    event.preventDefault();
+    var at = cursor || { line: found.window[0] - move[0], column: found.window[2] - move[1] };
+    cursor = {
+      line: Math.min(Math.max(at.line + move[0], found.window[0]), found.window[1] - 1),
+      column: Math.min(Math.max(at.column + move[1], found.window[2]), found.window[3] - 1),
+    };
+    map.ring(cursor.line, cursor.column);
+    later("key", 120, function () { choose(cursor.line, cursor.column); });
+  }
+
+  /* --- what Dash calls ---------------------------------------------------------------------------------------- */
+
+  window.dash_clientside = Object.assign({}, window.dash_clientside, {
+    studio_collectives: {
+      follow: function (view, hidden, theme) {
+        themed = theme;
+        var now = window.studioView.read();
+        if (!hidden) {
+          draw(now);
+          ring(now);
+        } else if (view && view.job && mount()) draw(now);
+        return window.dash_clientside.no_update;
+      },
+      controls: function (settled) {
+        var told = (settled && settled.controls) || {};
+        return CONTROLS.map(function (name) { return told[name] === undefined ? window.dash_clientside.no_update : told[name]; });
+      },
+      write: function () {
+        var settled = arguments[CONTROLS.length], told = (settled && settled.controls) || {}, change = {}, changed = false;
+        for (var at = 0; at < CONTROLS.length; at++) {
+          var name = CONTROLS[at], value = arguments[at];
+          if (!value || told[name] === undefined || value === told[name]) continue;
+          changed = true;
+          change[name] = DEFAULTS[name] === value ? null : value;
+        }
+        if (changed) {
+          /* Lines stand elsewhere in another order: a window of them means nothing then. */
+          if (change.sort !== undefined || change.by !== undefined || change.fold !== undefined || change.metric !== undefined || change.rel !== undefined) change.rows = null;
+          if (change.by !== undefined) change.only = null;
+          if (change.order !== undefined) change.cols = null;
+          if (change.metric !== undefined) Object.assign(change, { rel: null, scale: null });
+          if (change.rel !== undefined && change.scale === undefined) change.scale = null;
+          window.studioView.change(change);
+        }
+        return window.dash_clientside.no_update;
+      },
+    },
+  });
+
+  window.studioCollectives = {
+    point: function (line, column) { return map && map.point(line, column); },
+    data: function () { return found; },
+  };
+})();

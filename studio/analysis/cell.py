@@ -1,0 +1,100 @@
+"""A cell of the heatmap in words: what a rank did in a collective, and how that compares."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from studio.analysis.heat import Shown, line_name
+from studio.analysis.imbalance import Metric
+from studio.trace import NONE, Int64
+from studio.units import format_bytes, format_count, format_ns, format_offset, format_rate
+
+FORMATS: dict[Metric, Callable[[float], str]] = {
+    "size": format_bytes,
+    "duration": format_ns,
+    "waiting": format_ns,
+    "lateness": format_ns,
+    "algorithm": format_rate,
+    "bus": format_rate,
+}
+UNITS: dict[Metric, str] = {
+    "size": "bytes",
+    "duration": "ns",
+    "waiting": "ns",
+    "lateness": "ns",
+    "algorithm": "bytes_per_ns",
+    "bus": "bytes_per_ns",
+}
+
+
+def exact_text(metric: Metric, value: float) -> str:
+    """Return a figure with every digit that is known of it.
+
+    Example:
+        >>> exact_text("size", 226492416.0), exact_text("bus", 1 / 3)
+        ('226,492,416 bytes', '0.333333 bytes/ns')
+    """
+    if UNITS[metric] == "bytes_per_ns":
+        return f"{value:,.6g} bytes/ns"
+    text = f"{value:,.0f}" if value == round(value) else f"{value:,.3f}"
+    return f"{text} {UNITS[metric]}"
+
+
+def cell_words(shown: Shown, line: int, column: int) -> str:
+    """Return a sentence about a cell."""
+    heat, look = shown.heat, shown.look
+    row, rank = int(heat.lines[line]), int(heat.columns[column])
+    at = heat.cells(line, column)
+    head = [f"rank {shown.trace.ranks[rank].number}", line_name(heat, line)]
+    if not len(at):
+        return " · ".join([*head, "takes no part"])
+    parts = _single(shown, int(at[0])) if len(at) == 1 else _several(shown, at)
+    value, mean = float(heat.table[row, rank]), float(heat.spread.mean[row])
+    if np.isnan(value):
+        return " · ".join([*head, *parts])
+    figure = f"{FORMATS[look.metric](value)} ({exact_text(look.metric, value)})"
+    if mean:
+        figure += f", {value / mean:.3g} × the mean {FORMATS[look.metric](mean)}"
+    words = {"size": "", "algorithm": "algorithm bandwidth ", "bus": "bus bandwidth ", "lateness": "late by "}
+    return " · ".join([*head, f"{words.get(look.metric, look.metric + ' ')}{figure}", *parts])
+
+
+def _single(shown: Shown, at: int) -> list[str]:
+    heat, metric = shown.heat, shown.look.metric
+    members = heat.members
+    which = int(np.searchsorted(members.offsets, at, side="right")) - 1
+    group = members.groups[int(members.group[which])]
+    parts = [f"group {group or 'of all ranks'}, {format_count(int(members.size[which]))} ranks"]
+    if metric != "size":
+        parts.append(format_bytes(int(members.bytes[at])))
+    start, end = int(members.start_ns[at]), int(members.end_ns[at])
+    if start < 0:
+        return parts
+    of = slice(int(members.offsets[which]), int(members.offsets[which + 1]))
+    last = of.start + int(members.start_ns[of].argmax())
+    waited = int(members.start_ns[last]) - start
+    parts.append(f"arrived at {format_offset(start - shown.origin_ns, 1 << 40)}")
+    if metric != "duration":
+        parts.append(f"took {format_ns(end - start)}")
+    if waited > 0:
+        number = shown.trace.ranks[int(members.rank[last])].number
+        parts.append(f"{format_ns(waited)} of it waiting for rank {number}")
+    elif last == at and len(range(of.start, of.stop)) > 1 and waited == 0:
+        first = int(members.start_ns[of][members.start_ns[of] >= 0].min())
+        if start > first:
+            parts.append(f"the last to arrive, {format_ns(start - first)} after the first")
+    return parts
+
+
+def _several(shown: Shown, at: Int64) -> list[str]:
+    members = shown.heat.members
+    parts = [f"{format_count(len(at))} collectives together"]
+    if shown.look.metric != "size":
+        parts.append(format_bytes(int(members.bytes[at].sum())))
+    known = members.start_ns[at] != NONE
+    if known.any() and shown.look.metric != "duration":
+        taken = int((members.end_ns[at] - members.start_ns[at])[known].sum())
+        parts.append(f"took {format_ns(taken)}")
+    return parts

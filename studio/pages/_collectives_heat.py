@@ -1,0 +1,166 @@
+"""What the Collectives page shows: the heatmap that an address asks for, made once while it is looked at."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from studio.analysis.heat import SORTS, Heat, Look, Shown, aligned, heat_of
+from studio.analysis.imbalance import GROUPINGS, METRICS, UNTIMED, Metric, matrix, rows_of, spread_of
+from studio.analysis.members import Members, collective_members
+from studio.errors import TraceError
+from studio.pages._state import RECORDED, kept, run_of, shown_run, times_of, trace, workspace
+
+_KEPT_BYTES = 256 << 20
+_UNEVEN = 1.005
+_lock = threading.Lock()
+_heats: OrderedDict[tuple[str, ...], Heat] = OrderedDict()
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """What an address asks for, with everything it leaves open decided.
+
+    Attributes:
+        job: Id of the job.
+        run: Id of the run, "" for the recording, None where no times are known.
+        look: What of the collectives is shown.
+        relative: Whether by the mean of the row.
+        log: Whether colours follow the logarithm.
+    """
+
+    job: str
+    run: str | None
+    look: Look
+    relative: bool
+    log: bool
+
+
+def members_of(job: str, run: str | None) -> Members:
+    """Return the collectives of a job in a run, as recorded for "", without times for None."""
+
+    def make() -> Members:
+        found = trace(job)
+        if run is None:
+            return collective_members(found)
+        groups = run_of(job, run).result.config.groups if run else None
+        return collective_members(found, times_of(job, run), groups)
+
+    return kept(f"collectives {run}", job, make)
+
+
+def settled(job: str, view: Mapping[str, Any]) -> Settled:
+    """Decide what an address leaves open: the metric that shows most, by the row's mean where rows are uneven."""
+    run = shown_run(job, dict(view))
+    members = members_of(job, run)
+    natural = kept(f"collectives metric {run}", job, lambda: _natural(members))
+    metric = natural[0]
+    asked = view.get("metric")
+    if asked in METRICS and (members.timed or asked in UNTIMED):
+        metric = asked
+    uneven = metric != "size" or (natural[0] == "size" and natural[1])
+    relative = view.get("rel") == "1" if "rel" in view else uneven and metric == "size"
+    look = Look(
+        metric,
+        view["by"] if view.get("by") in GROUPINGS else "none",
+        view.get("fold") == "1",
+        str(view.get("only") or ""),
+        view["sort"] if view.get("sort") in SORTS else "max",
+        "load" if view.get("order") == "load" else "number",
+    )
+    scale = view.get("scale")
+    return Settled(job, run, look, relative, scale == "log" if scale in ("log", "linear") else not relative)
+
+
+def _natural(members: Members) -> tuple[Metric, bool]:
+    """Return the metric that tells most of a job, and whether its sizes are uneven."""
+    if not len(members):
+        return "size", False
+    rows = rows_of(members)
+    largest = spread_of(matrix(members, rows, "size")).max
+    if bool((largest[~np.isnan(largest)] > _UNEVEN).any()):
+        return "size", True
+    if not members.timed:
+        return "size", False
+    waiting = matrix(members, rows, "waiting")
+    return ("waiting", False) if bool((waiting[~np.isnan(waiting)] > 0).any()) else ("duration", False)
+
+
+def shown_of(job: str, view: Mapping[str, str]) -> Shown:
+    """Return the heatmap that an address asks for; with the lines of another one where it names that in `like`.
+
+    Raises:
+        StudioError: There is no such job or run.
+    """
+    asked = settled(job, view)
+    heat = _heat(asked)
+    if view.get("like"):
+        other = other_view(view["like"])
+        heat = aligned(heat, _heat(settled(other["job"], {**view, **_explicit(asked), **other})))
+    return Shown(trace(job), heat, asked.look, asked.relative, origin_of(job, asked.run))
+
+
+def origin_of(job: str, run: str | None) -> int:
+    """Return what the Timeline counts times from: the first start of a recording, the beginning of a run."""
+    if run != "":
+        return 0
+    start = times_of(job, run).start_ns
+    known = start[start >= 0]
+    return int(known.min()) if len(known) else 0
+
+
+def _explicit(asked: Settled) -> dict[str, str]:
+    return {"metric": asked.look.metric, "rel": "1" if asked.relative else "0"}
+
+
+def other_view(text: str) -> dict[str, str]:
+    """Return job and run of what is compared with, written `job/run`.
+
+    Raises:
+        TraceError: It is written otherwise.
+    """
+    job, _, run = text.partition("/")
+    if not job:
+        raise TraceError(
+            f"The other job {text[:60]!r} cannot be read.",
+            hint="It is written as the job's id, a slash, and a run's id.",
+        )
+    return {"job": job, "run": run or RECORDED} if run else {"job": job}
+
+
+def _heat(asked: Settled) -> Heat:
+    root = workspace()
+    root.info(asked.job)
+    look = asked.look
+    key = (str(root.root), asked.job, str(asked.run), repr(look))
+    with _lock:
+        if key in _heats:
+            _heats.move_to_end(key)
+            return _heats[key]
+    made = heat_of(members_of(asked.job, asked.run), look)
+    with _lock:
+        _heats[key] = made
+        while len(_heats) > 1 and sum(one.table.nbytes for one in _heats.values()) > _KEPT_BYTES:
+            _heats.popitem(last=False)
+        while len(_heats) > 24:
+            _heats.popitem(last=False)
+    return made
+
+
+def told(asked: Settled) -> dict[str, str]:
+    """Return what is shown as the address would say it."""
+    look = asked.look
+    return {
+        "metric": look.metric,
+        "by": look.by,
+        "fold": "1" if look.fold else "0",
+        "sort": look.sort,
+        "order": look.ranks,
+        "rel": "1" if asked.relative else "0",
+        "scale": "log" if asked.log else "linear",
+    }

@@ -1,0 +1,165 @@
+"""The words of the Collectives page: metrics and measures with their formulas, and the list of worst offenders."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from dash import html
+
+from studio.analysis.cell import FORMATS, exact_text
+from studio.analysis.heat import Shown, line_name
+from studio.analysis.imbalance import Metric, Offender, worst_rows
+from studio.analysis.nodes import node_ref
+from studio.pages._collectives_heat import Settled
+from studio.pages._widgets import exact, hint, link
+from studio.trace import collective_name
+from studio.units import format_count
+
+METRIC_NAMES: dict[Metric, str] = {
+    "size": "size",
+    "duration": "duration",
+    "waiting": "waiting",
+    "lateness": "arrival skew",
+    "algorithm": "algorithm bandwidth",
+    "bus": "bus bandwidth",
+}
+METRIC_HINTS: dict[Metric, str] = {
+    "size": "Bytes the rank puts into the collective (comm_size).",
+    "duration": "From the rank's own beginning of the collective to its own end.",
+    "waiting": "arrival of the last member − own arrival: the time lost because somebody else came late.",
+    "lateness": "own arrival − arrival of the first member. The largest of a row is the arrival skew of the collective.",
+    "algorithm": "size of the whole array ÷ (own end − last arrival), as nccl-tests define it (algbw).",
+    "bus": "algorithm bandwidth × the factor of the collective, 2(n−1)/n for an all-reduce, (n−1)/n for all-gather, "
+    "reduce-scatter and all-to-all, 1 for a broadcast: comparable with the speed of a link (nccl-tests, busbw).",
+}
+SORT_NAMES = {
+    "time": "order of time",
+    "max": "max / mean",
+    "variation": "coefficient of variation",
+    "gini": "Gini coefficient",
+    "excess": "amount to move",
+}
+SORT_HINTS = {
+    "time": "Rows in the order in which the collectives begin; without times, in which they are issued.",
+    "max": "max / mean = the largest figure of the row ÷ the mean of its ranks. 1 is balanced; all wait for the largest.",
+    "variation": "coefficient of variation = √(Σ(xᵢ − x̄)² / n) ÷ x̄ over the n ranks of the row. 0 is balanced.",
+    "gini": "Gini = Σ(2i − n − 1)·xᵢ ÷ (n·Σxᵢ), x rising, i from 1 to n. 0 is balanced, near 1 where one rank has all.",
+    "excess": "amount to move = Σ max(0, xᵢ − x̄): what lies above the mean in all, which would have to move for balance.",
+}
+GROUPING_NAMES = {"none": "nothing", "group": "comm group", "type": "type", "step": "step", "name": "name"}
+_RANKS_NAMED = 6
+_LISTED = 40
+
+
+def worst_list(shown: Shown, asked: Settled, view: dict[str, Any]) -> Any:
+    """Return the most uneven rows: what, which ranks carry too much, what would have to move; each leads on."""
+    heat, sort = shown.heat, shown.look.sort
+    keep = heat.lines[heat.lines >= 0]
+    table, spread = heat.table, heat.spread
+    found = worst_rows(table, spread, "excess" if sort == "time" else sort, most=_LISTED * 4)
+    drawn = {int(row): line for line, row in enumerate(heat.lines.tolist()) if row >= 0}
+    listed = [one for one in found if one.row in drawn][:_LISTED]
+    if not listed:
+        what = METRIC_NAMES[shown.look.metric]
+        said = f"No row is uneven in {what}: every rank of a row has the same, to half a percent."
+        return html.P(said if len(keep) else "No collective has this figure.", className="cs-dim")
+    return html.Ol(
+        [_offender(shown, asked, view, one, drawn[one.row]) for one in listed], className="cs-worst"
+    )
+
+
+def _offender(shown: Shown, asked: Settled, view: dict[str, Any], one: Offender, line: int) -> Any:
+    heat, metric = shown.heat, shown.look.metric
+    members, form = heat.members, FORMATS[metric]
+    number = [rank.number for rank in shown.trace.ranks]
+    first = int(heat.rows.first[one.row])
+    name = line_name(heat, line)
+    column = int((heat.columns == one.worst).argmax())
+    at = heat.cells(line, column)
+    change: dict[str, Any] = {"rank": number[one.worst]}
+    if len(at) == 1:
+        rank = shown.trace.ranks[one.worst]
+        change["node"] = node_ref(shown.trace.graph_of(rank), int(members.row[at[0]]))
+    heavy = ", ".join(str(number[rank]) for rank in one.heavy[:_RANKS_NAMED])
+    more = f" and {format_count(len(one.heavy) - _RANKS_NAMED)} more" if len(one.heavy) > _RANKS_NAMED else ""
+    kind = "" if heat.rows.folded else collective_name(int(members.type[first]))
+    moved = "would have to move" if metric == "size" else "above the mean in all"
+    goto: dict[str, Any] = {
+        "data-view": json.dumps(change),
+        "data-line": str(line),
+        "data-column": str(column),
+    }
+    facts = [
+        html.A(
+            html.Bdi(name),
+            href=link("/collectives", {**view, **change}),
+            className="cs-worst-name",
+            title=name,
+            **goto,
+        ),
+        html.Div(
+            [
+                exact(
+                    f"{one.max:.3g}×",
+                    f"max / mean = {exact_text(metric, one.most)} / {exact_text(metric, one.mean)}",
+                ),
+                html.Span(f" rank{'s' if len(one.heavy) > 1 else ''} {heavy}{more}"),
+            ],
+            className="cs-worst-ranks",
+        ),
+        html.Div(
+            [
+                html.Span([exact(form(one.excess), exact_text(metric, one.excess)), f" {moved}"]),
+                html.Span([f" · {kind}" if kind else "", *_leads(shown, asked, view, name, at, change)]),
+            ],
+            className="cs-dim",
+        ),
+    ]
+    return html.Li(facts)
+
+
+def _leads(
+    shown: Shown, asked: Settled, view: dict[str, Any], name: str, at: Any, change: dict[str, Any]
+) -> list[Any]:
+    """Return links to the nodes and the time of an offender."""
+    keep = {"job": view.get("job"), "run": view.get("run"), **change}
+    members = shown.heat.members
+    leads = []
+    if not shown.heat.rows.folded:
+        leads.append(html.A("nodes", href=link("/nodes", keep, q=name.rsplit(" #", 1)[0])))
+    if members.timed and len(at):
+        start, end = members.start_ns[at], members.end_ns[at]
+        known = start >= 0
+        if known.any():
+            low, high = int(start[known].min()) - shown.origin_ns, int(end[known].max()) - shown.origin_ns
+            room = max((high - low) // 4, 1000)
+            span = {"from": max(low - room, 0), "to": high + room}
+            leads.append(html.A("timeline", href=link("/timeline", {**keep, **span})))
+    return [part for one in leads for part in (" · ", one)]
+
+
+def measure_hint(sort: str) -> Any:
+    """Return the question mark beside the order: the formula of the measure."""
+    return hint(SORT_NAMES[sort], SORT_HINTS[sort])
+
+
+def metric_hint(metric: Metric) -> Any:
+    """Return the question mark beside the metric: its definition."""
+    return hint(METRIC_NAMES[metric], METRIC_HINTS[metric])
+
+
+def title_of(shown: Shown) -> tuple[str, str]:
+    """Return the figure's title and subtitle: what it answers, and of what it is made."""
+    look = shown.look
+    asks = {
+        "size": "Which ranks move too much",
+        "duration": "Which collectives take long, and on which ranks",
+        "waiting": "Who waits for others",
+        "lateness": "Who comes late",
+        "algorithm": "How fast collectives are",
+        "bus": "How fast collectives use the links",
+    }[look.metric]
+    unit = METRIC_NAMES[look.metric]
+    rows = "group of collectives" if look.fold else "collective"
+    return asks, f"{unit} per {rows}{', relative to the mean of its row' if shown.relative else ''}"

@@ -1,0 +1,253 @@
+"""The routes of the Collectives page: a window of the heatmap, a cell in words, where a node is in it, and CSV."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import msgspec
+import numpy as np
+from flask import Blueprint, Response, request, stream_with_context
+
+from studio.analysis.cell import UNITS, cell_words
+from studio.analysis.heat import Heat, Shown, line_name, strongest, tile
+from studio.analysis.nodes import find_node, node_ref
+from studio.errors import StudioError, TraceError
+from studio.figures.theme import DIVERGING, SEQUENTIAL
+from studio.server.packed import packed
+from studio.trace import NONE, Int64, collective_name
+
+_NAME_AT_MOST = 300
+
+
+def collectives_blueprint(shown_of: Callable[[str, Mapping[str, str]], Shown]) -> Blueprint:
+    """Make the routes below /api/jobs for the heatmap that `shown_of` finds by job and address."""
+    routes = Blueprint("collectives", __name__, url_prefix="/api/jobs")
+    routes.register_error_handler(StudioError, _refusal)
+
+    @routes.get("/<job>/collectives")
+    def window(job: str) -> Response:
+        return _tile(shown_of(job, request.args))
+
+    @routes.get("/<job>/collectives/cell")
+    def cell(job: str) -> Response:
+        return _json(_cell(shown_of(job, request.args)))
+
+    @routes.get("/<job>/collectives/find")
+    def find(job: str) -> Response:
+        return _json(_find(shown_of(job, request.args)))
+
+    @routes.get("/<job>/collectives.csv")
+    def numbers(job: str) -> Response:
+        shown = shown_of(job, request.args)
+        return Response(stream_with_context(_csv(shown, _window(shown.heat))), mimetype="text/csv")
+
+    return routes
+
+
+def _tile(shown: Shown) -> Response:
+    heat = shown.heat
+    part = tile(heat, _window(heat), relative=shown.relative)
+    lines = heat.lines[part.low : part.high : part.down]
+    known = lines != NONE
+    rows = np.maximum(lines, 0)
+    first = heat.rows.first[rows] if len(heat.rows) else rows
+    members = heat.members
+
+    def of(column: Any) -> Any:
+        return np.where(known, column, NONE).astype(np.int32)
+
+    names, name = _texts(members.titles, of(members.title[first]))
+    groups, group = _texts(members.groups, of(members.group[first]))
+    kinds = np.unique(members.type[first]).tolist() if len(first) else []
+    header = {
+        "lines": len(heat.lines),
+        "ranks": len(heat.columns),
+        "window": [part.low, part.high, part.left, part.right],
+        "down": part.down,
+        "across": part.across,
+        "shape": list(part.values.shape),
+        "unit": "ratio" if shown.relative else UNITS[shown.look.metric],
+        "measured": UNITS[shown.look.metric],
+        "folded": heat.rows.folded,
+        "timed": members.timed,
+        "names": [text[:_NAME_AT_MOST] for text in names],
+        "groups": groups,
+        "types": {str(kind): collective_name(kind) if kind != NONE else "" for kind in kinds},
+        "sections": [text[:_NAME_AT_MOST] for text in heat.rows.sections]
+        if len(heat.rows.sections) <= 4096
+        else [],
+        "range": _range(shown),
+        "colours": {"sequential": SEQUENTIAL, "diverging": DIVERGING},
+    }
+    spread = heat.spread
+    columns = {
+        "values": part.values.ravel(),
+        "numbers": _numbers(shown)[part.left : part.right].astype(np.int32),
+        "name": name,
+        "group": group
+        if heat.rows.folded is False and len(heat.rows) == len(members)
+        else np.full(len(rows), NONE, np.int32),
+        "type": of(members.type[first]),
+        "section": of(heat.rows.section[rows]),
+        "nth": np.where(heat.alike[rows] > 1, heat.nth[rows], NONE).astype(np.int32),
+        **{
+            key: np.where(known, getattr(spread, key)[rows], np.nan).astype(np.float64)
+            for key in ("mean", "max", "variation", "gini", "excess")
+        },
+    }
+    return packed(header, columns)
+
+
+def _texts(pool: tuple[str, ...], codes: Any) -> tuple[list[str], Any]:
+    """Return the texts that are used, and codes into them."""
+    used, inverse = np.unique(codes, return_inverse=True)
+    return [pool[code] if code != NONE else "" for code in used.tolist()], inverse.astype(np.int32)
+
+
+def _numbers(shown: Shown) -> Int64:
+    numbers = np.array([rank.number for rank in shown.trace.ranks], np.int64)
+    return numbers[shown.heat.columns]
+
+
+def _range(shown: Shown) -> dict[str, float | None]:
+    """Return the least and the largest figure of all lines, so that colours stay when the window changes."""
+    heat = shown.heat
+    rows = heat.lines[heat.lines != NONE]
+    table = heat.table[rows]
+    if shown.relative:
+        mean = heat.spread.mean[rows]
+        table = np.divide(table, mean[:, None], out=np.full(table.shape, np.nan), where=(mean != 0)[:, None])
+    there = table[~np.isnan(table)]
+    above = there[there > 0]
+    return {
+        "least": float(there.min()) if len(there) else None,
+        "most": float(there.max()) if len(there) else None,
+        "positive": float(above.min()) if len(above) else None,
+    }
+
+
+def _cell(shown: Shown) -> dict[str, Any]:
+    heat = shown.heat
+    if "high" in request.args:
+        box = (_whole("line"), _whole("high"), _whole("column"), _whole("right"))
+        line, column = strongest(heat, box, relative=shown.relative)
+    else:
+        line, column = _whole("line"), _whole("column")
+    if line >= len(heat.lines) or column >= len(heat.columns):
+        raise TraceError("There is no such cell.", hint="Open the page anew.")
+    rank = shown.trace.ranks[int(heat.columns[column])]
+    at = heat.cells(line, column)
+    single = len(at) == 1
+    node = node_ref(shown.trace.graph_of(rank), int(heat.members.row[at[0]])) if single else None
+    section = heat.rows.sections[int(heat.rows.section[heat.lines[line]])] if heat.lines[line] != NONE else ""
+    return {
+        "line": line,
+        "column": column,
+        "rank": rank.number,
+        "node": node,
+        "count": len(at),
+        "section": section,
+        "words": cell_words(shown, line, column),
+    }
+
+
+def _find(shown: Shown) -> dict[str, Any]:
+    number = _whole("rank")
+    place = next((at for at, rank in enumerate(shown.trace.ranks) if rank.number == number), None)
+    if place is None:
+        return {"line": None}
+    try:
+        row = find_node(shown.trace.graph_of(shown.trace.ranks[place]), request.args.get("node", ""))
+    except TraceError:
+        return {"line": None}
+    found = shown.heat.find(place, row)
+    return {"line": None} if found is None else {"line": found[0], "column": found[1]}
+
+
+def _csv(shown: Shown, window: tuple[int, int, int, int]) -> Iterator[str]:
+    """Yield a line per row: what it is, how uneven, and the figure of each rank, empty where it has none."""
+    heat, members = shown.heat, shown.heat.members
+    low, high, left, right = window
+    unit = UNITS[shown.look.metric]
+    columns = heat.columns[left:right]
+    ranks = [f"rank {number}" for number in _numbers(shown)[left:right].tolist()]
+    head = (
+        "collective",
+        "type",
+        "group",
+        "step",
+        f"mean_{unit}",
+        "max_over_mean",
+        "variation",
+        "gini",
+        f"excess_{unit}",
+    )
+    yield _line([*head, *ranks])
+    alone = not heat.rows.folded
+    for line in range(low, min(high, len(heat.lines))):
+        row = int(heat.lines[line])
+        if row == NONE:
+            continue
+        first = int(heat.rows.first[row])
+        what = [line_name(heat, line)]
+        what += (
+            [
+                collective_name(int(members.type[first])),
+                members.groups[int(members.group[first])] or "all ranks",
+            ]
+            if alone
+            else ["", ""]
+        )
+        what.append(str(int(members.step[first])) if alone and members.step[first] >= 0 else "")
+        spread = [getattr(heat.spread, key)[row] for key in ("mean", "max", "variation", "gini", "excess")]
+        yield _line([*what, *map(_figure, spread), *map(_figure, heat.table[row, columns].tolist())])
+
+
+def _line(cells: list[str]) -> str:
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerow(cells)
+    return text.getvalue()
+
+
+def _figure(value: float) -> str:
+    if np.isnan(value):
+        return ""
+    return str(int(value)) if value == int(value) else repr(float(value))
+
+
+def _window(heat: Heat) -> tuple[int, int, int, int]:
+    low, high = _span("rows", len(heat.lines))
+    left, right = _span("cols", len(heat.columns))
+    return low, high, left, right
+
+
+def _span(name: str, most: int) -> tuple[int, int]:
+    """Return what an address such as `rows=120-240` names, counted from 0, the last one included; all where it is wrong."""
+    low, _, high = request.args.get(name, "").partition("-")
+    if not (_is_number(low) and _is_number(high)) or int(low) > int(high) or int(low) >= most:
+        return 0, most
+    return int(low), min(int(high) + 1, most)
+
+
+def _whole(name: str) -> int:
+    text = request.args.get(name, "")
+    if not _is_number(text):
+        raise TraceError(
+            f"The {name} {text[:40]!r} is not a whole number.", hint="Send a number, at least 0."
+        )
+    return int(text)
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) <= 12
+
+
+def _refusal(error: StudioError) -> tuple[Response, int]:
+    return _json({"error": {"message": error.message, "hint": error.hint}}), 400
+
+
+def _json(answer: dict[str, Any]) -> Response:
+    return Response(msgspec.json.encode(answer), mimetype="application/json")

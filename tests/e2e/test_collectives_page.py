@@ -1,0 +1,81 @@
+"""The Collectives page in a browser, on the sample that is out of balance and on a real job that was linked."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.conftest import Studio
+
+pytestmark = pytest.mark.e2e
+
+
+def ready(page) -> None:
+    page.wait_for_selector("#collectives-heat[data-ready]")
+
+
+def test_the_rank_that_carries_too_much_is_found_and_followed(studio: Studio, page) -> None:
+    """The worst row is on top and names rank 5; a click on its cell selects the node, here and on other pages."""
+    page.goto(studio.address("collectives", "imbalance_8r"))
+    ready(page)
+    top = page.locator(".cs-worst li").first
+    assert "layer1.moe" in top.inner_text()
+    assert "1.7× rank 5" in top.inner_text()
+    assert "22.4 MiB would have to move" in top.inner_text()
+    assert page.inner_text("#collectives-detail") == "54 collectives × 8 ranks"
+    at = page.evaluate("window.studioCollectives.point(0, 5)")
+    page.mouse.move(at["x"], at["y"])
+    page.wait_for_selector("#collectives-status >> text=1.7 × the mean")
+    assert "rank 5" in page.inner_text(".cs-heat-tip")
+    page.mouse.click(at["x"], at["y"])
+    page.wait_for_selector("#inspector h2 >> text=all_to_all")
+    assert page.evaluate("window.studioView.read().rank") == "5"
+    # Every control is in the address, and the address alone brings the same picture back.
+    page.click("#collectives-fold >> text=added up")
+    page.wait_for_selector("#collectives-detail >> text=1 row × 8 ranks")
+    page.goto(
+        studio.address(
+            "collectives", "imbalance_8r", by="type", fold=1, metric="size", sort="gini", order="load"
+        )
+    )
+    ready(page)
+    page.wait_for_selector("#collectives-detail >> text=2 rows × 8 ranks")
+    assert page.evaluate("[...window.studioCollectives.data().numbers][0]") == 5
+    assert "Gini" in page.get_attribute("#collectives-sort-hint button", "data-hint")
+    # A row that adds up several collectives is opened by a click.
+    at = page.evaluate("window.studioCollectives.point(0, 0)")
+    page.mouse.click(at["x"], at["y"])
+    page.wait_for_selector("text=only ALL_TO_ALL")
+    page.wait_for_selector("#collectives-detail >> text=32 collectives × 8 ranks")
+    page.go_back()
+    page.wait_for_selector("#collectives-detail >> text=2 rows × 8 ranks")
+
+
+def test_a_real_job_that_was_linked_shows_its_imbalance(studio: Studio, page, shared: Path) -> None:
+    """dlrm_4r: four uneven all-to-alls, 1.375 in all, rank 3 with most; saved as CSV, SVG and PNG."""
+    page.goto(studio.url)
+    page.wait_for_selector("#home-drop[data-upload-ready]")
+    with page.expect_file_chooser() as chooser:
+        page.click("#home-pick-files")
+    chooser.value.set_files(sorted((shared / "traces" / "torch" / "dlrm_4r").iterdir()))
+    page.wait_for_url("**/overview?job=*", timeout=60_000)
+    page.click("nav >> text=Collectives")
+    ready(page)
+    page.goto(f"{page.url}&by=type&fold=1&metric=size")
+    page.wait_for_selector("#collectives-detail >> text=2 rows × 4 ranks")
+    assert "1.38× ranks 3, 2" in page.locator(".cs-worst li").first.inner_text()
+    with page.expect_download() as download:
+        page.click("[data-export=csv]")
+    head, first, *_ = Path(download.value.path()).read_text().splitlines()
+    assert head.startswith("collective,type,group,step,mean_bytes,max_over_mean")
+    assert first.startswith("ALL_TO_ALL,,,,32768,1.375,")
+    assert first.endswith(",16384,20480,28672,36864,45056")
+    for kind, begins in (("png", b"\x89PNG"), ("svg", b"<svg")):
+        with page.expect_download() as download:
+            page.click(f"[data-export={kind}]")
+        assert Path(download.value.path()).read_bytes().startswith(begins)
+    page.click("#collectives-metric")
+    page.click("[role=option] >> text=waiting")
+    page.wait_for_selector("#collectives-title >> text=Who waits for others")
+    assert page.evaluate("window.studioView.read().metric") == "waiting"
