@@ -56,6 +56,8 @@ F_HEADER = 8
 R_NUMBER, R_FINISH, R_SLOT, R_READY, R_BUSY, R_HEAP, R_NODES, R_PEND, R_LINKS = 0, 1, 2, 5, 6, 7, 11, 12, 13
 R_SLOTS, R_PRIORITY, R_STREAMS, R_QUEUES, R_POINTERS, R_TREES = range(14, 20)
 R_MEMORY, R_BUS, R_COUNT, R_ORDER = range(20, 24)
+# How long each of its nodes takes: ranks that differ in nothing else share their nodes
+R_TIMES = 26
 # What the extended mode knows besides about a rank: communication nodes under way, whether a collective of all
 # ranks is, and those that wait for it; and what is put off to the end of the tick, see `touch`
 X_USED, X_BUSY, X_WAITING, X_TOUCHED, X_DONE, X_PACKETS, X_QUEUES = range(7)
@@ -72,7 +74,7 @@ LIST_WORDS = 8
 LIST_SHIFT = 2
 """Records of ranks are four times as long."""
 
-# Node records
+# Node records. N_DURATION is read of collectives given as traces only, see R_TIMES.
 N_KIND, N_CLASS, N_DURATION, N_SIZE, N_STREAMS, N_GROUP, N_PEER, N_TAG, N_PRIORITY = range(9)
 N_CHILDREN, N_CHILD_COUNT, N_WORLD, N_GROUPED, N_COLLECTIVE, N_SHIFT = range(9, 15)
 NODE_WORDS = 16
@@ -2328,7 +2330,7 @@ def issue(m, f, rank, pos):
             m[rank + R_SLOT + slot] = 0
     kind = m[node + N_KIND]
     if kind == K_DELAY:
-        time = m[node + N_DURATION]
+        time = m[m[rank + R_TIMES] + pos]
         if slot == 1 and m[SPEEDS] != 0:
             time = max(int(time / f[m[SPEEDS] + m[rank + R_NUMBER]]), 1)
         later(m, rank, time, A_NODE, 0, pos)
@@ -2340,10 +2342,10 @@ def issue(m, f, rank, pos):
     elif kind == K_MEMORY:
         pool = m[rank + R_MEMORY]
         if pool == 0:
-            later(m, rank, m[node + N_DURATION], A_NODE, 0, pos)
+            later(m, rank, m[m[rank + R_TIMES] + pos], A_NODE, 0, pos)
         elif m[pool] == 0:
             m[pool] = 1
-            later(m, rank, m[node + N_DURATION], A_MEMORY, 0, pos)
+            later(m, rank, m[m[rank + R_TIMES] + pos], A_MEMORY, 0, pos)
         else:
             r = alloc(m)
             m[r] = 0
@@ -2511,7 +2513,7 @@ def memory_done(m, f, rank, pos):
     other = m[r + 1]
     at = m[r + 2]
     release(m, r)
-    later(m, other, m[m[other + R_NODES] + NODE_WORDS * at + N_DURATION], A_MEMORY, 0, at)
+    later(m, other, m[m[other + R_TIMES] + at], A_MEMORY, 0, at)
 
 
 # ---------------------------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 """Turns a trace and a configuration into the array the engine runs over.
 
 Tables are laid out once per distinct graph, not per rank: ranks that share a graph share its node table and
-bring their own slots (peers, comm groups). What can be known to fail is refused here, before anything runs:
+bring their own slots (peers, comm groups). Graphs that differ in recorded times only share it too. What can be known to fail is refused here, before anything runs:
 the reference would abort, or end in silence with ranks missing.
 """
 
@@ -40,6 +40,7 @@ from studio.trace import (
     Rank,
     Trace,
     ValueKind,
+    arrays,
     collective_name,
     type_name,
 )
@@ -110,6 +111,9 @@ _HUGE_PAGE = 1 << 21
 _DE_BRUIJN = 0x077CB531
 _COMM = (NodeType.COMM_SEND, NodeType.COMM_RECV, NodeType.COMM_COLL)
 _MEM = (NodeType.MEM_LOAD, NodeType.MEM_STORE)
+_UNREAD = ("start_ns", "duration_ns", "attrs.value")
+_MOST_COMPARED = 16
+"""Graphs of the same sizes with which another one is compared."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +128,7 @@ class GraphPlan:
         nodes: (N, NODE_WORDS) node records; children count from the graph's own list.
         children: (C,) positions of children, node after node.
         parents: (N,) parents per position.
+        durations: (N,) how long the node at each position takes, in ns, where nothing but time passes.
         literals: Peers and groups that are no slots, as (key, value); numbered on from the graph's slots.
         collective_slots: Slots that name groups of collectives, and which varieties of collectives.
         peer_slots: Slots that name peers of messages.
@@ -134,6 +139,7 @@ class GraphPlan:
     nodes: Int64
     children: Int64
     parents: Int64
+    durations: Int64
     literals: tuple[tuple[str, int | str], ...]
     collective_slots: dict[int, set[int]]
     peer_slots: frozenset[int]
@@ -264,18 +270,15 @@ class _Builder:
         self.phases_of: dict[int, frozenset[Phase]] = {}
         self.folding: Folding | None = None
         self.simulated: Sequence[Rank] = trace.ranks
+        self.first_alike: dict[int, int] = {}
 
     def plan(self, folded: bool) -> Plan:
         config, arena, npus = self.config, self.arena, self.npus
         head = np.zeros(k.HEADER, np.int64)
-        used = sorted({rank.graph for rank in self.trace.ranks})
-        plans: dict[int, GraphPlan] = {}
-        for index in used:
-            first = next(r for r in self.trace.ranks if r.graph == index)
-            plans[index] = self._graph(self.trace.graphs[index], first)
+        plans = self._plans()
         unfolded = self._fold(plans) if folded else "folding was not asked for"
         count = len(self.simulated)
-        node_at = {index: self._put_graph(plan) for index, plan in plans.items()}
+        node_at = {index: self._put_graph(plans[index]) for index in set(self.first_alike.values())}
         dims = config.topology.dims
         head[k.WHEEL] = arena.room(k.LEVELS * k.SPAN)
         bits = np.zeros(32, np.int64)
@@ -329,15 +332,15 @@ class _Builder:
 
     def _steps(self, plan: GraphPlan) -> int:
         """Return about how many callbacks and actions a rank takes: five per message, two per node."""
-        if id(plan) not in self.steps:
+        if id(plan.nodes) not in self.steps:
             nodes = plan.nodes[plan.nodes[:, k.N_KIND] == k.K_COLLECTIVE]
             lists = np.where(nodes[:, k.N_GROUP] < 0, nodes[:, k.N_WORLD], nodes[:, k.N_GROUPED])
             messages = sum(
                 count * self.messages.get(at, 1)
                 for at, count in zip(lists.tolist(), nodes[:, k.N_STREAMS].tolist(), strict=True)
             )
-            self.steps[id(plan)] = 2 * len(plan.nodes) + 5 * messages
-        return self.steps[id(plan)]
+            self.steps[id(plan.nodes)] = 2 * len(plan.nodes) + 5 * messages
+        return self.steps[id(plan.nodes)]
 
     def _floats(self) -> Float64:
         dims = self.config.topology.dims
@@ -540,10 +543,12 @@ class _Builder:
             self._put_pools(records)
         if config.shared_bus is not None:
             self._put_buses(records)
+        times = {index: arena.put(plans[index].durations) for index in {r.graph for r in self.simulated}}
         for rank, record in zip(self.simulated, records, strict=True):
             plan = plans[rank.graph]
             count = len(plan.order)
-            record[k.R_NODES], record[k.R_COUNT] = node_at[rank.graph], count
+            record[k.R_NODES], record[k.R_COUNT] = node_at[self.first_alike[rank.graph]], count
+            record[k.R_TIMES] = times[rank.graph]
             record[k.R_PEND] = arena.put(plan.parents)
             record[k.R_LINKS] = arena.room(2 * count + 2)
             record[k.R_SLOTS] = self._put_slots(rank, plan)
@@ -712,6 +717,26 @@ class _Builder:
     # -------------------------------------------------------------------------------------------
     # Graphs
 
+    def _plans(self) -> dict[int, GraphPlan]:
+        """Return the plan of every graph in use, by its number."""
+        first_rank: dict[int, Rank] = {}
+        for rank in self.trace.ranks:
+            first_rank.setdefault(rank.graph, rank)
+        graphs = {index: self.trace.graphs[index] for index in sorted(first_rank)}
+        config = self.config
+        # Only where nodes take what was recorded do they all differ in times alone.
+        recorded = config.roofline is None and config.remote_memory is None
+        self.first_alike = first_alike(graphs) if recorded else {index: index for index in graphs}
+        plans: dict[int, GraphPlan] = {}
+        for index, graph in graphs.items():
+            first = self.first_alike[index]
+            if first == index:
+                plans[index] = self._graph(graph, first_rank[index])
+            else:
+                durations = np.maximum(graph.duration_ns[plans[first].order], 1)
+                plans[index] = replace(plans[first], graph=graph, durations=durations)
+        return plans
+
     def _put_graph(self, plan: GraphPlan) -> int:
         plan.nodes[:, k.N_CHILDREN] += self.arena.put(plan.children)
         return self.arena.put(plan.nodes)
@@ -734,6 +759,7 @@ class _Builder:
             nodes,
             children,
             parents,
+            nodes[:, k.N_DURATION].copy(),
             tuple(draft.literals),
             draft.collective_slots,
             frozenset(draft.peer_slots),
@@ -1249,8 +1275,9 @@ class _Draft:
         named = {int(attrs.value[i]): p for p, i in zip(at.tolist(), where.tolist(), strict=True) if among[p]}
         if not named:
             return
+        alike = self.builder.first_alike
         for rank in trace.ranks:
-            if trace.graphs[rank.graph] is not self.graph:
+            if alike[rank.graph] != alike[self.rank.graph]:
                 continue
             for slot, pos in named.items():
                 if slot < len(rank.slots) and rank.slots[slot] != rank.number:
@@ -1267,6 +1294,37 @@ def roofline(config: SystemConfig, ops: Int64, size_bytes: Int64) -> tuple[Float
     bandwidth, peak = config.local_memory_bytes_per_ns * 1e9, config.roofline.peak_tera_ops_per_s * 1e12
     intensity = ops.astype(np.float64) / size_bytes.astype(np.float64)
     return intensity, np.minimum(bandwidth * intensity, peak)
+
+
+def first_alike(graphs: dict[int, Graph]) -> dict[int, int]:
+    """Return for each graph the first that differs from it in what decides about recorded times only.
+
+    These are the times, operations and sizes of tensors; graphs are told by their numbers.
+    """
+    found: dict[int, int] = {}
+    seen: dict[tuple[int, ...], list[tuple[int, list[Any]]]] = {}
+    for index, graph in graphs.items():
+        parts = [values for name, values in arrays(graph) if name not in _UNREAD]
+        # Of graphs of the same sizes that are not alike only some are looked at: it is no loss but of time.
+        others = seen.setdefault(tuple(map(len, parts)), [])
+        for first, theirs in others:
+            same = all(a is b or np.array_equal(a, b) for a, b in zip(parts, theirs, strict=True))
+            if same and _values_alike(graph, graphs[first]):
+                found[index] = first
+                break
+        else:
+            found[index] = index
+            if len(others) < _MOST_COMPARED:
+                others.append((index, parts))
+    return found
+
+
+def _values_alike(graph: Graph, other: Graph) -> bool:
+    """Whether equal attributes of two graphs have equal values, but for operations and sizes of tensors."""
+    if graph.attrs.value is other.attrs.value:
+        return True
+    codes = set(graph.attrs.key[graph.attrs.value != other.attrs.value].tolist())
+    return {graph.strings[code] for code in codes} <= {"num_ops", "tensor_size"}
 
 
 def aligned(words: int) -> Int64:

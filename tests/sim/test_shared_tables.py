@@ -1,0 +1,64 @@
+"""Graphs that differ in recorded times only share their tables; the answers are those of graphs that do not."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from studio.sim import plan, simulate
+from studio.sim.config import Roofline
+from studio.sim.plan import first_alike, make_plan
+from studio.trace import Graph, Trace
+from tests.golden import trace_of_workload
+from tests.sim.test_parity_sample import ring_config
+
+
+def job(*, size: int = 1 << 16, ops: int = 5, micros: int = 3) -> list[dict[str, Any]]:
+    weight = {"num_ops": ops, "tensor_size": 10 * ops}
+    reduce = {"comm_type": 0, "comm_size": size}
+    return [
+        {"id": 0, "type": "COMP_NODE", "duration_micros": micros, "attrs": weight},
+        {"id": 1, "type": "COMM_COLL_NODE", "data_deps": [0], "attrs": reduce},
+        {"id": 2, "type": "COMP_NODE", "data_deps": [1], "duration_micros": 2 * micros, "attrs": weight},
+    ]
+
+
+def uneven(npus: int) -> Trace:
+    return trace_of_workload({"ranks": [job(micros=1 + at, ops=1 + at) for at in range(npus)]}, npus)
+
+
+def graphs_of(*jobs: list[dict[str, Any]]) -> dict[int, Graph]:
+    return dict(enumerate(trace_of_workload({"ranks": list(jobs)}, len(jobs)).graphs))
+
+
+def test_every_rank_keeps_its_own_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    trace, config = uneven(4), ring_config(4)
+    assert len(trace.graphs) == 4
+    shared = simulate(trace, config, native=False)
+    words = len(make_plan(trace, config).m)
+    monkeypatch.setattr(plan, "first_alike", lambda graphs: {index: index for index in graphs})
+    apart = simulate(trace, config, native=False)
+    assert words < len(make_plan(trace, config).m)
+    for name in ("event_ns", "event_rank", "event_row", "event_end", "finish_ns"):
+        assert np.array_equal(getattr(shared, name), getattr(apart, name))
+    for rank in range(4):
+        tick, row, ends = shared.events_of(rank)
+        assert tick[ends & (row == 0)].tolist() == [1000 * (1 + rank)]
+
+
+def test_graphs_that_differ_in_anything_else_share_nothing() -> None:
+    assert first_alike(graphs_of(job(), job(micros=4), job(ops=6))) == {0: 0, 1: 0, 2: 0}
+    assert first_alike(graphs_of(job(), job(size=1 << 17), job(size=1 << 17, ops=1))) == {0: 0, 1: 1, 2: 1}
+    assert first_alike(graphs_of(job(), job()[:2])) == {0: 0, 1: 1}
+
+
+def test_what_a_model_of_compute_says_is_not_shared() -> None:
+    trace = uneven(2)
+    config = replace(ring_config(2), roofline=Roofline(1.0), local_memory_bytes_per_ns=1e-3)
+    result = simulate(trace, config, native=False)
+    first_ends = [int(result.events_of(rank)[0][result.events_of(rank)[2]][0]) for rank in range(2)]
+    # 10 bytes on the one, 20 on the other, at 0.001 bytes a nanosecond.
+    assert first_ends == [10_000, 20_000]
