@@ -26,7 +26,7 @@ from typing import Any
 
 import studio
 from studio.errors import TraceFormatError
-from studio.et import chakra, wire
+from studio.et import encode, wire
 from studio.trace import Graph, Rank
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -172,9 +172,9 @@ def one(raw: bytes, rng: Random, path: Path, number: int) -> str:
         return "TraceFormatError"
     # What was read can be written, and reads as the same.
     if number % 10 == 0:
-        again = b"".join(chakra.write(trace.graphs[0], trace.ranks[0]))
+        again = b"".join(encode.write(trace.graphs[0], trace.ranks[0]))
         path.write_bytes(again)
-        assert b"".join(chakra.write(*_read(path))) == again
+        assert b"".join(encode.write(*_read(path))) == again
     return "damaged trace" if any(finding.level == "error" for finding in trace.findings) else "trace"
 
 

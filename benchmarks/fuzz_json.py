@@ -25,7 +25,7 @@ from fuzz_et import counted, mutated, places, seeds  # noqa: E402 (found by the 
 
 import studio  # noqa: E402 (found by the line above)
 from studio.errors import StudioError  # noqa: E402 (found by the line above)
-from studio.et import chakra  # noqa: E402 (found by the line above)
+from studio.et import encode  # noqa: E402 (found by the line above)
 
 _VALUES: tuple[Any, ...] = (
     None, True, False, 0, -1, 1, 0.5, -1e308, 1e15, 2**31, 2**63, -(2**63) - 1, 10**400, "", "x", "7", "\x00\x07", "é" * 9,
@@ -75,7 +75,7 @@ def one(host: bytes, device: bytes, rng: Random, folder: Path, number: int) -> s
     except StudioError as error:
         return type(error).__name__
     if trace.graphs and number % 5 == 0:
-        again = b"".join(chakra.write(trace.graphs[0], trace.ranks[0]))
+        again = b"".join(encode.write(trace.graphs[0], trace.ranks[0]))
         paths[0].with_suffix(".et").write_bytes(again)
         studio.read(paths[0].with_suffix(".et"))
     return "damaged trace" if any(f.level == "error" for f in trace.findings) else "trace"

@@ -25,7 +25,7 @@ from fuzz_et import counted, mutated, places, seeds
 
 import studio
 from studio.errors import StudioError
-from studio.et import chakra
+from studio.et import chakra, encode
 from studio.et.format import Reading
 
 TEXT = b"""HYBRID_TRANSFORMER_FWD_IN_BCKWD model_parallel_NPU_group: 2 ep: 2 pp: 1 vpp: 8 ga: 1 all_gpus: 8 checkpoints: 2 0 2 checkpoint_initiates: 1 2
@@ -161,7 +161,7 @@ def one(raw: bytes, rng: Random, path: Path, number: int) -> str:
     except StudioError as error:
         return type(error).__name__
     if trace.graphs and number % 5 == 0:
-        again = b"".join(chakra.write(trace.graphs[0], trace.ranks[0]))
+        again = b"".join(encode.write(trace.graphs[0], trace.ranks[0]))
         [part] = chakra.read(Reading("written", again))
         assert len(part.graph) == len(trace.graphs[0])
     return "damaged trace" if any(finding.level == "error" for finding in trace.findings) else "trace"

@@ -1,4 +1,4 @@
-"""Chakra execution traces (`.et`, protobuf), read and written.
+"""Chakra execution traces (`.et`, protobuf), read; `encode` writes them.
 
 A file is a sequence of records, each a varint length followed by that many bytes: first the metadata, then
 one record per node. There is no magic number, no footer and no count, so a cut file looks like a short one
@@ -17,8 +17,8 @@ import numpy as np
 from studio.errors import TraceFormatError
 from studio.et import kernel as k
 from studio.et import wire
+from studio.et.encode import framed, length
 from studio.et.format import Format, Part, RankPart, Reading
-from studio.et.schema import schema, value_field
 from studio.trace import (
     INT_KINDS,
     NONE,
@@ -36,20 +36,14 @@ from studio.trace import (
     Strings,
     UInt64,
     ValueKind,
-    decode_value,
-    dependency_ids,
     int_column,
     kind_table,
     node_attributes,
 )
 
-PRECISE = {"start_ns": "start_time_micros", "duration_ns": "duration_micros"}
-"""Attributes that carry a time to the nanosecond beside the schema's microseconds."""
-
 _LONGEST_US = (2**63 - 1) // 1000
 _LAST_OBSOLETE_FIELD = 20
 _MOST_ZEROS = 16
-_MOST_KNOWN = 100_000
 _LARGEST_RANK = 2**31 - 1
 
 
@@ -180,7 +174,7 @@ def _parse_metadata(record: bytes) -> tuple[str, tuple[Attribute, ...], bytes, w
             version = record[start:after]
         elif number == 2 and wire_type == 2:
             # Field 2 of the metadata is field 10 of a node.
-            body += b"\x52" + _length(after - start) + record[start:after]
+            body += b"\x52" + length(after - start) + record[start:after]
         else:
             extra += record[pos:after]
         pos = after
@@ -286,7 +280,7 @@ class _Draft:
         for column, tag in ((start_us, b"\x30"), (duration_us, b"\x38")):
             bad = np.flatnonzero((column < 0) | (column > _LONGEST_US)).astype(np.int32)
             self.impossible_times += len(bad)
-            fields = [tag + _length(time) for time in column[bad].view(np.uint64).tolist()]
+            fields = [tag + length(time) for time in column[bad].view(np.uint64).tolist()]
             rows.append(bad)
             codes.append(np.array([self._add(raw) for raw in fields], np.int32))
             column[bad] = 0
@@ -517,142 +511,6 @@ def _is_utf8(raw: bytes) -> bool:
     except UnicodeDecodeError:
         return False
     return True
-
-
-# Writing
-
-
-def write(graph: Graph, rank: Rank) -> Iterator[bytes]:
-    """Yield the records of one rank's file, metadata first, each with its length before it.
-
-    Times that are no whole microseconds get an attribute `start_ns` or `duration_ns` beside the field.
-    Text that is not UTF-8 is written with replacement characters, since protobuf readers refuse it.
-    """
-    types = schema()
-    record = types.metadata(version=rank.version)
-    for attr in rank.metadata:
-        put_attribute(record.attr.add(), attr)
-    yield framed(record.SerializeToString() + rank.extra)
-    rows = _Rows(graph, rank.slots)
-    for row in range(len(graph)):
-        yield framed(rows.record(types.node(), row))
-
-
-class _Rows:
-    """The columns of a graph as Python lists, which protobuf takes fastest."""
-
-    def __init__(self, graph: Graph, slots: Sequence[int | str]) -> None:
-        self.graph, self.slots = graph, slots
-        self.texts = list(graph.strings)
-        self.id, self.type, self.name = graph.id.tolist(), graph.type.tolist(), graph.name.tolist()
-        self.start, self.duration = graph.start_ns.tolist(), graph.duration_ns.tolist()
-        self.deps = [
-            (dep.offsets.tolist(), dependency_ids(graph, dep).tolist()) for dep in (graph.ctrl, graph.data)
-        ]
-        self.io = graph.io.tolist()
-        attrs = graph.attrs
-        self.attr_offsets = attrs.offsets.tolist()
-        self.key, self.doc, self.kind = attrs.key.tolist(), attrs.doc.tolist(), attrs.kind.tolist()
-        self.value, self.length, self.slot = attrs.value.tolist(), attrs.length.tolist(), attrs.slot.tolist()
-        self.extra: dict[int, list[bytes]] = {}
-        for row, text in zip(graph.extra_row.tolist(), graph.extra.tolist(), strict=True):
-            self.extra.setdefault(row, []).append(graph.strings.raw(text))
-        self.precise = [(graph.strings.find(key), key) for key in PRECISE]
-        self.known: dict[tuple[int, ...], bytes] = {}
-
-    def record(self, node: Any, row: int) -> bytes:
-        """Return node `row`, serialised."""
-        node.id, node.name, node.type = self.id[row], self.texts[self.name[row]], self.type[row]
-        for target, (offsets, ids) in zip((node.ctrl_deps, node.data_deps), self.deps, strict=True):
-            target.extend(ids[offsets[row] : offsets[row + 1]])
-        start, duration = self.start[row], self.duration[row]
-        if start > 0:
-            node.start_time_micros = start // 1000
-        node.duration_micros = duration // 1000
-        if self.io:
-            self._put_io(node, self.io[row])
-        # Attributes are the last field of a node, so they can follow what protobuf has written.
-        first, end = self.attr_offsets[row], self.attr_offsets[row + 1]
-        parts = [node.SerializeToString(), *map(self._attribute, range(first, end))]
-        for (code, key), time in zip(self.precise, (start, duration), strict=True):
-            if time > 0 and time % 1000 and code not in self.key[first:end]:
-                parts.append(serialised(key, ValueKind.INT64, time, ""))
-        if 0 <= start < 1000:
-            # proto3 leaves out a zero; written by hand, a recorded start at 0 stays a recorded start.
-            parts.append(b"\x30\x00")
-        return b"".join(parts + self.extra.get(row, []))
-
-    def _put_io(self, node: Any, io: list[int]) -> None:
-        for target, codes in ((node.inputs, io[:3]), (node.outputs, io[3:])):
-            if codes[0] >= 0:
-                target.SetInParent()
-                target.values, target.shapes, target.types = (self.texts[code] for code in codes)
-
-    def _attribute(self, index: int) -> bytes:
-        """Return attribute `index`, serialised; scalars, which recur, are kept."""
-        kind = self.kind[index]
-        known = self.key[index], self.doc[index], kind, self.value[index], self.slot[index]
-        if raw := self.known.get(known):
-            return raw
-        raw = self._fresh(index)
-        if kind % 2:
-            if len(self.known) == _MOST_KNOWN:
-                self.known.clear()
-            self.known[known] = raw
-        return raw
-
-    def _fresh(self, index: int) -> bytes:
-        attrs, strings, doc = self.graph.attrs, self.graph.strings, self.doc[index]
-        kind, bits = ValueKind(self.kind[index]), self.value[index]
-        value = decode_value(attrs, index, strings, self.slots)
-        name, doc_string = self.texts[self.key[index]], self.texts[doc] if doc >= 0 else ""
-        # As bits: a Python float, though longer, does not keep those of every NaN.
-        if kind == ValueKind.FLOAT and value != value:
-            return serialised(name, ValueKind.NONE, None, doc_string, b"\x2d" + _floats(np.array(bits)))
-        if kind == ValueKind.FLOAT_LIST:
-            packed = _floats(attrs.items[bits : bits + self.length[index]])
-            listed = b"\x0a" + framed(packed) if packed else b""
-            return serialised(name, ValueKind.NONE, None, doc_string, b"\x32" + framed(listed))
-        return serialised(name, kind, value, doc_string)
-
-
-def _floats(bits: Int64) -> bytes:
-    return bits.astype("<u4").tobytes()
-
-
-def serialised(name: str, kind: ValueKind, value: Any, doc: str, field: bytes = b"") -> bytes:
-    """Return an attribute as field 10 of a node; `field` is a value serialised already."""
-    attribute = schema().attribute()
-    put_attribute(attribute, Attribute(name, kind, value, doc))
-    return b"\x52" + framed(attribute.SerializeToString() + field)
-
-
-def put_attribute(target: Any, attr: Attribute) -> None:
-    """Fill in a message of the schema's attributes."""
-    target.name = attr.name
-    if attr.doc:
-        target.doc_string = attr.doc
-    if attr.kind.is_list:
-        inner = getattr(target, value_field(attr.kind))
-        inner.SetInParent()
-        inner.values.extend(attr.value)
-    elif attr.kind != ValueKind.NONE:
-        setattr(target, value_field(attr.kind), attr.value)
-
-
-def _length(size: int) -> bytes:
-    """Return a varint."""
-    out = bytearray()
-    while size > 127:
-        out.append(size & 127 | 128)
-        size >>= 7
-    out.append(size)
-    return bytes(out)
-
-
-def framed(record: bytes) -> bytes:
-    """Return a record with its length before it."""
-    return _length(len(record)) + record
 
 
 FORMAT = Format(

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from studio.et import chakra
+from studio.et.encode import framed, put_attribute, serialised
 from studio.et.format import RankPart, Reading
 from studio.et.schema import schema
 from studio.trace import NONE, Attribute, Finding, ValueKind
@@ -110,8 +111,8 @@ def rank_part(
 def _metadata(version: str, attrs: Iterable[Attribute]) -> bytes:
     record = schema().metadata(version=clean(version))
     for attr in attrs:
-        chakra.put_attribute(record.attr.add(), _cleaned(attr))
-    return chakra.framed(record.SerializeToString())
+        put_attribute(record.attr.add(), _cleaned(attr))
+    return framed(record.SerializeToString())
 
 
 class _Encoder:
@@ -139,7 +140,7 @@ class _Encoder:
         if 0 <= node.start_ns < 1000:
             # proto3 leaves out a zero; written by hand, a recorded start at 0 stays a recorded start.
             parts.append(b"\x30\x00")
-        return chakra.framed(b"".join(parts))
+        return framed(b"".join(parts))
 
     def _attribute(self, attr: Attribute) -> bytes:
         value = attr.value
@@ -159,7 +160,7 @@ _MOST_KNOWN = 100_000
 
 def _written(attr: Attribute) -> bytes:
     plain = _cleaned(attr)
-    return chakra.serialised(plain.name, plain.kind, plain.value, plain.doc)
+    return serialised(plain.name, plain.kind, plain.value, plain.doc)
 
 
 def _cleaned(attr: Attribute) -> Attribute:

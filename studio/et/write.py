@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from studio.errors import TraceError
-from studio.et import chakra, chrome, events, groups
+from studio.et import chrome, encode, events, groups
 from studio.et.format import JobSize
 from studio.et.job import Progress, discover, read_job
 from studio.et.ranks import ranks_by_file
@@ -56,7 +56,7 @@ def write(
     with _written_together() as put:
         for index, rank in enumerate(trace.ranks):
             path = target / f"{name}.{rank.number}.et{'.gz' if compress else ''}"
-            put(path, _packed(b"".join(chakra.write(trace.graph_of(rank), rank)), compress))
+            put(path, _packed(b"".join(encode.write(trace.graph_of(rank), rank)), compress))
             written.append(path)
             if progress:
                 progress("writing", index + 1, len(trace.ranks))
@@ -165,7 +165,7 @@ def convert(  # noqa: PLR0913 (each an option of the command)
         )
     path.parent.mkdir(parents=True, exist_ok=True)
     with _written_together() as put:
-        put(path, _packed(b"".join(chakra.write(trace.graphs[0], trace.ranks[0])), path.suffix == ".gz"))
+        put(path, _packed(b"".join(encode.write(trace.graphs[0], trace.ranks[0])), path.suffix == ".gz"))
     return [path]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from studio.et import chakra, wire
+from studio.et import chakra, encode, wire
 from studio.et.format import RankPart, Reading
 from studio.trace import NONE, Graph, arrays, node_attributes
 
@@ -101,7 +101,7 @@ def assert_same(one: RankPart, other: RankPart) -> None:
 
 
 def written(part: RankPart) -> bytes:
-    return b"".join(chakra.write(part.graph, part.rank))
+    return b"".join(encode.write(part.graph, part.rank))
 
 
 def codes(part: RankPart) -> list[str]:
