@@ -78,6 +78,29 @@
     return done ? Promise.resolve() : Promise.reject(new Error("refused"));
   }
 
+  function saveReport(run) {
+    var view = read();
+    var sides = [view.job + "/" + run].concat(window.location.pathname === "/compare" && view.with ? view.with.split(",") : []);
+    say("Writing the report…");
+    fetch("/api/report?" + new URLSearchParams(sides.map(function (side) { return ["side", side]; }))).then(function (answer) {
+      if (answer.ok) {
+        return answer.blob().then(function (blob) {
+          var link = document.createElement("a");
+          link.href = URL.createObjectURL(blob);
+          link.download = (/filename="([^"]+)"/.exec(answer.headers.get("Content-Disposition")) || [0, "report.html"])[1];
+          link.click();
+          window.setTimeout(function () { URL.revokeObjectURL(link.href); }, 10000);
+          say("Report saved.");
+        });
+      }
+      return answer.json().then(function (told) {
+        throw new Error((told.error && told.error.message) || "The studio answered with " + answer.status + ".");
+      });
+    }).catch(function (error) {
+      say(error.message);
+    });
+  }
+
   function systemScheme() {
     return window.matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
   }
@@ -170,6 +193,12 @@
           });
         }
         return window.dash_clientside.no_update;
+      },
+      /* Saved by a request of our own, so that what goes wrong is said here and not on a page of its own. */
+      report: function (clicks, run) {
+        var trigger = (window.dash_clientside.callback_context.triggered[0] || {}).prop_id;
+        if (trigger === "report.n_clicks") saveReport(run);
+        return !run;
       },
       switchTime: function (unit) {
         var now = timeUnit();

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from studio.server.collectives import collectives_blueprint
 from studio.server.guard import script_hash
 from studio.server.nodes import nodes_blueprint
 from studio.server.palette import palette_blueprint
+from studio.server.report import report_blueprint
 from studio.server.timeline import timeline_blueprint
 from studio.server.uploads import uploads_blueprint
 from studio.simulations import Simulations
@@ -78,6 +80,7 @@ def create_app(workspace: Workspace, registry: Registry, simulations: Simulation
     app.server.register_blueprint(nodes_blueprint(node_index))
     app.server.register_blueprint(timeline_blueprint(gantt))
     app.server.register_blueprint(palette_blueprint(workspace, node_index, _pages))
+    app.server.register_blueprint(report_blueprint(lambda sides: _report(workspace, sides)))
     app.server.before_request(_times_as_asked)
     app.server.register_blueprint(collectives_blueprint(shown_of))
     app.layout = _frame()
@@ -150,6 +153,14 @@ def _pages() -> list[tuple[str, str]]:
     return [(page["name"], page["path"]) for page in sorted(placed, key=lambda page: page["order"])]
 
 
+def _report(workspace: Workspace, sides: Sequence[tuple[str, str]]) -> str:
+    """Return runs of the workspace as one HTML file."""
+    from studio.comparing import load
+    from studio.reporting import report
+
+    return report([load(workspace, job, run) for job, run in sides])
+
+
 def _times_as_asked() -> None:
     """Write the times of this request's answer in the unit its sender chose."""
     time_unit.set(flask.request.cookies.get("studio-time", ""))
@@ -205,6 +216,12 @@ def _context_bar() -> Any:
                 id="palette-open",
                 className="cs-button cs-search",
                 title="Jump to a page, job, run, rank or node (Ctrl+K)",
+            ),
+            html.Button(
+                "Report",
+                id="report",
+                className="cs-button",
+                title="Save this run, or this comparison, as one HTML file that opens from disk",
             ),
             html.Button("Share", id="share", className="cs-button", title="Copy the link to this view"),
             dmc.Select(
@@ -316,6 +333,12 @@ def _wire_frame(app: Dash, workspace: Workspace) -> None:
         Output("share", "disabled"),
         Input("share", "n_clicks"),
         prevent_initial_call=True,
+    )
+    app.clientside_callback(
+        ClientsideFunction(client, "report"),
+        Output("report", "disabled"),
+        Input("report", "n_clicks"),
+        Input("listed-run", "data"),
     )
     app.clientside_callback(
         ClientsideFunction(client, "switchTime"),

@@ -64,7 +64,9 @@ class _ServeByDefault(click.Group):
 
 def _refuse_mistyped(ctx: click.Context, args: Sequence[str], commands: Iterable[str]) -> None:
     """Raise a usage error where a word that is no path looks like a command."""
-    near = difflib.get_close_matches(args[0], commands, n=1) if args else []
+    # Options are looked at by the command they belong to.
+    word = args[0] if args and not args[0].startswith("-") else ""
+    near = difflib.get_close_matches(word, commands, n=1)
     if near and not Path(args[0]).exists():
         raise click.UsageError(
             f"There is no command {args[0]!r}, and no file of this name. Did you mean {near[0]!r}?", ctx
@@ -553,6 +555,35 @@ def compare(
         click.echo(comparing.as_text(chosen, found))
     if fail_if_slower is not None and comparing.slower_than(found, fail_if_slower):
         ctx.exit(3)
+
+
+@main.command(epilog="Example: chakra-studio report fast slow -o report.html")
+@click.argument("sides", metavar="A [B]...", nargs=-1, required=True)
+@click.option(
+    "-o",
+    "--out",
+    required=True,
+    metavar="FILE",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="The HTML file to write.",
+)
+@click.option(
+    "--workspace", type=click.Path(file_okay=False, path_type=Path), help="Folder of imported jobs."
+)
+@_rank_option
+def report(sides: tuple[str, ...], out: Path, workspace: Path | None, ranks: dict[str, int]) -> None:
+    """Write a run, or a comparison of runs with the first, as one HTML file that opens from disk.
+
+    A and the others are named as for compare. The file holds its figures and needs no network.
+    """
+    from studio import comparing
+    from studio.reporting import report as written
+    from studio.storage import appearing
+
+    chosen = comparing.find(sides, workspace, ranks=ranks, progress=_progress_line(), least=1)
+    text = written(chosen)
+    with appearing(out, "--out") as stream:
+        stream.write(text)
 
 
 @main.command(epilog="Example: chakra-studio presets")

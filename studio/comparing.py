@@ -143,6 +143,7 @@ def find(
     *,
     ranks: Mapping[str, int] | None = None,
     progress: Progress | None = None,
+    least: int = 2,
 ) -> list[Compared]:
     """Return the runs that are named.
 
@@ -150,18 +151,19 @@ def find(
     jobs and runs by id or by name.
 
     Args:
-        names: Two to `SIDES_AT_MOST`.
+        names: `least` to `SIDES_AT_MOST`.
         workspace: Folder of imported jobs; None is the user's.
         ranks: Rank numbers by file name, for files that do not tell theirs.
         progress: Told how far reading is.
+        least: How many there have to be.
 
     Raises:
         ConfigError: Too few or too many names, or nothing is called so; names the nearest.
         StudioError: What is named cannot be read, or holds no times.
     """
-    if not 2 <= len(names) <= SIDES_AT_MOST:
+    if not least <= len(names) <= SIDES_AT_MOST:
         raise ConfigError(
-            f"{len(names)} runs are named; allowed: 2 to {SIDES_AT_MOST}",
+            f"{len(names)} runs are named; allowed: {least} to {SIDES_AT_MOST}",
             hint="`chakra-studio runs` lists the simulations that were kept.",
         )
     root = workspace or Workspace.default_root()

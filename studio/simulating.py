@@ -29,6 +29,7 @@ from studio.sim.parts import Parts, imported, with_mode, with_settings
 from studio.sim.presets import PRESETS, preset
 from studio.sim.result import SimResult, breakdown_of, exposed_ns, statistics
 from studio.sim.traffic import LinkTraffic
+from studio.storage import appearing
 from studio.terminal import printable
 from studio.trace import Finding, Int64, Trace, collective_name
 from studio.units import format_bytes, format_count, format_ns, format_rate
@@ -680,14 +681,8 @@ def write_events(result: SimResult, path: Path) -> None:
     Raises:
         ConfigError: The file cannot be written.
     """
-    aside = path.with_name(f".{path.name}.part")
-    try:
-        with aside.open("w", encoding="utf-8", newline="\n") as stream:
-            event_lines(result, stream)
-        aside.replace(path)
-    except OSError as error:
-        aside.unlink(missing_ok=True)
-        raise ConfigError(f"--events {path}: cannot be written: {error.strerror}") from error
+    with appearing(path, "--events") as stream:
+        event_lines(result, stream)
 
 
 def event_lines(result: SimResult, stream: TextIO) -> None:

@@ -12,12 +12,13 @@ import struct
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from studio.errors import ConfigError
 from studio.trace import (
     Attribute,
     CommGroup,
@@ -272,3 +273,27 @@ def _restored(kind: ValueKind, value: Any) -> Any:
     if kind in (ValueKind.DOUBLE, ValueKind.DOUBLE_LIST, ValueKind.FLOAT, ValueKind.FLOAT_LIST):
         return struct.unpack(">d", bytes.fromhex(value))[0]
     return bytes.fromhex(value) if kind in (ValueKind.BYTES, ValueKind.BYTES_LIST) else value
+
+
+@contextlib.contextmanager
+def appearing(path: Path, option: str) -> Iterator[TextIO]:
+    """Open a text file that appears when it is complete, and not at all where something goes wrong on the way.
+
+    Args:
+        path: The file.
+        option: What the user calls it, for messages.
+
+    Raises:
+        ConfigError: It cannot be written.
+    """
+    aside = path.with_name(f".{path.name}.part")
+    try:
+        try:
+            with aside.open("w", encoding="utf-8", newline="\n") as stream:
+                yield stream
+            aside.replace(path)
+        except BaseException:
+            aside.unlink(missing_ok=True)
+            raise
+    except OSError as error:
+        raise ConfigError(f"{option} {path}: cannot be written: {error.strerror}") from error

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from studio.analysis.breakdown import Breakdown
-from studio.figures.theme import layout, palette
+from studio.figures.theme import axis_unit, layout, palette
 from studio.trace import Int64
 from studio.units import format_ns
 
@@ -42,7 +42,7 @@ def rank_times(times: Breakdown, finish_ns: Int64, numbers: Sequence[int], *, da
         ("memory and CPU alone", rest, {"color": colours.memory}),
         ("idle", times.idle_ns, {"color": "rgba(0,0,0,0)", "line": {"color": colours.border, "width": 1}}),
     ]
-    unit, scale = _unit(int(finish_ns.max()))
+    unit, scale = axis_unit(int(finish_ns.max()))
     figure = go.Figure(
         [
             go.Bar(
@@ -108,10 +108,3 @@ def _hatched(colour: str, ground: str) -> dict[str, Any]:
         "color": colour,
         "pattern": {"shape": "/", "fgcolor": ground, "bgcolor": colour, "size": 5, "solidity": 0.25},
     }
-
-
-def _unit(most_ns: int) -> tuple[str, float]:
-    for unit, scale in (("s", 1e9), ("ms", 1e6), ("µs", 1e3)):
-        if most_ns >= scale:
-            return unit, scale
-    return "ns", 1.0

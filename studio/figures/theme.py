@@ -91,3 +91,11 @@ def layout(dark: bool, **more: Any) -> dict[str, Any]:
         "yaxis": dict(axis),
         **more,
     }
+
+
+def axis_unit(most_ns: float) -> tuple[str, float]:
+    """Return the unit an axis of times is in, and how many ns it has."""
+    for unit, scale in (("s", 1e9), ("ms", 1e6), ("µs", 1e3)):
+        if most_ns >= scale:
+            return unit, scale
+    return "ns", 1.0

@@ -1,0 +1,369 @@
+"""What a report says: of one run where its time went; of several how they differ, and then the same of each."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+import numpy as np
+
+from studio import __version__
+from studio.analysis.breakdown import Breakdown, Spans, breakdown, node_kinds
+from studio.analysis.collectives import CollectiveTimes, collective_times
+from studio.analysis.comparison import Comparison, Figure, NodeChange, Side
+from studio.analysis.imbalance import matrix, rows_of, spread_of, worst_rows
+from studio.analysis.members import Members, collective_members
+from studio.analysis.occupancy import occupancy
+from studio.analysis.summary import summarise
+from studio.comparing import (
+    LETTERS,
+    WORDS,
+    Compared,
+    comparisons,
+    node_words,
+    settings_table,
+    signed,
+    signed_bytes,
+    verdict,
+)
+from studio.figures.occupancy import occupancy_areas
+from studio.figures.ranks import rank_times
+from studio.reporting.document import Cell, Document
+from studio.trace import NONE, Int64, collective_name, trace_digest
+from studio.units import format_bytes, format_count, format_ns, format_rate
+
+_BINS = 480
+_LISTED = 12
+_FINDINGS = 20
+_RANKS_NAMED = 6
+
+
+def report(sides: Sequence[Compared]) -> str:
+    """Return a run, or the comparison of several with the first, as one HTML file.
+
+    It holds its figures and the script that draws them, and asks for nothing from any network.
+    """
+    title = " against ".join(one.name for one in sides)
+    document = Document(f"{title} · Chakra Studio")
+    document.heading(1, title)
+    if len(sides) > 1:
+        for letter, other, found in zip(LETTERS[1:], sides[1:], comparisons(sides), strict=False):
+            _difference(document, found, (sides[0], other), letter)
+        _settings(document, sides)
+    for letter, one in zip(LETTERS, sides, strict=False):
+        if len(sides) > 1:
+            document.heading(2, f"{letter}: {one.name}")
+        _run(document, one, alone=len(sides) == 1)
+    made = time.strftime("%Y-%m-%d %H:%M", time.localtime())
+    hashes = ", ".join(dict.fromkeys(trace_digest(one.side.trace)[:12] for one in sides))
+    return document.html(f"Chakra Studio {__version__} · {made} · traces {hashes}")
+
+
+# ---------------------------------------------------------------------------------------------------
+# Several runs
+
+
+def _difference(document: Document, found: Comparison, sides: tuple[Compared, Compared], letter: str) -> None:
+    document.heading(2, f"From A to {letter}")
+    document.paragraph(verdict(found, f"A ({sides[0].name})", f"{letter} ({sides[1].name})"), "verdict")
+    fall = found.waterfall("busiest")
+    document.table(
+        ["part of the finish", "A", letter, "difference", "share of it"],
+        [
+            *(
+                [
+                    WORDS[step.part],
+                    _time(step.a_ns),
+                    _time(step.b_ns),
+                    _change(step.difference_ns),
+                    _share(step.share),
+                ]
+                for step in fall.steps
+                if step.a_ns or step.b_ns
+            ),
+            ["finish", _time(fall.a_ns), _time(fall.b_ns), _change(fall.b_ns - fall.a_ns), ""],
+        ],
+        numeric=(1, 2, 3, 4),
+        caption=f"On the ranks that the others wait for, {fall.rank_a} and {fall.rank_b}; the parts add up exactly.",
+    )
+    _figures(document, "Means over ranks", found.figures, letter)
+    _figures(document, "Dimensions of the network", found.dimensions, letter)
+    _changes(document, "Nodes that take longer", found, found.slower, letter)
+    _changes(document, "Nodes that take less", found, found.faster, letter)
+    alignment = found.alignment
+    document.paragraph(
+        f"{alignment.share:.1%} of the nodes could be matched, by {alignment.by}; {format_count(found.added_count)} "
+        f"are in {letter} alone, {format_count(found.removed_count)} in A alone.",
+        "dim",
+    )
+
+
+def _figures(document: Document, title: str, figures: Sequence[Figure], letter: str) -> None:
+    rows: list[list[Cell]] = []
+    # A recording knows nothing of what the network carried.
+    for one in (figure for figure in figures if figure.difference is not None):
+        shown = _time if one.unit == "ns" else _size
+        grew = one.difference
+        told = signed(grew or 0) if one.unit == "ns" else signed_bytes(grew or 0)
+        cells = ["" if value is None else shown(value) for value in (one.a, one.b)]
+        rows.append([WORDS.get(one.key, one.key), *cells, told, _share(one.share)])
+    if rows:
+        document.heading(3, title)
+        document.table(
+            ["", "A", letter, "difference", "share of that of the finish"], rows, numeric=(1, 2, 3, 4)
+        )
+
+
+def _changes(
+    document: Document, title: str, found: Comparison, changes: Sequence[NodeChange], letter: str
+) -> None:
+    if not changes:
+        return
+    rows: list[list[Cell]] = []
+    for one in changes[:_LISTED]:
+        node = node_words(found.a, one.rank_a, one.row_a)
+        rows.append(
+            [
+                node["name"] or "(no name)",
+                str(node["rank"]),
+                node["node"],
+                _time(one.a_ns),
+                _time(one.b_ns),
+                _change(one.difference_ns),
+            ]
+        )
+    document.heading(3, title)
+    document.table(["node", "rank", "id", "A", letter, "difference"], rows, numeric=(1, 2, 3, 4, 5))
+
+
+def _settings(document: Document, sides: Sequence[Compared]) -> None:
+    rows = settings_table(sides)
+    document.heading(2, "What differs in their settings")
+    if not rows:
+        document.paragraph("Nothing.")
+        return
+    document.table(
+        ["setting", *LETTERS[: len(sides)]],
+        [[key, *(value or "–" for value in values)] for key, values in rows],
+    )
+
+
+# ---------------------------------------------------------------------------------------------------
+# One run
+
+
+def _run(document: Document, one: Compared, *, alone: bool) -> None:
+    side = one.side
+    times, finish, numbers = _breakdown(side)
+    document.facts(_facts(side, times, finish))
+    busy = occupancy(
+        side.trace, side.times, origin_ns=side.origin_ns, makespan_ns=side.makespan_ns, bins=_BINS
+    )
+    document.figure(
+        "What the ranks were doing over time",
+        occupancy_areas(busy, dark=False),
+        "Share of all ranks; where several things overlap, compute counts first. What stays empty is idle.",
+    )
+    document.figure("Where the time of each rank went", rank_times(times, finish, numbers, dark=False))
+    members = collective_members(side.trace, side.times, side.groups)
+    _collectives(document, collective_times(side.trace, side.times, side.groups), members)
+    _network(document, side)
+    if alone:
+        document.heading(3, "Settings")
+        document.table(["setting", "value"], [[key, value] for key, value in one.settings.items()])
+    _findings(document, side)
+
+
+def _breakdown(side: Side) -> tuple[Breakdown, Int64, list[int]]:
+    """Return where the time of each rank with times goes, when it finished, and its number."""
+    known = np.flatnonzero(side.times.first != NONE)
+    spans = side.times.spans(side.trace, known)
+    graph_of = np.array([rank.graph for rank in side.trace.ranks], np.int64)[spans.rank]
+    kind = np.zeros(len(spans.row), np.int64)
+    for index in np.unique(graph_of).tolist():
+        mine = graph_of == index
+        kind[mine] = node_kinds(side.trace.graphs[index])[spans.row[mine]]
+    place = np.searchsorted(known, spans.rank)
+    start, end = spans.start_ns - side.origin_ns, spans.end_ns - side.origin_ns
+    finish = side.finish_ns[known]
+    numbers = [side.trace.ranks[at].number for at in known.tolist()]
+    return breakdown(Spans(start, end, place, kind), finish), finish, numbers
+
+
+def _facts(side: Side, times: Breakdown, finish: Int64) -> list[tuple[str, Cell]]:
+    made: list[tuple[str, Cell]] = [("finish", _time(side.makespan_ns))]
+    for name, values in (
+        ("compute, mean of a rank", times.compute_ns),
+        ("communication", times.communication_ns),
+        ("exposed communication", times.exposed_communication_ns),
+        ("idle", times.idle_ns),
+    ):
+        mean = float(values.mean())
+        made.append((name, (f"{format_ns(mean)} · {mean / max(side.makespan_ns, 1):.1%}", f"{mean:,.0f} ns")))
+    made.append(("first to last rank", _time(int(finish.max() - finish.min()))))
+    made.append(("ranks", format_count(len(side.trace.ranks))))
+    made.append(("nodes", format_count(side.trace.node_count)))
+    return made
+
+
+def _collectives(document: Document, times: CollectiveTimes, members: Members) -> None:
+    if not len(times):
+        document.paragraph("No collective of this run has times.", "dim")
+        return
+    rows: list[list[Cell]] = []
+    for kind in np.unique(times.type).tolist():
+        mine = times.type == kind
+        taken = times.duration_ns[mine]
+        rows.append(
+            [
+                collective_name(kind),
+                format_count(int(mine.sum())),
+                _size(float(times.bytes[mine].sum())),
+                _time(int(taken.sum())),
+                _time(int(taken.max())),
+                _time(int(times.skew_ns[mine].sum())),
+                _rate(times.bus_bytes_per_ns[mine]),
+            ]
+        )
+    document.heading(3, "Collectives by type")
+    document.table(
+        [
+            "type",
+            "count",
+            "bytes of a rank",
+            "time in all",
+            "longest",
+            "waiting for the last",
+            "bus bandwidth, median",
+        ],
+        rows,
+        numeric=(1, 2, 3, 4, 5, 6),
+        caption="Time from the first member's beginning to the last one's end; bandwidth as nccl-tests defines it, from the last arrival.",
+    )
+    _slowest(document, times)
+    _uneven(document, members)
+
+
+def _slowest(document: Document, times: CollectiveTimes) -> None:
+    rows: list[list[Cell]] = [
+        [
+            collective_name(int(times.type[at])),
+            times.groups[int(times.group[at])] or "all ranks",
+            str(int(times.position[at])),
+            _size(float(times.bytes[at])),
+            _time(int(times.duration_ns[at])),
+            _time(int(times.skew_ns[at])),
+            str(int(times.last_rank[at])),
+            _rate(times.bus_bytes_per_ns[at : at + 1]),
+        ]
+        for at in np.argsort(-times.duration_ns, kind="stable")[:_LISTED].tolist()
+    ]
+    document.heading(3, "Collectives that take longest")
+    document.table(
+        [
+            "type",
+            "comm group",
+            "number",
+            "bytes",
+            "time",
+            "waiting for the last",
+            "last rank",
+            "bus bandwidth",
+        ],
+        rows,
+        numeric=(2, 3, 4, 5, 6, 7),
+    )
+
+
+def _uneven(document: Document, members: Members) -> None:
+    rows = rows_of(members)
+    table = matrix(members, rows, "size")
+    worst = worst_rows(table, spread_of(table), most=_LISTED)
+    document.heading(3, "Collectives in which ranks carry unequal loads")
+    if not worst:
+        document.paragraph("Every rank puts as much into each collective as the others of its group.")
+        return
+    made: list[list[Cell]] = []
+    for one in worst:
+        first = int(rows.first[one.row])
+        heavy = ", ".join(map(str, one.heavy[:_RANKS_NAMED])) + (
+            " …" if len(one.heavy) > _RANKS_NAMED else ""
+        )
+        made.append(
+            [
+                members.titles[int(members.title[first])] or "(no name)",
+                members.groups[int(members.group[first])] or "all ranks",
+                heavy,
+                _size(one.most),
+                f"{one.max:.3f}",
+                _size(one.excess),
+            ]
+        )
+    document.table(
+        ["collective", "comm group", "ranks above the mean", "most", "max / mean", "to move for balance"],
+        made,
+        numeric=(3, 4, 5),
+    )
+
+
+def _network(document: Document, side: Side) -> None:
+    for title, carried in (("Dimensions of the network", side.dimensions), ("Busiest links", side.links)):
+        if not carried.names:
+            continue
+        order = np.argsort(-carried.busy_ns, kind="stable")[:_LISTED] if title == "Busiest links" else None
+        chosen = range(len(carried.names)) if order is None else order.tolist()
+        document.heading(3, title)
+        document.table(
+            ["", "bytes", "busy", "of the finish"],
+            [
+                [
+                    carried.names[at],
+                    _size(float(carried.bytes[at])),
+                    _time(float(carried.busy_ns[at])),
+                    f"{float(carried.busy_ns[at]) / max(side.makespan_ns, 1):.1%}",
+                ]
+                for at in chosen
+            ],
+            numeric=(1, 2, 3),
+        )
+
+
+def _findings(document: Document, side: Side) -> None:
+    found = side.trace.findings
+    document.heading(3, "What the reader noticed")
+    if not found:
+        document.paragraph(f"Nothing, in {format_count(summarise(side.trace).nodes)} nodes.")
+        return
+    document.bullets([f"{one.level}: {one.message}" for one in found[:_FINDINGS]])
+    if len(found) > _FINDINGS:
+        document.paragraph(
+            f"{format_count(len(found) - _FINDINGS)} more: chakra-studio info lists all.", "dim"
+        )
+
+
+# ---------------------------------------------------------------------------------------------------
+# Numbers
+
+
+def _time(ns: float) -> Cell:
+    return format_ns(ns), f"{ns:,.0f} ns"
+
+
+def _change(ns: float) -> Cell:
+    return signed(ns), f"{ns:+,.0f} ns"
+
+
+def _size(size: float) -> Cell:
+    return format_bytes(size), f"{size:,.0f} bytes"
+
+
+def _share(share: float | None) -> str:
+    return "" if share is None else f"{share:.1%}".replace("-", "\N{MINUS SIGN}")
+
+
+def _rate(rates: np.ndarray[tuple[int, ...], np.dtype[np.float64]]) -> Cell:
+    known = rates[~np.isnan(rates)]
+    if not len(known):
+        return "–"
+    middle = float(np.median(known))
+    return format_rate(middle), f"{middle:.6g} bytes per ns"

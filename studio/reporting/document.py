@@ -1,0 +1,130 @@
+"""HTML that opens from disk: every text escaped, figures and the script that draws them inside, no network."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+from typing import Any
+
+from studio.figures.embedded import figure_json, plotly_packed
+
+_POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:; font-src data:"
+_STYLE = """
+:root { color-scheme: light; --border: #d3d8df; --dim: #59626d; --text: #1a1d21; --accent: #6d3fd1 }
+body { background: #fff; color: var(--text); font: 13px/1.45 system-ui, 'Segoe UI', Roboto, 'Liberation Sans', 'DejaVu Sans', sans-serif; margin: 0 auto; max-width: 1080px; padding: 26px 24px 60px }
+h1 { font-size: 21px; margin: 0 0 4px } h2 { border-top: 1px solid var(--border); font-size: 16px; margin: 30px 0 4px; padding-top: 14px } h3 { font-size: 13px; margin: 20px 0 4px }
+p { margin: 4px 0 8px; max-width: 90ch } .dim { color: var(--dim) } .verdict { font-size: 16px; font-weight: 600; margin: 14px 0 }
+dl { display: flex; flex-wrap: wrap; gap: 4px 34px; margin: 12px 0 } dt { color: var(--dim) } dd { font-size: 17px; font-variant-numeric: tabular-nums; margin: 0 }
+table { border-collapse: collapse; font-variant-numeric: tabular-nums; margin: 6px 0 } caption { color: var(--dim); padding-bottom: 4px; text-align: left }
+th { border-bottom: 1px solid var(--border); color: var(--dim); font-weight: 500; padding: 3px 16px 3px 0; text-align: left; vertical-align: bottom }
+td { border-bottom: 1px solid #e9ecf0; overflow-wrap: anywhere; padding: 3px 16px 3px 0; vertical-align: top } .num { overflow-wrap: normal; text-align: right; white-space: nowrap }
+.figure { margin: 4px 0 10px; min-height: 60px } footer { border-top: 1px solid var(--border); color: var(--dim); margin-top: 40px; padding-top: 8px }
+ul { margin: 4px 0; padding-left: 18px } @media print { body { max-width: none; padding: 0 } h2, h3 { break-after: avoid } tr, .figure { break-inside: avoid } }
+"""
+_DRAW = """
+(async function () {
+  const notes = document.querySelectorAll(".figure");
+  try {
+    const packed = Uint8Array.from(atob(document.getElementById("plotly").textContent), (c) => c.charCodeAt(0));
+    const source = await new Response(new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"))).text();
+    const script = document.createElement("script");
+    script.textContent = source;
+    document.head.appendChild(script);
+    for (const place of notes) {
+      const figure = JSON.parse(place.querySelector("script").textContent);
+      const box = document.createElement("div");
+      place.replaceChildren(box);
+      await Plotly.newPlot(box, figure.data, figure.layout, { responsive: true, displaylogo: false, modeBarButtonsToRemove: ["lasso2d", "select2d"] });
+    }
+    document.documentElement.dataset.ready = "true";
+  } catch (error) {
+    for (const place of notes) place.textContent = "This browser cannot draw the figure (" + error.message + "); the tables hold its numbers.";
+  }
+})();
+"""
+
+Cell = str | tuple[str, str]
+"""A text, or a text and what is said of it on hover."""
+
+
+class Document:
+    """A page that is being written, from top to bottom."""
+
+    def __init__(self, title: str) -> None:
+        self._title = title
+        self._parts: list[str] = []
+        self._figures = 0
+
+    def heading(self, level: int, text: str) -> None:
+        """Write a heading."""
+        self._parts.append(f"<h{level}>{escape(text)}</h{level}>")
+
+    def paragraph(self, text: str, kind: str = "") -> None:
+        """Write a paragraph; `kind` is "dim", "verdict" or nothing."""
+        self._parts.append(
+            f'<p class="{escape(kind)}">{escape(text)}</p>' if kind else f"<p>{escape(text)}</p>"
+        )
+
+    def facts(self, facts: Sequence[tuple[str, Cell]]) -> None:
+        """Write numbers, each under its name."""
+        items = "".join(f"<div><dt>{escape(name)}</dt><dd>{_cell(value)}</dd></div>" for name, value in facts)
+        self._parts.append(f"<dl>{items}</dl>")
+
+    def table(
+        self,
+        head: Sequence[str],
+        rows: Sequence[Sequence[Cell]],
+        *,
+        numeric: Sequence[int] = (),
+        caption: str = "",
+    ) -> None:
+        """Write a table; columns in `numeric` stand right."""
+
+        def line(tag: str, cells: Sequence[Cell]) -> str:
+            written = [
+                f"<{tag}{' class=num' if at in numeric else ''}>{_cell(cell)}</{tag}>"
+                for at, cell in enumerate(cells)
+            ]
+            return f"<tr>{''.join(written)}</tr>"
+
+        about = f"<caption>{escape(caption)}</caption>" if caption else ""
+        body = "".join(line("td", row) for row in rows)
+        self._parts.append(f"<table>{about}<thead>{line('th', head)}</thead><tbody>{body}</tbody></table>")
+
+    def bullets(self, texts: Sequence[str]) -> None:
+        """Write a list."""
+        self._parts.append(f"<ul>{''.join(f'<li>{escape(text)}</li>' for text in texts)}</ul>")
+
+    def figure(self, title: str, figure: Any, about: str = "") -> None:
+        """Write a plotly figure under its title."""
+        self.heading(3, title)
+        if about:
+            self.paragraph(about, "dim")
+        self._figures += 1
+        label = escape(title, quote=True)
+        self._parts.append(
+            f'<div class="figure" role="img" aria-label="{label}">'
+            f'<script type="application/json">{figure_json(figure)}</script></div>'
+        )
+
+    def html(self, foot: str) -> str:
+        """Return the whole file."""
+        drawn = ""
+        if self._figures:
+            drawn = (
+                f'<script type="text/plain" id="plotly">{plotly_packed()}</script><script>{_DRAW}</script>'
+            )
+        return (
+            '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
+            f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
+            '<meta name="viewport" content="width=device-width, initial-scale=1">'
+            f"<title>{escape(self._title)}</title><style>{_STYLE}</style></head><body><main>"
+            f"{''.join(self._parts)}</main><footer>{escape(foot)}</footer>{drawn}</body></html>\n"
+        )
+
+
+def _cell(value: Cell) -> str:
+    if isinstance(value, str):
+        return escape(value)
+    shown, exact = value
+    return f'<span title="{escape(exact, quote=True)}">{escape(shown)}</span>'

@@ -1,0 +1,39 @@
+"""The report's route: runs of the workspace as one HTML file to keep."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+
+from flask import Blueprint, Response, request
+
+from studio.errors import StudioError, TraceError
+from studio.server.packing import refusal
+
+
+def report_blueprint(report_of: Callable[[Sequence[tuple[str, str]]], str]) -> Blueprint:
+    """Make the route `/api/report?side=JOB/RUN[&side=…]`; RUN is "recorded" for a recording.
+
+    Args:
+        report_of: Makes the file of jobs and runs, by id.
+    """
+    routes = Blueprint("report", __name__, url_prefix="/api/report")
+    routes.register_error_handler(StudioError, refusal)
+
+    @routes.get("")
+    def download() -> Response:
+        sides = [_side(text) for text in request.args.getlist("side")]
+        if not sides:
+            raise TraceError("No run is named.", hint="Open a job first.")
+        name = re.sub(r"[^a-z0-9-]+", "-", "-vs-".join(job for job, _ in sides).lower())[:120]
+        headers = {"Content-Disposition": f'attachment; filename="report-{name}.html"'}
+        return Response(report_of(sides), mimetype="text/html", headers=headers)
+
+    return routes
+
+
+def _side(text: str) -> tuple[str, str]:
+    job, slash, run = text.partition("/")
+    if not job or not slash or not run:
+        raise TraceError(f"{text[:80]!r} names no run; allowed: JOB/RUN", hint="RUN may be 'recorded'.")
+    return job, run

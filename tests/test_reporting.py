@@ -1,0 +1,99 @@
+"""A run or a comparison as one HTML file: what is in it, and that it opens from disk and asks nobody for anything."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from studio.cli import main
+from studio.comparing import recording, simulation
+from studio.reporting import report
+from studio.runs import Run
+from studio.sim import simulate
+from studio.sim.parts import Parts, imported
+from studio.workspace import Workspace
+from tests.handmade import collective, node, trace_of
+
+HOSTILE = "</script><img src=x onerror=window.harmed=1>"
+PARTS = Parts(
+    {"topology": ["Ring"], "npus_count": [2], "bandwidth": [50], "latency": [500]},
+    {
+        "scheduling-policy": "LIFO",
+        "collective-optimization": "baseline",
+        "preferred-dataset-splits": 1,
+        "all-to-all-implementation": ["ring"],
+    },
+)
+
+
+def job(slower: int = 0, name: str = "fwd", sizes: tuple[int, int] = (1000, 3000)):
+    def rank(micros: int, size: int):
+        first, second = node(1, "COMP", micros=micros, name=name), collective(2, "ALL_TO_ALL", size, 1)
+        first.start_time_micros = 100
+        second.start_time_micros, second.duration_micros = 100 + micros, 60 + slower - micros
+        return [first, second]
+
+    return trace_of([rank(50, sizes[0]), rank(50 + slower, sizes[1])])
+
+
+def test_a_run_says_where_its_time_went():
+    text = report([recording(job(), "monday")])
+    assert "<h1>monday</h1>" in text
+    assert ">60.0 µs</span>" in text  # the finish
+    assert "1.500" in text  # 3000 bytes by a mean of 2000
+    assert "1,000 B" in text  # to move for balance
+    assert len(text) < 5_000_000
+
+
+def test_a_comparison_says_how_much_and_why():
+    text = report([recording(job(), "monday"), recording(job(30), "tuesday")])
+    assert "B (tuesday) is 30.0 µs (50 %) slower than A (monday)" in text
+    assert text.count("What the ranks were doing over time") >= 2
+    shares = re.findall(r"<td class=num>([−0-9.]+)%</td>", text.split("<h3>")[0])
+    assert sum(float(one.replace("−", "-")) for one in shares) == pytest.approx(100, abs=0.3)
+
+
+@pytest.mark.e2e
+def test_it_opens_from_disk_without_network_and_without_harm(tmp_path: Path, page) -> None:
+    """Names are markup, also inside the figures' data; the figures are drawn, nothing is asked for, nothing is run."""
+    trace = job(name=HOSTILE, sizes=(4096, 4096))
+    store = Workspace(tmp_path / "ws")
+    kept = store.save(trace, HOSTILE)
+    result = simulate(trace, imported(PARTS).config, native=False)
+    run = store.save_run(kept, Run(HOSTILE, result, PARTS))
+    kept_run = simulation(store.load_run(kept, run), store.run_info(kept, run), job_name=HOSTILE)
+    sides = [recording(trace, HOSTILE), kept_run]
+    path = tmp_path / "report.html"
+    path.write_text(report(sides), encoding="utf-8")
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.goto(path.as_uri())
+    page.wait_for_selector("html[data-ready]")
+    assert page.locator(".js-plotly-plot").count() == 4
+    assert [url for url in asked if not url.startswith(("file:", "data:", "blob:"))] == []
+    assert page.evaluate("window.harmed") is None
+    assert page.locator("img[src=x]").count() == 0
+    assert HOSTILE in page.locator("h1").inner_text()
+
+
+def test_the_command_writes_the_file_or_nothing(tmp_path: Path) -> None:
+    from studio.et import write
+
+    write(job(), tmp_path / "traces", "job")
+    out = tmp_path / "report.html"
+    done = CliRunner().invoke(main, ["report", str(tmp_path / "traces"), "-o", str(out)])
+    assert done.exit_code == 0, done.output
+    assert "<!DOCTYPE html>" in out.read_text()
+    refused = CliRunner().invoke(
+        main, ["report", str(tmp_path / "traces"), "-o", str(tmp_path / "no" / "r.html")]
+    )
+    assert refused.exit_code == 1
+    assert "cannot be written" in refused.output
+    nothing = CliRunner().invoke(
+        main, ["report", "nobody", "-o", str(tmp_path / "n.html"), "--workspace", str(tmp_path / "ws")]
+    )
+    assert nothing.exit_code == 1
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["report.html", "traces"]
