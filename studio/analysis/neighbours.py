@@ -61,9 +61,9 @@ class Adjacency:
         """Return the distinct rows one dependency away from any of `rows`."""
         found = []
         if direction != "down":
-            found.append(self.edges.before[_ranges(self.up, rows)])
+            found.append(self.edges.before[ranges(self.up, rows)])
         if direction != "up":
-            found.append(self.edges.after[self.by_before[_ranges(self.down, rows)]])
+            found.append(self.edges.after[self.by_before[ranges(self.down, rows)]])
         return np.unique(np.concatenate(found)).astype(np.int64)
 
 
@@ -183,7 +183,7 @@ def _fitting(near: Adjacency, reached: Int64, most: int) -> int:
 
 def _between(near: Adjacency, rows: Int64) -> Edges:
     """Return the dependencies between `rows`."""
-    at = _ranges(near.up, rows)
+    at = ranges(near.up, rows)
     inside = np.full(len(near), False)
     inside[rows] = True
     at = at[inside[near.edges.before[at]]]
@@ -197,7 +197,7 @@ def _offsets(rows: Int32, count: int) -> Int64:
     return offsets
 
 
-def _ranges(offsets: Int64, rows: Int64) -> Int64:
+def ranges(offsets: Int64, rows: Int64) -> Int64:
     """Return the places offsets[r] up to offsets[r+1] of every row r, one after another."""
     starts, lengths = offsets[rows], offsets[rows + 1] - offsets[rows]
     ends = np.cumsum(lengths)

@@ -1,0 +1,305 @@
+"""What nodes can be folded by: step, name scope, phase, thread or stream, comm group, type, calls, order.
+
+A level gives every node a key at a depth; nodes of equal keys make a block. Levels with one depth are flat. Only what
+the trace tells is used: a node of which nothing is known has the key `UNTOLD`, and a level that tells nothing apart is
+not offered.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import pyarrow.compute as pc
+
+from studio.analysis.nameparts import NameParts
+from studio.analysis.neighbours import Adjacency
+from studio.trace import (
+    NONE,
+    Graph,
+    Int64,
+    NodeType,
+    dense_column,
+    group_slots,
+    int_column,
+    type_name,
+)
+
+LevelName = Literal["step", "scope", "calls", "phase", "lane", "group", "type", "order"]
+TITLES: dict[LevelName, str] = {
+    "step": "step",
+    "scope": "name scope",
+    "calls": "call tree",
+    "phase": "phase",
+    "lane": "thread or stream",
+    "group": "comm group",
+    "type": "type",
+    "order": "order",
+}
+"""Every level, in the order in which they are offered."""
+
+UNTOLD = -1
+_PHASES = ("forward", "backward", "optimizer", "communication")
+_FORWARD, _BACKWARD, _OPTIMIZER, _COMMUNICATION = range(4)
+_PHASE_WORDS = (
+    (_FORWARD, r"(?i)\b(forward|fwd)\b|[_.](forward|fwd)([_.]|$)"),
+    (_BACKWARD, r"(?i)backward|\bbwd|autograd::engine|AccumulateGrad|_grad\b|_grad@"),
+    (_OPTIMIZER, r"(?i)optimizer|\badamw?\b|zero_grad"),
+)
+_STG_NAME = r"@\d+_(COMP|[XY]\d*_?(COMM|SEND|RECV))$"
+_STG_GRADIENT = r"(^|[./])d[a-z0-9]*@\d+_"
+"""The symbolic tensor graph generator calls the gradient of a tensor by the tensor's name with a d before it."""
+_STEP_NAMES = r"ProfilerStep#|(?i)(?:^|[./ ])(?:step|iteration|iter)[ _#.:]?\d"
+_STEP = re.compile(r"(?i)(?:^|[./ ])(?:ProfilerStep#|(?:step|iteration|iter)[ _#.:]?)(\d+)\b")
+_DEEPEST_CALL = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """A way to tell nodes apart.
+
+    Attributes:
+        name: Which.
+        flat: Whether it has one depth only.
+        keys: Returns for (R,) rows and a depth the (R,) keys, `UNTOLD` where there is none.
+        label: Returns what the block of a row is called at a depth.
+    """
+
+    name: LevelName
+    flat: bool
+    keys: Callable[[Int64, int], Int64]
+    label: Callable[[int, int], str]
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """What levels are made from.
+
+    Attributes:
+        graph, near: The graph and its dependencies.
+        parts: Its names, in parts.
+        groups: Names of the comm groups, by slot.
+    """
+
+    graph: Graph
+    near: Adjacency
+    parts: NameParts
+    groups: tuple[str, ...]
+
+
+def offered(source: Source) -> list[LevelName]:
+    """Return the levels that tell nodes of a graph apart; of many names a sample decides about phases."""
+    graph = source.graph
+    told = {
+        "step": _may_have_steps(source),
+        "scope": source.parts.share_with_parts() >= 0.2,
+        "calls": _may_have_calls(graph),
+        "phase": _may_have_phases(source),
+        "lane": any(len(int_column(graph, key)[0]) for key in ("tid", "stream")),
+        "group": bool((group_slots(graph) != NONE).any()),
+        "type": bool((graph.type != graph.type[:1]).any()),
+        "order": True,
+    }
+    return [name for name in TITLES if told[name]]
+
+
+def level(source: Source, name: LevelName) -> Level:
+    """Return a level of a graph."""
+    graph = source.graph
+    if name == "scope":
+        return Level(name, False, source.parts.keys, source.parts.label)
+    if name == "calls":
+        return _call_level(source, _calls(source))
+    if name == "step":
+        return _flat(name, _steps(source), lambda key: "outside of steps" if key == UNTOLD else f"step {key}")
+    if name == "phase":
+        return _flat(name, _phases(source), lambda key: _PHASES[key] if key >= 0 else "phase not told")
+    if name == "lane":
+        lane, names = _lanes(graph)
+        return _flat(name, lane, lambda key: names[key] if key >= 0 else "no thread or stream")
+    if name == "group":
+        return _flat(name, group_slots(graph), lambda key: _group_label(source.groups, key))
+    if name == "type":
+        return _flat(name, graph.type.astype(np.int64), type_name)
+    return _flat(name, np.zeros(len(graph), np.int64), lambda _key: "all")
+
+
+def first_choice(found: Sequence[LevelName]) -> LevelName:
+    """Return the level to fold by where none is asked for."""
+    return next(name for name in ("step", "scope", "calls", "lane", "order") if name in found)
+
+
+def _flat(name: LevelName, column: Int64, label: Callable[[int], str]) -> Level:
+    return Level(name, True, lambda rows, _depth: column[rows], lambda row, _depth: label(int(column[row])))
+
+
+def _group_label(groups: tuple[str, ...], slot: int) -> str:
+    if slot == UNTOLD:
+        return "no comm group"
+    return f"comm group {groups[slot] or 'of all ranks'}" if slot < len(groups) else f"comm group {slot}"
+
+
+def _may_have_steps(source: Source) -> bool:
+    graph = source.graph
+    counted = np.flatnonzero(source.parts.containing("ProfilerStep#", ignore_case=False))
+    if len(counted):
+        return len(np.unique(graph.name[counted])) > 1
+    found = pc.match_substring_regex(source.parts.sample(), pattern=_STEP_NAMES)
+    return bool(pc.sum(found).as_py() or 0) > 0 and len(np.unique(_steps(source))) > 2
+
+
+def _steps(source: Source) -> Int64:
+    """Return (N,) steps: those that names count, and what a thread ran while a profiler's step was under way."""
+    graph = source.graph
+    steps = np.full(len(graph), UNTOLD, np.int64)
+    for row in np.flatnonzero(source.parts.matching(_STEP_NAMES)).tolist():
+        found = _STEP.search(graph.strings[int(graph.name[row])])
+        steps[row] = int(found.group(1)[:9]) if found else UNTOLD
+    end_ns = _call_ends(graph)
+    spans = np.flatnonzero((steps >= 0) & (graph.start_ns >= 0) & (end_ns > graph.start_ns))
+    if len(spans):
+        spans = spans[np.argsort(graph.start_ns[spans], kind="stable")]
+        at = np.searchsorted(graph.start_ns[spans], graph.start_ns, side="right") - 1
+        within = (at >= 0) & (graph.start_ns >= 0) & (end_ns[spans[at]] > graph.start_ns) & (steps < 0)
+        steps = np.where(within, steps[spans[at]], steps)
+    return steps
+
+
+def _lanes(graph: Graph) -> tuple[Int64, list[str]]:
+    """Return (N,) the thread or stream of every node, and what they are called."""
+    lane = np.full(len(graph), UNTOLD, np.int64)
+    names: list[str] = []
+    for key, what in (("tid", "thread"), ("stream", "stream")):
+        rows, values = int_column(graph, key)
+        distinct, number = np.unique(values, return_inverse=True)
+        lane[rows] = number + len(names)
+        names += [f"{what} {value}" for value in distinct.tolist()]
+    return lane, names
+
+
+# ---------------------------------------------------------------------------------------------------
+# Calls: what was called by what, told by times on one thread
+
+
+def _may_have_calls(graph: Graph) -> bool:
+    on_thread = int_column(graph, "tid")[0]
+    on_thread = on_thread[dense_column(graph, "is_cpu_op", 0)[on_thread] != 0]
+    return len(on_thread) * 2 > len(graph) and bool((graph.start_ns[on_thread] >= 0).any())
+
+
+def _call_ends(graph: Graph) -> Int64:
+    """Return (N,) when calls returned: a trace may tell durations without the calls within, and say so."""
+    inclusive = dense_column(graph, "inclusive_ns", 0)
+    return np.asarray(graph.start_ns + np.maximum(graph.duration_ns, inclusive), np.int64)
+
+
+def _calls(source: Source) -> Int64:
+    """Return (N,) the row of what called each node, -1 where nothing did or threads and times do not tell.
+
+    A node of a device belongs to the node of a thread that it waits for.
+    """
+    graph = source.graph
+    tid, end_ns = dense_column(graph, "tid", UNTOLD), _call_ends(graph)
+    tid[dense_column(graph, "is_cpu_op", 0) == 0] = UNTOLD
+    timed = np.flatnonzero((tid >= 0) & (graph.start_ns >= 0))
+    order = timed[np.lexsort((-end_ns[timed], graph.start_ns[timed], tid[timed]))]
+    parent = np.full(len(graph), UNTOLD, np.int64)
+    parent[order] = _enclosing(order, tid[order], end_ns[order])
+    host = np.full(len(graph), False)
+    host[timed] = True
+    for row in np.flatnonzero(~host).tolist():
+        before = source.near.edges.before[source.near.up[row] : source.near.up[row + 1]]
+        launched = before[host[before]]
+        if len(launched):
+            parent[row] = launched[-1]
+    return parent
+
+
+def _enclosing(rows: Int64, thread: Int64, end_ns: Int64) -> list[int]:
+    """Return what encloses each of `rows`, which come by thread, start and falling end."""
+    found = []
+    stack: list[tuple[int, int]] = []
+    current = None
+    for row, tid, end in zip(rows.tolist(), thread.tolist(), end_ns.tolist(), strict=True):
+        if tid != current:
+            stack, current = [], tid
+        while stack and stack[-1][1] < end:
+            stack.pop()
+        found.append(stack[-1][0] if stack else UNTOLD)
+        stack.append((row, end))
+    return found
+
+
+def _call_level(source: Source, parent: Int64) -> Level:
+    graph, depth = source.graph, _call_depths(parent)
+
+    def ancestor(rows: Int64, level: int) -> Int64:
+        found = np.where(depth[rows] >= level, rows, UNTOLD)
+        for _ in range(_DEEPEST_CALL):
+            deeper = (found >= 0) & (depth[found] > level)
+            if not deeper.any():
+                break
+            found = np.where(deeper, parent[found], found)
+        return found
+
+    def label(row: int, level: int) -> str:
+        at = int(ancestor(np.array([row]), level)[0])
+        return graph.strings[int(graph.name[at])] if at >= 0 else "itself"
+
+    return Level("calls", False, ancestor, label)
+
+
+def _call_depths(parent: Int64) -> Int64:
+    """Return (N,) how many calls lead to each node."""
+    depth = np.zeros(len(parent), np.int64)
+    up = parent.copy()
+    for _ in range(_DEEPEST_CALL):
+        there = up >= 0
+        if not there.any():
+            break
+        depth += there
+        up = np.where(there, parent[up], UNTOLD)
+    return depth
+
+
+# ---------------------------------------------------------------------------------------------------
+# Phases
+
+
+def _may_have_phases(source: Source) -> bool:
+    sample = source.parts.sample()
+    told = [pc.any(pc.match_substring_regex(sample, pattern=words)).as_py() for _, words in _PHASE_WORDS]
+    stg = pc.any(pc.match_substring_regex(sample, pattern=_STG_GRADIENT)).as_py()
+    return bool(stg) or sum(map(bool, told)) > 1 or bool((int_column(source.graph, "scope")[1] == 1).any())
+
+
+def _phases(source: Source) -> Int64:
+    """Return (N,) phases: of communication by type, else as names, autograd's scopes and callers tell."""
+    graph, parts = source.graph, source.parts
+    phase = np.full(len(graph), UNTOLD, np.int64)
+    for number, words in _PHASE_WORDS:
+        phase[parts.matching(words)] = number
+    gradients = parts.matching(_STG_GRADIENT)
+    if gradients.any():
+        # That generator names every tensor: what is no gradient belongs to the forward pass.
+        phase[parts.matching(_STG_NAME) & (phase == UNTOLD)] = _FORWARD
+        phase[gradients] = _BACKWARD
+    rows, scope = int_column(graph, "scope")
+    phase[rows[(scope == 1) & (phase[rows] == UNTOLD)]] = _BACKWARD
+    if _may_have_calls(graph):
+        _inherit(phase, _calls(source))
+    phase[(graph.type >= NodeType.COMM_SEND) & (graph.type <= NodeType.COMM_COLL)] = _COMMUNICATION
+    return phase
+
+
+def _inherit(phase: Int64, parent: Int64) -> None:
+    """Give calls of which nothing is told the phase of their callers."""
+    for _ in range(_DEEPEST_CALL):
+        open_rows = np.flatnonzero((phase == UNTOLD) & (parent >= 0))
+        told = phase[parent[open_rows]]
+        if not (told != UNTOLD).any():
+            break
+        phase[open_rows] = told

@@ -1,0 +1,131 @@
+"""Names of nodes in parts, such as `mb0.transformer.1.mha`, for a million names at a time."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from studio.trace import Bool, Graph, Int64, UInt8
+
+_SEPARATORS = b"./:"
+_STOPS = b"@<( "
+"""What begins the part of a name that is no level: arguments, types of templates, the suffix of generated names."""
+ENDED = -1
+_SAMPLE = 20_000
+
+
+class NameParts:
+    """The names of a graph's nodes, to be taken apart and searched. Threads may share one.
+
+    Parts are what separators (`.`, `/`, `:`, also doubled) stand between, up to the first `@`, `<`, `(` or blank.
+    """
+
+    def __init__(self, graph: Graph) -> None:
+        self._pool, self._of = _names(graph)
+        self._offsets = np.frombuffer(self._pool.buffers()[1], np.int64)[: len(self._pool) + 1]
+        self._data = np.frombuffer(self._pool.buffers()[2] or b"", np.uint8)
+        self._ends = self._first_of(_STOPS)
+        is_cut = _is_any(self._data, _SEPARATORS)
+        # Of doubled separators the last one counts.
+        is_cut[:-1] &= ~is_cut[1:]
+        cuts = np.flatnonzero(is_cut)
+        self._first, self._last = (np.searchsorted(cuts, at) for at in (self._offsets[:-1], self._ends))
+        # One more, so that what lies behind the last one can be looked up too.
+        self._cuts = np.append(cuts, 0)
+
+    def keys(self, rows: Int64, depth: int) -> Int64:
+        """Return (R,) numbers that are equal where the parts at a depth are, `ENDED` where a name has no such part."""
+        here = np.full(len(self._pool), False)
+        here[self._of[rows]] = True
+        codes = np.flatnonzero(here)
+        start, end = self._part(codes, depth)
+        found = np.full(len(here), ENDED, np.int64)
+        there = start < end
+        found[codes[there]] = _numbered(self._data, start[there], end[there])
+        return found[self._of[rows]]
+
+    def label(self, row: int, depth: int) -> str:
+        """Return the part of a node's name at a depth; the whole name where there is none."""
+        code = int(self._of[row])
+        start, end = self._part(np.array([code]), depth)
+        if start[0] >= end[0]:
+            start, end = self._offsets[code : code + 1], self._offsets[code + 1 : code + 2]
+        return self._data[start[0] : end[0]].tobytes().decode("utf-8", "replace")
+
+    def share_with_parts(self) -> float:
+        """Return how many of the nodes have names of at least two parts; of many nodes a sample is looked at."""
+        rows = np.arange(0, len(self._of), max(1, len(self._of) // _SAMPLE))
+        start, end = self._part(self._of[rows], 1)
+        return float((start < end).mean()) if len(rows) else 0.0
+
+    def matching(self, pattern: str) -> Bool:
+        """Return (N,) which nodes have a name that matches a regular expression of RE2.
+
+        Raises:
+            pa.ArrowInvalid: It is no regular expression.
+        """
+        return self._fits(pc.match_substring_regex(self._pool, pattern=pattern))
+
+    def containing(self, text: str, *, ignore_case: bool = True) -> Bool:
+        """Return (N,) which nodes have a name that contains a text."""
+        return self._fits(pc.match_substring(self._pool, pattern=text, ignore_case=ignore_case))
+
+    def sample(self) -> pa.Array:
+        """Return some of the names, of a long list as many as are quickly looked at."""
+        return self._pool[:: max(1, len(self._pool) // _SAMPLE)] if len(self._pool) > _SAMPLE else self._pool
+
+    def _fits(self, mask: pa.Array) -> Bool:
+        fits: Bool = mask.to_numpy(zero_copy_only=False)[self._of]
+        return fits
+
+    def _first_of(self, characters: bytes) -> Int64:
+        """Return where each text first has one of some characters, not at its beginning; its end where it has none."""
+        begin, ends = self._offsets[:-1], self._offsets[1:]
+        stops = np.flatnonzero(_is_any(self._data, characters))
+        if not len(stops):
+            return ends
+        at = np.searchsorted(stops, begin)
+        first = np.where(at < len(stops), stops[np.minimum(at, len(stops) - 1)], ends)
+        return np.where(first == begin, ends, np.minimum(first, ends))
+
+    def _part(self, codes: Int64, depth: int) -> tuple[Int64, Int64]:
+        """Return where the parts at a depth begin and end in the texts; nowhere for names without it."""
+        ends, last, cuts = self._ends[codes], self._last[codes], self._cuts
+        at = self._first[codes] + depth
+        start = np.where(depth == 0, self._offsets[codes], cuts[np.minimum(at, len(cuts)) - 1] + 1)
+        start = np.where(at <= last, start, ends)
+        end = np.where(at < last, cuts[np.minimum(at, len(cuts) - 1)], ends)
+        # The first of doubled separators belongs to none of the parts.
+        doubled = (end > start) & (self._data[np.maximum(end - 1, 0)] == ord(":")) if len(self._data) else end < 0
+        return start, np.where(doubled, end - 1, end)
+
+
+def _names(graph: Graph) -> tuple[pa.Array, Int64]:
+    """Return the distinct names of nodes, bytes that are no UTF-8 as they are, and (N,) which is whose."""
+    strings = graph.strings
+    buffers = [None, pa.py_buffer(strings.offsets), pa.py_buffer(strings.data)]
+    pool = pa.Array.from_buffers(pa.large_binary(), len(strings), buffers)
+    used = np.full(len(strings), False)
+    used[graph.name] = True
+    # Attributes have their texts in the same pool, often more than there are names.
+    return pool.take(pa.array(np.flatnonzero(used))), (np.cumsum(used) - 1)[graph.name]
+
+
+def _is_any(data: UInt8, characters: bytes) -> Bool:
+    found: Bool = np.full(len(data), False)
+    for one in characters:
+        found |= data == one
+    return found
+
+
+def _numbered(data: UInt8, start: Int64, end: Int64) -> Int64:
+    """Return (P,) numbers of pieces of a text: equal pieces, equal numbers."""
+    length = end - start
+    offsets = np.zeros(len(start) + 1, np.int64)
+    np.cumsum(length, out=offsets[1:])
+    places = np.arange(int(offsets[-1])) + np.repeat(start - offsets[:-1], length)
+    pieces = np.ascontiguousarray(data[places])
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(pieces)]
+    encoded = pa.Array.from_buffers(pa.large_binary(), len(start), buffers).dictionary_encode()
+    return np.asarray(encoded.indices.to_numpy(zero_copy_only=False), np.int64)
