@@ -8,9 +8,15 @@
   var MARGIN = 24;
   var SETTLING = 1500;
   var NODE = { width: 100, height: 42 };
-  var DEFAULTS = { depth: "5", dir: "both", deps: "both", q: "" };
-  var CONTROLS = ["rank", "show", "depth", "dir", "deps", "q"];
+  var BLOCK = { width: 180, height: 60 };
+  var DEFAULTS = { depth: "2", dir: "both", deps: "both", q: "" };
+  var CONTROLS = ["rank", "show", "by", "depth", "dir", "deps", "q"];
 
+  var COLOURS = { comp: "compute", coll: "collective", send: "p2p", recv: "p2p", load: "memory", store: "memory", meta: "host", other: "host" };
+
+  /* In the address: what is open is said, and it is nothing. Without a word the server chooses. */
+  var NOTHING = "none";
+  var pin = null;
   var wired = null;
   var framed = null;
   var latest = { drawn: {}, view: {}, hits: [] };
@@ -40,7 +46,95 @@
     var patch = { node: ref };
     /* Looking around moves nothing: the neighbourhood keeps its centre. */
     if (ref !== null && latest.drawn.mode === "near") patch.at = latest.drawn.centre;
+    if (latest.drawn.mode === "fold") {
+      patch.show = "fold";
+      patch.block = null;
+      /* What is open around a selected node stays open when the selection moves on. */
+      patch.open = latest.drawn.opened.join(",") || NOTHING;
+    }
     change(patch);
+  }
+
+  /* --- blocks ------------------------------------------------------------------------------------------------- */
+
+  function selectBlock(path) {
+    change({ show: "fold", block: path, node: null, open: latest.drawn.opened.join(",") || NOTHING });
+  }
+
+  function corner(one) {
+    var at = one.position();
+    var zoom = one.cy().zoom();
+    var pan = one.cy().pan();
+    return { x: (at.x - one.width() / 2) * zoom + pan.x, y: (at.y - one.height() / 2) * zoom + pan.y };
+  }
+
+  /* Opening and closing happens in place: the left upper corner of the block stays where it is on the screen. */
+  function keepPlace(cy, path, byKey) {
+    var one = cy.$id("b" + path);
+    if (!one.length) one = cy.$id("f" + path);
+    pin = one.length ? Object.assign({ path: path, byKey: byKey, since: Date.now() }, corner(one)) : null;
+  }
+
+  function openBlock(cy, path, byKey) {
+    keepPlace(cy, path, byKey);
+    var open = latest.drawn.opened.filter(function (one) {
+      return one !== path;
+    });
+    change({ show: "fold", open: open.concat(path).join(","), block: path, node: null });
+  }
+
+  function closeBlock(cy, path) {
+    keepPlace(cy, path);
+    var open = latest.drawn.opened.filter(function (one) {
+      return one !== path && one.indexOf(path + ".") !== 0;
+    });
+    change({ show: "fold", open: open.join(",") || NOTHING, block: path, node: null });
+  }
+
+  /* The block that what is selected stands in, "" at the top. */
+  function around(cy) {
+    var one = chosen(cy);
+    if (!one.length) return "";
+    if (one.data("kind") === "frame") return one.data("block");
+    return one.data("inside") || "";
+  }
+
+  function tinted(name, share) {
+    var style = getComputedStyle(document.documentElement);
+    var hex = function (key) {
+      return style.getPropertyValue(key).trim();
+    };
+    var colour = hex("--cs-" + name), ground = hex("--cs-panel");
+    return (
+      "#" +
+      [1, 3, 5]
+        .map(function (at) {
+          var mixed = parseInt(colour.substr(at, 2), 16) * share + parseInt(ground.substr(at, 2), 16) * (1 - share);
+          return Math.round(mixed).toString(16).padStart(2, "0");
+        })
+        .join("")
+    );
+  }
+
+  function percent(share) {
+    return Math.min(100, 100 * share).toFixed(2) + "%";
+  }
+
+  /* A block is filled with bands: one per kind of its nodes, as wide as their share. */
+  function dress(cy) {
+    var theme = document.documentElement.getAttribute("data-mantine-color-scheme");
+    cy.nodes('[kind = "block"]').forEach(function (one) {
+      if (one.scratch("cs-theme") === theme && one.data("stops")) return;
+      one.scratch("cs-theme", theme);
+      var colours = [], stops = [], at = 0;
+      one.data("parts").forEach(function (part) {
+        var colour = tinted(COLOURS[part[0]] || "host", 0.24);
+        colours.push(colour, colour);
+        stops.push(percent(at), percent(at + part[1]));
+        at += part[1];
+      });
+      one.data({ colours: colours.join(" "), stops: stops.join(" ") });
+    });
   }
 
   /* --- camera ------------------------------------------------------------------------------------------------- */
@@ -55,13 +149,16 @@
     var left = Infinity, top = Infinity, right = -Infinity, bottom = -Infinity;
     cy.nodes().forEach(function (one) {
       var at = one.position();
-      left = Math.min(left, at.x);
-      right = Math.max(right, at.x);
-      top = Math.min(top, at.y);
-      bottom = Math.max(bottom, at.y);
+      var data = one.data();
+      var wide = (data.w || (data.kind === "block" ? BLOCK.width : NODE.width)) / 2;
+      var high = (data.h || (data.kind === "block" ? BLOCK.height : NODE.height)) / 2;
+      left = Math.min(left, at.x - wide);
+      right = Math.max(right, at.x + wide);
+      top = Math.min(top, at.y - high);
+      bottom = Math.max(bottom, at.y + high);
     });
-    var wide = right - left + NODE.width;
-    var high = bottom - top + NODE.height;
+    var wide = right - left;
+    var high = bottom - top;
     var zoom = Math.min((cy.width() - 2 * MARGIN) / wide, (cy.height() - 2 * MARGIN) / high, CLOSEST_FIT);
     look(cy, zoom, { x: (left + right) / 2, y: (top + bottom) / 2 });
   }
@@ -72,10 +169,34 @@
 
   /* A new drawing is shown whole if that can be read, else around the node it is about. */
   function frame(cy) {
+    if (pin) {
+      var kept = cy.$id("f" + pin.path);
+      if (!kept.length) kept = cy.$id("b" + pin.path);
+      if (kept.length) {
+        var now = corner(kept);
+        cy.panBy({ x: pin.x - now.x, y: pin.y - now.y });
+        if (pin.byKey) uncover(cy, kept);
+      }
+      pin = null;
+      /* Long ago: when the window settles this is not framed again. */
+      if (kept.length) return void cy.scratch("cs-framed", 1);
+    }
     fit(cy);
     var node = chosen(cy);
     if (!node.length && latest.drawn.centre) node = cy.getElementById(latest.drawn.centre);
     if (cy.zoom() < READABLE && node.length) look(cy, READABLE, node.position());
+  }
+
+  /* What was opened by a key and leaves the window moves into it; under the pointer nothing moves. */
+  function uncover(cy, one) {
+    var at = corner(one);
+    var wide = one.width() * cy.zoom(), high = one.height() * cy.zoom();
+    var by = { x: 0, y: 0 };
+    if (at.x + wide > cy.width() - 8) by.x = Math.max(cy.width() - 8 - wide - at.x, Math.min(0, 8 - at.x));
+    if (at.y + high > cy.height() - 8) by.y = Math.max(cy.height() - 8 - high - at.y, Math.min(0, 8 - at.y));
+    if (!by.x && !by.y) return;
+    if (still()) cy.panBy(by);
+    else cy.animate({ panBy: by, duration: 160 });
   }
 
   /* From afar a node has room for one short word in larger print. */
@@ -102,7 +223,10 @@
   /* --- what is highlighted ------------------------------------------------------------------------------------ */
 
   function chosen(cy) {
-    return latest.view.node ? cy.getElementById(String(latest.view.node)) : cy.collection();
+    if (latest.view.node) return cy.getElementById(String(latest.view.node));
+    if (!latest.view.block || latest.drawn.mode !== "fold") return cy.collection();
+    var one = cy.getElementById("b" + latest.view.block);
+    return one.length ? one : cy.getElementById("f" + latest.view.block);
   }
 
   function paint(cy) {
@@ -115,13 +239,14 @@
           if (hits.has(one.id())) one.addClass("cs-hit");
         });
       }
-      if (node.length) {
+      if (node.length && node.data("kind") === "frame") node.addClass("cs-on");
+      else if (node.length) {
         var near = node.closedNeighborhood();
-        cy.elements().difference(near).addClass("cs-off");
+        cy.elements().difference(near).not('[kind = "frame"]').addClass("cs-off");
         near.addClass("cs-near");
         node.addClass("cs-on");
       } else if (hits.size) {
-        cy.elements().not(".cs-hit").addClass("cs-off");
+        cy.elements().not(".cs-hit").not('[kind = "frame"]').addClass("cs-off");
       }
     });
   }
@@ -142,6 +267,7 @@
       return;
     }
     wire(cy);
+    if (latest.drawn.mode === "fold") dress(cy);
     if (framed !== latest.drawn.key || !cy.scratch("cs-framed")) {
       framed = latest.drawn.key;
       cy.scratch("cs-framed", Date.now());
@@ -155,7 +281,7 @@
       return;
     }
     paint(cy);
-    if (chosen(cy).length) bringIntoView(cy, chosen(cy));
+    if (chosen(cy).length && chosen(cy).data("kind") !== "frame") bringIntoView(cy, chosen(cy));
   }
 
   /* --- pointer ------------------------------------------------------------------------------------------------ */
@@ -167,6 +293,10 @@
     if (!node) return;
     var data = node.data();
     var lines = [data.name || "(no name)", data.type + (data.bytes ? " · " + data.bytes : "") + " · id " + data.id];
+    if (data.block !== undefined) {
+      lines[1] = data.count.toLocaleString("en-US") + " nodes" + (data.time ? " · " + data.time + " in all" : "") + (data.bytes ? " · " + data.bytes : "");
+      lines.push(data.kind === "frame" ? "double click to close" : "double click to open");
+    }
     if (data.hidden) lines.push(data.hidden + (data.hidden === 1 ? " dependency" : " dependencies") + " not drawn: double click to centre");
     box.textContent = lines.join("\n");
     var at = node.renderedBoundingBox();
@@ -189,9 +319,12 @@
     cy.renderer().wheelSensitivity = 0.3;
     cy.on("tap", function (event) {
       if (event.target === cy) select(null);
+      else if (event.target.data("block") !== undefined) selectBlock(event.target.data("block"));
       else if (event.target.isNode()) select(event.target.id());
     });
     cy.on("dbltap", "node", function (event) {
+      var data = event.target.data();
+      if (data.block !== undefined) return data.kind === "frame" ? closeBlock(cy, data.block) : openBlock(cy, data.block);
       change({ node: event.target.id(), at: null, show: "near" }, { replace: true });
     });
     cy.on("mouseover", "node", function (event) {
@@ -208,8 +341,10 @@
        looks at stays where it is. */
     cy.on("resize", function () {
       var node = chosen(cy);
+      /* What was asked for comes next, and is put in its place then. */
+      if (pin && Date.now() - pin.since < SETTLING) return;
       if (Date.now() - cy.scratch("cs-framed") < SETTLING) frame(cy);
-      else if (node.length) bringIntoView(cy, node);
+      else if (node.length && node.data("kind") !== "frame") bringIntoView(cy, node);
     });
   }
 
@@ -242,7 +377,11 @@
     var node = chosen(cy);
     if (!node.length) {
       var first = latest.drawn.centre || (cy.nodes().length ? cy.nodes()[0].id() : null);
-      if (first) select(first);
+      if (latest.drawn.mode === "fold") {
+        first = cy.nodes('[kind = "block"]');
+        if (first.length) selectBlock(first[0].data("block"));
+        else if (cy.nodes().length) select(cy.nodes()[0].id());
+      } else if (first) select(first);
       return;
     }
     var next;
@@ -250,7 +389,8 @@
     if (key === "ArrowDown") next = nearest(node.outgoers("node"), node);
     if (key === "ArrowLeft") next = beside(cy, node, -1);
     if (key === "ArrowRight") next = beside(cy, node, 1);
-    if (next) select(next.id());
+    if (next && next.data("block") !== undefined) selectBlock(next.data("block"));
+    else if (next) select(next.id());
     else if (node.data("hidden") > 0 && (key === "ArrowUp" || key === "ArrowDown")) change({ at: null });
   }
 
@@ -276,13 +416,39 @@
     }
   }
 
+  function zoomBy(cy, factor) {
+    cy.zoom({ level: cy.zoom() * factor, renderedPosition: { x: cy.width() / 2, y: cy.height() / 2 } });
+  }
+
+  function enter(cy) {
+    var data = chosen(cy).data();
+    if (!data) return;
+    if (data.kind === "block") openBlock(cy, data.block, true);
+    else if (data.kind === "frame") closeBlock(cy, data.block);
+    else change({ node: data.id, at: null, show: "near" });
+  }
+
+  function nextHit(back) {
+    var button = element(back ? "graph-previous" : "graph-next");
+    if (button) button.click();
+  }
+
   function pageKey(event, cy) {
     if (event.key.indexOf("Arrow") === 0) step(cy, event.key);
+    else if (event.key === "Enter") {
+      if (event.target.closest("button, a, [role=radiogroup]")) return;
+      enter(cy);
+    } else if (event.key === "Backspace") {
+      if (around(cy)) closeBlock(cy, around(cy));
+    } else if (event.key === "+" || event.key === "=") zoomBy(cy, 1.3);
+    else if (event.key === "-") zoomBy(cy, 1 / 1.3);
+    else if (event.key === "0") zoomBy(cy, 1 / cy.zoom());
+    else if (event.key === "n" || event.key === "N") nextHit(event.key === "N");
     else if (event.key === "f" || event.key === "F") fit(cy);
     else if (event.key === "/") {
       element("graph-q").focus();
       element("graph-q").select();
-    } else if (event.key === "Escape") select(null);
+    } else if (event.key === "Escape") change({ node: null, block: null });
     else return;
     event.preventDefault();
   }
@@ -315,13 +481,16 @@
         var values = held(view);
         if (values.rank === undefined) values.rank = ranks && ranks.length ? ranks[0] : null;
         values.show = drawn.mode || keep;
+        values.by = drawn.by && drawn.mode === "fold" ? drawn.by : keep;
         var field = element("graph-q");
         /* What is being typed is newer than the view it leads to. */
         if (field && document.activeElement === field && typed === values.q) values.q = keep;
         ["depth", "dir"].forEach(function (name) {
           var label = element("graph-" + name) && element("graph-" + name).closest(".cs-graph-field");
-          if (label) label.toggleAttribute("data-off", drawn.mode === "whole");
+          if (label) label.toggleAttribute("data-off", drawn.mode !== "near");
         });
+        var by = element("graph-by") && element("graph-by").closest(".cs-graph-field");
+        if (by) by.toggleAttribute("data-off", drawn.mode !== "fold");
         return CONTROLS.map(function (key) {
           if (values[key] !== keep) given[key] = values[key];
           return values[key];
@@ -341,6 +510,7 @@
           var patch = {};
           patch[key] = value === DEFAULTS[key] ? null : value;
           if (key === "rank" || value === "whole") patch.at = null;
+          if (key === "rank" || key === "by") patch.open = patch.block = null;
           /* Ids mean other nodes on other ranks. */
           if (key === "rank") patch.node = null;
           /* Arrows walk the graph next, not the control that was clicked. */

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -24,6 +25,8 @@ RUNS = 24
 """Into how many parts it falls where it has more."""
 MOST_BLOCKS = 700
 """Blocks and nodes drawn at once; the rest of what can be drawn is left to the lines between them."""
+_FEW = 8
+"""With fewer blocks than these one that holds two thirds of all nodes is open from the beginning."""
 _PEEKED_AT_MOST = 200_000
 _SEPARATORS: dict[LevelName, str] = {"scope": ".", "calls": " › "}
 
@@ -51,7 +54,7 @@ class Block:
     @property
     def is_node(self) -> bool:
         """Whether it is one node."""
-        return len(self.rows) == 1
+        return len(self.rows) == 1 and bool(self.path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +154,16 @@ class BlockTree:
         """Return the place of the node of a block that comes first."""
         return int(self._depths.place[block.rows].min())
 
+    def to_begin_with(self) -> tuple[Path, ...]:
+        """Return what to open so that the first drawing tells something: what holds nearly everything."""
+        opened: list[Path] = []
+        while True:
+            shown, _ = self._shown(set(opened))
+            largest = max(shown, key=lambda one: len(one.rows), default=self.root)
+            if len(shown) >= _FEW or largest.is_node or len(largest.rows) * 3 < 2 * len(self.root.rows):
+                return tuple(opened)
+            opened.append(largest.path)
+
     def folded(self, opened: Sequence[Path]) -> Folded:
         """Return the graph with some blocks open; if they do not fit, with those named last.
 
@@ -212,7 +225,9 @@ class BlockTree:
         rows, place = block.rows, self._depths.place
         if len(rows) <= MOST_CHILDREN:
             order = rows[np.argsort(place[rows], kind="stable")]
-            return tuple(Block((*block.path, at), "", order[at : at + 1], block.level) for at in range(len(rows)))
+            return tuple(
+                Block((*block.path, at), "", order[at : at + 1], block.level) for at in range(len(rows))
+            )
         name, depth, keys = self._telling(rows, block.level, block.depth)
         if name == "order":
             return self._runs(block)
@@ -245,7 +260,7 @@ class BlockTree:
         """Return a block for every key, or for runs of keys where they are too many; all names begin with a prefix."""
         kind, kinds, first = _numbered(keys, self._depths.place[block.rows])
         if kinds > MOST_CHILDREN:
-            run = np.repeat(np.arange(RUNS), np.diff(np.linspace(0, kinds, RUNS + 1).astype(np.int64)))
+            run = np.arange(kinds) * RUNS // kinds
             ends = np.flatnonzero(np.diff(np.append(run, RUNS)))
             starts = np.append(0, ends[:-1] + 1)
             parts = _parts(block.rows, run[kind], RUNS)
@@ -286,7 +301,7 @@ class BlockTree:
         bounds = np.linspace(0, len(order), RUNS + 1).astype(np.int64).tolist()
         return tuple(
             Block((*block.path, at), f"{low + 1:,} to {high:,}", np.sort(order[low:high]), "order")
-            for at, (low, high) in enumerate(zip(bounds[:-1], bounds[1:], strict=True))
+            for at, (low, high) in enumerate(pairwise(bounds))
         )
 
 
@@ -319,7 +334,9 @@ def _parts(rows: Int64, part: Int64, count: int) -> list[Int64]:
     part = part.astype(np.int16) if count < np.iinfo(np.int16).max else part
     order = np.argsort(part, kind="stable")
     bounds = np.searchsorted(part[order], np.arange(count + 1))
-    return [rows[order[low:high]] for low, high in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True)]
+    return [
+        rows[order[low:high]] for low, high in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True)
+    ]
 
 
 def _lines_within(
@@ -327,14 +344,14 @@ def _lines_within(
 ) -> tuple[Int64, Int64, Int64, Int64]:
     """Return between which children of a block dependencies lead, how many, and which these are."""
     child = np.full(len(near), -1, np.int32)
-    for at, one in enumerate(blocks):
-        child[one.rows] = at
+    for number, block_of in enumerate(blocks):
+        child[block_of.rows] = number
     whole = len(block.rows) == len(near)
     at = np.arange(len(near.edges)) if whole else ranges(near.up, block.rows)
     before, after = child[near.edges.before[at]], child[near.edges.after[at]]
     apart = (before >= 0) & (after >= 0) & (before != after)
     pair = before[apart].astype(np.int64) * len(blocks) + after[apart]
     count = np.bincount(pair, minlength=len(blocks) ** 2)
-    lines = np.flatnonzero(count)
+    lines = np.flatnonzero(count).astype(np.int64)
     one, other = np.divmod(lines, max(len(blocks), 1))
-    return one, other, count[lines], at[apart]
+    return one, other, count[lines].astype(np.int64), at[apart]

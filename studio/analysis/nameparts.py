@@ -97,8 +97,9 @@ class NameParts:
         start = np.where(at <= last, start, ends)
         end = np.where(at < last, cuts[np.minimum(at, len(cuts) - 1)], ends)
         # The first of doubled separators belongs to none of the parts.
-        doubled = (end > start) & (self._data[np.maximum(end - 1, 0)] == ord(":")) if len(self._data) else end < 0
-        return start, np.where(doubled, end - 1, end)
+        doubled = end > start
+        doubled[doubled] = np.isin(self._data[end[doubled] - 1], np.frombuffer(_SEPARATORS, np.uint8))
+        return start, end - doubled
 
 
 def _names(graph: Graph) -> tuple[pa.Array, Int64]:

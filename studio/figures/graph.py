@@ -85,26 +85,34 @@ def elements(graph: Graph, part: Part, near: Adjacency) -> list[dict[str, Any]]:
     through other nodes).
     """
     places = place(part)
-    refs = node_refs(graph, part.rows)
-    sizes, collectives = _numbers(graph, "comm_size", part.rows), _numbers(graph, "comm_type", part.rows)
     hidden = _hidden(part, near)
     found: list[dict[str, Any]] = []
-    for at, row in enumerate(part.rows.tolist()):
+    for at, data in enumerate(node_data(graph, part.rows)):
+        position = {"x": round(places.x[at] * STEP_X, 1), "y": round(places.y[at] * STEP_Y, 1)}
+        found.append({"group": "nodes", "data": data | {"hidden": int(hidden[at])}, "position": position})
+    return found + _edges(part, places, [one["data"]["id"] for one in found])
+
+
+def node_data(graph: Graph, rows: Int64) -> list[dict[str, Any]]:
+    """Return what is said of some nodes; their rows may be in any order."""
+    refs = node_refs(graph, rows)
+    sizes, collectives = _numbers(graph, "comm_size", rows), _numbers(graph, "comm_type", rows)
+    found = []
+    for ref, row in zip(refs, rows.tolist(), strict=True):
         number = int(graph.type[row])
         name = graph.strings[int(graph.name[row])]
-        data = {
-            "id": refs[at],
-            "label": label(name or f"id {refs[at]}", number, collectives.get(row), sizes.get(row)),
-            "short": short_label(name or refs[at], number, collectives.get(row)),
-            "name": name,
-            "type": _what(number, collectives.get(row)),
-            "kind": look(number).kind,
-            "bytes": format_bytes(sizes[row]) if row in sizes else "",
-            "hidden": int(hidden[at]),
-        }
-        position = {"x": round(places.x[at] * STEP_X, 1), "y": round(places.y[at] * STEP_Y, 1)}
-        found.append({"group": "nodes", "data": data, "position": position})
-    return found + _edges(part, places, refs)
+        found.append(
+            {
+                "id": ref,
+                "label": label(name or f"id {ref}", number, collectives.get(row), sizes.get(row)),
+                "short": short_label(name or ref, number, collectives.get(row)),
+                "name": name,
+                "type": _what(number, collectives.get(row)),
+                "kind": look(number).kind,
+                "bytes": format_bytes(sizes[row]) if row in sizes else "",
+            }
+        )
+    return found
 
 
 def _edges(part: Part, places: Layout, refs: list[str]) -> list[dict[str, Any]]:
@@ -243,6 +251,7 @@ def stylesheet(dark: bool) -> list[dict[str, Any]]:
         {"selector": "node[hidden > 0]", "style": {"border-style": "dashed"}},
         {"selector": "edge", "style": _edge_style(colours)},
         {"selector": "edge[far = 1]", "style": {"opacity": 0.3, "width": 1}},
+        *_block_styles(colours),
         {"selector": 'edge[dep = "ctrl"]', "style": {"line-style": "dashed", "line-dash-pattern": [5, 4]}},
         *_state_styles(colours),
     ]
@@ -282,6 +291,66 @@ def _kind_style(one: Look, colours: Palette) -> dict[str, Any]:
     return style
 
 
+def _block_styles(colours: Palette) -> list[dict[str, Any]]:
+    """Return how blocks, the frames around open ones and the lines between them show."""
+    block = {
+        "width": 172,
+        "height": 52,
+        "shape": "round-rectangle",
+        "border-color": colours.dim,
+        "border-width": 1.2,
+        "background-color": colours.panel,
+        "font-size": 12,
+    }
+    banded = {
+        "background-fill": "linear-gradient",
+        "background-gradient-direction": "to-right",
+        "background-gradient-stop-colors": "data(colours)",
+        "background-gradient-stop-positions": "data(stops)",
+    }
+    frame = {
+        "width": "data(w)",
+        "height": "data(h)",
+        "shape": "round-rectangle",
+        "border-color": colours.dim,
+        "border-width": 0.8,
+        "background-color": mixed(colours.border, colours.background, 0.28),
+        "text-valign": "top",
+        "text-halign": "center",
+        "text-margin-y": 20,
+        "font-size": 12,
+        "font-weight": "bold",
+        "label": "data(name)",
+        "text-wrap": "ellipsis",
+        "text-max-width": "data(w)",
+        "z-index": 0,
+        "z-index-compare": "manual",
+    }
+    line = {
+        "width": "data(lw)",
+        "z-index": 1,
+        "z-index-compare": "manual",
+    }
+    counted = {
+        "label": "data(times)",
+        "font-size": 10,
+        "font-family": _FONT,
+        "color": colours.dim,
+        "text-background-color": colours.background,
+        "text-background-opacity": 0.85,
+        "text-background-padding": 1.5,
+        "min-zoomed-font-size": 8,
+    }
+    return [
+        {"selector": 'node[kind = "block"]', "style": block},
+        {"selector": "node[stops]", "style": banded},
+        {"selector": 'node[kind = "frame"]', "style": frame},
+        {"selector": "edge[lw]", "style": line},
+        {"selector": "edge[lw][far = 1]", "style": {"width": "data(lw)", "opacity": 0.4}},
+        {"selector": "edge[times]", "style": counted},
+    ]
+
+
 def _edge_style(colours: Palette) -> dict[str, Any]:
     line = mixed(colours.dim, colours.background, 0.75)
     return {
@@ -318,6 +387,8 @@ def _state_styles(colours: Palette) -> list[dict[str, Any]]:
         {"selector": "edge.cs-over", "style": hover},
         {"selector": "node.cs-over", "style": {"opacity": 1, "border-width": 3}},
         {"selector": "node.cs-on", "style": {"opacity": 1, "border-width": 2.5, "z-index": 10, **ring}},
+        # What is open lies below what it holds, selected or not.
+        {"selector": 'node[kind = "frame"].cs-on', "style": {"z-index": 0}},
     ]
 
 

@@ -3,55 +3,31 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import fields, replace
 from functools import lru_cache
 from typing import Any, cast
 
 import numpy as np
 
 from studio.analysis.communication import comm_nodes
-from studio.analysis.neighbours import (
-    BOTH,
-    MOST_ELEMENTS,
-    Adjacency,
-    Direction,
-    Kind,
-    Part,
-    adjacency,
-    neighbourhood,
-    whole,
-)
+from studio.analysis.neighbours import MOST_ELEMENTS, Adjacency, Direction, Part, neighbourhood, whole
 from studio.analysis.nodes import find_node
 from studio.errors import TraceError
 from studio.figures.graph import communication, elements
-from studio.pages._state import rank_of, trace, workspace
+from studio.pages._graph_fold import (
+    adjacency_of,
+    fold_elements,
+    level_asked_for,
+    paths_asked_for,
+    revealed,
+    tree_of,
+)
+from studio.pages._graph_request import DEEPEST, DEPTH, KINDS, Mode, Request
+from studio.pages._state import rank_of, shown_run, trace, workspace
 from studio.trace import Graph, Int64, NodeType
 from studio.units import format_count
 
-DEPTH, DEEPEST = 5, 10
-KINDS: dict[str, tuple[Kind, ...]] = {"both": BOTH, "data": ("data",), "ctrl": ("ctrl",)}
 _COMMUNICATION = (NodeType.COMM_COLL, NodeType.COMM_SEND, NodeType.COMM_RECV)
-
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    """What part of which graph is asked for; equal requests give equal drawings.
-
-    Attributes:
-        root, job: The workspace's folder and the job's name.
-        graph: Index into `Trace.graphs`.
-        deps: Which dependencies count: a key of `KINDS`.
-        centre: Row in the middle of a neighbourhood, -1 for the whole graph.
-        depth, direction: Of the neighbourhood.
-    """
-
-    root: str
-    job: str
-    graph: int
-    deps: str
-    centre: int = -1
-    depth: int = DEPTH
-    direction: Direction = "both"
 
 
 def asked_for(view: dict[str, Any]) -> tuple[Request, str]:
@@ -67,20 +43,59 @@ def asked_for(view: dict[str, Any]) -> tuple[Request, str]:
     deps = view["deps"] if view.get("deps") in KINDS else "both"
     asked = Request(str(workspace().root), view["job"], rank.graph, deps)
     graph = found.graph_of(rank)
-    size = len(graph) + len(near_of(asked).edges)
-    if not len(graph) or (size <= MOST_ELEMENTS and view.get("show") != "near"):
-        return asked, ""
+    mode, note = _mode(graph, len(graph) + len(near_of(asked).edges), view)
+    if mode == "fold":
+        return _fold(replace(asked, mode="fold"), view), note
+    if mode == "whole":
+        return asked, note
     depth = str(view.get("depth", DEPTH))
     direction = view["dir"] if view.get("dir") in ("up", "down") else "both"
     asked = replace(
         asked,
+        mode="near",
         depth=min(max(int(depth), 1), DEEPEST) if depth.isdecimal() else DEPTH,
         direction=cast("Direction", direction),
     )
-    centre, note = _centre(graph, asked, view)
-    if size > MOST_ELEMENTS and view.get("show") == "whole":
-        note += f"The whole graph has {format_count(size)} nodes and dependencies; {format_count(MOST_ELEMENTS)} can be drawn. "
-    return replace(asked, centre=centre), note
+    centre, more = _centre(graph, asked, view)
+    return replace(asked, centre=centre), note + more
+
+
+def _mode(graph: Graph, size: int, view: dict[str, Any]) -> tuple[Mode, str]:
+    """Return what to draw of a graph of `size` nodes and dependencies, and what should be said about it."""
+    wanted = view.get("show")
+    fits = size <= MOST_ELEMENTS
+    if not len(graph):
+        return "whole", ""
+    if wanted in ("fold", "near"):
+        return wanted, ""
+    if fits:
+        return "whole", ""
+    if wanted == "whole":
+        return "fold", (
+            f"The whole graph has {format_count(size)} nodes and dependencies; {format_count(MOST_ELEMENTS)} can be drawn. "
+        )
+    # Who comes with a node, from another page, wants to see what is around it.
+    return ("near" if node_row(graph, view.get("node")) >= 0 else "fold"), ""
+
+
+def _fold(asked: Request, view: dict[str, Any]) -> Request:
+    """Return a request for blocks, opened as far as the view says and around the node it selects."""
+    found = trace(asked.job)
+    rank = rank_of(found, view)
+    by = level_asked_for(asked, view.get("by"))
+    run = shown_run(asked.job, view)
+    asked = replace(
+        asked,
+        by=by,
+        opened=paths_asked_for(view.get("open")),
+        names=tuple(map(str, rank.slots)) if by == "group" else (),
+        run=run,
+        rank=found.ranks.index(rank) if run else 0,
+    )
+    if view.get("open") is None:
+        asked = replace(asked, opened=tree_of(asked).blocks.to_begin_with())
+    node = node_row(found.graph_of(rank), view.get("node"))
+    return replace(asked, opened=revealed(asked, node)) if node >= 0 else asked
 
 
 def _centre(graph: Graph, asked: Request, view: dict[str, Any]) -> tuple[int, str]:
@@ -112,12 +127,7 @@ def graph_of(asked: Request) -> Graph:
 
 def near_of(asked: Request) -> Adjacency:
     """Return the dependencies that count, ready to be walked."""
-    return _adjacency(asked.root, asked.job, asked.graph, asked.deps)
-
-
-@lru_cache(maxsize=4)
-def _adjacency(root: str, job: str, graph: int, deps: str) -> Adjacency:
-    return adjacency(trace(job).graphs[graph], KINDS[deps])
+    return adjacency_of(asked.root, asked.job, asked.graph, asked.deps)
 
 
 @lru_cache(maxsize=64)
@@ -132,7 +142,10 @@ def part_of(asked: Request) -> Part:
 @lru_cache(maxsize=32)
 def elements_of(asked: Request) -> list[dict[str, Any]]:
     """Return the part asked for as Cytoscape draws it."""
-    found = elements(graph_of(asked), part_of(asked), near_of(asked))
+    if asked.mode == "fold":
+        found = fold_elements(asked)
+    else:
+        found = elements(graph_of(asked), part_of(asked), near_of(asked))
     for one in found[:1]:
         # Tells the browser which drawing it holds: elements arrive later than what is said about them.
         one["data"]["drawing"] = key_of(asked)
@@ -141,7 +154,8 @@ def elements_of(asked: Request) -> list[dict[str, Any]]:
 
 def key_of(asked: Request) -> str:
     """Return a text that names a drawing."""
-    return json.dumps([asked.job, asked.graph, asked.deps, asked.centre, asked.depth, asked.direction])
+    parts = [getattr(asked, spec.name) for spec in fields(asked) if spec.name != "root"]
+    return json.dumps(parts)
 
 
 @lru_cache(maxsize=16)

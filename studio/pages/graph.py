@@ -11,14 +11,12 @@ import dash_mantine_components as dmc
 import numpy as np
 from dash import ClientsideFunction, Input, Output, State, callback, clientside_callback, dcc, html, no_update
 
-from studio.analysis.neighbours import Part
+from studio.analysis.levels import TITLES
 from studio.analysis.nodes import node_ref
 from studio.errors import StudioError
+from studio.figures.blocks import block_ref
 from studio.figures.graph import Look, legend, node_refs, stylesheet
 from studio.pages._graph import (
-    DEEPEST,
-    KINDS,
-    Request,
     asked_for,
     elements_of,
     graph_of,
@@ -28,6 +26,8 @@ from studio.pages._graph import (
     node_row,
     part_of,
 )
+from studio.pages._graph_fold import fold_sentence, folded_of, hits_in_blocks, levels_of
+from studio.pages._graph_request import DEEPEST, KINDS, Request
 from studio.pages._state import trace
 from studio.pages._widgets import error_box, no_job
 from studio.trace import Graph
@@ -58,10 +58,15 @@ def _controls() -> Any:
             _labelled("rank", _select("graph-rank", "Rank", [], 84, searchable=True, limit=200)),
             dmc.SegmentedControl(
                 id="graph-show",
-                data=[{"value": "whole", "label": "Whole"}, {"value": "near", "label": "Around a node"}],
+                data=[
+                    {"value": "fold", "label": "Folded"},
+                    {"value": "whole", "label": "Whole"},
+                    {"value": "near", "label": "Around a node"},
+                ],
                 size="xs",
                 **_aria(label="What is drawn"),
             ),
+            _labelled("fold by", _select("graph-by", "Fold by", [], 128)),
             _labelled("depth", _select("graph-depth", "Depth", [str(n) for n in range(1, DEEPEST + 1)], 58)),
             _labelled(
                 "direction",
@@ -182,6 +187,7 @@ def _foot() -> Any:
         "sentence": Output("graph-sentence", "children"),
         "legend": Output("graph-legend", "children"),
         "ranks": Output("graph-rank", "data"),
+        "levels": Output("graph-by", "data"),
     },
     Input("view", "data"),
     State("graph-drawn", "data"),
@@ -198,33 +204,46 @@ def draw(view: dict[str, Any], drawn: dict[str, Any]) -> dict[str, Any]:
         )
     ranks = [str(rank.number) for rank in trace(view["job"]).ranks]
     key = key_of(asked)
-    part = part_of(asked)
-    shown = _answer(notice=None, hidden=False, ranks=ranks, sentence=_sentence(asked, part, note))
+    shown = _answer(notice=None, hidden=False, ranks=ranks, sentence=_sentence(asked, note))
     if drawn.get("key") == key:
         return shown
     graph = graph_of(asked)
+    found = elements_of(asked)
+    nodes = [one["data"] for one in found if one["group"] == "nodes"]
     centre = node_ref(graph, asked.centre) if asked.centre >= 0 else None
+    rows = np.arange(len(graph)) if asked.mode == "fold" else part_of(asked).rows
+    if asked.mode == "fold":
+        levels = [
+            {"value": one, "label": TITLES[one]} for one in levels_of(asked.root, asked.job, asked.graph)
+        ]
+        shown |= {"levels": levels}
     return shown | {
-        "elements": elements_of(asked),
+        "elements": found,
         "drawn": {
             "key": key,
-            "nodes": len(part.rows),
-            "first": node_ref(graph, int(part.rows[0])) if len(part.rows) else None,
+            "nodes": len(nodes),
+            "first": nodes[0]["id"] if nodes else None,
             "centre": centre,
-            "mode": "near" if centre else "whole",
+            "mode": asked.mode,
+            "by": asked.by,
+            "opened": [block_ref(one.path) for one in folded_of(asked).frames]
+            if asked.mode == "fold"
+            else [],
         },
-        "legend": _legend(legend(graph, part.rows)),
+        "legend": _legend(legend(graph, rows), folded=asked.mode == "fold"),
     }
 
 
 def _answer(**changed: Any) -> dict[str, Any]:
-    names = ("notice", "hidden", "elements", "drawn", "sentence", "legend", "ranks")
+    names = ("notice", "hidden", "elements", "drawn", "sentence", "legend", "ranks", "levels")
     return {name: changed.get(name, no_update) for name in names}
 
 
-def _sentence(asked: Request, part: Part, note: str) -> Any:
+def _sentence(asked: Request, note: str) -> Any:
     """Return in words what is drawn and what is not."""
-    graph, near = graph_of(asked), near_of(asked)
+    if asked.mode == "fold":
+        return note + fold_sentence(asked)
+    graph, near, part = graph_of(asked), near_of(asked), part_of(asked)
     kinds = {"both": "", "data": "data ", "ctrl": "control "}[asked.deps]
     if asked.centre < 0:
         nodes = len(part.rows)
@@ -252,7 +271,7 @@ def _n(count: int, noun: str) -> str:
     return f"{format_count(count)} {noun if count == 1 else plural}"
 
 
-def _legend(looks: list[tuple[Look, int]]) -> list[Any]:
+def _legend(looks: list[tuple[Look, int]], *, folded: bool) -> list[Any]:
     items = [
         html.Span(
             [
@@ -270,6 +289,10 @@ def _legend(looks: list[tuple[Look, int]]) -> list[Any]:
         html.Span([html.Span(className="cs-line"), "data"]),
         html.Span([html.Span(className="cs-line cs-line-dashed"), "control"]),
     ]
+    if folded:
+        lines.append(
+            html.Span("A block shows which share of its nodes is of which type.", className="cs-dim")
+        )
     return [*items, *lines]
 
 
@@ -299,6 +322,12 @@ def search(view: dict[str, Any]) -> tuple[Any, list[str]]:
         _step("graph-previous", "‹", "Previous hit (Shift Enter)", graph, int(rows[at - 1])),
         _step("graph-next", "›", "Next hit (Enter)", graph, int(rows[(at + is_hit) % len(rows)])),
     ]
+    if asked.mode == "fold":
+        drawn = hits_in_blocks(asked, rows)
+        blocks = [
+            one for one in elements_of(asked) if one["group"] == "nodes" and one["data"]["kind"] != "frame"
+        ]
+        return shown, [blocks[one]["data"]["id"] for one in drawn]
     return shown, node_refs(graph, np.intersect1d(rows, part_of(asked).rows))
 
 
@@ -318,7 +347,7 @@ def dress(theme: str, worn: list[dict[str, Any]]) -> Any:
     return no_update if wanted == worn else wanted
 
 
-_CONTROLS = ("rank", "show", "depth", "dir", "deps", "q")
+_CONTROLS = ("rank", "show", "by", "depth", "dir", "deps", "q")
 
 clientside_callback(
     ClientsideFunction("studio_graph", "controls"),

@@ -240,3 +240,54 @@ def test_the_theme_changes_the_colours_and_nothing_else(studio, page):
     until(page, f"{colour} !== '{light}'")
     selected(page, "60")
     assert page.evaluate(f"{CY}.nodes().map(one => one.position())") == places
+
+
+def test_a_graph_is_folded_opened_in_place_and_closed_again_by_keys(studio, page):
+    open_graph(studio, page, show="fold", by="scope", open="none")
+    places = f"Object.fromEntries({CY}.nodes().map(one => [one.id(), one.position()]))"
+    corner = "(box => [Math.round(box.x1), Math.round(box.y1)])({}.renderedBoundingBox({{includeLabels: false, includeOverlays: false}}))"
+    closed = page.evaluate(places)
+    sentence = page.locator("#graph-sentence").inner_text()
+    assert re.match(r"1 node drawn, 296 of 297 nodes folded into 2 blocks; .* within blocks\.", sentence)
+    page.locator("#graph-canvas").focus()
+    page.keyboard.press("ArrowDown")
+    until(page, f"{CY}.$('.cs-on').length === 1")
+    block = view(page)["block"]
+    before = page.evaluate(corner.format(f"{CY}.$('.cs-on')"))
+    page.mouse.dblclick(*at(page, f"b{block}"))
+    until(page, f"{CY}.$('[kind = \"frame\"]').length === 1")
+    settled(page)
+    assert view(page) | {"open": block, "block": block, "show": "fold"} == view(page)
+    after = page.evaluate(corner.format(f"{CY}.$('[kind = \"frame\"]')"))
+    assert max(abs(one - other) for one, other in zip(before, after, strict=True)) < 6
+    page.keyboard.press("Backspace")
+    until(page, f"{CY}.$('[kind = \"frame\"]').length === 0")
+    settled(page)
+    # Closed again, everything stands where it stood.
+    again = page.evaluate(places)
+    assert all(again[ref][axis] == closed[ref][axis] for ref in closed for axis in "xy")
+    page.keyboard.press("Enter")
+    until(page, f"{CY}.$('[kind = \"frame\"]').length === 1")
+    settled(page)
+    frame = page.evaluate(f"{CY}.$('[kind = \"frame\"]').renderedBoundingBox({{includeOverlays: false}})")
+    inside = page.evaluate(f"{CY}.$('[inside = \"{block}\"]').renderedBoundingBox()")
+    assert frame["x1"] <= inside["x1"] <= inside["x2"] <= frame["x2"]
+    assert frame["y1"] <= inside["y1"] <= inside["y2"] <= frame["y2"]
+    # A search opens what is around its hit, and the address keeps it.
+    page.keyboard.press("/")
+    page.keyboard.type("all_reduce", delay=20)
+    page.locator(".cs-graph-count").wait_for()
+    page.keyboard.press("Enter")
+    until(page, f"{CY}.$('.cs-on').length === 1 && {CY}.$('.cs-on').data('name').includes('all_reduce')")
+    page.reload()
+    settled(page)
+    until(page, f"{CY}.$('.cs-on').length === 1 && {CY}.$('.cs-on').data('name').includes('all_reduce')")
+    page.locator("#graph-canvas").focus()
+    page.keyboard.press("Backspace")
+    until(page, f"{CY}.$('.cs-on').data('kind') === 'block'")
+    page.go_back()
+    until(page, f"{CY}.$('.cs-on').length === 1 && {CY}.$('.cs-on').data('name').includes('all_reduce')")
+    page.get_by_role("textbox", name="Fold by").click()
+    page.get_by_role("option", name="comm group").click()
+    until(page, f"{CY}.$('[name = \"no comm group\"]').length === 1")
+    assert view(page)["by"] == "group"

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from studio.errors import TraceError
-from studio.pages import _graph
+from studio.pages import _graph, _graph_fold
 from studio.trace import NodeType, Rank, Trace
 from tests.graphs import graph
 
@@ -26,13 +26,17 @@ def jobs(monkeypatch):
     }
     traces = {name: Trace((one,), (Rank(3, 0),)) for name, one in found.items()}
     traces["nothing"] = Trace((), ())
-    monkeypatch.setattr(_graph, "trace", traces.__getitem__)
+    for module in (_graph, _graph_fold):
+        monkeypatch.setattr(module, "trace", traces.__getitem__)
     monkeypatch.setattr(_graph, "workspace", lambda: SimpleNamespace(root="here"))
-    for cached in (_graph._adjacency, _graph.part_of, _graph.elements_of, _graph.hits_of):
-        cached.cache_clear()
+    monkeypatch.setattr(_graph, "shown_run", lambda _job, _view: None)
+    everything = [one for module in (_graph, _graph_fold) for one in vars(module).values()]
+    cached = [one for one in everything if hasattr(one, "cache_clear")]
+    for one in cached:
+        one.cache_clear()
     yield traces
-    for cached in (_graph._adjacency, _graph.part_of, _graph.elements_of, _graph.hits_of):
-        cached.cache_clear()
+    for one in cached:
+        one.cache_clear()
 
 
 def ask(**view):
@@ -46,33 +50,56 @@ def test_a_small_graph_is_whole_unless_a_neighbourhood_is_asked_for(jobs):
     assert _graph.part_of(near).rows.tolist() == [1, 2, 3]
 
 
-def test_a_large_graph_starts_at_its_first_communication_and_says_so(jobs):
-    asked, note = ask(job="large")
+def test_a_neighbourhood_without_a_node_starts_at_the_first_communication_and_says_so(jobs):
+    asked, note = ask(job="large", show="near")
     assert asked.centre == 700
     assert "first communication node" in note
-    asked, note = ask(job="plain", show="whole")
+    asked, note = ask(job="plain", show="near")
     assert asked.centre == 0
     assert "first node" in note
+
+
+def test_a_large_graph_is_folded_and_opens_around_the_node_that_is_selected(jobs):
+    asked, note = ask(job="large")
+    assert (asked.mode, asked.by, asked.opened, note) == ("fold", "order", (), "")
+    drawn = _graph.elements_of(asked)
+    assert sum(one["data"]["count"] for one in drawn if one["group"] == "nodes") == 2000
+    assert sum(one["group"] == "edges" for one in drawn) == 23
+    asked, _ = ask(job="large", show="fold", by="order", open="none", node="1234")
+    refs = [one["data"]["id"] for one in _graph.elements_of(asked) if one["group"] == "nodes"]
+    assert "1234" in refs
+    assert len(refs) < 100
+    asked, note = ask(job="plain", show="whole")
+    assert asked.mode == "fold"
     assert "The whole graph has 3,999 nodes and dependencies; 1,500 can be drawn." in note
+
+
+@pytest.mark.parametrize(
+    ("text", "opened"),
+    [("0,0.3", ((0,), (0, 3))), ("none", ()), ("0,0", ((0,),)), ("-1,x,9.9.9,²", ((9, 9, 9),)), ("", ())],
+)
+def test_any_text_in_the_address_says_which_blocks_are_open(jobs, text, opened):
+    assert ask(job="plain", show="fold", open=text)[0].opened == opened
+    assert _graph.elements_of(ask(job="plain", show="fold", open=text)[0])
 
 
 def test_the_centre_stays_for_nodes_around_it_and_follows_those_further_away(jobs):
     assert ask(job="large", node="900")[0].centre == 900
-    assert ask(job="large", node="903", at="900")[0].centre == 900
+    assert ask(job="large", node="902", at="900")[0].centre == 900
     assert ask(job="large", node="906", at="900")[0].centre == 906
-    assert ask(job="large", at="900")[0].centre == 900
+    assert ask(job="large", show="near", at="900")[0].centre == 900
 
 
 @pytest.mark.parametrize(
     ("depth", "used"),
-    [("1", 1), ("10", 10), ("11", 10), ("0", 1), ("-1", 5), ("x", 5), ("9" * 30, 10), ("²", 5)],
+    [("1", 1), ("10", 10), ("11", 10), ("0", 1), ("-1", 2), ("x", 2), ("9" * 30, 10), ("²", 2)],
 )
 def test_any_text_in_the_address_gives_a_depth(jobs, depth, used):
-    assert ask(job="large", depth=depth)[0].depth == used
+    assert ask(job="large", show="near", depth=depth)[0].depth == used
 
 
 def test_other_values_that_are_not_allowed_count_as_none(jobs):
-    asked, _ = ask(job="large", dir="sideways", deps="all", at="nonsense", node="nobody")
+    asked, _ = ask(job="large", show="near", dir="sideways", deps="all", at="nonsense", node="nobody")
     assert (asked.direction, asked.deps, asked.centre) == ("both", "both", 700)
 
 

@@ -1,0 +1,271 @@
+"""A folded graph as Cytoscape draws it: blocks, frames around what is open, single nodes, lines with counts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from studio.analysis.blocks import Block, BlockTree, Folded, Path
+from studio.analysis.layout import Layout, layered
+from studio.figures.graph import HEIGHT, STEP_X, STEP_Y, WIDTH, look, node_data, shortened
+from studio.trace import Float64, Graph, Int32, Int64
+from studio.units import format_bytes, format_count, format_ns
+
+BLOCK_WIDTH, BLOCK_HEIGHT = 172, 52
+_BLOCK_STEP_X, _BLOCK_STEP_Y = 200, 84
+_FRAME_TOP, _FRAME_SIDE = 34, 16
+_COLUMN_GAP = 60
+_NAME, _SHORT_NAME = 26, 15
+"""Characters of a block's name that fit, in a label and in the larger print of a short label."""
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """A place in the drawing, in pixels at zoom 1; x and y are its left upper corner."""
+
+    x: float
+    y: float
+    width: float
+    height: float
+
+    @property
+    def middle(self) -> dict[str, float]:
+        """Where Cytoscape puts it."""
+        return {"x": round(self.x + self.width / 2, 1), "y": round(self.y + self.height / 2, 1)}
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """What blocks add up.
+
+    N nodes.
+
+    Attributes:
+        busy_ns: (N,) how long each node ran, 0 where that is not known.
+        bytes: (N,) what it communicates.
+        layer: (N,) how deep it lies.
+    """
+
+    busy_ns: Int64
+    bytes: Int64
+    layer: Int64
+
+
+def arranged(tree: BlockTree, folded: Folded, layouts: dict[Path, Layout]) -> dict[Path, Box]:
+    """Return where everything stands.
+
+    What is closed stands where it always stands among its neighbours; what is open pushes those right of it and those
+    below it away by what it is larger, so that closing it gives the same drawing as before.
+
+    Args:
+        tree: The blocks.
+        folded: Which of them are open.
+        layouts: What was worked out before, by block; filled in.
+    """
+    opened = {frame.path for frame in folded.frames}
+    boxes: dict[Path, Box] = {}
+
+    def measure(block: Block) -> tuple[float, float, list[tuple[Block, Box]]]:
+        children = tree.children(block).blocks
+        sizes: list[tuple[float, float]] = []
+        inner: dict[Path, list[tuple[Block, Box]]] = {}
+        for child in children:
+            if child.path in opened:
+                wide, high, inside = measure(child)
+                inner[child.path] = inside
+                sizes.append((wide + 2 * _FRAME_SIDE, high + _FRAME_TOP + _FRAME_SIDE))
+            else:
+                sizes.append((WIDTH, HEIGHT) if child.is_node else (BLOCK_WIDTH, BLOCK_HEIGHT))
+        placed = _packed(_layout(tree, block, layouts), sizes, all(one.is_node for one in children))
+        found: list[tuple[Block, Box]] = []
+        for child, box in zip(children, placed, strict=True):
+            found.append((child, box))
+            found += [
+                (one, Box(box.x + _FRAME_SIDE + at.x, box.y + _FRAME_TOP + at.y, at.width, at.height))
+                for one, at in inner.get(child.path, ())
+            ]
+        wide = max((box.x + box.width for box in placed), default=0.0)
+        return wide, max((box.y + box.height for box in placed), default=0.0), found
+
+    for block, box in measure(tree.root)[2]:
+        boxes[block.path] = box
+    return boxes
+
+
+def _layout(tree: BlockTree, block: Block, layouts: dict[Path, Layout]) -> Layout:
+    found = layouts.get(block.path)
+    if found is None:
+        children = tree.children(block)
+        first = np.array([tree.first_place(one) for one in children.blocks], np.int64)
+        # Lines may lead both ways: what comes first stands above, and what leads back goes upwards.
+        down = first[children.before] < first[children.after]
+        steps = (
+            (STEP_X, STEP_Y)
+            if all(one.is_node for one in children.blocks)
+            else (_BLOCK_STEP_X, _BLOCK_STEP_Y)
+        )
+        found = layered(
+            len(children.blocks),
+            children.before[down],
+            children.after[down],
+            aspect=16 / 9 * steps[1] / steps[0],
+        )
+        layouts[block.path] = found
+    return found
+
+
+def _packed(layout: Layout, sizes: Sequence[tuple[float, float]], small: bool) -> list[Box]:
+    """Return where things of some sizes stand that are laid out as if all were of one size."""
+    step_x, step_y, wide, high = (
+        (STEP_X, STEP_Y, WIDTH, HEIGHT)
+        if small
+        else (_BLOCK_STEP_X, _BLOCK_STEP_Y, BLOCK_WIDTH, BLOCK_HEIGHT)
+    )
+    boxes = [Box(0, 0, 0, 0)] * len(sizes)
+    left = 0.0
+    for column in np.unique(layout.column).tolist():
+        members = np.flatnonzero(layout.column == column)
+        origin, top, right = float(layout.x[members].min()), 0.0, left
+        for row in np.unique(layout.y[members]).tolist():
+            here = members[layout.y[members] == row]
+            pushed, tallest = 0.0, float(high)
+            for at in here[np.argsort(layout.x[here], kind="stable")].tolist():
+                width, height = sizes[at]
+                # A single node stands in the middle of the room that a block would take.
+                inset = max(0.0, (wide - width) / 2)
+                x = left + (layout.x[at] - origin) * step_x + pushed + inset
+                boxes[at] = Box(x, top + max(0.0, (high - height) / 2), width, height)
+                pushed += max(0.0, width - wide)
+                tallest, right = max(tallest, height), max(right, x + width + inset)
+            top += tallest + step_y - high
+        left = right + _COLUMN_GAP
+    return boxes
+
+
+def block_ref(path: Path) -> str:
+    """Return how addresses and the drawing name a block."""
+    return ".".join(map(str, path))
+
+
+def folded_elements(
+    graph: Graph, tree: BlockTree, folded: Folded, weights: Weights, layouts: dict[Path, Layout]
+) -> list[dict[str, Any]]:
+    """Return frames, blocks, nodes and lines for Cytoscape.
+
+    Blocks have the data `id` ("b" and their path), `block` (their path), `name`, `label`, `short`, `count`, `time` and
+    `bytes` (texts), `parts` (kind and share of each kind of nodes) and `m` (where their layers begin and end, as parts of
+    all layers); frames likewise with `id` "f" and their path, `w` and `h`; lines `count`.
+    """
+    boxes = arranged(tree, folded, layouts)
+    rows = np.array([one.rows[0] for one in folded.shown if one.is_node], np.int64)
+    singles = iter(node_data(graph, rows))
+    describe = _describer(graph, folded, weights)
+    found: list[dict[str, Any]] = []
+    for frame in folded.frames:
+        box = boxes[frame.path]
+        data = describe(frame, None) | {"id": f"f{block_ref(frame.path)}", "kind": "frame"}
+        data |= {"w": round(box.width, 1), "h": round(box.height, 1)}
+        found.append({"group": "nodes", "data": data, "position": box.middle, "selectable": False})
+    ids = []
+    for at, block in enumerate(folded.shown):
+        data = (
+            next(singles) | {"hidden": 0, "m": _span(weights.layer, block.rows)}
+            if block.is_node
+            else describe(block, at)
+        )
+        data["inside"] = block_ref(block.path[:-1])
+        found.append({"group": "nodes", "data": data, "position": boxes[block.path].middle})
+        ids.append(data["id"])
+    return found + _lines(folded, ids, [boxes[one.path] for one in folded.shown])
+
+
+def _describer(
+    graph: Graph, folded: Folded, weights: Weights
+) -> Callable[[Block, int | None], dict[str, Any]]:
+    kinds, kind = np.unique(graph.type, return_inverse=True)
+    count = len(folded.shown)
+    by_kind = np.bincount(folded.of.astype(np.int64) * len(kinds) + kind, minlength=count * len(kinds))
+    by_kind = by_kind.reshape(count, len(kinds))
+    busy = np.bincount(folded.of, weights.busy_ns, minlength=count)
+    size = np.bincount(folded.of, weights.bytes, minlength=count)
+
+    def describe(block: Block, at: int | None) -> dict[str, Any]:
+        if at is None:
+            share = np.bincount(kind[block.rows], minlength=len(kinds))
+            time_ns, in_bytes = (
+                float(weights.busy_ns[block.rows].sum()),
+                float(weights.bytes[block.rows].sum()),
+            )
+        else:
+            share, time_ns, in_bytes = by_kind[at], float(busy[at]), float(size[at])
+        nodes = f"{format_count(len(block.rows))} nodes"
+        told = [format_ns(time_ns)] if time_ns else []
+        told += [format_bytes(in_bytes)] if in_bytes else []
+        name = " ".join(block.name.split())
+        return {
+            "id": f"b{block_ref(block.path)}",
+            "block": block_ref(block.path),
+            "kind": "block",
+            "name": block.name,
+            "label": f"{shortened(name, _NAME)}\n{' · '.join([nodes, *told[:1]])}",
+            "short": shortened(name, _SHORT_NAME),
+            "count": len(block.rows),
+            "time": format_ns(time_ns) if time_ns else "",
+            "bytes": format_bytes(in_bytes) if in_bytes else "",
+            "parts": _shares(kinds, share),
+            "m": _span(weights.layer, block.rows),
+        }
+
+    return describe
+
+
+def _shares(kinds: Int32, count: Int64) -> list[list[Any]]:
+    """Return the kinds of nodes that a block has with their shares, the largest first."""
+    total: dict[str, int] = {}
+    for number, nodes in zip(kinds.tolist(), count.tolist(), strict=True):
+        if nodes:
+            total[look(number).kind] = total.get(look(number).kind, 0) + nodes
+    whole = sum(total.values())
+    return [[name, round(nodes / whole, 4)] for name, nodes in sorted(total.items(), key=lambda one: -one[1])]
+
+
+def _span(layer: Int64, rows: Int64) -> list[float]:
+    """Return where the layers of some nodes begin and end, as parts of all layers."""
+    here, last = layer[rows], max(int(layer.max(initial=0)), 0) + 1
+    return [round(int(here.min()) / last, 5), round((int(here.max()) + 1) / last, 5)]
+
+
+def _lines(folded: Folded, ids: list[str], boxes: list[Box]) -> list[dict[str, Any]]:
+    found = []
+    widths = _widths(folded.count)
+    for one, other, count, data_count, width in zip(
+        folded.before.tolist(),
+        folded.after.tolist(),
+        folded.count.tolist(),
+        folded.data_count.tolist(),
+        widths.tolist(),
+        strict=True,
+    ):
+        back = boxes[other].y < boxes[one].y
+        apart = folded.shown[one].path[:-1] != folded.shown[other].path[:-1]
+        data = {
+            "id": f"{ids[one]}>{ids[other]}",
+            "source": ids[one],
+            "target": ids[other],
+            "dep": "data" if data_count else "ctrl",
+            "far": int(back or apart),
+            "lw": width,
+        }
+        if count > 1:
+            data["times"] = format_count(count)
+        found.append({"group": "edges", "data": data})
+    return found
+
+
+def _widths(count: Int64) -> Float64:
+    """Return (L,) how wide lines are: by the number of dependencies, on a logarithmic scale."""
+    width: Float64 = np.round(1.2 + 0.55 * np.log10(np.maximum(count, 1)), 2)
+    return width

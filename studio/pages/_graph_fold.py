@@ -1,0 +1,173 @@
+"""The folded drawing of the Graph page: its blocks, worked out once per graph and level."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from studio.analysis.blocks import BlockTree, Folded, Path
+from studio.analysis.depth import Depths, depths
+from studio.analysis.layout import Layout
+from studio.analysis.levels import LevelName, Source, first_choice, offered
+from studio.analysis.nameparts import NameParts
+from studio.analysis.neighbours import Adjacency, adjacency
+from studio.figures.blocks import Weights, folded_elements
+from studio.pages._graph_request import KINDS, Request
+from studio.pages._state import times_of, trace
+from studio.trace import Graph, Int64, dense_column
+from studio.units import format_count
+
+_THEN: tuple[LevelName, ...] = ("calls", "scope", "order")
+"""What goes on where the chosen level tells nothing apart: of calls and names the first that there is."""
+_MOST_OPEN = 400
+
+
+@dataclass(frozen=True, slots=True)
+class Tree:
+    """A tree of blocks, and where their children stand as far as that was worked out."""
+
+    blocks: BlockTree
+    layouts: dict[Path, Layout] = field(default_factory=dict)
+
+
+@lru_cache(maxsize=4)
+def adjacency_of(root: str, job: str, graph: int, deps: str) -> Adjacency:
+    """Return the dependencies of a graph that count, ready to be walked."""
+    return adjacency(trace(job).graphs[graph], KINDS[deps])
+
+
+@lru_cache(maxsize=4)
+def depths_of(root: str, job: str, graph: int, deps: str) -> Depths:
+    """Return how deep the nodes of a graph lie."""
+    near = adjacency_of(root, job, graph, deps)
+    return depths(len(near), near.edges)
+
+
+@lru_cache(maxsize=4)
+def parts_of(root: str, job: str, graph: int) -> NameParts:
+    """Return the names of a graph's nodes, ready to be searched."""
+    return NameParts(trace(job).graphs[graph])
+
+
+def source_of(asked: Request) -> Source:
+    """Return what the levels of a graph are made from."""
+    near = adjacency_of(asked.root, asked.job, asked.graph, asked.deps)
+    names = parts_of(asked.root, asked.job, asked.graph)
+    return Source(trace(asked.job).graphs[asked.graph], near, names, asked.names)
+
+
+@lru_cache(maxsize=8)
+def levels_of(root: str, job: str, graph: int) -> list[LevelName]:
+    """Return what a graph can be folded by."""
+    near = adjacency_of(root, job, graph, "both")
+    return offered(Source(trace(job).graphs[graph], near, parts_of(root, job, graph), ()))
+
+
+def level_asked_for(asked: Request, wanted: str | None) -> LevelName:
+    """Return what to fold by: what is wanted, where the graph has it."""
+    found = levels_of(asked.root, asked.job, asked.graph)
+    return next((one for one in found if one == wanted), first_choice(found))
+
+
+def tree_of(asked: Request) -> Tree:
+    """Return the blocks of the level that is asked for."""
+    return _tree(asked.root, asked.job, asked.graph, asked.deps, asked.by, asked.names)
+
+
+@lru_cache(maxsize=6)
+def _tree(root: str, job: str, graph: int, deps: str, by: LevelName, names: tuple[str, ...]) -> Tree:
+    found = levels_of(root, job, graph)
+    source = source_of(Request(root, job, graph, deps, by=by, names=names))
+    # Calls and names both tell what belongs together; what runs goes before what it is called.
+    then = [one for one in _THEN if one in found or one == "order"]
+    return Tree(BlockTree(source, depths_of(root, job, graph, deps), by, [then[0], *then[-1:]]))
+
+
+@lru_cache(maxsize=64)
+def folded_of(asked: Request) -> Folded:
+    """Return the blocks that are drawn."""
+    return tree_of(asked).blocks.folded(asked.opened)
+
+
+@lru_cache(maxsize=4)
+def node_spans(root: str, job: str, graph: int, run: str | None, rank: int) -> tuple[Int64, Int64]:
+    """Return (N,) when the nodes of a graph began and ended on a rank, -1 where that is not known."""
+    found = trace(job)
+    columns: Graph = found.graphs[graph]
+    if run is None or not run:
+        end = np.where(columns.start_ns >= 0, columns.start_ns + columns.duration_ns, -1)
+        return columns.start_ns, end
+    times = times_of(job, run)
+    first = int(times.first[rank])
+    if first < 0:
+        nothing = np.full(len(columns), -1, np.int64)
+        return nothing, nothing
+    return times.start_ns[first : first + len(columns)], times.end_ns[first : first + len(columns)]
+
+
+@lru_cache(maxsize=8)
+def weights_of(root: str, job: str, graph: int, deps: str, run: str | None, rank: int) -> Weights:
+    """Return what blocks add up: times of the run that is shown, else the durations in the files."""
+    columns = trace(job).graphs[graph]
+    start, end = node_spans(root, job, graph, run, rank)
+    busy = np.where(start >= 0, end - start, columns.duration_ns if not run else 0)
+    size = dense_column(columns, "comm_size", 0)
+    return Weights(busy, size, depths_of(root, job, graph, deps).layer)
+
+
+def fold_elements(asked: Request) -> list[dict[str, Any]]:
+    """Return the folded drawing for Cytoscape."""
+    tree = tree_of(asked)
+    weights = weights_of(asked.root, asked.job, asked.graph, asked.deps, asked.run, asked.rank)
+    graph = trace(asked.job).graphs[asked.graph]
+    return folded_elements(graph, tree.blocks, folded_of(asked), weights, tree.layouts)
+
+
+def paths_asked_for(text: str | None) -> tuple[Path, ...]:
+    """Return the blocks that an address says are open, such as `0,0.3`."""
+    found: list[Path] = []
+    for part in str(text or "").split(",")[:_MOST_OPEN]:
+        numbers = part.split(".")
+        if all(one.isascii() and one.isdigit() and len(one) < 5 for one in numbers):
+            found.append(tuple(map(int, numbers)))
+    return tuple(dict.fromkeys(found))
+
+
+def revealed(asked: Request, row: int) -> tuple[Path, ...]:
+    """Return the blocks to open so that a node is drawn: those that are asked for, and those around it."""
+    around = tree_of(asked).blocks.path_of(row)
+    inner = tuple(around[:depth] for depth in range(1, len(around)))
+    return (*(one for one in asked.opened if one not in inner), *inner)
+
+
+def fold_sentence(asked: Request) -> str:
+    """Return in words what is drawn and what is folded away."""
+    folded, nodes = folded_of(asked), len(trace(asked.job).graphs[asked.graph])
+    blocks = [one for one in folded.shown if not one.is_node]
+    hidden, alone = sum(len(one.rows) for one in blocks), len(folded.shown) - len(blocks)
+    by_itself = f"{_n(alone, 'node')} drawn, " if alone else ""
+    some = "All" if hidden == nodes else f"{format_count(hidden)} of"
+    text = f"{by_itself}{some} {_n(nodes, 'node')} folded into {_n(len(blocks), 'block')}"
+    if not blocks:
+        text = f"All {_n(nodes, 'node')} drawn"
+    within = int(len(source_of(asked).near.edges) - folded.count.sum())
+    text += f"; {format_count(int(folded.count.sum()))} dependencies as {_n(len(folded.count), 'line')}"
+    text += f", {format_count(within)} within blocks." if within and blocks else "."
+    if folded.lines_left_out:
+        text += f" {_n(folded.lines_left_out, 'line')} of the fewest dependencies left out."
+    if folded.closed:
+        text += f" {_n(len(folded.closed), 'block')} closed again to make room."
+    return text
+
+
+def _n(count: int, noun: str) -> str:
+    return f"{format_count(count)} {noun}{'' if count == 1 else 's'}"
+
+
+def hits_in_blocks(asked: Request, rows: Int64) -> Sequence[int]:
+    """Return which of what is drawn holds any of some nodes."""
+    return np.unique(folded_of(asked).of[rows]).tolist() if len(rows) else []
