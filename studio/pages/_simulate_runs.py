@@ -135,12 +135,15 @@ def result(run: Run, info: RunInfo, *, dark: bool) -> Any:
     found = run.result
     times = breakdown_of(found)
     numbers = [rank.number for rank in found.trace.ranks]
-    timeline = dcc.Link(
-        "Open the timeline", href=link("/timeline", {"job": info.job, "run": info.id}), className="cs-button"
-    )
+    run_of = {"job": info.job, "run": info.id}
+    slowest = link("/collectives", {**run_of, "metric": "duration", "sort": "time"})
+    onward = [
+        dcc.Link("Collectives", href=slowest, className="cs-button"),
+        dcc.Link("Open the timeline", href=link("/timeline", run_of), className="cs-button"),
+    ]
     return html.Section(
         [
-            html.Div([html.H2(info.name), html.Span(style={"flex": 1}), timeline], className="sim-row"),
+            html.Div([html.H2(info.name), html.Span(style={"flex": 1}), *onward], className="sim-row"),
             _figures(found, times, numbers),
             html.P(spread(found, numbers)),
             dcc.Graph(
