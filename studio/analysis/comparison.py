@@ -7,9 +7,10 @@ by `partition` on one rank each, or in the mean of all ranks.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, replace
+from typing import Literal, TypeVar
 
 import numpy as np
 
@@ -185,7 +186,7 @@ class NodeAlone:
     Attributes:
         rank, row: Place in its trace, and row of the graph, on the rank where it runs longest.
         ns: How long it runs there, -1 where it has no times.
-        ranks: Ranks that have it.
+        ranks: Ranks that have it, counted over those whose longest nodes it is among.
     """
 
     rank: int
@@ -400,16 +401,56 @@ def _combinations(a: Side, b: Side, alignment: Alignment, pairs: int) -> tuple[I
 
 
 def _changes(a: Side, b: Side, alignment: Alignment) -> tuple[tuple[NodeChange, ...], tuple[NodeChange, ...]]:
-    slower: list[NodeChange] = []
-    faster: list[NodeChange] = []
-    for index, pairs in enumerate(alignment.pairs):
-        chosen, count = _combinations(a, b, alignment, index)
-        found = _extremes(a, b, alignment, pairs, (chosen, count))
-        slower += _listed(a, b, alignment, pairs, found, longer=True)
-        faster += _listed(a, b, alignment, pairs, found, longer=False)
-    slower.sort(key=lambda one: (-one.difference_ns, one.rank_a, one.row_a))
-    faster.sort(key=lambda one: (one.difference_ns, one.rank_a, one.row_a))
-    return tuple(slower[:MOST_LISTED]), tuple(faster[:MOST_LISTED])
+    combined = [_combinations(a, b, alignment, index) for index in range(len(alignment.pairs))]
+    found = [
+        _extremes(a, b, alignment, pairs, chosen)
+        for pairs, chosen in zip(alignment.pairs, combined, strict=True)
+    ]
+
+    def ranked(*, longer: bool) -> tuple[NodeChange, ...]:
+        listed = [
+            one
+            for pairs, extremes in zip(alignment.pairs, found, strict=True)
+            for one in _listed(a, b, alignment, pairs, extremes, longer=longer)
+        ]
+        listed.sort(key=lambda one: (-abs(one.difference_ns), one.rank_a, one.row_a))
+        chosen = _each_once(listed, [_key(a, one.rank_a, one.row_a) for one in listed])
+        return tuple(_on_all_ranks(a, alignment, found, one) for one in chosen)
+
+    return ranked(longer=True), ranked(longer=False)
+
+
+_Listed = TypeVar("_Listed")
+
+
+def _each_once(listed: Sequence[_Listed], keys: Sequence[object]) -> list[_Listed]:
+    """Return the first of each key, at most `MOST_LISTED`: ranks whose graphs differ a little run the same nodes."""
+    first = dict(zip(reversed(keys), reversed(listed), strict=True))
+    order = dict.fromkeys(keys)
+    return [first[key] for key in order][:MOST_LISTED]
+
+
+def _key(side: Side, rank: int, row: int) -> tuple[int, str]:
+    """Return id and name of a node."""
+    graph = side.trace.graph_of(side.trace.ranks[rank])
+    return int(graph.id[row]), graph.strings[int(graph.name[row])]
+
+
+def _on_all_ranks(a: Side, alignment: Alignment, found: Sequence[_Extremes], one: NodeChange) -> NodeChange:
+    """Return a change with the ranks of every graph that has its node counted."""
+    key = _key(a, one.rank_a, one.row_a)
+    ranks = total = 0
+    for pairs, extremes in zip(alignment.pairs, found, strict=True):
+        for at in _having(a.trace.graphs[pairs.graph_a], pairs.row_a, key):
+            ranks += int(extremes.count[at])
+            total += int(extremes.total[at])
+    return replace(one, ranks=ranks, total_ns=total)
+
+
+def _having(graph: Graph, rows: Int64, key: tuple[int, str]) -> list[int]:
+    """Return the places among `rows` of the nodes of this id and name."""
+    places: list[int] = np.flatnonzero(graph.id[rows] == np.uint64(key[0])).tolist()
+    return [at for at in places if graph.strings[int(graph.name[rows[at]])] == key[1]]
 
 
 def _extremes(
@@ -479,7 +520,12 @@ def _alone(side: Side, alignment: Alignment, *, of_b: bool) -> tuple[tuple[NodeA
             row, ns = int(rows[place]), int(longest[place])
             found.append(NodeAlone(int(where[place]), row, ns, len(mine)))
     found.sort(key=lambda one: (-one.ns, one.rank, one.row))
-    return tuple(found[:MOST_LISTED]), count
+    keys = [_key(side, one.rank, one.row) for one in found]
+    having: Counter[tuple[int, str]] = Counter()
+    for one, key in zip(found, keys, strict=True):
+        having[key] += one.ranks
+    chosen = _each_once(list(zip(found, keys, strict=True)), keys)
+    return tuple(replace(one, ranks=having[key]) for one, key in chosen), count
 
 
 def _operations(a: Side, b: Side) -> tuple[Operation, ...]:
