@@ -33,6 +33,7 @@ def main() -> None:
             simulate(page, address, scheme)
             timeline(page, address, scheme)
             collectives(page, address, scheme)
+            compare(page, address, scheme)
             page.close()
         browser.close()
 
@@ -113,6 +114,15 @@ def collectives(page: Page, address: str, scheme: str) -> None:
     page.click(".cs-worst-name")
     page.wait_for_selector("#inspector h2")
     shoot(page, f"collectives-{scheme}")
+
+
+def compare(page: Page, address: str, scheme: str) -> None:
+    """The recording beside the run that `simulate` has made."""
+    page.goto(address.replace("/overview", "/compare") + "&run=recorded")
+    page.click(".cs-compare-list a")
+    page.wait_for_selector("#compare-waterfall .bars")
+    page.wait_for_selector("#compare-canvas[data-ready]")
+    shoot(page, f"compare-{scheme}")
 
 
 def shoot(page: Page, name: str) -> None:

@@ -15,9 +15,10 @@ from studio import __version__
 from studio.imports import Registry
 from studio.pages._activity import activity, run_choice
 from studio.pages._collectives_heat import shown_of
-from studio.pages._state import gantt, node_index
+from studio.pages._state import gantt, lineup, node_index
 from studio.pages._widgets import job_options, labelled
 from studio.server.collectives import collectives_blueprint
+from studio.server.compare import compare_blueprint
 from studio.server.guard import script_hash
 from studio.server.nodes import nodes_blueprint
 from studio.server.palette import palette_blueprint
@@ -83,6 +84,7 @@ def create_app(workspace: Workspace, registry: Registry, simulations: Simulation
     app.server.register_blueprint(report_blueprint(lambda sides: _report(workspace, sides)))
     app.server.before_request(_times_as_asked)
     app.server.register_blueprint(collectives_blueprint(shown_of))
+    app.server.register_blueprint(compare_blueprint(lineup, gantt))
     app.layout = _frame()
     _wire_frame(app, workspace)
     # Only now are all pages and callbacks known.

@@ -548,12 +548,12 @@ def compare(
     if not 2 <= len(sides) <= comparing.SIDES_AT_MOST:
         raise click.UsageError(f"Name 2 to {comparing.SIDES_AT_MOST} runs to compare, not {len(sides)}.")
     chosen = comparing.find(sides, workspace, ranks=ranks, progress=_progress_line())
-    found = comparing.comparisons(chosen)
+    shown = comparing.lineup(chosen)
     if as_json:
-        click.echo(json.dumps(comparing.report(chosen, found), indent=2))
+        click.echo(json.dumps(comparing.report(shown), indent=2))
     else:
-        click.echo(comparing.as_text(chosen, found))
-    if fail_if_slower is not None and comparing.slower_than(found, fail_if_slower):
+        click.echo(comparing.as_text(shown))
+    if fail_if_slower is not None and comparing.slower_than(shown, fail_if_slower):
         ctx.exit(3)
 
 

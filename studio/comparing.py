@@ -33,7 +33,7 @@ from studio.settings import settings_of
 from studio.sim.result import SimResult
 from studio.simulating import prefixed
 from studio.terminal import printable
-from studio.timeline import node_times, recorded
+from studio.timeline import NodeTimes, node_times, recorded
 from studio.trace import Trace, type_name
 from studio.units import format_bytes, format_count, format_ns
 from studio.workspace import Workspace
@@ -79,13 +79,46 @@ class Compared:
     run: str = RECORDED
 
 
-def recording(trace: Trace, name: str, summary: Summary | None = None, job: str = "") -> Compared:
-    """Return a recording to be compared.
+@dataclass(frozen=True, slots=True)
+class Lineup:
+    """Runs side by side, the first of them what the others are compared with.
+
+    Attributes:
+        sides: Two or more.
+        found: Each but the first, compared with it.
+    """
+
+    sides: tuple[Compared, ...]
+    found: tuple[Comparison, ...]
+
+    def partners(self, side: int, rank: int, row: int) -> list[tuple[int, int] | None]:
+        """Return a node of a side on every side: place of its rank and row; None where it is not."""
+        first: tuple[int, int] | None = (rank, row)
+        if side:
+            first = self.found[side - 1].alignment.partner_back(rank, row)
+        if first is None:
+            return [(rank, row) if at == side else None for at in range(len(self.sides))]
+        return [first, *(one.alignment.partner(*first) for one in self.found)]
+
+
+def lineup(sides: Sequence[Compared]) -> Lineup:
+    """Compare each run with the first."""
+    return Lineup(tuple(sides), tuple(compare(sides[0].side, other.side) for other in sides[1:]))
+
+
+def recording(
+    trace: Trace,
+    name: str,
+    summary: Summary | None = None,
+    job: str = "",
+    times: NodeTimes | None = None,
+) -> Compared:
+    """Return a recording to be compared; `times` are the trace's own, where they are known already.
 
     Raises:
         TraceError: The job holds no times.
     """
-    side = recorded_side(trace, node_times(trace, recorded(trace)))
+    side = recorded_side(trace, node_times(trace, recorded(trace)) if times is None else times)
     return Compared(name, side, {"times": "recorded", **_facts(summary or summarise(trace))}, job)
 
 
@@ -242,14 +275,9 @@ def _kept(store: Workspace, name: str) -> tuple[str, str]:
 # What is said
 
 
-def comparisons(sides: Sequence[Compared]) -> list[Comparison]:
-    """Compare each run with the first."""
-    return [compare(sides[0].side, other.side) for other in sides[1:]]
-
-
-def slower_than(found: Sequence[Comparison], percent: float) -> bool:
+def slower_than(shown: Lineup, percent: float) -> bool:
     """Return whether any run finishes later than the first by more than so many percent."""
-    return any(one.b.makespan_ns * 100 > one.a.makespan_ns * (100 + percent) for one in found)
+    return any(one.b.makespan_ns * 100 > one.a.makespan_ns * (100 + percent) for one in shown.found)
 
 
 def verdict(found: Comparison, name_a: str = "A", name_b: str = "B") -> str:
@@ -294,7 +322,7 @@ def settings_table(sides: Sequence[Compared], *, differing: bool = True) -> list
     return [row for row in rows if not differing or len(set(row[1])) > 1]
 
 
-def report(sides: Sequence[Compared], found: Sequence[Comparison]) -> dict[str, Any]:
+def report(shown: Lineup) -> dict[str, Any]:
     """Return everything about a comparison as plain data; times are nanoseconds, differences those to the first."""
     return {
         "sides": [
@@ -308,10 +336,10 @@ def report(sides: Sequence[Compared], found: Sequence[Comparison]) -> dict[str, 
                 "nodes": one.side.trace.node_count,
                 "settings": dict(one.settings),
             }
-            for letter, one in zip(LETTERS, sides, strict=False)
+            for letter, one in zip(LETTERS, shown.sides, strict=False)
         ],
-        "differing_settings": [key for key, _ in settings_table(sides)],
-        "comparisons": [_compared(one, LETTERS[at]) for at, one in enumerate(found, start=1)],
+        "differing_settings": [key for key, _ in settings_table(shown.sides)],
+        "comparisons": [_compared(one, LETTERS[at]) for at, one in enumerate(shown.found, start=1)],
     }
 
 
@@ -422,8 +450,9 @@ def _alone(side: Side, one: NodeAlone) -> dict[str, Any]:
     }
 
 
-def as_text(sides: Sequence[Compared], found: Sequence[Comparison]) -> str:
+def as_text(shown: Lineup) -> str:
     """Return a comparison for reading in a terminal."""
+    sides = shown.sides
     wide = max(len(one.name) for one in sides)
     base = sides[0].side.makespan_ns
     lines = []
@@ -434,7 +463,7 @@ def as_text(sides: Sequence[Compared], found: Sequence[Comparison]) -> str:
             percent = f"{100 * (finish - base) / base:+.3g} %" if base else ""
             change = f"{signed(finish - base):>14}{percent:>10}"
         lines.append(f"{letter}  {one.name:{wide}}  finish {format_ns(finish):>10}{change}")
-    for letter, pair in zip(LETTERS[1:], found, strict=False):
+    for letter, pair in zip(LETTERS[1:], shown.found, strict=False):
         lines += ["", *_pair(pair, letter)]
     settings = settings_table(sides)
     if settings:

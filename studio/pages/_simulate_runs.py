@@ -342,7 +342,9 @@ def _actions(info: RunInfo) -> list[Any]:
             text, id={"sim-run-act": verb, "run": info.id}, className="cs-button-quiet", **labelled(about)
         )
 
+    compare: dict[str, Any] = {"data-compare": f"{info.job}/{info.id}", "data-compare-name": info.name}
     return [
+        html.Button("Compare +", className="cs-button-quiet", **compare, **labelled(f"Compare {info.name}")),
         button("Edit", "use", f"Edit the system of {info.name}"),
         button("Rename", "rename", f"Rename {info.name}"),
         button("Delete", "delete", f"Delete {info.name}"),

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import dash
 
 from studio.analysis.gantt import Gantt
 from studio.analysis.nodes import NodeIndex
+from studio.comparing import Compared, Lineup, recording, simulation
+from studio.comparing import lineup as compared_with_first
 from studio.doctor import Change, Examination, repair
 from studio.doctor import examination as examined
 from studio.errors import TraceError
@@ -143,6 +145,35 @@ def times_of(job: str, run: str) -> NodeTimes:
         return _kept(("times", f"{workspace().root}/{job}/{run}"), result.node_times)
     found = trace(job)
     return _kept(("times", f"{workspace().root}/{job}/"), lambda: node_times(found, recorded(found)))
+
+
+def lineup(sides: Sequence[tuple[str, str]]) -> Lineup:
+    """Return runs compared with the first, each given by its job and its id, `RECORDED` for a recording.
+
+    Raises:
+        StudioError: There is no such job or run, its files are damaged, or the job holds no times.
+    """
+    root = workspace()
+    for job, run in sides:
+        if run == RECORDED:
+            root.info(job)
+        else:
+            root.run_info(job, run)
+    key = ",".join(f"{job}/{run}" for job, run in sides)
+
+    def compared() -> Lineup:
+        return compared_with_first([_compared(job, run) for job, run in sides])
+
+    return _kept(("lineup", f"{root.root}/{key}"), compared)
+
+
+def _compared(job: str, run: str) -> Compared:
+    info = workspace().info(job)
+    if run != RECORDED:
+        return simulation(run_of(job, run), workspace().run_info(job, run), info.summary, info.name)
+    if not info.summary.timed_nodes:
+        raise TraceError(f"{info.name}: its files hold no times.", hint="Simulate it, and compare the run.")
+    return recording(trace(job), f"{info.name} · recorded", info.summary, job, times_of(job, ""))
 
 
 def _recorded(found: Trace) -> Gantt:

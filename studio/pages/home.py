@@ -10,7 +10,7 @@ from dash import ALL, Input, Output, State, callback, ctx, dcc, html, no_update
 
 from studio.errors import StudioError
 from studio.opening import open_sample
-from studio.pages._state import workspace
+from studio.pages._state import RECORDED, workspace
 from studio.pages._widgets import error_box, labelled, link, page
 from studio.samples import SAMPLES
 from studio.units import format_bytes, format_count, format_ns
@@ -168,6 +168,7 @@ def _job_row(job: JobInfo, renaming: bool) -> Any:
         name = html.Span([field, html.Button("Save", id={"home-save": job.id}, className="cs-button-quiet")])
     span = format_ns(summary.end_ns - summary.start_ns) if summary.start_ns >= 0 else "–"
     actions = [
+        *_compare(job),
         html.Button(
             "Rename",
             id={"home-rename": job.id},
@@ -196,6 +197,16 @@ def _job_row(job: JobInfo, renaming: bool) -> Any:
             html.Td(actions, className="cs-row-actions"),
         ]
     )
+
+
+def _compare(job: JobInfo) -> list[Any]:
+    """Return the button that takes a job into a comparison: its recording, else its newest run; none where it has neither."""
+    run = RECORDED if job.summary.timed_nodes else ""
+    if not run and job.runs:
+        run = workspace().runs(job.id)[0].id
+    what: dict[str, Any] = {"data-compare": f"{job.id}/{run}", "data-compare-name": job.name}
+    about = labelled(f"Compare {job.name}")
+    return [html.Button("Compare +", className="cs-button-quiet", **what, **about)] if run else []
 
 
 def _runs(job: JobInfo) -> str:

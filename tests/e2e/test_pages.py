@@ -22,6 +22,7 @@ PAGES = {
     "timeline": "#timeline-scroll[data-ready]",
     "collectives": "#collectives-heat[data-ready], .cs-empty",
     "simulate": "#sim-drawing svg",
+    "compare": ".cs-compare-list",
     "findings": "#findings-list",
 }
 """Every page, and what is there once it shows a job."""

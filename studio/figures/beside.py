@@ -1,0 +1,88 @@
+"""Heatmaps of two runs on one colour scale."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from studio.figures.theme import layout, palette
+from studio.trace import Float64
+
+_HEIGHT = 300
+
+
+def beside(
+    tables: Sequence[Float64], ranks: Sequence[Sequence[int]], names: Sequence[str], *, dark: bool
+) -> Any:
+    """Return the figure: a heatmap for each run, rows in order of time, one scale from 0 to the longest.
+
+    Args:
+        tables: (L, R) ns for each run, NaN where a rank takes no part.
+        ranks: (R,) numbers of the ranks of each.
+        names: What the runs are called, short.
+        dark: Which theme.
+    """
+    import plotly.graph_objects as go
+
+    colours = palette(dark)
+    most = max((float(np.nanmax(one)) for one in tables if one.size and not np.isnan(one).all()), default=1.0)
+    scale, unit = _unit(most)
+    gap, wide = 0.06, 1 / len(tables)
+    figure = go.Figure(layout=layout(dark, height=_HEIGHT, margin={"l": 10, "r": 10, "t": 24, "b": 10}))
+    for at, (found, numbers, name) in enumerate(zip(tables, ranks, names, strict=True)):
+        axis = "" if at == 0 else str(at + 1)
+        figure.add_trace(
+            go.Heatmap(
+                z=(found / scale).astype(np.float32),
+                x=[str(number) for number in numbers],
+                xaxis=f"x{axis}",
+                yaxis=f"y{axis}",
+                coloraxis="coloraxis",
+                hoverongaps=False,
+                hovertemplate=f"{name} · rank %{{x}} · row %{{y}} · %{{z:.4g}} {unit}<extra></extra>",
+            )
+        )
+        domain = [
+            at * wide + (gap / 2 if at else 0),
+            (at + 1) * wide - (gap / 2 if at + 1 < len(tables) else 0),
+        ]
+        figure.update_layout(
+            {
+                f"xaxis{axis}": {
+                    "domain": domain, "title": {"text": "rank", "font": {"size": 11}}, "type": "category",
+                    "showgrid": False, "nticks": 16, "title_standoff": 2, "tickfont": {"color": colours.dim, "size": 11},
+                },
+                f"yaxis{axis}": {
+                    "anchor": f"x{axis}", "autorange": "reversed", "showgrid": False, "nticks": 6,
+                    "tickfont": {"color": colours.dim, "size": 11},
+                    "title": {"text": "collectives" if at == 0 else "", "font": {"size": 11}}, "title_standoff": 4,
+                },
+            }
+        )  # fmt: skip
+        figure.add_annotation(
+            text=f"<b>{name}</b>", x=domain[0], y=1.0, xref="paper", yref="paper", xanchor="left", yanchor="bottom",
+            showarrow=False, font={"color": colours.text, "size": 12},
+        )  # fmt: skip
+    figure.update_layout(
+        coloraxis={
+            "colorscale": "Cividis",
+            "cmin": 0,
+            "cmax": most / scale,
+            "colorbar": {
+                "title": {"text": unit, "font": {"size": 11}},
+                "thickness": 10,
+                "outlinewidth": 0,
+                "tickfont": {"color": colours.dim, "size": 11},
+            },
+        }
+    )
+    return figure
+
+
+def _unit(most_ns: float) -> tuple[float, str]:
+    for unit, scale in (("s", 1e9), ("ms", 1e6), ("µs", 1e3)):
+        if most_ns >= scale:
+            return scale, unit
+    return 1.0, "ns"

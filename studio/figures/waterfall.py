@@ -1,0 +1,112 @@
+"""From one finish to another: what each part of the time adds or takes away."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from typing import Any
+
+from studio.analysis.comparison import Step, Waterfall
+from studio.figures.theme import layout, palette
+from studio.units import format_ns
+
+_ROW = 24
+_CUT = 0.3
+"""Where all that changes lies within this part of the finish, the axis does not begin at 0."""
+
+
+def waterfall(shown: Waterfall, names: tuple[str, str], words: Mapping[str, str], *, dark: bool) -> Any:
+    """Return the figure: A's finish, the steps that change it, B's finish, from top to bottom.
+
+    Args:
+        shown: The waterfall; parts that are equal on both sides are left out.
+        names: What the runs are called, short.
+        words: What parts are called.
+        dark: Which theme.
+    """
+    import plotly.graph_objects as go
+
+    colours = palette(dark)
+    steps = [step for step in shown.steps if step.difference_ns]
+    levels = [shown.a_ns]
+    for step in steps:
+        levels.append(levels[-1] + step.difference_ns)
+    low = _begin(levels)
+    scale, unit = _unit(max(levels))
+    labels = [f"{names[0]} finishes", *(words[step.part] for step in steps), f"{names[1]} finishes"]
+    starts = [low, *(min(pair) for pair in itertools.pairwise(levels)), low]
+    ends = [shown.a_ns, *(max(pair) for pair in itertools.pairwise(levels)), shown.b_ns]
+    fills = [
+        colours.host,
+        *(colours.p2p if step.difference_ns > 0 else colours.compute for step in steps),
+        colours.host,
+    ]
+    texts = [format_ns(shown.a_ns), *map(_told, steps), format_ns(shown.b_ns)]
+    hovers = [
+        f"{names[0]}: {shown.a_ns:,} ns",
+        *(
+            f"{words[step.part]}: {step.a_ns:,} → {step.b_ns:,} ns, {step.difference_ns:+,} ns"
+            for step in steps
+        ),
+        f"{names[1]}: {shown.b_ns:,} ns",
+    ]
+    rows = list(range(len(labels)))
+    figure = go.Figure(
+        go.Bar(
+            y=rows,
+            x=[(end - start) / scale for start, end in zip(starts, ends, strict=True)],
+            base=[start / scale for start in starts],
+            orientation="h",
+            marker={"color": fills, "line": {"width": 0}},
+            width=0.62,
+            text=texts,
+            textposition="outside",
+            textfont={"color": colours.text, "size": 12},
+            cliponaxis=False,
+            hovertext=hovers,
+            hovertemplate="%{hovertext}<extra></extra>",
+        ),
+        layout(dark, height=_ROW * len(labels) + 40, showlegend=False, bargap=0.3),
+    )
+    for at, level in enumerate(levels):
+        # From each bar to the next: where the one ends the other begins.
+        figure.add_shape(
+            type="line", x0=level / scale, x1=level / scale, y0=at - 0.31, y1=at + 1.31,
+            line={"color": colours.dim, "width": 1}, layer="below",
+        )  # fmt: skip
+    span = max(ends) - low
+    cut = f", the axis begins at {format_ns(low)}" if low else ""
+    figure.update_xaxes(
+        range=[low / scale, (max(ends) + 0.26 * span) / scale],
+        title={"text": f"{unit}{cut}", "font": {"color": colours.dim, "size": 11}},
+        title_standoff=2,
+        nticks=7,
+        tickfont={"color": colours.dim, "size": 11},
+        gridcolor=colours.border,
+    )
+    figure.update_yaxes(
+        tickvals=rows, ticktext=labels, autorange="reversed", showgrid=False, linecolor="rgba(0,0,0,0)"
+    )
+    return figure
+
+
+def _begin(levels: list[int]) -> int:
+    """Return where the axis begins: at 0 unless what changes would be too narrow to see."""
+    low, high = min(levels), max(levels)
+    if high - low >= _CUT * high or high == low:
+        return 0
+    return max(0, round(low - 0.6 * (high - low)))
+
+
+def _told(step: Step) -> str:
+    sign, arrow = ("+", "▲") if step.difference_ns > 0 else ("−", "▼")
+    percent = 0 if step.share is None else round(100 * step.share)
+    share = f" · {percent} %".replace("-", "−") if percent else ""
+    return f"{arrow} {sign}{format_ns(abs(step.difference_ns))}{share}"
+
+
+def _unit(most_ns: int) -> tuple[float, str]:
+    for unit, scale in (("s", 1e9), ("ms", 1e6), ("µs", 1e3)):
+        if most_ns >= scale:
+            return scale, unit
+    return 1.0, "ns"

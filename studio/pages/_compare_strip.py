@@ -1,0 +1,135 @@
+"""What is compared, and how much it differs and why."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from dash import dcc, html
+
+from studio.comparing import LETTERS, WORDS, Lineup, verdict
+from studio.figures.waterfall import waterfall
+from studio.pages._export import Table, exports
+from studio.pages._state import RECORDED, workspace
+from studio.pages._widgets import hint, labelled, link
+from studio.units import format_ns
+
+_BASIS = (
+    "Every nanosecond from the first node to the last end stands in exactly one part, so that the steps add up. On a rank "
+    "a moment is compute where a compute node runs; exposed communication where none does and a collective or message "
+    "does, under way once all that take part have begun, waiting before; then memory, CPU, idle; and after its last node "
+    "the rank is done before the last one. The rank that waits least is the one the others wait for."
+)
+
+
+def sides_bar(sides: Sequence[Sequence[str]], view: dict[str, Any]) -> list[Any]:
+    """Return the runs that are compared, each with what takes it out or makes it the first.
+
+    Raises:
+        StudioError: There is no such job or run.
+    """
+    chips = []
+    for at, (job, run) in enumerate(sides):
+        name = side_name(job, run)
+        others = [side for place, side in enumerate(sides) if place != at]
+        actions = []
+        if at:
+            changes = _view([[job, run], *others])
+            actions.append(_changing("Base", view, changes, f"Compare the others with {name}"))
+        if len(sides) > 1:
+            actions.append(_changing("×", view, _view(others), f"Take {name} out of the comparison"))
+        chips.append(
+            html.Span(
+                [
+                    html.Strong(LETTERS[at], className=f"cs-side cs-side-{at}"),
+                    html.Bdi(name, title=name),
+                    *actions,
+                ],
+                className="cs-compare-chip",
+            )
+        )
+    return chips
+
+
+def side_name(job: str, run: str) -> str:
+    """Return what a run is called among those of several jobs.
+
+    Raises:
+        StudioError: There is no such job or run.
+    """
+    info = workspace().info(job)
+    return f"{info.name} · {'recorded' if run == RECORDED else workspace().run_info(job, run).name}"
+
+
+def _view(sides: Sequence[Sequence[str]]) -> dict[str, Any]:
+    """Return the change of the view that compares these."""
+    first, *rest = sides
+    more = ",".join(f"{job}/{run}" for job, run in rest)
+    # Nodes and moments of another run mean nothing in this one.
+    gone = {"pair": None, "from": None, "to": None, "align": None, "rank": None, "node": None}
+    return {"job": first[0], "run": first[1], "with": more or None, **gone}
+
+
+def _changing(text: str, view: dict[str, Any], changes: dict[str, Any], about: str) -> Any:
+    how: dict[str, Any] = {"data-view": json.dumps(changes), **labelled(about)}
+    return html.A(
+        text, href=link("/compare", view, **changes), className="cs-button-quiet", title=about, **how
+    )
+
+
+def strip(shown: Lineup, pair: int, basis: str, *, dark: bool) -> Any:
+    """Return how much and why: a sentence for each side, and the waterfall of one of them."""
+    found = shown.found[pair - 1]
+    fall = found.waterfall("mean" if basis == "mean" else "busiest")
+    letter = LETTERS[pair]
+    where = "in the mean of all ranks"
+    if fall.basis == "busiest":
+        where = f"on the rank that waits least: {fall.rank_a} in A, {fall.rank_b} in {letter}"
+    figure = waterfall(fall, ("A", letter), WORDS, dark=dark)
+    table = Table(
+        ("part", "a_ns", "b_ns", "difference_ns", "share"),
+        [(step.part, step.a_ns, step.b_ns, step.difference_ns, step.share) for step in fall.steps],
+    )
+    head = html.Div(
+        [
+            html.H2(["Where the difference comes from", hint("the waterfall", _BASIS)]),
+            _pressed("Rank that waits least", {"basis": None}, on=fall.basis == "busiest"),
+            _pressed("Mean of all ranks", {"basis": "mean"}, on=fall.basis == "mean"),
+            html.Span(where, className="cs-dim"),
+            html.Span(style={"flex": 1}),
+            exports("waterfall", figure="compare-waterfall", table=table, title="the waterfall"),
+        ],
+        className="cs-compare-controls",
+    )
+    graph = dcc.Graph(
+        id="compare-waterfall",
+        figure=figure,
+        config={"displaylogo": False, "displayModeBar": False},
+        className="cs-figure",
+    )
+    return html.Section(
+        [_verdicts(shown, pair), head, graph], className="cs-section", **labelled("How much and why")
+    )
+
+
+def _verdicts(shown: Lineup, pair: int) -> Any:
+    lines = []
+    for at, found in enumerate(shown.found, start=1):
+        grew = found.difference_ns
+        told = verdict(found, "A", LETTERS[at])
+        kind = "worse" if grew > 0 else "better" if grew < 0 else "same"
+        arrow = {"worse": "▲", "better": "▼", "same": "="}[kind]
+        content: list[Any] = [html.Span(arrow, className=f"cs-{kind}"), " ", told]
+        if len(shown.found) > 1:
+            content.append(_pressed("Why", {"pair": str(at) if at > 1 else None}, on=at == pair))
+        lines.append(html.P(content, className="cs-compare-verdict", title=f"{grew:+,} ns"))
+    finishes = " · ".join(
+        f"{LETTERS[at]} {format_ns(one.side.makespan_ns)}" for at, one in enumerate(shown.sides)
+    )
+    return html.Div([*lines, html.P(f"Finish: {finishes}", className="cs-dim")], id="compare-verdict")
+
+
+def _pressed(text: str, changes: dict[str, Any], *, on: bool) -> Any:
+    how: dict[str, Any] = {"data-view": json.dumps(changes), "aria-pressed": "true" if on else "false"}
+    return html.Button(text, className="cs-button", **how)

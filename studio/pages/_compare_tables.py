@@ -1,0 +1,379 @@
+"""A comparison in numbers: figures with their differences, settings, nodes, and collectives on one colour scale."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from dash import dcc, html
+
+from studio.analysis.comparison import Comparison, Figure, NodeAlone, NodeChange, Side
+from studio.analysis.imbalance import matrix, rows_of
+from studio.analysis.members import collective_members
+from studio.comparing import (
+    LETTERS,
+    WORDS,
+    Compared,
+    Lineup,
+    node_words,
+    settings_table,
+    signed,
+    signed_bytes,
+)
+from studio.figures.beside import beside
+from studio.pages._export import Table, copied, exports
+from studio.pages._widgets import exact, hint, labelled, link, table
+from studio.units import format_bytes, format_count, format_ns
+
+_LISTED = 12
+_LINKS = 10
+_OPERATIONS = 16
+_SHARE = (
+    "The difference as a part of what the finish differs by. Figures of ranks are means over ranks, and several can cover "
+    "the same time, so that these shares do not add up; those of the waterfall do."
+)
+_DEFINITIONS = {
+    "compute": "Some compute node was under way.",
+    "communication": "Some collective, send or receive was under way, waiting for other ranks included.",
+    "exposed": "Communication was under way and no compute was: what a faster network could save at most.",
+    "waiting": "Exposed, and not all that take part had begun: what better balance could save.",
+    "idle": "Nothing was under way, before the rank finished.",
+    "finished": "The rank had finished and others had not.",
+}
+_MATCHED = (
+    "Nodes of one job are matched by rank and id. Nodes of different jobs are matched by structure: type, name, size and "
+    "role of the comm group, the n-th in order of issue with the n-th; then with the numbers in names left out, and at "
+    "last sizes and groups too."
+)
+
+
+def summary(shown: Lineup) -> Any:
+    """Return the figures of every side, with what they differ by from the first."""
+    keys = [one.key for one in shown.found[0].figures if any(_figure(pair, one.key) for pair in shown.found)]
+    rows = [
+        _row(_named(key), _sides_figures(shown, lambda pair, key=key: _of(pair.figures, key, "ns")))
+        for key in keys
+    ]
+    parts = [html.H2(["In numbers", hint("share", _SHARE)])]
+    parts.append(_wide(_head(shown, "Mean of a rank"), rows, "the figures"))
+    parts += _network(shown, "dimensions", "Dimensions: busy time of a port, bytes of all", _LINKS)
+    parts += _network(shown, "links", f"Links: the {_LINKS} that differ most", _LINKS)
+    return html.Section(parts, className="cs-section")
+
+
+def _figure(pair: Comparison, key: str) -> bool:
+    one = _of(pair.figures, key, "ns")
+    return one is not None and bool(one.a or one.b)
+
+
+def _of(figures: Sequence[Figure], key: str, unit: str) -> Figure | None:
+    return next((one for one in figures if one.key == key and one.unit == unit), None)
+
+
+def _named(key: str) -> Any:
+    definition = _DEFINITIONS.get(key)
+    return [WORDS[key], hint(WORDS[key], definition)] if definition else WORDS[key]
+
+
+def _sides_figures(shown: Lineup, pick: Any) -> list[Figure | None]:
+    return [pick(pair) for pair in shown.found]
+
+
+def _head(shown: Lineup, first: str) -> list[Any]:
+    others = [
+        part for at in range(1, len(shown.sides)) for part in (LETTERS[at], f"{LETTERS[at]} − A", "share")
+    ]
+    return [first, "A", *others]
+
+
+def _row(name: Any, figures: Sequence[Figure | None]) -> list[Any]:
+    base = next((one for one in figures if one is not None), None)
+    cells = [name, _value(base.a if base else None, base)]
+    for one in figures:
+        cells += [_value(one.b if one else None, one), _difference(one), _share(one)]
+    return cells
+
+
+def _value(value: float | None, one: Figure | None) -> Any:
+    if value is None or one is None:
+        return "–"
+    if one.unit == "bytes":
+        return exact(format_bytes(value), f"{value:,.0f} bytes")
+    return exact(format_ns(round(value)), f"{value:,.1f} ns")
+
+
+def _difference(one: Figure | None) -> Any:
+    change = None if one is None else one.difference
+    if one is None or change is None:
+        return "–"
+    shown = signed_bytes(change) if one.unit == "bytes" else signed(round(change))
+    kind = "" if one.unit == "bytes" or not round(change) else "cs-worse" if change > 0 else "cs-better"
+    return html.Span(
+        shown, title=f"{change:+,.1f} {'bytes' if one.unit == 'bytes' else 'ns'}", className=kind
+    )
+
+
+def _share(one: Figure | None) -> str:
+    return "" if one is None or one.share is None else f"{100 * one.share:.1f} %".replace("-", "−")
+
+
+def _wide(head: Sequence[Any], rows: Sequence[Sequence[Any]], name: str) -> Any:
+    shown = table(head, rows, numeric=range(1, len(head)))
+    return html.Div(
+        copied(shown, name), className="cs-compare-wide", tabIndex=0, role="region", **labelled(name)
+    )
+
+
+def _network(shown: Lineup, what: str, title: str, most: int) -> list[Any]:
+    keys = dict.fromkeys(one.key for pair in shown.found for one in getattr(pair, what))
+    rows = []
+    for key in list(keys)[:most]:
+        for unit in ("ns", "bytes"):
+            figures = _sides_figures(
+                shown, lambda pair, key=key, unit=unit: _of(getattr(pair, what), key, unit)
+            )
+            if any(one is not None and (one.a or one.b) for one in figures):
+                rows.append(_row(f"{key}, {'busy' if unit == 'ns' else 'bytes'}", figures))
+    return [html.H3(title), _wide(_head(shown, what[:-1].capitalize()), rows, what)] if rows else []
+
+
+# ---------------------------------------------------------------------------------------------------
+# Settings
+
+
+def settings_section(shown: Lineup, *, everything: bool) -> Any:
+    """Return the settings of every side: those that differ, or all."""
+    rows = settings_table(shown.sides, differing=not everything)
+    head = ["Setting", *(LETTERS[at] for at in range(len(shown.sides)))]
+    cells = [
+        [key, *(value or html.Span("–", className="cs-dim") for value in values)] for key, values in rows
+    ]
+    body = (
+        html.Div(
+            copied(table(head, cells), "the settings"),
+            className="cs-compare-wide",
+            tabIndex=0,
+            role="region",
+            **labelled("Settings"),
+        )
+        if rows
+        else html.P("The settings are the same; what differs is the runs themselves.", className="cs-dim")
+    )
+    change = {"settings": None if everything else "all"}
+    text = "Only those that differ" if everything else "All settings"
+    how: dict[str, Any] = {"data-view": json.dumps(change)}
+    button = html.Button(text, className="cs-button-quiet", id="compare-settings", **how)
+    title = "All settings" if everything else "Settings that differ"
+    return html.Section(
+        [html.Div([html.H2(title), button], className="cs-compare-controls"), body], className="cs-section"
+    )
+
+
+# ---------------------------------------------------------------------------------------------------
+# Nodes
+
+
+def nodes_tables(shown: Lineup, pair: int, sides: Sequence[Sequence[str]]) -> Any:
+    """Return the nodes that changed most, those that only one side has, and operations added up."""
+    found, letter = shown.found[pair - 1], LETTERS[pair]
+    a, b = sides[0], sides[pair]
+    parts = [
+        _changes(found, f"Slower in {letter}", found.slower, letter, a),
+        _changes(found, f"Faster in {letter}", found.faster, letter, a),
+        _alone(found.b, f"Only in {letter}", found.added, found.added_count, b),
+        _alone(found.a, "Only in A", found.removed, found.removed_count, a),
+    ]
+    return html.Section(
+        [
+            html.H2(f"Nodes of A and {letter}"),
+            html.P(_matching(found, letter), id="compare-matching"),
+            html.Div(parts, className="cs-compare-columns"),
+            _operations(found, letter),
+        ],
+        className="cs-section",
+    )
+
+
+def _matching(found: Comparison, letter: str) -> list[Any]:
+    alignment = found.alignment
+    how = "by rank and id" if alignment.by == "id" else "by structure"
+    told = (
+        f"{100 * alignment.share:.1f} % of both sides matched {how}: {format_count(alignment.matched)} of "
+        f"{format_count(alignment.nodes_a)} nodes in A and {format_count(alignment.nodes_b)} in {letter}"
+    )
+    alone = [
+        f"only {name} has {format_count(len(places))} of the ranks"
+        for name, places in (("A", alignment.alone_a), (letter, alignment.alone_b))
+        if len(places)
+    ]
+    return ["; ".join([told, *alone]) + ".", hint("how nodes are matched", _MATCHED)]
+
+
+def _changes(
+    found: Comparison, title: str, changes: Sequence[NodeChange], letter: str, side: Sequence[str]
+) -> Any:
+    if not changes:
+        return html.Div([html.H3(title), html.P("none", className="cs-dim")])
+    rows = []
+    for one in changes[:_LISTED]:
+        words = node_words(found.a, one.rank_a, one.row_a)
+        rows.append(
+            (
+                _node(words, side, select=True),
+                str(words["rank"]),
+                exact(format_ns(one.a_ns), f"{one.a_ns:,} ns"),
+                exact(format_ns(one.b_ns), f"{one.b_ns:,} ns"),
+                _colour(one.difference_ns),
+                exact(signed(one.total_ns), f"{one.total_ns:+,} ns on {one.ranks:,} ranks"),
+            )
+        )
+    head = ("Node", "on rank", "A", letter, f"{letter} − A", "all ranks")
+    return html.Div(
+        [html.H3(title), _node_table(head, rows, title)],
+    )
+
+
+def _node_table(head: Sequence[str], rows: Sequence[Sequence[Any]], title: str) -> Any:
+    shown = table(head, rows, numeric=range(1, len(head)))
+    return html.Div(
+        copied(shown, title),
+        className="cs-compare-wide cs-compare-nodes",
+        tabIndex=0,
+        role="region",
+        **labelled(title),
+    )
+
+
+def _node(words: dict[str, Any], side: Sequence[str], *, select: bool) -> Any:
+    changes = {"rank": words["rank"], "node": words["node"]}
+    name = words["name"] or f"node {words['node']}"
+    to = link("/timeline", {"job": side[0], "run": side[1], **changes})
+    how: dict[str, Any] = {"data-view": json.dumps(changes)} if select else {}
+    return html.A(html.Bdi(name), href=to, title=f"{name} · {words['type']} · id {words['node']}", **how)
+
+
+def _colour(ns: int) -> Any:
+    kind = "cs-worse" if ns > 0 else "cs-better" if ns < 0 else ""
+    return html.Span(signed(ns), title=f"{ns:+,} ns", className=kind)
+
+
+def _alone(side: Side, title: str, alone: Sequence[NodeAlone], count: int, at: Sequence[str]) -> Any:
+    if not alone:
+        return html.Div([html.H3(title), html.P("none", className="cs-dim")])
+    rows = []
+    for one in alone[:_LISTED]:
+        words = node_words(side, one.rank, one.row)
+        lasted = exact(format_ns(one.ns), f"{one.ns:,} ns") if one.ns >= 0 else "no time"
+        rows.append((_node(words, at, select=False), str(words["rank"]), lasted, format_count(one.ranks)))
+    head = ("Node", "on rank", "lasts", "ranks")
+    return html.Div([html.H3(f"{title}: {format_count(count)}"), _node_table(head, rows, title)])
+
+
+def _operations(found: Comparison, letter: str) -> Any:
+    changed = [one for one in found.operations if one.difference_ns or one.count_a != one.count_b]
+    rows = [
+        (
+            html.Bdi(one.name or "(no name)", title=f"{one.name} · {one.type}"),
+            one.type.removeprefix("COMM_"),
+            format_count(one.count_a),
+            format_count(one.count_b),
+            exact(format_ns(one.a_ns), f"{one.a_ns:,} ns"),
+            exact(format_ns(one.b_ns), f"{one.b_ns:,} ns"),
+            _colour(one.difference_ns),
+        )
+        for one in changed[:_OPERATIONS]
+    ]
+    head = ("Operation", "Type", "Nodes A", letter, "Time A", letter, f"{letter} − A")
+    data = [
+        (one.type, one.name, one.count_a, one.count_b, one.a_ns, one.b_ns, one.difference_ns)
+        for one in found.operations[:2000]
+    ]
+    columns = ("type", "name", "count_a", "count_b", "a_ns", "b_ns", "difference_ns")
+    shown = table(head, rows, numeric=range(2, len(head)))
+    title = html.Div(
+        [
+            html.H3("Operations: nodes of one type and name, on all ranks, numbers in names left out"),
+            html.Span(style={"flex": 1}),
+            exports("operations", table=Table(columns, data), title="operations"),
+        ],
+        className="cs-compare-controls",
+    )
+    if not rows:
+        return html.Div([title, html.P("Every operation takes as long on both sides.", className="cs-dim")])
+    region = labelled("Operations")
+    return html.Div(
+        [
+            title,
+            html.Div(
+                shown, className="cs-compare-wide cs-compare-nodes", tabIndex=0, role="region", **region
+            ),
+        ]
+    )
+
+
+# ---------------------------------------------------------------------------------------------------
+# Collectives
+
+
+def heatmaps(shown: Lineup, pair: int, *, dark: bool) -> Any:
+    """Return how long each rank was in each collective, of two sides on one colour scale."""
+    sides = (shown.sides[0], shown.sides[pair])
+    tables = [_durations(one) for one in sides]
+    if not any(found.size for found, _ in tables):
+        return None
+    names = ("A", LETTERS[pair])
+    graph = dcc.Graph(
+        id="compare-heatmaps",
+        figure=beside(
+            [found for found, _ in tables],
+            [[rank.number for rank in one.side.trace.ranks] for one in sides],
+            names,
+            dark=dark,
+        ),
+        config={"displaylogo": False, "displayModeBar": False},
+        className="cs-figure",
+    )
+    rows = [
+        (name, label, one.side.trace.ranks[int(rank)].number, int(found[row, rank]))
+        for name, one, (found, labels) in zip(names, sides, tables, strict=True)
+        for row, label in enumerate(labels)
+        for rank in np.flatnonzero(~np.isnan(found[row])).tolist()
+    ][:5000]
+    head = html.Div(
+        [
+            html.H2("How long each rank is in collectives"),
+            html.Span("in order of time, both sides on one colour scale", className="cs-dim"),
+            html.Span(style={"flex": 1}),
+            exports(
+                "collectives",
+                figure="compare-heatmaps",
+                table=Table(("side", "collectives", "rank", "duration_ns"), rows),
+                title="time in collectives",
+            ),
+        ],
+        className="cs-compare-controls",
+    )
+    return html.Section([head, graph], className="cs-section")
+
+
+_ROWS = 120
+
+
+def _durations(one: Compared) -> tuple[Any, list[str]]:
+    """Return (L, R) the time of each rank in collectives, several neighbours together where there are many, and their names."""
+    side = one.side
+    members = collective_members(side.trace, side.times, side.groups)
+    if not len(members):
+        return np.zeros((0, len(side.trace.ranks))), []
+    found = matrix(members, rows_of(members), "duration")
+    edges = np.unique(np.linspace(0, len(found), min(len(found), _ROWS) + 1).astype(int))[:-1]
+    there = np.add.reduceat(~np.isnan(found), edges, axis=0)
+    total = np.add.reduceat(np.nan_to_num(found), edges, axis=0)
+    ends = [*edges[1:].tolist(), len(found)]
+    labels = [
+        str(low) if high - low == 1 else f"{low}–{high - 1}"
+        for low, high in zip(edges.tolist(), ends, strict=True)
+    ]
+    return np.where(there > 0, total, np.nan), labels

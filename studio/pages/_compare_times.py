@@ -1,0 +1,102 @@
+"""By what the timelines of a comparison can be aligned, and the moments that then stand above each other."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from studio.analysis.collectives import collective_times
+from studio.analysis.comparison import Side
+from studio.analysis.nodes import find_node, node_ref
+from studio.analysis.steps import graph_steps
+from studio.comparing import Lineup
+from studio.errors import TraceError
+from studio.trace import NONE, collective_name
+from studio.units import format_bytes
+
+ALIGN_START = "start"
+_STEP, _NODE = "step", "node"
+_COLLECTIVES = 40
+
+
+def align_options(shown: Lineup) -> list[dict[str, Any]]:
+    """Return what the timelines can be aligned by: the start, steps, and collectives of the first side, longest first."""
+    groups: list[dict[str, Any]] = [{"group": "Run", "items": [{"value": ALIGN_START, "label": "start"}]}]
+    steps = [step_starts(one.side) for one in shown.sides]
+    count = min(map(len, steps))
+    if count:
+        named = [{"value": f"{_STEP}:{at}", "label": f"step {list(steps[0])[at]}"} for at in range(count)]
+        groups.append({"group": "Step", "items": named})
+    collectives = _collectives(shown.sides[0].side)
+    if collectives:
+        groups.append({"group": "Collective of A", "items": collectives})
+    return groups
+
+
+def _collectives(side: Side) -> list[dict[str, str]]:
+    times = collective_times(side.trace, side.times, side.groups)
+    graphs = {rank.number: side.trace.graph_of(rank) for rank in side.trace.ranks}
+    items = []
+    for at in np.argsort(-times.duration_ns, kind="stable")[:_COLLECTIVES].tolist():
+        rank, row = int(times.last_rank[at]), int(times.last_row[at])
+        group = times.groups[int(times.group[at])]
+        label = f"{collective_name(int(times.type[at]))} #{times.position[at]}"
+        label += f" of {group[:24]}" if group else ""
+        value = f"{_NODE}:{rank}.{node_ref(graphs[rank], row)}"
+        items.append({"value": value, "label": f"{label} · {format_bytes(int(times.bytes[at]))}"})
+    return items
+
+
+def step_starts(side: Side) -> dict[int, int]:
+    """Return when each step began on any rank, after the beginning of the run; empty where nothing tells steps."""
+    starts: dict[int, int] = {}
+    for index, graph in enumerate(side.trace.graphs):
+        steps = graph_steps(graph)
+        rows = np.flatnonzero(steps >= 0)
+        places = [at for at, rank in enumerate(side.trace.ranks) if rank.graph == index]
+        for first in set(side.times.first[places].tolist()) - {NONE}:
+            begun = side.times.start_ns[first + rows]
+            there = begun >= 0
+            order = np.argsort(begun[there], kind="stable")
+            numbers, earliest = np.unique(steps[rows][there][order], return_index=True)
+            for number, start in zip(numbers.tolist(), begun[there][order][earliest].tolist(), strict=True):
+                starts[number] = min(starts.get(number, start), start)
+    return {number: starts[number] - side.origin_ns for number in sorted(starts)}
+
+
+def anchors(shown: Lineup, by: str) -> list[int | None]:
+    """Return the moment of each side that stands above those of the others, in ns after its beginning.
+
+    Args:
+        shown: The runs.
+        by: `start`, `step:N` for the N-th step counted from 0, or `node:RANK.NODE` for a node of the first side.
+
+    Raises:
+        TraceError: There is no such moment on the first side.
+    """
+    kind, _, what = by.partition(":")
+    if kind == _STEP:
+        steps = [list(step_starts(one.side).values()) for one in shown.sides]
+        at = int(what) if what.isdecimal() and len(what) < 10 else len(steps[0])
+        if at >= len(steps[0]):
+            raise TraceError(f"A has no step number {what[:20]!r}; the runs are aligned by their start.")
+        return [one[at] if at < len(one) else None for one in steps]
+    if kind == _NODE:
+        return _starts_of(shown, what)
+    return [0 for _ in shown.sides]
+
+
+def _starts_of(shown: Lineup, what: str) -> list[int | None]:
+    side = shown.sides[0].side
+    number, _, ref = what.partition(".")
+    place = next((at for at, rank in enumerate(side.trace.ranks) if str(rank.number) == number), None)
+    if place is None:
+        raise TraceError(f"A has no rank {number[:20]!r}; the runs are aligned by their start.")
+    row = find_node(side.trace.graph_of(side.trace.ranks[place]), ref)
+    starts: list[int | None] = []
+    for one, node in zip(shown.sides, shown.partners(0, place, row), strict=True):
+        first = NONE if node is None else int(one.side.times.first[node[0]])
+        start = NONE if first == NONE or node is None else int(one.side.times.start_ns[first + node[1]])
+        starts.append(None if start == NONE else start - one.side.origin_ns)
+    return starts

@@ -1,0 +1,126 @@
+"""Comparisons in a browser: chosen with a click each, said, drawn on one axis, selected on both sides, reopened by link."""
+
+from __future__ import annotations
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+
+from studio.runs import Run
+from studio.sim import simulate
+from studio.sim.parts import Parts, imported
+from studio.workspace import Workspace
+from tests.e2e.conftest import Studio
+
+pytestmark = pytest.mark.e2e
+
+
+def parts(bandwidth: float) -> Parts:
+    """Eight NPUs in a ring; the recording's memory nodes need remote memory, and its metadata the extended mode."""
+    network = {"topology": ["Ring"], "npus_count": [8], "bandwidth": [bandwidth], "latency": [500]}
+    system = {
+        "scheduling-policy": "LIFO",
+        "collective-optimization": "baseline",
+        "preferred-dataset-splits": 1,
+        "all-reduce-implementation": ["ring"],
+        "extended": {},
+    }
+    memory = {"memory-type": "PER_NPU_MEMORY_EXPANSION", "remote-mem-latency": 100, "remote-mem-bw": 25}
+    return Parts(network, system, memory)
+
+
+@pytest.fixture(scope="module")
+def runs(studio: Studio) -> list[str]:
+    """Two runs of the sample on networks of different speed."""
+    store = Workspace(studio.workspace)
+    job = studio.job("transformer_8r")
+    found = []
+    for name, bandwidth in (("ring of 50", 50), ("ring of 400", 400)):
+        result = simulate(store.load(job), imported(parts(bandwidth)).config, native=False)
+        found.append(store.save_run(job, Run(name, result, parts(bandwidth))))
+    yield found
+    for run in found:
+        store.delete_run(job, run)
+
+
+def state(page):
+    return page.evaluate("window.studioCompare.state()")
+
+
+def drawn(page) -> None:
+    page.wait_for_selector("#compare-waterfall .bars")
+    page.wait_for_selector("#compare-canvas[data-ready]")
+
+
+def test_a_comparison_from_the_first_click_to_the_link(studio: Studio, page, runs: list[str]) -> None:
+    """Home collects two jobs; the page says how much and why, draws both, selects a node on both, swaps, and reopens."""
+    page.goto(studio.url)
+    page.wait_for_selector("#home-jobs table")
+    page.get_by_role("button", name="Compare transformer_8r").click()
+    page.get_by_role("button", name="Compare imbalance_8r").click()
+    page.click("#compare-tray >> text=Compare 2")
+    drawn(page)
+    assert "B is 42.9 ms (96.4 %) slower than A: compute +33.3 ms" in page.inner_text("#compare-verdict")
+    assert "47.0 % of both sides matched by structure" in page.inner_text("#compare-matching")
+    assert page.locator("#compare-tray").is_hidden()
+
+    # The first row of A, zoomed by keyboard; a click selects the node there and its partner in B.
+    page.focus("#compare-canvas")
+    before = state(page)["shown"]
+    page.keyboard.press("w")
+    page.keyboard.press("d")
+    page.wait_for_url("**from=*")
+    zoomed = state(page)["shown"]
+    assert zoomed["to"] - zoomed["from"] == pytest.approx(0.7 * (before["to"] - before["from"]), rel=0.01)
+    page.keyboard.press("0")
+    page.wait_for_url(lambda url: "from=" not in url)
+    page.locator("tr", has_text="step1.embedding.grads.all_reduce").first.locator("a").first.click()
+    page.wait_for_selector("#inspector h2")
+    page.wait_for_function("window.studioCompare.state().selected")
+    assert "A takes 634 µs · B takes 2.43 ms (+1.79 ms)" in page.inner_text("#compare-status")
+    bars = state(page)["selected"]
+    page.keyboard.press("Escape")
+    middle = (bars[0]["start"] + bars[0]["end"]) / 2
+    page.locator("#compare-canvas").scroll_into_view_if_needed()
+    spot = page.evaluate("([row, at]) => window.studioCompare.point(0, row, at)", [bars[0]["row"], middle])
+    page.mouse.click(spot["x"], spot["y"])
+    page.wait_for_function(
+        "node => new URL(location.href).searchParams.get('node') === node", arg=bars[0]["node"]
+    )
+
+    # Aligned by the second step, which then stands at one place.
+    page.goto(f"{page.url}&align=step:1&layout=overlay")
+    drawn(page)
+    page.wait_for_function("window.studioCompare.state().offsets.some(Boolean)")
+    assert state(page)["mode"] == "overlay"
+    link = page.url
+
+    page.click("#compare-swap")
+    page.wait_for_selector("text=B is 42.9 ms (49.1 %) faster than A")
+    page.go_back()
+    page.wait_for_selector("text=B is 42.9 ms (96.4 %) slower than A")
+    assert page.url == link
+
+    # Recorded against simulated, two systems, three sides: one click for each.
+    job = studio.job("transformer_8r")
+    page.goto(f"{studio.url}/compare?job={job}&run=recorded&with={job}/{runs[0]}")
+    drawn(page)
+    assert "matched by rank and id" in page.inner_text("#compare-matching")
+    page.click("#compare-add")
+    page.locator("[role=option]:visible", has_text="ring of 400").click()
+    page.wait_for_selector("#compare-verdict >> text=C is")
+    drawn(page)
+    assert state(page)["sides"] == 3
+    assert page.locator("td:text-is('bandwidth')").count() == 1
+    assert page.locator("td:text-is('chunks')").count() == 0
+    page.click("#compare-settings")
+    page.wait_for_selector("td:text-is('scheduling-policy')")
+    for scheme in ("light", "dark"):
+        page.emulate_media(color_scheme=scheme)
+        page.wait_for_function(
+            "name => document.documentElement.dataset.mantineColorScheme === name", arg=scheme
+        )
+        page.wait_for_load_state("networkidle")
+        drawn(page)
+        found = Axe().run(page).response["violations"]
+        serious = [one for one in found if one["impact"] in ("serious", "critical")]
+        assert not serious, [(one["id"], [node["html"][:200] for node in one["nodes"]]) for one in serious]
