@@ -621,7 +621,7 @@
       ["compare-beside", function () { change({ layout: null }); }], ["compare-overlay", function () { change({ layout: "overlay" }); }],
       ["compare-png", function () { canvas.toBlob(function (blob) { save("comparison.png", blob); }); }],
       ["compare-svg", function () { save("comparison.svg", new Blob([svg()], { type: "image/svg+xml" })); }],
-      ["compare-swap", swap], ["compare-link", copyLink]].forEach(function (pair) {
+      ["compare-swap", swap]].forEach(function (pair) {
       var button = element(pair[0]);
       if (button) button.addEventListener("click", function () { pair[1](); });
     });
@@ -669,14 +669,6 @@
     if (sides.length < 2) return;
     var rest = [sides[0]].concat(sides.slice(2)).map(named).join(",");
     change({ job: sides[1].job, run: sides[1].run || "recorded", with: rest, pair: null, align: null, from: null, to: null, rank: null, node: null });
-  }
-
-  /* All that the comparison needs, also where the run was taken for granted. */
-  function copyLink() {
-    var button = element("compare-link"), url = new URL(window.location.href);
-    if (sides.length) url.searchParams.set("run", sides[0].run || "recorded");
-    navigator.clipboard.writeText(url.href).then(function () { button.textContent = "Copied"; }, function () { button.textContent = "Copy the address bar"; });
-    later("copied", 1600, function () { button.textContent = "Copy link"; });
   }
 
   function follow() {
@@ -736,6 +728,8 @@
           offsets = anchors.ns;
           windowKey = null;
         }
+        /* The link shall open the same run when there are newer ones. */
+        if (!view.run) change({ run: source.sides[0][1] }, { replace: true });
         follow();
         return none;
       },

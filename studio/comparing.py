@@ -103,7 +103,12 @@ class Lineup:
 
 def lineup(sides: Sequence[Compared]) -> Lineup:
     """Compare each run with the first."""
-    return Lineup(tuple(sides), tuple(compare(sides[0].side, other.side) for other in sides[1:]))
+    return Lineup(tuple(sides), tuple(comparisons(sides)))
+
+
+def comparisons(sides: Sequence[Compared]) -> list[Comparison]:
+    """Compare each run with the first."""
+    return [compare(sides[0].side, other.side) for other in sides[1:]]
 
 
 def recording(

@@ -53,13 +53,6 @@ def layout(**_query: str) -> Any:
             html.Button(
                 "Swap", id="compare-swap", className="cs-button", title="A becomes B and B becomes A"
             ),
-            html.Span(style={"flex": 1}),
-            html.Button(
-                "Copy link",
-                id="compare-link",
-                className="cs-button",
-                title="Copy the address of this comparison",
-            ),
         ],
         className="cs-page-head cs-compare-head",
     )

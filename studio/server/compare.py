@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import msgspec
 from flask import Blueprint, Response, request
 
 from studio.analysis.gantt import Gantt
 from studio.analysis.nodes import find_node, node_ref
 from studio.comparing import RECORDED, SIDES_AT_MOST, Lineup
 from studio.errors import StudioError, TraceError
+from studio.server.packing import NAME_AT_MOST, as_json, refusal, whole
 from studio.trace import Trace, type_name
 
-_NAME_AT_MOST = 300
 Sides = Sequence[tuple[str, str]]
 
 
@@ -23,13 +22,13 @@ def compare_blueprint(
 ) -> Blueprint:
     """Make the routes below /api/compare for the runs that `lineup_of` compares and `gantt_of` draws."""
     routes = Blueprint("compare", __name__, url_prefix="/api/compare")
-    routes.register_error_handler(StudioError, _refusal)
+    routes.register_error_handler(StudioError, refusal)
 
     @routes.get("/node")
     def node() -> Response:
         sides = _sides()
         shown = lineup_of(sides)
-        side = _whole("side", len(sides) - 1)
+        side = whole("side", len(sides) - 1)
         trace = shown.sides[side].side.trace
         rank = _rank(trace)
         graph = trace.graph_of(trace.ranks[rank])
@@ -39,7 +38,7 @@ def compare_blueprint(
             None if one is None else _bar(gantt_of(job, "" if run == RECORDED else run), *one)
             for (job, run), one in zip(sides, found, strict=True)
         ]
-        return _json({"sides": bars})
+        return as_json({"sides": bars})
 
     return routes
 
@@ -52,7 +51,7 @@ def _sides() -> list[tuple[str, str]]:
 
 
 def _rank(trace: Trace) -> int:
-    number = _whole("rank", 2**31 - 1)
+    number = whole("rank", 2**31 - 1)
     found = next((at for at, rank in enumerate(trace.ranks) if rank.number == number), None)
     if found is None:
         raise TraceError(f"This job has no rank {number}.", hint="See the overview for its ranks.")
@@ -66,27 +65,9 @@ def _bar(gantt: Gantt, place: int, row: int) -> dict[str, Any]:
     return {
         "rank": rank.number,
         "node": node_ref(graph, row),
-        "name": graph.strings[int(graph.name[row])][:_NAME_AT_MOST],
+        "name": graph.strings[int(graph.name[row])][:NAME_AT_MOST],
         "type": type_name(int(graph.type[row])),
         "row": None if bar is None else bar.row,
         "start": None if bar is None else bar.start_ns,
         "end": None if bar is None else bar.end_ns,
     }
-
-
-def _whole(name: str, most: int) -> int:
-    text = request.args.get(name, "")
-    if not (text.isascii() and text.isdigit() and len(text) <= 18 and int(text) <= most):
-        raise TraceError(
-            f"The {name} {text[:40]!r} is not a whole number up to {most:,}.", hint="Send a number."
-        )
-    return int(text)
-
-
-def _refusal(error: StudioError) -> tuple[Response, int]:
-    answer = _json({"error": {"message": error.message, "hint": error.hint}})
-    return answer, 400
-
-
-def _json(answer: dict[str, Any]) -> Response:
-    return Response(msgspec.json.encode(answer), mimetype="application/json")
