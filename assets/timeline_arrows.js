@@ -5,12 +5,12 @@
   function boxOf(bar) {
     if (!t.chart.groups.has(bar.rank)) return null;
     var place = t.placeOfRow(bar.row);
-    return { left: t.x(bar.start), right: Math.max(t.x(bar.end), t.x(bar.start) + 1.5), y: place.y, height: place.height };
+    return { left: t.x(bar.start), right: Math.max(t.x(bar.end), t.x(bar.start) + 1.5), y: place.y, height: place.height, behind: place.behind };
   }
 
   function ring(pen) {
     var box = t.selection && t.selection.bar && boxOf(t.selection.bar);
-    if (!box) return;
+    if (!box || box.behind) return;
     var left = Math.max(box.left, t.GUTTER - 6), right = Math.min(box.right, t.size.wide + 6);
     if (right < t.GUTTER || box.y + box.height < t.AXIS) return;
     pen.save();

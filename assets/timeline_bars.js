@@ -8,35 +8,37 @@
     var missing = new Map();
     var bars = [];
     t.counts.drawn = t.counts.binned = t.counts.missing = 0;
-    pen.save();
-    pen.beginPath();
-    pen.rect(t.GUTTER, t.AXIS, wide - t.GUTTER, high - t.AXIS);
-    pen.clip();
-    t.visible(high).forEach(function (group) {
-      for (var row = group.first; row < group.first + group.count; row++) {
-        var place = t.placeOfRow(row);
-        if (place.y + group.pitch < t.AXIS || place.y > high) continue;
-        /* A bar that reaches into the next tile is drawn once, by the tile it begins in, where both have bars. */
-        var ahead = t.tile(level, low, row), follows = false;
-        for (var index = low; index <= last; index++) {
-          var found = ahead;
-          ahead = index < last ? t.tile(level, index + 1, row) : null;
-          if (found) {
-            var goesOn = found.binned < 0 && (index === last || Boolean(ahead && ahead.binned < 0));
-            rowOfTile(pen, found, row, place, index * span, goesOn ? Infinity : (index + 1) * span, bars, follows);
-            follows = found.binned < 0 && goesOn;
-          } else {
-            if (!missing.has(index)) missing.set(index, []);
-            missing.get(index).push(row);
-            t.counts.missing++;
-            instead(pen, level, index, row, place, bars);
-            follows = false;
-          }
+    function rowOf(row, place) {
+      /* A bar that reaches into the next tile is drawn once, by the tile it begins in, where both have bars. */
+      var ahead = t.tile(level, low, row), follows = false;
+      for (var index = low; index <= last; index++) {
+        var found = ahead;
+        ahead = index < last ? t.tile(level, index + 1, row) : null;
+        if (found) {
+          var goesOn = found.binned < 0 && (index === last || Boolean(ahead && ahead.binned < 0));
+          rowOfTile(pen, found, row, place, index * span, goesOn ? Infinity : (index + 1) * span, bars, follows);
+          follows = found.binned < 0 && goesOn;
+        } else {
+          if (!missing.has(index)) missing.set(index, []);
+          missing.get(index).push(row);
+          t.counts.missing++;
+          instead(pen, level, index, row, place, bars);
+          follows = false;
         }
       }
+    }
+    t.inParts(pen, t.GUTTER, wide, high, function (groups) {
+      groups.forEach(function (group) {
+        for (var row = group.first; row < group.first + group.count; row++) {
+          var place = t.placeOfRow(row);
+          if (place.y + group.pitch < t.AXIS || place.y > high || place.behind) continue;
+          rowOf(row, place);
+          if (t.ghost) rowOf(row + t.chart.rank.length, t.ghostPlace(place));
+        }
+      });
+      fill(pen, bars);
+      bars = [];
     });
-    fill(pen, bars);
-    pen.restore();
     return { level: level, missing: missing, low: low, last: last };
   }
 
@@ -63,7 +65,7 @@
   /* Draw what a tile says of a row between two moments. `follows`: the tile before has drawn what began in it. */
   function rowOfTile(pen, found, row, place, from, to, bars, follows) {
     var batch = found.batch;
-    var thin = place.height < t.BAR;
+    var thin = place.group.folded;
     if (found.binned >= 0 || thin) {
       if (found.binned < 0 && found.low === found.high) return;
       var image = found.binned >= 0 ? t.paint(batch) : t.paintThin(batch);
@@ -74,7 +76,9 @@
       var left = t.x(batch.begin + first * bin), right = t.x(batch.begin + last * bin);
       if (found.binned >= 0) t.counts.binned++;
       else t.counts.drawn += found.high - found.low;
+      pen.globalAlpha = row >= t.chart.rank.length ? t.GHOSTLY : 1;
       pen.drawImage(image, first, found.binned >= 0 ? found.binned : found.at, last - first, 1, left, place.y, right - left, place.height);
+      pen.globalAlpha = 1;
       return;
     }
     var data = batch.found;
@@ -84,7 +88,7 @@
       if (follows && data.start[at] < 0) continue;
       var begin = Math.max(batch.begin + data.start[at], from), stop = Math.min(batch.begin + data.end[at], to);
       if (stop < t.shown.from || begin > t.shown.to || stop < begin) continue;
-      bars.push(category * t.SHADES.length + t.chart.shade[row], t.x(begin), t.x(stop), place.y, place.height, data.name[at], batch);
+      bars.push((row >= t.chart.rank.length ? t.FADED : 0) + category * t.SHADES.length + t.chart.shade[row], t.x(begin), t.x(stop), place.y, place.height, data.name[at], batch);
     }
   }
 
@@ -97,7 +101,8 @@
     t.counts.drawn += bars.length / ITEMS;
     var texts = [];
     buckets.forEach(function (places, code) {
-      var category = Math.floor(code / t.SHADES.length), shade = code % t.SHADES.length;
+      var ghost = code >= t.FADED, category = Math.floor((code % t.FADED) / t.SHADES.length), shade = code % t.SHADES.length;
+      pen.globalAlpha = ghost ? t.GHOSTLY : 1;
       pen.fillStyle = t.look.fills[category][shade];
       places.forEach(function (at) {
         var from = Math.max(bars[at + 1], left), to = Math.min(bars[at + 2], right);
@@ -108,9 +113,10 @@
           height /= 2;
         }
         pen.fillRect(from, y, Math.max(to - from - gap, 1 / t.look.ratio), height);
-        if (to - from > 26 && height > 8) texts.push(at, category, shade);
+        if (to - from > 26 && height > 8 && !ghost) texts.push(at, category, shade);
       });
     });
+    pen.globalAlpha = 1;
     pen.font = t.look.font;
     pen.textBaseline = "middle";
     for (var one = 0; one < texts.length; one += 3) label(pen, bars, texts[one], texts[one + 1], texts[one + 2]);

@@ -15,6 +15,8 @@
   t.RECEIVE = 3;
   t.HOST = 5;
   t.SHADES = [0, 0.18, 0.34];
+  t.GHOSTLY = 0.5;
+  t.FADED = 30; /* from this code on bars are a ghost's */
   t.NARROWEST_NS = 10;
   t.KEPT_BYTES = 96e6;
   t.ASKED_AT_ONCE = 6;
@@ -22,9 +24,11 @@
 
   /* What the scripts of single features add: to a new run, to a change of the address, to a frame, keys, buttons. */
   t.onLoad = [];
+  t.onBefore = [];
   t.onApply = [];
   t.overlays = [];
   t.onAxis = [];
+  t.onFrame = [];
   t.keys = {};
   t.buttons = {};
 
@@ -35,6 +39,7 @@
   t.hidden = {};
   t.folds = { base: null, list: {} };
   t.order = "rank";
+  t.pins = []; /* ranks that stay above the others */
   t.marked = null; /* a selected window: [from, to] */
   t.selection = null; /* what the server says of the selected node */
   t.selectionKey = "";

@@ -47,6 +47,7 @@
     if (performance.now() - t.described > 150) t.describe();
     else t.later("describe", 160, t.describe);
     t.fetchMissing(wanted);
+    t.onFrame.forEach(function (act) { act(!wanted.missing.size); });
     t.counts.spent += performance.now() - began;
     if (t.animation) draw();
   }

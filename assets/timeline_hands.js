@@ -81,6 +81,7 @@
     if (at[0] >= t.GUTTER) return t.pick(at[0], at[1]);
     var place = t.rowAt(at[1]);
     if (!place) return;
+    if (at[0] > place.group.pinAt - 8 && at[0] < place.group.pinAt + 8) return t.pin(place.group.rank);
     t.folds.list[place.group.rank] = !t.folds.list[place.group.rank];
     t.writeFolds();
   }

@@ -63,18 +63,29 @@
       if (first.has(one.ranks[at])) first.get(one.ranks[at]).finish = one.finish[at];
     }
     one.groups = first;
+    one.own = one.span;
     one.top = Math.max(1, Math.ceil(Math.log2(one.span / one.bins)));
     /* Comm groups of a rank are told apart by shade; the same role has the same shade on every rank. */
-    one.shade = new Uint8Array(one.rank.length);
+    one.shade = new Uint8Array(2 * one.rank.length);
     first.forEach(function (group) {
       var names = [];
       for (var row = group.first; row < group.first + group.count; row++) {
         if (one.kinds[one.kind[row]] !== "communication") continue;
         if (names.indexOf(one.name[row]) < 0) names.push(one.name[row]);
-        one.shade[row] = names.indexOf(one.name[row]) % t.SHADES.length;
+        one.shade[row] = one.shade[row + one.rank.length] = names.indexOf(one.name[row]) % t.SHADES.length;
       }
     });
   }
+
+  /* The time axis reaches to the end of the run, and to that of another one shown with it. */
+  function reach(other) {
+    var span = Math.max(t.chart.own, other);
+    if (span === t.chart.span) return;
+    t.chart.span = span;
+    t.chart.top = Math.max(1, Math.ceil(Math.log2(span / t.chart.bins)));
+  }
+
+  t.reach = reach;
 
   function report(error) {
     var box = t.element("timeline-error");

@@ -7,8 +7,9 @@
       button.setAttribute("aria-pressed", String(!t.hidden[Number(button.getAttribute("data-category"))]));
     });
     t.say(t.element("timeline-fold"), t.folds.base && !Object.keys(t.folds.list).length ? "Open all" : "Fold all");
-    var sort = t.element("timeline-order");
-    if (sort) sort.setAttribute("aria-pressed", String(t.order === "finish"));
+    document.querySelectorAll("#timeline-page [data-order]").forEach(function (button) {
+      button.setAttribute("aria-pressed", String(button.getAttribute("data-order") === t.order));
+    });
   }
 
   function toggle(category) {
@@ -25,7 +26,6 @@
   var BUTTONS = {
     "timeline-fit": function () { t.fit(); }, "timeline-in": function () { t.zoom(2, null); }, "timeline-out": function () { t.zoom(0.5, null); },
     "timeline-fold": foldAll, "timeline-png": function () { t.png(); }, "timeline-csv": function () { t.csv(); }, "timeline-help": function () { t.help(); },
-    "timeline-order": function () { t.change({ order: t.order === "finish" ? null : "finish", top: null }); },
     "timeline-keys-close": function () { t.element("timeline-keys").close(); },
   };
 
@@ -34,6 +34,7 @@
     if (!button || !t.chart || !t.chart.ready) return;
     var act = BUTTONS[button.id] || t.buttons[button.id];
     if (act) act(button);
+    else if (button.hasAttribute("data-order")) t.change({ order: button.getAttribute("data-order") === "rank" ? null : button.getAttribute("data-order"), top: null });
     else if (button.hasAttribute("data-category")) toggle(Number(button.getAttribute("data-category")));
   });
   document.addEventListener("keydown", t.pressed);
@@ -62,6 +63,8 @@
     canvas.addEventListener("pointercancel", t.up);
     canvas.addEventListener("pointerleave", function () {
       t.pointer = t.hover = null;
+      t.meet(null);
+      t.contrast(t.selection && t.selection.bar);
       t.draw();
     });
     scroll.addEventListener("wheel", t.wheel, { passive: false });
@@ -72,6 +75,7 @@
 
   function follow(view, source) {
     if (!source || source.job !== view.job || !mount()) return;
+    t.source = source;
     if (!t.chart || t.chart.job !== source.job || t.chart.run !== source.run) t.load(source.job, source.run);
     else t.apply();
   }

@@ -92,7 +92,7 @@
     }
     var line = [];
     boxes.forEach(function (box, at) {
-      if (!box || box.y + box.height < t.AXIS || box.y > high) return;
+      if (!box || box.behind || box.y + box.height < t.AXIS || box.y > high) return;
       var left = Math.max(box.left, t.GUTTER - 4), right = Math.min(box.right, wide + 4);
       if (right < t.GUTTER || left > wide) return;
       if (!shown.message) {

@@ -24,6 +24,7 @@
         t.selection = answer;
         if (answer.bar) reveal(answer.bar, byHand);
         t.meet(null);
+        t.contrast(answer.bar);
         t.draw();
         if (t.waiting) t.waiting();
         t.waiting = null;
@@ -40,7 +41,7 @@
     if (!group) return;
     t.measure();
     var place = t.placeOfRow(bar.row);
-    if (place.y < t.AXIS + 4 || place.y + place.height > t.dom.scroll.clientHeight - 4) {
+    if (place.behind || place.y < t.AXIS + 4 || place.y + place.height > t.dom.scroll.clientHeight - 4) {
       t.dom.scroll.scrollTop += place.y - t.dom.scroll.clientHeight / 2;
     }
     var span = t.shown.to - t.shown.from;
@@ -54,7 +55,7 @@
 
   function pick(px, py) {
     var found = t.under(px, py);
-    if (!found) return;
+    if (!found || (found.ghost && !found.bar)) return;
     var query = found.bar ? { rank: found.bar.rank, index: found.bar.index } : { row: found.row, at: Math.round(found.at), within: Math.ceil(found.within) };
     var mine = t.chart;
     t.get(t.address("/node", query))
@@ -62,6 +63,16 @@
       .then(function (answer) { if (mine === t.chart && answer.bar) choose(answer.bar); })
       .catch(function () { /* The view stays as it is. */ });
   }
+
+  function pickNode(rank, index) {
+    var mine = t.chart;
+    t.get(t.address("/node", { rank: rank, index: index }))
+      .then(function (answer) { return answer.json(); })
+      .then(function (answer) { if (mine === t.chart && answer.bar) choose(answer.bar); })
+      .catch(function () { /* The view stays as it is. */ });
+  }
+
+  t.pickNode = pickNode;
 
   /* What a key is to do with a selection the server has not told about yet. */
   t.waiting = null;

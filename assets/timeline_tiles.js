@@ -15,21 +15,29 @@
     return Math.pow(2, level) * t.chart.bins;
   }
 
+  /* Rows from the number of rows on are those of the ghost, the other run in the same lanes. */
   function ask(level, index, rows) {
+    var count = t.chart.rank.length, ghosts = rows.filter(function (row) { return row >= count; });
+    if (ghosts.length && ghosts.length < rows.length) {
+      ask(level, index, rows.filter(function (row) { return row < count; }));
+      return ask(level, index, ghosts);
+    }
+    var below = ghosts.length ? count : 0, more = ghosts.length ? { ghost: t.ghost } : {};
+    var other = t.ghost;
     rows.sort(function (a, b) { return a - b; });
     var parts = [];
     rows.forEach(function (row) {
       t.asked.add(key(level, index, row));
       var last = parts[parts.length - 1];
-      if (last && last[1] === row - 1) last[1] = row;
-      else parts.push([row, row]);
+      if (last && last[1] === row - below - 1) last[1] = row - below;
+      else parts.push([row - below, row - below]);
     });
     var mine = t.chart;
     t.running++;
-    t.get(t.address("/tile", { level: level, tile: index, rows: parts.map(function (part) { return part[0] === part[1] ? part[0] : part.join("-"); }).join(",") }))
+    t.get(t.address("/tile", Object.assign(more, { level: level, tile: index, rows: parts.map(function (part) { return part[0] === part[1] ? part[0] : part.join("-"); }).join(",") })))
       .then(function (answer) { return answer.arrayBuffer(); })
       .then(function (buffer) {
-        if (mine === t.chart) keep(level, index, rows, t.unpack(buffer), buffer.byteLength);
+        if (mine === t.chart && (!below || other === t.ghost)) keep(level, index, rows, t.unpack(buffer), buffer.byteLength);
       })
       .catch(function (error) {
         if (mine === t.chart) t.say(t.dom.status, error && error.hint !== undefined ? error.message : "The studio does not answer. Is it still running?");
@@ -58,6 +66,17 @@
     });
     if (t.keptBytes > t.KEPT_BYTES) forget();
   }
+
+  function forgetGhost() {
+    Array.from(t.tiles.keys()).forEach(function (name) {
+      if (Number(name.split("/")[2]) < t.chart.rank.length) return;
+      t.keptBytes -= t.tiles.get(name).batch.size;
+      t.tiles.delete(name);
+    });
+    t.asked.clear();
+  }
+
+  t.forgetGhost = forgetGhost;
 
   /* What was drawn longest ago goes first; Map keeps the order in which tiles came. */
   function forget() {

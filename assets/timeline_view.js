@@ -12,6 +12,7 @@
     if (!t.chart || !t.chart.ready || !t.dom) return;
     t.measure();
     var view = window.studioView.read();
+    t.onBefore.forEach(function (act) { act(view); });
     /* The address may be behind the hand: only a window that is new to it is taken from there. */
     var window_ = (view.from || "") + "/" + (view.to || "");
     if (window_ !== t.windowKey) {
@@ -22,16 +23,30 @@
     }
     t.hidden = {};
     (view.hide || "").split(",").forEach(function (name) { if (t.CATEGORIES.indexOf(name) >= 0) t.hidden[t.CATEGORIES.indexOf(name)] = true; });
-    t.order = view.order === "finish" ? "finish" : "rank";
+    t.order = view.order === "finish" || view.order === "idle" ? view.order : "rank";
+    t.pins = (view.pin || "").split(",").filter(function (one) { return /^\d+$/.test(one); }).map(Number);
     var mark = /^(\d+)-(\d+)$/.exec(view.mark || "");
-    t.marked = mark ? [Number(mark[1]), Number(mark[2])] : null;
+    t.marked = mark ? [Math.min(Number(mark[1]), t.chart.span), Math.min(Number(mark[2]), t.chart.span)] : null;
     readFolds(view.fold);
     t.dress();
+    if (t.order === "idle" && !t.chart.idle) askIdle(t.chart);
     t.arrange(view.top);
     t.showLegend();
     t.select(view);
     t.onApply.forEach(function (act) { act(view); });
     t.draw();
+  }
+
+  /* How long each rank was idle: asked for when the order needs it. */
+  function askIdle(mine) {
+    mine.idle = new Map();
+    t.get(t.address("/idle", {}))
+      .then(function (answer) { return answer.json(); })
+      .then(function (answer) {
+        answer.idle.forEach(function (idle, at) { mine.idle.set(mine.ranks[at], idle); });
+        if (mine === t.chart) apply();
+      })
+      .catch(function () { mine.idle = null; });
   }
 
   function whole() {
@@ -85,7 +100,7 @@
     t.draw();
     t.later("scrolled", 400, function () {
       if (!t.chart || !t.chart.ready || !t.dom) return;
-      var group = t.chart.list[Math.max(0, t.groupAt(t.dom.scroll.scrollTop + t.PAD))];
+      var group = t.chart.list[Math.max(0, t.groupAt(t.dom.scroll.scrollTop + t.pinHeight + t.PAD))];
       var top = t.dom.scroll.scrollTop > 2 && group ? String(group.rank) : null;
       if ((window.studioView.read().top || null) !== top) change({ top: top }, { replace: true });
     });

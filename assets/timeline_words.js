@@ -18,13 +18,14 @@
     if (t.marked) return "Window " + t.moment(t.marked[0]) + " to " + t.moment(t.marked[1]) + ": " + t.time(t.marked[1] - t.marked[0]) + " · Z zooms to it, Esc clears it";
     if (t.selection && t.selection.bar) return sentence(t.selection.bar) + t.chainWords();
     if (t.selectionKey) return t.selection ? "The selected node has no times here." : t.dom.status.textContent;
-    return "Point at a bar, or press ? for the keys.";
+    return t.flagWords() || "Point at a bar, or press ? for the keys.";
   }
 
   function sentence(bar) {
+    if (bar.ghost) return "the other run · rank " + bar.rank + " · " + (bar.name || "(no name)") + " · issued " + t.moment(bar.start) + " · callback " + t.moment(bar.end) + " · " + t.time(bar.end - bar.start);
     var parts = ["rank " + bar.rank, bar.name || "(no name)"];
     if (bar.bytes) parts.push(t.scaled(bar.bytes, t.SIZES));
-    parts.push("issued " + t.moment(bar.start), "callback " + t.moment(bar.end), t.time(bar.end - bar.start) + t.waited(bar));
+    parts.push("issued " + t.moment(bar.start), "callback " + t.moment(bar.end), t.time(bar.end - bar.start) + t.waited(bar) + t.differs(bar));
     return parts.join(" · ");
   }
 
@@ -34,10 +35,11 @@
     var place = t.rowAt(py);
     if (!place || place.row < 0) return null;
     var at = t.ns(px), level = t.zoomLevel(), reach = ((t.shown.to - t.shown.from) / t.width()) * 3;
-    var found = t.tile(level, Math.floor(at / t.tileSpan(level)), place.row);
+    var stands = t.placeOfRow(place.row), ghost = t.ghost && py > stands.y + stands.height;
+    var found = t.tile(level, Math.floor(at / t.tileSpan(level)), place.row + (ghost ? t.chart.rank.length : 0));
     if (!found || at < 0) return null;
     var data = found.batch.found, begin = found.batch.begin;
-    if (found.binned >= 0) return bin(found, place.row, at);
+    if (found.binned >= 0) return bin(found, place.row, at, ghost);
     var best = null, nearest = reach;
     for (var one = found.low; one < found.high; one++) {
       if (t.hidden[data.category[one]]) continue;
@@ -45,13 +47,13 @@
       var away = at < start ? start - at : at >= end ? at - end : -1;
       if (away < nearest) {
         nearest = away;
-        best = { rank: t.chart.rank[place.row], row: place.row, start: start, end: end, name: data.names[data.name[one]], bytes: data.bytes[one], index: data.node[one], category: data.category[one] };
+        best = { rank: t.chart.rank[place.row], row: place.row, start: start, end: end, name: data.names[data.name[one]], bytes: data.bytes[one], index: data.node[one], category: data.category[one], ghost: ghost };
       }
     }
     return best && { bar: best };
   }
 
-  function bin(found, row, at) {
+  function bin(found, row, at, ghost) {
     var data = found.batch.found, bins = t.chart.bins;
     var size = t.tileSpan(found.batch.level) / bins;
     var index = Math.min(bins - 1, Math.floor((at - found.batch.begin) / size));
@@ -63,17 +65,19 @@
     var from = found.batch.begin + index * size;
     var words = ["rank " + t.chart.rank[row] + " · " + t.laneName(row), t.moment(from) + " to " + t.moment(from + size), parts.length ? "busy: " + parts.join(", ") : "idle"];
     if (begun) words.push(t.many(begun, "node") + " begin");
-    return { words: words.join(" · "), row: row, at: at, within: size / 2 };
+    return { ghost: ghost, words: (ghost ? "the other run: " : "") + words.join(" · "), row: row, at: at, within: size / 2 };
   }
 
   function pointed() {
     var found = t.pointer && !t.dragging() ? under(t.pointer[0], t.pointer[1]) : null;
     t.hover = found;
     t.dom.canvas.style.cursor = found && found.bar ? "pointer" : t.pointer && t.pointer[0] < t.GUTTER ? "default" : "crosshair";
+    t.pointCounters();
     t.meet(found && found.bar);
+    t.contrast(found && found.bar ? found.bar : t.selection && t.selection.bar);
     if (!found) return t.draw();
     t.say(t.dom.status, found.bar ? sentence(found.bar) : found.words);
-    if (found.bar) return;
+    if (found.bar || found.ghost) return;
     /* Too full for bars: the server knows which node it is. */
     t.later("point", 120, function () {
       if (t.hover !== found) return;
@@ -83,6 +87,7 @@
           if (t.hover !== found || !answer.bar) return;
           found.said = answer.bar;
           t.meet(answer.bar);
+          t.contrast(answer.bar);
           t.say(t.dom.status, sentence(answer.bar) + " · " + found.words.split(" · ").slice(3).join(" · "));
         })
         .catch(function () { /* The bin's own words stay. */ });

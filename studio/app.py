@@ -15,7 +15,7 @@ from studio import __version__
 from studio.imports import Registry
 from studio.pages._activity import activity, run_choice
 from studio.pages._collectives_heat import shown_of
-from studio.pages._state import gantt, lineup, node_index
+from studio.pages._state import counters, gantt, ghost, lineup, node_index
 from studio.pages._widgets import job_options, labelled
 from studio.server.collectives import collectives_blueprint
 from studio.server.compare import compare_blueprint
@@ -79,7 +79,7 @@ def create_app(workspace: Workspace, registry: Registry, simulations: Simulation
     app.server.config["SIMULATIONS"] = simulations
     app.server.register_blueprint(uploads_blueprint(registry))
     app.server.register_blueprint(nodes_blueprint(node_index))
-    app.server.register_blueprint(timeline_blueprint(gantt))
+    app.server.register_blueprint(timeline_blueprint(gantt, ghost, counters))
     app.server.register_blueprint(palette_blueprint(workspace, node_index, _pages))
     app.server.register_blueprint(report_blueprint(lambda sides: _report(workspace, sides)))
     app.server.before_request(_times_as_asked)

@@ -127,6 +127,7 @@ class Coverage:
         self.lane, self.level = np.divmod(key[first], TRACKS_AT_MOST)
         self.bounds = np.append(first, len(key))
         self.category = category
+        self._overlaps = self.level == TRACKS_AT_MOST - 1
         self._strips: dict[int, list[tuple[int, _Strip]]] = {}
 
     def __len__(self) -> int:
@@ -143,7 +144,7 @@ class Coverage:
         starts, ends = self.start_ns[low:high], self.end_ns[low:high]
         stop = int(np.searchsorted(starts, end_ns))
         begun = int(np.searchsorted(starts, start_ns))
-        if self.level[track] == TRACKS_AT_MOST - 1:
+        if self._overlaps[track]:
             running = np.flatnonzero(ends[:begun] > start_ns)  # only here may a span outlast the next
             return np.concatenate((running, np.arange(begun, stop))) + low
         return np.arange(min(int(np.searchsorted(ends, start_ns, side="right")), begun), stop) + low
@@ -186,6 +187,24 @@ class Coverage:
             ]
             self._strips[track] = known
         return known
+
+
+class GivenTracks(Coverage):
+    """A coverage of tracks in which spans may overlap."""
+
+    def __init__(self, bounds: Int64, spans: Int64) -> None:
+        """Take the tracks as they are.
+
+        Args:
+            bounds: (T+1,) track t holds spans bounds[t]:bounds[t+1], rising by start.
+            spans: (4, S) row, start, end and category of the spans.
+        """
+        self.bounds = bounds
+        self.lane, self.level = np.arange(len(bounds) - 1), np.zeros(len(bounds) - 1, np.int64)
+        self.row, self.start_ns, self.end_ns, category = spans
+        self.category = category.astype(np.uint8)
+        self._overlaps = np.ones(len(bounds) - 1, bool)
+        self._strips = {}
 
 
 def _strip(start: Int64, end: Int64) -> _Strip:

@@ -147,15 +147,19 @@ class Gantt:
         numbers = [rank.number for rank in trace.ranks]
         self._source = dict(zip(numbers, stands_for or numbers, strict=True))
         self.rows = self._make_rows()
-        self._first_row = {number: row for row, number in reversed(list(enumerate(self.rows.rank.tolist())))}
+        self._index()
         self.finish_ns = self._finishes()
+
+    def _index(self) -> None:
+        """Make ready for questions about single ranks, rows and nodes."""
+        self._first_row = {number: row for row, number in reversed(list(enumerate(self.rows.rank.tolist())))}
         self._lock = threading.Lock()
         self._sizes: dict[int, Int64] = {}
         self._known_places: dict[int, Int32] = {}
         self._adjacencies: dict[int, Adjacency] = {}
         # Ranks that one stands for have their tracks in the same order, so a track has one place within them all.
-        self._below = np.zeros(len(self.coverage), np.int64)
         first = np.array([self._first_row[number] for number in self.rows.rank.tolist()], np.int64)
+        self._below = np.zeros(len(self.coverage), np.int64)
         self._below[self.rows.track] = np.arange(len(self.rows)) - first
 
     def __len__(self) -> int:
@@ -300,8 +304,12 @@ class Gantt:
 
     def bar_of(self, rank: Rank, place: int) -> Bar:
         """Return the bar of a span of the coverage, as the rank has it."""
-        row = self._first_row[rank.number] + int(self._below[self.coverage.track_of(place)])
-        return self._bar(row, place)
+        return self._bar(int(self.rows_at(rank, np.array([place]))[0]), place)
+
+    def rows_at(self, rank: Rank, places: Int64) -> Int64:
+        """Return the rows in which spans of the coverage stand, as the rank has them."""
+        track = np.searchsorted(self.coverage.bounds, places, side="right") - 1
+        return np.asarray(self._first_row.get(rank.number, 0) + self._below[track], np.int64)
 
     def places(self, rank: Rank) -> Int32:
         """Return (N,) where in the coverage the span of each node of a rank is, -1 where it has none."""

@@ -9,6 +9,8 @@ from typing import Any, TypeVar
 
 import dash
 
+from studio.analysis.counters import Series, in_flight
+from studio.analysis.differences import Ghost
 from studio.analysis.gantt import Gantt
 from studio.analysis.nodes import NodeIndex
 from studio.comparing import Compared, Lineup, recording, simulation
@@ -18,6 +20,7 @@ from studio.doctor import examination as examined
 from studio.errors import TraceError
 from studio.imports import Registry
 from studio.runs import Run
+from studio.sim.load import network_load
 from studio.simulations import Simulations
 from studio.timeline import NodeTimes, node_times, recorded
 from studio.trace import Rank, Trace
@@ -103,6 +106,35 @@ def gantt(job: str, run: str) -> Gantt:
     elif not run:
         root.info(job)
     return found
+
+
+def ghost(job: str, run: str, other: str) -> Gantt:
+    """Return the lanes of a run of a job with the times of another in them; "recorded" names the recording.
+
+    Raises:
+        StudioError: There is no such job or run, or its files are damaged.
+        TraceError: One of them holds no times.
+    """
+    shown, name = gantt(job, run), "" if other == RECORDED else other
+    origin = gantt(job, name).origin_ns
+    key = (f"ghost {run}", f"{workspace().root}/{job}/{name}")
+    return _kept(key, lambda: Ghost(shown, times_of(job, name), origin_ns=origin))
+
+
+def counters(job: str, run: str) -> tuple[Series, ...]:
+    """Return what a run of a job, or its recording for "", has under way over time.
+
+    Raises:
+        StudioError: There is no such job or run, or its files are damaged.
+        TraceError: The job holds no times.
+    """
+    shown = gantt(job, run)
+    key = ("counters", f"{workspace().root}/{job}/{run}")
+
+    def made() -> tuple[Series, ...]:
+        return in_flight(shown) + (network_load(run_of(job, run).result, shown) if run else ())
+
+    return _kept(key, made)
 
 
 def has_times(found: Trace) -> bool:

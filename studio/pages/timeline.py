@@ -9,7 +9,7 @@ from dash import ClientsideFunction, Input, Output, State, callback, clientside_
 
 from studio.analysis.coverage import Category
 from studio.errors import StudioError
-from studio.pages._state import shown_run
+from studio.pages._state import runs_of, shown_run
 from studio.pages._widgets import error_box, labelled, link, no_job
 
 dash.register_page(__name__, path="/timeline", name="Timeline", title="Timeline · Chakra Studio", order=4)
@@ -31,9 +31,13 @@ _KEYS: tuple[tuple[tuple[str, ...], str], ...] = (
     ((",", "."), "select the node before or after it on the lane"),
     (("[", "]"), "select what it waits for, or what waits for it"),
     (("C",), "draw the whole chain of dependencies, or the direct ones only"),
+    (("/",), "search; then Enter or N goes to the next hit, with Shift to the one before"),
+    (("K",), "show or hide the counters under the lanes"),
+    (("M",), "set a mark at the pointer, or take it away; Shift M marks the selected node as a window"),
+    (("P",), "pin the rank under the pointer above the others, or let it go"),
     (("Shift drag",), "mark a window; dragging the time axis does too"),
     (("Z",), "zoom to the marked window"),
-    (("Esc",), "clear the mark, then the selection"),
+    (("Esc",), "clear the marked window, then the selection"),
     (("?",), "show these keys"),
 )
 
@@ -63,14 +67,51 @@ def _controls() -> Any:
             _button("timeline-out", "−", "Zoom out (S)"),
             _button("timeline-in", "+", "Zoom in (W)"),
             _button("timeline-fold", "Fold all", "Fold or open the lanes of all ranks"),
-            _button("timeline-order", "By finish", "Order the ranks by when they finish, the last one first"),
+            _choices("order", (("rank", "by rank"), ("finish", "by finish"), ("idle", "by idle"))),
+            _button("timeline-counts", "Counters", "What is in flight over time, under the lanes (K)"),
             _button("timeline-chain", "Chain", "Arrows of the whole chain of dependencies (C)"),
+            _search(),
             html.Span(style={"flex": 1}),
-            _button("timeline-csv", "CSV", "Save the window of the ranks in sight as CSV"),
-            _button("timeline-png", "PNG", "Save the picture as PNG"),
-            _button("timeline-help", "Keys", "List the keys (?)"),
+            html.Span(id="timeline-other"),  # the script puts the choice of another run here
+            _button("timeline-differences", "Differences", "How much each node differs from the other run"),
+            html.Span(
+                [
+                    _button("timeline-png", "PNG", "Save the picture as PNG"),
+                    _button("timeline-csv", "CSV", "Save the window of the ranks in sight as CSV"),
+                ],
+                className="cs-export",
+                role="group",
+                **labelled("Save what is shown"),
+            ),
+            _button("timeline-help", "?", "List the keys (?)"),
         ],
         className="cs-timeline-controls",
+    )
+
+
+def _choices(name: str, parts: tuple[tuple[str, str], ...]) -> Any:
+    """Return buttons of which one is pressed; `data-<name>` holds what each stands for."""
+    return html.Span(
+        [html.Button(words, **_data(name, value)) for value, words in parts],
+        className="cs-timeline-choices",
+        role="group",
+    )
+
+
+def _data(name: str, value: str) -> dict[str, Any]:
+    return {f"data-{name}": value, "aria-pressed": "false"}
+
+
+def _search() -> Any:
+    return html.Span(
+        [
+            html.Span(id="timeline-find"),  # the script puts the field here
+            html.Span(id="timeline-hits", className="cs-dim", role="status"),
+            _button("timeline-hit-previous", "↑", "Previous hit (Shift Enter, Shift N)"),
+            _button("timeline-hit-next", "↓", "Next hit (Enter, N)"),
+        ],
+        className="cs-timeline-field",
+        title="Part of a name, /a regular expression/, id:118, type:all_reduce or group:tp0",
     )
 
 
@@ -111,7 +152,40 @@ def _body() -> Any:
         ],
         className="cs-timeline-foot",
     )
-    return html.Div([scroll, foot], id="timeline-body", className="cs-timeline-body")
+    counters = html.Div(id="timeline-counters", className="cs-timeline-counters")
+    return html.Div([scroll, counters, _window(), foot], id="timeline-body", className="cs-timeline-body")
+
+
+def _window() -> Any:
+    """Return the place of the table of the marked window; the script fills it."""
+    head = html.Div(
+        [
+            html.H2(id="timeline-window-title"),
+            _choices(
+                "window-by",
+                (
+                    ("category", "category"),
+                    ("group", "comm group"),
+                    ("name", "name"),
+                    ("difference", "difference per node"),
+                ),
+            ),
+            _choices("window-per", (("rank", "each rank"), ("all", "all ranks"))),
+            html.Span(id="timeline-window-count", className="cs-dim"),
+            html.Span(style={"flex": 1}),
+            _button("timeline-window-copy", "Copy TSV", "Copy the whole table as tab-separated values"),
+            _button("timeline-window-close", "Close", "Clear the marked window (Esc)"),
+        ],
+        className="cs-timeline-window-head",
+    )
+    table = html.Div(
+        id="timeline-window-table",
+        className="cs-timeline-window-table",
+        tabIndex=0,
+        role="region",
+        **labelled("Where the time of the marked window went"),
+    )
+    return html.Section([head, table], id="timeline-window", className="cs-timeline-window", hidden=True)
 
 
 def _pressed(category: Category) -> dict[str, Any]:
@@ -152,7 +226,7 @@ def choose(view: dict[str, Any]) -> tuple[Any, bool, Any]:
     if run is None:
         return _nothing(view), True, None
     # A run that is gone is the script's to report, with the others there to choose from.
-    return None, False, {"job": job, "run": run}
+    return None, False, {"job": job, "run": run, "others": runs_of(job)}
 
 
 def _nothing(view: dict[str, Any]) -> Any:

@@ -88,3 +88,11 @@ def refusal(error: StudioError) -> tuple[Response, int]:
 def as_json(answer: dict[str, Any]) -> Response:
     """Return plain data."""
     return Response(msgspec.json.encode(answer), mimetype="application/json")
+
+
+def plain_cell(value: Any) -> str:
+    """Return a cell that neither breaks the line nor is taken for a formula."""
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    text = str(value).replace("\t", " ").replace("\n", " ").replace("\r", " ")
+    return f"'{text}" if isinstance(value, str) and text[:1] in ("=", "+", "-", "@") else text

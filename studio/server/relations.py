@@ -1,17 +1,19 @@
-"""Routes of what belongs to a bar: its peers on other ranks, the chain of its dependencies."""
+"""Routes of what belongs together: peers on other ranks, the chain of dependencies, bars that fit a text."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 from flask import Blueprint, Response, request
 
 from studio.analysis.chains import chain_of
 from studio.analysis.gantt import Gantt
+from studio.analysis.hits import find_hits
 from studio.analysis.peers import peers_of
 from studio.server.bars import bar_as_json, bar_asked_for
-from studio.server.packing import as_json
+from studio.server.packing import as_json, packed
 
 
 def add_relations(routes: Blueprint, gantt_of: Callable[[str, str], Gantt]) -> None:
@@ -27,6 +29,18 @@ def add_relations(routes: Blueprint, gantt_of: Callable[[str, str], Gantt]) -> N
         columns = [(one.rank.number, one.row, one.start_ns, one.end_ns, one.node) for one in found.bars]
         answer: dict[str, Any] = {"group": found.group, "position": found.position, "members": found.members}
         return as_json({**answer, "bar": bar_as_json(gantt, bar), "peers": columns})
+
+    @routes.get("/<job>/timeline/search")
+    def search(job: str) -> Response:
+        gantt = gantt_of(job, request.args.get("run", ""))
+        found = find_hits(gantt, request.args.get("q", "")[:300])
+        columns = {
+            "row": found.row.astype(np.int32),
+            "node": found.node.astype(np.int32),
+            "start": found.start_ns.astype(np.float64),
+            "end": found.end_ns.astype(np.float64),
+        }
+        return packed({"count": found.count}, columns)
 
     @routes.get("/<job>/timeline/chain")
     def chain(job: str) -> Response:

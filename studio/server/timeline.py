@@ -15,21 +15,38 @@ from typing import Any
 import numpy as np
 from flask import Blueprint, Response, request, stream_with_context
 
+from studio.analysis.counters import Series
 from studio.analysis.gantt import LEVEL_AT_MOST, TILE_BINS, Bar, Gantt
 from studio.errors import StudioError
 from studio.figures.graph import node_refs
 from studio.server.bars import bar_as_json, bar_asked_for
+from studio.server.counters import add_counters
+from studio.server.differences import add_differences
 from studio.server.packing import FARTHEST, NAME_AT_MOST, as_json, packed, refusal, rows_asked_for, whole
 from studio.server.relations import add_relations
+from studio.server.windows import add_windows
 from studio.timeline import LANE_KINDS
 from studio.trace import type_name
 
 
-def timeline_blueprint(gantt_of: Callable[[str, str], Gantt]) -> Blueprint:
-    """Make the routes below /api/jobs for the job and run that `gantt_of` finds by id."""
+def timeline_blueprint(
+    gantt_of: Callable[[str, str], Gantt],
+    ghost_of: Callable[[str, str, str], Gantt],
+    counters_of: Callable[[str, str], tuple[Series, ...]],
+) -> Blueprint:
+    """Make the routes below /api/jobs.
+
+    Args:
+        gantt_of: Finds the timeline of a job and a run by id.
+        ghost_of: Finds, in the rows of a job and a run, the times of another run.
+        counters_of: Counts, over time, what a job and a run have under way.
+    """
     routes = Blueprint("timeline", __name__, url_prefix="/api/jobs")
     routes.register_error_handler(StudioError, refusal)
     add_relations(routes, gantt_of)
+    add_windows(routes, gantt_of)
+    add_differences(routes, gantt_of, ghost_of)
+    add_counters(routes, gantt_of, counters_of)
 
     @routes.get("/<job>/timeline")
     def describe(job: str) -> Response:
@@ -37,7 +54,8 @@ def timeline_blueprint(gantt_of: Callable[[str, str], Gantt]) -> Blueprint:
 
     @routes.get("/<job>/timeline/tile")
     def tile(job: str) -> Response:
-        gantt = gantt_of(job, request.args.get("run", ""))
+        run, ghost = request.args.get("run", ""), request.args.get("ghost")
+        gantt = gantt_of(job, run) if ghost is None else ghost_of(job, run, ghost)
         level = whole("level", LEVEL_AT_MOST)
         found = gantt.tile(level, whole("tile", FARTHEST >> level), rows_asked_for(gantt))
         columns = {one.name: getattr(found, one.name) for one in fields(found) if one.name != "names"}

@@ -10,6 +10,8 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 
 import studio as library
+from studio.analysis.gantt import Gantt
+from studio.analysis.window import idle_times, shares
 from studio.runs import Run
 from studio.samples import sample_path
 from studio.sim import simulate
@@ -196,10 +198,28 @@ def test_dragging_pans_and_with_shift_marks_a_window(studio: Studio, page) -> No
     page.keyboard.up("Shift")
     page.wait_for_url(re.compile("mark="))
     low, high = map(int, view(page)["mark"].split("-"))
+    table = page.locator("#timeline-window-table")
+    trace = library.read(sample_path(JOB))
+    timeline = recorded(trace)
+    gantt = Gantt(trace, timeline, origin_ns=int(timeline.start_ns.min()))
+    busy = {(one.rank, one.what): one.time_ns for one in shares(gantt, low, high, "category")}
+    assert table.locator("tbody tr").nth(5).locator("td").nth(1).inner_text() == format_ns(busy[5, "compute"])
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page.click("[data-window-by=name]")
+    table.locator("th", has_text="of the window").wait_for()
+    page.click("#timeline-window-copy")
+    page.locator("#timeline-window-copy", has_text="Copied").wait_for()
+    copied = page.evaluate("navigator.clipboard.readText()").splitlines()
+    assert copied[0].split("\t") == ["rank", "what", "nodes", "time_ns", "share_of_window"]
+    assert len(copied) == 1 + len(list(shares(gantt, low, high, "name")))
+    page.click("[data-window-per=all]")
+    table.locator("th", has_text="most / mean").wait_for()
+    page.locator("#timeline-scroll").focus()
     page.keyboard.press("z")
     page.wait_for_url(lambda _: (int(view(page)["from"]), int(view(page)["to"])) == (low, high))
     page.keyboard.press("Escape")
     page.wait_for_url(lambda _: "mark" not in view(page))
+    page.wait_for_selector("#timeline-window", state="hidden")
 
 
 def test_the_selection_walks_along_the_lane_and_the_dependencies(studio: Studio, page, recording) -> None:
@@ -219,6 +239,66 @@ def test_the_selection_walks_along_the_lane_and_the_dependencies(studio: Studio,
     assert int(view(page)["node"]) in waits
     page.go_back()
     page.wait_for_url(lambda _: view(page)["node"] == str(ids[10]))
+    page.mouse.move(5, 5)
+    page.keyboard.press("c")
+    page.wait_for_url(lambda _: view(page)["deps"] == "chain")
+    page.locator("#timeline-status", has_text=re.compile(r"chain of \d+ nodes$")).wait_for()
+
+
+def test_search_marks_pins_and_order(studio: Studio, page, recording) -> None:
+    trace, _ = recording
+    opened(studio, page)
+    page.keyboard.press("/")
+    page.keyboard.type("/attn.*dgrad/")
+    page.locator("#timeline-hits", has_text=re.compile(r"^\d+$")).wait_for()
+    everywhere = [
+        len(re.findall(r"(?m)attn.*dgrad", "\n".join(names_of(trace, rank)))) for rank in trace.ranks
+    ]
+    assert page.inner_text("#timeline-hits") == str(sum(everywhere))
+    page.keyboard.press("Enter")
+    page.wait_for_url(re.compile("node="))
+    first = view(page)
+    page.locator("#timeline-hits", has_text=f"1 of {sum(everywhere)}").wait_for()
+    page.keyboard.press("Enter")
+    page.wait_for_url(lambda _: (view(page)["rank"], view(page)["node"]) != (first["rank"], first["node"]))
+    page.keyboard.press("Shift+Enter")
+    page.wait_for_url(lambda _: (view(page)["rank"], view(page)["node"]) == (first["rank"], first["node"]))
+    page.expected.append("400")
+    page.fill("#timeline-search", "/(/")
+    page.locator("#timeline-hits", has_text="cannot be read").wait_for()
+    page.fill("#timeline-search", "no such thing")
+    page.locator("#timeline-hits", has_text="none").wait_for()
+    page.fill("#timeline-search", "")
+    page.wait_for_url(lambda _: "q" not in view(page))
+    page.keyboard.press("Escape")
+    page.evaluate("document.querySelector('#timeline-scroll').scrollTop = 0")
+    page.wait_for_timeout(100)
+    at = point(page, 0, 20e6)
+    page.mouse.move(at["x"], at["y"])
+    page.keyboard.press("m")
+    page.wait_for_url(lambda _: abs(int(view(page)["flags"]) - 20e6) < 1e5)
+    page.keyboard.press("m")
+    page.wait_for_url(lambda _: "flags" not in view(page))
+    page.keyboard.press("p")
+    page.wait_for_url(lambda _: view(page)["pin"] == "0")
+    height = point(page, 0, 0)["y"]
+    page.evaluate("document.querySelector('#timeline-scroll').scrollTop = 500")
+    assert point(page, 0, 0)["y"] == height
+    page.click("[data-order=idle]")
+    page.wait_for_url(lambda _: view(page)["order"] == "idle")
+    timeline = recorded(trace)
+    idle = idle_times(Gantt(trace, timeline, origin_ns=int(timeline.start_ns.min()))).tolist()
+    expected = [0, *sorted(range(1, 8), key=lambda rank: (-idle[rank], rank))]
+    page.wait_for_function(
+        "expected => window.studioTimeline.chart.list.map(one => one.rank).join() === expected",
+        arg=",".join(map(str, expected)),
+    )
+
+
+def names_of(trace, rank) -> list[str]:
+    """Names of all nodes of a rank."""
+    graph = trace.graph_of(rank)
+    return [graph.strings[at] for at in graph.name.tolist()]
 
 
 def test_ranks_fold_and_categories_hide(studio: Studio, page) -> None:
@@ -275,8 +355,11 @@ def simulated(studio: Studio) -> tuple[str, str]:
     """A job of eight ranks without recorded times, with one run; its id and the run's."""
     keeper = Workspace(studio.workspace)
     trace = untimed()
+    tables = Parts({**PARTS.network, "bandwidth": [5]}, PARTS.system)
+    slow = Run("a slow ring", simulate(trace, imported(tables).config, native=False), tables)
     run = Run("eight in a ring", simulate(trace, imported(PARTS).config, native=False), PARTS)
     found = keeper.save(trace, "no times")
+    keeper.save_run(found, slow)
     return found, keeper.save_run(found, run)
 
 
@@ -298,6 +381,23 @@ def test_a_run_is_drawn_and_told_with_the_simulators_figures(studio: Studio, pag
     page.locator(
         "#timeline-status", has_text=re.compile(f"^rank 5 · .*{re.escape(words)} · 8 ranks begin together$")
     ).wait_for()
+    slow = next(one for one in Workspace(studio.workspace).runs(found) if one.name == "a slow ring")
+    page.select_option("#timeline-ghost", slow.id)
+    page.wait_for_url(lambda _: view(page)["ghost"] == slow.id)
+    page.wait_for_function("span => window.studioTimeline.chart.span === span", arg=slow.makespan_ns)
+    other = Workspace(studio.workspace).load_run(found, slow.id).result.timeline([5])
+    part = other.of_lane(rows[0])
+    there = int(other.end_ns[part][0]) - int(other.start_ns[part][0])
+    at = point(page, len(timeline.lanes) * 5 + rows[0], (start + end) / 2)
+    page.mouse.move(at["x"], at["y"])
+    page.locator(
+        "#timeline-status",
+        has_text=f" · a slow ring {format_ns(there)}: here −{format_ns(there - end + start)}",
+    ).wait_for()
+    page.click("#timeline-differences")
+    page.locator(
+        "#timeline-window-table td.cs-better", has_text=f"▼ −{format_ns(there - end + start)}"
+    ).first.wait_for()
     page.expected.append("400")
     page.goto(f"{studio.url}/timeline?job={found}&run=gone")
     page.wait_for_selector("#timeline-error >> text=has no run")

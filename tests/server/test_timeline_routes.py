@@ -11,12 +11,14 @@ import numpy as np
 import pytest
 
 import studio
+from studio.analysis.counters import in_flight
+from studio.analysis.differences import Ghost
 from studio.analysis.gantt import TILE_BINS, Gantt
 from studio.analysis.nodes import node_ref
 from studio.errors import TraceError
 from studio.samples import sample_path
 from studio.server.timeline import timeline_blueprint
-from studio.timeline import recorded
+from studio.timeline import NodeTimes, node_times, recorded
 from studio.trace import NodeType
 
 TYPES = {"int32": np.int32, "float64": np.float64, "uint8": np.uint8}
@@ -29,6 +31,15 @@ def gantt() -> Gantt:
     return Gantt(trace, timeline, origin_ns=int(timeline.start_ns.min()))
 
 
+def slower(gantt: Gantt) -> NodeTimes:
+    """The times of a run that took twice as long, in which the first node of rank 3 is missing."""
+    times = node_times(gantt.trace, recorded(gantt.trace))
+    for column in (times.start_ns, times.end_ns):
+        column[column >= 0] = gantt.origin_ns + 2 * (column[column >= 0] - gantt.origin_ns)
+    times.start_ns[times.first[3]] = -1
+    return times
+
+
 @pytest.fixture(scope="module")
 def client(gantt):
     server = flask.Flask("timeline")
@@ -38,7 +49,13 @@ def client(gantt):
             raise TraceError(f"There is no run {run!r}.", hint="Choose another.")
         return gantt
 
-    server.register_blueprint(timeline_blueprint(find))
+    def ghost(job: str, run: str, other: str) -> Gantt:
+        shown = find(job, run)
+        if other != "slower":
+            raise TraceError(f"There is no run {other!r}.", hint="Choose another.")
+        return Ghost(shown, slower(shown), origin_ns=shown.origin_ns)
+
+    server.register_blueprint(timeline_blueprint(find, ghost, lambda job, run: in_flight(find(job, run))))
     return server.test_client()
 
 
@@ -190,3 +207,41 @@ def test_a_chain_reaches_what_only_others_wait_for(client, gantt) -> None:
     assert sorted((start, end) for _, start, end in found["bars"]) == expected
     assert len(reached) > 100
     assert all(found["bars"][a][2] <= found["bars"][b][1] for a, b, _ in found["edges"])
+
+
+def test_a_ghost_has_the_other_runs_times_in_the_same_rows(client, gantt) -> None:
+    here = unpacked(client.get("/api/jobs/job/timeline/tile?level=14&tile=0&rows=0-40"))
+    there = unpacked(client.get("/api/jobs/job/timeline/tile?level=15&tile=0&rows=0-40&ghost=slower"))
+    assert here["node"].size > 500
+    missing = gantt.bar(gantt.rank(3), 0).row
+    for row in range(41):
+        mine, ghost = (
+            {
+                int(one["node"][at]): (
+                    2 * one["start"][at] / scale,
+                    2 * one["end"][at] / scale,
+                    int(one["category"][at]),
+                )
+                for at in range(one["bars"][row], one["bars"][row + 1])
+            }
+            for one, scale in ((here, 1), (there, 2))
+        )
+        if row == missing:
+            del mine[0]
+        assert ghost == mine
+
+
+def test_differences_are_told_for_one_node_and_for_all_of_a_window(client, gantt) -> None:
+    found = client.get("/api/jobs/job/timeline/difference?rank=2&node=118&ghost=slower").json
+    assert [2 * time for time in found["here"]] == found["there"]
+    assert client.get("/api/jobs/job/timeline/difference?rank=3&index=0&ghost=slower").json["there"] is None
+    whole = f"from=0&to={gantt.span_ns}&ghost=slower"
+    table = client.get(f"/api/jobs/job/timeline/differences?{whole}").json
+    assert table["count"] == len(gantt) - 1
+    rows = [dict(zip(table["head"], row, strict=True)) for row in table["rows"]]
+    assert all(row["other_ns"] == 2 * row["time_ns"] == -2 * row["difference_ns"] for row in rows)
+    sizes = [abs(row["difference_ns"]) for row in rows]
+    assert sizes == sorted(sizes, reverse=True)
+    copied = client.get(f"/api/jobs/job/timeline/differences.tsv?{whole}").text.splitlines()
+    assert len(copied) == len(gantt)
+    assert client.get("/api/jobs/job/timeline/tile?level=14&tile=0&rows=0&ghost=gone").status_code == 400

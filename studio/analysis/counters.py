@@ -1,0 +1,113 @@
+"""What all ranks have under way at any time: nodes and bytes in flight, exact at every zoom."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from studio.analysis.coverage import Category, Float64
+from studio.analysis.gantt import Gantt
+from studio.trace import Int64
+
+Unit = Literal["nodes", "bytes", "share"]
+
+
+class Steps:
+    """A sum of weights that are there from a start to an end, as a function of time."""
+
+    def __init__(self, start_ns: Int64, end_ns: Int64, weight: Float64) -> None:
+        """Add them up.
+
+        Args:
+            start_ns: (N,) when each weight comes.
+            end_ns: (N,) when it goes.
+            weight: (N,) how much it is.
+        """
+        time = np.concatenate([start_ns, end_ns])
+        change = np.concatenate([weight, -weight])
+        order = np.argsort(time, kind="stable")
+        time, first = np.unique(time[order], return_index=True)
+        level = np.cumsum(np.add.reduceat(change[order], first)) if len(first) else change
+        self._time = time
+        self._level = np.maximum(level, 0)  # what comes and goes leaves rounding errors behind
+        self._before = np.append(0.0, np.cumsum(self._level[:-1] * np.diff(time))) if len(time) else level
+
+    @property
+    def most(self) -> float:
+        """The highest it ever gets."""
+        return float(self._level.max(initial=0))
+
+    def bins(self, start_ns: int, width_ns: int, count: int) -> tuple[Float64, Float64]:
+        """Return (count,) its mean and (count,) its peak in bins of `width_ns` from `start_ns` on."""
+        edges = start_ns + width_ns * np.arange(count + 1)
+        if not len(self._time):
+            return np.zeros(count), np.zeros(count)
+        mean = np.diff(self._until(edges)) / width_ns
+        at = np.searchsorted(self._time, edges, side="right") - 1
+        peak = np.where(at[:-1] < 0, 0, self._level[at[:-1]])
+        inside = np.flatnonzero(at[1:] > at[:-1])
+        if len(inside):
+            # From the last step before a bin to the last one in it; a step at its very end belongs to the next.
+            low = np.maximum(at[inside], 0)
+            high = np.searchsorted(self._time, edges[inside + 1])
+            bounds = np.stack([low, np.maximum(high, low + 1)], axis=1).ravel()
+            padded = np.append(self._level, 0)
+            peak[inside] = np.maximum.reduceat(padded, bounds)[::2]
+            before = at[inside] < 0
+            peak[inside[before & (high <= low)]] = 0
+        return np.maximum(mean, 0), peak
+
+    def _until(self, edges: Int64) -> Float64:
+        at = np.searchsorted(self._time, edges, side="right") - 1
+        found = self._before[at] + self._level[at] * (edges - self._time[at])
+        return np.where(at < 0, 0, found)
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """One counter.
+
+    Attributes:
+        title: What it counts.
+        about: How it is worked out.
+        unit: What its values are.
+        steps: The values.
+    """
+
+    title: str
+    about: str
+    unit: Unit
+    steps: Steps
+
+
+def in_flight(gantt: Gantt) -> tuple[Series, ...]:
+    """Return the nodes and the bytes that all ranks together have under way."""
+    copies = np.bincount(gantt.rows.track, minlength=len(gantt.coverage))
+    weight = np.repeat(copies, np.diff(gantt.coverage.bounds)).astype(np.float64)
+    start, end = (time - gantt.origin_ns for time in (gantt.coverage.start_ns, gantt.coverage.end_ns))
+    size = span_bytes(gantt)
+    talks = size > 0
+    return (
+        Series("nodes in flight", "nodes of all ranks that are issued and not complete", "nodes", Steps(start, end, weight)),
+        Series(
+            "bytes in flight",
+            "payload of the communication nodes of all ranks that are issued and not complete",
+            "bytes",
+            Steps(start[talks], end[talks], (weight * size)[talks]),
+        ),
+    )  # fmt: skip
+
+
+def span_bytes(gantt: Gantt) -> Float64:
+    """Return (S,) the payload of each span of the coverage, 0 for what does not communicate."""
+    size = np.zeros(len(gantt.coverage.row))
+    row_of = np.zeros(len(gantt.coverage), np.int64)
+    row_of[gantt.rows.track] = np.arange(len(gantt.rows))
+    for track, row in enumerate(row_of.tolist()):
+        part = slice(int(gantt.coverage.bounds[track]), int(gantt.coverage.bounds[track + 1]))
+        rank = gantt.rank(int(gantt.rows.rank[row]))
+        size[part] = gantt.sizes_of(rank.graph)[gantt.coverage.row[part]]
+    talks = np.isin(gantt.coverage.category, (Category.COLLECTIVE, Category.SEND, Category.RECEIVE))
+    return np.where(talks, size, 0.0)

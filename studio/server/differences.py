@@ -1,0 +1,77 @@
+"""Routes of two runs of a job on the same lanes: how much each node differs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from flask import Blueprint, Response, request
+
+from studio.analysis.differences import differences
+from studio.analysis.gantt import Gantt
+from studio.figures.graph import node_refs
+from studio.server.bars import bar_asked_for
+from studio.server.packing import FARTHEST, NAME_AT_MOST, as_json, plain_cell, whole
+
+SHOWN_AT_MOST = 2000
+_HEAD = (
+    "rank", "node", "name", "time_ns", "other_ns", "difference_ns", "start_ns", "other_start_ns"
+)  # fmt: skip
+
+
+def add_differences(
+    routes: Blueprint,
+    gantt_of: Callable[[str, str], Gantt],
+    ghost_of: Callable[[str, str, str], Gantt],
+) -> None:
+    """Add the routes to those of the timeline."""
+
+    def both(job: str) -> tuple[Gantt, Gantt]:
+        run, other = request.args.get("run", ""), request.args.get("ghost", "")
+        return gantt_of(job, run), ghost_of(job, run, other)
+
+    @routes.get("/<job>/timeline/ghost")
+    def ghost(job: str) -> Response:
+        _, other = both(job)
+        return as_json({"span": other.span_ns, "bars": len(other)})
+
+    @routes.get("/<job>/timeline/difference")
+    def difference(job: str) -> Response:
+        gantt, other = both(job)
+        bar = bar_asked_for(gantt)
+        there = None if bar is None else other.bar(bar.rank, bar.node)
+        if bar is None or there is None:
+            return as_json({"here": None, "there": None})
+        return as_json({"here": (bar.start_ns, bar.end_ns), "there": (there.start_ns, there.end_ns)})
+
+    @routes.get("/<job>/timeline/differences")
+    def table(job: str) -> Response:
+        rows, count = _table(*both(job), SHOWN_AT_MOST)
+        return as_json({"head": _HEAD, "rows": rows, "count": count})
+
+    @routes.get("/<job>/timeline/differences.tsv")
+    def all_differences(job: str) -> Response:
+        rows, _ = _table(*both(job), None)
+        lines = ["\t".join(_HEAD), *("\t".join(map(plain_cell, row)) for row in rows)]
+        return Response("\n".join(lines) + "\n", mimetype="text/tab-separated-values")
+
+
+def _table(gantt: Gantt, other: Gantt, most: int | None) -> tuple[list[tuple[Any, ...]], int]:
+    found = differences(gantt, other, (whole("from", FARTHEST), whole("to", FARTHEST)))
+    rank, node = found.rank[:most], found.node[:most]
+    refs, names = np.empty(len(rank), object), np.empty(len(rank), object)
+    for number in np.unique(rank).tolist():
+        mine = np.flatnonzero(rank == number)
+        graph = gantt.trace.graph_of(gantt.rank(number))
+        refs[mine] = node_refs(graph, node[mine])
+        names[mine] = [graph.strings[at][:NAME_AT_MOST] for at in graph.name[node[mine]].tolist()]
+    columns = (
+        found.time_ns,
+        found.other_ns,
+        found.time_ns - found.other_ns,
+        found.start_ns,
+        found.other_start_ns,
+    )
+    cells = (rank.tolist(), refs.tolist(), names.tolist(), *(column[:most].tolist() for column in columns))
+    return list(zip(*cells, strict=True)), len(found)

@@ -1,0 +1,71 @@
+"""Routes of the marked window: where its time went, as a table to show and as one to copy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from flask import Blueprint, Response, request
+
+from studio.analysis.gantt import Gantt
+from studio.analysis.window import BY, By, idle_times, shares, spreads
+from studio.errors import TraceError
+from studio.server.packing import FARTHEST, NAME_AT_MOST, as_json, plain_cell, whole
+
+SHOWN_AT_MOST = 2000
+_RANK_HEAD = ("rank", "what", "nodes", "time_ns", "share_of_window")
+_ALL_HEAD = (
+    "what", "ranks", "nodes", "total_ns", "mean_ns", "least_ns", "least_rank", "most_ns", "most_rank"
+)  # fmt: skip
+
+
+def add_windows(routes: Blueprint, gantt_of: Callable[[str, str], Gantt]) -> None:
+    """Add the routes to those of the timeline."""
+
+    @routes.get("/<job>/timeline/window")
+    def window(job: str) -> Response:
+        head, rows = _table(gantt_of(job, request.args.get("run", "")))
+        shown: list[tuple[Any, ...]] = []
+        count = 0
+        for row in rows:
+            count += 1
+            if count <= SHOWN_AT_MOST:
+                shown.append(row)
+        return as_json({"head": head, "rows": shown, "count": count})
+
+    @routes.get("/<job>/timeline/idle")
+    def idle(job: str) -> Response:
+        return as_json({"idle": idle_times(gantt_of(job, request.args.get("run", ""))).tolist()})
+
+    @routes.get("/<job>/timeline/window.tsv")
+    def whole_window(job: str) -> Response:
+        head, rows = _table(gantt_of(job, request.args.get("run", "")))
+        lines = ["\t".join(head), *("\t".join(map(plain_cell, row)) for row in rows)]
+        return Response("\n".join(lines) + "\n", mimetype="text/tab-separated-values")
+
+
+def _table(gantt: Gantt) -> tuple[tuple[str, ...], Iterator[tuple[Any, ...]]]:
+    start, end = whole("from", FARTHEST), whole("to", FARTHEST)
+    if end <= start:
+        raise TraceError(f"The window from {start} to {end} is empty.", hint="Its end lies after its start.")
+    found = shares(gantt, start, end, _by())
+    if request.args.get("per", "rank") == "rank":
+        return _RANK_HEAD, (
+            (one.rank, one.what[:NAME_AT_MOST], one.nodes, one.time_ns, one.time_ns / (end - start))
+            for one in found
+        )
+    return _ALL_HEAD, (
+        (
+            one.what[:NAME_AT_MOST], one.ranks, one.nodes, one.total_ns, one.mean_ns,
+            one.least_ns, one.least_rank, one.most_ns, one.most_rank,
+        )
+        for one in spreads(found)
+    )  # fmt: skip
+
+
+def _by() -> By:
+    asked = request.args.get("by", "category")
+    for one in BY:
+        if one == asked:
+            return one
+    raise TraceError(f"A window is not split by {asked[:40]!r}.", hint="Split it by category, group or name.")

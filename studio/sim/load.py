@@ -1,0 +1,126 @@
+"""How much of the network was in use over time.
+
+The simulator counts what each rank sent into each dimension, and how long each link was sending, but not when. Here
+these totals are spread over the rank's communication: over the nodes whose group, or whose other end, differs from the
+rank in that dimension, by their payload, evenly over the time each was under way. So the integral is exact, and the
+shape is as fine as nodes are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from studio.analysis.counters import Series, Steps, span_bytes
+from studio.analysis.coverage import Category, Float64
+from studio.analysis.gantt import Gantt
+from studio.sim.result import SimResult
+from studio.timeline import LANE_KINDS
+from studio.trace import Int64
+
+_COMMUNICATION = LANE_KINDS.index("communication")
+
+
+def network_load(result: SimResult, gantt: Gantt) -> tuple[Series, ...]:
+    """Return the use of each dimension and of the busiest link over time.
+
+    Args:
+        result: What was simulated.
+        gantt: Its timeline.
+    """
+    spread = _Spread(result, gantt)
+    found = []
+    for at, dimension in enumerate(result.dimensions):
+        capacity = dimension.capacity_bytes_per_ns * len(dimension.bytes)
+        if not capacity or not dimension.bytes.any():
+            continue
+        steps = spread.over(dimension.bytes.astype(np.float64) / capacity, at)
+        about = (
+            "bytes sent into it over what all its ports can send; spread evenly over the nodes that sent them"
+        )
+        kind = result.config.topology.dims[at].kind
+        found.append(Series(f"dimension {at + 1} ({kind})", about, "share", steps))
+    for at in result.links.busiest(1):
+        ends = (int(result.links.source[at]), int(result.links.target[at]))
+        owner = ends[0] if ends[0] < result.links.npus else ends[1]
+        if owner >= result.links.npus:
+            continue
+        busy = np.zeros(len(result.trace.ranks))
+        busy[owner] = float(result.links.busy_ns[at])
+        about = "time the link that was sending longest was sending; spread evenly over the nodes of its end"
+        found.append(Series(f"link {result.links.name(at)}", about, "share", spread.over(busy, None)))
+    return tuple(found)
+
+
+class _Spread:
+    """The communication of a simulated run, ready to have totals spread over it."""
+
+    def __init__(self, result: SimResult, gantt: Gantt) -> None:
+        self._gantt = gantt
+        self._size = span_bytes(gantt)
+        self._place = {rank.number: at for at, rank in enumerate(result.trace.ranks)}
+        sizes = [dim.size for dim in result.config.topology.dims]
+        # (R, D) where each rank stands in each dimension; ranks of a system are numbered from 0.
+        numbers = np.array([rank.number for rank in result.trace.ranks], np.int64)
+        self._where = np.stack(
+            [numbers // int(np.prod(sizes[:at])) % size for at, size in enumerate(sizes)], axis=1
+        )
+        groups = result.trace.groups if result.config.groups is None else result.config.groups
+        self._members = {group.name: self._places(group.ranks) for group in groups}
+        self._crossing = self._messages()
+        self._ranks_of: dict[int, list[int]] = {}
+        for row in np.flatnonzero(gantt.rows.kind == _COMMUNICATION).tolist():
+            self._ranks_of.setdefault(int(gantt.rows.track[row]), []).append(row)
+
+    def _places(self, ranks: tuple[int, ...]) -> Int64:
+        return np.array([self._place[number] for number in ranks if number in self._place], np.int64)
+
+    def _messages(self) -> Mapping[tuple[int, int], Int64]:
+        """Return the other end's place in the dimensions for each send, by rank and row."""
+        found = self._gantt.messages
+        there = np.flatnonzero((found.send_rank >= 0) & np.isin(found.target, list(self._place)))
+        pairs = zip(found.send_rank[there].tolist(), found.send_row[there].tolist(), strict=True)
+        targets = [self._place[number] for number in found.target[there].tolist()]
+        return {pair: self._where[target] for pair, target in zip(pairs, targets, strict=True)}
+
+    def over(self, total: Float64, dimension: int | None) -> Steps:
+        """Return totals (R,) of the ranks, spread over their communication in a dimension, or in any."""
+        coverage = self._gantt.coverage
+        of_rank: dict[int, list[tuple[Int64, Float64]]] = {}
+        for track, rows in self._ranks_of.items():
+            part = np.arange(int(coverage.bounds[track]), int(coverage.bounds[track + 1]))
+            for row in rows:
+                at = self._place[int(self._gantt.rows.rank[row])]
+                if total[at]:
+                    weight = self._size[part] * self._uses(part, row, at, dimension)
+                    of_rank.setdefault(at, []).append((part, weight))
+        starts, ends, rates = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)], [np.zeros(0)]
+        for at, parts in of_rank.items():
+            place = np.concatenate([one for one, _ in parts])
+            weight = np.concatenate([one for _, one in parts])
+            length = coverage.end_ns[place] - coverage.start_ns[place]
+            weight[length == 0] = 0
+            if not weight.any():
+                continue
+            used = weight > 0
+            starts.append(coverage.start_ns[place[used]])
+            ends.append(coverage.end_ns[place[used]])
+            rates.append(total[at] * weight[used] / weight.sum() / length[used])
+        return Steps(np.concatenate(starts), np.concatenate(ends), np.concatenate(rates))
+
+    def _uses(self, part: Int64, row: int, at: int, dimension: int | None) -> Float64:
+        """Return (S,) 1 for each span of a row that sends into a dimension, 0 for others."""
+        category = self._gantt.coverage.category[part]
+        sends = np.isin(category, (Category.COLLECTIVE, Category.SEND)).astype(np.float64)
+        if dimension is None:
+            return sends
+        name = self._gantt.rows.names[int(self._gantt.rows.name[row])]
+        members = self._members.get(name, np.arange(len(self._where)))
+        if len(np.unique(self._where[members, dimension])) < 2:
+            sends[category == Category.COLLECTIVE] = 0
+        for index in np.flatnonzero(category == Category.SEND).tolist():
+            there = self._crossing.get((at, int(self._gantt.coverage.row[part[index]])))
+            if there is None or there[dimension] == self._where[at, dimension]:
+                sends[index] = 0
+        return sends
