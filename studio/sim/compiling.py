@@ -9,17 +9,22 @@ linked into the outermost, and optimised and made machine code of there, togethe
 
 from __future__ import annotations
 
+import copy
 import inspect
 from collections.abc import Sequence
 from types import ModuleType
 from typing import Any
 
 import llvmlite.binding as llvm
+import llvmlite.ir as ir
 import numba
 from numba import types
 from numba.core import compiler, typed_passes, untyped_passes
+from numba.core.callconv import RETCODE_OK, CPUCallConv, excinfo_ptr_t
 from numba.core.codegen import JITCodeLibrary, RuntimeLinker
 from numba.core.compiler_machinery import LoweringPass, PassManager, register_pass
+from numba.core.cpu import CPUContext
+from numba.cpython.unsafe.numbers import trailing_zeros
 from numba.extending import intrinsic
 
 _OPTIONS: dict[str, Any] = {"nogil": True, "_nrt": False, "error_model": "numpy"}
@@ -31,8 +36,9 @@ def compile_kernel(
     """Replace the functions of a kernel by compiled ones.
 
     Args:
-        module: The kernel. Its `data_of` becomes the address of an array's items; parameters `m` and `f` of
-            its functions are such addresses, of int64 and float64, all others are int64.
+        module: The kernel. Its `data_of` becomes the address of an array's items, its `lowest` an instruction of
+            the processor; parameters `m` and `f` of its functions are such addresses, of int64 and float64, all
+            others are int64.
         entry: The outermost function: two arrays, of int64 and of float64, and an int64.
         functions: All other functions, callees before callers.
         inlined: Those among them that are put into their callers.
@@ -45,6 +51,7 @@ def compile_kernel(
         )
         setattr(namespace, name, dispatcher)
     namespace.data_of = intrinsic(_address)
+    namespace.lowest = trailing_zeros
     outermost = numba.njit(cache=True, pipeline_class=_WholeCompiler, **_OPTIONS)(getattr(namespace, entry))
     setattr(namespace, entry, outermost)
     if not cached:
@@ -104,6 +111,35 @@ class _Part(JITCodeLibrary):
         return self._linking_libraries
 
 
+class _PlainCalls(CPUCallConv):
+    """How one part calls another: as numba does, but nothing is prepared for errors, since none raises any.
+
+    Numba clears, on entry to a function, room for the answer and the error of each call in it, and looks for an
+    error after each. Where small functions are put into each other that is a good part of the work.
+    """
+
+    def call_function(
+        self: Any, builder: Any, callee: Any, resty: Any, argtys: Any, args: Any, attrs: Any = None
+    ) -> Any:
+        del attrs
+        kinds = callee.function_type.args
+        with builder.goto_entry_block():
+            answer = builder.alloca(kinds[0].pointee)
+        values = self._get_arg_packer(argtys).as_arguments(builder, args)
+        builder.call(callee, [answer, ir.Constant(kinds[1], None), *values])
+        fine = self._get_return_status(builder, RETCODE_OK, ir.Constant(excinfo_ptr_t, None))
+        return fine, self.context.get_returned_value(builder, resty, builder.load(answer))
+
+
+class _PartContext(CPUContext):
+    """Numba's own context but for calls."""
+
+    @property
+    def call_conv(self) -> Any:
+        plain: Any = _PlainCalls
+        return plain(self)
+
+
 @register_pass(mutates_CFG=True, analysis_only=False)
 class _TranslatePart(LoweringPass):
     """Translates a function to be linked into others."""
@@ -117,6 +153,8 @@ class _TranslatePart(LoweringPass):
         flags = state.flags
         flags.no_compile = flags.no_cpython_wrapper = flags.no_cfunc_wrapper = True
         new_part: Any = _Part
+        state.targetctx = copy.copy(state.targetctx)
+        state.targetctx.__class__ = _PartContext
         state.library = new_part(state.targetctx.codegen(), state.func_id.func_qualname)
         state.library.enable_object_caching()
         typed_passes.NativeLowering().run_pass(state)

@@ -147,11 +147,13 @@ def _callees_first(name: str, seen: set[str]) -> list[str]:
     seen.add(name)
     found = []
     for other in getattr(k, name).__code__.co_names:
-        if other not in seen and inspect.isfunction(getattr(k, other, None)):
+        if other not in {*seen, *_REPLACED} and inspect.isfunction(getattr(k, other, None)):
             found += _callees_first(other, seen)
     return [*found, name]
 
 
+_REPLACED = ("lowest",)
+"""What `compile_kernel` has its own form of."""
 _INLINED = (
     *(
         "alloc",

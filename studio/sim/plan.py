@@ -108,7 +108,6 @@ LONGEST_NS = k.MAX_TICK
 INNER_GAP_NS = 0.0038
 """Time per byte in the inner channel of the shared bus."""
 _HUGE_PAGE = 1 << 21
-_DE_BRUIJN = 0x077CB531
 _COMM = (NodeType.COMM_SEND, NodeType.COMM_RECV, NodeType.COMM_COLL)
 _MEM = (NodeType.MEM_LOAD, NodeType.MEM_STORE)
 _UNREAD = ("start_ns", "duration_ns", "attrs.value")
@@ -281,10 +280,6 @@ class _Builder:
         node_at = {index: self._put_graph(plans[index]) for index in set(self.first_alike.values())}
         dims = config.topology.dims
         head[k.WHEEL] = arena.room(k.LEVELS * k.SPAN)
-        bits = np.zeros(32, np.int64)
-        for bit in range(32):
-            bits[((_DE_BRUIJN << bit) & 0xFFFFFFFF) >> 27] = bit
-        head[k.BITS] = arena.put(bits)
         # With the direct algorithm every rank sends to every other in the first tick.
         channels = npus * count // 2 if self.uses_direct else 8 * count
         for base, mask, words in ((k.TICKS, k.TICK_MASK, 4 * count), (k.CHANNELS, k.CHANNEL_MASK, channels)):
@@ -449,7 +444,7 @@ class _Builder:
         """Return words that one callback can need at most: whatever a single sweep may issue."""
         widest = max(len(p.order) for p in plans.values())
         per_stream = (k.S_PHASES + self.stream_phases + 7) // 8 * 8 + 128
-        margin = 4096 + 96 * widest + self.most_streams * per_stream
+        margin = 4096 + 8 * k.RECORDS + 96 * widest + self.most_streams * per_stream
         margin += 96 * self.longest_custom * (self.config.active_chunks + 1)
         margin += 64 * self.longest_step * (4 * self.config.active_chunks + 8)
         if self.extensions is not None:
