@@ -72,7 +72,7 @@ def test_it_opens_from_disk_without_network_and_without_harm(tmp_path: Path, pag
     page.on("request", lambda request: asked.append(request.url))
     page.goto(path.as_uri())
     page.wait_for_selector("html[data-ready]")
-    assert page.locator(".js-plotly-plot").count() == 4
+    assert page.locator(".js-plotly-plot").count() == page.locator(".figure").count() == 7
     assert [url for url in asked if not url.startswith(("file:", "data:", "blob:"))] == []
     assert page.evaluate("window.harmed") is None
     assert page.locator("img[src=x]").count() == 0

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from studio.figures.theme import layout, palette
+from studio.figures.theme import axis_unit, layout, palette
 from studio.trace import Float64
 
 _HEIGHT = 300
@@ -28,7 +28,7 @@ def beside(
 
     colours = palette(dark)
     most = max((float(np.nanmax(one)) for one in tables if one.size and not np.isnan(one).all()), default=1.0)
-    scale, unit = _unit(most)
+    unit, scale = axis_unit(most)
     gap, wide = 0.06, 1 / len(tables)
     figure = go.Figure(layout=layout(dark, height=_HEIGHT, margin={"l": 10, "r": 10, "t": 24, "b": 10}))
     for at, (found, numbers, name) in enumerate(zip(tables, ranks, names, strict=True)):
@@ -79,10 +79,3 @@ def beside(
         }
     )
     return figure
-
-
-def _unit(most_ns: float) -> tuple[float, str]:
-    for unit, scale in (("s", 1e9), ("ms", 1e6), ("µs", 1e3)):
-        if most_ns >= scale:
-            return scale, unit
-    return 1.0, "ns"

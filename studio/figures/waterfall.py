@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from studio.analysis.comparison import Step, Waterfall
-from studio.figures.theme import layout, palette
+from studio.figures.theme import axis_unit, layout, palette
 from studio.units import format_ns
 
 _ROW = 24
@@ -32,7 +32,7 @@ def waterfall(shown: Waterfall, names: tuple[str, str], words: Mapping[str, str]
     for step in steps:
         levels.append(levels[-1] + step.difference_ns)
     low = _begin(levels)
-    scale, unit = _unit(max(levels))
+    unit, scale = axis_unit(max(levels))
     labels = [f"{names[0]} finishes", *(words[step.part] for step in steps), f"{names[1]} finishes"]
     starts = [low, *(min(pair) for pair in itertools.pairwise(levels)), low]
     ends = [shown.a_ns, *(max(pair) for pair in itertools.pairwise(levels)), shown.b_ns]
@@ -103,10 +103,3 @@ def _told(step: Step) -> str:
     percent = 0 if step.share is None else round(100 * step.share)
     share = f" · {percent} %".replace("-", "−") if percent else ""
     return f"{arrow} {sign}{format_ns(abs(step.difference_ns))}{share}"
-
-
-def _unit(most_ns: int) -> tuple[float, str]:
-    for unit, scale in (("s", 1e9), ("ms", 1e6), ("µs", 1e3)):
-        if most_ns >= scale:
-            return scale, unit
-    return 1.0, "ns"

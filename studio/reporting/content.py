@@ -26,15 +26,18 @@ from studio.comparing import (
     signed_bytes,
     verdict,
 )
+from studio.figures.beside import beside
 from studio.figures.occupancy import occupancy_areas
 from studio.figures.ranks import rank_times
+from studio.figures.waterfall import waterfall
 from studio.reporting.document import Cell, Document
-from studio.trace import NONE, Int64, collective_name, trace_digest
+from studio.trace import NONE, Float64, Int64, collective_name, trace_digest
 from studio.units import format_bytes, format_count, format_ns, format_rate
 
 _BINS = 480
 _LISTED = 12
 _FINDINGS = 20
+_ROWS = 400
 _RANKS_NAMED = 6
 
 
@@ -67,6 +70,12 @@ def _difference(document: Document, found: Comparison, sides: tuple[Compared, Co
     document.heading(2, f"From A to {letter}")
     document.paragraph(verdict(found, f"A ({sides[0].name})", f"{letter} ({sides[1].name})"), "verdict")
     fall = found.waterfall("busiest")
+    if found.difference_ns:
+        document.figure(
+            "Where the difference comes from",
+            waterfall(fall, ("A", letter), WORDS, dark=False),
+            f"On the ranks that the others wait for: {fall.rank_a} in A, {fall.rank_b} in {letter}.",
+        )
     document.table(
         ["part of the finish", "A", letter, "difference", "share of it"],
         [
@@ -84,7 +93,7 @@ def _difference(document: Document, found: Comparison, sides: tuple[Compared, Co
             ["finish", _time(fall.a_ns), _time(fall.b_ns), _change(fall.b_ns - fall.a_ns), ""],
         ],
         numeric=(1, 2, 3, 4),
-        caption=f"On the ranks that the others wait for, {fall.rank_a} and {fall.rank_b}; the parts add up exactly.",
+        caption="The parts add up exactly.",
     )
     _figures(document, "Means over ranks", found.figures, letter)
     _figures(document, "Dimensions of the network", found.dimensions, letter)
@@ -165,8 +174,9 @@ def _run(document: Document, one: Compared, *, alone: bool) -> None:
         "Share of all ranks; where several things overlap, compute counts first. What stays empty is idle.",
     )
     document.figure("Where the time of each rank went", rank_times(times, finish, numbers, dark=False))
+    every = [rank.number for rank in side.trace.ranks]
     members = collective_members(side.trace, side.times, side.groups)
-    _collectives(document, collective_times(side.trace, side.times, side.groups), members)
+    _collectives(document, collective_times(side.trace, side.times, side.groups), members, every)
     _network(document, side)
     if alone:
         document.heading(3, "Settings")
@@ -206,7 +216,19 @@ def _facts(side: Side, times: Breakdown, finish: Int64) -> list[tuple[str, Cell]
     return made
 
 
-def _collectives(document: Document, times: CollectiveTimes, members: Members) -> None:
+def _binned(table: Float64) -> Float64:
+    """Return a table of (L, R) with at most `_ROWS` rows, each the maximum of neighbours."""
+    if len(table) <= _ROWS:
+        return table
+    edges = np.linspace(0, len(table), _ROWS + 1).astype(np.int64)[:-1]
+    lowered = np.where(np.isnan(table), -np.inf, table)
+    most: Float64 = np.maximum.reduceat(lowered, edges, axis=0)
+    return np.where(np.isinf(most), np.nan, most)
+
+
+def _collectives(
+    document: Document, times: CollectiveTimes, members: Members, numbers: Sequence[int]
+) -> None:
     if not len(times):
         document.paragraph("No collective of this run has times.", "dim")
         return
@@ -240,6 +262,13 @@ def _collectives(document: Document, times: CollectiveTimes, members: Members) -
         numeric=(1, 2, 3, 4, 5, 6),
         caption="Time from the first member's beginning to the last one's end; bandwidth as nccl-tests defines it, from the last arrival.",
     )
+    table = _binned(matrix(members, rows_of(members), "duration"))
+    if table.size and not np.isnan(table).all():
+        document.figure(
+            "When collectives took long, and on which ranks",
+            beside([table], [numbers], ["duration"], dark=False),
+            "Rows in order of time. Where there are many, a row stands for several and shows the longest.",
+        )
     _slowest(document, times)
     _uneven(document, members)
 
