@@ -168,26 +168,24 @@
     var from = only ? only[0] : begin, to = only ? only[1] : begin + width * part.bins;
     var first = Math.max(0, Math.floor((Math.max(from, t.shown.from) - begin) / width));
     var last = Math.min(part.bins, Math.ceil((Math.min(to, t.shown.to) - begin) / width));
-    var room = HIGH - 7, at, x, wide = (width / (t.shown.to - t.shown.from)) * t.width(), x0 = t.x(begin);
+    /* Whole pixels: thousands of these are drawn at every step of a pan. */
+    var grain = t.look.ratio;
+    function column(at, y, high) {
+      var left = Math.round((x0 + at * wide) * grain), right = Math.round((x0 + (at + 1) * wide) * grain);
+      if (right > left) pen.fillRect(left / grain, y, (right - left) / grain, high);
+    }
+    var room = HIGH - 7, at, wide = (width / (t.shown.to - t.shown.from)) * t.width(), x0 = t.x(begin);
     pen.fillStyle = t.look.text;
     pen.globalAlpha = 0.42;
-    pen.beginPath();
     for (at = first; at < last; at++) {
       var high = (part.mean[row * part.bins + at] / most) * room;
-      if (!high) continue;
-      x = x0 + at * wide;
-      pen.rect(x, floor - high, wide, high);
+      if (high) column(at, floor - high, high);
     }
-    pen.fill();
     pen.globalAlpha = 0.85;
-    pen.beginPath();
     for (at = first; at < last; at++) {
       var peak = (part.peak[row * part.bins + at] / most) * room;
-      if (!peak) continue;
-      x = x0 + at * wide;
-      pen.rect(x, floor - Math.max(peak, 0.7), wide, 0.8);
+      if (peak) column(at, floor - Math.max(peak, 0.7), 1);
     }
-    pen.fill();
     pen.globalAlpha = 1;
   }
 

@@ -27,8 +27,20 @@
     t.counts.frames++;
     t.dress();
     resize();
-    var pen = t.dom.canvas.getContext("2d");
+    var pen = t.dom.canvas.getContext("2d", { alpha: false });
     pen.setTransform(t.look.ratio, 0, 0, t.look.ratio, 0, 0);
+    var wanted = picture(pen);
+    /* Words that change at every frame cannot be read, and cost a layout each. */
+    if (performance.now() - t.described > 150) t.describe();
+    else t.later("describe", 160, t.describe);
+    t.fetchMissing(wanted);
+    t.onFrame.forEach(function (act) { act(!wanted.missing.size); });
+    t.counts.spent += performance.now() - began;
+    if (t.animation) draw();
+  }
+
+  /* Draw everything with a pen: that of the canvas, or one that writes SVG. */
+  function picture(pen) {
     pen.imageSmoothingEnabled = false;
     var wide = t.size.wide, high = t.size.high;
     pen.fillStyle = t.look.bg;
@@ -43,14 +55,10 @@
     t.gutter(pen, wide, high);
     axis(pen, steps, wide);
     t.onAxis.forEach(function (overlay) { overlay(pen, wide, high); });
-    /* Words that change at every frame cannot be read, and cost a layout each. */
-    if (performance.now() - t.described > 150) t.describe();
-    else t.later("describe", 160, t.describe);
-    t.fetchMissing(wanted);
-    t.onFrame.forEach(function (act) { act(!wanted.missing.size); });
-    t.counts.spent += performance.now() - began;
-    if (t.animation) draw();
+    return wanted;
   }
+
+  t.picture = picture;
 
   function ticks() {
     var span = t.shown.to - t.shown.from;

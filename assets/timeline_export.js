@@ -26,6 +26,19 @@
     save(t.address("/spans.csv", { from: Math.max(0, Math.floor(window_[0])), to: Math.max(1, Math.ceil(window_[1])), rows: rows.join(",") }), "timeline-" + t.chart.job + ".csv");
   }
 
+  function trace() {
+    save(t.address("/trace.json", {}), "timeline-" + t.chart.job + ".json");
+  }
+
+  function svg() {
+    var text = t.drawnAsSvg();
+    var url = URL.createObjectURL(new Blob([text], { type: "image/svg+xml" }));
+    save(url, "timeline-" + t.chart.job + ".svg");
+    window.setTimeout(function () { URL.revokeObjectURL(url); }, 10000);
+  }
+
+  t.trace = trace;
+  t.svg = svg;
   t.png = png;
   t.csv = csv;
 })(window.studioTimeline = window.studioTimeline || {});

@@ -42,7 +42,9 @@
       pen.lineTo(at + 9, falling ? 9 : -1);
     }
     pen.stroke();
-    return pen.createPattern(one, "repeat");
+    var pattern = pen.createPattern(one, "repeat");
+    pattern.picture = one; /* for the pen that writes SVG */
+    return pattern;
   }
 
   /* Everything that depends on the theme and on what is hidden; tiles are painted anew when it changes. */

@@ -48,6 +48,8 @@
         t.running--;
         rows.forEach(function (row) { t.asked.delete(key(level, index, row)); });
         t.draw();
+        /* What came may be under the pointer, which need not move for that to be said. */
+        if (t.pointer && t.pointer[1] > 0 && !t.hover) t.later("repoint", 60, function () { if (t.dom && t.chart.ready && !t.hover) t.pointed(); });
       });
   }
 

@@ -46,7 +46,7 @@ def _collective(gantt: Gantt, bar: Bar) -> Peers | None:
         sequence = matching.sequence_of[mine]
         if sequence == NONE or bar.node not in matching.sequences[sequence].rows:
             continue
-        rows = _in_order(gantt, matching)
+        rows = members_in_order(gantt, matching)
         position = int(np.flatnonzero(rows[mine] == bar.node)[0])
         found = [
             _bar(gantt, rank, row)
@@ -56,7 +56,7 @@ def _collective(gantt: Gantt, bar: Bar) -> Peers | None:
     return None
 
 
-def _in_order(gantt: Gantt, matching: GroupMatching) -> Int64:
+def members_in_order(gantt: Gantt, matching: GroupMatching) -> Int64:
     """Return (M, C) the rows of each member's collectives in the order it began them.
 
     A member of which times are missing keeps the order its dependencies give; `collective_times` has the same rule.

@@ -77,7 +77,11 @@ def _controls() -> Any:
             html.Span(
                 [
                     _button("timeline-png", "PNG", "Save the picture as PNG"),
+                    _button("timeline-svg", "SVG", "Save the picture as SVG"),
                     _button("timeline-csv", "CSV", "Save the window of the ranks in sight as CSV"),
+                    _button(
+                        "timeline-json", "Trace", "Save the run as Chrome trace JSON, which Perfetto opens"
+                    ),
                 ],
                 className="cs-export",
                 role="group",

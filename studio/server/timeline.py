@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from flask import Blueprint, Response, request, stream_with_context
 
+from studio.analysis.chrome_events import chrome_events
 from studio.analysis.counters import Series
 from studio.analysis.gantt import LEVEL_AT_MOST, TILE_BINS, Bar, Gantt
 from studio.errors import StudioError
@@ -74,6 +75,14 @@ def timeline_blueprint(
         name = f'attachment; filename="timeline-{job}.csv"'
         return Response(
             stream_with_context(lines), mimetype="text/csv", headers={"Content-Disposition": name}
+        )
+
+    @routes.get("/<job>/timeline/trace.json")
+    def chrome(job: str) -> Response:
+        lines = chrome_events(gantt_of(job, request.args.get("run", "")))
+        name = f'attachment; filename="timeline-{job}.json"'
+        return Response(
+            stream_with_context(lines), mimetype="application/json", headers={"Content-Disposition": name}
         )
 
     return routes

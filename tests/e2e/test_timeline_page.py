@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import re
 from itertools import pairwise
 from urllib.parse import parse_qs, urlsplit
+from xml.etree import ElementTree as ET
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
@@ -329,6 +331,16 @@ def test_what_is_shown_can_be_saved(studio: Studio, page) -> None:
     with page.expect_download() as picture:
         page.click("#timeline-png")
     assert picture.value.path().read_bytes().startswith(b"\x89PNG")
+    with page.expect_download() as drawing:
+        page.click("#timeline-svg")
+    root = ET.fromstring(drawing.value.path().read_text())
+    texts = {one.text for one in root.iter("{http://www.w3.org/2000/svg}text")}
+    assert {"rank 0", "stream 7", "memory"} <= texts
+    assert len(list(root.iter("{http://www.w3.org/2000/svg}rect"))) > 300
+    with page.expect_download() as events:
+        page.click("#timeline-json")
+    found = json.loads(events.value.path().read_text())["traceEvents"]
+    assert sum(one["ph"] == "X" for one in found) == 2488
 
 
 def test_the_list_of_keys_opens_and_closes(studio: Studio, page) -> None:

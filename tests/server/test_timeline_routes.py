@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+from itertools import pairwise
 
 import flask
 import numpy as np
@@ -245,3 +246,23 @@ def test_differences_are_told_for_one_node_and_for_all_of_a_window(client, gantt
     copied = client.get(f"/api/jobs/job/timeline/differences.tsv?{whole}").text.splitlines()
     assert len(copied) == len(gantt)
     assert client.get("/api/jobs/job/timeline/tile?level=14&tile=0&rows=0&ghost=gone").status_code == 400
+
+
+def test_a_chrome_trace_has_every_node_and_flows_that_leave_and_enter_slices(client, gantt) -> None:
+    found = json.loads(client.get("/api/jobs/job/timeline/trace.json").text)["traceEvents"]
+    slices = [one for one in found if one["ph"] == "X"]
+    assert len(slices) == len(gantt)
+    begins = {(one["pid"], one["tid"], one["ts"]) for one in slices}
+    for thread in {(one["pid"], one["tid"]) for one in slices}:
+        mine = sorted((one["ts"], one["dur"]) for one in slices if (one["pid"], one["tid"]) == thread)
+        assert all(one[0] + one[1] <= two[0] + 1e-6 for one, two in pairwise(mine))
+    leaving, entering = ({one["id"]: one for one in found if one["ph"] == kind} for kind in "sf")
+    assert leaving.keys() == entering.keys()
+    assert all(
+        (one["pid"], one["tid"], one["ts"]) in begins for part in (leaving, entering) for one in part.values()
+    )
+    edges = sum(len(gantt.adjacency_of(rank).edges) for rank in gantt.trace.ranks)
+    assert sum(one["name"] in ("data", "ctrl") for one in leaving.values()) == edges
+    assert {one["name"] for one in leaving.values()} == {"data", "ctrl", "collective", "message"}
+    joined = [(leaving[at], entering[at]) for at in leaving if leaving[at]["name"] == "collective"]
+    assert all(one["pid"] != two["pid"] and one["ts"] <= two["ts"] for one, two in joined)
