@@ -621,7 +621,7 @@
       ["compare-beside", function () { change({ layout: null }); }], ["compare-overlay", function () { change({ layout: "overlay" }); }],
       ["compare-png", function () { canvas.toBlob(function (blob) { save("comparison.png", blob); }); }],
       ["compare-svg", function () { save("comparison.svg", new Blob([svg()], { type: "image/svg+xml" })); }],
-      ["compare-swap", swap]].forEach(function (pair) {
+      ["compare-swap", swap], ["compare-pin", pin]].forEach(function (pair) {
       var button = element(pair[0]);
       if (button) button.addEventListener("click", function () { pair[1](); });
     });
@@ -669,6 +669,12 @@
     if (sides.length < 2) return;
     var rest = [sides[0]].concat(sides.slice(2)).map(named).join(",");
     change({ job: sides[1].job, run: sides[1].run || "recorded", with: rest, pair: null, align: null, from: null, to: null, rank: null, node: null });
+  }
+
+  function pin() {
+    var first = selected && selected[0];
+    if (!first) return say("Select a node that A has: its beginning is what the others are aligned by.");
+    change({ align: "node:" + first.rank + "." + first.node, from: null, to: null });
   }
 
   function follow() {

@@ -301,8 +301,19 @@ def verdict(found: Comparison, name_a: str = "A", name_b: str = "B") -> str:
         same = f"{name_b} takes as long as {name_a}: {format_ns(before)}."
         return f"{same} Within it: {', '.join(reasons)}." if reasons else same
     word = "slower" if grew > 0 else "faster"
-    share = f" ({100 * abs(grew) / before:.3g} %)" if before else ""
+    share = f" ({percent(abs(grew) / before)})" if before else ""
     return f"{name_b} is {format_ns(abs(grew))}{share} {word} than {name_a}: {', '.join(reasons)}."
+
+
+def percent(share: float) -> str:
+    """Return a part of a whole in percent, with three digits or all whole ones.
+
+    Example:
+        >>> percent(0.28412), percent(28.9), percent(-0.000265)
+        ('28.4 %', '2,890 %', '−0.0265 %')
+    """
+    size = 100 * abs(share)
+    return f"{'−' if share < 0 else ''}{f'{size:,.0f}' if size >= 100 else f'{size:.3g}'} %"
 
 
 def signed(ns: float) -> str:
@@ -465,8 +476,8 @@ def as_text(shown: Lineup) -> str:
         finish = one.side.makespan_ns
         change = ""
         if letter != "A":
-            percent = f"{100 * (finish - base) / base:+.3g} %" if base else ""
-            change = f"{signed(finish - base):>14}{percent:>10}"
+            share = percent((finish - base) / base) if base else ""
+            change = f"{signed(finish - base):>14}{share:>12}"
         lines.append(f"{letter}  {one.name:{wide}}  finish {format_ns(finish):>10}{change}")
     for letter, pair in zip(LETTERS[1:], shown.found, strict=False):
         lines += ["", *_pair(pair, letter)]

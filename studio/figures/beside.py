@@ -14,7 +14,12 @@ _HEIGHT = 300
 
 
 def beside(
-    tables: Sequence[Float64], ranks: Sequence[Sequence[int]], names: Sequence[str], *, dark: bool
+    tables: Sequence[Float64],
+    ranks: Sequence[Sequence[int]],
+    names: Sequence[str],
+    *,
+    dark: bool,
+    rows: Sequence[Sequence[str]] = (),
 ) -> Any:
     """Return the figure: a heatmap for each run, rows in order of time, one scale from 0 to the longest.
 
@@ -23,6 +28,7 @@ def beside(
         ranks: (R,) numbers of the ranks of each.
         names: What the runs are called, short.
         dark: Which theme.
+        rows: (L,) what the rows of each are called, no two alike; numbered where nothing is given.
     """
     import plotly.graph_objects as go
 
@@ -30,20 +36,23 @@ def beside(
     most = max((float(np.nanmax(one)) for one in tables if one.size and not np.isnan(one).all()), default=1.0)
     unit, scale = axis_unit(most)
     gap, wide = 0.06, 1 / len(tables)
+    called = rows or [[str(at) for at in range(len(one))] for one in tables]
     figure = go.Figure(layout=layout(dark, height=_HEIGHT, margin={"l": 10, "r": 10, "t": 24, "b": 10}))
-    for at, (found, numbers, name) in enumerate(zip(tables, ranks, names, strict=True)):
+    for at, (found, numbers, labels, name) in enumerate(zip(tables, ranks, called, names, strict=True)):
         axis = "" if at == 0 else str(at + 1)
         figure.add_trace(
             go.Heatmap(
                 z=(found / scale).astype(np.float32),
                 x=[str(number) for number in numbers],
+                y=list(labels),
                 xaxis=f"x{axis}",
                 yaxis=f"y{axis}",
                 coloraxis="coloraxis",
                 hoverongaps=False,
-                hovertemplate=f"{name} · rank %{{x}} · row %{{y}} · %{{z:.4g}} {unit}<extra></extra>",
+                hovertemplate=f"{name} · rank %{{x}} · %{{y}} · %{{z:.4g}} {unit}<extra></extra>",
             )
         )
+        every = labels[:: max(1, -(-len(labels) // 6))]
         domain = [
             at * wide + (gap / 2 if at else 0),
             (at + 1) * wide - (gap / 2 if at + 1 < len(tables) else 0),
@@ -55,7 +64,8 @@ def beside(
                     "showgrid": False, "nticks": 16, "title_standoff": 2, "tickfont": {"color": colours.dim, "size": 11},
                 },
                 f"yaxis{axis}": {
-                    "anchor": f"x{axis}", "autorange": "reversed", "showgrid": False, "nticks": 6,
+                    "anchor": f"x{axis}", "autorange": "reversed", "showgrid": False, "type": "category",
+                    "tickvals": every, "ticktext": [label.split(" ")[0] for label in every],
                     "tickfont": {"color": colours.dim, "size": 11},
                     "title": {"text": "collectives" if at == 0 else "", "font": {"size": 11}}, "title_standoff": 4,
                 },

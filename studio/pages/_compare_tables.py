@@ -331,6 +331,7 @@ def heatmaps(shown: Lineup, pair: int, *, dark: bool) -> Any:
             [[rank.number for rank in one.side.trace.ranks] for one in sides],
             names,
             dark=dark,
+            rows=[labels for _, labels in tables],
         ),
         config={"displaylogo": False, "displayModeBar": False},
         className="cs-figure",
@@ -359,6 +360,7 @@ def heatmaps(shown: Lineup, pair: int, *, dark: bool) -> Any:
 
 
 _ROWS = 120
+_NAME_AT_MOST = 60
 
 
 def _durations(one: Compared) -> tuple[Any, list[str]]:
@@ -367,13 +369,14 @@ def _durations(one: Compared) -> tuple[Any, list[str]]:
     members = collective_members(side.trace, side.times, side.groups)
     if not len(members):
         return np.zeros((0, len(side.trace.ranks))), []
-    found = matrix(members, rows_of(members), "duration")
+    rows = rows_of(members)
+    found = matrix(members, rows, "duration")
     edges = np.unique(np.linspace(0, len(found), min(len(found), _ROWS) + 1).astype(int))[:-1]
     there = np.add.reduceat(~np.isnan(found), edges, axis=0)
     total = np.add.reduceat(np.nan_to_num(found), edges, axis=0)
     ends = [*edges[1:].tolist(), len(found)]
-    labels = [
-        str(low) if high - low == 1 else f"{low}–{high - 1}"
-        for low, high in zip(edges.tolist(), ends, strict=True)
-    ]
+    labels = []
+    for low, high in zip(edges.tolist(), ends, strict=True):
+        name = members.titles[int(members.title[rows.first[low]])][-_NAME_AT_MOST:]
+        labels.append(f"{low} · {name}" if high - low == 1 else f"{low}–{high - 1} · {name} and more")
     return np.where(there > 0, total, np.nan), labels

@@ -20,8 +20,11 @@ _STEP, _NODE = "step", "node"
 _COLLECTIVES = 40
 
 
-def align_options(shown: Lineup) -> list[dict[str, Any]]:
-    """Return what the timelines can be aligned by: the start, steps, and collectives of the first side, longest first."""
+def align_options(shown: Lineup, by: str) -> list[dict[str, Any]]:
+    """Return what the timelines can be aligned by: the start, steps, and collectives of the first side, longest first.
+
+    A node that they are aligned by and that is none of these stands there too.
+    """
     groups: list[dict[str, Any]] = [{"group": "Run", "items": [{"value": ALIGN_START, "label": "start"}]}]
     steps = [step_starts(one.side) for one in shown.sides]
     count = min(map(len, steps))
@@ -31,6 +34,10 @@ def align_options(shown: Lineup) -> list[dict[str, Any]]:
     collectives = _collectives(shown.sides[0].side)
     if collectives:
         groups.append({"group": "Collective of A", "items": collectives})
+    if by.startswith(f"{_NODE}:") and all(one["value"] != by for one in collectives):
+        number, _, ref = by.removeprefix(f"{_NODE}:").partition(".")
+        named = [{"value": by, "label": f"node {ref[:24]} of rank {number[:12]}"}]
+        groups.append({"group": "Node of A", "items": named})
     return groups
 
 

@@ -111,6 +111,12 @@ def _timelines() -> Any:
             modes,
             html.Span("aligned by", className="cs-dim"),
             align,
+            html.Button(
+                "Align by selected",
+                id="compare-pin",
+                className="cs-button",
+                title="Let the selected node begin at one place on every side",
+            ),
             html.Button("Fit", id="compare-fit", className="cs-button", title="Show everything (0)"),
             html.Button("−", id="compare-out", className="cs-button", title="Zoom out (S)"),
             html.Button("+", id="compare-in", className="cs-button", title="Zoom in (W)"),
@@ -186,10 +192,17 @@ def choose(view: dict[str, Any], before: Source | None) -> Any:
             return [no_update] * 6
         bar = sides_bar(sides, view)
     except StudioError as error:
-        return None, error_box(error, title="This cannot be compared"), True, None, _options(), True
+        return (
+            None,
+            error_box(error, title="This cannot be compared"),
+            True,
+            None,
+            _options(view.get("job")),
+            True,
+        )
     if len(sides) < 2:
-        return source, _nothing(sides, view), True, bar, _options(), True
-    return source, None, False, bar, _options(), False
+        return source, _nothing(sides, view), True, bar, _options(view.get("job")), True
+    return source, None, False, bar, _options(view.get("job")), False
 
 
 def chosen_sides(view: dict[str, Any]) -> list[list[str]]:
@@ -216,10 +229,11 @@ def _whole(text: Any, most: int) -> int:
     return min(max(number, 1), max(most, 1))
 
 
-def _options() -> list[dict[str, Any]]:
-    """Return everything there is to compare, by job."""
+def _options(first: str | None = None) -> list[dict[str, Any]]:
+    """Return everything there is to compare, by job, those of one job before the others."""
     groups = []
-    for job in workspace().jobs():
+    jobs = workspace().jobs()
+    for job in sorted(jobs, key=lambda one: one.id != first):
         items = (
             [{"value": f"{job.id}/{RECORDED}", "label": f"{job.name} · recorded"}]
             if job.summary.timed_nodes
@@ -239,7 +253,7 @@ def _nothing(sides: list[list[str]], view: dict[str, Any]) -> Any:
     """Return what the page shows while there is nothing to compare with: everything there is, one click each."""
     taken = {tuple(side) for side in sides}
     rows = []
-    for group in _options():
+    for group in _options(view.get("job")):
         for item in group["items"]:
             job, _, run = item["value"].partition("/")
             if (job, run) in taken:
@@ -271,14 +285,13 @@ def _nothing(sides: list[list[str]], view: dict[str, Any]) -> Any:
 @callback(
     Output("compare-strip", "children"),
     Output("compare-tables", "children"),
-    Output("compare-align", "data"),
     Input("compare-source", "data"),
     Input("theme", "data"),
 )
 def show(source: Source | None, theme: str) -> Any:
     """Show how much and why, and everything in numbers."""
     if not source or len(source["sides"]) < 2:
-        return None, None, no_update
+        return None, None
     dark = theme == "dark"
     try:
         shown = _lineup(source)
@@ -292,9 +305,9 @@ def show(source: Source | None, theme: str) -> Any:
                 heatmaps(shown, source["pair"], dark=dark),
             ]
         )
-        return strip(shown, source["pair"], source["basis"], dark=dark), tables, align_options(shown)
+        return strip(shown, source["pair"], source["basis"], dark=dark), tables
     except StudioError as error:
-        return error_box(error, title="This cannot be compared"), None, no_update
+        return error_box(error, title="This cannot be compared"), None
 
 
 def _lineup(source: Source) -> Lineup:
@@ -304,6 +317,7 @@ def _lineup(source: Source) -> Lineup:
 @callback(
     Output("compare-anchors", "data"),
     Output("compare-align-note", "children"),
+    Output("compare-align", "data"),
     Output("compare-align", "value"),
     Input("compare-source", "data"),
     Input("view", "data"),
@@ -312,13 +326,15 @@ def _lineup(source: Source) -> Lineup:
 def align(source: Source | None, view: dict[str, Any], before: dict[str, Any] | None) -> Any:
     """Say what moment of each side stands above that of the others."""
     if not source or len(source["sides"]) < 2:
-        return no_update, None, no_update
+        return no_update, None, no_update, no_update
     wanted = str(view.get("align") or ALIGN_START)
     if before and before["sides"] == source["sides"] and before["by"] == wanted:
-        return no_update, no_update, no_update
+        return [no_update] * 4
     moments: list[int | None] = []
     note = None
+    options: Any = no_update
     try:
+        options = align_options(_lineup(source), wanted)
         moments = anchors(_lineup(source), wanted)
     except StudioError as error:
         note = error.message
@@ -326,7 +342,7 @@ def align(source: Source | None, view: dict[str, Any], before: dict[str, Any] | 
     if lacking:
         note = f"{' and '.join(lacking)} has no such moment and begins where it began."
     given = [0 if one is None else one for one in moments] if moments else [0] * len(source["sides"])
-    return {"sides": source["sides"], "by": wanted, "ns": given}, note, wanted
+    return {"sides": source["sides"], "by": wanted, "ns": given}, note, options, wanted
 
 
 clientside_callback(
