@@ -37,6 +37,7 @@ _ID, _NAME, _TYPE, _CTRL, _DATA, _START, _DURATION, _INPUTS, _OUTPUTS, _ATTR = (
     bytes([number << 3 | wire_type])
     for number, wire_type in enumerate((0, 2, 0, 2, 2, 0, 0, 2, 2, 2), start=1)
 )
+_VALUES, _SHAPES, _TYPES = b"\x0a", b"\x12", b"\x1a"
 _STARTED_AT_ZERO = b"\x30\x00"
 
 
@@ -118,6 +119,7 @@ class _Columns:
     def __init__(self, graph: Graph, slots: Sequence[int | str]) -> None:
         self.graph, self.slots = graph, slots
         self.texts = _texts(graph.strings)
+        self.empty = graph.strings.find("")
         self.ids = [(dep, dependency_ids(graph, dep)) for dep in (graph.ctrl, graph.data)]
         self.precise = {key: graph.strings.find(key) for key in PRECISE}
 
@@ -137,7 +139,7 @@ class _Columns:
             there = np.flatnonzero(times >= 1000)
             pieces.ints(there, times[there] // 1000, tag)
         if len(graph.io):
-            io = graph.io[first:end]
+            io = graph.io[first:end].astype(np.int64)
             self._io(pieces, _INPUTS, io[:, :3])
             self._io(pieces, _OUTPUTS, io[:, 3:])
         # Attributes are the last field of a node, so the rest can follow them.
@@ -155,22 +157,27 @@ class _Columns:
         return pieces.records()
 
     def _names(self, pieces: _Pieces, names: Int64) -> None:
-        distinct, back = np.unique(names, return_inverse=True)
-        texts = [self.texts[code] for code in distinct.tolist()]
-        named = np.array([text != b"" for text in texts], np.bool_)[back.reshape(-1)]
-        codes = back.reshape(-1) + pieces.number(_NAME + framed(text) for text in texts)
-        pieces.add(np.flatnonzero(named), codes[named])
+        there = np.flatnonzero(names != self.empty)
+        pieces.add(there, self._fields(pieces, _NAME, names[there]))
 
-    def _io(self, pieces: _Pieces, tag: bytes, io: Any) -> None:
+    def _fields(self, pieces: _Pieces, tag: bytes, texts: Int64) -> Int64:
+        """Return the pieces (M,) that are texts with their tag and length."""
+        distinct, back = np.unique(texts, return_inverse=True)
+        written = [self.texts[code] for code in distinct.tolist()]
+        return back.reshape(-1) + pieces.number([tag + length(len(text)) + text for text in written])
+
+    def _io(self, pieces: _Pieces, tag: bytes, io: Int64) -> None:
+        """Add inputs or outputs: the tag and their length, then each of their texts that is not empty."""
         there = np.flatnonzero(io[:, 0] >= 0)
-        known: dict[tuple[int, ...], int] = {}
-        codes = [known.setdefault(tuple(texts), len(known)) for texts in io[there].tolist()]
-        written = pieces.number(tag + framed(self._io_message(texts)) for texts in known)
-        pieces.add(there, np.array(codes, np.int64) + written)
-
-    def _io_message(self, codes: Iterable[int]) -> bytes:
-        fields = enumerate((self.texts[code] for code in codes), start=1)
-        return b"".join([bytes([number << 3 | 2]) + framed(text) for number, text in fields if text])
+        fields, sizes = [], np.zeros(len(there), np.int64)
+        for field, column in zip((_VALUES, _SHAPES, _TYPES), io[there].T, strict=True):
+            told = column != self.empty
+            codes = self._fields(pieces, field, column[told])
+            sizes[told] += np.array([len(pieces.pool[code]) for code in codes.tolist()], np.int64)
+            fields.append((there[told], codes))
+        pieces.ints(there, sizes, tag)
+        for rows, codes in fields:
+            pieces.add(rows, codes)
 
     # -----------------------------------------------------------------------------------------------
     # Attributes
@@ -351,8 +358,13 @@ def varints(values: Int64) -> list[bytes]:
     return [raw[start:end] for start, end in pairwise([0, *ends])]
 
 
+_SHORT = [bytes([size] if size < 128 else [size & 127 | 128, size >> 7]) for size in range(4096)]
+
+
 def length(size: int) -> bytes:
     """Return a number that is not negative as a varint."""
+    if size < len(_SHORT):
+        return _SHORT[size]
     out = bytearray()
     while size > 127:
         out.append(size & 127 | 128)

@@ -108,7 +108,7 @@ def _content(reading: Reading, lost: Counter[str]) -> tuple[_Content, tuple[Find
         content, findings = decoded(reading.data, _typed, reading.name)
     except msgspec.ValidationError:
         # Some node is of another shape: slower, node by node.
-        decode: Callable[[bytes], _Loose] = _untyped
+        decode: Callable[[bytes | memoryview], _Loose] = _untyped
         try:
             loose, findings = decoded(reading.data, decode, reading.name)
         except msgspec.ValidationError:

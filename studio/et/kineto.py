@@ -228,14 +228,16 @@ _anything = msgspec.json.Decoder().decode
 
 def _content(data: bytes | memoryview, name: str) -> tuple[_Content, tuple[Finding, ...]]:
     bare = bytes(data[:64]).lstrip()[:1] == b"["
-    decode: Callable[[bytes], _Content] = (lambda raw: _Content(events=_list(raw))) if bare else _object
+    decode: Callable[[bytes | memoryview], _Content] = (
+        (lambda raw: _Content(events=_list(raw))) if bare else _object
+    )
     try:
         return decoded(data, decode, name)
     except msgspec.ValidationError:
         return decoded(data, _by_hand, name)
 
 
-def _by_hand(raw: bytes) -> _Content:
+def _by_hand(raw: bytes | memoryview) -> _Content:
     """Decode a file some of whose events are not what they should be."""
     value = _anything(raw)
     head = value if isinstance(value, dict) else {}

@@ -42,7 +42,7 @@ def collector_paused() -> Iterator[None]:
 
 
 def decoded(
-    data: bytes | memoryview, decode: Callable[[bytes], Decoded], name: str
+    data: bytes | memoryview, decode: Callable[[bytes | memoryview], Decoded], name: str
 ) -> tuple[Decoded, tuple[Finding, ...]]:
     """Return what `decode` makes of a JSON file, mended first where it is damaged.
 
@@ -55,13 +55,13 @@ def decoded(
     Raises:
         TraceFormatError: Nothing of it can be read.
     """
-    raw = bytes(data)
     try:
-        return decode(raw), ()
+        return decode(data), ()
     except msgspec.ValidationError:
         raise
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         problem = error
+    raw = bytes(data)
     plain = _plain(raw)
     if plain != raw:
         try:
@@ -74,7 +74,7 @@ def decoded(
 
 
 def _decoded_start(
-    plain: bytes, decode: Callable[[bytes], Decoded], problem: Exception, name: str
+    plain: bytes, decode: Callable[[bytes | memoryview], Decoded], problem: Exception, name: str
 ) -> tuple[Decoded, tuple[Finding, ...]]:
     """Return what the part before the damage holds."""
     found = _OFFSET.search(str(problem))

@@ -8,10 +8,11 @@ objects, and the rest is a list of attributes.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from operator import attrgetter
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 import numpy as np
@@ -42,9 +43,19 @@ COMM_KEYS = (
 )
 """What `record_param_comms` tells about a collective, where the recorder writes it."""
 
+_KNOWN_NAMES = (
+    "",
+    *NUMBERS,
+    "op_schema",
+    *COMM_KEYS,
+    "kernel_backend",
+    "kernel_file",
+    "tensor_range",
+    "kernel_hash",
+)
+
 _ROOT = re.compile(r"\[pytorch\|profiler\|execution_(trace|graph)\|(process|thread)\]")
 _HEAD = re.compile(rb"\s*\{")
-_WORD = re.compile(rb"true|false|null|['\\]")
 _LARGEST_ID = 2**62
 
 
@@ -126,7 +137,11 @@ def _read(reading: Reading) -> list[Part]:
             f"{reading.name}: no list 'nodes'; a PyTorch execution trace has one.",
             hint="Record it with torch.profiler.ExecutionTraceObserver.",
         )
-    host, lost = _columns(content, nodes, reading.name)
+    try:
+        host, lost = _columns(content, nodes, reading.name)
+    except msgspec.ValidationError:
+        content, findings = decoded(reading.data, _by_hand, reading.name)
+        host, lost = _columns(content, content.nodes or [], reading.name)
     found = [*reading.findings, *findings]
     if lost:
         message = f"{reading.name}: nodes without a usable id, or repeating one, left out: {lost:,}."
@@ -154,13 +169,23 @@ class _Attr(msgspec.Struct, gc=False):
     value: Any = None
 
 
+class _KnownAttr(msgspec.Struct, gc=False):
+    # Names that are listed need no text each, of which there would be ten to a node.
+    name: Literal[_KNOWN_NAMES] = ""  # type: ignore[valid-type]
+    value: Any = None
+
+
 class _Node(msgspec.Struct, gc=False):
     id: Any = None
     name: Any = ""
     ctrl_deps: Any = None
-    inputs: _Io = _Io()
-    outputs: _Io = _Io()
+    inputs: msgspec.Raw = msgspec.Raw(b"{}")
+    outputs: msgspec.Raw = msgspec.Raw(b"{}")
     attrs: list[_Attr] = []
+
+
+class _KnownNode(_Node, gc=False):
+    attrs: list[_KnownAttr] = []  # type: ignore[assignment]
 
 
 class _FlatNode(msgspec.Struct, gc=False):
@@ -195,11 +220,17 @@ class _Nested(_Content):
     nodes: list[_Node] | None = None
 
 
+class _Known(_Content):
+    nodes: list[_KnownNode] | None = None
+
+
 class _Flat(_Content):
     nodes: list[_FlatNode] | None = None
 
 
+_known = msgspec.json.Decoder(_Known).decode
 _nested = msgspec.json.Decoder(_Nested).decode
+_side = msgspec.json.Decoder(_Io).decode
 _flat = msgspec.json.Decoder(_Flat).decode
 _anything = msgspec.json.Decoder().decode
 
@@ -207,15 +238,17 @@ _anything = msgspec.json.Decoder().decode
 def _content(data: bytes | memoryview, name: str) -> tuple[_Content, tuple[Finding, ...]]:
     head = bytes(data[: 1 << 16])
     is_flat = b'"ctrl_deps"' not in head and b'"parent"' in head
-    decode: Callable[[bytes], _Content] = _flat if is_flat else _nested
-    try:
-        return decoded(data, decode, name)
-    except msgspec.ValidationError:
-        # Some node is of another shape: slower, node by node.
-        return decoded(data, _by_hand, name)
+    ways: tuple[Callable[[bytes | memoryview], _Content], ...] = (_flat,) if is_flat else (_known, _nested)
+    for decode in ways:
+        try:
+            return decoded(data, decode, name)
+        except msgspec.ValidationError:
+            pass
+    # Some node is of another shape: slower, node by node.
+    return decoded(data, _by_hand, name)
 
 
-def _by_hand(raw: bytes) -> _Content:
+def _by_hand(raw: bytes | memoryview) -> _Content:
     """Decode a file whose nodes are of several shapes, some of them damaged."""
     value = _anything(raw)
     if not isinstance(value, dict):
@@ -245,13 +278,13 @@ def _node_by_hand(node: dict[str, Any]) -> _Node:
     )
 
 
-def _io_by_hand(node: dict[str, Any], side: str) -> _Io:
+def _io_by_hand(node: dict[str, Any], side: str) -> msgspec.Raw:
     values = node.get(f"{side}s", [])
     if isinstance(values, dict):
-        parts = [values.get(key, []) for key in ("values", "shapes", "types")]
+        parts = {key: values.get(key, []) for key in ("values", "shapes", "types")}
     else:
-        parts = [values, node.get(f"{side}_shapes", []), node.get(f"{side}_types", [])]
-    return _Io(*[msgspec.Raw(msgspec.json.encode(part)) for part in parts])
+        parts = {key: node.get(f"{side}_{key}", []) for key in ("shapes", "types")} | {"values": values}
+    return msgspec.Raw(msgspec.json.encode(parts))
 
 
 # ---------------------------------------------------------------------------------------------------
@@ -347,21 +380,51 @@ _Lists = dict[str, tuple[list[int], list[Any]]]
 
 
 def _attributes(nodes: Sequence[_Node]) -> _Lists:
-    """Return rows and values by attribute; column by column, which is what makes it quick."""
-    flat = [attr for node in nodes for attr in node.attrs]
-    row = np.repeat(np.arange(len(nodes)), [len(node.attrs) for node in nodes])
-    keys: dict[Any, int] = {}
-    try:
-        codes = np.array([keys.setdefault(attr.name, len(keys)) for attr in flat], np.int64)
-    except TypeError:  # a name that is a list or an object
-        codes = np.array([keys.setdefault(str(attr.name), len(keys)) for attr in flat], np.int64)
-    values = np.empty(len(flat), object)
-    values[:] = [attr.value for attr in flat]
-    found: _Lists = {}
-    for key, code in keys.items():
-        at = np.flatnonzero(codes == code)
-        found[str(key)] = (row[at].tolist(), values[at].tolist())
-    return found
+    """Return rows and values by attribute, rows rising, attributes by first appearance.
+
+    Recorders write the same attributes in the same order for most nodes, so nodes with equally many are taken together
+    and an attribute's values are every n-th.
+    """
+    sizes = np.array([len(node.attrs) for node in nodes], np.int64)
+    order = np.argsort(sizes, kind="stable")
+    found: dict[str, list[tuple[int, Int64, list[Any]]]] = {}
+    for rows in np.split(order, np.flatnonzero(np.diff(sizes[order])) + 1):
+        size = int(sizes[rows[0]]) if len(rows) else 0
+        flat = [attr for row in rows.tolist() for attr in nodes[row].attrs]
+        names = [attr.name for attr in flat]
+        for at in range(size):
+            column, values = names[at::size], [attr.value for attr in flat[at::size]]
+            for key, here, told in _by_name(column, rows, values):
+                found.setdefault(key, []).append((at, here, told))
+    merged = {key: _merged(parts) for key, parts in found.items()}
+    return {key: merged[key][1] for key in sorted(merged, key=lambda key: merged[key][0])}
+
+
+def _by_name(names: list[Any], rows: Int64, values: list[Any]) -> Iterator[tuple[str, Int64, list[Any]]]:
+    """Yield the rows and values of each name; most often there is one."""
+    if type(names[0]) is str and names.count(names[0]) == len(names):
+        yield names[0], rows, values
+        return
+    places: dict[str, list[int]] = {}
+    for at, name in enumerate(names):
+        places.setdefault(str(name), []).append(at)
+    for key, chosen in places.items():
+        yield key, rows[chosen], [values[at] for at in chosen]
+
+
+def _merged(
+    parts: list[tuple[int, Int64, list[Any]]],
+) -> tuple[tuple[int, int], tuple[list[int], list[Any]]]:
+    """Return where an attribute first appears, and its rows with their values."""
+    if len(parts) == 1:
+        [(first, rows, values)] = parts
+        return (int(rows[0]), first), (rows.tolist(), values)
+    at = np.repeat([part[0] for part in parts], [len(part[1]) for part in parts])
+    rows = np.concatenate([part[1] for part in parts])
+    values = [value for part in parts for value in part[2]]
+    order = np.lexsort((at, rows))
+    told = [values[place] for place in order.tolist()]
+    return (int(rows[order[0]]), int(at[order[0]])), (rows[order].tolist(), told)
 
 
 def _flat_attributes(nodes: Sequence[_FlatNode]) -> _Lists:
@@ -384,18 +447,26 @@ def _telling(attrs: _Lists) -> _Lists:
 
 
 def _io_texts(nodes: Sequence[Any], flat: bool) -> tuple[Int32, list[str]]:
-    """Return inputs and outputs as Python writes lists, every text once."""
+    """Return inputs and outputs as Python writes lists, every text once.
+
+    Raises:
+        msgspec.ValidationError: Some are of another shape.
+    """
     codes: dict[bytes, int] = {}
-    columns = np.empty((len(nodes), 6), np.int32)
-    keys = ("inputs", "input_shapes", "input_types", "outputs", "output_shapes", "output_types")
     if flat:
-        sides = [list(map(attrgetter(key), nodes)) for key in keys]
-    else:
-        parts = [f"{side}.{key}" for side in ("inputs", "outputs") for key in ("values", "shapes", "types")]
-        sides = [list(map(attrgetter(part), nodes)) for part in parts]
-    for at, raws in enumerate(sides):
-        columns[:, at] = [codes.setdefault(bytes(raw), len(codes)) for raw in raws]
-    return columns, [python_text(raw) for raw in codes]
+        keys = ("inputs", "input_shapes", "input_types", "outputs", "output_shapes", "output_types")
+        columns = [
+            [codes.setdefault(bytes(raw), len(codes)) for raw in map(attrgetter(key), nodes)] for key in keys
+        ]
+        return np.array(columns, np.int32).T.copy(), [python_text(raw) for raw in codes]
+    sides = [list(map(bytes, map(attrgetter(side), nodes))) for side in ("inputs", "outputs")]
+    whole = {raw: at for at, raw in enumerate(dict.fromkeys(chain.from_iterable(sides)))}
+    found: list[int] = []
+    for io in map(_side, whole):
+        found += [codes.setdefault(bytes(part), len(codes)) for part in (io.values, io.shapes, io.types)]
+    parts = np.array(found, np.int32).reshape(-1, 3)
+    chosen = [parts[np.fromiter(map(whole.__getitem__, side), np.int64, len(side))] for side in sides]
+    return np.concatenate(chosen, axis=1), [python_text(raw) for raw in codes]
 
 
 def python_text(raw: bytes) -> str:
@@ -405,7 +476,8 @@ def python_text(raw: bytes) -> str:
         >>> python_text(b'[[1, 2], "cpu", true]')
         "[[1, 2], 'cpu', True]"
     """
-    if _WORD.search(raw):
+    # Written out: of a hundred thousand texts most have none of them.
+    if b"rue" in raw or b"alse" in raw or b"ull" in raw or b"'" in raw or b"\\" in raw:
         try:
             return repr(_anything(raw))
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
