@@ -1,0 +1,124 @@
+"""The whole way through the studio, as somebody goes who sees it for the first time.
+
+The console stays empty and no request leaves the machine (the page fixture sees to both); on every page no rule of
+WCAG A or AA is broken.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+
+from tests.e2e.conftest import Studio
+from tests.e2e.test_pages import RULES
+from tests.e2e.test_simulate import ready as form_ready
+from tests.e2e.test_simulate import simulated, typed, until, view
+
+pytestmark = pytest.mark.e2e
+
+
+def dropped(studio: Studio, page, *paths: Path) -> None:
+    """Choose files on Home and wait for the overview of what they are."""
+    page.goto(studio.url)
+    page.wait_for_selector("#home-drop[data-upload-ready]")
+    with page.expect_file_chooser() as chooser:
+        page.click("#home-pick-files")
+    chooser.value.set_files(paths)
+    page.wait_for_url("**/overview?job=*", timeout=90_000)
+    page.wait_for_selector(".cs-facts")
+
+
+def go(page, name: str, shown: str) -> None:
+    """Follow a link of the navigation, wait for what the page shows, and hold it against the rules."""
+    page.locator("nav").get_by_text(name, exact=True).click()
+    page.wait_for_selector(shown)
+    page.wait_for_load_state("networkidle")
+    found = Axe().run(page, options=RULES).response["violations"]
+    assert not found, [(one["id"], [node["html"][:200] for node in one["nodes"]]) for one in found]
+
+
+def compared_and_reported(page, tmp_path: Path, run: str) -> None:
+    """Compare the run that is shown with another of the job, and save the report of both."""
+    go(page, "Compare", "h1")
+    page.goto(f"{page.url}&with={view(page)['job']}/{run}")
+    page.wait_for_selector("#compare-canvas[data-ready]")
+    assert re.search(r"B is .* (faster|slower) than A", page.inner_text("#compare-verdict"))
+    with page.expect_download() as download:
+        page.click("#report")
+    path = tmp_path / "report.html"
+    download.value.save_as(path)
+    text = path.read_text(encoding="utf-8")
+    assert "From A to B" in text
+    assert len(text) < 5_000_000
+
+
+def test_from_a_sample_to_a_report(studio: Studio, page, tmp_path: Path) -> None:
+    """The sample that is out of balance: overview, graph, two systems, timeline by keys, collectives, compare, report."""
+    page.goto(studio.url)
+    page.wait_for_selector("#home-drop[data-upload-ready]")
+    page.get_by_text("Mixture of experts, out of balance").first.click()
+    page.wait_for_url("**/overview?job=*")
+    page.wait_for_selector(".cs-facts")
+
+    go(page, "Graph", "#graph-canvas[data-ready]")
+    page.get_by_label("Search nodes").fill("all_to_all")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#inspector h2")
+    assert "all_to_all" in page.inner_text("#inspector h2")
+    chosen = view(page)["node"]
+
+    go(page, "Simulate", "#sim-drawing svg")
+    form_ready(page)
+    first = simulated(page)
+    before = view(page)["run"]
+    typed(studio, page, "Bandwidth of dimension 0", "40")
+    assert simulated(page) > first
+
+    go(page, "Timeline", "#timeline-scroll[data-ready]")
+    # What was selected in the graph is selected here, in a run that did not exist then.
+    assert view(page)["node"] == chosen
+    page.focus("#timeline-scroll")
+    page.keyboard.press("f")
+    until(page, lambda: "from" in view(page))
+    page.keyboard.press(".")
+    until(page, lambda: view(page)["node"] != chosen)
+
+    go(page, "Collectives", "#collectives-detail")
+    assert page.locator(".cs-worst li").first.inner_text().count("rank 5") == 1
+    compared_and_reported(page, tmp_path, before)
+
+
+def test_real_traces_go_all_the_way(studio: Studio, page, shared: Path, tmp_path: Path) -> None:
+    """Workloads of 32 and 64 ranks, a linked recording and the events of another simulator."""
+    traces = shared / "traces"
+    dropped(studio, page, *sorted((traces / "stg" / "llama_32r_dp4tp4pp2").iterdir()))
+    go(page, "Graph", "#graph-canvas[data-ready]")
+    go(page, "Simulate", "#sim-drawing svg")
+    form_ready(page)
+    first = simulated(page)
+    before = view(page)["run"]
+    typed(studio, page, "Bandwidth of dimension 0", "20")
+    assert simulated(page) > first
+    go(page, "Timeline", "#timeline-scroll[data-ready]")
+    go(page, "Collectives", "#collectives-detail")
+    compared_and_reported(page, tmp_path, before)
+
+    dropped(studio, page, *sorted((traces / "torch" / "dlrm_4r").iterdir()))
+    go(page, "Collectives", "#collectives-detail")
+    assert "ranks 3" in page.locator(".cs-worst li").first.inner_text()
+    go(page, "Timeline", "#timeline-scroll[data-ready]")
+    go(page, "Graph", "#graph-canvas[data-ready]")
+
+    dropped(studio, page, traces / "timeline" / "llama_8r.csv.gz")
+    go(page, "Timeline", "#timeline-scroll[data-ready]")
+
+    dropped(studio, page, next(iter(sorted((traces / "stg").glob("llama70b_64r*")))))
+    go(page, "Graph", "#graph-canvas[data-ready]")
+    go(page, "Simulate", "#sim-drawing svg")
+    form_ready(page)
+    simulated(page)
+    go(page, "Timeline", "#timeline-scroll[data-ready]")
+    go(page, "Collectives", "#collectives-detail")
