@@ -230,13 +230,11 @@
 
   window.dash_clientside = Object.assign({}, window.dash_clientside, {
     studio_collectives: {
-      follow: function (view, hidden, theme) {
+      follow: function (view, theme) {
         themed = theme;
         var now = window.studioView.read();
-        if (!hidden) {
-          draw(now);
-          ring(now);
-        } else if (view && view.job && mount()) draw(now);
+        draw(now);
+        ring(now);
         return window.dash_clientside.no_update;
       },
       controls: function (settled) {

@@ -64,7 +64,7 @@
     if (ratio) {
       if (!log) {
         var far = Math.max(most - 1, 1 - least, 0.01);
-        return { low: 1 - far, high: 1 + far, middle: 1, at: function (v) { return 0.5 + (v - 1) / (2 * far); } };
+        return { linear: true, low: 1 - far, high: 1 + far, middle: 1, at: function (v) { return 0.5 + (v - 1) / (2 * far); } };
       }
       var fold = Math.max(Math.log2(Math.max(most, 1)), -Math.log2(Math.min(positive, 1)), 0.015);
       return { low: Math.pow(2, -fold), high: Math.pow(2, fold), middle: 1, at: function (v) { return v > 0 ? 0.5 + Math.log2(v) / (2 * fold) : 0; } };
@@ -75,11 +75,20 @@
     }
     if (most === least) return { low: least, high: most, middle: most, at: function () { return 0.75; } };
     var from = least > 0 && least / most > 0.5 ? least : Math.min(0, least);
-    return { low: from, high: most, middle: (from + most) / 2, at: function (v) { return (v - from) / (most - from); } };
+    return { linear: true, low: from, high: most, middle: (from + most) / 2, at: function (v) { return (v - from) / (most - from); } };
   }
 
   function coded(data, scale) {
     var values = data.values, codes = new Uint8Array(values.length), at = scale.at, top = NONE - 1;
+    if (scale.linear) {
+      /* Most of the time of a large heatmap would go into calls. */
+      var slope = top * (at(1) - at(0)), base = top * at(0) + 0.5;
+      for (var one = 0; one < values.length; one++) {
+        var shade = values[one] * slope + base;
+        codes[one] = shade !== shade ? NONE : shade < 0 ? 0 : shade > top ? top : shade;
+      }
+      return codes;
+    }
     for (var place = 0; place < values.length; place++) {
       var value = values[place];
       if (value !== value) codes[place] = NONE;

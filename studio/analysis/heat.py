@@ -209,10 +209,6 @@ def tile(
     low, high = _cut(window[0], window[1], len(heat.lines))
     left, right = _cut(window[2], window[3], len(heat.columns))
     rows, columns = heat.lines[low:high], heat.columns[left:right]
-    across = max(1, -(-len(columns) // COLUMNS))
-    down = max(
-        1, -(-len(rows) // LINES), -(-(len(rows) * -(-len(columns) // across)) // cells) if len(rows) else 1
-    )
     table = heat.table[np.maximum(rows, 0)][:, columns]
     table[rows == NONE] = np.nan
     if relative:
@@ -220,8 +216,22 @@ def tile(
             np.where(rows == NONE, np.nan, heat.spread.mean[np.maximum(rows, 0)]) if len(heat.rows) else rows
         )
         table = np.divide(table, mean[:, None], out=np.full(table.shape, np.nan), where=(mean != 0)[:, None])
-    values = _binned(table, down, across, relative=relative)
-    return Tile(low, high, left, right, down, across, values.astype(np.float32))
+    return _tiled(table, (low, high, left, right), relative=relative, cells=cells)
+
+
+def plain_tile(table: Float64, window: tuple[int, int, int, int]) -> Tile:
+    """Return a window (low, high, left, right) of any table, as of a heatmap."""
+    low, high = _cut(window[0], window[1], table.shape[0])
+    left, right = _cut(window[2], window[3], table.shape[1])
+    return _tiled(table[low:high, left:right], (low, high, left, right), relative=False, cells=CELLS)
+
+
+def _tiled(table: Float64, window: tuple[int, int, int, int], *, relative: bool, cells: int) -> Tile:
+    lines, columns = table.shape
+    across = max(1, -(-columns // COLUMNS))
+    wide = -(-columns // across)
+    down = max(1, -(-lines // LINES), -(-lines * wide // cells))
+    return Tile(*window, down, across, _binned(table, down, across, relative=relative).astype(np.float32))
 
 
 def _cut(low: int, high: int, most: int) -> tuple[int, int]:

@@ -7,15 +7,16 @@ distinct graphs.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from studio.analysis.matching import GroupMatching, issue_order, match_collectives
-from studio.analysis.steps import graph_steps
+from studio.analysis.steps import enclosing_steps, step_of_name
 from studio.timeline import NodeTimes
-from studio.trace import NONE, CommGroup, Int32, Int64, Trace
+from studio.trace import NONE, CommGroup, Graph, Int32, Int64, Trace
 
 _NEVER = np.iinfo(np.int64).max
 
@@ -212,23 +213,34 @@ def _reordered(offsets: Int64, order: Int64) -> tuple[Int64, Int64]:
 
 
 class _Titles:
-    """Names of nodes and their steps, numbered across graphs and read once per graph."""
+    """Names of nodes and their steps, numbered across graphs; graphs that name their nodes alike are read once."""
 
     def __init__(self, trace: Trace) -> None:
         self._trace = trace
         self._codes: dict[str, int] = {}
+        self._known: dict[bytes, dict[int, int]] = {}
 
     def of(self, rank: Int64, row: Int64) -> tuple[Int64, Int64]:
         """Return the number of each node's name, and its training step."""
         graph_of = np.array([one.graph for one in self._trace.ranks], np.int64)[rank]
         title, step = np.zeros(len(rank), np.int64), np.full(len(rank), NONE, np.int64)
         for index in np.unique(graph_of).tolist():
-            graph, mine = self._trace.graphs[index], graph_of == index
-            names, inverse = np.unique(graph.name[row[mine]], return_inverse=True)
-            codes = [self._codes.setdefault(graph.strings[name], len(self._codes)) for name in names.tolist()]
-            title[mine] = np.array(codes, np.int64)[inverse]
-            step[mine] = graph_steps(graph)[row[mine]]
-        return title, step
+            mine = np.flatnonzero(graph_of == index)
+            graph, rows = self._trace.graphs[index], row[mine]
+            names, inverse = np.unique(graph.name[rows], return_inverse=True)
+            title[mine] = self._numbers(graph, names)[inverse]
+            step[mine] = enclosing_steps(graph, rows)
+        by_name = np.array([step_of_name(text) for text in self._codes], np.int64)
+        return title, np.where(by_name[title] != NONE, by_name[title], step)
+
+    def _numbers(self, graph: Graph, names: Int64) -> Int64:
+        pool = hashlib.blake2b(graph.strings.data.data, digest_size=16)
+        pool.update(graph.strings.offsets.data)
+        known = self._known.setdefault(pool.digest(), {})
+        for name in names.tolist():
+            if name not in known:
+                known[name] = self._codes.setdefault(graph.strings[name], len(self._codes))
+        return np.array([known[name] for name in names.tolist()], np.int64)
 
     def texts(self) -> tuple[str, ...]:
         return tuple(self._codes)

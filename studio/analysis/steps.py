@@ -13,7 +13,7 @@ import numpy as np
 from studio.trace import NONE, Graph, Int64, dense_column
 
 _NAMED = re.compile(r"(?:^|[^A-Za-z])(?:step|iteration|iter)[ _#.\-]?(\d{1,9})(?![A-Za-z0-9])", re.IGNORECASE)
-_ENCLOSING = re.compile(r"ProfilerStep ?#(\d{1,9})")
+_ENCLOSING = re.compile(rb"ProfilerStep ?#(\d{1,9})")
 
 
 def graph_steps(graph: Graph) -> Int64:
@@ -23,14 +23,18 @@ def graph_steps(graph: Graph) -> Int64:
         >>> step_of_name("step3.mb0.layer1.qkv"), step_of_name("Optimizer.step#SGD.step"), step_of_name("iter 12/fwd")
         (3, -1, 12)
     """
-    used = np.unique(graph.name)
-    names = [graph.strings[code] for code in used.tolist()]
-    by_name = np.array([step_of_name(name) for name in names], np.int64)
-    steps = by_name[np.searchsorted(used, graph.name)] if len(used) else np.zeros(0, np.int64)
-    for code, name in zip(used.tolist(), names, strict=True):
-        found = _ENCLOSING.fullmatch(name)
-        if found:
-            _enclose(graph, steps, np.flatnonzero(graph.name == code), int(found[1]))
+    used, inverse = np.unique(graph.name, return_inverse=True)
+    by_name = np.array([step_of_name(graph.strings[code]) for code in used.tolist()], np.int64)
+    named = by_name[inverse] if len(used) else np.zeros(0, np.int64)
+    return np.where(named != NONE, named, enclosing_steps(graph, np.arange(len(graph))))
+
+
+def enclosing_steps(graph: Graph, rows: Int64) -> Int64:
+    """Return (M,) the step whose annotation is open when a node begins, -1 where none is."""
+    steps = np.full(len(rows), NONE, np.int64)
+    start = graph.start_ns[rows]
+    for number, begin, end in _annotations(graph):
+        steps[(start >= begin) & (start < end) & (steps == NONE)] = number
     return steps
 
 
@@ -40,11 +44,21 @@ def step_of_name(name: str) -> int:
     return int(found[1]) if found else NONE
 
 
-def _enclose(graph: Graph, steps: Int64, rows: Int64, number: int) -> None:
-    """Give what begins while an annotation lasts its number."""
+def _annotations(graph: Graph) -> list[tuple[int, int, int]]:
+    """Return number, beginning and end of the steps that PyTorch's annotations enclose."""
+    if _ENCLOSING.search(graph.strings.data.tobytes()) is None:
+        return []
+    names = np.unique(graph.name)
+    numbers = {
+        code: found for code in names.tolist() if (found := _ENCLOSING.fullmatch(graph.strings.raw(code)))
+    }
+    rows = np.flatnonzero(np.isin(graph.name, list(numbers)))
     # An annotation takes no time of its own; how long it lasts stands beside.
     lasts = np.maximum(dense_column(graph, "inclusive_ns", 0)[rows], graph.duration_ns[rows])
-    for begin, length in zip(graph.start_ns[rows].tolist(), lasts.tolist(), strict=True):
-        if begin >= 0 and length > 0:
-            inside = (graph.start_ns >= begin) & (graph.start_ns < begin + length)
-            steps[inside & (steps == NONE)] = number
+    return [
+        (int(numbers[code][1]), begin, begin + length)
+        for code, begin, length in zip(
+            graph.name[rows].tolist(), graph.start_ns[rows].tolist(), lasts.tolist(), strict=True
+        )
+        if begin >= 0 and length > 0
+    ]

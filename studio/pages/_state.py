@@ -22,7 +22,7 @@ from studio.imports import Registry
 from studio.runs import Run
 from studio.sim.load import network_load
 from studio.simulations import Simulations
-from studio.timeline import NodeTimes, node_times, recorded
+from studio.timeline import NodeTimes, recorded, recorded_times
 from studio.trace import Rank, Trace
 from studio.units import format_ns
 from studio.workspace import Workspace
@@ -176,7 +176,7 @@ def times_of(job: str, run: str) -> NodeTimes:
         result = run_of(job, run).result
         return _kept(("times", f"{workspace().root}/{job}/{run}"), result.node_times)
     found = trace(job)
-    return _kept(("times", f"{workspace().root}/{job}/"), lambda: node_times(found, recorded(found)))
+    return _kept(("times", f"{workspace().root}/{job}/"), lambda: recorded_times(found))
 
 
 def lineup(sides: Sequence[tuple[str, str]]) -> Lineup:

@@ -266,11 +266,11 @@ def _nothing(view: dict[str, Any]) -> Any:
     )
 
 
+# It asks for the picture while the server settles the rest: Dash would wait for the one to begin the other.
 clientside_callback(
     ClientsideFunction(_CLIENT, "follow"),
     Output("collectives-sync", "title"),
     Input("view", "data"),
-    Input("collectives-page", "hidden"),
     Input("theme", "data"),
 )
 clientside_callback(

@@ -12,7 +12,7 @@ import numpy as np
 from flask import Blueprint, Response, request, stream_with_context
 
 from studio.analysis.cell import UNITS, cell_words
-from studio.analysis.heat import Heat, Shown, line_name, strongest, tile
+from studio.analysis.heat import Heat, Shown, Tile, line_name, strongest, tile
 from studio.analysis.nodes import find_node, node_ref
 from studio.errors import StudioError, TraceError
 from studio.figures.theme import DIVERGING, SEQUENTIAL
@@ -79,7 +79,7 @@ def _tile(shown: Shown) -> Response:
         "sections": [text[:_NAME_AT_MOST] for text in heat.rows.sections]
         if len(heat.rows.sections) <= 4096
         else [],
-        "range": _range(shown),
+        "range": _range(shown, part),
         "colours": {"sequential": SEQUENTIAL, "diverging": DIVERGING},
     }
     spread = heat.spread
@@ -112,12 +112,13 @@ def _numbers(shown: Shown) -> Int64:
     return numbers[shown.heat.columns]
 
 
-def _range(shown: Shown) -> dict[str, float | None]:
+def _range(shown: Shown, part: Tile) -> dict[str, float | None]:
     """Return the least and the largest figure of all lines, so that colours stay when the window changes."""
     heat = shown.heat
+    whole = part.down == part.across == 1 and part.values.shape == (len(heat.lines), len(heat.columns))
     rows = heat.lines[heat.lines != NONE]
-    table = heat.table[rows]
-    if shown.relative:
+    table = part.values if whole else heat.table[rows]
+    if shown.relative and not whole:
         mean = heat.spread.mean[rows]
         table = np.divide(table, mean[:, None], out=np.full(table.shape, np.nan), where=(mean != 0)[:, None])
     there = table[~np.isnan(table)]
@@ -219,8 +220,13 @@ def _figure(value: float) -> str:
 
 
 def _window(heat: Heat) -> tuple[int, int, int, int]:
-    low, high = _span("rows", len(heat.lines))
-    left, right = _span("cols", len(heat.columns))
+    return window_of(len(heat.lines), len(heat.columns))
+
+
+def window_of(lines: int, columns: int) -> tuple[int, int, int, int]:
+    """Return the window that the address of a request names, ends exclusive; all where it names none."""
+    low, high = _span("rows", lines)
+    left, right = _span("cols", columns)
     return low, high, left, right
 
 

@@ -1,0 +1,172 @@
+"""Times the pages in a browser: `python benchmarks/pages.py [NAME…]`.
+
+Jobs are made and kept in a workspace of their own, and each page is opened in Chromium: the first time, when the server
+works everything out, and again. Printed is a table for `benchmarks/README.md`: seconds until the page says it is ready.
+To add a page, add a line to `PAGES`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+import numpy as np
+from playwright.sync_api import Page, sync_playwright
+
+from studio.trace import CommGroup, Graph, Rank, Trace
+from studio.workspace import Workspace
+from tests.handmade import collective, node, trace_of
+
+ROOT = Path(__file__).resolve().parent.parent
+ARGUMENTS = ("--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update")
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """A page to be timed.
+
+    Attributes:
+        title: What is measured, in the table's words.
+        job: Makes the job.
+        address: Page and view.
+        ready: Selector that is there once the page is ready.
+        budget_s: What it may take at most.
+    """
+
+    title: str
+    job: Callable[[], Trace]
+    address: str
+    ready: str
+    budget_s: float
+
+
+def exchanging(ranks: int, collectives: int) -> Trace:
+    """Ranks in expert parallel groups of eight, every rank with times and sizes of its own: nothing can be shared."""
+    nodes = [
+        collective(
+            at, "ALL_TO_ALL", 1 << 20, *([at - 1] if at > 1 else []), group="ep", name=f"layer{at}.dispatch"
+        )
+        for at in range(1, collectives)
+    ]
+    nodes.append(node(collectives, "COMP", collectives - 1, name="head", micros=10))
+    nodes.append(collective(collectives + 1, "ALL_REDUCE", 1 << 24, collectives, group="dp", name="grads"))
+    one = trace_of({0: nodes}).graphs[0]
+    generator = np.random.default_rng(1)
+    groups = [CommGroup(f"ep{at}", tuple(range(8 * at, 8 * at + 8))) for at in range(ranks // 8)]
+    groups += [CommGroup(f"dp{at}", tuple(range(at, ranks, 8))) for at in range(8)]
+    step = 50_000 + generator.integers(0, 20_000, len(one))
+    graphs = [_varied(one, generator, step) for _ in range(ranks)]
+    made = [Rank(number, number, (f"ep{number // 8}", f"dp{number % 8}")) for number in range(ranks)]
+    return Trace(tuple(graphs), tuple(made), tuple(groups))
+
+
+def _varied(graph: Graph, generator: np.random.Generator, step: np.ndarray) -> Graph:
+    begin = 1000 + np.cumsum(step) - step
+    start = begin + generator.integers(0, 15_000, len(graph))
+    end = begin + step - generator.integers(0, 3000, len(graph))
+    sizes = graph.attrs.key == graph.strings.find("comm_size")
+    value = graph.attrs.value.copy()
+    value[sizes] = (value[sizes] * generator.uniform(0.6, 1.4, int(sizes.sum()))).astype(np.int64)
+    attrs = replace(graph.attrs, value=value)
+    return replace(graph, start_ns=start, duration_ns=np.maximum(end - start, 1), attrs=attrs)
+
+
+def big() -> Trace:
+    """1,024 ranks × 2,000 collectives."""
+    return exchanging(1024, 2000)
+
+
+def bigger() -> Trace:
+    """512 ranks × 8,000 collectives: more than are drawn one by one."""
+    return exchanging(512, 8000)
+
+
+HEAT = "#collectives-heat[data-ready]"
+PAGES = {
+    "collectives": Measured("Collectives, 1,024 ranks × 2,000", big, "/collectives?job={job}", HEAT, 1.5),
+    "collectives-waiting": Measured(
+        "the same, waiting", big, "/collectives?job={job}&metric=waiting&scale=linear", HEAT, 1.5
+    ),
+    "collectives-bins": Measured(
+        "Collectives, 512 ranks × 8,000", bigger, "/collectives?job={job}", HEAT, 1.5
+    ),
+}
+
+
+def seconds(page: Page, address: str, ready: str) -> float:
+    """Open a page and return how long it takes to be ready."""
+    page.goto("about:blank")
+    began = time.perf_counter()
+    page.goto(address)
+    page.wait_for_selector(ready, timeout=120_000)
+    return time.perf_counter() - began
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("names", nargs="*", help=f"which pages: {', '.join(PAGES)}; all where none is named")
+    parser.add_argument("--workspace", help="where to keep the jobs, to be used again")
+    parser.add_argument("--turns", type=int, default=3)
+    options = parser.parse_args()
+    chosen = [PAGES[name] for name in options.names or PAGES]
+    with tempfile.TemporaryDirectory() as folder:
+        keeper = Workspace(options.workspace or folder)
+        jobs = {}
+        for make in {one.job: None for one in chosen}:
+            name = (make.__doc__ or "").strip().rstrip(".").split(":")[0]
+            kept = next((one.id for one in keeper.jobs() if one.name == name), None)
+            jobs[make] = kept or keeper.save(make(), name)
+        command = [
+            sys.executable,
+            "-m",
+            "studio",
+            "--no-browser",
+            "--port",
+            "0",
+            "--workspace",
+            str(keeper.root),
+        ]
+        server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT)
+        try:
+            found = next(
+                re.search(r"http://[^/\s]+", line) for line in server.stdout or () if "is at http" in line
+            )
+            assert found
+            timed(found.group(), chosen, jobs, options.turns)
+        finally:
+            server.terminate()
+            server.wait()
+
+
+def timed(root: str, chosen: list[Measured], jobs: dict[Callable[[], Trace], str], turns: int) -> None:
+    """Open every page and print its row."""
+    recorded = ROOT / ".venv" / "chromium-path"
+    chromium = os.environ.get("CHROMIUM") or recorded.read_text().strip()
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium, args=list(ARGUMENTS))
+        page = browser.new_page(viewport={"width": 1440, "height": 900})
+        page.goto(root)
+        page.wait_for_selector("h1")
+        print("| page | first time s | again s | budget s |")
+        print("| --- | ---: | ---: | ---: |")
+        for one in chosen:
+            address = root + one.address.format(job=jobs[one.job])
+            first = seconds(page, address, one.ready)
+            again = min(seconds(page, address, one.ready) for _ in range(turns))
+            print(f"| {one.title} | {first:.2f} | {again:.2f} | {one.budget_s:.1f} |", flush=True)
+        browser.close()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,113 @@
+"""What a comm group is for, as far as its ranks and what it does tell: tensor, data, pipeline or expert parallelism.
+
+Nothing in a trace says it. Frameworks number ranks so that those of a tensor parallel group are neighbours, pipeline
+stages lie farthest apart, and data parallel replicas between; so the distance of a group's ranks tells. It is a guess
+and is to be shown as one, with its rule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from studio.analysis.matching import match_collectives, match_messages
+from studio.trace import CollectiveType, CommGroup, Int64, Trace
+
+Kind = Literal["tensor", "data", "pipeline", "expert", "all ranks", "single", "unknown"]
+
+
+@dataclass(frozen=True, slots=True)
+class Role:
+    """What a group seems to be for.
+
+    Attributes:
+        kind: The role; "all ranks" and "single" are plain facts, "unknown" is none.
+        rule: Why, in words.
+        stride: Distance of its ranks, 0 where they are not evenly apart.
+    """
+
+    kind: Kind
+    rule: str
+    stride: int
+
+    @property
+    def inferred(self) -> bool:
+        """Whether it is a guess."""
+        return self.kind in ("tensor", "data", "pipeline", "expert")
+
+
+def group_roles(trace: Trace, groups: Sequence[CommGroup] | None = None) -> dict[str, Role]:
+    """Return the role of every comm group by its name.
+
+    Args:
+        trace: The trace.
+        groups: Comm groups in place of the trace's.
+    """
+    matchings = {one.name: one for one in match_collectives(trace, groups)}
+    members = {one.name: one.ranks for one in (trace.groups if groups is None else groups)}
+    members.update({name: one.members for name, one in matchings.items()})
+    exchanging = {
+        name
+        for name, one in matchings.items()
+        if any(bool((part.type == CollectiveType.ALL_TO_ALL).any()) for part in one.sequences)
+    }
+    count = len(trace.ranks)
+    strides = {name: _stride(ranks) for name, ranks in members.items()}
+    nested = sorted({strides[name] for name, ranks in members.items() if 1 < len(ranks) < count} - {0})
+    messages = match_messages(trace)
+    pairs = np.unique(np.stack([messages.source, messages.target]), axis=1)
+    found = {}
+    for name, ranks in members.items():
+        found[name] = _role(
+            ranks, strides[name], count, nested, exchanges=name in exchanging, chained=_chained(ranks, pairs)
+        )
+    return found
+
+
+def _stride(ranks: Sequence[int]) -> int:
+    steps = np.unique(np.diff(np.sort(np.array(ranks, np.int64))))
+    return int(steps[0]) if len(steps) == 1 else 0
+
+
+def _chained(ranks: Sequence[int], pairs: Int64) -> bool:
+    """Whether each member exchanges messages with the next one."""
+    wanted = {(low, high) for low, high in zip(sorted(ranks)[:-1], sorted(ranks)[1:], strict=True)}
+    if not wanted or not pairs.shape[1]:
+        return False
+    low, high = pairs.min(axis=0), pairs.max(axis=0)
+    near = np.isin(low, list(ranks)) & np.isin(high, list(ranks))
+    return wanted <= set(zip(low[near].tolist(), high[near].tolist(), strict=True))
+
+
+def _role(
+    ranks: Sequence[int], stride: int, count: int, nested: list[int], *, exchanges: bool, chained: bool
+) -> Role:
+    size = len(ranks)
+    if size == 1:
+        return Role("single", "It has one rank.", 0)
+    if exchanges:
+        return Role("expert", "Its ranks exchange data by ALL_TO_ALL, as tokens are sent to experts.", stride)
+    if chained and size < count:
+        return Role(
+            "pipeline",
+            "Each of its ranks exchanges messages with the next one, as pipeline stages do.",
+            stride,
+        )
+    if size == count:
+        return Role("all ranks", "It holds every rank of the job.", stride)
+    if not stride:
+        return Role("unknown", "Its ranks are not evenly apart.", 0)
+    if stride == 1:
+        return Role("tensor", "Its ranks are neighbours (stride 1), the closest groups there are.", stride)
+    if len(nested) > 2 and stride == nested[-1]:
+        return Role(
+            "pipeline",
+            f"Its ranks are {stride} apart, the farthest of {len(nested)} nested groupings.",
+            stride,
+        )
+    return Role(
+        "data", f"Its ranks are {stride} apart: the same place in groups of {stride} neighbours.", stride
+    )

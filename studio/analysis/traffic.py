@@ -1,0 +1,170 @@
+"""Who sends how many bytes to whom: messages, and the all-to-alls, whose parts have an address.
+
+Other collectives have none: which ranks an all-reduce moves data between is for the algorithm to say that carries it
+out. They are counted, not drawn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from studio.analysis.matching import Collectives, GroupMatching, match_collectives, match_messages
+from studio.trace import NONE, WORLD, CollectiveType, CommGroup, Float64, Graph, Int64, Trace, group_slots
+
+SPLITS = "split_bytes_in"
+"""Attribute of an all-to-all: the bytes a rank gives to each member, in the order of the group."""
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """Bytes from rank to rank.
+
+    R ranks. What a rank keeps for itself is in none of these figures.
+
+    Attributes:
+        bytes: (R, R) from the rank of the row to the rank of the column, places in the trace; NaN on the diagonal and
+            where two ranks have nothing to do with each other.
+        message_bytes: Of them those of sends.
+        split_bytes: Those of all-to-alls that say how much goes to whom.
+        shared_bytes: Those of all-to-alls that do not, for which equal shares are taken.
+        elsewhere_bytes: What all other collectives are given, of which nobody says where it goes.
+        groups: Names of the comm groups that have pairs, with the bytes between them; "" is the group of all ranks, None
+            stands for messages that name no group.
+    """
+
+    bytes: Float64
+    message_bytes: int
+    split_bytes: int
+    shared_bytes: int
+    elsewhere_bytes: int
+    groups: tuple[tuple[str | None, int], ...]
+
+
+def rank_traffic(
+    trace: Trace, groups: Sequence[CommGroup] | None = None, *, only: str | None = None, unnamed: bool = False
+) -> Traffic:
+    """Add up what ranks send each other.
+
+    Args:
+        trace: The trace.
+        groups: Comm groups in place of the trace's.
+        only: Name of the comm group that alone is counted; None counts all.
+        unnamed: With `only` None: count messages that name no group alone.
+    """
+    count = len(trace.ranks)
+    total = np.zeros((count, count))
+    linked = np.zeros((count, count), bool)
+    sums = {"message": 0, "split": 0, "shared": 0, "elsewhere": 0}
+    found: dict[str | None, int] = {}
+    for name, source, target, size in _messages(trace):
+        found[name] = found.get(name, 0) + int(size.sum())
+        if (unnamed and name is not None) or (only is not None and name != only):
+            continue
+        np.add.at(total, (source, target), size)
+        linked[source, target] = True
+        sums["message"] += int(size.sum())
+    place = {rank.number: at for at, rank in enumerate(trace.ranks)}
+    for group in match_collectives(trace, groups):
+        between, split, elsewhere = _all_to_alls(trace, group, place)
+        amount = int(between.sum())
+        if between.any():
+            found[group.name] = found.get(group.name, 0) + amount
+        if unnamed or (only is not None and group.name != only):
+            continue
+        sums["elsewhere"] += elsewhere
+        if not between.any():
+            continue
+        at = np.array([place.get(member, NONE) for member in group.members])
+        there = at != NONE
+        part = between[np.ix_(there, there)]
+        total[np.ix_(at[there], at[there])] += part
+        linked[np.ix_(at[there], at[there])] = True
+        sums["split"] += split
+        sums["shared"] += round(part.sum()) - split
+    np.fill_diagonal(linked, False)
+    listed = sorted(found.items(), key=lambda item: -item[1])
+    return Traffic(
+        np.where(linked, total, np.nan),
+        sums["message"],
+        sums["split"],
+        sums["shared"],
+        sums["elsewhere"],
+        tuple(listed),
+    )
+
+
+def _messages(trace: Trace) -> list[tuple[str | None, Int64, Int64, Int64]]:
+    """Return messages by the group they name: source, target, places in the trace, and bytes."""
+    found = match_messages(trace)
+    numbers = np.array([rank.number for rank in trace.ranks], np.int64)
+    ends = []
+    for end in (found.source, found.target):
+        at = np.minimum(np.searchsorted(numbers, end), max(len(numbers) - 1, 0))
+        ends.append(np.where(numbers[at] == end, at, NONE) if len(numbers) else at)
+    inside = (ends[0] != NONE) & (ends[1] != NONE) & (ends[0] != ends[1])
+    sent = found.send_rank != NONE
+    rank, row = (
+        np.where(sent, found.send_rank, found.receive_rank),
+        np.where(sent, found.send_row, found.receive_row),
+    )
+    slots = [group_slots(graph) for graph in trace.graphs]
+    slot = np.full(len(rank), NONE, np.int64)
+    graph_of = np.array([one.graph for one in trace.ranks], np.int64)
+    for index, table in enumerate(slots):
+        mine = graph_of[rank] == index if len(rank) else np.zeros(0, bool)
+        slot[mine] = table[row[mine]]
+    names: dict[str | None, list[int]] = {}
+    pairs, inverse = np.unique(np.stack([rank, slot]), axis=1, return_inverse=True)
+    for at, (one, number) in enumerate(pairs.T.tolist()):
+        name = None if number == NONE else str(trace.ranks[one].slots[number])
+        names.setdefault(name, []).append(at)
+    result = []
+    for name, listed in names.items():
+        mine = np.isin(inverse, listed) & inside
+        result.append((name, ends[0][mine], ends[1][mine], found.bytes[mine]))
+    return result
+
+
+def _all_to_alls(trace: Trace, group: GroupMatching, place: dict[int, int]) -> tuple[Float64, int, int]:
+    """Return (members, members) bytes of a group's all-to-alls, those whose parts are told, and what others are given."""
+    members = len(group.members)
+    between = np.zeros((members, members))
+    split = elsewhere = 0
+    known: dict[int, tuple[Float64, float, int]] = {}
+    for at, sequence in enumerate(group.sequence_of.tolist()):
+        if sequence == NONE:
+            continue
+        if sequence not in known:
+            graph = trace.graph_of(trace.ranks[place[group.members[at]]])
+            known[sequence] = _given(graph, group.sequences[sequence], members)
+        told, equal, others = known[sequence]
+        share = told + equal / members
+        share[at] = 0
+        between[at] = share
+        split += int(told.sum() - told[at])
+        elsewhere += others
+    return between, split, elsewhere
+
+
+def _given(graph: Graph, sequence: Collectives, members: int) -> tuple[Float64, float, int]:
+    """Return (members,) the bytes a rank says it gives to each, those it does not say of, and those of other collectives."""
+    exchanges = sequence.type == CollectiveType.ALL_TO_ALL
+    told = np.zeros(members)
+    wanted = set(sequence.rows[exchanges].tolist())
+    rows, where = graph.rows_with(SPLITS)
+    covered = set()
+    for row, at in zip(rows.tolist(), where.tolist(), strict=True):
+        if row in wanted and int(graph.attrs.length[at]) == members:
+            start = int(graph.attrs.value[at])
+            told += graph.attrs.items[start : start + members]
+            covered.add(row)
+    alone = exchanges & ~np.isin(sequence.rows, list(covered))
+    return told, float(sequence.bytes[alone].sum()), int(sequence.bytes[~exchanges].sum())
+
+
+def group_title(name: str | None) -> str:
+    """Return what a comm group is called."""
+    return "messages without a group" if name is None else "all ranks" if name == WORLD else name

@@ -1,0 +1,101 @@
+"""The routes of the matrix of ranks: who sends how much to whom, as a window for the heatmap, and as CSV."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import msgspec
+import numpy as np
+from flask import Blueprint, Response, request, stream_with_context
+
+from studio.analysis.heat import plain_tile
+from studio.analysis.traffic import Traffic
+from studio.errors import StudioError
+from studio.figures.theme import DIVERGING, SEQUENTIAL
+from studio.server.collectives import window_of
+from studio.server.packed import packed
+from studio.trace import NONE, Trace
+
+
+def traffic_blueprint(traffic_of: Callable[[str, Mapping[str, str]], tuple[Trace, Traffic]]) -> Blueprint:
+    """Make the routes below /api/jobs for the traffic that `traffic_of` finds by job and address."""
+    routes = Blueprint("traffic", __name__, url_prefix="/api/jobs")
+    routes.register_error_handler(StudioError, _refusal)
+
+    @routes.get("/<job>/traffic")
+    def window(job: str) -> Response:
+        return _tile(*traffic_of(job, request.args))
+
+    @routes.get("/<job>/traffic.csv")
+    def numbers(job: str) -> Response:
+        return Response(stream_with_context(_csv(*traffic_of(job, request.args))), mimetype="text/csv")
+
+    return routes
+
+
+def _tile(trace: Trace, traffic: Traffic) -> Response:
+    ranks = len(trace.ranks)
+    table = traffic.bytes
+    part = plain_tile(table, window_of(ranks, ranks))
+    numbers = np.array([rank.number for rank in trace.ranks], np.int32)
+    there = table[~np.isnan(table)]
+    above = there[there > 0]
+    lines = numbers[part.low : part.high : part.down]
+    header: dict[str, Any] = {
+        "lines": ranks,
+        "ranks": ranks,
+        "window": [part.low, part.high, part.left, part.right],
+        "down": part.down,
+        "across": part.across,
+        "shape": list(part.values.shape),
+        "unit": "bytes",
+        "measured": "bytes",
+        "folded": False,
+        "timed": True,
+        "pairs": True,
+        "names": [f"from rank {number}" for number in lines.tolist()],
+        "groups": [],
+        "types": {},
+        "sections": [],
+        "range": {
+            "least": float(there.min()) if len(there) else None,
+            "most": float(there.max()) if len(there) else None,
+            "positive": float(above.min()) if len(above) else None,
+        },
+        "colours": {"sequential": SEQUENTIAL, "diverging": DIVERGING},
+    }
+    none = np.full(len(lines), NONE, np.int32)
+    columns = {
+        "values": part.values.ravel(),
+        "numbers": numbers[part.left : part.right],
+        "name": np.arange(len(lines), dtype=np.int32),
+        "group": none,
+        "type": none,
+        "section": none,
+        "nth": none,
+        "sum": np.nansum(table, axis=1)[part.low : part.high : part.down],
+    }
+    return packed(header, columns)
+
+
+def _csv(trace: Trace, traffic: Traffic) -> Iterator[str]:
+    """Yield a line per rank: the bytes it sends to each, empty where the two have nothing to do with each other."""
+    numbers = [rank.number for rank in trace.ranks]
+    yield _line(["from_rank", "sum_bytes", *(f"to rank {number}" for number in numbers)])
+    for number, row in zip(numbers, traffic.bytes, strict=True):
+        figures = ["" if np.isnan(value) else f"{value:.15g}" for value in row.tolist()]
+        yield _line([str(number), f"{np.nansum(row):.15g}", *figures])
+
+
+def _line(cells: list[str]) -> str:
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerow(cells)
+    return text.getvalue()
+
+
+def _refusal(error: StudioError) -> tuple[Response, int]:
+    body = {"error": {"message": error.message, "hint": error.hint}}
+    return Response(msgspec.json.encode(body), mimetype="application/json"), 400
