@@ -2,11 +2,11 @@
 (function () {
   "use strict";
 
-  var CONTROLS = ["metric", "rel", "scale", "by", "fold", "sort", "order"];
+  var CONTROLS = ["tab", "metric", "rel", "scale", "by", "fold", "sort", "order", "with"];
   /* What an address names when nothing is chosen needs no place in it. */
-  var DEFAULTS = { by: "none", fold: "0", sort: "max", order: "number" };
-  var SHAPES = ["job", "run", "metric", "rel", "by", "fold", "only", "sort", "order", "rows", "cols"];
-  var map = null, drawn = null, asking = null, found = null, themed = null, timers = {}, ringing = null, spoken = "";
+  var DEFAULTS = { tab: "heat", by: "none", fold: "0", sort: "max", order: "number" };
+  var SHAPES = ["tab", "of", "job", "run", "metric", "rel", "by", "fold", "only", "sort", "order", "rows", "cols"];
+  var map = null, second = null, beside = null, drawn = null, asking = null, found = null, themed = null, timers = {}, ringing = null, spoken = "";
 
   function element(id) {
     return document.getElementById(id);
@@ -24,9 +24,17 @@
   }
 
   function address(view, path, more) {
-    var parts = Object.assign(shapeOf(view), more);
+    var parts = Object.assign(shapeOf(view), more), what = view.tab === "traffic" ? "/traffic" : "/collectives";
     delete parts.job;
-    return window.studioView.address("/api/jobs/" + encodeURIComponent(view.job) + "/collectives" + path, parts);
+    delete parts.tab;
+    return window.studioView.address("/api/jobs/" + encodeURIComponent(view.job) + what + path, parts);
+  }
+
+  /* What a heatmap is compared with: the same, of another job or run, in the order of the first. */
+  function otherAddress(view, first) {
+    var at = view.with.indexOf("/"), job = at < 0 ? view.with : view.with.slice(0, at), run = at < 0 ? null : view.with.slice(at + 1);
+    var like = view.job + (view.run ? "/" + view.run : "");
+    return address(Object.assign({}, view, { job: job, run: run }), "", { metric: first.metric, rel: first.relative ? "1" : "0", like: like });
   }
 
   function get(url) {
@@ -71,6 +79,8 @@
       zoom: zoom,
     });
     host.addEventListener("keydown", key);
+    second = null;
+    window.studioExport.register("collectives-other", { png: function () { return second.png(); }, svg: function () { return second.svg(); } });
     window.studioExport.register("collectives-heat", { png: function () { return map.png(); }, svg: function () { return map.svg(); } });
     return host;
   }
@@ -79,19 +89,27 @@
     return view.sort && view.sort !== "time" ? view.sort : "max";
   }
 
+  function fetched(url) {
+    return get(url).then(function (answer) { return answer.arrayBuffer(); }).then(window.studioHeatmap.unpack);
+  }
+
   function draw(view) {
-    if (!mount() || !view.job) return;
-    var wanted = JSON.stringify(shapeOf(view));
+    if (!mount() || !view.job || view.tab === "groups") return;
+    var wanted = JSON.stringify([shapeOf(view), view.tab === "traffic" ? null : view.with || null]);
     if (wanted === asking || wanted === drawn) return paint(view);
     asking = wanted;
     later("slow", 300, function () { if (asking === wanted) say("The heatmap is being made…"); });
-    get(address(view, ""))
-      .then(function (answer) { return answer.arrayBuffer(); })
-      .then(function (buffer) {
+    fetched(address(view, ""))
+      .then(function (first) {
+        if (!view.with || view.tab === "traffic") return [first, null];
+        return fetched(otherAddress(view, first)).then(function (other) { return [first, other]; });
+      })
+      .then(function (both) {
         if (asking !== wanted) return;
         asking = null;
         drawn = wanted;
-        found = window.studioHeatmap.unpack(buffer);
+        found = both[0];
+        beside = both[1];
         report(null);
         paint(window.studioView.read());
         ring(window.studioView.read());
@@ -102,6 +120,13 @@
         if (map) map.wipe();
         report(error);
       });
+  }
+
+  /* One scale for both. */
+  function together(one, other) {
+    if (!other || other.range.most === null) return one.range;
+    function least(a, b) { return a === null ? b : b === null ? a : Math.min(a, b); }
+    return { least: least(one.range.least, other.range.least), most: Math.max(one.range.most, other.range.most), positive: least(one.range.positive, other.range.positive) };
   }
 
   var painted = null;
@@ -116,7 +141,12 @@
       element("collectives-heat").dataset.ready = "";
       return say("No collective of this job has such a figure.");
     }
-    map.show(found, window.studioHeatmap.scaleOf(found.range, found.unit === "ratio", log));
+    var scale = window.studioHeatmap.scaleOf(together(found, beside), found.unit === "ratio", log);
+    map.show(found, scale, { lines: beside ? beside.shape[0] : 0 });
+    if (beside) {
+      if (!second) second = window.studioHeatmap.make(element("collectives-other"), { measure: function () { return "max"; }, point: pointOther, choose: function () {}, open: open, zoom: zoom });
+      second.show(beside, scale, { narrow: true, lines: found.shape[0] });
+    }
     map.legend(element("collectives-legend"));
     say(resting());
     detail();
@@ -126,8 +156,14 @@
     return count.toLocaleString("en");
   }
 
+  function pointOther(bin) {
+    if (bin) map.ring(bin.line, bin.column);
+    else ringing = null, ring(window.studioView.read());
+  }
+
   function detail() {
     var shown = found.window[1] - found.window[0], rows = (found.folded ? " row" : " collective") + (shown === 1 ? "" : "s");
+    if (found.pairs) rows = shown === 1 ? " rank" : " ranks";
     var text = shown < found.lines ? number(shown) + " of " + number(found.lines) + rows : number(shown) + rows;
     text += " × " + number(found.window[3] - found.window[2]) + (found.ranks === 1 ? " rank" : " ranks");
     if (found.down > 1 || found.across > 1) text += "; a cell is the largest of " + found.down + " × " + found.across;
@@ -135,6 +171,7 @@
   }
 
   function resting() {
+    if (found.pairs) return "Point at a cell to read it; drag to look closer.";
     return found.timed ? "Point at a cell to read it; click to select its node; drag to look closer." : "This job has no times yet: sizes are shown. Simulate it to see durations and waiting.";
   }
 
@@ -142,7 +179,7 @@
 
   function ring(view) {
     if (!map || !found) return;
-    if (!view.node) {
+    if (!view.node || found.pairs) {
       ringing = null;
       return map.ring(null);
     }
@@ -152,12 +189,19 @@
     get(address(view, "/find", { rank: view.rank || 0, node: view.node }))
       .then(function (answer) { return answer.json(); })
       .then(function (said) {
-        if (ringing === wanted) map.ring(said.line === null ? null : said.line, said.column);
+        if (ringing !== wanted) return;
+        map.ring(said.line, said.column);
+        if (second) second.ring(said.line, said.column);
       })
       .catch(function () { map.ring(null); });
   }
 
-  function point(bin, some) {
+  function point(bin) {
+    if (second && beside) {
+      if (bin) second.ring(bin.line, bin.column);
+      else second.ring(null);
+    }
+    if (found.pairs) return;
     if (!bin) return later("point", 60, function () { if (found) say(resting()); });
     var view = window.studioView.read();
     spoken = JSON.stringify(bin);
@@ -173,6 +217,7 @@
 
   function choose(line, column) {
     var view = window.studioView.read();
+    if (found.pairs) return;
     get(address(view, "/cell", { line: line, column: column }))
       .then(function (answer) { return answer.json(); })
       .then(function (said) {
@@ -204,6 +249,7 @@
     later("zoom", 40, function () { window.studioView.change(change, { replace: true }); });
   }
 
+  var held = {};
   var MOVES = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
   var cursor = null;
   function key(event) {
@@ -244,8 +290,10 @@
       write: function () {
         var settled = arguments[CONTROLS.length], told = (settled && settled.controls) || {}, change = {}, changed = false;
         for (var at = 0; at < CONTROLS.length; at++) {
-          var name = CONTROLS[at], value = arguments[at];
-          if (!value || told[name] === undefined || value === told[name]) continue;
+          var name = CONTROLS[at], value = arguments[at] || null, now = told[name] || null;
+          /* Until a control has shown what is settled, what it says is its own beginning and nobody's wish. */
+          if (value === now) held[name] = now;
+          if (value === now || held[name] !== now || told[name] === undefined || (!value && name !== "with")) continue;
           changed = true;
           change[name] = DEFAULTS[name] === value ? null : value;
         }
@@ -253,7 +301,8 @@
           /* Lines stand elsewhere in another order: a window of them means nothing then. */
           if (change.sort !== undefined || change.by !== undefined || change.fold !== undefined || change.metric !== undefined || change.rel !== undefined) change.rows = null;
           if (change.by !== undefined) change.only = null;
-          if (change.order !== undefined) change.cols = null;
+          if (change.order !== undefined || change.tab !== undefined) change.cols = null;
+          if (change.tab !== undefined) change.rows = null;
           if (change.metric !== undefined) Object.assign(change, { rel: null, scale: null });
           if (change.rel !== undefined && change.scale === undefined) change.scale = null;
           window.studioView.change(change);

@@ -109,7 +109,7 @@
     host.replaceChildren(canvas, tip);
     var pen = canvas.getContext("2d");
     var data = null, scale = null, codes = null, table = null, picture = null, ringed = null, pointed = null, drag = null, frame = 0, box = null;
-    var options = { narrow: false }, widest = 0;
+    var options = { narrow: false, lines: 0 }, widest = 0;
 
     /* --- geometry ------------------------------------------------------------------------------------------- */
 
@@ -125,7 +125,9 @@
         w: Math.min(most, columns * 96), h: Math.min(room, count * 26), lines: count, columns: columns,
       };
       box.cw = box.w / columns;
-      box.ch = box.h / count;
+      /* Beside another heatmap lines stand at the height of its lines. */
+      box.ch = Math.min(room, Math.max(count, options.lines || 0) * 26) / Math.max(count, options.lines || 0);
+      box.h = box.ch * count;
     }
 
     function under(event) {
@@ -243,7 +245,7 @@
       var nice = [1, 2, 4, 5, 8, 10, 16, 20, 32, 50, 64, 100, 128, 200, 256, 500, 512].find(function (step) { return step >= every; }) || every;
       to.textAlign = "right";
       to.fillStyle = look.dim;
-      to.fillText("rank", box.x - 8, TOP - 10);
+      to.fillText(data.pairs ? "to rank" : "rank", box.x - 8, TOP - 10);
       to.textAlign = "center";
       var each = box.cw / data.across;
       for (var at = 0; at < data.numbers.length; at += nice) {
@@ -310,12 +312,12 @@
 
     /* How uneven each row is, by the measure that sorts them. */
     function strip(to, look) {
-      var measure = data[hands.measure()] || data.max, most = 0, least = hands.measure() === "max" ? 1 : 0;
+      var which = data.pairs ? "sum" : hands.measure(), measure = data[which], most = 0, least = which === "max" ? 1 : 0;
       for (var line = 0; line < box.lines; line++) if (measure[line] > most) most = measure[line];
       var x = box.x + box.w + 8, width = box.strip - 14, high = Math.max(1, Math.min(box.ch - (box.ch >= GAP_FROM ? 1 : 0), 26));
       to.fillStyle = look.dim;
       to.textAlign = "left";
-      to.fillText({ max: "max/mean", variation: "var. coeff.", gini: "Gini", excess: "to move" }[hands.measure()] || "max/mean", x, TOP - 10);
+      to.fillText({ max: "max/mean", variation: "var. coeff.", gini: "Gini", excess: "to move", sum: "sent" }[which], x, TOP - 10);
       for (line = 0; line < box.lines; line++) {
         if (!(measure[line] > least)) continue;
         to.fillStyle = look.bar;
@@ -368,11 +370,11 @@
       if (!place) return leave();
       var value = data.values[place.line * box.columns + place.column], bin = binOf(place);
       var rank = data.numbers[place.column * data.across];
-      var lines = [nameOf(place.line), "rank " + rank + (bin.right - bin.column > 1 ? " to " + data.numbers[Math.min(place.column * data.across + data.across, data.numbers.length) - 1] : "")];
+      var lines = [nameOf(place.line), (data.pairs ? "to rank " : "rank ") + rank + (bin.right - bin.column > 1 ? " to " + data.numbers[Math.min(place.column * data.across + data.across, data.numbers.length) - 1] : "")];
       if (groupOf(place.line)) lines[1] += " · group " + groupOf(place.line);
       if (value === value) {
         lines.push(data.unit === "ratio" ? digits(value) + "× the mean, " + format(value * data.mean[place.line], data.measured) : format(value, data.unit));
-      } else lines.push("takes no part");
+      } else lines.push(data.pairs ? "nothing between them" : "takes no part");
       if (data.down > 1 || data.across > 1) lines.push("the largest of " + (bin.high - bin.line) + " × " + (bin.right - bin.column) + " cells; click to open");
       tip.replaceChildren.apply(tip, lines.filter(Boolean).map(function (text) {
         var line = document.createElement("div");

@@ -14,6 +14,7 @@ from dash import ClientsideFunction, Dash, Input, Output, State, dcc, html, no_u
 from studio import __version__
 from studio.imports import Registry
 from studio.pages._activity import activity, run_choice
+from studio.pages._collectives_groups import traffic_of
 from studio.pages._collectives_heat import shown_of
 from studio.pages._state import counters, gantt, ghost, lineup, node_index
 from studio.pages._widgets import job_options, labelled
@@ -24,6 +25,7 @@ from studio.server.nodes import nodes_blueprint
 from studio.server.palette import palette_blueprint
 from studio.server.report import report_blueprint
 from studio.server.timeline import timeline_blueprint
+from studio.server.traffic import traffic_blueprint
 from studio.server.uploads import uploads_blueprint
 from studio.simulations import Simulations
 from studio.units import TIME_UNITS, time_unit
@@ -84,6 +86,7 @@ def create_app(workspace: Workspace, registry: Registry, simulations: Simulation
     app.server.register_blueprint(report_blueprint(lambda sides: _report(workspace, sides)))
     app.server.before_request(_times_as_asked)
     app.server.register_blueprint(collectives_blueprint(shown_of))
+    app.server.register_blueprint(traffic_blueprint(traffic_of))
     app.server.register_blueprint(compare_blueprint(lineup, gantt))
     app.layout = _frame()
     _wire_frame(app, workspace)

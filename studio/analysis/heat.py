@@ -152,7 +152,8 @@ def aligned(heat: Heat, like: Heat) -> Heat:
     taken = [row_of.pop(like.key(row), NONE) for row in like.lines.tolist()]
     rest = set(row_of.values())
     others = [row for row in heat.lines.tolist() if row in rest]
-    return replace(heat, lines=np.array([*taken, *others], np.int64))
+    columns = like.columns if len(like.columns) == len(heat.columns) else heat.columns
+    return replace(heat, lines=np.array([*taken, *others], np.int64), columns=columns)
 
 
 @dataclass(frozen=True, slots=True)

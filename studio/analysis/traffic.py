@@ -118,9 +118,9 @@ def _messages(trace: Trace) -> list[tuple[str | None, Int64, Int64, Int64]]:
         slot[mine] = table[row[mine]]
     names: dict[str | None, list[int]] = {}
     pairs, inverse = np.unique(np.stack([rank, slot]), axis=1, return_inverse=True)
-    for at, (one, number) in enumerate(pairs.T.tolist()):
+    for which, (one, number) in enumerate(pairs.T.tolist()):
         name = None if number == NONE else str(trace.ranks[one].slots[number])
-        names.setdefault(name, []).append(at)
+        names.setdefault(name, []).append(which)
     result = []
     for name, listed in names.items():
         mine = np.isin(inverse, listed) & inside

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -15,11 +16,16 @@ _FAINT = 0.25
 _CELL_PX, _BESIDE_PX, _WIDEST_PX = 44, 210, 1200
 
 
-def group_matrix(use: GroupUse, *, dark: bool) -> Any:
+def group_matrix(use: GroupUse, *, dark: bool, notes: Sequence[str] = ()) -> Any:
     """Return the heatmap of bytes by comm group and rank, None where there is nothing to show.
 
     Cells are blank where a rank is no member, and faintest where a member moves nothing. Colour is the logarithm of
     the bytes.
+
+    Args:
+        use: Who communicates where.
+        dark: Which theme.
+        notes: What to say of each group besides its name.
     """
     import plotly.graph_objects as go
 
@@ -37,6 +43,7 @@ def group_matrix(use: GroupUse, *, dark: bool) -> Any:
         name if len(name) <= 24 else f"{name[:23]}…"
         for name in (group or "(all ranks)" for group in use.groups)
     ]
+    labels = [f"{name}  {note}" for name, note in zip(labels, notes, strict=True)] if notes else labels
     colours = palette(dark)
     ticks = np.linspace(low, high, 5).tolist() if high - low > 0.05 else [high]
     heat = go.Heatmap(

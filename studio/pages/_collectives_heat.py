@@ -14,7 +14,7 @@ from studio.analysis.heat import SORTS, Heat, Look, Shown, aligned, heat_of
 from studio.analysis.imbalance import GROUPINGS, METRICS, UNTIMED, Metric, matrix, rows_of, spread_of
 from studio.analysis.members import Members, collective_members
 from studio.errors import TraceError
-from studio.pages._state import RECORDED, kept, run_of, shown_run, times_of, trace, workspace
+from studio.pages._state import kept, run_of, shown_run, times_of, trace, workspace
 
 _KEPT_BYTES = 256 << 20
 _UNEVEN = 1.005
@@ -101,7 +101,8 @@ def shown_of(job: str, view: Mapping[str, str]) -> Shown:
     heat = _heat(asked)
     if view.get("like"):
         other = other_view(view["like"])
-        heat = aligned(heat, _heat(settled(other["job"], {**view, **_explicit(asked), **other})))
+        rest = {key: value for key, value in view.items() if key not in ("run", "like")}
+        heat = aligned(heat, _heat(settled(other["job"], {**rest, **_explicit(asked), **other})))
     return Shown(trace(job), heat, asked.look, asked.relative, origin_of(job, asked.run))
 
 
@@ -130,7 +131,7 @@ def other_view(text: str) -> dict[str, str]:
             f"The other job {text[:60]!r} cannot be read.",
             hint="It is written as the job's id, a slash, and a run's id.",
         )
-    return {"job": job, "run": run or RECORDED} if run else {"job": job}
+    return {"job": job, "run": run} if run else {"job": job}
 
 
 def _heat(asked: Settled) -> Heat:

@@ -52,7 +52,7 @@ _RANKS_NAMED = 6
 _LISTED = 40
 
 
-def worst_list(shown: Shown, asked: Settled, view: dict[str, Any]) -> Any:
+def worst_list(shown: Shown, asked: Settled, view: dict[str, Any]) -> list[Any]:
     """Return the most uneven rows: what, which ranks carry too much, what would have to move; each leads on."""
     heat, sort = shown.heat, shown.look.sort
     keep = heat.lines[heat.lines >= 0]
@@ -63,10 +63,19 @@ def worst_list(shown: Shown, asked: Settled, view: dict[str, Any]) -> Any:
     if not listed:
         what = METRIC_NAMES[shown.look.metric]
         said = f"No row is uneven in {what}: every rank of a row has the same, to half a percent."
-        return html.P(said if len(keep) else "No collective has this figure.", className="cs-dim")
-    return html.Ol(
-        [_offender(shown, asked, view, one, drawn[one.row]) for one in listed], className="cs-worst"
-    )
+        return [html.P(said if len(keep) else "No collective has this figure.", className="cs-dim")]
+    lead = _lead(shown, [one for one in found if one.row in drawn])
+    items = [_offender(shown, asked, view, one, drawn[one.row]) for one in listed]
+    return [lead, html.Ol(items, className="cs-worst")]
+
+
+def _lead(shown: Shown, found: list[Offender]) -> Any:
+    """Return in a sentence which rank has most most often."""
+    worst = [one.worst for one in found]
+    often = max(set(worst), key=worst.count)
+    number = shown.trace.ranks[often].number
+    rows = f"{format_count(worst.count(often))} of the {format_count(len(worst))} most uneven rows"
+    return html.P([html.Strong(f"Rank {number}"), f" has most in {rows}."])
 
 
 def _offender(shown: Shown, asked: Settled, view: dict[str, Any], one: Offender, line: int) -> Any:

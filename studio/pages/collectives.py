@@ -9,10 +9,10 @@ import dash
 import dash_mantine_components as dmc
 from dash import ClientsideFunction, Input, Output, State, callback, clientside_callback, dcc, html, no_update
 
-from studio.analysis.heat import Shown
 from studio.analysis.imbalance import METRICS, UNTIMED
 from studio.errors import StudioError
-from studio.pages._collectives_heat import Settled, members_of, settled, shown_of, told
+from studio.pages._collectives_groups import UNNAMED, groups_panel, traffic_of, traffic_side
+from studio.pages._collectives_heat import Settled, members_of, other_view, settled, shown_of, told
 from studio.pages._collectives_words import (
     GROUPING_NAMES,
     METRIC_NAMES,
@@ -23,6 +23,7 @@ from studio.pages._collectives_words import (
     worst_list,
 )
 from studio.pages._export import exports
+from studio.pages._state import runs_of, workspace
 from studio.pages._widgets import error_box, labelled, link, no_job
 
 dash.register_page(
@@ -30,7 +31,7 @@ dash.register_page(
 )
 
 _CLIENT = "studio_collectives"
-_CONTROLS = ("metric", "rel", "scale", "by", "fold", "sort", "order")
+_CONTROLS = ("tab", "metric", "rel", "scale", "by", "fold", "sort", "order", "with")
 
 
 def layout(**_query: str) -> Any:
@@ -38,7 +39,12 @@ def layout(**_query: str) -> Any:
     return html.Div(
         [
             html.Div(id="collectives-notice"),
-            html.Div([_controls(), _body()], id="collectives-page", className="cs-coll", hidden=True),
+            html.Div(
+                [_controls(), _body(), html.Div(id="collectives-groups", className="cs-coll-panel")],
+                id="collectives-page",
+                className="cs-coll",
+                hidden=True,
+            ),
             dcc.Store(id="collectives-settled"),
             html.Div(id="collectives-sync", hidden=True),
         ]
@@ -49,6 +55,16 @@ def _controls() -> Any:
     return html.Div(
         [
             html.H1("Collectives"),
+            dmc.SegmentedControl(
+                id="collectives-tab",
+                data=[
+                    {"value": "heat", "label": "Collectives × ranks"},
+                    {"value": "traffic", "label": "Rank × rank"},
+                    {"value": "groups", "label": "Groups × ranks"},
+                ],
+                size="xs",
+                **labelled("What is shown"),
+            ),
             _field("show", _select("metric", "Metric", [], 168), html.Span(id="collectives-metric-hint")),
             _switch("rel", "Values", [("1", "by row mean"), ("0", "absolute")]),
             _switch("scale", "Colour scale", [("linear", "linear"), ("log", "log")]),
@@ -71,9 +87,36 @@ def _controls() -> Any:
                     142,
                 ),
             ),
+            _field(
+                "beside",
+                dmc.Select(
+                    id="collectives-with",
+                    data=[],
+                    size="xs",
+                    w=170,
+                    clearable=True,
+                    searchable=True,
+                    placeholder="no other run",
+                    comboboxProps={"shadow": "sm"},
+                    **labelled("Run or job beside it"),
+                ),
+            ),
         ],
         className="cs-coll-controls",
     )
+
+
+@callback(Output("collectives-with", "data"), Input("shown-run", "data"))
+def list_others(shown: str | None) -> list[dict[str, str]]:
+    """List what the heatmap can be compared with: the other runs of its job, and other jobs."""
+    job = json.loads(shown)[0] if shown else None
+    if not job:
+        return []
+    try:
+        own = [{"value": f"{job}/{one['value']}", "label": one["label"]} for one in runs_of(job)]
+    except StudioError:
+        return []
+    return own + [{"value": one.id, "label": one.name} for one in workspace().jobs() if one.id != job]
 
 
 def _options(names: dict[Any, str]) -> list[dict[str, str]]:
@@ -103,6 +146,18 @@ def _body() -> Any:
         id="collectives-heat", className="cs-heat", tabIndex=0, role="application",
         **labelled("Heatmap of collectives by rank; arrows move the selection, Escape shows all"), **described,
     )  # fmt: skip
+    other = html.Div(
+        [
+            html.Div(id="collectives-other-head", className="cs-coll-head"),
+            html.Div(
+                id="collectives-other",
+                className="cs-heat",
+                role="img",
+                **labelled("The heatmap it is compared with"),
+            ),
+        ],
+        className="cs-coll-other",
+    )
     figure = html.Div(
         [
             html.Div(
@@ -119,7 +174,7 @@ def _body() -> Any:
                 ],
                 className="cs-coll-head",
             ),
-            heat,
+            html.Div([heat, other], className="cs-heats"),
             html.Div(
                 [
                     html.Div(id="collectives-status", role="status", className="cs-coll-status"),
@@ -132,100 +187,165 @@ def _body() -> Any:
         className="cs-coll-figure",
     )
     worst = html.Section(
-        [html.H2("Worst imbalances", id="collectives-worst-title"), html.Div(id="collectives-worst")],
-        className="cs-coll-worst", tabIndex=0, **labelled("Worst imbalances"),
-    )  # fmt: skip
+        id="collectives-worst", className="cs-coll-worst", tabIndex=0, **labelled("Beside the figure")
+    )
     return html.Div(
         [html.Div(id="collectives-error", role="alert"), html.Div([figure, worst], className="cs-coll-body")],
         className="cs-coll-main",
     )
 
 
+_OUTPUTS = {
+    "notice": Output("collectives-notice", "children"),
+    "hidden": Output("collectives-page", "hidden"),
+    "tab": Output("collectives-page", "className"),
+    "other": Output("collectives-other-head", "children"),
+    "panel": Output("collectives-groups", "children"),
+    "settled": Output("collectives-settled", "data"),
+    "metrics": Output("collectives-metric", "data"),
+    "metric_hint": Output("collectives-metric-hint", "children"),
+    "sort_hint": Output("collectives-sort-hint", "children"),
+    "title": Output("collectives-title", "children"),
+    "subtitle": Output("collectives-subtitle", "children"),
+    "chips": Output("collectives-chips", "children"),
+    "export": Output("collectives-export", "children"),
+    "worst": Output("collectives-worst", "children"),
+}
+
+
 @callback(
-    {
-        "notice": Output("collectives-notice", "children"),
-        "hidden": Output("collectives-page", "hidden"),
-        "settled": Output("collectives-settled", "data"),
-        "metrics": Output("collectives-metric", "data"),
-        "metric_hint": Output("collectives-metric-hint", "children"),
-        "sort_hint": Output("collectives-sort-hint", "children"),
-        "title": Output("collectives-title", "children"),
-        "subtitle": Output("collectives-subtitle", "children"),
-        "chips": Output("collectives-chips", "children"),
-        "export": Output("collectives-export", "children"),
-        "worst": Output("collectives-worst", "children"),
-    },
+    _OUTPUTS,
     Input("view", "data"),
+    Input("theme", "data"),
     State("collectives-settled", "data"),
 )
-def show(view: dict[str, Any], before: dict[str, Any] | None) -> dict[str, Any]:
+def show(view: dict[str, Any], theme: str, before: dict[str, Any] | None) -> dict[str, Any]:
     """Settle what is shown, and list the worst of it; nothing where only the selection moved."""
     job = view.get("job")
     if not job:
         return _answer(notice=no_job(), hidden=True, settled={})
     try:
         asked = settled(job, view)
-        key = _key(asked, view)
+        tab = view["tab"] if view.get("tab") in _TABS else "heat"
+        key = _key(asked, view, tab, theme)
         if before and before.get("key") == key:
             return _answer()
-        if not len(members_of(job, asked.run)):
-            return _answer(notice=_nothing(view), hidden=True, settled={})
-        return _shown(asked, view, key)
+        controls = {**told(asked), "tab": tab, "with": view.get("with") or None}
+        if tab == "traffic" and view.get("scale") != "linear":
+            controls["scale"] = "log"
+        basis = _answer(
+            notice=None,
+            hidden=False,
+            tab=f"cs-coll cs-coll-{tab}",
+            settled={"key": key, "controls": controls},
+            chips=_chips(asked, view),
+        )
+        return basis | _TABS[tab](asked, view, theme)
     except StudioError as error:
         return _answer(notice=html.Div(error_box(error), className="cs-page"), hidden=True, settled={})
 
 
-def _key(asked: Settled, view: dict[str, Any]) -> str:
-    return json.dumps(
-        [
-            asked.job,
-            asked.run,
-            repr(asked.look),
-            asked.relative,
-            asked.log,
-            view.get("rows"),
-            view.get("cols"),
-        ]
-    )
+def _key(asked: Settled, view: dict[str, Any], tab: str, theme: str) -> str:
+    parts = [asked.job, asked.run, repr(asked.look), asked.relative, asked.log, tab]
+    parts += [view.get(name) for name in ("rows", "cols", "of", "with")]
+    return json.dumps([*parts, theme if tab == "groups" else None])
 
 
-def _shown(asked: Settled, view: dict[str, Any], key: str) -> dict[str, Any]:
+def _heat_tab(asked: Settled, view: dict[str, Any], _theme: str) -> dict[str, Any]:
+    members = members_of(asked.job, asked.run)
+    if not len(members):
+        return {"notice": _nothing(view), "hidden": False, "tab": "cs-coll cs-coll-none", "panel": None}
     shown = shown_of(asked.job, view)
-    timed = shown.heat.members.timed
     title, subtitle = title_of(shown)
-    return _answer(
-        notice=None,
-        hidden=False,
-        settled={"key": key, "controls": told(asked)},
-        metrics=[
-            {"value": name, "label": METRIC_NAMES[name], "disabled": not timed and name not in UNTIMED}
+    other = view.get("with")
+    return {
+        "panel": None,
+        "metrics": [
+            {
+                "value": name,
+                "label": METRIC_NAMES[name],
+                "disabled": not members.timed and name not in UNTIMED,
+            }
             for name in METRICS
         ],
-        metric_hint=metric_hint(asked.look.metric),
-        sort_hint=measure_hint(asked.look.sort),
-        title=title,
-        subtitle=subtitle,
-        chips=_chips(shown, view),
-        export=exports(
+        "metric_hint": metric_hint(asked.look.metric),
+        "sort_hint": measure_hint(asked.look.sort),
+        "title": title,
+        "subtitle": subtitle,
+        "tab": f"cs-coll cs-coll-{'two' if other else 'heat'}",
+        "export": exports(
             "collectives",
             figure="collectives-heat",
-            source=_csv_address(asked, view),
+            source=_csv_address("collectives", asked.job, view),
             title=f"{title}: {subtitle}",
         ),
-        worst=worst_list(shown, asked, view),
+        "other": _other_head(other, view) if other else None,
+        "worst": [html.H2("Worst imbalances"), *worst_list(shown, asked, view)],
+    }
+
+
+def _other_head(text: str, view: dict[str, Any]) -> Any:
+    """Return what stands above the heatmap that is compared with: whose it is, and its own export."""
+    other = other_view(text)
+    parts = {key: value for key, value in view.items() if key not in ("run", "with")}
+    address = _csv_address(
+        "collectives", other["job"], {**parts, **({"run": other["run"]} if "run" in other else {})}
     )
+    run = next((one["label"] for one in runs_of(other["job"]) if one["value"] == other.get("run")), "")
+    name = workspace().info(other["job"]).name
+    return [
+        html.Div(
+            [
+                html.H2([html.Span("with ", className="cs-dim"), html.Bdi(name)]),
+                html.Span(run or "same colours, same order of rows", className="cs-dim"),
+            ],
+            className="cs-coll-title",
+        ),
+        exports(
+            "collectives-other", figure="collectives-other", source=address, title=f"Collectives of {name}"
+        ),
+    ]
 
 
-def _csv_address(asked: Settled, view: dict[str, Any]) -> str:
-    parts = {key: value for key, value in view.items() if key not in ("job", "rank", "node")}
-    return link(f"/api/jobs/{asked.job}/collectives.csv", parts)
+def _traffic_tab(asked: Settled, view: dict[str, Any], _theme: str) -> dict[str, Any]:
+    _, traffic = traffic_of(asked.job, view)
+    group = (
+        f"in {view['of'].removeprefix('=') or 'the group of all ranks'}"
+        if view.get("of") not in (None, "", UNNAMED)
+        else "in all"
+    )
+    return {
+        "panel": None,
+        "title": "Who sends how much to whom",
+        "subtitle": f"bytes from the rank of the row to the rank of the column, {group}: messages and all-to-alls",
+        "export": exports(
+            "rank-to-rank",
+            figure="collectives-heat",
+            source=_csv_address("traffic", asked.job, view),
+            title="Bytes from rank to rank",
+        ),
+        "worst": traffic_side(traffic, view),
+        "other": None,
+    }
 
 
-def _chips(shown: Shown, view: dict[str, Any]) -> list[Any]:
+def _groups_tab(asked: Settled, view: dict[str, Any], theme: str) -> dict[str, Any]:
+    return {"panel": groups_panel(asked.job, view, dark=theme == "dark"), "worst": None, "other": None}
+
+
+_TABS = {"heat": _heat_tab, "traffic": _traffic_tab, "groups": _groups_tab}
+
+
+def _csv_address(what: str, job: str, view: dict[str, Any]) -> str:
+    parts = {key: value for key, value in view.items() if key not in ("job", "rank", "node", "tab", "with")}
+    return link(f"/api/jobs/{job}/{what}.csv", parts)
+
+
+def _chips(asked: Settled, view: dict[str, Any]) -> list[Any]:
     """Return what narrows the picture, each to be taken back."""
     chips: list[tuple[str, dict[str, None]]] = []
-    if shown.look.only:
-        chips.append((f"only {shown.look.only}", {"only": None, "rows": None}))
+    if asked.look.only:
+        chips.append((f"only {asked.look.only}", {"only": None, "rows": None}))
     if view.get("rows") or view.get("cols"):
         chips.append(("a part of it", {"rows": None, "cols": None}))
     return [
@@ -239,20 +359,7 @@ def _changes(change: dict[str, Any]) -> dict[str, Any]:
 
 
 def _answer(**changed: Any) -> dict[str, Any]:
-    names = (
-        "notice",
-        "hidden",
-        "settled",
-        "metrics",
-        "metric_hint",
-        "sort_hint",
-        "title",
-        "subtitle",
-        "chips",
-        "export",
-        "worst",
-    )
-    return {name: changed.get(name, no_update) for name in names}
+    return {name: changed.get(name, no_update) for name in _OUTPUTS}
 
 
 def _nothing(view: dict[str, Any]) -> Any:
@@ -260,6 +367,9 @@ def _nothing(view: dict[str, Any]) -> Any:
         [
             html.H2("No collectives"),
             html.P("Here is how much each rank moves in every collective. No node of this job is one."),
+            html.P(
+                dcc.Link("See what ranks send each other", href=link("/collectives", view, tab="traffic"))
+            ),
             dcc.Link("See its nodes", href=link("/nodes", {"job": view.get("job")}), className="cs-button"),
         ],
         className="cs-empty",

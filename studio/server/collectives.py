@@ -71,6 +71,8 @@ def _tile(shown: Shown) -> Response:
         "shape": list(part.values.shape),
         "unit": "ratio" if shown.relative else UNITS[shown.look.metric],
         "measured": UNITS[shown.look.metric],
+        "metric": shown.look.metric,
+        "relative": shown.relative,
         "folded": heat.rows.folded,
         "timed": members.timed,
         "names": [text[:_NAME_AT_MOST] for text in names],

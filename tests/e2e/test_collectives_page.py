@@ -52,6 +52,28 @@ def test_the_rank_that_carries_too_much_is_found_and_followed(studio: Studio, pa
     page.wait_for_selector("#collectives-detail >> text=2 rows × 8 ranks")
 
 
+def test_pairs_of_ranks_groups_and_another_job_are_shown(studio: Studio, page) -> None:
+    """Who sends what to whom, in all and in a group; what groups seem to be for; two jobs side by side in one scale."""
+    page.goto(studio.address("collectives", "transformer_8r", tab="traffic"))
+    ready(page)
+    page.wait_for_selector("#collectives-detail >> text=8 ranks × 8 ranks")
+    page.click(".cs-coll-choices >> text=pp0")
+    page.wait_for_function(
+        "window.studioCollectives.data().range.most !== null && window.studioView.read().of === '=pp0'"
+    )
+    page.wait_for_function(
+        "window.studioCollectives.data().values.filter(value => value === value).length === 2"
+    )
+    page.click("#collectives-tab >> text=Groups × ranks")
+    page.wait_for_selector("#collectives-groups-figure .heatmaplayer image")
+    row = page.locator("#collectives-groups tr", has_text="pp0")
+    assert "pipeline (inferred)" in row.inner_text()
+    assert "messages with the next one" in row.locator("button").get_attribute("data-hint")
+    page.goto(studio.address("collectives", "imbalance_8r", **{"with": studio.job("transformer_8r")}))
+    page.wait_for_selector("#collectives-other[data-ready]")
+    assert "transformer_8r" in page.inner_text("#collectives-other-head")
+
+
 def test_a_real_job_that_was_linked_shows_its_imbalance(studio: Studio, page, shared: Path) -> None:
     """dlrm_4r: four uneven all-to-alls, 1.375 in all, rank 3 with most; saved as CSV, SVG and PNG."""
     page.goto(studio.url)

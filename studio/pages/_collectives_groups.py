@@ -1,0 +1,215 @@
+"""Comm groups and pairs of ranks: what each group seems to be for, and who sends how much to whom."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from dash import dcc, html
+
+from studio.analysis.communication import GroupUse, group_use
+from studio.analysis.roles import Role, group_roles
+from studio.analysis.traffic import Traffic, group_title, rank_traffic
+from studio.figures.groups import group_matrix
+from studio.pages._export import Table, copied, exports
+from studio.pages._state import kept, run_of, shown_run, trace
+from studio.pages._widgets import exact, hint, table
+from studio.trace import CommGroup, Trace
+from studio.units import format_bytes, format_count
+
+UNNAMED = "-"
+"""How addresses call the messages that name no group."""
+_LISTED = 200
+
+
+def groups_of(job: str, view: Mapping[str, Any]) -> tuple[CommGroup, ...] | None:
+    """Return the comm groups of the run that is shown, None for those of the trace."""
+    run = shown_run(job, dict(view))
+    return run_of(job, run).result.config.groups if run else None
+
+
+def traffic_of(job: str, view: Mapping[str, Any]) -> tuple[Trace, Traffic]:
+    """Return who sends how much to whom, in the group that the address names, or in all."""
+    groups, only = groups_of(job, view), view.get("of")
+    found = trace(job)
+
+    def make() -> Traffic:
+        wanted = None if only in (None, "", UNNAMED) else str(only).removeprefix("=")
+        return rank_traffic(found, groups, only=wanted, unnamed=only == UNNAMED)
+
+    return found, kept(f"traffic {only} {hash(groups)}", job, make)
+
+
+def traffic_side(traffic: Traffic, view: Mapping[str, Any]) -> list[Any]:
+    """Return what stands beside the matrix of ranks: how its bytes are known, and the groups to choose from."""
+    total = traffic.message_bytes + traffic.split_bytes + traffic.shared_bytes
+    facts = [
+        ("messages", traffic.message_bytes, "COMM_SEND nodes, or receives whose send is missing."),
+        (
+            "all-to-alls, parts recorded",
+            traffic.split_bytes,
+            "The trace says how much goes to each member (split_bytes_in).",
+        ),
+        (
+            "all-to-alls, equal shares",
+            traffic.shared_bytes,
+            "The trace does not say how much goes to whom: comm_size ÷ members to each.",
+        ),
+        (
+            "not drawn",
+            traffic.elsewhere_bytes,
+            "Bytes given to other collectives. Between which ranks they travel is up to the algorithm.",
+        ),
+    ]
+    rows = [
+        (html.Span([name, hint(name, about)]), exact(format_bytes(size), f"{size:,} bytes"))
+        for name, size, about in facts
+    ]
+    chosen = view.get("of") or ""
+    entries = [("", "all groups", total if not chosen else None)]
+    entries += [
+        (UNNAMED if name is None else f"={name}", group_title(name), size) for name, size in traffic.groups
+    ]
+    choices = [_choice(value, title, size, on=value == chosen) for value, title, size in entries[:_LISTED]]
+    more = len(entries) - _LISTED
+    return [
+        html.H2("What is counted"),
+        table(("", "Bytes"), rows, numeric=(1,)),
+        html.H2("By group", className="cs-coll-gap"),
+        html.Ul(choices, className="cs-coll-choices"),
+        html.P(f"and {format_count(more)} more groups", className="cs-dim") if more > 0 else None,
+    ]
+
+
+def _choice(value: str, title: str, size: int | None, *, on: bool) -> Any:
+    change: dict[str, Any] = {
+        "data-view": json.dumps({"of": value or None, "rows": None, "cols": None}),
+        "aria-pressed": "true" if on else "false",
+    }
+    amount = (
+        html.Span(exact(format_bytes(size), f"{size:,} bytes"), className="cs-dim")
+        if size is not None
+        else None
+    )
+    return html.Li(html.Button([html.Bdi(title), amount], className="cs-coll-group", **change))
+
+
+def groups_panel(job: str, view: Mapping[str, Any], *, dark: bool) -> Any:
+    """Return the matrix of comm groups and ranks, with the role that each group seems to have."""
+    found = trace(job)
+    groups = groups_of(job, view)
+    roles: dict[str, Role] = kept(f"roles {hash(groups)}", job, lambda: group_roles(found, groups))
+    use, alone = _shared(group_use(found))
+    notes = [_note(roles.get(name)) for name in use.groups]
+    figure = group_matrix(use, dark=dark, notes=notes)
+    count = np.bincount(use.group, use.count, minlength=len(use.groups)).astype(int).tolist()
+    size = np.bincount(use.group, use.bytes, minlength=len(use.groups)).astype(int).tolist()
+    rows, plain = [], []
+    members = np.bincount(use.group, minlength=len(use.groups)).tolist()
+    for at, name in enumerate(use.groups):
+        role = roles.get(name)
+        ranks = [use.ranks[rank] for rank in use.rank[use.group == at].tolist()]
+        kind = _role_cell(role)
+        listed = ", ".join(map(str, ranks[:12])) + (f" … {ranks[-1]}" if len(ranks) > 12 else "")
+        stride = str(role.stride) if role and role.stride else "–"
+        amount = exact(format_bytes(size[at]), f"{size[at]:,} bytes")
+        rows.append(
+            (
+                html.Bdi(name or "(all ranks)"),
+                kind,
+                members[at],
+                stride,
+                listed,
+                format_count(count[at]),
+                amount,
+            )
+        )
+        plain.append(
+            (
+                name or "all ranks",
+                role.kind if role else "",
+                members[at],
+                role.stride if role else 0,
+                listed,
+                count[at],
+                size[at],
+            )
+        )
+    head = (
+        "Group",
+        html.Span(["Role", hint("role", _ROLE_HINT)]),
+        "Ranks",
+        "Stride",
+        "Which",
+        "Nodes",
+        "Bytes, all ranks",
+    )
+    names = ("group", "role_inferred", "ranks", "stride", "which", "nodes", "bytes")
+    single = f"{format_count(alone)} groups of one rank are left out." if alone else ""
+    return html.Div(
+        [
+            html.Div(
+                [
+                    html.Div(
+                        [
+                            html.H2("Which groups there are, and what they are for"),
+                            html.Span(
+                                "bytes per comm group and rank; roles are inferred", className="cs-dim"
+                            ),
+                        ]
+                    ),
+                    exports(
+                        "groups-and-ranks",
+                        figure="collectives-groups-figure",
+                        table=Table(names, plain),
+                        title="Comm groups",
+                    ),
+                ],
+                className="cs-figure-head",
+            ),
+            dcc.Graph(
+                id="collectives-groups-figure",
+                figure=figure,
+                config={"displaylogo": False, "displayModeBar": False},
+            )
+            if figure
+            else html.P("No collective names a comm group, and no group is listed.", className="cs-dim"),
+            copied(table(head, rows[:_LISTED], numeric=(2, 3, 5, 6)), "comm groups"),
+            html.P(single, className="cs-dim") if single else None,
+        ],
+        className="cs-page",
+    )
+
+
+_ROLE_HINT = (
+    "Inferred, not written in the trace: by the distance of the group's ranks (neighbours: tensor; apart by the size of "
+    "those: data; farthest of three nested groupings: pipeline) and by what it does (ALL_TO_ALL: expert; messages from "
+    "each rank to the next: pipeline)."
+)
+
+
+def _note(role: Role | None) -> str:
+    if role is None or role.kind in ("unknown", "single"):
+        return ""
+    return f"{role.kind}?" if role.inferred else role.kind
+
+
+def _role_cell(role: Role | None) -> Any:
+    if role is None:
+        return "–"
+    shown = f"{role.kind} (inferred)" if role.inferred else role.kind
+    return html.Span([shown, hint(f"the rule for {role.kind}", role.rule)])
+
+
+def _shared(use: GroupUse) -> tuple[GroupUse, int]:
+    """Return only groups of several ranks, and how many have one."""
+    members = np.bincount(use.group, minlength=len(use.groups))
+    keep = np.flatnonzero(members > 1)
+    place = np.full(len(use.groups), -1, np.int64)
+    place[keep] = np.arange(len(keep))
+    inside = place[use.group] >= 0
+    names = tuple(use.groups[at] for at in keep.tolist())
+    cells = [column[inside] for column in (place[use.group], use.rank, use.count, use.bytes)]
+    return GroupUse(names, use.ranks, *cells), len(use.groups) - len(keep)
