@@ -2,11 +2,14 @@
 (function (t) {
   "use strict";
 
+  var drawnBars = [];
+
   function lanes(pen, wide, high) {
     var level = t.zoomLevel(), span = t.tileSpan(level);
     var low = Math.max(0, Math.floor(t.shown.from / span)), last = Math.max(low, Math.floor(Math.min(t.shown.to, t.chart.span) / span));
     var missing = new Map();
-    var bars = [];
+    var bars = drawnBars; /* one list for all frames: a pan shall leave no garbage behind */
+    bars.length = 0;
     t.counts.drawn = t.counts.binned = t.counts.missing = 0;
     function rowOf(row, place) {
       /* A bar that reaches into the next tile is drawn once, by the tile it begins in, where both have bars. */
@@ -37,7 +40,7 @@
         }
       });
       fill(pen, bars);
-      bars = [];
+      bars.length = 0;
     });
     return { level: level, missing: missing, low: low, last: last };
   }
@@ -134,6 +137,19 @@
     return known;
   }
 
+  var cuts = new Map();
+
+  /* What fits of a name; asked for every bar in every frame, so what was found out is kept, to four pixels. */
+  function cutKept(pen, text, room) {
+    var key = text + "\n" + (room >> 2), known = cuts.get(key);
+    if (known === undefined) {
+      if (cuts.size > 20000) cuts.clear();
+      known = cut(pen, text, (room >> 2) * 4);
+      cuts.set(key, known);
+    }
+    return known;
+  }
+
   /* The end of a hierarchical name tells more than its beginning; half a word tells nothing. */
   function cut(pen, text, room) {
     var wide = textWidth(pen, text);
@@ -151,7 +167,7 @@
     var name = bars[at + 6].found.names[bars[at + 5]];
     if (category === t.SEND) name = "→ " + name;
     if (category === t.RECEIVE) name = "← " + name;
-    var text = cut(pen, name, right - left - 9);
+    var text = cutKept(pen, name, right - left - 9);
     if (!text) return;
     if (category === t.SEND || category === t.RECEIVE) {
       pen.fillStyle = t.css(t.look.colours[category][shade]);

@@ -5,7 +5,7 @@
   var HIGH = 30;
   var tiles = new Map(), asked = new Set();
   var series = null, failed = false, shown = true;
-  var drawn = "";
+  var drawn = "", painted = 0;
 
   t.onLoad.push(function () {
     tiles.clear();
@@ -69,6 +69,9 @@
     var at = t.pointer && t.pointer[0] > t.GUTTER && !t.dragging() ? t.ns(t.pointer[0]) : null;
     var now = [t.shown.from, t.shown.to, t.size.wide, t.look.name, at, tiles.size].join();
     if (now === drawn) return;
+    /* In motion the lanes come first. */
+    if ((t.dragging() || t.animation) && performance.now() - painted < 45) return t.later("counters", 60, t.pointCounters);
+    painted = performance.now();
     drawn = now;
     paint(canvas, level, [low, last], at);
   }
