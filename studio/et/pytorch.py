@@ -54,6 +54,7 @@ _KNOWN_NAMES = (
     "kernel_hash",
 )
 
+_ROOT_MARK = "[pytorch|"
 _ROOT = re.compile(r"\[pytorch\|profiler\|execution_(trace|graph)\|(process|thread)\]")
 _HEAD = re.compile(rb"\s*\{")
 _LARGEST_ID = 2**62
@@ -100,12 +101,12 @@ class HostTrace:
     @property
     def roots(self) -> np.ndarray[Any, np.dtype[np.bool_]]:
         """Which nodes (N,) stand for the process or a thread and not for an operator."""
-        return np.array([is_root(name) for name in self.names], np.bool_)
+        return np.array([name.startswith(_ROOT_MARK) and is_root(name) for name in self.names], np.bool_)
 
 
 def is_root(name: str) -> bool:
     """Whether a node of this name stands for the process or a thread."""
-    return name.startswith("[pytorch|") and _ROOT.match(name) is not None
+    return name.startswith(_ROOT_MARK) and _ROOT.match(name) is not None
 
 
 def sniff(head: bytes) -> bool:

@@ -8,7 +8,6 @@ disagree, is left out and counted.
 from __future__ import annotations
 
 import re
-from collections import deque
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -17,6 +16,7 @@ from studio.et.kineto import DeviceTrace, EventKind
 from studio.et.link.attribute import DeviceOperations, covering
 from studio.et.link.operations import Operations, nested
 from studio.et.link.options import DepKind, LinkOptions
+from studio.et.link.tensors import tensor_dependencies
 from studio.et.pytorch import HostTrace
 from studio.trace import NONE, Bool, Int32, Int64
 
@@ -26,8 +26,6 @@ _WAITING_COPY = re.compile(r"(cudaMemcpy|hipMemcpy|hipMemcpyWithStream|cuMemcpy(
 _BLOCKING = re.compile(r"^c10d::|wait|barrier", re.IGNORECASE)
 """Matches operators in which a thread may wait for another."""
 _COMPUTING = "aten::"
-_MOST_UNDER_WAY = 64
-_TENSOR = re.compile(r"[\[(](\d+),\s*(\d+),\s*\d+,\s*\d+,\s*\d+,\s*'")
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +139,7 @@ def depend(
     if device is not None and launched is not None and len(launched):
         _device_dependencies(draft, device, launched, first_device)
     if host is not None:
-        readers = _tensor_dependencies(operations, host, library)
+        readers = tensor_dependencies(operations, host, library)
         draft.add(*readers, DepKind.DATA)
         if launched is not None and device is not None and len(launched):
             _between_streams(draft, device, launched, *readers, first_device)
@@ -587,45 +585,6 @@ def _device_dependencies(
 
 # ---------------------------------------------------------------------------------------------------
 # Tensors
-
-
-def _tensor_dependencies(
-    operations: Operations, host: HostTrace, library: dict[int, int]
-) -> tuple[Int64, Int64]:
-    """Return who reads a tensor (second) and the last operation that wrote its storage before (first)."""
-    reads, writes = _storages(host, 0), _storages(host, 3)
-    for row, call in library.items():
-        # What the library's operation reads and writes are the tensors of its call, where those are known.
-        writes.setdefault(row, set()).update(writes.get(call, ()), reads.get(row, ()))
-        reads.setdefault(row, set()).update(reads.get(call, ()))
-    begin, finish = operations.begin.tolist(), operations.finish.tolist()
-    writers: dict[int, deque[int]] = {}
-    for row in sorted(writes, key=begin.__getitem__):
-        for storage in writes[row]:
-            writers.setdefault(storage, deque()).append(row)
-    begun: dict[int, deque[int]] = {storage: deque(maxlen=_MOST_UNDER_WAY) for storage in writers}
-    sources, targets = [], []
-    for row in sorted(reads, key=begin.__getitem__):
-        for storage in reads[row] & writers.keys():
-            coming, under_way = writers[storage], begun[storage]
-            while coming and begin[coming[0]] < begin[row]:
-                under_way.append(coming.popleft())
-            # The one that began last among those that had finished: of nested calls the innermost.
-            found = next((one for one in reversed(under_way) if finish[one] <= begin[row]), NONE)
-            if found not in (NONE, row):
-                sources.append(found)
-                targets.append(row)
-    return np.array(sources, np.int64), np.array(targets, np.int64)
-
-
-def _storages(host: HostTrace, column: int) -> dict[int, set[int]]:
-    """Return the storages among the inputs (column 0) or outputs (column 3) of every node that has any."""
-    known: dict[int, set[int]] = {}
-    for code in set(host.io[:, column].tolist()):
-        found = {int(storage) for _, storage in _TENSOR.findall(host.texts[code])}
-        if found:
-            known[code] = found
-    return {row: set(known[code]) for row, code in enumerate(host.io[:, column].tolist()) if code in known}
 
 
 def _between_streams(

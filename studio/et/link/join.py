@@ -93,15 +93,21 @@ def _matched(
     low = np.searchsorted(sorted_numbers, wanted, side="left")
     high = np.searchsorted(sorted_numbers, wanted, side="right")
     found = np.full(len(host), NONE, np.int64)
+    codes = {name: code for code, name in enumerate(device.names)}
+    names = np.array([codes.get(name, NONE) for name in host.names], np.int64)
+    candidates = np.flatnonzero(usable & (high > low))
+    # Nearly always one operator and one event have a number; the others take their turns.
+    numbered = np.sort(wanted[candidates])
+    sharing = np.searchsorted(numbered, wanted, "right") - np.searchsorted(numbered, wanted, "left")
+    alone = (high - low == 1)[candidates] & (sharing[candidates] == 1)
+    rows = candidates[alone]
+    rows = rows[device.name[order[low[rows]]] == names[rows]]
+    found[rows] = order[low[rows]]
     taken: set[int] = set()
-    candidates = 0
-    for row in np.flatnonzero(usable & (high > low)).tolist():
-        candidates += 1
-        name = host.names[row]
-        for at in range(int(low[row]), int(high[row])):
-            event = int(order[at])
-            if device.names[device.name[event]] == name and event not in taken:
+    for row in candidates[~alone].tolist():
+        for event in order[low[row] : high[row]].tolist():
+            if device.name[event] == names[row] and event not in taken:
                 found[row] = event
                 taken.add(event)
                 break
-    return found, candidates
+    return found, len(candidates)

@@ -1,0 +1,118 @@
+"""Who reads what whom wrote: operations joined by the storages of their tensors."""
+
+from __future__ import annotations
+
+import re
+from itertools import chain
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from studio.et.link.operations import Operations
+from studio.et.pytorch import HostTrace
+from studio.trace import Int64
+
+_MOST_UNDER_WAY = 64
+_STORAGE = re.compile(r"[\[(]\d+,\s*(\d+),\s*\d+,\s*\d+,\s*\d+,\s*'")
+
+
+def tensor_dependencies(
+    operations: Operations, host: HostTrace, library: dict[int, int]
+) -> tuple[Int64, Int64]:
+    """Return who reads a tensor (second) and the last operation that wrote its storage before (first).
+
+    Of calls within each other that wrote it, that is the innermost: the one that began last among those that had
+    finished.
+
+    Args:
+        operations: What the processor did.
+        host: Its tensors.
+        library: Operation of a communication library → the call it carries out, whose tensors it reads and writes.
+    """
+    storages = _Storages(host)
+    reads, writes = storages.of_column(0), storages.of_column(3)
+    order = np.arange(len(operations))
+    if library:
+        reads, writes, order = _with_library(reads, writes, library, len(operations))
+    # Every writer of a storage in the order they began; where the reader would stand among them is found by halves.
+    moments, moment = np.unique(operations.begin, return_inverse=True)
+    moment, span = moment.reshape(-1).astype(np.int64), len(moments) + 1
+    writer, written = writes.T
+    sort = np.lexsort((order[writer], moment[writer], written))
+    writer, written = writer[sort], written[sort]
+    reader, wanted = reads.T
+    at = np.searchsorted(written * span + moment[writer], wanted * span + moment[reader]) - 1
+    sources, targets = [], []
+    left = np.arange(len(reader))
+    for _ in range(_MOST_UNDER_WAY):
+        left = left[at[left] >= 0]
+        left = left[written[at[left]] == wanted[left]]
+        finished = operations.finish[writer[at[left]]] <= operations.begin[reader[left]]
+        sources.append(writer[at[left[finished]]])
+        targets.append(reader[left[finished]])
+        left = left[~finished]
+        at[left] -= 1
+        if not len(left):
+            break
+    return np.concatenate(sources), np.concatenate(targets)
+
+
+_Pairs = NDArray[np.int64]
+"""(M, 2) operations and storages, each pair once."""
+
+
+class _Storages:
+    """The storages of the tensors in the texts of a trace, numbered by first appearance."""
+
+    def __init__(self, host: HostTrace) -> None:
+        self.io = host.io
+        used = np.unique(host.io[:, [0, 3]]) if len(host.io) else np.zeros(0, np.int32)
+        listed = [_STORAGE.findall(host.texts[code]) for code in used.tolist()]
+        known: dict[str, int] = {}
+        numbers = [known.setdefault(storage, len(known)) for storage in chain.from_iterable(listed)]
+        counts = np.zeros(len(host.texts), np.int64)
+        counts[used] = [len(one) for one in listed]
+        self.numbers, self.counts = np.array(numbers, np.int64), counts
+        # Texts that are not used hold none, so the numbers of a text stand behind those of the texts before it.
+        self.first = np.cumsum(counts) - counts
+
+    def of_column(self, column: int) -> _Pairs:
+        """Return the storages among the inputs (column 0) or outputs (column 3) of every operation."""
+        codes = self.io[:, column]
+        counts = self.counts[codes]
+        rows = np.repeat(np.arange(len(codes)), counts)
+        places = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
+        return _distinct(rows, self.numbers[np.repeat(self.first[codes], counts) + places])
+
+
+def _distinct(rows: Int64, storages: Int64) -> _Pairs:
+    span = int(storages.max()) + 1 if len(storages) else 1
+    return np.stack(np.divmod(np.unique(rows * span + storages), span), axis=1)
+
+
+def _with_library(
+    reads: _Pairs, writes: _Pairs, library: dict[int, int], count: int
+) -> tuple[_Pairs, _Pairs, Int64]:
+    """Return who reads and writes what with the tensors of calls given to the library's operations, where those are known.
+
+    Returns:
+        The pairs of readers and of writers, and the order (N,) of writers that begin at the same time.
+    """
+    rows, calls = np.array(list(library.items()), np.int64).T
+    order = np.arange(count)
+    fresh = rows[~np.isin(rows, writes[:, 0])]
+    order[fresh] = count + np.arange(len(fresh))
+
+    def of_calls(pairs: _Pairs) -> Any:
+        """Return the pairs of calls as those of their operations."""
+        sort = np.argsort(calls, kind="stable")
+        low, high = (np.searchsorted(calls[sort], pairs[:, 0], side) for side in ("left", "right"))
+        counts = high - low
+        places = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
+        return np.stack((rows[sort][np.repeat(low, counts) + places], np.repeat(pairs[:, 1], counts)), axis=1)
+
+    own = reads[np.isin(reads[:, 0], rows)]
+    more_writes = np.concatenate((writes, of_calls(writes), own))
+    more_reads = np.concatenate((reads, of_calls(reads)))
+    return _distinct(*more_reads.T), _distinct(*more_writes.T), order
