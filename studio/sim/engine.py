@@ -157,6 +157,10 @@ _REPLACED = ("lowest",)
 _INLINED = (
     *(
         "alloc",
+        "next_tick",
+        "put_tick",
+        "drop_tick",
+        "drop_list",
         "release",
         "alloc_block",
         "release_block",
