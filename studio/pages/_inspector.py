@@ -6,13 +6,13 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from dash import Dash, Input, Output, html
+from dash import Dash, Input, Output, dcc, html
 
 from studio.analysis.communication import group_of
 from studio.analysis.neighbours import predecessors, successors
 from studio.analysis.nodes import NodeIndex, find_node, node_ref
 from studio.errors import StudioError
-from studio.pages._state import has_runs, node_index, rank_of
+from studio.pages._state import has_runs, node_index, rank_of, shown_run, times_of
 from studio.pages._widgets import error_box, link
 from studio.trace import (
     Attribute,
@@ -64,7 +64,15 @@ def _node(index: NodeIndex, rank: Rank, row: int, view: dict[str, Any]) -> Any:
     return html.Div(
         [
             html.Div([html.H2(_plain(name)), _close()], className="cs-inspector-head"),
-            html.Dl(_pairs([*_facts(found, rank, row, attributes), *_times(index, graph, row)])),
+            html.Dl(
+                _pairs(
+                    [
+                        *_facts(found, rank, row, attributes, view),
+                        *_times(index, graph, row),
+                        *_simulated(found, rank, row, view),
+                    ]
+                )
+            ),
             _neighbours("Waits for", predecessors(graph, row), graph, view),
             _neighbours("Waited for by", successors(graph, row), graph, view),
             _attributes(attributes),
@@ -87,12 +95,15 @@ def _pairs(facts: Sequence[tuple[Any, Any]]) -> list[Any]:
     return [part for label, value in facts for part in (html.Dt(label), html.Dd(value))]
 
 
-def _facts(found: Trace, rank: Rank, row: int, attributes: list[Attribute]) -> list[tuple[str, Any]]:
+def _facts(
+    found: Trace, rank: Rank, row: int, attributes: list[Attribute], view: dict[str, Any]
+) -> list[tuple[str, Any]]:
+    keep = {name: view.get(name) for name in ("job", "run", "rank", "node")}
     graph = found.graph_of(rank)
     number = int(graph.type[row])
     values = {attribute.name: attribute.value for attribute in attributes}
     facts: list[tuple[str, Any]] = [
-        ("rank", str(rank.number)),
+        ("rank", _led(str(rank.number), "/timeline", keep, "See its lanes in the timeline")),
         ("id", str(int(graph.id[row]))),
         ("type", type_name(number)),
     ]
@@ -102,12 +113,48 @@ def _facts(found: Trace, rank: Rank, row: int, attributes: list[Attribute]) -> l
     if group is not None:
         listed = next((one for one in found.groups if one.name == group), None)
         ranks = f" · ranks {_short_list(listed.ranks)}" if listed else ""
-        facts.append(("comm group", f"{group or '(unnamed)'}{ranks}"))
+        shown = group or "(unnamed)"
+        if number == NodeType.COMM_COLL:
+            only = {**keep, "by": "group", "only": group}
+            facts.append(
+                ("comm group", [_led(shown, "/collectives", only, "See the collectives of the group"), ranks])
+            )
+        else:
+            facts.append(("comm group", f"{shown}{ranks}"))
     if isinstance(values.get("comm_size"), int):
         facts.append(("bytes", _exact(format_bytes(int(values["comm_size"])), values["comm_size"])))  # type: ignore[arg-type]
     if isinstance(values.get("num_ops"), int):
         facts.append(("operations", _exact(format_si(int(values["num_ops"]), "FLOP"), values["num_ops"])))  # type: ignore[arg-type]
     return facts
+
+
+def _led(text: str, path: str, view: dict[str, Any], title: str) -> Any:
+    """Return a fact that leads to where more is known of it."""
+    return dcc.Link(text, href=link(path, view), title=title)
+
+
+def _simulated(found: Trace, rank: Rank, row: int, view: dict[str, Any]) -> list[tuple[str, Any]]:
+    """Return when the node ran in the simulation that is shown, if one is."""
+    run = shown_run(view["job"], view)
+    if not run:
+        return []
+    times = times_of(view["job"], run)
+    first = int(times.first[found.ranks.index(rank)])
+    start = int(times.start_ns[first + row]) if first >= 0 else -1
+    if start < 0:
+        return [("in the run", "did not run")]
+    end = int(times.end_ns[first + row])
+    whole = int(times.end_ns.max())
+    return [
+        ("issued in run", _exact(format_offset(start, whole), f"{start:,} ns after the beginning")),
+        ("callback", _exact(format_offset(end, whole), f"{end:,} ns after the beginning")),
+        ("took in run", _exact(format_ns(end - start), f"{end - start:,} ns")),
+    ]
+
+
+def _section(title: str, *children: Any) -> Any:
+    """Return a part of the inspector that can be folded away."""
+    return html.Details([html.Summary(html.H3(title)), *children], open=True)
 
 
 def _times(index: NodeIndex, graph: Graph, row: int) -> list[tuple[str, Any]]:
@@ -149,12 +196,10 @@ def _neighbours(title: str, rows: list[tuple[int, bool]], graph: Graph, view: di
             )
         )
     more = len(rows) - len(items)
-    return html.Div(
-        [
-            html.H3(f"{title} {format_count(len(rows))}"),
-            html.Ul(items, className="cs-neighbours") if items else html.P("nothing", className="cs-dim"),
-            html.P(f"and {more:,} more", className="cs-dim") if more else None,
-        ]
+    return _section(
+        f"{title} {format_count(len(rows))}",
+        html.Ul(items, className="cs-neighbours") if items else html.P("nothing", className="cs-dim"),
+        html.P(f"and {more:,} more", className="cs-dim") if more else None,
     )
 
 
@@ -166,7 +211,7 @@ def _attributes(attributes: list[Attribute]) -> Any:
         doc = html.Div(_plain(attribute.doc), className="cs-dim") if attribute.doc else None
         facts.append((label, html.Div([_value(attribute), doc])))
     body = html.Dl(_pairs(facts)) if facts else html.P("none", className="cs-dim")
-    return html.Div([html.H3(f"Attributes {len(attributes)}"), body])
+    return _section(f"Attributes {len(attributes)}", body)
 
 
 def _value(attribute: Attribute) -> Any:
@@ -208,7 +253,7 @@ def _inputs_and_outputs(graph: Graph, row: int) -> Any:
             (label, html.Div(_plain(text), className="cs-value", tabIndex=0))
             for label, text in zip(("values", "shapes", "types"), texts, strict=True)
         ]
-        parts += [html.H3(title), html.Dl(_pairs(facts))]
+        parts.append(_section(title, html.Dl(_pairs(facts))))
     return html.Div(parts)
 
 
@@ -217,7 +262,7 @@ def _unknown(graph: Graph, row: int) -> Any:
     pieces = [graph.strings.raw(int(code)) for code in graph.extra[graph.extra_row == row]]
     if not pieces:
         return None
-    return html.Div([html.H3("Unknown fields"), html.Div(_plain(b"".join(pieces)), className="cs-value")])
+    return _section("Unknown fields", html.Div(_plain(b"".join(pieces)), className="cs-value"))
 
 
 def _elsewhere(view: dict[str, Any], *, timed: bool, meets: bool) -> Any:
