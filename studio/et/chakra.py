@@ -518,4 +518,5 @@ FORMAT = Format(
     title="Chakra execution trace (.et)",
     sniff=sniff,
     read=read,
+    memory_ratio=3.0,
 )

@@ -127,6 +127,7 @@ class Format:
         describes_job: Whether it tells about the job as a whole rather than being a rank of it.
         half: Whether a file is only one side of a rank, to be linked with the other: its processor or its devices.
         whole: Whether a file holds all ranks of a job.
+        memory_ratio: Bytes of memory that reading takes for each byte of an uncompressed file, about.
     """
 
     name: str
@@ -136,6 +137,7 @@ class Format:
     describes_job: bool = False
     half: Literal["", "host", "device"] = ""
     whole: bool = False
+    memory_ratio: float = 12.0
 
     @property
     def job_mark(self) -> str:

@@ -27,6 +27,7 @@ from studio.et.format import (
 )
 from studio.et.kineto import DeviceTrace
 from studio.et.link import LinkOptions, link_ranks
+from studio.et.memory import refuse_beyond_memory
 from studio.et.pytorch import HostTrace
 from studio.et.source import SourceFile, head, inflated_bytes, load, looks_like, opened
 from studio.trace import CommGroup, Finding, Graph, Rank, Trace, digest
@@ -411,6 +412,7 @@ def _read_ahead(
 
 def _read_file(file: SourceFile, fmt: Format, *, total: int, meter: _Meter, size: JobSize) -> list[Part]:
     packed_bytes = file.path.stat().st_size
+    refuse_beyond_memory(file.name, inflated_bytes(file.path), fmt.memory_ratio)
     data, findings = load(file)
     share = packed_bytes / max(2 * len(data), 1)
     tick = lambda done: meter.tick(file.name, int(done * share))  # noqa: E731

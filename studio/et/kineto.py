@@ -299,7 +299,9 @@ def read(reading: Reading) -> list[Part]:
 def _columns(content: _Content, name: str) -> tuple[DeviceTrace, int]:
     """Return the events as columns, and how many had to be left out."""
     categories: dict[Any, EventKind] = {}
-    complete, flows = [], []
+    kinds: list[EventKind] = []
+    complete: list[_Event] = []
+    flows: list[_Event] = []
     for event in content.events:
         if event.ph == "X":
             category = event.cat
@@ -307,16 +309,15 @@ def _columns(content: _Content, name: str) -> tuple[DeviceTrace, int]:
             if kind is None:
                 kind = categories.setdefault(category, CATEGORIES.get(category.lower(), EventKind.OTHER))
             if kind:
-                complete.append((kind, event))
+                kinds.append(kind)
+                complete.append(event)
         elif event.ph == "f" and event.cat in _FLOWS:
             flows.append(event)
-    kinds = np.array([kind for kind, _ in complete], np.uint8)
-    events = [event for _, event in complete]
-    start_ns, good = times_ns([event.ts for event in events])
-    duration_ns, timed = times_ns([event.dur for event in events])
+    start_ns, good = times_ns([event.ts for event in complete])
+    duration_ns, timed = times_ns([event.dur for event in complete])
     duration_ns[~timed | (duration_ns < 0)] = 0
     order = np.flatnonzero(good)[np.lexsort((-duration_ns[good], start_ns[good]))]
-    events = [events[at] for at in order.tolist()]
+    events = [complete[at] for at in order.tolist()]
     base_ns = _whole(content.base)
     if (
         base_ns is not None
@@ -327,7 +328,7 @@ def _columns(content: _Content, name: str) -> tuple[DeviceTrace, int]:
     trace = _trace(content, name, events, base_ns)
     trace.start_ns[:] = start_ns[order] + (base_ns or 0)
     trace.duration_ns[:] = duration_ns[order]
-    trace.kind[:] = kinds[order]
+    trace.kind[:] = np.array(kinds, np.uint8)[order]
     if flows and (trace.correlation[trace.is_device] < 0).any():
         _correlate_by_flow(trace, flows, base_ns or 0)
     return trace, int(len(good) - good.sum())
@@ -351,20 +352,22 @@ def _trace(content: _Content, name: str, events: Sequence[_Event], base_ns: int 
         return known
 
     external = _numbers([arg.external for arg in args])
-    if any(arg.external_old is not None for arg in args):
-        external = np.where(external < 0, _numbers([arg.external_old for arg in args]), external)
+    older = _numbers([arg.external_old for arg in args])
+    external = np.where(external < 0, older, external)
     count = len(events)
+    words = [event.name for event in events]
+    worded = np.array(
+        [names.setdefault(word if isinstance(word, str) else str(word), len(names)) for word in words],
+        np.int32,
+    )
+    named = np.array([word.startswith(_COMM_NAMES) for word in names] or [False], np.bool_)
+    told = [arg.collective is not None or arg.group is not None for arg in args]
+    communicating = named[worded] | np.array(told, np.bool_)
     return DeviceTrace(
         file=name,
         head=_head(content, base_ns),
         kind=np.zeros(count, np.uint8),
-        name=np.array(
-            [
-                names.setdefault(e.name if isinstance(e.name, str) else str(e.name), len(names))
-                for e in events
-            ],
-            np.int32,
-        ),
+        name=worded,
         start_ns=np.zeros(count, np.int64),
         duration_ns=np.zeros(count, np.int64),
         thread=np.array([thread(event.pid, event.tid) for event in events], np.int32),
@@ -377,13 +380,7 @@ def _trace(content: _Content, name: str, events: Sequence[_Event], base_ns: int 
         bytes=_numbers([arg.bytes for arg in args]),
         wait_stream=_numbers([arg.wait_stream for arg in args]),
         wait_record=_numbers([arg.wait_record for arg in args]),
-        comm={
-            row: _comm(arg)
-            for row, (event, arg) in enumerate(zip(events, args, strict=True))
-            if arg.collective is not None
-            or arg.group is not None
-            or (isinstance(event.name, str) and event.name.startswith(_COMM_NAMES))
-        },
+        comm={row: _comm(args[row]) for row in np.flatnonzero(communicating).tolist()},
         names=list(names),
         pid=_pid(events),
     )
@@ -391,9 +388,10 @@ def _trace(content: _Content, name: str, events: Sequence[_Event], base_ns: int 
 
 def _numbers(values: list[Any]) -> Int64:
     """Return (M,) whole numbers, -1 for whatever is none."""
-    if not any(value is not None for value in values):
+    missing = values.count(None)
+    if missing == len(values):
         return np.full(len(values), NONE, np.int64)
-    found, good = integers([NONE if value is None else value for value in values])
+    found, good = integers([NONE if value is None else value for value in values] if missing else values)
     return np.where(good, found, NONE)
 
 
@@ -523,4 +521,5 @@ FORMAT = Format(
     sniff=sniff,
     read=read,
     half="device",
+    memory_ratio=5.0,
 )

@@ -492,4 +492,5 @@ FORMAT = Format(
     sniff=sniff,
     read=read,
     half="host",
+    memory_ratio=5.0,
 )

@@ -1,0 +1,65 @@
+"""Whether a file fits into memory: told before it is read, instead of a process that is killed."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from studio.errors import TraceError
+from studio.units import format_bytes
+
+_MEMINFO = Path("/proc/meminfo")
+_LIMITS = (
+    (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory.current")),
+    (
+        Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"),
+        Path("/sys/fs/cgroup/memory/memory.usage_in_bytes"),
+    ),
+)
+_ALWAYS_FITS = 64 << 20
+
+
+def available_bytes() -> int | None:
+    """Return how much memory is free for this process, None where the system does not tell."""
+    found = [_number(line.split()[1]) for line in _lines(_MEMINFO) if line.startswith("MemAvailable:")]
+    free = [kibibytes << 10 for kibibytes in found if kibibytes is not None]
+    if not free and hasattr(os, "sysconf") and "SC_AVPHYS_PAGES" in os.sysconf_names:
+        free = [os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
+    for limit, used in _LIMITS:
+        most, now = (_number("".join(_lines(path)).strip()) for path in (limit, used))
+        if most is not None and now is not None:
+            free.append(max(most - now, 0))
+    return min(free, default=None)
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        return path.read_text(encoding="ascii").splitlines()
+    except (OSError, UnicodeDecodeError):
+        return []
+
+
+def _number(text: str) -> int | None:
+    return int(text) if text.isdecimal() else None
+
+
+def refuse_beyond_memory(name: str, size_bytes: int, ratio: float) -> None:
+    """Refuse a file that takes more memory to read than there is.
+
+    Args:
+        name: The file, for the message.
+        size_bytes: Its size, uncompressed.
+        ratio: Bytes of memory that reading takes for each of its bytes.
+
+    Raises:
+        TraceError: It does not fit.
+    """
+    if size_bytes < _ALWAYS_FITS:
+        return
+    free, needed = available_bytes(), int(size_bytes * ratio)
+    if free is not None and needed > free:
+        raise TraceError(
+            f"{name}: its {format_bytes(size_bytes)} take about {format_bytes(needed)} of memory to read, and "
+            f"{format_bytes(free)} are available.",
+            hint="Close other programs, use a machine with more memory, or record fewer steps.",
+        )
