@@ -9,8 +9,8 @@
   var SETTLING = 1500;
   var NODE = { width: 100, height: 42 };
   var BLOCK = { width: 180, height: 60 };
-  var DEFAULTS = { depth: "2", dir: "both", deps: "both", q: "" };
-  var CONTROLS = ["rank", "show", "by", "depth", "dir", "deps", "q"];
+  var DEFAULTS = { depth: "2", dir: "both", deps: "both", q: "", colour: "type" };
+  var CONTROLS = ["rank", "show", "by", "depth", "dir", "deps", "q", "colour", "with"];
 
   var COLOURS = { comp: "compute", coll: "collective", send: "p2p", recv: "p2p", load: "memory", store: "memory", meta: "host", other: "host" };
 
@@ -45,7 +45,7 @@
   function select(ref) {
     var patch = { node: ref };
     /* Looking around moves nothing: the neighbourhood keeps its centre. */
-    if (ref !== null && latest.drawn.mode === "near") patch.at = latest.drawn.centre;
+    if (ref !== null && ["near", "path", "gate"].indexOf(latest.drawn.mode) >= 0) patch.at = latest.drawn.centre;
     if (latest.drawn.mode === "fold") {
       patch.show = "fold";
       patch.block = null;
@@ -124,6 +124,7 @@
   function dress(cy) {
     var theme = document.documentElement.getAttribute("data-mantine-color-scheme");
     cy.nodes('[kind = "block"]').forEach(function (one) {
+      if (one.data("hue")) return void one.removeData("stops colours");
       if (one.scratch("cs-theme") === theme && one.data("stops")) return;
       one.scratch("cs-theme", theme);
       var colours = [], stops = [], at = 0;
@@ -251,6 +252,37 @@
     });
   }
 
+  /* What the legend hides is still there, faintly: nothing moves. */
+  function filter(cy) {
+    var hidden = new Set((latest.view.hide || "").split(",").filter(Boolean));
+    document.querySelectorAll("#graph-legend [data-filter]").forEach(function (one) {
+      one.setAttribute("aria-pressed", hidden.has(one.dataset.filter) ? "false" : "true");
+    });
+    cy.batch(function () {
+      cy.elements(".cs-hidden").removeClass("cs-hidden");
+      if (!hidden.size) return;
+      var gone = cy.nodes().filter(function (one) {
+        var data = one.data();
+        if (data.kind === "frame") return false;
+        if (data.hue) return hidden.has(data.hue);
+        if (!data.parts) return hidden.has(data.kind);
+        return data.parts.every(function (part) {
+          return hidden.has(part[0]);
+        });
+      });
+      gone.addClass("cs-hidden");
+      gone.connectedEdges().addClass("cs-hidden");
+    });
+  }
+
+  function toggled(key) {
+    var hidden = (latest.view.hide || "").split(",").filter(Boolean);
+    var at = hidden.indexOf(key);
+    if (at < 0) hidden.push(key);
+    else hidden.splice(at, 1);
+    change({ hide: hidden.join(",") || null }, { replace: true });
+  }
+
   function ready(cy) {
     var wanted = latest.drawn.nodes || 0;
     if (!cy || cy.nodes().length !== wanted) return false;
@@ -276,11 +308,13 @@
         frame(cy);
         print(cy);
         paint(cy);
+        filter(cy);
       });
       element("graph-canvas").dataset.ready = latest.drawn.key;
       return;
     }
     paint(cy);
+    filter(cy);
     if (chosen(cy).length && chosen(cy).data("kind") !== "frame") bringIntoView(cy, chosen(cy));
   }
 
@@ -297,6 +331,8 @@
       lines[1] = data.count.toLocaleString("en-US") + " nodes" + (data.time ? " · " + data.time + " in all" : "") + (data.bytes ? " · " + data.bytes : "");
       lines.push(data.kind === "frame" ? "double click to close" : "double click to open");
     }
+    if (data.value) lines.splice(2, 0, data.value);
+    if (data.crit) lines.push("on the critical path");
     if (data.hidden) lines.push(data.hidden + (data.hidden === 1 ? " dependency" : " dependencies") + " not drawn: double click to centre");
     box.textContent = lines.join("\n");
     var at = node.renderedBoundingBox();
@@ -428,6 +464,10 @@
     else change({ node: data.id, at: null, show: "near" });
   }
 
+  function beginPath() {
+    if (latest.view.node) change({ anchor: latest.view.node, at: null, show: "path" });
+  }
+
   function nextHit(back) {
     var button = element(back ? "graph-previous" : "graph-next");
     if (button) button.click();
@@ -443,6 +483,9 @@
     } else if (event.key === "+" || event.key === "=") zoomBy(cy, 1.3);
     else if (event.key === "-") zoomBy(cy, 1 / 1.3);
     else if (event.key === "0") zoomBy(cy, 1 / cy.zoom());
+    else if (event.key === "c" || event.key === "C") element("graph-crit").click();
+    else if (event.key === "w" || event.key === "W") element("graph-wide").click();
+    else if (event.key === "p" || event.key === "P") beginPath();
     else if (event.key === "n" || event.key === "N") nextHit(event.key === "N");
     else if (event.key === "f" || event.key === "F") fit(cy);
     else if (event.key === "/") {
@@ -461,7 +504,12 @@
   });
 
   document.addEventListener("click", function (event) {
-    if (event.target.id === "graph-fit" && graph()) fit(graph());
+    if (!event.target.closest || !graph()) return;
+    if (event.target.id === "graph-fit") fit(graph());
+    if (event.target.id === "graph-crit") change({ crit: latest.view.crit ? null : "1" });
+    if (event.target.id === "graph-wide") change({ wide: latest.view.wide ? null : "1" });
+    var entry = event.target.closest("#graph-legend [data-filter]");
+    if (entry) toggled(entry.dataset.filter);
   });
 
   /* --- controls ⇄ view ---------------------------------------------------------------------------------------- */
@@ -481,6 +529,12 @@
         var values = held(view);
         if (values.rank === undefined) values.rank = ranks && ranks.length ? ranks[0] : null;
         values.show = drawn.mode || keep;
+        ["crit", "wide"].forEach(function (name) {
+          if (element("graph-" + name)) element("graph-" + name).setAttribute("aria-pressed", view[name] ? "true" : "false");
+        });
+        var other = element("graph-with") && element("graph-with").closest(".cs-graph-field");
+        if (other) other.toggleAttribute("data-off", drawn.colour !== "difference");
+        if (values["with"] === undefined) values["with"] = keep;
         values.by = drawn.by && drawn.mode === "fold" ? drawn.by : keep;
         var field = element("graph-q");
         /* What is being typed is newer than the view it leads to. */
@@ -510,6 +564,8 @@
           var patch = {};
           patch[key] = value === DEFAULTS[key] ? null : value;
           if (key === "rank" || value === "whole") patch.at = null;
+          if (key === "colour") patch.hide = null;
+          if (key === "rank") patch.anchor = null;
           if (key === "rank" || key === "by") patch.open = patch.block = null;
           /* Ids mean other nodes on other ranks. */
           if (key === "rank") patch.node = null;

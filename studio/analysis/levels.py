@@ -118,7 +118,7 @@ def level(source: Source, name: LevelName) -> Level:
     if name == "phase":
         return _flat(name, _phases(source), lambda key: _PHASES[key] if key >= 0 else "phase not told")
     if name == "lane":
-        lane, names = _lanes(graph)
+        lane, names = thread_lanes(graph)
         return _flat(name, lane, lambda key: names[key] if key >= 0 else "no thread or stream")
     if name == "group":
         return _flat(name, group_slots(graph), lambda key: _group_label(source.groups, key))
@@ -168,7 +168,7 @@ def _steps(source: Source) -> Int64:
     return steps
 
 
-def _lanes(graph: Graph) -> tuple[Int64, list[str]]:
+def thread_lanes(graph: Graph) -> tuple[Int64, list[str]]:
     """Return (N,) the thread or stream of every node, and what they are called."""
     lane = np.full(len(graph), UNTOLD, np.int64)
     names: list[str] = []

@@ -66,6 +66,10 @@ class Adjacency:
             found.append(self.edges.after[self.by_before[ranges(self.down, rows)]])
         return np.unique(np.concatenate(found)).astype(np.int64)
 
+    def within(self, rows: Int64) -> Edges:
+        """Return the dependencies between `rows`."""
+        return _between(self, rows)
+
 
 @dataclass(frozen=True, slots=True)
 class Part:

@@ -348,6 +348,7 @@ def _block_styles(colours: Palette) -> list[dict[str, Any]]:
         {"selector": "edge[lw]", "style": line},
         {"selector": "edge[lw][far = 1]", "style": {"width": "data(lw)", "opacity": 0.4}},
         {"selector": "edge[times]", "style": counted},
+        {"selector": "node[wd]", "style": {"width": "data(wd)"}},
     ]
 
 
@@ -375,10 +376,15 @@ def _state_styles(colours: Palette) -> list[dict[str, Any]]:
         "z-index": 9,
     }
     hover = {"line-color": colours.text, "target-arrow-color": colours.text, "opacity": 1, "z-index": 8}
+    hidden = {"opacity": 0.1}
     ring = {"outline-color": colours.accent, "outline-width": 3.5, "outline-offset": 2, "outline-opacity": 1}
+    critical = {"line-color": colours.text, "target-arrow-color": colours.text, "opacity": 1, "width": 4.5}
     return [
+        {"selector": "node[crit]", "style": {"border-color": colours.text, "border-width": 4}},
+        {"selector": "edge[crit]", "style": {**critical, "z-index": 7}},
         {"selector": "node.cs-afar", "style": {"label": "data(short)", "font-size": 16}},
         {"selector": 'node.cs-afar[kind = "coll"]', "style": {"font-size": 14}},
+        {"selector": "node.cs-afar[wd]", "style": {"text-wrap": "ellipsis", "text-max-width": "data(wd)"}},
         {"selector": "node.cs-off", "style": {"opacity": 0.6}},
         {"selector": "edge.cs-off", "style": {"opacity": 0.15}},
         {"selector": "node.cs-hit", "style": {"opacity": 1, "border-width": 4, "font-weight": "bold"}},
@@ -387,6 +393,7 @@ def _state_styles(colours: Palette) -> list[dict[str, Any]]:
         {"selector": "edge.cs-over", "style": hover},
         {"selector": "node.cs-over", "style": {"opacity": 1, "border-width": 3}},
         {"selector": "node.cs-on", "style": {"opacity": 1, "border-width": 2.5, "z-index": 10, **ring}},
+        {"selector": ".cs-hidden", "style": hidden},
         # What is open lies below what it holds, selected or not.
         {"selector": 'node[kind = "frame"].cs-on', "style": {"z-index": 0}},
     ]

@@ -10,23 +10,29 @@ from typing import Any, cast
 import numpy as np
 
 from studio.analysis.communication import comm_nodes
+from studio.analysis.critical import gates
 from studio.analysis.neighbours import MOST_ELEMENTS, Adjacency, Direction, Part, neighbourhood, whole
 from studio.analysis.nodes import find_node
+from studio.analysis.paths import between, walkable
 from studio.errors import TraceError
 from studio.figures.graph import communication, elements
+from studio.figures.graph_colours import Swatch
 from studio.pages._graph_fold import (
     adjacency_of,
     fold_elements,
+    folded_of,
     level_asked_for,
     paths_asked_for,
     revealed,
     tree_of,
 )
-from studio.pages._graph_request import DEEPEST, DEPTH, KINDS, Mode, Request
-from studio.pages._state import rank_of, shown_run, trace, workspace
-from studio.trace import Graph, Int64, NodeType
+from studio.pages._graph_paint import painted, schedule_of
+from studio.pages._graph_request import COLOURS, DEEPEST, DEPTH, KINDS, Colour, Mode, Request
+from studio.pages._state import RECORDED, rank_of, runs_of, shown_run, trace, workspace
+from studio.trace import Graph, Int64, NodeType, Rank
 from studio.units import format_count
 
+_LONGEST_CHAIN = 500
 _COMMUNICATION = (NodeType.COMM_COLL, NodeType.COMM_SEND, NodeType.COMM_RECV)
 
 
@@ -41,7 +47,7 @@ def asked_for(view: dict[str, Any]) -> tuple[Request, str]:
         raise TraceError("This job has no ranks.", hint="Import it again with at least one trace file.")
     rank = rank_of(found, view)
     deps = view["deps"] if view.get("deps") in KINDS else "both"
-    asked = Request(str(workspace().root), view["job"], rank.graph, deps)
+    asked = _look(Request(str(workspace().root), view["job"], rank.graph, deps), view, rank)
     graph = found.graph_of(rank)
     mode, note = _mode(graph, len(graph) + len(near_of(asked).edges), view)
     if mode == "fold":
@@ -52,7 +58,8 @@ def asked_for(view: dict[str, Any]) -> tuple[Request, str]:
     direction = view["dir"] if view.get("dir") in ("up", "down") else "both"
     asked = replace(
         asked,
-        mode="near",
+        mode=mode,
+        anchor=node_row(graph, view.get("anchor")) if mode == "path" else -1,
         depth=min(max(int(depth), 1), DEEPEST) if depth.isdecimal() else DEPTH,
         direction=cast("Direction", direction),
     )
@@ -66,7 +73,7 @@ def _mode(graph: Graph, size: int, view: dict[str, Any]) -> tuple[Mode, str]:
     fits = size <= MOST_ELEMENTS
     if not len(graph):
         return "whole", ""
-    if wanted in ("fold", "near"):
+    if wanted in ("fold", "near", "path", "gate"):
         return wanted, ""
     if fits:
         return "whole", ""
@@ -78,20 +85,37 @@ def _mode(graph: Graph, size: int, view: dict[str, Any]) -> tuple[Mode, str]:
     return ("near" if node_row(graph, view.get("node")) >= 0 else "fold"), ""
 
 
+def _look(asked: Request, view: dict[str, Any], rank: Rank) -> Request:
+    """Return a request with what nodes are coloured by, and the times that this needs."""
+    colour: Colour = next((one for one in COLOURS if one == view.get("colour")), "type")
+    known = {one["value"] for one in runs_of(asked.job)} if colour == "difference" else set()
+    other = view["with"] if view.get("with") in known else None
+    asked = replace(
+        asked,
+        colour=colour,
+        critical=view.get("crit") == "1",
+        wide=view.get("wide") == "1",
+        names=tuple(map(str, rank.slots)) if colour == "group" else (),
+        against="" if other == RECORDED else other,
+    )
+    timed = asked.critical or asked.wide or colour in ("duration", "slack", "difference")
+    return _timed(asked, view) if timed or view.get("show") == "gate" else asked
+
+
+def _timed(asked: Request, view: dict[str, Any]) -> Request:
+    """Return a request with the run whose times are shown; ranks that share a graph differ in those of a run."""
+    found, run = trace(asked.job), shown_run(asked.job, view)
+    by_rank = bool(run or asked.against)
+    return replace(asked, run=run, rank=found.ranks.index(rank_of(found, view)) if by_rank else 0)
+
+
 def _fold(asked: Request, view: dict[str, Any]) -> Request:
     """Return a request for blocks, opened as far as the view says and around the node it selects."""
     found = trace(asked.job)
     rank = rank_of(found, view)
     by = level_asked_for(asked, view.get("by"))
-    run = shown_run(asked.job, view)
-    asked = replace(
-        asked,
-        by=by,
-        opened=paths_asked_for(view.get("open")),
-        names=tuple(map(str, rank.slots)) if by == "group" else (),
-        run=run,
-        rank=found.ranks.index(rank) if run else 0,
-    )
+    names = tuple(map(str, rank.slots)) if "group" in (by, asked.colour) else ()
+    asked = replace(_timed(asked, view), by=by, opened=paths_asked_for(view.get("open")), names=names)
     if view.get("open") is None:
         asked = replace(asked, opened=tree_of(asked).blocks.to_begin_with())
     node = node_row(found.graph_of(rank), view.get("node"))
@@ -136,20 +160,49 @@ def part_of(asked: Request) -> Part:
     near = near_of(asked)
     if asked.centre < 0:
         return whole(near)
+    if asked.mode == "path":
+        rows, count = _path_rows(asked)
+        return Part(rows, near.within(rows), count - len(rows))
+    if asked.mode == "gate":
+        chain = gates(schedule_of(asked), asked.centre, _LONGEST_CHAIN)
+        rows = np.sort(chain)
+        return Part(rows, near.within(rows))
     return neighbourhood(near, asked.centre, asked.depth, direction=asked.direction)
 
 
-@lru_cache(maxsize=32)
+def _path_rows(asked: Request) -> tuple[Int64, int]:
+    """Return the nodes on the paths asked for, and how many there are; both ends where there is no path."""
+    ends = np.unique([one for one in (asked.anchor, asked.centre) if one >= 0])
+    if asked.anchor < 0 or asked.anchor == asked.centre:
+        return ends, len(ends)
+    network = _network(asked.root, asked.job, asked.graph, asked.deps)
+    rows, count = between(network, asked.anchor, asked.centre, MOST_ELEMENTS // 3)
+    return (rows, count) if count else (ends, len(ends))
+
+
+@lru_cache(maxsize=2)
+def _network(root: str, job: str, graph: int, deps: str) -> Any:
+    return walkable(adjacency_of(root, job, graph, deps))
+
+
 def elements_of(asked: Request) -> list[dict[str, Any]]:
     """Return the part asked for as Cytoscape draws it."""
+    return drawing_of(asked)[0]
+
+
+@lru_cache(maxsize=32)
+def drawing_of(asked: Request) -> tuple[list[dict[str, Any]], list[Swatch]]:
+    """Return what Cytoscape draws, and the legend of its colours; none where nodes are coloured by type."""
     if asked.mode == "fold":
-        found = fold_elements(asked)
+        found, rows = fold_elements(asked), [one.rows for one in folded_of(asked).shown]
     else:
-        found = elements(graph_of(asked), part_of(asked), near_of(asked))
+        part = part_of(asked)
+        found, rows = elements(graph_of(asked), part, near_of(asked)), list(part.rows[:, None])
+    found, swatches = painted(asked, found, rows)
     for one in found[:1]:
         # Tells the browser which drawing it holds: elements arrive later than what is said about them.
         one["data"]["drawing"] = key_of(asked)
-    return found
+    return found, swatches
 
 
 def key_of(asked: Request) -> str:

@@ -17,8 +17,9 @@ from studio.analysis.nameparts import NameParts
 from studio.analysis.neighbours import Adjacency, adjacency
 from studio.figures.blocks import Weights, folded_elements
 from studio.pages._graph_request import KINDS, Request
-from studio.pages._state import times_of, trace
-from studio.trace import Graph, Int64, dense_column
+from studio.pages._graph_times import node_spans
+from studio.pages._state import trace
+from studio.trace import Int64, dense_column
 from studio.units import format_count
 
 _THEN: tuple[LevelName, ...] = ("calls", "scope", "order")
@@ -91,22 +92,6 @@ def _tree(root: str, job: str, graph: int, deps: str, by: LevelName, names: tupl
 def folded_of(asked: Request) -> Folded:
     """Return the blocks that are drawn."""
     return tree_of(asked).blocks.folded(asked.opened)
-
-
-@lru_cache(maxsize=4)
-def node_spans(root: str, job: str, graph: int, run: str | None, rank: int) -> tuple[Int64, Int64]:
-    """Return (N,) when the nodes of a graph began and ended on a rank, -1 where that is not known."""
-    found = trace(job)
-    columns: Graph = found.graphs[graph]
-    if run is None or not run:
-        end = np.where(columns.start_ns >= 0, columns.start_ns + columns.duration_ns, -1)
-        return columns.start_ns, end
-    times = times_of(job, run)
-    first = int(times.first[rank])
-    if first < 0:
-        nothing = np.full(len(columns), -1, np.int64)
-        return nothing, nothing
-    return times.start_ns[first : first + len(columns)], times.end_ns[first : first + len(columns)]
 
 
 @lru_cache(maxsize=8)

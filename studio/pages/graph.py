@@ -16,8 +16,11 @@ from studio.analysis.nodes import node_ref
 from studio.errors import StudioError
 from studio.figures.blocks import block_ref
 from studio.figures.graph import Look, legend, node_refs, stylesheet
+from studio.figures.graph_colours import Swatch, hue_colour, hue_styles
+from studio.figures.theme import palette
 from studio.pages._graph import (
     asked_for,
+    drawing_of,
     elements_of,
     graph_of,
     hits_of,
@@ -27,8 +30,10 @@ from studio.pages._graph import (
     part_of,
 )
 from studio.pages._graph_fold import fold_sentence, folded_of, hits_in_blocks, levels_of
-from studio.pages._graph_request import DEEPEST, KINDS, Request
-from studio.pages._state import trace
+from studio.pages._graph_paint import critical_sentence
+from studio.pages._graph_request import COLOURS, DEEPEST, KINDS, Request
+from studio.pages._graph_words import gate_sentence, path_sentence
+from studio.pages._state import runs_of, trace
 from studio.pages._widgets import error_box, no_job
 from studio.trace import Graph
 from studio.units import format_count
@@ -62,6 +67,8 @@ def _controls() -> Any:
                     {"value": "fold", "label": "Folded"},
                     {"value": "whole", "label": "Whole"},
                     {"value": "near", "label": "Around a node"},
+                    {"value": "path", "label": "Path"},
+                    {"value": "gate", "label": "Gates"},
                 ],
                 size="xs",
                 **_aria(label="What is drawn"),
@@ -94,6 +101,18 @@ def _controls() -> Any:
                     92,
                 ),
             ),
+            _labelled(
+                "colour",
+                _select(
+                    "graph-colour",
+                    "Colour by",
+                    [{"value": one, "label": title} for one, title in COLOURS.items()],
+                    116,
+                ),
+            ),
+            _labelled("with", _select("graph-with", "Compare durations with", [], 150)),
+            _toggle("graph-crit", "Critical path", "Draw what holds the rank up on top (C)"),
+            _toggle("graph-wide", "Width = time", "Draw nodes as wide as they are long in time (W)"),
             html.Span(style={"flex": 1}),
             html.Div(
                 [_search(), html.Div(id="graph-hits", className="cs-graph-hits", role="status")],
@@ -102,6 +121,12 @@ def _controls() -> Any:
             html.Button("Fit", id="graph-fit", className="cs-button", title="Show all that is drawn (F)"),
         ],
         className="cs-graph-controls",
+    )
+
+
+def _toggle(name: str, text: str, title: str) -> Any:
+    return html.Button(
+        text, id=name, className="cs-button cs-graph-toggle", title=title, **_aria(pressed="false")
     )
 
 
@@ -154,7 +179,7 @@ def _canvas() -> Any:
                 minZoom=0.02,
                 maxZoom=3,
                 style={"width": "100%", "height": "100%"},
-                stylesheet=stylesheet(dark=False),
+                stylesheet=_worn(dark=False),
             ),
             html.Div(id="graph-tip", className="cs-graph-tip", hidden=True),
         ],
@@ -188,6 +213,7 @@ def _foot() -> Any:
         "legend": Output("graph-legend", "children"),
         "ranks": Output("graph-rank", "data"),
         "levels": Output("graph-by", "data"),
+        "runs": Output("graph-with", "data"),
     },
     Input("view", "data"),
     State("graph-drawn", "data"),
@@ -204,11 +230,11 @@ def draw(view: dict[str, Any], drawn: dict[str, Any]) -> dict[str, Any]:
         )
     ranks = [str(rank.number) for rank in trace(view["job"]).ranks]
     key = key_of(asked)
-    shown = _answer(notice=None, hidden=False, ranks=ranks, sentence=_sentence(asked, note))
+    shown = _answer(notice=None, hidden=False, ranks=ranks, sentence=_said(asked, note))
     if drawn.get("key") == key:
         return shown
     graph = graph_of(asked)
-    found = elements_of(asked)
+    found, swatches = drawing_of(asked)
     nodes = [one["data"] for one in found if one["group"] == "nodes"]
     centre = node_ref(graph, asked.centre) if asked.centre >= 0 else None
     rows = np.arange(len(graph)) if asked.mode == "fold" else part_of(asked).rows
@@ -226,25 +252,36 @@ def draw(view: dict[str, Any], drawn: dict[str, Any]) -> dict[str, Any]:
             "centre": centre,
             "mode": asked.mode,
             "by": asked.by,
+            "anchor": node_ref(graph, asked.anchor) if asked.anchor >= 0 else None,
+            "colour": asked.colour,
             "opened": [block_ref(one.path) for one in folded_of(asked).frames]
             if asked.mode == "fold"
             else [],
         },
-        "legend": _legend(legend(graph, rows), folded=asked.mode == "fold"),
+        "legend": _legend(asked, legend(graph, rows), swatches),
+        "runs": runs_of(asked.job) if asked.colour == "difference" else no_update,
     }
 
 
 def _answer(**changed: Any) -> dict[str, Any]:
-    names = ("notice", "hidden", "elements", "drawn", "sentence", "legend", "ranks", "levels")
+    names = ("notice", "hidden", "elements", "drawn", "sentence", "legend", "ranks", "levels", "runs")
     return {name: changed.get(name, no_update) for name in names}
 
 
-def _sentence(asked: Request, note: str) -> Any:
+def _said(asked: Request, note: str) -> str:
+    return _sentence(asked, note) + (critical_sentence(asked) if asked.critical else "")
+
+
+def _sentence(asked: Request, note: str) -> str:
     """Return in words what is drawn and what is not."""
     if asked.mode == "fold":
         return note + fold_sentence(asked)
     graph, near, part = graph_of(asked), near_of(asked), part_of(asked)
     kinds = {"both": "", "data": "data ", "ctrl": "control "}[asked.deps]
+    if asked.mode == "path":
+        return note + path_sentence(asked)
+    if asked.mode == "gate":
+        return note + gate_sentence(asked)
     if asked.centre < 0:
         nodes = len(part.rows)
         text = (
@@ -271,29 +308,53 @@ def _n(count: int, noun: str) -> str:
     return f"{format_count(count)} {noun if count == 1 else plural}"
 
 
-def _legend(looks: list[tuple[Look, int]], *, folded: bool) -> list[Any]:
-    items = [
-        html.Span(
-            [
+def _legend(asked: Request, looks: list[tuple[Look, int]], swatches: list[Swatch]) -> list[Any]:
+    """Return what colours, shapes and lines mean; a click on a colour hides and shows what has it."""
+    if asked.colour == "type":
+        items = [
+            _legend_item(
+                one.kind,
                 html.Span(
                     className=f"cs-shape cs-shape-{one.shape}",
                     style={"background": f"var(--cs-{one.colour})"},
                 ),
-                f"{one.title} ",
-                html.Span(format_count(count), className="cs-dim"),
-            ]
-        )
-        for one, count in looks
-    ]
+                one.title,
+                count,
+            )
+            for one, count in looks
+        ]
+    else:
+        items = [
+            _legend_item(
+                one.hue,
+                html.Span(className="cs-hue", style={"background": _swatch(one.hue)}),
+                one.title,
+                one.count,
+            )
+            for one in swatches
+        ]
     lines = [
         html.Span([html.Span(className="cs-line"), "data"]),
         html.Span([html.Span(className="cs-line cs-line-dashed"), "control"]),
     ]
-    if folded:
+    if asked.critical:
+        lines.append(html.Span([html.Span(className="cs-line cs-line-thick"), "critical path"]))
+    if asked.mode == "fold" and asked.colour == "type":
         lines.append(
             html.Span("A block shows which share of its nodes is of which type.", className="cs-dim")
         )
     return [*items, *lines]
+
+
+def _swatch(hue: str) -> str:
+    light, dark = (hue_colour(hue, palette(dark), dark) for dark in (False, True))
+    return f"light-dark({light}, {dark})"
+
+
+def _legend_item(key: str, sign: Any, title: str, count: int) -> Any:
+    about: dict[str, Any] = {"data-filter": key, **_aria(pressed="true")}
+    shown = [sign, f"{title} ", html.Span(format_count(count), className="cs-dim")]
+    return html.Button(shown, className="cs-legend-item", title="Click to hide or show", **about)
 
 
 # ---------------------------------------------------------------------------------------------------
@@ -340,14 +401,21 @@ def _step(name: str, text: str, title: str, graph: Graph, row: int) -> Any:
 # What the browser does by itself
 
 
+def _worn(*, dark: bool) -> list[dict[str, Any]]:
+    """Return how nodes look, hues after what their types look like and before what is selected."""
+    plain = stylesheet(dark)
+    at = next(number for number, rule in enumerate(plain) if rule["selector"] == 'edge[dep = "ctrl"]')
+    return [*plain[:at], *hue_styles(palette(dark), dark), *plain[at:]]
+
+
 @callback(Output("graph-cy", "stylesheet"), Input("theme", "data"), State("graph-cy", "stylesheet"))
 def dress(theme: str, worn: list[dict[str, Any]]) -> Any:
     """Draw in the colours of the theme; every new stylesheet costs the browser a look at every element."""
-    wanted = stylesheet(dark=theme == "dark")
+    wanted = _worn(dark=theme == "dark")
     return no_update if wanted == worn else wanted
 
 
-_CONTROLS = ("rank", "show", "by", "depth", "dir", "deps", "q")
+_CONTROLS = ("rank", "show", "by", "depth", "dir", "deps", "q", "colour", "with")
 
 clientside_callback(
     ClientsideFunction("studio_graph", "controls"),

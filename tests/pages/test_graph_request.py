@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from studio.errors import TraceError
-from studio.pages import _graph, _graph_fold
+from studio.pages import _graph, _graph_fold, _graph_paint, _graph_times, _graph_words
 from studio.trace import NodeType, Rank, Trace
 from tests.graphs import graph
 
@@ -26,11 +26,13 @@ def jobs(monkeypatch):
     }
     traces = {name: Trace((one,), (Rank(3, 0),)) for name, one in found.items()}
     traces["nothing"] = Trace((), ())
-    for module in (_graph, _graph_fold):
+    for module in (_graph, _graph_fold, _graph_paint, _graph_times):
         monkeypatch.setattr(module, "trace", traces.__getitem__)
     monkeypatch.setattr(_graph, "workspace", lambda: SimpleNamespace(root="here"))
     monkeypatch.setattr(_graph, "shown_run", lambda _job, _view: None)
-    everything = [one for module in (_graph, _graph_fold) for one in vars(module).values()]
+    everything = [
+        one for module in (_graph, _graph_fold, _graph_paint, _graph_times) for one in vars(module).values()
+    ]
     cached = [one for one in everything if hasattr(one, "cache_clear")]
     for one in cached:
         one.cache_clear()
@@ -131,3 +133,20 @@ def test_the_same_drawing_has_the_same_name_on_every_rank_that_shares_the_graph(
     small = jobs["small"]
     jobs["small"] = replace(small, ranks=(Rank(0, 0), Rank(1, 0)))
     assert _graph.key_of(ask(job="small", rank="0")[0]) == _graph.key_of(ask(job="small", rank="1")[0])
+
+
+def test_paths_gates_and_colours_are_drawn_of_any_graph(jobs):
+
+    asked, _ = ask(job="large", show="path", node="705", anchor="702")
+    assert _graph.part_of(asked).rows.tolist() == [702, 703, 704, 705]
+    assert _graph_words.path_sentence(asked) == "All paths between n702 and n705: 4 nodes and 3 dependencies."
+    asked, _ = ask(job="odd", show="path", node="9", anchor="8")
+    assert _graph_words.path_sentence(asked) == "No path of dependencies leads from n2 to n3, nor back."
+    asked, _ = ask(job="small", show="gate", node="3")
+    assert _graph.part_of(asked).rows.tolist() == [0, 1, 2, 3]
+    assert _graph_words.gate_sentence(asked).startswith("What n3 waited for last, and so on up: 4 nodes")
+    for show in ("fold", "near"):
+        asked, _ = ask(job="large", show=show, crit="1", colour="slack", wide="1")
+        drawn = _graph.elements_of(asked)
+        assert all(one["data"].get("crit") == 1 for one in drawn)
+        assert {one["data"]["hue"] for one in drawn if one["group"] == "nodes"} == {"s0"}

@@ -1,0 +1,44 @@
+"""What lies between two nodes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from studio.analysis.neighbours import Adjacency
+from studio.trace import Int64
+
+if TYPE_CHECKING:
+    import igraph
+
+
+def walkable(near: Adjacency) -> igraph.Graph:
+    """Return a graph's dependencies as igraph walks them."""
+    import igraph
+
+    pairs = np.column_stack((near.edges.before, near.edges.after))
+    return igraph.Graph(n=len(near), edges=pairs, directed=True)
+
+
+def between(network: igraph.Graph, one: int, other: int, most: int) -> tuple[Int64, int]:
+    """Return the nodes on all paths from one node to another, or the other way round; nothing where there is no path.
+
+    Where these are more than `most`, only the nodes of a shortest path are returned.
+
+    Returns:
+        (P,) rows, rising, and how many nodes are on any path.
+    """
+    for source, target in ((one, other), (other, one)):
+        down = network.subcomponent(source, mode="out")
+        inside = np.zeros(network.vcount(), np.bool_)
+        inside[down] = True
+        if not inside[target]:
+            continue
+        up = np.array(network.subcomponent(target, mode="in"), np.int64)
+        rows = np.sort(up[inside[up]])
+        if len(rows) <= most:
+            return rows, len(rows)
+        shortest = network.get_shortest_paths(source, to=target, mode="out", output="vpath")[0]
+        return np.sort(np.array(shortest, np.int64)), len(rows)
+    return np.zeros(0, np.int64), 0

@@ -1,0 +1,203 @@
+"""How the drawing of the Graph page is coloured: values of nodes and blocks, the critical path, widths."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from studio.analysis.critical import Schedule, schedule
+from studio.analysis.levels import thread_lanes
+from studio.figures.graph_colours import Swatch, categories, diverging, scaled
+from studio.pages._graph_fold import adjacency_of, depths_of
+from studio.pages._graph_request import Request
+from studio.pages._graph_times import node_spans
+from studio.pages._state import trace
+from studio.trace import NONE, Float64, Graph, Int64, NodeType, dense_column, group_slots
+from studio.units import format_bytes, format_count, format_ns
+
+_NARROWEST, _WIDEST = 46, 96
+_NARROWEST_BLOCK, _WIDEST_BLOCK = 80, 184
+
+
+@lru_cache(maxsize=3)
+def _schedule(root: str, job: str, graph: int, deps: str, run: str | None, rank: int) -> Schedule:
+    columns = trace(job).graphs[graph]
+    start, end = node_spans(root, job, graph, run, rank)
+    return schedule(
+        adjacency_of(root, job, graph, deps).edges,
+        depths_of(root, job, graph, deps),
+        start,
+        end,
+        duration_ns=columns.duration_ns,
+        lane=_resources(columns) if run else thread_lanes(columns)[0],
+    )
+
+
+def schedule_of(asked: Request) -> Schedule:
+    """Return what holds up the rank that is asked about, in the run that is shown."""
+    return _schedule(asked.root, asked.job, asked.graph, asked.deps, asked.run, asked.rank)
+
+
+def _resources(graph: Graph) -> Int64:
+    """Return (N,) what a simulated node occupies: the NPU, its memory, or a comm group's queue."""
+    lane = np.full(len(graph), NONE, np.int64)
+    lane[graph.type == NodeType.COMP] = 0
+    lane[(graph.type == NodeType.MEM_LOAD) | (graph.type == NodeType.MEM_STORE)] = 1
+    communicates = (graph.type >= NodeType.COMM_SEND) & (graph.type <= NodeType.COMM_COLL)
+    lane[communicates] = group_slots(graph)[communicates] + 3
+    return lane
+
+
+def painted(
+    asked: Request, found: list[dict[str, Any]], rows: list[Int64]
+) -> tuple[list[dict[str, Any]], list[Swatch]]:
+    """Return elements with the hues, widths and marks that are asked for, and the legend of the hues.
+
+    Args:
+        asked: What is asked for.
+        found: The elements; changed in place.
+        rows: The nodes that each element of a node or block stands for, frames left out.
+    """
+    shown = [one["data"] for one in found if one["group"] == "nodes" and one["data"]["kind"] != "frame"]
+    legend: list[Swatch] = []
+    if asked.colour != "type":
+        hues, legend, said = _hues(asked, rows)
+        for data, hue, text in zip(shown, hues, said, strict=True):
+            data |= {"hue": hue, "value": text}
+    if asked.wide:
+        _widen(asked, shown, rows)
+    if asked.critical:
+        _mark(asked, found, shown, rows)
+    return found, legend
+
+
+def _durations(asked: Request, run: str | None) -> Float64:
+    graph = trace(asked.job).graphs[asked.graph]
+    start, end = node_spans(asked.root, asked.job, asked.graph, run, asked.rank)
+    if not (start >= 0).any() and not run:
+        return graph.duration_ns.astype(float)
+    return np.where(start >= 0, (end - start).astype(float), np.nan)
+
+
+def _added(values: Float64, rows: list[Int64]) -> Float64:
+    """Return (V,) the sums over what each element stands for; NaN where nothing is known of any of its nodes."""
+    return np.array(
+        [np.nansum(values[one]) if (values[one] == values[one]).any() else np.nan for one in rows]
+    )
+
+
+def _hues(asked: Request, rows: list[Int64]) -> tuple[list[str], list[Swatch], list[str]]:
+    """Return hue and text of each element, and the legend."""
+    graph = trace(asked.job).graphs[asked.graph]
+    if asked.colour in ("group", "lane"):
+        return _category_hues(asked, graph, rows)
+    if asked.colour == "difference":
+        values = _added(_durations(asked, asked.against) - _durations(asked, asked.run), rows)
+        hues, legend = diverging(values, _signed)
+        return (
+            hues,
+            legend,
+            ["" if value != value else f"difference {_signed(value)}" for value in values.tolist()],
+        )
+    said: Callable[[float], str] = format_ns
+    if asked.colour == "bytes":
+        values, said = _added(dense_column(graph, "comm_size", 0).astype(float), rows), format_bytes
+    elif asked.colour == "duration":
+        values = _added(_durations(asked, asked.run), rows)
+    else:
+        found = schedule_of(asked)
+        slack = np.where(found.slack_ns >= 0, found.slack_ns.astype(float), np.nan)
+        values = np.array(
+            [np.nanmin(slack[one]) if (slack[one] == slack[one]).any() else np.nan for one in rows]
+        )
+        if found.basis == "nodes":
+            said = _nodes
+    hues, legend = scaled(values, said)
+    return (
+        hues,
+        legend,
+        ["" if value != value else f"{asked.colour} {said(value)}" for value in values.tolist()],
+    )
+
+
+def _category_hues(
+    asked: Request, graph: Graph, rows: list[Int64]
+) -> tuple[list[str], list[Swatch], list[str]]:
+    if asked.colour == "group":
+        codes, none = group_slots(graph), "no comm group"
+        names = [name or "group of all ranks" for name in asked.names]
+    else:
+        codes, names = thread_lanes(graph)
+        none = "no thread or stream"
+    # A block has the colour of most of its nodes that have one.
+    most = np.array([_most(codes[one]) for one in rows], np.int64)
+    hues, legend = categories(most, lambda code: names[code], none)
+    return hues, legend, [names[code] if code >= 0 else none for code in most.tolist()]
+
+
+def _most(codes: Int64) -> int:
+    told = codes[codes >= 0]
+    return int(np.bincount(told).argmax()) if len(told) else NONE
+
+
+def _nodes(count: float) -> str:
+    return f"{format_count(int(count))} nodes"
+
+
+def _signed(ns: float) -> str:
+    return f"+{format_ns(ns)}" if ns > 0 else format_ns(ns)
+
+
+def _widen(asked: Request, shown: list[dict[str, Any]], rows: list[Int64]) -> None:
+    values = np.nan_to_num(_added(_durations(asked, asked.run), rows))
+    for is_block in (False, True):
+        chosen = [at for at, data in enumerate(shown) if (data["kind"] == "block") == is_block]
+        most = values[chosen].max(initial=0.0)
+        low, high = (_NARROWEST_BLOCK, _WIDEST_BLOCK) if is_block else (_NARROWEST, _WIDEST)
+        for at in chosen:
+            share = float(values[at] / most) ** 0.5 if most else 1.0
+            shown[at]["wd"] = round(low + (high - low) * share, 1)
+
+
+def _mark(
+    asked: Request, found: list[dict[str, Any]], shown: list[dict[str, Any]], rows: list[Int64]
+) -> None:
+    """Mark what lies on the critical path, and the lines it takes."""
+    path = schedule_of(asked).path
+    on_path = np.zeros(len(trace(asked.job).graphs[asked.graph]), np.bool_)
+    on_path[path] = True
+    of = np.full(len(on_path), NONE, np.int64)
+    for at, one in enumerate(rows):
+        of[one] = at
+        if on_path[one].any():
+            shown[at]["crit"] = 1
+    steps = {
+        (one, other)
+        for one, other in pairwise(of[path].tolist())
+        if one != other and NONE not in (one, other)
+    }
+    names = {(shown[one]["id"], shown[other]["id"]) for one, other in steps}
+    for element in found:
+        data = element["data"]
+        if element["group"] == "edges" and (data["source"], data["target"]) in names:
+            data["crit"] = 1
+
+
+def critical_sentence(asked: Request) -> str:
+    """Return in words what the critical path is."""
+    found = schedule_of(asked)
+    if not len(found.path):
+        return ""
+    nodes = f"{format_count(len(found.path))} node{'' if len(found.path) == 1 else 's'}"
+    if found.basis == "nodes":
+        return f" Without times or durations the critical path is the longest chain: {nodes}."
+    text = f" Critical path: {nodes}, {format_ns(found.length_ns)}"
+    rest = found.length_ns - found.busy_ns
+    text += f", of which {format_ns(rest)} between nodes" if found.basis == "times" and rest > 0 else ""
+    return (
+        f"{text}." if found.basis == "times" else f"{text}, with durations laid out along the dependencies."
+    )

@@ -1,0 +1,47 @@
+"""What the Graph page says of paths and gates."""
+
+from __future__ import annotations
+
+from studio.analysis.critical import gates
+from studio.pages._graph import graph_of, part_of
+from studio.pages._graph_paint import schedule_of
+from studio.pages._graph_request import Request
+from studio.units import format_count, format_ns
+
+
+def name_of(asked: Request, row: int) -> str:
+    """Return what a node is called in a sentence."""
+    graph = graph_of(asked)
+    return graph.strings[int(graph.name[row])] or f"node {int(graph.id[row])}"
+
+
+def path_sentence(asked: Request) -> str:
+    """Return in words what lies between two nodes."""
+    if asked.anchor < 0:
+        return "A path has two ends: select the node where it begins, press P, and select the other."
+    one, other = name_of(asked, asked.anchor), name_of(asked, asked.centre)
+    if asked.anchor == asked.centre:
+        return f"The path begins at {one}: select the node where it ends."
+    part = part_of(asked)
+    if len(part.rows) == 2 and not len(part.edges):
+        return f"No path of dependencies leads from {one} to {other}, nor back."
+    nodes = f"{format_count(len(part.rows))} nodes"
+    if part.left_out:
+        every = format_count(len(part.rows) + part.left_out)
+        return f"A shortest path between {one} and {other}: {nodes}; {every} are on any path."
+    return f"All paths between {one} and {other}: {nodes} and {format_count(len(part.edges))} dependencies."
+
+
+def gate_sentence(asked: Request) -> str:
+    """Return in words what a node waited for last, and what that waited for."""
+    found, row = schedule_of(asked), asked.centre
+    chain = gates(found, row, len(graph_of(asked)))
+    text = f"What {name_of(asked, row)} waited for last, and so on up: {format_count(len(chain))} nodes"
+    drawn = len(part_of(asked).rows)
+    if drawn < len(chain):
+        text += f", the last {format_count(drawn)} drawn"
+    if found.basis == "nodes" or found.start_ns[row] < 0:
+        return f"{text}."
+    waited = int((found.start_ns[chain[1:]] - found.end_ns[chain[:-1]]).clip(0).sum())
+    since = format_ns(int(found.end_ns[row] - found.start_ns[chain[0]]))
+    return f"{text}; {since} from the first beginning to its end, {format_ns(waited)} of it between nodes."
