@@ -310,12 +310,18 @@
         paint(cy);
         filter(cy);
       });
+      announce();
       element("graph-canvas").dataset.ready = latest.drawn.key;
       return;
     }
     paint(cy);
     filter(cy);
+    announce();
     if (chosen(cy).length && chosen(cy).data("kind") !== "frame") bringIntoView(cy, chosen(cy));
+  }
+
+  function announce() {
+    document.dispatchEvent(new CustomEvent("chakra:graph", { detail: { view: latest.view } }));
   }
 
   /* --- pointer ------------------------------------------------------------------------------------------------ */
@@ -485,6 +491,7 @@
     else if (event.key === "0") zoomBy(cy, 1 / cy.zoom());
     else if (event.key === "c" || event.key === "C") element("graph-crit").click();
     else if (event.key === "w" || event.key === "W") element("graph-wide").click();
+    else if (event.key === "?") element("graph-help-list").showModal();
     else if (event.key === "p" || event.key === "P") beginPath();
     else if (event.key === "n" || event.key === "N") nextHit(event.key === "N");
     else if (event.key === "f" || event.key === "F") fit(cy);
@@ -506,6 +513,8 @@
   document.addEventListener("click", function (event) {
     if (!event.target.closest || !graph()) return;
     if (event.target.id === "graph-fit") fit(graph());
+    if (event.target.id === "graph-help") element("graph-help-list").showModal();
+    if (event.target.id === "graph-help-close") element("graph-help-list").close();
     if (event.target.id === "graph-crit") change({ crit: latest.view.crit ? null : "1" });
     if (event.target.id === "graph-wide") change({ wide: latest.view.wide ? null : "1" });
     var entry = event.target.closest("#graph-legend [data-filter]");
@@ -521,6 +530,18 @@
     });
     return values;
   }
+
+  window.studioGraph = {
+    cy: graph,
+    latest: function () {
+      return latest;
+    },
+    chosen: chosen,
+    select: select,
+    ready: function () {
+      return ready(graph());
+    },
+  };
 
   window.dash_clientside = Object.assign({}, window.dash_clientside, {
     studio_graph: {

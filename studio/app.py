@@ -16,10 +16,12 @@ from studio.imports import Registry
 from studio.pages._activity import activity, run_choice
 from studio.pages._collectives_groups import traffic_of
 from studio.pages._collectives_heat import shown_of
+from studio.pages._graph import elements_shown, map_shown, node_named
 from studio.pages._state import counters, gantt, ghost, lineup, node_index
 from studio.pages._widgets import job_options, labelled
 from studio.server.collectives import collectives_blueprint
 from studio.server.compare import compare_blueprint
+from studio.server.graph import graph_blueprint
 from studio.server.guard import script_hash
 from studio.server.nodes import nodes_blueprint
 from studio.server.palette import palette_blueprint
@@ -82,6 +84,7 @@ def create_app(workspace: Workspace, registry: Registry, simulations: Simulation
     app.server.register_blueprint(uploads_blueprint(registry))
     app.server.register_blueprint(nodes_blueprint(node_index))
     app.server.register_blueprint(timeline_blueprint(gantt, ghost, counters))
+    app.server.register_blueprint(graph_blueprint(elements_shown, map_shown, node_named))
     app.server.register_blueprint(palette_blueprint(workspace, node_index, _pages))
     app.server.register_blueprint(report_blueprint(lambda sides: _report(workspace, sides)))
     app.server.before_request(_times_as_asked)

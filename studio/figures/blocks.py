@@ -10,7 +10,7 @@ import numpy as np
 
 from studio.analysis.blocks import Block, BlockTree, Folded, Path
 from studio.analysis.layout import Layout, layered
-from studio.figures.graph import HEIGHT, STEP_X, STEP_Y, WIDTH, look, node_data, shortened
+from studio.figures.graph import HEIGHT, STEP_X, STEP_Y, WIDTH, layer_span, look, node_data, shortened
 from studio.trace import Float64, Graph, Int32, Int64
 from studio.units import format_bytes, format_count, format_ns
 
@@ -172,7 +172,7 @@ def folded_elements(
     ids = []
     for at, block in enumerate(folded.shown):
         data = (
-            next(singles) | {"hidden": 0, "m": _span(weights.layer, block.rows)}
+            next(singles) | {"hidden": 0, "m": layer_span(weights.layer, block.rows)}
             if block.is_node
             else describe(block, at)
         )
@@ -216,7 +216,7 @@ def _describer(
             "time": format_ns(time_ns) if time_ns else "",
             "bytes": format_bytes(in_bytes) if in_bytes else "",
             "parts": _shares(kinds, share),
-            "m": _span(weights.layer, block.rows),
+            "m": layer_span(weights.layer, block.rows),
         }
 
     return describe
@@ -230,12 +230,6 @@ def _shares(kinds: Int32, count: Int64) -> list[list[Any]]:
             total[look(number).kind] = total.get(look(number).kind, 0) + nodes
     whole = sum(total.values())
     return [[name, round(nodes / whole, 4)] for name, nodes in sorted(total.items(), key=lambda one: -one[1])]
-
-
-def _span(layer: Int64, rows: Int64) -> list[float]:
-    """Return where the layers of some nodes begin and end, as parts of all layers."""
-    here, last = layer[rows], max(int(layer.max(initial=0)), 0) + 1
-    return [round(int(here.min()) / last, 5), round((int(here.max()) + 1) / last, 5)]
 
 
 def _lines(folded: Folded, ids: list[str], boxes: list[Box]) -> list[dict[str, Any]]:

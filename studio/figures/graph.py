@@ -77,20 +77,30 @@ def place(part: Part) -> Layout:
     return layered(len(part.rows), before, after, aspect=16 / 9 * STEP_Y / STEP_X)
 
 
-def elements(graph: Graph, part: Part, near: Adjacency) -> list[dict[str, Any]]:
+def elements(graph: Graph, part: Part, near: Adjacency, layer: Int64 | None = None) -> list[dict[str, Any]]:
     """Return the nodes and edges of a part for Cytoscape.
 
     Nodes have the data `id` (their ref), `label`, `short`, `name`, `type`, `kind`, `bytes` (a text) and `hidden` (how
     many of their neighbours are not in the part); edges `dep` ("data" or "ctrl") and `far` (1 where they lead
-    through other nodes).
+    through other nodes). With the layers of all nodes, nodes have `m`, where theirs begins and ends as parts of all.
     """
     places = place(part)
     hidden = _hidden(part, near)
     found: list[dict[str, Any]] = []
     for at, data in enumerate(node_data(graph, part.rows)):
         position = {"x": round(places.x[at] * STEP_X, 1), "y": round(places.y[at] * STEP_Y, 1)}
-        found.append({"group": "nodes", "data": data | {"hidden": int(hidden[at])}, "position": position})
+        data |= {"hidden": int(hidden[at])}
+        if layer is not None:
+            data["m"] = layer_span(layer, part.rows[at : at + 1])
+        found.append({"group": "nodes", "data": data, "position": position})
     return found + _edges(part, places, [one["data"]["id"] for one in found])
+
+
+def layer_span(layer: Int64, rows: Int64) -> list[float]:
+    """Return where the layers of some nodes begin and end, as parts of all layers."""
+    low, count = int(layer.min(initial=0)), int(np.ptp(layer)) + 1
+    here = layer[rows] - low
+    return [round(int(here.min()) / count, 5), round((int(here.max()) + 1) / count, 5)]
 
 
 def node_data(graph: Graph, rows: Int64) -> list[dict[str, Any]]:

@@ -9,19 +9,22 @@ from typing import Any, cast
 
 import numpy as np
 
-from studio.analysis.communication import comm_nodes
 from studio.analysis.critical import gates
+from studio.analysis.graph_map import GraphMap, graph_map
+from studio.analysis.graph_search import found_rows
 from studio.analysis.neighbours import MOST_ELEMENTS, Adjacency, Direction, Part, neighbourhood, whole
-from studio.analysis.nodes import find_node
+from studio.analysis.nodes import find_node, node_ref
 from studio.analysis.paths import between, walkable
 from studio.errors import TraceError
-from studio.figures.graph import communication, elements
+from studio.figures.graph import communication, elements, look
 from studio.figures.graph_colours import Swatch
 from studio.pages._graph_fold import (
     adjacency_of,
+    depths_of,
     fold_elements,
     folded_of,
     level_asked_for,
+    parts_of,
     paths_asked_for,
     revealed,
     tree_of,
@@ -29,7 +32,7 @@ from studio.pages._graph_fold import (
 from studio.pages._graph_paint import painted, schedule_of
 from studio.pages._graph_request import COLOURS, DEEPEST, DEPTH, KINDS, Colour, Mode, Request
 from studio.pages._state import RECORDED, rank_of, runs_of, shown_run, trace, workspace
-from studio.trace import Graph, Int64, NodeType, Rank
+from studio.trace import Graph, Int64, NodeType, Rank, type_name
 from studio.units import format_count
 
 _LONGEST_CHAIN = 500
@@ -185,6 +188,10 @@ def _network(root: str, job: str, graph: int, deps: str) -> Any:
     return walkable(adjacency_of(root, job, graph, deps))
 
 
+def _layers(asked: Request) -> Int64:
+    return depths_of(asked.root, asked.job, asked.graph, "both").layer
+
+
 def elements_of(asked: Request) -> list[dict[str, Any]]:
     """Return the part asked for as Cytoscape draws it."""
     return drawing_of(asked)[0]
@@ -197,7 +204,10 @@ def drawing_of(asked: Request) -> tuple[list[dict[str, Any]], list[Swatch]]:
         found, rows = fold_elements(asked), [one.rows for one in folded_of(asked).shown]
     else:
         part = part_of(asked)
-        found, rows = elements(graph_of(asked), part, near_of(asked)), list(part.rows[:, None])
+        found, rows = (
+            elements(graph_of(asked), part, near_of(asked), _layers(asked)),
+            list(part.rows[:, None]),
+        )
     found, swatches = painted(asked, found, rows)
     for one in found[:1]:
         # Tells the browser which drawing it holds: elements arrive later than what is said about them.
@@ -212,16 +222,42 @@ def key_of(asked: Request) -> str:
 
 
 @lru_cache(maxsize=16)
-def hits_of(root: str, job: str, graph: int, text: str) -> Int64:
-    """Return the rows whose name or drawn kind, such as all-reduce, contains a text, or whose id it is."""
-    found = trace(job).graphs[graph]
-    wanted = text.lower()
-    fits = np.array([wanted in one.lower() for one in found.strings], bool)
-    rows = fits[found.name] if len(fits) else np.zeros(len(found), bool)
-    if text.isdecimal() and int(text) < 2**64:
-        rows = rows | (found.id == np.uint64(int(text)))
-    nodes = comm_nodes(found)
-    kinds = zip(nodes.rows.tolist(), nodes.type.tolist(), nodes.collective.tolist(), strict=True)
-    said = [row for row, number, collective in kinds if wanted in communication(number, collective)]
-    rows[said] = True
-    return np.flatnonzero(rows)
+def hits_of(root: str, job: str, graph: int, text: str, groups: tuple[str, ...] = ()) -> Int64:
+    """Return the rows that a text finds, see `analysis.graph_search`.
+
+    Raises:
+        TraceError: A regular expression cannot be read.
+    """
+    return found_rows(trace(job).graphs[graph], parts_of(root, job, graph), text, _kind_name, groups)
+
+
+def _kind_name(number: int, collective: int) -> str:
+    """Return what searching by type looks in: what the legend, the drawing and the schema call a kind of nodes."""
+    said = [
+        look(number).title,
+        type_name(number).lower(),
+        communication(number, collective if collective >= 0 else None),
+    ]
+    return " ".join(said)
+
+
+def elements_shown(view: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return what Cytoscape draws of a view."""
+    return elements_of(asked_for(view)[0])
+
+
+def map_shown(view: dict[str, Any]) -> GraphMap:
+    """Return the map of the graph that a view shows."""
+    asked = asked_for({"job": view["job"], "rank": view.get("rank"), "show": "near"})[0]
+    return _map(asked.root, asked.job, asked.graph)
+
+
+@lru_cache(maxsize=4)
+def _map(root: str, job: str, graph: int) -> GraphMap:
+    return graph_map(depths_of(root, job, graph, "both"), trace(job).graphs[graph].type)
+
+
+def node_named(view: dict[str, Any], row: int) -> str:
+    """Return how addresses name a row of the graph that a view shows."""
+    found = trace(view["job"])
+    return node_ref(found.graph_of(rank_of(found, view)), row)

@@ -11,6 +11,7 @@ import dash_mantine_components as dmc
 import numpy as np
 from dash import ClientsideFunction, Input, Output, State, callback, clientside_callback, dcc, html, no_update
 
+from studio.analysis.graph_search import HELP as SEARCH_HELP
 from studio.analysis.levels import TITLES
 from studio.analysis.nodes import node_ref
 from studio.errors import StudioError
@@ -33,14 +34,29 @@ from studio.pages._graph_fold import fold_sentence, folded_of, hits_in_blocks, l
 from studio.pages._graph_paint import critical_sentence
 from studio.pages._graph_request import COLOURS, DEEPEST, KINDS, Request
 from studio.pages._graph_words import gate_sentence, path_sentence
-from studio.pages._state import runs_of, trace
+from studio.pages._state import rank_of, runs_of, trace
 from studio.pages._widgets import error_box, no_job
-from studio.trace import Graph
 from studio.units import format_count
 
 dash.register_page(__name__, path="/graph", name="Graph", title="Graph · Chakra Studio", order=3)
 
-_KEYS = (("↑ ↓ ← →", "walk"), ("double click", "centre"), ("F", "fit"), ("/", "search"), ("Esc", "clear"))
+_KEYS = (
+    ("↑ ↓ ← →", "walk along dependencies and beside"),
+    ("Enter", "open a block; centre a node"),
+    ("Backspace", "close the block around"),
+    ("double click", "open or close a block; centre a node"),
+    ("/", "search"),
+    ("n N", "next and previous hit"),
+    ("+ −", "closer, further"),
+    ("0", "full size"),
+    ("F", "fit"),
+    ("C", "critical path"),
+    ("W", "width by time"),
+    ("P", "a path begins here"),
+    ("Esc", "clear the selection"),
+    ("?", "this list"),
+)
+_SHOWN_KEYS = ("↑ ↓ ← →", "Enter", "Backspace", "/", "F")
 
 
 def layout(**_query: str) -> Any:
@@ -48,7 +64,9 @@ def layout(**_query: str) -> Any:
     return html.Div(
         [
             html.Div(id="graph-notice"),
-            html.Div([_controls(), _canvas(), _foot()], id="graph-page", className="cs-graph", hidden=True),
+            html.Div(
+                [_controls(), _map(), _canvas(), _foot()], id="graph-page", className="cs-graph", hidden=True
+            ),
             dcc.Store(id="graph-drawn", data={}),
             dcc.Store(id="graph-hits-drawn", data=[]),
             html.Div(id="graph-sync", hidden=True),
@@ -119,8 +137,22 @@ def _controls() -> Any:
                 className="cs-graph-find",
             ),
             html.Button("Fit", id="graph-fit", className="cs-button", title="Show all that is drawn (F)"),
+            _save(),
         ],
         className="cs-graph-controls",
+    )
+
+
+def _save() -> Any:
+    """Return the menu that saves what is shown."""
+    kinds = [("png", "PNG"), ("svg", "SVG"), ("graphml", "GraphML"), ("dot", "DOT"), ("csv", "CSV")]
+    about: list[dict[str, Any]] = [{"data-graph-save": kind} for kind, _ in kinds]
+    buttons = [
+        html.Button(text, className="cs-button-quiet", **told)
+        for (_, text), told in zip(kinds, about, strict=True)
+    ]
+    return html.Details(
+        [html.Summary("Save", className="cs-button"), html.Div(buttons)], className="cs-graph-save"
     )
 
 
@@ -156,11 +188,24 @@ def _select(name: str, title: str, data: list[Any], width: int, **more: Any) -> 
 def _search() -> Any:
     return dmc.TextInput(
         id="graph-q",
-        placeholder="Name contains, or id",
+        placeholder="Name, id, /regex/, type:…",
         size="xs",
-        w=150,
+        w=170,
         debounce=200,
-        **_aria(label="Search nodes by name or id"),
+        **_aria(label="Search nodes by name, id, type or group", description=SEARCH_HELP),
+    )
+
+
+def _map() -> Any:
+    """Return where `assets/graph_map.js` draws the whole graph."""
+    about = "Map of the whole graph: depth from left to right; what lies equally deep from top to bottom. Click to go there."
+    canvas: Any = html.Canvas(id="graph-map-canvas", title=about)
+    return html.Div(
+        [canvas, html.Div(id="graph-map-marks")],
+        id="graph-map",
+        className="cs-graph-map",
+        role="img",
+        **_aria(label=about),
     )
 
 
@@ -192,11 +237,25 @@ def _canvas() -> Any:
 
 
 def _foot() -> Any:
-    keys = [part for key, does in _KEYS for part in (html.Kbd(key), f" {does} ")]
+    short = {"↑ ↓ ← →": "walk", "Enter": "open", "Backspace": "close", "/": "search", "F": "fit"}
+    keys: list[Any] = [part for key in _SHOWN_KEYS for part in (html.Kbd(key), f" {short[key]} ")]
+    keys.append(html.Button("? all keys", id="graph-help", className="cs-button-quiet"))
+    rows = [html.Tr([html.Td(html.Kbd(key)), html.Td(does)]) for key, does in _KEYS]
+    every: Any = html.Dialog(
+        [
+            html.H2("Keys of the Graph page"),
+            html.Table(html.Tbody(rows)),
+            html.Button("Close", id="graph-help-close", className="cs-button"),
+        ],
+        id="graph-help-list",
+        className="cs-graph-help",
+        **_aria(label="Keys of the Graph page"),
+    )
     return html.Div(
         [
             html.Span(id="graph-sentence", role="status"),
             html.Div(keys, id="graph-keys", className="cs-graph-keys"),
+            every,
             html.Div(id="graph-legend", className="cs-graph-legend"),
         ],
         className="cs-graph-foot",
@@ -368,10 +427,13 @@ def search(view: dict[str, Any]) -> tuple[Any, list[str]]:
         return None, []
     try:
         asked, _ = asked_for(view)
-    except StudioError:
-        return None, []
-    graph = graph_of(asked)
-    rows = hits_of(asked.root, asked.job, asked.graph, view["q"])
+        graph = graph_of(asked)
+        groups = (
+            tuple(map(str, rank_of(trace(view["job"]), view).slots)) if view["q"].startswith("group:") else ()
+        )
+        rows = hits_of(asked.root, asked.job, asked.graph, view["q"], groups)
+    except StudioError as error:
+        return html.Span(error.message, className="cs-dim", title=error.hint), []
     if not len(rows):
         return html.Span("no node found", className="cs-dim"), []
     node = node_row(graph, view.get("node"))
@@ -380,8 +442,8 @@ def search(view: dict[str, Any]) -> tuple[Any, list[str]]:
     count = f"{format_count(at + 1)} of {format_count(len(rows))}" if is_hit else format_count(len(rows))
     shown = [
         html.Span(count, className="cs-graph-count"),
-        _step("graph-previous", "‹", "Previous hit (Shift Enter)", graph, int(rows[at - 1])),
-        _step("graph-next", "›", "Next hit (Enter)", graph, int(rows[(at + is_hit) % len(rows)])),
+        _step("graph-previous", "‹", "Previous hit (Shift Enter, N)", asked, int(rows[at - 1])),
+        _step("graph-next", "›", "Next hit (Enter, n)", asked, int(rows[(at + is_hit) % len(rows)])),
     ]
     if asked.mode == "fold":
         drawn = hits_in_blocks(asked, rows)
@@ -392,8 +454,11 @@ def search(view: dict[str, Any]) -> tuple[Any, list[str]]:
     return shown, node_refs(graph, np.intersect1d(rows, part_of(asked).rows))
 
 
-def _step(name: str, text: str, title: str, graph: Graph, row: int) -> Any:
-    change: dict[str, Any] = {"data-view": json.dumps({"node": node_ref(graph, row)}), "aria-label": title}
+def _step(name: str, text: str, title: str, asked: Request, row: int) -> Any:
+    patch: dict[str, Any] = {"node": node_ref(graph_of(asked), row)}
+    if asked.mode == "fold":
+        patch |= {"show": "fold", "block": None}
+    change: dict[str, Any] = {"data-view": json.dumps(patch), "aria-label": title}
     return html.Button(text, id=name, className="cs-button cs-graph-step", title=title, **change)
 
 

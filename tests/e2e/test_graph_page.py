@@ -291,3 +291,55 @@ def test_a_graph_is_folded_opened_in_place_and_closed_again_by_keys(studio, page
     page.get_by_role("option", name="comm group").click()
     until(page, f"{CY}.$('[name = \"no comm group\"]').length === 1")
     assert view(page)["by"] == "group"
+
+
+def test_what_holds_a_rank_up_is_drawn_coloured_filtered_and_saved(studio, page):
+    open_graph(studio, page, show="whole")
+    page.locator("#graph-canvas").focus()
+    page.keyboard.press("c")
+    until(page, f"{CY}.nodes('[?crit]').length > 10")
+    assert "Critical path: " in page.locator("#graph-sentence").inner_text()
+    page.get_by_role("textbox", name="Colour by").click()
+    page.get_by_role("option", name="comm group").click()
+    until(page, f"{CY}.nodes('[hue = \"c0\"]').length > 0")
+    assert view(page) | {"crit": "1", "colour": "group"} == view(page)
+    # The legend hides what it stands for, faintly and in place.
+    page.locator("#graph-legend [data-filter=none]").click()
+    until(page, f"{CY}.nodes('.cs-hidden').length === {CY}.nodes('[hue = \"none\"]').length")
+    assert view(page)["hide"] == "none"
+    # The map has the selected node, and leads to another.
+    page.wait_for_selector("#graph-map[data-ready]")
+    box = page.locator("#graph-map").bounding_box()
+    page.mouse.click(box["x"] + box["width"] - 3, box["y"] + box["height"] - 3)
+    until(page, f"{CY}.$('.cs-on').length === 1 && {CY}.$('.cs-on').data('m')[1] === 1")
+    page.locator("#graph-map-marks .cs-map-node").wait_for(state="attached")
+    last = view(page)["node"]
+    page.locator("#graph-canvas").focus()
+    page.keyboard.press("p")
+    until(page, f"{CY}.nodes().length === 1")
+    page.locator("#graph-map").click(position={"x": box["width"] / 2, "y": box["height"] - 3})
+    until(page, f"{CY}.nodes().length > 2")
+    sentence = page.locator("#graph-sentence").inner_text()
+    assert re.match(r"(All paths|A shortest path) between ", sentence)
+    assert {last, view(page)["node"]} <= set(drawn(page))
+    page.get_by_text("Gates", exact=True).click()
+    page.get_by_text("waited for last, and so on up").wait_for()
+    for kind, begins in {
+        "svg": b"<svg ",
+        "graphml": b"<graphml",
+        "dot": b"digraph",
+        "csv": b"id,name",
+        "png": b"\x89PNG",
+    }.items():
+        page.locator(".cs-graph-save summary").click()
+        with page.expect_download() as download:
+            page.locator(f"[data-graph-save={kind}]").click()
+        content = download.value.path().read_bytes()
+        assert content[:100].strip().startswith(begins)
+    page.locator("#graph-canvas").focus()
+    page.keyboard.press("?")
+    page.get_by_role("dialog", name="Keys of the Graph page").wait_for()
+    page.keyboard.press("Escape")
+    page.keyboard.press("/")
+    page.get_by_label("Search nodes").fill("/(/")
+    page.get_by_text("/(/ is no regular expression").wait_for()

@@ -1,0 +1,189 @@
+/* The Graph page: a map of the whole graph above the drawing, with what is in the window marked; and saving. */
+(function () {
+  "use strict";
+
+  var COLOURS = { 1: "host", 2: "memory", 3: "memory", 4: "compute", 5: "p2p", 6: "p2p", 7: "collective" };
+  var known = { key: null, header: null, kind: null, shown: null, theme: null };
+  var asked = null;
+
+  function element(id) {
+    return document.getElementById(id);
+  }
+
+  function token(name) {
+    var hex = getComputedStyle(document.documentElement).getPropertyValue("--cs-" + name).trim();
+    return [1, 3, 5].map(function (at) {
+      return parseInt(hex.substr(at, 2), 16);
+    });
+  }
+
+  function query(view, more) {
+    var parts = new URLSearchParams(more || {});
+    Object.keys(view).forEach(function (key) {
+      if (key !== "job" && view[key] !== null && view[key] !== undefined) parts.set(key, view[key]);
+    });
+    return parts.toString();
+  }
+
+  function address(view, what, more) {
+    return "/api/jobs/" + encodeURIComponent(view.job) + "/" + what + "?" + query(view, more);
+  }
+
+  /* --- the map ------------------------------------------------------------------------------------------------ */
+
+  function unpacked(buffer) {
+    var length = new DataView(buffer).getUint32(0, true);
+    var header = JSON.parse(new TextDecoder().decode(new Uint8Array(buffer, 4, length)));
+    var found = { header: header };
+    header.arrays.forEach(function (one) {
+      found[one[0]] = new Uint8Array(buffer, 4 + length + one[2], one[3]);
+    });
+    return found;
+  }
+
+  function load(view) {
+    var key = JSON.stringify([view.job, view.rank || null]);
+    if (asked === key) return;
+    asked = key;
+    var rank = view.rank ? { rank: view.rank } : {};
+    fetch("/api/jobs/" + encodeURIComponent(view.job) + "/graph/map?" + new URLSearchParams(rank))
+      .then(function (answer) {
+        return answer.ok ? answer.arrayBuffer() : null;
+      })
+      .then(function (buffer) {
+        if (!buffer || asked !== key) return;
+        known = Object.assign({ key: key, theme: null }, unpacked(buffer));
+        draw();
+      });
+  }
+
+  function draw() {
+    var canvas = element("graph-map-canvas");
+    var theme = document.documentElement.getAttribute("data-mantine-color-scheme");
+    if (!canvas || !known.header || (known.theme === theme && canvas.dataset.key === known.key)) return;
+    var width = known.header.width, height = known.header.height;
+    canvas.width = width;
+    canvas.height = height;
+    canvas.dataset.key = known.key;
+    known.theme = theme;
+    var context = canvas.getContext("2d");
+    var image = context.createImageData(width, height);
+    var colours = {};
+    for (var at = 0; at < width * height; at++) {
+      if (!known.shown[at]) continue;
+      var kind = known.kind[at];
+      var colour = colours[kind] || (colours[kind] = token(COLOURS[kind] || "host"));
+      image.data[4 * at] = colour[0];
+      image.data[4 * at + 1] = colour[1];
+      image.data[4 * at + 2] = colour[2];
+      image.data[4 * at + 3] = known.shown[at];
+    }
+    context.putImageData(image, 0, 0);
+    element("graph-map").dataset.ready = known.key;
+  }
+
+  /* Which layers are in the window: those of the nodes and blocks that are. */
+  function mark() {
+    var cy = window.studioGraph.cy(), box = element("graph-map-marks");
+    if (!cy || !box || !window.studioGraph.ready()) return;
+    var seen = cy.extent(), spans = [];
+    cy.nodes().forEach(function (one) {
+      var m = one.data("m"), at = one.position();
+      if (!m || one.data("kind") === "frame") return;
+      var wide = one.data("kind") === "block" ? 86 : 46;
+      if (at.x + wide < seen.x1 || at.x - wide > seen.x2 || at.y + 26 < seen.y1 || at.y - 26 > seen.y2) return;
+      spans.push(m);
+    });
+    spans.sort(function (one, other) {
+      return one[0] - other[0];
+    });
+    var merged = [];
+    spans.forEach(function (one) {
+      var last = merged[merged.length - 1];
+      if (last && one[0] <= last[1] + 0.002) last[1] = Math.max(last[1], one[1]);
+      else merged.push([one[0], one[1]]);
+    });
+    var marks = merged.map(function (one) {
+      return made("cs-map-view", one);
+    });
+    var node = window.studioGraph.chosen(cy);
+    if (node.length && node.data("m")) marks.push(made("cs-map-node" + (node.data("m")[1] - node.data("m")[0] > 0.01 ? " cs-map-wide" : ""), node.data("m")));
+    box.replaceChildren.apply(box, marks);
+  }
+
+  function made(name, span) {
+    var one = document.createElement("div");
+    one.className = name;
+    one.style.left = (100 * span[0]).toFixed(3) + "%";
+    one.style.width = "max(3px, " + (100 * (span[1] - span[0])).toFixed(3) + "%)";
+    return one;
+  }
+
+  var turn = 0, wired = null;
+  function tick() {
+    turn = 0;
+    draw();
+    mark();
+  }
+  function soon() {
+    if (!turn) turn = window.requestAnimationFrame(tick);
+  }
+
+  document.addEventListener("chakra:graph", function (event) {
+    var view = event.detail.view, cy = window.studioGraph.cy();
+    if (view.job) load(view);
+    if (cy && cy !== wired) {
+      wired = cy;
+      cy.on("viewport", soon);
+    }
+    soon();
+  });
+
+  document.addEventListener("click", function (event) {
+    var map = event.target.closest && event.target.closest("#graph-map");
+    if (!map || !known.header) return;
+    var box = map.getBoundingClientRect(), view = window.studioGraph.latest().view;
+    var place = { x: clamp((event.clientX - box.left) / box.width), y: clamp((event.clientY - box.top) / box.height) };
+    if (view.rank) place.rank = view.rank;
+    fetch("/api/jobs/" + encodeURIComponent(view.job) + "/graph/map/node?" + new URLSearchParams(place))
+      .then(function (answer) {
+        return answer.json();
+      })
+      .then(function (found) {
+        if (found.node) window.studioView.change({ node: found.node, block: null, at: null, show: window.studioGraph.latest().drawn.mode });
+      });
+  });
+
+  function clamp(share) {
+    return Math.min(1, Math.max(0, share));
+  }
+
+  /* --- saving ------------------------------------------------------------------------------------------------- */
+
+  function save(kind) {
+    var view = window.studioGraph.latest().view, cy = window.studioGraph.cy();
+    var name = "graph-" + view.job + "." + kind;
+    var theme = document.documentElement.getAttribute("data-mantine-color-scheme");
+    if (kind === "png") {
+      var ground = getComputedStyle(document.documentElement).getPropertyValue("--cs-bg").trim();
+      cy.png({ output: "blob-promise", full: true, scale: 2, maxWidth: 8000, maxHeight: 8000, bg: ground }).then(function (blob) {
+        window.studioExport.save(name, blob);
+      });
+      return;
+    }
+    fetch(address(view, "graph." + kind, { theme: theme }))
+      .then(function (answer) {
+        return answer.blob();
+      })
+      .then(function (blob) {
+        window.studioExport.save(name, blob);
+      });
+  }
+
+  document.addEventListener("click", function (event) {
+    var button = event.target.closest && event.target.closest("[data-graph-save]");
+    if (!button || !window.studioGraph.cy()) return;
+    save(button.dataset.graphSave);
+    button.closest("details").open = false;
+  });
+})();

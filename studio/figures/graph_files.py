@@ -1,0 +1,259 @@
+"""What the Graph page draws as files: SVG, GraphML, DOT and CSV."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from html import escape
+from typing import Any, Literal
+
+from studio.figures.graph import HEIGHT, LOOKS, OTHER, WIDTH, mixed
+from studio.figures.graph_colours import hue_colour, ink
+from studio.figures.theme import Palette, palette
+
+FileKind = Literal["svg", "graphml", "dot", "csv"]
+Element = dict[str, Any]
+
+_MARGIN = 24
+_LOOK = {one.kind: one for one in [*LOOKS.values(), OTHER]}
+_OUTLINES: dict[str, list[tuple[float, float]]] = {
+    "hexagon": [(-1, 0), (-0.87, -1), (0.87, -1), (1, 0), (0.87, 1), (-0.87, 1)],
+    "tag": [(-1, -1), (0.5, -1), (1, 0), (0.5, 1), (-1, 1)],
+    "concave-hexagon": [(-1, -1), (1, -1), (0.8, 0), (1, 1), (-1, 1), (-0.8, 0)],
+    "cut-rectangle": [(-1, -0.6), (-0.9, -1), (0.9, -1), (1, -0.6), (1, 0.6), (0.9, 1), (-0.9, 1), (-1, 0.6)],
+}
+"""Corners of shapes, from -1 to 1."""
+_COLUMNS = ("id", "name", "kind", "type", "count", "time", "bytes", "value")
+_FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+def written(kind: FileKind, elements: list[Element], *, dark: bool = False) -> str:
+    """Return a drawing as a file of some kind."""
+    if kind == "svg":
+        return svg(elements, dark=dark)
+    return {"graphml": graphml, "dot": dot, "csv": table}[kind](elements)
+
+
+def _split(elements: list[Element]) -> tuple[list[Element], list[Element]]:
+    nodes = [one for one in elements if one["group"] == "nodes"]
+    return nodes, [one for one in elements if one["group"] == "edges"]
+
+
+def table(elements: list[Element]) -> str:
+    """Return the nodes and blocks of a drawing as CSV."""
+    text = io.StringIO()
+    write = csv.writer(text, lineterminator="\n").writerow
+    write(_COLUMNS)
+    for one in _split(elements)[0]:
+        write([_harmless(one["data"].get(key, "")) for key in _COLUMNS])
+    return text.getvalue()
+
+
+def _harmless(value: Any) -> Any:
+    """Return a value that a spreadsheet does not take for a formula."""
+    text = str(value)
+    return f"'{text}" if text[:1] in ("=", "+", "-", "@", "\t", "\r") else value
+
+
+def dot(elements: list[Element]) -> str:
+    """Return a drawing for Graphviz, at the places where it is drawn (`neato -n` keeps them)."""
+    nodes, edges = _split(elements)
+    lines = ["digraph chakra {", "  node [shape=box, fontname=Helvetica];"]
+    for one in nodes:
+        data = one["data"]
+        if data["kind"] == "frame":
+            continue
+        at = f"{one['position']['x']:.0f},{-one['position']['y']:.0f}"
+        lines.append(f"  {_dot(data['id'])} [label={_dot(data['label'])}, pos={_dot(at)}];")
+    for one in edges:
+        data = one["data"]
+        style = ["style=dashed"] if data["dep"] == "ctrl" else []
+        style += [f"label={_dot(data['times'])}"] if "times" in data else []
+        more = f" [{', '.join(style)}]" if style else ""
+        lines.append(f"  {_dot(data['source'])} -> {_dot(data['target'])}{more};")
+    return "\n".join([*lines, "}", ""])
+
+
+def _dot(text: str) -> str:
+    plain = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\0", "")
+    return f'"{plain}"'
+
+
+def graphml(elements: list[Element]) -> str:
+    """Return a drawing as GraphML, with what is known of nodes and lines as attributes, and places as x and y."""
+    import networkx as nx
+
+    network: nx.MultiDiGraph[str] = nx.MultiDiGraph()
+    nodes, edges = _split(elements)
+    for one in nodes:
+        if one["data"]["kind"] != "frame":
+            network.add_node(one["data"]["id"], **_plain(one["data"]), **one["position"])
+    for one in edges:
+        network.add_edge(one["data"]["source"], one["data"]["target"], **_plain(one["data"]))
+    return "\n".join(nx.generate_graphml(network)) + "\n"
+
+
+def _plain(data: dict[str, Any]) -> dict[str, Any]:
+    """Return what of an element's data a file can hold, without characters that XML cannot."""
+    keep = {key: value for key, value in data.items() if isinstance(value, str | int | float)}
+    for key in ("id", "source", "target", "drawing", "hue", "short", "far", "lw", "wd", "inside"):
+        keep.pop(key, None)
+    return {key: _xml(value) if isinstance(value, str) else value for key, value in keep.items()}
+
+
+def _xml(text: str) -> str:
+    return _FORBIDDEN.sub("\ufffd", text)
+
+
+# ---------------------------------------------------------------------------------------------------
+# SVG
+
+
+def svg(elements: list[Element], *, dark: bool) -> str:
+    """Return a drawing as SVG in a theme, with text as text."""
+    colours = palette(dark)
+    nodes, edges = _split(elements)
+    sizes = {one["data"]["id"]: _size(one["data"]) for one in nodes}
+    places = {one["data"]["id"]: (one["position"]["x"], one["position"]["y"]) for one in nodes}
+    low_x = min((places[ref][0] - sizes[ref][0] / 2 for ref in places), default=0) - _MARGIN
+    low_y = min((places[ref][1] - sizes[ref][1] / 2 for ref in places), default=0) - _MARGIN
+    wide = max((places[ref][0] + sizes[ref][0] / 2 for ref in places), default=0) + _MARGIN - low_x
+    high = max((places[ref][1] + sizes[ref][1] / 2 for ref in places), default=0) + _MARGIN - low_y
+    line = mixed(colours.dim, colours.background, 0.75)
+    parts = [
+        (
+            f'<svg xmlns="http://www.w3.org/2000/svg" width="{wide:.0f}" height="{high:.0f}" '
+            f'viewBox="{low_x:.1f} {low_y:.1f} {wide:.1f} {high:.1f}" font-family="system-ui, sans-serif">'
+        ),
+        "<title>Graph of dependencies</title>",
+        (
+            f'<defs><marker id="a" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="6" markerHeight="6" orient="auto">'
+            f'<path d="M0 0L8 4L0 8z" fill="{line}"/></marker></defs>'
+        ),
+        f'<rect x="{low_x:.1f}" y="{low_y:.1f}" width="{wide:.1f}" height="{high:.1f}" fill="{colours.background}"/>',
+    ]
+    parts += [_frame(one, colours) for one in nodes if one["data"]["kind"] == "frame"]
+    parts += [_line(one["data"], places, sizes, line, colours) for one in edges]
+    parts += [_node(one, colours, dark) for one in nodes if one["data"]["kind"] != "frame"]
+    return "\n".join([*parts, "</svg>", ""])
+
+
+def _size(data: dict[str, Any]) -> tuple[float, float]:
+    if data["kind"] == "frame":
+        return data["w"], data["h"]
+    wide, high = (172, 52) if data["kind"] == "block" else (WIDTH, HEIGHT)
+    return data.get("wd", wide), high
+
+
+def _frame(one: Element, colours: Palette) -> str:
+    wide, high = _size(one["data"])
+    x, y = one["position"]["x"], one["position"]["y"]
+    fill = mixed(colours.border, colours.background, 0.28)
+    return (
+        f'<rect x="{x - wide / 2:.1f}" y="{y - high / 2:.1f}" width="{wide:.1f}" height="{high:.1f}" rx="6" '
+        f'fill="{fill}" stroke="{colours.dim}" stroke-width="0.8"/>'
+        f'<text x="{x:.1f}" y="{y - high / 2 + 20:.1f}" text-anchor="middle" font-size="12" font-weight="bold" '
+        f'fill="{colours.text}">{_text(one["data"]["name"])}</text>'
+    )
+
+
+def _line(
+    data: dict[str, Any],
+    places: dict[str, tuple[float, float]],
+    sizes: dict[str, tuple[float, float]],
+    colour: str,
+    colours: Palette,
+) -> str:
+    one, other = data["source"], data["target"]
+    x1, y1 = _border(places[one], sizes[one], places[other])
+    x2, y2 = _border(places[other], sizes[other], places[one])
+    critical = "crit" in data
+    dash = ' stroke-dasharray="5 4"' if data["dep"] == "ctrl" else ""
+    faint = ' opacity="0.4"' if data["far"] and not critical else ""
+    drawn = (
+        f'<path d="M{x1:.1f} {y1:.1f}L{x2:.1f} {y2:.1f}" stroke="{colours.text if critical else colour}" fill="none" '
+        f'stroke-width="{4 if critical else data.get("lw", 1.3)}" marker-end="url(#a)"{dash}{faint}/>'
+    )
+    if "times" in data:
+        drawn += (
+            f'<text x="{(x1 + x2) / 2 + 4:.1f}" y="{(y1 + y2) / 2:.1f}" font-size="10" '
+            f'fill="{colours.dim}">{data["times"]}</text>'
+        )
+    return drawn
+
+
+def _border(
+    at: tuple[float, float], size: tuple[float, float], towards: tuple[float, float]
+) -> tuple[float, float]:
+    """Return where a line from the middle of a box towards a point leaves it."""
+    dx, dy = towards[0] - at[0], towards[1] - at[1]
+    if not dx and not dy:
+        return at
+    scale = min(size[0] / 2 / abs(dx) if dx else 1e9, size[1] / 2 / abs(dy) if dy else 1e9)
+    return at[0] + dx * scale, at[1] + dy * scale
+
+
+def _node(one: Element, colours: Palette, dark: bool) -> str:
+    data = one["data"]
+    x, y = one["position"]["x"], one["position"]["y"]
+    wide, high = _size(data)
+    look = _LOOK.get(data["kind"], OTHER)
+    edge = colours.dim if data["kind"] == "block" else getattr(colours, look.colour)
+    fill, text = mixed(edge, colours.panel, 0.2), colours.text
+    if "hue" in data:
+        hue = hue_colour(data["hue"], colours, dark)
+        fill = mixed(hue, colours.panel, 0.3) if data["hue"][0] == "c" else hue
+        edge, text = (hue if data["hue"][0] == "c" else colours.dim), ink(fill)
+    stroke = (
+        f'stroke="{colours.text}" stroke-width="4"'
+        if "crit" in data
+        else f'stroke="{edge}" stroke-width="1.4"'
+    )
+    drawn = ""
+    if data["kind"] == "block" and "hue" not in data:
+        drawn, fill = _bands(data["parts"], x - wide / 2, y - high / 2, wide, high, colours), "none"
+    drawn += _shape(
+        look.shape if data["kind"] != "block" else "", x, y, wide, high, f'fill="{fill}" {stroke}'
+    )
+    lines = data["label"].split("\n")
+    size = 12 if data["kind"] == "block" else 10.5
+    for at, said in enumerate(lines):
+        down = y + (at - (len(lines) - 1) / 2) * size * 1.15 + size * 0.35
+        drawn += f'<text x="{x:.1f}" y="{down:.1f}" text-anchor="middle" font-size="{size}" fill="{text}">{_text(said)}</text>'
+    return f"<g><title>{_text(data['name'] or data['id'])}</title>{drawn}</g>"
+
+
+def _shape(shape: str, x: float, y: float, wide: float, high: float, style: str) -> str:
+    if shape == "ellipse":
+        return f'<ellipse cx="{x:.1f}" cy="{y:.1f}" rx="{wide / 2:.1f}" ry="{high / 2:.1f}" {style}/>'
+    if shape in _OUTLINES:
+        points = " ".join(f"{x + px * wide / 2:.1f},{y + py * high / 2:.1f}" for px, py in _OUTLINES[shape])
+        return f'<polygon points="{points}" {style}/>'
+    return f'<rect x="{x - wide / 2:.1f}" y="{y - high / 2:.1f}" width="{wide:.1f}" height="{high:.1f}" rx="5" {style}/>'
+
+
+def _bands(
+    parts: list[tuple[str, float]], x: float, y: float, wide: float, high: float, colours: Palette
+) -> str:
+    found, at = [], 0.0
+    for kind, share in parts:
+        fill = mixed(getattr(colours, _LOOK.get(kind, OTHER).colour), colours.panel, 0.24)
+        found.append(
+            f'<rect x="{x + at * wide:.1f}" y="{y:.1f}" width="{share * wide:.1f}" height="{high:.1f}" fill="{fill}"/>'
+        )
+        at += share
+    return "".join(found)
+
+
+def _text(text: str) -> str:
+    return escape(_xml(text))
+
+
+SAID: dict[FileKind, str] = {
+    "svg": "image/svg+xml",
+    "graphml": "application/graphml+xml",
+    "dot": "text/vnd.graphviz",
+    "csv": "text/csv",
+}
+"""Media types."""

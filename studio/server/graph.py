@@ -1,0 +1,75 @@
+"""The graph's routes: what is drawn as a file, and the map of the whole graph."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from flask import Blueprint, Response, request
+
+from studio.analysis.graph_map import GraphMap
+from studio.errors import StudioError, TraceError
+from studio.figures.graph_files import SAID, written
+from studio.server.packing import as_json, packed, refusal
+
+Drawn = Callable[[dict[str, str]], list[dict[str, Any]]]
+"""Returns the elements that a view draws."""
+Mapped = Callable[[dict[str, str]], GraphMap]
+Named = Callable[[dict[str, str], int], str]
+
+
+def graph_blueprint(drawn: Drawn, mapped: Mapped, named: Named) -> Blueprint:
+    """Make the routes below /api/jobs.
+
+    Args:
+        drawn: Returns the elements that a view draws.
+        mapped: Returns the map of the graph that a view shows.
+        named: Returns how addresses name a row of that graph.
+    """
+    routes = Blueprint("graph", __name__, url_prefix="/api/jobs")
+    routes.register_error_handler(StudioError, refusal)
+
+    @routes.get("/<job>/graph.<kind>")
+    def saved(job: str, kind: str) -> Response:
+        told = next((one for one in SAID if one == kind), None)
+        if told is None:
+            known = ", ".join(SAID)
+            raise TraceError(f"A graph cannot be saved as {kind[:20]!r}.", hint=f"The kinds are {known}.")
+        text = written(told, drawn(_view(job)), dark=request.args.get("theme") == "dark")
+        name = f'attachment; filename="graph-{job}.{told}"'
+        return Response(text, mimetype=SAID[told], headers={"Content-Disposition": name})
+
+    @routes.get("/<job>/graph/map")
+    def describe(job: str) -> Response:
+        found = mapped(_view(job))
+        header = {
+            "width": found.width,
+            "height": found.height,
+            "layers": found.layers,
+            "widest": found.widest,
+        }
+        return packed(header, {"kind": found.kind, "shown": found.shown})
+
+    @routes.get("/<job>/graph/map/node")
+    def at(job: str) -> Response:
+        view = _view(job)
+        found = mapped(view)
+        row = found.nearest(_share("x"), _share("y"))
+        return as_json({"node": named(view, row) if row >= 0 else None})
+
+    return routes
+
+
+def _view(job: str) -> dict[str, str]:
+    return {**request.args.to_dict(), "job": job}
+
+
+def _share(name: str) -> float:
+    text = request.args.get(name, "")
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value <= 1:
+        raise TraceError(f"The {name} {text[:20]!r} is no part of a map.", hint="Send a number from 0 to 1.")
+    return value
