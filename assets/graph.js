@@ -505,7 +505,7 @@
 
   document.addEventListener("keydown", function (event) {
     var cy = graph();
-    if (!cy || event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return;
+    if (!cy || event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented || document.querySelector("dialog[open]")) return;
     if (event.target.id === "graph-q") searchKey(event);
     else if (!typing(event.target) && onGraph(event.target)) pageKey(event, cy);
   });

@@ -76,7 +76,7 @@
       image.data[4 * at] = colour[0];
       image.data[4 * at + 1] = colour[1];
       image.data[4 * at + 2] = colour[2];
-      image.data[4 * at + 3] = known.shown[at];
+      image.data[4 * at + 3] = 0.7 * known.shown[at];
     }
     context.putImageData(image, 0, 0);
     element("graph-map").dataset.ready = known.key;
