@@ -357,8 +357,8 @@ def convert(
 )  # fmt: skip
 @click.option(
     "--without", multiple=True, metavar="KIND",
-    help="Leave out a kind of dependency (host-order, call-parent, launch, stream-order, events, sync, threads, data), "
-    "host-gaps, align-clocks or metadata-nodes; repeat for each.",
+    help="Leave out a kind of dependency (host-order, call-parent, launch, stream-order, events, sync, threads, data, "
+    "sequence), host-gaps, align-clocks or metadata-nodes; repeat for each.",
 )  # fmt: skip
 @click.option("--gzip", "compress", is_flag=True, help="Compress the files.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
@@ -439,6 +439,12 @@ _existing = click.Path(exists=True, dir_okay=False, path_type=Path)
     multiple=True,
     metavar="KEY=VALUE",
     help="Change a key of the files; repeat for each.",
+)
+@click.option(
+    "--replay",
+    is_flag=True,
+    help="Play the recording again: recorded times count, of communication too, and steps are compared with it. Needs no "
+    "system.",
 )
 @click.option("--out", metavar="RUN", help="Keep the simulation in the workspace under this name.")
 @click.option(

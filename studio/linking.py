@@ -129,7 +129,7 @@ def without(kinds: Sequence[str], say: Callable[[str], Exception]) -> LinkOption
 
 
 SWITCHES = (
-    "host_order", "call_parent", "launch", "stream_order", "events", "sync", "threads", "data", "host_gaps",
-    "align_clocks", "metadata_nodes",
+    "host_order", "call_parent", "launch", "stream_order", "events", "sync", "threads", "data", "sequence",
+    "host_gaps", "align_clocks", "metadata_nodes",
 )  # fmt: skip
 """What `--without` switches off."""

@@ -13,6 +13,7 @@ from typing import Any, TextIO
 import msgspec
 import numpy as np
 
+from studio import replaying
 from studio.analysis.collectives import CollectiveTimes, as_rows, collective_times
 from studio.errors import ConfigError, StudioError, TraceError
 from studio.et import read
@@ -62,6 +63,7 @@ class Request:
         size: NPUs and passes, where a workload leaves them open.
         mode: Which mode; None is what the system file asks for, without a word the compatible one.
         out: Name of the run to keep in the workspace; None keeps none.
+        replay: Whether recorded times count, of communication too; then the system may be left out.
     """
 
     workload: tuple[str, ...]
@@ -80,6 +82,7 @@ class Request:
     size: JobSize = UNSAID
     mode: Mode | None = None
     out: str | None = None
+    replay: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,10 +120,15 @@ def run(request: Request, *, progress: Progress | None = None, notice: Notice | 
         TraceError: The job cannot, some ranks wait for ever, or the time limit has passed.
     """
     started = time.monotonic()
-    parts = parts_for(request)
-    read_config = imported(parts)
+    # A replay without a system gets one as large as the job; else mistakes are told before files are read.
+    left_out = request.replay and not (request.preset or request.system or request.network)
+    parts = None if left_out else parts_for(request)
+    read_config = None if parts is None else imported(parts)
     job = None if request.out is None else kept_job(request, progress)
     trace = workload(request, progress) if job is None else Workspace(_root(request)).load(job)
+    if parts is None or read_config is None:
+        parts = parts_for(request, replaying.idle_system(len(trace.ranks)))
+        read_config = imported(parts)
     findings = (*read_config.findings, *check(trace, read_config.config))
     _refuse(findings, _presets_of(len(trace.ranks)) if request.preset else ())
     begun = time.monotonic()
@@ -316,13 +324,17 @@ def prefixed(prefix: str) -> list[Path]:
     return [*found, groups] if found and groups.is_file() else found
 
 
-def parts_for(request: Request) -> Parts:
+def parts_for(request: Request, instead: Parts | None = None) -> Parts:
     """Return the configuration that is asked for: the preset, the files over it, the settings over both.
+
+    Args:
+        request: What is asked for.
+        instead: What counts in place of a preset where none is named.
 
     Raises:
         ConfigError: Neither preset nor files, an unknown preset or setting, or a file that cannot be read.
     """
-    base = preset(request.preset).parts if request.preset else None
+    base = preset(request.preset).parts if request.preset else instead
     if base is None and not (request.system and request.network):
         lacking = [
             name for name, path in (("--system", request.system), ("--network", request.network)) if not path
@@ -334,6 +346,7 @@ def parts_for(request: Request) -> Parts:
     parts = _with_files(base or Parts({}, {}), request)
     congestion = request.congestion or parts.congestion
     parts = replace(parts, congestion=congestion, options={**parts.options, **request.options})
+    parts = replaying.as_replay(parts) if request.replay else parts
     parts = with_settings(parts, request.settings)
     return with_mode(parts, request.mode) if request.mode else parts
 
@@ -391,6 +404,7 @@ def report(outcome: Outcome) -> dict[str, Any]:
         "links": _links_report(result.links),
         "dimensions": _dimensions_report(result),
         "collectives": _collectives_report(result),
+        "steps": replaying.report(result) if replaying.is_replay(result) else None,
         "findings": msgspec.to_builtins(outcome.findings),
     }
 
@@ -472,6 +486,8 @@ def as_text(outcome: Outcome) -> str:
             )
             lines.append(f"  {name:24}{cells}   {share:5.1f} %")
     lines += ["", *_slowest(result), *_links(result), *_slowest_collectives(result)]
+    if replaying.is_replay(result):
+        lines += ["", *replaying.lines(result)]
     if outcome.run:
         lines += ["", f"  kept as run {outcome.run} of job {outcome.job}"]
     lines += _told(outcome.findings)

@@ -90,8 +90,8 @@ def collective_times(
 ) -> CollectiveTimes:
     """Return every collective of a trace that ran, recorded or simulated.
 
-    Members are matched by the order in which they begin collectives of a group; where times are missing, by the
-    order their dependencies give.
+    Members are matched by the numbers of their collectives where all have them; else by the order in which they begin
+    collectives of a group, or, where times are missing, by the order their dependencies give.
 
     Args:
         trace: The trace.
@@ -190,6 +190,8 @@ def _of_members(group: GroupMatching, first_time: Int64, times: NodeTimes) -> tu
     # In order of beginning; a member of which times are missing keeps the order its dependencies give.
     key = np.where((known & (start < 0)).any(axis=1)[:, None], 0, np.where(known, start, _NEVER))
     order = np.argsort(key, axis=1, kind="stable")
+    if group.by_number:
+        order = np.broadcast_to(np.arange(rows.shape[1]), rows.shape)
     rows, start, end = (np.take_along_axis(table, order, axis=1) for table in (rows, start, end))
     began = start >= 0
     count = began.sum(axis=0)

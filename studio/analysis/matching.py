@@ -1,14 +1,15 @@
 """What belongs together on different ranks: the n-th collective of a comm group, and a send with its receive.
 
-Nothing in a trace numbers collectives across ranks. As in the libraries that carry them out, the n-th one
-a rank issues in a group meets the n-th one every other member issues there.
+Where the collectives of every member of a group are numbered (`comm_seq`), those of one number belong together; a
+member that lacks a number has a gap there. Elsewhere, as in the libraries that carry them out, the n-th one a rank
+issues in a group meets the n-th one every other member issues there.
 """
 
 from __future__ import annotations
 
 import heapq
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -24,6 +25,7 @@ from studio.trace import (
     NodeType,
     Rank,
     Trace,
+    dense_column,
     int_column,
     world_names,
 )
@@ -31,22 +33,29 @@ from studio.trace import (
 
 @dataclass(frozen=True, slots=True)
 class Collectives:
-    """The collectives of one comm group on one rank, in the order they are issued.
+    """The collectives of one comm group on one rank, in the order they are issued, or by their numbers.
 
-    C collectives.
+    C collectives. By numbers, one that other members have and this one lacks is a gap: row and type -1, 0 bytes.
 
     Attributes:
         rows: (C,) rows of the rank's graph.
         type: (C,) CollectiveType, -1 where the node names none.
         bytes: (C,) payload on this rank, 0 where none is written.
+        number: (C,) `comm_seq`, -1 where the node has none.
     """
 
     rows: Int64
     type: Int64
     bytes: Int64
+    number: Int64
 
     def __len__(self) -> int:
         return len(self.rows)
+
+    @property
+    def count(self) -> int:
+        """How many there are, gaps left out."""
+        return int((self.rows != NONE).sum())
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +70,7 @@ class GroupMatching:
         sequence_of: (M,) index into `sequences`, -1 where the trace has no such rank.
         sequences: (S,) what members do; members that share a graph share theirs.
         outsiders: Ranks that name the group and are not in it.
+        by_number: Whether members were matched by the numbers of their collectives, not by their order.
     """
 
     name: str
@@ -68,6 +78,7 @@ class GroupMatching:
     sequence_of: Int64
     sequences: tuple[Collectives, ...]
     outsiders: tuple[int, ...] = ()
+    by_number: bool = False
 
     def rows(self) -> Int64:
         """Return (M, C) the row of each member's graph that is the c-th collective, -1 where it has none."""
@@ -99,10 +110,14 @@ class Disagreement:
 _Use = tuple[int, tuple[int, ...]]
 """How a rank names a group: its graph, and the slots that hold the group's name."""
 _GraphCollectives = tuple[Collectives, Int64]
+_Aligned = dict[tuple[int, ...], tuple[Collectives, ...]]
+"""Sequences, told by their identity → the same with every number of any of them in the same place."""
 
 
-def match_collectives(trace: Trace, groups: Sequence[CommGroup] | None = None) -> tuple[GroupMatching, ...]:
-    """Match the collectives of all ranks by their order in the group.
+def match_collectives(
+    trace: Trace, groups: Sequence[CommGroup] | None = None, *, by_number: bool = True
+) -> tuple[GroupMatching, ...]:
+    """Match the collectives of all ranks: by number in groups whose members all number theirs, else by order.
 
     Ranks that share a graph are told apart by their group names alone, so a thousand of them take about
     as long as one.
@@ -110,6 +125,7 @@ def match_collectives(trace: Trace, groups: Sequence[CommGroup] | None = None) -
     Args:
         trace: The trace.
         groups: Comm groups in place of the trace's. A group that nobody lists has the ranks that name it.
+        by_number: Whether numbers count; a simulator that does not know them goes by order alone.
 
     Returns:
         Groups in the order they are listed, then others; those that no collective names are left out.
@@ -128,11 +144,13 @@ def match_collectives(trace: Trace, groups: Sequence[CommGroup] | None = None) -
         for use in {use for using in users.values() for use in using.values()}
     }
     found, present = [], frozenset(numbers)
+    aligned: _Aligned = {}
     for name, using in users.items():
         if using:
             inferred = numbers if name == WORLD else tuple(using)
             members = listed[name].ranks if name in listed else inferred
-            found.append(_group(name, members, using, picked, present))
+            group = _group(name, members, using, picked, present)
+            found.append(_numbered(group, aligned) if by_number else group)
     return tuple(found)
 
 
@@ -141,9 +159,9 @@ def _collectives(graph: Graph) -> _GraphCollectives:
     nodes = comm_nodes(graph)
     chosen = np.flatnonzero(nodes.type == NodeType.COMM_COLL)
     order = chosen[np.argsort(issue_order(graph)[nodes.rows[chosen]], kind="stable")]
-    return Collectives(nodes.rows[order], nodes.collective[order], nodes.bytes[order]), nodes.group_slot[
-        order
-    ]
+    rows = nodes.rows[order]
+    numbers = dense_column(graph, "comm_seq", NONE)[rows]
+    return Collectives(rows, nodes.collective[order], nodes.bytes[order], numbers), nodes.group_slot[order]
 
 
 def _slots_by_group(rank: Rank, slots: list[int], world: frozenset[str]) -> dict[str, tuple[int, ...]]:
@@ -159,7 +177,9 @@ def _picked(collectives: _GraphCollectives, slots: tuple[int, ...]) -> Collectiv
     """Return those whose group is one of these slots."""
     everything, slot = collectives
     chosen = np.isin(slot, slots)
-    return Collectives(everything.rows[chosen], everything.type[chosen], everything.bytes[chosen])
+    return Collectives(
+        everything.rows[chosen], everything.type[chosen], everything.bytes[chosen], everything.number[chosen]
+    )
 
 
 def _group(
@@ -185,7 +205,41 @@ def _group(
     return GroupMatching(name, members, np.array(sequence_of, np.int64), tuple(sequences), outsiders)
 
 
-_NOTHING = Collectives(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.int64))
+_NOTHING = Collectives(*(np.zeros(0, np.int64) for _ in range(4)))
+
+
+def _numbered(group: GroupMatching, known: _Aligned) -> GroupMatching:
+    """Return a group matched by number, or as it is where some collective of a member has none."""
+    if not any(map(len, group.sequences)) or any((one.number < 0).any() for one in group.sequences):
+        return group
+    key = tuple(map(id, group.sequences))
+    if key not in known:
+        known[key] = _aligned(group.sequences)
+    return replace(group, sequences=known[key], by_number=True)
+
+
+def _aligned(sequences: Sequence[Collectives]) -> tuple[Collectives, ...]:
+    """Return sequences by number, all of one length: every number of any of them has its place in each.
+
+    Collectives that were issued together may share a number; then the n-th of each belong together.
+    """
+    sorting = [np.argsort(one.number, kind="stable") for one in sequences]
+    keys = []
+    for one, order in zip(sequences, sorting, strict=True):
+        number = one.number[order]
+        first = np.searchsorted(number, number, side="left")
+        keys.append(np.stack([number, np.arange(len(number)) - first]))
+    every = np.unique(np.concatenate(keys, axis=1), axis=1)
+    made = []
+    for one, order, key in zip(sequences, sorting, keys, strict=True):
+        # Numbers and turns as one number: turns are fewer than collectives.
+        turns = max(map(len, sequences)) + 1
+        place = np.searchsorted(every[0] * turns + every[1], key[0] * turns + key[1])
+        columns = np.full((3, every.shape[1]), NONE, np.int64)
+        columns[2] = 0
+        columns[:, place] = one.rows[order], one.type[order], one.bytes[order]
+        made.append(Collectives(columns[0], columns[1], columns[2], every[0]))
+    return tuple(made)
 
 
 def disagreement(group: GroupMatching) -> Disagreement | None:
@@ -216,12 +270,14 @@ def disagreement(group: GroupMatching) -> Disagreement | None:
 
 
 def _content(sequence: Collectives) -> bytes:
-    return sequence.type.tobytes() + sequence.bytes.tobytes()
+    gaps = np.flatnonzero(sequence.rows == NONE)
+    return sequence.type.tobytes() + sequence.bytes.tobytes() + gaps.tobytes()
 
 
 def _first_difference(one: Collectives, other: Collectives) -> int:
     both = min(len(one), len(other))
     unequal = (one.type[:both] != other.type[:both]) | (one.bytes[:both] != other.bytes[:both])
+    unequal |= (one.rows[:both] == NONE) != (other.rows[:both] == NONE)
     return int(np.argmax(unequal)) if unequal.any() else both
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from studio.analysis.matching import Disagreement, GroupMatching, disagreement
+from studio.analysis.matching import Collectives, Disagreement, GroupMatching, disagreement
 from studio.doctor.clocks import clock_offsets
 from studio.doctor.content import metadata_number
 from studio.doctor.diagnosis import NODES_NAMED, Case, Found, NodeAt, by_rank
@@ -101,9 +101,12 @@ def comparable(group: GroupMatching) -> GroupMatching:
 def collectives(case: Case) -> Iterator[Found]:
     """Yield the first collective of each group in which its members do different things."""
     told = 0
-    for group in case.groups:
+    for group, ordered in zip(case.groups, case.ordered, strict=True):
         plain = comparable(group)
         found = disagreement(plain)
+        if found is None and group.by_number:
+            plain = comparable(ordered)
+            found = disagreement(plain)
         if found is None:
             continue
         told += 1
@@ -126,7 +129,7 @@ def _disagreement(case: Case, group: GroupMatching, found: Disagreement) -> Foun
     if not certain:
         message += " Both have the same collectives in another order, and no dependencies fix their order."
     nodes = ((found.rank, found.row), (found.other_rank, found.other_row))
-    counts = [len(group.sequences[at]) for at in group.sequence_of.tolist() if at != NONE]
+    counts = [group.sequences[at].count for at in group.sequence_of.tolist() if at != NONE]
     level: Level = "error" if certain else "warning"
     return Found(
         level,
@@ -153,14 +156,19 @@ def _differs_in(group: GroupMatching, found: Disagreement) -> str:
         group.sequences[int(group.sequence_of[group.members.index(number)])]
         for number in (found.rank, found.other_rank)
     )
-    if not len(one) or not len(other):
+    if not one.count or not other.count:
         return "membership: one of them has no collective of the group"
     if NONE in (found.row, found.other_row):
-        return f"number: {counted(len(one), 'collective')} and {counted(len(other), 'collective')}"
+        missing = f"; number {_number(one, found)} is missing" if group.by_number else ""
+        return f"number: {counted(one.count, 'collective')} and {counted(other.count, 'collective')}{missing}"
     contents = [sorted(zip(each.type.tolist(), each.bytes.tolist(), strict=True)) for each in (one, other)]
     if contents[0] == contents[1]:
         return "order"
     return "type" if one.type[found.position] != other.type[found.position] else "size"
+
+
+def _number(sequence: Collectives, found: Disagreement) -> int:
+    return int(sequence.number[found.position])
 
 
 def uneven_sizes(case: Case) -> Iterator[Found]:

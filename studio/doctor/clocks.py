@@ -84,7 +84,8 @@ def _ends(case: Case, group: GroupMatching) -> dict[int, tuple[Int64, Bool]]:
         ends, there = np.zeros(longest, np.int64), np.zeros(longest, bool)
         start = graph.start_ns[sequence.rows]
         ends[: len(sequence)] = start + graph.duration_ns[sequence.rows]
-        there[: len(sequence)] = (start >= 0) & np.isin(sequence.type, _TOGETHER)
+        timed = (start >= 0) & (sequence.rows != NONE)
+        there[: len(sequence)] = timed & np.isin(sequence.type, _TOGETHER)
         if there.any():
             found[member] = (ends, there)
     return found

@@ -174,6 +174,13 @@ class Case:
         return match_collectives(self.trace)
 
     @cached_property
+    def ordered(self) -> tuple[GroupMatching, ...]:
+        """The same, matched by order even where they are numbered, as simulators do that know no numbers."""
+        if not any(group.by_number for group in self.groups):
+            return self.groups
+        return match_collectives(self.trace, by_number=False)
+
+    @cached_property
     def messages(self) -> Messages:
         """Sends and receives of all ranks, paired."""
         return match_messages(self.trace)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -207,12 +207,13 @@ def _chain_collectives(trace: Trace) -> tuple[Trace, list[Change]]:
     place = {rank.number: at for at, rank in enumerate(trace.ranks)}
     wanted: dict[int, _Pairs] = {}
     names = []
-    for group in map(comparable, Case(trace).groups):
+    case = Case(trace)
+    for numbered, group in zip(case.groups, map(comparable, case.ordered), strict=True):
         found = disagreement(group)
         if found is None or is_certain(trace, group, found):
             continue
-        for order in _orders(trace, group, found.other_rank):
-            chains = {place[number]: chain for number, chain in _chains(group, order).items()}
+        for members in _ways(trace, numbered, group, found.other_rank):
+            chains = {place[number]: chain for number, chain in members.items()}
             more = {at: (*wanted.get(at, ()), *chain) for at, chain in chains.items()}
             apart = {(trace.ranks[at].graph, chain) for at, chain in more.items()}
             if chains and all(_is_acyclic(_chained(trace.graphs[graph], chain)) for graph, chain in apart):
@@ -240,6 +241,18 @@ _Contents = list[tuple[int, int]]
 
 def _contents(one: Collectives) -> _Contents:
     return list(zip(one.type.tolist(), one.bytes.tolist(), strict=True))
+
+
+def _ways(
+    trace: Trace, numbered: GroupMatching, group: GroupMatching, usual: int
+) -> Iterator[dict[int, _Pairs]]:
+    """Yield chains to try, by member: as the collectives are numbered, else in the orders of `_orders`."""
+    if numbered.by_number:
+        if disagreement(comparable(numbered)) is None:
+            rows = zip(numbered.members, numbered.sequence_of.tolist(), numbered.rows().tolist(), strict=True)
+            yield {number: tuple(pairwise(chain)) for number, at, chain in rows if at != NONE}
+        return
+    yield from (_chains(group, order) for order in _orders(trace, group, usual))
 
 
 def _orders(trace: Trace, group: GroupMatching, usual: int) -> list[_Contents]:

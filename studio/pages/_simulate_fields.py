@@ -195,6 +195,15 @@ _CHUNKS: tuple[Field, ...] = (
         extended=True,
     ),
     Field(
+        "collective-order",
+        "extended",
+        "Collective order",
+        "Which collective of a comm group begins first where several are ready: that of the lowest number, in groups whose members "
+        "number theirs (comm_seq, as linked PyTorch traces do), or, as in the reference, the one that is ready first.",
+        (("sequence", "by number"), ("ready", "as ready")),
+        extended=True,
+    ),
+    Field(
         "communication-slots",
         "extended",
         "Communication slots",
@@ -270,6 +279,41 @@ _COMPUTE: tuple[Field, ...] = (
         "Compute speeds",
         "Speed of single NPUs relative to the recorded or roofline time, as NPU: speed, such as 3: 0.9, 7: 1.1. Those not listed have speed 1.",
         default="none differ",
+        extended=True,
+    ),
+    Field(
+        "host-slots",
+        "extended",
+        "Host nodes",
+        "CPU nodes that may be under way on one NPU at a time: one per thread that nodes name (thread, tid), so that threads run side "
+        "by side, or, as in the reference, one.",
+        (("per_thread", "one per thread"), ("one", "one")),
+        extended=True,
+    ),
+    Field(
+        "compute-slots",
+        "extended",
+        "Compute nodes",
+        "Compute nodes that may be under way on one NPU at a time: one per stream that nodes name (stream, device), so that streams "
+        "run side by side, or, as in the reference, one.",
+        (("per_stream", "one per stream"), ("one", "one")),
+        extended=True,
+    ),
+    Field(
+        "communication-times",
+        "extended",
+        "Communication takes",
+        "What its messages take in the network, or what it took in the recording: a collective then ends on every rank as long "
+        "after the last member has begun it as it did there. With recorded times no message is simulated.",
+        (("simulated", "simulated time"), ("recorded", "recorded time")),
+        extended=True,
+    ),
+    Field(
+        "rank-starts",
+        "extended",
+        "Ranks begin",
+        "All together, or as far apart as their first nodes in the recording.",
+        (("together", "together"), ("recorded", "as recorded")),
         extended=True,
     ),
     Field(

@@ -260,7 +260,9 @@ def collective_label(trace: Trace, number: int, row: int) -> str:
 
 
 def is_certain(trace: Trace, group: GroupMatching, found: Disagreement) -> bool:
-    """Whether the ranks disagree whatever the times: other collectives, or an order that dependencies fix."""
+    """Whether the ranks disagree whatever the times: other collectives or numbers, or an order that dependencies fix."""
+    if group.by_number:
+        return True
     one, other = (_sequence(group, number) for number in (found.rank, found.other_rank))
     if sorted(zip(one.type.tolist(), one.bytes.tolist(), strict=True)) != sorted(
         zip(other.type.tolist(), other.bytes.tolist(), strict=True)

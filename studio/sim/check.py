@@ -22,6 +22,7 @@ from studio.analysis.matching import (
 from studio.sim.agreement import group_findings, group_label, message_findings, node_label, rank_list
 from studio.sim.collectives import ROOT_KEYS, ROOTED, any_size, listed_for
 from studio.sim.config import Algorithm, CollectiveKind, SystemConfig
+from studio.sim.matched import by_number, replays_communication
 from studio.trace import (
     INT_KINDS,
     NONE,
@@ -75,14 +76,17 @@ def check(trace: Trace, config: SystemConfig) -> list[Finding]:
         *_merged((job, finding) for job in _graphs(trace) for finding in _graph(job, config)),
     ]
     if not config.replay_only:
-        groups = match_collectives(trace, config.groups)
+        groups = match_collectives(trace, config.groups, by_number=by_number(config))
         findings += [
             *group_findings(trace, config, groups),
-            *_algorithms(config, groups),
-            *(_roots(trace, config, groups) if _all_collectives(config) else ()),
             *message_findings(trace),
-            *_skipped(trace, config, groups),
         ]
+        if not replays_communication(config):
+            findings += [
+                *_algorithms(config, groups),
+                *(_roots(trace, config, groups) if _all_collectives(config) else ()),
+                *_skipped(trace, config, groups),
+            ]
     worst: Mapping[Level, int] = {"error": 0, "warning": 1, "info": 2}
     return sorted(findings, key=lambda finding: worst[finding.level])
 
@@ -179,7 +183,7 @@ def _graph(job: _Job, config: SystemConfig) -> Iterator[Finding]:
         return
     yield from _dependencies(job)
     yield from _node_types(job, config)
-    if not config.replay_only:
+    if not config.replay_only and not replays_communication(config):
         yield from _required(job, config)
         yield from _sizes(job, config)
         yield from _dimensions(job, config)

@@ -55,7 +55,7 @@ class Dimension:
 
     Attributes:
         kind: How the NPUs of the dimension are connected.
-        size: NPUs along the dimension, at least 2.
+        size: NPUs along the dimension, at least 2; in the extended mode 1 will do, for a job of one rank.
         bytes_per_ns: Bandwidth of a link, exactly as the engine divides by it.
         latency_ns: Latency of a link; may be fractional.
         efficiency: Share of the bandwidth that messages get, above 0 and at most 1 (extended mode).
@@ -77,7 +77,7 @@ class Dimension:
 
     def __post_init__(self) -> None:
         one_of("dimension kind", self.kind, DIMENSION_KINDS)
-        whole("dimension size", self.size, 2, MAX_NPUS, "A dimension of one NPU is left out.")
+        whole("dimension size", self.size, 1, MAX_NPUS)
         number("dimension bytes_per_ns", self.bytes_per_ns, above=0)
         number("dimension latency_ns", self.latency_ns, least=0)
         number("dimension efficiency", self.efficiency, above=0, most=1)
@@ -346,6 +346,12 @@ class SystemConfig:
         if self.extensions is not None:
             return
         dims = self.topology.dims
+        alone = next((at for at, dim in enumerate(dims) if dim.size < 2), None)
+        if alone is not None:
+            raise ConfigError(
+                f"dimension size is 1 in dimension {alone}; allowed in the compatible mode: 2 and more",
+                hint="Leave the dimension out, or set the mode to extended.",
+            )
         given = [f"algorithms for {kind}" for kind in self.algorithms if kind not in REFERENCE_KINDS]
         given += [f"efficiency of dimension {at}" for at, dim in enumerate(dims) if dim.efficiency != 1]
         given += [

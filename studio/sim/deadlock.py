@@ -18,6 +18,7 @@ from studio.errors import TraceError
 from studio.sim.agreement import collective_label, group_label, half_label, node_label, rank_list
 from studio.sim.check import check
 from studio.sim.config import SystemConfig
+from studio.sim.matched import by_number
 from studio.trace import (
     NONE,
     WORLD,
@@ -152,7 +153,8 @@ class _State:
 
     @cached_property
     def groups(self) -> dict[str, GroupMatching]:
-        return {group.name: group for group in match_collectives(self.trace, self.config.groups)}
+        found = match_collectives(self.trace, self.config.groups, by_number=by_number(self.config))
+        return {group.name: group for group in found}
 
     @cached_property
     def messages(self) -> Messages:

@@ -18,6 +18,11 @@ TieOrder = Literal["symmetric", "reference"]
 DimensionOrder = Literal["ascending", "descending", "balanced"]
 ChunkOrder = Literal["arrival", "smallest"]
 GroupSizes = Literal["any", "powers_of_two"]
+HostSlots = Literal["per_thread", "one"]
+ComputeSlots = Literal["per_stream", "one"]
+CollectiveOrder = Literal["sequence", "ready"]
+CommunicationTimes = Literal["simulated", "recorded"]
+RankStarts = Literal["together", "recorded"]
 
 MOST_SLOTS = 1 << 16
 MOST_DEVICES = 1 << 21
@@ -51,6 +56,19 @@ class Extensions:
             Rashidi et al., ISCA 2022).
         chunk_order: Which of the waiting chunks of equal priority starts first in a dimension: the one that
             came first, or the one with the fewest bytes left to send there.
+        host_slots: CPU nodes under way on one NPU. `per_thread`: one for each thread that nodes name (`thread`,
+            else `tid`), so that threads run side by side; nodes that name none share one more. `one`: a single
+            one for all of them, as in the reference.
+        compute_slots: The same for compute nodes and the streams they name (`stream`, on each `device`).
+        collective_order: Which collective of a comm group begins first where several are ready. `sequence`: that
+            of the lowest number (`comm_seq`), before which none of a higher one begins, in groups whose members
+            number all of theirs. `ready`: the one that is ready first, as in the reference.
+        communication_times: How long communication takes. `simulated`: as long as its messages do. `recorded`: a
+            collective, on each rank, as long after the last member has begun it as in the recording; a receive
+            likewise after both sides have; a send its own recorded time; see `studio.sim.matched.meetings`. No
+            message is simulated then, communication takes no slot, and dependencies that only keep collectives
+            in their sequence do not count, for in the recording they may overlap.
+        rank_starts: When ranks begin: all `together`, or as far apart as their first nodes in the recording.
     """
 
     collectives: Collectives = "all"
@@ -60,6 +78,11 @@ class Extensions:
     compute_speeds: Mapping[int, float] | None = None
     dimension_order: DimensionOrder = "ascending"
     chunk_order: ChunkOrder = "arrival"
+    host_slots: HostSlots = "per_thread"
+    compute_slots: ComputeSlots = "per_stream"
+    collective_order: CollectiveOrder = "sequence"
+    communication_times: CommunicationTimes = "simulated"
+    rank_starts: RankStarts = "together"
 
     def __post_init__(self) -> None:
         one_of("collectives", self.collectives, get_args(Collectives))
@@ -68,13 +91,25 @@ class Extensions:
         whole("communication_slots", self.communication_slots, 1, MOST_SLOTS)
         one_of("dimension_order", self.dimension_order, get_args(DimensionOrder))
         one_of("chunk_order", self.chunk_order, get_args(ChunkOrder))
+        one_of("host_slots", self.host_slots, get_args(HostSlots))
+        one_of("compute_slots", self.compute_slots, get_args(ComputeSlots))
+        one_of("collective_order", self.collective_order, get_args(CollectiveOrder))
+        one_of("communication_times", self.communication_times, get_args(CommunicationTimes))
+        one_of("rank_starts", self.rank_starts, get_args(RankStarts))
         for npu, speed in (self.compute_speeds or {}).items():
             number(f"compute_speeds of NPU {npu}", speed, above=0)
 
     @staticmethod
     def off() -> Extensions:
         """Return the extended mode with every extension off."""
-        return Extensions(collectives="reference", tie_order="reference", group_sizes="powers_of_two")
+        return Extensions(
+            collectives="reference",
+            tie_order="reference",
+            group_sizes="powers_of_two",
+            host_slots="one",
+            compute_slots="one",
+            collective_order="ready",
+        )
 
 
 @dataclass(frozen=True, slots=True)

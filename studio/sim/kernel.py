@@ -45,6 +45,8 @@ LINK_BASES, LINK_FLOATS, TRAFFIC, GRAPH, ERROR_PEER = range(56, 61)
 EXTENDED, SYMMETRIC, SLOTS, OWN_QUEUES, SMALLEST, SPEEDS, WOKEN, TOUCHED, TOUCHED_LINKS, SETTLING = range(
     64, 74
 )
+LANES = 74
+"""Whether threads and streams have slots of their own."""
 HEADER = 80
 
 # Real numbers in `f`
@@ -55,12 +57,13 @@ F_HEADER = 8
 # Rank records
 R_NUMBER, R_FINISH, R_SLOT, R_READY, R_BUSY, R_HEAP, R_NODES, R_PEND, R_LINKS = 0, 1, 2, 5, 6, 7, 11, 12, 13
 R_SLOTS, R_PRIORITY, R_STREAMS, R_QUEUES, R_POINTERS, R_TREES = range(14, 20)
-R_MEMORY, R_BUS, R_COUNT, R_ORDER = range(20, 24)
+R_MEMORY, R_BUS, R_COUNT, R_ORDER, R_MEETINGS, R_BEGIN = range(20, 26)
 # How long each of its nodes takes: ranks that differ in nothing else share their nodes
 R_TIMES = 26
 # What the extended mode knows besides about a rank: communication nodes under way, whether a collective of all
-# ranks is, and those that wait for it; and what is put off to the end of the tick, see `touch`
-X_USED, X_BUSY, X_WAITING, X_TOUCHED, X_DONE, X_PACKETS, X_QUEUES = range(7)
+# ranks is, and those that wait for it; what is put off to the end of the tick, see `touch`; and its lanes, for each
+# whether a node is under way and those that wait for it
+X_USED, X_BUSY, X_WAITING, X_TOUCHED, X_DONE, X_PACKETS, X_QUEUES, X_LANES = range(8)
 # A rank's place in a comm group; from M_BUSY on in the extended mode
 M_GROUP, M_PLACE, M_NUMBER, M_SORTED, M_TAGS, M_BUSY, M_WAITING, M_QUEUES, M_POINTERS, M_TREES = range(10)
 # A comm group: its size, where its ranks are listed, and where its lists of phases are
@@ -76,11 +79,15 @@ LIST_SHIFT = 2
 
 # Node records. N_DURATION is read of collectives given as traces only, see R_TIMES.
 N_KIND, N_CLASS, N_DURATION, N_SIZE, N_STREAMS, N_GROUP, N_PEER, N_TAG, N_PRIORITY = range(9)
-N_CHILDREN, N_CHILD_COUNT, N_WORLD, N_GROUPED, N_COLLECTIVE, N_SHIFT = range(9, 15)
+N_CHILDREN, N_CHILD_COUNT, N_WORLD, N_GROUPED, N_COLLECTIVE, N_LANE = range(9, 15)
 NODE_WORDS = 16
 UNEVEN = 6
 """The collective type whose ranks may bring different sizes."""
-K_DELAY, K_INSTANT, K_COLLECTIVE, K_SEND, K_RECV, K_MEMORY = range(6)
+K_DELAY, K_INSTANT, K_COLLECTIVE, K_SEND, K_RECV, K_MEMORY, K_MEET = range(7)
+# Meetings, from whose last arrival on nodes take their recorded time: ranks still to come, and who waits. A rank's
+# table has two words for each node that comes to one: the meeting, and the time, below 0 for who does not wait.
+V_LEFT, V_FIRST, V_LAST = range(3)
+MEETING_WORDS = 8
 
 # Phase lists: count, where the lists of single streams are (0: this one serves all), 6 unused words, phases
 PH_TYPE, PH_ALGORITHM, PH_WINDOW, PH_N, PH_STRIDE, PH_DIM, PH_ROLE, PH_TREE, PH_LOCAL, PH_FIXED = range(10)
@@ -144,12 +151,13 @@ OWN = -1
 L_TICK, L_CHAIN, L_CODE, L_WILD = range(1, 5)
 
 # Callbacks of the global queue; from RANK_LIST on: a rank's list of one action of a kind, or of many
-ARRIVE, LATE, HOP, LINK_FREE = range(4)
+ARRIVE, LATE, HOP, LINK_FREE, OVER = range(5)
 RANK_LIST = 16
 # Actions of a rank
 A_BUS, A_FREE, A_WAIT, A_RING, A_NODE, A_MEMORY, A_CUSTOM, A_SENT, A_GOT, A_REDUCED, A_OPEN, A_MARK = range(
     12
 )
+A_BEGIN = 12
 MANY = 31
 
 # What waits for a message, or for its arrival: payload * 8 + kind
@@ -2278,7 +2286,10 @@ def finish_node(m, rank, pos):
     if slot == 2 and m[SLOTS] > 1:
         m[extended_of(m, rank) + X_USED] -= 1
         if m[node + N_KIND] == K_COLLECTIVE:
-            free_group(m, rank, node)
+            free_turn(m, rank, group_state(m, rank, node), rank + R_HEAP + 2)
+    if m[node + N_LANE] != 0:
+        at = m[extended_of(m, rank) + X_LANES] + 2 * m[node + N_LANE]
+        free_turn(m, rank, at, rank + R_HEAP + slot)
     m[rank + R_BUSY] -= 1
     pend = m[rank + R_PEND]
     at = m[node + N_CHILDREN]
@@ -2303,7 +2314,17 @@ def waits_for_group(m, rank, x):
     node = m[rank + R_NODES] + NODE_WORDS * (x - 1)
     if m[node + N_KIND] != K_COLLECTIVE:
         return False
-    at = group_state(m, rank, node)
+    return waits_in_turn(m, rank, x, group_state(m, rank, node))
+
+
+def waits_for_lane(m, rank, x):
+    """Let a node wait if another one of its thread or stream is under way; returns whether it waits."""
+    lane = m[m[rank + R_NODES] + NODE_WORDS * (x - 1) + N_LANE]
+    return lane != 0 and waits_in_turn(m, rank, x, m[extended_of(m, rank) + X_LANES] + 2 * lane)
+
+
+def waits_in_turn(m, rank, x, at):
+    """Take a slot if it is free, else wait for it; returns whether it waits."""
     if m[at] == 0:
         m[at] = 1
         return False
@@ -2314,9 +2335,8 @@ def waits_for_group(m, rank, x):
     return True
 
 
-def free_group(m, rank, node):
-    """A group's collective has ended: the one of lowest id that waits for that is ready again."""
-    at = group_state(m, rank, node)
+def free_turn(m, rank, at, heap):
+    """A slot is free: the node of lowest id that waits for it is ready again."""
     m[at] = 0
     x = m[at + 1]
     if x != 0:
@@ -2324,7 +2344,6 @@ def free_group(m, rank, node):
         m[at + 1] = merge(m, links, m[links + 2 * x], m[links + 2 * x + 1])
         m[links + 2 * x] = 0
         m[links + 2 * x + 1] = 0
-        heap = rank + R_HEAP + 2
         m[heap] = merge(m, links, m[heap], x)
 
 
@@ -2334,7 +2353,7 @@ def issue(m, f, rank, pos):
     log(m, rank, pos, 0)
     m[rank + R_BUSY] += 1
     slot = m[node + N_CLASS]
-    if slot < 3:
+    if slot < 3 and m[node + N_LANE] == 0:
         m[rank + R_SLOT + slot] = 1
     if slot == 2 and m[SLOTS] > 1:
         at = extended_of(m, rank) + X_USED
@@ -2347,6 +2366,8 @@ def issue(m, f, rank, pos):
         if slot == 1 and m[SPEEDS] != 0:
             time = max(int(time / f[m[SPEEDS] + m[rank + R_NUMBER]]), 1)
         later(m, rank, time, A_NODE, 0, pos)
+    elif kind >= K_MEET:
+        meet(m, rank, pos, node)
     elif kind == K_COLLECTIVE:
         issue_collective(m, f, rank, pos, node)
     elif kind == K_INSTANT:
@@ -2387,6 +2408,45 @@ def issue(m, f, rank, pos):
             receive(m, f, m[node + N_TAG], pair, other, number, m[node + N_SIZE], code)
 
 
+def meet(m, rank, pos, node):
+    """A node comes to where it meets those of other ranks; who waits goes on when all have come."""
+    at = m[rank + R_MEETINGS] + 2 * m[node + N_PEER]
+    v = m[at]
+    time = m[at + 1]
+    m[v + V_LEFT] -= 1
+    if time < 0:
+        later(m, rank, -time, A_NODE, 0, pos)
+    else:
+        r = alloc(m)
+        m[r] = 0
+        m[r + 1] = rank
+        m[r + 2] = pos
+        m[r + 3] = time
+        if m[v + V_FIRST] == 0:
+            m[v + V_FIRST] = r
+        else:
+            m[m[v + V_LAST]] = r
+        m[v + V_LAST] = r
+    if m[v + V_LEFT] == 0 and m[v + V_FIRST] != 0:
+        push(m, m[NOW] + 1, OVER + (v << WHAT), 0)
+
+
+def part(m, f, v):
+    """All had come to a meeting in the tick before: the first who waits takes its time, the others follow in this tick."""
+    r = m[v + V_FIRST]
+    m[v + V_FIRST] = m[r]
+    if m[r] != 0:
+        push(m, m[NOW], OVER + (v << WHAT), 0)
+    rank = m[r + 1]
+    pos = m[r + 2]
+    time = m[r + 3]
+    release(m, r)
+    if time > 1:
+        later(m, rank, time - 1, A_NODE, 0, pos)
+    else:
+        complete(m, f, rank, pos)
+
+
 def sweep(m, f, rank):
     """Visit the ready nodes of a rank in ascending id; issue each whose slot is free at that moment."""
     m[SWEEPING] = 1
@@ -2403,6 +2463,8 @@ def sweep(m, f, rank):
         links = m[rank + R_LINKS]
         m[rank + R_HEAP + slot] = merge(m, links, m[links + 2 * best], m[links + 2 * best + 1])
         if slot == 2 and m[SLOTS] > 1 and waits_for_group(m, rank, best):
+            continue
+        if m[LANES] != 0 and waits_for_lane(m, rank, best):
             continue
         m[rank + R_READY] -= 1
         issue(m, f, rank, best - 1)
@@ -2648,6 +2710,8 @@ def act(m, f, rank, kind, x, y):
         bus_got(m, f, x)
     elif kind == A_REDUCED:
         bus_reduced(m, f, x)
+    elif kind == A_BEGIN:
+        go_on(m, f, rank)
     elif kind == A_OPEN:
         m[STEPS] -= 1
         open_list(m, rank, y)
@@ -2657,14 +2721,16 @@ def act(m, f, rank, kind, x, y):
 
 
 def start_rank(m, f, rank):
-    """Let a rank issue the nodes that wait for nothing, at tick 0."""
+    """Let a rank issue the nodes that wait for nothing, at tick 0, or later where it begins later."""
     pend = m[rank + R_PEND]
     for pos in range(m[rank + R_COUNT]):
         if m[pend + pos] == 0:
             make_ready(m, rank, pos)
     if m[WATCH] != 0:
         enter(m, rank, -1, OWN, 0)
-    if m[EXTENDED] != 0:
+    if m[rank + R_BEGIN] != 0:
+        later(m, rank, m[rank + R_BEGIN], A_BEGIN, 0, 0)
+    elif m[EXTENDED] != 0:
         go_on(m, f, rank)
     else:
         sweep(m, f, rank)
@@ -2696,6 +2762,8 @@ def call_back(m, f, kind, x, y):
             arrive(m, f, c, y)
         else:
             enter_link(m, f, x, m[x + 4], m[x + 5])
+    elif kind == OVER:
+        part(m, f, x)
     else:
         if m[WATCH] != 0:
             mine = m[LINK_ORDER] + ((x - m[LINKS]) >> 2)

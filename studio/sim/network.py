@@ -46,7 +46,7 @@ def network_of(network: Fields, *, extended: bool) -> tuple[Topology, LinkGraph 
                 'Set the mode to extended ("extended": {} in system.json, or --mode extended), or take the key out.',
             )
     unit = network.choice(UNIT, UNITS) if UNIT in network else NETWORK_BYTES_PER_GB
-    topology = _topology(network, unit)
+    topology = _topology(network, unit, extended=extended)
     if "links" in network:
         return topology, _links(network, unit, topology.npus)
     if "switches" in network:
@@ -56,7 +56,7 @@ def network_of(network: Fields, *, extended: bool) -> tuple[Topology, LinkGraph 
     return topology, None
 
 
-def _topology(network: Fields, unit: int) -> Topology:
+def _topology(network: Fields, unit: int, *, extended: bool) -> Topology:
     kinds = network.items("topology")
     given = [key for key in LISTED_KEYS[1:] if key in NETWORK_KEYS or key in network]
     lists = {key: network.items(key) for key in given}
@@ -68,17 +68,21 @@ def _topology(network: Fields, unit: int) -> Topology:
                 f"{len(kinds)} entries, as many as topology has",
                 "All lists have one entry per dimension, the dimension nearest the NPU first.",
             )
-    return Topology(tuple(_dimension(network, lists, at, kind, unit) for at, kind in enumerate(kinds)))
+    lists["topology"] = kinds
+    return Topology(
+        tuple(_dimension(network, lists, at, unit, 1 if extended else 2) for at in range(len(kinds)))
+    )
 
 
 def _dimension(
-    network: Fields, lists: Mapping[str, list[object]], at: int, kind: object, unit: int
+    network: Fields, lists: Mapping[str, list[object]], at: int, unit: int, least: int
 ) -> Dimension:
     def number(key: str, default: float, allowed: str, least: float | None, above: float | None) -> float:
         if key not in lists:
             return default
         return network.number_in(f"{key}[{at}]", lists[key][at], allowed, least=least, above=above)
 
+    kind = lists["topology"][at]
     one_npu = "Leave a dimension of one NPU out of all lists."
     bandwidth = number("bandwidth", 0, _rates_allowed(unit), None, 0)
     efficiency = number("efficiency", 1.0, "a number above 0 and at most 1", None, 0)
@@ -86,7 +90,7 @@ def _dimension(
         raise network.error(f"efficiency[{at}]", lists["efficiency"][at], "a number above 0 and at most 1")
     return Dimension(
         kind=network.choice_in(f"topology[{at}]", kind, TOPOLOGIES),
-        size=network.whole_in(f"npus_count[{at}]", lists["npus_count"][at], 2, MAX_NPUS, one_npu),
+        size=network.whole_in(f"npus_count[{at}]", lists["npus_count"][at], least, MAX_NPUS, one_npu),
         bytes_per_ns=_rate(bandwidth, unit),
         latency_ns=number("latency", 0, "a number at least 0, in ns", 0, None),
         efficiency=efficiency,

@@ -33,10 +33,15 @@ from studio.sim.config import (
 from studio.sim.extensions import (
     MOST_SLOTS,
     ChunkOrder,
+    CollectiveOrder,
     Collectives,
+    CommunicationTimes,
+    ComputeSlots,
     DimensionOrder,
     Extensions,
     GroupSizes,
+    HostSlots,
+    RankStarts,
     TieOrder,
 )
 from studio.sim.fields import Fields, nearest, shown
@@ -97,6 +102,11 @@ EXTENDED_CHOICES: Mapping[str, tuple[str, ...]] = {
     "group-sizes": get_args(GroupSizes),
     "dimension-order": get_args(DimensionOrder),
     "chunk-order": get_args(ChunkOrder),
+    "host-slots": get_args(HostSlots),
+    "compute-slots": get_args(ComputeSlots),
+    "collective-order": get_args(CollectiveOrder),
+    "communication-times": get_args(CommunicationTimes),
+    "rank-starts": get_args(RankStarts),
 }
 EXTENDED_KEYS = (*EXTENDED_CHOICES, "communication-slots", "compute-speeds", *EXTENDED_IMPLEMENTATIONS)
 

@@ -28,7 +28,16 @@ from studio.sim.collectives import (
 )
 from studio.sim.config import CollectiveKind, SystemConfig
 from studio.sim.folding import WORLD, WORLD_NAMES, Folding, GraphUse, Job, Neighbourhood, Unfoldable, fold
+from studio.sim.lanes import Lanes, lanes
 from studio.sim.links import first_records, link_table, neighbours
+from studio.sim.matched import (
+    by_number,
+    meetings,
+    rank_starts,
+    replays_communication,
+    sequence_alone,
+    sequences,
+)
 from studio.sim.programs import Program, Recipe, programs
 from studio.trace import (
     INT_KINDS,
@@ -113,6 +122,7 @@ _MEM = (NodeType.MEM_LOAD, NodeType.MEM_STORE)
 _UNREAD = ("start_ns", "duration_ns", "attrs.value")
 _MOST_COMPARED = 16
 """Graphs of the same sizes with which another one is compared."""
+_NO_PAIRS = np.zeros((2, 0), np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +141,7 @@ class GraphPlan:
         literals: Peers and groups that are no slots, as (key, value); numbered on from the graph's slots.
         collective_slots: Slots that name groups of collectives, and which varieties of collectives.
         peer_slots: Slots that name peers of messages.
+        lanes: Threads and streams that have a slot of their own.
     """
 
     graph: Graph
@@ -142,6 +153,7 @@ class GraphPlan:
     literals: tuple[tuple[str, int | str], ...]
     collective_slots: dict[int, set[int]]
     peer_slots: frozenset[int]
+    lanes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,6 +282,13 @@ class _Builder:
         self.folding: Folding | None = None
         self.simulated: Sequence[Rank] = trace.ranks
         self.first_alike: dict[int, int] = {}
+        groups = config.groups
+        self.follows = sequences(trace, groups) if by_number(config) and not self.replays else {}
+
+    @property
+    def replays(self) -> bool:
+        """Whether communication takes its recorded time."""
+        return replays_communication(self.config) and not self.config.replay_only
 
     def plan(self, folded: bool) -> Plan:
         config, arena, npus = self.config, self.arena, self.npus
@@ -303,7 +322,7 @@ class _Builder:
             head[k.BUS_GAP], head[k.BUS_REDUCE] = bus.gap_ns, bus.reduction_delay_ns
         head[k.POLICY] = POLICY_CODE[config.scheduling]
         head[k.STREAM_WORDS] = (k.S_PHASES + self.stream_phases + 7) // 8 * 8
-        self._put_extensions(head)
+        self._put_extensions(head, plans)
         head[k.RANKS] = self._put_ranks(plans, node_at)
         lists = np.zeros((count, k.LIST_WORDS), np.int64)
         lists[:, [k.L_FIRST, k.L_SECOND, k.L_THIRD]] = -1
@@ -365,18 +384,27 @@ class _Builder:
         speeds[list(given)] = list(given.values())
         return speeds
 
-    def _put_extensions(self, head: Int64) -> None:
+    def _put_extensions(self, head: Int64, plans: dict[int, GraphPlan]) -> None:
         """Write what the extended mode switches on into the header."""
         extensions = self.extensions
         head[k.SLOTS] = 1
         if extensions is None:
             return
-        head[k.EXTENDED] = self.arena.room(8 * self.npus)
+        head[k.EXTENDED] = self._put_records(plans)
+        head[k.LANES] = any(plan.lanes for plan in plans.values())
         head[k.SYMMETRIC] = extensions.tie_order == "symmetric"
         head[k.SLOTS] = extensions.communication_slots
         head[k.OWN_QUEUES] = self.own_queues
         head[k.SMALLEST] = extensions.chunk_order == "smallest"
         head[k.TOUCHED_LINKS] = self.arena.room(2 * self.npus + 2)
+
+    def _put_records(self, plans: dict[int, GraphPlan]) -> int:
+        """Lay out what the extended mode knows about ranks, and the slots of their threads and streams."""
+        records = np.zeros((self.npus, 8), np.int64)
+        for record, rank in zip(records, self.simulated, strict=False):
+            count = plans[rank.graph].lanes
+            record[k.X_LANES] = self.arena.room(2 * count + 2) if count else 0
+        return self.arena.put(records)
 
     @property
     def own_queues(self) -> bool:
@@ -468,6 +496,10 @@ class _Builder:
         graph_of = np.array([rank.graph for rank in self.trace.ranks], np.int64)
         number_of = self._group_number if self.extensions is None else None
         try:
+            if self.replays:
+                raise Unfoldable("communication takes its recorded times")
+            if self.extensions is not None and self.extensions.rank_starts == "recorded":
+                raise Unfoldable("ranks begin at their recorded times")
             uses = [self._use(plan, np.flatnonzero(graph_of == index)) for index, plan in plans.items()]
             self.folding = fold(Job(self.config, uses, graph_of, self.groups, self._is_world, number_of))
         except Unfoldable as reason:
@@ -547,8 +579,33 @@ class _Builder:
             record[k.R_PEND] = arena.put(plan.parents)
             record[k.R_LINKS] = arena.room(2 * count + 2)
             record[k.R_SLOTS] = self._put_slots(rank, plan)
+        if self.replays:
+            records[:, k.R_MEETINGS] = self._put_meetings(plans)
+        if self.extensions is not None and self.extensions.rank_starts == "recorded":
+            records[:, k.R_BEGIN] = rank_starts(self.trace)
         arena.parts.append((at, records.reshape(-1)))
         return at
+
+    def _put_meetings(self, plans: dict[int, GraphPlan]) -> list[int]:
+        """Lay out meetings, and for each rank which of its nodes comes to which; nodes are told by `N_PEER`."""
+        found = meetings(self.trace, self.config.groups)
+        records = np.zeros((len(found.count), k.MEETING_WORDS), np.int64)
+        records[:, k.V_LEFT] = found.count
+        first = self.arena.put(records)
+        tables = []
+        order = np.argsort(found.rank, kind="stable")
+        bounds = np.searchsorted(found.rank[order], np.arange(len(self.simulated) + 1))
+        for at, rank in enumerate(self.simulated):
+            mine = order[bounds[at] : bounds[at + 1]]
+            plan = plans[rank.graph]
+            place = np.empty(len(plan.order), np.int64)
+            place[plan.order] = np.arange(len(plan.order))
+            table = np.zeros((len(mine), 2), np.int64)
+            number = plan.nodes[place[found.row[mine]], k.N_PEER]
+            table[number, 0] = first + k.MEETING_WORDS * found.meeting[mine]
+            table[number, 1] = np.where(found.waits[mine], found.time_ns[mine], -found.time_ns[mine])
+            tables.append(self.arena.put(table))
+        return tables
 
     def _turns(self, dims: int) -> tuple[int, int, int]:
         """Return the words for queues, for the turns of queues and for those of trees in some dimensions."""
@@ -741,13 +798,16 @@ class _Builder:
         if not count:
             raise TraceError(f"rank {rank.number} ({rank.file or 'no file'}): the trace has no nodes")
         order = np.argsort(graph.id, kind="stable")
-        children, offsets, parents = self._edges(graph, order, rank)
+        children, offsets, parents = self._edges(graph, order, rank, custom=custom)
         columns = _Columns(graph, order)
         nodes = np.zeros((count, k.NODE_WORDS), np.int64)
         nodes[:, k.N_CHILDREN] = offsets[:-1]
         nodes[:, k.N_CHILD_COUNT] = np.diff(offsets)
         draft = _Draft(self, columns, rank, nodes, custom=custom)
         draft.fill()
+        own = lanes(graph, order, nodes[:, k.N_CLASS], self.extensions) if not custom else Lanes(None, 0)
+        if own.lane is not None:
+            nodes[:, k.N_LANE] = own.lane
         return GraphPlan(
             graph,
             order,
@@ -758,9 +818,10 @@ class _Builder:
             tuple(draft.literals),
             draft.collective_slots,
             frozenset(draft.peer_slots),
+            own.count,
         )
 
-    def _edges(self, graph: Graph, order: Int64, rank: Rank) -> tuple[Int64, Int64, Int64]:
+    def _edges(self, graph: Graph, order: Int64, rank: Rank, *, custom: bool) -> tuple[Int64, Int64, Int64]:
         """Return children, node after node, where each node's begin, and the number of parents of each."""
         count = len(graph)
         place = np.empty(count, np.int64)
@@ -775,7 +836,11 @@ class _Builder:
                 )
             child = np.repeat(np.arange(count), np.diff(deps.offsets))
             pairs.append(place[deps.rows] * count + place[child])
-        both = np.unique(np.concatenate(pairs)) if len(pairs[0]) or len(pairs[1]) else np.zeros(0, np.int64)
+        if self.replays and not custom:
+            pairs[1] = pairs[1][~sequence_alone(graph)]
+        before, after = self.follows.get(rank.graph, _NO_PAIRS) if not custom else _NO_PAIRS
+        pairs.append(place[before] * count + place[after])
+        both = np.unique(np.concatenate(pairs)) if sum(map(len, pairs)) else np.zeros(0, np.int64)
         parent, child = both // count, both % count
         parents = np.bincount(child, minlength=count).astype(np.int64)
         if parents.all():
@@ -1023,9 +1088,19 @@ class _Draft:
             nodes[nothing, k.N_CLASS] = 3
         self._compute(~cpu & (types == NodeType.COMP))
         self._memory(np.isin(types, _MEM))
+        if self.builder.replays:
+            self._meetings(types)
+            return
         self._collectives(types == NodeType.COMM_COLL)
         self._messages(types == NodeType.COMM_SEND, k.K_SEND, "comm_dst", "comm_src")
         self._messages(types == NodeType.COMM_RECV, k.K_RECV, "comm_src", "comm_dst")
+
+    def _meetings(self, types: Any) -> None:
+        """Let communication take its recorded time: number the nodes, and give them no slot."""
+        among = np.flatnonzero(np.isin(types, _COMM))
+        self.nodes[among, k.N_KIND] = k.K_MEET
+        self.nodes[among, k.N_CLASS] = 3
+        self.nodes[among, k.N_PEER] = np.arange(len(among))
 
     def _fill_custom(self) -> None:
         nodes, types = self.nodes, self.type

@@ -213,3 +213,36 @@ def test_a_pipeline_of_equal_ranks_is_matched_from_its_slots():
 
 def test_a_trace_without_messages_has_none():
     assert len(match_messages(trace_of([[node(1, "COMP")]]))) == 0
+
+
+def test_numbers_match_collectives_whatever_their_order():
+    """Rank 1 issues number 8 first; both are the second of their group."""
+    one = [collective(1, "ALL_REDUCE", 4, comm_seq=7), collective(2, "ALL_GATHER", 8, comm_seq=8)]
+    other = [collective(1, "ALL_GATHER", 8, comm_seq=8), collective(2, "ALL_REDUCE", 4, comm_seq=7)]
+    trace = trace_of([one, other])
+    [world] = match_collectives(trace)
+    assert world.by_number
+    assert world.rows().tolist() == [[0, 1], [1, 0]]
+    assert disagreement(world) is None
+    [plain] = match_collectives(trace, by_number=False)
+    assert not plain.by_number
+    assert disagreement(plain).position == 0
+
+
+def test_a_missing_number_is_a_gap_and_equal_numbers_count_in_turn():
+    """Number 5 was issued twice together; rank 1 lacks 6, and its 7 still meets the 7 of rank 0."""
+    one = [collective(at, "ALL_REDUCE", 4, comm_seq=seq) for at, seq in enumerate((5, 5, 6, 7), start=1)]
+    other = [collective(at, "ALL_REDUCE", 4, comm_seq=seq) for at, seq in enumerate((7, 5, 5), start=1)]
+    [world] = match_collectives(trace_of([one, other]))
+    assert world.rows().tolist() == [[0, 1, 2, 3], [1, 2, -1, 0]]
+    assert [one.count for one in world.sequences] == [4, 3]
+    found = disagreement(world)
+    assert (found.position, {found.row, found.other_row}) == (2, {2, -1})
+
+
+def test_order_counts_where_a_member_numbers_only_some():
+    one = [collective(1, "ALL_REDUCE", 4, comm_seq=3), collective(2, "ALL_REDUCE", 8, comm_seq=4)]
+    other = [collective(1, "ALL_REDUCE", 4), collective(2, "ALL_REDUCE", 8, comm_seq=3)]
+    [world] = match_collectives(trace_of([one, other]))
+    assert not world.by_number
+    assert world.rows().tolist() == [[0, 1], [0, 1]]

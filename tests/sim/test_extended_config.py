@@ -14,12 +14,17 @@ from studio.sim.astra import read, write_config
 from studio.sim.config import Algorithm, Dimension, SystemConfig, Topology
 from studio.sim.extensions import (
     ChunkOrder,
+    CollectiveOrder,
     Collectives,
+    CommunicationTimes,
+    ComputeSlots,
     DimensionOrder,
     Extensions,
     GroupSizes,
+    HostSlots,
     Link,
     LinkGraph,
+    RankStarts,
     TieOrder,
 )
 from studio.sim.parts import Parts, imported, with_mode, with_settings
@@ -48,6 +53,11 @@ def parts(**extended: object) -> Parts:
         compute_speeds=st.none() | st.dictionaries(st.integers(0, 3), st.floats(0.1, 4)),
         dimension_order=st.sampled_from(get_args(DimensionOrder)),
         chunk_order=st.sampled_from(get_args(ChunkOrder)),
+        host_slots=st.sampled_from(get_args(HostSlots)),
+        compute_slots=st.sampled_from(get_args(ComputeSlots)),
+        collective_order=st.sampled_from(get_args(CollectiveOrder)),
+        communication_times=st.sampled_from(get_args(CommunicationTimes)),
+        rank_starts=st.sampled_from(get_args(RankStarts)),
     )
 )
 def test_files_hold_every_setting(tmp_path_factory: pytest.TempPathFactory, extensions: Extensions) -> None:

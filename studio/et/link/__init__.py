@@ -1,8 +1,9 @@
 """Execution traces and Kineto traces of all ranks to one job.
 
 Both files of a rank are paired (`pair`), their operators joined (`join`), device operations given to the operators
-that launched them (`attribute`), communication found (`communication`), dependencies derived (`depend`); then the
-ranks are brought together by groups (`membership`) and clocks (`clock`) and become graphs (`assemble`).
+that launched them (`attribute`), communication found (`communication`) and put in order (`sequence`), dependencies
+derived (`depend`); then the ranks are brought together by groups (`membership`) and clocks (`clock`) and become graphs
+(`assemble`).
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from studio.et.link.draft import RankDraft, draft
 from studio.et.link.membership import resolve
 from studio.et.link.options import DEP_KINDS, DepKind, LinkOptions
 from studio.et.link.pair import Pair, pair
+from studio.et.link.sequence import number
 from studio.et.pytorch import HostTrace
 from studio.trace import CommGroup, Finding
 
@@ -54,6 +56,7 @@ def link_ranks(
             tick(len(drafts), len(pairs))
     drafts.sort(key=lambda made: -1 if made.number is None else made.number)
     groups, about_groups = resolve(drafts)
+    number(drafts)
     about_clocks = align(drafts) if chosen.align_clocks else []
     origin = min((_begin(made) for made in drafts if made.device is not None and len(made.device)), default=0)
     world = max([len(drafts), *(len(group.ranks) for group in groups), *_told_sizes(drafts)])

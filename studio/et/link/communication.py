@@ -56,10 +56,10 @@ class Facts:
         tag: Tag of a message.
         root: Root of a rooted collective, -1 where there is none.
         splits_in, splits_out: Bytes to and from each member; empty where they are equal.
-        seq: Number in the group that the recorder gave it, -1 where it gave none.
+        seq: Number in the group that the recorder gave it or that was counted, -1 where there is none.
         calls: Calls that one kernel carries out together.
         members: Ranks of the group, 0 where not known.
-        inferred: Which of these facts are not written anywhere: `type`, `size`, `group`, `peer`.
+        inferred: Which of these facts are not written anywhere: `type`, `size`, `group`, `peer`, `seq`.
     """
 
     kind: int

@@ -8,14 +8,17 @@ disagree, is left out and counted.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from studio.et.kineto import DeviceTrace, EventKind
 from studio.et.link.attribute import DeviceOperations, covering
+from studio.et.link.communication import Communication
 from studio.et.link.operations import Operations, nested
 from studio.et.link.options import DepKind, LinkOptions
+from studio.et.link.sequence import Place, chains, issued
 from studio.et.link.tensors import tensor_dependencies
 from studio.et.pytorch import HostTrace
 from studio.trace import NONE, Bool, Int32, Int64
@@ -103,7 +106,7 @@ def depend(
     host: HostTrace | None,
     device: DeviceTrace | None,
     launched: DeviceOperations | None,
-    library: dict[int, int],
+    communication: Communication,
     options: LinkOptions,
 ) -> Plan:
     """Derive the dependencies of a rank.
@@ -113,9 +116,11 @@ def depend(
         host: Its tensors.
         device: Events.
         launched: What ran on devices.
-        library: Operation of a communication library → the call it carries out, whose tensors it reads and writes.
+        communication: Its collectives and messages. Operations of a communication library read and write the tensors
+            of the call they carry out.
         options: What to derive.
     """
+    library = communication.issued_by
     waits = []
     if options.sync and device is not None and launched is not None:
         waits = _waits(operations, device, launched)
@@ -124,8 +129,13 @@ def depend(
     inside = _inside(operations, around, library, options)
     gaps, causes = _gaps(operations, waits, inside, own, ~_within(operations, around, library), options)
     first_device = len(operations) + len(gaps)
-    order = _order(operations, gaps, device, launched)
+    follows = chains(issued(operations, device, launched, communication), communication)
+    follows = follows if options.sequence else []
+    order = _order(operations, gaps, device, launched, _begun(operations, follows))
     draft = _Draft()
+    places = np.array([[at + first_device * there for there, at in pair] for pair in follows], np.int64)
+    earlier, later = places.reshape(-1, 2).T
+    draft.add(earlier, later, DepKind.SEQUENCE)
     _thread_order(draft, operations, gaps, order)
     _held_up(draft, operations, gaps, waits, causes, order)
     rows, mistaken = _called(operations, library)
@@ -169,11 +179,27 @@ def _called(operations: Operations, library: dict[int, int]) -> tuple[Int64, int
 # Order
 
 
+def _begun(operations: Operations, follows: Sequence[tuple[Place, Place]]) -> Int64:
+    """Return times (N,) to order operations by: their begin, but not before the collective they follow in a group.
+
+    Two threads may begin theirs the other way round. Where one had ended before the other began, they stay so.
+    """
+    begin = operations.begin.copy()
+    for (one_on_device, one), (on_device, other) in follows:
+        if not (one_on_device or on_device) and begin[one] < operations.finish[other]:
+            begin[other] = max(begin[other], begin[one] + 1)
+    return begin
+
+
 def _order(
-    operations: Operations, gaps: list[Gap], device: DeviceTrace | None, launched: DeviceOperations | None
+    operations: Operations,
+    gaps: list[Gap],
+    device: DeviceTrace | None,
+    launched: DeviceOperations | None,
+    begun: Int64,
 ) -> Int64:
     """Return the place (N+G+D,) of every node: by time, callers first, device operations after their launch."""
-    begin = [operations.begin, np.array([gap.start_ns for gap in gaps], np.int64)]
+    begin = [begun, np.array([gap.start_ns for gap in gaps], np.int64)]
     if device is not None and launched is not None:
         begin.append(_device_begin(operations, device, launched))
     times = np.concatenate(begin)
@@ -350,7 +376,7 @@ class _Span:
         begin, end: Begin and end.
         first: Whether it is what precedes the first operation of the thread.
         operation: The operation it is part of, -1 for time between operations.
-        issued: Whether that operation had set another thread going before.
+        issued: Whether that operation, or one it called, had set another thread going before.
     """
 
     thread: int
@@ -367,7 +393,8 @@ def _inside(
     """Return the time that operations spent themselves after their first callee, or after setting a thread going.
 
     A thread may have waited in it. Operations that compute did not, and those of communication libraries are what
-    others wait for; of operations without callees only those count that are known to wait.
+    others wait for; of operations without callees only those count that are known to wait. What sets a thread going is
+    a call with all it was called by: what these do afterwards must not hold up the thread.
     """
     start, end, thread = operations.start_ns, operations.end_ns, operations.thread
     callees: dict[int, list[int]] = {}
@@ -375,11 +402,10 @@ def _inside(
     for row in inner[np.argsort(start[inner], kind="stable")].tolist():
         callees.setdefault(int(around[row]), []).append(row)
     begins = {call: int(start[rows[0]]) for call, rows in callees.items()}
-    issued: set[int] = set()
-    for row, call in library.items():
-        if start[call] >= 0 and start[call] <= start[row] < end[call] and thread[row] != thread[call]:
-            begins[call] = min(begins.get(call, int(start[row])), int(start[row]))
-            issued.add(call)
+    issuing = _issuing(operations, library)
+    for call, begin in issuing.items():
+        begins[call] = min(begins.get(call, begin), begin)
+    issued = issuing.keys() | _with_callers((int(around[call]) for call in library.values()), around)
     for row, name in enumerate(operations.names):
         if start[row] >= 0 and _BLOCKING.search(name):
             begins.setdefault(row, int(start[row]))
@@ -394,6 +420,26 @@ def _inside(
             if until - before >= least:
                 spans.append(_Span(int(thread[call]), before, until, False, call, call in issued))
     return spans
+
+
+def _issuing(operations: Operations, library: dict[int, int]) -> dict[int, int]:
+    """Return the calls that set another thread going while they ran, and when that began."""
+    start, end, thread = operations.start_ns, operations.end_ns, operations.thread
+    found: dict[int, int] = {}
+    for row, call in library.items():
+        if start[call] >= 0 and start[call] <= start[row] < end[call] and thread[row] != thread[call]:
+            found[call] = min(found.get(call, int(start[row])), int(start[row]))
+    return found
+
+
+def _with_callers(rows: Iterable[int], around: Int64) -> set[int]:
+    """Return operations and all they lie within."""
+    found: set[int] = set()
+    for row in rows:
+        while row >= 0 and row not in found:
+            found.add(row)
+            row = int(around[row])  # noqa: PLW2901 (walks outwards)
+    return found
 
 
 def _within(operations: Operations, around: Int64, library: dict[int, int]) -> Bool:

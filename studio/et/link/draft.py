@@ -87,7 +87,7 @@ def draft(pair: Pair, options: LinkOptions) -> RankDraft:
         raise ValueError("a pair without files")
     launched = attribute(operations, device) if device is not None else None
     communication = communicate(operations, host, device, launched)
-    plan = depend(operations, host, device, launched, communication.issued_by, options)
+    plan = depend(operations, host, device, launched, communication, options)
     made = RankDraft(pair.number, host, device, joined, count, operations, launched, communication, plan)
     made.findings = [*findings, *_missing(pair), *_told(made)]
     return made

@@ -29,6 +29,8 @@ class DepKind(IntFlag):
     """Another processor thread set it going, or held it up."""
     DATA = 128
     """It reads a tensor that the other wrote."""
+    SEQUENCE = 256
+    """The other is the collective of the same comm group that was issued just before."""
 
 
 DEP_KINDS = "dep_kinds"
@@ -48,6 +50,8 @@ class LinkOptions:
         sync: The processor waits for the device where it did.
         threads: Operators wait for those of other threads that set them going or held them up.
         data: Readers of a tensor wait for its writer.
+        sequence: Collectives wait for the one of their comm group that was issued before. In a recording two may
+            overlap, on two threads of gloo; simulators carry them out one by one, and hang where ranks differ in the order.
         host_gaps: Time between operators (Python, data loading) becomes nodes of that duration.
         least_gap_ns: Gaps shorter than this are left out.
         thread_gap_ns: A thread that was idle for shorter than this was not held up by another.
@@ -64,6 +68,7 @@ class LinkOptions:
     sync: bool = True
     threads: bool = True
     data: bool = True
+    sequence: bool = True
     host_gaps: bool = True
     least_gap_ns: int = 1_000
     thread_gap_ns: int = 100_000
@@ -82,5 +87,6 @@ class LinkOptions:
             DepKind.SYNC: self.sync,
             DepKind.THREAD: self.threads,
             DepKind.DATA: self.data,
+            DepKind.SEQUENCE: self.sequence,
         }
         return DepKind(sum(kind for kind, on in wanted.items() if on))

@@ -457,8 +457,8 @@ def test_functional_collectives_name_their_group_and_others_are_marked_inferred(
         event("c10d::allreduce_", 20, 5, rf=6),
     ]
     trace, [(_, _, named), (_, _, guessed)] = comm(tmp_path, nodes, events)
-    assert (named["pg_name"], named.get("comm_inferred")) == ("7", None)
-    assert (guessed["pg_name"], guessed["comm_inferred"]) == ("0", ["group"])
+    assert (named["pg_name"], named["comm_inferred"]) == ("7", ["seq"])
+    assert (guessed["pg_name"], guessed["comm_inferred"]) == ("0", ["group", "seq"])
     assert {group.name: group.ranks for group in trace.groups} == {"0": (0, 1, 2, 3), "7": (0, 2)}
 
 
@@ -476,7 +476,7 @@ def test_kernels_are_typed_by_metadata_before_names(tmp_path):
     trace, found = comm(tmp_path, [node(3, "aten::x", rf_id=3)], events)
     assert [told["comm_type"] for _, _, told in found] == [2, 6, 7]
     assert [told["comm_size"] for _, _, told in found] == [16, 16, 0]
-    assert found[2][2]["comm_inferred"] == ["type", "size", "group"]
+    assert found[2][2]["comm_inferred"] == ["type", "size", "group", "seq"]
     [unknown] = [finding for finding in trace.findings if finding.code == "unknown-collective"]
     assert "ncclDevKernel_Generic (1)" in unknown.message
 
@@ -486,3 +486,27 @@ def test_an_unknown_collective_is_told_and_stays_computation(tmp_path):
     trace, found = comm(tmp_path, nodes, [event("c10d::all_shuffle_", 0, 9, rf=3)])
     assert found == []
     assert any("c10d::all_shuffle_ (1)" in finding.message for finding in trace.findings)
+
+
+def test_collectives_are_numbered_and_chained_as_issued_whichever_thread_begins_first(tmp_path):
+    """The second call's operation begins 2 µs before the first's, on another thread; a recorded number stays."""
+    nodes = [
+        node(3, "c10d::allreduce_", rf_id=3, inputs=[[T(1)], "<Object>"]),
+        node(4, "c10d::allgather_", rf_id=4, inputs=[[[T(2)]], [T(3)], "<Object>"]),
+        node(5, "gloo:all_gather", 4, rf_id=5),
+        node(6, "gloo:all_reduce", 3, rf_id=6),
+    ]
+    events = [
+        event("c10d::allreduce_", 0, 2, rf=3),
+        event("c10d::allgather_", 3, 2, rf=4),
+        event("gloo:all_gather", 8, 20, "user_annotation", tid=9, rf=5),
+        event("gloo:all_reduce", 10, 10, "user_annotation", tid=8, rf=6),
+    ]
+    trace, found = comm(tmp_path, nodes, events)
+    told = {name: (one["comm_seq"], one["comm_inferred"]) for name, _, one in found}
+    assert told == {"gloo:all_reduce": (0, ["group", "seq"]), "gloo:all_gather": (1, ["group", "seq"])}
+    [graph] = trace.graphs
+    assert DepKind.SEQUENCE in reasons(graph)["gloo:all_reduce", "gloo:all_gather"]
+    assert_acyclic(graph)
+    off = studio.link(tmp_path, options=LinkOptions(sequence=False)).graphs[0]
+    assert ("gloo:all_reduce", "gloo:all_gather") not in reasons(off)

@@ -13,6 +13,7 @@ import studio
 from studio.errors import TraceError
 from studio.et import LinkOptions
 from studio.linking import communication, rank_figures
+from studio.sim.matched import sequence_alone
 from studio.trace import Graph, NodeType, Rank, Trace, dense_column, node_attributes, type_name
 from tests.et.link.test_link import assert_acyclic, names
 
@@ -146,9 +147,13 @@ def test_dependencies_have_no_cycle_and_replay_takes_the_recorded_time(shared, r
 
 
 def replayed_ns(graph: Graph) -> int:
-    """The end of the last node where each starts when all it waits for have ended; threads and streams run apart."""
+    """The end of the last node where each starts when all it waits for have ended; threads and streams run apart.
+
+    Collectives may overlap that only their sequence keeps apart.
+    """
     start = np.zeros(len(graph), np.int64)
-    waits = [[*graph.ctrl.of(row).tolist(), *graph.data.of(row).tolist()] for row in range(len(graph))]
+    kept = np.split(np.where(sequence_alone(graph), -1, graph.data.rows), graph.data.offsets[1:-1])
+    waits = [[*graph.ctrl.of(row).tolist(), *data[data >= 0].tolist()] for row, data in enumerate(kept)]
     left = [len(sources) for sources in waits]
     after: dict[int, list[int]] = {}
     for row, sources in enumerate(waits):
@@ -224,7 +229,8 @@ DIFFERENCES = {
     "starts": "start times are written (a known fault there)",
     "communication": "collectives of gloo are COMM nodes (a known fault there)",
     "optimizer": "Optimizer.step keeps its duration (0 there)",
-    "waiting": "an operator that waited for a thread or the device has its duration without the waiting",
+    "waiting": "an operator that waited for a thread or the device has its duration without the waiting; one that has "
+    "set a thread going, without what it did afterwards, which is a gap",
     "dependencies": "kernels of a stream are chained, threads and tensors add theirs",
 }
 """Every deliberate difference, with its reason; all else is compared."""
@@ -301,7 +307,7 @@ def assert_agree(theirs: _Nodes, ours: _Nodes, base: str) -> None:
             assert got < wanted, (base, ours.names[here])
             assert not ours.names[here].startswith("aten::"), base
             waited += 1
-    assert waited <= 25, base
+    assert waited <= 60, base
 
 
 def test_linking_without_host_gaps_keeps_the_time_operators_took(shared):

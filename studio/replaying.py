@@ -1,0 +1,81 @@
+"""A recording played again: what is taken from it, and how long each step took then and now."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from studio.analysis.step_times import StepTime, step_times
+from studio.sim.parts import EXTENDED, Parts
+from studio.sim.result import SimResult
+from studio.terminal import printable
+from studio.units import format_ns
+
+RECORDED = {"communication-times": "recorded", "rank-starts": "recorded"}
+"""Settings of the extended mode that make a simulation a replay."""
+
+
+def idle_system(npus: int) -> Parts:
+    """Return a system for a replay, in which no message uses the network."""
+    network = {"topology": ["Switch"], "npus_count": [npus], "bandwidth": [1], "latency": [0]}
+    system = {
+        "scheduling-policy": "LIFO",
+        "collective-optimization": "baseline",
+        "preferred-dataset-splits": 1,
+        EXTENDED: {},
+    }
+    return Parts(network, system)
+
+
+def as_replay(parts: Parts) -> Parts:
+    """Return a system on which a recording is played again; its other settings stay."""
+    table = parts.system.get(EXTENDED)
+    settings = {**(table if isinstance(table, dict) else {}), **RECORDED}
+    return replace(parts, system={**parts.system, EXTENDED: settings})
+
+
+def is_replay(result: SimResult) -> bool:
+    """Whether communication took its recorded time."""
+    extensions = result.config.extensions
+    return extensions is not None and extensions.communication_times == "recorded"
+
+
+def steps(result: SimResult) -> list[StepTime]:
+    """Return the steps of every rank, recorded and replayed."""
+    return step_times(result.trace, result.node_times())
+
+
+def report(result: SimResult) -> list[dict[str, Any]]:
+    """Return the steps as plain data."""
+    return [
+        {
+            "rank": one.rank,
+            "step": one.name,
+            "recorded_ns": one.recorded_ns,
+            "replayed_ns": one.replayed_ns,
+            "difference": one.difference if one.recorded_ns else None,
+        }
+        for one in steps(result)
+    ]
+
+
+def lines(result: SimResult, most: int = 32) -> Iterator[str]:
+    """Yield the steps for reading in a terminal, the first `most` one by one."""
+    found = steps(result)
+    if not found:
+        yield "  nothing to compare: the trace has no start times"
+        return
+    yield f"  {'step':24}{'rank':>8}{'recorded':>14}{'replayed':>14}{'difference':>12}"
+    for one in found[:most]:
+        name = printable(one.name or "whole trace")
+        yield (
+            f"  {name[:23]:24}{one.rank:>8,}{format_ns(one.recorded_ns):>14}{format_ns(one.replayed_ns):>14}"
+            f"{100 * one.difference:>+10.2f} %"
+        )
+    if len(found) > most:
+        worst = max(found, key=lambda one: abs(one.difference))
+        yield (
+            f"  and {len(found) - most:,} more; the largest difference is {100 * worst.difference:+.2f} %, "
+            f"{printable(worst.name)} of rank {worst.rank:,}"
+        )

@@ -1,0 +1,180 @@
+"""What the simulator makes of the matching of collectives and messages across ranks.
+
+Two switches of the extended mode rest on it. With `collective_order` the collectives of a comm group begin in the order
+of their numbers (`comm_seq`) where every member numbers them, so that two that are ready at once cannot pass each other
+on one rank and not on another. With `communication_times` set to `recorded` no message is simulated: those who take part
+in a collective meet, and the recording says how long it takes from then on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from studio.analysis.matching import GroupMatching, match_collectives, match_messages
+from studio.et.link.options import DEP_KINDS, DepKind
+from studio.sim.config import SystemConfig
+from studio.trace import NONE, Bool, CollectiveType, CommGroup, Graph, Int64, Trace
+
+
+def by_number(config: SystemConfig) -> bool:
+    """Whether the numbers of collectives count."""
+    extensions = config.extensions
+    return extensions is not None and extensions.collective_order == "sequence"
+
+
+def replays_communication(config: SystemConfig) -> bool:
+    """Whether communication takes its recorded time."""
+    return config.extensions is not None and config.extensions.communication_times == "recorded"
+
+
+def sequences(trace: Trace, groups: Sequence[CommGroup] | None) -> dict[int, Int64]:
+    """Return, by graph, the collectives that follow each other by number: (2, P) rows, the second after the first.
+
+    Groups of which some member does not number its collectives are left out.
+    """
+    if not any(len(graph.rows_with("comm_seq")[0]) for graph in trace.graphs):
+        return {}
+    graph_of = {rank.number: rank.graph for rank in trace.ranks}
+    found: dict[int, list[Int64]] = {}
+    for matching in match_collectives(trace, groups):
+        if not matching.by_number:
+            continue
+        told = {}
+        for member, at in zip(matching.members, matching.sequence_of.tolist(), strict=True):
+            if at != NONE:
+                told[graph_of[member], at] = matching.sequences[at].rows
+        for (graph, _), rows in told.items():
+            there = rows[rows != NONE]
+            found.setdefault(graph, []).append(np.stack([there[:-1], there[1:]]))
+    return {graph: np.unique(np.concatenate(pairs, axis=1), axis=1) for graph, pairs in found.items()}
+
+
+def sequence_alone(graph: Graph) -> Bool:
+    """Return (D,) which data dependencies keep collectives in their sequence and have no other reason.
+
+    In a recording collectives may overlap that such a dependency keeps apart.
+    """
+    alone = np.zeros(len(graph.data.rows), np.bool_)
+    rows, where = graph.rows_with(DEP_KINDS)
+    length = graph.attrs.length[where].astype(np.int64)
+    fits = length == np.diff(graph.data.offsets)[rows]
+    rows, where, length = rows[fits], where[fits], length[fits]
+    step = np.arange(int(length.sum())) - np.repeat(np.cumsum(length) - length, length)
+    kinds = graph.attrs.items[np.repeat(graph.attrs.value[where], length) + step]
+    alone[np.repeat(graph.data.offsets[rows], length) + step] = kinds == int(DepKind.SEQUENCE)
+    return alone
+
+
+@dataclass(frozen=True, slots=True)
+class Meetings:
+    """Collectives and messages that take their recorded time.
+
+    M meetings, P nodes that take part.
+
+    Attributes:
+        count: (M,) how many ranks meet.
+        rank: (P,) place of the rank in the trace.
+        row: (P,) the node there.
+        meeting: (P,) the meeting.
+        waits: (P,) whether the node waits until all have come.
+        time_ns: (P,) how long it takes from then on; of one that does not wait, from its own beginning on.
+    """
+
+    count: Int64
+    rank: Int64
+    row: Int64
+    meeting: Int64
+    waits: Bool
+    time_ns: Int64
+
+
+def meetings(trace: Trace, groups: Sequence[CommGroup] | None) -> Meetings:
+    """Return what meets what, and how long that took in the recording.
+
+    A node ends as long after the last arrival as it did in the recording, where all who take part have start times;
+    else after the shortest time that one of them recorded, for the others' hold their waiting for that one. A send
+    waits for nobody, nor does a member of a collective with a root that had ended before the last one came.
+    """
+    place = {rank.number: at for at, rank in enumerate(trace.ranks)}
+    columns, counts, known = [np.zeros((4, 0), np.int64)], [np.zeros(0, np.int64)], 0
+    for matching in match_collectives(trace, groups):
+        inside = np.array([place.get(member, NONE) for member in matching.members], np.int64)
+        rows = matching.rows()
+        member, position = np.nonzero(rows != NONE)
+        rooted = _rooted(matching)[position]
+        columns.append(np.stack([inside[member], rows[member, position], known + position, rooted]))
+        # Absent members are waited for, too: with a gap a collective never takes place.
+        counts.append(np.full(rows.shape[1], len(matching.members)))
+        known += rows.shape[1]
+    messages = match_messages(trace)
+    number = known + np.arange(len(messages))
+    counts.append(np.full(len(messages), 2))
+    for at, row, how in (
+        (messages.send_rank, messages.send_row, _SEND),
+        (messages.receive_rank, messages.receive_row, _TOGETHER),
+    ):
+        there = row != NONE
+        columns.append(np.stack([at[there], row[there], number[there], np.full(int(there.sum()), how)]))
+    rank, row, meeting, how = np.concatenate(columns, axis=1)
+    count = np.concatenate(counts)
+    start, own = _recorded(trace, rank, row)
+    waits, time_ns = _times(len(count), meeting, how, start, own)
+    return Meetings(count, rank, row, meeting, waits, time_ns)
+
+
+_TOGETHER, _ROOTED, _SEND = range(3)
+_ROOTED_TYPES = (
+    CollectiveType.BROADCAST,
+    CollectiveType.REDUCE,
+    CollectiveType.GATHER,
+    CollectiveType.SCATTER,
+)
+
+
+def _rooted(matching: GroupMatching) -> Int64:
+    """Return (C,) how the collectives of a group end."""
+    longest = max(map(len, matching.sequences), default=0)
+    found = np.full(longest, _TOGETHER, np.int64)
+    for sequence in matching.sequences:
+        found[: len(sequence)][np.isin(sequence.type, _ROOTED_TYPES)] = _ROOTED
+    return found
+
+
+def _recorded(trace: Trace, rank: Int64, row: Int64) -> tuple[Int64, Int64]:
+    """Return start, -1 where there is none, and duration (P,) of nodes."""
+    start, own = np.empty(len(rank), np.int64), np.empty(len(rank), np.int64)
+    graph_of = np.array([one.graph for one in trace.ranks], np.int64)[rank]
+    for index in np.unique(graph_of).tolist():
+        mine, graph = graph_of == index, trace.graphs[index]
+        start[mine], own[mine] = graph.start_ns[row[mine]], graph.duration_ns[row[mine]]
+    return start, np.maximum(own, 1)
+
+
+def _times(count: int, meeting: Int64, how: Int64, start: Int64, own: Int64) -> tuple[Bool, Int64]:
+    """Return whether nodes (P,) wait for the others of their meeting, and how long they take."""
+    shortest = np.full(count, np.iinfo(np.int64).max)
+    np.minimum.at(shortest, meeting, own)
+    last, timed = np.full(count, NONE, np.int64), np.ones(count, np.bool_)
+    np.maximum.at(last, meeting, start)
+    np.logical_and.at(timed, meeting, start >= 0)
+    after = start + own - last[meeting]
+    waits = (how != _SEND) & ~((how == _ROOTED) & timed[meeting] & (after <= 0))
+    together = np.where(timed[meeting], np.maximum(after, 1), shortest[meeting])
+    return waits, np.where(waits, together, own)
+
+
+def rank_starts(trace: Trace) -> Int64:
+    """Return (R,) how long after the first rank each begins in the recording; 0 where it has no times."""
+    first = []
+    for rank in trace.ranks:
+        start = trace.graph_of(rank).start_ns
+        first.append(int(start[start >= 0].min(initial=_NEVER)))
+    begin = np.array(first, np.int64)
+    there = begin != _NEVER
+    return np.where(there, begin - begin[there].min(initial=_NEVER), 0)
+
+
+_NEVER = np.iinfo(np.int64).max

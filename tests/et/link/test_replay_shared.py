@@ -1,0 +1,83 @@
+"""Linked recordings in the simulator: they end, and played again they take the recorded time."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+from click.testing import CliRunner
+
+import studio
+from studio import replaying
+from studio.analysis.step_times import StepTime
+from studio.cli import main
+from studio.errors import TraceError
+from studio.et import LinkOptions
+from studio.sim import simulate
+from studio.sim.config import Algorithm, Dimension, SystemConfig, Topology
+from studio.sim.extensions import Extensions
+from studio.sim.parts import imported
+from studio.trace import Trace
+
+BOUND = {
+    "torch_synthetic_device/ddp_mlp_4r": 0.02,
+    "torch_synthetic_device/dlrm_4r": 0.02,
+    "torch_synthetic_device/mnist_1r": 0.02,
+    "torch/ddp_mlp_4r": 0.10,
+    "torch/dlrm_4r": 0.02,
+    "torch/fsdp_gpt_2r": 0.02,
+    "torch/pp_2r": 0.10,
+}
+"""Runs, and how far a step of a rank may be off; `docs/simulator.md` tells how far each is."""
+
+
+def replayed(trace: Trace) -> list[StepTime]:
+    parts = replaying.as_replay(replaying.idle_system(len(trace.ranks)))
+    return replaying.steps(simulate(trace, imported(parts).config, native=False))
+
+
+@pytest.mark.parametrize("run", BOUND)
+def test_a_replay_takes_the_recorded_time_and_a_simulation_ends(shared, run, record_property):
+    """Every step of every rank; and with simulated communication every rank finishes, nothing repaired."""
+    trace = studio.link(shared / "traces" / run)
+    steps = replayed(trace)
+    assert {one.rank for one in steps} == {rank.number for rank in trace.ranks}
+    for one in steps:
+        record_property(f"{run} rank {one.rank} {one.name}", f"{100 * one.difference:+.2f} %")
+        assert abs(one.difference) < BOUND[run], one
+    dims = (Dimension("switch", len(trace.ranks), 25.0, 500.0),)
+    kinds = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all")
+    config = SystemConfig(
+        Topology(dims), algorithms=dict.fromkeys(kinds, (Algorithm("ring"),)), extensions=Extensions()
+    )
+    assert (simulate(trace, config, native=False).finish_ns > 0).all()
+
+
+def test_the_sequence_of_collectives_can_be_left_out(shared):
+    """The simulator then puts them in order by their numbers; where those do not count either, the job hangs."""
+    trace = studio.link(shared / "traces/torch/ddp_mlp_4r", options=LinkOptions(sequence=False))
+    chained = studio.link(shared / "traces/torch/ddp_mlp_4r")
+    for with_chain, without in zip(chained.graphs, trace.graphs, strict=True):
+        assert int(without.data.offsets[-1]) < int(with_chain.data.offsets[-1])
+    topology = Topology((Dimension("switch", 4, 25.0, 500.0),))
+    config = SystemConfig(topology, algorithms={"all_reduce": (Algorithm("ring"),)}, extensions=Extensions())
+    simulate(trace, config, native=False)
+    ready = replace(config, extensions=Extensions(collective_order="ready"))
+    simulate(chained, ready, native=False)
+    with pytest.raises(TraceError, match="never finish"):
+        simulate(trace, ready, native=False)
+
+
+def test_the_command_links_and_replays(shared, tmp_path):
+    runner = CliRunner()
+    linked = runner.invoke(main, ["link", str(shared / "traces/torch/dlrm_4r"), "-o", str(tmp_path / "out")])
+    assert linked.exit_code == 0, linked.output
+    done = runner.invoke(main, ["simulate", str(tmp_path / "out"), "--replay"])
+    assert done.exit_code == 0, done.output
+    assert "recorded      replayed  difference" in done.output
+    told = json.loads(runner.invoke(main, ["simulate", str(tmp_path / "out"), "--replay", "--json"]).stdout)
+    assert {(one["rank"], one["step"]) for one in told["steps"]} == {
+        (rank, f"ProfilerStep#{step}") for rank in range(4) for step in (1, 2)
+    }
+    assert max(abs(one["difference"]) for one in told["steps"]) < 0.02
