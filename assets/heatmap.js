@@ -27,6 +27,8 @@
   function format(value, unit) {
     if (!isFinite(value)) return "–";
     if (unit === "ratio") return digits(value) + "×";
+    /* In the unit of time that was asked for, on every page. */
+    if (unit === "ns" && window.studioTimeline && window.studioTimeline.time) return window.studioTimeline.time(value);
     var units = UNITS[unit], size = Math.abs(value), at = 0;
     if (size === 0) return "0 " + units[0][0];
     while (at + 1 < units.length && size >= units[at + 1][1] * 0.9995) at++;
@@ -267,7 +269,7 @@
       var most = 0;
       pen.font = "11.5px " + colours().font;
       for (var line = 0; line < data.shape[0]; line += Math.max(1, Math.floor(data.shape[0] / 400))) most = Math.max(most, pen.measureText(nameOf(line)).width);
-      return most + 28;
+      return most + (data.down > 1 ? 52 : 28);
     }
 
     function groupOf(line) {

@@ -1,6 +1,6 @@
 """Every collective of a job, member by member: what each rank moved in it, and when.
 
-A collective is the n-th that each member of a comm group begins. Ranks that share a graph share what is read of it
+A collective is the one of a number, or the n-th, that each member of a comm group begins. Ranks that share a graph share what is read of it
 here, and groups whose members were simulated as one share their times, so a thousand ranks cost little more than their
 distinct graphs.
 """
@@ -78,8 +78,8 @@ def collective_members(
 ) -> Members:
     """Return every collective of a trace, member by member.
 
-    Members are matched by the order in which they begin collectives of a group; where times are missing, by the order
-    their dependencies give.
+    Members are matched by the numbers of their collectives where all have them; else by the order in which they begin
+    collectives of a group, or, where times are missing, by the order their dependencies give.
 
     Args:
         trace: The trace.
@@ -154,8 +154,9 @@ def _aligned(group: GroupMatching, first: Int64, times: NodeTimes | None, by_ran
         looked = there & (first != NONE)[:, None]
         where = np.where(looked, first[:, None] + rows, 0)
         start, end = (np.where(looked, column[where], NONE) for column in (times.start_ns, times.end_ns))
-        rows, kind, amount, start, end = _in_order_of_beginning(rows, kind, amount, start, end)
-        there = rows != NONE
+        if not group.by_number:
+            rows, kind, amount, start, end = _in_order_of_beginning(rows, kind, amount, start, end)
+            there = rows != NONE
     # Transposed, the members of a collective stand next to each other.
     at = np.nonzero(there.T)
     columns = (

@@ -73,6 +73,8 @@ def _lead(shown: Shown, found: list[Offender]) -> Any:
     """Return in a sentence which rank has most most often."""
     worst = [one.worst for one in found]
     often = max(set(worst), key=worst.count)
+    if 4 * worst.count(often) < len(worst):
+        return html.P("No single rank is behind them: another one has most from row to row.")
     number = shown.trace.ranks[often].number
     rows = f"{format_count(worst.count(often))} of the {format_count(len(worst))} most uneven rows"
     return html.P([html.Strong(f"Rank {number}"), f" has most in {rows}."])

@@ -45,6 +45,7 @@ def layout(**_query: str) -> Any:
                 className="cs-coll",
                 hidden=True,
             ),
+            html.P("The collectives are being read…", className="cs-coll-wait cs-dim", role="status"),
             dcc.Store(id="collectives-settled"),
             html.Div(id="collectives-sync", hidden=True),
         ]

@@ -58,6 +58,16 @@ def test_figures_of_a_collective_whose_members_come_late() -> None:
     assert matrix(members, rows, "bus").tolist() == [[0.9, 1.0]]
 
 
+def test_numbers_count_before_the_order_of_beginning() -> None:
+    """Rank 1 begins its second collective first; the numbers say which belong together."""
+    ranks = [
+        [at(1, 5, 1, "ALL_REDUCE", 10, comm_seq=1), at(9, 5, 2, "ALL_REDUCE", 20, comm_seq=2)],
+        [at(8, 5, 1, "ALL_REDUCE", 11, comm_seq=1), at(2, 5, 2, "ALL_REDUCE", 21, comm_seq=2)],
+    ]
+    members = members_of(trace_of(ranks))
+    assert matrix(members, rows_of(members), "size").tolist() == [[10, 11], [20, 21]]
+
+
 def test_without_times_only_sizes_are_known() -> None:
     trace = trace_of([[collective(1, "ALL_REDUCE", 64)], [collective(1, "ALL_REDUCE", 64)]])
     members = members_of(trace)
