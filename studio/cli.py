@@ -309,16 +309,35 @@ def check(
         ctx.exit(1)
 
 
+_for_option = click.option(
+    "--for",
+    "reader",
+    type=click.Choice(["astra-sim"]),
+    help="Leave out what this simulator stops at, and say how much of what.",
+)
+
+
+def _for_reader(reader: str | None) -> dict[str, Any]:
+    """Return how a trace is changed for who reads it."""
+    if reader is None:
+        return {}
+    from studio.reference import for_astra_sim
+
+    return {"change": for_astra_sim}
+
+
 @main.command(epilog="Example: chakra-studio convert traces.zip out/")
 @click.argument("source", metavar="IN", type=click.Path(path_type=Path))
 @click.argument("target", metavar="OUT", type=click.Path(path_type=Path))
 @click.option("--gzip", "compress", is_flag=True, help="Compress the files of a folder.")
+@_for_option
 @_rank_option
 @_size_options
 def convert(
     source: Path,
     target: Path,
     compress: bool,
+    reader: str | None,
     ranks: dict[str, int],
     npus: int | None,
     passes: int | None,
@@ -344,6 +363,7 @@ def convert(
         notice=_warn,
         npus=npus,
         passes=passes,
+        **_for_reader(reader),
     )
     noun = "file" if len(written) == 1 else "files"
     _say(f"{len(written):,} {noun} written: {written[0]}" + (f" … {written[-1]}" if len(written) > 1 else ""))
@@ -361,6 +381,7 @@ def convert(
     "sequence), host-gaps, align-clocks or metadata-nodes; repeat for each.",
 )  # fmt: skip
 @click.option("--gzip", "compress", is_flag=True, help="Compress the files.")
+@_for_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @_rank_option
 def link(
@@ -368,6 +389,7 @@ def link(
     target: Path,
     without: tuple[str, ...],
     compress: bool,
+    reader: str | None,
     as_json: bool,
     ranks: dict[str, int],
 ) -> None:
@@ -381,7 +403,13 @@ def link(
 
     options = linking.without(without, lambda message: click.BadParameter(message, param_hint="--without"))
     linked = linking.run(
-        paths, target, options=options, compress=compress, ranks=ranks, progress=_progress_line()
+        paths,
+        target,
+        options=options,
+        compress=compress,
+        ranks=ranks,
+        progress=_progress_line(),
+        **_for_reader(reader),
     )
     click.echo(json.dumps(linking.report(linked), indent=2) if as_json else linking.as_text(linked))
 

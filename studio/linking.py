@@ -11,7 +11,7 @@ from studio.et import LinkOptions, link, write
 from studio.et.job import Progress
 from studio.terminal import printable
 from studio.trace import NodeType, Rank, Trace, collective_name, int_column
-from studio.units import format_bytes, format_count
+from studio.units import format_bytes, format_count, format_ns
 
 FIGURES = ("host_operations", "linked", "device_operations", "attributed")
 
@@ -24,7 +24,7 @@ class Linked:
     files: tuple[Path, ...]
 
 
-def run(
+def run(  # noqa: PLR0913 (each an option of the command)
     paths: Sequence[Path],
     target: Path,
     *,
@@ -32,14 +32,15 @@ def run(
     compress: bool = False,
     ranks: Mapping[str, int] | None = None,
     progress: Progress | None = None,
+    change: Callable[[Trace], Trace] = lambda trace: trace,
 ) -> Linked:
-    """Link the traces at `paths` and write them as Chakra files into a folder.
+    """Link the traces at `paths` and write them, or what `change` makes of them, as Chakra files into a folder.
 
     Raises:
         TraceError: There is nothing to link, or files do not belong together.
         TraceFormatError: A file cannot be read.
     """
-    trace = link(paths, options=options, ranks=ranks, progress=progress)
+    trace = change(link(paths, options=options, ranks=ranks, progress=progress))
     name = Path(paths[0]).resolve().name.split(".")[0] or "job"
     return Linked(trace, tuple(write(trace, target, name, compress=compress, progress=progress)))
 
@@ -107,11 +108,32 @@ def as_text(linked: Linked) -> str:
         lines.append(
             f"{rank.number:>4}  {host:>15}  {joined:>6}  {device:>17}  {given:>10}  {shares or 'none'}"
         )
+    lines += _clock_lines(linked.trace)
     for finding in linked.trace.findings:
         where = "" if finding.rank is None else f" rank {finding.rank}:"
         lines.append(f"{finding.level} {finding.code}:{where} {finding.message}")
     lines.append(f"{format_count(len(linked.files))} files written: {linked.files[0]} … {linked.files[-1]}")
     return "\n".join(printable(line) for line in lines)
+
+
+_CLOCKS_TOLD = 32
+
+
+def _clock_lines(trace: Trace) -> list[str]:
+    """Return offset, drift and what stays of every rank whose clock was compared with another's."""
+    told = [(rank.number, rank_figures(trace, rank).get("clock")) for rank in trace.ranks]
+    compared = [(number, clock) for number, clock in told if clock and clock["matched"]]
+    if not compared:
+        return []
+    lines = ["rank  clock moved by       drift  distance of matched ends that stays  collectives"]
+    for number, clock in compared[:_CLOCKS_TOLD]:
+        moved, drift, stays = clock["offset_ns"], clock["drift_ppb"] / 1000, format_ns(clock["residual_ns"])
+        lines.append(
+            f"{number:>4}  {moved:>+12,} ns  {drift:>+6.2f} ppm  {stays:>35}  {clock['matched']:>11,}"
+        )
+    if len(compared) > _CLOCKS_TOLD:
+        lines.append(f"and {len(compared) - _CLOCKS_TOLD:,} more ranks; --json tells all")
+    return lines
 
 
 def without(kinds: Sequence[str], say: Callable[[str], Exception]) -> LinkOptions:

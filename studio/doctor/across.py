@@ -16,6 +16,8 @@ from studio.sim.agreement import collective_label, group_label, half_label, is_c
 from studio.trace import NONE, CollectiveType, Int64, Level
 from studio.units import format_bytes, format_count, format_ns
 
+_CLOCKS_TOLD = 8
+_FAR_APART_NS = 1_000_000
 _GROUPS_TOLD = 8
 """Groups told one by one; the rest is counted."""
 
@@ -324,7 +326,8 @@ def foreign_messages(case: Case) -> Iterator[Found]:
 
 
 def clock_skew(case: Case) -> Iterator[Found]:
-    """Yield ranks whose clocks are apart, as the ends of matched collectives show."""
+    """Yield ranks whose clocks are apart, as the ends of matched collectives show, and such as linking moved far."""
+    yield from _moved_clocks(case)
     offsets = clock_offsets(case)
     skewed = [one for one in offsets if one.is_skewed]
     if skewed:
@@ -345,3 +348,28 @@ def clock_skew(case: Case) -> Iterator[Found]:
                 ("collectives compared", format_count(worst.matched)),
             ),
         )
+
+
+def _moved_clocks(case: Case) -> Iterator[Found]:
+    """Yield what linking wrote about clocks that were far apart before it aligned them."""
+    moved = {rank.number: metadata_number(rank, "clock_offset_ns") for rank in case.trace.ranks}
+    # -1 stands for no such number; a nanosecond is no skew either.
+    far = {rank: by for rank, by in moved.items() if abs(by) >= _FAR_APART_NS}
+    if not far:
+        return
+    worst = max(far, key=lambda rank: abs(far[rank]))
+    residual = {rank.number: metadata_number(rank, "clock_residual_ns") for rank in case.trace.ranks}
+    yield Found(
+        "info",
+        f"Linking moved the clock{'s' if len(far) > 1 else ''} of {rank_list(sorted(far))}, by up to "
+        f"{format_ns(abs(far[worst]))} (rank {worst}), so that matched collectives end together.",
+        tuple(sorted(far)),
+        (),
+        len(far),
+        tuple(
+            (f"rank {rank}", f"{far[rank]:+,} ns, {format_ns(max(residual[rank], 0))} stays")
+            for rank in sorted(far)[:_CLOCKS_TOLD]
+        ),
+        "Times of different ranks can be compared as far as the distance that stays allows.",
+        mends=False,
+    )

@@ -114,6 +114,7 @@ def convert(  # noqa: PLR0913 (each an option of the command)
     notice: Callable[[Finding], None] | None = None,
     npus: int | None = None,
     passes: int | None = None,
+    change: Callable[[Trace], Trace] = lambda trace: trace,
 ) -> list[Path]:
     """Read the traces at `source` and write them as Chakra files, or as a timeline.
 
@@ -127,6 +128,7 @@ def convert(  # noqa: PLR0913 (each an option of the command)
         notice: Told each finding of the reader: what was lost in a damaged file is lost in what is written, too.
         npus: How many NPUs run a text workload that does not say it.
         passes: How many times a text workload runs; once where nothing is said.
+        change: Makes what is written of what was read.
 
     Returns:
         The files written.
@@ -150,7 +152,7 @@ def convert(  # noqa: PLR0913 (each an option of the command)
                 f"{source}: holds {len(jobs)} jobs, not one: {names}.", hint="Convert them one by one."
             )
         numbers = ranks_by_file(files, ranks or {})
-        trace = read_job(jobs[0], ranks=numbers, progress=progress, size=JobSize(npus, passes))
+        trace = change(read_job(jobs[0], ranks=numbers, progress=progress, size=JobSize(npus, passes)))
     if notice:
         for finding in trace.findings:
             notice(finding)

@@ -114,6 +114,11 @@ def corrected(times_ns: Int64, clock: Clock) -> Int64:
     return moved
 
 
+def _drift(moved: Sequence[RankDraft]) -> str:
+    drifts = [abs(made.clock.drift_ppb) for made in moved if made.clock.drift_ppb]
+    return f" and for a drift of up to {max(drifts) / 1000:.2f} ppm" if drifts else ""
+
+
 def _findings(drafts: Sequence[RankDraft], waiting: set[int]) -> list[Finding]:
     found = []
     timed = [made for made in drafts if made.device is not None]
@@ -123,7 +128,7 @@ def _findings(drafts: Sequence[RankDraft], waiting: set[int]) -> list[Finding]:
         moved = [made for made in aligned if made.clock.offset_ns or made.clock.drift_ppb]
         largest = max((abs(made.clock.offset_ns) for made in moved), default=0)
         how = (
-            f"{len(moved):,} clocks were moved, by up to {format_ns(largest)}"
+            f"{len(moved):,} clocks were moved, by up to {format_ns(largest)}{_drift(moved)}"
             if moved
             else "all ranks share the clock of one machine, so none was moved"
         )

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 
 import numpy as np
 import pytest
 
 import studio
+from studio.doctor import examine
 from studio.errors import TraceError
 from studio.et import DepKind, LinkOptions
+from studio.linking import Linked, as_text, rank_figures
 from studio.trace import NodeType, int_column, node_attributes
 from tests.et.pytorch_files import (
     device_file,
@@ -510,3 +513,27 @@ def test_collectives_are_numbered_and_chained_as_issued_whichever_thread_begins_
     assert_acyclic(graph)
     off = studio.link(tmp_path, options=LinkOptions(sequence=False)).graphs[0]
     assert ("gloo:all_reduce", "gloo:all_gather") not in reasons(off)
+
+
+def test_a_clock_that_runs_slow_is_moved_and_stretched(tmp_path):
+    """Rank 1 is 5 ms ahead and 50 ppm slow: over two seconds it loses 95 µs, and nothing stays once both are known."""
+    for rank in (0, 1):
+        nodes, events = [], []
+        for at in range(20):
+            nodes.append(node(3 + at, "c10d::allreduce_", rf_id=3 + at, inputs=[[T(1)], "<Object>"]))
+            begin = 100_000 * at
+            shifted = begin + 5000 - begin * 50e-6 if rank else begin
+            events.append(event("c10d::allreduce_", shifted, 9, rf=3 + at))
+        device = device_file(events, distributedInfo={"rank": rank})
+        rank_files(tmp_path, rank, host_file(nodes, pid=7 + rank), device)
+    trace = studio.link(tmp_path)
+    [clock] = [figures["clock"] for figures in map(partial(rank_figures, trace), trace.ranks[1:])]
+    assert abs(clock["drift_ppb"] - 50_000) < 500
+    assert abs(clock["offset_ns"] + 5_000_000) < 2000
+    assert clock["residual_ns"] < 1000
+    [said] = [finding.message for finding in trace.findings if finding.code == "clock"]
+    assert "drift of up to 50.0" in said
+    assert "+50.0" in as_text(Linked(trace, (tmp_path,)))
+    found = [one for one in examine(trace) if one.code == "clock-skew"]
+    assert [(one.level, one.ranks) for one in found] == [("info", (1,))]
+    assert "Linking moved the clock of rank 1, by up to 5.00 ms" in found[0].message

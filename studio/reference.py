@@ -1,0 +1,154 @@
+"""A trace as the reference simulator, ASTRA-sim, takes it: what it stops at is left out, and each kind counted.
+
+It stops at METADATA nodes, at six of the ten collectives, at communication marked as work of the processor, and at comm
+groups that are no whole numbers above 0 or are not in the comm group file; an all-gather of nothing never ends there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from studio.analysis.matching import match_collectives
+from studio.doctor import edit
+from studio.trace import (
+    GROUP_KEYS,
+    NONE,
+    Bool,
+    CollectiveType,
+    CommGroup,
+    Finding,
+    Graph,
+    NodeType,
+    Rank,
+    Trace,
+    collective_name,
+    dense_column,
+    world_names,
+)
+
+CODE = "for-astra-sim"
+_KNOWN = (
+    CollectiveType.ALL_REDUCE,
+    CollectiveType.ALL_GATHER,
+    CollectiveType.ALL_TO_ALL,
+    CollectiveType.REDUCE_SCATTER,
+    CollectiveType.BROADCAST,
+)
+
+
+def for_astra_sim(trace: Trace) -> Trace:
+    """Return a trace that the reference reads; its findings say what was left out or changed."""
+    uses = np.bincount([rank.graph for rank in trace.ranks], minlength=len(trace.graphs))
+    counts: dict[str, int] = {}
+    made: dict[int, Graph] = {}
+    for index, graph in enumerate(trace.graphs):
+        gone = np.zeros(len(graph), np.bool_)
+        for what, chosen in _refused(graph).items():
+            counts[what] = counts.get(what, 0) + int((chosen & ~gone).sum()) * int(uses[index])
+            gone |= chosen
+        on_cpu = np.flatnonzero(_communicates(graph) & (dense_column(graph, "is_cpu_op", 0) != 0) & ~gone)
+        counts[_ON_CPU] = counts.get(_ON_CPU, 0) + len(on_cpu) * int(uses[index])
+        changed = edit.with_zero(graph, "is_cpu_op", on_cpu) if len(on_cpu) else graph
+        if gone.any():
+            changed = edit.without_nodes(changed, np.flatnonzero(gone))
+        if changed is not graph:
+            made[index] = changed
+    told = [f"{count:,} {what}" for what, count in counts.items() if count]
+    done, about_groups = _numbered(edit.with_graphs(trace, made) if made else trace)
+    findings = [*_told(told), *about_groups, *_uneven(done)]
+    return replace(done, findings=(*trace.findings, *findings))
+
+
+_ON_CPU = "communication nodes were marked as work of the processor and no longer are"
+
+
+def _communicates(graph: Graph) -> Bool:
+    return np.asarray((graph.type >= NodeType.COMM_SEND) & (graph.type <= NodeType.COMM_COLL))
+
+
+def _refused(graph: Graph) -> dict[str, Bool]:
+    """Return the nodes (N,) the reference stops at, by what they are."""
+    kind, size = dense_column(graph, "comm_type", NONE), dense_column(graph, "comm_size", NONE)
+    collective = graph.type == NodeType.COMM_COLL
+    found: dict[str, Bool] = {"METADATA nodes left out": np.asarray(graph.type == NodeType.METADATA)}
+    for number in np.unique(kind[collective & ~np.isin(kind, _KNOWN)]).tolist():
+        name = "collectives without type" if number == NONE else f"{collective_name(number)} collectives"
+        found[f"{name} left out"] = collective & (kind == number)
+    empty = collective & (kind == CollectiveType.ALL_GATHER) & (size == 0)
+    found["all-gathers of 0 bytes left out"] = np.asarray(empty)
+    return found
+
+
+def _told(told: list[str]) -> list[Finding]:
+    if not told:
+        return []
+    message = f"For ASTRA-sim: {'; '.join(told)}."
+    return [
+        Finding("warning", CODE, message, "What waited for nodes left out waits for what they waited for.")
+    ]
+
+
+# ---------------------------------------------------------------------------------------------------
+# Comm groups
+
+
+def _numbered(trace: Trace) -> tuple[Trace, list[Finding]]:
+    """Return a trace whose comm groups are all listed, but that of all ranks, and called by numbers above 0."""
+    world = world_names(trace.groups, [rank.number for rank in trace.ranks])
+    own = [group for group in trace.groups if group.name not in world]
+    taken = {int(group.name) for group in own if _is_number(group.name)}
+    free = max(taken, default=0)
+    names: dict[str, str] = {}
+    for group in own:
+        if not _is_number(group.name):
+            free += 1
+            names[group.name] = str(free)
+    groups = tuple(CommGroup(names.get(group.name, group.name), group.ranks) for group in own)
+    findings = []
+    if names:
+        shown = ", ".join(f"{old!r} is {new}" for old, new in list(names.items())[:8])
+        more = ", …" if len(names) > 8 else ""
+        message = f"For ASTRA-sim: {len(names):,} comm groups have numbers for names: {shown}{more}."
+        findings.append(Finding("info", CODE, message))
+    listed = sum(group.inferred for group in own)
+    if listed:
+        message = f"For ASTRA-sim: {listed:,} comm groups that no file listed were written with the ranks that name them."
+        findings.append(Finding("info", CODE, message))
+    if len(own) < len(trace.groups):
+        message = "For ASTRA-sim: the comm group of all ranks is not listed; nodes that name it mean all ranks there."
+        findings.append(Finding("info", CODE, message))
+    ranks = tuple(_renamed(trace, rank, names) for rank in trace.ranks) if names else trace.ranks
+    return replace(trace, ranks=ranks, groups=groups), findings
+
+
+def _is_number(name: str) -> bool:
+    return name.isascii() and name.isdecimal() and 0 < int(name) < 2**31 and name == str(int(name))
+
+
+def _renamed(trace: Trace, rank: Rank, names: dict[str, str]) -> Rank:
+    graph = trace.graph_of(rank)
+    keys = [graph.strings[code] for code in graph.slot_key.tolist()]
+    slots = tuple(
+        _as(value, names[str(value)]) if key in GROUP_KEYS and str(value) in names else value
+        for key, value in zip(keys, rank.slots, strict=True)
+    )
+    return replace(rank, slots=slots)
+
+
+def _as(value: int | str, name: str) -> int | str:
+    """Return a group's number in the kind of value its name had."""
+    return name if isinstance(value, str) else int(name)
+
+
+def _uneven(trace: Trace) -> list[Finding]:
+    """Return that members bring different sizes to an all-to-all, for which the reference waits for ever."""
+    for group in match_collectives(trace, by_number=False):
+        present = group.sequence_of[group.sequence_of != NONE]
+        used = [group.sequences[at] for at in np.unique(present).tolist()]
+        if len({one.bytes[one.type == CollectiveType.ALL_TO_ALL].tobytes() for one in used}) > 1:
+            message = "For ASTRA-sim: ranks bring different sizes to all-to-alls, and it would wait for them for ever."
+            hint = "The extended mode here simulates them."
+            return [Finding("warning", CODE, message, hint)]
+    return []
