@@ -1,7 +1,7 @@
 """Every collective of a job, member by member: what each rank moved in it, and when.
 
-A collective is the one of a number, or the n-th, that each member of a comm group begins. Ranks that share a graph share what is read of it
-here, and groups whose members were simulated as one share their times, so a thousand ranks cost little more than their
+A collective is the one of a number, or the n-th, that each member of a comm group begins. Ranks that share a graph share
+what is read of it here, and groups whose members were simulated as one share their times, so a thousand ranks cost little more than their
 distinct graphs.
 """
 

@@ -134,8 +134,8 @@ def _with_waiting(spans: Spans, begun: Int64) -> tuple[Spans, Int64]:
 def arrivals(trace: Trace, times: NodeTimes, groups: Sequence[CommGroup] | None = None) -> Int64:
     """Return (T,) when all that take part in a node had begun it, -1 for nodes of which that is not known.
 
-    T times, as in `times`. Members of a collective are matched by the order in which they begin those of a group;
-    where times are missing, by the order their dependencies give.
+    T times, as in `times`. Members of a collective are matched by their numbers where they have them, else by
+    the order in which they begin those of a group; where times are missing, by the order their dependencies give.
     """
     begun = np.full(len(times.start_ns), NONE, np.int64)
     place = {rank.number: at for at, rank in enumerate(trace.ranks)}
@@ -159,9 +159,11 @@ def _collectives_begun(group: GroupMatching, times: NodeTimes, place: dict[int, 
     known = rows != NONE
     where = np.where(known, first[there][:, None] + rows, 0)
     start = np.where(known, times.start_ns[where], NONE)
-    missing = (known & (start < 0)).any(axis=1)
-    order = np.argsort(np.where(missing[:, None], 0, np.where(known, start, _NEVER)), axis=1, kind="stable")
-    where, start = np.take_along_axis(where, order, axis=1), np.take_along_axis(start, order, axis=1)
+    if not group.by_number:
+        missing = (known & (start < 0)).any(axis=1)
+        key = np.where(missing[:, None], 0, np.where(known, start, _NEVER))
+        order = np.argsort(key, axis=1, kind="stable")
+        where, start = np.take_along_axis(where, order, axis=1), np.take_along_axis(start, order, axis=1)
     last = np.broadcast_to(start.max(axis=0), start.shape)
     ran = start >= 0
     begun[where[ran]] = last[ran]

@@ -57,11 +57,13 @@ def _collective(gantt: Gantt, bar: Bar) -> Peers | None:
 
 
 def members_in_order(gantt: Gantt, matching: GroupMatching) -> Int64:
-    """Return (M, C) the rows of each member's collectives in the order it began them.
+    """Return (M, C) the rows of each member's collectives by number, or else in the order it began them.
 
     A member of which times are missing keeps the order its dependencies give; `collective_times` has the same rule.
     """
     rows = matching.rows()
+    if matching.by_number:
+        return rows
     for at, number in enumerate(matching.members):
         mine = rows[at][rows[at] != NONE]
         if not len(mine):

@@ -778,6 +778,8 @@ class _Builder:
         config = self.config
         # Only where nodes take what was recorded do they all differ in times alone.
         recorded = config.roofline is None and config.remote_memory is None
+        # What a number's collectives follow, and when communication was recorded, is told of each graph apart.
+        recorded = recorded and not self.follows and not self.replays
         self.first_alike = first_alike(graphs) if recorded else {index: index for index in graphs}
         plans: dict[int, GraphPlan] = {}
         for index, graph in graphs.items():
