@@ -95,7 +95,11 @@ def _offender(shown: Shown, asked: Settled, view: dict[str, Any], one: Offender,
     heavy = ", ".join(str(number[rank]) for rank in one.heavy[:_RANKS_NAMED])
     more = f" and {format_count(len(one.heavy) - _RANKS_NAMED)} more" if len(one.heavy) > _RANKS_NAMED else ""
     kind = "" if heat.rows.folded else collective_name(int(members.type[first]))
-    moved = "would have to move" if metric == "size" else "above the mean in all"
+    # Rates do not add up.
+    moved: list[Any] = [f"fastest {form(one.most)}, mean {form(one.mean)}"]
+    if metric not in ("algorithm", "bus"):
+        words = "would have to move" if metric == "size" else "above the mean in all"
+        moved = [exact(form(one.excess), exact_text(metric, one.excess)), f" {words}"]
     goto: dict[str, Any] = {
         "data-view": json.dumps(change),
         "data-line": str(line),
@@ -121,7 +125,7 @@ def _offender(shown: Shown, asked: Settled, view: dict[str, Any], one: Offender,
         ),
         html.Div(
             [
-                html.Span([exact(form(one.excess), exact_text(metric, one.excess)), f" {moved}"]),
+                html.Span(moved),
                 html.Span([f" · {kind}" if kind else "", *_leads(shown, asked, view, name, at, change)]),
             ],
             className="cs-dim",
