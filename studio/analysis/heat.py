@@ -8,6 +8,7 @@ from typing import Literal, get_args
 import numpy as np
 
 from studio.analysis.imbalance import (
+    WORLD_TITLE,
     Grouping,
     Measure,
     Metric,
@@ -19,7 +20,7 @@ from studio.analysis.imbalance import (
     spread_of,
 )
 from studio.analysis.members import Members
-from studio.trace import NONE, Float32, Float64, Int64, Trace, collective_name
+from studio.trace import NONE, WORLD_NAMES, Float32, Float64, Int64, Trace, collective_name
 
 CELLS = 1 << 21
 """How many cells a picture has at most: 1,024 ranks × 2,048 rows."""
@@ -111,8 +112,11 @@ def heat_of(members: Members, look: Look) -> Heat:
     table = matrix(members, rows, look.metric)
     spread = spread_of(table)
     lines = order_of(spread, rows.section, look.sort)
-    if look.only and look.only in rows.sections:
-        lines = lines[rows.section[lines] == rows.sections.index(look.only)]
+    # Nodes may call the group of all ranks "0"; here it has but one name.
+    only = WORLD_TITLE if look.by == "group" and look.only in WORLD_NAMES else look.only
+    if look.only and (only in rows.sections or look.only in rows.sections):
+        wanted = look.only if look.only in rows.sections else only
+        lines = lines[rows.section[lines] == rows.sections.index(wanted)]
     columns = np.arange(members.ranks)
     if look.ranks == "load" and len(lines):
         columns = np.argsort(-np.nan_to_num(load(table[lines], spread.mean[lines]), nan=-1.0), kind="stable")

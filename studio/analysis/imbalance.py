@@ -25,6 +25,8 @@ GROUPINGS: tuple[Grouping, ...] = get_args(Grouping)
 Measure = Literal["max", "variation", "gini", "excess"]
 MEASURES: tuple[Measure, ...] = get_args(Measure)
 
+WORLD_TITLE = "all ranks"
+"""What the section of the group of all ranks is called."""
 _EVEN = 0.005
 _NEVER = np.iinfo(np.int64).max
 
@@ -120,7 +122,7 @@ def _sections(members: Members, by: Grouping) -> tuple[Int64, tuple[str, ...]]:
     if by == "none":
         return np.zeros(len(members), np.int64), ("",)
     column, name = {
-        "group": (members.group, lambda at: members.groups[at] or "all ranks"),
+        "group": (members.group, lambda at: members.groups[at] or WORLD_TITLE),
         "type": (members.type, lambda at: collective_name(at) if at != NONE else "no type"),
         "step": (members.step, lambda at: f"step {at}" if at != NONE else "outside of steps"),
         "name": (members.title, lambda at: members.titles[at] or "(no name)"),

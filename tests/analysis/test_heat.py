@@ -73,3 +73,6 @@ def test_another_run_is_drawn_in_the_order_of_the_first() -> None:
 def test_one_section_alone_can_be_shown() -> None:
     heat = heat_of(members_of(uneven()), Look(by="name", only="n2"))
     assert [line_name(heat, line) for line in range(len(heat.lines))] == ["n2"]
+    world = heat_of(members_of(uneven()), Look(by="group", only="0"))
+    assert len(world.lines) == 3
+    assert len(heat_of(members_of(uneven()), Look(by="group", only="elsewhere")).lines) == 3
