@@ -347,6 +347,7 @@ def heatmaps(shown: Lineup, pair: int, *, dark: bool) -> Any:
             html.H2("How long each rank is in collectives"),
             html.Span("in order of time, both sides on one colour scale", className="cs-dim"),
             html.Span(style={"flex": 1}),
+            dcc.Link("Open in Collectives", href=_collectives(*sides), className="cs-button"),
             exports(
                 "collectives",
                 figure="compare-heatmaps",
@@ -357,6 +358,12 @@ def heatmaps(shown: Lineup, pair: int, *, dark: bool) -> Any:
         className="cs-compare-controls",
     )
     return html.Section([head, graph], className="cs-section")
+
+
+def _collectives(one: Compared, other: Compared) -> str:
+    """Return the address of both heatmaps in full."""
+    view = {"job": one.job, "run": one.run, "with": f"{other.job}/{other.run}", "metric": "duration"}
+    return link("/collectives", view)
 
 
 _ROWS = 120
