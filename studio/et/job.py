@@ -27,9 +27,11 @@ from studio.et.format import (
 )
 from studio.et.kineto import DeviceTrace
 from studio.et.link import LinkOptions, link_ranks
-from studio.et.memory import refuse_beyond_memory
+from studio.et.link.parallel import RankFiles, link_files
+from studio.et.memory import available_bytes, refuse_beyond_memory
 from studio.et.pytorch import HostTrace
 from studio.et.source import SourceFile, head, inflated_bytes, load, looks_like, opened
+from studio.et.workers import processors
 from studio.trace import CommGroup, Finding, Graph, Rank, Trace, digest
 
 FORMATS: tuple[Format, ...] = (
@@ -64,6 +66,8 @@ _SAYS_NOTHING = re.compile(
 """Words in names of files that tell which side of a rank a file is, rather than which job."""
 _VERSION = re.compile(r"\.\d+\.\d+\.\d+(?=\D|$)")
 _AHEAD = 4
+_WORTH_PROCESSES = 48 << 20
+"""Uncompressed bytes of a job from which on other processes are started: each takes half a second to start."""
 
 
 RankFile = tuple[SourceFile, Format, int | None]
@@ -279,6 +283,11 @@ def read_job(
     meter = _Meter(progress, sum(file.path.stat().st_size for file, _, _ in job.ranks))
     total = sum(inflated_bytes(file.path) for file, _, _ in job.ranks)
     builder = _Builder()
+    linking = (lambda done, total: progress("linking", done, total)) if progress else None
+    by_several = _by_several(job, numbers, total)
+    if by_several and builder.link_files(job, by_several, options, meter, linking):
+        _add_others(builder, job, total)
+        return builder.trace(job)
     read_one = partial(_read_file, total=total, meter=meter, size=size or UNSAID)
     with ThreadPoolExecutor(max_workers=2) as pool:
         try:
@@ -297,12 +306,38 @@ def read_job(
             meter.stop()
             pool.shutdown(cancel_futures=True)
             raise
-    builder.link(options, (lambda done, total: progress("linking", done, total)) if progress else None)
+    builder.link(options, linking)
+    _add_others(builder, job, total)
+    return builder.trace(job)
+
+
+def _add_others(builder: _Builder, job: JobFiles, total: int) -> None:
+    """Take in the files that tell about the job as a whole."""
     for file, fmt in job.others:
         for part in _read_file(file, fmt, total=total, meter=_Meter(None, 0), size=UNSAID):
             if isinstance(part, GroupsPart):
                 builder.add_groups(part)
-    return builder.trace(job)
+
+
+def _by_several(job: JobFiles, numbers: Mapping[str, int], total: int) -> list[RankFiles]:
+    """Return the files of each rank where several processes are worth it, none where not, or where names do not tell."""
+    if total < _WORTH_PROCESSES or processors() < 2 or not all(fmt.half for _, fmt, _ in job.ranks):
+        return []
+    sides: dict[str, dict[int | None, SourceFile]] = {"host": {}, "device": {}}
+    for file, fmt, number in job.ranks:
+        sides[fmt.half][numbers.get(file.name, number)] = file
+    hosts, devices = sides["host"], sides["device"]
+    sure = hosts.keys() == devices.keys() and len(hosts) + len(devices) == len(job.ranks)
+    largest = max((inflated_bytes(file.path) for file, _, _ in job.ranks), default=0)
+    free = available_bytes()
+    fits = free is None or processors() * largest * kineto.FORMAT.memory_ratio < free
+    if not sure or len(hosts) < 2 or None in hosts or not fits:
+        return []
+    return [
+        RankFiles(number, host, devices[number], devices[number].name in numbers)
+        for number, host in hosts.items()
+        if number is not None
+    ]
 
 
 def read(
@@ -455,6 +490,35 @@ class _Builder:
             self.add(part, part.number, alone=len(parts) == 1)
         self.groups += groups
         self.findings += tuple(findings)
+
+    def link_files(
+        self,
+        job: JobFiles,
+        ranks: Sequence[RankFiles],
+        options: LinkOptions | None,
+        meter: _Meter,
+        tick: Callable[[int, int], None] | None,
+    ) -> bool:
+        """Read and link the ranks by several processes; returns whether they could be told apart by their names."""
+        sizes = {file.name: file.path.stat().st_size for file, _, _ in job.ranks}
+        made = link_files(
+            ranks,
+            options or LinkOptions(),
+            processors(),
+            lambda name, done: meter.tick(name, sizes[name] * done // 1000),
+            tick or (lambda _done, _total: None),
+        )
+        if made is None:
+            return False
+        rank_of = {file.name: files.number for files in ranks for file in (files.host, files.device)}
+        for file, _, _ in job.ranks:
+            found = made.findings.get(file.name, ())
+            self.findings += tuple(replace(finding, rank=rank_of[file.name]) for finding in found)
+        for part in made.parts:
+            self.add(part, part.number)
+        self.groups += made.settled.groups
+        self.findings += tuple(made.settled.findings)
+        return True
 
     def add_groups(self, part: GroupsPart) -> None:
         """Take in comm groups."""

@@ -9,6 +9,7 @@ derived (`depend`); then the ranks are brought together by groups (`membership`)
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from studio.errors import TraceError
 from studio.et.format import RankPart
@@ -38,7 +39,7 @@ def link_ranks(
         hosts: Execution traces, each with the rank that its name or the user tells, if any.
         devices: Kineto traces likewise.
         options: What to derive.
-        tick: Told the ranks done; may raise to stop.
+        tick: Told the steps done, two for each rank; may raise to stop.
 
     Returns:
         One part per rank, the comm groups, and what is to be said about the job.
@@ -49,19 +50,49 @@ def link_ranks(
     chosen = options or LinkOptions()
     pairs = pair(hosts, devices)
     findings = _refused(pairs)
-    drafts = []
-    for one in pairs:
-        if not one.refused:
-            drafts.append(draft(one, chosen))
-            tick(len(drafts), len(pairs))
-    drafts.sort(key=lambda made: -1 if made.number is None else made.number)
-    groups, about_groups = resolve(drafts)
-    number(drafts)
-    about_clocks = align(drafts) if chosen.align_clocks else []
-    origin = min((_begin(made) for made in drafts if made.device is not None and len(made.device)), default=0)
-    world = max([len(drafts), *(len(group.ranks) for group in groups), *_told_sizes(drafts)])
-    parts = [assemble(made, origin, world, chosen) for made in drafts]
-    return parts, groups, [*findings, *about_groups, *about_clocks]
+    fitting = [one for one in pairs if not one.refused]
+    drafts: list[RankDraft] = []
+    for one in fitting:
+        drafts.append(draft(one, chosen))
+        tick(len(drafts), 2 * len(fitting))
+    settled = settle(drafts, chosen)
+    parts: list[RankPart] = []
+    for made in settled.drafts:
+        parts.append(assemble(made, settled.origin_ns, settled.world, chosen))
+        tick(len(drafts) + len(parts), 2 * len(fitting))
+    return parts, settled.groups, [*findings, *settled.findings]
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """The ranks of a job brought together.
+
+    Attributes:
+        drafts: The ranks, in order; every communication has its group, every rank its clock.
+        groups: The comm groups.
+        findings: What is to be said about groups and clocks.
+        origin_ns: Time of the common clock that becomes 0.
+        world: Ranks of the job.
+    """
+
+    drafts: list[RankDraft]
+    groups: tuple[CommGroup, ...]
+    findings: list[Finding]
+    origin_ns: int
+    world: int
+
+
+def settle(drafts: Sequence[RankDraft], options: LinkOptions) -> Settled:
+    """Bring ranks together; outlines of them suffice."""
+    ordered = sorted(drafts, key=lambda made: -1 if made.number is None else made.number)
+    groups, about_groups = resolve(ordered)
+    number(ordered)
+    about_clocks = align(ordered) if options.align_clocks else []
+    origin = min(
+        (_begin(made) for made in ordered if made.device is not None and len(made.device)), default=0
+    )
+    world = max([len(ordered), *(len(group.ranks) for group in groups), *_told_sizes(ordered)])
+    return Settled(ordered, groups, [*about_groups, *about_clocks], origin, world)
 
 
 def _refused(pairs: Sequence[Pair]) -> list[Finding]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -68,6 +68,22 @@ class RankDraft:
     def files(self) -> str:
         """Names of its files."""
         return " + ".join(trace.file for trace in (self.host, self.device) if trace is not None)
+
+
+def outline(made: RankDraft) -> RankDraft:
+    """Return what others have to know of a rank to be brought together with it: communication and times."""
+    none, none32 = np.zeros(0, np.int64), np.zeros(0, np.int32)
+    host, device = made.host, made.device
+    if host is not None:
+        host = HostTrace(host.file, "", NONE, {}, none, none, {}, [], [], none32.reshape(0, 6), [], {}, {})
+    if device is not None:
+        device = replace(device, name=none32, thread=none32, names=[], comm={}, record_function=none)
+        device = replace(device, external=none, correlation=none, stream=none, device=none, bytes=none)
+        device = replace(device, wait_stream=none, wait_record=none)
+    return RankDraft(
+        made.number, host, device, None, made.host_operations, replace(made.operations, names=[]),
+        made.launched, made.communication, Plan(none, none, (), none, none, none32, none, {}), made.clock,
+    )  # fmt: skip
 
 
 def draft(pair: Pair, options: LinkOptions) -> RankDraft:

@@ -101,8 +101,12 @@ def _by_rank(hosts: Sequence[Told], devices: Sequence[ToldDevice]) -> list[tuple
 
 
 def _may(host: Told, device: ToldDevice) -> bool:
+    return may_belong(host[0], device[0])
+
+
+def may_belong(host: HostTrace, device: DeviceTrace) -> bool:
     """Whether the process ids leave it open that the two belong together; comparing content takes long."""
-    return host[0].pid < 0 or device[0].pid < 0 or host[0].pid == device[0].pid
+    return host.pid < 0 or device.pid < 0 or host.pid == device.pid
 
 
 def _checked(host: Told, device: ToldDevice, joined: Joined) -> Pair:

@@ -1,0 +1,163 @@
+"""The ranks of a large job read and linked by several processes.
+
+Each process reads the files of a rank, drafts it and keeps it; from outlines of all of them the ranks are brought together
+here, and every process finishes its own. The result is the same, to the order of the findings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from studio.et import kineto, pytorch
+from studio.et.format import DevicePart, HostPart, RankPart, Reading
+from studio.et.link import Settled, settle
+from studio.et.link.assemble import assemble
+from studio.et.link.draft import RankDraft, draft, outline
+from studio.et.link.join import LEAST_SHARE
+from studio.et.link.options import LinkOptions
+from studio.et.link.pair import Pair, may_belong, pair
+from studio.et.source import SourceFile, load
+from studio.et.workers import State, Team, Tick, Worker
+from studio.trace import Finding
+
+
+@dataclass(frozen=True, slots=True)
+class RankFiles:
+    """Both files of a rank, as their names tell.
+
+    Attributes:
+        number: The rank.
+        host: Its execution trace.
+        device: Its Kineto trace.
+        told: Whether the user told the rank, so that what the file says does not count.
+    """
+
+    number: int
+    host: SourceFile
+    device: SourceFile
+    told: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class LinkedRanks:
+    """What became of a job's ranks.
+
+    Attributes:
+        parts: One per rank.
+        settled: Groups and findings of the job.
+        findings: What the readers noticed, by file name.
+    """
+
+    parts: list[RankPart]
+    settled: Settled
+    findings: dict[str, tuple[Finding, ...]]
+
+
+def link_files(
+    ranks: Sequence[RankFiles],
+    options: LinkOptions,
+    workers: int,
+    read: Callable[[str, int], None],
+    linked: Callable[[int, int], None],
+) -> LinkedRanks | None:
+    """Read and link the files of a job by several processes.
+
+    Args:
+        ranks: Which files belong to which rank.
+        options: What to derive.
+        workers: How many processes.
+        read: Told the name of a file and the share of it that was read, of 1,000; may raise to stop.
+        linked: Told the ranks that are finished; may raise to stop.
+
+    Returns:
+        The ranks; None where the content of some files does not bear out their names, so that all have to be compared.
+    """
+    with Team(min(workers, len(ranks))) as team:
+
+        def drafted(worker: Worker, files: RankFiles) -> _Drafted | None:
+            sides = files.host.name, files.device.name
+
+            def tick(done: int) -> None:
+                read(sides[done // 1001], done % 1001)
+
+            found: _Drafted | None = worker.ask(draft_files, files, options, tick=tick)
+            if found is None:
+                raise _UnsureError
+            for name in sides:
+                read(name, 1000)
+            return found
+
+        try:
+            drafts = team.shared(ranks, drafted)
+        except _UnsureError:
+            return None
+        outlines = [made.outline for _, made in drafts if made is not None]
+        settled = settle(outlines, options)
+        whose = {files.number: worker for files, (worker, _) in zip(ranks, drafts, strict=True)}
+        tasks = [(whose[made.number or 0], made) for made in settled.drafts]
+        done: list[int] = []
+
+        def finished(worker: Worker, made: RankDraft) -> RankPart:
+            part: RankPart = worker.ask(finish, made, settled.origin_ns, settled.world, options)
+            done.append(1)
+            linked(len(done), len(tasks))
+            return part
+
+        parts = team.own(tasks, finished)
+    findings: dict[str, tuple[Finding, ...]] = {}
+    for _, made in drafts:
+        findings |= made.findings if made is not None else {}
+    return LinkedRanks(parts, settled, findings)
+
+
+class _UnsureError(Exception):
+    """The content of files does not bear out their names."""
+
+
+# ---------------------------------------------------------------------------------------------------
+# In the other process
+
+
+@dataclass(frozen=True, slots=True)
+class _Drafted:
+    outline: RankDraft
+    findings: Mapping[str, tuple[Finding, ...]]
+
+
+def draft_files(state: State, tick: Tick, files: RankFiles, options: LinkOptions) -> _Drafted | None:
+    """Read and draft a rank, and keep it; returns its outline, None where the two files may not be of one rank."""
+    [host] = pytorch.read(_reading(files.host, tick))
+    [device] = kineto.read(_reading(files.device, lambda done: tick(1001 + done)))
+    assert isinstance(host, HostPart)
+    assert isinstance(device, DevicePart)
+    said = device.trace.head.rank
+    if (said not in (None, files.number) and not files.told) or not may_belong(host.trace, device.trace):
+        return None
+    [both] = pair([(host.trace, files.number)], [(device.trace, files.number)])
+    if not _sure(both):
+        return None
+    made = draft(both, options)
+    state[files.number] = made
+    return _Drafted(outline(made), {files.host.name: host.findings, files.device.name: device.findings})
+
+
+def _reading(file: SourceFile, tick: Tick) -> Reading:
+    data, findings = load(file)
+    whole = max(2 * len(data), 1)
+    return Reading(file.name, data, len(data), lambda done: tick(1000 * done // whole), findings)
+
+
+def _sure(both: Pair) -> bool:
+    return both.joined is not None and both.joined.share >= LEAST_SHARE and not both.refused
+
+
+def finish(
+    state: State, _tick: Tick, settled: RankDraft, origin_ns: int, world: int, options: LinkOptions
+) -> RankPart:
+    """Finish a rank that was kept with what its outline has become."""
+    made: RankDraft = state.pop(settled.number)
+    made.communication.operators = settled.communication.operators
+    made.communication.devices = settled.communication.devices
+    made.clock = settled.clock
+    return assemble(made, origin_ns, world, options)

@@ -1,0 +1,120 @@
+"""Jobs linked by several processes: the same result as by one, the same errors, and an end when it is stopped."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import studio
+from studio.errors import StudioError, TraceFormatError
+from studio.et import job, workers
+from studio.et.link import parallel
+from tests.et.pytorch_files import rank_files, small_rank
+
+
+@pytest.fixture
+def several(monkeypatch):
+    """Every job is worth two processes; counts the teams."""
+    teams = []
+
+    class Counted(workers.Team):
+        def __init__(self, size: int) -> None:
+            super().__init__(size)
+            teams.append(self)
+
+    monkeypatch.setattr(job, "_WORTH_PROCESSES", 0)
+    monkeypatch.setattr(job, "processors", lambda: 2)
+    monkeypatch.setattr(parallel, "Team", Counted)
+    yield teams
+    assert all(worker.process.poll() is not None for team in teams for worker in team.workers)
+
+
+def job_of(folder: Path, count: int = 3) -> Path:
+    for number in range(count):
+        rank_files(folder, number, *small_rank(number, shift_us=10 * number, pid=7 + number))
+    return folder
+
+
+def by_one(folder: Path, monkeypatch) -> studio.Trace:
+    with monkeypatch.context() as patched:
+        patched.setattr(job, "_WORTH_PROCESSES", 1 << 60)
+        return studio.link(folder)
+
+
+def test_several_processes_give_the_same_trace_and_findings(several, monkeypatch, tmp_path):
+    folder = job_of(tmp_path / "run")
+    calls: list[tuple[str, int, int]] = []
+    trace = studio.link(folder, progress=lambda *call: calls.append(call))
+    assert len(several) == 1
+    other = by_one(folder, monkeypatch)
+    assert trace == other
+    assert trace.findings == other.findings
+    assert [rank.metadata for rank in trace.ranks] == [rank.metadata for rank in other.ranks]
+    size = sum(path.stat().st_size for path in folder.iterdir())
+    assert ("reading", size, size) in calls
+    assert calls[-1] == ("linking", 3, 3)
+
+
+def test_every_run_links_the_same_by_several_processes(several, monkeypatch, shared):
+    for run in ("torch_synthetic_device/ddp_mlp_4r", "torch/pp_2r"):
+        folder = shared / "traces" / run
+        trace, other = studio.link(folder), by_one(folder, monkeypatch)
+        assert trace == other
+        assert trace.findings == other.findings
+    assert len(several) == 2
+
+
+def test_files_whose_content_belies_their_names_are_compared_with_all(several, monkeypatch, tmp_path):
+    """Execution traces of two ranks changed places: their names pair them wrongly, their content does not."""
+    folder = job_of(tmp_path / "run", 2)
+    one, other = folder / "pytorch_et_0.json", folder / "pytorch_et_1.json"
+    one.rename(folder / "aside")
+    other.rename(one)
+    (folder / "aside").rename(other)
+    trace = studio.link(folder)
+    assert len(several) == 1
+    assert trace == by_one(folder, monkeypatch)
+    assert all(
+        attr.value == 6 for rank in trace.ranks for attr in rank.metadata if attr.name == "link_linked"
+    )
+
+
+def test_an_error_of_another_process_is_that_of_the_file(several, tmp_path):
+    folder = job_of(tmp_path / "run")
+    (folder / "kineto_1.json").write_text('{"traceEvents": 7, "schemaVersion": 1}')
+    with pytest.raises(TraceFormatError, match=r"kineto_1\.json: no list 'traceEvents'") as error:
+        studio.link(folder)
+    assert error.value.hint
+
+
+@pytest.mark.parametrize("phase", ["reading", "linking"])
+def test_stopping_ends_the_processes(several, tmp_path, phase):
+    class StopError(Exception):
+        pass
+
+    def stop(what: str, *_: int) -> None:
+        if what == phase:
+            raise StopError
+
+    with pytest.raises(StopError):
+        studio.link(job_of(tmp_path / "run"), progress=stop)
+
+
+def test_a_process_that_dies_is_an_error_for_the_user():
+    worker = workers.Worker()
+    worker.process.kill()
+    with pytest.raises(StudioError, match="ended early"):
+        worker.ask(len, ())
+    worker.close()
+
+
+def test_small_jobs_and_single_processors_stay_in_one_process(monkeypatch, tmp_path):
+    def refuse(*_: object) -> None:
+        raise AssertionError("a process was started")
+
+    monkeypatch.setattr(parallel, "Team", refuse)
+    assert len(studio.link(job_of(tmp_path / "run")).ranks) == 3
+    monkeypatch.setattr(job, "_WORTH_PROCESSES", 0)
+    monkeypatch.setattr(job, "processors", lambda: 1)
+    assert len(studio.link(tmp_path / "run").ranks) == 3
