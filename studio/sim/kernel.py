@@ -1946,7 +1946,8 @@ def packet_free(m, f, s):
         left = m[s + S_LEFT]
         tries = 1
         if left <= m[s + S_BARRIER]:
-            if m[s + S_RECEIVED] < m[s + S_BARRIER]:
+            # Where packets are held to the end of the tick, those that come free after them wait with them.
+            if m[s + S_RECEIVED] < m[s + S_BARRIER] or (m[SYMMETRIC] != 0 and m[s + S_HELD] != 0):
                 m[s + S_FREE] = free
                 if m[SYMMETRIC] != 0:
                     hold_packet(m, s)

@@ -470,6 +470,22 @@ def test_a_symmetric_job_that_the_reference_cannot_end_ends() -> None:
     assert all(len(found) == 1 for found in times)
 
 
+def test_packets_that_wait_for_the_end_of_a_tick_do_so_together() -> None:
+    """Without any delay all messages of a direct all-reduce come in one tick; its phase must not end amid them."""
+    dims = tuple(Dimension("ring", size, rate, 0.0) for size, rate in ((4, 64.0), (2, 1.0), (2, 1.0)))
+    forms = tuple(Algorithm.named(name) for name in ("direct2", "ring", "direct"))
+    given = {"endpoint_delay_ns": 0, "extensions": Extensions(dimension_order="descending")}
+    config = SystemConfig(Topology(dims), algorithms={"all_reduce": forms}, **given)
+    one, other = (simulate_job(fold, config) for fold in (True, False))
+    assert one == other
+    assert len(set(one)) == 1
+
+
+def simulate_job(fold: bool, config: SystemConfig) -> list[int]:
+    trace = trace_of_workload({"all_ranks": [collective(1, ALL_REDUCE, 64)]}, config.topology.npus, None)
+    return simulate(trace, config, native=False, fold=fold).finish_ns.tolist()
+
+
 @st.composite
 def symmetric_jobs(draw: st.DrawFn) -> tuple[list[Record], SystemConfig]:
     """The same nodes on every rank of a system in which all ranks are equal, full of ties."""
