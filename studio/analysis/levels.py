@@ -52,8 +52,11 @@ _PHASE_WORDS = (
 _STG_NAME = r"@\d+_(COMP|[XY]\d*_?(COMM|SEND|RECV))$"
 _STG_GRADIENT = r"(^|[./])d[a-z0-9]*@\d+_"
 """The symbolic tensor graph generator calls the gradient of a tensor by the tensor's name with a d before it."""
-_STEP_NAMES = r"ProfilerStep#|(?i)(?:^|[./ ])(?:step|iteration|iter)[ _#.:]?\d"
-_STEP = re.compile(r"(?i)(?:^|[./ ])(?:ProfilerStep#|(?:step|iteration|iter)[ _#.:]?)(\d+)\b")
+_PROFILER_STEP = "ProfilerStep#"
+_STEP = re.compile(r"(?i)(?:ProfilerStep#|(?:step|iteration|iter)[ _#]?)(\d+)")
+_STEPS_AT_MOST = 20_000
+"""Parts of names that are looked at: where there are more, they count something else."""
+_SAMPLE = 20_000
 _DEEPEST_CALL = 200
 
 
@@ -143,21 +146,36 @@ def _group_label(groups: tuple[str, ...], slot: int) -> str:
 
 
 def _may_have_steps(source: Source) -> bool:
+    """Return whether names count at least two steps; of many nodes a sample is looked at."""
     graph = source.graph
-    counted = np.flatnonzero(source.parts.containing("ProfilerStep#", ignore_case=False))
-    if len(counted):
-        return len(np.unique(graph.name[counted])) > 1
-    found = pc.match_substring_regex(source.parts.sample(), pattern=_STEP_NAMES)
-    return bool(pc.sum(found).as_py() or 0) > 0 and len(np.unique(_steps(source))) > 2
+    rows = np.flatnonzero(source.parts.containing(_PROFILER_STEP, ignore_case=False))
+    if not len(rows):
+        rows = np.arange(0, len(graph), max(1, len(graph) // _SAMPLE))
+    told = _counted_steps(source, rows)
+    return len(np.unique(told[told >= 0])) > 1
+
+
+def _counted_steps(source: Source, rows: Int64) -> Int64:
+    """Return (R,) the steps that the names of some nodes count in their first two parts."""
+    steps = np.full(len(rows), UNTOLD, np.int64)
+    for depth in (0, 1):
+        keys = source.parts.keys(rows, depth)
+        _, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
+        found = [
+            _STEP.fullmatch(source.parts.label(int(row), depth))
+            for row in rows[first].tolist()[:_STEPS_AT_MOST]
+        ]
+        number = [int(one.group(1)[:9]) if one else UNTOLD for one in found]
+        number += [UNTOLD] * (len(first) - len(number))
+        here = np.array(number, np.int64)[inverse] if len(number) else steps
+        steps = np.where((steps == UNTOLD) & (keys >= 0), here, steps)
+    return steps
 
 
 def _steps(source: Source) -> Int64:
     """Return (N,) steps: those that names count, and what a thread ran while a profiler's step was under way."""
     graph = source.graph
-    steps = np.full(len(graph), UNTOLD, np.int64)
-    for row in np.flatnonzero(source.parts.matching(_STEP_NAMES)).tolist():
-        found = _STEP.search(graph.strings[int(graph.name[row])])
-        steps[row] = int(found.group(1)[:9]) if found else UNTOLD
+    steps = _counted_steps(source, np.arange(len(graph)))
     end_ns = _call_ends(graph)
     spans = np.flatnonzero((steps >= 0) & (graph.start_ns >= 0) & (end_ns > graph.start_ns))
     if len(spans):

@@ -13,6 +13,8 @@ _STOPS = b"@<( "
 """What begins the part of a name that is no level: arguments, types of templates, the suffix of generated names."""
 ENDED = -1
 _SAMPLE = 20_000
+_WORD = 7
+"""Bytes of a piece that make a number without a sign."""
 
 
 class NameParts:
@@ -123,6 +125,8 @@ def _is_any(data: UInt8, characters: bytes) -> Bool:
 def _numbered(data: UInt8, start: Int64, end: Int64) -> Int64:
     """Return (P,) numbers of pieces of a text: equal pieces, equal numbers."""
     length = end - start
+    if len(start) and (length == length[0]).all() and length[0] <= _WORD:
+        return _short_numbered(data, start, int(length[0]))
     offsets = np.zeros(len(start) + 1, np.int64)
     np.cumsum(length, out=offsets[1:])
     places = np.arange(int(offsets[-1])) + np.repeat(start - offsets[:-1], length)
@@ -130,3 +134,13 @@ def _numbered(data: UInt8, start: Int64, end: Int64) -> Int64:
     buffers = [None, pa.py_buffer(offsets), pa.py_buffer(pieces)]
     encoded = pa.Array.from_buffers(pa.large_binary(), len(start), buffers).dictionary_encode()
     return np.asarray(encoded.indices.to_numpy(zero_copy_only=False), np.int64)
+
+
+def _short_numbered(data: UInt8, start: Int64, length: int) -> Int64:
+    """Return (P,) numbers of pieces of one length that fits into a word."""
+    word = np.zeros(len(start), np.int64)
+    for at in range(length):
+        word = word << 8 | data[start + at]
+    if (word == word[0]).all():
+        return np.zeros(len(start), np.int64)
+    return np.unique(word, return_inverse=True)[1].astype(np.int64)

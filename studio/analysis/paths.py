@@ -24,7 +24,8 @@ def walkable(near: Adjacency) -> igraph.Graph:
 def between(network: igraph.Graph, one: int, other: int, most: int) -> tuple[Int64, int]:
     """Return the nodes on all paths from one node to another, or the other way round; nothing where there is no path.
 
-    Where these are more than `most`, only the nodes of a shortest path are returned.
+    Where these are more than `most`, only the nodes of a shortest path are returned; of one that is longer still as many
+    of its beginning and of its end.
 
     Returns:
         (P,) rows, rising, and how many nodes are on any path.
@@ -40,5 +41,6 @@ def between(network: igraph.Graph, one: int, other: int, most: int) -> tuple[Int
         if len(rows) <= most:
             return rows, len(rows)
         shortest = network.get_shortest_paths(source, to=target, mode="out", output="vpath")[0]
-        return np.sort(np.array(shortest, np.int64)), len(rows)
+        kept = shortest if len(shortest) <= most else shortest[: most // 2] + shortest[-(most // 2) :]
+        return np.sort(np.array(kept, np.int64)), len(rows)
     return np.zeros(0, np.int64), 0

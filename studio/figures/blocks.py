@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,9 +11,11 @@ import numpy as np
 from studio.analysis.blocks import Block, BlockTree, Folded, Path
 from studio.analysis.layout import Layout, layered
 from studio.figures.graph import HEIGHT, STEP_X, STEP_Y, WIDTH, layer_span, look, node_data, shortened
-from studio.trace import Float64, Graph, Int32, Int64
+from studio.trace import Float64, Graph, Int64
 from studio.units import format_bytes, format_count, format_ns
 
+_LOWEST_TYPE, _HIGHEST_TYPE = -1, 255
+"""Types that are told apart; what lies beyond looks like any other."""
 BLOCK_WIDTH, BLOCK_HEIGHT = 172, 52
 _BLOCK_STEP_X, _BLOCK_STEP_Y = 200, 84
 _FRAME_TOP, _FRAME_SIDE = 34, 16
@@ -47,11 +49,13 @@ class Weights:
         busy_ns: (N,) how long each node ran, 0 where that is not known.
         bytes: (N,) what it communicates.
         layer: (N,) how deep it lies.
+        layers: The least and the greatest layer.
     """
 
     busy_ns: Int64
     bytes: Int64
     layer: Int64
+    layers: tuple[int, int]
 
 
 def arranged(tree: BlockTree, folded: Folded, layouts: dict[Path, Layout]) -> dict[Path, Box]:
@@ -151,30 +155,47 @@ def block_ref(path: Path) -> str:
 
 
 def folded_elements(
-    graph: Graph, tree: BlockTree, folded: Folded, weights: Weights, layouts: dict[Path, Layout]
+    graph: Graph,
+    tree: BlockTree,
+    folded: Folded,
+    weights: Weights,
+    kept: tuple[dict[Path, Layout], dict[Path, Figures]],
 ) -> list[dict[str, Any]]:
     """Return frames, blocks, nodes and lines for Cytoscape.
 
     Blocks have the data `id` ("b" and their path), `block` (their path), `name`, `label`, `short`, `count`, `time` and
     `bytes` (texts), `parts` (kind and share of each kind of nodes) and `m` (where their layers begin and end, as parts of
-    all layers); frames likewise with `id` "f" and their path, `w` and `h`; lines `count`.
+    all layers); frames likewise with `id` "f" and their path, `w` and `h`; lines `times` (dependencies, a text) and `lw`.
+
+    Args:
+        graph: The graph.
+        tree: Its blocks.
+        folded: Which of them are open.
+        weights: What blocks add up.
+        kept: Layouts and figures that were worked out before, by block; filled in. Figures are of these weights.
     """
+    layouts, known = kept
     boxes = arranged(tree, folded, layouts)
     rows = np.array([one.rows[0] for one in folded.shown if one.is_node], np.int64)
     singles = iter(node_data(graph, rows))
-    describe = _describer(graph, folded, weights)
+
+    def describe(block: Block) -> dict[str, Any]:
+        if block.path not in known:
+            known[block.path] = figures_of(graph, block, weights)
+        return _described(block, known[block.path])
+
     found: list[dict[str, Any]] = []
     for frame in folded.frames:
         box = boxes[frame.path]
-        data = describe(frame, None) | {"id": f"f{block_ref(frame.path)}", "kind": "frame"}
+        data = describe(frame) | {"id": f"f{block_ref(frame.path)}", "kind": "frame"}
         data |= {"w": round(box.width, 1), "h": round(box.height, 1)}
         found.append({"group": "nodes", "data": data, "position": box.middle, "selectable": False})
     ids = []
-    for at, block in enumerate(folded.shown):
+    for block in folded.shown:
         data = (
-            next(singles) | {"hidden": 0, "m": layer_span(weights.layer, block.rows)}
+            next(singles) | {"hidden": 0, "m": layer_span(weights.layer, block.rows, weights.layers)}
             if block.is_node
-            else describe(block, at)
+            else describe(block)
         )
         data["inside"] = block_ref(block.path[:-1])
         found.append({"group": "nodes", "data": data, "position": boxes[block.path].middle})
@@ -182,47 +203,54 @@ def folded_elements(
     return found + _lines(folded, ids, [boxes[one.path] for one in folded.shown])
 
 
-def _describer(
-    graph: Graph, folded: Folded, weights: Weights
-) -> Callable[[Block, int | None], dict[str, Any]]:
-    kinds, kind = np.unique(graph.type, return_inverse=True)
-    count = len(folded.shown)
-    by_kind = np.bincount(folded.of.astype(np.int64) * len(kinds) + kind, minlength=count * len(kinds))
-    by_kind = by_kind.reshape(count, len(kinds))
-    busy = np.bincount(folded.of, weights.busy_ns, minlength=count)
-    size = np.bincount(folded.of, weights.bytes, minlength=count)
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """What a block adds up to, as its drawing shows it.
 
-    def describe(block: Block, at: int | None) -> dict[str, Any]:
-        if at is None:
-            share = np.bincount(kind[block.rows], minlength=len(kinds))
-            time_ns, in_bytes = (
-                float(weights.busy_ns[block.rows].sum()),
-                float(weights.bytes[block.rows].sum()),
-            )
-        else:
-            share, time_ns, in_bytes = by_kind[at], float(busy[at]), float(size[at])
-        nodes = f"{format_count(len(block.rows))} nodes"
-        told = [format_ns(time_ns)] if time_ns else []
-        told += [format_bytes(in_bytes)] if in_bytes else []
-        name = " ".join(block.name.split())
-        return {
-            "id": f"b{block_ref(block.path)}",
-            "block": block_ref(block.path),
-            "kind": "block",
-            "name": block.name,
-            "label": f"{shortened(name, _NAME)}\n{' · '.join([nodes, *told[:1]])}",
-            "short": shortened(name, _SHORT_NAME),
-            "count": len(block.rows),
-            "time": format_ns(time_ns) if time_ns else "",
-            "bytes": format_bytes(in_bytes) if in_bytes else "",
-            "parts": _shares(kinds, share),
-            "m": layer_span(weights.layer, block.rows),
-        }
+    Attributes:
+        parts: Kinds of nodes with their shares, the largest first.
+        time_ns, bytes: Sums over its nodes.
+        span: Where its layers begin and end, as parts of all layers.
+    """
 
-    return describe
+    parts: list[list[Any]]
+    time_ns: int
+    bytes: int
+    span: list[float]
 
 
-def _shares(kinds: Int32, count: Int64) -> list[list[Any]]:
+def figures_of(graph: Graph, block: Block, weights: Weights) -> Figures:
+    """Return what a block adds up to."""
+    count = np.bincount(graph.type[block.rows].clip(_LOWEST_TYPE, _HIGHEST_TYPE) - _LOWEST_TYPE)
+    kinds = np.flatnonzero(count) + _LOWEST_TYPE
+    return Figures(
+        _shares(kinds, count[kinds - _LOWEST_TYPE]),
+        int(weights.busy_ns[block.rows].sum()),
+        int(weights.bytes[block.rows].sum()),
+        layer_span(weights.layer, block.rows, weights.layers),
+    )
+
+
+def _described(block: Block, figures: Figures) -> dict[str, Any]:
+    time_ns, in_bytes = figures.time_ns, figures.bytes
+    told = [format_ns(time_ns)] if time_ns else []
+    name = " ".join(block.name.split())
+    return {
+        "id": f"b{block_ref(block.path)}",
+        "block": block_ref(block.path),
+        "kind": "block",
+        "name": block.name,
+        "label": f"{shortened(name, _NAME)}\n{' · '.join([f'{format_count(len(block.rows))} nodes', *told])}",
+        "short": shortened(name, _SHORT_NAME),
+        "count": len(block.rows),
+        "time": format_ns(time_ns) if time_ns else "",
+        "bytes": format_bytes(in_bytes) if in_bytes else "",
+        "parts": figures.parts,
+        "m": figures.span,
+    }
+
+
+def _shares(kinds: Int64, count: Int64) -> list[list[Any]]:
     """Return the kinds of nodes that a block has with their shares, the largest first."""
     total: dict[str, int] = {}
     for number, nodes in zip(kinds.tolist(), count.tolist(), strict=True):

@@ -86,19 +86,20 @@ def elements(graph: Graph, part: Part, near: Adjacency, layer: Int64 | None = No
     """
     places = place(part)
     hidden = _hidden(part, near)
+    layers = (0, 0) if layer is None or not len(layer) else (int(layer.min()), int(layer.max()))
     found: list[dict[str, Any]] = []
     for at, data in enumerate(node_data(graph, part.rows)):
         position = {"x": round(places.x[at] * STEP_X, 1), "y": round(places.y[at] * STEP_Y, 1)}
         data |= {"hidden": int(hidden[at])}
         if layer is not None:
-            data["m"] = layer_span(layer, part.rows[at : at + 1])
+            data["m"] = layer_span(layer, part.rows[at : at + 1], layers)
         found.append({"group": "nodes", "data": data, "position": position})
     return found + _edges(part, places, [one["data"]["id"] for one in found])
 
 
-def layer_span(layer: Int64, rows: Int64) -> list[float]:
-    """Return where the layers of some nodes begin and end, as parts of all layers."""
-    low, count = int(layer.min(initial=0)), int(np.ptp(layer)) + 1
+def layer_span(layer: Int64, rows: Int64, layers: tuple[int, int]) -> list[float]:
+    """Return where the layers of some nodes begin and end, as parts of all layers from the least to the greatest."""
+    low, count = layers[0], layers[1] - layers[0] + 1
     here = layer[rows] - low
     return [round(int(here.min()) / count, 5), round((int(here.max()) + 1) / count, 5)]
 

@@ -15,7 +15,7 @@ from studio.analysis.layout import Layout
 from studio.analysis.levels import LevelName, Source, first_choice, offered
 from studio.analysis.nameparts import NameParts
 from studio.analysis.neighbours import Adjacency, adjacency
-from studio.figures.blocks import Weights, folded_elements
+from studio.figures.blocks import Figures, Weights, folded_elements
 from studio.pages._graph_request import KINDS, Request
 from studio.pages._graph_times import node_spans
 from studio.pages._state import trace
@@ -29,10 +29,11 @@ _MOST_OPEN = 400
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """A tree of blocks, and where their children stand as far as that was worked out."""
+    """A tree of blocks, and what was worked out of them: where their children stand, and figures by run and rank."""
 
     blocks: BlockTree
     layouts: dict[Path, Layout] = field(default_factory=dict)
+    figures: dict[tuple[str | None, int], dict[Path, Figures]] = field(default_factory=dict)
 
 
 @lru_cache(maxsize=4)
@@ -101,7 +102,8 @@ def weights_of(root: str, job: str, graph: int, deps: str, run: str | None, rank
     start, end = node_spans(root, job, graph, run, rank)
     busy = np.where(start >= 0, end - start, columns.duration_ns if not run else 0)
     size = dense_column(columns, "comm_size", 0)
-    return Weights(busy, size, depths_of(root, job, graph, deps).layer)
+    layer = depths_of(root, job, graph, deps).layer
+    return Weights(busy, size, layer, (int(layer.min(initial=0)), int(layer.max(initial=0))))
 
 
 def fold_elements(asked: Request) -> list[dict[str, Any]]:
@@ -109,7 +111,8 @@ def fold_elements(asked: Request) -> list[dict[str, Any]]:
     tree = tree_of(asked)
     weights = weights_of(asked.root, asked.job, asked.graph, asked.deps, asked.run, asked.rank)
     graph = trace(asked.job).graphs[asked.graph]
-    return folded_elements(graph, tree.blocks, folded_of(asked), weights, tree.layouts)
+    known = tree.figures.setdefault((asked.run, asked.rank), {})
+    return folded_elements(graph, tree.blocks, folded_of(asked), weights, (tree.layouts, known))
 
 
 def paths_asked_for(text: str | None) -> tuple[Path, ...]:

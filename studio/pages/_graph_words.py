@@ -28,6 +28,8 @@ def path_sentence(asked: Request) -> str:
     nodes = f"{format_count(len(part.rows))} nodes"
     if part.left_out:
         every = format_count(len(part.rows) + part.left_out)
+        if len(part.edges) < len(part.rows) - 1:
+            return f"The beginning and the end of a shortest path between {one} and {other}: {nodes}; {every} are on any path."
         return f"A shortest path between {one} and {other}: {nodes}; {every} are on any path."
     return f"All paths between {one} and {other}: {nodes} and {format_count(len(part.edges))} dependencies."
 
