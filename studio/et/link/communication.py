@@ -135,7 +135,10 @@ def _calls(
     told = _Told(operations, host, device)
     rows: dict[int, Facts] = {}
     recorders, functional = [], []
+    telling = {name for name in set(operations.names) if name == _RECORDER or name.startswith(_NAMESPACES)}
     for row, name in enumerate(operations.names):
+        if name not in telling:
+            continue
         if name.startswith("c10d::"):
             facts = told.of_operator(row)
             if facts:
@@ -144,7 +147,7 @@ def _calls(
                 found.unknown[name] = found.unknown.get(name, 0) + 1
         elif name == _RECORDER:
             recorders.append(row)
-        elif name.startswith(_NAMESPACES) and operator_kind(name) is not None:
+        elif operator_kind(name) is not None:
             functional.append(row)
     _add_recorded(operations, told, recorders, rows, found)
     _add_functional(operations, told, functional, rows, found)

@@ -406,8 +406,9 @@ def _inside(
     for call, begin in issuing.items():
         begins[call] = min(begins.get(call, begin), begin)
     issued = issuing.keys() | _with_callers((int(around[call]) for call in library.values()), around)
+    blocking = {name for name in set(operations.names) if _BLOCKING.search(name)}
     for row, name in enumerate(operations.names):
-        if start[row] >= 0 and _BLOCKING.search(name):
+        if name in blocking and start[row] >= 0:
             begins.setdefault(row, int(start[row]))
     spans = []
     for call, begin in begins.items():

@@ -153,8 +153,9 @@ def _walk(
 def _threads(tid: Int64, parent: Int64, depth: Int64, linked: Bool, thread: Int64) -> Int64:
     """Return the thread (N,) of every operator: of its event, of its caller's, or what its number mostly means."""
     usual: dict[int, Counter[int]] = {}
-    for number, lane in zip(tid[linked].tolist(), thread[linked].tolist(), strict=True):
-        usual.setdefault(number, Counter())[lane] += 1
+    both = Counter(zip(tid[linked].tolist(), thread[linked].tolist(), strict=True))
+    for (number, lane), count in both.items():
+        usual.setdefault(number, Counter())[lane] = count
     main = Counter(thread[linked].tolist()).most_common(1)[0][0]
     result = np.where(linked, thread, NONE)
     for row in np.argsort(depth, kind="stable")[~linked[np.argsort(depth, kind="stable")]].tolist():
