@@ -29,7 +29,8 @@ from studio.trace import (
 PRECISE = {"start_ns": "start_time_micros", "duration_ns": "duration_micros"}
 """Attributes that carry a time to the nanosecond beside the schema's microseconds."""
 
-_NODES_AT_ONCE = 1 << 14
+NODES_AT_ONCE = 1 << 14
+"""How many nodes each piece of a file holds."""
 _PLAIN_INTS = (ValueKind.INT32, ValueKind.INT64, ValueKind.UINT32, ValueKind.UINT64, ValueKind.BOOL)
 """Kinds whose values stand in a file as the varints of their bits."""
 _PLAIN_LISTS = tuple(ValueKind(kind + 1) for kind in _PLAIN_INTS)
@@ -52,8 +53,8 @@ def write(graph: Graph, rank: Rank) -> Iterator[bytes]:
         put_attribute(record.attr.add(), attr)
     yield framed(record.SerializeToString() + rank.extra)
     columns = _Columns(graph, rank.slots)
-    for first in range(0, len(graph), _NODES_AT_ONCE):
-        yield columns.records(first, min(first + _NODES_AT_ONCE, len(graph)))
+    for first in range(0, len(graph), NODES_AT_ONCE):
+        yield columns.records(first, min(first + NODES_AT_ONCE, len(graph)))
 
 
 class _Pieces:

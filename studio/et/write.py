@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import errno
-import gzip
 import os
 import re
 import secrets
-from collections.abc import Callable, Iterator, Mapping
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from studio.et.format import JobSize
 from studio.et.job import Progress, discover, read_job
 from studio.et.ranks import ranks_by_file
 from studio.et.source import opened
-from studio.trace import Finding, Trace
+from studio.trace import Finding, Rank, Trace
 
 _SUFFIXES = (".et", ".et.gz")
 _TIMELINES = {".json": chrome.write, ".csv": events.write}
@@ -37,7 +37,7 @@ def write(
         folder: Where to; made where it is not there.
         name: The files become `<name>.<rank>.et` and `<name>.json`.
         compress: Whether to write `.et.gz`.
-        progress: Told the ranks written.
+        progress: Told the nodes written.
 
     Returns:
         The files, in order of rank, the comm groups last.
@@ -53,30 +53,43 @@ def write(
     target = Path(folder)
     target.mkdir(parents=True, exist_ok=True)
     written = []
+    done, total = 0, sum(len(trace.graph_of(rank)) for rank in trace.ranks)
     with _written_together() as put:
-        for index, rank in enumerate(trace.ranks):
+        for rank in trace.ranks:
             path = target / f"{name}.{rank.number}.et{'.gz' if compress else ''}"
-            put(path, _packed(b"".join(encode.write(trace.graph_of(rank), rank)), compress))
+            count = len(trace.graph_of(rank))
+            put(path, _packed(_told(trace, rank, progress, (done, total)), compress))
             written.append(path)
-            if progress:
-                progress("writing", index + 1, len(trace.ranks))
+            done += count
         if groups.listed(trace):
             path = target / f"{name}.json"
-            put(path, groups.write(trace).encode())
+            put(path, [groups.write(trace).encode()])
             written.append(path)
     return written
 
 
+def _told(trace: Trace, rank: Rank, progress: Progress | None, nodes: tuple[int, int]) -> Iterator[bytes]:
+    """Yield the file of a rank in pieces, and tell the nodes written, counted on from those of other ranks."""
+    before, total = nodes
+    graph = trace.graph_of(rank)
+    for at, piece in enumerate(encode.write(graph, rank)):
+        yield piece
+        # The first piece is the metadata.
+        if progress and (at or not len(graph)):
+            progress("writing", before + min(at * encode.NODES_AT_ONCE, len(graph)), total)
+
+
 @contextmanager
-def _written_together() -> Iterator[Callable[[Path, bytes], None]]:
+def _written_together() -> Iterator[Callable[[Path, Iterable[bytes]], None]]:
     """Give a function that writes files aside; they get their names at the end, after an error none is left."""
     asides: dict[Path, Path] = {}
 
-    def put(path: Path, content: bytes) -> None:
+    def put(path: Path, pieces: Iterable[bytes]) -> None:
         if path.is_dir():
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
         asides[path] = path.with_name(f".{secrets.token_hex(8)}.new")
-        asides[path].write_bytes(content)
+        with asides[path].open("wb") as stream:
+            stream.writelines(pieces)
 
     try:
         yield put
@@ -87,9 +100,14 @@ def _written_together() -> Iterator[Callable[[Path, bytes], None]]:
             aside.unlink(missing_ok=True)
 
 
-def _packed(content: bytes, compress: bool) -> bytes:
-    # Without a time stamp equal traces give equal files.
-    return gzip.compress(content, mtime=0) if compress else content
+def _packed(pieces: Iterable[bytes], compress: bool) -> Iterator[bytes]:
+    if not compress:
+        yield from pieces
+        return
+    # A gzip stream, which bears no time: equal traces give equal files.
+    packer = zlib.compressobj(wbits=31)
+    yield from map(packer.compress, pieces)
+    yield packer.flush()
 
 
 def _file_name(name: str) -> str:
@@ -167,7 +185,9 @@ def convert(  # noqa: PLR0913 (each an option of the command)
         )
     path.parent.mkdir(parents=True, exist_ok=True)
     with _written_together() as put:
-        put(path, _packed(b"".join(encode.write(trace.graphs[0], trace.ranks[0])), path.suffix == ".gz"))
+        put(
+            path, _packed(_told(trace, trace.ranks[0], progress, (0, trace.node_count)), path.suffix == ".gz")
+        )
     return [path]
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import gzip
 import json
 import time
-from pathlib import Path
+from collections.abc import Iterator
 
 import pytest
 
 import studio
 from studio.errors import TraceError
-from studio.et import convert, write
+from studio.et import convert, encode, write
 from studio.trace import CommGroup, Trace
 from tests.et.chakra_bytes import file_of, num
 from tests.strategies import part_of
@@ -71,12 +71,11 @@ def test_files_of_any_name_read_back_as_the_same_ranks(tmp_path, name):
 def test_a_failure_leaves_the_old_file_and_nothing_half_written(tmp_path, monkeypatch):
     studio.write(small(), tmp_path, "job")
 
-    def full(path: Path, content: bytes) -> int:
-        with path.open("wb") as file:
-            file.write(content[:3])
+    def full(*_: object) -> Iterator[bytes]:
+        yield RAW[:3]
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(Path, "write_bytes", full)
+    monkeypatch.setattr(encode, "write", full)
     with pytest.raises(OSError, match="No space"):
         studio.write(small(), tmp_path, "job")
     monkeypatch.undo()
