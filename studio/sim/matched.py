@@ -96,7 +96,8 @@ def meetings(trace: Trace, groups: Sequence[CommGroup] | None) -> Meetings:
 
     A node ends as long after the last arrival as it did in the recording, where all who take part have start times;
     else after the shortest time that one of them recorded, for the others' hold their waiting for that one. A send
-    waits for nobody, nor does a member of a collective with a root that had ended before the last one came.
+    waits for nobody, nor does a member of a collective with a root that had ended before the last one came, nor a
+    receive that had ended before its send began, which recorders of gloo note down late.
     """
     place = {rank.number: at for at, rank in enumerate(trace.ranks)}
     columns, counts, known = [np.zeros((4, 0), np.int64)], [np.zeros(0, np.int64)], 0
@@ -114,7 +115,7 @@ def meetings(trace: Trace, groups: Sequence[CommGroup] | None) -> Meetings:
     counts.append(np.full(len(messages), 2))
     for at, row, how in (
         (messages.send_rank, messages.send_row, _SEND),
-        (messages.receive_rank, messages.receive_row, _TOGETHER),
+        (messages.receive_rank, messages.receive_row, _ONE_WAY),
     ):
         there = row != NONE
         columns.append(np.stack([at[there], row[there], number[there], np.full(int(there.sum()), how)]))
@@ -125,7 +126,8 @@ def meetings(trace: Trace, groups: Sequence[CommGroup] | None) -> Meetings:
     return Meetings(count, rank, row, meeting, waits, time_ns)
 
 
-_TOGETHER, _ROOTED, _SEND = range(3)
+_TOGETHER, _ONE_WAY, _SEND = range(3)
+"""How nodes end: not before all have come; not so where one had ended before that; by themselves."""
 _ROOTED_TYPES = (
     CollectiveType.BROADCAST,
     CollectiveType.REDUCE,
@@ -139,7 +141,7 @@ def _rooted(matching: GroupMatching) -> Int64:
     longest = max(map(len, matching.sequences), default=0)
     found = np.full(longest, _TOGETHER, np.int64)
     for sequence in matching.sequences:
-        found[: len(sequence)][np.isin(sequence.type, _ROOTED_TYPES)] = _ROOTED
+        found[: len(sequence)][np.isin(sequence.type, _ROOTED_TYPES)] = _ONE_WAY
     return found
 
 
@@ -161,7 +163,7 @@ def _times(count: int, meeting: Int64, how: Int64, start: Int64, own: Int64) -> 
     np.maximum.at(last, meeting, start)
     np.logical_and.at(timed, meeting, start >= 0)
     after = start + own - last[meeting]
-    waits = (how != _SEND) & ~((how == _ROOTED) & timed[meeting] & (after <= 0))
+    waits = (how != _SEND) & ~((how == _ONE_WAY) & timed[meeting] & (after <= 0))
     together = np.where(timed[meeting], np.maximum(after, 1), shortest[meeting])
     return waits, np.where(waits, together, own)
 

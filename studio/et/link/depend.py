@@ -127,7 +127,8 @@ def depend(
     around = _around(operations)
     own, waited = _own_time(operations, waits, around)
     inside = _inside(operations, around, library, options)
-    gaps, causes = _gaps(operations, waits, inside, own, ~_within(operations, around, library), options)
+    told = _Told(~_within(operations, around, library), library)
+    gaps, causes = _gaps(operations, waits, inside, own, told, options)
     first_device = len(operations) + len(gaps)
     follows = chains(issued(operations, device, launched, communication), communication)
     follows = follows if options.sequence else []
@@ -452,24 +453,37 @@ def _within(operations: Operations, around: Int64, library: dict[int, int]) -> B
     return within
 
 
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """What is known of why a thread went on.
+
+    Attributes:
+        telling: (N,) whether the end of each operation may have set another thread going.
+        calls: Operation of a communication library → the call it carries out.
+    """
+
+    telling: Bool
+    calls: dict[int, int]
+
+
 def _gaps(
     operations: Operations,
     waits: list[_Wait],
     inside: list[_Span],
     own: Int64,
-    telling: Bool,
+    told: _Told,
     options: LinkOptions,
 ) -> tuple[list[Gap], _Causes]:
-    """Return the gaps of all threads, and what held threads up; takes what becomes a gap from `own`.
-
-    Ends of operations that are not `telling` (N,) held nobody up.
-    """
+    """Return the gaps of all threads, and what held threads up; takes what becomes a gap from `own`."""
     rows = np.flatnonzero(operations.timed & ~operations.frame)
     lanes = {
         int(lane): rows[operations.thread[rows] == lane]
         for lane in np.unique(operations.thread[rows]).tolist()
     }
-    ends = {lane: np.sort(operations.end_ns[own_rows[telling[own_rows]]]) for lane, own_rows in lanes.items()}
+    ends = {
+        lane: np.sort(operations.end_ns[own_rows[told.telling[own_rows]]]) for lane, own_rows in lanes.items()
+    }
+    by_call = _by_call(operations, told.calls, options)
     started = int(operations.start_ns[rows].min()) if len(rows) else 0
     gaps: list[Gap] = []
     causes: dict[tuple[int, int], tuple[int, int]] = {}
@@ -485,11 +499,11 @@ def _gaps(
             cause = (
                 None
                 if wait or span.end - span.begin < options.least_gap_ns
-                else _cause(others, span, options)
+                else by_call.get((lane, span.end)) or _cause(others, span, options)
             )
             if cause:
-                at = max(span.begin, cause[1])
-                causes[lane, at] = cause
+                at = max(span.begin, cause[-1])
+                causes[lane, at] = cause[:2]
                 gaps += _gap(lane, at, span.end, "thread", options)
             elif span.operation < 0:
                 gaps += _around_waits(lane, span, wait, options)
@@ -526,6 +540,26 @@ def _around_waits(lane: int, span: _Span, waits: list[tuple[int, int]], options:
         gaps += _gap(lane, begin, low, why, options)
         begin, why = max(begin, high), "device"
     return gaps
+
+
+def _by_call(
+    operations: Operations, calls: dict[int, int], options: LinkOptions
+) -> dict[tuple[int, int], tuple[int, int, int]]:
+    """Return thread and begin of a library's operations → thread, begin and end of the call that each carries out.
+
+    Whatever else ended meanwhile on that thread, it was the call that the operation had waited for. The begin is given
+    so that the call is the last that began before it; the end, where the call was still running, is that of the wait.
+    """
+    start, end, thread = operations.start_ns, operations.end_ns, operations.thread
+    return {
+        (int(thread[row]), int(start[row])): (
+            int(thread[call]),
+            int(start[call]) + 1,
+            int(min(end[call], start[row])),
+        )
+        for row, call in calls.items()
+        if options.threads and thread[row] != thread[call] and 0 <= start[call] <= start[row]
+    }
 
 
 def _cause(others: dict[int, Int64], span: _Span, options: LinkOptions) -> tuple[int, int] | None:
