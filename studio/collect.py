@@ -207,6 +207,10 @@ def main(arguments: Sequence[str] | None = None) -> Any:
     except StudioError as error:
         sys.stderr.write(f"Error: {error}\n")
         return 1
+    if not recording.files:
+        # What the script says of its end is printed where the process ends.
+        sys.stderr.write("Nothing was recorded: the script ended before the first step to record.\n")
+        return ended
     host, device = recording.files
     sys.stderr.write(f"rank {recording.rank}: {host} and {device.name}\n")
     if recording.rank == 0:
@@ -215,19 +219,31 @@ def main(arguments: Sequence[str] | None = None) -> Any:
 
 
 def _recorded(options: argparse.Namespace) -> tuple[Recorder, Any]:
-    """Run the script as Python would, under the profiler; returns what was recorded and what the script ended with."""
+    """Run the script as Python would, under the profiler; returns what was recorded and what the script ended with.
+
+    Raises:
+        TraceError: The script ended as it should, before the first step to record.
+    """
     torch = _torch()
     sys.argv = [str(options.script), *options.arguments]
     sys.path[0] = str(options.script.resolve().parent)
     ended: Any = 0
-    with (
-        recorder(options.out, wait=options.wait, warmup=options.warmup, active=options.active) as recording,
-        _after_optimizer_steps(torch.optim.Optimizer, recording.step),
-    ):
-        try:
-            runpy.run_path(str(options.script), run_name="__main__")
-        except SystemExit as end:
-            ended = end.code
+    try:
+        with (
+            recorder(
+                options.out, wait=options.wait, warmup=options.warmup, active=options.active
+            ) as recording,
+            _after_optimizer_steps(torch.optim.Optimizer, recording.step),
+        ):
+            try:
+                runpy.run_path(str(options.script), run_name="__main__")
+            except SystemExit as end:
+                ended = end.code
+                if ended:
+                    # Why the script failed matters more than that nothing was recorded.
+                    raise
+    except SystemExit:
+        pass
     return recording, ended
 
 

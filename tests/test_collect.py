@@ -132,6 +132,19 @@ def test_the_example_comes_from_the_training_loop_to_the_simulated_step(tmp_path
 
 
 @needs_torch
+def test_a_script_that_fails_before_the_first_step_ends_with_its_own_message(tmp_path):
+    (tmp_path / "train.py").write_text('raise SystemExit("no data")')
+    process = python("-m", "studio.collect", "-o", str(tmp_path / "run"), str(tmp_path / "train.py"))
+    _, said = process.communicate(timeout=100)
+    assert process.returncode == 1
+    assert said.splitlines()[-2:] == [
+        "Nothing was recorded: the script ended before the first step to record.",
+        "no data",
+    ]
+    assert list((tmp_path / "run").iterdir()) == []
+
+
+@needs_torch
 def test_a_loop_that_ends_too_early_and_a_folder_of_another_job_are_errors(tmp_path):
     (tmp_path / "pytorch_et_5.json").write_text("{}")
     program = f"""
