@@ -353,6 +353,7 @@ def convert(
             f"--gzip compresses the files of a folder; for one file, name it {target.name}.gz."
         )
     from studio.et import convert as convert_traces
+    from studio.linking import written_line
 
     written = convert_traces(
         source,
@@ -365,8 +366,7 @@ def convert(
         passes=passes,
         **_for_reader(reader),
     )
-    noun = "file" if len(written) == 1 else "files"
-    _say(f"{len(written):,} {noun} written: {written[0]}" + (f" … {written[-1]}" if len(written) > 1 else ""))
+    _say(written_line(written))
 
 
 @main.command(epilog="Example: chakra-studio link run1/ -o linked/ --json")
@@ -611,6 +611,7 @@ def report(sides: tuple[str, ...], out: Path, workspace: Path | None, ranks: dic
     A and the others are named as for compare. The file holds its figures and needs no network.
     """
     from studio import comparing
+    from studio.linking import written_line
     from studio.reporting import report as written
     from studio.storage import appearing
 
@@ -618,6 +619,7 @@ def report(sides: tuple[str, ...], out: Path, workspace: Path | None, ranks: dic
     text = written(chosen)
     with appearing(out, "--out") as stream:
         stream.write(text)
+    _say(written_line([out]))
 
 
 @main.command(epilog="Example: chakra-studio presets")

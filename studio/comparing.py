@@ -523,8 +523,12 @@ def _table(title: str, letter: str) -> Iterator[str]:
 def _row(name: str, a: float | None, b: float | None, share: float | None) -> str:
     cells = "".join(f"{'-' if one is None else format_ns(round(one)):>12}" for one in (a, b))
     change = "-" if a is None or b is None else signed(round(b - a))
-    told = "" if share is None else f"{100 * share:.1f} %"
+    # Where parts outweigh the whole difference by this much, they nearly cancel out, and shares of it say nothing.
+    told = "" if share is None or abs(share) >= _SHARE_TOLD else f"{100 * share:.1f} %".replace("-", "−")
     return f"  {_shortened(name):{_NAME_WIDTH}}{cells}{change:>14}{told:>10}"
+
+
+_SHARE_TOLD = 10
 
 
 def _nodes(found: Comparison, letter: str) -> Iterator[str]:

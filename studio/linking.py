@@ -112,8 +112,22 @@ def as_text(linked: Linked) -> str:
     for finding in linked.trace.findings:
         where = "" if finding.rank is None else f" rank {finding.rank}:"
         lines.append(f"{finding.level} {finding.code}:{where} {finding.message}")
-    lines.append(f"{format_count(len(linked.files))} files written: {linked.files[0]} … {linked.files[-1]}")
+        if finding.hint and finding.level != "info":
+            lines.append(f"  {finding.hint}")
+    lines.append(written_line(linked.files))
     return "\n".join(printable(line) for line in lines)
+
+
+def written_line(files: Sequence[Path]) -> str:
+    """Return how many files were written, with the first and the last of them.
+
+    Example:
+        >>> written_line([Path("a.et")]), written_line([Path("a.0.et"), Path("a.1.et")])
+        ('1 file written: a.et', '2 files written: a.0.et … a.1.et')
+    """
+    more = len(files) > 1
+    count = f"{format_count(len(files))} {'files' if more else 'file'} written: {files[0]}"
+    return count + (f" … {files[-1]}" if more else "")
 
 
 _CLOCKS_TOLD = 32

@@ -504,7 +504,8 @@ def system_label(config: SystemConfig) -> str:
     if config.links is not None:
         links = f" over {len(config.links.links):,} links and {config.links.switches:,} switches"
     mode = "compatible" if config.extensions is None else "extended"
-    return f"{config.topology.npus:,} NPUs: {dims}{links}, congestion-{config.congestion}, {mode}"
+    npus = config.topology.npus
+    return f"{npus:,} {'NPU' if npus == 1 else 'NPUs'}: {dims}{links}, congestion-{config.congestion}, {mode}"
 
 
 def _slowest(result: SimResult) -> Iterator[str]:

@@ -64,7 +64,7 @@ def test_traces_that_are_linked_already_are_told_so(job, tmp_path):
     run("link", job, "-o", tmp_path / "out")
     result = run("link", tmp_path / "out", "-o", tmp_path / "again")
     assert result.exit_code == 1
-    assert "0 jobs with PyTorch traces found" in result.output
+    assert "No PyTorch traces found, only: run." in result.output
 
 
 def test_opening_the_folder_links_it(job):

@@ -86,6 +86,7 @@ def test_the_command_writes_the_file_or_nothing(tmp_path: Path) -> None:
     out = tmp_path / "report.html"
     done = CliRunner().invoke(main, ["report", str(tmp_path / "traces"), "-o", str(out)])
     assert done.exit_code == 0, done.output
+    assert done.output == f"1 file written: {out}\n"
     assert "<!DOCTYPE html>" in out.read_text()
     refused = CliRunner().invoke(
         main, ["report", str(tmp_path / "traces"), "-o", str(tmp_path / "no" / "r.html")]

@@ -399,10 +399,17 @@ def link(
         found = discover(files)
         jobs = [job for job in found if any(fmt.half for _, fmt, _ in job.ranks)]
         if len(jobs) != 1:
-            names = ", ".join(job.name for job in found[:6])
+            shown = jobs or found
+            names = ", ".join(job.name for job in shown[:6]) + (", …" if len(shown) > 6 else "")
+            what = (
+                f"{len(jobs)} jobs with PyTorch traces found, not one"
+                if jobs
+                else "No PyTorch traces found, only"
+            )
             raise TraceError(
-                f"{len(jobs)} jobs with PyTorch traces found, not one: {names}.",
-                hint="Name the execution traces and Kineto traces of one job, or the folder they are in.",
+                f"{what}: {names}.",
+                hint="Name the execution traces and Kineto traces of one job, or the folder they are in."
+                + ("" if jobs else " Traces of other formats need no linking."),
             )
         return read_job(jobs[0], ranks=ranks, progress=progress, options=options)
 
@@ -557,7 +564,8 @@ class _Builder:
                 )
         if job.ignored:
             shown = ", ".join(job.ignored[:4]) + (", …" if len(job.ignored) > 4 else "")
-            message = f"{len(job.ignored):,} files are of no known format and were left out: {shown}"
+            count = "1 file is" if len(job.ignored) == 1 else f"{len(job.ignored):,} files are"
+            message = f"{count} empty or of no known format and left out: {shown}"
             findings.append(Finding("info", "ignored-file", message))
         trace = Trace(tuple(self.graphs), tuple(ranks), self.groups, tuple(findings))
         return with_inferred_groups(trace)
