@@ -31,9 +31,9 @@ PRECISE = {"start_ns": "start_time_micros", "duration_ns": "duration_micros"}
 
 NODES_AT_ONCE = 1 << 14
 """How many nodes each piece of a file holds."""
-_PLAIN_INTS = (ValueKind.INT32, ValueKind.INT64, ValueKind.UINT32, ValueKind.UINT64, ValueKind.BOOL)
+PLAIN_INTS = frozenset((ValueKind.INT32, ValueKind.INT64, ValueKind.UINT32, ValueKind.UINT64, ValueKind.BOOL))
 """Kinds whose values stand in a file as the varints of their bits."""
-_PLAIN_LISTS = tuple(ValueKind(kind + 1) for kind in _PLAIN_INTS)
+PLAIN_LISTS = frozenset(ValueKind(kind + 1) for kind in PLAIN_INTS)
 _ID, _NAME, _TYPE, _CTRL, _DATA, _START, _DURATION, _INPUTS, _OUTPUTS, _ATTR = (
     bytes([number << 3 | wire_type])
     for number, wire_type in enumerate((0, 2, 0, 2, 2, 0, 0, 2, 2, 2), start=1)
@@ -190,7 +190,7 @@ class _Columns:
         codes = np.full(high - low, NONE, np.int64)
         kind, value = attrs.kind[low:high], attrs.value[low:high]
         simple = ~attrs.slot[low:high] & (attrs.doc[low:high] < 0)
-        table = np.isin(np.arange(256), (*_PLAIN_INTS, ValueKind.STRING))
+        table = np.isin(np.arange(256), (*PLAIN_INTS, ValueKind.STRING))
         simple &= table[kind]
         alike, groups = _grouped(attrs.key[low:high].astype(np.int64) * 256 + kind)
         for places, group in zip(groups, alike, strict=True):
@@ -218,7 +218,7 @@ class _Columns:
             items = attrs.items[bits : bits + length].tobytes() if kind and kind % 2 == 0 else bits
             code = known.get((key, doc, kind, slot, items), NONE)
             if code < 0:
-                plain = doc < 0 and (kind == ValueKind.STRING_LIST or kind in _PLAIN_LISTS)
+                plain = doc < 0 and (kind == ValueKind.STRING_LIST or kind in PLAIN_LISTS)
                 raw = self._list(key, kind, bits, length) if plain else self._fresh(low + at)
                 code = known[key, doc, kind, slot, items] = pieces.number([raw])
             codes[at] = code
@@ -301,7 +301,7 @@ def _put_dependencies(pieces: _Pieces, tag: bytes, offsets: Int64, wanted: UInt6
 
 def _attributes(key: bytes, kind: int, contents: Iterable[bytes]) -> Iterator[bytes]:
     """Yield attributes of one name and kind, as fields of a node."""
-    wire_type = 0 if kind in _PLAIN_INTS else 2
+    wire_type = 0 if kind in PLAIN_INTS else 2
     begin = (b"\x0a" + framed(key) if key else b"") + length(kind << 3 | wire_type)
     heads: dict[int, bytes] = {}
     for content in contents:
@@ -309,6 +309,25 @@ def _attributes(key: bytes, kind: int, contents: Iterable[bytes]) -> Iterator[by
         if size not in heads:
             heads[size] = _ATTR + length(len(begin) + size) + begin
         yield heads[size] + content
+
+
+class PlainInts:
+    """Attributes of one name that hold a number, one by one."""
+
+    def __init__(self, key: bytes, kind: ValueKind) -> None:
+        self.key, self.kind = key, kind
+        self.known: dict[int, bytes] = {}
+
+    def written(self, value: int) -> bytes:
+        """Return the attribute with a value that is not negative, as a field of a node."""
+        if value >= _MOST_KNOWN:
+            return next(_attributes(self.key, self.kind, [length(value)]))
+        if value not in self.known:
+            self.known[value] = next(_attributes(self.key, self.kind, [length(value)]))
+        return self.known[value]
+
+
+_MOST_KNOWN = 4096
 
 
 def _floats(bits: Int64) -> bytes:

@@ -11,6 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -47,13 +48,18 @@ class _Io(msgspec.Struct, frozen=True, gc=False):
     types: msgspec.Raw = msgspec.Raw(b"[]")
 
 
+class _Attr(msgspec.Struct, gc=False):
+    name: Any = None
+    value: Any = None
+
+
 class _Node(msgspec.Struct, gc=False):
     id: Any = None
     name: Any = ""
     ctrl_deps: Any = None
     inputs: _Io = _Io()
     outputs: _Io = _Io()
-    attrs: list[dict[str, Any]] = []
+    attrs: list[_Attr] = []
     ts: Any = None
     inclusive_dur: Any = None
     exclusive_dur: Any = None
@@ -98,7 +104,7 @@ def read(reading: Reading) -> list[Part]:
         reading.tick(len(reading.data) // 2)
         trace = _Merged(_distinct(content.nodes or [], lost))
         trace.depend()
-        records = [trace.record(row) for row in range(len(trace.nodes))]
+        records = map(trace.record, range(len(trace.nodes)))
         findings = [*damage, *_findings(trace, lost, reading.name)]
         return [rank_part(reading, records, version="0.0.4", metadata=_metadata(content), findings=findings)]
 
@@ -370,7 +376,7 @@ class _Merged:
         """Return a node as it is to be written."""
         node, comm, device = self.nodes[row], self.comm.get(row), self.is_device(row)
         own, whole = _nanoseconds(node.exclusive_dur), _nanoseconds(node.inclusive_dur)
-        attrs = [Attribute("is_cpu_op", ValueKind.BOOL, not device and comm is None)]
+        attrs = [_shared("is_cpu_op", ValueKind.BOOL, not device and comm is None)]
         attrs += _host_attributes(self.attrs[row])
         if device:
             kind = _DEVICE_KINDS.get(str(node.cat)[:80], str(node.cat)[:80])
@@ -403,8 +409,8 @@ class _Merged:
         return int(NodeType.METADATA if INIT in self.name(row) else NodeType.COMP)
 
 
-def _named(attrs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    return {name: attr.get("value") for attr in attrs if isinstance(name := attr.get("name"), str)}
+def _named(attrs: Sequence[_Attr]) -> dict[str, Any]:
+    return {attr.name: attr.value for attr in attrs if isinstance(attr.name, str)}
 
 
 def _told_bytes(said: Mapping[str, Any]) -> int:
@@ -416,16 +422,25 @@ def _told_bytes(said: Mapping[str, Any]) -> int:
 
 def _host_attributes(named: Mapping[str, Any]) -> list[Attribute]:
     found = [
-        Attribute(key, ValueKind.INT64, named[key])
+        _shared(key, ValueKind.INT64, value)
+        if 0 <= value < _OFTEN
+        else Attribute(key, ValueKind.INT64, value)
         for key in _HOST_NUMBERS
-        if type(named.get(key)) is int and fits(ValueKind.INT64, named[key])
+        if type(value := named.get(key)) is int and -(2**63) <= value < 2**63
     ]
     schema = named.get("op_schema")
-    return (
-        [*found, Attribute("op_schema", ValueKind.STRING, schema)]
-        if isinstance(schema, str) and schema
-        else found
-    )
+    if isinstance(schema, str) and schema:
+        found.append(_shared("op_schema", ValueKind.STRING, schema))
+    return found
+
+
+_OFTEN = 1024
+
+
+@lru_cache(maxsize=8192)
+def _shared(key: str, kind: ValueKind, value: int | str) -> Attribute:
+    """Return an attribute that many nodes have: one and the same."""
+    return Attribute(key, kind, value)
 
 
 def _comm_attributes(comm: _Comm | None) -> list[Attribute]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from studio.et import chakra
-from studio.et.encode import framed, put_attribute, serialised
+from studio.et.encode import PLAIN_INTS, PLAIN_LISTS, PlainInts, framed, length, put_attribute, serialised
 from studio.et.format import RankPart, Reading
 from studio.et.schema import schema
 from studio.trace import NONE, Attribute, Finding, ValueKind
@@ -74,7 +74,7 @@ def fits(kind: ValueKind, value: int) -> bool:
 
 def clean(text: str) -> str:
     """Return a text without halves of characters, which no file can hold."""
-    return text.encode("utf-8", "replace").decode()
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
 def rank_part(
@@ -119,21 +119,24 @@ class _Encoder:
     """Writes nodes down; attributes, which recur, are kept as they were written."""
 
     def __init__(self) -> None:
-        self.node = schema().node
+        self.texts: dict[str, bytes] = {}
         self.known: dict[Any, bytes] = {}
+        # By identity: formats that give many nodes one and the same attribute are written fastest.
+        self.shared: dict[int, tuple[Attribute, bytes]] = {}
+        self.ints: dict[tuple[str, ValueKind], PlainInts] = {}
 
     def record(self, node: NodeRecord) -> bytes:
-        message = self.node(id=node.id, name=clean(node.name), type=node.type)
-        message.ctrl_deps.extend(node.ctrl)
-        message.data_deps.extend(node.data)
-        if node.start_ns > 0:
-            message.start_time_micros = node.start_ns // 1000
-        message.duration_micros = node.duration_ns // 1000
-        for target, texts in ((message.inputs, node.inputs), (message.outputs, node.outputs)):
+        parts = [_number(b"\x08", node.id), self._text(b"\x12", node.name), _number(b"\x18", node.type)]
+        for tag, ids in ((b"\x22", node.ctrl), (b"\x2a", node.data)):
+            if ids:
+                parts.append(tag + framed(b"".join(map(length, ids))))
+        parts += [_number(b"\x30", max(node.start_ns, 0) // 1000), _number(b"\x38", node.duration_ns // 1000)]
+        for tag, texts in ((b"\x42", node.inputs), (b"\x4a", node.outputs)):
             if texts is not None:
-                target.SetInParent()
-                target.values, target.shapes, target.types = map(clean, texts)
-        parts = [message.SerializeToString(), *map(self._attribute, node.attrs)]
+                values, shapes, types = texts
+                inner = self._text(b"\x0a", values) + self._text(b"\x12", shapes) + self._text(b"\x1a", types)
+                parts.append(tag + framed(inner))
+        parts += map(self._attribute, node.attrs)
         for key, time_ns in (("start_ns", node.start_ns), ("duration_ns", node.duration_ns)):
             if time_ns > 0 and time_ns % 1000:
                 parts.append(self._attribute(Attribute(key, ValueKind.INT64, time_ns)))
@@ -142,12 +145,48 @@ class _Encoder:
             parts.append(b"\x30\x00")
         return framed(b"".join(parts))
 
+    def _text(self, tag: bytes, text: str) -> bytes:
+        """Return a field that holds a text; nothing where it is empty."""
+        if not text:
+            return b""
+        written = self.texts.get(text)
+        if written is None:
+            if len(self.texts) >= _MOST_KNOWN:
+                self.texts.clear()
+            written = self.texts[text] = framed(clean(text).encode())
+        return tag + written
+
     def _attribute(self, attr: Attribute) -> bytes:
-        value = attr.value
-        if isinstance(value, list):
+        value, kind = attr.value, attr.kind
+        shared = self.shared.get(id(attr))
+        if shared is not None and shared[0] is attr:
+            return shared[1]
+        raw = self._scalar(attr) if not isinstance(value, list) else self._list(attr)
+        if kind == ValueKind.BOOL or (isinstance(value, int) and 0 <= value < _OFTEN):
+            if len(self.shared) >= _MOST_KNOWN:
+                self.shared.clear()
+            self.shared[id(attr)] = attr, raw
+        return raw
+
+    def _list(self, attr: Attribute) -> bytes:
+        """Return a list; those of whole numbers recur."""
+        if attr.kind not in PLAIN_LISTS or not isinstance(attr.value, list):
             return _written(attr)
+        return self._kept((attr.name, attr.kind, tuple(attr.value), attr.doc), attr)
+
+    def _scalar(self, attr: Attribute) -> bytes:
+        value, kind = attr.value, attr.kind
+        if kind in PLAIN_INTS and isinstance(value, int) and value >= 0 and not attr.doc:
+            known = self.ints.get((attr.name, kind))
+            if known is None:
+                known = self.ints[attr.name, kind] = PlainInts(clean(attr.name).encode(), kind)
+            return known.written(int(value))
         # By its text: 0.0 and -0.0 are equal, and nan is not.
-        key = (attr.name, attr.kind, repr(value) if isinstance(value, float) else value, attr.doc)
+        return self._kept(
+            (attr.name, kind, repr(value) if isinstance(value, float) else value, attr.doc), attr
+        )
+
+    def _kept(self, key: tuple[Any, ...], attr: Attribute) -> bytes:
         if key not in self.known:
             if len(self.known) >= _MOST_KNOWN:
                 self.known.clear()
@@ -155,7 +194,12 @@ class _Encoder:
         return self.known[key]
 
 
-_MOST_KNOWN = 100_000
+_MOST_KNOWN, _OFTEN = 100_000, 1024
+
+
+def _number(tag: bytes, number: int) -> bytes:
+    """Return a field that holds a number; nothing where it is 0."""
+    return tag + length(number & LARGEST_ID) if number else b""
 
 
 def _written(attr: Attribute) -> bytes:
