@@ -127,7 +127,7 @@ def depend(
     around = _around(operations)
     own, waited = _own_time(operations, waits, around)
     inside = _inside(operations, around, library, options)
-    told = _Told(~_within(operations, around, library), library)
+    told = _Told(~_within(operations, around, library), library, _first_callee(operations, around))
     gaps, causes = _gaps(operations, waits, inside, own, told, options)
     first_device = len(operations) + len(gaps)
     follows = chains(issued(operations, device, launched, communication), communication)
@@ -460,10 +460,12 @@ class _Told:
     Attributes:
         telling: (N,) whether the end of each operation may have set another thread going.
         calls: Operation of a communication library → the call it carries out.
+        first_callee_ns: (N,) when the first callee of each operation began, the operation's end where it has none.
     """
 
     telling: Bool
     calls: dict[int, int]
+    first_callee_ns: Int64
 
 
 def _gaps(
@@ -483,7 +485,7 @@ def _gaps(
     ends = {
         lane: np.sort(operations.end_ns[own_rows[told.telling[own_rows]]]) for lane, own_rows in lanes.items()
     }
-    by_call = _by_call(operations, told.calls, options)
+    by_call = _by_call(operations, told, options)
     started = int(operations.start_ns[rows].min()) if len(rows) else 0
     gaps: list[Gap] = []
     causes: dict[tuple[int, int], tuple[int, int]] = {}
@@ -542,22 +544,30 @@ def _around_waits(lane: int, span: _Span, waits: list[tuple[int, int]], options:
     return gaps
 
 
+def _first_callee(operations: Operations, around: Int64) -> Int64:
+    """Return when the first callee (N,) of each operation began, its end where it has none."""
+    first = operations.end_ns.copy()
+    inner = np.flatnonzero(around >= 0)
+    np.minimum.at(first, around[inner], operations.start_ns[inner])
+    return first
+
+
 def _by_call(
-    operations: Operations, calls: dict[int, int], options: LinkOptions
+    operations: Operations, told: _Told, options: LinkOptions
 ) -> dict[tuple[int, int], tuple[int, int, int]]:
-    """Return thread and begin of a library's operations → thread, begin and end of the call that each carries out.
+    """Return thread and begin of a library's operations → thread, begin and own end of the call that each carries out.
 
     Whatever else ended meanwhile on that thread, it was the call that the operation had waited for. The begin is given
-    so that the call is the last that began before it; the end, where the call was still running, is that of the wait.
+    so that the call is the last that began before it. Its own end is where its node ends: callees are nodes after it.
     """
-    start, end, thread = operations.start_ns, operations.end_ns, operations.thread
+    start, first, thread = operations.start_ns, told.first_callee_ns, operations.thread
     return {
         (int(thread[row]), int(start[row])): (
             int(thread[call]),
             int(start[call]) + 1,
-            int(min(end[call], start[row])),
+            int(min(first[call], start[row])),
         )
-        for row, call in calls.items()
+        for row, call in told.calls.items()
         if options.threads and thread[row] != thread[call] and 0 <= start[call] <= start[row]
     }
 
