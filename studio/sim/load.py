@@ -40,7 +40,7 @@ def network_load(result: SimResult, gantt: Gantt) -> tuple[Series, ...]:
             "bytes sent into it over what all its ports can send; spread evenly over the nodes that sent them"
         )
         kind = result.config.topology.dims[at].kind
-        found.append(Series(f"dimension {at + 1} ({kind})", about, "share", steps))
+        found.append(Series(f"dimension {at} ({kind})", about, "share", steps))
     for at in result.links.busiest(1):
         ends = (int(result.links.source[at]), int(result.links.target[at]))
         owner = ends[0] if ends[0] < result.links.npus else ends[1]
