@@ -173,6 +173,7 @@ def groups_panel(job: str, view: Mapping[str, Any], *, dark: bool) -> Any:
                 id="collectives-groups-figure",
                 figure=figure,
                 config={"displaylogo": False, "displayModeBar": False},
+                className="cs-figure",
             )
             if figure
             else html.P("No collective names a comm group, and no group is listed.", className="cs-dim"),
