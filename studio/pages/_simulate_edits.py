@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from itertools import count
 from typing import Any
 
 import msgspec
@@ -353,16 +354,21 @@ def findings_of(trace: Trace, config: SystemConfig | None, tables: Tables) -> li
     return [*(check(trace, config) if config else []), *read.findings]
 
 
-def run_name(draft: Draft) -> str:
-    """Return what a run on a system is called until it is renamed: its dimensions and rates.
+def run_name(draft: Draft, taken: Collection[str] = ()) -> str:
+    """Return what a run on a system is called until it is renamed: its dimensions and rates, and a number from the second on.
 
     Example:
-        >>> run_name(Draft(Tables({"topology": ["Switch", "Ring"], "npus_count": [8, 4], "bandwidth": [400, 50]}, {}), ""))
-        'Switch 8 × Ring 4, 400/50 GiB/s'
+        >>> draft = Draft(Tables({"topology": ["Switch", "Ring"], "npus_count": [8, 4], "bandwidth": [400, 50]}, {}), "")
+        >>> run_name(draft), run_name(draft, ["Switch 8 × Ring 4, 400/50 GiB/s"])
+        ('Switch 8 × Ring 4, 400/50 GiB/s', 'Switch 8 × Ring 4, 400/50 GiB/s #2')
     """
     network = draft.tables.network
     columns = [network.get(key) for key in ("topology", "npus_count", "bandwidth")]
     kinds, sizes, rates = (list(one) if isinstance(one, list | tuple) else [] for one in columns)
     dims = " × ".join(f"{kind} {size}" for kind, size in zip(kinds, sizes, strict=False))
     unit = shown_text(draft.tables, FIELDS["bandwidth-unit"])
-    return f"{dims}, {'/'.join(str(rate) for rate in rates)} {unit}"
+    aware = ", aware" if draft.tables.congestion == "aware" else ""
+    name = f"{dims}, {'/'.join(str(rate) for rate in rates)} {unit}{aware}"
+    if name not in taken:
+        return name
+    return next(again for number in count(2) if (again := f"{name} #{number}") not in taken)

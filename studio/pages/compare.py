@@ -249,6 +249,11 @@ def _options(first: str | None = None) -> list[dict[str, Any]]:
     return groups
 
 
+def _named(group: str, label: str) -> str:
+    """Return what a side is called beside those of other jobs."""
+    return label if label.startswith(f"{group} ") else f"{group} \N{MIDDLE DOT} {label}"
+
+
 def _nothing(sides: list[list[str]], view: dict[str, Any]) -> Any:
     """Return what the page shows while there is nothing to compare with: everything there is, one click each."""
     taken = {tuple(side) for side in sides}
@@ -258,16 +263,15 @@ def _nothing(sides: list[list[str]], view: dict[str, Any]) -> Any:
             job, _, run = item["value"].partition("/")
             if (job, run) in taken:
                 continue
+            name = _named(group["group"], item["label"])
             changes = {"with": item["value"]} if sides else {"job": job, "run": run}
             to = link("/compare", view, **changes)
             plus: dict[str, Any] = {
                 "data-view": json.dumps(changes),
-                **labelled(f"Compare with {item['label']}"),
+                **labelled(f"Compare with {name}"),
             }
             rows.append(
-                html.Li(
-                    [html.A("Compare +", href=to, className="cs-button", **plus), html.Bdi(item["label"])]
-                )
+                html.Li([html.A("Compare +", href=to, className="cs-button", **plus), html.Bdi(name)])
             )
     first = "Choose what to compare it with." if sides else "Choose two recordings or simulations."
     listed = html.Ul(rows, className="cs-compare-list") if rows else html.P(

@@ -529,7 +529,7 @@ def ask(
     try:
         if trigger == "sim-run":
             draft = load_draft(workspace().root, state["config"])
-            begun = start(found, state["job"], draft.tables.parts, run_name(draft)).id
+            begun = start(found, state["job"], draft.tables.parts, run_name(draft, _names(state["job"]))).id
             dismiss_ended(found, state["job"], but=begun)
         elif "sim-stop" in trigger:
             cancel(found, trigger["sim-stop"])
@@ -538,6 +538,11 @@ def ask(
     except StudioError as error:
         return no_update, no_update, html.Div(error_box(error), className="sim-wide")
     return {"at": time.time(), "begun": begun}, time.time(), None
+
+
+def _names(job: str) -> set[str]:
+    """Return what the simulations of a job are called, those that have not ended included."""
+    return {one.name for one in (*workspace().runs(job), *listed(simulations(), job))}
 
 
 def _again_or_dismissed(found: Simulations, trigger: dict[str, str]) -> str | None:
