@@ -39,7 +39,7 @@ def rank_times(times: Breakdown, finish_ns: Int64, numbers: Sequence[int], *, da
             times.exposed_communication_ns,
             _hatched(colours.collective, colours.panel),
         ),
-        ("memory and CPU alone", rest, {"color": colours.memory}),
+        ("memory and CPU alone", rest, {"color": colours.host}),
         ("idle", times.idle_ns, {"color": "rgba(0,0,0,0)", "line": {"color": colours.border, "width": 1}}),
     ]
     unit, scale = axis_unit(int(finish_ns.max()))

@@ -181,6 +181,9 @@ def _figures(found: SimResult, times: Breakdown, numbers: Sequence[int]) -> Any:
         (["exposed", hint("exposed communication", _EXPOSED)], share(times.exposed_communication_ns)),
         ("idle", share(times.idle_ns)),
     ]
+    for name, column in (("CPU", times.cpu_ns), ("memory", times.memory_ns)):
+        if column.any():
+            shown.insert(-1, (name, share(column)))
     waiting = found.makespan_ns - found.finish_ns
     if waiting.any():
         shown.append(
