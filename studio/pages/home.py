@@ -25,7 +25,8 @@ def layout(**_query: str) -> Any:
         [
             html.H2("Drop Chakra execution traces here"),
             html.P(
-                "Files, folders or zip archives: <job>.<rank>.et with the comm group JSON beside them.",
+                "Files, folders or archives: <job>.<rank>.et with the comm group JSON beside them; PyTorch execution traces "
+                "with their Kineto traces, which are linked; text workloads; timelines that simulators write.",
                 className="cs-dim",
             ),
             html.Button("Choose files", id="home-pick-files", className="cs-button"),
@@ -140,7 +141,7 @@ def _deleted(job: str, name: str) -> Any:
 def _jobs_table(jobs: list[JobInfo], renaming: str | None) -> Any:
     if not jobs:
         return html.P("None yet. Drop traces above, or start with a sample.", className="cs-dim")
-    head = ("Job", "Ranks", "Nodes", "Recorded span", "Findings", "On disk", "Imported", "")
+    head = ("Job", "Ranks", "Nodes", "Recorded span", "While reading", "On disk", "Imported", "")
     numeric = (1, 2, 3, 5)
     return html.Table(
         [

@@ -252,7 +252,7 @@ def _collectives(
         [
             "type",
             "count",
-            "bytes of a rank",
+            "bytes, one member each",
             "time in all",
             "longest",
             "waiting for the last",
