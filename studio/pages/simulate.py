@@ -542,7 +542,7 @@ def ask(
 
 def _names(job: str) -> set[str]:
     """Return what the simulations of a job are called, those that have not ended included."""
-    return {one.name for one in (*workspace().runs(job), *listed(simulations(), job))}
+    return {run.name for run in workspace().runs(job)} | {one.name for one in listed(simulations(), job)}
 
 
 def _again_or_dismissed(found: Simulations, trigger: dict[str, str]) -> str | None:
