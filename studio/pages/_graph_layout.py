@@ -1,0 +1,231 @@
+"""What the Graph page consists of: controls, map, drawing, and what stands below it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import dash_cytoscape as cyto
+import dash_mantine_components as dmc
+from dash import html
+
+from studio.analysis.graph_search import HELP as SEARCH_HELP
+from studio.figures.graph import stylesheet
+from studio.figures.graph_colours import hue_styles
+from studio.figures.theme import palette
+from studio.pages._graph_request import COLOURS, DEEPEST
+
+_KEYS = (
+    ("↑ ↓ ← →", "walk along dependencies and beside"),
+    ("Enter", "open a block; centre a node"),
+    ("Backspace", "close the block around"),
+    ("double click", "open or close a block; centre a node"),
+    ("/", "search"),
+    ("n N", "next and previous hit"),
+    ("+ −", "closer, further"),
+    ("0", "full size"),
+    ("F", "fit"),
+    ("C", "critical path"),
+    ("W", "width by time"),
+    ("P", "a path begins here"),
+    ("Esc", "clear the selection"),
+    ("?", "this list"),
+)
+_SHOWN_KEYS = ("↑ ↓ ← →", "Enter", "Backspace", "/", "F")
+
+
+def controls() -> Any:
+    """Return the row of controls above the drawing."""
+    return html.Div(
+        [
+            html.H1("Graph"),
+            _labelled("rank", _select("graph-rank", "Rank", [], 84, searchable=True, limit=200)),
+            dmc.SegmentedControl(
+                id="graph-show",
+                data=[
+                    {"value": "fold", "label": "Folded"},
+                    {"value": "whole", "label": "Whole"},
+                    {"value": "near", "label": "Around a node"},
+                    {"value": "path", "label": "Path"},
+                    {"value": "gate", "label": "Gates"},
+                ],
+                size="xs",
+                **_aria(label="What is drawn"),
+            ),
+            _labelled("fold by", _select("graph-by", "Fold by", [], 128)),
+            _labelled("depth", _select("graph-depth", "Depth", [str(n) for n in range(1, DEEPEST + 1)], 58)),
+            _labelled(
+                "direction",
+                _select(
+                    "graph-dir",
+                    "Direction",
+                    [
+                        {"value": "both", "label": "up and down"},
+                        {"value": "up", "label": "upwards"},
+                        {"value": "down", "label": "downwards"},
+                    ],
+                    126,
+                ),
+            ),
+            _labelled(
+                "dependencies",
+                _select(
+                    "graph-deps",
+                    "Dependencies",
+                    [
+                        {"value": "both", "label": "all"},
+                        {"value": "data", "label": "data"},
+                        {"value": "ctrl", "label": "control"},
+                    ],
+                    92,
+                ),
+            ),
+            _labelled(
+                "colour",
+                _select(
+                    "graph-colour",
+                    "Colour by",
+                    [{"value": one, "label": title} for one, title in COLOURS.items()],
+                    116,
+                ),
+            ),
+            _labelled("with", _select("graph-with", "Compare durations with", [], 150)),
+            _toggle("graph-crit", "Critical path", "Draw what holds the rank up on top (C)"),
+            _toggle("graph-wide", "Width = time", "Draw nodes as wide as they are long in time (W)"),
+            html.Span(style={"flex": 1}),
+            html.Div(
+                [_search(), html.Div(id="graph-hits", className="cs-graph-hits", role="status")],
+                className="cs-graph-find",
+            ),
+            html.Button("Fit", id="graph-fit", className="cs-button", title="Show all that is drawn (F)"),
+            _save(),
+        ],
+        className="cs-graph-controls",
+    )
+
+
+def _save() -> Any:
+    """Return the menu that saves what is shown."""
+    kinds = [("png", "PNG"), ("svg", "SVG"), ("graphml", "GraphML"), ("dot", "DOT"), ("csv", "CSV")]
+    about: list[dict[str, Any]] = [{"data-graph-save": kind} for kind, _ in kinds]
+    buttons = [
+        html.Button(text, className="cs-button-quiet", **told)
+        for (_, text), told in zip(kinds, about, strict=True)
+    ]
+    return html.Details(
+        [html.Summary("Save", className="cs-button"), html.Div(buttons)], className="cs-graph-save"
+    )
+
+
+def _toggle(name: str, text: str, title: str) -> Any:
+    return html.Button(
+        text, id=name, className="cs-button cs-graph-toggle", title=title, **_aria(pressed="false")
+    )
+
+
+def _aria(**names: str) -> dict[str, Any]:
+    return {f"aria-{name}": value for name, value in names.items()}
+
+
+def _labelled(text: str, control: Any) -> Any:
+    return html.Span(
+        [html.Span(text, className="cs-dim", **_aria(hidden="true")), control], className="cs-graph-field"
+    )
+
+
+def _select(name: str, title: str, data: list[Any], width: int, **more: Any) -> Any:
+    return dmc.Select(
+        id=name,
+        data=data,
+        size="xs",
+        w=width,
+        allowDeselect=False,
+        comboboxProps={"shadow": "sm"},
+        **_aria(label=title),
+        **more,
+    )
+
+
+def _search() -> Any:
+    return dmc.TextInput(
+        id="graph-q",
+        placeholder="Name, id, /regex/, type:…",
+        size="xs",
+        w=170,
+        debounce=200,
+        **_aria(label="Search nodes by name, id, type or group", description=SEARCH_HELP),
+    )
+
+
+def whole_map() -> Any:
+    """Return where `assets/graph_map.js` draws the whole graph."""
+    about = "Map of the whole graph: depth from left to right; what lies equally deep from top to bottom. Click to go there."
+    canvas: Any = html.Canvas(id="graph-map-canvas", title=about)
+    return html.Div(
+        [canvas, html.Div(id="graph-map-marks")],
+        id="graph-map",
+        className="cs-graph-map",
+        role="img",
+        **_aria(label=about),
+    )
+
+
+def canvas() -> Any:
+    """Return where Cytoscape draws."""
+    return html.Div(
+        [
+            cyto.Cytoscape(
+                id="graph-cy",
+                elements=[],
+                layout={"name": "preset", "fit": False},
+                autoRefreshLayout=False,
+                autoungrabify=True,
+                autounselectify=True,
+                boxSelectionEnabled=False,
+                responsive=False,
+                minZoom=0.02,
+                maxZoom=3,
+                style={"width": "100%", "height": "100%"},
+                stylesheet=worn(dark=False),
+            ),
+            html.Div(id="graph-tip", className="cs-graph-tip", hidden=True),
+        ],
+        id="graph-canvas",
+        className="cs-graph-canvas",
+        tabIndex=0,
+        role="application",
+        **_aria(label="Graph of dependencies", describedby="graph-sentence graph-keys"),
+    )
+
+
+def foot() -> Any:
+    """Return what stands below the drawing: the sentence, keys, the legend."""
+    short = {"↑ ↓ ← →": "walk", "Enter": "open", "Backspace": "close", "/": "search", "F": "fit"}
+    keys: list[Any] = [part for key in _SHOWN_KEYS for part in (html.Kbd(key), f" {short[key]} ")]
+    keys.append(html.Button("? all keys", id="graph-help", className="cs-button-quiet"))
+    rows = [html.Tr([html.Td(html.Kbd(key)), html.Td(does)]) for key, does in _KEYS]
+    every: Any = html.Dialog(
+        [
+            html.H2("Keys of the Graph page"),
+            html.Table(html.Tbody(rows)),
+            html.Button("Close", id="graph-help-close", className="cs-button"),
+        ],
+        id="graph-help-list",
+        className="cs-graph-help",
+        **_aria(label="Keys of the Graph page"),
+    )
+    return html.Div(
+        [
+            html.Span(id="graph-sentence", role="status"),
+            html.Div(keys, id="graph-keys", className="cs-graph-keys"),
+            every,
+            html.Div(id="graph-legend", className="cs-graph-legend"),
+        ],
+        className="cs-graph-foot",
+    )
+
+
+def worn(*, dark: bool) -> list[dict[str, Any]]:
+    """Return how nodes look, hues after what their types look like and before what is selected."""
+    plain = stylesheet(dark)
+    at = next(number for number, rule in enumerate(plain) if rule["selector"] == 'edge[dep = "ctrl"]')
+    return [*plain[:at], *hue_styles(palette(dark), dark), *plain[at:]]

@@ -1,0 +1,62 @@
+"""The legend of the Graph page, which filters what is drawn: see `assets/graph.js`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dash import html
+
+from studio.figures.graph import Look
+from studio.figures.graph_colours import Swatch, hue_colour
+from studio.figures.theme import palette
+from studio.pages._graph_request import Request
+from studio.units import format_count
+
+
+def legend_shown(asked: Request, looks: list[tuple[Look, int]], swatches: list[Swatch]) -> list[Any]:
+    """Return what colours, shapes and lines mean; a click on a colour hides and shows what has it."""
+    if asked.colour == "type":
+        items = [
+            _item(
+                one.kind,
+                html.Span(
+                    className=f"cs-shape cs-shape-{one.shape}",
+                    style={"background": f"var(--cs-{one.colour})"},
+                ),
+                one.title,
+                count,
+            )
+            for one, count in looks
+        ]
+    else:
+        items = [
+            _item(
+                one.hue,
+                html.Span(className="cs-hue", style={"background": _swatch(one.hue)}),
+                one.title,
+                one.count,
+            )
+            for one in swatches
+        ]
+    lines = [
+        html.Span([html.Span(className="cs-line"), "data"]),
+        html.Span([html.Span(className="cs-line cs-line-dashed"), "control"]),
+    ]
+    if asked.critical:
+        lines.append(html.Span([html.Span(className="cs-line cs-line-thick"), "critical path"]))
+    if asked.mode == "fold" and asked.colour == "type":
+        lines.append(
+            html.Span("A block shows which share of its nodes is of which type.", className="cs-dim")
+        )
+    return [*items, *lines]
+
+
+def _swatch(hue: str) -> str:
+    light, dark = (hue_colour(hue, palette(dark), dark) for dark in (False, True))
+    return f"light-dark({light}, {dark})"
+
+
+def _item(key: str, sign: Any, title: str, count: int) -> Any:
+    about: dict[str, Any] = {"data-filter": key, "aria-pressed": "true"}
+    shown = [sign, f"{title} ", html.Span(format_count(count), className="cs-dim")]
+    return html.Button(shown, className="cs-legend-item", title="Click to hide or show", **about)
