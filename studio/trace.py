@@ -565,6 +565,8 @@ def type_name(number: int) -> str:
 
 
 def collective_name(number: int) -> str:
-    """Return the name of a collective, `COLLECTIVE 42` for numbers the schema does not define."""
+    """Return the name of a collective: `COLLECTIVE 42` for numbers the schema does not define, a word where there is none."""
+    if number == NONE:
+        return "UNNAMED COLLECTIVE"
     known = number in CollectiveType._value2member_map_
     return CollectiveType(number).name if known else f"COLLECTIVE {number}"

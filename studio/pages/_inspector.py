@@ -68,7 +68,7 @@ def _node(index: NodeIndex, rank: Rank, row: int, view: dict[str, Any]) -> Any:
                 _pairs(
                     [
                         *_facts(found, rank, row, attributes, view),
-                        *_times(index, graph, row),
+                        *_times(index, graph, row, simulated=bool(shown_run(view["job"], view))),
                         *_simulated(found, rank, row, view),
                     ]
                 )
@@ -157,15 +157,20 @@ def _section(title: str, *children: Any) -> Any:
     return html.Details([html.Summary(html.H3(title)), *children], open=True)
 
 
-def _times(index: NodeIndex, graph: Graph, row: int) -> list[tuple[str, Any]]:
+def _times(index: NodeIndex, graph: Graph, row: int, *, simulated: bool) -> list[tuple[str, Any]]:
+    """Return what was recorded, and called so where a simulation is shown beside it."""
+    kind = "recorded " if simulated else ""
     start, duration = int(graph.start_ns[row]), int(graph.duration_ns[row])
     shown = format_offset(start - index.origin_ns, index.end_ns)
     hint = (
         f"{start - index.origin_ns:,} ns after the first recorded start of the job; {start:,} ns in the file"
     )
     return [
-        ("start", _exact(shown, hint) if start >= 0 else "not recorded"),
-        ("duration", _exact(format_ns(duration), f"{duration:,} ns") if duration else "0, or not recorded"),
+        (f"{kind}start", _exact(shown, hint) if start >= 0 else "not recorded"),
+        (
+            f"{kind}duration",
+            _exact(format_ns(duration), f"{duration:,} ns") if duration else "0, or not recorded",
+        ),
     ]
 
 

@@ -101,7 +101,7 @@ def _difference(document: Document, found: Comparison, sides: tuple[Compared, Co
     _changes(document, "Nodes that take less", found, found.faster, letter)
     alignment = found.alignment
     document.paragraph(
-        f"{alignment.share:.1%} of the nodes could be matched, by {alignment.by}; {format_count(found.added_count)} "
+        f"{_percent(alignment.share)} of the nodes could be matched, by {alignment.by}; {format_count(found.added_count)} "
         f"are in {letter} alone, {format_count(found.removed_count)} in A alone.",
         "dim",
     )
@@ -209,7 +209,9 @@ def _facts(side: Side, times: Breakdown, finish: Int64) -> list[tuple[str, Cell]
         ("idle", times.idle_ns),
     ):
         mean = float(values.mean())
-        made.append((name, (f"{format_ns(mean)} · {mean / max(side.makespan_ns, 1):.1%}", f"{mean:,.0f} ns")))
+        made.append(
+            (name, (f"{format_ns(mean)} · {_percent(mean / max(side.makespan_ns, 1))}", f"{mean:,.0f} ns"))
+        )
     made.append(("first to last rank", _time(int(finish.max() - finish.min()))))
     made.append(("ranks", format_count(len(side.trace.ranks))))
     made.append(("nodes", format_count(side.trace.node_count)))
@@ -349,7 +351,7 @@ def _network(document: Document, side: Side) -> None:
                     carried.names[at],
                     _size(float(carried.bytes[at])),
                     _time(float(carried.busy_ns[at])),
-                    f"{float(carried.busy_ns[at]) / max(side.makespan_ns, 1):.1%}",
+                    _percent(float(carried.busy_ns[at]) / max(side.makespan_ns, 1)),
                 ]
                 for at in chosen
             ],
@@ -386,8 +388,12 @@ def _size(size: float) -> Cell:
     return format_bytes(size), f"{size:,.0f} bytes"
 
 
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f} %"
+
+
 def _share(share: float | None) -> str:
-    return "" if share is None else f"{share:.1%}".replace("-", "\N{MINUS SIGN}")
+    return "" if share is None else _percent(share).replace("-", "\N{MINUS SIGN}")
 
 
 def _rate(rates: np.ndarray[tuple[int, ...], np.dtype[np.float64]]) -> Cell:

@@ -592,4 +592,9 @@ def _skipped_finding(config: SystemConfig, code: str, what: str, source: int, ta
         f"{what} cross dimensions {named} and are timed in dimension {crossed[0]} alone, "
         "as in the reference: the time is too short."
     )
-    return Finding("warning", code, message, "To time all of them: --mode extended --congestion aware.")
+    return Finding(
+        "warning",
+        code,
+        message,
+        "To time all of them, use the extended mode with aware congestion (--mode extended --congestion aware).",
+    )
