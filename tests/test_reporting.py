@@ -52,7 +52,7 @@ def test_a_comparison_says_how_much_and_why():
     text = report([recording(job(), "monday"), recording(job(30), "tuesday")])
     assert "B (tuesday) is 30.0 µs (50 %) slower than A (monday)" in text
     assert text.count("What the ranks were doing over time") >= 2
-    shares = re.findall(r"<td class=num>([−0-9.]+)%</td>", text.split("<table>")[1])
+    shares = re.findall(r"<td class=num>([−0-9.]+) %</td>", text.split("<table>")[1])
     assert sum(float(one.replace("−", "-")) for one in shares) == pytest.approx(100, abs=0.3)
 
 

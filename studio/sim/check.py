@@ -22,7 +22,7 @@ from studio.analysis.matching import (
 from studio.sim.agreement import group_findings, group_label, message_findings, node_label, rank_list
 from studio.sim.collectives import ROOT_KEYS, ROOTED, any_size, listed_for
 from studio.sim.config import Algorithm, CollectiveKind, SystemConfig
-from studio.sim.matched import by_number, replays_communication
+from studio.sim.matched import by_number, replays_communication, unrecorded
 from studio.trace import (
     INT_KINDS,
     NONE,
@@ -81,7 +81,9 @@ def check(trace: Trace, config: SystemConfig) -> list[Finding]:
             *group_findings(trace, config, groups),
             *message_findings(trace),
         ]
-        if not replays_communication(config):
+        if replays_communication(config):
+            findings += unrecorded(trace)
+        else:
             findings += [
                 *_algorithms(config, groups),
                 *(_roots(trace, config, groups) if _all_collectives(config) else ()),

@@ -8,15 +8,16 @@ in a collective meet, and the recording says how long it takes from then on.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from studio.analysis.matching import GroupMatching, match_collectives, match_messages
 from studio.et.link.options import DEP_KINDS, DepKind
+from studio.sim.agreement import rank_list
 from studio.sim.config import SystemConfig
-from studio.trace import NONE, Bool, CollectiveType, CommGroup, Graph, Int64, Trace
+from studio.trace import NONE, Bool, CollectiveType, CommGroup, Finding, Graph, Int64, NodeType, Trace
 
 
 def by_number(config: SystemConfig) -> bool:
@@ -180,3 +181,32 @@ def rank_starts(trace: Trace) -> Int64:
 
 
 _NEVER = np.iinfo(np.int64).max
+
+
+def unrecorded(trace: Trace) -> Iterator[Finding]:
+    """Yield what a replay of communication lacks: nodes without a recorded duration, or all of them."""
+    kinds = (NodeType.COMM_COLL, NodeType.COMM_SEND, NodeType.COMM_RECV)
+    talks = [np.isin(graph.type, kinds) for graph in trace.graphs]
+    without = [
+        int((mine & (graph.duration_ns <= 0)).sum()) for mine, graph in zip(talks, trace.graphs, strict=True)
+    ]
+    every = sum(int(talks[rank.graph].sum()) for rank in trace.ranks)
+    lacking = sum(without[rank.graph] for rank in trace.ranks)
+    if not lacking:
+        return
+    if lacking == every:
+        yield Finding(
+            "error",
+            "replay-unrecorded",
+            f"None of the {every:,} communication nodes has a recorded duration, so there is nothing to replay.",
+            hint="Let the network time them: leave the replay out.",
+        )
+        return
+    ranks = rank_list([rank.number for rank in trace.ranks if without[rank.graph]])
+    yield Finding(
+        "warning",
+        "replay-partly-unrecorded",
+        f"{lacking:,} of {every:,} communication nodes have no recorded duration, on {ranks}: "
+        "they are replayed as taking no time.",
+        hint="Replay times are right only where every rank has its device trace.",
+    )

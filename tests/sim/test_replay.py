@@ -10,6 +10,7 @@ import pytest
 from studio.errors import ConfigError, TraceError
 from studio.et.link.options import DEP_KINDS, DepKind
 from studio.sim import simulate
+from studio.sim.check import check
 from studio.sim.config import Algorithm, Dimension, SystemConfig, Topology
 from studio.sim.extensions import Extensions
 from studio.sim.matched import sequence_alone
@@ -170,3 +171,17 @@ def test_a_job_of_one_rank_runs_in_the_extended_mode_alone():
         ConfigError, match="dimension size is 1 in dimension 0; allowed in the compatible mode: 2"
     ):
         SystemConfig(Topology((Dimension("switch", 1, 64.0),)))
+
+
+def test_a_replay_says_what_has_no_recorded_time():
+    """Without any there is nothing to replay; where some ranks have none, they are named and counted."""
+    bare = [collective(1, "ALL_REDUCE", 8)]
+    told = [collective(1, "ALL_REDUCE", 8)]
+    told[0].duration_micros = 5
+    config = system(extensions=REPLAY)
+    [nothing] = [one for one in check(trace_of([bare, bare]), config) if one.level == "error"]
+    assert nothing.message.startswith("None of the 2 communication nodes has a recorded duration")
+    [partly] = check(trace_of([told, bare]), config)
+    assert partly.level == "warning"
+    assert "1 of 2 communication nodes have no recorded duration, on rank 1" in partly.message
+    assert check(trace_of([told, told]), config) == []
