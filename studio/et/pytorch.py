@@ -392,10 +392,10 @@ def _attributes(nodes: Sequence[_Node]) -> _Lists:
     for rows in np.split(order, np.flatnonzero(np.diff(sizes[order])) + 1):
         size = int(sizes[rows[0]]) if len(rows) else 0
         flat = [attr for row in rows.tolist() for attr in nodes[row].attrs]
-        names = [attr.name for attr in flat]
+        # In the order they lie in memory, and only then every n-th.
+        names, values = [attr.name for attr in flat], [attr.value for attr in flat]
         for at in range(size):
-            column, values = names[at::size], [attr.value for attr in flat[at::size]]
-            for key, here, told in _by_name(column, rows, values):
+            for key, here, told in _by_name(names[at::size], rows, values[at::size]):
                 found.setdefault(key, []).append((at, here, told))
     merged = {key: _merged(parts) for key, parts in found.items()}
     return {key: merged[key][1] for key in sorted(merged, key=lambda key: merged[key][0])}
