@@ -30,6 +30,13 @@
     save(t.address("/trace.json", {}), "timeline-" + t.chart.job + ".json");
   }
 
+  /* In Perfetto's own format, where what writes it is there. */
+  function perfetto(button) {
+    var missing = button.getAttribute("data-missing");
+    if (missing) window.dash_clientside.set_props("toast", { children: missing });
+    else save(t.address("/trace.pftrace", {}), "timeline-" + t.chart.job + ".pftrace");
+  }
+
   function svg() {
     var text = t.drawnAsSvg();
     var url = URL.createObjectURL(new Blob([text], { type: "image/svg+xml" }));
@@ -38,6 +45,7 @@
   }
 
   t.trace = trace;
+  t.perfetto = perfetto;
   t.svg = svg;
   t.png = png;
   t.csv = csv;

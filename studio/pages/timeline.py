@@ -8,6 +8,7 @@ import dash
 from dash import ClientsideFunction, Input, Output, State, callback, clientside_callback, dcc, html
 
 from studio.analysis.coverage import Category
+from studio.analysis.perfetto_events import INSTALL, cannot_write
 from studio.errors import StudioError
 from studio.pages._state import runs_of, shown_run
 from studio.pages._widgets import error_box, labelled, link, no_job
@@ -82,6 +83,7 @@ def _controls() -> Any:
                     _button(
                         "timeline-json", "Trace", "Save the run as Chrome trace JSON, which Perfetto opens"
                     ),
+                    _perfetto(),
                 ],
                 className="cs-export",
                 role="group",
@@ -121,6 +123,14 @@ def _search() -> Any:
 
 def _button(name: str, text: str, title: str) -> Any:
     return html.Button(text, id=name, className="cs-button", title=title)
+
+
+def _perfetto() -> Any:
+    """Return the button that saves in Perfetto's own format; `data-missing` holds what stands against it."""
+    title = "Save the run in Perfetto's own format, which is smaller than a Chrome trace"
+    reason = cannot_write()
+    missing: dict[str, Any] = {"data-missing": f"{reason} {INSTALL}"} if reason else {}
+    return html.Button("Perfetto", id="timeline-perfetto", className="cs-button", title=title, **missing)
 
 
 def _body() -> Any:

@@ -18,6 +18,7 @@ from flask import Blueprint, Response, request, stream_with_context
 from studio.analysis.chrome_events import chrome_events
 from studio.analysis.counters import Series
 from studio.analysis.gantt import LEVEL_AT_MOST, TILE_BINS, Bar, Gantt
+from studio.analysis.perfetto_events import perfetto_events
 from studio.errors import StudioError
 from studio.figures.graph import node_refs
 from studio.server.bars import bar_as_json, bar_asked_for
@@ -83,6 +84,16 @@ def timeline_blueprint(
         name = f'attachment; filename="timeline-{job}.json"'
         return Response(
             stream_with_context(lines), mimetype="application/json", headers={"Content-Disposition": name}
+        )
+
+    @routes.get("/<job>/timeline/trace.pftrace")
+    def perfetto(job: str) -> Response:
+        pieces = perfetto_events(gantt_of(job, request.args.get("run", "")))
+        name = f'attachment; filename="timeline-{job}.pftrace"'
+        return Response(
+            stream_with_context(pieces),
+            mimetype="application/octet-stream",
+            headers={"Content-Disposition": name},
         )
 
     return routes

@@ -10,6 +10,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
+from perfetto.protos.perfetto.trace import perfetto_trace_pb2
 
 import studio as library
 from studio.analysis.gantt import Gantt
@@ -341,6 +342,13 @@ def test_what_is_shown_can_be_saved(studio: Studio, page) -> None:
         page.click("#timeline-json")
     found = json.loads(events.value.path().read_text())["traceEvents"]
     assert sum(one["ph"] == "X" for one in found) == 2488
+    with page.expect_download() as binary:
+        page.click("#timeline-perfetto")
+    assert binary.value.suggested_filename.endswith(".pftrace")
+    packets = perfetto_trace_pb2.Trace.FromString(binary.value.path().read_bytes()).packet
+    assert (
+        sum(one.track_event.type == perfetto_trace_pb2.TrackEvent.TYPE_SLICE_BEGIN for one in packets) == 2488
+    )
 
 
 def test_the_list_of_keys_opens_and_closes(studio: Studio, page) -> None:

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import studio
+from studio.analysis import perfetto_events
 from studio.analysis.counters import in_flight
 from studio.analysis.differences import Ghost
 from studio.analysis.gantt import TILE_BINS, Gantt
@@ -266,3 +267,15 @@ def test_a_chrome_trace_has_every_node_and_flows_that_leave_and_enter_slices(cli
     assert {one["name"] for one in leaving.values()} == {"data", "ctrl", "collective", "message"}
     joined = [(leaving[at], entering[at]) for at in leaving if leaving[at]["name"] == "collective"]
     assert all(one["pid"] != two["pid"] and one["ts"] <= two["ts"] for one, two in joined)
+
+
+def test_the_timeline_comes_in_perfettos_own_format_or_the_answer_says_what_is_missing(
+    client, gantt, monkeypatch
+) -> None:
+    found = client.get("/api/jobs/job/timeline/trace.pftrace")
+    assert found.data == b"".join(perfetto_events.perfetto_events(gantt))
+    assert found.headers["Content-Disposition"] == 'attachment; filename="timeline-job.pftrace"'
+    monkeypatch.setattr(perfetto_events, "version", {"perfetto": "0.59.1", "protobuf": "5.29.3"}.__getitem__)
+    refused = client.get("/api/jobs/job/timeline/trace.pftrace")
+    assert refused.status_code == 400
+    assert "pip install" in refused.json["error"]["hint"]
