@@ -52,6 +52,7 @@ def link_ranks(
     findings = _refused(pairs)
     fitting = [one for one in pairs if not one.refused]
     drafts: list[RankDraft] = []
+    tick(0, 2 * len(fitting))
     for one in fitting:
         drafts.append(draft(one, chosen))
         tick(len(drafts), 2 * len(fitting))
