@@ -25,8 +25,9 @@ RUNS = 24
 """Into how many parts it falls where it has more."""
 MOST_BLOCKS = 700
 """Blocks and nodes drawn at once; the rest of what can be drawn is left to the lines between them."""
-_FEW = 8
-"""With fewer blocks than these one that holds two thirds of all nodes is open from the beginning."""
+_FEW, _MANY, _MUCH = 8, 100, 5
+"""Where there are fewer blocks those that hold a fifth of all nodes are open from the beginning, if it does not get many."""
+_OPENED: tuple[LevelName, ...] = ("step", "scope", "calls")
 _PEEKED_AT_MOST = 200_000
 _SEPARATORS: dict[LevelName, str] = {"scope": ".", "calls": " › "}
 
@@ -155,14 +156,20 @@ class BlockTree:
         return int(self._depths.place[block.rows].min())
 
     def to_begin_with(self) -> tuple[Path, ...]:
-        """Return what to open so that the first drawing tells something: what holds nearly everything."""
+        """Return what to open so that the first drawing tells something: what holds much of the graph.
+
+        Nothing where the level itself is what there is to see: phases, comm groups, types.
+        """
         opened: list[Path] = []
-        while True:
+        while self.root.level in _OPENED:
             shown, _ = self._shown(set(opened))
-            largest = max(shown, key=lambda one: len(one.rows), default=self.root)
-            if len(shown) >= _FEW or largest.is_node or len(largest.rows) * 3 < 2 * len(self.root.rows):
-                return tuple(opened)
-            opened.append(largest.path)
+            large = [
+                one.path for one in shown if len(one.rows) * _MUCH >= len(self.root.rows) and not one.is_node
+            ]
+            if len(shown) >= _FEW or not large or len(self._shown({*opened, *large})[0]) > _MANY:
+                break
+            opened += large
+        return tuple(opened)
 
     def folded(self, opened: Sequence[Path]) -> Folded:
         """Return the graph with some blocks open; if they do not fit, with those named last.

@@ -398,6 +398,8 @@ def _state_styles(colours: Palette) -> list[dict[str, Any]]:
         {"selector": "node.cs-afar[wd]", "style": {"text-wrap": "ellipsis", "text-max-width": "data(wd)"}},
         {"selector": "node.cs-off", "style": {"opacity": 0.6}},
         {"selector": "edge.cs-off", "style": {"opacity": 0.15}},
+        {"selector": "node[crit].cs-off", "style": {"opacity": 0.85}},
+        {"selector": "edge[crit].cs-off", "style": {"opacity": 0.6}},
         {"selector": "node.cs-hit", "style": {"opacity": 1, "border-width": 4, "font-weight": "bold"}},
         {"selector": "node.cs-near", "style": {"opacity": 1}},
         {"selector": "edge.cs-near", "style": strong},

@@ -85,7 +85,7 @@ def controls() -> Any:
                     "graph-colour",
                     "Colour by",
                     [{"value": one, "label": title} for one, title in COLOURS.items()],
-                    116,
+                    150,
                 ),
             ),
             _labelled("with", _select("graph-with", "Compare durations with", [], 150)),
@@ -150,7 +150,7 @@ def _search() -> Any:
         id="graph-q",
         placeholder="Name, id, /regex/, type:…",
         size="xs",
-        w=170,
+        w=200,
         debounce=200,
         **_aria(label="Search nodes by name, id, type or group", description=SEARCH_HELP),
     )

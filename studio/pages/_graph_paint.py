@@ -129,7 +129,7 @@ def _category_hues(
 ) -> tuple[list[str], list[Swatch], list[str]]:
     if asked.colour == "group":
         codes, none = group_slots(graph), "no comm group"
-        names = [name or "group of all ranks" for name in asked.names]
+        names = [f"group {name or 'of all ranks'}" for name in asked.names]
     else:
         codes, names = thread_lanes(graph)
         none = "no thread or stream"
