@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -16,13 +17,19 @@ HELP = "A part of the name or an id; /…/ is a regular expression; type:all-red
 
 
 def found_rows(
-    graph: Graph, parts: NameParts, text: str, kind_of: Callable[[int, int], str], groups: Sequence[str]
+    graph: Graph,
+    parts: NameParts,
+    kinds: Kinds,
+    text: str,
+    kind_of: Callable[[int, int], str],
+    groups: Sequence[str],
 ) -> Int64:
     """Return the rows that a text finds, rising.
 
     Args:
         graph: The graph.
         parts: Its names.
+        kinds: The kinds of its nodes.
         text: What was typed; see `HELP`.
         kind_of: What a node of a type, and of a collective or -1, is called.
         groups: Names of comm groups by slot.
@@ -35,12 +42,12 @@ def found_rows(
     if wanted and key == "id":
         return np.flatnonzero(_ids(graph, wanted))
     if wanted and key == "type":
-        return np.flatnonzero(_kinds(graph, wanted, kind_of))
+        return np.flatnonzero(_of_kind(kinds, wanted, kind_of))
     if wanted and key == "group":
         return np.flatnonzero(_groups(graph, wanted, groups))
     if len(text) > 2 and text[0] == text[-1] == "/":
         return np.flatnonzero(_matching(parts, text[1:-1]))
-    return np.flatnonzero(parts.containing(text) | _ids(graph, text) | _kinds(graph, text.lower(), kind_of))
+    return np.flatnonzero(parts.containing(text) | _ids(graph, text) | _of_kind(kinds, text.lower(), kind_of))
 
 
 def _matching(parts: NameParts, pattern: str) -> Bool:
@@ -60,16 +67,34 @@ def _ids(graph: Graph, text: str) -> Bool:
     return np.asarray(graph.id == np.uint64(int(text)), np.bool_)
 
 
-def _kinds(graph: Graph, wanted: str, kind_of: Callable[[int, int], str]) -> Bool:
-    """Return (N,) which nodes are of a kind whose name contains a text."""
-    numbers = np.unique(graph.type)
-    fits = numbers[[wanted in kind_of(number, -1) for number in numbers.tolist()]]
-    found: Bool = np.isin(graph.type, fits)
+@dataclass(frozen=True, slots=True)
+class Kinds:
+    """Which kind of node each node is.
+
+    N nodes, K kinds.
+
+    Attributes:
+        distinct: (K,) the kinds: type and collective, -1 for none.
+        of: (N,) index into them.
+    """
+
+    distinct: tuple[tuple[int, int], ...]
+    of: Int64
+
+
+def kinds_of(graph: Graph) -> Kinds:
+    """Return the kinds of a graph's nodes."""
     nodes = comm_nodes(graph)
-    pairs = nodes.type.astype(np.int64) << 32 | (nodes.collective + 1)
-    for pair in np.unique(pairs).tolist():
-        if wanted in kind_of(pair >> 32, (pair & 0xFFFFFFFF) - 1):
-            found[nodes.rows[pairs == pair]] = True
+    collective = np.full(len(graph), -1, np.int64)
+    collective[nodes.rows] = nodes.collective
+    codes, of = np.unique((graph.type.astype(np.int64) << 32) + collective + 1, return_inverse=True)
+    return Kinds(tuple((code >> 32, (code & 0xFFFFFFFF) - 1) for code in codes.tolist()), of)
+
+
+def _of_kind(kinds: Kinds, wanted: str, kind_of: Callable[[int, int], str]) -> Bool:
+    """Return (N,) which nodes are of a kind whose name contains a text."""
+    fits = np.array([wanted in kind_of(*one) for one in kinds.distinct], np.bool_)
+    found: Bool = fits[kinds.of] if len(fits) else np.zeros(len(kinds.of), np.bool_)
     return found
 
 

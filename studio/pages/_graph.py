@@ -11,7 +11,7 @@ import numpy as np
 
 from studio.analysis.critical import gates
 from studio.analysis.graph_map import GraphMap, graph_map
-from studio.analysis.graph_search import found_rows
+from studio.analysis.graph_search import Kinds, found_rows, kinds_of
 from studio.analysis.neighbours import MOST_ELEMENTS, Adjacency, Direction, Part, neighbourhood, whole
 from studio.analysis.nodes import find_node, node_ref
 from studio.analysis.paths import between, walkable
@@ -228,7 +228,13 @@ def hits_of(root: str, job: str, graph: int, text: str, groups: tuple[str, ...] 
     Raises:
         TraceError: A regular expression cannot be read.
     """
-    return found_rows(trace(job).graphs[graph], parts_of(root, job, graph), text, _kind_name, groups)
+    names, kinds = parts_of(root, job, graph), _kinds(root, job, graph)
+    return found_rows(trace(job).graphs[graph], names, kinds, text, _kind_name, groups)
+
+
+@lru_cache(maxsize=4)
+def _kinds(_root: str, job: str, graph: int) -> Kinds:
+    return kinds_of(trace(job).graphs[graph])
 
 
 def _kind_name(number: int, collective: int) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from studio.analysis.graph_search import found_rows
+from studio.analysis.graph_search import found_rows, kinds_of
 from studio.analysis.nameparts import NameParts
 from studio.errors import TraceError
 from studio.pages._graph import _kind_name
@@ -44,10 +44,10 @@ def job():
 def test_a_search_finds(job, text, rows):
     found = job.graphs[0]
     groups = [str(one) for one in job.ranks[0].slots]
-    assert found_rows(found, NameParts(found), text, _kind_name, groups).tolist() == rows
+    assert found_rows(found, NameParts(found), kinds_of(found), text, _kind_name, groups).tolist() == rows
 
 
 def test_a_wrong_regular_expression_is_told(job):
     found = job.graphs[0]
     with pytest.raises(TraceError, match=r"/\(a/ is no regular expression"):
-        found_rows(found, NameParts(found), "/(a/", _kind_name, [])
+        found_rows(found, NameParts(found), kinds_of(found), "/(a/", _kind_name, [])
