@@ -359,6 +359,15 @@
     if (wired === cy) return;
     wired = cy;
     cy.renderer().wheelSensitivity = 0.3;
+    /* What dash-cytoscape reports to Dash: the window after every frame, all elements after every change, everything
+       known of a node after every hover. Nobody asks for it, and each report draws the page anew. */
+    ["viewport", "add", "remove", "dragfree"].forEach(function (name) {
+      cy.off(name);
+    });
+    ["tap", "mouseover", "mouseout"].forEach(function (name) {
+      cy.off(name, "node");
+      cy.off(name, "edge");
+    });
     cy.on("tap", function (event) {
       if (event.target === cy) select(null);
       else if (event.target.data("block") !== undefined) selectBlock(event.target.data("block"));

@@ -125,8 +125,9 @@
     draw();
     mark();
   }
+  /* The marks follow the hand at a distance: each costs the page a layout. */
   function soon() {
-    if (!turn) turn = window.requestAnimationFrame(tick);
+    if (!turn) turn = window.setTimeout(tick, 80);
   }
 
   document.addEventListener("chakra:graph", function (event) {

@@ -25,7 +25,7 @@ RUNS = 24
 """Into how many parts it falls where it has more."""
 MOST_BLOCKS = 700
 """Blocks and nodes drawn at once; the rest of what can be drawn is left to the lines between them."""
-_FEW, _MANY, _MUCH = 16, 140, 5
+_FEW, _MANY, _MUCH = 8, 100, 5
 """Where there are fewer blocks those that hold a fifth of all nodes are open from the beginning, if it does not get many."""
 _OPENED: tuple[LevelName, ...] = ("step", "scope", "calls")
 _PEEKED_AT_MOST = 200_000
