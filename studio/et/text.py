@@ -401,13 +401,17 @@ class _Builder:
                 attrs.append(Attribute("pg_name", ValueKind.STRING, word))
         return last
 
+    def too_many(self) -> TraceError:
+        """Return what is said of a workload that is too large."""
+        return TraceError(
+            f"{self.name}: more than {MOST_NODES:,} nodes a rank.",
+            hint="Say --passes NUMBER with fewer passes.",
+        )
+
     def _add(self, name: str, node_type: NodeType, after: Sequence[int | None], duration_ns: int = 0) -> int:
         row = len(self.nodes)
         if row == MOST_NODES:
-            raise TraceError(
-                f"{self.name}: more than {MOST_NODES:,} nodes a rank.",
-                hint="Say --passes NUMBER with fewer passes.",
-            )
+            raise self.too_many()
         waits = list(dict.fromkeys(one for one in after if one is not None))
         self.nodes.append(NodeRecord(row, name, int(node_type), data=waits, duration_ns=duration_ns))
         return row
@@ -563,7 +567,11 @@ def read(reading: Reading) -> list[Part]:
             f"{name}: {passes:,} passes; 1 to {MOST_NODES:,} can be opened.", hint="Say --passes NUMBER."
         )
     builder = _Builder(name, workload, _KINDS[workload.kind], layout)
-    for _ in range(passes):
+    builder.kind.run(builder)
+    # Every pass adds as many nodes as the first.
+    if len(builder.nodes) * passes > MOST_NODES:
+        raise builder.too_many()
+    for _ in range(passes - 1):
         builder.kind.run(builder)
     if reading.size.passes is None and reading.size.npus is None:
         findings.append(

@@ -25,7 +25,7 @@ def test_every_wrong_value_is_found_at_its_own_key_with_what_is_allowed():
         PARTS,
         network={
             "topology": ["Switch", "Rong"],
-            "npus_count": [8, 1],
+            "npus_count": [8, 0],
             "bandwidth": ["x", -1],
             "latency": [1, None],
         },
