@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.conftest import Studio
+from tests.e2e.test_simulate import until, view
 
 pytestmark = pytest.mark.e2e
 
@@ -58,12 +59,9 @@ def test_pairs_of_ranks_groups_and_another_job_are_shown(studio: Studio, page) -
     ready(page)
     page.wait_for_selector("#collectives-detail >> text=8 ranks × 8 ranks")
     page.click(".cs-coll-choices >> text=pp0")
-    page.wait_for_function(
-        "window.studioCollectives.data().range.most !== null && window.studioView.read().of === '=pp0'"
-    )
-    page.wait_for_function(
-        "window.studioCollectives.data().values.filter(value => value === value).length === 2"
-    )
+    until(page, lambda: view(page).get("of") == "=pp0")
+    values = "window.studioCollectives.data().values.filter(value => value === value).length"
+    until(page, lambda: page.evaluate(values) == 2)
     page.click("#collectives-tab >> text=Groups × ranks")
     page.wait_for_selector("#collectives-groups-figure .heatmaplayer image")
     row = page.locator("#collectives-groups tr", has_text="pp0")

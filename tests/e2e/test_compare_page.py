@@ -10,6 +10,7 @@ from studio.sim import simulate
 from studio.sim.parts import Parts, imported
 from studio.workspace import Workspace
 from tests.e2e.conftest import Studio
+from tests.e2e.test_simulate import until, view
 
 pytestmark = pytest.mark.e2e
 
@@ -75,7 +76,7 @@ def test_a_comparison_from_the_first_click_to_the_link(studio: Studio, page, run
     page.wait_for_url(lambda url: "from=" not in url)
     page.locator("tr", has_text="step1.embedding.grads.all_reduce").first.locator("a").first.click()
     page.wait_for_selector("#inspector h2")
-    page.wait_for_function("window.studioCompare.state().selected")
+    until(page, lambda: state(page)["selected"])
     assert "A takes 634 µs · B takes 2.43 ms (+1.79 ms)" in page.inner_text("#compare-status")
     bars = state(page)["selected"]
     page.keyboard.press("Escape")
@@ -83,14 +84,12 @@ def test_a_comparison_from_the_first_click_to_the_link(studio: Studio, page, run
     page.locator("#compare-canvas").scroll_into_view_if_needed()
     spot = page.evaluate("([row, at]) => window.studioCompare.point(0, row, at)", [bars[0]["row"], middle])
     page.mouse.click(spot["x"], spot["y"])
-    page.wait_for_function(
-        "node => new URL(location.href).searchParams.get('node') === node", arg=bars[0]["node"]
-    )
+    until(page, lambda: view(page).get("node") == bars[0]["node"])
 
     # Aligned by the second step, which then stands at one place.
     page.goto(f"{page.url}&align=step:1&layout=overlay")
     drawn(page)
-    page.wait_for_function("window.studioCompare.state().offsets.some(Boolean)")
+    until(page, lambda: any(state(page)["offsets"]))
     assert state(page)["mode"] == "overlay"
     link = page.url
 
@@ -116,9 +115,7 @@ def test_a_comparison_from_the_first_click_to_the_link(studio: Studio, page, run
     page.wait_for_selector("td:text-is('scheduling-policy')")
     for scheme in ("light", "dark"):
         page.emulate_media(color_scheme=scheme)
-        page.wait_for_function(
-            "name => document.documentElement.dataset.mantineColorScheme === name", arg=scheme
-        )
+        page.wait_for_selector(f"html[data-mantine-color-scheme='{scheme}']", state="attached")
         page.wait_for_load_state("networkidle")
         drawn(page)
         found = Axe().run(page).response["violations"]

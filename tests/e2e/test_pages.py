@@ -84,7 +84,7 @@ def test_the_theme_is_chosen_and_remembered(studio: Studio, page) -> None:
     page.goto(studio.url)
     page.click("#theme-toggle")
     page.click("#theme-toggle")
-    page.wait_for_function("document.documentElement.dataset.mantineColorScheme === 'dark'")
+    page.wait_for_selector("html[data-mantine-color-scheme='dark']", state="attached")
     page.reload()
     page.wait_for_selector("[title='Theme: dark']")
     assert page.evaluate("document.documentElement.dataset.mantineColorScheme") == "dark"
