@@ -90,7 +90,7 @@
   }
 
   function fetched(url) {
-    return get(url).then(function (answer) { return answer.arrayBuffer(); }).then(window.studioHeatmap.unpack);
+    return get(url).then(function (answer) { return answer.arrayBuffer(); }).then(window.studioUnpacked);
   }
 
   function draw(view) {

@@ -34,7 +34,7 @@
     mine.forEach(function (side) {
       kit().get(address(side, "", {})).then(function (answer) { return answer.arrayBuffer(); }).then(function (buffer) {
         if (sides !== mine) return;
-        Object.assign(side, kit().unpack(buffer), { ready: true });
+        Object.assign(side, window.studioUnpacked(buffer), { ready: true });
         prepare(side);
         if (all()) {
           say("");
@@ -150,7 +150,7 @@
     });
     var text = parts.map(function (part) { return part[0] === part[1] ? part[0] : part.join("-"); }).join(",");
     kit().get(address(side, "/tile", { level: at, tile: index, rows: text })).then(function (answer) { return answer.arrayBuffer(); }).then(function (buffer) {
-      var found = kit().unpack(buffer), place = new Map();
+      var found = window.studioUnpacked(buffer), place = new Map();
       found.binned.forEach(function (one, line) { place.set(one, line); });
       rows.forEach(function (row, line) {
         side.tiles.set(at + "/" + index + "/" + row, {

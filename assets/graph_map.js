@@ -3,7 +3,7 @@
   "use strict";
 
   var COLOURS = { 1: "host", 2: "memory", 3: "memory", 4: "compute", 5: "p2p", 6: "p2p", 7: "collective" };
-  var known = { key: null, header: null, kind: null, shown: null, theme: null };
+  var known = { key: null, width: 0, height: 0, kind: null, shown: null, theme: null };
   var asked = null;
 
   function element(id) {
@@ -31,16 +31,6 @@
 
   /* --- the map ------------------------------------------------------------------------------------------------ */
 
-  function unpacked(buffer) {
-    var length = new DataView(buffer).getUint32(0, true);
-    var header = JSON.parse(new TextDecoder().decode(new Uint8Array(buffer, 4, length)));
-    var found = { header: header };
-    header.arrays.forEach(function (one) {
-      found[one[0]] = new Uint8Array(buffer, 4 + length + one[2], one[3]);
-    });
-    return found;
-  }
-
   function load(view) {
     var key = JSON.stringify([view.job, view.rank || null]);
     if (asked === key) return;
@@ -52,7 +42,7 @@
       })
       .then(function (buffer) {
         if (!buffer || asked !== key) return;
-        known = Object.assign({ key: key, theme: null }, unpacked(buffer));
+        known = Object.assign({ key: key, theme: null }, window.studioUnpacked(buffer));
         draw();
       });
   }
@@ -60,8 +50,8 @@
   function draw() {
     var canvas = element("graph-map-canvas");
     var theme = document.documentElement.getAttribute("data-mantine-color-scheme");
-    if (!canvas || !known.header || (known.theme === theme && canvas.dataset.key === known.key)) return;
-    var width = known.header.width, height = known.header.height;
+    if (!canvas || !known.width || (known.theme === theme && canvas.dataset.key === known.key)) return;
+    var width = known.width, height = known.height;
     canvas.width = width;
     canvas.height = height;
     canvas.dataset.key = known.key;
@@ -142,7 +132,7 @@
 
   document.addEventListener("click", function (event) {
     var map = event.target.closest && event.target.closest("#graph-map");
-    if (!map || !known.header) return;
+    if (!map || !known.width) return;
     var box = map.getBoundingClientRect(), view = window.studioGraph.latest().view;
     var place = { x: clamp((event.clientX - box.left) / box.width), y: clamp((event.clientY - box.top) / box.height) };
     if (view.rank) place.rank = view.rank;

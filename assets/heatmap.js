@@ -7,21 +7,11 @@
   "use strict";
 
   var GUTTER = 330, TOP = 30, STRIP = 58, SECTION = 92, LEAST_LABEL = 12, GAP_FROM = 7, NONE = 255;
-  var ARRAYS = { int32: Int32Array, uint8: Uint8Array, float32: Float32Array, float64: Float64Array };
   var UNITS = {
     bytes: [["B", 1], ["KiB", 1024], ["MiB", 1048576], ["GiB", 1073741824], ["TiB", 1099511627776]],
     ns: [["ns", 1], ["µs", 1e3], ["ms", 1e6], ["s", 1e9], ["min", 6e10]],
     bytes_per_ns: [["B/s", 1e-9], ["kB/s", 1e-6], ["MB/s", 1e-3], ["GB/s", 1], ["TB/s", 1e3]],
   };
-
-  function unpack(buffer) {
-    var length = new DataView(buffer).getUint32(0, true);
-    var found = JSON.parse(new TextDecoder().decode(new Uint8Array(buffer, 4, length)));
-    found.arrays.forEach(function (entry) {
-      found[entry[0]] = new ARRAYS[entry[1]](buffer, 4 + length + entry[2], entry[3]);
-    });
-    return found;
-  }
 
   /* Three significant digits with the unit that suits, as studio/units.py prints them. */
   function format(value, unit) {
@@ -554,5 +544,5 @@
     into.replaceChildren(both);
   }
 
-  window.studioHeatmap = { make: make, unpack: unpack, scaleOf: scaleOf, format: format };
+  window.studioHeatmap = { make: make, scaleOf: scaleOf, format: format };
 })();

@@ -35,7 +35,7 @@
       .then(function (answer) { return answer.arrayBuffer(); })
       .then(function (buffer) {
         if (mine !== t.chart) return;
-        var found = t.unpack(buffer);
+        var found = window.studioUnpacked(buffer);
         if (tiles.size > 400) {
           tiles.clear();
           asked.clear();

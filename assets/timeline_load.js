@@ -2,16 +2,6 @@
 (function (t) {
   "use strict";
 
-  var ARRAYS = { int32: Int32Array, float64: Float64Array, uint8: Uint8Array };
-
-  function unpack(buffer) {
-    var length = new DataView(buffer).getUint32(0, true);
-    var found = JSON.parse(new TextDecoder().decode(new Uint8Array(buffer, 4, length)));
-    found.arrays.forEach(function (entry) {
-      found[entry[0]] = new ARRAYS[entry[1]](buffer, 4 + length + entry[2], entry[3]);
-    });
-    return found;
-  }
 
   function address(path, more) {
     var base = "/api/jobs/" + encodeURIComponent(t.chart.job) + "/timeline" + path;
@@ -42,7 +32,7 @@
       .then(function (answer) { return answer.arrayBuffer(); })
       .then(function (buffer) {
         if (t.chart !== mine) return;
-        Object.assign(mine, unpack(buffer), { ready: true });
+        Object.assign(mine, window.studioUnpacked(buffer), { ready: true });
         prepare(mine);
         report(null);
         t.apply();
@@ -101,7 +91,6 @@
     });
   }
 
-  t.unpack = unpack;
   t.address = address;
   t.get = get;
   t.load = load;

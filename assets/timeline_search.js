@@ -50,7 +50,7 @@
       .then(function (answer) { return answer.arrayBuffer(); })
       .then(function (buffer) {
         if (mine !== t.chart || asked !== text) return;
-        found = t.unpack(buffer);
+        found = window.studioUnpacked(buffer);
         found.text = text;
         count();
         t.draw();

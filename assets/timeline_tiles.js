@@ -37,7 +37,7 @@
     t.get(t.address("/tile", Object.assign(more, { level: level, tile: index, rows: parts.map(function (part) { return part[0] === part[1] ? part[0] : part.join("-"); }).join(",") })))
       .then(function (answer) { return answer.arrayBuffer(); })
       .then(function (buffer) {
-        if (mine === t.chart && (!below || other === t.ghost)) keep(level, index, rows, t.unpack(buffer), buffer.byteLength);
+        if (mine === t.chart && (!below || other === t.ghost)) keep(level, index, rows, window.studioUnpacked(buffer), buffer.byteLength);
       })
       .catch(function (error) {
         if (mine === t.chart) t.say(t.dom.status, error && error.hint !== undefined ? error.message : "The studio does not answer. Is it still running?");

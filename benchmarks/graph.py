@@ -9,9 +9,6 @@ block, a neighbourhood and a search, and frames per second while the drawing is 
 from __future__ import annotations
 
 import argparse
-import os
-import re
-import subprocess
 import sys
 import tempfile
 import time
@@ -22,6 +19,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 import numpy as np
 from playwright.sync_api import Page, Playwright, sync_playwright
 
+from scripts.serving import BROWSER_ARGUMENTS, chromium, root_of, served
 from studio.trace import Attributes, Dependencies, Graph, NodeType, Rank, Strings, Trace, ValueKind
 from studio.workspace import Workspace
 
@@ -117,9 +115,7 @@ def after_ms(page: Page, act: str, drawn: str) -> float:
 
 def browse(playwright: Playwright, address: str, nodes: int) -> str:
     """Return a row of the table."""
-    recorded = Path(__file__).resolve().parent.parent / ".venv" / "chromium-path"
-    chromium = os.environ.get("CHROMIUM") or recorded.read_text().strip()
-    browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-gpu"])
+    browser = playwright.chromium.launch(executable_path=chromium(), args=BROWSER_ARGUMENTS)
     page = browser.new_page(viewport={"width": 1440, "height": 900})
     page.goto(address.split("/graph", maxsplit=1)[0])
     page.wait_for_selector("h1")
@@ -169,17 +165,8 @@ def browse(playwright: Playwright, address: str, nodes: int) -> str:
 def measured(nodes: int, folder: str) -> str:
     """Return the row of a rank of so many nodes."""
     job = Workspace(folder).save(rank_of(nodes), f"graph {nodes}")
-    command = [sys.executable, "-m", "studio", "--no-browser", "--port", "0", "--workspace", folder]
-    server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    try:
-        line = next(text for text in server.stdout or () if "is at http" in text)
-        found = re.search(r"http://[^/\s]+", line)
-        assert found
-        with sync_playwright() as playwright:
-            return browse(playwright, f"{found.group()}/graph?job={job}", nodes)
-    finally:
-        server.terminate()
-        server.wait()
+    with served(folder) as address, sync_playwright() as playwright:
+        return browse(playwright, f"{root_of(address)}/graph?job={job}", nodes)
 
 
 def main() -> None:

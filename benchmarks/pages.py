@@ -9,9 +9,6 @@ from Home in an open studio. To add a page, add a line to `PAGES`.
 from __future__ import annotations
 
 import argparse
-import os
-import re
-import subprocess
 import sys
 import tempfile
 import time
@@ -24,12 +21,12 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 import numpy as np
 from playwright.sync_api import Page, sync_playwright
 
+from scripts.serving import BROWSER_ARGUMENTS, chromium, root_of, served
 from studio.trace import CommGroup, Graph, Rank, Trace
 from studio.workspace import Workspace
 from tests.handmade import collective, node, trace_of
 
 ROOT = Path(__file__).resolve().parent.parent
-ARGUMENTS = ("--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update")
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,34 +139,14 @@ def main() -> None:
             name = (make.__doc__ or "").strip().rstrip(".").split(":")[0]
             kept = next((one.id for one in keeper.jobs() if one.name == name), None)
             jobs[make] = kept or keeper.save(make(), name)
-        command = [
-            sys.executable,
-            "-m",
-            "studio",
-            "--no-browser",
-            "--port",
-            "0",
-            "--workspace",
-            str(keeper.root),
-        ]
-        server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT)
-        try:
-            found = next(
-                re.search(r"http://[^/\s]+", line) for line in server.stdout or () if "is at http" in line
-            )
-            assert found
-            timed(found.group(), chosen, jobs, options.turns)
-        finally:
-            server.terminate()
-            server.wait()
+        with served(keeper.root) as address:
+            timed(root_of(address), chosen, jobs, options.turns)
 
 
 def timed(root: str, chosen: list[Measured], jobs: dict[Callable[[], Trace], str], turns: int) -> None:
     """Open every page and print its row."""
-    recorded = ROOT / ".venv" / "chromium-path"
-    chromium = os.environ.get("CHROMIUM") or recorded.read_text().strip()
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium, args=list(ARGUMENTS))
+        browser = playwright.chromium.launch(executable_path=chromium(), args=BROWSER_ARGUMENTS)
         page = browser.new_page(viewport={"width": 1440, "height": 900})
         page.goto(root)
         page.wait_for_selector("h1")

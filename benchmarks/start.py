@@ -10,38 +10,27 @@ from __future__ import annotations
 
 import argparse
 import os
-import signal
-import subprocess
 import sys
 import tempfile
 import time
 import urllib.request
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from scripts.serving import root_of, served
 
 ASKED = ("/", "/_dash-layout", "/_dash-dependencies")
 
 
 def started(workspace: str, *options: str) -> tuple[float, float]:
     """Start a studio, ask it and stop it; return the seconds to its address and to the last answer."""
-    command = [
-        sys.executable,
-        "-m",
-        "studio",
-        "--no-browser",
-        "--port",
-        "0",
-        "--workspace",
-        workspace,
-        *options,
-    ]
     start_s = time.perf_counter()
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as studio:
-        assert studio.stdout is not None
-        address = studio.stdout.readline().split(" is at ")[1].strip()
+    with served(workspace, *options) as address:
         address_s = time.perf_counter() - start_s
         for path in ASKED:
-            urllib.request.urlopen("/".join(address.split("/")[:3]) + path).read()  # noqa: S310 (our own server)
+            urllib.request.urlopen(root_of(address) + path).read()  # noqa: S310 (our own server)
         answered_s = time.perf_counter() - start_s
-        studio.send_signal(signal.SIGINT)
     return address_s, answered_s
 
 

@@ -8,9 +8,6 @@ with the run warm in the server, and frames per second while dragging, zooming a
 from __future__ import annotations
 
 import argparse
-import os
-import re
-import subprocess
 import sys
 import tempfile
 import time
@@ -20,6 +17,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from playwright.sync_api import Page, Playwright, sync_playwright
 
+from scripts.serving import BROWSER_ARGUMENTS, chromium, root_of, served
 from studio.runs import Run
 from studio.sim import simulate
 from studio.sim.parts import Parts, imported
@@ -145,34 +143,14 @@ def main() -> None:
             run = Run("two switches", simulate(trace, imported(tables).config), tables)
             job = keeper.save(trace, name)
             keeper.save_run(job, run)
-        command = [
-            sys.executable,
-            "-m",
-            "studio",
-            "--no-browser",
-            "--port",
-            "0",
-            "--workspace",
-            str(keeper.root),
-        ]
-        server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-        try:
-            line = next(text for text in server.stdout or () if "is at http" in text)
-            found = re.search(r"http://[^/\s]+", line)
-            assert found
-            with sync_playwright() as playwright:
-                browse(playwright, f"{found.group()}/timeline?job={job}", options.seconds)
-        finally:
-            server.terminate()
-            server.wait()
+        with served(keeper.root) as address, sync_playwright() as playwright:
+            browse(playwright, f"{root_of(address)}/timeline?job={job}", options.seconds)
 
 
 def browse(playwright: Playwright, address: str, seconds: float) -> None:
     """Measure and print."""
-    recorded = Path(__file__).resolve().parent.parent / ".venv" / "chromium-path"
-    chromium = os.environ.get("CHROMIUM") or recorded.read_text().strip()
-    arguments = ["--no-sandbox", "--disable-gpu", "--enable-precise-memory-info"]
-    browser = playwright.chromium.launch(executable_path=chromium, args=arguments)
+    arguments = (*BROWSER_ARGUMENTS, "--enable-precise-memory-info")
+    browser = playwright.chromium.launch(executable_path=chromium(), args=arguments)
     page = browser.new_page(viewport={"width": 1440, "height": 900})
     page.goto(address.split("/timeline", maxsplit=1)[0])
     page.wait_for_selector("h1")

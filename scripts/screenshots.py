@@ -2,29 +2,28 @@
 
 from __future__ import annotations
 
-import os
-import re
-import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from playwright.sync_api import Page, sync_playwright
 
-ROOT = Path(__file__).resolve().parent.parent
+from scripts.serving import BROWSER_ARGUMENTS, ROOT, chromium, served
+
 PICTURES = ROOT / "docs" / "pictures"
-ARGUMENTS = ("--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update")
 
 
 def main() -> None:
     """Write every picture anew."""
     PICTURES.mkdir(parents=True, exist_ok=True)
-    recorded = ROOT / ".venv" / "chromium-path"
-    chromium = os.environ.get("CHROMIUM") or recorded.read_text().strip()
-    with studio() as address, sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium, args=list(ARGUMENTS))
+    with (
+        tempfile.TemporaryDirectory() as workspace,
+        served(workspace, "--sample") as address,
+        sync_playwright() as playwright,
+    ):
+        browser = playwright.chromium.launch(executable_path=chromium(), args=BROWSER_ARGUMENTS)
         for scheme in ("light", "dark"):
             page = browser.new_page(viewport={"width": 1440, "height": 900}, color_scheme=scheme)
             overview(page, address, scheme)
@@ -36,33 +35,6 @@ def main() -> None:
             compare(page, address, scheme)
             page.close()
         browser.close()
-
-
-@contextmanager
-def studio() -> Iterator[str]:
-    """Serve the sample on any port and give the address of its overview."""
-    with tempfile.TemporaryDirectory() as workspace:
-        command = [
-            sys.executable,
-            "-m",
-            "studio",
-            "--sample",
-            "--no-browser",
-            "--port",
-            "0",
-            "--workspace",
-            workspace,
-        ]
-        server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT)
-        try:
-            yield next(
-                found.group()
-                for line in server.stdout or ()
-                if (found := re.search(r"http://\S+", line)) is not None
-            )
-        finally:
-            server.terminate()
-            server.wait()
 
 
 def overview(page: Page, address: str, scheme: str) -> None:

@@ -17,6 +17,11 @@ HEAD_BYTES = 1 << 16
 """How much of the (uncompressed) start of a file a format may look at to recognise it."""
 
 
+def first_of(names: Sequence[str]) -> str:
+    """Return the first four names, and how many there are beside them."""
+    return ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
+
+
 class NpusNeededError(TraceError):
     """A workload that does not tell how many NPUs run it: the user has to say.
 
@@ -25,9 +30,8 @@ class NpusNeededError(TraceError):
     """
 
     def __init__(self, files: Sequence[str]) -> None:
-        shown = ", ".join(files[:4]) + (f" and {len(files) - 4} more" if len(files) > 4 else "")
         super().__init__(
-            f"{shown}: the workload does not say how many NPUs run it.",
+            f"{first_of(files)}: the workload does not say how many NPUs run it.",
             hint="Say it: --npus NUMBER on the command line, studio.read(…, npus=NUMBER).",
         )
         self.names = tuple(files)

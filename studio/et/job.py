@@ -24,6 +24,7 @@ from studio.et.format import (
     Part,
     RankPart,
     Reading,
+    first_of,
 )
 from studio.et.kineto import DeviceTrace
 from studio.et.link import LinkOptions, link_ranks
@@ -82,9 +83,8 @@ class RanksNeededError(TraceError):
     """
 
     def __init__(self, files: Sequence[str]) -> None:
-        shown = ", ".join(files[:4]) + (f" and {len(files) - 4} more" if len(files) > 4 else "")
         super().__init__(
-            f"The rank of {len(files)} files is not known: {shown}.",
+            f"The rank of {len(files)} files is not known: {first_of(files)}.",
             hint="Name them <job>.<rank>.et, or say it: --rank FILE=NUMBER, once per file.",
         )
         self.names = tuple(files)

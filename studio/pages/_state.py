@@ -137,11 +137,6 @@ def counters(job: str, run: str) -> tuple[Series, ...]:
     return _kept(key, made)
 
 
-def has_times(found: Trace) -> bool:
-    """Return whether a job's own files say when nodes ran."""
-    return any(bool((graph.start_ns >= 0).any()) for graph in found.graphs)
-
-
 def has_runs(job: str) -> bool:
     """Return whether a job has been simulated and the outcome kept."""
     return workspace().info(job).runs > 0
@@ -149,7 +144,9 @@ def has_runs(job: str) -> bool:
 
 def runs_of(job: str) -> list[dict[str, str]]:
     """Return what there is to see the times of a job in: its recording, then its runs, newest first."""
-    recording = [{"value": RECORDED, "label": "as recorded"}] if has_times(trace(job)) else []
+    recording = (
+        [{"value": RECORDED, "label": "as recorded"}] if workspace().info(job).summary.timed_nodes else []
+    )
     runs = [
         {"value": run.id, "label": f"{run.name} · {format_ns(run.makespan_ns)}"}
         for run in workspace().runs(job)

@@ -8,7 +8,7 @@ from flask import request
 
 from studio.analysis.gantt import Bar, Gantt
 from studio.analysis.nodes import find_node, node_ref
-from studio.server.packing import FARTHEST, NAME_AT_MOST, whole
+from studio.server.answers import FARTHEST, NAME_AT_MOST, whole
 from studio.trace import type_name
 
 

@@ -11,7 +11,7 @@ from studio.analysis.gantt import Gantt
 from studio.analysis.nodes import find_node, node_ref
 from studio.comparing import RECORDED, SIDES_AT_MOST, Lineup
 from studio.errors import StudioError, TraceError
-from studio.server.packing import NAME_AT_MOST, as_json, refusal, whole
+from studio.server.answers import NAME_AT_MOST, as_json, refusal, whole
 from studio.trace import Trace, type_name
 
 Sides = Sequence[tuple[str, str]]

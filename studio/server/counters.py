@@ -9,7 +9,8 @@ from flask import Blueprint, Response, request
 
 from studio.analysis.counters import Series
 from studio.analysis.gantt import LEVEL_AT_MOST, TILE_BINS, Gantt
-from studio.server.packing import FARTHEST, packed, whole
+from studio.server.answers import FARTHEST, whole
+from studio.server.packed import packed
 
 
 def add_counters(

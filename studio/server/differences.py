@@ -11,8 +11,8 @@ from flask import Blueprint, Response, request
 from studio.analysis.differences import differences
 from studio.analysis.gantt import Gantt
 from studio.figures.graph import node_refs
+from studio.server.answers import FARTHEST, NAME_AT_MOST, as_json, plain_cell, whole
 from studio.server.bars import bar_asked_for
-from studio.server.packing import FARTHEST, NAME_AT_MOST, as_json, plain_cell, whole
 
 SHOWN_AT_MOST = 2000
 _HEAD = (

@@ -10,7 +10,8 @@ from flask import Blueprint, Response, request
 from studio.analysis.graph_map import GraphMap
 from studio.errors import StudioError, TraceError
 from studio.figures.graph_files import SAID, written
-from studio.server.packing import as_json, packed, refusal
+from studio.server.answers import as_json, refusal
+from studio.server.packed import packed
 
 Drawn = Callable[[dict[str, str]], list[dict[str, Any]]]
 """Returns the elements that a view draws."""

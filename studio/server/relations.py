@@ -12,8 +12,9 @@ from studio.analysis.chains import chain_of
 from studio.analysis.gantt import Gantt
 from studio.analysis.hits import find_hits
 from studio.analysis.peers import peers_of
+from studio.server.answers import as_json
 from studio.server.bars import bar_as_json, bar_asked_for
-from studio.server.packing import as_json, packed
+from studio.server.packed import packed
 
 
 def add_relations(routes: Blueprint, gantt_of: Callable[[str, str], Gantt]) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from flask import Blueprint, Response, request
 
 from studio.errors import StudioError, TraceError
-from studio.server.packing import refusal
+from studio.server.answers import refusal
 
 
 def report_blueprint(report_of: Callable[[Sequence[tuple[str, str]]], str]) -> Blueprint:

@@ -1,6 +1,6 @@
 """The timeline's routes: what there is to draw, tiles of it, the bar of a node, and a window as CSV.
 
-Arrays travel as `packing.py` says. Times in arrays are ns after the beginning of their tile, so that no float ever holds
+Arrays travel as `packed.py` says. Times in arrays are ns after the beginning of their tile, so that no float ever holds
 a date.
 """
 
@@ -21,10 +21,11 @@ from studio.analysis.gantt import LEVEL_AT_MOST, TILE_BINS, Bar, Gantt
 from studio.analysis.perfetto_events import perfetto_events
 from studio.errors import StudioError
 from studio.figures.graph import node_refs
+from studio.server.answers import FARTHEST, NAME_AT_MOST, as_json, refusal, rows_asked_for, whole
 from studio.server.bars import bar_as_json, bar_asked_for
 from studio.server.counters import add_counters
 from studio.server.differences import add_differences
-from studio.server.packing import FARTHEST, NAME_AT_MOST, as_json, packed, refusal, rows_asked_for, whole
+from studio.server.packed import packed
 from studio.server.relations import add_relations
 from studio.server.windows import add_windows
 from studio.timeline import LANE_KINDS

@@ -10,7 +10,7 @@ from flask import Blueprint, Response, request
 from studio.analysis.gantt import Gantt
 from studio.analysis.window import BY, By, idle_times, shares, spreads
 from studio.errors import TraceError
-from studio.server.packing import FARTHEST, NAME_AT_MOST, as_json, plain_cell, whole
+from studio.server.answers import FARTHEST, NAME_AT_MOST, as_json, plain_cell, whole
 
 SHOWN_AT_MOST = 2000
 _RANK_HEAD = ("rank", "what", "nodes", "time_ns", "share_of_window")

@@ -1,13 +1,7 @@
-"""How the timeline's routes read addresses and write answers.
-
-Arrays travel packed, little-endian: four bytes with the length of a JSON header, the header, then the arrays, each
-beginning at a multiple of eight bytes. The header's `arrays` lists `[name, type, offset, length]`, types being int32,
-float64 and uint8, offsets counted from the end of the header, lengths in items.
-"""
+"""How the routes for pages read what an address asks, and answer it in words."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -20,7 +14,6 @@ from studio.units import format_count
 ROWS_AT_MOST = 2048
 FARTHEST = 1 << 53
 NAME_AT_MOST = 300
-_TYPES = {"i": "int32", "f": "float64", "u": "uint8"}
 
 
 def rows_asked_for(gantt: Gantt) -> list[int]:
@@ -65,19 +58,6 @@ def whole(name: str, most: int) -> int:
 
 def _is_number(text: str) -> bool:
     return text.isascii() and text.isdigit() and len(text) <= 18
-
-
-def packed(header: dict[str, Any], columns: Mapping[str, Any]) -> Response:
-    """Return header and arrays in the form that the docstring of the module describes."""
-    listed, parts, at = [], [b"", b""], 0
-    for name, column in columns.items():
-        listed.append([name, _TYPES[column.dtype.kind], at, column.size])
-        parts += [column.astype(column.dtype.newbyteorder("<")).tobytes(), bytes(-column.nbytes % 8)]
-        at += column.nbytes + -column.nbytes % 8
-    text = msgspec.json.encode({**header, "arrays": listed})
-    text = text.ljust(len(text) + -(4 + len(text)) % 8)
-    parts[:2] = [len(text).to_bytes(4, "little"), text]
-    return Response(b"".join(parts), mimetype="application/octet-stream")
 
 
 def refusal(error: StudioError) -> tuple[Response, int]:

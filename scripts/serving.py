@@ -1,0 +1,41 @@
+"""What the programs beside the studio share: a studio that runs, and the browser to look at it with."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+BROWSER_ARGUMENTS = (
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--disable-component-update",
+)
+
+
+@contextmanager
+def served(workspace: Path | str, *arguments: str) -> Iterator[str]:
+    """Serve a workspace on a free port until the block ends; gives the address that the studio prints."""
+    command = [sys.executable, "-m", "studio", "--no-browser", "--port", "0", "--workspace", str(workspace)]
+    with subprocess.Popen([*command, *arguments], stdout=subprocess.PIPE, text=True, cwd=ROOT) as server:
+        try:
+            found = (re.search(r"http://\S+", line) for line in server.stdout or ())
+            yield next(one.group() for one in found if one is not None)
+        finally:
+            server.terminate()
+
+
+def root_of(address: str) -> str:
+    """Return an address without its path."""
+    return "/".join(address.split("/")[:3])
+
+
+def chromium() -> str:
+    """Return where Chromium is: the environment's `CHROMIUM`, or what `make` has put down."""
+    return os.environ.get("CHROMIUM") or (ROOT / ".venv" / "chromium-path").read_text().strip()
