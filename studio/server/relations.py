@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 from flask import Blueprint, Response, request
+from numpy.typing import NDArray
 
 from studio.analysis.chains import chain_of
 from studio.analysis.gantt import Gantt
@@ -35,7 +36,7 @@ def add_relations(routes: Blueprint, gantt_of: Callable[[str, str], Gantt]) -> N
     def search(job: str) -> Response:
         gantt = gantt_of(job, request.args.get("run", ""))
         found = find_hits(gantt, request.args.get("q", "")[:300])
-        columns = {
+        columns: dict[str, NDArray[Any]] = {
             "row": found.row.astype(np.int32),
             "node": found.node.astype(np.int32),
             "start": found.start_ns.astype(np.float64),
