@@ -31,6 +31,7 @@ from studio.et import read
 from studio.runs import Run, RunInfo
 from studio.settings import settings_of
 from studio.sim.result import SimResult
+from studio.sim.traffic import offered_load_words
 from studio.simulating import prefixed
 from studio.terminal import printable
 from studio.timeline import NodeTimes, node_times, recorded
@@ -162,13 +163,20 @@ def _dimensions(result: SimResult) -> Carried:
     names = tuple(f"dimension {at}" for at in range(len(result.dimensions)))
     size = [int(one.bytes.sum()) for one in result.dimensions]
     busy = [float(one.busy_ns.mean()) for one in result.dimensions]
-    return Carried(names, np.array(size, np.int64), np.array(busy, float))
+    load = [
+        one.offered_load(result.makespan_ns) if one.capacity_bytes_per_ns else np.nan
+        for one in result.dimensions
+    ]
+    about = offered_load_words(result.config)
+    return Carried(names, np.array(size, np.int64), np.array(busy, float), np.array(load, float), about)
 
 
 def _links(result: SimResult) -> Carried:
     links = result.links
     names = tuple(links.name(at) for at in range(len(links)))
-    return Carried(names, links.bytes, links.busy_ns.astype(float))
+    busy = links.busy_ns.astype(float)
+    about = "Time in which the link was sending, of the time until the finish."
+    return Carried(names, links.bytes, busy, busy / max(result.makespan_ns, 1), about)
 
 
 # ---------------------------------------------------------------------------------------------------
@@ -329,6 +337,16 @@ def signed(ns: float) -> str:
 def signed_bytes(size: float) -> str:
     """Return a difference in bytes with its sign."""
     return f"{'+' if size > 0 else '−' if size < 0 else ''}{format_bytes(abs(size))}"
+
+
+def signed_share(share: float) -> str:
+    """Return a difference in percentage points with its sign.
+
+    Example:
+        >>> signed_share(0.066), signed_share(-0.5), signed_share(0)
+        ('+6.6 %', '−50.0 %', '0.0 %')
+    """
+    return f"{'+' if share > 0 else '−' if share < 0 else ''}{100 * abs(share):.1f} %"
 
 
 def settings_table(sides: Sequence[Compared], *, differing: bool = True) -> list[tuple[str, list[str]]]:
@@ -509,7 +527,7 @@ def _pair(found: Comparison, letter: str) -> Iterator[str]:
             yield _row(WORDS[one.key], one.a, one.b, one.share)
     if found.dimensions:
         yield ""
-        yield from _table("busy time of a port, mean", letter)
+        yield from _table("time one port, or a link, sends", letter)
         for one in (*found.dimensions, *found.links[: 2 * _SHOWN]):
             if one.unit == "ns":
                 yield _row(one.key, one.a, one.b, one.share)

@@ -173,7 +173,7 @@ def _presets_of(npus: int) -> list[str]:
 
 def _beyond_capacity(result: SimResult) -> Iterator[Finding]:
     """Yield dimensions that carried more than all ports could have sent until the end."""
-    shares = [carried.utilization(result.makespan_ns) for carried in result.dimensions]
+    shares = [carried.offered_load(result.makespan_ns) for carried in result.dimensions]
     full = [at for at, share in enumerate(shares) if share > 1]
     if not full:
         return
@@ -436,7 +436,7 @@ def _dimensions_report(result: SimResult) -> list[dict[str, Any]]:
             "messages": int(carried.messages.sum()),
             "busy_ns": round(float(carried.busy_ns.sum())),
             "npu_bytes_per_ns": carried.capacity_bytes_per_ns,
-            "utilization": carried.utilization(result.makespan_ns),
+            "offered_load": carried.offered_load(result.makespan_ns),
         }
         for at, carried in enumerate(result.dimensions)
     ]
@@ -529,10 +529,10 @@ def _links(result: SimResult) -> Iterator[str]:
     # Single links carry messages across dimensions; a table by dimension would contradict theirs.
     if result.config.links is None and any(carried.messages.any() for carried in result.dimensions):
         yield ""
-        yield f"  {'dimensions':24}{'sent':>12}{'messages':>12}{'rate':>14}{'of capacity':>14}"
+        yield f"  {'dimensions':24}{'sent':>12}{'messages':>12}{'rate':>14}{'offered load':>14}"
         for at, (dim, carried) in enumerate(zip(result.config.topology.dims, result.dimensions, strict=True)):
             size, name = int(carried.bytes.sum()), f"{at}: {TOPOLOGY_NAMES[dim.kind]} {dim.size}"
-            share = f"{100 * carried.utilization(whole):.1f} %" if carried.capacity_bytes_per_ns else "-"
+            share = f"{100 * carried.offered_load(whole):.1f} %" if carried.capacity_bytes_per_ns else "-"
             messages = format_count(int(carried.messages.sum()))
             yield f"  {name:24}{format_bytes(size):>12}{messages:>12}{format_rate(size / whole):>14}{share:>14}"
     links = result.links

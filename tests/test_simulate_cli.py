@@ -207,7 +207,7 @@ def test_more_than_the_ports_have_room_for_is_told(folder):
     write(trace_of([[collective(1, "ALL_REDUCE", 1 << 30)]] * 8), folder / "eight", "e")
     words = (folder / "eight", "--preset", "hgx-h100-8")
     report = json.loads(invoke(*words, "--json"))
-    [share] = [dimension["utilization"] for dimension in report["dimensions"]]
+    [share] = [dimension["offered_load"] for dimension in report["dimensions"]]
     [found] = report["findings"]
     assert share > 1.5
     assert (found["level"], found["code"]) == ("warning", "beyond-capacity")

@@ -33,15 +33,20 @@ class Carried:
     Attributes:
         names: What they are called; parts of the same name are compared.
         bytes: (L,) bytes sent.
-        busy_ns: (L,) how long a port was sending, in the mean.
+        busy_ns: (L,) how long one port takes to send what a rank sent, in the mean; how long a link was sending.
+        load: (L,) what was sent until the finish over what could have been: 1 is all of the bandwidth. NaN where
+            that is not known.
+        about: What the load is, in words.
     """
 
     names: tuple[str, ...]
     bytes: Int64
     busy_ns: Float64
+    load: Float64
+    about: str = ""
 
 
-NOTHING_CARRIED = Carried((), np.zeros(0, np.int64), np.zeros(0))
+NOTHING_CARRIED = Carried((), np.zeros(0, np.int64), np.zeros(0), np.zeros(0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +108,7 @@ class Figure:
     key: str
     a: float | None
     b: float | None
-    unit: Literal["ns", "bytes"] = "ns"
+    unit: Literal["ns", "bytes", "share"] = "ns"
     share: float | None = None
 
     @property
@@ -226,7 +231,7 @@ class Comparison:
     Attributes:
         a, b: The runs.
         figures: Finish, and where the time of a rank goes in the mean.
-        dimensions, links: Busy time, then bytes, of each part of the networks; links that differ most first.
+        dimensions, links: Busy time, then bytes, then load, of each part of the networks; links that differ most first.
         waterfalls: From A's finish to B's, by basis.
         alignment: Which node of A is which of B.
         slower, faster: Nodes of both that changed most, at most `MOST_LISTED`.
@@ -329,13 +334,13 @@ def _means(one: Partition) -> dict[str, float]:
 
 
 def _carried(a: Carried, b: Carried, grew: int, *, most_changed_first: bool = False) -> tuple[Figure, ...]:
-    """Return busy time and bytes of every part that either network has."""
+    """Return busy time, bytes and load of every part that either network has."""
     at = [{name: place for place, name in enumerate(side.names)} for side in (a, b)]
     names = list(dict.fromkeys((*a.names, *b.names)))
 
     def value(side: int, column: Int64 | Float64, name: str) -> float | None:
         place = at[side].get(name)
-        return None if place is None else float(column[place])
+        return None if place is None or np.isnan(column[place]) else float(column[place])
 
     busy = [(name, value(0, a.busy_ns, name), value(1, b.busy_ns, name)) for name in names]
     if most_changed_first:
@@ -346,6 +351,7 @@ def _carried(a: Carried, b: Carried, grew: int, *, most_changed_first: bool = Fa
         share = _share((after or 0) - (before or 0), grew) if both else None
         found.append(Figure(name, before, after, share=share))
         found.append(Figure(name, value(0, a.bytes, name), value(1, b.bytes, name), "bytes"))
+        found.append(Figure(name, value(0, a.load, name), value(1, b.load, name), "share"))
     return tuple(found)
 
 

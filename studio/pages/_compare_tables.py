@@ -21,6 +21,7 @@ from studio.comparing import (
     settings_table,
     signed,
     signed_bytes,
+    signed_share,
 )
 from studio.figures.beside import beside
 from studio.pages._export import Table, copied, exports
@@ -42,6 +43,11 @@ _DEFINITIONS = {
     "idle": "Nothing was under way, before the rank finished.",
     "finished": "The rank had finished and others had not.",
 }
+_CARRIED = {
+    "dimensions": {"share": "offered load", "ns": "time one port takes to send it", "bytes": "bytes of all"},
+    "links": {"share": "load", "ns": "sending", "bytes": "bytes"},
+}
+"""What is told of parts of a network, by unit."""
 _MATCHED = (
     "Nodes of one job are matched by rank and id. Nodes of different jobs are matched by structure: type, name, size and "
     "role of the comm group, the n-th in order of issue with the n-th; then with the numbers in names left out, and at "
@@ -58,7 +64,7 @@ def summary(shown: Lineup) -> Any:
     ]
     parts = [html.H2(["In numbers", hint("share", _SHARE)])]
     parts.append(_wide(_head(shown, "Mean of a rank"), rows, "the figures"))
-    parts += _network(shown, "dimensions", "Dimensions: busy time of a port, bytes of all", _LINKS)
+    parts += _network(shown, "dimensions", "Dimensions of the network", _LINKS)
     parts += _network(shown, "links", f"Links: the {_LINKS} that differ most", _LINKS)
     return html.Section(parts, className="cs-section")
 
@@ -101,6 +107,8 @@ def _value(value: float | None, one: Figure | None) -> Any:
         return "–"
     if one.unit == "bytes":
         return exact(format_bytes(value), f"{value:,.0f} bytes")
+    if one.unit == "share":
+        return exact(f"{100 * value:.1f} %", f"{100 * value:.6g} %")
     return exact(format_ns(round(value)), f"{value:,.1f} ns")
 
 
@@ -108,11 +116,11 @@ def _difference(one: Figure | None) -> Any:
     change = None if one is None else one.difference
     if one is None or change is None:
         return "–"
+    if one.unit == "share":
+        return html.Span(signed_share(change), title=f"{100 * change:+.6g} percentage points")
     shown = signed_bytes(change) if one.unit == "bytes" else signed(round(change))
     kind = "" if one.unit == "bytes" or not round(change) else "cs-worse" if change > 0 else "cs-better"
-    return html.Span(
-        shown, title=f"{change:+,.1f} {'bytes' if one.unit == 'bytes' else 'ns'}", className=kind
-    )
+    return html.Span(shown, title=f"{change:+,.1f} {one.unit}", className=kind)
 
 
 def _share(one: Figure | None) -> str:
@@ -130,13 +138,16 @@ def _network(shown: Lineup, what: str, title: str, most: int) -> list[Any]:
     keys = dict.fromkeys(one.key for pair in shown.found for one in getattr(pair, what))
     rows = []
     for key in list(keys)[:most]:
-        for unit in ("ns", "bytes"):
+        for unit, told in _CARRIED[what].items():
             figures = _sides_figures(
                 shown, lambda pair, key=key, unit=unit: _of(getattr(pair, what), key, unit)
             )
             if any(one is not None and (one.a or one.b) for one in figures):
-                rows.append(_row(f"{key}, {'busy' if unit == 'ns' else 'bytes'}", figures))
-    return [html.H3(title), _wide(_head(shown, what[:-1].capitalize()), rows, what)] if rows else []
+                rows.append(_row(f"{key}, {told}", figures))
+    abouts = dict.fromkeys(getattr(one.side, what).about for one in shown.sides)
+    about = " Or: ".join(words for words in abouts if words)
+    heading = html.H3([title, hint(_CARRIED[what]["share"], about)])
+    return [heading, _wide(_head(shown, what[:-1].capitalize()), rows, what)] if rows else []
 
 
 # ---------------------------------------------------------------------------------------------------

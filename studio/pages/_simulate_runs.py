@@ -17,6 +17,7 @@ from studio.pages._widgets import error_box, exact, hint, labelled, link, table
 from studio.runs import Run, RunInfo
 from studio.settings import differences
 from studio.sim.result import SimResult, breakdown_of
+from studio.sim.traffic import offered_load_words
 from studio.simulations import ACTIVE, Simulation
 from studio.units import format_bytes, format_count, format_ns, format_rate
 
@@ -201,14 +202,23 @@ def spread(found: SimResult, numbers: Sequence[int]) -> str:
     """Return how far apart the ranks finish, in a sentence."""
     finish = found.finish_ns
     least, most = int(finish.min()), int(finish.max())
-    if least == most:
-        return f"All {len(numbers):,} ranks finish at the same time." if len(numbers) > 1 else "One rank."
+    if format_ns(least) == format_ns(most):
+        return _level(least, most, len(numbers))
     first, last = numbers[int(finish.argmin())], numbers[int(finish.argmax())]
     return (
         f"Ranks finish from {format_ns(least)} (rank {first}) to {format_ns(most)} (rank {last}), "
         f"{format_ns(float(finish.mean()))} in the mean: {format_ns(most - least)} or "
         f"{100 * (most - least) / most:.2g} % apart."
     )
+
+
+def _level(least: int, most: int, ranks: int) -> str:
+    """Return when all ranks finish, where they do at times that read the same."""
+    if ranks == 1:
+        return "One rank."
+    if least == most:
+        return f"All {ranks:,} ranks finish at {format_ns(most)}."
+    return f"All {ranks:,} ranks finish at {format_ns(most)}, no more than {most - least:,} ns apart."
 
 
 def _links(found: SimResult) -> Any:
@@ -237,12 +247,9 @@ def _dimensions(found: SimResult) -> Any:
     rows, over = [], []
     for at, (dim, one) in enumerate(zip(found.config.topology.dims, found.dimensions, strict=False)):
         rate = float(one.bytes.mean()) / whole
-        share = f"{100 * rate / one.capacity_bytes_per_ns:.1f} %" if one.capacity_bytes_per_ns else "–"
-        if (
-            found.config.congestion == "unaware"
-            and one.capacity_bytes_per_ns
-            and rate > one.capacity_bytes_per_ns
-        ):
+        load = one.offered_load(whole)
+        share = f"{100 * load:.1f} %" if one.capacity_bytes_per_ns else "–"
+        if found.config.congestion == "unaware" and load > 1:
             over.append(f"dimension {at}")
         kind = dim.kind.replace("_", " ")
         total = int(one.bytes.sum())
@@ -255,14 +262,15 @@ def _dimensions(found: SimResult) -> Any:
                 share,
             )
         )
-    head = ("Dimension", "Sent by all", "Messages", "Mean of an NPU", "of what it could")
+    load_head = ["Offered load", hint("offered load", offered_load_words(found.config))]
+    head = ("Dimension", "Sent by all", "Messages", "Mean of an NPU", load_head)
     warning = (
         html.P(f"More than {' and '.join(over)} could carry: {_OVER}", className="cs-level-warning")
         if over
         else None
     )
     return html.Div(
-        [html.H2("What the dimensions carried"), table(head, rows, numeric=(1, 2, 3, 4)), warning]
+        [html.H2("What was sent into the dimensions"), table(head, rows, numeric=(1, 2, 3, 4)), warning]
     )
 
 

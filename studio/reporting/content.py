@@ -24,6 +24,7 @@ from studio.comparing import (
     settings_table,
     signed,
     signed_bytes,
+    signed_share,
     verdict,
 )
 from studio.figures.beside import beside
@@ -96,7 +97,9 @@ def _difference(document: Document, found: Comparison, sides: tuple[Compared, Co
         caption="The parts add up exactly.",
     )
     _figures(document, "Means over ranks", found.figures, letter)
-    _figures(document, "Dimensions of the network", found.dimensions, letter)
+    about = dict.fromkeys(side.side.dimensions.about for side in sides)
+    caption = " Or: ".join(words for words in about if words)
+    _figures(document, "Dimensions of the network", found.dimensions, letter, carried=caption)
     _changes(document, "Nodes that take longer", found, found.slower, letter)
     _changes(document, "Nodes that take less", found, found.faster, letter)
     alignment = found.alignment
@@ -107,19 +110,24 @@ def _difference(document: Document, found: Comparison, sides: tuple[Compared, Co
     )
 
 
-def _figures(document: Document, title: str, figures: Sequence[Figure], letter: str) -> None:
+def _figures(
+    document: Document, title: str, figures: Sequence[Figure], letter: str, *, carried: str = ""
+) -> None:
     rows: list[list[Cell]] = []
     # A recording knows nothing of what the network carried.
     for one in (figure for figure in figures if figure.difference is not None):
-        shown = _time if one.unit == "ns" else _size
-        grew = one.difference
-        told = signed(grew or 0) if one.unit == "ns" else signed_bytes(grew or 0)
+        shown, change = _SHOWN[one.unit]
+        told = change(one.difference or 0)
         cells = ["" if value is None else shown(value) for value in (one.a, one.b)]
-        rows.append([WORDS.get(one.key, one.key), *cells, told, _share(one.share)])
+        name = f"{WORDS.get(one.key, one.key)}{_TOLD[one.unit] if carried else ''}"
+        rows.append([name, *cells, told, _share(one.share)])
     if rows:
         document.heading(3, title)
         document.table(
-            ["", "A", letter, "difference", "share of that of the finish"], rows, numeric=(1, 2, 3, 4)
+            ["", "A", letter, "difference", "share of that of the finish"],
+            rows,
+            numeric=(1, 2, 3, 4),
+            caption=carried,
         )
 
 
@@ -345,17 +353,13 @@ def _network(document: Document, side: Side) -> None:
         chosen = range(len(carried.names)) if order is None else order.tolist()
         document.heading(3, title)
         document.table(
-            ["", "bytes", "busy", "of the finish"],
+            ["", "bytes", "offered load" if order is None else "time it was sending, of the finish"],
             [
-                [
-                    carried.names[at],
-                    _size(float(carried.bytes[at])),
-                    _time(float(carried.busy_ns[at])),
-                    _percent(float(carried.busy_ns[at]) / max(side.makespan_ns, 1)),
-                ]
+                [carried.names[at], _size(float(carried.bytes[at])), _load(float(carried.load[at]))]
                 for at in chosen
             ],
-            numeric=(1, 2, 3),
+            numeric=(1, 2),
+            caption=carried.about,
         )
 
 
@@ -392,6 +396,10 @@ def _percent(share: float) -> str:
     return f"{100 * share:.1f} %"
 
 
+def _load(load: float) -> Cell:
+    return "–" if np.isnan(load) else (_percent(load), f"{100 * load:.6g} %")
+
+
 def _share(share: float | None) -> str:
     return "" if share is None else _percent(share).replace("-", "\N{MINUS SIGN}")
 
@@ -402,3 +410,7 @@ def _rate(rates: np.ndarray[tuple[int, ...], np.dtype[np.float64]]) -> Cell:
         return "–"
     middle = float(np.median(known))
     return format_rate(middle), f"{middle:.6g} bytes per ns"
+
+
+_SHOWN = {"ns": (_time, signed), "bytes": (_size, signed_bytes), "share": (_load, signed_share)}
+_TOLD = {"ns": ", time one port takes to send it", "bytes": ", bytes of all", "share": ", offered load"}

@@ -1,4 +1,4 @@
-"""How much of the network was in use over time.
+"""How much was asked of the network over time.
 
 The simulator counts what each rank sent into each dimension, and how long each link was sending, but not when. Here
 these totals are spread over the rank's communication: over the nodes whose group, or whose other end, differs from the
@@ -16,14 +16,22 @@ from studio.analysis.counters import Series, Steps, span_bytes
 from studio.analysis.coverage import Category, Float64
 from studio.analysis.gantt import Gantt
 from studio.sim.result import SimResult
+from studio.sim.traffic import offered_load_words
 from studio.timeline import LANE_KINDS
 from studio.trace import Int64
 
+_SPREAD_EVENLY = (
+    "What a rank sent in the whole run is spread evenly over its nodes that sent it, by their sizes: the sum is exact, "
+    "a moment is not, and can be more than 100 % where much falls into little time."
+)
 _COMMUNICATION = LANE_KINDS.index("communication")
 
 
 def network_load(result: SimResult, gantt: Gantt) -> tuple[Series, ...]:
-    """Return the use of each dimension and of the busiest link over time.
+    """Return the offered load of each dimension, and the load of the busiest link, over time.
+
+    It is what was sent over what could be sent, and not held down to 1: a network without congestion carries more,
+    and where sending was faster than the mean of a node, so is the spreading.
 
     Args:
         result: What was simulated.
@@ -36,11 +44,8 @@ def network_load(result: SimResult, gantt: Gantt) -> tuple[Series, ...]:
         if not capacity or not dimension.bytes.any():
             continue
         steps = spread.over(dimension.bytes.astype(np.float64) / capacity, at)
-        about = (
-            "bytes sent into it over what all its ports can send; spread evenly over the nodes that sent them"
-        )
-        kind = result.config.topology.dims[at].kind
-        found.append(Series(f"dimension {at} ({kind})", about, "share", steps))
+        about = f"{offered_load_words(result.config)} {_SPREAD_EVENLY}"
+        found.append(Series(f"offered load of dimension {at}", about, "share", steps))
     for at in result.links.busiest(1):
         ends = (int(result.links.source[at]), int(result.links.target[at]))
         owner = ends[0] if ends[0] < result.links.npus else ends[1]
@@ -48,8 +53,11 @@ def network_load(result: SimResult, gantt: Gantt) -> tuple[Series, ...]:
             continue
         busy = np.zeros(len(result.trace.ranks))
         busy[owner] = float(result.links.busy_ns[at])
-        about = "time the link that was sending longest was sending; spread evenly over the nodes of its end"
-        found.append(Series(f"link {result.links.name(at)}", about, "share", spread.over(busy, None)))
+        about = (
+            "Time in which the link that was sending longest was sending, of all links: 100 % is always. "
+            f"{_SPREAD_EVENLY}"
+        )
+        found.append(Series(f"load of link {result.links.name(at)}", about, "share", spread.over(busy, None)))
     return tuple(found)
 
 

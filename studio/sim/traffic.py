@@ -80,14 +80,28 @@ class DimensionTraffic:
     busy_ns: Float64
     capacity_bytes_per_ns: float
 
-    def utilization(self, time_ns: float) -> float:
-        """Return bytes sent over what all ports could have sent in a time.
+    def offered_load(self, time_ns: float) -> float:
+        """Return bytes sent over what all ports of all NPUs could have sent in a time: 1 is all of the bandwidth.
 
         More than 1 says that the unaware network let messages pass for which the ports have no room. Among
         single links it is 0.
         """
         room = self.capacity_bytes_per_ns * len(self.bytes) * time_ns
         return float(self.bytes.sum()) / room if room else 0.0
+
+
+def offered_load_words(config: SystemConfig) -> str:
+    """Return what the offered load of a dimension is, and whether it can be more than 100 %."""
+    what = (
+        "Bytes that all NPUs send into the dimension over what all their ports could send in that time: 100 % is "
+        "its bandwidth."
+    )
+    if config.congestion == "unaware":
+        return (
+            f"{what} It is what is offered, not what a network could carry: without congestion, messages pass a "
+            "port side by side, as many as there are, so that it can be more than 100 %."
+        )
+    return f"{what} With congestion messages wait for each other, so that over a whole run it is never more than 100 %."
 
 
 def links_carried(config: SystemConfig, m: Int64) -> LinkTraffic:

@@ -169,7 +169,8 @@ def test_ranks_that_only_one_side_has_are_told_apart_from_nodes_that_are():
 
 def test_dimensions_and_links_are_compared_by_name():
     def carried(names, busy):
-        return Carried(names, np.array([10 * one for one in busy]), np.array(busy, float))
+        load = np.array([one / 100 for one in busy], float)
+        return Carried(names, np.array([10 * one for one in busy]), np.array(busy, float), load)
 
     a = two_ranks(50, 0)
     a = Side(
@@ -188,7 +189,8 @@ def test_dimensions_and_links_are_compared_by_name():
     found = compare(a, b)
     told = [(one.key, one.unit, one.a, one.b, one.share) for one in found.dimensions]
     assert told == [
-        ("0", "ns", 5, 35, 0.001), ("0", "bytes", 50, 350, None), ("1", "ns", None, 8, None), ("1", "bytes", None, 80, None)
+        ("0", "ns", 5, 35, 0.001), ("0", "bytes", 50, 350, None), ("0", "share", 0.05, 0.35, None),
+        ("1", "ns", None, 8, None), ("1", "bytes", None, 80, None), ("1", "share", None, 0.08, None),
     ]  # fmt: skip
     assert [one.key for one in found.links if one.unit == "ns"] == ["x", "y"]
 

@@ -71,10 +71,10 @@ def test_the_use_of_a_dimension_adds_up_to_what_was_sent_into_it() -> None:
     stands_for = [result.trace.ranks[at].number for at in result.representative.tolist()]
     gantt = Gantt(result.trace, result.timeline(sorted(set(stands_for))), stands_for=stands_for)
     series = network_load(result, gantt)
-    assert [one.title for one in series] == ["dimension 0 (ring)", "dimension 1 (switch)"]
+    assert [one.title for one in series] == ["offered load of dimension 0", "offered load of dimension 1"]
     for one, dimension in zip(series, result.dimensions, strict=True):
         mean, _ = one.steps.bins(0, result.makespan_ns, 1)
-        np.testing.assert_allclose(mean[0], dimension.utilization(result.makespan_ns))
+        np.testing.assert_allclose(mean[0], dimension.offered_load(result.makespan_ns))
     tensor = int(result.node_times().end_ns[1])
     mean, _ = series[1].steps.bins(0, tensor, 1)
     assert (

@@ -4,13 +4,29 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 import studio
+from studio.analysis.gantt import Gantt
+from studio.comparing import lineup, simulation
+from studio.pages._compare_tables import summary
 from studio.pages._simulate_live import _IDEAL
-from studio.pages._simulate_runs import _dimensions, _figures, differences, progress_list, runs_table
-from studio.runs import RunInfo, RunSummary, Tables
+from studio.pages._simulate_runs import (
+    _dimensions,
+    _figures,
+    differences,
+    progress_list,
+    runs_table,
+    spread,
+)
+from studio.reporting import report
+from studio.runs import Run, RunInfo, RunSummary, Tables
+from studio.sim.load import network_load
+from studio.sim.parts import Parts
 from studio.sim.presets import preset
 from studio.sim.result import breakdown_of
 from studio.simulations import Simulation
+from studio.units import format_ns
 from tests.handmade import collective, node, trace_of
 
 MIB = 1 << 20
@@ -51,6 +67,54 @@ def test_a_dimension_that_carried_more_than_it_could_is_told_with_the_way_out():
     assert "try congestion aware" in said
     assert "More than" not in texts(_dimensions(simulated([nodes] * 8, "aware", **many)))
     assert "congestion aware" in _IDEAL
+
+
+@pytest.mark.parametrize("congestion", ["unaware", "aware"])
+def test_the_load_of_a_dimension_is_one_number_everywhere(congestion):
+    """A ring has two ports: 100 % is what both can send. Without congestion many chunks offer more than that."""
+    system = {
+        "scheduling-policy": "LIFO",
+        "collective-optimization": "baseline",
+        "preferred-dataset-splits": 8,
+        "active-chunks-per-dimension": 8,
+        "all-reduce-implementation": ["ring"],
+    }
+    network = {"topology": ["Ring"], "npus_count": [4], "bandwidth": [50], "latency": [500]}
+    parts = Parts(network, system, congestion=congestion)
+    trace = trace_of([[collective(1, "ALL_REDUCE", 64 * MIB)]] * 4)
+    result = studio.simulate(trace, studio.sim.parts.imported(parts).config, native=False)
+    carried = result.dimensions[0]
+    room = carried.capacity_bytes_per_ns * 4 * result.makespan_ns
+    assert carried.capacity_bytes_per_ns == 2 * result.config.topology.dims[0].bytes_per_ns
+    load = int(carried.bytes.sum()) / room
+    assert (load > 1) == (congestion == "unaware")
+    side = simulation(Run("ring", result, parts), info("ring", Tables.of(parts), result.makespan_ns))
+    told = report([side])
+    shown = f"{100 * load:.1f} %"
+    assert f">{shown}</span>" in told.split("Dimensions of the network</h3>")[1].split("</table>")[0]
+    assert ("can be more than 100 %" in told) == (congestion == "unaware")
+    assert shown in texts(_dimensions(result))
+    compared = lineup([side, side])
+    [figure] = [one for one in compared.found[0].dimensions if one.unit == "share"]
+    assert (figure.a, figure.b) == (load, load)
+    assert f"{shown} {shown} 0.0 %" in texts(summary(compared))
+    gantt = Gantt(result.trace, result.timeline())
+    [series, *_] = network_load(result, gantt)
+    assert (series.title, series.steps.bins(0, result.makespan_ns, 1)[0][0]) == (
+        "offered load of dimension 0",
+        pytest.approx(load),
+    )
+    assert ("not what a network could carry" in series.about) == (congestion == "unaware")
+
+
+def test_ranks_that_finish_at_times_that_read_the_same_are_told_once():
+    one = simulated([[node(1, "COMP", micros=10)]] * 8)
+    level = f"All 8 ranks finish at {format_ns(one.makespan_ns)}"
+    assert spread(one, range(8)) == f"{level}."
+    near = simulated([[node(1, "COMP", micros=10_000_001 - (at > 0))] for at in range(8)])
+    assert spread(near, range(8)) == "All 8 ranks finish at 10.0 s, no more than 1,000 ns apart."
+    far = simulated([[node(1, "COMP", micros=10 + 10 * (at > 0))] for at in range(8)])
+    assert spread(far, range(8)).startswith("Ranks finish from 10.0 µs (rank 0) to 20.0 µs (rank 1)")
 
 
 def test_runs_differ_from_the_shown_one_in_a_few_settings_and_the_rest_on_demand():
