@@ -13,7 +13,7 @@ from studio.terminal import printable
 from studio.trace import NodeType, Rank, Trace, collective_name, int_column
 from studio.units import format_bytes, format_count, format_ns
 
-FIGURES = ("host_operations", "linked", "device_operations", "attributed")
+FIGURES = ("host_operations", "linked", "host_events", "device_operations", "attributed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,16 +97,16 @@ def report(linked: Linked) -> dict[str, Any]:
 
 def as_text(linked: Linked) -> str:
     """Return the same for reading in a terminal."""
-    lines = ["rank  host operations  linked  device operations  attributed  communication"]
+    lines = ["rank  host operations  linked  host events  device operations  attributed  communication"]
     for rank in linked.trace.ranks:
         figures = rank_figures(linked.trace, rank)
         shares = ", ".join(
             f"{name} {format_count(share['count'])} ({format_bytes(share['bytes'])})"
             for name, share in figures["collectives"].items()
         )
-        host, joined, device, given = (format_count(figures[key]) for key in FIGURES)
+        host, joined, events, device, given = (format_count(figures[key]) for key in FIGURES)
         lines.append(
-            f"{rank.number:>4}  {host:>15}  {joined:>6}  {device:>17}  {given:>10}  {shares or 'none'}"
+            f"{rank.number:>4}  {host:>15}  {joined:>6}  {events:>11}  {device:>17}  {given:>10}  {shares or 'none'}"
         )
     lines += _clock_lines(linked.trace)
     for finding in linked.trace.findings:

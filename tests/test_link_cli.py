@@ -28,7 +28,7 @@ def test_json_tells_the_figures_of_each_rank(job, tmp_path):
     assert result.exit_code == 0, result.output
     told = json.loads(result.stdout)
     assert told["ranks"][0] | {"clock": None} == {
-        "rank": 0, "host_operations": 7, "linked": 6, "device_operations": 3, "attributed": 3,
+        "rank": 0, "host_operations": 6, "linked": 6, "host_events": 6, "device_operations": 3, "attributed": 3,
         "collectives": {"ALL_REDUCE": {"count": 1, "bytes": 256}}, "clock": None,
     }  # fmt: skip
     assert told["ranks"][1]["clock"]["offset_ns"] == -5_000_000

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import Any
 
@@ -118,6 +118,7 @@ class DeviceTrace:
         comm: What an event tells about a collective, by row.
         names: Distinct names.
         pid: Process that called the operators, -1 where it is no number.
+        damaged: Whether the file is cut off or broken, so that events are missing.
     """
 
     file: str
@@ -139,6 +140,7 @@ class DeviceTrace:
     comm: dict[int, dict[str, Any]]
     names: list[str]
     pid: int
+    damaged: bool = False
 
     def __len__(self) -> int:
         return len(self.kind)
@@ -293,7 +295,8 @@ def read(reading: Reading) -> list[Part]:
     if lost:
         message = f"{reading.name}: events without a usable time, left out: {lost:,}."
         found.append(Finding("warning", "damaged-event", message, file=reading.name))
-    return [DevicePart(trace, tuple(found))]
+    damaged = any(finding.level == "error" for finding in found)
+    return [DevicePart(replace(trace, damaged=damaged), tuple(found))]
 
 
 def _columns(content: _Content, name: str) -> tuple[DeviceTrace, int]:

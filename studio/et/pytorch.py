@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from operator import attrgetter
 from typing import Any, Literal
@@ -56,6 +56,9 @@ _KNOWN_NAMES = (
 
 _ROOT_MARK = "[pytorch|"
 _ROOT = re.compile(r"\[pytorch\|profiler\|execution_(trace|graph)\|(process|thread)\]")
+_NOTE = re.compile(r"## .+ ##")
+_TYPE_COLUMNS = (2, 5)
+"""Where `HostTrace.io` has the types of inputs and outputs."""
 _HEAD = re.compile(rb"\s*\{")
 _LARGEST_ID = 2**62
 
@@ -79,6 +82,7 @@ class HostTrace:
         texts: Texts written like Python lists.
         comm: What `COMM_KEYS` a node has, by row.
         extra: Other attributes that are not empty: key → rows and values.
+        damaged: Whether the file is cut off or broken, so that nodes are missing.
     """
 
     file: str
@@ -94,6 +98,7 @@ class HostTrace:
     texts: list[str]
     comm: dict[int, dict[str, Any]]
     extra: dict[str, tuple[list[int], list[Any]]]
+    damaged: bool = False
 
     def __len__(self) -> int:
         return len(self.id)
@@ -102,6 +107,20 @@ class HostTrace:
     def roots(self) -> np.ndarray[Any, np.dtype[np.bool_]]:
         """Which nodes (N,) stand for the process or a thread and not for an operator."""
         return np.array([name.startswith(_ROOT_MARK) and is_root(name) for name in self.names], np.bool_)
+
+    @property
+    def notes(self) -> np.ndarray[Any, np.dtype[np.bool_]]:
+        """Which nodes (N,) only say something about the recording, such as which process groups there are.
+
+        Nothing runs there: `## … ##` by name, without a signature, without callees, without tensors.
+        """
+        found = np.array(
+            [name[:2] == "##" and _NOTE.fullmatch(name) is not None for name in self.names], np.bool_
+        )
+        for row in np.flatnonzero(found).tolist():
+            kinds = (self.texts[int(self.io[row, column])] for column in _TYPE_COLUMNS)
+            found[row] = not self.op_schema[row] and not any("Tensor" in kind for kind in kinds)
+        return found & ~np.isin(self.id, self.parent)
 
 
 def is_root(name: str) -> bool:
@@ -152,7 +171,8 @@ def _read(reading: Reading) -> list[Part]:
             f"{reading.name}: the recording was not closed (no finish_ts); its last operators may be missing."
         )
         found.append(Finding("warning", "unfinished", message, file=reading.name))
-    return [HostPart(host, tuple(found))]
+    damaged = any(finding.level == "error" for finding in found)
+    return [HostPart(replace(host, damaged=damaged), tuple(found))]
 
 
 # ---------------------------------------------------------------------------------------------------

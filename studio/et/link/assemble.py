@@ -187,7 +187,7 @@ def _host_attributes(columns: AttributeColumns, made: RankDraft) -> None:
         for key, (where, others) in made.host.extra.items():
             columns.words(key, np.array(where, np.int64), [str(other) for other in others])
         if made.device is not None:
-            loose = np.flatnonzero(~operations.timed & ~made.host.roots)
+            loose = np.flatnonzero(~operations.timed & ~made.host.roots & ~made.host.notes)
             columns.flag("unlinked", loose, True)
     if made.device is not None:
         _thread_attributes(columns, made, gaps)
@@ -309,6 +309,7 @@ def metadata(made: RankDraft, origin_ns: int, world: int) -> tuple[Attribute, ..
     figures = {
         "host_operations": made.host_operations,
         "linked": joined.count if joined is not None else 0,
+        "host_events": joined.events if joined is not None else 0,
         "device_operations": len(launched) if launched is not None else 0,
         "attributed": int((launched.operator >= 0).sum()) if launched is not None else 0,
     }

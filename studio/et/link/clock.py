@@ -19,10 +19,13 @@ _TOGETHER = (
     CollectiveType.BARRIER,
 )
 _LEAST_FOR_DRIFT = 16
+_TOLD = 8
 _LARGEST_DRIFT_PPB = 200_000.0
 """Crystals are better than 200 ppm; a larger slope is not a clock's."""
 
-_Ends = dict[tuple[str, int], Int64]
+_Key = tuple[str, int, bool]
+"""Group, kind, and whether it ran on the device: a call ends long before the kernel that it launches."""
+_Ends = dict[_Key, Int64]
 
 
 def align(drafts: Sequence[RankDraft]) -> list[Finding]:
@@ -33,8 +36,11 @@ def align(drafts: Sequence[RankDraft]) -> list[Finding]:
     if len(drafts) < 2:
         return []
     ends = [collective_ends(made) for made in drafts]
-    done, waiting = [0], set(range(1, len(drafts)))
-    drafts[0].clock = Clock(residual_ns=0)
+    every = range(len(drafts))
+    # A rank whose files were cut off is no measure: it may match none of the others.
+    first = next((one for one in every if any(_shared(ends[one], ends[at]) for at in every if at != one)), 0)
+    done, waiting = [first], set(every) - {first}
+    drafts[first].clock = Clock(residual_ns=0)
     while waiting:
         best = max(
             ((_shared(ends[one], ends[other]), -other, one) for one in done for other in waiting),
@@ -50,21 +56,21 @@ def align(drafts: Sequence[RankDraft]) -> list[Finding]:
 
 
 def collective_ends(made: RankDraft) -> _Ends:
-    """Return when collectives that end together ended (C,), by group and kind, in order."""
+    """Return when collectives that end together ended (C,), by group, kind and side, in order."""
     if made.device is None or made.launched is None:
         return {}
-    found: dict[tuple[str, int], list[tuple[int, int]]] = {}
+    found: dict[_Key, list[tuple[int, int]]] = {}
     operations, device = made.operations, made.device
     for row, facts in made.communication.operators.items():
         if facts.kind in _TOGETHER and operations.start_ns[row] >= 0:
-            key = facts.group or "", facts.kind
+            key = facts.group or "", facts.kind, False
             found.setdefault(key, []).append((int(operations.start_ns[row]), int(operations.end_ns[row])))
     for at, facts in made.communication.devices.items():
         if facts.kind in _TOGETHER:
             event = int(made.launched.event[at])
             start = int(device.start_ns[event])
             end = start + int(device.duration_ns[event])
-            found.setdefault((facts.group or "", facts.kind), []).append((start, end))
+            found.setdefault((facts.group or "", facts.kind, True), []).append((start, end))
     return {key: np.array([end for _, end in sorted(times)], np.int64) for key, times in found.items()}
 
 
@@ -137,11 +143,41 @@ def _findings(drafts: Sequence[RankDraft], waiting: set[int]) -> list[Finding]:
             f"median distance of matched ends at most {format_ns(worst.clock.residual_ns)} (rank {worst.number})."
         )
         found.append(Finding("info", "clock", message))
-    lost = [drafts[at] for at in waiting if drafts[at].device is not None]
+    lost = [drafts[at] for at in sorted(waiting) if drafts[at].device is not None]
     if lost and len(timed) > 1:
-        ranks = ", ".join(str(made.number) for made in lost[:8])
-        message = f"Clocks of ranks {ranks} could not be compared: no collective of theirs matches one of another rank."
-        found.append(
-            Finding("warning", "clock", message, "Times of different ranks may be shifted.", file="")
-        )
+        found += _uncompared(lost)
     return found
+
+
+def _uncompared(lost: Sequence[RankDraft]) -> list[Finding]:
+    """Return what is to be said about ranks whose clocks could not be compared; damaged files are the first reason."""
+    found = []
+    damaged = [made for made in lost if _damaged(made)]
+    others = [made for made in lost if not _damaged(made)]
+    for made in damaged[:_TOLD]:
+        message = (
+            f"{' and '.join(_damaged(made))} {'is' if len(_damaged(made)) == 1 else 'are'} cut off or broken: what is left "
+            f"of rank {made.number} has no collectives that match those of another rank, so its clock could not be compared."
+        )
+        hint = (
+            f"Times of rank {made.number} may be shifted against the others. Record or copy its files again."
+        )
+        found.append(Finding("warning", "clock", message, hint, rank=made.number, file=_damaged(made)[0]))
+    others += damaged[_TOLD:]
+    if others:
+        several = len(others) > 1
+        ranks = ", ".join(str(made.number) for made in others[:_TOLD]) + (
+            ", …" if len(others) > _TOLD else ""
+        )
+        message = (
+            f"{'Clocks of ranks' if several else 'The clock of rank'} {ranks} could not be compared: no collective of "
+            f"{'theirs' if several else 'its own'} matches one of another rank."
+        )
+        hint = f"Times of {'these ranks' if several else 'this rank'} may be shifted against the others."
+        found.append(Finding("warning", "clock", message, hint))
+    return found
+
+
+def _damaged(made: RankDraft) -> list[str]:
+    """Return the files of a rank that are cut off or broken."""
+    return [one.file for one in (made.host, made.device) if one is not None and one.damaged]

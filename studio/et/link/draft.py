@@ -8,7 +8,7 @@ import numpy as np
 
 from studio.et.kineto import DeviceTrace
 from studio.et.link.attribute import DeviceOperations, attribute
-from studio.et.link.communication import INIT, Communication, communicate
+from studio.et.link.communication import Communication, communicate
 from studio.et.link.depend import Plan, depend
 from studio.et.link.join import Joined
 from studio.et.link.operations import Operations, from_device, from_host
@@ -75,7 +75,8 @@ def outline(made: RankDraft) -> RankDraft:
     none, none32 = np.zeros(0, np.int64), np.zeros(0, np.int32)
     host, device = made.host, made.device
     if host is not None:
-        host = HostTrace(host.file, "", NONE, {}, none, none, {}, [], [], none32.reshape(0, 6), [], {}, {})
+        empty = none32.reshape(0, 6)
+        host = HostTrace(host.file, "", NONE, {}, none, none, {}, [], [], empty, [], {}, {}, host.damaged)
     if device is not None:
         device = replace(device, name=none32, thread=none32, names=[], comm={}, record_function=none)
         device = replace(device, external=none, correlation=none, stream=none, device=none, bytes=none)
@@ -89,7 +90,7 @@ def outline(made: RankDraft) -> RankDraft:
 def draft(pair: Pair, options: LinkOptions) -> RankDraft:
     """Link the files of one rank as far as they go."""
     host, device, joined = pair.host, pair.device, pair.joined
-    count = int((~host.roots).sum()) if host is not None else 0
+    count = _operators(host, joined)
     findings: list[Finding] = []
     if host is not None and device is not None and joined is not None and not joined.count:
         findings.append(_nothing_linked(host, device, joined))
@@ -107,6 +108,13 @@ def draft(pair: Pair, options: LinkOptions) -> RankDraft:
     made = RankDraft(pair.number, host, device, joined, count, operations, launched, communication, plan)
     made.findings = [*findings, *_missing(pair), *_told(made)]
     return made
+
+
+def _operators(host: HostTrace | None, joined: Joined | None) -> int:
+    """Return how many operators an execution trace holds; roots and notes are none."""
+    if joined is not None:
+        return joined.operators
+    return 0 if host is None else int((~host.roots & ~host.notes).sum())
 
 
 def _nothing_linked(host: HostTrace, device: DeviceTrace, joined: Joined) -> Finding:
@@ -143,14 +151,20 @@ def _told(made: RankDraft) -> list[Finding]:
     """Return what is worth saying about a linked rank."""
     found = []
     files, joined = made.files, made.joined
-    # Process groups are told before the profiler starts, so that has no event.
-    expected = sum(INIT in name for name in made.host.names) if made.host is not None else 0
-    if joined is not None and made.host is not None and joined.count < joined.operators - expected:
+    if joined is not None and made.host is not None and joined.count < joined.operators:
         left = joined.operators - joined.count
         message = f"{files}: {left:,} of {joined.operators:,} operators have no event and so no times."
         found.append(
             Finding("warning", "unlinked", message, "Their names are in the node list (attribute unlinked).")
         )
+    if joined is not None and joined.alone:
+        count = sum(joined.alone.values())
+        reasons = ", ".join(f"{reason}: {number:,}" for reason, number in joined.alone.items())
+        message = (
+            f"{files}: {count:,} of {joined.events:,} events of the program in the Kineto trace belong to no operator of "
+            f"the execution trace and are left out ({reasons}); the first is {joined.first_alone!r}."
+        )
+        found.append(Finding("info", "event-alone", message))
     if made.launched is not None and made.launched.why:
         reasons = ", ".join(f"{reason}: {count:,}" for reason, count in made.launched.why.items())
         count = sum(made.launched.why.values())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
@@ -28,8 +28,10 @@ class Joined:
         event: (N,) row of the event, -1 where there is none.
         method: By which number.
         candidates: Pairs with the same number; those with different names are not joined.
-        operators, events: Operators and host events there are to join.
+        operators, events: Operators and host events there are to join; notes without an event count as neither.
         why: What kept the two from being joined, empty where they were.
+        alone: Reasons for which events have no operator → how many.
+        first_alone: Name of the first such event.
     """
 
     event: Int64
@@ -38,6 +40,8 @@ class Joined:
     operators: int
     events: int
     why: str = ""
+    alone: dict[str, int] = field(default_factory=dict)
+    first_alone: str = ""
 
     @property
     def count(self) -> int:
@@ -55,31 +59,53 @@ def join(host: HostTrace, device: DeviceTrace) -> Joined:
 
     Roots are left out, an id of 0 means none, and names have to be equal.
     """
-    usable = ~host.roots & (host.numbers["rf_id"] != 0)
+    roots, notes = host.roots, host.notes
+    usable = ~roots & (host.numbers["rf_id"] != 0)
     is_host = device.is_host
-    sizes = int((~host.roots).sum()), int(is_host.sum())
+    every = int((~roots).sum()), int(is_host.sum())
     numbered = is_host & (device.record_function > 0)
     if numbered.any():
         event, candidates = _matched(host, device, usable, numbered, device.record_function)
+        sizes = int((~roots & ~(notes & (event < 0))).sum()), every[1]
         result = Joined(event, "record function id", candidates, *sizes)
         if result.share >= LEAST_SHARE:
-            return result
+            return _with_alone(result, host, device, device.record_function)
         return Joined(
             np.full(len(host), NONE, np.int64),
             "none",
             candidates,
-            *sizes,
+            *every,
             f"of {candidates:,} operators with the same record-function id only {result.count:,} have the same name",
         )
     event, candidates = _matched(host, device, usable, is_host & (device.external > 0), device.external)
+    sizes = int((~roots & ~(notes & (event < 0))).sum()), every[1]
     result = Joined(event, "external id", candidates, *sizes)
     if result.share >= LEAST_SHARE and result.count >= _LEAST_AGREEMENT * candidates:
-        return result
+        return _with_alone(result, host, device, device.external)
     why = (
         "the Kineto trace has no record-function ids, and of "
         f"{candidates:,} operators with the same external id only {result.count:,} have the same name"
     )
-    return Joined(np.full(len(host), NONE, np.int64), "none", candidates, *sizes, why)
+    return Joined(np.full(len(host), NONE, np.int64), "none", candidates, *every, why)
+
+
+def _with_alone(joined: Joined, host: HostTrace, device: DeviceTrace, numbers: Int64) -> Joined:
+    """Add which events (E,) of the program have no operator, by reason; `numbers` are what joins."""
+    left = device.is_host
+    left[joined.event[joined.event >= 0]] = False
+    rows = np.flatnonzero(left)
+    if not len(rows):
+        return joined
+    known = np.isin(numbers[rows], host.numbers["rf_id"][~host.roots])
+    reasons = {
+        f"no {joined.method}": int((numbers[rows] <= 0).sum()),
+        f"no operator of their {joined.method}": int(((numbers[rows] > 0) & ~known).sum()),
+        f"an operator of another name, or another event, has their {joined.method}": int(
+            ((numbers[rows] > 0) & known).sum()
+        ),
+    }
+    first = device.names[int(device.name[rows[0]])]
+    return replace(joined, alone={why: count for why, count in reasons.items() if count}, first_alone=first)
 
 
 def _matched(

@@ -60,7 +60,7 @@ def test_both_files_of_every_rank_make_one_job(job):
     told = {attr.name: attr.value for attr in trace.ranks[0].metadata}
     assert [
         told[f"link_{key}"] for key in ("host_operations", "linked", "device_operations", "attributed")
-    ] == [7, 6, 3, 3]
+    ] == [6, 6, 3, 3]
     assert [(group.name, group.ranks, group.inferred) for group in trace.groups] == [("0", (0, 1), False)]
 
 
@@ -162,6 +162,52 @@ def test_clocks_are_aligned_by_ends_of_collectives(job):
     told = {attr.name: attr.value for attr in trace.ranks[1].metadata}
     assert (told["clock_offset_ns"], told["clock_residual_ns"], told["clock_matched"]) == (-5_000_000, 0, 1)
     assert any(finding.code == "clock" and "5.00 ms" in finding.message for finding in trace.findings)
+
+
+@pytest.mark.parametrize("cut", [0, 1, 2])
+def test_a_cut_file_is_blamed_and_not_the_clocks_of_whole_ranks(tmp_path, cut):
+    """Rank 0 is no exception, although the clocks of the others usually count from it."""
+    for number in range(3):
+        paths = rank_files(tmp_path, number, *small_rank(number, shift_us=5000 * number, pid=7 + number))
+        if number == cut:
+            content = paths[1].read_bytes()
+            paths[1].write_bytes(content[: content.index(b"nccl")])
+    trace = studio.link(tmp_path)
+    [said] = [one for one in trace.findings if one.code == "clock" and one.level == "warning"]
+    assert said.rank == cut
+    assert said.file == f"{tmp_path.name}/kineto_{cut}.json"
+    assert f"kineto_{cut}.json is cut off or broken" in said.message
+    whole = [rank for rank in trace.ranks if rank.number != cut]
+    told = [{one.name: one.value for one in rank.metadata} for rank in whole]
+    assert [one["clock_residual_ns"] for one in told] == [0, 0]
+    assert told[1]["clock_offset_ns"] == -5_000_000 * (whole[1].number - whole[0].number)
+
+
+def test_notes_of_the_profiler_are_no_operators(tmp_path):
+    """What takes tensors, calls something or has a signature is one, whatever its name."""
+    notes = [
+        node(3, "## process_group:init ##", rf_id=1, inputs=["[]"]),
+        node(4, "## my note ##", rf_id=2),
+    ]
+    work = [
+        node(5, "## forward ##", rf_id=3),
+        node(6, "aten::mm", 5, rf_id=4),
+        node(7, "## kernel ##", rf_id=5, op_schema="my::kernel(Tensor a) -> Tensor"),
+        node(8, "## timed ##", rf_id=6),
+    ]
+    tensors = node(9, "## moves ##", rf_id=7, inputs=[tensor(1)])
+    tensors["inputs"]["types"] = ["Tensor(float)"]
+    device = device_file([event("aten::mm", 10, 5, rf=4), event("## timed ##", 20, 5, rf=6)])
+    trace = studio.link(rank_files(tmp_path, 0, host_file([*notes, *work, tensors]), device))
+    figures = rank_figures(trace, trace.ranks[0])
+    assert (figures["host_operations"], figures["linked"], figures["host_events"]) == (5, 2, 2)
+    graph = trace.graphs[0]
+    lost = {names(graph)[row] for row in graph.rows_with("unlinked")[0].tolist()}
+    assert lost == {"## forward ##", "## kernel ##", "## moves ##"}
+    [said] = [one for one in trace.findings if one.code == "unlinked"]
+    assert "3 of 5 operators" in said.message
+    [checked] = [one for one in examine(trace) if one.code == "unlinked"]
+    assert checked.count == 3
 
 
 def test_clocks_can_be_left_alone(job):

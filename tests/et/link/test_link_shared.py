@@ -69,8 +69,19 @@ def test_operators_and_device_operations_are_all_linked(shared, expected, run):
         assert got["linked"] == want["linked_by_record_function_id"]
         assert want["kineto_host_ops"] - got["linked"] == (1 if run == "torch/mnist_old" else 0)
         devices = sum((want["device_ops"] or {}).values())
+        assert (got["host_operations"], got["host_events"]) == (got["linked"], want["kineto_host_ops"])
         assert (got["device_operations"], got["attributed"]) == (devices, devices)
         assert not len(trace.graph_of(rank).rows_with("unattributed")[0])
+
+
+def test_the_event_that_is_left_over_is_counted_and_named(shared):
+    """478 of the 479 events of mnist_old have an operator; the step has no number of its own."""
+    [told] = [one for one in linked(shared, "torch/mnist_old").findings if one.code == "event-alone"]
+    assert "1 of 479 events" in told.message
+    assert "(no record function id: 1); the first is 'ProfilerStep#10'" in told.message
+    assert not [
+        one for one in linked(shared, "torch/ddp_mlp_4r").findings if one.code in ("event-alone", "unlinked")
+    ]
 
 
 @pytest.mark.parametrize("run", RUNS)
