@@ -358,7 +358,7 @@ class Messages:
     M messages. Rank -1 and row -1 stand for the half that is missing.
 
     Attributes:
-        source, target: (M,) rank numbers.
+        source, target: (M,) rank numbers; -1 where a send does not say where to, or a receive not where from.
         tag, bytes: (M,) what both halves have to agree on besides.
         send_rank, send_row: (M,) index into the trace's ranks and row of the rank's graph.
         receive_rank, receive_row: (M,) likewise.
@@ -375,6 +375,11 @@ class Messages:
 
     def __len__(self) -> int:
         return len(self.source)
+
+    @property
+    def known(self) -> Bool:
+        """(M,) whether both ends are recorded; what has only one meets no other half."""
+        return np.asarray((self.source != NONE) & (self.target != NONE))
 
 
 def match_messages(trace: Trace) -> Messages:
@@ -415,8 +420,9 @@ def _halves(trace: Trace) -> list[Int64]:
         receives = graph.type[rows] == NodeType.COMM_RECV
         own = np.array([trace.ranks[at].number for at in using], np.int64)[:, None]
         slots = _slot_numbers(trace, using, len(graph.slot_key))
-        source = peers(graph, "comm_src", rows, own, slots)
-        target = peers(graph, "comm_dst", rows, own, slots)
+        # What is left out is the own rank on the own side, and not known on the other.
+        source = peers(graph, "comm_src", rows, np.where(receives, NONE, own), slots)
+        target = peers(graph, "comm_dst", rows, np.where(receives, own, NONE), slots)
         shape = source.shape
         columns = (
             source,
@@ -440,14 +446,14 @@ def _slot_numbers(trace: Trace, using: list[int], slots: int) -> Int64:
     return np.array(table, np.int64).reshape(len(using), slots)
 
 
-def peers(graph: Graph, key: str, rows: Int64, own: Int64, slots: Int64) -> Int64:
-    """Return (ranks, rows) the rank an attribute names, the own rank where it names none."""
+def peers(graph: Graph, key: str, rows: Int64, default: Int64, slots: Int64) -> Int64:
+    """Return (ranks, rows) the rank an attribute names, that of `default` (ranks, rows) where it names none."""
     at, where = graph.rows_with(key)
     named = np.zeros(len(graph), bool)
     value = np.zeros(len(graph), np.int64)
     bound: Bool = np.zeros(len(graph), bool)
     named[at], value[at], bound[at] = True, graph.attrs.value[where], graph.attrs.slot[where]
-    fixed = np.where(named[rows], value[rows], own)
+    fixed = np.where(named[rows], value[rows], default)
     if not bound.any():
         return fixed
     looked_up = slots[:, np.where(bound[rows], value[rows], 0)]

@@ -12,8 +12,15 @@ from studio.doctor.clocks import clock_offsets
 from studio.doctor.content import metadata_number
 from studio.doctor.diagnosis import NODES_NAMED, Case, Found, NodeAt, by_rank
 from studio.doctor.structure import counted
-from studio.sim.agreement import collective_label, group_label, half_label, is_certain, rank_list
-from studio.trace import NONE, CollectiveType, Int64, Level
+from studio.sim.agreement import (
+    collective_label,
+    group_label,
+    half_label,
+    is_certain,
+    node_label,
+    rank_list,
+)
+from studio.trace import NONE, CollectiveType, Graph, Int64, Level
 from studio.units import format_bytes, format_count, format_ns
 
 _CLOCKS_TOLD = 8
@@ -217,13 +224,13 @@ def _pairs(case: Case, chosen: Int64, *, receives: bool) -> tuple[tuple[int, ...
 
 
 def unsent(case: Case) -> Int64:
-    """Return the messages that are received and never sent."""
-    return np.flatnonzero(case.messages.send_row == NONE)
+    """Return the messages that are received and never sent; those of which one end is not recorded may well be."""
+    return np.flatnonzero((case.messages.send_row == NONE) & case.messages.known)
 
 
 def unreceived(case: Case) -> Int64:
-    """Return the messages that are sent and never received."""
-    return np.flatnonzero(case.messages.receive_row == NONE)
+    """Return the messages that are sent and never received, likewise."""
+    return np.flatnonzero((case.messages.receive_row == NONE) & case.messages.known)
 
 
 def receives_unmatched(case: Case) -> Iterator[Found]:
@@ -287,6 +294,38 @@ def self_messages(case: Case) -> Iterator[Found]:
             nodes,
             len(chosen),
         )
+
+
+def unknown_peers(case: Case) -> Iterator[Found]:
+    """Yield sends that do not say where to, and receives that do not say where from."""
+    messages = case.messages
+    for receives, row, key in (
+        (False, messages.send_row, "comm_dst"),
+        (True, messages.receive_row, "comm_src"),
+    ):
+        chosen = np.flatnonzero((row != NONE) & ~messages.known)
+        if not len(chosen):
+            continue
+        ranks, nodes = _pairs(case, chosen, receives=receives)
+        noun = "receive" if receives else "send"
+        whom = "where they come from" if receives else "where they go"
+        if len(chosen) == 1:
+            whom = "where it comes from" if receives else "where it goes"
+        yield Found(
+            "error",
+            f"{counted(len(chosen), noun)} of {rank_list(ranks)} {'does' if len(chosen) == 1 else 'do'} not say {whom} "
+            f"({key} is not recorded): {node_label(_graph_of(case, nodes[0]), nodes[0].row)} of rank {nodes[0].rank}.",
+            ranks,
+            nodes,
+            len(chosen),
+            ((f"{noun}s in the job", format_count(int((row != NONE).sum()))),),
+        )
+
+
+def _graph_of(case: Case, node: NodeAt) -> Graph:
+    rank = case.trace.rank(node.rank)
+    assert rank is not None
+    return case.trace.graph_of(rank)
 
 
 def foreign_messages(case: Case) -> Iterator[Found]:

@@ -98,6 +98,15 @@ CHECKS: tuple[Check, ...] = (
         "Simulators stop at a message from a rank to itself.",
     ),
     Check(
+        "peer-missing",
+        "Messages whose other end is not recorded",
+        across.unknown_peers,
+        "Nothing tells between which ranks they go: they are in no sum of traffic, no line joins them, and a simulation "
+        "cannot send them.",
+        "Give sends comm_dst and receives comm_src. Timelines of issue and callback events do not record them: simulate "
+        "the traces they were made from.",
+    ),
+    Check(
         "foreign-message",
         "Messages in the name of another rank",
         across.foreign_messages,

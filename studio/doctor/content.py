@@ -8,12 +8,14 @@ import numpy as np
 
 from studio.doctor.diagnosis import Case, Found, GraphCase, Where, where
 from studio.doctor.structure import counted, percent, worth_warning
+from studio.et.link.communication import is_timeless
 from studio.sim.agreement import node_label, rank_list
 from studio.sim.check import flag
 from studio.trace import (
     NONE,
     Bool,
     CollectiveType,
+    Graph,
     Int64,
     Level,
     NodeType,
@@ -111,12 +113,21 @@ def _estimable(case: GraphCase) -> Bool:
     )
 
 
+def _timeless(graph: Graph, rows: Int64) -> Bool:
+    """Return (M,) which nodes have no time of their own by nature."""
+    names, place = np.unique(graph.name[rows], return_inverse=True)
+    timeless = [is_timeless(graph.strings[code]) for code in names.tolist()]
+    return np.array(timeless, bool)[place]
+
+
 def durations(case: Case) -> Iterator[Found]:
     """Yield compute nodes that take no time, and of which nothing says how much they do."""
     chosen, among, device = [], 0, False
     for one in case.graphs:
         computing = _computing(one)
-        chosen.append((one, np.flatnonzero(computing & (one.graph.duration_ns <= 0) & ~_estimable(one))))
+        lacking = np.flatnonzero(computing & (one.graph.duration_ns <= 0) & ~_estimable(one))
+        lacking = lacking[~_timeless(one.graph, lacking)]
+        chosen.append((one, lacking))
         among += int(computing.sum()) * len(one.ranks)
         device = device or bool((computing & ~one.on_cpu).any())
     found = where(chosen)

@@ -10,7 +10,7 @@ import numpy as np
 
 from studio.analysis.matching import Collectives, GroupMatching, disagreement, issue_order
 from studio.doctor import edit
-from studio.doctor.across import comparable
+from studio.doctor.across import comparable, unreceived, unsent
 from studio.doctor.clocks import clock_offsets
 from studio.doctor.content import call_rows, on_cpu_rows
 from studio.doctor.cycles import removal
@@ -398,16 +398,16 @@ def _without_messages(
 
 
 def _drop_receives(trace: Trace) -> tuple[Trace, list[Change]]:
-    messages = Case(trace).messages
-    chosen = messages.send_row == NONE
+    case = Case(trace)
+    messages, chosen = case.messages, unsent(case)
     return _without_messages(
         trace, [(messages.receive_rank[chosen], messages.receive_row[chosen])], "receive"
     )
 
 
 def _drop_sends(trace: Trace) -> tuple[Trace, list[Change]]:
-    messages = Case(trace).messages
-    chosen = messages.receive_row == NONE
+    case = Case(trace)
+    messages, chosen = case.messages, unreceived(case)
     return _without_messages(trace, [(messages.send_rank[chosen], messages.send_row[chosen])], "send")
 
 

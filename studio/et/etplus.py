@@ -19,7 +19,7 @@ import msgspec
 from studio.errors import TraceFormatError
 from studio.et import pytorch
 from studio.et.format import Format, Part, Reading
-from studio.et.link.communication import INIT, parsed, tensor_bytes
+from studio.et.link.communication import INIT, is_timeless, parsed, tensor_bytes
 from studio.et.link.names import KERNEL, RECEIVE, SEND, element_bytes, kernel_kind, node_type, operator_kind
 from studio.et.link.options import DEP_KINDS, DepKind
 from studio.et.mend import collector_paused, decoded
@@ -33,8 +33,6 @@ _LARGEST_US = 2**53
 _FIRST_TENSOR = {CollectiveType.ALL_REDUCE, CollectiveType.BROADCAST, CollectiveType.REDUCE, SEND, RECEIVE}
 _SEND_RECV = re.compile(r"sendrecv", re.IGNORECASE)
 _STEPS_UP = 3
-_UNTIMED = re.compile(rf"{INIT}|ProfilerStep")
-"""What the linker never gives times, besides roots."""
 
 
 def sniff(head: bytes) -> bool:
@@ -469,10 +467,7 @@ def _findings(trace: _Merged, lost: Counter[str], name: str) -> list[Finding]:
         message = f"{name}: unknown collectives, kept as computation: {what}."
         hint = "They send nothing in a simulation."
         found.append(Finding("warning", "unknown-collective", message, hint, file=name))
-    untimed = sum(
-        start < 0 and not pytorch.is_root(trace.name(row)) and not _UNTIMED.search(trace.name(row))
-        for row, start in enumerate(trace.start_ns)
-    )
+    untimed = sum(start < 0 and not is_timeless(trace.name(row)) for row, start in enumerate(trace.start_ns))
     if untimed:
         message = f"{name}: {untimed:,} of {len(trace.nodes):,} nodes have no times: they were not linked."
         found.append(

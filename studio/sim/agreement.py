@@ -307,8 +307,9 @@ def _to_itself(trace: Trace, messages: Messages) -> Iterator[Finding]:
 
 
 def _unmatched(trace: Trace, messages: Messages) -> Iterator[Finding]:
-    unreceived = np.flatnonzero(messages.receive_row == NONE)
-    unsent = np.flatnonzero(messages.send_row == NONE)
+    # Of what does not say where it goes or comes from, that is told by itself.
+    unreceived = np.flatnonzero((messages.receive_row == NONE) & messages.known)
+    unsent = np.flatnonzero((messages.send_row == NONE) & messages.known)
     nearby = _near(messages, unreceived)
     for at in unsent[:_SHOWN].tolist():
         message = f"{_half(trace, messages, at)} is never sent"

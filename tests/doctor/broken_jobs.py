@@ -84,6 +84,9 @@ BROKEN: dict[str, Callable[[], Trace]] = {
     "group-outsider": lambda: trace_of([[collective(1, "ALL_REDUCE", 64, group="tp0")]] * 3, {"tp0": [0, 1]}),
     "receive-unmatched": lambda: trace_of([[comp(1), _receive(2, 1, 1), comp(3, 2)], [comp(1)]]),
     "self-message": lambda: trace_of([[_send(1, 0), _receive(2, 0, 1), comp(3, 2)]]),
+    "peer-missing": lambda: trace_of(
+        [[comp(1), node(2, "COMM_SEND", 1, comm_size=8, comm_tag=0), comp(3, 2)]]
+    ),
     "foreign-message": lambda: trace_of(
         [[node(1, "COMM_SEND", comm_src=1, comm_dst=2, comm_size=8, comm_tag=0)], [comp(1)], [_receive(1, 1)]]
     ),

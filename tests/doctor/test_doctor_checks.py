@@ -328,6 +328,41 @@ def test_ranks_are_also_missed_by_the_world_the_files_tell_of():
     assert "a world of 4 ranks" in one.message
 
 
+def test_a_message_without_its_other_end_is_no_message_to_the_own_rank():
+    """Both ends of a pipeline's message say nothing of each other: that is told, and nothing is made up about them."""
+    sends = [comp(1), node(2, "COMM_SEND", 1, comm_size=8, comm_tag=0), comp(3, 2)]
+    receives = [comp(1), node(2, "COMM_RECV", 1, comm_size=8, comm_tag=0), comp(3, 2)]
+    trace = trace_of([sends, receives])
+    both = [one for one in examine(trace) if one.code == "peer-missing"]
+    assert [(one.ranks, one.count) for one in both] == [((0,), 1), ((1,), 1)]
+    assert "does not say where it goes (comm_dst is not recorded)" in both[0].message
+    assert "does not say where it comes from (comm_src" in both[1].message
+    assert not codes(trace) & {"self-message", "send-unmatched", "receive-unmatched", "foreign-message"}
+    # A receive from another rank that is recorded is still missed there.
+    near = trace_of(
+        [sends, [comp(1), node(2, "COMM_RECV", 1, comm_src=0, comm_size=8, comm_tag=0), comp(3, 2)]]
+    )
+    assert codes(near) >= {"peer-missing", "receive-unmatched"}
+    mended, _ = REPAIRS["receive-unmatched"].apply(near)
+    assert [len(mended.graph_of(rank)) for rank in mended.ranks] == [3, 2]
+
+
+def test_roots_and_marks_of_pytorch_have_no_duration_by_nature():
+    names = [
+        "[pytorch|profiler|execution_trace|process]",
+        "[pytorch|profiler|execution_trace|thread]",
+        "ProfilerStep#2",
+        "## process_group:init ##",
+    ]
+    marks = [node(at, "COMP", name=name, is_cpu_op=True) for at, name in enumerate(names, start=1)]
+    assert "duration-missing" not in codes(trace_of([[*marks, comp(9, is_cpu_op=True)]]))
+    one = found(
+        trace_of([[*marks, comp(9, is_cpu_op=True), node(10, "COMP", name="aten::mm", is_cpu_op=True)]]),
+        "duration-missing",
+    )
+    assert (one.count, one.nodes) == (1, (NodeAt(0, 5),))
+
+
 def test_durations_of_the_processor_do_not_matter_where_there_are_kernels():
     nodes = [node(1, "COMP", is_cpu_op=True), comp(2, 1, is_cpu_op=False)]
     assert "duration-missing" not in codes(trace_of([nodes]))

@@ -24,10 +24,11 @@ from studio.et.link.names import (
     plain,
 )
 from studio.et.link.operations import Operations
-from studio.et.pytorch import HostTrace
+from studio.et.pytorch import HostTrace, is_root
 from studio.trace import NONE, CollectiveType
 
 INIT = "process_group:init"
+_MARK = re.compile(rf"{INIT}|ProfilerStep")
 _RECORDER = "record_param_comms"
 _NAMESPACES = ("c10d::", "_c10d_functional::", "c10d_functional::", "_c10d_functional_autograd::")
 _LIBRARIES = ("gloo:", "nccl:", "rccl:", "mpi:", "ucc:", "xccl:", "hccl:")
@@ -40,6 +41,14 @@ _ONE_LIST = {
     RECEIVE,
 }
 _LONGEST_TEXT = 1 << 22
+
+
+def is_timeless(name: str) -> bool:
+    """Whether a node of a PyTorch trace has no time of its own by nature.
+
+    Operators hang below nodes that stand for the process and its threads; other nodes mark process groups and steps.
+    """
+    return is_root(name) or _MARK.search(name) is not None
 
 
 @dataclass(frozen=True, slots=True)
