@@ -105,7 +105,10 @@
 
   /* --- tables ------------------------------------------------------------------------------------------------- */
 
+  /* A figure that only a script knows tells its numbers as it draws its pictures: {table: () => Promise<{head, rows}>}. */
   function tableOf(bar) {
+    var drawer = drawers[bar.dataset.figure];
+    if (drawer && drawer.table) return drawer.table();
     if (bar.dataset.table) return Promise.resolve(JSON.parse(bar.dataset.table));
     return fetch(bar.dataset.source).then(function (answer) {
       return answer.text().then(function (text) {
@@ -257,5 +260,25 @@
     if (grid) copy(tsv(fromPage(grid))).then(function () { acknowledge(taken, "Copied"); }, complain);
   });
 
-  window.studioExport = { register: register, save: save, csv: csv, tsv: tsv, copy: copy };
+  /* A menu closes when something was chosen, by Escape, and when somebody looks elsewhere. */
+  document.addEventListener("click", function (event) {
+    document.querySelectorAll("details.cs-menu[open]").forEach(function (menu) {
+      if (!menu.contains(event.target) || event.target.closest(".cs-menu > div button")) menu.open = false;
+    });
+  });
+  document.addEventListener("keydown", function (event) {
+    var menu = event.key === "Escape" && event.target.closest && event.target.closest("details.cs-menu[open]");
+    if (!menu) return;
+    menu.open = false;
+    menu.querySelector("summary").focus();
+    event.stopPropagation();
+  }, true);
+
+  /* The table of numbers that an address answers with as CSV: {name, title, source}. */
+  function open(about) {
+    var bar = { dataset: about };
+    tableOf(bar).then(function (table) { show(bar, table); }).catch(complain);
+  }
+
+  window.studioExport = { open: open, register: register, save: save, csv: csv, tsv: tsv, copy: copy };
 })();

@@ -130,11 +130,23 @@
     soon();
   });
 
-  document.addEventListener("click", function (event) {
-    var map = event.target.closest && event.target.closest("#graph-map");
-    if (!map || !known.width) return;
-    var box = map.getBoundingClientRect(), view = window.studioGraph.latest().view;
-    var place = { x: clamp((event.clientX - box.left) / box.width), y: clamp((event.clientY - box.top) / box.height) };
+  /* --- going there: the pointer and the keys aim, letting go and Enter take there --------------------------------- */
+
+  var aim = null, held = false;
+
+  function aimAt(x, y) {
+    var map = element("graph-map"), mark = element("graph-map-aim");
+    aim = { x: clamp(x), y: clamp(y) };
+    mark.hidden = false;
+    mark.style.left = (100 * aim.x).toFixed(2) + "%";
+    mark.style.top = (100 * aim.y).toFixed(2) + "%";
+    map.setAttribute("aria-valuenow", String(Math.round(100 * aim.x)));
+    map.setAttribute("aria-valuetext", Math.round(100 * aim.x) + " % of the depth, " + Math.round(100 * aim.y) + " % from the top; Enter goes there");
+  }
+
+  function go() {
+    if (!aim || !known.width) return;
+    var view = window.studioGraph.latest().view, place = { x: aim.x, y: aim.y };
     if (view.rank) place.rank = view.rank;
     fetch("/api/jobs/" + encodeURIComponent(view.job) + "/graph/map/node?" + new URLSearchParams(place))
       .then(function (answer) {
@@ -143,6 +155,55 @@
       .then(function (found) {
         if (found.node) window.studioView.change({ node: found.node, block: null, at: null, show: window.studioGraph.latest().drawn.mode });
       });
+  }
+
+  function pointed(event) {
+    var map = event.target.closest && event.target.closest("#graph-map");
+    if (!map || !known.width || event.button > 0) return;
+    var box = map.getBoundingClientRect();
+    if (event.type === "pointerdown") {
+      held = true;
+      map.setPointerCapture(event.pointerId);
+    }
+    if (!held) return;
+    aimAt((event.clientX - box.left) / box.width, (event.clientY - box.top) / box.height);
+    if (event.type !== "pointerup") return;
+    held = false;
+    element("graph-map-aim").hidden = true;
+    go();
+  }
+  ["pointerdown", "pointermove", "pointerup"].forEach(function (name) {
+    document.addEventListener(name, pointed);
+  });
+  document.addEventListener("pointercancel", function () {
+    held = false;
+  });
+
+  var STEPS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
+
+  /* From where the selected node is, else what is in the window, else the beginning. */
+  function begin() {
+    var mark = document.querySelector("#graph-map-marks .cs-map-node") || document.querySelector("#graph-map-marks .cs-map-view");
+    if (!aim || element("graph-map-aim").hidden) aim = { x: mark ? parseFloat(mark.style.left) / 100 : 0, y: 0.7 };
+  }
+
+  document.addEventListener("keydown", function (event) {
+    if (event.target.id !== "graph-map" || !known.width || event.ctrlKey || event.altKey || event.metaKey) return;
+    var step = STEPS[event.key], far = event.shiftKey ? 10 : 1;
+    if (step) {
+      begin();
+      aimAt(aim.x + step[0] * far * Math.max(1 / known.width, 0.01), aim.y + step[1] * far * 0.125);
+    } else if (event.key === "Home" || event.key === "End") {
+      begin();
+      aimAt(event.key === "Home" ? 0 : 1, aim.y);
+    } else if (event.key === "Enter") go();
+    else if (event.key === "Escape") element("graph-map-aim").hidden = true;
+    else return;
+    event.preventDefault();
+    event.stopPropagation();
+  }, true);
+  document.addEventListener("focusout", function (event) {
+    if (event.target.id === "graph-map") element("graph-map-aim").hidden = true;
   });
 
   function clamp(share) {
@@ -162,6 +223,10 @@
       });
       return;
     }
+    if (kind === "table") {
+      window.studioExport.open({ name: "graph-" + view.job, title: "What is drawn of the graph", source: address(view, "graph.csv") });
+      return;
+    }
     fetch(address(view, "graph." + kind, { theme: theme }))
       .then(function (answer) {
         return answer.blob();
@@ -175,6 +240,5 @@
     var button = event.target.closest && event.target.closest("[data-graph-save]");
     if (!button || !window.studioGraph.cy()) return;
     save(button.dataset.graphSave);
-    button.closest("details").open = false;
   });
 })();

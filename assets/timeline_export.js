@@ -20,10 +20,18 @@
   }
 
   /* The window that is marked, else the one in sight; of the ranks in sight. */
-  function csv() {
+  function spans() {
     var window_ = t.marked || [t.shown.from, t.shown.to];
     var rows = t.visible(t.dom.scroll.clientHeight).map(function (group) { return group.first + "-" + (group.first + group.count - 1); });
-    save(t.address("/spans.csv", { from: Math.max(0, Math.floor(window_[0])), to: Math.max(1, Math.ceil(window_[1])), rows: rows.join(",") }), "timeline-" + t.chart.job + ".csv");
+    return t.address("/spans.csv", { from: Math.max(0, Math.floor(window_[0])), to: Math.max(1, Math.ceil(window_[1])), rows: rows.join(",") });
+  }
+
+  function csv() {
+    save(spans(), "timeline-" + t.chart.job + ".csv");
+  }
+
+  function table() {
+    window.studioExport.open({ name: "timeline-" + t.chart.job, title: (t.marked ? "The marked window" : "What is in sight") + ", node by node", source: spans() });
   }
 
   function trace() {
@@ -49,4 +57,5 @@
   t.svg = svg;
   t.png = png;
   t.csv = csv;
+  t.table = table;
 })(window.studioTimeline = window.studioTimeline || {});

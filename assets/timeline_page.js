@@ -25,7 +25,7 @@
 
   var BUTTONS = {
     "timeline-fit": function () { t.fit(); }, "timeline-in": function () { t.zoom(2, null); }, "timeline-out": function () { t.zoom(0.5, null); },
-    "timeline-fold": foldAll, "timeline-png": function () { t.png(); }, "timeline-csv": function () { t.csv(); }, "timeline-svg": function () { t.svg(); }, "timeline-json": function () { t.trace(); }, "timeline-perfetto": function (button) { t.perfetto(button); }, "timeline-help": function () { t.help(); },
+    "timeline-fold": foldAll, "timeline-png": function () { t.png(); }, "timeline-csv": function () { t.csv(); }, "timeline-table": function () { t.table(); }, "timeline-svg": function () { t.svg(); }, "timeline-json": function () { t.trace(); }, "timeline-perfetto": function (button) { t.perfetto(button); }, "timeline-help": function () { t.help(); },
     "timeline-keys-close": function () { t.element("timeline-keys").close(); },
   };
 

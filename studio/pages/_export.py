@@ -68,6 +68,23 @@ def _kind(kind: str) -> dict[str, Any]:
     return {"data-export": kind}
 
 
+def menu(choices: Sequence[tuple[str, str, dict[str, Any]]], *, about: str, classes: str = "") -> Any:
+    """Return a button that opens a list of ways to save; `assets/export.js` closes it again.
+
+    Args:
+        choices: What each is called, what it does, and the attributes by which a script knows it.
+        about: Accessible name of the list.
+        classes: Further classes of the element.
+    """
+    buttons = [
+        html.Button(text, className="cs-button-quiet", title=hint, **told) for text, hint, told in choices
+    ]
+    return html.Details(
+        [html.Summary("Save", className="cs-button"), html.Div(buttons, role="group", **labelled(about))],
+        className=f"cs-menu {classes}".strip(),
+    )
+
+
 def copied(table: Any, name: str) -> Any:
     """Return a table of `_widgets.table` with a button that copies it as TSV, exact values in place of rounded ones."""
     button = html.Button(

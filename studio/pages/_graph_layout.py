@@ -12,6 +12,7 @@ from studio.analysis.graph_search import HELP as SEARCH_HELP
 from studio.figures.graph import stylesheet
 from studio.figures.graph_colours import hue_styles
 from studio.figures.theme import palette
+from studio.pages._export import menu
 from studio.pages._graph_request import COLOURS, DEEPEST
 
 _KEYS = (
@@ -53,8 +54,7 @@ def controls() -> Any:
             ),
             _labelled("fold by", _select("graph-by", "Fold by", [], 128)),
             _labelled("depth", _select("graph-depth", "Depth", [str(n) for n in range(1, DEEPEST + 1)], 58)),
-            _labelled(
-                "direction",
+            _field(
                 _select(
                     "graph-dir",
                     "Direction",
@@ -63,24 +63,43 @@ def controls() -> Any:
                         {"value": "up", "label": "upwards"},
                         {"value": "down", "label": "downwards"},
                     ],
-                    126,
+                    146,
                 ),
             ),
-            _labelled(
-                "dependencies",
+            _field(
                 _select(
                     "graph-deps",
                     "Dependencies",
                     [
-                        {"value": "both", "label": "all"},
-                        {"value": "data", "label": "data"},
-                        {"value": "ctrl", "label": "control"},
+                        {"value": "both", "label": "all dependencies"},
+                        {"value": "data", "label": "data only"},
+                        {"value": "ctrl", "label": "control only"},
                     ],
-                    92,
+                    182,
                 ),
             ),
+            html.Div(
+                [
+                    _search(),
+                    html.Div(id="graph-hits", className="cs-graph-hits", role="status"),
+                    html.Button(
+                        "Fit", id="graph-fit", className="cs-button", title="Show all that is drawn (F)"
+                    ),
+                    _save(),
+                ],
+                className="cs-graph-find",
+            ),
+        ],
+        className="cs-graph-controls",
+    )
+
+
+def _look() -> Any:
+    """Return how nodes look: beside the legend, which says what it means."""
+    return html.Div(
+        [
             _labelled(
-                "colour",
+                "colour by",
                 _select(
                     "graph-colour",
                     "Colour by",
@@ -91,29 +110,25 @@ def controls() -> Any:
             _labelled("with", _select("graph-with", "Compare durations with", [], 150)),
             _toggle("graph-crit", "Critical path", "Draw what holds the rank up on top (C)"),
             _toggle("graph-wide", "Width = time", "Draw nodes as wide as they are long in time (W)"),
-            html.Span(style={"flex": 1}),
-            html.Div(
-                [_search(), html.Div(id="graph-hits", className="cs-graph-hits", role="status")],
-                className="cs-graph-find",
-            ),
-            html.Button("Fit", id="graph-fit", className="cs-button", title="Show all that is drawn (F)"),
-            _save(),
         ],
-        className="cs-graph-controls",
+        className="cs-graph-look",
     )
 
 
 def _save() -> Any:
     """Return the menu that saves what is shown."""
-    kinds = [("png", "PNG"), ("svg", "SVG"), ("graphml", "GraphML"), ("dot", "DOT"), ("csv", "CSV")]
-    about: list[dict[str, Any]] = [{"data-graph-save": kind} for kind, _ in kinds]
-    buttons = [
-        html.Button(text, className="cs-button-quiet", **told)
-        for (_, text), told in zip(kinds, about, strict=True)
+    kinds = {
+        "png": ("PNG", "Save the picture as PNG"),
+        "svg": ("SVG", "Save the picture as SVG"),
+        "graphml": ("GraphML", "Save nodes and dependencies as GraphML, which yEd and NetworkX read"),
+        "dot": ("DOT", "Save nodes and dependencies for Graphviz"),
+        "csv": ("CSV", "Save what is drawn as a table"),
+        "table": ("Table", "Show the numbers; copies as TSV"),
+    }
+    choices: list[tuple[str, str, dict[str, Any]]] = [
+        (text, title, {"data-graph-save": kind}) for kind, (text, title) in kinds.items()
     ]
-    return html.Details(
-        [html.Summary("Save", className="cs-button"), html.Div(buttons)], className="cs-graph-save"
-    )
+    return menu(choices, about="Save the graph", classes="cs-graph-save")
 
 
 def _toggle(name: str, text: str, title: str) -> Any:
@@ -127,9 +142,11 @@ def _aria(**names: str) -> dict[str, Any]:
 
 
 def _labelled(text: str, control: Any) -> Any:
-    return html.Span(
-        [html.Span(text, className="cs-dim", **_aria(hidden="true")), control], className="cs-graph-field"
-    )
+    return _field(html.Span(text, className="cs-dim", **_aria(hidden="true")), control)
+
+
+def _field(*parts: Any) -> Any:
+    return html.Span(list(parts), className="cs-graph-field")
 
 
 def _select(name: str, title: str, data: list[Any], width: int, **more: Any) -> Any:
@@ -150,7 +167,7 @@ def _search() -> Any:
         id="graph-q",
         placeholder="Name, id, /regex/, type:…",
         size="xs",
-        w=200,
+        w=212,
         debounce=200,
         **_aria(label="Search nodes by name, id, type or group", description=SEARCH_HELP),
     )
@@ -158,14 +175,19 @@ def _search() -> Any:
 
 def whole_map() -> Any:
     """Return where `assets/graph_map.js` draws the whole graph."""
-    about = "Map of the whole graph: depth from left to right; what lies equally deep from top to bottom. Click to go there."
+    about = (
+        "Map of the whole graph: depth from left to right; what lies equally deep from top to bottom. "
+        "Click to go there, or aim with the arrow keys and press Enter."
+    )
     canvas: Any = html.Canvas(id="graph-map-canvas", title=about)
+    aim = html.Div(id="graph-map-aim", className="cs-map-aim", hidden=True)
     return html.Div(
-        [canvas, html.Div(id="graph-map-marks")],
+        [canvas, html.Div(id="graph-map-marks"), aim],
         id="graph-map",
         className="cs-graph-map",
-        role="img",
-        **_aria(label=about),
+        tabIndex=0,
+        role="slider",
+        **_aria(label=about, valuemin="0", valuemax="100", valuenow="0", valuetext="nothing aimed at"),
     )
 
 
@@ -218,7 +240,10 @@ def foot() -> Any:
             html.Span(id="graph-sentence", role="status"),
             html.Div(keys, id="graph-keys", className="cs-graph-keys"),
             every,
-            html.Div(id="graph-legend", className="cs-graph-legend"),
+            html.Div(
+                [html.Div(id="graph-legend", className="cs-graph-legend"), _look()],
+                className="cs-graph-meaning",
+            ),
         ],
         className="cs-graph-foot",
     )

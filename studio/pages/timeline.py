@@ -10,6 +10,7 @@ from dash import ClientsideFunction, Input, Output, State, callback, clientside_
 from studio.analysis.coverage import Category
 from studio.analysis.perfetto_events import INSTALL, cannot_write
 from studio.errors import StudioError
+from studio.pages._export import menu
 from studio.pages._state import runs_of, shown_run
 from studio.pages._widgets import error_box, labelled, link, no_job
 
@@ -72,24 +73,17 @@ def _controls() -> Any:
             _button("timeline-counts", "Counters", "What is in flight over time, under the lanes (K)"),
             _button("timeline-chain", "Chain", "Arrows of the whole chain of dependencies (C)"),
             _search(),
-            html.Span(style={"flex": 1}),
-            html.Span(id="timeline-other"),  # the script puts the choice of another run here
-            _button("timeline-differences", "Differences", "How much each node differs from the other run"),
             html.Span(
                 [
-                    _button("timeline-png", "PNG", "Save the picture as PNG"),
-                    _button("timeline-svg", "SVG", "Save the picture as SVG"),
-                    _button("timeline-csv", "CSV", "Save the window of the ranks in sight as CSV"),
+                    html.Span(id="timeline-other"),  # the script puts the choice of another run here
                     _button(
-                        "timeline-json", "Trace", "Save the run as Chrome trace JSON, which Perfetto opens"
+                        "timeline-differences", "Differences", "How much each node differs from the other run"
                     ),
-                    _perfetto(),
+                    _save(),
+                    _button("timeline-help", "?", "List the keys (?)"),
                 ],
-                className="cs-export",
-                role="group",
-                **labelled("Save what is shown"),
+                className="cs-timeline-end",
             ),
-            _button("timeline-help", "?", "List the keys (?)"),
         ],
         className="cs-timeline-controls",
     )
@@ -125,12 +119,23 @@ def _button(name: str, text: str, title: str) -> Any:
     return html.Button(text, id=name, className="cs-button", title=title)
 
 
-def _perfetto() -> Any:
-    """Return the button that saves in Perfetto's own format; `data-missing` holds what stands against it."""
-    title = "Save the run in Perfetto's own format, which is smaller than a Chrome trace"
+def _save() -> Any:
+    """Return the menu that saves what is shown; `data-missing` holds what stands against Perfetto's format."""
     reason = cannot_write()
-    missing: dict[str, Any] = {"data-missing": f"{reason} {INSTALL}"} if reason else {}
-    return html.Button("Perfetto", id="timeline-perfetto", className="cs-button", title=title, **missing)
+    perfetto = {"id": "timeline-perfetto"} | ({"data-missing": f"{reason} {INSTALL}"} if reason else {})
+    choices: list[tuple[str, str, dict[str, Any]]] = [
+        ("PNG", "Save the picture as PNG", {"id": "timeline-png"}),
+        ("SVG", "Save the picture as SVG", {"id": "timeline-svg"}),
+        ("CSV", "Save the window of the ranks in sight as CSV", {"id": "timeline-csv"}),
+        (
+            "Table",
+            "Show the window of the ranks in sight as a table; copies as TSV",
+            {"id": "timeline-table"},
+        ),
+        ("Chrome trace", "Save the run as Chrome trace JSON, which Perfetto opens", {"id": "timeline-json"}),
+        ("Perfetto", "Save the run in Perfetto's own format, which is smaller than a Chrome trace", perfetto),
+    ]
+    return menu(choices, about="Save what is shown")
 
 
 def _body() -> Any:

@@ -95,7 +95,7 @@ def test_a_link_shows_the_same_part_and_controls_follow(studio, page):
     first = drawn(page)
     assert page.get_by_role("textbox", name="Depth").input_value() == "2"
     assert page.get_by_role("textbox", name="Direction").input_value() == "upwards"
-    assert page.get_by_role("textbox", name="Dependencies").input_value() == "data"
+    assert page.get_by_role("textbox", name="Dependencies").input_value() == "data only"
     assert page.evaluate(f"{CY}.edges('[dep = \"ctrl\"]').length") == 0
     sentence = page.locator("#graph-sentence").inner_text()
     assert re.match(rf"{len(first)} of \d+ nodes drawn: within 2 data dependencies above ", sentence)
@@ -310,7 +310,10 @@ def test_what_holds_a_rank_up_is_drawn_coloured_filtered_and_saved(studio, page)
     # The map has the selected node, and leads to another.
     page.wait_for_selector("#graph-map[data-ready]")
     box = page.locator("#graph-map").bounding_box()
-    page.mouse.click(box["x"] + box["width"] - 3, box["y"] + box["height"] - 3)
+    page.locator("#graph-map").focus()
+    page.keyboard.press("End")
+    assert page.locator("#graph-map").get_attribute("aria-valuetext").startswith("100 % of the depth")
+    page.keyboard.press("Enter")
     until(page, f"{CY}.$('.cs-on').length === 1 && {CY}.$('.cs-on').data('m')[1] === 1")
     page.locator("#graph-map-marks .cs-map-node").wait_for(state="attached")
     last = view(page)["node"]

@@ -322,28 +322,38 @@ def test_ranks_fold_and_categories_hide(studio: Studio, page) -> None:
     page.wait_for_function("before => window.studioTimeline.stats().drawn === before", arg=before)
 
 
+def save(page, kind: str) -> None:
+    """Choose one way to save from the menu, which closes with it."""
+    page.click("#timeline-page .cs-menu summary")
+    page.click(f"#timeline-{kind}")
+    page.wait_for_selector("#timeline-page .cs-menu:not([open])")
+
+
 def test_what_is_shown_can_be_saved(studio: Studio, page) -> None:
     opened(studio, page)
     with page.expect_download() as table:
-        page.click("#timeline-csv")
+        save(page, "csv")
     lines = table.value.path().read_text().splitlines()
     assert lines[0].startswith("rank,lane,lane_name,node,name,type,bytes,issue_ns,callback_ns")
     assert len(lines) > 1000
+    save(page, "table")
+    page.get_by_text(f"the first 1,000 of {len(lines) - 1:,} rows").wait_for()
+    page.keyboard.press("Escape")
     with page.expect_download() as picture:
-        page.click("#timeline-png")
+        save(page, "png")
     assert picture.value.path().read_bytes().startswith(b"\x89PNG")
     with page.expect_download() as drawing:
-        page.click("#timeline-svg")
+        save(page, "svg")
     root = ET.fromstring(drawing.value.path().read_text())
     texts = {one.text for one in root.iter("{http://www.w3.org/2000/svg}text")}
     assert {"rank 0", "stream 7", "memory"} <= texts
     assert len(list(root.iter("{http://www.w3.org/2000/svg}rect"))) > 300
     with page.expect_download() as events:
-        page.click("#timeline-json")
+        save(page, "json")
     found = json.loads(events.value.path().read_text())["traceEvents"]
     assert sum(one["ph"] == "X" for one in found) == 2488
     with page.expect_download() as binary:
-        page.click("#timeline-perfetto")
+        save(page, "perfetto")
     assert binary.value.suggested_filename.endswith(".pftrace")
     packets = perfetto_trace_pb2.Trace.FromString(binary.value.path().read_bytes()).packet
     assert (
