@@ -29,7 +29,7 @@ from studio.analysis.summary import Summary, summarise
 from studio.errors import ConfigError, StudioError
 from studio.et import read
 from studio.runs import Run, RunInfo
-from studio.settings import settings_of
+from studio.settings import Setting, differ, plain_name, plain_settings, settings_of, told
 from studio.sim.result import SimResult
 from studio.sim.traffic import offered_load_words
 from studio.simulating import prefixed
@@ -69,13 +69,13 @@ class Compared:
     Attributes:
         name: What to call it; untrusted text.
         side: Its trace and times.
-        settings: What is known of how it came about, in words.
+        settings: What is known of how it came about.
         job, run: Ids in the workspace, `RECORDED` for a recording; "" where it came from files.
     """
 
     name: str
     side: Side
-    settings: Mapping[str, str] = field(default_factory=dict)
+    settings: Mapping[str, Setting] = field(default_factory=dict)
     job: str = ""
     run: str = RECORDED
 
@@ -125,7 +125,7 @@ def recording(
         TraceError: The job holds no times.
     """
     side = recorded_side(trace, node_times(trace, recorded(trace)) if times is None else times)
-    return Compared(name, side, {"times": "recorded", **_facts(summary or summarise(trace))}, job)
+    return Compared(name, side, {"times": Setting("recorded"), **_facts(summary or summarise(trace))}, job)
 
 
 def simulation(run: Run, info: RunInfo, summary: Summary | None = None, job_name: str = "") -> Compared:
@@ -140,21 +140,21 @@ def simulation(run: Run, info: RunInfo, summary: Summary | None = None, job_name
         links=_links(result),
     )
     facts = _facts(summary or summarise(result.trace))
-    told = {"times": "simulated", **facts, **settings_of(info.tables)}
-    return Compared(f"{job_name} · {info.name}" if job_name else info.name, side, told, info.job, info.id)
+    known = {"times": Setting("simulated"), **facts, **settings_of(info.tables)}
+    return Compared(f"{job_name} · {info.name}" if job_name else info.name, side, known, info.job, info.id)
 
 
-def _facts(summary: Summary) -> dict[str, str]:
+def _facts(summary: Summary) -> dict[str, Setting]:
     """Return what tells jobs apart."""
     facts = {
-        "ranks": format_count(summary.ranks),
-        "nodes": format_count(summary.nodes),
-        "operations": format_count(summary.operations),
-        "schema": ", ".join(summary.schema),
+        "ranks": Setting(summary.ranks, "things"),
+        "nodes": Setting(summary.nodes, "things"),
+        "operations": Setting(summary.operations, "things"),
+        "schema": Setting(", ".join(summary.schema)),
     }
     for one in summary.collectives:
-        facts[f"{one.name} nodes"] = format_count(one.nodes)
-        facts[f"{one.name} bytes"] = format_bytes(one.bytes)
+        facts[f"{one.name} nodes"] = Setting(one.nodes, "things")
+        facts[f"{one.name} bytes"] = Setting(one.bytes, "bytes")
     return facts
 
 
@@ -349,11 +349,26 @@ def signed_share(share: float) -> str:
     return f"{'+' if share > 0 else '−' if share < 0 else ''}{100 * abs(share):.1f} %"
 
 
-def settings_table(sides: Sequence[Compared], *, differing: bool = True) -> list[tuple[str, list[str]]]:
-    """Return each setting with its value of every side, "" where one has none; of those that differ, or of all."""
+def settings_table(
+    sides: Sequence[Compared], *, differing: bool = True
+) -> list[tuple[str, list[tuple[str, str]]]]:
+    """Return each setting with its value of every side in words and exactly, "" where one has none.
+
+    Args:
+        sides: The runs.
+        differing: Whether only those that differ, by their exact values, or all.
+    """
     keys = dict.fromkeys(key for side in sides for key in side.settings)
-    rows = [(key, [side.settings.get(key, "") for side in sides]) for key in keys]
-    return [row for row in rows if not differing or len(set(row[1])) > 1]
+    rows = [(key, [side.settings.get(key) for side in sides]) for key in keys]
+    return [(key, told(values)) for key, values in rows if not differing or differ(values)]
+
+
+def _differing(sides: Sequence[Compared]) -> list[str]:
+    """Return the settings that differ, called as plain data calls them."""
+    names: dict[str, str] = {}
+    for side in sides:
+        names.update((key, plain_name(key, one)) for key, one in side.settings.items())
+    return [names[key] for key, _ in settings_table(sides)]
 
 
 def report(shown: Lineup) -> dict[str, Any]:
@@ -368,11 +383,11 @@ def report(shown: Lineup) -> dict[str, Any]:
                 "finish_ns": one.side.makespan_ns,
                 "ranks": len(one.side.trace.ranks),
                 "nodes": one.side.trace.node_count,
-                "settings": dict(one.settings),
+                "settings": plain_settings(one.settings),
             }
             for letter, one in zip(LETTERS, shown.sides, strict=False)
         ],
-        "differing_settings": [key for key, _ in settings_table(shown.sides)],
+        "differing_settings": _differing(shown.sides),
         "comparisons": [_compared(one, LETTERS[at]) for at, one in enumerate(shown.found, start=1)],
     }
 
@@ -503,7 +518,7 @@ def as_text(shown: Lineup) -> str:
     if settings:
         lines += ["", "settings that differ"]
         lines += [
-            f"  {key:34}" + "  ".join(f"{value or '-':>18}" for value in values) for key, values in settings
+            f"  {key:34}" + "  ".join(f"{text or '-':>18}" for text, _ in values) for key, values in settings
         ]
     return "\n".join(printable(line) for line in lines)
 

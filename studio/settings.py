@@ -1,14 +1,94 @@
-"""The settings of a system as one flat list, and those in which systems differ."""
+"""The settings of a system as one flat list with their units, and those in which systems differ."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeGuard
 
 from studio.runs import Tables
+from studio.sim.network import UNIT
 from studio.sim.parts import EXTENDED, OPTION_IGNORED, PATH_OPTIONS, SYSTEM_IGNORED
+from studio.units import format_bytes, format_count, format_ns
 
 _WITHOUT_EFFECT = {*SYSTEM_IGNORED, *OPTION_IGNORED, *PATH_OPTIONS}
 _LONGEST = 60
+_TIMES = frozenset(
+    {
+        "latency",
+        "message-overhead",
+        "endpoint-delay",
+        "L",
+        "o",
+        "g",
+        "local-reduction-delay",
+        "remote-mem-latency",
+    }
+)
+_UNITS = {**dict.fromkeys(_TIMES, "ns"), "G": "ns/B", "peak-perf": "TFLOP/s"}
+_NETWORK_RATE = "bandwidth"
+_MEMORY_RATES = frozenset({"local-mem-bw", "remote-mem-bw"})
+_BASE = {"GB/s": 10**9, "GiB/s": 2**30}
+"""Bytes per second of the units in which rates are given."""
+_NAMES = {"ns": "ns", "ns/B": "ns_per_byte", "TFLOP/s": "tflop_per_s", "bytes": "bytes"}
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """The value of one setting.
+
+    Attributes:
+        value: As plain data, whole; several values are those of dimensions.
+        unit: What numbers in it count: "ns", "ns/B", "TFLOP/s", "GB/s", "GiB/s", "bytes", "things"; "" for no unit.
+        words: What it is called where that is not its value.
+    """
+
+    value: object
+    unit: str = ""
+    words: str = ""
+
+    @property
+    def base(self) -> object:
+        """The value with rates in bytes per nanosecond: what is compared, and what JSON holds."""
+        factor = _BASE.get(self.unit)
+        if factor is None:
+            return self.value
+        scaled = [one * factor / 10**9 if _is_number(one) else one for one in _listed(self.value)]
+        return scaled if isinstance(self.value, list | tuple) else scaled[0]
+
+    @property
+    def text(self) -> str:
+        """The value as people write it, with its unit; not more than fits into a table."""
+        text = self.words or self._written()
+        return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
+
+    @property
+    def exact(self) -> str:
+        """The value to the last digit, with its unit; of rates also in bytes per nanosecond."""
+        if self.words:
+            return json.dumps(self.value) if self.unit == "" else f"{self.value} {self.unit}"
+        digits = " × ".join(map(_full_number, _listed(self.value)))
+        if self.unit in _BASE:
+            return f"{digits} {self.unit} = {' × '.join(map(_full_number, _listed(self.base)))} bytes per ns"
+        return f"{digits} {self.unit}".rstrip() if self.unit != "things" else digits
+
+    def _written(self) -> str:
+        values = _listed(self.value)
+        numbers = [one for one in values if _is_number(one)]
+        if len(numbers) == len(values) and self.unit in _FORMATS:
+            return " × ".join(map(_FORMATS[self.unit], numbers))
+        if isinstance(self.value, Mapping):
+            return ", ".join(f"{key}: {one}" for key, one in self.value.items())
+        digits = " × ".join(map(_short_number, values))
+        return f"{digits} {self.unit}" if self.unit and numbers else digits
+
+
+def _counted(number: float) -> str:
+    return format_count(int(number))
+
+
+_FORMATS: dict[str, Callable[[float], str]] = {"ns": format_ns, "bytes": format_bytes, "things": _counted}
 
 
 def differences(tables: Tables, base: Tables) -> list[str]:
@@ -17,32 +97,91 @@ def differences(tables: Tables, base: Tables) -> list[str]:
     Example:
         >>> one, other = Tables({"bandwidth": [50]}, {"L": 1}), Tables({"bandwidth": [100]}, {"L": 1, "boost-mode": 1})
         >>> differences(other, one), differences(one, one)
-        (['bandwidth 100'], [])
+        (['bandwidth 100 GiB/s'], [])
     """
     mine, others = settings_of(tables), settings_of(base)
-    keys = dict.fromkeys((*mine, *others))
-    return [f"{key} {mine.get(key, 'not set')}" for key in keys if mine.get(key) != others.get(key)]
+    found = []
+    for key in dict.fromkeys((*mine, *others)):
+        pair = mine.get(key), others.get(key)
+        if differ(pair):
+            found.append(f"{key} {told(pair)[0][0] or 'not set'}")
+    return found
 
 
-def settings_of(tables: Tables) -> dict[str, str]:
-    """Return every setting of a system in words, keys without effect left out.
+def differ(values: Sequence[Setting | None]) -> bool:
+    """Return whether a setting is not the same everywhere, by exact values; `None` stands for none."""
+    bases = [None if one is None else [one.base] for one in values]
+    return any(one != bases[0] for one in bases[1:])
+
+
+def told(values: Sequence[Setting | None]) -> list[tuple[str, str]]:
+    """Return a setting of several systems in words, and exactly; where words do not tell values apart, exact ones do."""
+    texts = [("", "") if one is None else (one.text, one.exact) for one in values]
+    if differ(values) and len({text for text, _ in texts}) < 2:
+        return [(exact, exact) for _, exact in texts]
+    return texts
+
+
+def settings_of(tables: Tables) -> dict[str, Setting]:
+    """Return every setting of a system, keys without effect left out.
 
     Example:
-        >>> settings_of(Tables({"topology": ["Ring", "Switch"]}, {"boost-mode": 1}))
-        {'topology': 'Ring × Switch', 'mode': 'compatible', 'congestion': 'unaware'}
+        >>> found = settings_of(Tables({"topology": ["Ring", "Switch"], "latency": [500, 2000]}, {"boost-mode": 1}))
+        >>> {key: one.text for key, one in found.items()}
+        {'topology': 'Ring × Switch', 'latency': '500 ns × 2.00 µs', 'mode': 'compatible', 'congestion': 'unaware'}
     """
     nested = tables.system.get(EXTENDED)
     parts: list[Mapping[str, object]] = [tables.network, tables.system, tables.memory or {}, tables.options]
-    found = {key: _short(value) for part in parts for key, value in part.items() if key != EXTENDED}
+    found = {key: value for part in parts for key, value in part.items() if key != EXTENDED}
     found["mode"] = "extended" if EXTENDED in tables.system else "compatible"
     found["congestion"] = tables.congestion
     if isinstance(nested, Mapping):
-        found |= {key: _short(value) for key, value in nested.items()}
+        found |= nested
+    rate = "GB/s" if tables.network.get(UNIT) == "GB/s" else "GiB/s"
+    settings = {
+        key: Setting(value, _unit(key, rate)) for key, value in found.items() if key not in _WITHOUT_EFFECT
+    }
     if tables.groups:
-        found["comm groups"] = f"{len(tables.groups)} given"
-    return {key: value for key, value in found.items() if key not in _WITHOUT_EFFECT}
+        settings["comm groups"] = Setting(dict(tables.groups), words=f"{len(tables.groups)} given")
+    return settings
 
 
-def _short(value: object) -> str:
-    text = " × ".join(str(one) for one in value) if isinstance(value, list | tuple) else str(value)
-    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
+def plain_settings(settings: Mapping[str, Setting]) -> dict[str, object]:
+    """Return settings as plain data, numbers with the unit in the name.
+
+    Example:
+        >>> plain_settings({"bandwidth": Setting([50], "GB/s"), "L": Setting(3, "ns"), "nodes": Setting(7, "things")})
+        {'bandwidth_bytes_per_ns': [50.0], 'L_ns': 3, 'nodes': 7}
+    """
+    return {plain_name(key, one): one.base for key, one in settings.items()}
+
+
+def plain_name(key: str, setting: Setting) -> str:
+    """Return what plain data calls a setting."""
+    unit = "bytes_per_ns" if setting.unit in _BASE else _NAMES.get(setting.unit, "")
+    name = key.replace(" ", "_")
+    return f"{name}_{unit}" if unit and not name.endswith(unit) else name
+
+
+def _unit(key: str, rate: str) -> str:
+    if key == _NETWORK_RATE:
+        return rate
+    return "GB/s" if key in _MEMORY_RATES else _UNITS.get(key, "")
+
+
+def _listed(value: object) -> list[object]:
+    return list(value) if isinstance(value, list | tuple) else [value]
+
+
+def _is_number(value: object) -> TypeGuard[int | float]:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _short_number(value: object) -> str:
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def _full_number(value: object) -> str:
+    if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
+        return str(int(value))
+    return str(value)

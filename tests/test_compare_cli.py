@@ -82,8 +82,10 @@ def test_runs_go_by_name_and_id_and_differ_in_their_settings(place, name):
     assert [one["run"] for one in told["sides"]] == ["recorded", told["sides"][1]["run"], fast]
     slow, fast_one = told["comparisons"]
     assert slow["matching"]["by"] == fast_one["matching"]["by"] == "id"
-    assert "bandwidth" in told["differing_settings"]
-    assert told["sides"][2]["settings"]["bandwidth"] == "100"
+    assert "bandwidth_bytes_per_ns" in told["differing_settings"]
+    assert told["sides"][2]["settings"]["bandwidth_bytes_per_ns"] == [100 * 2**30 / 10**9]
+    assert told["sides"][2]["settings"]["latency_ns"] == [500]
+    assert told["sides"][0]["settings"]["ALL_REDUCE_bytes"] == 2 << 20
     for one in told["comparisons"]:
         for fall in one["waterfalls"]:
             assert fall["a_ns"] + sum(step["difference_ns"] for step in fall["steps"]) == fall["b_ns"]
@@ -96,7 +98,7 @@ def test_a_job_is_its_recording_and_dimensions_are_compared(place):
     assert "A  llama on monday · recorded" in text
     text = invoke("slow", "fast", "--workspace", place / "ws")
     assert re.search(r"dimension 0 +\d[^ ]* µs", text)
-    assert re.search(r"settings that differ\n  bandwidth +50 +100$", text)
+    assert re.search(r"settings that differ\n  bandwidth +50 GiB/s +100 GiB/s$", text)
 
 
 @pytest.mark.parametrize(("percent", "code"), [(49.9, 3), (50, 0)])

@@ -159,7 +159,14 @@ def settings_section(shown: Lineup, *, everything: bool) -> Any:
     rows = settings_table(shown.sides, differing=not everything)
     head = ["Setting", *(LETTERS[at] for at in range(len(shown.sides)))]
     cells = [
-        [key, *(value or html.Span("–", className="cs-dim") for value in values)] for key, values in rows
+        [
+            key,
+            *(
+                exact(text, precise) if text else html.Span("–", className="cs-dim")
+                for text, precise in values
+            ),
+        ]
+        for key, values in rows
     ]
     body = (
         html.Div(

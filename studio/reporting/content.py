@@ -161,7 +161,7 @@ def _settings(document: Document, sides: Sequence[Compared]) -> None:
         return
     document.table(
         ["setting", *LETTERS[: len(sides)]],
-        [[key, *(value or "–" for value in values)] for key, values in rows],
+        [[key, *(value if value[0] else "–" for value in values)] for key, values in rows],
     )
 
 
@@ -188,7 +188,9 @@ def _run(document: Document, one: Compared, *, alone: bool) -> None:
     _network(document, side)
     if alone:
         document.heading(3, "Settings")
-        document.table(["setting", "value"], [[key, value] for key, value in one.settings.items()])
+        document.table(
+            ["setting", "value"], [[key, (value.text, value.exact)] for key, value in one.settings.items()]
+        )
     _findings(document, side)
 
 

@@ -121,13 +121,13 @@ def test_runs_differ_from_the_shown_one_in_a_few_settings_and_the_rest_on_demand
     tables = Tables.of(preset("hgx-h100-8").parts)
     system = {**tables.system, "boost-mode": 7, "L": 11, "o": 12, "g": 13, "G": 14}
     other = replace(tables, system=system, options={"comm-scale": 3}, congestion="aware", groups={"1": [0]})
-    assert differences(other, tables) == [*[f"{k} {v}" for k, v in zip("LogG", range(11, 15), strict=True)],
+    assert differences(other, tables) == ["L 11 ns", "o 12 ns", "g 13 ns", "G 14 ns/B",
         "congestion aware", "comm groups 1 given"]  # fmt: skip
     one, less = info("one", tables, 10), replace(tables, congestion="aware")
     table = runs_table([one, info("two", other, 9), info("three", tables, 12)], "one", None, "job")
     said = texts(table)
     assert "compared with" in said
-    assert "L 11 · o 12 · g 13 · G 14  · and 2 more  ?" in said
+    assert "L 11 ns · o 12 ns · g 13 ns · G 14 ns/B  · and 2 more  ?" in said
     assert "the same system" in said
     assert "boost-mode" not in said
     assert "comm-scale" not in said
