@@ -9,9 +9,9 @@ import re
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -19,6 +19,9 @@ from studio import __version__
 from studio.errors import StudioError
 from studio.terminal import printable
 from studio.trace import Finding, Level
+
+if TYPE_CHECKING:
+    from studio.comparing import Compared
 
 _WIDTH = 100
 _BAR = 30
@@ -136,6 +139,13 @@ _rank_option = click.option(
 )
 
 
+_allow_damaged = click.option(
+    "--allow-damaged",
+    is_flag=True,
+    help="End with 0, not 4, where damaged input was read as far as it goes.",
+)
+
+
 def _size_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add what text workloads leave open; the command gets it as `npus` and `passes`."""
     npus = click.option(
@@ -202,6 +212,7 @@ def serve(
 @main.command(epilog="Example: chakra-studio info traces/ --json")
 @click.argument("paths", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@_allow_damaged
 @_rank_option
 @_size_options
 @click.pass_context
@@ -209,13 +220,14 @@ def info(
     ctx: click.Context,
     paths: tuple[Path, ...],
     as_json: bool,
+    allow_damaged: bool,
     ranks: dict[str, int],
     npus: int | None,
     passes: int | None,
 ) -> None:
     """Print what a job is: ranks, nodes, collectives, groups, findings.
 
-    As JSON it is one object for one job, and a list for several. The exit code is 1 where a file was damaged, so that
+    As JSON it is one object for one job, and a list for several. The exit code is 4 where a file was damaged, so that
     something is missing from what is printed.
     """
     from studio.et import discover, read_job
@@ -229,16 +241,14 @@ def info(
         numbers = ranks_by_file(files, ranks)
         jobs = discover(files)
         size = JobSize(npus, passes)
-        reports = [
-            report(job.name, read_job(job, ranks=numbers, progress=progress, size=size)) for job in jobs
-        ]
+        traces = [read_job(job, ranks=numbers, progress=progress, size=size) for job in jobs]
+    reports = [report(job.name, trace) for job, trace in zip(jobs, traces, strict=True)]
     if as_json:
         # ASCII: names may hold what a terminal would obey, and not every terminal knows every letter.
         click.echo(json.dumps(reports if len(reports) > 1 else reports[0], indent=2))
     else:
         click.echo("\n\n".join(as_text(one) for one in reports))
-    if any(finding["level"] == "error" for one in reports for finding in one["findings"]):
-        ctx.exit(1)
+    _end_with_losses(ctx, (finding for trace in traces for finding in trace.findings), allow_damaged)
 
 
 def _repairs(_ctx: click.Context, _param: click.Parameter, codes: tuple[str, ...]) -> tuple[str, ...]:
@@ -331,13 +341,17 @@ def _for_reader(reader: str | None) -> dict[str, Any]:
 @click.argument("target", metavar="OUT", type=click.Path(path_type=Path))
 @click.option("--gzip", "compress", is_flag=True, help="Compress the files of a folder.")
 @_for_option
+@_allow_damaged
 @_rank_option
 @_size_options
+@click.pass_context
 def convert(
+    ctx: click.Context,
     source: Path,
     target: Path,
     compress: bool,
     reader: str | None,
+    allow_damaged: bool,
     ranks: dict[str, int],
     npus: int | None,
     passes: int | None,
@@ -347,6 +361,8 @@ def convert(
     OUT is a file ending in .et or .et.gz, for a single rank, or a folder, which gets <job>.<rank>.et for every rank
     and <job>.json with the comm groups. A file ending in .json becomes a Chrome trace of all ranks, which Perfetto
     opens; one in .csv gets their issue and callback lines.
+
+    Of damaged files what can be read is written; the exit code is 4 then.
     """
     if compress and target.name.endswith(".et") and not target.is_dir():
         raise click.UsageError(
@@ -355,18 +371,22 @@ def convert(
     from studio.et import convert as convert_traces
     from studio.linking import written_line
 
+    found: list[Finding] = []
     written = convert_traces(
         source,
         target,
         compress=compress,
         ranks=ranks,
         progress=_progress_line(),
-        notice=_warn,
+        notice=found.append,
         npus=npus,
         passes=passes,
         **_for_reader(reader),
     )
+    for finding in found:
+        _warn(finding)
     _say(written_line(written))
+    _end_with_losses(ctx, found, allow_damaged)
 
 
 @main.command(epilog="Example: chakra-studio link run1/ -o linked/ --json")
@@ -383,21 +403,25 @@ def convert(
 @click.option("--gzip", "compress", is_flag=True, help="Compress the files.")
 @_for_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@_allow_damaged
 @_rank_option
+@click.pass_context
 def link(
+    ctx: click.Context,
     paths: tuple[Path, ...],
     target: Path,
     without: tuple[str, ...],
     compress: bool,
     reader: str | None,
     as_json: bool,
+    allow_damaged: bool,
     ranks: dict[str, int],
 ) -> None:
     """Link PyTorch execution traces with Kineto traces and write Chakra files.
 
     PATHS are the files of all ranks of one job, or the folder they are in. What is printed per rank: operators, how
     many of them were found in the Kineto trace, device operations, how many of them were given to an operator, and
-    the collectives.
+    the collectives. Of damaged files what can be read is linked; the exit code is 4 then.
     """
     from studio import linking
 
@@ -412,6 +436,7 @@ def link(
         **_for_reader(reader),
     )
     click.echo(json.dumps(linking.report(linked), indent=2) if as_json else linking.as_text(linked))
+    _end_with_losses(ctx, linked.trace.findings, allow_damaged)
 
 
 _existing = click.Path(exists=True, dir_okay=False, path_type=Path)
@@ -491,14 +516,19 @@ _existing = click.Path(exists=True, dir_okay=False, path_type=Path)
     "--workspace", type=click.Path(file_okay=False, path_type=Path), help="Folder of imported jobs."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON: everything, per rank and per link.")
+@_allow_damaged
 @_rank_option
 @_size_options
+@click.pass_context
 def simulate(
+    ctx: click.Context,
+    /,
     workload: tuple[str, ...],
     settings: tuple[str, ...],
     events: Path | None,
     time_limit: float | None,
     as_json: bool,
+    allow_damaged: bool,
     **given: Any,
 ) -> None:
     """Simulate a job on a system and print how long it takes.
@@ -528,6 +558,7 @@ def simulate(
         click.echo(json.dumps(simulating.report(outcome), indent=2))
     else:
         click.echo(simulating.as_text(outcome))
+    _end_with_losses(ctx, outcome.result.trace.findings, allow_damaged, told=False)
 
 
 @main.command(epilog="Example: chakra-studio runs")
@@ -559,6 +590,7 @@ def runs(job: str | None, as_json: bool, workspace: Path | None) -> None:
 @click.option(
     "--workspace", type=click.Path(file_okay=False, path_type=Path), help="Folder of imported jobs."
 )
+@_allow_damaged
 @_rank_option
 @click.pass_context
 def compare(
@@ -567,6 +599,7 @@ def compare(
     as_json: bool,
     fail_if_slower: float | None,
     workspace: Path | None,
+    allow_damaged: bool,
     ranks: dict[str, int],
 ) -> None:
     """Compare runs with the first: how much longer they take, and where that comes from.
@@ -575,7 +608,8 @@ def compare(
     workspace, a run (RUN or JOB/RUN) or a job: its recording (JOB/recorded), else its newest run. Jobs and runs go by
     id or name. Nodes are matched by rank and id, or by structure where the jobs are not the same.
 
-    The exit code is 0, 1 for an error, 2 for a wrong call, and 3 where --fail-if-slower finds one slower.
+    The exit code is 0, 1 for an error, 2 for a wrong call, 3 where --fail-if-slower finds one slower, and 4 where a side
+    was read from damaged files.
     """
     from studio import comparing
 
@@ -589,6 +623,7 @@ def compare(
         click.echo(comparing.as_text(shown))
     if fail_if_slower is not None and comparing.slower_than(shown, fail_if_slower):
         ctx.exit(3)
+    _end_with_losses(ctx, _findings_of(chosen), allow_damaged, told=False)
 
 
 @main.command(epilog="Example: chakra-studio report fast slow -o report.html")
@@ -604,8 +639,17 @@ def compare(
 @click.option(
     "--workspace", type=click.Path(file_okay=False, path_type=Path), help="Folder of imported jobs."
 )
+@_allow_damaged
 @_rank_option
-def report(sides: tuple[str, ...], out: Path, workspace: Path | None, ranks: dict[str, int]) -> None:
+@click.pass_context
+def report(
+    ctx: click.Context,
+    sides: tuple[str, ...],
+    out: Path,
+    workspace: Path | None,
+    allow_damaged: bool,
+    ranks: dict[str, int],
+) -> None:
     """Write a run, or a comparison of runs with the first, as one HTML file that opens from disk.
 
     A and the others are named as for compare. The file holds its figures and needs no network.
@@ -620,6 +664,7 @@ def report(sides: tuple[str, ...], out: Path, workspace: Path | None, ranks: dic
     with appearing(out, "--out") as stream:
         stream.write(text)
     _say(written_line([out]))
+    _end_with_losses(ctx, _findings_of(chosen), allow_damaged, told=False)
 
 
 @main.command(epilog="Example: chakra-studio presets")
@@ -638,6 +683,33 @@ def _warn(finding: Finding) -> None:
     """Print a finding of the reader that means loss or may mislead."""
     if finding.level != "info":
         click.secho(printable(f"{finding.level.capitalize()}: {finding.message}"), fg="yellow", err=True)
+
+
+def _end_with_losses(
+    ctx: click.Context, findings: Iterable[Finding], allowed: bool, *, told: bool = True
+) -> None:
+    """Say on stderr what damaged input cost, and leave with a status of its own, unless the user allows that.
+
+    Args:
+        ctx: The command.
+        findings: What the readers noticed.
+        allowed: Whether the user said that input may be damaged.
+        told: Whether the findings themselves were shown already.
+    """
+    from studio.losses import STATUS, losses, lost_line
+
+    found = losses(findings)
+    if not found:
+        return
+    for finding in () if told else found:
+        _warn(finding)
+    click.secho(lost_line(found, allowed=allowed), fg="yellow", err=True)
+    if not allowed:
+        ctx.exit(STATUS)
+
+
+def _findings_of(sides: Iterable[Compared]) -> Iterator[Finding]:
+    return (finding for side in sides for finding in side.side.trace.findings)
 
 
 def _wait(what: str) -> None:

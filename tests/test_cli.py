@@ -28,6 +28,8 @@ from studio.samples import sample_path
 from studio.workspace import Workspace
 from tests.conftest import ROOT
 from tests.et.chakra_bytes import file_of, num
+from tests.et.pytorch_files import rank_files, small_rank
+from tests.handmade import node, trace_of
 from tests.small_jobs import rank_file, some
 
 HELP = Path(__file__).parent / "data" / "help"
@@ -161,7 +163,9 @@ def test_info_of_a_damaged_file_shows_the_finding(job):
     path = job / "job.0.et"
     path.write_bytes(path.read_bytes()[:-3])
     result = run("info", job)
-    assert result.exit_code == 1
+    assert result.exit_code == 4
+    assert "Damaged input (damaged-file: 1)" in result.stderr
+    assert run("info", job, "--allow-damaged").exit_code == 0
     assert re.search(r"^  error +\S+: rank 0: .*job\.0\.et", result.stdout, re.MULTILINE)
     [finding] = json.loads(run("info", job, "--json").stdout)["findings"]
     assert (finding["level"], finding["rank"]) == ("error", 0)
@@ -526,6 +530,79 @@ def test_what_a_damaged_file_lost_is_said_when_it_is_converted(job, tmp_path):
     content = next(Path(job).glob("*.et")).read_bytes() if Path(job).is_dir() else Path(job).read_bytes()
     cut.write_bytes(content[: len(content) // 2])
     done = CliRunner().invoke(main, ["convert", str(cut), str(tmp_path / "out")])
-    assert done.exit_code == 0
+    assert done.exit_code == 4
     assert "Error: " in done.stderr
     assert "the file ends inside a record" in done.stderr
+    assert "Damaged input (damaged-file: 1)" in done.stderr
+    assert names(tmp_path / "out") == ["cut.0.et"]
+    allowed = run("convert", cut, tmp_path / "out", "--allow-damaged")
+    assert (allowed.exit_code, "Exit status" in allowed.stderr) == (0, False)
+    assert "Damaged input (damaged-file: 1)" in allowed.stderr
+    # What is written is sound, so nothing more is lost by converting it again.
+    assert run("convert", tmp_path / "out", tmp_path / "again").exit_code == 0
+
+
+def damaged_job(folder: Path) -> Path:
+    """Two ranks with times; rank 1's file ends in bytes that are no record."""
+
+    def rank(micros: int) -> list[object]:
+        first = node(1, "COMP", micros=micros, name="fwd")
+        first.start_time_micros = 100
+        return [first]
+
+    write(trace_of([rank(50), rank(60)]), folder, "job")
+    with (folder / "job.1.et").open("ab") as stream:
+        stream.write(b"\xff\xff")
+    return folder
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["info"],
+        ["info", "--json"],
+        ["convert", "OUT"],
+        ["simulate", "--replay"],
+        ["simulate", "--replay", "--json"],
+        ["compare", "IN", "--workspace", "WS"],
+        ["report", "-o", "out.html", "--workspace", "WS"],
+    ],
+    ids=" ".join,
+)
+def test_every_command_tells_scripts_that_its_input_was_damaged(words, tmp_path, monkeypatch):
+    """The output is there all the same; the status is one of its own, and 0 only where the user says so."""
+    monkeypatch.chdir(tmp_path)
+    source = damaged_job(tmp_path / "in")
+    command, *rest = [{"IN": source, "OUT": tmp_path / "out", "WS": tmp_path / "ws"}.get(w, w) for w in words]
+    done = run(command, source, *rest)
+    assert done.exit_code == 4, done.output
+    assert (
+        "Damaged input (damaged-file: 1): the result lacks what could not be read. Exit status 4"
+        in done.stderr
+    )
+    assert command == "info" or "job.1.et" in done.stderr
+    if "--json" in words:
+        assert json.loads(done.stdout)
+    else:
+        assert done.stdout
+    allowed = run(command, source, *rest, "--allow-damaged")
+    assert allowed.exit_code == 0
+    assert allowed.stdout.splitlines()[0] == done.stdout.splitlines()[0]
+    assert "Damaged input" in allowed.stderr
+    for path in source.glob("*.et"):
+        path.write_bytes(path.read_bytes().removesuffix(b"\xff\xff"))
+    whole = run(command, source, *rest)
+    assert (whole.exit_code, "Damaged" in whole.stderr) == (0, False)
+
+
+def test_link_tells_scripts_that_its_input_was_damaged(tmp_path):
+    for path in rank_files(tmp_path / "run", 0, *small_rank(0)):
+        if path.name.startswith("pytorch"):
+            content = path.read_bytes()
+            path.write_bytes(content[: content.index(b"aten::item")])
+    done = run("link", tmp_path / "run", "-o", tmp_path / "out", "--json")
+    assert done.exit_code == 4
+    assert names(tmp_path / "out") == ["run.0.et", "run.json"]
+    assert "Damaged input (damaged-file: 1)" in done.stderr
+    assert json.loads(done.stdout)["findings"][0]["code"] == "damaged-file"
+    assert run("link", tmp_path / "run", "-o", tmp_path / "out", "--allow-damaged").exit_code == 0

@@ -1,0 +1,35 @@
+"""What damaged input costs: said on stderr, and told to scripts by the exit status."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+from studio.trace import Finding
+from studio.units import format_count
+
+STATUS = 4
+"""What a command ends with that did what it was asked for, with less than its input once held."""
+
+
+def losses(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """Return what readers found that cost nodes or values, each once."""
+    return tuple(dict.fromkeys(finding for finding in findings if finding.level == "error"))
+
+
+def lost_line(found: Iterable[Finding], *, allowed: bool) -> str:
+    """Return that something was lost, how often, and what follows for the exit status.
+
+    Args:
+        found: The losses, one or more.
+        allowed: Whether the user said that they may be.
+
+    Example:
+        >>> one = Finding("error", "damaged-file", "a.et: the file ends inside a record")
+        >>> lost_line([one], allowed=True)
+        'Damaged input (damaged-file: 1): the result lacks what could not be read.'
+    """
+    codes = Counter(finding.code for finding in found)
+    told = ", ".join(f"{code}: {format_count(count)}" for code, count in codes.items())
+    line = f"Damaged input ({told}): the result lacks what could not be read."
+    return line if allowed else f"{line} Exit status {STATUS}; --allow-damaged makes it 0."
