@@ -359,8 +359,8 @@ def convert(
     """Write the traces IN as Chakra files, or when they ran as a timeline.
 
     OUT is a file ending in .et or .et.gz, for a single rank, or a folder, which gets <job>.<rank>.et for every rank
-    and <job>.json with the comm groups. A file ending in .json becomes a Chrome trace of all ranks, which Perfetto
-    opens; one in .csv gets their issue and callback lines.
+    and <job>.json with the comm groups. A file ending in .json becomes a Chrome trace of all ranks, and one in
+    .pftrace a trace in Perfetto's own format, both with flows; one in .csv gets their issue and callback lines.
 
     Of damaged files what can be read is written; the exit code is 4 then.
     """
@@ -368,7 +368,7 @@ def convert(
         raise click.UsageError(
             f"--gzip compresses the files of a folder; for one file, name it {target.name}.gz."
         )
-    from studio.et import convert as convert_traces
+    from studio.converting import convert as convert_traces
     from studio.linking import written_line
 
     found: list[Finding] = []
@@ -504,7 +504,7 @@ _existing = click.Path(exists=True, dir_okay=False, path_type=Path)
     "--events",
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="Write issue and callback lines.",
+    help="Write issue and callback lines; ending in .json a Chrome trace, in .pftrace one in Perfetto's own format.",
 )
 @click.option(
     "--time-limit",
@@ -537,8 +537,11 @@ def simulate(
     The system is a preset, or ASTRA-sim's files; keys of either are changed with --set.
     """
     from studio import simulating
+    from studio.converting import refuse_unwritable
     from studio.et.format import JobSize
 
+    if events is not None:
+        refuse_unwritable(events)
     words = ("num_queues_per_dim", "injection_scale", "rendezvous_protocol", "comm_scale", "compute_scale")
     options = {word.replace("_", "-"): given.pop(word) for word in words}
     chosen = {key: value for key, value in options.items() if value is not None}
@@ -547,7 +550,7 @@ def simulate(
         options=chosen,
         settings=settings,
         time_limit_s=time_limit,
-        every_rank=events is not None,
+        every_rank=events is not None and simulating.in_order(events),
         size=JobSize(given.pop("npus"), given.pop("passes")),
         **given,
     )
@@ -615,8 +618,9 @@ def compare(
 
     if not 2 <= len(sides) <= comparing.SIDES_AT_MOST:
         raise click.UsageError(f"Name 2 to {comparing.SIDES_AT_MOST} runs to compare, not {len(sides)}.")
-    chosen = comparing.find(sides, workspace, ranks=ranks, progress=_progress_line())
-    shown = comparing.lineup(chosen)
+    progress = _progress_line()
+    chosen = comparing.find(sides, workspace, ranks=ranks, progress=progress)
+    shown = comparing.lineup(chosen, progress)
     if as_json:
         click.echo(json.dumps(comparing.report(shown), indent=2))
     else:
@@ -656,11 +660,16 @@ def report(
     """
     from studio import comparing
     from studio.linking import written_line
-    from studio.reporting import report as written
     from studio.storage import appearing
 
-    chosen = comparing.find(sides, workspace, ranks=ranks, progress=_progress_line(), least=1)
-    text = written(chosen)
+    progress = _progress_line()
+    chosen = comparing.find(sides, workspace, ranks=ranks, progress=progress, least=1)
+    if progress:
+        # What draws figures takes a moment to load.
+        progress("drawing", 0, len(chosen) + 1)
+    from studio.reporting import report as written
+
+    text = written(chosen, progress)
     with appearing(out, "--out") as stream:
         stream.write(text)
     _say(written_line([out]))

@@ -102,14 +102,21 @@ class Lineup:
         return [first, *(one.alignment.partner(*first) for one in self.found)]
 
 
-def lineup(sides: Sequence[Compared]) -> Lineup:
+def lineup(sides: Sequence[Compared], progress: Progress | None = None) -> Lineup:
     """Compare each run with the first."""
-    return Lineup(tuple(sides), tuple(comparisons(sides)))
+    return Lineup(tuple(sides), tuple(comparisons(sides, progress)))
 
 
-def comparisons(sides: Sequence[Compared]) -> list[Comparison]:
-    """Compare each run with the first."""
-    return [compare(sides[0].side, other.side) for other in sides[1:]]
+def comparisons(sides: Sequence[Compared], progress: Progress | None = None) -> list[Comparison]:
+    """Compare each run with the first; `progress` is told how many are."""
+    found = []
+    for done, other in enumerate(sides[1:]):
+        if progress:
+            progress("comparing", done, len(sides) - 1)
+        found.append(compare(sides[0].side, other.side))
+    if progress and found:
+        progress("comparing", len(found), len(found))
+    return found
 
 
 def recording(

@@ -15,6 +15,8 @@ import numpy as np
 
 from studio import replaying
 from studio.analysis.collectives import CollectiveTimes, as_rows, collective_times
+from studio.analysis.gantt import Gantt
+from studio.converting import gantt_file, refuse_unwritable
 from studio.errors import ConfigError, StudioError, TraceError
 from studio.et import read
 from studio.et.events import line_ends
@@ -690,16 +692,31 @@ def presets_report() -> list[dict[str, Any]]:
 # The events, as timeline tools read them
 
 
-def write_events(result: SimResult, path: Path) -> None:
-    """Write a line per event, in the order they happened; the file appears when it is complete.
+def in_order(path: Path) -> bool:
+    """Whether a file of events shows the order of events across ranks, so that every rank has to be simulated."""
+    return path.suffix not in (".json", ".pftrace")
 
-    The result must be one in which every rank was simulated.
+
+def write_events(result: SimResult, path: Path) -> None:
+    """Write the events as the suffix asks for; the file appears when it is complete.
+
+    A file ending in `.json` becomes a Chrome trace, one in `.pftrace` a trace in Perfetto's own format, any other gets a
+    line per event, in the order they happened. For those every rank must have been simulated.
 
     Raises:
         ConfigError: The file cannot be written.
+        StudioError: The package that writes Perfetto's format is not there.
     """
+    refuse_unwritable(path)
     with appearing(path, "--events") as stream:
-        event_lines(result, stream)
+        if in_order(path):
+            event_lines(result, stream)
+            return
+        numbers = [rank.number for rank in result.trace.ranks]
+        stands_for = [numbers[at] for at in result.representative.tolist()]
+        gantt = Gantt(result.trace, result.timeline(sorted(set(stands_for))), stands_for=stands_for)
+        # Below the text, which stays empty: Perfetto's format is none.
+        stream.buffer.writelines(gantt_file(gantt, path.suffix))
 
 
 def event_lines(result: SimResult, stream: TextIO) -> None:

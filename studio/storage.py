@@ -279,6 +279,8 @@ def _restored(kind: ValueKind, value: Any) -> Any:
 def appearing(path: Path, option: str) -> Iterator[TextIO]:
     """Open a text file that appears when it is complete, and not at all where something goes wrong on the way.
 
+    Its folder is made where it is not there.
+
     Args:
         path: The file.
         option: What the user calls it, for messages.
@@ -288,6 +290,7 @@ def appearing(path: Path, option: str) -> Iterator[TextIO]:
     """
     aside = path.with_name(f".{path.name}.part")
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         try:
             with aside.open("w", encoding="utf-8", newline="\n") as stream:
                 yield stream
@@ -296,4 +299,7 @@ def appearing(path: Path, option: str) -> Iterator[TextIO]:
             aside.unlink(missing_ok=True)
             raise
     except OSError as error:
-        raise ConfigError(f"{option} {path}: cannot be written: {error.strerror}") from error
+        raise ConfigError(
+            f"{option} {path}: cannot be written: {error.strerror}",
+            hint="Name a file in a folder that you may write to.",
+        ) from error

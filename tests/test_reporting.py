@@ -88,13 +88,32 @@ def test_the_command_writes_the_file_or_nothing(tmp_path: Path) -> None:
     assert done.exit_code == 0, done.output
     assert done.output == f"1 file written: {out}\n"
     assert "<!DOCTYPE html>" in out.read_text()
-    refused = CliRunner().invoke(
-        main, ["report", str(tmp_path / "traces"), "-o", str(tmp_path / "no" / "r.html")]
-    )
+    # Its folder is made, as the other commands make theirs; where a file is in the way, that is said.
+    deep = ["report", str(tmp_path / "traces"), "-o", str(tmp_path / "new" / "deep" / "r.html")]
+    assert CliRunner().invoke(main, deep).exit_code == 0
+    assert (tmp_path / "new" / "deep" / "r.html").is_file()
+    refused = CliRunner().invoke(main, ["report", str(tmp_path / "traces"), "-o", str(out / "r.html")])
     assert refused.exit_code == 1
-    assert "cannot be written" in refused.output
+    assert "cannot be written: File exists" in refused.output
+    assert "Hint: Name a file in a folder that you may write to." in refused.output
     nothing = CliRunner().invoke(
         main, ["report", "nobody", "-o", str(tmp_path / "n.html"), "--workspace", str(tmp_path / "ws")]
     )
     assert nothing.exit_code == 1
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["report.html", "traces"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["new", "report.html", "traces"]
+
+
+def test_the_command_says_how_far_it_is(tmp_path: Path, monkeypatch) -> None:
+    from studio.et import write
+
+    for name in ("monday", "tuesday"):
+        write(job(), tmp_path / name, "job")
+    said: list[tuple[str, int, int]] = []
+    monkeypatch.setattr("studio.cli._progress_line", lambda: lambda *words: said.append(words))
+    sides = [str(tmp_path / name) for name in ("monday", "tuesday")]
+    done = CliRunner().invoke(main, ["report", *sides, "-o", str(tmp_path / "r.html")])
+    assert done.exit_code == 0, done.output
+    phases = list(dict.fromkeys(phase for phase, _, _ in said if phase != "reading"))
+    assert phases == ["drawing", "comparing"]
+    assert [words[1:] for words in said if words[0] == "drawing"] == [(0, 3), (0, 3), (1, 3), (2, 3), (3, 3)]
+    assert [words[1:] for words in said if words[0] == "comparing"] == [(0, 1), (1, 1)]

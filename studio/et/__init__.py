@@ -3,7 +3,7 @@
 from studio.et.format import JobSize, NpusNeededError
 from studio.et.job import FORMATS, JobFiles, Progress, RanksNeededError, discover, link, read, read_job
 from studio.et.link import DepKind, LinkOptions
-from studio.et.write import convert, write
+from studio.et.write import write
 
 __all__ = [
     "FORMATS",
@@ -14,7 +14,6 @@ __all__ = [
     "NpusNeededError",
     "Progress",
     "RanksNeededError",
-    "convert",
     "discover",
     "link",
     "read",

@@ -19,6 +19,7 @@ from studio.comparing import (
     LETTERS,
     WORDS,
     Compared,
+    Progress,
     comparisons,
     node_words,
     settings_table,
@@ -42,25 +43,31 @@ _ROWS = 400
 _RANKS_NAMED = 6
 
 
-def report(sides: Sequence[Compared]) -> str:
+def report(sides: Sequence[Compared], progress: Progress | None = None) -> str:
     """Return a run, or the comparison of several with the first, as one HTML file.
 
-    It holds its figures and the script that draws them, and asks for nothing from any network.
+    It holds its figures and the script that draws them, and asks for nothing from any network. `progress` is told how
+    many runs are compared and drawn.
     """
+    tell = progress or (lambda _phase, _done, _total: None)
     title = " against ".join(one.name for one in sides)
     document = Document(f"{title} · Chakra Studio")
     document.heading(1, title)
     if len(sides) > 1:
-        for letter, other, found in zip(LETTERS[1:], sides[1:], comparisons(sides), strict=False):
+        for letter, other, found in zip(LETTERS[1:], sides[1:], comparisons(sides, progress), strict=False):
             _difference(document, found, (sides[0], other), letter)
         _settings(document, sides)
-    for letter, one in zip(LETTERS, sides, strict=False):
+    for done, (letter, one) in enumerate(zip(LETTERS, sides, strict=False)):
+        tell("drawing", done, len(sides) + 1)
         if len(sides) > 1:
             document.heading(2, f"{letter}: {one.name}")
         _run(document, one, alone=len(sides) == 1)
     made = time.strftime("%Y-%m-%d %H:%M", time.localtime())
     hashes = ", ".join(dict.fromkeys(trace_digest(one.side.trace)[:12] for one in sides))
-    return document.html(f"Chakra Studio {__version__} · {made} · traces {hashes}")
+    tell("drawing", len(sides), len(sides) + 1)
+    html = document.html(f"Chakra Studio {__version__} · {made} · traces {hashes}")
+    tell("drawing", len(sides) + 1, len(sides) + 1)
+    return html
 
 
 # ---------------------------------------------------------------------------------------------------

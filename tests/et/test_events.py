@@ -9,13 +9,18 @@ import numpy as np
 import pytest
 
 import studio
-from studio import timeline
-from studio.errors import TraceError, TraceFormatError
-from studio.et import convert
-from studio.sim.config import Dimension, SystemConfig, Topology
+from studio import converting, timeline
+from studio.analysis.chrome_events import chrome_events
+from studio.analysis.gantt import Gantt
+from studio.analysis.perfetto_events import perfetto_events
+from studio.analysis.slices import Slices
+from studio.converting import convert
+from studio.errors import StudioError, TraceError, TraceFormatError
+from studio.samples import sample_path
+from studio.sim.config import Algorithm, Dimension, SystemConfig, Topology
 from studio.simulating import write_events
 from studio.trace import Trace
-from tests.handmade import node, trace_of
+from tests.handmade import collective, node, trace_of
 
 LINE = "{word},sys->id={rank},tick={tick},node->id={node},node->name={name},node->type={kind}\n"
 
@@ -209,3 +214,49 @@ def test_times_of_all_sizes_are_written_exactly(tmp_path):
     [path] = convert(source, tmp_path / "x.json")
     assert '"ts": 4611686018427387.905, "dur": 0.007' in path.read_text()
     assert np.array_equal(studio.read(source).graphs[0].start_ns, [2**62 + 1])
+
+
+@pytest.mark.parametrize("suffix", [".json", ".pftrace"])
+def test_convert_and_events_write_what_the_timeline_page_saves(suffix, tmp_path):
+    """The recording by `convert`, the simulation by `--events`: bytes equal to those of the page's exporters."""
+    write = {".json": lambda gantt: "".join(chrome_events(gantt)).encode(), ".pftrace": joined}[suffix]
+    studio.write(studio.read(sample_path("transformer_8r")), tmp_path / "in", "job")
+    [path] = convert(tmp_path / "in", tmp_path / "new" / f"recorded{suffix}")
+    trace = studio.read(tmp_path / "in")
+    assert path.read_bytes() == write(Gantt(trace, timeline.recorded(trace)))
+    # A file of the form may be written again, another may not.
+    assert convert(tmp_path / "in", path) == [path]
+    path.write_bytes(b"{}")
+    with pytest.raises(TraceError, match="no trace"):
+        convert(tmp_path / "in", path)
+    nodes = [node(1, "COMP", micros=3), collective(2, "ALL_REDUCE", 1 << 20, 1)]
+    topology = Topology((Dimension("ring", 2, 50.0, 500.0),))
+    system = SystemConfig(topology, algorithms={"all_reduce": (Algorithm("ring"),)})
+    result = studio.simulate(trace_of([nodes, nodes]), system, native=False, fold=True)
+    assert result.classes == 1
+    saved = tmp_path / "deep" / f"simulated{suffix}"
+    write_events(result, saved)
+    whole = Gantt(result.trace, result.timeline())
+    assert saved.read_bytes() == write(whole)
+    # A dependency on either rank, and the collective between them.
+    assert sum(1 for _ in Slices(whole).flows()) == 3
+    assert names_of(saved.parent) == [saved.name]
+
+
+def joined(gantt):
+    return b"".join(perfetto_events(gantt))
+
+
+def names_of(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_without_the_package_perfettos_format_is_refused_before_anything_is_read(tmp_path, monkeypatch):
+    monkeypatch.setattr(
+        converting, "cannot_write", lambda: "It is written by perfetto, which is not installed."
+    )
+    with pytest.raises(StudioError, match="which is not installed") as refused:
+        convert(tmp_path / "nothing", tmp_path / "x.pftrace")
+    assert "pip install 'chakra-studio[perfetto]'" in refused.value.hint
+    assert ".json" in refused.value.hint
+    assert names_of(tmp_path) == []

@@ -10,8 +10,9 @@ from collections.abc import Iterator
 import pytest
 
 import studio
+from studio.converting import convert
 from studio.errors import TraceError
-from studio.et import convert, encode, write
+from studio.et import encode, write
 from studio.trace import CommGroup, Trace
 from tests.et.chakra_bytes import file_of, num
 from tests.strategies import part_of
