@@ -35,14 +35,30 @@
   function publish() {
     var view = read();
     window.dash_clientside.set_props("view", { data: view });
-    if (view.job) window.dash_clientside.set_props("job", { data: view.job });
-    if (runOf(view) !== seenRun) window.dash_clientside.set_props("shown-run", { data: (seenRun = runOf(view)) });
+    var news = parts(view);
+    Object.keys(news).forEach(function (part) {
+      if (news[part] !== undefined) window.dash_clientside.set_props(part, { data: news[part] });
+    });
   }
 
-  /* Which run a view shows, as one text: what lists runs is asked again when it changes, not at every step. */
-  var seenRun = null;
-  function runOf(view) {
-    return JSON.stringify([view.job || null, view.run || null]);
+  /* What the frame shows of a view, as texts: it is asked for again when it changes, not at every step. */
+  var PARTS = {
+    job: function (view) { return view.job || null; },
+    "shown-run": function (view) { return JSON.stringify([view.job || null, view.run || null]); },
+    selection: function (view) {
+      return JSON.stringify(view.job && view.node ? { job: view.job, run: view.run, rank: view.rank, node: view.node } : {});
+    },
+    searched: function (view) { return JSON.stringify(view.q ? view : {}); },
+  };
+  var seen = {};
+  /* Undefined is what has not changed. */
+  function parts(view) {
+    var news = {};
+    Object.keys(PARTS).forEach(function (part) {
+      var now = PARTS[part](view);
+      news[part] = now === seen[part] ? undefined : (seen[part] = now);
+    });
+    return news;
   }
 
   /* Another page, without loading it anew. */
@@ -147,11 +163,12 @@
 
   window.dash_clientside = Object.assign({}, window.dash_clientside, {
     studio_frame: {
-      viewFromAddress: function (search, path, job) {
+      viewFromAddress: function (search, path) {
         shown = path;
-        var view = read(), same = window.dash_clientside.no_update;
-        var run = runOf(view) === seenRun ? same : (seenRun = runOf(view));
-        return [view, view.job === job ? same : view.job, run];
+        var view = read(), news = parts(view);
+        return [view].concat(Object.keys(PARTS).map(function (part) {
+          return news[part] === undefined ? window.dash_clientside.no_update : news[part];
+        }));
       },
       /* Links keep the job, the run and the selection; what only one page knows stays behind. */
       navLinks: function (view, ids) {
@@ -255,5 +272,10 @@
     event.preventDefault();
     event.stopPropagation();
     change(JSON.parse(target.getAttribute("data-view")));
+  }, true);
+  /* Opened in a tab of its own it leads to the view as it is by then, not as it was when the link was drawn. */
+  document.addEventListener("pointerdown", function (event) {
+    var target = event.target.closest && event.target.closest("a[data-view]");
+    if (target) target.href = address(window.location.pathname, Object.assign(read(), JSON.parse(target.getAttribute("data-view"))));
   }, true);
 })();

@@ -23,6 +23,9 @@
   var waiting = null;
   var typed = null;
   var given = {};
+  var mounted = null;
+  var coming = null;
+  var painted = null;
   var lead = null;
 
   /* Cytoscape warns on the console about every wheel sensitivity it is handed, even its own default of 1, which
@@ -286,7 +289,22 @@
   function ready(cy) {
     var wanted = latest.drawn.nodes || 0;
     if (!cy || cy.nodes().length !== wanted) return false;
-    return !latest.drawn.first || cy.getElementById(latest.drawn.first).data("drawing") === latest.drawn.key;
+    if (!latest.drawn.first) return true;
+    var told = cy.getElementById(latest.drawn.first).data("drawing");
+    return Boolean(told && told.key === latest.drawn.key);
+  }
+
+  /* The first node says what the drawing is. With its arrival, and so before anything is painted, the camera is set. */
+  function arrived(event) {
+    var told = event.target.data && event.target.data("drawing");
+    if (!told || told.key === latest.drawn.key || told === coming) return;
+    coming = told;
+    window.queueMicrotask(function () {
+      if (coming !== told) return;
+      coming = null;
+      latest = { drawn: told, view: window.studioView.read(), hits: latest.hits };
+      sync(600);
+    });
   }
 
   /* The elements arrive in React's own time: wait for them, then paint and, once per drawing, set the camera. */
@@ -295,7 +313,7 @@
     if (!latest.drawn.key) return;
     var cy = graph();
     if (!ready(cy)) {
-      if (tries > 0) waiting = window.setTimeout(sync, 25, tries - 1);
+      if (tries > 0) waiting = window.setTimeout(sync, 8, tries - 1);
       return;
     }
     wire(cy);
@@ -312,12 +330,21 @@
       });
       announce();
       element("graph-canvas").dataset.ready = latest.drawn.key;
+      painted = looks(latest);
       return;
     }
+    if (painted === looks(latest)) return;
+    painted = looks(latest);
     paint(cy);
     filter(cy);
     announce();
     if (chosen(cy).length && chosen(cy).data("kind") !== "frame") bringIntoView(cy, chosen(cy));
+  }
+
+  /* All that the marks on a drawing come from. */
+  function looks(shown) {
+    var view = shown.view, theme = document.documentElement.getAttribute("data-mantine-color-scheme");
+    return JSON.stringify([shown.drawn.key, view.node, view.block, view.q, view.hide, view.anchor, view.at, shown.hits, theme]);
   }
 
   function announce() {
@@ -368,6 +395,7 @@
       cy.off(name, "node");
       cy.off(name, "edge");
     });
+    cy.on("add data", "node", arrived);
     cy.on("tap", function (event) {
       if (event.target === cy) select(null);
       else if (event.target.data("block") !== undefined) selectBlock(event.target.data("block"));
@@ -575,9 +603,12 @@
         });
         var by = element("graph-by") && element("graph-by").closest(".cs-graph-field");
         if (by) by.toggleAttribute("data-off", drawn.mode !== "fold");
+        /* A control that is told what it holds already costs as much as one that changes. */
+        if (mounted !== field) given = {};
+        mounted = field;
         return CONTROLS.map(function (key) {
-          if (values[key] !== keep) given[key] = values[key];
-          return values[key];
+          if (values[key] === keep || values[key] === given[key]) return keep;
+          return (given[key] = values[key]);
         });
       },
       write: function () {
@@ -607,7 +638,8 @@
       },
       show: function (drawn, view, hits) {
         latest = { drawn: drawn || {}, view: view || {}, hits: hits || [] };
-        sync(200);
+        if (graph()) wire(graph());
+        sync(600);
         if (lead !== null && lead === view.q && hits.length) {
           lead = null;
           window.setTimeout(function () {

@@ -109,6 +109,7 @@ def after_ms(page: Page, act: str, drawn: str) -> float:
         }})();
     }})"""
     found: float = page.evaluate(script)
+    assert found == found, f"nothing came of {act}"
     page.wait_for_timeout(400)
     return found
 
@@ -146,7 +147,7 @@ def browse(playwright: Playwright, address: str, nodes: int) -> str:
         near.append(after_ms(page, change, f"{key} !== window.before"))
         page.wait_for_timeout(1500)
     finds = []
-    for text in (f"layer{LAYERS // 2}.mlp", "/attention.[qk]/", "type:all-reduce"):
+    for text in (f"layer{LAYERS // 2}.mlp", "/attention.[qk]/", "type:compute"):
         search = f"window.studioView.change({{q: '{text}'}}); window.hits = document.querySelector('.cs-graph-count')?.textContent"
         finds.append(
             after_ms(

@@ -119,6 +119,8 @@ def _frame() -> Any:
             dcc.Store(id="job"),
             dcc.Store(id="shown-run"),
             dcc.Store(id="listed-run"),
+            dcc.Store(id="selection"),
+            dcc.Store(id="searched"),
             dcc.Store(id="imported"),
             dcc.Store(id="activity-poke"),
             dcc.Store(id="activity-known"),
@@ -266,9 +268,10 @@ def _wire_frame(app: Dash, workspace: Workspace) -> None:
         Output("view", "data"),
         Output("job", "data"),
         Output("shown-run", "data"),
+        Output("selection", "data"),
+        Output("searched", "data"),
         Input("_pages_location", "search"),
         Input("_pages_location", "pathname"),
-        State("job", "data"),
     )
 
     @app.callback(

@@ -273,13 +273,25 @@ class Graph:
     def __len__(self) -> int:
         return len(self.id)
 
-    def rows_with(self, key: str) -> tuple[Int32, Int64]:
+    def rows_with(self, key: str, among: Int64 | None = None) -> tuple[Int32, Int64]:
         """Return where attribute `key` occurs.
+
+        Args:
+            key: Its name.
+            among: (S,) the rows to look at, rising; all of them where none are given, which takes a look at every
+                attribute of the graph.
 
         Returns:
             (M,) node rows, rising, and (M,) positions in the attribute columns.
         """
         code = self.strings.find(key)
+        if among is not None:
+            first = self.attrs.offsets[among].astype(np.int64)
+            count = self.attrs.offsets[among + 1] - first
+            before = np.cumsum(count) - count
+            where = np.repeat(first - before, count) + np.arange(int(count.sum()))
+            is_key = self.attrs.key[where] == code
+            return np.repeat(among, count)[is_key].astype(np.int32), where[is_key]
         where = np.flatnonzero(self.attrs.key == code) if code != NONE else np.zeros(0, np.int64)
         rows = np.searchsorted(self.attrs.offsets, where, side="right") - 1
         return rows.astype(np.int32), where
@@ -496,15 +508,18 @@ def node_attributes(graph: Graph, row: int, slots: Sequence[int | str] = ()) -> 
     return found
 
 
-def int_column(graph: Graph, key: str, slots: Sequence[int | str] = ()) -> tuple[Int32, Int64]:
+def int_column(
+    graph: Graph, key: str, slots: Sequence[int | str] = (), among: Int64 | None = None
+) -> tuple[Int32, Int64]:
     """Return the integer values of attribute `key`, whatever integer width the file uses.
 
-    Where a node carries the attribute more than once the last one counts; lists and texts do not.
+    Where a node carries the attribute more than once the last one counts; lists and texts do not. `among` is as in
+    `Graph.rows_with`.
 
     Returns:
         (M,) node rows, rising and distinct, and (M,) values.
     """
-    rows, where = graph.rows_with(key)
+    rows, where = graph.rows_with(key, among)
     keep = kind_table((*INT_KINDS, ValueKind.BOOL))[graph.attrs.kind[where]]
     rows, where = rows[keep], where[keep]
     values = graph.attrs.value[where].copy()

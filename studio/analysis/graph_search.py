@@ -87,8 +87,9 @@ def kinds_of(graph: Graph) -> Kinds:
     nodes = comm_nodes(graph)
     collective = np.full(len(graph), -1, np.int64)
     collective[nodes.rows] = nodes.collective
-    codes, of = np.unique((graph.type.astype(np.int64) << 32) + collective + 1, return_inverse=True)
-    return Kinds(tuple((code >> 32, (code & 0xFFFFFFFF) - 1) for code in codes.tolist()), of)
+    coded = pa.array((graph.type.astype(np.int64) << 32) + collective + 1).dictionary_encode()
+    codes, of = coded.dictionary.to_pylist(), coded.indices.to_numpy()
+    return Kinds(tuple((code >> 32, (code & 0xFFFFFFFF) - 1) for code in codes), of.astype(np.int64))
 
 
 def _of_kind(kinds: Kinds, wanted: str, kind_of: Callable[[int, int], str]) -> Bool:

@@ -151,9 +151,8 @@ def _hidden(part: Part, near: Adjacency) -> Int64:
 
 def _numbers(graph: Graph, key: str, rows: Int64) -> dict[int, int]:
     """Return the values of an integer attribute at the nodes of a part that have it."""
-    at, values = int_column(graph, key)
-    here = np.isin(at, rows)
-    return dict(zip(at[here].tolist(), values[here].tolist(), strict=True))
+    at, values = int_column(graph, key, among=np.unique(rows))
+    return dict(zip(at.tolist(), values.tolist(), strict=True))
 
 
 def node_refs(graph: Graph, rows: Int64) -> list[str]:

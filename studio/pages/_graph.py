@@ -208,11 +208,7 @@ def drawing_of(asked: Request) -> tuple[list[dict[str, Any]], list[Swatch]]:
             elements(graph_of(asked), part, near_of(asked), _layers(asked)),
             list(part.rows[:, None]),
         )
-    found, swatches = painted(asked, found, rows)
-    for one in found[:1]:
-        # Tells the browser which drawing it holds: elements arrive later than what is said about them.
-        one["data"]["drawing"] = key_of(asked)
-    return found, swatches
+    return painted(asked, found, rows)
 
 
 def key_of(asked: Request) -> str:

@@ -36,9 +36,10 @@ _TEXT_SHOWN = 4000
 def connect(app: Dash) -> None:
     """Make the inspector follow the selection."""
 
-    @app.callback(Output("inspector", "children"), Input("view", "data"))
-    def show(view: dict[str, Any]) -> Any:
-        if not view.get("job") or not view.get("node"):
+    @app.callback(Output("inspector", "children"), Input("selection", "data"))
+    def show(selection: str | None) -> Any:
+        view: dict[str, Any] = json.loads(selection or "{}")
+        if not view:
             return None
         try:
             index = node_index(view["job"])

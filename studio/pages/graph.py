@@ -33,6 +33,7 @@ from studio.pages._graph_request import KINDS, Request
 from studio.pages._graph_words import gate_sentence, path_sentence
 from studio.pages._state import rank_of, runs_of, trace
 from studio.pages._widgets import error_box, no_job
+from studio.trace import Int64
 from studio.units import format_count
 
 dash.register_page(__name__, path="/graph", name="Graph", title="Graph · Chakra Studio", order=3)
@@ -82,13 +83,15 @@ def draw(view: dict[str, Any], drawn: dict[str, Any]) -> dict[str, Any]:
             notice=html.Div(error_box(error), className="cs-page"), hidden=True, drawn={}, elements=[]
         )
     key = key_of(asked)
-    shown = _answer(notice=None, hidden=False, sentence=_said(asked, note))
+    # What the browser holds already is not sent again: every piece that is costs it as much as the drawing.
+    shown = _answer(sentence=_said(asked, note))
+    if not drawn.get("key"):
+        shown |= {"notice": None, "hidden": False}
     if drawn.get("key") == key:
         return shown
     graph = graph_of(asked)
     found, swatches = drawing_of(asked)
     nodes = [one["data"] for one in found if one["group"] == "nodes"]
-    # What the browser holds already is not sent again: every list that is costs it as much as the drawing.
     place, told = [asked.job, asked.graph], [asked.mode, asked.colour, asked.critical]
     if drawn.get("place") != place:
         shown["ranks"] = [str(rank.number) for rank in trace(asked.job).ranks]
@@ -99,26 +102,35 @@ def draw(view: dict[str, Any], drawn: dict[str, Any]) -> dict[str, Any]:
     if told[:2] != ["fold", "type"] or [drawn.get("place"), drawn.get("told")] != [place, told]:
         rows = np.arange(len(graph)) if asked.mode == "fold" else part_of(asked).rows
         shown["legend"] = legend_shown(asked, legend(graph, rows), swatches)
+    frames = folded_of(asked).frames if asked.mode == "fold" else ()
+    about = {
+        "key": key,
+        "place": place,
+        "told": told,
+        "levels": place if asked.mode == "fold" else drawn.get("levels"),
+        "nodes": len(nodes),
+        "first": nodes[0]["id"] if nodes else None,
+        "centre": node_ref(graph, asked.centre) if asked.centre >= 0 else None,
+        "anchor": node_ref(graph, asked.anchor) if asked.anchor >= 0 else None,
+        "mode": asked.mode,
+        "by": asked.by,
+        "colour": asked.colour,
+        "opened": [block_ref(one.path) for one in frames],
+    }
     return shown | {
-        "elements": found,
-        "drawn": {
-            "key": key,
-            "place": place,
-            "told": told,
-            "levels": place if asked.mode == "fold" else drawn.get("levels"),
-            "nodes": len(nodes),
-            "first": nodes[0]["id"] if nodes else None,
-            "centre": node_ref(graph, asked.centre) if asked.centre >= 0 else None,
-            "anchor": node_ref(graph, asked.anchor) if asked.anchor >= 0 else None,
-            "mode": asked.mode,
-            "by": asked.by,
-            "colour": asked.colour,
-            "opened": [block_ref(one.path) for one in folded_of(asked).frames]
-            if asked.mode == "fold"
-            else [],
-        },
+        "elements": _told(found, about),
+        "drawn": about,
         "runs": runs_of(asked.job) if asked.colour == "difference" else no_update,
     }
+
+
+def _told(found: list[dict[str, Any]], about: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return elements of which the first node tells what the drawing is: the camera is set before they are painted."""
+    at = next((at for at, one in enumerate(found) if one["group"] == "nodes"), None)
+    if at is None:
+        return found
+    first = {**found[at], "data": {**found[at]["data"], "drawing": about}}
+    return [*found[:at], first, *found[at + 1 :]]
 
 
 def _answer(**changed: Any) -> dict[str, Any]:
@@ -170,10 +182,15 @@ def _n(count: int, noun: str) -> str:
 # Search
 
 
-@callback(Output("graph-hits", "children"), Output("graph-hits-drawn", "data"), Input("view", "data"))
-def search(view: dict[str, Any]) -> tuple[Any, list[str]]:
+@callback(
+    Output("graph-hits", "children"),
+    Output("graph-hits-drawn", "data"),
+    Input("searched", "data"),
+)
+def search(searched: str | None) -> tuple[Any, list[str]]:
     """Count the hits, and say which comes before and after the selected node."""
-    if not view.get("job") or not view.get("q"):
+    view: dict[str, Any] = json.loads(searched or "{}")
+    if not view.get("job"):
         return None, []
     try:
         asked, _ = asked_for(view)
@@ -201,7 +218,14 @@ def search(view: dict[str, Any]) -> tuple[Any, list[str]]:
             one for one in elements_of(asked) if one["group"] == "nodes" and one["data"]["kind"] != "frame"
         ]
         return shown, [blocks[one]["data"]["id"] for one in drawn]
-    return shown, node_refs(graph, np.intersect1d(rows, part_of(asked).rows))
+    return shown, node_refs(graph, _among(part_of(asked).rows, rows))
+
+
+def _among(some: Int64, rows: Int64) -> Int64:
+    """Return which of a few rows are among others, both rising."""
+    at = np.minimum(np.searchsorted(rows, some), len(rows) - 1)
+    found: Int64 = some[rows[at] == some]
+    return found
 
 
 def _step(name: str, text: str, title: str, asked: Request, row: int) -> Any:

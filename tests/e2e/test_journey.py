@@ -40,6 +40,33 @@ def go(page, name: str, shown: str) -> None:
     assert not found, [(one["id"], [node["html"][:200] for node in one["nodes"]]) for one in found]
 
 
+def found_and_opened(page) -> None:
+    """Search the graph for what it begins with, then open a block by the keyboard."""
+    canvas = page.locator("#graph-canvas")
+    page.wait_for_selector("#graph-canvas[data-ready]")
+    page.get_by_label("Search nodes").fill("type:all-reduce")
+    until(page, lambda: page.locator(".cs-graph-count").count() == 1)
+    page.keyboard.press("Escape")
+    before = canvas.get_attribute("data-ready")
+    page.keyboard.press("ArrowDown")
+    until(page, lambda: "block" in view(page))
+    page.keyboard.press("Enter")
+    until(page, lambda: canvas.get_attribute("data-ready") != before)
+    assert "open" in view(page)
+
+
+def stepped(page) -> None:
+    """Fit the timeline, and select a bar and the next one by keys."""
+    page.focus("#timeline-scroll")
+    page.keyboard.press("f")
+    until(page, lambda: "from" in view(page))
+    page.keyboard.press(".")
+    until(page, lambda: view(page).get("node"))
+    chosen = view(page)["node"]
+    page.keyboard.press(".")
+    until(page, lambda: view(page)["node"] != chosen)
+
+
 def compared_and_reported(page, tmp_path: Path, run: str) -> None:
     """Compare the run that is shown with another of the job, and save the report of both."""
     go(page, "Compare", "h1")
@@ -96,6 +123,7 @@ def test_real_traces_go_all_the_way(studio: Studio, page, shared: Path, tmp_path
     traces = shared / "traces"
     dropped(studio, page, *sorted((traces / "stg" / "llama_32r_dp4tp4pp2").iterdir()))
     go(page, "Graph", "#graph-canvas[data-ready]")
+    found_and_opened(page)
     go(page, "Simulate", "#sim-drawing svg")
     form_ready(page)
     first = simulated(page)
@@ -103,6 +131,7 @@ def test_real_traces_go_all_the_way(studio: Studio, page, shared: Path, tmp_path
     typed(studio, page, "Bandwidth of dimension 0", "20")
     assert simulated(page) > first
     go(page, "Timeline", "#timeline-scroll[data-ready]")
+    stepped(page)
     go(page, "Collectives", "#collectives-detail")
     compared_and_reported(page, tmp_path, before)
 
@@ -112,8 +141,10 @@ def test_real_traces_go_all_the_way(studio: Studio, page, shared: Path, tmp_path
     go(page, "Timeline", "#timeline-scroll[data-ready]")
     go(page, "Graph", "#graph-canvas[data-ready]")
 
-    dropped(studio, page, traces / "timeline" / "llama_8r.csv.gz")
-    go(page, "Timeline", "#timeline-scroll[data-ready]")
+    for events in sorted((traces / "timeline").iterdir()):
+        dropped(studio, page, events)
+        go(page, "Timeline", "#timeline-scroll[data-ready]")
+        stepped(page)
 
     dropped(studio, page, next(iter(sorted((traces / "stg").glob("llama70b_64r*")))))
     go(page, "Graph", "#graph-canvas[data-ready]")
