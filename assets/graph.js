@@ -543,6 +543,8 @@
   document.addEventListener("keydown", function (event) {
     var cy = graph();
     if (!cy || event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented || document.querySelector("dialog[open]")) return;
+    /* The key before this one may have changed the view, of which Dash tells only later. */
+    latest.view = window.studioView.read();
     if (event.target.id === "graph-q") searchKey(event);
     else if (!typing(event.target) && onGraph(event.target)) pageKey(event, cy);
   });

@@ -47,18 +47,21 @@ def found_and_opened(page) -> None:
     page.get_by_label("Search nodes").fill("type:all-reduce")
     until(page, lambda: page.locator(".cs-graph-count").count() == 1)
     page.keyboard.press("Escape")
-    before = canvas.get_attribute("data-ready")
+    whole = canvas.get_attribute("data-ready")
+    page.locator("#graph-show").get_by_text("Folded").click()
+    until(page, lambda: canvas.get_attribute("data-ready") != whole)
     page.keyboard.press("ArrowDown")
     until(page, lambda: "block" in view(page))
+    before = canvas.get_attribute("data-ready")
     page.keyboard.press("Enter")
     until(page, lambda: canvas.get_attribute("data-ready") != before)
     assert "open" in view(page)
 
 
 def stepped(page) -> None:
-    """Fit the timeline, and select a bar and the next one by keys."""
+    """Look closer into the timeline, and select a bar and the next one, by keys."""
     page.focus("#timeline-scroll")
-    page.keyboard.press("f")
+    page.keyboard.press("w")
     until(page, lambda: "from" in view(page))
     page.keyboard.press(".")
     until(page, lambda: view(page).get("node"))
