@@ -15,9 +15,12 @@ import tempfile
 from pathlib import Path
 from typing import get_args
 
-import torch
-import torch.distributed
-from torch import nn
+try:
+    import torch
+    import torch.distributed
+    from torch import nn
+except ImportError as error:
+    sys.exit(f'{error}: this example trains with PyTorch. Install it: pip install "chakra-studio[torch]"')
 
 import studio
 from studio.collect import recorder

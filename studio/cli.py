@@ -76,6 +76,12 @@ def _refuse_mistyped(ctx: click.Context, args: Sequence[str], commands: Iterable
         )
 
 
+def _meant(word: str, known: Iterable[str]) -> str:
+    """Return which of the known words a mistyped one may be, to be put before their list; "" where none is near."""
+    near = difflib.get_close_matches(word, known, n=1)
+    return f"did you mean {near[0]!r}? " if near else ""
+
+
 _HINTS: Mapping[type[OSError], str] = {
     PermissionError: "Check who may read and write it.",
     IsADirectoryError: "Name a file, or remove the folder of this name.",
@@ -258,7 +264,9 @@ def _repairs(_ctx: click.Context, _param: click.Parameter, codes: tuple[str, ...
 
         unknown = next((code for code in codes if code not in REPAIRS), None)
         if unknown is not None:
-            raise click.BadParameter(f"there is no repair {unknown!r}; there are {', '.join(REPAIRS)}.")
+            raise click.BadParameter(
+                f"there is no repair {unknown!r}; {_meant(unknown, REPAIRS)}there are {', '.join(REPAIRS)}."
+            )
     return codes
 
 
@@ -571,7 +579,7 @@ def simulate(
     "--workspace", type=click.Path(file_okay=False, path_type=Path), help="Folder of imported jobs."
 )
 def runs(job: str | None, as_json: bool, workspace: Path | None) -> None:
-    """List the simulations that were kept, of all jobs or of the JOB of this id."""
+    """List the simulations that were kept, of all jobs or of the JOB of this id or name."""
     from studio import simulating
 
     found = simulating.kept_runs(workspace, job)

@@ -17,6 +17,7 @@ import os
 import runpy
 import secrets
 import sys
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -50,6 +51,23 @@ class Recorder:
     files: tuple[Path, ...] = ()
     profile: Any = None
 
+    @property
+    def recorded(self) -> int:
+        """Steps that ended while they were recorded."""
+        wait, warmup, active = self.schedule
+        return min(max(self.steps - wait - warmup, 0), active)
+
+    @property
+    def shortfall(self) -> str:
+        """How many steps were recorded, and of how many, where they are fewer than asked for; else empty."""
+        wait, warmup, active = self.schedule
+        if not self.files or self.recorded == active:
+            return ""
+        return (
+            f"{self.recorded} of {active} steps were recorded: {self.steps} ended, of which {wait} were left out and "
+            f"{warmup} warmed up. Train for {wait + warmup + active} steps or more, or record fewer (active)."
+        )
+
     def step(self) -> None:
         """Say that a training step has ended."""
         self.steps += 1
@@ -70,6 +88,8 @@ def recorder(folder: Path | str, *, wait: int = 1, warmup: int = 1, active: int 
         warmup: Steps after those in which the profiler runs and keeps nothing.
         active: Steps to record.
 
+    Warns where fewer steps than `active` end before the context does.
+
     Raises:
         StudioError: PyTorch is missing or too old.
         ConfigError: The schedule records nothing.
@@ -82,6 +102,16 @@ def recorder(folder: Path | str, *, wait: int = 1, warmup: int = 1, active: int 
         ...         train(batch)
         ...         recording.step()
     """
+    with _recording(folder, (wait, warmup, active)) as made:
+        yield made
+    if made.shortfall:
+        warnings.warn(made.shortfall, stacklevel=3)
+
+
+@contextmanager
+def _recording(folder: Path | str, schedule: tuple[int, int, int]) -> Iterator[Recorder]:
+    """Record as `recorder` does, and leave it to the caller to say what is lacking."""
+    wait, warmup, active = schedule
     torch = _torch()
     if wait < 0 or warmup < 0 or active < 1:
         raise ConfigError(
@@ -213,6 +243,8 @@ def main(arguments: Sequence[str] | None = None) -> Any:
         return ended
     host, device = recording.files
     sys.stderr.write(f"rank {recording.rank}: {host} and {device.name}\n")
+    if recording.shortfall:
+        sys.stderr.write(f"Warning: rank {recording.rank}: {recording.shortfall}\n")
     if recording.rank == 0:
         sys.stderr.write(f"Next: chakra-studio link {options.out} -o linked\n")
     return ended
@@ -230,9 +262,7 @@ def _recorded(options: argparse.Namespace) -> tuple[Recorder, Any]:
     ended: Any = 0
     try:
         with (
-            recorder(
-                options.out, wait=options.wait, warmup=options.warmup, active=options.active
-            ) as recording,
+            _recording(options.out, (options.wait, options.warmup, options.active)) as recording,
             _after_optimizer_steps(torch.optim.Optimizer, recording.step),
         ):
             try:

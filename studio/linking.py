@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -160,7 +161,9 @@ def without(kinds: Sequence[str], say: Callable[[str], Exception]) -> LinkOption
     known = {name.replace("_", "-"): name for name in SWITCHES}
     unknown = next((kind for kind in kinds if kind not in known), None)
     if unknown is not None:
-        raise say(f"{unknown!r} is none of {', '.join(known)}.")
+        near = difflib.get_close_matches(unknown, known, n=1)
+        meant = f" Did you mean {near[0]!r}?" if near else ""
+        raise say(f"{unknown!r} is none of {', '.join(known)}.{meant}")
     return LinkOptions(**{known[kind]: False for kind in kinds})
 
 

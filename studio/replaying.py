@@ -14,6 +14,7 @@ from studio.units import format_ns
 
 RECORDED = {"communication-times": "recorded", "rank-starts": "recorded"}
 """Settings of the extended mode that make a simulation a replay."""
+NO_NETWORK = "no network: recorded durations"
 
 
 def idle_system(npus: int) -> Parts:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import difflib
 import glob
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -28,7 +29,7 @@ from studio.sim.agreement import rank_list
 from studio.sim.check import check
 from studio.sim.config import Congestion, SystemConfig
 from studio.sim.network import TOPOLOGIES, network_gb_per_s
-from studio.sim.parts import Parts, imported, with_mode, with_settings
+from studio.sim.parts import EXTENDED, Parts, imported, with_mode, with_settings
 from studio.sim.presets import PRESETS, preset
 from studio.sim.result import SimResult, breakdown_of, exposed_ns, statistics
 from studio.sim.traffic import LinkTraffic
@@ -465,7 +466,7 @@ def as_text(outcome: Outcome) -> str:
     finish = result.finish_ns
     times = breakdown_of(result)
     lines = [
-        f"{outcome.workload} on {system_label(result.config)}",
+        _header(outcome),
         f"  finish  {format_ns(result.makespan_ns)}  ({format_count(result.makespan_ns)} ns)",
         f"  simulated in {format_ns(outcome.spent_s * 1e9)}{_classes(outcome)}",
         "",
@@ -494,6 +495,15 @@ def as_text(outcome: Outcome) -> str:
         lines += ["", f"  kept as run {outcome.run} of job {outcome.job}"]
     lines += _told(outcome.findings)
     return "\n".join(lines).rstrip()
+
+
+def _header(outcome: Outcome) -> str:
+    """Return what was simulated on what; a replay uses no network, for every communication takes its recorded time."""
+    result = outcome.result
+    if replaying.is_replay(result):
+        npus = len(result.trace.ranks)
+        return f"{outcome.workload}: {npus:,} {'rank' if npus == 1 else 'ranks'}, {replaying.NO_NETWORK}"
+    return f"{outcome.workload} on {system_label(result.config)}"
 
 
 def system_label(config: SystemConfig) -> str:
@@ -601,18 +611,48 @@ def _told(findings: Sequence[Finding]) -> Iterator[str]:
 
 
 def kept_runs(root: Path | None, job_id: str | None) -> list[tuple[JobInfo, list[RunInfo]]]:
-    """Return the runs of a job, or of all jobs that have some, the newest job first.
+    """Return the runs of a job, by its id or name, or of all jobs that have some, the newest job first.
 
     Raises:
-        StudioError: There is no such job.
+        ConfigError: There is no such job, or several have the name.
     """
     folder = root or Workspace.default_root()
     if not folder.is_dir() and job_id is None:
         return []
     workspace = Workspace(folder)
     if job_id is not None:
-        return [(workspace.info(job_id), workspace.runs(job_id))]
+        job = _named(workspace, job_id)
+        return [(job, workspace.runs(job.id))]
     return [(job, workspace.runs(job.id)) for job in workspace.jobs() if job.runs]
+
+
+def _named(workspace: Workspace, name: str) -> JobInfo:
+    """Return the job of an id or name."""
+    jobs = workspace.jobs() if workspace.root.is_dir() else []
+    found = [job for job in jobs if job.id == name] or [job for job in jobs if job.name == name]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        ids = ", ".join(job.id for job in found[:_TOLD])
+        raise ConfigError(
+            f"JOB {name!r} is the name of {len(found)} jobs: {ids}", hint="Name one of them by its id."
+        )
+    words = list(dict.fromkeys(word for job in jobs for word in (job.id, job.name)))
+    near = [word for word in words if name and name.lower() in word.lower()]
+    near = near or difflib.get_close_matches(name[:200], words, n=3)
+    if near:
+        hint = f"The nearest {'is' if len(near) == 1 else 'are'} {_listed(near)}."
+    elif jobs:
+        hint = f"The jobs there are: {_listed([job.id for job in jobs])}."
+    else:
+        hint = "It has no jobs yet: `chakra-studio simulate WORKLOAD … --out NAME` keeps a run, and the job with it."
+    raise ConfigError(
+        f"There is no job {name[:80]!r} in the workspace {workspace.root}, by id or by name", hint=hint
+    )
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(names[:_TOLD]) + (", …" if len(names) > _TOLD else "")
 
 
 def runs_text(found: Sequence[tuple[JobInfo, Sequence[RunInfo]]]) -> str:
@@ -647,7 +687,10 @@ def _run_lines(runs: Sequence[RunInfo]) -> Iterator[str]:
 
 
 def _topology(run: RunInfo) -> str:
-    """Return the dimensions of a run's system: `Switch 8 × Ring 2`."""
+    """Return the dimensions of a run's system: `Switch 8 × Ring 2`; of a replay that it needed none."""
+    extended = run.tables.system.get(EXTENDED)
+    if isinstance(extended, Mapping) and extended.get("communication-times") == "recorded":
+        return replaying.NO_NETWORK
     columns = [run.tables.network.get(key) for key in ("topology", "npus_count")]
     kinds, sizes = (column if isinstance(column, list | tuple) else [column] for column in columns)
     text = " × ".join(f"{kind} {size}" for kind, size in zip(kinds, sizes, strict=False))

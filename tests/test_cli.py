@@ -606,3 +606,21 @@ def test_link_tells_scripts_that_its_input_was_damaged(tmp_path):
     assert "Damaged input (damaged-file: 1)" in done.stderr
     assert json.loads(done.stdout)["findings"][0]["code"] == "damaged-file"
     assert run("link", tmp_path / "run", "-o", tmp_path / "out", "--allow-damaged").exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [
+        (["simulat", "x"], "simulate"),
+        (["convrt", "a", "b"], "convert"),
+        (["info", "--jsn", "x"], "--json"),
+        (["check", "--repiar", "o", "x"], "--repair"),
+        (["--no-browsr"], "--no-browser"),
+        (["convert", "a", "b", "--allow-damage"], "--allow-damaged"),
+        (["link", "x", "-o", "y", "--without", "lunch"], "launch"),
+        (["check", "x", "--repair", "o", "--only", "cycl"], "cycle"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else " ".join(value),
+)
+def test_what_is_mistyped_is_answered_with_what_was_meant(words, meant):
+    assert re.search(rf"[Dd]id you mean (one of: .*)?'{meant}'\?", refused(*words, code=2))

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import studio
-from studio.collect import recorder
+from studio.collect import Recorder, recorder
 from studio.errors import ConfigError, StudioError
 from studio.linking import rank_figures
 from studio.trace import NodeType
@@ -68,6 +68,28 @@ def test_without_pytorch_the_error_says_how_to_get_it(monkeypatch, tmp_path):
         pass
     assert 'pip install "chakra-studio[torch]"' in error.value.hint
     assert not (tmp_path / "run").exists()
+
+
+def test_the_example_without_pytorch_says_in_a_line_what_to_install():
+    program = (
+        "import runpy, sys; sys.modules['torch'] = None; sys.argv = ['mnist_ddp.py']; "
+        "runpy.run_path('examples/mnist_ddp.py', run_name='__main__')"
+    )
+    process = python("-c", program)
+    out, said = process.communicate(timeout=100)
+    assert (process.returncode, out) == (1, "")
+    assert said.count("\n") == 1
+    assert 'pip install "chakra-studio[torch]"' in said
+
+
+@pytest.mark.parametrize(("steps", "recorded"), [(2, 0), (4, 2), (5, 3), (9, 3)])
+def test_fewer_steps_than_asked_for_are_counted(steps, recorded):
+    """Steps that were left out or warmed up are none of them; where all are there, nothing is said."""
+    made = Recorder((1, 1, 3), steps=steps, files=(Path("et"), Path("kineto")))
+    assert made.recorded == recorded
+    expected = f"{recorded} of 3 steps were recorded: {steps} ended, of which 1 were left out and 1 warmed up. Train for 5"
+    assert made.shortfall.startswith(expected) if recorded < 3 else made.shortfall == ""
+    assert Recorder((1, 1, 3), steps=steps).shortfall == ""
 
 
 def test_a_script_that_is_not_there_is_an_error_for_the_user(tmp_path):
@@ -148,7 +170,7 @@ def test_a_script_that_fails_before_the_first_step_ends_with_its_own_message(tmp
 def test_a_loop_that_ends_too_early_and_a_folder_of_another_job_are_errors(tmp_path):
     (tmp_path / "pytorch_et_5.json").write_text("{}")
     program = f"""
-from studio.collect import recorder
+from studio.collect import Recorder, recorder
 from studio.errors import TraceError
 for folder in ({str(tmp_path)!r}, {str(tmp_path / "new")!r}):
     try:
@@ -178,10 +200,33 @@ def test_a_script_that_raises_keeps_what_was_recorded(tmp_path):
 @needs_torch
 def test_a_schedule_that_records_nothing_is_refused(tmp_path):
     program = f"""
-from studio.collect import recorder
+from studio.collect import Recorder, recorder
 with recorder({str(tmp_path)!r}, active=0):
     pass
 """
     process = python("-c", program)
     _, said = process.communicate(timeout=100)
     assert f"{ConfigError.__name__}: wait 1, warmup 1, active 0" in said
+
+
+@needs_torch
+def test_too_few_steps_are_warned_of_with_numbers(tmp_path):
+    script = tmp_path / "train.py"
+    script.write_text(SCRIPT)
+    [(code, said)] = ranks(1, "-m", "studio.collect", "-o", str(tmp_path / "run"), str(script), "4")
+    assert code == 0
+    assert "Warning: rank 0: 2 of 3 steps were recorded: 4 ended" in said
+    assert "UserWarning" not in said
+    program = f"""
+import warnings
+warnings.simplefilter("error")
+from studio.collect import recorder
+try:
+    with recorder({str(tmp_path / "own")!r}) as recording:
+        for _ in range(3):
+            recording.step()
+except UserWarning as warning:
+    print(warning)
+"""
+    out, said = python("-c", program).communicate(timeout=100)
+    assert "1 of 3 steps were recorded: 3 ended" in out, said

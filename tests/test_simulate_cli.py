@@ -359,3 +359,53 @@ def test_the_table_says_where_it_was_kept_and_runs_lists_it(folder):
 def test_nothing_is_kept_of_a_job_that_does_not_run(folder):
     on(folder, folder / "job", "--workspace", folder / "ws", "--out", "x", "--set", "npus_count=[8]", code=1)
     assert [info.runs for info in Workspace(folder / "ws").jobs()] == [0]
+
+
+def test_runs_of_a_job_that_is_not_there_name_the_nearest(tmp_path):
+    """By id or name; where nothing is near, what there is, and where nothing is there, how to get it."""
+
+    def runs(*words, code=0):
+        result = CliRunner().invoke(main, ["runs", *map(str, words), "--workspace", str(tmp_path / "ws")])
+        assert result.exit_code == code, result.output
+        return result.output
+
+    assert "Hint: It has no jobs yet" in runs("nojob", code=1)
+    store = Workspace(tmp_path / "ws")
+    first = store.save(job(), "llama on monday")
+    second = store.save(job({"tp": (0, 1)}), "mixtral")
+    assert f"Hint: The jobs there are: {second}, {first}." in runs("nojob", code=1)
+    assert "The nearest are" in runs("llama", code=1)
+    assert f"{first}, llama on monday." in runs("llama", code=1)
+    assert "mixtral" in runs("mixtrall", code=1)
+    assert runs("mixtral") == runs(second)
+    store.save(job({"pp": (2, 3)}), "mixtral")
+    assert "is the name of 2 jobs" in runs("mixtral", code=1)
+    assert runs(second).startswith(f"mixtral ({second})")
+
+
+def test_a_mistyped_extended_table_is_recognised(folder):
+    said = on(folder, folder / "job", "--set", "extendd.communication-slots=2", code=1)
+    assert "The nearest known key is 'extended.communication-slots'" in said
+
+
+@pytest.mark.parametrize("given", [(), ("--system", "s.json", "--network", "n.yml")], ids=["none", "named"])
+def test_a_replay_tells_of_no_network_because_it_uses_none(given, tmp_path, monkeypatch):
+    """Neither the stand-in nor a system that is named carries a message; kept runs say so as well."""
+
+    def timed(end):
+        first, second = node(0, "COMP", micros=10, name="fwd"), collective(1, "ALL_REDUCE", MIB, 0)
+        first.start_time_micros, second.start_time_micros, second.duration_micros = 100, 110, end - 110
+        return [first, second]
+
+    monkeypatch.chdir(tmp_path)
+    Path("n.yml").write_text(NETWORK.replace("Ring", "Switch"), encoding="utf-8")
+    Path("s.json").write_text(json.dumps(SYSTEM), encoding="utf-8")
+    write(trace_of([timed(150)] * 4), tmp_path / "job", "job")
+    text = invoke(tmp_path / "job", "--replay", *given, "--workspace", tmp_path / "ws", "--out", "again")
+    assert text.startswith(f"{tmp_path / 'job'}: 4 ranks, no network: recorded durations\n")
+    assert "Switch" not in text
+    assert "GiB/s" not in text
+    assert "dimensions" not in text
+    kept = listed(tmp_path)
+    assert "no network: recorded durations" in kept
+    assert "Switch" not in kept

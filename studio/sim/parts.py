@@ -544,7 +544,9 @@ def _with_setting(parts: Parts, given: str, at: str | None, text: str) -> Parts:
     exact = {key: (section, key) for section, keys in _SECTIONS for key in keys}
     section, key = exact.get(given) or known.get(_loose(given)) or ("", "")
     if not key:
-        near = nearest(given, [name for _, name in known.values()])
+        near = nearest(
+            given, [*(name for _, name in known.values()), *(f"{EXTENDED}.{one}" for one in EXTENDED_KEYS)]
+        )
         hint = f"The nearest known key is {near!r}." if near else "Keys are those of ASTRA-sim's files."
         raise ConfigError(f"--set {given!r}: there is no such key", hint=hint)
     value = _setting_value(text, listed=key in LISTED_KEYS or key in IMPLEMENTATIONS)
