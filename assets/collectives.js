@@ -44,14 +44,14 @@
     });
   }
 
-  function report(error) {
+  function report(error, title) {
     var box = element("collectives-error");
     if (!box) return;
     box.replaceChildren();
     if (!error) return;
     var card = document.createElement("div");
     card.className = "cs-error";
-    [["strong", "The heatmap cannot be shown"], ["p", error.message || "The studio does not answer."], ["p", error.hint === undefined ? "Is it still running?" : error.hint]].forEach(function (part) {
+    [["strong", title || "The heatmap cannot be shown"], ["p", error.message || "The studio does not answer."], ["p", error.hint === undefined ? "Is it still running?" : error.hint]].forEach(function (part) {
       var one = document.createElement(part[0]);
       one.textContent = part[1];
       card.append(one);
@@ -102,7 +102,8 @@
     fetched(address(view, ""))
       .then(function (first) {
         if (!view.with || view.tab === "traffic") return [first, null];
-        return fetched(otherAddress(view, first)).then(function (other) { return [first, other]; });
+        /* What cannot be compared with leaves the picture of the page's own job as it is. */
+        return fetched(otherAddress(view, first)).then(function (other) { return [first, other]; }, function (error) { return [first, null, error]; });
       })
       .then(function (both) {
         if (asking !== wanted) return;
@@ -110,7 +111,7 @@
         drawn = wanted;
         found = both[0];
         beside = both[1];
-        report(null);
+        report(both[2] || null, "What it is compared with cannot be shown");
         paint(window.studioView.read());
         ring(window.studioView.read());
       })

@@ -49,6 +49,10 @@
       return JSON.stringify(view.job && view.node ? { job: view.job, run: view.run, rank: view.rank, node: view.node } : {});
     },
     searched: function (view) { return JSON.stringify(view.q ? view : {}); },
+    /* What the server looks up, to tell what of it is not there. */
+    named: function (view) {
+      return JSON.stringify([window.location.pathname, view.job, view.run, view.rank, view.with, view.ghost].map(function (part) { return part === undefined ? null : part; }));
+    },
   };
   var seen = {};
   /* Undefined is what has not changed. */

@@ -17,6 +17,7 @@ from studio.pages._activity import activity, run_choice
 from studio.pages._collectives_groups import traffic_of
 from studio.pages._collectives_heat import shown_of
 from studio.pages._graph import elements_shown, map_shown, node_named
+from studio.pages._missing import missing
 from studio.pages._state import counters, gantt, ghost, lineup, node_index
 from studio.pages._widgets import job_options, labelled
 from studio.server.collectives import collectives_blueprint
@@ -121,6 +122,7 @@ def _frame() -> Any:
             dcc.Store(id="listed-run"),
             dcc.Store(id="selection"),
             dcc.Store(id="searched"),
+            dcc.Store(id="named"),
             dcc.Store(id="imported"),
             dcc.Store(id="activity-poke"),
             dcc.Store(id="activity-known"),
@@ -137,7 +139,12 @@ def _frame() -> Any:
                         className="cs-navbar",
                     ),
                     dmc.AppShellMain(
-                        html.Main(dash.page_container, id="content", tabIndex=-1), className="cs-main"
+                        html.Main(
+                            [html.Div(id="view-missing", role="status"), dash.page_container],
+                            id="content",
+                            tabIndex=-1,
+                        ),
+                        className="cs-main",
                     ),
                     dmc.AppShellAside(
                         html.Aside(id="inspector", **labelled("Inspector")), className="cs-aside"
@@ -270,9 +277,14 @@ def _wire_frame(app: Dash, workspace: Workspace) -> None:
         Output("shown-run", "data"),
         Output("selection", "data"),
         Output("searched", "data"),
+        Output("named", "data"),
         Input("_pages_location", "search"),
         Input("_pages_location", "pathname"),
     )
+
+    @app.callback(Output("view-missing", "children"), Input("named", "data"))
+    def tell_missing(named: str | None) -> list[Any]:
+        return missing(named)
 
     @app.callback(
         Output("job-pick", "data"),

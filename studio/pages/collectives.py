@@ -23,6 +23,7 @@ from studio.pages._collectives_words import (
     worst_list,
 )
 from studio.pages._export import exports
+from studio.pages._missing import is_side
 from studio.pages._state import runs_of, workspace
 from studio.pages._widgets import error_box, labelled, link, no_job
 
@@ -231,6 +232,8 @@ def show(view: dict[str, Any], theme: str, before: dict[str, Any] | None) -> dic
         key = _key(asked, view, tab, theme)
         if before and before.get("key") == key:
             return _answer()
+        if view.get("with") and not is_side(view["with"]):
+            view = {**view, "with": None}  # what is not there is told above the page
         controls = {**told(asked), "tab": tab, "with": view.get("with") or None}
         if tab == "traffic" and view.get("scale") != "linear":
             controls["scale"] = "log"

@@ -14,6 +14,7 @@ from studio.errors import StudioError
 from studio.pages._compare_strip import side_name, sides_bar, strip
 from studio.pages._compare_tables import heatmaps, nodes_tables, settings_section, summary
 from studio.pages._compare_times import ALIGN_START, align_options, anchors
+from studio.pages._missing import is_side
 from studio.pages._state import RECORDED, lineup, shown_run, workspace
 from studio.pages._widgets import error_box, labelled, link
 from studio.units import format_ns
@@ -208,17 +209,19 @@ def choose(view: dict[str, Any], before: Source | None) -> Any:
 def chosen_sides(view: dict[str, Any]) -> list[list[str]]:
     """Return job and run of every side: the shown run, then those of `with`; the same run stands there once.
 
+    Those that are not there are left out, and told above the page.
+
     Raises:
         StudioError: There is no such job.
     """
     sides: list[list[str]] = []
     if view.get("job"):
         run = shown_run(view["job"], view)
-        if run is not None:
+        if run is not None and is_side(f"{view['job']}/{run or RECORDED}"):
             sides.append([view["job"], run or RECORDED])
     for part in str(view.get("with") or "").split(","):
         job, _, run = part.partition("/")
-        if job:
+        if is_side(part, timed=True):
             sides.append([job, run or (shown_run(job, {}) or RECORDED)])
     distinct = [list(one) for one in dict.fromkeys(tuple(side) for side in sides)]
     return distinct[:SIDES_AT_MOST]

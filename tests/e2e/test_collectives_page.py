@@ -99,3 +99,34 @@ def test_a_real_job_that_was_linked_shows_its_imbalance(studio: Studio, page, sh
     page.click("[role=option] >> text=waiting")
     page.wait_for_selector("#collectives-title >> text=Who waits for others")
     assert page.evaluate("window.studioView.read().metric") == "waiting"
+
+
+def test_what_an_address_names_and_is_not_there_is_told_above_the_page(studio: Studio, page) -> None:
+    """The page stays with its own job; what is not there is told, and a button takes it out of the address."""
+    page.expected.append("400")
+    page.goto(
+        studio.address("collectives", "imbalance_8r", **{"with": "recorded", "rank": 77, "run": "recorded"})
+    )
+    ready(page)
+    lines = page.locator("#view-missing .cs-missing")
+    until(page, lambda: lines.count() == 2)
+    assert "This job has no rank '77'. Its ranks are 0 to 7." in lines.nth(0).inner_text()
+    assert "There is no 'recorded' to compare with." in lines.nth(1).inner_text()
+    assert page.inner_text("#collectives-detail") == "54 collectives × 8 ranks"
+    assert page.locator("#collectives-other canvas:visible").count() == 0
+    lines.nth(1).locator("button").click()
+    until(page, lambda: lines.count() == 1)
+    assert "with" not in view(page)
+    assert view(page)["rank"] == "77"
+    lines.locator("button").click()
+    until(page, lambda: lines.count() == 0)
+    # What is there to be compared is still compared, or offered.
+    missing = f"gone/recorded,{studio.job('transformer_8r')}"
+    page.goto(studio.address("compare", "imbalance_8r", **{"with": missing}))
+    page.wait_for_selector("#view-missing >> text=There is no 'gone/recorded' to compare with.")
+    page.wait_for_selector("#compare-verdict >> text=B is")
+    page.goto(studio.address("overview", "imbalance_8r", run="gone"))
+    page.wait_for_selector("#view-missing >> text=This job has no run 'gone'")
+    page.click("#view-missing button")
+    page.wait_for_selector("#view-missing .cs-missing", state="detached")
+    assert "run" not in view(page)
