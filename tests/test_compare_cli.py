@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -123,3 +124,21 @@ def test_errors_name_what_is_there(place):
         r"'fast' names 2 runs: .+/fast-\w+, .+/fast-\w+\nHint: Name one", invoke("fast", "slow", *ws, code=1)
     )
     store.delete(second)
+
+
+def test_a_damaged_side_is_told_beside_the_verdict_of_the_gate(place, tmp_path):
+    """The status says what was asked, 3, where both are so; without the gate it says that something is lost."""
+    side = tmp_path / "tuesday"
+    shutil.copytree(place / "tuesday", side)
+    with (side / "llama.1.et").open("ab") as stream:
+        stream.write(b"\xff\xff")
+    words = (place / "monday", side, "--workspace", place / "ws")
+    for more, code in (
+        ((), 4),
+        (("--fail-if-slower", 2), 3),
+        (("--fail-if-slower", 99), 4),
+        (("--allow-damaged",), 0),
+    ):
+        text = invoke(*words, *more, code=code)
+        assert "Damaged input (damaged-file: 1)" in text
+        assert ("Exit status 4" in text) is (code == 4)
