@@ -26,57 +26,48 @@ def main() -> None:
         browser = playwright.chromium.launch(executable_path=chromium(), args=BROWSER_ARGUMENTS)
         for scheme in ("light", "dark"):
             page = browser.new_page(viewport={"width": 1440, "height": 900}, color_scheme=scheme)
-            overview(page, address, scheme)
-            graph(page, address, scheme)
-            nodes(page, address, scheme)
-            simulate(page, address, scheme)
-            timeline(page, address, scheme)
-            collectives(page, address, scheme)
-            compare(page, address, scheme)
+            for shown in (overview, graph, nodes, simulate, timeline, collectives, compare, findings, home):
+                shown(page, address)
+                shoot(page, f"{shown.__name__}-{scheme}")
             page.close()
         browser.close()
 
 
-def overview(page: Page, address: str, scheme: str) -> None:
+def overview(page: Page, address: str) -> None:
     """The job's overview."""
     page.goto(address)
     page.wait_for_selector(".js-plotly-plot .heatmaplayer")
-    shoot(page, f"overview-{scheme}")
 
 
-def graph(page: Page, address: str, scheme: str) -> None:
+def graph(page: Page, address: str) -> None:
     """The graph of a rank with a node selected."""
     page.goto(address.replace("/overview", "/graph") + "&rank=0&node=40")
     page.wait_for_selector("#inspector h2")
-    shoot(page, f"graph-{scheme}")
 
 
-def nodes(page: Page, address: str, scheme: str) -> None:
+def nodes(page: Page, address: str) -> None:
     """The list of nodes."""
     page.goto(address.replace("/overview", "/nodes") + "&rank=0&node=40")
     page.wait_for_selector(".ag-row")
-    shoot(page, f"nodes-{scheme}")
 
 
-def simulate(page: Page, address: str, scheme: str) -> None:
+def simulate(page: Page, address: str) -> None:
     """A system in the form, and the run on it."""
     page.goto(address.replace("/overview", "/simulate"))
     page.wait_for_selector("#sim-drawing svg")
     page.wait_for_selector("#sim-run:enabled")
     page.click("#sim-run")
     page.wait_for_selector(".sim-result .js-plotly-plot", timeout=120_000)
-    shoot(page, f"simulate-{scheme}")
 
 
-def timeline(page: Page, address: str, scheme: str) -> None:
+def timeline(page: Page, address: str) -> None:
     """The recorded timeline around a node."""
     page.goto(address.replace("/overview", "/timeline") + "&rank=0&node=117&from=17000000&to=23000000")
     page.wait_for_selector("#timeline-scroll[data-ready]")
     page.wait_for_selector("#inspector h2")
-    shoot(page, f"timeline-{scheme}")
 
 
-def collectives(page: Page, address: str, scheme: str) -> None:
+def collectives(page: Page, address: str) -> None:
     """The sample that is out of balance, its heaviest rank selected."""
     page.goto(address.split("/overview", maxsplit=1)[0])
     page.click("text=Mixture of experts, out of balance")
@@ -85,16 +76,26 @@ def collectives(page: Page, address: str, scheme: str) -> None:
     page.wait_for_selector("#collectives-heat[data-ready]")
     page.click(".cs-worst-name")
     page.wait_for_selector("#inspector h2")
-    shoot(page, f"collectives-{scheme}")
 
 
-def compare(page: Page, address: str, scheme: str) -> None:
+def compare(page: Page, address: str) -> None:
     """The recording beside the run that `simulate` has made."""
     page.goto(address.replace("/overview", "/compare") + "&run=recorded")
     page.click(".cs-compare-list a")
     page.wait_for_selector("#compare-waterfall .bars")
     page.wait_for_selector("#compare-canvas[data-ready]")
-    shoot(page, f"compare-{scheme}")
+
+
+def findings(page: Page, address: str) -> None:
+    """What is wrong with the job, or that nothing is."""
+    page.goto(address.replace("/overview", "/findings"))
+    page.wait_for_selector("#findings-list")
+
+
+def home(page: Page, address: str) -> None:
+    """Where to drop traces, with the jobs that the others have opened."""
+    page.goto(address.split("/overview", maxsplit=1)[0])
+    page.wait_for_selector("#home-drop[data-upload-ready]")
 
 
 def shoot(page: Page, name: str) -> None:
