@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from playwright.sync_api import Browser
+
 ROOT = Path(__file__).resolve().parent.parent
 BROWSER_ARGUMENTS = (
     "--no-sandbox",
@@ -39,3 +41,20 @@ def root_of(address: str) -> str:
 def chromium() -> str:
     """Return where Chromium is: the environment's `CHROMIUM`, or what `make` has put down."""
     return os.environ.get("CHROMIUM") or (ROOT / ".venv" / "chromium-path").read_text().strip()
+
+
+def most_frames(browser: Browser) -> float:
+    """Return how many frames a second the browser offers an empty page here: no page can draw more."""
+    page = browser.new_page()
+    page.goto("about:blank")
+    count: int = page.evaluate(
+        """() => new Promise(done => {
+            const began = performance.now();
+            let count = 0;
+            requestAnimationFrame(function tick(now) {
+                if (now - began < 3000) { count++; requestAnimationFrame(tick); } else done(count);
+            });
+        })"""
+    )
+    page.close()
+    return count / 3
