@@ -568,6 +568,11 @@
     var canvas = document.createElement("canvas");
     host.appendChild(canvas);
     dom = { host: host, canvas: canvas };
+    window.studioExport.register("compare-canvas", {
+      png: function () { return new Promise(function (done) { canvas.toBlob(done); }); },
+      svg: function () { return Promise.resolve(svg()); },
+      table: spans,
+    });
     canvas.addEventListener("wheel", function (event) {
       if (event.ctrlKey || event.shiftKey || event.metaKey) {
         zoom(Math.exp((event.deltaY || event.deltaX) * 0.0016), event.offsetX);
@@ -619,20 +624,26 @@
     new ResizeObserver(function () { draw(); }).observe(host);
     [["compare-fit", fit], ["compare-in", function () { zoom(0.7); }], ["compare-out", function () { zoom(1 / 0.7); }],
       ["compare-beside", function () { change({ layout: null }); }], ["compare-overlay", function () { change({ layout: "overlay" }); }],
-      ["compare-png", function () { canvas.toBlob(function (blob) { save("comparison.png", blob); }); }],
-      ["compare-svg", function () { save("comparison.svg", new Blob([svg()], { type: "image/svg+xml" })); }],
       ["compare-swap", swap], ["compare-pin", pin]].forEach(function (pair) {
       var button = element(pair[0]);
       if (button) button.addEventListener("click", function () { pair[1](); });
     });
   }
 
-  function save(name, blob) {
-    var link = document.createElement("a");
-    link.href = URL.createObjectURL(blob);
-    link.download = name;
-    link.click();
-    window.setTimeout(function () { URL.revokeObjectURL(link.href); }, 10000);
+  /* What every side has of the ranks in sight, within the window that is shown. */
+  function spans() {
+    var ranks = new Set(visible(panes()[0]).map(function (one) { return one.rank; }));
+    return Promise.all(sides.map(function (side) {
+      var rows = [], move = offset(side);
+      for (var row = 0; row < side.rank.length; row++) if (ranks.has(side.rank[row])) rows.push(row);
+      var window_ = { from: Math.max(0, Math.floor(shown.from + move)), to: Math.max(1, Math.ceil(shown.to + move)), rows: rows.join(",") };
+      return kit().get(address(side, "/spans.csv", window_)).then(function (answer) { return answer.text(); }).then(function (text) {
+        var found = window.studioExport.parsed(text), head = found.shift();
+        return { head: ["side", "run"].concat(head), rows: found.map(function (line) { return [LETTERS[side.at], names[side.at] || ""].concat(line); }) };
+      });
+    })).then(function (parts) {
+      return { head: parts[0].head, rows: [].concat.apply([], parts.map(function (part) { return part.rows; })) };
+    });
   }
 
   function plain(text) {
@@ -729,7 +740,8 @@
           offsets = [];
           load(source.sides);
         }
-        host.style.height = Math.min(760, AXIS + source.sides.length * (mode === "overlay" ? 190 : 210)) + "px";
+        /* Many sides get what the window has: each shows some ranks at once, and all of them are in sight. */
+        host.style.height = Math.min(Math.max(760, window.innerHeight - 150), AXIS + source.sides.length * (mode === "overlay" ? 190 : 210)) + "px";
         if (anchors && JSON.stringify(anchors.sides) === key && anchors.ns.join() !== offsets.join()) {
           offsets = anchors.ns;
           windowKey = null;

@@ -139,7 +139,7 @@
   /* A text that a spreadsheet would take for a formula gets an apostrophe before it; a number is none. */
   function harmless(value) {
     var text = value === null || value === undefined ? "" : String(value);
-    return /^[=+\-@\t\r]/.test(text) && isNaN(Number(text)) ? "'" + text : text;
+    return /^[=+\-@\t\r]/.test(text) && isNaN(Number(text.replace(/ %$/, ""))) ? "'" + text : text;
   }
 
   function csv(table) {
@@ -223,16 +223,40 @@
     dialog.showModal();
   }
 
-  /* A table of the page: rounded figures carry their exact value. */
+  /* A table of the page as a spreadsheet takes it: rounded figures by their exact value, whose unit stands in the head; without
+     marks of definitions and without columns that have no name, which hold buttons. */
   function fromPage(grid) {
-    function texts(row) {
-      return Array.from(row.children).map(function (cell) {
-        var exact = cell.querySelector("[data-exact]");
-        return exact ? exact.dataset.exact : cell.innerText.trim();
-      });
+    var units = {};
+    function word(cell) {
+      var copy = cell.cloneNode(true);
+      copy.querySelectorAll(".cs-hint").forEach(function (mark) { mark.remove(); });
+      return copy.textContent.trim();
     }
-    var rows = Array.from(grid.querySelectorAll("tr")).map(texts);
-    return { head: rows[0] || [], rows: rows.slice(1) };
+    function value(cell, at) {
+      var exact = cell.querySelector("[data-exact]");
+      if (!exact) return word(cell);
+      var parts = /^([+−-]?[\d,]+(?:\.\d+)?)(?: ([A-Za-zµ/%]+))?/.exec(exact.dataset.exact);
+      if (!parts) return exact.dataset.exact;
+      var unit = parts[2] || "";
+      if (!(at in units)) units[at] = unit;
+      else if (units[at] !== unit) units[at] = null;
+      return { number: parts[1].replace(/,/g, "").replace("−", "-"), unit: unit };
+    }
+    var lines = Array.from(grid.querySelectorAll("tr")).map(function (row) { return Array.from(row.children); });
+    var head = (lines[0] || []).map(word);
+    var named = head.map(function (name, at) { return name ? at : -1; }).filter(function (at) { return at >= 0; });
+    var rows = lines.slice(1).map(function (line) {
+      return named.map(function (at) { return line[at] ? value(line[at], at) : ""; });
+    });
+    return {
+      head: named.map(function (at) { return head[at] + (units[at] ? " (" + units[at] + ")" : ""); }),
+      rows: rows.map(function (row) {
+        return row.map(function (one, place) {
+          if (typeof one === "string") return one;
+          return units[named[place]] === null && one.unit ? one.number + " " + one.unit : one.number;
+        });
+      }),
+    };
   }
 
   var ACTS = {
@@ -280,5 +304,5 @@
     tableOf(bar).then(function (table) { show(bar, table); }).catch(complain);
   }
 
-  window.studioExport = { open: open, register: register, save: save, csv: csv, tsv: tsv, copy: copy };
+  window.studioExport = { open: open, parsed: parsed, register: register, save: save, csv: csv, tsv: tsv, copy: copy };
 })();

@@ -134,7 +134,18 @@
     var all = found.total.toLocaleString("en") + (found.total === 1 ? " node" : " nodes");
     say("nodes-count", found.count === found.total ? all : found.count.toLocaleString("en") + " of " + all);
     show("nodes-empty", found.count === 0);
+    saved(found.count);
     arrange(found.empty);
+  }
+
+  /* What is listed, in its order; the server gives that many nodes at most. */
+  var SAVED = 200000;
+
+  function saved(count) {
+    var bar = document.querySelector("#nodes-save .cs-export");
+    if (!bar) return;
+    bar.dataset.source = address("/nodes.csv", {});
+    bar.dataset.title = count > SAVED ? "the first " + SAVED.toLocaleString("en") + " of " + count.toLocaleString("en") + " nodes" : "the nodes";
   }
 
   /* Columns without a single value are left out, and in a narrow window those that matter least. Both is said. */

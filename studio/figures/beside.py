@@ -11,6 +11,8 @@ from studio.figures.theme import axis_unit, layout, palette
 from studio.trace import Float64
 
 _HEIGHT = 300
+_ACROSS = 4
+"""Heatmaps of one line."""
 
 
 def beside(
@@ -21,7 +23,7 @@ def beside(
     dark: bool,
     rows: Sequence[Sequence[str]] = (),
 ) -> Any:
-    """Return the figure: a heatmap for each run, rows in order of time, one scale from 0 to the longest.
+    """Return the figure: a heatmap for each run, up to four in a line, rows in order of time, one scale from 0 to the longest.
 
     Args:
         tables: (L, R) ns for each run, NaN where a rank takes no part.
@@ -35,9 +37,13 @@ def beside(
     colours = palette(dark)
     most = max((float(np.nanmax(one)) for one in tables if one.size and not np.isnan(one).all()), default=1.0)
     unit, scale = axis_unit(most)
-    gap, wide = 0.06, 1 / len(tables)
+    lines = -(-len(tables) // _ACROSS)
+    across = -(-len(tables) // lines)
+    gap, wide, high = 0.06 if across < _ACROSS else 0.045, 1 / across, 1 / lines
     called = rows or [[str(at) for at in range(len(one))] for one in tables]
-    figure = go.Figure(layout=layout(dark, height=_HEIGHT, margin={"l": 10, "r": 10, "t": 24, "b": 10}))
+    figure = go.Figure(
+        layout=layout(dark, height=_HEIGHT * lines, margin={"l": 10, "r": 10, "t": 24, "b": 10})
+    )
     for at, (found, numbers, labels, name) in enumerate(zip(tables, ranks, called, names, strict=True)):
         axis = "" if at == 0 else str(at + 1)
         figure.add_trace(
@@ -53,26 +59,29 @@ def beside(
             )
         )
         every = labels[:: max(1, -(-len(labels) // 6))]
+        line, place = divmod(at, across)
         domain = [
-            at * wide + (gap / 2 if at else 0),
-            (at + 1) * wide - (gap / 2 if at + 1 < len(tables) else 0),
+            place * wide + (gap / 2 if place else 0),
+            (place + 1) * wide - (gap / 2 if place + 1 < across else 0),
         ]
+        top = 1 - line * high - (0.06 if line else 0)
         figure.update_layout(
             {
                 f"xaxis{axis}": {
-                    "domain": domain, "title": {"text": "rank", "font": {"size": 11}}, "type": "category",
-                    "showgrid": False, "nticks": 16, "title_standoff": 2, "tickfont": {"color": colours.dim, "size": 11},
+                    "domain": domain, "anchor": f"y{axis}", "title": {"text": "rank", "font": {"size": 11}}, "type": "category",
+                    "showgrid": False, "nticks": max(4, 32 // across), "title_standoff": 2, "tickfont": {"color": colours.dim, "size": 11},
                 },
                 f"yaxis{axis}": {
+                    "domain": [1 - (line + 1) * high + (0.06 if line + 1 < lines else 0), top],
                     "anchor": f"x{axis}", "autorange": "reversed", "showgrid": False, "type": "category",
                     "tickvals": every, "ticktext": [label.split(" ")[0] for label in every],
                     "tickfont": {"color": colours.dim, "size": 11},
-                    "title": {"text": "collectives" if at == 0 else "", "font": {"size": 11}}, "title_standoff": 4,
+                    "title": {"text": "collectives" if place == 0 else "", "font": {"size": 11}}, "title_standoff": 4,
                 },
             }
         )  # fmt: skip
         figure.add_annotation(
-            text=f"<b>{name}</b>", x=domain[0], y=1.0, xref="paper", yref="paper", xanchor="left", yanchor="bottom",
+            text=f"<b>{name}</b>", x=domain[0], y=top, xref="paper", yref="paper", xanchor="left", yanchor="bottom",
             showarrow=False, font={"color": colours.text, "size": 12},
         )  # fmt: skip
     figure.update_layout(

@@ -76,7 +76,7 @@ def traffic_side(traffic: Traffic, view: Mapping[str, Any]) -> list[Any]:
     more = len(entries) - _LISTED
     return [
         html.H2("What is counted"),
-        table(("", "Bytes"), rows, numeric=(1,)),
+        copied(table(("What", "Bytes"), rows, numeric=(1,)), "what is counted"),
         html.H2("By group", className="cs-coll-gap"),
         html.Ul(choices, className="cs-coll-choices"),
         html.P(f"and {format_count(more)} more groups", className="cs-dim") if more > 0 else None,

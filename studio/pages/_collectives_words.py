@@ -12,6 +12,7 @@ from studio.analysis.heat import Shown, line_name
 from studio.analysis.imbalance import Metric, Offender, worst_rows
 from studio.analysis.nodes import node_ref
 from studio.pages._collectives_heat import Settled
+from studio.pages._export import Table, exports
 from studio.pages._widgets import exact, hint, link
 from studio.trace import collective_name
 from studio.units import format_count
@@ -66,7 +67,38 @@ def worst_list(shown: Shown, asked: Settled, view: dict[str, Any]) -> list[Any]:
         return [html.P(said if len(keep) else "No collective has this figure.", className="cs-dim")]
     lead = _lead(shown, [one for one in found if one.row in drawn])
     items = [_offender(shown, asked, view, one, drawn[one.row]) for one in listed]
-    return [lead, html.Ol(items, className="cs-worst")]
+    every = _offenders([one for one in found if one.row in drawn], drawn, shown)
+    save = exports("imbalances", table=every, title="the worst imbalances")
+    return [lead, html.Ol(items, className="cs-worst"), save]
+
+
+def _offenders(found: list[Offender], drawn: dict[int, int], shown: Shown) -> Table:
+    """Return all that was found, in the measure that is shown."""
+    number = [rank.number for rank in shown.trace.ranks]
+    head = (
+        "collective",
+        "metric",
+        "max_over_mean",
+        "most",
+        "mean",
+        "to_move",
+        "worst_rank",
+        "ranks_above_mean",
+    )
+    rows = [
+        (
+            line_name(shown.heat, drawn[one.row]),
+            shown.look.metric,
+            round(float(one.max), 6),
+            float(one.most),
+            float(one.mean),
+            float(one.excess),
+            number[one.worst],
+            " ".join(str(number[rank]) for rank in one.heavy),
+        )
+        for one in found
+    ]
+    return Table(head, rows)
 
 
 def _lead(shown: Shown, found: list[Offender]) -> Any:

@@ -31,7 +31,7 @@ def sides_bar(sides: Sequence[Sequence[str]], view: dict[str, Any]) -> list[Any]
     """
     chips = []
     for at, (job, run) in enumerate(sides):
-        name = side_name(job, run)
+        name, told = side_name(job, run, among=sides), side_name(job, run)
         others = [side for place, side in enumerate(sides) if place != at]
         actions = []
         if at:
@@ -43,7 +43,7 @@ def sides_bar(sides: Sequence[Sequence[str]], view: dict[str, Any]) -> list[Any]
             html.Span(
                 [
                     html.Strong(LETTERS[at], className=f"cs-side cs-side-{at}"),
-                    html.Bdi(name, title=name),
+                    html.Bdi(name, title=told),
                     *actions,
                 ],
                 className="cs-compare-chip",
@@ -52,14 +52,15 @@ def sides_bar(sides: Sequence[Sequence[str]], view: dict[str, Any]) -> list[Any]
     return chips
 
 
-def side_name(job: str, run: str) -> str:
-    """Return what a run is called among those of several jobs.
+def side_name(job: str, run: str, *, among: Sequence[Sequence[str]] = ()) -> str:
+    """Return what a run is called: with its job, unless the runs it stands among are all of one job.
 
     Raises:
         StudioError: There is no such job or run.
     """
     info = workspace().info(job)
-    return f"{info.name} · {'recorded' if run == RECORDED else workspace().run_info(job, run).name}"
+    name = "recorded" if run == RECORDED else workspace().run_info(job, run).name
+    return name if len(among) > 1 and len({one for one, _ in among}) == 1 else f"{info.name} · {name}"
 
 
 def _view(sides: Sequence[Sequence[str]]) -> dict[str, Any]:

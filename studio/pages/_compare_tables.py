@@ -31,6 +31,7 @@ from studio.units import format_bytes, format_count, format_ns
 _LISTED = 12
 _LINKS = 10
 _OPERATIONS = 16
+_CELLS = 20_000
 _SHARE = (
     "The difference as a part of what the finish differs by. Figures of ranks are means over ranks, and several can cover "
     "the same time, so that these shares do not add up; those of the waterfall do."
@@ -58,12 +59,12 @@ _MATCHED = (
 def summary(shown: Lineup) -> Any:
     """Return the figures of every side, with what they differ by from the first."""
     keys = [one.key for one in shown.found[0].figures if any(_figure(pair, one.key) for pair in shown.found)]
-    rows = [
-        _row(_named(key), _sides_figures(shown, lambda pair, key=key: _of(pair.figures, key, "ns")))
+    found = [
+        (_named(key), WORDS[key], _sides_figures(shown, lambda pair, key=key: _of(pair.figures, key, "ns")))
         for key in keys
     ]
     parts = [html.H2(["In numbers", hint("share", _SHARE)])]
-    parts.append(_wide(_head(shown, "Mean of a rank"), rows, "the figures"))
+    parts.append(_figures(shown, "Mean of a rank", found, "the figures"))
     parts += _network(shown, "dimensions", "Dimensions of the network", _LINKS)
     parts += _network(shown, "links", f"Links: the {_LINKS} that differ most", _LINKS)
     return html.Section(parts, className="cs-section")
@@ -87,19 +88,42 @@ def _sides_figures(shown: Lineup, pick: Any) -> list[Figure | None]:
     return [pick(pair) for pair in shown.found]
 
 
-def _head(shown: Lineup, first: str) -> list[Any]:
-    others = [
-        part for at in range(1, len(shown.sides)) for part in (LETTERS[at], f"{LETTERS[at]} − A", "share")
-    ]
-    return [first, "A", *others]
+_BESIDE = 3
+"""Up to how many sides differences stand in columns of their own; below the values, where there are more."""
 
 
-def _row(name: Any, figures: Sequence[Figure | None]) -> list[Any]:
-    base = next((one for one in figures if one is not None), None)
-    cells = [name, _value(base.a if base else None, base)]
-    for one in figures:
-        cells += [_value(one.b if one else None, one), _difference(one), _share(one)]
-    return cells
+def _figures(
+    shown: Lineup, first: str, found: Sequence[tuple[Any, str, list[Figure | None]]], name: str
+) -> Any:
+    """Return a table of figures, each with its name for the page and for files and what it is on every side but the first."""
+    beside = len(shown.sides) <= _BESIDE
+    others = LETTERS[1 : len(shown.sides)]
+    head = [first, "A"]
+    for letter in others:
+        head += [letter, f"{letter} − A", "share"] if beside else [letter]
+    rows, exactly = [], []
+    for words, plain, figures in found:
+        base = next((one for one in figures if one is not None), None)
+        cells = [words, _value(base.a if base else None, base)]
+        numbers: list[Any] = [plain, base.unit if base else "", base.a if base else None]
+        for one in figures:
+            value, difference, share = _value(one.b if one else None, one), _difference(one), _share(one)
+            below = [difference, f" · {share}" if share else ""] if difference != "–" else []
+            told = html.Div(below, className="cs-compare-below")
+            cells += [value, difference, share] if beside else [html.Span([value, told])]
+            numbers += [one.b, one.difference, one.share] if one else [None, None, None]
+        rows.append(cells)
+        exactly.append(numbers)
+    named = [part for one in others for part in (one, f"{one} − A", f"{one} share")]
+    save = exports(name.replace(" ", "-"), table=Table((first, "unit", "A", *named), exactly), title=name)
+    region = html.Div(
+        table(head, rows, numeric=range(1, len(head))),
+        className="cs-compare-wide",
+        tabIndex=0,
+        role="region",
+        **labelled(name),
+    )
+    return html.Div([region, save], className="cs-compare-figures")
 
 
 def _value(value: float | None, one: Figure | None) -> Any:
@@ -117,21 +141,14 @@ def _difference(one: Figure | None) -> Any:
     if one is None or change is None:
         return "–"
     if one.unit == "share":
-        return html.Span(signed_share(change), title=f"{100 * change:+.6g} percentage points")
+        return exact(signed_share(change), f"{100 * change:+.6g} percentage points")
     shown = signed_bytes(change) if one.unit == "bytes" else signed(round(change))
     kind = "" if one.unit == "bytes" or not round(change) else "cs-worse" if change > 0 else "cs-better"
-    return html.Span(shown, title=f"{change:+,.1f} {one.unit}", className=kind)
+    return exact(shown, f"{change:+,.1f} {one.unit}", classes=kind)
 
 
 def _share(one: Figure | None) -> str:
     return "" if one is None or one.share is None else f"{100 * one.share:.1f} %".replace("-", "−")
-
-
-def _wide(head: Sequence[Any], rows: Sequence[Sequence[Any]], name: str) -> Any:
-    shown = table(head, rows, numeric=range(1, len(head)))
-    return html.Div(
-        copied(shown, name), className="cs-compare-wide", tabIndex=0, role="region", **labelled(name)
-    )
 
 
 def _network(shown: Lineup, what: str, title: str, most: int) -> list[Any]:
@@ -143,11 +160,11 @@ def _network(shown: Lineup, what: str, title: str, most: int) -> list[Any]:
                 shown, lambda pair, key=key, unit=unit: _of(getattr(pair, what), key, unit)
             )
             if any(one is not None and (one.a or one.b) for one in figures):
-                rows.append(_row(f"{key}, {told}", figures))
+                rows.append((f"{key}, {told}", f"{key}, {told}", figures))
     abouts = dict.fromkeys(getattr(one.side, what).about for one in shown.sides)
     about = " Or: ".join(words for words in abouts if words)
     heading = html.H3([title, hint(_CARRIED[what]["share"], about)])
-    return [heading, _wide(_head(shown, what[:-1].capitalize()), rows, what)] if rows else []
+    return [heading, _figures(shown, what[:-1].capitalize(), rows, what)] if rows else []
 
 
 # ---------------------------------------------------------------------------------------------------
@@ -274,7 +291,7 @@ def _node(words: dict[str, Any], side: Sequence[str], *, select: bool) -> Any:
 
 def _colour(ns: int) -> Any:
     kind = "cs-worse" if ns > 0 else "cs-better" if ns < 0 else ""
-    return html.Span(signed(ns), title=f"{ns:+,} ns", className=kind)
+    return exact(signed(ns), f"{ns:+,} ns", classes=kind)
 
 
 def _alone(side: Side, title: str, alone: Sequence[NodeAlone], count: int, at: Sequence[str]) -> Any:
@@ -335,13 +352,13 @@ def _operations(found: Comparison, letter: str) -> Any:
 # Collectives
 
 
-def heatmaps(shown: Lineup, pair: int, *, dark: bool) -> Any:
-    """Return how long each rank was in each collective, of two sides on one colour scale."""
-    sides = (shown.sides[0], shown.sides[pair])
+def heatmaps(shown: Lineup, *, dark: bool) -> Any:
+    """Return how long each rank was in each collective, of all sides on one colour scale."""
+    sides = shown.sides
     tables = [_durations(one) for one in sides]
     if not any(found.size for found, _ in tables):
         return None
-    names = ("A", LETTERS[pair])
+    names = LETTERS[: len(sides)]
     graph = dcc.Graph(
         id="compare-heatmaps",
         figure=beside(
@@ -359,18 +376,21 @@ def heatmaps(shown: Lineup, pair: int, *, dark: bool) -> Any:
         for name, one, (found, labels) in zip(names, sides, tables, strict=True)
         for row, label in enumerate(labels)
         for rank in np.flatnonzero(~np.isnan(found[row])).tolist()
-    ][:5000]
+    ]
+    title = "time in collectives"
+    if len(rows) > _CELLS:
+        title += f", the first {_CELLS:,} of {len(rows):,} cells"
     head = html.Div(
         [
             html.H2("How long each rank is in collectives"),
-            html.Span("in order of time, both sides on one colour scale", className="cs-dim"),
+            html.Span("in order of time, all sides on one colour scale", className="cs-dim"),
             html.Span(style={"flex": 1}),
-            dcc.Link("Open in Collectives", href=_collectives(*sides), className="cs-button"),
+            dcc.Link("Open A and B in Collectives", href=_collectives(*sides[:2]), className="cs-button"),
             exports(
                 "collectives",
                 figure="compare-heatmaps",
-                table=Table(("side", "collectives", "rank", "duration_ns"), rows),
-                title="time in collectives",
+                table=Table(("side", "collectives", "rank", "duration_ns"), rows[:_CELLS]),
+                title=title,
             ),
         ],
         className="cs-compare-controls",

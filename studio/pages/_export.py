@@ -28,7 +28,13 @@ class Table:
 
 
 def exports(
-    name: str, *, figure: str = "", table: Table | None = None, source: str = "", title: str = ""
+    name: str,
+    *,
+    figure: str = "",
+    table: Table | None = None,
+    source: str = "",
+    title: str = "",
+    drawn: bool = False,
 ) -> Any:
     """Return the buttons that save a figure and show the table behind it.
 
@@ -39,9 +45,10 @@ def exports(
         table: What stands behind the figure, for tables of some thousand rows at most.
         source: In place of `table`, an address that answers with CSV; it is asked for when somebody wants it.
         title: What the table is called; the name where that is "".
+        drawn: Whether the script that draws the figure tells the numbers, too: see `tableOf` there.
     """
     kinds = [("png", "PNG", "Save as PNG"), ("svg", "SVG", "Save as SVG")] if figure else []
-    if table is not None or source:
+    if table is not None or source or drawn:
         kinds += [
             ("csv", "CSV", "Save the numbers as CSV"),
             ("table", "Table", "Show the numbers; copies as TSV"),

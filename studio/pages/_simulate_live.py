@@ -9,6 +9,7 @@ from typing import Any
 from dash import html
 
 from studio.figures.topology import Drawing, described, topology_drawing
+from studio.pages._export import Table, exports
 from studio.pages._widgets import exact, findings_list, hint
 from studio.sim.config import SystemConfig, Topology
 from studio.sim.topology import bisection_bytes_per_ns, ideal_all_reduce_ns, npu_bytes_per_ns
@@ -84,13 +85,19 @@ def drawn(topology: Topology) -> dict[str, Any]:
 
 def legend(topology: Topology) -> Any:
     """Return a line per dimension: what its links are."""
-    return html.Ul(
+    lines = html.Ul(
         [
             html.Li([html.Span(className=f"sim-key sim-key-{min(at, 3)}"), described(dim, at)])
             for at, dim in enumerate(topology.dims)
         ],
         className="sim-legend",
     )
+    head = ("dimension", "kind", "npus", "link_bytes_per_ns", "link_latency_ns")
+    rows = [
+        (at, dim.kind, dim.size, dim.bytes_per_ns, dim.latency_ns) for at, dim in enumerate(topology.dims)
+    ]
+    save = exports("topology", figure="sim-drawing", table=Table(head, rows), title="the network")
+    return html.Div([lines, save], className="cs-figure-head")
 
 
 def told(findings: Sequence[Finding]) -> Any:

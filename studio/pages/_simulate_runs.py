@@ -13,6 +13,7 @@ from dash import dcc, html
 from studio.analysis.breakdown import Breakdown
 from studio.errors import StudioError
 from studio.figures.ranks import rank_times
+from studio.pages._export import Table, copied, exports
 from studio.pages._widgets import error_box, exact, hint, labelled, link, table
 from studio.runs import Run, RunInfo
 from studio.settings import differences
@@ -118,7 +119,7 @@ def _stuck(one: Simulation) -> Any:
     return html.Details(
         [
             html.Summary(f"{len(rows)} stuck ranks and what they wait for"),
-            table(("Rank", "Nodes", "Waits"), rows),
+            copied(table(("Rank", "Nodes", "Waits"), rows), "the stuck ranks"),
         ]
     )
 
@@ -146,8 +147,20 @@ def result(run: Run, info: RunInfo, *, dark: bool) -> Any:
         [
             html.Div([html.H2(info.name), html.Span(style={"flex": 1}), *onward], className="sim-row"),
             _figures(found, times, numbers),
-            html.P(spread(found, numbers)),
+            html.Div(
+                [
+                    html.P(spread(found, numbers)),
+                    exports(
+                        "ranks",
+                        figure="sim-ranks",
+                        table=_rank_table(found, times, numbers),
+                        title="where the time of each rank went",
+                    ),
+                ],
+                className="cs-figure-head",
+            ),
             dcc.Graph(
+                id="sim-ranks",
                 figure=rank_times(times, found.finish_ns, numbers, dark=dark),
                 config={"displaylogo": False, "displayModeBar": False},
                 className="cs-figure",
@@ -198,6 +211,20 @@ def _figures(found: SimResult, times: Breakdown, numbers: Sequence[int]) -> Any:
     )
 
 
+def _rank_table(found: SimResult, times: Breakdown, numbers: Sequence[int]) -> Table:
+    columns = {
+        "finish_ns": found.finish_ns,
+        "compute_ns": times.compute_ns,
+        "communication_ns": times.communication_ns,
+        "exposed_communication_ns": times.exposed_communication_ns,
+        "memory_ns": times.memory_ns,
+        "cpu_ns": times.cpu_ns,
+        "idle_ns": times.idle_ns,
+    }
+    rows = zip(numbers, *(column.tolist() for column in columns.values()), strict=True)
+    return Table(("rank", *columns), list(rows))
+
+
 def spread(found: SimResult, numbers: Sequence[int]) -> str:
     """Return how far apart the ranks finish, in a sentence."""
     finish = found.finish_ns
@@ -237,7 +264,10 @@ def _links(found: SimResult) -> Any:
     ]
     busiest = [
         html.H2("Busiest links"),
-        table(("Link", "Busy", "Carried", "Mean rate", "Most waiting"), rows, numeric=(1, 2, 3, 4)),
+        copied(
+            table(("Link", "Busy", "Carried", "Mean rate", "Most waiting"), rows, numeric=(1, 2, 3, 4)),
+            "the busiest links",
+        ),
     ]
     return html.Div([*(busiest if rows else []), _dimensions(found)])
 
@@ -269,9 +299,8 @@ def _dimensions(found: SimResult) -> Any:
         if over
         else None
     )
-    return html.Div(
-        [html.H2("What was sent into the dimensions"), table(head, rows, numeric=(1, 2, 3, 4)), warning]
-    )
+    shown = copied(table(head, rows, numeric=(1, 2, 3, 4)), "the dimensions")
+    return html.Div([html.H2("What was sent into the dimensions"), shown, warning])
 
 
 # ---------------------------------------------------------------------------------------------------
@@ -309,19 +338,22 @@ def runs_table(infos: Sequence[RunInfo], shown: str | None, renaming: str | None
     return html.Section(
         [
             html.H2("Runs of this job"),
-            html.Table(
-                [
-                    html.Thead(
-                        html.Tr(
-                            [
-                                html.Th(name, scope="col", className="cs-num" if at in numeric else None)
-                                for at, name in enumerate(head)
-                            ]
-                        )
-                    ),
-                    html.Tbody(rows),
-                ],
-                className="cs-table sim-runs",
+            copied(
+                html.Table(
+                    [
+                        html.Thead(
+                            html.Tr(
+                                [
+                                    html.Th(name, scope="col", className="cs-num" if at in numeric else None)
+                                    for at, name in enumerate(head)
+                                ]
+                            )
+                        ),
+                        html.Tbody(rows),
+                    ],
+                    className="cs-table sim-runs",
+                ),
+                "the runs",
             ),
         ]
     )

@@ -123,9 +123,10 @@ def table(
     )
 
 
-def exact(text: str, value: Any) -> Any:
-    """Return a rounded figure with the exact value on hover."""
-    return html.Span(text, title=str(value))
+def exact(text: str, value: Any, *, classes: str | None = None) -> Any:
+    """Return a rounded figure with the exact value on hover, and in what is copied."""
+    about: dict[str, Any] = {"data-exact": str(value)} if value != "" else {}
+    return html.Span(text, title=str(value), className=classes, **about)
 
 
 def findings_list(findings: Sequence[Finding], *, most: int = 200) -> Any:

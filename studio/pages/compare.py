@@ -14,6 +14,7 @@ from studio.errors import StudioError
 from studio.pages._compare_strip import side_name, sides_bar, strip
 from studio.pages._compare_tables import heatmaps, nodes_tables, settings_section, summary
 from studio.pages._compare_times import ALIGN_START, align_options, anchors
+from studio.pages._export import exports
 from studio.pages._missing import is_side
 from studio.pages._state import RECORDED, lineup, shown_run, workspace
 from studio.pages._widgets import error_box, labelled, link
@@ -122,8 +123,9 @@ def _timelines() -> Any:
             html.Button("−", id="compare-out", className="cs-button", title="Zoom out (S)"),
             html.Button("+", id="compare-in", className="cs-button", title="Zoom in (W)"),
             html.Span(style={"flex": 1}),
-            html.Button("PNG", id="compare-png", className="cs-button", title="Save the picture as PNG"),
-            html.Button("SVG", id="compare-svg", className="cs-button", title="Save the picture as SVG"),
+            exports(
+                "comparison", figure="compare-canvas", title="what is in sight, node by node", drawn=True
+            ),
         ],
         className="cs-compare-controls",
     )
@@ -184,7 +186,7 @@ def choose(view: dict[str, Any], before: Source | None) -> Any:
         sides = chosen_sides(view)
         source: Source = {
             "sides": sides,
-            "names": [side_name(job, run) for job, run in sides],
+            "names": [side_name(job, run, among=sides) for job, run in sides],
             "pair": _whole(view.get("pair"), len(sides) - 1),
             "basis": "mean" if view.get("basis") == "mean" else "busiest",
             "settings": "all" if view.get("settings") == "all" else "differing",
@@ -306,10 +308,11 @@ def show(source: Source | None, theme: str) -> Any:
             [
                 html.Div(
                     [summary(shown), settings_section(shown, everything=source["settings"] == "all")],
-                    className="cs-compare-columns",
+                    # More than two sides take the whole width each.
+                    className="cs-compare-columns" if len(shown.sides) == 2 else None,
                 ),
                 nodes_tables(shown, source["pair"], source["sides"]),
-                heatmaps(shown, source["pair"], dark=dark),
+                heatmaps(shown, dark=dark),
             ]
         )
         return strip(shown, source["pair"], source["basis"], dark=dark), tables

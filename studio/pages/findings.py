@@ -14,6 +14,7 @@ from studio.doctor import CHECKS, REPAIRS, Change, Diagnosis, Examination
 from studio.doctor.diagnosis import LEVELS
 from studio.errors import StudioError
 from studio.mending import mend, origin
+from studio.pages._export import Table, exports
 from studio.pages._state import examination, repair_preview, trace, workspace
 from studio.pages._widgets import error_box, guarded, labelled, link, no_job, page
 from studio.sim.agreement import rank_list
@@ -102,8 +103,9 @@ def _repair_all(found: Examination) -> list[Any]:
         code for code in codes if any(one.repair == code and one.level != "info" for one in found.diagnoses)
     ]
     space = html.Span(style={"flex": 1})
+    save = _save(found)
     if len(bad) < 2:
-        return [space]
+        return [space, *save]
     titles = "; ".join(REPAIRS[code].title for code in bad)
     button = html.Button(
         f"Mend {len(bad)} kinds of them at once",
@@ -111,7 +113,29 @@ def _repair_all(found: Examination) -> list[Any]:
         className="cs-button",
         title=f"{titles}. The mended job is a new one; this one stays as it is.",
     )
-    return [space, button]
+    return [space, button, *save]
+
+
+def _save(found: Examination) -> list[Any]:
+    """Return the buttons that save what was found, where anything was."""
+    if not found.diagnoses:
+        return []
+    head = ("level", "code", "title", "ranks", "nodes", "message", "consequence", "advice", "repair")
+    rows = [
+        (
+            one.level,
+            one.code,
+            one.title,
+            rank_list(one.ranks) if one.ranks else "",
+            one.count,
+            one.message,
+            one.consequence or "",
+            one.advice or "",
+            one.repair or "",
+        )
+        for one in found.diagnoses
+    ]
+    return [exports("findings", table=Table(head, rows), title="the findings")]
 
 
 def _mended_from(info: JobInfo) -> Any:

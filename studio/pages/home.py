@@ -10,8 +10,9 @@ from dash import ALL, Input, Output, State, callback, ctx, dcc, html, no_update
 
 from studio.errors import StudioError
 from studio.opening import open_sample
+from studio.pages._export import copied
 from studio.pages._state import RECORDED, workspace
-from studio.pages._widgets import error_box, labelled, link, page
+from studio.pages._widgets import error_box, exact, labelled, link, page
 from studio.samples import SAMPLES
 from studio.units import format_bytes, format_count, format_ns
 from studio.workspace import JobInfo
@@ -143,7 +144,7 @@ def _jobs_table(jobs: list[JobInfo], renaming: str | None) -> Any:
         return html.P("None yet. Drop traces above, or start with a sample.", className="cs-dim")
     head = ("Job", "Ranks", "Nodes", "Recorded span", "While reading", "On disk", "Imported", "")
     numeric = (1, 2, 3, 5)
-    return html.Table(
+    shown = html.Table(
         [
             html.Thead(
                 html.Tr(
@@ -157,6 +158,7 @@ def _jobs_table(jobs: list[JobInfo], renaming: str | None) -> Any:
         ],
         className="cs-table cs-jobs",
     )
+    return copied(shown, "the jobs")
 
 
 def _job_row(job: JobInfo, renaming: bool) -> Any:
@@ -167,7 +169,8 @@ def _job_row(job: JobInfo, renaming: bool) -> Any:
             id={"home-name": job.id}, value=job.name, className="cs-rename", maxLength=200, autoFocus=True
         )
         name = html.Span([field, html.Button("Save", id={"home-save": job.id}, className="cs-button-quiet")])
-    span = format_ns(summary.end_ns - summary.start_ns) if summary.start_ns >= 0 else "–"
+    lasted = summary.end_ns - summary.start_ns
+    span = exact(format_ns(lasted), f"{lasted:,} ns") if summary.start_ns >= 0 else "–"
     actions = [
         *_compare(job),
         html.Button(
@@ -191,7 +194,7 @@ def _job_row(job: JobInfo, renaming: bool) -> Any:
             html.Td(span, className="cs-num"),
             html.Td(_found(job)),
             html.Td(
-                html.Span(format_bytes(stored), title=f"{stored:,} bytes{_runs(job)}"),
+                exact(format_bytes(stored), f"{stored:,} bytes{_runs(job)}"),
                 className="cs-num",
             ),
             html.Td(time.strftime("%Y-%m-%d %H:%M", time.localtime(job.created))),

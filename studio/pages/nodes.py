@@ -12,6 +12,7 @@ from dash import ClientsideFunction, Input, Output, callback, clientside_callbac
 
 from studio.analysis.nodes import TEXT_COLUMNS
 from studio.errors import StudioError
+from studio.pages._export import exports
 from studio.pages._state import node_index, workspace
 from studio.pages._widgets import labelled, no_job
 
@@ -148,6 +149,8 @@ def _head() -> Any:
             ),
             html.Span(id="nodes-count", role="status", className="cs-nodes-count"),
             html.Span(id="nodes-lacks", className="cs-dim cs-nodes-lacks"),
+            # The script says what is listed.
+            html.Div(exports("nodes", source="-", title="the nodes"), id="nodes-save"),
         ],
         className="cs-page-head",
     )

@@ -10,7 +10,7 @@ from dash import Input, Output, callback, dcc, html
 from studio.analysis.communication import GroupUse, group_use
 from studio.analysis.summary import Summary
 from studio.figures.groups import group_matrix
-from studio.pages._export import Table, exports
+from studio.pages._export import Table, copied, exports
 from studio.pages._state import trace, workspace
 from studio.pages._widgets import exact, findings_list, guarded, link, no_job, page, table, term
 from studio.units import format_bytes, format_count, format_ns, format_si
@@ -166,7 +166,7 @@ def _types(summary: Summary) -> Any:
             )
         )
     head = ("Type", "Nodes", "On each rank", "Recorded, mean of a rank", _max_over_mean("recorded time"))
-    return table(head, rows, numeric=(1, 2, 3, 4))
+    return copied(table(head, rows, numeric=(1, 2, 3, 4)), "nodes by type")
 
 
 def _worst(most: int, mean: float, rank: int, unit: str) -> Any:
@@ -205,4 +205,4 @@ def _collectives(summary: Summary) -> Any:
         "Mean of a rank",
         _max_over_mean("bytes"),
     )
-    return table(head, rows, numeric=(1, 2, 3, 4))
+    return copied(table(head, rows, numeric=(1, 2, 3, 4)), "communication by type")

@@ -76,3 +76,8 @@ def plain_cell(value: Any) -> str:
         return f"{value:.6g}"
     text = str(value).replace("\t", " ").replace("\n", " ").replace("\r", " ")
     return f"'{text}" if isinstance(value, str) and text[:1] in ("=", "+", "-", "@") else text
+
+
+def harmless(text: str) -> str:
+    """Return a text that a spreadsheet does not take for a formula."""
+    return f"'{text}" if text[:1] in ("=", "+", "-", "@", "\t", "\r") else text

@@ -5,17 +5,22 @@ Numbers travel as texts: the browser's own would round ids and times above 2^53.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import csv
+import io
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import msgspec
-from flask import Blueprint, Response, request
+from flask import Blueprint, Response, request, stream_with_context
 
 from studio.analysis.nodes import Condition, Node, NodeIndex, Query, find_node
 from studio.errors import StudioError, TraceError
+from studio.server.answers import harmless
 from studio.units import format_bytes, format_count, format_ns, format_offset, format_si
 
 _ROWS_AT_MOST = 1000
+SAVED_AT_MOST = 200_000
+"""Nodes in a file; the page says so where there are more."""
 _CONDITIONS_AT_MOST = 100
 _NOT_RECORDED = "\N{EN DASH}"
 
@@ -38,6 +43,14 @@ def nodes_blueprint(index_of: Callable[[str], NodeIndex]) -> Blueprint:
         answer["rows"] = [shown(node, index) for node in rows]
         return _json(answer)
 
+    @routes.get("/<job>/nodes.csv")
+    def save_nodes(job: str) -> Response:
+        index, query = index_of(job), _query()
+        index.count(query)  # a query that cannot be answered is refused before the first line
+        name = f'attachment; filename="nodes-{job}.csv"'
+        lines = stream_with_context(_lines(index, query))
+        return Response(lines, mimetype="text/csv", headers={"Content-Disposition": name})
+
     @routes.get("/<job>/nodes/position")
     def find_position(job: str) -> Response:
         index = index_of(job)
@@ -48,6 +61,30 @@ def nodes_blueprint(index_of: Callable[[str], NodeIndex]) -> Blueprint:
         return _json({"position": index.position(_query(), index.place(rank, row))})
 
     return routes
+
+
+def _lines(index: NodeIndex, query: Query) -> Iterator[str]:
+    """Yield the list as CSV, exact; what is not recorded is left out."""
+    yield "rank,id,name,type,collective,group,bytes,operations,start_ns,duration_ns,waits_for\n"
+    for start in range(0, SAVED_AT_MOST, _ROWS_AT_MOST):
+        rows = index.rows(query, start, start + _ROWS_AT_MOST)
+        text = io.StringIO()
+        write = csv.writer(text, lineterminator="\n").writerow
+        for one in rows:
+            numbers = (one.bytes, one.operations, one.start_ns, one.duration_ns)
+            texts = (harmless(part) for part in (one.name, one.type, one.collective, one.group))
+            write(
+                (
+                    one.rank,
+                    one.id,
+                    *texts,
+                    *("" if value == -1 else value for value in numbers),
+                    one.waits_for,
+                )
+            )
+        yield text.getvalue()
+        if len(rows) < _ROWS_AT_MOST:
+            return
 
 
 def shown(node: Node, index: NodeIndex) -> dict[str, str]:

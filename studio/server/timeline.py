@@ -21,7 +21,7 @@ from studio.analysis.gantt import LEVEL_AT_MOST, TILE_BINS, Bar, Gantt
 from studio.analysis.perfetto_events import perfetto_events
 from studio.errors import StudioError
 from studio.figures.graph import node_refs
-from studio.server.answers import FARTHEST, NAME_AT_MOST, as_json, refusal, rows_asked_for, whole
+from studio.server.answers import FARTHEST, NAME_AT_MOST, as_json, harmless, refusal, rows_asked_for, whole
 from studio.server.bars import bar_as_json, bar_asked_for
 from studio.server.counters import add_counters
 from studio.server.differences import add_differences
@@ -145,12 +145,7 @@ def _csv(gantt: Gantt, start_ns: int, end_ns: int, rows: Sequence[int]) -> Itera
         write = csv.writer(text, lineterminator="\n").writerow
         for bar, ref in zip(bars, refs, strict=True):
             name = graph.strings[int(graph.name[bar.node])]
-            what = (ref, _harmless(name), type_name(int(graph.type[bar.node])), gantt.bytes_of(bar))
+            what = (ref, harmless(name), type_name(int(graph.type[bar.node])), gantt.bytes_of(bar))
             times = (bar.start_ns, bar.end_ns, bar.end_ns - bar.start_ns)
-            write((rank.number, lane[0], _harmless(lane[1]), *what, *times))
+            write((rank.number, lane[0], harmless(lane[1]), *what, *times))
         yield text.getvalue()
-
-
-def _harmless(text: str) -> str:
-    """Return a text that a spreadsheet does not take for a formula."""
-    return f"'{text}" if text[:1] in ("=", "+", "-", "@", "\t", "\r") else text

@@ -86,6 +86,19 @@ def test_a_comparison_from_the_first_click_to_the_link(studio: Studio, page, run
     page.mouse.click(spot["x"], spot["y"])
     until(page, lambda: view(page).get("node") == bars[0]["node"])
 
+    # The numbers behind the timelines, of both sides; a table of the page copies exact values, their unit in the head.
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    with page.expect_download() as saved:
+        page.locator("[data-figure=compare-canvas] [data-export=csv]").click()
+    lines = saved.value.path().read_text().splitlines()
+    assert lines[0].startswith("side,run,rank,lane,lane_name,node,name")
+    assert {line.split(",")[0] for line in lines[1:]} == {"A", "B"}
+    page.locator(".cs-compare-nodes .cs-copy").first.click()
+    page.wait_for_selector(".cs-compare-nodes .cs-copy >> text=Copied")
+    copied = [line.split("\t") for line in page.evaluate("navigator.clipboard.readText()").splitlines()]
+    assert copied[0][2:] == ["A (ns)", "B (ns)", "B − A (ns)", "all ranks (ns)"]
+    assert all(int(line[3]) - int(line[2]) == int(line[4]) for line in copied[1:])
+
     # Aligned by the second step, which then stands at one place.
     page.goto(f"{page.url}&align=step:1&layout=overlay")
     drawn(page)
