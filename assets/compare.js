@@ -582,14 +582,32 @@
         event.preventDefault();
       } else if (scroll(event.deltaY)) event.preventDefault();
     }, { passive: false });
+    var fingers = new Map();
+
+    /* Two fingers keep the moments they lie on. */
+    function pinch(event) {
+      var other = Array.from(fingers.keys()).find(function (id) { return id !== event.pointerId; });
+      var before = fingers.get(event.pointerId), still = fingers.get(other), box = canvas.getBoundingClientRect();
+      var was = Math.abs(before - still), is = Math.abs(event.clientX - still);
+      fingers.set(event.pointerId, event.clientX);
+      if (was > 8 && is > 8) zoom(was / is, (event.clientX + still) / 2 - box.left);
+    }
+
     canvas.addEventListener("pointerdown", function (event) {
       if (event.button || !all()) return;
+      if (event.pointerType === "touch") fingers.set(event.pointerId, event.clientX);
+      if (fingers.size > 1) {
+        drag = null;
+        return;
+      }
       host.focus({ preventScroll: true });
       drag = { x: event.clientX, y: event.clientY, from: shown.from, to: shown.to, top: top_, moved: false };
       canvas.setPointerCapture(event.pointerId);
     });
     canvas.addEventListener("pointermove", function (event) {
       if (!all()) return;
+      if (fingers.size > 1 && fingers.has(event.pointerId)) return pinch(event);
+      if (fingers.has(event.pointerId)) fingers.set(event.pointerId, event.clientX);
       var found = under(event);
       pointer = found;
       if (drag) {
@@ -606,6 +624,7 @@
       draw();
     });
     function release(event) {
+      fingers.delete(event.pointerId);
       if (!drag) return;
       var was = drag;
       drag = null;

@@ -391,13 +391,83 @@
       hands.point(null);
     }
 
+    /* Fingers: one moves the window, two bring what lies between them closer; a mouse marks what to look at. */
+
+    var fingers = new Map(), grip = null, lastStep = 0;
+
+    function spot(event) {
+      var at = canvas.getBoundingClientRect();
+      return { x: event.clientX - at.left, y: event.clientY - at.top };
+    }
+
+    function middle() {
+      var all = Array.from(fingers.values()), two = all[1] || all[0];
+      return { x: (all[0].x + two.x) / 2, y: (all[0].y + two.y) / 2, apart: Math.hypot(all[0].x - two.x, all[0].y - two.y) };
+    }
+
+    function take() {
+      grip = { at: middle(), window: data.window.slice(), moved: grip ? true : false, shown: "" };
+    }
+
+    /* Where the window has gone to since the fingers took hold of it. */
+    function gripped() {
+      var now = middle(), from = grip.window, apart = fingers.size > 1 ? Math.max(now.apart, 12) / Math.max(grip.at.apart, 12) : 1;
+      function span(low, high, least, end, begin, place, offset, size) {
+        var long = Math.min((high - low) / apart, end), held = low + ((begin - offset) / size) * (high - low);
+        var first = Math.min(Math.max(Math.round(held - ((place - offset) / size) * long), least), Math.round(end - long));
+        return [first, first + Math.max(1, Math.round(long))];
+      }
+      return span(from[0], from[1], 0, data.lines, grip.at.y, now.y, box.y, box.h).concat(span(from[2], from[3], 0, data.ranks, grip.at.x, now.x, box.x, box.w));
+    }
+
+    function follow(last) {
+      var to = gripped(), text = to.join();
+      if (text === grip.shown || (!last && Date.now() - lastStep < 120)) return;
+      grip.shown = text;
+      lastStep = Date.now();
+      if (text !== data.window.join()) hands.zoom(to[0], to[1], to[2], to[3], true);
+    }
+
+    function touched(event) {
+      if (event.pointerType !== "touch" || !data) return false;
+      if (event.type === "pointerdown") {
+        fingers.set(event.pointerId, spot(event));
+        canvas.setPointerCapture(event.pointerId);
+        take();
+      } else if (fingers.has(event.pointerId)) {
+        if (event.type === "pointermove") {
+          fingers.set(event.pointerId, spot(event));
+          var now = middle();
+          grip.moved = grip.moved || Math.hypot(now.x - grip.at.x, now.y - grip.at.y) > 6;
+          if (grip.moved || fingers.size > 1) follow(false);
+        } else {
+          if (grip.moved || fingers.size > 1) follow(true);
+          fingers.delete(event.pointerId);
+          if (fingers.size) take();
+          else {
+            var tapped = !grip.moved && event.type === "pointerup" && under(event);
+            grip = null;
+            if (tapped) press(tapped, event);
+          }
+        }
+      }
+      return true;
+    }
+
+    function press(place, event) {
+      var bin = binOf(place);
+      return bin.high - bin.line > 1 || bin.right - bin.column > 1 ? hands.open(bin) : hands.choose(bin.line, bin.column, event);
+    }
+
     canvas.addEventListener("pointerdown", function (event) {
+      if (touched(event)) return;
       var place = under(event);
       if (!place || event.button) return;
       drag = { x: place.x, y: place.y, toX: place.x, toY: place.y, from: place, moved: false };
       canvas.setPointerCapture(event.pointerId);
     });
     canvas.addEventListener("pointermove", function (event) {
+      if (touched(event)) return;
       if (!drag) return hover(event);
       var at = canvas.getBoundingClientRect();
       drag.toX = Math.min(Math.max(event.clientX - at.left, box.x), box.x + box.w - 0.01);
@@ -407,19 +477,16 @@
       later();
     });
     canvas.addEventListener("pointerup", function (event) {
-      if (!drag) return;
+      if (touched(event) || !drag) return;
       var one = drag;
       drag = null;
       later();
-      if (!one.moved) {
-        var bin = binOf(one.from);
-        return bin.high - bin.line > 1 || bin.right - bin.column > 1 ? hands.open(bin) : hands.choose(bin.line, bin.column, event);
-      }
+      if (!one.moved) return press(one.from, event);
       var a = binOf({ line: Math.floor((Math.min(one.y, one.toY) - box.y) / box.ch), column: Math.floor((Math.min(one.x, one.toX) - box.x) / box.cw) });
       var b = binOf({ line: Math.floor((Math.max(one.y, one.toY) - box.y) / box.ch), column: Math.floor((Math.max(one.x, one.toX) - box.x) / box.cw) });
       hands.zoom(a.line, b.high, a.column, b.right);
     });
-    canvas.addEventListener("pointercancel", function () { drag = null; later(); });
+    canvas.addEventListener("pointercancel", function (event) { touched(event); drag = null; later(); });
     canvas.addEventListener("pointerleave", leave);
     canvas.addEventListener("dblclick", function () { hands.zoom(0, data.lines, 0, data.ranks); });
     canvas.addEventListener("wheel", function (event) {

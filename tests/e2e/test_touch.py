@@ -1,0 +1,144 @@
+"""Fingers and sharp screens: one moves, two bring closer, a tap hits what is under it, on pixels half as large."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import pytest
+from playwright.sync_api import Browser
+
+from tests.e2e.conftest import Studio
+from tests.e2e.test_simulate import until, view
+
+pytestmark = pytest.mark.e2e
+
+JOB = "transformer_8r"
+Points = Sequence[tuple[float, float]]
+
+
+@pytest.fixture
+def screen(browser: Browser) -> Iterator:
+    """A page on a touch screen with two device pixels for one of the page."""
+    context = browser.new_context(
+        viewport={"width": 1180, "height": 820}, device_scale_factor=2, has_touch=True
+    )
+    yield context.new_page()
+    context.close()
+
+
+def gesture(page, start: Points, end: Points, steps: int = 6) -> None:
+    """Put fingers down, move them, lift them."""
+    session = page.context.new_cdp_session(page)
+
+    def send(kind: str, points: Points) -> None:
+        touched = [{"x": x, "y": y, "id": at} for at, (x, y) in enumerate(points)]
+        session.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": touched})
+
+    send("touchStart", start)
+    for step in range(1, steps + 1):
+        share = step / steps
+        send(
+            "touchMove",
+            [(a + (c - a) * share, b + (d - b) * share) for (a, b), (c, d) in zip(start, end, strict=True)],
+        )
+        page.wait_for_timeout(40)
+    send("touchEnd", [])
+    session.detach()
+
+
+def middle(page, selector: str) -> tuple[float, float]:
+    box = page.locator(selector).bounding_box()
+    return box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+
+
+def sharp(page, selector: str) -> bool:
+    """Whether a canvas has a pixel of its own for every one of the screen."""
+    return page.locator(selector).first.evaluate(
+        "one => Math.abs(one.width - 2 * one.clientWidth) <= 2 && Math.abs(one.height - 2 * one.clientHeight) <= 2"
+    )
+
+
+def pinched(page, selector: str, dx: float = 60) -> None:
+    x, y = middle(page, selector)
+    gesture(page, [(x - dx, y), (x + dx, y)], [(x - 2 * dx, y), (x + 2 * dx, y)])
+
+
+def test_fingers_move_and_zoom_the_timeline(studio: Studio, screen) -> None:
+    screen.goto(studio.address("timeline", JOB))
+    screen.wait_for_selector("#timeline-scroll[data-ready]")
+    assert sharp(screen, "#timeline-scroll canvas")
+
+    def seen():
+        return screen.evaluate("(s => [s.from, s.to])(window.studioTimeline.stats())")
+
+    whole = seen()
+    pinched(screen, "#timeline-scroll")
+    near = seen()
+    assert near[1] - near[0] == pytest.approx((whole[1] - whole[0]) / 2, rel=0.1)
+    x, y = middle(screen, "#timeline-scroll")
+    gesture(screen, [(x, y)], [(x - 200, y)])
+    moved = seen()
+    assert moved[0] > near[0]
+    assert moved[1] - moved[0] == pytest.approx(near[1] - near[0], rel=1e-6)
+    screen.wait_for_selector("#timeline-scroll[data-ready]")
+    bar = screen.evaluate(
+        "window.studioTimeline.point(0, (s => (s.from + s.to) / 2)(window.studioTimeline.stats()))"
+    )
+    screen.touchscreen.tap(bar["x"], bar["y"])
+    until(screen, lambda: view(screen).get("rank") == "0")
+
+
+def test_fingers_move_and_zoom_the_heatmap(studio: Studio, screen) -> None:
+    screen.goto(studio.address("collectives", "imbalance_8r"))
+    screen.wait_for_selector("#collectives-heat[data-ready]")
+    assert sharp(screen, "#collectives-heat canvas")
+    pinched(screen, "#collectives-heat")
+    until(screen, lambda: "rows" in view(screen) and "cols" in view(screen))
+    screen.wait_for_timeout(400)  # the last step of the fingers
+    first, last = map(int, view(screen)["rows"].split("-"))
+    screen.wait_for_selector("#collectives-heat[data-ready]")
+    x, y = middle(screen, "#collectives-heat")
+    gesture(screen, [(x, y)], [(x, y - 150)])
+    until(screen, lambda: int(view(screen)["rows"].split("-")[0]) > first)
+    low, high = map(int, view(screen)["rows"].split("-"))
+    assert high - low == last - first
+    screen.wait_for_timeout(300)
+    screen.touchscreen.tap(x, y)
+    until(screen, lambda: "rank" in view(screen))
+
+
+def test_fingers_move_and_zoom_the_graph(studio: Studio, screen) -> None:
+    screen.goto(studio.address("graph", JOB))
+    screen.wait_for_selector("#graph-map[data-ready]")
+    screen.wait_for_selector("#graph-canvas[data-ready]")
+    cy = "document.getElementById('graph-cy')._cyreg.cy"
+    before = screen.evaluate(f"[{cy}.zoom(), {cy}.pan().x]")
+    assert screen.evaluate(f"{cy}.renderer().getPixelRatio()") == 2
+    pinched(screen, "#graph-canvas")
+    until(screen, lambda: screen.evaluate(f"{cy}.zoom()") > 1.5 * before[0])
+    x, y = middle(screen, "#graph-canvas")
+    at = screen.evaluate(f"{cy}.pan().x")
+    gesture(screen, [(x, y)], [(x - 120, y)])
+    until(screen, lambda: screen.evaluate(f"{cy}.pan().x") < at - 60)
+    x, y = middle(screen, "#graph-map")
+    screen.touchscreen.tap(x, y)
+    until(screen, lambda: "node" in view(screen))
+
+
+def test_fingers_move_and_zoom_the_comparison(studio: Studio, screen) -> None:
+    other = studio.job("imbalance_8r")
+    screen.goto(studio.address("compare", JOB, **{"with": f"{other}/recorded"}))
+    screen.wait_for_selector("#compare-canvas[data-ready]")
+    assert sharp(screen, "#compare-canvas canvas")
+    screen.locator("#compare-canvas").scroll_into_view_if_needed()
+
+    def seen():
+        return screen.evaluate("(s => [s.shown.from, s.shown.to])(window.studioCompare.state())")
+
+    whole = seen()
+    pinched(screen, "#compare-canvas")
+    near = seen()
+    assert near[1] - near[0] == pytest.approx((whole[1] - whole[0]) / 2, rel=0.1)
+    x, y = middle(screen, "#compare-canvas")
+    gesture(screen, [(x, y)], [(x - 150, y)])
+    assert seen()[0] > near[0]
