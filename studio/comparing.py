@@ -161,7 +161,8 @@ def _facts(summary: Summary) -> dict[str, Setting]:
     }
     for one in summary.collectives:
         facts[f"{one.name} nodes"] = Setting(one.nodes, "things")
-        facts[f"{one.name} bytes"] = Setting(one.bytes, "bytes")
+        if one.bytes:  # 0 where no size is recorded
+            facts[f"{one.name} bytes"] = Setting(one.bytes, "bytes")
     return facts
 
 

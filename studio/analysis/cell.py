@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
 from studio.analysis.heat import Shown, line_name
 from studio.analysis.imbalance import Metric
+from studio.analysis.members import Members
 from studio.trace import NONE, Int64
 from studio.units import format_bytes, format_count, format_ns, format_offset, format_rate
 
@@ -61,6 +63,10 @@ def cell_words(shown: Shown, line: int, column: int) -> str:
     return " · ".join([*head, f"{words.get(look.metric, look.metric + ' ')}{figure}", *parts])
 
 
+def _size(members: Members, size: Any) -> str:
+    return format_bytes(int(size)) if members.sized else "size not recorded"
+
+
 def _single(shown: Shown, at: int) -> list[str]:
     heat, metric = shown.heat, shown.look.metric
     members = heat.members
@@ -68,7 +74,7 @@ def _single(shown: Shown, at: int) -> list[str]:
     group = members.groups[int(members.group[which])]
     parts = [f"group {group or 'of all ranks'}, {format_count(int(members.size[which]))} ranks"]
     if metric != "size":
-        parts.append(format_bytes(int(members.bytes[at])))
+        parts.append(_size(members, members.bytes[at]))
     start, end = int(members.start_ns[at]), int(members.end_ns[at])
     if start < 0:
         return parts
@@ -92,7 +98,7 @@ def _several(shown: Shown, at: Int64) -> list[str]:
     members = shown.heat.members
     parts = [f"{format_count(len(at))} collectives together"]
     if shown.look.metric != "size":
-        parts.append(format_bytes(int(members.bytes[at].sum())))
+        parts.append(_size(members, members.bytes[at].sum()))
     known = members.start_ns[at] != NONE
     if known.any() and shown.look.metric != "duration":
         taken = int((members.end_ns[at] - members.start_ns[at])[known].sum())

@@ -10,6 +10,8 @@ from studio.trace import (
     GROUP_KEYS,
     NONE,
     WORLD,
+    Bool,
+    CollectiveType,
     Graph,
     Int32,
     Int64,
@@ -18,6 +20,7 @@ from studio.trace import (
     Trace,
     dense_column,
     group_slots,
+    int_column,
 )
 
 
@@ -33,6 +36,7 @@ class CommNodes:
         collective: (M,) CollectiveType, -1 where the node names none.
         bytes: (M,) payload on this rank, 0 where none is written.
         group_slot: (M,) slot of the graph that holds the comm group's name, -1 where it names none.
+        sized: (M,) whether the payload is known: it is written, or the node is a barrier, which has none.
     """
 
     rows: Int64
@@ -40,13 +44,17 @@ class CommNodes:
     collective: Int64
     bytes: Int64
     group_slot: Int64
+    sized: Bool
 
 
 def comm_nodes(graph: Graph) -> CommNodes:
     """Return the communication nodes of a graph."""
     rows = np.flatnonzero((graph.type >= NodeType.COMM_SEND) & (graph.type <= NodeType.COMM_COLL))
     kind, size = dense_column(graph, "comm_type", NONE)[rows], dense_column(graph, "comm_size", 0)[rows]
-    return CommNodes(rows, graph.type[rows], kind, size, group_slots(graph)[rows])
+    written = np.zeros(len(graph), bool)
+    written[int_column(graph, "comm_size")[0]] = True
+    sized = written[rows] | ((graph.type[rows] == NodeType.COMM_COLL) & (kind == CollectiveType.BARRIER))
+    return CommNodes(rows, graph.type[rows], kind, size, group_slots(graph)[rows], sized)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +68,7 @@ class GroupUse:
         ranks: Rank numbers.
         group, rank: (C,) indices into `groups` and `ranks`.
         count, bytes: (C,) communication nodes and their bytes.
+        sized: (C,) how many of them say how much they move.
     """
 
     groups: tuple[str, ...]
@@ -68,37 +77,40 @@ class GroupUse:
     rank: Int64
     count: Int64
     bytes: Int64
+    sized: Int64
 
 
 def group_use(trace: Trace) -> GroupUse:
     """Add up communication per comm group and rank. Members that send nothing have cells of 0."""
     number = {group.name: index for index, group in enumerate(trace.groups)}
     tables = [_by_slot(graph) for graph in trace.graphs]
-    cells: dict[tuple[int, int], tuple[int, int]] = {}
+    cells: dict[tuple[int, int], tuple[int, int, int]] = {}
     row_of = {rank.number: index for index, rank in enumerate(trace.ranks)}
     for index, group in enumerate(trace.groups):
-        cells.update({(index, row_of[member]): (0, 0) for member in group.ranks if member in row_of})
+        cells.update({(index, row_of[member]): (0, 0, 0) for member in group.ranks if member in row_of})
     for at, rank in enumerate(trace.ranks):
-        for slot, count, size in tables[rank.graph]:
+        for slot, count, size, sized in tables[rank.graph]:
             name = WORLD if slot == NONE else str(rank.slots[slot])
             cell = (number.setdefault(name, len(number)), at)
-            before = cells.get(cell, (0, 0))
-            cells[cell] = (before[0] + count, before[1] + size)
+            before = cells.get(cell, (0, 0, 0))
+            cells[cell] = (before[0] + count, before[1] + size, before[2] + sized)
     keys = np.array(sorted(cells), np.int64).reshape(-1, 2)
-    values = np.array([cells[group, rank] for group, rank in keys.tolist()], np.int64).reshape(-1, 2)
+    values = np.array([cells[group, rank] for group, rank in keys.tolist()], np.int64).reshape(-1, 3)
     names, ranks = tuple(number), tuple(rank.number for rank in trace.ranks)
-    return GroupUse(names, ranks, keys[:, 0], keys[:, 1], values[:, 0], values[:, 1])
+    return GroupUse(names, ranks, keys[:, 0], keys[:, 1], values[:, 0], values[:, 1], values[:, 2])
 
 
-def _by_slot(graph: Graph) -> list[tuple[int, int, int]]:
-    """Return (group slot, nodes, bytes) of a graph's collectives; sends and receives only where they name a group."""
+def _by_slot(graph: Graph) -> list[tuple[int, int, int, int]]:
+    """Return (group slot, nodes, bytes, nodes with a size) of a graph's collectives; sends and receives only where they name a group."""
     nodes = comm_nodes(graph)
     counted = (nodes.type == NodeType.COMM_COLL) | (nodes.group_slot != NONE)
     slots, inverse = np.unique(nodes.group_slot[counted], return_inverse=True)
     count = np.bincount(inverse, minlength=len(slots))
     size = np.zeros(len(slots), np.int64)
     np.add.at(size, inverse, nodes.bytes[counted])
-    return [(int(s), int(c), int(b)) for s, c, b in zip(slots, count, size, strict=True)]
+    sized = np.bincount(inverse[nodes.sized[counted]], minlength=len(slots))
+    columns = (slots, count, size, sized)
+    return list(zip(*(column.tolist() for column in columns), strict=True))
 
 
 def group_of(trace: Trace, rank: Rank, row: int) -> str | None:

@@ -20,6 +20,8 @@ Metric = Literal["size", "duration", "waiting", "lateness", "algorithm", "bus"]
 METRICS: tuple[Metric, ...] = get_args(Metric)
 UNTIMED: tuple[Metric, ...] = ("size",)
 """Metrics that need no times."""
+SIZED: tuple[Metric, ...] = ("size", "algorithm", "bus")
+"""Metrics that need sizes."""
 Grouping = Literal["none", "group", "type", "step", "name"]
 GROUPINGS: tuple[Grouping, ...] = get_args(Grouping)
 Measure = Literal["max", "variation", "gini", "excess"]
@@ -153,7 +155,8 @@ def amounts(members: Members, metric: Metric) -> tuple[Float64, Float64 | None]:
     - bus: the same times the factor of the collective; see `analysis.collectives`.
     """
     if metric == "size":
-        return members.bytes.astype(np.float64), None
+        written = members.bytes.astype(np.float64)
+        return (written if members.sized else np.full(len(written), np.nan)), None
     start, end, of = members.start_ns, members.end_ns, members.of
     known = start >= 0
     if not len(members):

@@ -68,6 +68,11 @@ class Members:
         return np.repeat(np.arange(len(self)), np.diff(self.offsets))
 
     @property
+    def sized(self) -> bool:
+        """Whether any member puts something in: where none does, sizes were not recorded."""
+        return bool(self.bytes.any())
+
+    @property
     def timed(self) -> bool:
         """Whether any member has times."""
         return bool((self.start_ns >= 0).any())

@@ -143,6 +143,21 @@ def _by_collective(graph: Graph) -> dict[str, Sums]:
     return found
 
 
+def unsized(trace: Trace) -> dict[str, int]:
+    """Return how many communication nodes of each kind of `Summary.collectives` do not say how much they move."""
+    uses = np.bincount([rank.graph for rank in trace.ranks], minlength=len(trace.graphs)).tolist()
+    found: dict[str, int] = {}
+    for graph, count in zip(trace.graphs, uses, strict=True):
+        nodes = comm_nodes(graph)
+        labels = np.where(
+            nodes.type == NodeType.COMM_COLL, nodes.collective, -10 - nodes.type.astype(np.int64)
+        )
+        for label, rows in zip(*np.unique(labels[~nodes.sized], return_counts=True), strict=True):
+            name = _label(int(label))
+            found[name] = found.get(name, 0) + int(rows) * count
+    return found
+
+
 def _label(label: int) -> str:
     if label <= -10:
         return type_name(-10 - label).removeprefix("COMM_")

@@ -7,8 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from studio.figures.shades import FAINT, scale_ticks, shades
 from studio.figures.theme import axis_unit, layout, palette
 from studio.trace import Float64
+from studio.units import format_ns
 
 _HEIGHT = 300
 _ACROSS = 4
@@ -23,7 +25,9 @@ def beside(
     dark: bool,
     rows: Sequence[Sequence[str]] = (),
 ) -> Any:
-    """Return the figure: a heatmap for each run, up to four in a line, rows in order of time, one scale from 0 to the longest.
+    """Return the figure: a heatmap for each run, up to four in a line, rows in order of time, one scale for all.
+
+    Colours follow the logarithm, as on the page Collectives.
 
     Args:
         tables: (L, R) ns for each run, NaN where a rank takes no part.
@@ -40,6 +44,10 @@ def beside(
     lines = -(-len(tables) // _ACROSS)
     across = -(-len(tables) // lines)
     gap, wide, high = 0.06 if across < _ACROSS else 0.045, 1 / across, 1 / lines
+    # All tables at once, so that they share the range.
+    shade, least, longest = shades(np.concatenate([one.ravel() for one in tables]))
+    parts = np.split(shade, np.cumsum([one.size for one in tables])[:-1])
+    zero = any(bool((one == 0).any()) for one in tables)
     called = rows or [[str(at) for at in range(len(one))] for one in tables]
     figure = go.Figure(
         layout=layout(dark, height=_HEIGHT * lines, margin={"l": 10, "r": 10, "t": 24, "b": 10})
@@ -48,14 +56,15 @@ def beside(
         axis = "" if at == 0 else str(at + 1)
         figure.add_trace(
             go.Heatmap(
-                z=(found / scale).astype(np.float32),
+                z=parts[at].reshape(found.shape).astype(np.float32),
+                customdata=(found / scale).astype(np.float32),
                 x=[str(number) for number in numbers],
                 y=list(labels),
                 xaxis=f"x{axis}",
                 yaxis=f"y{axis}",
                 coloraxis="coloraxis",
                 hoverongaps=False,
-                hovertemplate=f"{name} · rank %{{x}} · %{{y}} · %{{z:.4g}} {unit}<extra></extra>",
+                hovertemplate=f"{name} · rank %{{x}} · %{{y}} · %{{customdata:.4g}} {unit}<extra></extra>",
             )
         )
         every = labels[:: max(1, -(-len(labels) // 6))]
@@ -87,10 +96,11 @@ def beside(
     figure.update_layout(
         coloraxis={
             "colorscale": "Cividis",
-            "cmin": 0,
-            "cmax": most / scale,
+            "cmin": least - FAINT * (longest - least) if zero else least,
+            "cmax": longest,
             "colorbar": {
-                "title": {"text": unit, "font": {"size": 11}},
+                **scale_ticks(least, longest, format_ns, zero="0 ns" if zero else ""),
+                "title": {"text": "log", "font": {"size": 11}},
                 "thickness": 10,
                 "outlinewidth": 0,
                 "tickfont": {"color": colours.dim, "size": 11},

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from studio.analysis.communication import GroupUse
+from studio.figures.shades import FAINT, scale_ticks, shades
 from studio.figures.theme import SEQUENTIAL, layout, palette
 from studio.units import format_bytes
 
 _ROW_PX, _LEAST_PX, _MOST_PX = 18, 150, 560
-_FAINT = 0.25
 _CELL_PX, _BESIDE_PX, _WIDEST_PX = 44, 210, 1200
 
 
@@ -35,17 +35,27 @@ def group_matrix(use: GroupUse, *, dark: bool, notes: Sequence[str] = ()) -> Any
     size = np.full(shape, np.nan)
     size[use.group, use.rank] = use.bytes
     hover = np.full(shape, "", object)
-    for group, rank, count, amount in zip(use.group, use.rank, use.count, use.bytes, strict=True):
-        hover[group, rank] = f"{count:,} nodes, {format_bytes(float(amount))} ({amount:,} bytes)"
-    shade, low, high = _shades(size)
-    nothing = [low - _FAINT * (high - low)] if (use.bytes == 0).any() else []
+    cells = zip(use.group, use.rank, use.count, use.bytes, use.sized, strict=True)
+    for group, rank, count, amount, sized in cells:
+        said = (
+            f"{format_bytes(float(amount))} ({amount:,} bytes)"
+            if sized or not count
+            else "sizes not recorded"
+        )
+        hover[group, rank] = f"{count:,} nodes, {said}"
+    shade, low, high = shades(size)
+    # Nothing of a size that is not recorded is no size of 0.
+    known = bool((use.sized[use.bytes == 0] > 0).any()) or bool((use.count[use.bytes == 0] == 0).any())
+    zero = ("0 B" if known else "not recorded") if (use.bytes == 0).any() else ""
     labels = [
         name if len(name) <= 24 else f"{name[:23]}…"
         for name in (group or "(all ranks)" for group in use.groups)
     ]
     labels = [f"{name}  {note}" for name, note in zip(labels, notes, strict=True)] if notes else labels
     colours = palette(dark)
-    ticks = np.linspace(low, high, 5).tolist() if high - low > 0.05 else [high]
+    ticks = scale_ticks(low, high, format_bytes, zero=zero)
+    if not use.bytes.any():
+        ticks = {"tickvals": ticks["tickvals"][:1], "ticktext": ticks["ticktext"][:1]}
     heat = go.Heatmap(
         z=shade,
         x=[str(rank) for rank in use.ranks],
@@ -57,15 +67,14 @@ def group_matrix(use: GroupUse, *, dark: bool, notes: Sequence[str] = ()) -> Any
         # The background stands for nothing, so the strongest colour is the one farthest from it.
         colorscale=list(SEQUENTIAL["dark" if dark else "light"]),
         # The faintest member must still stand out from the ranks that are none.
-        zmin=low - _FAINT * (high - low),
+        zmin=low - FAINT * (high - low),
         zmax=high,
         xgap=1 if shape[1] <= 200 else 0,
         ygap=1 if shape[0] <= 60 else 0,
         hoverongaps=False,
         colorbar={
             "title": {"text": "bytes", "side": "right"},
-            "tickvals": [*nothing, *ticks],
-            "ticktext": ["0 B"] * len(nothing) + [format_bytes(10**tick) for tick in ticks],
+            **ticks,
             "thickness": 10,
             "outlinewidth": 0,
             "tickfont": {"color": colours.dim},
@@ -80,6 +89,7 @@ def group_matrix(use: GroupUse, *, dark: bool, notes: Sequence[str] = ()) -> Any
         title="rank", type="category", showgrid=False, nticks=min(32, shape[1]), title_standoff=6
     )
     figure.update_yaxes(
+        title="comm group",
         tickvals=[str(index) for index in shown],
         ticktext=[labels[index] for index in shown],
         type="category",
@@ -87,12 +97,3 @@ def group_matrix(use: GroupUse, *, dark: bool, notes: Sequence[str] = ()) -> Any
         showgrid=False,
     )
     return figure
-
-
-def _shades(size: Any) -> tuple[Any, float, float]:
-    """Return the logarithm of sizes, and its range over those above 0; zeros lie a little below it."""
-    moved = size > 0
-    logs = np.log10(size, out=np.full(size.shape, np.nan), where=moved)
-    low, high = (float(np.nanmin(logs)), float(np.nanmax(logs))) if moved.any() else (0.0, 0.0)
-    high = max(high, low + 0.01)
-    return np.where(size == 0, low - _FAINT * (high - low), logs), low, high

@@ -106,6 +106,7 @@ def groups_panel(job: str, view: Mapping[str, Any], *, dark: bool) -> Any:
     figure = group_matrix(use, dark=dark, notes=notes)
     count = np.bincount(use.group, use.count, minlength=len(use.groups)).astype(int).tolist()
     size = np.bincount(use.group, use.bytes, minlength=len(use.groups)).astype(int).tolist()
+    sized = np.bincount(use.group, use.sized, minlength=len(use.groups)).astype(int).tolist()
     rows, plain = [], []
     members = np.bincount(use.group, minlength=len(use.groups)).tolist()
     for at, name in enumerate(use.groups):
@@ -115,6 +116,10 @@ def groups_panel(job: str, view: Mapping[str, Any], *, dark: bool) -> Any:
         listed = ", ".join(map(str, ranks[:12])) + (f" … {ranks[-1]}" if len(ranks) > 12 else "")
         stride = str(role.stride) if role and role.stride else "–"
         amount = exact(format_bytes(size[at]), f"{size[at]:,} bytes")
+        if count[at] and not sized[at]:
+            amount = html.Span(
+                "not recorded", title="No node of this group says how much it moves (comm_size)."
+            )
         rows.append(
             (
                 html.Bdi(name or "(all ranks)"),
@@ -212,5 +217,5 @@ def _shared(use: GroupUse) -> tuple[GroupUse, int]:
     place[keep] = np.arange(len(keep))
     inside = place[use.group] >= 0
     names = tuple(use.groups[at] for at in keep.tolist())
-    cells = [column[inside] for column in (place[use.group], use.rank, use.count, use.bytes)]
+    cells = [column[inside] for column in (place[use.group], use.rank, use.count, use.bytes, use.sized)]
     return GroupUse(names, use.ranks, *cells), len(use.groups) - len(keep)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 from dash import html
@@ -14,7 +15,7 @@ from studio.analysis.nodes import node_ref
 from studio.pages._collectives_heat import Settled
 from studio.pages._export import Table, exports
 from studio.pages._widgets import exact, hint, link
-from studio.trace import collective_name
+from studio.trace import Float64, collective_name
 from studio.units import format_count
 
 METRIC_NAMES: dict[Metric, str] = {
@@ -65,7 +66,9 @@ def worst_list(shown: Shown, asked: Settled, view: dict[str, Any]) -> list[Any]:
         what = METRIC_NAMES[shown.look.metric]
         said = f"No row is uneven in {what}: every rank of a row has the same, to half a percent."
         return [html.P(said if len(keep) else "No collective has this figure.", className="cs-dim")]
-    lead = _lead(shown, [one for one in found if one.row in drawn])
+    lead = _lead(
+        [rank.number for rank in shown.trace.ranks], table, [one for one in found if one.row in drawn]
+    )
     items = [_offender(shown, asked, view, one, drawn[one.row]) for one in listed]
     every = _offenders([one for one in found if one.row in drawn], drawn, shown)
     save = exports("imbalances", table=every, title="the worst imbalances")
@@ -101,14 +104,18 @@ def _offenders(found: list[Offender], drawn: dict[int, int], shown: Shown) -> Ta
     return Table(head, rows)
 
 
-def _lead(shown: Shown, found: list[Offender]) -> Any:
-    """Return in a sentence which rank has most most often."""
-    worst = [one.worst for one in found]
+def _lead(numbers: Sequence[int], table: Float64, found: Sequence[Offender]) -> Any:
+    """Return in a sentence which rank has most most often, where ranks do not tie for it."""
+    worst = [one.worst for one in found if int((table[one.row] == one.most).sum()) == 1]
+    if not worst:
+        return html.P("In none of them a single rank has most: several tie.")
     often = max(set(worst), key=worst.count)
-    if 4 * worst.count(often) < len(worst):
+    if 4 * worst.count(often) < len(found):
         return html.P("No single rank is behind them: another one has most from row to row.")
-    number = shown.trace.ranks[often].number
-    rows = f"{format_count(worst.count(often))} of the {format_count(len(worst))} most uneven rows"
+    number = numbers[often]
+    rows = f"{format_count(worst.count(often))} of the {format_count(len(found))} most uneven rows"
+    if len(found) == 1:
+        rows = "the one uneven row"
     return html.P([html.Strong(f"Rank {number}"), f" has most in {rows}."])
 
 

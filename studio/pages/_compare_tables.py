@@ -383,7 +383,10 @@ def heatmaps(shown: Lineup, *, dark: bool) -> Any:
     head = html.Div(
         [
             html.H2("How long each rank is in collectives"),
-            html.Span("in order of time, all sides on one colour scale", className="cs-dim"),
+            html.Span(
+                "in order of time, all sides on one colour scale, which follows the logarithm",
+                className="cs-dim",
+            ),
             html.Span(style={"flex": 1}),
             dcc.Link("Open A and B in Collectives", href=_collectives(*sides[:2]), className="cs-button"),
             exports(

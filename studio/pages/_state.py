@@ -17,7 +17,7 @@ from studio.comparing import Compared, Lineup, recording, simulation
 from studio.comparing import lineup as compared_with_first
 from studio.doctor import Change, Examination, repair
 from studio.doctor import examination as examined
-from studio.errors import TraceError
+from studio.errors import StudioError, TraceError
 from studio.imports import Registry
 from studio.runs import Run
 from studio.sim.load import network_load
@@ -161,6 +161,25 @@ def shown_run(job: str, view: dict[str, Any]) -> str | None:
         known = runs_of(job)
         wanted = known[0]["value"] if known else None
     return "" if wanted == RECORDED else wanted
+
+
+def recorded_note(job: str | None, view: dict[str, Any]) -> str:
+    """Return that times are those recorded, where the view shows a simulation; "" where nothing can be mixed up."""
+    if not job:
+        return ""
+    try:
+        run = shown_run(job, view)
+        if not run:
+            return ""
+        info, timed = workspace().run_info(job, run), workspace().info(job).summary.timed_nodes > 0
+    except StudioError:
+        return ""  # the page says what is wrong
+    times = (
+        "Times on this page are those recorded, not"
+        if timed
+        else "No times were recorded, and this page has none"
+    )
+    return f"{times} of the run {info.name}, which finishes after {format_ns(info.makespan_ns)}."
 
 
 def times_of(job: str, run: str) -> NodeTimes:

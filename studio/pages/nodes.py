@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from typing import Any
 
@@ -13,7 +14,7 @@ from dash import ClientsideFunction, Input, Output, callback, clientside_callbac
 from studio.analysis.nodes import TEXT_COLUMNS
 from studio.errors import StudioError
 from studio.pages._export import exports
-from studio.pages._state import node_index, workspace
+from studio.pages._state import node_index, recorded_note, workspace
 from studio.pages._widgets import labelled, no_job
 
 dash.register_page(__name__, path="/nodes", name="Nodes", title="Nodes · Chakra Studio", order=2)
@@ -148,6 +149,11 @@ def _head() -> Any:
                 **_CLEARS,
             ),
             html.Span(id="nodes-count", role="status", className="cs-nodes-count"),
+            html.Span(
+                id="nodes-times",
+                className="cs-dim",
+                title="The inspector of a node tells both: when it ran in the recording, and in the run.",
+            ),
             html.Span(id="nodes-lacks", className="cs-dim cs-nodes-lacks"),
             # The script says what is listed.
             html.Div(exports("nodes", source="-", title="the nodes"), id="nodes-save"),
@@ -215,6 +221,13 @@ def list_ranks(job: str | None) -> Any:
     # The first sort or search by name would wait for this.
     threading.Thread(target=index.warm, daemon=True).start()
     return [str(rank.number) for rank in index.trace.ranks]
+
+
+@callback(Output("nodes-times", "children"), Input("shown-run", "data"))
+def tell_times(shown: str | None) -> str:
+    """Say which run the times are of."""
+    job, run = json.loads(shown) if shown else (None, None)
+    return recorded_note(job, {"run": run})
 
 
 clientside_callback(

@@ -7,13 +7,14 @@ from typing import Any
 import dash
 from dash import Input, Output, callback, dcc, html
 
-from studio.analysis.communication import GroupUse, group_use
-from studio.analysis.summary import Summary
+from studio.analysis.communication import group_use
+from studio.analysis.summary import Summary, unsized
 from studio.figures.groups import group_matrix
-from studio.pages._export import Table, copied, exports
-from studio.pages._state import trace, workspace
-from studio.pages._widgets import exact, findings_list, guarded, link, no_job, page, table, term
-from studio.units import format_bytes, format_count, format_ns, format_si
+from studio.pages._export import exports
+from studio.pages._overview_words import collectives_table, types_table, use_table
+from studio.pages._state import recorded_note, trace, workspace
+from studio.pages._widgets import exact, findings_list, guarded, link, no_job, page, term
+from studio.units import format_count, format_ns, format_si
 from studio.workspace import JobInfo
 
 dash.register_page(__name__, path="/overview", name="Overview", title="Overview · Chakra Studio", order=1)
@@ -38,10 +39,14 @@ def show(view: dict[str, Any], theme: str) -> Any:
     return page(
         info.name,
         _facts(summary),
+        html.P(_times_note(view)) if recorded_note(view["job"], view) else None,
         html.Div(
             [
-                html.Div([html.H2("Nodes by type"), _types(summary)], className="cs-section"),
-                html.Div([html.H2("Communication by type"), _collectives(summary)], className="cs-section"),
+                html.Div([html.H2("Nodes by type"), types_table(summary)], className="cs-section"),
+                html.Div(
+                    [html.H2("Communication by type"), collectives_table(summary, unsized(found))],
+                    className="cs-section",
+                ),
             ],
             className="cs-columns",
         ),
@@ -50,7 +55,7 @@ def show(view: dict[str, Any], theme: str) -> Any:
                 html.Div(
                     [
                         html.H2(["Which ranks communicate in which groups", term("comm group", "")]),
-                        exports("groups-and-ranks", figure="overview-groups", table=_use_table(use))
+                        exports("groups-and-ranks", figure="overview-groups", table=use_table(use))
                         if figure
                         else None,
                     ],
@@ -84,14 +89,17 @@ def show(view: dict[str, Any], theme: str) -> Any:
     )
 
 
-def _use_table(use: GroupUse) -> Table:
-    """Return the numbers behind the matrix of groups and ranks."""
-    columns = (use.group.tolist(), use.rank.tolist(), use.count.tolist(), use.bytes.tolist())
-    rows = [
-        (use.groups[g] or "all ranks", use.ranks[r], count, size)
-        for g, r, count, size in zip(*columns, strict=True)
+def _times_note(view: dict[str, Any]) -> list[Any]:
+    """Return whose times the page tells, and where those of the shown run are."""
+    to = {key: view.get(key) for key in ("job", "run")}
+    return [
+        recorded_note(view["job"], view),
+        " Its own are on ",
+        dcc.Link("Simulate", href=link("/simulate", to)),
+        " and ",
+        dcc.Link("Timeline", href=link("/timeline", to)),
+        ".",
     ]
-    return Table(("group", "rank", "nodes", "bytes"), rows)
 
 
 def _next(info: JobInfo, view: dict[str, Any]) -> list[Any]:
@@ -132,77 +140,3 @@ def _facts(summary: Summary) -> Any:
     return html.Dl(
         [html.Div([html.Dt(label), html.Dd(value)]) for label, value in facts], className="cs-facts"
     )
-
-
-def _range(least: int, most: int) -> str:
-    return format_count(least) if least == most else f"{format_count(least)} to {format_count(most)}"
-
-
-_STANDS_OUT = 1.005
-_COLOUR = {
-    "COMP": "compute",
-    "COMM_COLL": "collective",
-    "COMM_SEND": "p2p",
-    "COMM_RECV": "p2p",
-    "MEM_LOAD": "memory",
-    "MEM_STORE": "memory",
-}
-
-
-def _types(summary: Summary) -> Any:
-    rows = []
-    for share in summary.types:
-        swatch = html.Span(
-            className="cs-swatch", style={"background": f"var(--cs-{_COLOUR.get(share.name, 'host')})"}
-        )
-        mean_ns = share.duration_ns / summary.ranks
-        rows.append(
-            (
-                html.Span([swatch, share.name]),
-                format_count(share.nodes),
-                _range(share.rank_least, share.rank_most),
-                exact(format_ns(mean_ns), f"{mean_ns:,.0f} ns") if share.duration_ns else "–",
-                _worst(share.duration_most_ns, mean_ns, share.duration_most_rank, "ns"),
-            )
-        )
-    head = ("Type", "Nodes", "On each rank", "Recorded, mean of a rank", _max_over_mean("recorded time"))
-    return copied(table(head, rows, numeric=(1, 2, 3, 4)), "nodes by type")
-
-
-def _worst(most: int, mean: float, rank: int, unit: str) -> Any:
-    """Return how far the rank with most stands out, and which it is."""
-    if not most:
-        return "–"
-    ratio = most / mean
-    # Where the ranks are level none of them stands out.
-    which = f" on rank {rank}" if ratio >= _STANDS_OUT else ""
-    return exact(f"{ratio:.2f}{which}", f"{most:,} / {mean:,.1f} {unit}")
-
-
-def _max_over_mean(what: str) -> Any:
-    return html.Span(
-        "Max / mean", title=f"The rank with most {what} over the mean of all ranks: 1 is balanced"
-    )
-
-
-def _collectives(summary: Summary) -> Any:
-    if not summary.collectives:
-        return html.P("This job has no communication nodes.", className="cs-dim")
-    rows = [
-        (
-            share.name,
-            format_count(share.nodes),
-            exact(format_bytes(share.bytes), f"{share.bytes:,} bytes"),
-            exact(format_bytes(share.bytes_mean), f"{share.bytes_mean:,.1f} bytes"),
-            _worst(share.bytes_most, share.bytes_mean, share.bytes_most_rank, "bytes"),
-        )
-        for share in summary.collectives
-    ]
-    head = (
-        "Type",
-        "Nodes",
-        term("bytes", "Bytes, all ranks"),
-        "Mean of a rank",
-        _max_over_mean("bytes"),
-    )
-    return copied(table(head, rows, numeric=(1, 2, 3, 4)), "communication by type")

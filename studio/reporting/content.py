@@ -259,7 +259,7 @@ def _collectives(
             [
                 collective_name(kind),
                 format_count(int(mine.sum())),
-                _size(float(times.bytes[mine].sum())),
+                _size(float(times.bytes[mine].sum())) if times.bytes.any() else "not recorded",
                 _time(int(taken.sum())),
                 _time(int(taken.max())),
                 _time(int(times.skew_ns[mine].sum())),
@@ -286,7 +286,8 @@ def _collectives(
         document.figure(
             "When collectives took long, and on which ranks",
             beside([table], [numbers], ["duration"], dark=False),
-            "Rows in order of time. Where there are many, a row stands for several and shows the longest.",
+            "Rows in order of time. Where there are many, a row stands for several and shows the longest. Colours "
+            "follow the logarithm.",
         )
     _slowest(document, times)
     _uneven(document, members)
@@ -298,7 +299,7 @@ def _slowest(document: Document, times: CollectiveTimes) -> None:
             collective_name(int(times.type[at])),
             times.groups[int(times.group[at])] or "all ranks",
             str(int(times.position[at])),
-            _size(float(times.bytes[at])),
+            _size(float(times.bytes[at])) if times.bytes.any() else "not recorded",
             _time(int(times.duration_ns[at])),
             _time(int(times.skew_ns[at])),
             str(int(times.last_rank[at])),
@@ -328,6 +329,9 @@ def _uneven(document: Document, members: Members) -> None:
     table = matrix(members, rows, "size")
     worst = worst_rows(table, spread_of(table), most=_LISTED)
     document.heading(3, "Collectives in which ranks carry unequal loads")
+    if not members.sized:
+        document.paragraph("Not known: the trace does not record how much they move.")
+        return
     if not worst:
         document.paragraph("Every rank puts as much into each collective as the others of its group.")
         return

@@ -1,0 +1,110 @@
+"""What Overview tells in tables: nodes by type, communication by type, bytes of groups and ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from dash import html
+
+from studio.analysis.communication import GroupUse
+from studio.analysis.summary import Summary
+from studio.pages._export import Table, copied
+from studio.pages._widgets import exact, table, term
+from studio.units import format_bytes, format_count, format_ns
+
+
+def use_table(use: GroupUse) -> Table:
+    """Return the numbers behind the matrix of groups and ranks."""
+    arrays = (use.group, use.rank, use.count, use.bytes, use.sized)
+    rows = [
+        (use.groups[g] or "all ranks", use.ranks[r], count, size if sized or not count else "not recorded")
+        for g, r, count, size, sized in zip(*(one.tolist() for one in arrays), strict=True)
+    ]
+    return Table(("group", "rank", "nodes", "bytes"), rows)
+
+
+def _range(least: int, most: int) -> str:
+    return format_count(least) if least == most else f"{format_count(least)} to {format_count(most)}"
+
+
+_STANDS_OUT = 1.005
+_COLOUR = {
+    "COMP": "compute",
+    "COMM_COLL": "collective",
+    "COMM_SEND": "p2p",
+    "COMM_RECV": "p2p",
+    "MEM_LOAD": "memory",
+    "MEM_STORE": "memory",
+}
+
+
+def types_table(summary: Summary) -> Any:
+    """Return the table of nodes by type."""
+    rows = []
+    for share in summary.types:
+        swatch = html.Span(
+            className="cs-swatch", style={"background": f"var(--cs-{_COLOUR.get(share.name, 'host')})"}
+        )
+        mean_ns = share.duration_ns / summary.ranks
+        rows.append(
+            (
+                html.Span([swatch, share.name]),
+                format_count(share.nodes),
+                _range(share.rank_least, share.rank_most),
+                exact(format_ns(mean_ns), f"{mean_ns:,.0f} ns") if share.duration_ns else "–",
+                _worst(share.duration_most_ns, mean_ns, share.duration_most_rank, "ns"),
+            )
+        )
+    head = ("Type", "Nodes", "On each rank", "Recorded, mean of a rank", _max_over_mean("recorded time"))
+    return copied(table(head, rows, numeric=(1, 2, 3, 4)), "nodes by type")
+
+
+def _worst(most: int, mean: float, rank: int, unit: str) -> Any:
+    """Return how far the rank with most stands out, and which it is."""
+    if not most:
+        return "–"
+    ratio = most / mean
+    # Where the ranks are level none of them stands out.
+    which = f" on rank {rank}" if ratio >= _STANDS_OUT else ""
+    return exact(f"{ratio:.2f}{which}", f"{most:,} / {mean:,.1f} {unit}")
+
+
+def _moved(size: float, nodes: int, lacking: int) -> Any:
+    """Return a size; where it was not recorded that, and where some of it was not, that it is more."""
+    if not lacking:
+        return exact(format_bytes(size), f"{size:,.10g} bytes")
+    if lacking == nodes:
+        return html.Span("not recorded", title="No node of this type says how much it moves (comm_size).")
+    title = f"{size:,.10g} bytes; {lacking:,} of {nodes:,} nodes do not say how much they move (comm_size)"
+    return exact(f"{format_bytes(size)} and more", title)
+
+
+def _max_over_mean(what: str) -> Any:
+    return html.Span(
+        "Max / mean", title=f"The rank with most {what} over the mean of all ranks: 1 is balanced"
+    )
+
+
+def collectives_table(summary: Summary, lacking: Mapping[str, int]) -> Any:
+    """Return the table of communication by type; `lacking` counts the nodes of each that have no size."""
+    if not summary.collectives:
+        return html.P("This job has no communication nodes.", className="cs-dim")
+    rows = [
+        (
+            share.name,
+            format_count(share.nodes),
+            _moved(share.bytes, share.nodes, lacking.get(share.name, 0)),
+            _moved(share.bytes_mean, share.nodes, lacking.get(share.name, 0)),
+            _worst(share.bytes_most, share.bytes_mean, share.bytes_most_rank, "bytes"),
+        )
+        for share in summary.collectives
+    ]
+    head = (
+        "Type",
+        "Nodes",
+        term("bytes", "Bytes, all ranks"),
+        "Mean of a rank",
+        _max_over_mean("bytes"),
+    )
+    return copied(table(head, rows, numeric=(1, 2, 3, 4)), "communication by type")

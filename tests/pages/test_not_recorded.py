@@ -1,0 +1,90 @@
+"""What a trace does not record is called so: no size becomes 0, and no rank stands out where ranks tie."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from studio.analysis.communication import group_use
+from studio.analysis.imbalance import amounts, matrix, rows_of, spread_of, worst_rows
+from studio.analysis.members import collective_members
+from studio.analysis.summary import summarise, unsized
+from studio.comparing import recording
+from studio.figures.beside import beside
+from studio.figures.groups import group_matrix
+from studio.pages._collectives_words import _lead
+from studio.pages._overview_words import collectives_table, use_table
+from studio.reporting import report
+from studio.trace import Trace
+from tests.handmade import collective, node, trace_of
+from tests.pages.test_simulate_runs import texts
+
+
+def job(*sizes: int | None) -> Trace:
+    """Two ranks with an all-reduce of each size, None for one that is not recorded, and a barrier."""
+
+    def made(at: int, size: int | None):
+        found = (
+            collective(at, "ALL_REDUCE", size or 0)
+            if size is not None
+            else node(at, "COMM_COLL", comm_type=0)
+        )
+        found.start_time_micros, found.duration_micros = 10 * at, 5
+        return found
+
+    barrier = node(99, "COMM_COLL", comm_type=9)
+    barrier.start_time_micros, barrier.duration_micros = 990, 1
+    return trace_of([[*(made(at, size) for at, size in enumerate(sizes, start=1)), barrier]] * 2)
+
+
+def test_sizes_that_are_not_recorded_are_not_0() -> None:
+    trace = job(None, None)
+    assert unsized(trace) == {"ALL_REDUCE": 4}
+    said = texts(collectives_table(summarise(trace), unsized(trace)))
+    assert "ALL_REDUCE 4 not recorded not recorded" in said
+    assert "BARRIER 2 0 B 0 B" in said  # a barrier moves nothing, which is known
+    use = group_use(trace)
+    assert (use.count.tolist(), use.bytes.tolist(), use.sized.tolist()) == ([3, 3], [0, 0], [1, 1])
+    bare = group_use(trace_of([[node(1, "COMM_COLL", comm_type=0)]] * 2))
+    assert [row[3] for row in use_table(bare).rows] == ["not recorded", "not recorded"]
+    drawn = group_matrix(bare, dark=False)
+    assert "sizes not recorded" in drawn.data[0].customdata[0][0]
+    assert list(drawn.data[0].colorbar.ticktext) == ["not recorded"]
+    assert drawn.layout.yaxis.title.text == "comm group"
+    assert drawn.layout.xaxis.title.text == "rank"
+    members = collective_members(trace)
+    assert np.isnan(amounts(members, "size")[0]).all()
+    told = report([recording(trace, "csv")])
+    assert "0 B" not in told.split("Collectives by type")[1].split("Collectives in which")[0]
+    assert "the trace does not record how much they move" in told
+
+
+def test_sizes_of_which_some_are_recorded_are_said_to_be_more() -> None:
+    trace = job(None, 4096)
+    said = texts(collectives_table(summarise(trace), unsized(trace)))
+    assert "ALL_REDUCE 4 8.00 KiB and more 4.00 KiB and more" in said
+    assert unsized(job(0)) == {}
+
+
+def test_ranks_that_tie_for_most_are_not_named() -> None:
+    def lead(*rows: list[float]) -> str:
+        table = np.array(rows)
+        return texts(_lead([10, 16, 20, 30], table, worst_rows(table, spread_of(table), "max")))
+
+    assert lead([4, 4, 1, 1]) == "In none of them a single rank has most: several tie."
+    assert lead([1, 4, 1, 1]) == "Rank 16  has most in the one uneven row."
+    assert lead([1, 4, 1, 1], [4, 4, 1, 1]) == "Rank 16  has most in 1 of the 2 most uneven rows."
+
+
+def test_heatmaps_beside_each_other_share_a_logarithmic_scale() -> None:
+    drawn = beside([np.array([[1e3, 1e6]]), np.array([[0.0, 1e9]])], [[0, 1], [0, 1]], ["A", "B"], dark=False)
+    axis = drawn.layout.coloraxis
+    assert drawn.data[0].z.tolist() == [[3, 6]]
+    np.testing.assert_allclose([axis.cmin, axis.cmax, drawn.data[1].z[0][0]], [1.5, 9, 1.5])
+    assert list(axis.colorbar.ticktext) == ["0 ns", "1.00 µs", "31.6 µs", "1.00 ms", "31.6 ms", "1.00 s"]
+    # What is read at a cell is the figure itself.
+    assert drawn.data[0].customdata.tolist() == [[np.float32(1e-6), np.float32(1e-3)]]
+
+
+def test_rows_of_a_matrix_without_sizes_are_empty() -> None:
+    members = collective_members(job(None))
+    assert np.isnan(matrix(members, rows_of(members), "size")).all()
