@@ -352,9 +352,9 @@ def signed_share(share: float) -> str:
 
     Example:
         >>> signed_share(0.066), signed_share(-0.5), signed_share(0)
-        ('+6.6 %', '−50.0 %', '0.0 %')
+        ('+6.6 points', '−50.0 points', '0.0 points')
     """
-    return f"{'+' if share > 0 else '−' if share < 0 else ''}{100 * abs(share):.1f} %"
+    return f"{'+' if share > 0 else '−' if share < 0 else ''}{100 * abs(share):.1f} points"
 
 
 def settings_table(

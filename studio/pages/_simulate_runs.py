@@ -245,7 +245,7 @@ def _level(least: int, most: int, ranks: int) -> str:
         return "One rank."
     if least == most:
         return f"All {ranks:,} ranks finish at {format_ns(most)}."
-    return f"All {ranks:,} ranks finish at {format_ns(most)}, no more than {most - least:,} ns apart."
+    return f"All {ranks:,} ranks finish at {format_ns(most)}, {format_ns(most - least)} apart."
 
 
 def _links(found: SimResult) -> Any:

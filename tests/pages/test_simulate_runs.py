@@ -97,7 +97,7 @@ def test_the_load_of_a_dimension_is_one_number_everywhere(congestion):
     compared = lineup([side, side])
     [figure] = [one for one in compared.found[0].dimensions if one.unit == "share"]
     assert (figure.a, figure.b) == (load, load)
-    assert f"{shown} {shown} 0.0 %" in texts(summary(compared))
+    assert f"{shown} {shown} 0.0 points" in texts(summary(compared))
     gantt = Gantt(result.trace, result.timeline())
     [series, *_] = network_load(result, gantt)
     assert (series.title, series.steps.bins(0, result.makespan_ns, 1)[0][0]) == (
@@ -112,7 +112,7 @@ def test_ranks_that_finish_at_times_that_read_the_same_are_told_once():
     level = f"All 8 ranks finish at {format_ns(one.makespan_ns)}"
     assert spread(one, range(8)) == f"{level}."
     near = simulated([[node(1, "COMP", micros=10_000_001 - (at > 0))] for at in range(8)])
-    assert spread(near, range(8)) == "All 8 ranks finish at 10.0 s, no more than 1,000 ns apart."
+    assert spread(near, range(8)) == "All 8 ranks finish at 10.0 s, 1.00 µs apart."
     far = simulated([[node(1, "COMP", micros=10 + 10 * (at > 0))] for at in range(8)])
     assert spread(far, range(8)).startswith("Ranks finish from 10.0 µs (rank 0) to 20.0 µs (rank 1)")
 
