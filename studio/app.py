@@ -18,8 +18,8 @@ from studio.pages._collectives_groups import traffic_of
 from studio.pages._collectives_heat import shown_of
 from studio.pages._graph import elements_shown, map_shown, node_named
 from studio.pages._missing import missing
-from studio.pages._state import counters, gantt, ghost, lineup, node_index
-from studio.pages._widgets import job_options, labelled
+from studio.pages._state import counters, examined_already, gantt, ghost, lineup, node_index
+from studio.pages._widgets import findings_badge, job_options, labelled
 from studio.server.collectives import collectives_blueprint
 from studio.server.compare import compare_blueprint
 from studio.server.graph import graph_blueprint
@@ -108,7 +108,14 @@ def script_hashes(app: Dash) -> list[str]:
 def _frame() -> Any:
     """Return the layout every page stands in."""
     links = [
-        dmc.NavLink(id={"nav": path}, label=name, href=path, className="cs-nav", active="exact")
+        dmc.NavLink(
+            id={"nav": path},
+            label=name,
+            href=path,
+            className="cs-nav",
+            active="exact",
+            rightSection=html.Span(id="findings-badge") if path == "/findings" else None,
+        )
         for name, path in _pages()
     ]
     return dmc.MantineProvider(
@@ -336,6 +343,11 @@ def _wire_frame(app: Dash, workspace: Workspace) -> None:
         Input("view", "data"),
         State({"nav": dash.ALL}, "id"),
     )
+
+    @app.callback(Output("findings-badge", "children"), Input("job", "data"))
+    def count_findings(job: str | None) -> Any:
+        return findings_badge(examined_already(job)) if job else None
+
     app.clientside_callback(
         ClientsideFunction(client, "switchJob"),
         Output("job-pick", "error"),

@@ -95,5 +95,7 @@ def group_matrix(use: GroupUse, *, dark: bool, notes: Sequence[str] = ()) -> Any
         type="category",
         autorange="reversed",
         showgrid=False,
+        title="comm group",
+        title_standoff=6,
     )
     return figure

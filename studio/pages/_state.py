@@ -76,6 +76,13 @@ def examination(job: str) -> Examination:
     return _kept(("doctor", f"{workspace().root}/{job}"), lambda: examined(found))
 
 
+def examined_already(job: str) -> Examination | None:
+    """Return what is wrong with a job, where that was found before; looking would take its time."""
+    with _lock:
+        found = _cache.get(("doctor", f"{workspace().root}/{job}"))
+    return found if isinstance(found, Examination) else None
+
+
 def repair_preview(job: str, code: str) -> tuple[Change, ...]:
     """Return what a repair would change in a job; worked out once while it is open."""
     found = trace(job)

@@ -9,6 +9,7 @@ from urllib.parse import urlencode
 
 from dash import dcc, html
 
+from studio.doctor import Examination
 from studio.errors import StudioError
 from studio.trace import Finding
 from studio.workspace import JobInfo
@@ -156,6 +157,24 @@ def findings_list(findings: Sequence[Finding], *, most: int = 200) -> Any:
         else None
     )
     return html.Div([html.Ul(items, className="cs-findings"), more])
+
+
+def findings_badge(found: Examination | None) -> Any:
+    """Return how many errors and warnings a job has; nothing before it was examined."""
+    if found is None:
+        return None
+    counts = [(level, found.count(level)) for level in ("error", "warning")]
+    told = [f"{count:,} {level}{'s' if count != 1 else ''}" for level, count in counts if count]
+    if not told:
+        return None
+    words = ", ".join(told)
+    return html.Span(
+        f"{sum(count for _, count in counts):,}",
+        className=f"cs-badge cs-level-{'error' if counts[0][1] else 'warning'}",
+        title=words,
+        role="img",
+        **labelled(words),
+    )
 
 
 def job_options(jobs: Sequence[JobInfo]) -> list[dict[str, str]]:

@@ -16,7 +16,7 @@ from studio.errors import StudioError
 from studio.mending import mend, origin
 from studio.pages._export import Table, exports
 from studio.pages._state import examination, repair_preview, trace, workspace
-from studio.pages._widgets import error_box, guarded, labelled, link, no_job, page
+from studio.pages._widgets import error_box, findings_badge, guarded, labelled, link, no_job, page
 from studio.sim.agreement import rank_list
 from studio.trace import Level, Trace
 from studio.units import format_count
@@ -47,6 +47,7 @@ def show(view: dict[str, Any]) -> Any:
     if not view.get("job"):
         return no_job()
     info, found = workspace().info(view["job"]), examination(view["job"])
+    dash.set_props("findings-badge", {"children": findings_badge(found)})
     return page(
         "Findings",
         _mended_from(info),

@@ -105,8 +105,11 @@ def _times_note(view: dict[str, Any]) -> list[Any]:
 def _next(info: JobInfo, view: dict[str, Any]) -> list[Any]:
     keep = {"job": view["job"]}
     return [
-        html.Span(f"imported from {info.source}" if info.source else "", className="cs-dim"),
-        html.Span(style={"flex": 1}),
+        html.Span(
+            html.Bdi(f"imported from {info.source}") if info.source else "",
+            className="cs-dim cs-source",
+            title=info.source,
+        ),
         dcc.Link("See the graph", href=link("/graph", keep), className="cs-button"),
         dcc.Link("List the nodes", href=link("/nodes", keep), className="cs-button"),
     ]

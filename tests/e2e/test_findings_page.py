@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 
+from studio.doctor import CHECKS
 from studio.et import write
 from tests.doctor.broken_jobs import comp, healthy
 from tests.e2e.conftest import Studio, running
@@ -40,7 +41,11 @@ def titles(page) -> list[str]:
 
 
 def test_what_is_wrong_is_listed_the_worst_first(studio: Studio, page):
-    page.goto(studio.address("findings", "broken"))
+    # The count stands beside the page's name once it is known, and not before somebody looked.
+    page.goto(studio.address("overview", "broken"))
+    page.wait_for_selector(".cs-facts")
+    assert not page.locator("#findings-badge *").count()
+    page.click("nav >> text=Findings")
     page.locator("#findings-list").wait_for()
     assert titles(page)[:4] == [
         "Dependencies on nodes that are not there",
@@ -49,6 +54,13 @@ def test_what_is_wrong_is_listed_the_worst_first(studio: Studio, page):
         "Collectives on which ranks disagree",
     ]
     assert page.locator(".fi-count").first.inner_text() == "4 errors"
+    wrong = page.locator(".cs-level-error.cs-level, .cs-level-warning.cs-level").count()
+    assert page.locator("#findings-badge").inner_text() == str(wrong)
+    page.click("nav >> text=Overview")
+    page.wait_for_selector(".cs-facts")
+    page.reload()
+    page.wait_for_selector("#findings-badge [title^='4 errors']")
+    page.click("nav >> text=Findings")
     page.locator(
         "text=This job will hang in a simulator at collective 0 of the group of all ranks"
     ).wait_for()
@@ -57,8 +69,9 @@ def test_what_is_wrong_is_listed_the_worst_first(studio: Studio, page):
 def test_a_clean_job_says_so_and_what_was_looked_for(studio: Studio, page):
     page.goto(studio.address("findings", "healthy"))
     page.locator("h2", has_text="Nothing is wrong with this job").wait_for()
+    assert not page.locator("#findings-badge *").count()
     page.locator(".fi-passed li", has_text="Nodes that wait in a circle").wait_for()
-    assert page.locator(".fi-passed li").count() == 27
+    assert page.locator(".fi-passed li").count() == len(CHECKS)
 
 
 def test_a_finding_opens_by_keyboard_and_leads_to_its_nodes(studio: Studio, page):
