@@ -73,6 +73,12 @@ def guarded(callback: Callable[P, Any]) -> Callable[P, Any]:
     return run
 
 
+def loading(words: str) -> Any:
+    """Return what stands in for a page until its content arrives; seen only where that takes longer than 0.3 s."""
+    line = html.Div(className="cs-loading-line", role="progressbar", **labelled(words))
+    return html.Div([html.P(words), line], className="cs-loading")
+
+
 def no_job() -> Any:
     """Return what a page shows while no job is open."""
     return html.Div(

@@ -17,7 +17,7 @@ from studio.pages._compare_times import ALIGN_START, align_options, anchors
 from studio.pages._export import exports
 from studio.pages._missing import is_side
 from studio.pages._state import RECORDED, lineup, shown_run, workspace
-from studio.pages._widgets import error_box, labelled, link
+from studio.pages._widgets import error_box, labelled, link, loading
 from studio.units import format_ns
 
 dash.register_page(__name__, path="/compare", name="Compare", title="Compare · Chakra Studio", order=7)
@@ -68,7 +68,7 @@ def layout(**_query: str) -> Any:
     return html.Div(
         [
             head,
-            html.Div(id="compare-notice"),
+            html.Div(loading("The runs are being read…"), id="compare-notice"),
             html.Div([shown, _timelines(), html.Div(id="compare-tables")], id="compare-body", hidden=True),
             dcc.Store(id="compare-source"),
             dcc.Store(id="compare-anchors"),

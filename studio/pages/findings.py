@@ -16,7 +16,7 @@ from studio.errors import StudioError
 from studio.mending import mend, origin
 from studio.pages._export import Table, exports
 from studio.pages._state import examination, repair_preview, trace, workspace
-from studio.pages._widgets import error_box, findings_badge, guarded, labelled, link, no_job, page
+from studio.pages._widgets import error_box, findings_badge, guarded, labelled, link, loading, no_job, page
 from studio.sim.agreement import rank_list
 from studio.trace import Level, Trace
 from studio.units import format_count
@@ -32,9 +32,7 @@ def layout(**_query: str) -> Any:
     return html.Div(
         [
             html.Div(id="findings-error"),
-            html.Div(
-                page("Findings", html.P("The job is being examined.", className="cs-dim")), id="findings-body"
-            ),
+            html.Div(page("Findings", loading("The job is being examined…")), id="findings-body"),
             dcc.Location(id="findings-go", refresh="callback-nav"),
         ]
     )

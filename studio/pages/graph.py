@@ -32,7 +32,7 @@ from studio.pages._graph_paint import critical_sentence
 from studio.pages._graph_request import KINDS, Request
 from studio.pages._graph_words import gate_sentence, path_sentence
 from studio.pages._state import rank_of, runs_of, trace
-from studio.pages._widgets import error_box, no_job
+from studio.pages._widgets import error_box, loading, no_job
 from studio.trace import Int64
 from studio.units import format_count
 
@@ -43,7 +43,7 @@ def layout(**_query: str) -> Any:
     """Return the page; controls, drawing and texts follow the view."""
     return html.Div(
         [
-            html.Div(id="graph-notice"),
+            html.Div(loading("The graph is being laid out…"), id="graph-notice"),
             html.Div(
                 [controls(), whole_map(), canvas(), foot()],
                 id="graph-page",

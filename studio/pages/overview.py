@@ -13,7 +13,7 @@ from studio.figures.groups import group_matrix
 from studio.pages._export import exports
 from studio.pages._overview_words import collectives_table, types_table, use_table
 from studio.pages._state import recorded_note, trace, workspace
-from studio.pages._widgets import exact, findings_list, guarded, link, no_job, page, term
+from studio.pages._widgets import exact, findings_list, guarded, link, loading, no_job, page, term
 from studio.units import format_count, format_ns, format_si
 from studio.workspace import JobInfo
 
@@ -22,7 +22,7 @@ dash.register_page(__name__, path="/overview", name="Overview", title="Overview 
 
 def layout(**_query: str) -> Any:
     """Return the page; its content follows the view."""
-    return html.Div(id="overview-body")
+    return html.Div(loading("The job is being read…"), id="overview-body")
 
 
 @callback(Output("overview-body", "children"), Input("view", "data"), Input("theme", "data"))

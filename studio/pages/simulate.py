@@ -49,7 +49,7 @@ from studio.pages._simulate_form import congestion_control, form, place_of, said
 from studio.pages._simulate_live import drawn, facts, legend, told
 from studio.pages._simulate_runs import progress_list, result, runs_table
 from studio.pages._state import run_of, simulations, trace, workspace
-from studio.pages._widgets import error_box, guarded, hint, labelled, no_job
+from studio.pages._widgets import error_box, guarded, hint, labelled, loading, no_job
 from studio.runs import RunInfo
 from studio.sim.presets import PRESETS
 from studio.sim.problems import Examined, examined
@@ -70,7 +70,7 @@ def layout(**_query: str) -> Any:
     """Return the page; what it shows follows the view."""
     return html.Div(
         [
-            html.Div(id="sim-notice"),
+            html.Div(loading("The job and its system are being read…"), id="sim-notice"),
             html.Div(
                 [
                     _controls(),

@@ -12,7 +12,7 @@ from studio.analysis.perfetto_events import INSTALL, cannot_write
 from studio.errors import StudioError
 from studio.pages._export import menu
 from studio.pages._state import runs_of, shown_run
-from studio.pages._widgets import error_box, labelled, link, no_job
+from studio.pages._widgets import error_box, labelled, link, loading, no_job
 
 dash.register_page(__name__, path="/timeline", name="Timeline", title="Timeline · Chakra Studio", order=4)
 
@@ -48,7 +48,7 @@ def layout(**_query: str) -> Any:
     """Return the page; its script draws, and follows the view."""
     return html.Div(
         [
-            html.Div(id="timeline-notice"),
+            html.Div(loading("The times are being read…"), id="timeline-notice"),
             html.Div(
                 [_controls(), html.Div(id="timeline-error", role="alert"), _body(), _keys()],
                 id="timeline-page",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -232,3 +233,26 @@ def test_back_walks_through_the_selection(studio: Studio, page) -> None:
     page.wait_for_function("name => document.querySelector('#inspector h2')?.innerText !== name", arg=first)
     page.go_back()
     page.wait_for_function("name => document.querySelector('#inspector h2')?.innerText === name", arg=first)
+
+
+def test_a_page_that_takes_long_says_what_it_does(studio: Studio, page) -> None:
+    """While the studio works nothing is blank: words where the page will be, and a line below the bar."""
+    held = []
+
+    def hold(route) -> None:
+        # The router's own answer brings the page in.
+        first = (route.request.post_data or "")[:160]
+        route.continue_() if '"_pages_content' in first or '".._pages' in first else held.append(route)
+
+    page.route(lambda address: "_dash-update" in address, hold)
+    for name, words in {
+        "overview": "The job is being read…",
+        "timeline": "The times are being read…",
+    }.items():
+        page.goto(studio.address(name, "transformer_8r"))
+        page.get_by_text(words).wait_for()
+        page.locator("._dash-loading-callback").wait_for()
+    for route in held[-10:]:
+        with suppress(Exception):  # those of the page that was left
+            route.continue_()
+    page.unroute_all()
