@@ -95,7 +95,5 @@ def group_matrix(use: GroupUse, *, dark: bool, notes: Sequence[str] = ()) -> Any
         type="category",
         autorange="reversed",
         showgrid=False,
-        title="comm group",
-        title_standoff=6,
     )
     return figure
