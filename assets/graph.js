@@ -148,8 +148,7 @@
   }
 
   /* By the places of the nodes, which are known, and not by what Cytoscape measures of every label and edge. */
-  function fit(cy) {
-    if (!cy.nodes().length) return;
+  function extent(cy) {
     var left = Infinity, top = Infinity, right = -Infinity, bottom = -Infinity;
     cy.nodes().forEach(function (one) {
       var at = one.position();
@@ -161,10 +160,16 @@
       top = Math.min(top, at.y - high);
       bottom = Math.max(bottom, at.y + high);
     });
-    var wide = right - left;
-    var high = bottom - top;
+    return { left: left, right: right, top: top, bottom: bottom };
+  }
+
+  function fit(cy) {
+    if (!cy.nodes().length) return;
+    var all = extent(cy);
+    var wide = all.right - all.left;
+    var high = all.bottom - all.top;
     var zoom = Math.min((cy.width() - 2 * MARGIN) / wide, (cy.height() - 2 * MARGIN) / high, CLOSEST_FIT);
-    look(cy, zoom, { x: (left + right) / 2, y: (top + bottom) / 2 });
+    look(cy, zoom, { x: (all.left + all.right) / 2, y: (all.top + all.bottom) / 2 });
   }
 
   function look(cy, zoom, at) {
@@ -188,7 +193,16 @@
     fit(cy);
     var node = chosen(cy);
     if (!node.length && latest.drawn.centre) node = cy.getElementById(latest.drawn.centre);
-    if (cy.zoom() < READABLE && node.length) look(cy, READABLE, node.position());
+    if (cy.zoom() < READABLE && node.length) {
+      var bounds = extent(cy);
+      look(cy, READABLE, { x: within(node.position("x"), bounds.left, bounds.right, cy.width()), y: within(node.position("y"), bounds.top, bounds.bottom, cy.height()) });
+    }
+  }
+
+  /* Where to look so that a place is in sight and no more of the window stays empty than must. */
+  function within(place, low, high, size) {
+    var half = (size / 2 - MARGIN) / READABLE;
+    return high - low < 2 * half ? (low + high) / 2 : Math.min(Math.max(place, low + half), high - half);
   }
 
   /* What was opened by a key and leaves the window moves into it; under the pointer nothing moves. */

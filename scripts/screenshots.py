@@ -62,7 +62,7 @@ def simulate(page: Page, address: str) -> None:
 
 def timeline(page: Page, address: str) -> None:
     """The recorded timeline around a node."""
-    page.goto(address.replace("/overview", "/timeline") + "&rank=0&node=117&from=17000000&to=23000000")
+    page.goto(address.replace("/overview", "/timeline") + "&rank=0&node=131&from=20000000&to=23500000")
     page.wait_for_selector("#timeline-scroll[data-ready]")
     page.wait_for_selector("#inspector h2")
 

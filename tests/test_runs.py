@@ -11,6 +11,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from studio.analysis.breakdown import rank_use
 from studio.errors import ConfigError, StudioError, TraceError
 from studio.runs import LAYOUT, Run, config_digest
 from studio.sim import simulate
@@ -93,6 +94,16 @@ def test_a_run_comes_back_as_it_was(stored, made):
     assert_equal(run.result, loaded.result)
     assert loaded.result.trace == trace
     assert (loaded.name, loaded.spent_s, loaded.parts) == (run.name, run.spent_s, run.parts)
+
+
+def test_the_use_of_ranks_from_their_times_is_what_the_simulation_says(made):
+    trace, run = made
+    use = rank_use(trace, run.result.node_times(), run.result.finish_ns + 7, -7)
+    assert use.numbers == [0, 1, 2, 3]
+    found, expected = use.times, breakdown_of(run.result)
+    for name in ("compute_ns", "communication_ns", "exposed_communication_ns", "memory_ns", "cpu_ns"):
+        assert np.array_equal(getattr(found, name), getattr(expected, name)), name
+    assert np.array_equal(found.idle_ns, expected.idle_ns + 7)
 
 
 def test_the_list_says_what_was_simulated_on_what_and_what_came_out(stored, made):

@@ -7,7 +7,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from studio.trace import Bool, Graph, Int64, NodeType, int_column
+from studio.timeline import NodeTimes
+from studio.trace import NONE, Bool, Graph, Int64, NodeType, Trace, int_column
 
 COMPUTE, COMMUNICATION, MEMORY, CPU, NOTHING = range(5)
 """What a node occupies: the accelerator, the network, remote memory, the host, or nothing."""
@@ -87,6 +88,45 @@ def breakdown(spans: Spans, finish_ns: Int64) -> Breakdown:
         cpu_ns=covered(CPU),
         idle_ns=finish_ns - covered(COMPUTE, COMMUNICATION, MEMORY, CPU),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class RankUse:
+    """Where the time of the ranks goes that have times.
+
+    K ranks.
+
+    Attributes:
+        numbers: (K,) their numbers.
+        finish_ns: (K,) how long each took from the beginning of the run.
+        times: Where it goes.
+    """
+
+    numbers: list[int]
+    finish_ns: Int64
+    times: Breakdown
+
+
+def rank_use(trace: Trace, times: NodeTimes, finish_ns: Int64, origin_ns: int) -> RankUse:
+    """Return where the time of each rank with times goes.
+
+    Args:
+        trace: The job.
+        times: When its nodes ran.
+        finish_ns: (R,) how long each rank took from the beginning of the run.
+        origin_ns: When the run began.
+    """
+    known = np.flatnonzero(times.first != NONE)
+    spans = times.spans(trace, known)
+    graph_of = np.array([rank.graph for rank in trace.ranks], np.int64)[spans.rank]
+    kind = np.zeros(len(spans.row), np.int64)
+    for index in np.unique(graph_of).tolist():
+        mine = graph_of == index
+        kind[mine] = node_kinds(trace.graphs[index])[spans.row[mine]]
+    place = np.searchsorted(known, spans.rank)
+    begin, end, finish = spans.start_ns - origin_ns, spans.end_ns - origin_ns, finish_ns[known]
+    numbers = [trace.ranks[at].number for at in known.tolist()]
+    return RankUse(numbers, finish, breakdown(Spans(begin, end, place, kind), finish))
 
 
 def covered_ns(spans: Spans, chosen: Bool, ranks: int) -> Int64:

@@ -9,10 +9,12 @@ from typing import Any, TypeVar
 
 import dash
 
+from studio.analysis.breakdown import RankUse, rank_use
 from studio.analysis.counters import Series, in_flight
 from studio.analysis.differences import Ghost
 from studio.analysis.gantt import Gantt
 from studio.analysis.nodes import NodeIndex
+from studio.analysis.occupancy import Occupancy, occupancy
 from studio.comparing import Compared, Lineup, recording, simulation
 from studio.comparing import lineup as compared_with_first
 from studio.doctor import Change, Examination, repair
@@ -29,6 +31,8 @@ from studio.workspace import Workspace
 
 T = TypeVar("T")
 _KEPT = 4
+_BINS = 480
+"""Into how many parts pages cut a run to show what ranks did over time."""
 _GANTT_BYTES = 1 << 30
 RECORDED = "recorded"
 """What addresses call the times that the job's own files hold."""
@@ -170,7 +174,7 @@ def shown_run(job: str, view: dict[str, Any]) -> str | None:
     return "" if wanted == RECORDED else wanted
 
 
-def recorded_note(job: str | None, view: dict[str, Any]) -> str:
+def recorded_note(job: str | None, view: dict[str, Any], where: str = "on this page") -> str:
     """Return that times are those recorded, where the view shows a simulation; "" where nothing can be mixed up."""
     if not job:
         return ""
@@ -182,9 +186,7 @@ def recorded_note(job: str | None, view: dict[str, Any]) -> str:
     except StudioError:
         return ""  # the page says what is wrong
     times = (
-        "Times on this page are those recorded, not"
-        if timed
-        else "No times were recorded, and this page has none"
+        f"Times {where} are those recorded, not" if timed else f"No times were recorded, and {where} are none"
     )
     return f"{times} of the run {info.name}, which finishes after {format_ns(info.makespan_ns)}."
 
@@ -202,6 +204,23 @@ def times_of(job: str, run: str) -> NodeTimes:
     return _kept(("times", f"{workspace().root}/{job}/"), lambda: recorded_times(found))
 
 
+def use_of(job: str, run: str) -> tuple[RankUse, Occupancy]:
+    """Return where the time of each rank of a run, or of the recording for "", goes, and what ranks did over time.
+
+    Raises:
+        StudioError: There is no such job or run, its files are damaged, or the job holds no times.
+    """
+
+    def used() -> tuple[RankUse, Occupancy]:
+        side = compared(job, run or RECORDED).side
+        over_time = occupancy(
+            side.trace, side.times, origin_ns=side.origin_ns, makespan_ns=side.makespan_ns, bins=_BINS
+        )
+        return rank_use(side.trace, side.times, side.finish_ns, side.origin_ns), over_time
+
+    return _kept(("use", f"{workspace().root}/{job}/{run}"), used)
+
+
 def lineup(sides: Sequence[tuple[str, str]]) -> Lineup:
     """Return runs compared with the first, each given by its job and its id, `RECORDED` for a recording.
 
@@ -216,13 +235,18 @@ def lineup(sides: Sequence[tuple[str, str]]) -> Lineup:
             root.run_info(job, run)
     key = ",".join(f"{job}/{run}" for job, run in sides)
 
-    def compared() -> Lineup:
-        return compared_with_first([_compared(job, run) for job, run in sides])
+    def lined_up() -> Lineup:
+        return compared_with_first([compared(job, run) for job, run in sides])
 
-    return _kept(("lineup", f"{root.root}/{key}"), compared)
+    return _kept(("lineup", f"{root.root}/{key}"), lined_up)
 
 
-def _compared(job: str, run: str) -> Compared:
+def compared(job: str, run: str) -> Compared:
+    """Return a run of a job, or `RECORDED`, as pages and reports compare it.
+
+    Raises:
+        StudioError: There is no such job or run, its files are damaged, or the job holds no times.
+    """
     info = workspace().info(job)
     if run != RECORDED:
         return simulation(run_of(job, run), workspace().run_info(job, run), info.summary, info.name)

@@ -11,8 +11,9 @@ from studio.analysis.communication import group_use
 from studio.analysis.summary import Summary, unsized
 from studio.figures.groups import group_matrix
 from studio.pages._export import exports
+from studio.pages._overview_times import times_panel
 from studio.pages._overview_words import collectives_table, types_table, use_table
-from studio.pages._state import recorded_note, trace, workspace
+from studio.pages._state import recorded_note, shown_run, trace, workspace
 from studio.pages._widgets import exact, findings_list, guarded, link, loading, no_job, page, term
 from studio.units import format_count, format_ns, format_si
 from studio.workspace import JobInfo
@@ -39,10 +40,22 @@ def show(view: dict[str, Any], theme: str) -> Any:
     return page(
         info.name,
         _facts(summary),
-        html.P(_times_note(view)) if recorded_note(view["job"], view) else None,
+        dcc.Store(id="overview-shown", data=[view["job"], shown_run(view["job"], view), theme]),
+        html.Div(
+            loading("The times of the nodes are being added up…"),
+            id="overview-times",
+            className="cs-overview-times",
+        ),
         html.Div(
             [
-                html.Div([html.H2("Nodes by type"), types_table(summary)], className="cs-section"),
+                html.Div(
+                    [
+                        html.H2("Nodes by type"),
+                        types_table(summary),
+                        html.P(recorded_note(view["job"], view, "in this table"), className="cs-dim"),
+                    ],
+                    className="cs-section",
+                ),
                 html.Div(
                     [html.H2("Communication by type"), collectives_table(summary, unsized(found))],
                     className="cs-section",
@@ -89,17 +102,12 @@ def show(view: dict[str, Any], theme: str) -> Any:
     )
 
 
-def _times_note(view: dict[str, Any]) -> list[Any]:
-    """Return whose times the page tells, and where those of the shown run are."""
-    to = {key: view.get(key) for key in ("job", "run")}
-    return [
-        recorded_note(view["job"], view),
-        " Its own are on ",
-        dcc.Link("Simulate", href=link("/simulate", to)),
-        " and ",
-        dcc.Link("Timeline", href=link("/timeline", to)),
-        ".",
-    ]
+@callback(Output("overview-times", "children"), Input("overview-shown", "data"))
+@guarded
+def show_times(shown: list[Any]) -> Any:
+    """Show where the time goes; apart from the rest, since it looks at every node."""
+    job, run, theme = shown
+    return times_panel(job, run, dark=theme == "dark")
 
 
 def _next(info: JobInfo, view: dict[str, Any]) -> list[Any]:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from studio import __version__
-from studio.analysis.breakdown import Breakdown, Spans, breakdown, node_kinds
+from studio.analysis.breakdown import Breakdown, rank_use
 from studio.analysis.collectives import CollectiveTimes, collective_times
 from studio.analysis.comparison import Comparison, Figure, NodeChange, Side
 from studio.analysis.imbalance import matrix, rows_of, spread_of, worst_rows
@@ -33,7 +33,7 @@ from studio.figures.occupancy import occupancy_areas
 from studio.figures.ranks import rank_times
 from studio.figures.waterfall import waterfall
 from studio.reporting.document import Cell, Document
-from studio.trace import NONE, Float64, Int64, collective_name, trace_digest
+from studio.trace import Float64, Int64, collective_name, trace_digest
 from studio.units import format_bytes, format_count, format_ns, format_rate
 
 _BINS = 480
@@ -178,7 +178,8 @@ def _settings(document: Document, sides: Sequence[Compared]) -> None:
 
 def _run(document: Document, one: Compared, *, alone: bool) -> None:
     side = one.side
-    times, finish, numbers = _breakdown(side)
+    use = rank_use(side.trace, side.times, side.finish_ns, side.origin_ns)
+    times, finish, numbers = use.times, use.finish_ns, use.numbers
     document.facts(_facts(side, times, finish))
     busy = occupancy(
         side.trace, side.times, origin_ns=side.origin_ns, makespan_ns=side.makespan_ns, bins=_BINS
@@ -199,22 +200,6 @@ def _run(document: Document, one: Compared, *, alone: bool) -> None:
             ["setting", "value"], [[key, (value.text, value.exact)] for key, value in one.settings.items()]
         )
     _findings(document, side)
-
-
-def _breakdown(side: Side) -> tuple[Breakdown, Int64, list[int]]:
-    """Return where the time of each rank with times goes, when it finished, and its number."""
-    known = np.flatnonzero(side.times.first != NONE)
-    spans = side.times.spans(side.trace, known)
-    graph_of = np.array([rank.graph for rank in side.trace.ranks], np.int64)[spans.rank]
-    kind = np.zeros(len(spans.row), np.int64)
-    for index in np.unique(graph_of).tolist():
-        mine = graph_of == index
-        kind[mine] = node_kinds(side.trace.graphs[index])[spans.row[mine]]
-    place = np.searchsorted(known, spans.rank)
-    start, end = spans.start_ns - side.origin_ns, spans.end_ns - side.origin_ns
-    finish = side.finish_ns[known]
-    numbers = [side.trace.ranks[at].number for at in known.tolist()]
-    return breakdown(Spans(start, end, place, kind), finish), finish, numbers
 
 
 def _facts(side: Side, times: Breakdown, finish: Int64) -> list[tuple[str, Cell]]:

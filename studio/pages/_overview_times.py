@@ -1,0 +1,122 @@
+"""Where the time goes, on the Overview: what the ranks did over time, and the time of each rank."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dash import dcc, html
+
+from studio.analysis.breakdown import RankUse
+from studio.analysis.occupancy import Occupancy
+from studio.figures.occupancy import occupancy_areas
+from studio.figures.ranks import rank_times
+from studio.pages._export import Table, exports
+from studio.pages._state import use_of, workspace
+from studio.pages._widgets import hint, link
+from studio.units import format_ns
+
+_STILL: Any = {"displaylogo": False, "displayModeBar": False}
+_EXPOSED = (
+    "Communication under way while no compute node ran. Communication that compute hides costs nothing here."
+)
+_STANDS_OUT = 0.005
+
+
+def times_panel(job: str, run: str | None, *, dark: bool) -> Any:
+    """Return both figures for a run, "" for the recording; None stands for a job that holds no times at all."""
+    if run is None:
+        simulate = dcc.Link("Simulate it", href=link("/simulate", {"job": job}))
+        return html.P(
+            ["The files hold no times. ", simulate, " to see where they would go."], className="cs-dim"
+        )
+    use, over_time = use_of(job, run)
+    name = f"simulated: {workspace().run_info(job, run).name}" if run else "as recorded"
+    return html.Div(
+        [
+            _section(
+                ("ranks-over-time", "What the ranks did over time"),
+                occupancy_areas(over_time, dark=dark),
+                _over_time(over_time),
+                [f"{name} · share of the ranks; what overlaps counts once, compute first; idle stays empty"],
+            ),
+            _section(
+                ("time-of-ranks", "Where the time of each rank went"),
+                rank_times(use.times, use.finish_ns, use.numbers, dark=dark),
+                _by_rank(use),
+                _in_words(use),
+            ),
+        ],
+        className="cs-columns",
+    )
+
+
+def _section(name: tuple[str, str], figure: Any, table: Table, words: list[Any]) -> Any:
+    """Return a figure under its title, with what saves it and the words below; `name` is that of files, and the title."""
+    shown = f"overview-{name[0]}"
+    return html.Div(
+        [
+            html.Div(
+                [html.H2(name[1]), exports(name[0], figure=shown, table=table)], className="cs-figure-head"
+            ),
+            dcc.Graph(id=shown, figure=figure, config=_STILL, className="cs-figure"),
+            html.P(words, className="cs-dim"),
+        ],
+        className="cs-section",
+    )
+
+
+def _in_words(use: RankUse) -> list[Any]:
+    """Return the shares of the mean rank, and who takes longest to compute where somebody stands out."""
+    whole = max(float(use.finish_ns.mean()), 1.0)
+
+    def share(column: Any) -> str:
+        return f"{100 * float(column.mean()) / whole:.0f} %"
+
+    times = use.times
+    said: list[Any] = [
+        f"mean rank: compute {share(times.compute_ns)}, exposed communication {share(times.exposed_communication_ns)}",
+        hint("exposed communication", _EXPOSED),
+        f", idle {share(times.idle_ns)}",
+    ]
+    most, mean = int(times.compute_ns.max()), float(times.compute_ns.mean())
+    if len(use.numbers) > 1 and most > mean * (1 + _STANDS_OUT):
+        rank = use.numbers[int(times.compute_ns.argmax())]
+        said.append(
+            f" · rank {rank} computes longest, {format_ns(most)}, {100 * (most / mean - 1):.0f} % above the mean"
+        )
+    return said
+
+
+def _over_time(found: Occupancy) -> Table:
+    head = ("from_ns", "to_ns", "compute", "exposed_communication", "memory", "cpu")
+    edges = found.edges_ns.tolist()
+    rows = [
+        (round(low), round(high), *(round(share, 6) for share in shares))
+        for low, high, shares in zip(edges, edges[1:], found.share.T.tolist(), strict=False)
+    ]
+    return Table(head, rows)
+
+
+def _by_rank(use: RankUse) -> Table:
+    times = use.times
+    columns = (
+        use.finish_ns,
+        times.compute_ns,
+        times.communication_ns,
+        times.exposed_communication_ns,
+        times.memory_ns,
+        times.cpu_ns,
+        times.idle_ns,
+    )
+    head = (
+        "rank",
+        "finish_ns",
+        "compute_ns",
+        "communication_ns",
+        "exposed_communication_ns",
+        "memory_ns",
+        "cpu_ns",
+        "idle_ns",
+    )
+    rows = zip(use.numbers, *(column.tolist() for column in columns), strict=True)
+    return Table(head, list(rows))
