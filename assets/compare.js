@@ -396,7 +396,7 @@
     pen.text(offsets.some(function (one) { return one; }) ? "time of A" : "time", 8, AXIS / 2, look.dim);
     ticks().forEach(function (one) {
       pen.rect(one[0], AXIS - 5, 1, 5, look.border);
-      pen.text(one[1], one[0] + 4, AXIS / 2, look.dim);
+      if (one[0] + 4 + 6.4 * one[1].length < wide) pen.text(one[1], one[0] + 4, AXIS / 2, look.dim);
     });
     if (pointer && pointer.x > GUTTER && !drag) pen.rect(pointer.x, AXIS, 1, tall - AXIS, look.dim);
   }
