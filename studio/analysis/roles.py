@@ -1,22 +1,26 @@
 """What a comm group is for, as far as its ranks and what it does tell: tensor, data, pipeline or expert parallelism.
 
 Nothing in a trace says it. Frameworks number ranks so that those of a tensor parallel group are neighbours, pipeline
-stages lie farthest apart, and data parallel replicas between; so the distance of a group's ranks tells. It is a guess
-and is to be shown as one, with its rule.
+stages lie farthest apart, and data parallel replicas between; so the distance of a group's ranks tells. Some generators
+number replicas first: there the number of collectives tells, as activations are exchanged in every layer and gradients
+once a step. It is a guess and is to be shown as one, with its rule.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
-from studio.analysis.matching import match_collectives, match_messages
+from studio.analysis.matching import GroupMatching, match_collectives, match_messages
 from studio.trace import CollectiveType, CommGroup, Int64, Trace
 
 Kind = Literal["tensor", "data", "pipeline", "expert", "all ranks", "single", "unknown"]
+_BUSIER = 2
+"""How many times the collectives of neighbours others must have to be the tensor parallel groups."""
+_WHY = "activations are exchanged in every layer, gradients once a step"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +60,12 @@ def group_roles(trace: Trace, groups: Sequence[CommGroup] | None = None) -> dict
     }
     count = len(trace.ranks)
     strides = {name: _stride(ranks) for name, ranks in members.items()}
-    nested = sorted({strides[name] for name, ranks in members.items() if 1 < len(ranks) < count} - {0})
+    nested: dict[int, int] = {}
+    for name, ranks in sorted(members.items(), key=lambda one: strides[one[0]]):
+        if strides[name] and 1 < len(ranks) < count:
+            # What exchanges tokens says nothing of the others.
+            calls = 0 if name in exchanging or name not in matchings else _calls(matchings[name])
+            nested[strides[name]] = max(nested.get(strides[name], 0), calls)
     messages = match_messages(trace)
     pairs = np.unique(np.stack([messages.source, messages.target]), axis=1)
     found = {}
@@ -65,6 +74,17 @@ def group_roles(trace: Trace, groups: Sequence[CommGroup] | None = None) -> dict
             ranks, strides[name], count, nested, exchanges=name in exchanging, chained=_chained(ranks, pairs)
         )
     return found
+
+
+def _calls(group: GroupMatching) -> int:
+    """Return in how many collectives a member takes part, at most."""
+    return max((one.count for one in group.sequences), default=0)
+
+
+def _busiest(nested: Mapping[int, int]) -> int:
+    """Return the distance of the ranks that are tensor parallel, by how many collectives groups of each distance have."""
+    most = max(nested, key=lambda stride: nested[stride], default=1)
+    return most if nested.get(1) and nested[most] >= _BUSIER * nested[1] else 1
 
 
 def _stride(ranks: Sequence[int]) -> int:
@@ -83,7 +103,13 @@ def _chained(ranks: Sequence[int], pairs: Int64) -> bool:
 
 
 def _role(
-    ranks: Sequence[int], stride: int, count: int, nested: list[int], *, exchanges: bool, chained: bool
+    ranks: Sequence[int],
+    stride: int,
+    count: int,
+    nested: Mapping[int, int],
+    *,
+    exchanges: bool,
+    chained: bool,
 ) -> Role:
     size = len(ranks)
     if size == 1:
@@ -100,9 +126,20 @@ def _role(
         return Role("all ranks", "It holds every rank of the job.", stride)
     if not stride:
         return Role("unknown", "Its ranks are not evenly apart.", 0)
-    if stride == 1:
+    return _by_distance(stride, nested)
+
+
+def _by_distance(stride: int, nested: Mapping[int, int]) -> Role:
+    tensor = _busiest(nested)
+    if stride == tensor == 1:
         return Role("tensor", "Its ranks are neighbours (stride 1), the closest groups there are.", stride)
-    if len(nested) > 2 and stride == nested[-1]:
+    if stride == tensor:
+        rule = f"Groups of ranks {stride} apart have {nested[stride]:,} collectives, those of neighbours {nested[1]:,}: {_WHY}."
+        return Role("tensor", rule, stride)
+    if stride == 1:
+        rule = f"Groups of neighbours have {nested[1]:,} collectives, those of ranks {tensor} apart {nested[tensor]:,}: {_WHY}."
+        return Role("data", rule, stride)
+    if len(nested) > 2 and stride == max(nested):
         return Role(
             "pipeline",
             f"Its ranks are {stride} apart, the farthest of {len(nested)} nested groupings.",

@@ -22,7 +22,7 @@ SPLITS = "split_bytes_in"
 class Traffic:
     """Bytes from rank to rank.
 
-    R ranks. What a rank keeps for itself is in none of these figures.
+    R ranks. What a rank keeps for itself is in no figure but its own.
 
     Attributes:
         bytes: (R, R) from the rank of the row to the rank of the column, places in the trace; NaN on the diagonal and
@@ -30,6 +30,7 @@ class Traffic:
         message_bytes: Of them those of sends.
         split_bytes: Those of all-to-alls that say how much goes to whom.
         shared_bytes: Those of all-to-alls that do not, for which equal shares are taken.
+        kept_bytes: The part of all-to-alls that ranks give themselves.
         elsewhere_bytes: What all other collectives are given, of which nobody says where it goes.
         groups: Names of the comm groups that have pairs, with the bytes between them; "" is the group of all ranks, None
             stands for messages that name no group.
@@ -39,6 +40,7 @@ class Traffic:
     message_bytes: int
     split_bytes: int
     shared_bytes: int
+    kept_bytes: int
     elsewhere_bytes: int
     groups: tuple[tuple[str | None, int], ...]
 
@@ -57,7 +59,7 @@ def rank_traffic(
     count = len(trace.ranks)
     total = np.zeros((count, count))
     linked = np.zeros((count, count), bool)
-    sums = {"message": 0, "split": 0, "shared": 0, "elsewhere": 0}
+    sums = {"message": 0, "split": 0, "shared": 0, "kept": 0, "elsewhere": 0}
     found: dict[str | None, int] = {}
     for name, source, target, size in _messages(trace):
         found[name] = found.get(name, 0) + int(size.sum())
@@ -68,13 +70,14 @@ def rank_traffic(
         sums["message"] += int(size.sum())
     place = {rank.number: at for at, rank in enumerate(trace.ranks)}
     for group in match_collectives(trace, groups):
-        between, split, elsewhere = _all_to_alls(trace, group, place)
+        between, split, kept, elsewhere = _all_to_alls(trace, group, place)
         amount = int(between.sum())
         if between.any():
             found[group.name] = found.get(group.name, 0) + amount
         if unnamed or (only is not None and group.name != only):
             continue
         sums["elsewhere"] += elsewhere
+        sums["kept"] += kept
         if not between.any():
             continue
         at = np.array([place.get(member, NONE) for member in group.members])
@@ -91,6 +94,7 @@ def rank_traffic(
         sums["message"],
         sums["split"],
         sums["shared"],
+        sums["kept"],
         sums["elsewhere"],
         tuple(listed),
     )
@@ -128,11 +132,12 @@ def _messages(trace: Trace) -> list[tuple[str | None, Int64, Int64, Int64]]:
     return result
 
 
-def _all_to_alls(trace: Trace, group: GroupMatching, place: dict[int, int]) -> tuple[Float64, int, int]:
-    """Return (members, members) bytes of a group's all-to-alls, those whose parts are told, and what others are given."""
+def _all_to_alls(trace: Trace, group: GroupMatching, place: dict[int, int]) -> tuple[Float64, int, int, int]:
+    """Return (members, members) bytes of a group's all-to-alls, those whose parts are told, kept ones, and those of others."""
     members = len(group.members)
     between = np.zeros((members, members))
     split = elsewhere = 0
+    kept = 0.0
     known: dict[int, tuple[Float64, float, int]] = {}
     for at, sequence in enumerate(group.sequence_of.tolist()):
         if sequence == NONE:
@@ -142,11 +147,12 @@ def _all_to_alls(trace: Trace, group: GroupMatching, place: dict[int, int]) -> t
             known[sequence] = _given(graph, group.sequences[sequence], members)
         told, equal, others = known[sequence]
         share = told + equal / members
+        kept += share[at]
         share[at] = 0
         between[at] = share
         split += int(told.sum() - told[at])
         elsewhere += others
-    return between, split, elsewhere
+    return between, split, round(kept), elsewhere
 
 
 def _given(graph: Graph, sequence: Collectives, members: int) -> tuple[Float64, float, int]:

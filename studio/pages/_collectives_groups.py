@@ -58,9 +58,14 @@ def traffic_side(traffic: Traffic, view: Mapping[str, Any]) -> list[Any]:
             "The trace does not say how much goes to whom: comm_size ÷ members to each.",
         ),
         (
-            "not drawn",
+            "all-to-alls, kept",
+            traffic.kept_bytes,
+            "The part of an all-to-all that a rank gives itself. It travels nowhere and is not drawn.",
+        ),
+        (
+            "other collectives",
             traffic.elsewhere_bytes,
-            "Bytes given to other collectives. Between which ranks they travel is up to the algorithm.",
+            "Bytes given to other collectives, not drawn: between which ranks they travel is up to the algorithm.",
         ),
     ]
     rows = [
@@ -192,7 +197,7 @@ def groups_panel(job: str, view: Mapping[str, Any], *, dark: bool) -> Any:
 _ROLE_HINT = (
     "Inferred, not written in the trace: by the distance of the group's ranks (neighbours: tensor; apart by the size of "
     "those: data; farthest of three nested groupings: pipeline) and by what it does (ALL_TO_ALL: expert; messages from "
-    "each rank to the next: pipeline)."
+    "each rank to the next: pipeline; groups with twice the collectives of neighbours or more: tensor, and those data)."
 )
 
 

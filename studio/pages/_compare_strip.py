@@ -36,7 +36,7 @@ def sides_bar(sides: Sequence[Sequence[str]], view: dict[str, Any]) -> list[Any]
         actions = []
         if at:
             changes = _view([[job, run], *others])
-            actions.append(_changing("Base", view, changes, f"Compare the others with {name}"))
+            actions.append(_changing("make base", view, changes, f"Compare the others with {name}"))
         if len(sides) > 1:
             actions.append(_changing("×", view, _view(others), f"Take {name} out of the comparison"))
         chips.append(

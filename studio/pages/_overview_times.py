@@ -67,17 +67,24 @@ def _section(name: tuple[str, str], figure: Any, table: Table, words: list[Any])
 
 def _in_words(use: RankUse) -> list[Any]:
     """Return the shares of the mean rank, and who takes longest to compute where somebody stands out."""
-    whole = max(float(use.finish_ns.mean()), 1.0)
+    last = int(use.finish_ns.max())
 
     def share(column: Any) -> str:
-        return f"{100 * float(column.mean()) / whole:.0f} %"
+        return f"{100 * float(column.mean()) / max(last, 1):.1f} %"
 
     times = use.times
+    busy = use.finish_ns - times.idle_ns
     said: list[Any] = [
-        f"mean rank: compute {share(times.compute_ns)}, exposed communication {share(times.exposed_communication_ns)}",
+        f"of the finish after {format_ns(last)}, mean rank: compute {share(times.compute_ns)}",
+        f", exposed communication {share(times.exposed_communication_ns)}",
         hint("exposed communication", _EXPOSED),
-        f", idle {share(times.idle_ns)}",
     ]
+    rest = {
+        "memory and CPU alone": busy - times.compute_ns - times.exposed_communication_ns,
+        "idle": times.idle_ns,
+        "done before the last rank": last - use.finish_ns,
+    }
+    said += [f", {name} {share(column)}" for name, column in rest.items() if name == "idle" or column.any()]
     most, mean = int(times.compute_ns.max()), float(times.compute_ns.mean())
     if len(use.numbers) > 1 and most > mean * (1 + _STANDS_OUT):
         rank = use.numbers[int(times.compute_ns.argmax())]

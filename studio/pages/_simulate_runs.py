@@ -201,7 +201,7 @@ def _figures(found: SimResult, times: Breakdown, numbers: Sequence[int]) -> Any:
     waiting = found.makespan_ns - found.finish_ns
     if waiting.any():
         shown.append(
-            (["waiting for the last rank", hint("waiting for the last rank", _WAITING)], share(waiting))
+            (["done before the last rank", hint("done before the last rank", _WAITING)], share(waiting))
         )
     classes = len(np.unique(found.representative))
     if classes < len(numbers):

@@ -73,6 +73,7 @@ def check(trace: Trace, config: SystemConfig) -> list[Finding]:
     findings = [
         *_ranks(trace, config),
         *_ways(config),
+        *_no_times(trace, config),
         *_merged((job, finding) for job in _graphs(trace) for finding in _graph(job, config)),
     ]
     if not config.replay_only:
@@ -146,6 +147,26 @@ def _ways(config: SystemConfig) -> Iterator[Finding]:
                 "Add the links that are missing.",
             )
             return
+
+
+def _no_times(trace: Trace, config: SystemConfig) -> Iterator[Finding]:
+    """Yield that the job says what there is to compute, but not how long it took, where only the latter counts."""
+    if config.roofline is not None or config.replay_only:
+        return
+    told = False
+    for graph in trace.graphs:
+        compute = (graph.type == NodeType.COMP) & ~flag(graph, "is_cpu_op")
+        if (graph.duration_ns[compute] > 0).any():
+            return
+        told = told or bool((compute & flag(graph, "num_ops")).any())
+    if told:
+        yield Finding(
+            "warning",
+            "compute-takes-no-time",
+            "No compute node has a recorded duration, and the roofline is off: each takes 1 ns, as in the reference, "
+            "and the time is that of communication alone.",
+            "Turn the roofline on (roofline-enabled=1) and give peak-perf and local-mem-bw: the nodes tell their num_ops.",
+        )
 
 
 # ---------------------------------------------------------------------------------------------------

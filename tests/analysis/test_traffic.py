@@ -42,6 +42,8 @@ def test_messages_and_all_to_alls_are_added_up_by_pair() -> None:
     assert same(rank_traffic(trace, only="ep").bytes[3], [NAN] * 4)
     alone = rank_traffic(trace, unnamed=True)
     assert (alone.message_bytes, alone.shared_bytes, alone.bytes[3, 0]) == (100, 0, 100)
+    # Of 30 and 60 bytes a third stays; with it everything the nodes are given is told.
+    assert (found.kept_bytes, alone.kept_bytes) == (30, 0)
 
 
 def test_the_parts_that_a_real_job_recorded_are_taken(shared: Path) -> None:
@@ -53,12 +55,29 @@ def test_the_parts_that_a_real_job_recorded_are_taken(shared: Path) -> None:
     assert (np.nansum(found.bytes, axis=1) < given).all()
     assert found.split_bytes + found.shared_bytes == int(np.nansum(found.bytes))
     assert found.elsewhere_bytes == 4 * 418896
+    assert found.split_bytes + found.shared_bytes + found.kept_bytes == given.sum()
 
 
-def test_roles_follow_the_distance_of_ranks(shared: Path) -> None:
+def test_roles_follow_the_distance_of_ranks() -> None:
+    """Where groups do as much as each other, neighbours are tensor parallel."""
+    ranks = [
+        [
+            collective(1, "ALL_REDUCE", 8, group=f"t{n // 2}"),
+            collective(2, "ALL_REDUCE", 8, 1, group=f"d{n % 2}"),
+        ]
+        for n in range(4)
+    ]
+    roles = group_roles(trace_of(ranks, {"t0": [0, 1], "t1": [2, 3], "d0": [0, 2], "d1": [1, 3]}))
+    assert [(roles[name].kind, roles[name].stride) for name in ("t0", "d1")] == [("tensor", 1), ("data", 2)]
+
+
+def test_neighbours_that_share_gradients_alone_are_data_parallel(shared: Path) -> None:
+    """This generator numbers replicas first: groups of neighbours reduce gradients, the others activations of each layer."""
     roles = group_roles(studio.read(shared / "traces" / "stg" / "llama_32r_dp4tp4pp2"))
-    assert (roles["1"].kind, roles["1"].stride) == ("tensor", 1)
-    assert (roles["9"].kind, roles["9"].stride) == ("data", 4)
+    assert (roles["1"].kind, roles["1"].stride) == ("data", 1)
+    assert (roles["9"].kind, roles["9"].stride) == ("tensor", 4)
+    assert "have 5 collectives, those of ranks 4 apart 41" in roles["1"].rule
+    assert "have 41 collectives, those of neighbours 5" in roles["9"].rule
     assert (roles["17"].kind, roles["17"].inferred) == ("single", False)
 
 

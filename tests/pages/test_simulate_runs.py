@@ -54,7 +54,7 @@ def test_shares_are_of_the_finish_and_those_ahead_wait_for_the_last():
     found = simulated([[node(1, "COMP", micros=micros)] for micros in [10] * 7 + [40]])
     said = texts(_figures(found, breakdown_of(found), range(8)))
     assert "34.4 % of the finish" in said
-    assert "waiting for the last rank ? 26.2 us · 65.6 % of the finish" in said.replace("µ", "u")
+    assert "done before the last rank ? 26.2 us · 65.6 % of the finish" in said.replace("µ", "u")
     even = simulated([[node(1, "COMP", micros=10)]] * 8)
     assert "waiting" not in texts(_figures(even, breakdown_of(even), range(8)))
 

@@ -367,3 +367,13 @@ def test_replaying_needs_durations_alone():
         [[collective(1, "GATHER", 0, is_cpu_op=True), node(2, "MEM_LOAD")], [node(1, "COMM_RECV")]]
     )
     assert findings(trace, system(replay_only=1)) == []
+
+
+def test_operations_without_durations_take_no_time_where_the_roofline_is_off():
+    """A workload of a generator names operations, not durations: on a system without roofline the answer leaves them out."""
+    given = [node(1, "COMP", num_ops=1_000, tensor_size=10), node(2, "COMP", 1)]
+    assert [one[:2] for one in findings(trace_of([given, given]))] == [("warning", "compute-takes-no-time")]
+    assert findings(trace_of([[*given, compute(3)], given])) == []
+    assert findings(trace_of([[node(1, "COMP")], [node(1, "COMP")]])) == []
+    roofed = system(2, roofline_enabled=1, peak_perf=100, local_mem_bw=100)
+    assert findings(trace_of([given[:1], given[:1]]), roofed) == []
