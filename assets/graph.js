@@ -608,7 +608,8 @@
         });
         var other = element("graph-with") && element("graph-with").closest(".cs-graph-field");
         if (other) other.toggleAttribute("data-off", drawn.colour !== "difference");
-        if (values["with"] === undefined) values["with"] = keep;
+        /* Where the address names none, the first that there is. */
+        if (values["with"] === undefined || values["with"] === view.run) values["with"] = drawn.against || keep;
         values.by = drawn.by && drawn.mode === "fold" ? drawn.by : keep;
         var field = element("graph-q");
         /* What is being typed is newer than the view it leads to. */

@@ -94,7 +94,9 @@ def kinds_of(graph: Graph) -> Kinds:
 
 def _of_kind(kinds: Kinds, wanted: str, kind_of: Callable[[int, int], str]) -> Bool:
     """Return (N,) which nodes are of a kind whose name contains a text."""
-    fits = np.array([wanted in kind_of(*one) for one in kinds.distinct], np.bool_)
+    # The drawing says all-reduce, PyTorch and other searches all_reduce.
+    said = [kind_of(*one).replace("_", "-") for one in kinds.distinct]
+    fits = np.array([wanted.replace("_", "-") in one for one in said], np.bool_)
     found: Bool = fits[kinds.of] if len(fits) else np.zeros(len(kinds.of), np.bool_)
     return found
 

@@ -91,8 +91,8 @@ def _mode(graph: Graph, size: int, view: dict[str, Any]) -> tuple[Mode, str]:
 def _look(asked: Request, view: dict[str, Any], rank: Rank) -> Request:
     """Return a request with what nodes are coloured by, and the times that this needs."""
     colour: Colour = next((one for one in COLOURS if one == view.get("colour")), "type")
-    known = {one["value"] for one in runs_of(asked.job)} if colour == "difference" else set()
-    other = view["with"] if view.get("with") in known else None
+    known = [one["value"] for one in others_of(asked.job, view)] if colour == "difference" else []
+    other = view["with"] if view.get("with") in known else next(iter(known), None)
     asked = replace(
         asked,
         colour=colour,
@@ -103,6 +103,12 @@ def _look(asked: Request, view: dict[str, Any], rank: Rank) -> Request:
     )
     timed = asked.critical or asked.wide or colour in ("duration", "slack", "difference")
     return _timed(asked, view) if timed or view.get("show") == "gate" else asked
+
+
+def others_of(job: str, view: dict[str, Any]) -> list[dict[str, str]]:
+    """Return what a run that a view shows can be compared with: the recording and runs of the job, but for itself."""
+    shown = shown_run(job, view) or RECORDED
+    return [one for one in runs_of(job) if one["value"] != shown]
 
 
 def _timed(asked: Request, view: dict[str, Any]) -> Request:

@@ -96,7 +96,9 @@ def _hues(asked: Request, rows: list[Int64]) -> tuple[list[str], list[Swatch], l
     if asked.colour in ("group", "lane"):
         return _category_hues(asked, graph, rows)
     if asked.colour == "difference":
-        values = _added(_durations(asked, asked.against) - _durations(asked, asked.run), rows)
+        values = np.full(len(rows), np.nan)
+        if asked.against is not None:
+            values = _added(_durations(asked, asked.against) - _durations(asked, asked.run), rows)
         hues, legend = diverging(values, _signed)
         return (
             hues,
@@ -149,7 +151,7 @@ def _nodes(count: float) -> str:
 
 
 def _signed(ns: float) -> str:
-    return f"+{format_ns(ns)}" if ns > 0 else format_ns(ns)
+    return f"+{format_ns(ns)}" if ns > 0 else f"−{format_ns(-ns)}" if ns < 0 else format_ns(0)
 
 
 def _widen(asked: Request, shown: list[dict[str, Any]], rows: list[Int64]) -> None:

@@ -1,4 +1,4 @@
-"""What the Graph page says of paths and gates."""
+"""What the Graph page says of paths, gates and differences."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from studio.analysis.critical import gates
 from studio.pages._graph import graph_of, part_of
 from studio.pages._graph_paint import schedule_of
 from studio.pages._graph_request import Request
+from studio.pages._state import RECORDED, runs_of
 from studio.units import format_count, format_ns
 
 
@@ -47,3 +48,12 @@ def gate_sentence(asked: Request) -> str:
     waited = int((found.start_ns[chain[1:]] - found.end_ns[chain[:-1]]).clip(0).sum())
     since = format_ns(int(found.end_ns[row] - found.start_ns[chain[0]]))
     return f"{text}; {since} from the first beginning to its end, {format_ns(waited)} of it between nodes."
+
+
+def difference_sentence(asked: Request) -> str:
+    """Return in words which run is held against which, and what the sign says."""
+    if asked.against is None or asked.run is None:
+        return " There is no other run of this job to compare with: simulate it on another system."
+    names = {one["value"]: one["label"] for one in runs_of(asked.job)}
+    other, shown = (names.get(one or RECORDED, one) for one in (asked.against, asked.run))
+    return f" Colour: how much longer (+) or shorter (−) a node takes with {other} than with {shown}."

@@ -23,6 +23,7 @@ from studio.pages._graph import (
     key_of,
     near_of,
     node_row,
+    others_of,
     part_of,
 )
 from studio.pages._graph_fold import fold_sentence, folded_of, hits_in_blocks, levels_of
@@ -30,8 +31,8 @@ from studio.pages._graph_layout import canvas, controls, foot, whole_map, worn
 from studio.pages._graph_legend import legend_shown
 from studio.pages._graph_paint import critical_sentence
 from studio.pages._graph_request import KINDS, Request
-from studio.pages._graph_words import gate_sentence, path_sentence
-from studio.pages._state import rank_of, runs_of, trace
+from studio.pages._graph_words import difference_sentence, gate_sentence, path_sentence
+from studio.pages._state import RECORDED, rank_of, trace
 from studio.pages._widgets import error_box, loading, no_job
 from studio.trace import Int64
 from studio.units import format_count
@@ -115,12 +116,13 @@ def draw(view: dict[str, Any], drawn: dict[str, Any]) -> dict[str, Any]:
         "mode": asked.mode,
         "by": asked.by,
         "colour": asked.colour,
+        "against": None if asked.against is None else asked.against or RECORDED,
         "opened": [block_ref(one.path) for one in frames],
     }
     return shown | {
         "elements": _told(found, about),
         "drawn": about,
-        "runs": runs_of(asked.job) if asked.colour == "difference" else no_update,
+        "runs": others_of(asked.job, view) if asked.colour == "difference" else no_update,
     }
 
 
@@ -139,7 +141,8 @@ def _answer(**changed: Any) -> dict[str, Any]:
 
 
 def _said(asked: Request, note: str) -> str:
-    return _sentence(asked, note) + (critical_sentence(asked) if asked.critical else "")
+    more = difference_sentence(asked) if asked.colour == "difference" else ""
+    return _sentence(asked, note) + (critical_sentence(asked) if asked.critical else "") + more
 
 
 def _sentence(asked: Request, note: str) -> str:

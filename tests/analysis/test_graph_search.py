@@ -31,6 +31,7 @@ def job():
         ("id:x", []),
         ("all-reduce", [1, 3]),
         ("type:all-reduce", [1]),
+        ("type:all_reduce", [1]),
         ("type:compute", [0]),
         ("type:collective", [1, 2]),
         ("group:TP", [1]),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 from studio.errors import TraceError
@@ -150,3 +151,27 @@ def test_paths_gates_and_colours_are_drawn_of_any_graph(jobs):
         drawn = _graph.elements_of(asked)
         assert all(one["data"].get("crit") == 1 for one in drawn)
         assert {one["data"]["hue"] for one in drawn if one["group"] == "nodes"} == {"s0"}
+
+
+def test_differences_are_those_to_another_run(jobs, monkeypatch):
+    """Without a choice the first other run is meant, never the one that is shown, and never times of 0."""
+    runs = [{"value": one, "label": f"run {one}"} for one in ("b", "a")]
+    for module in (_graph, _graph_words):
+        monkeypatch.setattr(module, "runs_of", lambda _job: runs)
+    monkeypatch.setattr(_graph, "shown_run", lambda _job, view: view["run"])
+    spans = {"a": 10, "b": 13}
+    monkeypatch.setattr(
+        _graph_paint, "node_spans", lambda *place: (np.zeros(5, np.int64), np.full(5, spans[place[3]]))
+    )
+    rows = [[0], [1, 2]]
+    view = {"job": "small", "colour": "difference"}
+    for shown, other in (("a", {}), ("a", {"with": "a"}), ("a", {"with": "b"}), ("a", {"with": "gone"})):
+        asked = ask(**view, run=shown, **other)[0]
+        assert (asked.against, asked.run) == ("b", "a")
+        assert _graph_paint._hues(asked, rows)[2] == ["difference +3 ns", "difference +6 ns"]
+    assert "with run b than with run a" in _graph_words.difference_sentence(asked)
+    runs.pop(0)
+    asked = ask(**view, run="a")[0]
+    assert asked.against is None
+    assert _graph_paint._hues(asked, rows)[2] == ["", ""]
+    assert "no other run" in _graph_words.difference_sentence(asked)
