@@ -365,8 +365,11 @@
       var letters = pane.sides.map(function (side) { return LETTERS[side.at]; });
       pen.text("in each lane, from above: " + letters.join(", "), wide - 10, y, look.dim, "right");
     }
+    /* Where names of several sides do not fit beside each other, letters do: whose they are stands above. */
+    var needed = pane.sides.reduce(function (sum, side) { return sum + (names[side.at] || "").length * 6.6 + 210; }, left);
+    var lettered = mode === "overlay" && needed > wide - 200;
     pane.sides.forEach(function (side) {
-      var finish = kit().time(side.span), text = LETTERS[side.at] + "  " + (names[side.at] || "");
+      var finish = kit().time(side.span), text = LETTERS[side.at] + (lettered ? "" : "  " + (names[side.at] || ""));
       pen.text(text, left, y, look.text, "left", 600);
       var told = "finish " + finish;
       if (side.at) told += "  " + (side.span === sides[0].span ? "= A" : signed(side.span - sides[0].span));

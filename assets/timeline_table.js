@@ -143,7 +143,13 @@
     box.textContent = drawn.length ? "" : "Nothing ran in this window.";
     if (drawn.length) box.appendChild(node);
     var count = found.count > found.rows.length || drawn.length < table.rows.length;
-    t.say(t.element("timeline-window-count"), count ? drawn.length.toLocaleString("en") + " of " + found.count.toLocaleString("en") + " rows; the copy has all" : "");
+    /* Times of a line that make more than the window want a reason. */
+    var split = table.head.length > 2 && table.head.slice(1).every(function (column) { return column[1] === "time"; });
+    var over = split && table.rows.some(function (row) {
+      return row.slice(1).reduce(function (sum, one) { return sum + one; }, 0) > found.window * 1.0005;
+    });
+    var note = over ? "what overlaps counts in every column; idle is when nothing ran" : "";
+    t.say(t.element("timeline-window-count"), count ? drawn.length.toLocaleString("en") + " of " + found.count.toLocaleString("en") + " rows; the copy has all" : note);
   }
 
   function fill(cell, column, value, row) {

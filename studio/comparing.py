@@ -351,10 +351,11 @@ def signed_share(share: float) -> str:
     """Return a difference in percentage points with its sign.
 
     Example:
-        >>> signed_share(0.066), signed_share(-0.5), signed_share(0)
+        >>> signed_share(0.066), signed_share(-0.5), signed_share(-0.00001)
         ('+6.6 points', '−50.0 points', '0.0 points')
     """
-    return f"{'+' if share > 0 else '−' if share < 0 else ''}{100 * abs(share):.1f} points"
+    points = round(100 * share, 1)
+    return f"{'+' if points > 0 else '−' if points < 0 else ''}{abs(points):.1f} points"
 
 
 def settings_table(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -252,11 +253,13 @@ def _changes(
     if not changes:
         return html.Div([html.H3(title), html.P("none", className="cs-dim")])
     rows = []
-    for one in changes[:_LISTED]:
-        words = node_words(found.a, one.rank_a, one.row_a)
+    listed = [(one, node_words(found.a, one.rank_a, one.row_a)) for one in changes[:_LISTED]]
+    often = Counter((words["rank"], words["name"]) for _, words in listed)
+    for one, words in listed:
+        several = often[words["rank"], words["name"]] > 1
         rows.append(
             (
-                _node(words, side, select=True),
+                _node(words, side, select=True, several=several),
                 str(words["rank"]),
                 exact(format_ns(one.a_ns), f"{one.a_ns:,} ns"),
                 exact(format_ns(one.b_ns), f"{one.b_ns:,} ns"),
@@ -281,12 +284,14 @@ def _node_table(head: Sequence[str], rows: Sequence[Sequence[Any]], title: str) 
     )
 
 
-def _node(words: dict[str, Any], side: Sequence[str], *, select: bool) -> Any:
+def _node(words: dict[str, Any], side: Sequence[str], *, select: bool, several: bool = False) -> Any:
+    """Return a node as a link; of several that are called the same, with its id."""
     changes = {"rank": words["rank"], "node": words["node"]}
     name = words["name"] or f"node {words['node']}"
+    shown = f"{name} ({words['node']})" if several and words["name"] else name
     to = link("/timeline", {"job": side[0], "run": side[1], **changes})
     how: dict[str, Any] = {"data-view": json.dumps(changes)} if select else {}
-    return html.A(html.Bdi(name), href=to, title=f"{name} · {words['type']} · id {words['node']}", **how)
+    return html.A(html.Bdi(shown), href=to, title=f"{name} · {words['type']} · id {words['node']}", **how)
 
 
 def _colour(ns: int) -> Any:
