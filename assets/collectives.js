@@ -273,6 +273,19 @@
     later("key", 120, function () { choose(cursor.line, cursor.column); });
   }
 
+  function listed(options, value) {
+    return (options || []).some(function (one) { return one.value === value; });
+  }
+
+  /* A select forgets its value while its choices arrive; only who touches it empties it. */
+  var emptied = false;
+  function touch(event) {
+    var box = element("collectives-with"), field = box && box.closest(".cs-coll-field");
+    emptied = Boolean(field && field.contains(event.target));
+  }
+  document.addEventListener("pointerdown", touch, true);
+  document.addEventListener("keydown", touch, true);
+
   /* --- what Dash calls ---------------------------------------------------------------------------------------- */
 
   window.dash_clientside = Object.assign({}, window.dash_clientside, {
@@ -284,9 +297,13 @@
         ring(now);
         return window.dash_clientside.no_update;
       },
-      controls: function (settled) {
+      controls: function (settled, others) {
         var told = (settled && settled.controls) || {};
-        return CONTROLS.map(function (name) { return told[name] === undefined ? window.dash_clientside.no_update : told[name]; });
+        return CONTROLS.map(function (name) {
+          /* A choice that is not yet among the others would be given up by its control. */
+          var early = name === "with" && told[name] && !listed(others, told[name]);
+          return told[name] === undefined || early ? window.dash_clientside.no_update : told[name];
+        });
       },
       write: function () {
         var settled = arguments[CONTROLS.length], told = (settled && settled.controls) || {}, change = {}, changed = false;
@@ -295,6 +312,10 @@
           /* Until a control has shown what is settled, what it says is its own beginning and nobody's wish. */
           if (value === now) held[name] = now;
           if (value === now || held[name] !== now || told[name] === undefined || (!value && name !== "with")) continue;
+          if (name === "with" && !value && !emptied) {
+            window.dash_clientside.set_props("collectives-with", { value: now });
+            continue;
+          }
           changed = true;
           change[name] = DEFAULTS[name] === value ? null : value;
         }

@@ -392,6 +392,7 @@ clientside_callback(
     ClientsideFunction(_CLIENT, "controls"),
     *[Output(f"collectives-{name}", "value") for name in _CONTROLS],
     Input("collectives-settled", "data"),
+    Input("collectives-with", "data"),
     prevent_initial_call=True,
 )
 clientside_callback(

@@ -75,7 +75,8 @@ def compared_and_reported(page, tmp_path: Path, run: str) -> None:
     go(page, "Compare", "h1")
     page.goto(f"{page.url}&with={view(page)['job']}/{run}")
     page.wait_for_selector("#compare-canvas[data-ready]")
-    assert re.search(r"B is .* (faster|slower) than A", page.inner_text("#compare-verdict"))
+    verdict = page.locator("#compare-verdict")
+    until(page, lambda: re.search(r"B is .* (faster|slower) than A", verdict.inner_text()))
     with page.expect_download() as download:
         page.click("#report")
     path = tmp_path / "report.html"

@@ -11,11 +11,13 @@ from tests.e2e.conftest import Studio
 
 pytestmark = pytest.mark.e2e
 
+BAR = "[data-name=groups-and-ranks]"
+
 
 def saved(page, kind: str) -> Path:
-    """Press a button of the only export bar and return the file that comes of it."""
+    """Press a button beside the matrix of groups and return the file that comes of it."""
     with page.expect_download() as download:
-        page.click(f"[data-export={kind}]")
+        page.click(f"{BAR} [data-export={kind}]")
     assert download.value.suggested_filename == f"groups-and-ranks.{kind}"
     return Path(download.value.path())
 
@@ -31,7 +33,7 @@ def test_a_figure_is_saved_and_its_numbers_are_copied(studio: Studio, page) -> N
     assert any(one.tag.endswith("image") for one in drawn.iter())
     lines = saved(page, "csv").read_text().splitlines()
     assert lines[0] == "group,rank,nodes,bytes"
-    page.click("[data-export=table]")
+    page.click(f"{BAR} [data-export=table]")
     assert page.locator("dialog tbody tr").count() == len(lines) - 1
     page.click("dialog >> text=Copy as TSV")
     page.wait_for_selector("dialog >> text=Copied")
