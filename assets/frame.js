@@ -277,6 +277,16 @@
     event.stopPropagation();
     change(JSON.parse(target.getAttribute("data-view")));
   }, true);
+  /* Links that Dash does not know of (see still.js) lead to other pages as its own do: without loading anything anew. */
+  document.addEventListener("click", function (event) {
+    var target = event.target.closest && event.target.closest("a[data-link]");
+    if (!target || event.ctrlKey || event.metaKey || event.shiftKey || event.altKey || event.button !== 0) return;
+    event.preventDefault();
+    window.history.pushState(null, "", target.getAttribute("href"));
+    window.dispatchEvent(new CustomEvent("_dashprivate_pushstate"));
+    publish();
+    window.scrollTo(0, 0);
+  });
   /* Opened in a tab of its own it leads to the view as it is by then, not as it was when the link was drawn. */
   document.addEventListener("pointerdown", function (event) {
     var target = event.target.closest && event.target.closest("a[data-view]");

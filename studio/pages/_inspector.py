@@ -13,6 +13,7 @@ from studio.analysis.neighbours import predecessors, successors
 from studio.analysis.nodes import NodeIndex, find_node, node_ref
 from studio.errors import StudioError
 from studio.pages._state import has_runs, node_index, rank_of, shown_run, times_of
+from studio.pages._still import still
 from studio.pages._widgets import error_box, link
 from studio.trace import (
     Attribute,
@@ -45,7 +46,7 @@ def connect(app: Dash) -> None:
             index = node_index(view["job"])
             rank = rank_of(index.trace, view)
             row = find_node(index.trace.graph_of(rank), view["node"])
-            return _node(index, rank, row, view)
+            return still(_node(index, rank, row, view))
         except StudioError as error:
             head = html.Div([html.H2("No node"), _close()], className="cs-inspector-head")
             return html.Div([head, error_box(error)], className="cs-inspector")

@@ -25,6 +25,7 @@ from studio.pages._collectives_words import (
 from studio.pages._export import exports
 from studio.pages._missing import is_side
 from studio.pages._state import runs_of, workspace
+from studio.pages._still import still
 from studio.pages._widgets import error_box, labelled, link, no_job
 
 dash.register_page(
@@ -285,7 +286,7 @@ def _heat_tab(asked: Settled, view: dict[str, Any], _theme: str) -> dict[str, An
             title=f"{title}: {subtitle}",
         ),
         "other": _other_head(other, view) if other else None,
-        "worst": [html.H2("Worst imbalances"), *worst_list(shown, asked, view)],
+        "worst": still(html.Div([html.H2("Worst imbalances"), *worst_list(shown, asked, view)])),
     }
 
 
@@ -329,13 +330,13 @@ def _traffic_tab(asked: Settled, view: dict[str, Any], _theme: str) -> dict[str,
             source=_csv_address("traffic", asked.job, view),
             title="Bytes from rank to rank",
         ),
-        "worst": traffic_side(traffic, view),
+        "worst": still(traffic_side(traffic, view)),
         "other": None,
     }
 
 
 def _groups_tab(asked: Settled, view: dict[str, Any], theme: str) -> dict[str, Any]:
-    return {"panel": groups_panel(asked.job, view, dark=theme == "dark"), "worst": None, "other": None}
+    return {"panel": still(groups_panel(asked.job, view, dark=theme == "dark")), "worst": None, "other": None}
 
 
 _TABS = {"heat": _heat_tab, "traffic": _traffic_tab, "groups": _groups_tab}

@@ -17,6 +17,7 @@ from studio.pages._compare_times import ALIGN_START, align_options, anchors
 from studio.pages._export import exports
 from studio.pages._missing import is_side
 from studio.pages._state import RECORDED, lineup, shown_run, workspace
+from studio.pages._still import still
 from studio.pages._widgets import error_box, labelled, link, loading
 from studio.units import format_ns
 
@@ -315,7 +316,7 @@ def show(source: Source | None, theme: str) -> Any:
                 heatmaps(shown, dark=dark),
             ]
         )
-        return strip(shown, source["pair"], source["basis"], dark=dark), tables
+        return still(strip(shown, source["pair"], source["basis"], dark=dark)), still(tables)
     except StudioError as error:
         return error_box(error, title="This cannot be compared"), None
 

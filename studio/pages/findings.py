@@ -16,6 +16,7 @@ from studio.errors import StudioError
 from studio.mending import mend, origin
 from studio.pages._export import Table, exports
 from studio.pages._state import examination, repair_preview, trace, workspace
+from studio.pages._still import still
 from studio.pages._widgets import error_box, findings_badge, guarded, labelled, link, loading, no_job, page
 from studio.sim.agreement import rank_list
 from studio.trace import Level, Trace
@@ -46,12 +47,14 @@ def show(view: dict[str, Any]) -> Any:
         return no_job()
     info, found = workspace().info(view["job"]), examination(view["job"])
     dash.set_props("findings-badge", {"children": findings_badge(found)})
-    return page(
-        "Findings",
-        _mended_from(info),
-        _list(found, view),
-        _passed(found),
-        controls=[*_counts(found), *_repair_all(found)],
+    return still(
+        page(
+            "Findings",
+            _mended_from(info),
+            _list(found, view),
+            _passed(found),
+            controls=[*_counts(found), *_repair_all(found)],
+        )
     )
 
 

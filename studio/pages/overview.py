@@ -14,6 +14,7 @@ from studio.pages._export import exports
 from studio.pages._overview_times import times_panel
 from studio.pages._overview_words import collectives_table, types_table, use_table
 from studio.pages._state import recorded_note, shown_run, trace, workspace
+from studio.pages._still import still
 from studio.pages._widgets import exact, findings_list, guarded, link, loading, no_job, page, term
 from studio.units import format_count, format_ns, format_si
 from studio.workspace import JobInfo
@@ -37,7 +38,7 @@ def show(view: dict[str, Any], theme: str) -> Any:
     summary = info.summary
     use = group_use(found)
     figure = group_matrix(use, dark=theme == "dark")
-    return page(
+    shown = page(
         info.name,
         _facts(summary),
         dcc.Store(id="overview-shown", data=[view["job"], shown_run(view["job"], view), theme]),
@@ -100,6 +101,7 @@ def show(view: dict[str, Any], theme: str) -> Any:
         ),
         controls=_next(info, view),
     )
+    return still(shown)
 
 
 @callback(Output("overview-times", "children"), Input("overview-shown", "data"))
@@ -107,7 +109,7 @@ def show(view: dict[str, Any], theme: str) -> Any:
 def show_times(shown: list[Any]) -> Any:
     """Show where the time goes; apart from the rest, since it looks at every node."""
     job, run, theme = shown
-    return times_panel(job, run, dark=theme == "dark")
+    return still(times_panel(job, run, dark=theme == "dark"))
 
 
 def _next(info: JobInfo, view: dict[str, Any]) -> list[Any]:

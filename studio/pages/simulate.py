@@ -49,6 +49,7 @@ from studio.pages._simulate_form import congestion_control, form, place_of, said
 from studio.pages._simulate_live import drawn, facts, legend, told
 from studio.pages._simulate_runs import progress_list, result, runs_table
 from studio.pages._state import run_of, simulations, trace, workspace
+from studio.pages._still import still
 from studio.pages._widgets import error_box, guarded, hint, labelled, loading, no_job
 from studio.runs import RunInfo
 from studio.sim.presets import PRESETS
@@ -675,4 +676,4 @@ def show_result(_runs: Any, theme: str, view: dict[str, Any], state: dict[str, s
     infos = workspace().runs(state["job"])
     chosen = _shown_run(view, infos)
     info = next((one for one in infos if one.id == chosen), None)
-    return result(run_of(state["job"], info.id), info, dark=theme == "dark") if info else None
+    return still(result(run_of(state["job"], info.id), info, dark=theme == "dark")) if info else None

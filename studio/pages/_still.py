@@ -1,0 +1,111 @@
+"""What nobody listens to is sent as one piece.
+
+Dash keeps a store entry per component and tells all of them whenever one appears, so that a table of a thousand parts
+takes seconds to draw. Tables, lists and paragraphs that no callback reads or writes need none of that: they travel as a
+description in one attribute, of which `assets/still.js` makes elements and text, never markup.
+"""
+
+from __future__ import annotations
+
+import copy
+import re
+from typing import Any
+
+import msgspec
+from dash import dcc, html
+from dash.development.base_component import Component
+
+_INSIDE = ("Thead", "Tbody", "Tr", "Td", "Th", "Caption", "Li", "Dt", "Dd", "Summary", "Option")
+"""Elements that have to stand right inside of others: they are sent with these or not at all."""
+_NAMES = {
+    "className": "class",
+    "htmlFor": "for",
+    "tabIndex": "tabindex",
+    "colSpan": "colspan",
+    "rowSpan": "rowspan",
+}
+_FEWEST = 3
+"""Elements from which on sending them as one piece is worth it."""
+
+Described = list[Any] | str
+
+
+def still(tree: Any) -> Any:
+    """Return a tree of components in which every part that nobody listens to is one component.
+
+    Parts with an id stay, since callbacks may name them, and so does what is no plain element: figures, inputs, stores.
+    """
+    if isinstance(tree, (list, tuple)):
+        return [still(one) for one in tree]
+    if not isinstance(tree, Component):
+        return tree
+    found = None if type(tree).__name__ in _INSIDE else _described(tree)
+    if found is not None and _size(found) >= _FEWEST:
+        about: dict[str, Any] = {"data-still": msgspec.json.encode(found).decode()}
+        return html.Div(className="cs-still", **about)
+    if getattr(tree, "children", None) is None:
+        return tree
+    changed = copy.copy(tree)
+    changed.children = still(tree.children)
+    return changed
+
+
+def _described(part: Any) -> Described | None:
+    """Return an element as [name, attributes, parts ...], text as itself; None where something in it is listened to."""
+    if not isinstance(part, Component):
+        return str(part)
+    is_link = isinstance(part, dcc.Link)
+    if not is_link and type(part).__module__.rpartition(".")[0] != html.__name__:
+        return None
+    attributes = _attributes(part)
+    if attributes is None:
+        return None
+    found: list[Any] = ["a" if is_link else type(part).__name__.lower(), attributes]
+    if is_link:
+        attributes["data-link"] = ""
+    for child in _children(part):
+        described = _described(child)
+        if described is None:
+            return None
+        found.append(described)
+    return found
+
+
+def _attributes(part: Component) -> dict[str, Any] | None:
+    """Return the attributes of an element; None where it has an id or a property that only Dash knows."""
+    found: dict[str, Any] = {}
+    for name, value in part.to_plotly_json()["props"].items():
+        if name == "children" or value is None or value is False:
+            continue
+        if name == "id" or name.startswith("n_"):
+            return None
+        if name == "style":
+            found["style"] = {_dashed(key): str(one) for key, one in value.items()}
+        else:
+            found[_NAMES.get(name, name)] = "" if value is True else str(value)
+    return found
+
+
+def _children(part: Component) -> list[Any]:
+    children = getattr(part, "children", None)
+    several = children if isinstance(children, (list, tuple)) else [children]
+    flat: list[Any] = []
+    for one in several:
+        flat += one if isinstance(one, (list, tuple)) else [one]
+    return [one for one in flat if one is not None and one is not False]
+
+
+def _dashed(name: str) -> str:
+    """Return the name of a property of style as CSS writes it.
+
+    Example:
+        >>> _dashed("maxWidth"), _dashed("--cs-share")
+        ('max-width', '--cs-share')
+    """
+    return (
+        name if name.startswith("--") else re.sub(r"[A-Z]", lambda found: f"-{found.group().lower()}", name)
+    )
+
+
+def _size(found: Described) -> int:
+    return 0 if isinstance(found, str) else 1 + sum(_size(one) for one in found[2:])
