@@ -8,10 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from studio.analysis.communication import comm_nodes
 from studio.analysis.nameparts import NameParts
 from studio.errors import TraceError
-from studio.trace import Bool, Graph, Int64, group_slots
+from studio.trace import Bool, Graph, Int64, NodeType, group_slots, int_column
 
 HELP = "A part of the name or an id; /…/ is a regular expression; type:all-reduce, group:tp0, id:118 look in one place."
 
@@ -84,9 +83,10 @@ class Kinds:
 
 def kinds_of(graph: Graph) -> Kinds:
     """Return the kinds of a graph's nodes."""
-    nodes = comm_nodes(graph)
     collective = np.full(len(graph), -1, np.int64)
-    collective[nodes.rows] = nodes.collective
+    communicates = (graph.type >= NodeType.COMM_SEND) & (graph.type <= NodeType.COMM_COLL)
+    rows, values = int_column(graph, "comm_type", among=np.flatnonzero(communicates))
+    collective[rows] = values
     coded = pa.array((graph.type.astype(np.int64) << 32) + collective + 1).dictionary_encode()
     codes, of = coded.dictionary.to_pylist(), coded.indices.to_numpy()
     return Kinds(tuple((code >> 32, (code & 0xFFFFFFFF) - 1) for code in codes), of.astype(np.int64))

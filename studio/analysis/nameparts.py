@@ -80,8 +80,9 @@ class NameParts:
     def _small_letters(self) -> pa.Array:
         """Return the names with the letters A to Z as small ones."""
         if self._small is None:
-            capital = (self._data >= ord("A")) & (self._data <= ord("Z"))
-            data = np.where(capital, self._data | 32, self._data)
+            # Bytes below "A" come out above all letters: they wrap around.
+            is_capital = (self._data - np.uint8(ord("A"))) < 26
+            data = self._data | (is_capital.view(np.uint8) << 5)
             buffers = [None, pa.py_buffer(self._offsets), pa.py_buffer(data)]
             self._small = pa.Array.from_buffers(pa.large_binary(), len(self._pool), buffers)
         return self._small
