@@ -16,7 +16,9 @@ PICTURES = ROOT / "docs" / "pictures"
 
 
 def main() -> None:
-    """Write every picture anew."""
+    """Write every picture anew, or those of the pages that are named."""
+    pages = (overview, graph, nodes, simulate, timeline, collectives, compare, findings, home)
+    wanted = sys.argv[1:] or [one.__name__ for one in pages]
     PICTURES.mkdir(parents=True, exist_ok=True)
     with (
         tempfile.TemporaryDirectory() as workspace,
@@ -26,7 +28,7 @@ def main() -> None:
         browser = playwright.chromium.launch(executable_path=chromium(), args=BROWSER_ARGUMENTS)
         for scheme in ("light", "dark"):
             page = browser.new_page(viewport={"width": 1440, "height": 900}, color_scheme=scheme)
-            for shown in (overview, graph, nodes, simulate, timeline, collectives, compare, findings, home):
+            for shown in (one for one in pages if one.__name__ in wanted):
                 shown(page, address)
                 shoot(page, f"{shown.__name__}-{scheme}")
             page.close()
@@ -62,7 +64,7 @@ def simulate(page: Page, address: str) -> None:
 
 def timeline(page: Page, address: str) -> None:
     """The recorded timeline around a node."""
-    page.goto(address.replace("/overview", "/timeline") + "&rank=0&node=131&from=20000000&to=23500000")
+    page.goto(address.replace("/overview", "/timeline") + "&rank=0&node=131&from=19600000&to=22600000")
     page.wait_for_selector("#timeline-scroll[data-ready]")
     page.wait_for_selector("#inspector h2")
 
