@@ -7,7 +7,6 @@ import io
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-import msgspec
 import numpy as np
 from flask import Blueprint, Response, request, stream_with_context
 
@@ -16,6 +15,7 @@ from studio.analysis.heat import Heat, Shown, Tile, line_name, strongest, tile
 from studio.analysis.nodes import find_node, node_ref
 from studio.errors import StudioError, TraceError
 from studio.figures.theme import DIVERGING, SEQUENTIAL
+from studio.server.answers import FARTHEST, as_json, refusal, whole
 from studio.server.packed import packed
 from studio.trace import NONE, Int64, collective_name
 
@@ -25,7 +25,7 @@ _NAME_AT_MOST = 300
 def collectives_blueprint(shown_of: Callable[[str, Mapping[str, str]], Shown]) -> Blueprint:
     """Make the routes below /api/jobs for the heatmap that `shown_of` finds by job and address."""
     routes = Blueprint("collectives", __name__, url_prefix="/api/jobs")
-    routes.register_error_handler(StudioError, _refusal)
+    routes.register_error_handler(StudioError, refusal)
 
     @routes.get("/<job>/collectives")
     def window(job: str) -> Response:
@@ -33,11 +33,11 @@ def collectives_blueprint(shown_of: Callable[[str, Mapping[str, str]], Shown]) -
 
     @routes.get("/<job>/collectives/cell")
     def cell(job: str) -> Response:
-        return _json(_cell(shown_of(job, request.args)))
+        return as_json(_cell(shown_of(job, request.args)))
 
     @routes.get("/<job>/collectives/find")
     def find(job: str) -> Response:
-        return _json(_find(shown_of(job, request.args)))
+        return as_json(_find(shown_of(job, request.args)))
 
     @routes.get("/<job>/collectives.csv")
     def numbers(job: str) -> Response:
@@ -135,10 +135,15 @@ def _range(shown: Shown, part: Tile) -> dict[str, float | None]:
 def _cell(shown: Shown) -> dict[str, Any]:
     heat = shown.heat
     if "high" in request.args:
-        box = (_whole("line"), _whole("high"), _whole("column"), _whole("right"))
+        box = (
+            whole("line", FARTHEST),
+            whole("high", FARTHEST),
+            whole("column", FARTHEST),
+            whole("right", FARTHEST),
+        )
         line, column = strongest(heat, box, relative=shown.relative)
     else:
-        line, column = _whole("line"), _whole("column")
+        line, column = whole("line", FARTHEST), whole("column", FARTHEST)
     if line >= len(heat.lines) or column >= len(heat.columns):
         raise TraceError("There is no such cell.", hint="Open the page anew.")
     rank = shown.trace.ranks[int(heat.columns[column])]
@@ -158,7 +163,7 @@ def _cell(shown: Shown) -> dict[str, Any]:
 
 
 def _find(shown: Shown) -> dict[str, Any]:
-    number = _whole("rank")
+    number = whole("rank", FARTHEST)
     place = next((at for at, rank in enumerate(shown.trace.ranks) if rank.number == number), None)
     if place is None:
         return {"line": None}
@@ -240,22 +245,5 @@ def _span(name: str, most: int) -> tuple[int, int]:
     return int(low), min(int(high) + 1, most)
 
 
-def _whole(name: str) -> int:
-    text = request.args.get(name, "")
-    if not _is_number(text):
-        raise TraceError(
-            f"The {name} {text[:40]!r} is not a whole number.", hint="Send a number, at least 0."
-        )
-    return int(text)
-
-
 def _is_number(text: str) -> bool:
     return text.isascii() and text.isdigit() and len(text) <= 12
-
-
-def _refusal(error: StudioError) -> tuple[Response, int]:
-    return _json({"error": {"message": error.message, "hint": error.hint}}), 400
-
-
-def _json(answer: dict[str, Any]) -> Response:
-    return Response(msgspec.json.encode(answer), mimetype="application/json")

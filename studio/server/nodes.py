@@ -15,7 +15,7 @@ from flask import Blueprint, Response, request, stream_with_context
 
 from studio.analysis.nodes import Condition, Node, NodeIndex, Query, find_node
 from studio.errors import StudioError, TraceError
-from studio.server.answers import harmless
+from studio.server.answers import as_json, harmless, refusal
 from studio.units import format_bytes, format_count, format_ns, format_offset, format_si
 
 _ROWS_AT_MOST = 1000
@@ -28,7 +28,7 @@ _NOT_RECORDED = "\N{EN DASH}"
 def nodes_blueprint(index_of: Callable[[str], NodeIndex]) -> Blueprint:
     """Make the route below /api/jobs for the jobs `index_of` finds by id."""
     routes = Blueprint("nodes", __name__, url_prefix="/api/jobs")
-    routes.register_error_handler(StudioError, _refusal)
+    routes.register_error_handler(StudioError, refusal)
 
     @routes.get("/<job>/nodes")
     def list_nodes(job: str) -> Response:
@@ -41,7 +41,7 @@ def nodes_blueprint(index_of: Callable[[str], NodeIndex]) -> Blueprint:
         }
         rows = index.rows(query, start, min(end, start + _ROWS_AT_MOST))
         answer["rows"] = [shown(node, index) for node in rows]
-        return _json(answer)
+        return as_json(answer)
 
     @routes.get("/<job>/nodes.csv")
     def save_nodes(job: str) -> Response:
@@ -56,9 +56,9 @@ def nodes_blueprint(index_of: Callable[[str], NodeIndex]) -> Blueprint:
         index = index_of(job)
         rank = index.trace.rank(_whole("rank"))
         if rank is None:
-            return _json({"position": None})
+            return as_json({"position": None})
         row = find_node(index.trace.graph_of(rank), request.args.get("node", ""))
-        return _json({"position": index.position(_query(), index.place(rank, row))})
+        return as_json({"position": index.position(_query(), index.place(rank, row))})
 
     return routes
 
@@ -171,11 +171,3 @@ def _whole(name: str) -> int:
             f"The {name} {text[:40]!r} is not a whole number.", hint="Send a number, at least 0."
         )
     return int(text)
-
-
-def _refusal(error: StudioError) -> tuple[Response, int]:
-    return _json({"error": {"message": error.message, "hint": error.hint}}), 400
-
-
-def _json(answer: dict[str, Any]) -> Response:
-    return Response(msgspec.json.encode(answer), mimetype="application/json")
