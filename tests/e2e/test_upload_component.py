@@ -19,6 +19,7 @@ from studio.errors import TraceFormatError
 from studio.et.source import SourceFile
 from studio.imports import Announced, NpusNeededError, Progress, RanksNeededError
 from studio.server.uploads import uploads_blueprint
+from tests.e2e.test_simulate import until
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -184,7 +185,7 @@ def test_a_synthetic_drop_with_hostile_names_runs_nothing(studio: Studio, page: 
     assert page.locator("main img, main i, main b").count() == 0
     page.get_by_role("button", name="Dismiss").click()
     page.locator(".cs-up-card").wait_for(state="detached")
-    assert imports.list_imports(studio.registry) == []
+    until(page, lambda: imports.list_imports(studio.registry) == [])
 
 
 def test_one_file_is_cancelled_and_the_others_are_read(studio: Studio, page: Page, tmp_path: Path) -> None:
