@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from studio.analysis.breakdown import RankUse, rank_use
 from studio.analysis.comparison import (
     Carried,
     Comparison,
@@ -25,6 +26,7 @@ from studio.analysis.comparison import (
     recorded_side,
 )
 from studio.analysis.nodes import node_ref
+from studio.analysis.occupancy import Occupancy, occupancy
 from studio.analysis.summary import Summary, summarise
 from studio.errors import ConfigError, StudioError
 from studio.et import read
@@ -44,6 +46,8 @@ RECORDED = "recorded"
 """What stands for a recording where a run could be named."""
 SIDES_AT_MOST = 8
 LETTERS = "ABCDEFGH"
+_BINS = 480
+"""Into how many parts a run is cut to show what the ranks did over time."""
 _SHOWN = 8
 _NAME_WIDTH = 46
 
@@ -117,6 +121,14 @@ def comparisons(sides: Sequence[Compared], progress: Progress | None = None) -> 
     if progress and found:
         progress("comparing", len(found), len(found))
     return found
+
+
+def side_use(side: Side) -> tuple[RankUse, Occupancy]:
+    """Return where the time of each rank of a run goes, and what the ranks did over time."""
+    over_time = occupancy(
+        side.trace, side.times, origin_ns=side.origin_ns, makespan_ns=side.makespan_ns, bins=_BINS
+    )
+    return rank_use(side.trace, side.times, side.finish_ns, side.origin_ns), over_time
 
 
 def recording(

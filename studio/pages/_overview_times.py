@@ -11,6 +11,7 @@ from studio.analysis.occupancy import Occupancy
 from studio.figures.occupancy import occupancy_areas
 from studio.figures.ranks import rank_times
 from studio.pages._export import Table, exports
+from studio.pages._rank_table import rank_table
 from studio.pages._state import use_of, workspace
 from studio.pages._widgets import hint, link
 from studio.units import format_ns
@@ -42,7 +43,7 @@ def times_panel(job: str, run: str | None, *, dark: bool) -> Any:
             _section(
                 ("time-of-ranks", "Where the time of each rank went"),
                 rank_times(use.times, use.finish_ns, use.numbers, dark=dark),
-                _by_rank(use),
+                rank_table(use.times, use.finish_ns, use.numbers),
                 _in_words(use),
             ),
         ],
@@ -102,28 +103,3 @@ def _over_time(found: Occupancy) -> Table:
         for low, high, shares in zip(edges, edges[1:], found.share.T.tolist(), strict=False)
     ]
     return Table(head, rows)
-
-
-def _by_rank(use: RankUse) -> Table:
-    times = use.times
-    columns = (
-        use.finish_ns,
-        times.compute_ns,
-        times.communication_ns,
-        times.exposed_communication_ns,
-        times.memory_ns,
-        times.cpu_ns,
-        times.idle_ns,
-    )
-    head = (
-        "rank",
-        "finish_ns",
-        "compute_ns",
-        "communication_ns",
-        "exposed_communication_ns",
-        "memory_ns",
-        "cpu_ns",
-        "idle_ns",
-    )
-    rows = zip(use.numbers, *(column.tolist() for column in columns), strict=True)
-    return Table(head, list(rows))

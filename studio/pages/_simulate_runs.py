@@ -13,7 +13,8 @@ from dash import dcc, html
 from studio.analysis.breakdown import Breakdown
 from studio.errors import StudioError
 from studio.figures.ranks import rank_times
-from studio.pages._export import Table, copied, exports
+from studio.pages._export import copied, exports
+from studio.pages._rank_table import rank_table
 from studio.pages._widgets import error_box, exact, hint, labelled, link, table
 from studio.runs import Run, RunInfo
 from studio.settings import differences
@@ -153,7 +154,7 @@ def result(run: Run, info: RunInfo, *, dark: bool) -> Any:
                     exports(
                         "ranks",
                         figure="sim-ranks",
-                        table=_rank_table(found, times, numbers),
+                        table=rank_table(times, found.finish_ns, numbers),
                         title="where the time of each rank went",
                     ),
                 ],
@@ -209,20 +210,6 @@ def _figures(found: SimResult, times: Breakdown, numbers: Sequence[int]) -> Any:
     return html.Dl(
         [html.Div([html.Dt(name), html.Dd(value)]) for name, value in shown], className="cs-facts sim-facts"
     )
-
-
-def _rank_table(found: SimResult, times: Breakdown, numbers: Sequence[int]) -> Table:
-    columns = {
-        "finish_ns": found.finish_ns,
-        "compute_ns": times.compute_ns,
-        "communication_ns": times.communication_ns,
-        "exposed_communication_ns": times.exposed_communication_ns,
-        "memory_ns": times.memory_ns,
-        "cpu_ns": times.cpu_ns,
-        "idle_ns": times.idle_ns,
-    }
-    rows = zip(numbers, *(column.tolist() for column in columns.values()), strict=True)
-    return Table(("rank", *columns), list(rows))
 
 
 def spread(found: SimResult, numbers: Sequence[int]) -> str:

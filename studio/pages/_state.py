@@ -9,13 +9,13 @@ from typing import Any, TypeVar
 
 import dash
 
-from studio.analysis.breakdown import RankUse, rank_use
+from studio.analysis.breakdown import RankUse
 from studio.analysis.counters import Series, in_flight
 from studio.analysis.differences import Ghost
 from studio.analysis.gantt import Gantt
 from studio.analysis.nodes import NodeIndex
-from studio.analysis.occupancy import Occupancy, occupancy
-from studio.comparing import Compared, Lineup, recording, simulation
+from studio.analysis.occupancy import Occupancy
+from studio.comparing import Compared, Lineup, recording, side_use, simulation
 from studio.comparing import lineup as compared_with_first
 from studio.doctor import Change, Examination, repair
 from studio.doctor import examination as examined
@@ -31,8 +31,6 @@ from studio.workspace import Workspace
 
 T = TypeVar("T")
 _KEPT = 4
-_BINS = 480
-"""Into how many parts pages cut a run to show what ranks did over time."""
 _GANTT_BYTES = 1 << 30
 RECORDED = "recorded"
 """What addresses call the times that the job's own files hold."""
@@ -210,15 +208,8 @@ def use_of(job: str, run: str) -> tuple[RankUse, Occupancy]:
     Raises:
         StudioError: There is no such job or run, its files are damaged, or the job holds no times.
     """
-
-    def used() -> tuple[RankUse, Occupancy]:
-        side = compared(job, run or RECORDED).side
-        over_time = occupancy(
-            side.trace, side.times, origin_ns=side.origin_ns, makespan_ns=side.makespan_ns, bins=_BINS
-        )
-        return rank_use(side.trace, side.times, side.finish_ns, side.origin_ns), over_time
-
-    return _kept(("use", f"{workspace().root}/{job}/{run}"), used)
+    key = ("use", f"{workspace().root}/{job}/{run}")
+    return _kept(key, lambda: side_use(compared(job, run or RECORDED).side))
 
 
 def lineup(sides: Sequence[tuple[str, str]]) -> Lineup:

@@ -8,12 +8,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from studio import __version__
-from studio.analysis.breakdown import Breakdown, rank_use
+from studio.analysis.breakdown import Breakdown
 from studio.analysis.collectives import CollectiveTimes, collective_times
 from studio.analysis.comparison import Comparison, Figure, NodeChange, Side
 from studio.analysis.imbalance import matrix, rows_of, spread_of, worst_rows
 from studio.analysis.members import Members, collective_members
-from studio.analysis.occupancy import occupancy
 from studio.analysis.summary import summarise
 from studio.comparing import (
     LETTERS,
@@ -23,6 +22,7 @@ from studio.comparing import (
     comparisons,
     node_words,
     settings_table,
+    side_use,
     signed,
     signed_bytes,
     signed_share,
@@ -36,7 +36,6 @@ from studio.reporting.document import Cell, Document
 from studio.trace import Float64, Int64, collective_name, trace_digest
 from studio.units import format_bytes, format_count, format_ns, format_rate
 
-_BINS = 480
 _LISTED = 12
 _FINDINGS = 20
 _ROWS = 400
@@ -178,12 +177,9 @@ def _settings(document: Document, sides: Sequence[Compared]) -> None:
 
 def _run(document: Document, one: Compared, *, alone: bool) -> None:
     side = one.side
-    use = rank_use(side.trace, side.times, side.finish_ns, side.origin_ns)
+    use, busy = side_use(side)
     times, finish, numbers = use.times, use.finish_ns, use.numbers
     document.facts(_facts(side, times, finish))
-    busy = occupancy(
-        side.trace, side.times, origin_ns=side.origin_ns, makespan_ns=side.makespan_ns, bins=_BINS
-    )
     document.figure(
         "What the ranks were doing over time",
         occupancy_areas(busy, dark=False),
