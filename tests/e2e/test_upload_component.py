@@ -20,11 +20,12 @@ from studio.et.source import SourceFile
 from studio.imports import Announced, NpusNeededError, Progress, RanksNeededError
 from studio.server.uploads import uploads_blueprint
 from tests.e2e.test_simulate import until
+from tests.server.test_uploads import LEFT_BY_WAITRESS
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.filterwarnings(LEFT_BY_WAITRESS)]
 
 ASSETS = Path(__file__).resolve().parents[2] / "assets"
 HEAD = """<!doctype html><html lang="en"><head><title>Uploads</title><link rel="icon" href="data:,">

@@ -26,6 +26,9 @@ from studio.et.source import SourceFile
 from studio.imports import Progress
 from studio.server.uploads import CHUNK_BYTES, uploads_blueprint
 
+# Waitress leaves the temporary file of a body that never came whole to Python, which closes it at once and warns.
+LEFT_BY_WAITRESS = "ignore:unclosed file:ResourceWarning"
+
 HOSTILE = "<img src=x onerror=alert(1)>/../../x.0.et"
 
 
@@ -93,6 +96,17 @@ def announce(server: Server, *files: tuple[str, int]) -> tuple[str, list[dict[st
     return made["id"], made["files"]
 
 
+def arrived(server: Server, size: int) -> None:
+    """Wait until the server holds so much of a body whose end it still waits for."""
+    deadline = time.monotonic() + 20
+    while not any(
+        one.request and len(one.request.body_rcv or b"") >= size
+        for one in list(server.server.active_channels.values())
+    ):
+        assert time.monotonic() < deadline
+        threading.Event().wait(0.01)
+
+
 def ended(server: Server, import_id: str) -> dict[str, Any]:
     deadline = time.monotonic() + 20
     while (found := server.call("GET", f"/{import_id}"))[1]["status"] in ("queued", "reading"):
@@ -151,6 +165,7 @@ def test_a_chunk_without_length_is_refused(server: Server) -> None:
         assert b" 411 " in raw.recv(4096).split(b"\r\n")[0]
 
 
+@pytest.mark.filterwarnings(LEFT_BY_WAITRESS)
 def test_a_connection_cut_in_mid_chunk_resumes(server: Server) -> None:
     body = os.urandom(3_000_000)
     import_id, (a,) = announce(server, ("a.et", len(body)))
@@ -159,6 +174,7 @@ def test_a_connection_cut_in_mid_chunk_resumes(server: Server) -> None:
     head = f"PUT /api/imports{put}1000000 HTTP/1.1\r\nHost: x\r\nContent-Length: 2000000\r\n\r\n"
     with socket.create_connection(("127.0.0.1", server.port), timeout=20) as raw:
         raw.sendall(head.encode() + body[1_000_000:1_700_000])
+        arrived(server, 700_000)
         raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
     received = server.call("GET", f"/{import_id}")[1]["received"]
     assert 1_000_000 <= received <= 1_700_000
