@@ -298,7 +298,7 @@
     event.stopPropagation();
   }, true);
 
-  /* The table of numbers that an address answers with as CSV: {name, title, source}. */
+  /* The table of numbers that an address answers with as CSV, or one that is there: {name, title, source or table}. */
   function open(about) {
     var bar = { dataset: about };
     tableOf(bar).then(function (table) { show(bar, table); }).catch(complain);

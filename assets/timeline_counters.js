@@ -207,6 +207,25 @@
     });
   };
 
+  /* The window that is marked, else the one in sight. */
+  function query() {
+    var asked = t.marked && t.marked[1] > t.marked[0] ? t.marked : [t.shown.from, Math.min(t.shown.to, t.chart.own)];
+    var from = Math.max(0, Math.floor(asked[0]));
+    return { from: from, to: Math.max(from + 1, Math.ceil(asked[1])) };
+  }
+
+  t.buttons["timeline-counters-csv"] = function () {
+    t.saved(t.address("/counters/course.csv", query()), "counters-" + t.chart.job + ".csv");
+  };
+  t.buttons["timeline-counters-table"] = function () {
+    var title = "Counters in " + (t.marked ? "the marked window" : "what is in sight");
+    t.get(t.address("/counters/window", query()))
+      .then(function (answer) { return answer.json(); })
+      .then(function (found) { window.studioExport.open({ name: "counters-" + t.chart.job, title: title, table: JSON.stringify(found) }); })
+      .catch(function (error) { window.dash_clientside.set_props("toast", { children: error.message || "The studio does not answer." }); });
+  };
+
+  t.measured = text;
   t.onFrame.push(frame);
   t.keys.k = toggle;
   t.buttons["timeline-counts"] = toggle;

@@ -52,6 +52,7 @@
     window.setTimeout(function () { URL.revokeObjectURL(url); }, 10000);
   }
 
+  t.saved = save;
   t.trace = trace;
   t.perfetto = perfetto;
   t.svg = svg;

@@ -17,11 +17,12 @@
     if (!panel) return;
     var was = panel.hidden;
     panel.hidden = !t.marked || t.marked[1] <= t.marked[0];
-    by = ["category", "group", "name", "difference"].indexOf(view.by) < 0 ? "category" : view.by;
+    by = ["category", "group", "name", "difference", "counters"].indexOf(view.by) < 0 ? "category" : view.by;
     if (by === "difference" && !t.ghost) by = "category";
-    per = view.per === "all" && by !== "difference" ? "all" : "rank";
+    var whole = by === "difference" || by === "counters"; /* of nodes, or of all ranks together */
+    per = view.per === "all" && !whole ? "all" : "rank";
     panel.querySelector("[data-window-by=difference]").hidden = !t.ghost;
-    panel.querySelector("[data-window-per]").parentNode.hidden = by === "difference";
+    panel.querySelector("[data-window-per]").parentNode.hidden = whole;
     press(panel, "by", by);
     press(panel, "per", per);
     if (panel.hidden) {
@@ -44,11 +45,12 @@
 
   function query() {
     if (by === "difference") return { from: t.marked[0], to: t.marked[1], ghost: t.ghost };
+    if (by === "counters") return { from: t.marked[0], to: t.marked[1] };
     return { from: t.marked[0], to: t.marked[1], by: by, per: per };
   }
 
   function path() {
-    return by === "difference" ? "/differences" : "/window";
+    return by === "difference" ? "/differences" : by === "counters" ? "/counters/window" : "/window";
   }
 
   function ask() {
@@ -80,6 +82,12 @@
       return {
         head: [["rank", "rank"], ["node", "node"], ["name", "text"], ["here", "time"], ["other run", "time"], ["difference", "signed"], ["", "change"], ["issued here", "time"], ["other run", "time"]],
         rows: found.rows.map(function (row) { return [row[0], row[1], row[2], row[3], row[4], row[5], row[4] ? row[5] / row[4] : 0, row[6], row[7]]; }),
+      };
+    }
+    if (by === "counters") {
+      return {
+        head: [["counter", "counter"], ["mean", "measure"], ["greatest", "measure"], ["first at", "moment"], ["for", "time"]],
+        rows: found.rows.map(function (row) { return [row[0], row[2], row[3], row[4], row[5] - row[4], row[1], row[6]]; }),
       };
     }
     if (per === "all") {
@@ -114,6 +122,8 @@
     return ORDER.indexOf(name);
   }
 
+  var WORDS = { text: true, counter: true };
+
   function show(box) {
     var table = shaped();
     if (sorted.column >= 0) {
@@ -129,7 +139,7 @@
     table.head.forEach(function (column, at) {
       var cell = document.createElement("th"), button = document.createElement("button");
       cell.scope = "col";
-      if (column[1] !== "text") cell.className = "cs-num";
+      if (!WORDS[column[1]]) cell.className = "cs-num";
       button.textContent = column[0];
       button.setAttribute("data-window-sort", at);
       if (sorted.column === at) cell.setAttribute("aria-sort", sorted.falling ? "descending" : "ascending");
@@ -154,8 +164,17 @@
 
   function fill(cell, column, value, row) {
     var kind = column[1];
-    if (kind !== "text") cell.className = "cs-num";
-    if (kind === "rank" || kind === "node") {
+    if (!WORDS[kind]) cell.className = "cs-num";
+    if (kind === "counter") {
+      cell.textContent = value;
+      cell.title = row[6];
+    } else if (kind === "measure") {
+      cell.textContent = t.measured(row[5], value);
+      cell.title = row[5] === "share" ? String(value) : value.toLocaleString("en", { maximumFractionDigits: 6 }) + " " + row[5];
+    } else if (kind === "moment") {
+      cell.textContent = t.moment(value);
+      cell.title = value.toLocaleString("en") + " ns";
+    } else if (kind === "rank" || kind === "node") {
       var link = document.createElement("a");
       if (kind === "node") {
         link.href = window.studioView.address(window.location.pathname, Object.assign(window.studioView.read(), { rank: row[0], node: value }));

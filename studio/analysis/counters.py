@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -12,6 +13,23 @@ from studio.analysis.gantt import Gantt
 from studio.trace import Int64
 
 Unit = Literal["nodes", "bytes", "share"]
+_PIECE = 16_384
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """A counter within a window.
+
+    Attributes:
+        mean: Its mean over the window.
+        most: The highest it gets there.
+        most_from_ns, most_until_ns: The first time it is that high, within the window; end exclusive.
+    """
+
+    mean: float
+    most: float
+    most_from_ns: int
+    most_until_ns: int
 
 
 class Steps:
@@ -58,6 +76,33 @@ class Steps:
             before = at[inside] < 0
             peak[inside[before & (high <= low)]] = 0
         return np.maximum(mean, 0), peak
+
+    def extent(self, start_ns: int, end_ns: int) -> Extent:
+        """Return mean and peak from `start_ns` until `end_ns`, which lies after it, and when the peak is first there."""
+        time, level = self._within(start_ns, end_ns)
+        peak = int(np.argmax(level))
+        after = np.flatnonzero(level[peak:] != level[peak])
+        until = int(time[peak + after[0]]) if len(after) else end_ns
+        mean = float(self.bins(start_ns, end_ns - start_ns, 1)[0][0])
+        return Extent(mean, float(level[peak]), int(time[peak]), until)
+
+    def changes(self, start_ns: int, end_ns: int) -> Iterator[tuple[int, int, float]]:
+        """Yield its course from `start_ns` until `end_ns`: from when, until when, how much; without gaps."""
+        time, level = self._within(start_ns, end_ns)
+        # What comes as something else goes changes nothing.
+        kept = np.flatnonzero(np.append(True, level[1:] != level[:-1]))
+        for low in range(0, len(kept), _PIECE):
+            part = kept[low : low + _PIECE]
+            after = int(time[kept[low + _PIECE]]) if low + _PIECE < len(kept) else end_ns
+            begin = time[part].tolist()
+            yield from zip(begin, [*begin[1:], after], level[part].tolist(), strict=True)
+
+    def _within(self, start_ns: int, end_ns: int) -> tuple[Int64, Float64]:
+        """Return when its steps are from `start_ns` until `end_ns`, the first at the start, and how much it is from each."""
+        low = int(np.searchsorted(self._time, start_ns, side="right"))
+        high = max(low, int(np.searchsorted(self._time, end_ns)))
+        first = self._level[low - 1] if low else 0.0
+        return np.append(start_ns, self._time[low:high]), np.append(first, self._level[low:high])
 
     def _until(self, edges: Int64) -> Float64:
         at = np.searchsorted(self._time, edges, side="right") - 1

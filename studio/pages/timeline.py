@@ -132,6 +132,16 @@ def _save() -> Any:
             "Show the window of the ranks in sight as a table; copies as TSV",
             {"id": "timeline-table"},
         ),
+        (
+            "Counters, CSV",
+            "Save how the counters go in the marked window, or in sight: every change of every counter",
+            {"id": "timeline-counters-csv"},
+        ),
+        (
+            "Counters, table",
+            "Show mean and greatest of each counter in the marked window, or in sight; copies as TSV",
+            {"id": "timeline-counters-table"},
+        ),
         ("Chrome trace", "Save the run as Chrome trace JSON, which Perfetto opens", {"id": "timeline-json"}),
         ("Perfetto", "Save the run in Perfetto's own format, which is smaller than a Chrome trace", perfetto),
     ]
@@ -187,6 +197,7 @@ def _window() -> Any:
                     ("group", "comm group"),
                     ("name", "name"),
                     ("difference", "difference per node"),
+                    ("counters", "counters"),
                 ),
             ),
             _choices("window-per", (("rank", "each rank"), ("all", "all ranks"))),

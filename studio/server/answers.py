@@ -56,6 +56,18 @@ def whole(name: str, most: int) -> int:
     return int(text)
 
 
+def window() -> tuple[int, int]:
+    """Return the window that an address gives, in ns after the beginning.
+
+    Raises:
+        TraceError: It gives none, or one that is empty.
+    """
+    start, end = whole("from", FARTHEST), whole("to", FARTHEST)
+    if end <= start:
+        raise TraceError(f"The window from {start} to {end} is empty.", hint="Its end lies after its start.")
+    return start, end
+
+
 def _is_number(text: str) -> bool:
     return text.isascii() and text.isdigit() and len(text) <= 18
 

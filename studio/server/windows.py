@@ -10,7 +10,7 @@ from flask import Blueprint, Response, request
 from studio.analysis.gantt import Gantt
 from studio.analysis.window import BY, By, idle_times, shares, spreads
 from studio.errors import TraceError
-from studio.server.answers import FARTHEST, NAME_AT_MOST, as_json, plain_cell, whole
+from studio.server.answers import NAME_AT_MOST, as_json, plain_cell, window
 
 SHOWN_AT_MOST = 2000
 _RANK_HEAD = ("rank", "what", "nodes", "time_ns", "share_of_window")
@@ -23,7 +23,7 @@ def add_windows(routes: Blueprint, gantt_of: Callable[[str, str], Gantt]) -> Non
     """Add the routes to those of the timeline."""
 
     @routes.get("/<job>/timeline/window")
-    def window(job: str) -> Response:
+    def window_shown(job: str) -> Response:
         head, rows = _table(gantt_of(job, request.args.get("run", "")))
         shown: list[tuple[Any, ...]] = []
         count = 0
@@ -38,16 +38,14 @@ def add_windows(routes: Blueprint, gantt_of: Callable[[str, str], Gantt]) -> Non
         return as_json({"idle": idle_times(gantt_of(job, request.args.get("run", ""))).tolist()})
 
     @routes.get("/<job>/timeline/window.tsv")
-    def whole_window(job: str) -> Response:
+    def window_copied(job: str) -> Response:
         head, rows = _table(gantt_of(job, request.args.get("run", "")))
         lines = ["\t".join(head), *("\t".join(map(plain_cell, row)) for row in rows)]
         return Response("\n".join(lines) + "\n", mimetype="text/tab-separated-values")
 
 
 def _table(gantt: Gantt) -> tuple[tuple[str, ...], Iterator[tuple[Any, ...]]]:
-    start, end = whole("from", FARTHEST), whole("to", FARTHEST)
-    if end <= start:
-        raise TraceError(f"The window from {start} to {end} is empty.", hint="Its end lies after its start.")
+    start, end = window()
     found = shares(gantt, start, end, _by())
     if request.args.get("per", "rank") == "rank":
         return _RANK_HEAD, (

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
@@ -80,3 +82,33 @@ def test_the_use_of_a_dimension_adds_up_to_what_was_sent_into_it() -> None:
     assert (
         mean[0] == 0
     )  # nothing but the tensor group has communicated so far, and that in the first dimension alone
+
+
+@given(spans=SPANS, start=st.integers(0, 50), width=st.integers(1, 30))
+def test_a_window_tells_mean_greatest_and_its_course(
+    spans: list[tuple[int, int, int]], start: int, width: int
+) -> None:
+    begin, length, weight = (np.array([one[at] for one in spans], np.int64) for at in range(3))
+    steps = Steps(begin, begin + length, weight.astype(float))
+    level = [int(weight[(begin <= at) & (at < begin + length)].sum()) for at in range(start, start + width)]
+    found = steps.extent(start, start + width)
+    np.testing.assert_allclose(found.mean, np.mean(level))
+    assert found.most == max(level)
+    first = level.index(max(level))
+    assert found.most_from_ns == start + first
+    last = next((at for at in range(first, width) if level[at] != found.most), width)
+    assert found.most_until_ns == start + last
+    course = list(steps.changes(start, start + width))
+    told = [value for low, high, value in course for _ in range(low, high)]
+    assert told == level
+    assert [low for low, _, _ in course[1:]] == [high for _, high, _ in course[:-1]]
+    assert all(one[2] != two[2] for one, two in pairwise(course))
+
+
+def test_a_long_course_is_whole_over_its_pieces() -> None:
+    """More changes than are handed on at once: 0, 1, 0, 1 and so on."""
+    begin = np.arange(0, 200_000, 4)
+    course = list(Steps(begin, begin + 2, np.ones(len(begin))).changes(0, 200_000))
+    assert [low for low, _, _ in course] == list(range(0, 200_000, 2))
+    assert {high - low for low, high, _ in course} == {2}
+    assert [value for _, _, value in course] == [1.0, 0.0] * len(begin)

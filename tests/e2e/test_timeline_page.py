@@ -13,6 +13,7 @@ from axe_playwright_python.sync_playwright import Axe
 from perfetto.protos.perfetto.trace import perfetto_trace_pb2
 
 import studio as library
+from studio.analysis.counters import in_flight
 from studio.analysis.gantt import Gantt
 from studio.analysis.window import idle_times, shares
 from studio.runs import Run
@@ -217,6 +218,22 @@ def test_dragging_pans_and_with_shift_marks_a_window(studio: Studio, page) -> No
     assert len(copied) == 1 + len(list(shares(gantt, low, high, "name")))
     page.click("[data-window-per=all]")
     table.locator("th", has_text="most / mean").wait_for()
+    page.click("[data-window-by=counters]")
+    table.locator("th", has_text="greatest").wait_for()
+    nodes = in_flight(gantt)[0].steps.extent(low, high)
+    cells = table.locator("tbody tr").first.locator("td")
+    assert cells.all_inner_texts() == [
+        "nodes in flight",
+        f"{nodes.mean:#.3g}",
+        f"{nodes.most:.0f}",
+        format_offset(nodes.most_from_ns, 10_000_000),
+        format_ns(nodes.most_until_ns - nodes.most_from_ns),
+    ]
+    assert page.locator("[data-window-per=all]").is_hidden()
+    page.click("#timeline-window-copy")
+    page.locator("#timeline-window-copy", has_text="Copied").wait_for()
+    copied = page.evaluate("navigator.clipboard.readText()").splitlines()
+    assert copied[1].split("\t")[:3] == ["nodes in flight", "nodes", repr(nodes.mean)]
     page.locator("#timeline-scroll").focus()
     page.keyboard.press("z")
     page.wait_for_url(lambda _: (int(view(page)["from"]), int(view(page)["to"])) == (low, high))
@@ -339,6 +356,13 @@ def test_what_is_shown_can_be_saved(studio: Studio, page) -> None:
     save(page, "table")
     page.get_by_text(f"the first 1,000 of {len(lines) - 1:,} rows").wait_for()
     page.keyboard.press("Escape")
+    save(page, "counters-table")
+    page.get_by_text("Counters in what is in sight").wait_for()
+    assert page.locator("dialog.cs-numbers tbody tr").count() == 2
+    page.keyboard.press("Escape")
+    with page.expect_download() as course:
+        save(page, "counters-csv")
+    assert course.value.path().read_text().startswith("counter,unit,from_ns,until_ns,value\nnodes in flight,")
     with page.expect_download() as picture:
         save(page, "png")
     assert picture.value.path().read_bytes().startswith(b"\x89PNG")

@@ -152,6 +152,8 @@ def test_a_window_as_csv(client, gantt) -> None:
         "/node?rank=0&index=999999",
         "/node?row=0&at=x&within=1",
         "/spans.csv?from=0&to=&rows=0",
+        "/counters/window?from=7&to=7",
+        "/counters/course.csv?from=x&to=7",
     ],
 )
 def test_what_cannot_be_answered_is_refused_with_a_reason(client, path: str) -> None:
@@ -279,3 +281,35 @@ def test_the_timeline_comes_in_perfettos_own_format_or_the_answer_says_what_is_m
     refused = client.get("/api/jobs/job/timeline/trace.pftrace")
     assert refused.status_code == 400
     assert "pip install" in refused.json["error"]["hint"]
+
+
+def test_the_counters_of_a_window_are_a_table_and_their_course_a_file(client, gantt) -> None:
+    asked = "from=5000000&to=9000000"
+    found = client.get(f"/api/jobs/job/timeline/counters/window?{asked}").json
+    rows = [dict(zip(found["head"], row, strict=True)) for row in found["rows"]]
+    assert [row["counter"] for row in rows] == ["nodes in flight", "bytes in flight"]
+    copied = list(
+        csv.DictReader(
+            io.StringIO(client.get(f"/api/jobs/job/timeline/counters/window.tsv?{asked}").text),
+            delimiter="\t",
+        )
+    )
+    assert [float(row["mean"]) for row in copied] == [row["mean"] for row in rows]
+    answer = client.get(f"/api/jobs/job/timeline/counters/course.csv?{asked}")
+    assert answer.headers["Content-Disposition"] == 'attachment; filename="counters-job.csv"'
+    lines = list(csv.DictReader(io.StringIO(answer.text)))
+    for row in rows:
+        course = [
+            (int(one["from_ns"]), int(one["until_ns"]), float(one["value"]))
+            for one in lines
+            if one["counter"] == row["counter"]
+        ]
+        assert (course[0][0], course[-1][1]) == (5_000_000, 9_000_000)
+        assert sum((until - begin) * value for begin, until, value in course) == pytest.approx(
+            4_000_000 * row["mean"]
+        )
+        greatest = next(one for one in course if one[2] == max(value for _, _, value in course))
+        assert greatest == (row["most_from_ns"], row["most_until_ns"], row["most"])
+    bars = [bar for row in range(len(gantt.rows)) for bar in gantt.window(row, 5_000_000, 9_000_000)]
+    inside = sum(min(bar.end_ns, 9_000_000) - max(bar.start_ns, 5_000_000) for bar in bars)
+    assert rows[0]["mean"] == pytest.approx(inside / 4_000_000)
