@@ -17,7 +17,8 @@ import numpy as np
 from studio.errors import TraceError
 from studio.native import Kernel
 from studio.sim import kernel as k
-from studio.sim.plan import Plan, aligned
+from studio.sim.arena import aligned
+from studio.sim.plan import Plan
 
 INTERPRETED_STEPS = 100_000
 INTERPRETED_COLD_STEPS = 5_000_000

@@ -13,7 +13,8 @@ from studio.sim import kernel as k
 from studio.sim.config import SystemConfig
 from studio.sim.folding import expanded_links
 from studio.sim.links import first_records
-from studio.sim.plan import Plan, roofline
+from studio.sim.node_records import roofline
+from studio.sim.plan import Plan
 from studio.sim.traffic import DimensionTraffic, LinkTraffic, dimensions_carried, links_carried
 from studio.timeline import NodeTimes, Timeline, arranged, empty_times, rank_indices
 from studio.trace import Bool, Int64, NodeType, Trace

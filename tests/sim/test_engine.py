@@ -10,7 +10,8 @@ import pytest
 
 from studio.native import Kernel
 from studio.sim import engine, kernel, simulate
-from studio.sim.plan import Float64, make_plan
+from studio.sim.links import Float64
+from studio.sim.plan import make_plan
 from studio.trace import Int64
 from tests.golden import trace_of_workload
 from tests.sim.test_parity_sample import ring_config

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from studio.sim import plan, simulate
+from studio.sim import graph_plans, simulate
 from studio.sim.config import Roofline
-from studio.sim.plan import first_alike, make_plan
+from studio.sim.graph_plans import first_alike
+from studio.sim.plan import make_plan
 from studio.trace import Graph, Trace
 from tests.golden import trace_of_workload
 from tests.sim.test_parity_sample import ring_config
@@ -39,7 +40,7 @@ def test_every_rank_keeps_its_own_times(monkeypatch: pytest.MonkeyPatch) -> None
     assert len(trace.graphs) == 4
     shared = simulate(trace, config, native=False)
     words = len(make_plan(trace, config).m)
-    monkeypatch.setattr(plan, "first_alike", lambda graphs: {index: index for index in graphs})
+    monkeypatch.setattr(graph_plans, "first_alike", lambda graphs: {index: index for index in graphs})
     apart = simulate(trace, config, native=False)
     assert words < len(make_plan(trace, config).m)
     for name in ("event_ns", "event_rank", "event_row", "event_end", "finish_ns"):

@@ -1,0 +1,49 @@
+"""Room in the array that the engine runs over: handed out while a plan is made, then laid side by side."""
+
+from __future__ import annotations
+
+import mmap
+from contextlib import suppress
+
+import numpy as np
+
+from studio.trace import Int64
+
+_HUGE_PAGE = 1 << 21
+
+
+class Arena:
+    """Hands out room in the array to come."""
+
+    def __init__(self, start: int) -> None:
+        self.top = start
+        self.parts: list[tuple[int, Int64]] = []
+
+    def room(self, words: int) -> int:
+        """Return where so many words of zeros will lie, from a multiple of 8 on."""
+        at = self.top
+        self.top += (words + 7) // 8 * 8
+        return at
+
+    def put(self, values: Int64) -> int:
+        """Return where some values will lie, one after another."""
+        flat = np.ascontiguousarray(values, np.int64).reshape(-1)
+        at = self.room(len(flat))
+        self.parts.append((at, flat))
+        return at
+
+
+def aligned(words: int) -> Int64:
+    """Return zeros that start at a cache line, in huge pages where they are many and the system has them."""
+    if words * 8 < _HUGE_PAGE // 2 or not hasattr(mmap, "MADV_HUGEPAGE"):
+        raw = np.zeros(words + 8, np.int64)
+        skip = -raw.ctypes.data % 64 // 8
+        return raw[skip : skip + words]
+    size = -(-words * 8 // _HUGE_PAGE) * _HUGE_PAGE
+    block = mmap.mmap(-1, size + _HUGE_PAGE)
+    # A refusal costs nothing but time.
+    with suppress(OSError):
+        block.madvise(mmap.MADV_HUGEPAGE)
+    whole = np.frombuffer(block, np.int64)
+    skip = -whole.ctypes.data % _HUGE_PAGE // 8
+    return whole[skip : skip + words]

@@ -1,0 +1,171 @@
+"""The tables of graphs, laid out once per distinct graph, not per rank.
+
+Ranks that share a graph share its node table and bring their own slots (peers, comm groups). Graphs that differ in
+recorded times only share it too.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from studio.errors import TraceError
+from studio.sim import kernel as k
+from studio.sim.lanes import Lanes, lanes
+from studio.sim.matched import sequence_alone
+from studio.sim.node_records import Columns, Draft, node_name
+from studio.sim.phase_lists import custom_list
+from studio.sim.planning import GraphPlan, Planning
+from studio.sim.slots import put_slots
+from studio.trace import Graph, Int64, Rank, Trace, arrays
+
+_UNREAD = ("start_ns", "duration_ns", "attrs.value")
+_MOST_COMPARED = 16
+"""Graphs of the same sizes with which another one is compared."""
+_NO_PAIRS = np.zeros((2, 0), np.int64)
+
+
+def graph_plans(planning: Planning) -> dict[int, GraphPlan]:
+    """Return the plan of every graph in use, by its number."""
+    first_rank: dict[int, Rank] = {}
+    for rank in planning.trace.ranks:
+        first_rank.setdefault(rank.graph, rank)
+    graphs = {index: planning.trace.graphs[index] for index in sorted(first_rank)}
+    config = planning.config
+    # Only where nodes take what was recorded do they all differ in times alone.
+    recorded = config.roofline is None and config.remote_memory is None
+    # What a number's collectives follow, and when communication was recorded, is told of each graph apart.
+    recorded = recorded and not planning.follows and not planning.replays
+    planning.first_alike = first_alike(graphs) if recorded else {index: index for index in graphs}
+    plans: dict[int, GraphPlan] = {}
+    for index, graph in graphs.items():
+        first = planning.first_alike[index]
+        if first == index:
+            plans[index] = _graph_plan(planning, graph, first_rank[index])
+        else:
+            durations = np.maximum(graph.duration_ns[plans[first].order], 1)
+            plans[index] = replace(plans[first], graph=graph, durations=durations)
+    return plans
+
+
+def put_graph(planning: Planning, plan: GraphPlan) -> int:
+    """Return where the nodes of a graph lie, and their children."""
+    plan.nodes[:, k.N_CHILDREN] += planning.arena.put(plan.children)
+    return planning.arena.put(plan.nodes)
+
+
+def _graph_plan(planning: Planning, graph: Graph, rank: Rank, custom: bool = False) -> GraphPlan:
+    count = len(graph)
+    if not count:
+        raise TraceError(f"rank {rank.number} ({rank.file or 'no file'}): the trace has no nodes")
+    order = np.argsort(graph.id, kind="stable")
+    children, offsets, parents = _edges(planning, graph, order, rank, custom=custom)
+    columns = Columns(graph, order)
+    nodes = np.zeros((count, k.NODE_WORDS), np.int64)
+    nodes[:, k.N_CHILDREN] = offsets[:-1]
+    nodes[:, k.N_CHILD_COUNT] = np.diff(offsets)
+    draft = Draft(planning, columns, rank, nodes, None if custom else partial(custom_lists, planning))
+    draft.fill()
+    own = lanes(graph, order, nodes[:, k.N_CLASS], planning.extensions) if not custom else Lanes(None, 0)
+    if own.lane is not None:
+        nodes[:, k.N_LANE] = own.lane
+    return GraphPlan(
+        graph,
+        order,
+        nodes,
+        children,
+        parents,
+        nodes[:, k.N_DURATION].copy(),
+        tuple(draft.literals),
+        draft.collective_slots,
+        frozenset(draft.peer_slots),
+        own.count,
+    )
+
+
+def _edges(
+    planning: Planning, graph: Graph, order: Int64, rank: Rank, *, custom: bool
+) -> tuple[Int64, Int64, Int64]:
+    """Return children, node after node, where each node's begin, and the number of parents of each."""
+    count = len(graph)
+    place = np.empty(count, np.int64)
+    place[order] = np.arange(count)
+    pairs = []
+    for deps in (graph.ctrl, graph.data):
+        if len(deps.dangling):
+            row = int(np.searchsorted(deps.offsets, np.flatnonzero(deps.rows < 0)[0], side="right")) - 1
+            raise TraceError(
+                f"rank {rank.number}: {node_name(graph, row)} waits for node {deps.dangling[0]}, which is not there",
+                hint="The trace is incomplete: record it again, or remove the dependency.",
+            )
+        child = np.repeat(np.arange(count), np.diff(deps.offsets))
+        pairs.append(place[deps.rows] * count + place[child])
+    if planning.replays and not custom:
+        pairs[1] = pairs[1][~sequence_alone(graph)]
+    before, after = planning.follows.get(rank.graph, _NO_PAIRS) if not custom else _NO_PAIRS
+    pairs.append(place[before] * count + place[after])
+    both = np.unique(np.concatenate(pairs)) if sum(map(len, pairs)) else np.zeros(0, np.int64)
+    parent, child = both // count, both % count
+    parents = np.bincount(child, minlength=count).astype(np.int64)
+    if parents.all():
+        raise TraceError(
+            f"rank {rank.number}: no node is without dependencies, so none can start",
+            hint="The dependencies form a cycle.",
+        )
+    offsets = np.zeros(count + 1, np.int64)
+    np.cumsum(np.bincount(parent, minlength=count), out=offsets[1:])
+    return child, offsets, parents
+
+
+def custom_lists(planning: Planning, trace: Trace) -> tuple[int, int]:
+    """Return the phase lists (of the world and of groups) of a collective given as a trace."""
+    key = ("custom", id(trace))
+    if key not in planning.lists:
+        # Places without a trace have no nodes: their phase never ends, and the report says so.
+        tables = np.zeros((max(len(trace.ranks), planning.npus), 8), np.int64)
+        plans = {}
+        for place, rank in enumerate(trace.ranks):
+            if rank.graph not in plans:
+                plan = _graph_plan(planning, trace.graphs[rank.graph], rank, custom=True)
+                plans[rank.graph] = plan, put_graph(planning, plan), planning.arena.put(plan.parents)
+                planning.longest_custom = max(planning.longest_custom, len(plan.order))
+            plan, nodes, parents = plans[rank.graph]
+            tables[place, :4] = nodes, parents, put_slots(planning, rank, plan), len(plan.order)
+        at = planning.arena.put(tables)
+        planning.lists[key] = custom_list(planning, at, planning.npus)
+        planning.lists[key, "group"] = custom_list(planning, at, 0)
+    return planning.lists[key], planning.lists[key, "group"]
+
+
+def first_alike(graphs: dict[int, Graph]) -> dict[int, int]:
+    """Return for each graph the first that differs from it in what decides about recorded times only.
+
+    These are the times, operations and sizes of tensors; graphs are told by their numbers.
+    """
+    found: dict[int, int] = {}
+    seen: dict[tuple[int, ...], list[tuple[int, list[Any]]]] = {}
+    for index, graph in graphs.items():
+        parts = [values for name, values in arrays(graph) if name not in _UNREAD]
+        # Of graphs of the same sizes that are not alike only some are looked at: it is no loss but of time.
+        others = seen.setdefault(tuple(map(len, parts)), [])
+        for first, theirs in others:
+            same = all(a is b or np.array_equal(a, b) for a, b in zip(parts, theirs, strict=True))
+            if same and _values_alike(graph, graphs[first]):
+                found[index] = first
+                break
+        else:
+            found[index] = index
+            if len(others) < _MOST_COMPARED:
+                others.append((index, parts))
+    return found
+
+
+def _values_alike(graph: Graph, other: Graph) -> bool:
+    """Whether equal attributes of two graphs have equal values, but for operations and sizes of tensors."""
+    if graph.attrs.value is other.attrs.value:
+        return True
+    codes = set(graph.attrs.key[graph.attrs.value != other.attrs.value].tolist())
+    return {graph.strings[code] for code in codes} <= {"num_ops", "tensor_size"}

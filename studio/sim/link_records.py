@@ -1,0 +1,65 @@
+"""The links of the network as the engine finds them, and the tables that messages are routed by."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from studio.sim import kernel as k
+from studio.sim.links import Float64, first_records, link_table, neighbours
+from studio.sim.planning import Planning
+from studio.trace import Int64
+
+
+def put_links(planning: Planning, head: Int64) -> Float64:
+    """Lay out the links and how they are found; returns the real numbers that follow those of the dimensions."""
+    config, arena = planning.config, planning.arena
+    dims, graph = config.topology.dims, config.links
+    aware = config.congestion == "aware"
+    none = np.zeros(0, np.float64)
+    if not aware and graph is None:
+        return none
+    alone = graph is None and len(dims) == 1 and not dims[0].message_overhead_ns
+    if alone and not (dims[0].kind == "ring" and dims[0].size == 2):
+        head[k.AWARE] = k.ONE_DIMENSION
+        head[k.LINKS] = arena.room(8 * first_records(config.topology)[-1])
+        if planning.folding is not None:
+            head[k.LINK_ORDER] = arena.room(2 * first_records(config.topology)[-1])
+        return none
+    table = link_table(config)
+    rates = np.zeros((table.records, 2), np.float64)
+    rates[table.record, 0], rates[table.record, 1] = table.latency_ns, table.bytes_per_ns
+    head[k.LINK_FLOATS] = k.F_HEADER + 3 * len(dims)
+    if aware:
+        head[k.LINKS] = arena.room(8 * table.records)
+        head[k.AWARE] = k.PRODUCT if graph is None else k.SINGLE_LINKS
+    if graph is None:
+        head[k.LINK_BASES] = arena.put(np.array(first_records(config.topology), np.int64))
+        return rates.reshape(-1)
+    near = neighbours(graph, table)
+    devices = graph.npus + graph.switches
+    record = np.zeros(k.GRAPH_WORDS, np.int64)
+    head[k.GRAPH] = arena.room(k.GRAPH_WORDS)
+    pairs = np.stack((near.device, near.first, near.count, np.zeros_like(near.count)), axis=1)
+    targets = np.zeros(table.records, np.int64)
+    targets[table.record] = table.target
+    record[k.G_DEVICES], record[k.G_BITS] = devices, near.bits
+    record[k.G_PER], record[k.G_WORDS] = near.per_word, near.row_words
+    for at, values in (
+        (k.G_OUT, near.out),
+        (k.G_PAIRS, pairs),
+        (k.G_INTO, near.into),
+        (k.G_SOURCES, near.sources),
+        (k.G_TARGETS, targets),
+    ):
+        record[at] = arena.put(values)
+    for at, words in (
+        (k.G_ROWS, near.row_words * graph.npus),
+        (k.G_KNOWN, graph.npus),
+        (k.G_DISTANCE, devices),
+        (k.G_QUEUE, devices),
+    ):
+        record[at] = arena.room(words)
+    record[k.G_LEAST] = head[k.LINK_FLOATS] + rates.size
+    record[k.G_REACH] = record[k.G_LEAST] + len(near.latency_ns)
+    arena.parts.append((int(head[k.GRAPH]), record))
+    return np.concatenate((rates.reshape(-1), near.latency_ns, np.zeros(devices)))

@@ -1,0 +1,423 @@
+"""The nodes of a graph as the engine reads them: what each does, how long it takes, whom it is about.
+
+Nodes that cannot be simulated are refused here, with rank, node and reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from studio.errors import ConfigError, TraceError
+from studio.sim import kernel as k
+from studio.sim.collectives import ROOT_KEYS, ROOTED, chunks, group_phases, stream_phases
+from studio.sim.config import CollectiveKind, SystemConfig
+from studio.sim.links import Float64
+from studio.sim.phase_lists import phase_list, stream_lists
+from studio.sim.planning import Planning, Variety
+from studio.trace import (
+    INT_KINDS,
+    CollectiveType,
+    Graph,
+    Int64,
+    NodeType,
+    Rank,
+    Trace,
+    ValueKind,
+    collective_name,
+    type_name,
+)
+
+COLLECTIVES: dict[int, CollectiveKind] = {
+    CollectiveType.ALL_REDUCE: "all_reduce",
+    CollectiveType.ALL_GATHER: "all_gather",
+    CollectiveType.ALL_TO_ALL: "all_to_all",
+    CollectiveType.REDUCE_SCATTER: "reduce_scatter",
+}
+EXTENDED_COLLECTIVES: dict[int, CollectiveKind] = {
+    **COLLECTIVES,
+    CollectiveType.REDUCE: "reduce",
+    CollectiveType.GATHER: "gather",
+    CollectiveType.SCATTER: "scatter",
+    CollectiveType.BROADCAST: "broadcast",
+    CollectiveType.REDUCE_SCATTER_BLOCK: "reduce_scatter_block",
+    CollectiveType.BARRIER: "barrier",
+}
+_COMM = (NodeType.COMM_SEND, NodeType.COMM_RECV, NodeType.COMM_COLL)
+_MEM = (NodeType.MEM_LOAD, NodeType.MEM_STORE)
+
+
+@dataclass(slots=True)
+class Columns:
+    """Attributes of a graph's nodes as columns in the order of positions."""
+
+    graph: Graph
+    order: Int64
+    place: Int64 = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.place = np.empty(len(self.order), np.int64)
+        self.place[self.order] = np.arange(len(self.order))
+
+    def where(self, key: str) -> tuple[Int64, Int64]:
+        """Return positions of the nodes with an attribute, and where it lies."""
+        rows, where = self.graph.rows_with(key)
+        return self.place[rows], where
+
+    def values(self, key: str, default: int) -> tuple[Int64, Any]:
+        """Return (N,) values of an integer attribute, and (N,) whether the node has it."""
+        count = len(self.order)
+        found, there = np.full(count, default, np.int64), np.zeros(count, np.bool_)
+        at, where = self.where(key)
+        if len(where):
+            kinds = self.graph.attrs.kind[where]
+            wrong = np.isin(kinds, [*INT_KINDS, ValueKind.BOOL], invert=True)
+            if wrong.any():
+                node = node_name(self.graph, int(self.order[at[np.flatnonzero(wrong)[0]]]))
+                raise TraceError(f"{node}: attribute {key!r} is no whole number")
+            found[at], there[at] = self.graph.attrs.value[where], True
+        return found, there
+
+
+class Draft:
+    """Fills the node records of one graph.
+
+    `custom_lists` lays out a collective given as a trace and returns its lists of phases, for the world and for groups;
+    it is None where the graph is of such a trace itself.
+    """
+
+    def __init__(
+        self,
+        planning: Planning,
+        columns: Columns,
+        rank: Rank,
+        nodes: Int64,
+        custom_lists: Callable[[Trace], tuple[int, int]] | None,
+    ) -> None:
+        graph, order = columns.graph, columns.order
+        self.planning, self.graph, self.order, self.rank = planning, graph, order, rank
+        self.columns, self.nodes, self.config = columns, nodes, planning.config
+        self.extensions = planning.extensions
+        self.type, self.custom_lists = graph.type[order], custom_lists
+        self.literals: list[tuple[str, int | str]] = []
+        self.collective_slots: dict[int, set[int]] = {}
+        self.peer_slots: set[int] = set()
+
+    def fail(self, pos: int, what: str, hint: str = "") -> TraceError:
+        """Return the error that names a node and says what is wrong with it."""
+        node = node_name(self.graph, int(self.order[pos]))
+        return TraceError(f"rank {self.rank.number}: {node}: {what}", hint=hint)
+
+    def fill(self) -> None:
+        """Fill the records of all nodes."""
+        nodes, types = self.nodes, self.type
+        self._check_types()
+        if self.custom_lists is None:
+            self._fill_custom()
+            return
+        cpu = self.columns.values("is_cpu_op", 0)[0] != 0
+        slot = np.full(len(types), 2, np.int64)
+        slot[types == NodeType.COMP] = 1
+        slot[types == NodeType.COMM_RECV] = 3
+        slot[cpu] = 0
+        nodes[:, k.N_CLASS] = slot
+        nodes[:, k.N_DURATION] = np.maximum(self.graph.duration_ns[self.order], 1)
+        nodes[:, k.N_KIND] = k.K_DELAY
+        nodes[:, k.N_GROUP] = -1
+        if self.config.replay_only:
+            return
+        for pos in np.flatnonzero(cpu & np.isin(types, _COMM)).tolist():
+            name = type_name(int(types[pos]))
+            raise self.fail(pos, f"{name} is a CPU operation; allowed: communication beside the CPU")
+        nothing = np.isin(types, (NodeType.INVALID, NodeType.METADATA))
+        nodes[nothing, k.N_KIND] = k.K_INSTANT
+        if self.extensions is not None and self.extensions.tie_order == "symmetric":
+            nodes[nothing, k.N_CLASS] = 3
+        self._compute(~cpu & (types == NodeType.COMP))
+        self._memory(np.isin(types, _MEM))
+        if self.planning.replays:
+            self._meetings(types)
+            return
+        self._collectives(types == NodeType.COMM_COLL)
+        self._messages(types == NodeType.COMM_SEND, k.K_SEND, "comm_dst", "comm_src")
+        self._messages(types == NodeType.COMM_RECV, k.K_RECV, "comm_src", "comm_dst")
+
+    def _meetings(self, types: Any) -> None:
+        """Let communication take its recorded time: number the nodes, and give them no slot."""
+        among = np.flatnonzero(np.isin(types, _COMM))
+        self.nodes[among, k.N_KIND] = k.K_MEET
+        self.nodes[among, k.N_CLASS] = 3
+        self.nodes[among, k.N_PEER] = np.arange(len(among))
+
+    def _fill_custom(self) -> None:
+        nodes, types = self.nodes, self.type
+        allowed = np.isin(types, (NodeType.COMP, NodeType.COMM_SEND, NodeType.COMM_RECV))
+        for pos in np.flatnonzero(~allowed)[:1].tolist():
+            name = type_name(int(types[pos]))
+            raise self.fail(
+                pos, f"{name} in the trace of a collective; allowed: send, receive and compute nodes"
+            )
+        nodes[:, k.N_DURATION] = np.maximum(self.graph.duration_ns[self.order], 1)
+        nodes[:, k.N_KIND] = k.K_DELAY
+        self._messages(types == NodeType.COMM_SEND, k.K_SEND, "comm_dst", "comm_src")
+        self._messages(types == NodeType.COMM_RECV, k.K_RECV, "comm_src", "comm_dst")
+
+    def _check_types(self) -> None:
+        known = np.isin(self.type, list(NodeType))
+        if self.extensions is None:
+            known &= self.type != NodeType.METADATA
+        if known.all():
+            return
+        pos = int(np.flatnonzero(~known)[0])
+        raise self.fail(
+            pos,
+            f"{type_name(int(self.type[pos]))} nodes cannot be simulated; "
+            "allowed: compute, communication, memory and invalid nodes",
+            "Remove the node, or use the extended mode.",
+        )
+
+    def _required(self, key: str, among: Any, least: int = 0) -> Int64:
+        values, there = self.columns.values(key, 0)
+        for pos in np.flatnonzero(among & ~there)[:1].tolist():
+            raise self.fail(pos, f"attribute {key!r} is missing")
+        for pos in np.flatnonzero(among & (values < least))[:1].tolist():
+            raise self.fail(pos, f"attribute {key!r} is {values[pos]}; allowed: {least} and above")
+        return values
+
+    def _compute(self, among: Any) -> None:
+        """Give compute nodes the time the roofline gives them.
+
+        intensity = operations / bytes; performance = min(bandwidth × intensity, peak); time = operations /
+        performance, truncated to ns. A node without bytes completes at once.
+        """
+        if self.config.roofline is None or not among.any():
+            return
+        ops, size = self._required("num_ops", among), self._required("tensor_size", among)
+        nothing = among & (size == 0)
+        self.nodes[nothing, k.N_KIND] = k.K_INSTANT
+        some = np.flatnonzero(among & ~nothing)
+        for pos in some[ops[some] == 0][:1].tolist():
+            raise self.fail(pos, "attribute 'num_ops' is 0; allowed with the roofline model: 1 and above")
+        performance = roofline(self.config, ops[some], size[some])[1]
+        self.nodes[some, k.N_DURATION] = (ops[some].astype(np.float64) / performance * 1e9).astype(np.int64)
+
+    def _memory(self, among: Any) -> None:
+        if not among.any():
+            return
+        memory = self.config.remote_memory
+        if memory is None:
+            raise self.fail(
+                int(np.flatnonzero(among)[0]),
+                "a memory node, but the system has no remote memory",
+                "Give a remote memory configuration.",
+            )
+        size = self._required("tensor_size", among)
+        time = memory.latency_ns + (size / memory.bytes_per_ns).astype(np.int64)
+        self.nodes[among, k.N_KIND] = k.K_MEMORY
+        self.nodes[among, k.N_DURATION] = time[among]
+
+    def _slot(self, key: str, among: Any, column: int) -> Int64:
+        """Point nodes to the slot that holds their peer or group; returns those that have none."""
+        there = np.zeros(len(among), np.bool_)
+        at, where = self.columns.where(key)
+        attrs, strings = self.graph.attrs, self.graph.strings
+        for pos, index in zip(at.tolist(), where.tolist(), strict=True):
+            if not among[pos]:
+                continue
+            there[pos] = True
+            if attrs.slot[index]:
+                self.nodes[pos, column] = attrs.value[index]
+                continue
+            kind = ValueKind(int(attrs.kind[index]))
+            if kind.is_list or kind not in (*INT_KINDS, ValueKind.STRING):
+                raise self.fail(pos, f"attribute {key!r} is neither a number nor a text")
+            value = int(attrs.value[index])
+            self.nodes[pos, column] = self._literal(
+                key, strings[value] if kind == ValueKind.STRING else value
+            )
+        return np.flatnonzero(among & ~there)
+
+    def _literal(self, key: str, value: int | str) -> int:
+        if (key, value) not in self.literals:
+            self.literals.append((key, value))
+        return len(self.graph.slot_key) + self.literals.index((key, value))
+
+    def _collectives(self, among: Any) -> None:
+        if not among.any():
+            return
+        nodes, planning = self.nodes, self.planning
+        types = self._required("comm_type", among)
+        sized = among & (types != CollectiveType.BARRIER) if self.all_collectives else among
+        sizes = self._required("comm_size", sized)
+        nodes[:, k.N_PRIORITY] = self.columns.values("comm_priority", 0)[0]
+        self._slot("pg_name", among, k.N_GROUP)
+        masks = self._involved(among)
+        live = np.flatnonzero(among & (self.all_collectives | (types != CollectiveType.BROADCAST)))
+        custom = self._custom_numbers()
+        columns = (types, sizes, masks, nodes[:, k.N_GROUP], custom, self._roots())
+        keys = np.stack([column[live] for column in columns])
+        distinct, first, inverse = np.unique(keys, axis=1, return_index=True, return_inverse=True)
+        found = np.zeros((distinct.shape[1], 4), np.int64)
+        for at, (kind, size, mask, slot, own, root) in enumerate(distinct.T.tolist()):
+            found[at] = self._collective(int(live[first[at]]), kind, size, mask, (slot, own, root))
+        nodes[live, k.N_KIND] = k.K_COLLECTIVE
+        picked = found[inverse.reshape(-1)]
+        for column, values in zip((k.N_SIZE, k.N_STREAMS, k.N_WORLD, k.N_GROUPED), picked.T, strict=True):
+            nodes[live, column] = values
+        nodes[live, k.N_COLLECTIVE] = types[live]
+        planning.most_streams = max(planning.most_streams, int(nodes[live, k.N_STREAMS].max(initial=1)))
+
+    def _custom_numbers(self) -> Int64:
+        """Return (N,) the number of the node's own algorithm among `custom_nodes`, -1 where it has none."""
+        numbers = np.full(len(self.order), -1, np.int64)
+        for at, node in enumerate(self.config.custom_nodes):
+            numbers[self.graph.id[self.order] == node] = at
+        return numbers
+
+    def _involved(self, among: Any) -> Int64:
+        """Return (N,) which dimensions a collective involves as bits, -1 where it does not say."""
+        masks = np.full(len(among), -1, np.int64)
+        attrs = self.graph.attrs
+        at, where = self.columns.where("involved_dim")
+        for pos, index in zip(at.tolist(), where.tolist(), strict=True):
+            if attrs.kind[index] != ValueKind.BOOL_LIST:
+                raise self.fail(pos, "attribute 'involved_dim' is no list of booleans")
+            start = int(attrs.value[index])
+            items = attrs.items[start : start + int(attrs.length[index])].tolist()
+            masks[pos] = sum(1 << bit for bit, item in enumerate(items) if item)
+        return masks
+
+    @property
+    def all_collectives(self) -> bool:
+        """Whether more than the four collectives of the compatible mode are known."""
+        return self.extensions is not None and self.extensions.collectives == "all"
+
+    def _roots(self) -> Int64:
+        """Return (N,) the root a node names, a rank of the job; -1 where it names none."""
+        roots = np.full(len(self.order), -1, np.int64)
+        if self.all_collectives:
+            for key in reversed(ROOT_KEYS):
+                values, there = self.columns.values(key, -1)
+                roots[there] = values[there]
+        return roots
+
+    def _collective(
+        self, pos: int, number: int, size: int, mask: int, places: tuple[int, int, int]
+    ) -> tuple[int, int, int, int]:
+        """Return chunk, streams and phase lists (of the world and of a group) of one kind of collective."""
+        known = EXTENDED_COLLECTIVES if self.all_collectives else COLLECTIVES
+        kind = known.get(number)
+        if kind is None:
+            allowed = ", ".join(collective_name(n) for n in (*COLLECTIVES, CollectiveType.BROADCAST))
+            raise self.fail(
+                pos,
+                f"comm_type {number} ({collective_name(number)}) cannot be simulated; allowed: {allowed}",
+                "The extended mode knows all collectives.",
+            )
+        config, planning = self.config, self.planning
+        slot, own, named = places
+        root = named if named >= 0 and kind in ROOTED else None
+        custom = list(config.custom_nodes.values())[own] if own >= 0 else config.custom.get(kind)
+        variety = planning.variety(Variety(kind, root, custom))
+        if slot >= 0:
+            self.collective_slots.setdefault(slot, set()).add(variety)
+        if custom is not None:
+            if config.splits != 1:
+                raise ConfigError(
+                    f"splits is {config.splits}; allowed with collectives given as traces: 1",
+                    hint="Set preferred-dataset-splits to 1.",
+                )
+            assert self.custom_lists is not None
+            world_list, group_list = self.custom_lists(custom)
+            return size, 1, world_list, group_list if self.extensions is None else variety
+        chunk, count = self._chunks(pos, kind, size)
+        involved = None if mask < 0 else [bool(mask >> bit & 1) for bit in range(mask.bit_length())]
+        if kind in ROOTED:
+            root = self._world_root(pos, root)
+        world = stream_phases(config, kind, involved, root, (chunk, count))
+        if not world[0]:
+            raise self.fail(
+                pos,
+                "no dimension is involved in the collective, so it would never end",
+                "Set involved_dim to true for a dimension that the algorithms cover.",
+            )
+        world_at = stream_lists(planning, world)
+        if self.extensions is not None:
+            return chunk, count, world_at, variety
+        return chunk, count, world_at, phase_list(planning, group_phases(config, kind))
+
+    def _chunks(self, pos: int, kind: CollectiveKind, size: int) -> tuple[int, int]:
+        splits = self.config.splits
+        if kind == "all_to_all" and self.all_collectives:
+            # As many chunks whatever a rank brings, for ranks may bring different sizes.
+            return max(-(-size // splits), self.planning.npus), splits
+        chunk, count = chunks(kind, size, splits, self.planning.npus)
+        if count:
+            return chunk, count
+        if self.extensions is not None:
+            return size, 1
+        raise self.fail(
+            pos,
+            f"an all-gather of {size} bytes cannot be cut into {self.config.splits} chunks",
+            "Use fewer splits (preferred-dataset-splits), or leave out the empty collective.",
+        )
+
+    def _world_root(self, pos: int, root: int | None) -> int:
+        """Return the root of a collective of all ranks: the one it names, or the first rank."""
+        if root is None:
+            return 0
+        if root >= self.planning.npus:
+            raise self.fail(
+                pos,
+                f"the root is rank {root}; allowed: 0 to {self.planning.npus - 1}",
+                f"It is what {', '.join(ROOT_KEYS)} say.",
+            )
+        return root
+
+    def _messages(self, among: Any, kind: int, peer: str, own: str) -> None:
+        if not among.any():
+            return
+        nodes = self.nodes
+        nodes[among, k.N_KIND] = kind
+        nodes[among, k.N_SIZE] = self._required("comm_size", among)[among]
+        nodes[among, k.N_TAG] = self._required("comm_tag", among)[among] % k.STREAM_TAG
+        for pos in self._slot(peer, among, k.N_PEER)[:1].tolist():
+            raise self.fail(pos, f"attribute {peer!r} is missing")
+        self.peer_slots.update(np.unique(nodes[among, k.N_PEER]).tolist())
+        if self.custom_lists is not None:
+            self._own(own, among)
+
+    def _own(self, key: str, among: Any) -> None:
+        """Check that a message's own end, where it is written, is the rank itself, on every rank."""
+        at, where = self.columns.where(key)
+        attrs, trace = self.graph.attrs, self.planning.trace
+        named = {int(attrs.value[i]): p for p, i in zip(at.tolist(), where.tolist(), strict=True) if among[p]}
+        if not named:
+            return
+        alike = self.planning.first_alike
+        for rank in trace.ranks:
+            if alike[rank.graph] != alike[self.rank.graph]:
+                continue
+            for slot, pos in named.items():
+                if slot < len(rank.slots) and rank.slots[slot] != rank.number:
+                    raise TraceError(
+                        f"rank {rank.number}: {node_name(self.graph, int(self.order[pos]))}: {key} is "
+                        f"{rank.slots[slot]!r}; allowed: the rank itself",
+                        hint="Leave the attribute out, or set it to the rank of the file.",
+                    )
+
+
+def roofline(config: SystemConfig, ops: Int64, size_bytes: Int64) -> tuple[Float64, Float64]:
+    """Return intensity (operations per byte) and attainable performance (operations per second)."""
+    assert config.roofline is not None
+    bandwidth, peak = config.local_memory_bytes_per_ns * 1e9, config.roofline.peak_tera_ops_per_s * 1e12
+    intensity = ops.astype(np.float64) / size_bytes.astype(np.float64)
+    return intensity, np.minimum(bandwidth * intensity, peak)
+
+
+def node_name(graph: Graph, row: int) -> str:
+    """Return what messages call a node."""
+    return f"node {graph.id[row]} ({graph.strings[int(graph.name[row])]!r})"

@@ -1,0 +1,202 @@
+"""The phases that collectives go through, as the engine reads them: algorithms, programs, collectives given as traces.
+
+A list of phases is laid out once, whoever goes through it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+
+from studio.sim import kernel as k
+from studio.sim.collectives import ROOTED, Phase
+from studio.sim.folding import Neighbourhood
+from studio.sim.planning import Planning
+from studio.sim.programs import Program, Recipe, programs
+from studio.trace import Int64
+
+KIND_CODE: dict[str, int] = {
+    "all_reduce": k.ALL_REDUCE,
+    "all_gather": k.ALL_GATHER,
+    "reduce_scatter": k.REDUCE_SCATTER,
+    "all_to_all": k.ALL_TO_ALL,
+    "reduce": 4,
+    "gather": 5,
+    "scatter": 6,
+    "broadcast": 7,
+    "reduce_scatter_block": 8,
+    "barrier": 9,
+}
+_SCALE = {
+    "reduce_scatter": k.SHRINK,
+    "scatter": k.SHRINK,
+    "all_gather": k.GROW_BY,
+    "gather": k.GROW_BY,
+}
+_OPS = {"send": k.OP_SEND, "send_wait": k.OP_SEND_WAIT, "receive": k.OP_RECEIVE, "reduce": k.OP_REDUCE}
+ALGORITHM_CODE = {
+    "ring": k.RING,
+    "direct": k.DIRECT,
+    "halving_doubling": k.HALVING,
+    "double_binary_tree": k.TREE,
+}
+ROLE_CODE = {"normal": k.NORMAL, "up": k.UP, "down": k.DOWN}
+
+
+def phase_list(planning: Planning, phases: Sequence[Phase], group_size: int = 0) -> int:
+    """Return where the records of some phases lie.
+
+    Args:
+        planning: What the plan is made of.
+        phases: The phases, in order.
+        group_size: Ranks of the comm group they are for, where that matters; 0 for all ranks.
+    """
+    key = ("phases", group_size, *phases)
+    if key not in planning.lists:
+        records = np.zeros(8 + k.PHASE_WORDS * len(phases), np.int64)
+        records[0] = len(phases)
+        for at, phase in enumerate(phases):
+            record = records[8 + k.PHASE_WORDS * at :]
+            _phase(planning, record, phase, phases)
+            record[k.PH_LAST] = at == len(phases) - 1
+            if planning.folding is not None:
+                record[k.PH_NAME] = planning.folding.kinds.get(Neighbourhood.of(phase), 0)
+            if planning.extensions is not None:
+                _program(planning, record, phase, phase.size or group_size)
+        planning.lists[key] = planning.arena.put(records)
+        planning.phases_of[planning.lists[key]] = frozenset(phases)
+        planning.messages[planning.lists[key]] = sum(map(partial(_messages, planning), phases))
+        planning.stream_phases = max(planning.stream_phases, len(phases))
+    return planning.lists[key]
+
+
+def _messages(planning: Planning, phase: Phase) -> int:
+    """Return about how many messages a rank sends in a phase."""
+    n = phase.size or max((len(group.ranks) for group in planning.groups.values()), default=planning.npus)
+    if phase.algorithm.kind in ("ring", "direct"):
+        return 2 * n
+    return 2 * n.bit_length()
+
+
+def stream_lists(planning: Planning, streams: Sequence[Sequence[Phase]]) -> int:
+    """Return a list of phases that stands for those of single streams."""
+    if len(streams) == 1:
+        return phase_list(planning, streams[0])
+    lists = np.array([phase_list(planning, phases) for phases in streams], np.int64)
+    head = np.zeros(8, np.int64)
+    head[0], head[1] = len(streams[0]), planning.arena.put(lists)
+    at = planning.arena.put(head)
+    planning.messages[at] = planning.messages[int(lists[0])]
+    planning.phases_of[at] = frozenset(phase for phases in streams for phase in phases)
+    return at
+
+
+def _program(planning: Planning, record: Int64, phase: Phase, ranks: int) -> None:
+    """Let a phase run by a program where the engine has no algorithm of its own for it."""
+    kind, algorithm = phase.kind, phase.algorithm
+    halving, tree = algorithm.kind == "halving_doubling", algorithm.kind == "double_binary_tree"
+    if kind == "barrier" and not (halving or tree):
+        # Of nothing: what counts is that all have heard of all.
+        record[k.PH_TYPE] = k.ALL_GATHER
+        return
+    odd = ranks & (ranks - 1) != 0 or (tree and phase.size == 0) or ranks == 1
+    own_form = kind in ROOTED or (halving and kind in ("barrier", "all_to_all"))
+    if not own_form and not ((halving or tree) and odd):
+        return
+    record[k.PH_ALGORITHM] = k.PROGRAM
+    tables = []
+    for bits in range(4):
+        recipe = Recipe(
+            kind,
+            algorithm.kind,
+            ranks,
+            window=algorithm.window or 0,
+            backwards=bool(bits & 1) and algorithm.kind in ("ring", "direct"),
+            second=bool(bits & 2) and tree,
+        )
+        tables.append(_program_table(planning, recipe, phase))
+    record[k.PH_TABLE] = planning.arena.put(np.array(tables, np.int64))
+
+
+def _program_table(planning: Planning, recipe: Recipe, phase: Phase) -> int:
+    """Return where it is written at which step each rank, in a comm group each place, begins."""
+    key = ("table", recipe, phase.stride, phase.root, phase.line)
+    if key not in planning.lists:
+        ranks = np.arange(planning.npus if phase.size else recipe.size)
+        place = ranks // phase.stride % phase.size if phase.size else ranks
+        root = 0
+        takes_part = np.ones(len(ranks), np.bool_)
+        if phase.root is not None:
+            root = phase.root // phase.stride % phase.size if phase.size else phase.root
+            for stride, size in phase.line:
+                takes_part &= ranks // stride % size == phase.root // stride % size
+        begin = _programs(planning, replace(recipe, root=root))
+        planning.lists[key] = planning.arena.put(np.where(takes_part, begin[place], begin[-1]))
+    return planning.lists[key]
+
+
+def _programs(planning: Planning, recipe: Recipe) -> Int64:
+    """Return (n + 1,) where the program of each place begins, and one that does nothing."""
+    key = ("programs", recipe)
+    if key not in planning.programs:
+        begin = [_put_program(planning, program) for program in programs(recipe)]
+        planning.programs[key] = np.array([*begin, _put_program(planning, ())], np.int64)
+    return planning.programs[key]
+
+
+def _put_program(planning: Planning, program: Program) -> int:
+    ops: list[tuple[int, int, int, int]] = []
+    # A packet waits at its rank before it is sent; a receive that comes first is posted at once.
+    if not program or any(message.what.startswith("send") for message in program[0].messages):
+        ops.append((k.OP_STEP, 0, 0, 0))
+    for step in program:
+        ops += [(_OPS[one.what], one.peer, one.divisor, one.factor) for one in step.messages]
+        ops.append((k.OP_STEP, step.times, k.OP_WORDS * len(step.messages), 0))
+        planning.longest_step = max(planning.longest_step, len(step.messages))
+    ops.append((k.OP_END, 0, 0, 0))
+    return planning.arena.put(np.array(ops, np.int64))
+
+
+def custom_list(planning: Planning, table: int, size: int) -> int:
+    """Return a list of the one phase of a collective given as a trace, for all ranks or (size 0) for comm groups."""
+    record = np.zeros(8 + k.PHASE_WORDS, np.int64)
+    record[0] = 1
+    phase = record[8:]
+    phase[k.PH_ALGORITHM], phase[k.PH_TABLE], phase[k.PH_TREE] = k.CUSTOM, table, -1
+    phase[k.PH_N], phase[k.PH_STRIDE] = size, 1 if size else 0
+    phase[k.PH_LAST] = 1
+    return planning.arena.put(record)
+
+
+def _phase(planning: Planning, record: Int64, phase: Phase, phases: Sequence[Phase]) -> None:
+    algorithm, dims = phase.algorithm, planning.config.topology.dims
+    planning.uses_direct |= algorithm.kind == "direct"
+    record[k.PH_TYPE] = KIND_CODE[phase.kind]
+    record[k.PH_ALGORITHM] = ALGORITHM_CODE[algorithm.kind]
+    if algorithm.kind != "double_binary_tree" or phase.kind in ROOTED:
+        # The reference's trees carry out an all-reduce, whatever they are asked for.
+        record[k.PH_SCALE] = _SCALE.get(phase.kind, k.KEEP)
+    record[k.PH_WINDOW] = algorithm.window or 0
+    record[k.PH_N], record[k.PH_STRIDE] = phase.size, phase.stride
+    record[k.PH_DIM], record[k.PH_ROLE] = phase.dim, ROLE_CODE[phase.role]
+    record[k.PH_TREE] = -1
+    if algorithm.kind == "double_binary_tree":
+        # All phases of an all-reduce count together.
+        kind = "all_reduce" if any(p.kind == "all_reduce" for p in phases) else phase.kind
+        record[k.PH_TREE] = KIND_CODE[kind] * len(dims) + phase.dim
+    record[k.PH_LOCAL] = phase.size == 0
+    free = phase.size == 0 or (algorithm.single and len(dims) > 1) or planning.config.links is not None
+    record[k.PH_FIXED] = -1 if free else phase.dim
+
+
+def turns(planning: Planning, dims: int) -> tuple[int, int, int]:
+    """Return the words for queues, for the turns of queues and for those of trees in some dimensions."""
+    kinds = len(KIND_CODE) if planning.extensions is not None else 4
+    return (
+        4 * dims * planning.config.queues_per_dimension,
+        3 * dims,
+        kinds * len(planning.config.topology.dims),
+    )

@@ -1,0 +1,151 @@
+"""What is known of a job while its plan is made: the state that the modules of the plan share.
+
+`plan` puts the array together out of what they lay out: `graph_plans` and `node_records` the graphs, `phase_lists` what
+collectives go through, `slots` peers and comm groups, `rank_records` the ranks, `link_records` the network.
+`rank_classes` finds the ranks that stand for others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from studio.sim import kernel as k
+from studio.sim.arena import Arena
+from studio.sim.collectives import Phase
+from studio.sim.config import CollectiveKind, SystemConfig
+from studio.sim.folding import Folding
+from studio.sim.matched import by_number, replays_communication, sequences
+from studio.trace import Graph, Int64, Rank, Trace
+
+
+@dataclass(frozen=True, slots=True)
+class GraphPlan:
+    """One graph as the engine sees it: nodes in the order of their ids.
+
+    N nodes, C dependencies.
+
+    Attributes:
+        graph: The graph.
+        order: (N,) the row of each position.
+        nodes: (N, NODE_WORDS) node records; children count from the graph's own list.
+        children: (C,) positions of children, node after node.
+        parents: (N,) parents per position.
+        durations: (N,) how long the node at each position takes, in ns, where nothing but time passes.
+        literals: Peers and groups that are no slots, as (key, value); numbered on from the graph's slots.
+        collective_slots: Slots that name groups of collectives, and which varieties of collectives.
+        peer_slots: Slots that name peers of messages.
+        lanes: Threads and streams that have a slot of their own.
+    """
+
+    graph: Graph
+    order: Int64
+    nodes: Int64
+    children: Int64
+    parents: Int64
+    durations: Int64
+    literals: tuple[tuple[str, int | str], ...]
+    collective_slots: dict[int, set[int]]
+    peer_slots: frozenset[int]
+    lanes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Variety:
+    """What decides how a comm group carries out a collective.
+
+    Attributes:
+        kind: The collective.
+        root: Its root as the trace names it, a rank of the job; None where it names none.
+        custom: The trace that gives it; None where an algorithm does.
+    """
+
+    kind: CollectiveKind
+    root: int | None
+    custom: Trace | None
+
+    def __hash__(self) -> int:
+        return hash((self.kind, self.root, id(self.custom)))
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, Variety)
+            and (self.kind, self.root) == (other.kind, other.root)
+            and self.custom is other.custom
+        )
+
+
+class Planning:
+    """What is known of a job, and has been laid out of it, while its plan is made.
+
+    Attributes:
+        trace, config, npus, extensions: What is asked for.
+        arena: Room in the array.
+        groups: The comm groups by name.
+        varieties: The number of each variety of collectives.
+        group_phases: Per comm group where its phases lie, by variety (extended mode).
+        group_at: Where the record of each comm group lies.
+        group_checked: What comm groups are known to be able to carry out.
+        lists: Where lists of phases, programs and places in groups lie, by what decides about them.
+        stream_phases, most_streams: The most phases of a stream, and streams of a collective.
+        uses_direct: Whether any phase uses the direct algorithm.
+        messages: About how many messages a rank sends in a list of phases, by where it lies.
+        steps: About how many steps a graph takes, by its node table.
+        longest_custom, longest_step: Most nodes of a collective given as a trace, and messages of a program's step.
+        programs: Where the programs of the places lie, by recipe.
+        ranks_at: Where the records of the ranks lie.
+        phases_of: The phases of a list, by where it lies.
+        folding: Which ranks stand for which; None where each stands for itself.
+        simulated: The ranks that are simulated.
+        first_alike: For each graph the first one whose tables serve it too.
+        follows: By graph, the collectives that follow each other by number.
+    """
+
+    def __init__(self, trace: Trace, config: SystemConfig) -> None:
+        self.trace, self.config = trace, config
+        self.npus = config.topology.npus
+        self.arena = Arena(k.HEADER)
+        self.groups = {g.name: g for g in (trace.groups if config.groups is None else config.groups)}
+        self.extensions = config.extensions
+        self.varieties: dict[Variety, int] = {}
+        self.group_phases: dict[str, Int64] = {}
+        self.group_at: dict[str, int] = {}
+        self.group_checked: set[tuple[str, Variety]] = set()
+        self.lists: dict[tuple[object, ...], int] = {}
+        self.stream_phases = 1
+        self.most_streams = 1
+        self.uses_direct = False
+        self.messages: dict[int, int] = {}
+        self.steps: dict[int, int] = {}
+        self.longest_custom = 0
+        self.longest_step = 0
+        self.programs: dict[tuple[object, ...], Int64] = {}
+        self.ranks_at = 0
+        self.phases_of: dict[int, frozenset[Phase]] = {}
+        self.folding: Folding | None = None
+        self.simulated: Sequence[Rank] = trace.ranks
+        self.first_alike: dict[int, int] = {}
+        groups = config.groups
+        self.follows = sequences(trace, groups) if by_number(config) and not self.replays else {}
+
+    @property
+    def replays(self) -> bool:
+        """Whether communication takes its recorded time."""
+        return replays_communication(self.config) and not self.config.replay_only
+
+    @property
+    def own_queues(self) -> bool:
+        """Whether each comm group has queues of its own, and takes its turns in them by itself."""
+        extensions = self.extensions
+        return extensions is not None and (
+            extensions.tie_order == "symmetric" or extensions.communication_slots > 1
+        )
+
+    @property
+    def symmetric(self) -> bool:
+        """Whether nothing depends on the order of a rank's events within a tick."""
+        return self.extensions is not None and self.extensions.tie_order == "symmetric"
+
+    def variety(self, variety: Variety) -> int:
+        """Return the number of a variety of collectives."""
+        return self.varieties.setdefault(variety, len(self.varieties))

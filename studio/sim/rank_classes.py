@@ -1,0 +1,78 @@
+"""Which ranks of a job stand for which: what a plan knows, told to `studio.sim.folding`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+import numpy as np
+
+from studio.sim import kernel as k
+from studio.sim.collectives import Phase, group_phases
+from studio.sim.folding import WORLD, Folding, GraphUse, Job, Neighbourhood, Unfoldable, fold
+from studio.sim.planning import GraphPlan, Planning
+from studio.sim.slots import group_number, is_world
+from studio.trace import Int64
+
+
+def fold_ranks(planning: Planning, plans: dict[int, GraphPlan]) -> str:
+    """Find the ranks to simulate; returns why it is all of them, "" where it is not."""
+    graph_of = np.array([rank.graph for rank in planning.trace.ranks], np.int64)
+    number_of = group_number if planning.extensions is None else None
+    try:
+        if planning.replays:
+            raise Unfoldable("communication takes its recorded times")
+        if planning.extensions is not None and planning.extensions.rank_starts == "recorded":
+            raise Unfoldable("ranks begin at their recorded times")
+        uses = [_use(planning, plan, np.flatnonzero(graph_of == index)) for index, plan in plans.items()]
+        planning.folding = fold(
+            Job(planning.config, uses, graph_of, planning.groups, partial(is_world, planning), number_of)
+        )
+    except Unfoldable as reason:
+        return str(reason)
+    planning.simulated = [planning.trace.ranks[at] for at in planning.folding.representatives.tolist()]
+    return ""
+
+
+def _use(planning: Planning, plan: GraphPlan, ranks: Int64) -> GraphUse:
+    """Return what decides about the classes of the ranks of a graph."""
+    kind, memory = plan.nodes[:, k.N_KIND], planning.config.remote_memory
+    if memory is not None and memory.sharing != "per_npu" and (kind == k.K_MEMORY).any():
+        raise Unfoldable("NPUs wait for shared memory in the order of their numbers")
+    nodes = plan.nodes[kind == k.K_COLLECTIVE]
+    world: dict[int, frozenset[Phase]] = {}
+    grouped: dict[int, frozenset[Phase]] = {}
+    columns = (k.N_GROUP, k.N_WORLD, k.N_GROUPED)
+    for slot, all_, part in np.unique(nodes[:, columns], axis=0).tolist():
+        if all_ not in planning.phases_of:
+            raise Unfoldable("a collective is given as a trace")
+        at = slot if slot >= 0 else WORLD
+        world[at] = world.get(at, frozenset()) | planning.phases_of[all_]
+        grouped[at] = grouped.get(at, frozenset()) | _grouped_phases(planning, part)
+    slots = tuple(sorted(plan.collective_slots)), tuple(sorted(plan.peer_slots))
+    own, mine = len(plan.graph.slot_key), [planning.trace.ranks[at] for at in ranks.tolist()]
+    values: dict[int, Sequence[int | str]] = {}
+    for slot in (*slots[0], *slots[1]):
+        if slot < own:
+            values[slot] = [rank.slots[slot] for rank in mine]
+        else:
+            values[slot] = [plan.literals[slot - own][1]] * len(mine)
+    return GraphUse(ranks, *slots, values, int(nodes[:, k.N_STREAMS].sum()), world, grouped)
+
+
+def _grouped_phases(planning: Planning, part: int) -> frozenset[Phase]:
+    """Return the phases in comm groups that nodes name: as a list, or in the extended mode as a variety."""
+    if planning.extensions is None:
+        return planning.phases_of[part]
+    return frozenset(group_phases(planning.config, list(planning.varieties)[part].kind))
+
+
+def name_neighbourhoods(planning: Planning, folding: Folding) -> None:
+    """Write into the phases there are what their kind of neighbourhood is called."""
+    placed = dict(planning.arena.parts)
+    for key, at in planning.lists.items():
+        if key[0] == "phases":
+            for i, phase in enumerate(key[2:]):
+                assert isinstance(phase, Phase)
+                record = placed[at][8 + k.PHASE_WORDS * i :]
+                record[k.PH_NAME] = folding.kinds.get(Neighbourhood.of(phase), 0)

@@ -1,0 +1,174 @@
+"""What the slots of a rank stand for: the peers of its messages and its places in comm groups.
+
+What can be known to fail is refused here: peers and groups that are not there, and groups that cannot do what their
+collectives ask of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from studio.errors import ConfigError, TraceError
+from studio.sim import kernel as k
+from studio.sim.collectives import ROOTED, check_group, group_phases
+from studio.sim.folding import WORLD_NAMES
+from studio.sim.phase_lists import phase_list, turns
+from studio.sim.planning import GraphPlan, Planning, Variety
+from studio.trace import CommGroup, Int64, Rank
+
+_TAGS_PER_GROUP = 2 * k.CONTROL_TAG
+
+
+def put_slots(planning: Planning, rank: Rank, plan: GraphPlan) -> int:
+    """Return where it is written what the slots of a rank stand for, those of its graph and the literals after them."""
+    graph = plan.graph
+    keys = [graph.strings[i] for i in graph.slot_key.tolist()]
+    pairs = [*zip(keys, rank.slots, strict=True), *plan.literals]
+    values = np.zeros(max(len(pairs), 1), np.int64)
+    for at, (key, value) in enumerate(pairs):
+        if at in plan.collective_slots:
+            values[at] = _membership(planning, rank, value, plan.collective_slots[at])
+        elif at in plan.peer_slots:
+            values[at] = _peer(planning, rank, key, value)
+    names = planning.folding.pairs.get(rank.number) if planning.folding is not None else None
+    if names is None:
+        return planning.arena.put(values)
+    # The names of messages to and from the peers stand before the slots, the first slot's last.
+    before = np.zeros((len(values), 2), np.int64)
+    for at, name in names.items():
+        before[-1 - at] = name
+    return planning.arena.put(np.concatenate([before.reshape(-1), values])) + 2 * len(values)
+
+
+def _peer(planning: Planning, rank: Rank, key: str, value: int | str) -> int:
+    if isinstance(value, str) or not 0 <= value < planning.npus:
+        raise TraceError(
+            f"rank {rank.number}: {key} is {value!r}; allowed: a rank from 0 to {planning.npus - 1}",
+            hint="The peer of a send or a receive must be a rank of the job.",
+        )
+    return value
+
+
+def _membership(planning: Planning, rank: Rank, value: int | str, varieties: set[int]) -> int:
+    """Return the record that says which place the rank has in a group; 0 for the world."""
+    name = str(value)
+    group = planning.groups.get(name)
+    if is_world(planning, name, group):
+        return 0
+    if group is None:
+        known = ", ".join(list(planning.groups)[:8]) or "none"
+        raise TraceError(
+            f"rank {rank.number}: a collective names comm group {name!r}; groups known: {known}",
+            hint="Give the list of its ranks in the comm group file.",
+        )
+    if rank.number not in group.ranks:
+        raise TraceError(
+            f"rank {rank.number}: a collective names comm group {name!r}, which has the ranks "
+            f"{_some(group.ranks)} and not this one",
+            hint="Correct pg_name in the trace, or the comm group file.",
+        )
+    _use_group(planning, group, varieties)
+    key = (group.name, rank.number)
+    if key not in planning.lists:
+        planning.lists[key] = planning.arena.put(_member(planning, group, rank))
+    return planning.lists[key]
+
+
+def is_world(planning: Planning, name: str, group: CommGroup | None) -> bool:
+    """Whether a name means all ranks; in the extended mode 0 does not where a list says otherwise."""
+    if name not in WORLD_NAMES or planning.extensions is None or group is None or group.inferred:
+        return name in WORLD_NAMES
+    return name == "" or set(group.ranks) == set(range(planning.npus))
+
+
+def _member(planning: Planning, group: CommGroup, rank: Rank) -> Int64:
+    record = np.zeros(16, np.int64)
+    record[k.M_GROUP] = _group(planning, group)
+    record[k.M_PLACE] = group.ranks.index(rank.number)
+    record[k.M_SORTED] = sorted(group.ranks).index(rank.number)
+    if planning.extensions is None:
+        # The streams of equivalent groups have the same numbers.
+        record[k.M_NUMBER] = 1_000_000 * (1 if planning.folding is not None else group_number(group))
+        return record
+    # Streams count from 0 in each group; tags of different groups, and of all ranks, are apart.
+    number = list(planning.group_at).index(group.name) if planning.folding is None else 0
+    record[k.M_TAGS] = (1 + number) * _TAGS_PER_GROUP
+    if planning.own_queues:
+        dims = 1 if len(group.ranks) < planning.npus else len(planning.config.topology.dims)
+        columns = (k.M_QUEUES, k.M_POINTERS, k.M_TREES)
+        for column, words in zip(columns, turns(planning, dims), strict=True):
+            record[column] = planning.arena.room(words)
+    return record
+
+
+def _use_group(planning: Planning, group: CommGroup, varieties: set[int]) -> None:
+    """See to it that a group has phases for what it does, and can do it."""
+    if len(group.ranks) == planning.npus:
+        return
+    every = list(planning.varieties)
+    for number in varieties:
+        variety = every[number]
+        if (group.name, variety) in planning.group_checked:
+            continue
+        planning.group_checked.add((group.name, variety))
+        if variety.custom is None:
+            for phase in group_phases(planning.config, variety.kind):
+                check_group(planning.config, variety.kind, phase.algorithm, len(group.ranks), group.name)
+        if planning.extensions is not None:
+            table = planning.group_phases.setdefault(group.name, np.zeros(len(every), np.int64))
+            table[number] = at = _group_list(planning, group, variety)
+            # Nodes name the variety where in the compatible mode they name the list.
+            planning.messages[number] = max(planning.messages.get(number, 1), planning.messages.get(at, 1))
+
+
+def _group_list(planning: Planning, group: CommGroup, variety: Variety) -> int:
+    """Return the phases of a comm group, which in the extended mode depend on its size and root."""
+    if variety.custom is not None:
+        # It was laid out for the node that asks for it.
+        return planning.lists[("custom", id(variety.custom)), "group"]
+    place = None
+    if variety.kind in ROOTED:
+        root = group.ranks[0] if variety.root is None else variety.root
+        if root not in group.ranks:
+            raise TraceError(
+                f"a {variety.kind} of comm group {group.name!r} has rank {root} for its root; "
+                f"allowed: its ranks, {_some(group.ranks)}",
+                hint="The root is a rank of the job, and one of the group.",
+            )
+        place = group.ranks.index(root)
+    return phase_list(planning, group_phases(planning.config, variety.kind, place), len(group.ranks))
+
+
+def group_number(group: CommGroup) -> int:
+    """Return the number of a comm group, which in the compatible mode is its name."""
+    if not group.name.isdecimal() or int(group.name) == 0:
+        raise TraceError(
+            f"comm group {group.name!r}: the compatible mode knows groups by numbers; allowed: 1 and above",
+            hint="Rename the group to a number in trace and comm group file, or use the extended mode.",
+        )
+    return int(group.name)
+
+
+def _group(planning: Planning, group: CommGroup) -> int:
+    if group.name not in planning.group_at:
+        ranks = group.ranks
+        if len(set(ranks)) != len(ranks) or not all(0 <= r < planning.npus for r in ranks):
+            raise ConfigError(
+                f"comm group {group.name!r} has the ranks {_some(ranks)}; "
+                f"allowed: each rank from 0 to {planning.npus - 1} once"
+            )
+        members = planning.arena.put(np.array(ranks, np.int64))
+        record = np.array([len(ranks), members, 0, 0], np.int64)
+        if planning.folding is not None:
+            record[k.G_CODES] = planning.arena.put(planning.folding.names[group.name])
+        if group.name in planning.group_phases:
+            record[k.G_PHASES] = planning.arena.put(planning.group_phases[group.name])
+        planning.group_at[group.name] = planning.arena.put(record)
+    return planning.group_at[group.name]
+
+
+def _some(ranks: Sequence[int]) -> str:
+    shown = ", ".join(map(str, ranks[:8]))
+    return f"{shown}, … ({len(ranks):,} in all)" if len(ranks) > 8 else shown
