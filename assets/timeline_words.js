@@ -8,9 +8,10 @@
     t.described = performance.now();
     if (!t.dom || !t.chart || !t.chart.ready) return;
     var window_ = t.time(Math.round(Math.min(t.shown.to, t.chart.span) - Math.max(t.shown.from, 0)));
-    var words = t.many(t.counts.drawn, "bar") + " of " + t.many(t.chart.bars, "node") + " · " + window_ + " shown";
+    var words = t.many(t.counts.drawn, "bar") + " of " + t.many(t.chart.bars, "node") + (t.chart.undrawn ? " with times" : "") + " · " + window_ + " shown";
     if (t.counts.binned) words += " · crowded lanes as share of time busy";
     t.say(t.dom.detail, words);
+    t.say(t.element("timeline-undrawn"), t.chart.undrawn);
     if (!t.hover) t.say(t.dom.status, restingSentence());
   }
 

@@ -178,6 +178,7 @@ def _body() -> Any:
             html.Span(id="timeline-status", role="status"),
             html.Div(legend, id="timeline-legend", className="cs-timeline-legend"),
             html.Span(id="timeline-detail"),
+            html.Span(id="timeline-undrawn"),
         ],
         className="cs-timeline-foot",
     )

@@ -19,6 +19,7 @@ from studio.analysis.chrome_events import chrome_events
 from studio.analysis.counters import Series
 from studio.analysis.gantt import LEVEL_AT_MOST, TILE_BINS, Bar, Gantt
 from studio.analysis.perfetto_events import perfetto_events
+from studio.analysis.undrawn import Undrawn, undrawn
 from studio.errors import StudioError
 from studio.figures.graph import node_refs
 from studio.server.answers import FARTHEST, NAME_AT_MOST, as_json, harmless, refusal, rows_asked_for, whole
@@ -30,6 +31,9 @@ from studio.server.relations import add_relations
 from studio.server.windows import add_windows
 from studio.timeline import LANE_KINDS
 from studio.trace import type_name
+from studio.units import format_count
+
+_RANKS_NAMED = 8
 
 
 def timeline_blueprint(
@@ -53,7 +57,8 @@ def timeline_blueprint(
 
     @routes.get("/<job>/timeline")
     def describe(job: str) -> Response:
-        return packed(*_description(gantt_of(job, request.args.get("run", ""))))
+        run = request.args.get("run", "")
+        return packed(*_description(gantt_of(job, run), run))
 
     @routes.get("/<job>/timeline/tile")
     def tile(job: str) -> Response:
@@ -100,12 +105,13 @@ def timeline_blueprint(
     return routes
 
 
-def _description(gantt: Gantt) -> tuple[dict[str, Any], dict[str, Any]]:
+def _description(gantt: Gantt, run: str) -> tuple[dict[str, Any], dict[str, Any]]:
     rows = gantt.rows
     header = {
         "span": gantt.span_ns,
         "bins": TILE_BINS,
         "bars": len(gantt),
+        "undrawn": _undrawn_words(undrawn(gantt), run),
         "kinds": LANE_KINDS,
         "names": [name[:NAME_AT_MOST] for name in rows.names],
     }
@@ -118,6 +124,23 @@ def _description(gantt: Gantt) -> tuple[dict[str, Any], dict[str, Any]]:
         "finish": gantt.finish_ns.astype(np.float64),
     }
     return header, columns
+
+
+def _undrawn_words(found: Undrawn, run: str) -> str:
+    """Return in a sentence what has no bar and why, "" where everything has one."""
+    if not found.count:
+        return ""
+    kinds = ", ".join(f"{format_count(count)} {name}" for name, count in found.by_type)
+    why = "the simulation did not run them" if run else "no start was recorded"
+    words = (
+        f"{format_count(found.count)} of {format_count(found.nodes)} nodes have no bar, as {why}: {kinds}."
+    )
+    if not found.ranks:
+        return words
+    named = ", ".join(map(str, found.ranks[:_RANKS_NAMED]))
+    more = len(found.ranks) - _RANKS_NAMED
+    rest = f" and {format_count(more)} more" if more > 0 else ""
+    return f"{words} Without any bar: rank{'s' if len(found.ranks) > 1 else ''} {named}{rest}."
 
 
 def _node(gantt: Gantt, bar: Bar) -> dict[str, Any]:

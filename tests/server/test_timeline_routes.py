@@ -17,11 +17,13 @@ from studio.analysis.counters import in_flight
 from studio.analysis.differences import Ghost
 from studio.analysis.gantt import TILE_BINS, Gantt
 from studio.analysis.nodes import node_ref
+from studio.analysis.undrawn import Undrawn, undrawn
 from studio.errors import TraceError
 from studio.samples import sample_path
 from studio.server.timeline import timeline_blueprint
 from studio.timeline import NodeTimes, node_times, recorded
 from studio.trace import NodeType
+from tests.handmade import collective, node, trace_of
 
 TYPES = {"int32": np.int32, "float64": np.float64, "uint8": np.uint8}
 
@@ -78,11 +80,34 @@ def test_the_rows_of_a_job(client, gantt) -> None:
     found = unpacked(client.get("/api/jobs/job/timeline"))
     assert found["span"] == gantt.span_ns
     assert found["bars"] == 2488
+    assert found["undrawn"] == ""  # every node has a start
     assert found["rank"].tolist() == gantt.rows.rank.tolist()
     assert [found["names"][name] for name in found["name"]] == [
         gantt.rows.names[name] for name in gantt.rows.name
     ]
     assert found["finish"].max() == gantt.span_ns
+
+
+def test_nodes_without_a_bar_are_counted_by_type_with_the_reason() -> None:
+    """Rank 0 has the times of two nodes of three, rank 1 none, and the numbers add up to all nodes."""
+    timed = [node(1, "COMP", micros=2), node(2, "METADATA"), node(3, "COMP", 1, micros=3)]
+    trace = trace_of([timed, [node(1, "COMP", micros=2), collective(2, "ALL_REDUCE", 64, 1)]])
+    first = trace.graph_of(trace.ranks[0])
+    first.start_ns[:] = [5_000, -1, 9_000]
+    trace.graph_of(trace.ranks[1]).start_ns[:] = -1
+    gantt = Gantt(trace, recorded(trace), origin_ns=5_000)
+    found = undrawn(gantt)
+    assert found == Undrawn(5, (("METADATA", 1), ("COMP", 1), ("COMM_COLL", 1)), (1,))
+    assert len(gantt) + found.count == found.nodes
+    server = flask.Flask("untimed")
+    server.register_blueprint(timeline_blueprint(lambda job, run: gantt, None, None))
+    asked = server.test_client().get
+    assert unpacked(asked("/api/jobs/job/timeline"))["undrawn"] == (
+        "3 of 5 nodes have no bar, as no start was recorded: 1 METADATA, 1 COMP, 1 COMM_COLL. "
+        "Without any bar: rank 1."
+    )
+    simulated = unpacked(asked("/api/jobs/job/timeline?run=some"))["undrawn"]
+    assert "as the simulation did not run them" in simulated
 
 
 def test_a_tile_is_the_librarys(client, gantt) -> None:
@@ -178,11 +203,11 @@ def test_the_peers_of_a_collective_are_the_members_of_its_group(client, gantt) -
     group = next(one for one in gantt.trace.groups if one.name == found["group"])
     assert {one[0] for one in found["peers"]} == set(group.ranks)
     assert found["members"] == len(group.ranks) > 1
-    for number, display, start, end, node in found["peers"]:
-        bar = gantt.bar(gantt.rank(number), node)
+    for number, display, start, end, row in found["peers"]:
+        bar = gantt.bar(gantt.rank(number), row)
         assert (bar.row, bar.start_ns, bar.end_ns) == (display, start, end)
         other = gantt.trace.graph_of(gantt.rank(number))
-        assert other.strings[int(other.name[node])] == found["bar"]["name"]
+        assert other.strings[int(other.name[row])] == found["bar"]["name"]
     send = int(np.flatnonzero(graph.type == NodeType.COMM_SEND)[0])
     pair = client.get(f"/api/jobs/job/timeline/peers?rank=2&index={send}").json
     kinds = [gantt.trace.graph_of(gantt.rank(one[0])).type[one[4]] for one in pair["peers"]]
