@@ -87,7 +87,7 @@ def _measured(field: str, title: str, width: int, explained: str) -> dict[str, A
 _COLUMNS = [
     _column("rank", "Rank", 60),
     _column("id", "Id", 72),
-    _column("name", "Name", 0, flex=1, minWidth=160, tooltipField="name"),
+    _column("name", "Name", 0, flex=1, minWidth=160, tooltipField="name", cellRenderer="nodesName"),
     _column("type", "Type", 104),
     _column("collective", "Collective", 138, "Collective that a COMM_COLL node takes part in"),
     _column("group", "Group", 74, "Comm group the node names", tooltipField="group"),

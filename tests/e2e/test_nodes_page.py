@@ -308,6 +308,9 @@ def test_markup_in_a_trace_is_text_in_cells_tooltips_filters_and_the_inspector(o
     page.locator(".ag-row-selected").wait_for()
     page.evaluate(f"{API}.ensureIndexVisible(0)")
     assert shown(page, "name")[0] == HOSTILE
+    ends = page.locator(".ag-row[row-index='0'] .cs-ends > [aria-hidden]")
+    assert [ends.get_attribute(f"data-{part}") for part in ("head", "tail")] == [HOSTILE[:-16], HOSTILE[-16:]]
+    assert ends.evaluate("one => getComputedStyle(one, '::before').textOverflow") == "ellipsis"
     page.hover(".ag-row[row-index='0'] [col-id=name]")
     page.locator(".ag-tooltip", has_text=HOSTILE).wait_for()
     filter_box(page, "group").fill(HOSTILE)
