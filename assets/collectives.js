@@ -89,7 +89,23 @@
     return view.sort && view.sort !== "time" ? view.sort : "max";
   }
 
+  /* A page that is opened asks for its picture before Dash has begun: what arrives until then is taken, once. */
+  var ahead = null;
+  function begin() {
+    var view = window.studioView.read();
+    if (!/\/collectives$/.test(window.location.pathname) || !view.job || view.tab === "groups") return;
+    var url = address(view, "");
+    ahead = { url: url, answer: requested(url) };
+    ahead.answer.catch(function () { /* Told where it is asked for. */ });
+  }
+
   function fetched(url) {
+    var early = ahead;
+    ahead = null;
+    return early && early.url === url ? early.answer : requested(url);
+  }
+
+  function requested(url) {
     return get(url).then(function (answer) { return answer.arrayBuffer(); }).then(window.studioUnpacked);
   }
 
@@ -283,6 +299,7 @@
     var box = element("collectives-with"), field = box && box.closest(".cs-coll-field");
     emptied = Boolean(field && field.contains(event.target));
   }
+  document.addEventListener("DOMContentLoaded", begin);
   document.addEventListener("pointerdown", touch, true);
   document.addEventListener("keydown", touch, true);
 

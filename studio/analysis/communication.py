@@ -50,9 +50,11 @@ class CommNodes:
 def comm_nodes(graph: Graph) -> CommNodes:
     """Return the communication nodes of a graph."""
     rows = np.flatnonzero((graph.type >= NodeType.COMM_SEND) & (graph.type <= NodeType.COMM_COLL))
-    kind, size = dense_column(graph, "comm_type", NONE)[rows], dense_column(graph, "comm_size", 0)[rows]
-    written = np.zeros(len(graph), bool)
-    written[int_column(graph, "comm_size")[0]] = True
+    kind = dense_column(graph, "comm_type", NONE)[rows]
+    written, amount = np.zeros(len(graph), bool), np.zeros(len(graph), np.int64)
+    at, values = int_column(graph, "comm_size")
+    written[at], amount[at] = True, values
+    size = amount[rows]
     sized = written[rows] | ((graph.type[rows] == NodeType.COMM_COLL) & (kind == CollectiveType.BARRIER))
     return CommNodes(rows, graph.type[rows], kind, size, group_slots(graph)[rows], sized)
 

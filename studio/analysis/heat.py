@@ -12,12 +12,14 @@ from studio.analysis.imbalance import (
     Grouping,
     Measure,
     Metric,
+    Offender,
     Rows,
     Spread,
     matrix,
     order_of,
     rows_of,
     spread_of,
+    worst_rows,
 )
 from studio.analysis.members import Members
 from studio.trace import NONE, WORLD_NAMES, Float32, Float64, Int64, Trace, collective_name
@@ -213,15 +215,24 @@ def tile(
     """
     low, high = _cut(window[0], window[1], len(heat.lines))
     left, right = _cut(window[2], window[3], len(heat.columns))
-    rows, columns = heat.lines[low:high], heat.columns[left:right]
-    table = heat.table[np.maximum(rows, 0)][:, columns]
-    table[rows == NONE] = np.nan
+    rows = heat.lines[low:high]
+    table = _cells(heat, rows, left, right)
     if relative:
         mean = (
             np.where(rows == NONE, np.nan, heat.spread.mean[np.maximum(rows, 0)]) if len(heat.rows) else rows
         )
         table = np.divide(table, mean[:, None], out=np.full(table.shape, np.nan), where=(mean != 0)[:, None])
     return _tiled(table, (low, high, left, right), relative=relative, cells=cells)
+
+
+def _cells(heat: Heat, rows: Int64, left: int, right: int) -> Float64:
+    """Return a copy of rows of the table as lines are drawn, NaN for those that stay empty."""
+    table = heat.table[np.maximum(rows, 0)]
+    columns = heat.columns[left:right]
+    if len(columns) != table.shape[1] or (np.diff(columns) != 1).any():
+        table = table[:, columns]
+    table[rows == NONE] = np.nan
+    return table
 
 
 def plain_tile(table: Float64, window: tuple[int, int, int, int]) -> Tile:
@@ -262,8 +273,7 @@ def strongest(heat: Heat, window: tuple[int, int, int, int], *, relative: bool =
     low, high = _cut(window[0], window[1], len(heat.lines))
     left, right = _cut(window[2], window[3], len(heat.columns))
     rows = heat.lines[low:high]
-    table = heat.table[np.maximum(rows, 0)][:, heat.columns[left:right]]
-    table[rows == NONE] = np.nan
+    table = _cells(heat, rows, left, right)
     if relative:
         mean = heat.spread.mean[np.maximum(rows, 0)]
         table = np.abs(
@@ -271,6 +281,14 @@ def strongest(heat: Heat, window: tuple[int, int, int, int], *, relative: bool =
         )
     at = int(np.where(np.isnan(table), -np.inf, table).argmax())
     return low + at // table.shape[1], left + at % table.shape[1]
+
+
+def worst_lines(shown: Shown, most: int | None = None) -> list[tuple[int, Offender]]:
+    """Return the most uneven rows that are drawn, each with its line, the worst first, in the measure they are sorted by."""
+    heat, sort = shown.heat, shown.look.sort
+    drawn = {int(row): line for line, row in enumerate(heat.lines.tolist()) if row >= 0}
+    found = worst_rows(heat.table, heat.spread, "excess" if sort == "time" else sort, most)
+    return [(drawn[one.row], one) for one in found if one.row in drawn]
 
 
 def line_name(heat: Heat, line: int) -> str:

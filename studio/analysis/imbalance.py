@@ -319,8 +319,10 @@ class Offender:
     excess: float
 
 
-def worst_rows(table: Float64, spread: Spread, by: Measure = "excess", most: int = 50) -> list[Offender]:
-    """Return the most uneven rows, the worst first; rows that are even are none."""
+def worst_rows(
+    table: Float64, spread: Spread, by: Measure = "excess", most: int | None = 50
+) -> list[Offender]:
+    """Return the most uneven rows, the worst first, None for all of them; rows that are even are none."""
     value = np.nan_to_num(spread.measure(by), nan=-1.0)
     uneven = np.flatnonzero(np.nan_to_num(spread.max, nan=1.0) > 1 + _EVEN)
     chosen = uneven[np.argsort(-value[uneven], kind="stable")][:most]

@@ -176,7 +176,7 @@ def _slots_by_group(rank: Rank, slots: list[int], world: frozenset[str]) -> dict
 def _picked(collectives: _GraphCollectives, slots: tuple[int, ...]) -> Collectives:
     """Return those whose group is one of these slots."""
     everything, slot = collectives
-    chosen = np.isin(slot, slots)
+    chosen = slot == slots[0] if len(slots) == 1 else np.isin(slot, slots)
     return Collectives(
         everything.rows[chosen], everything.type[chosen], everything.bytes[chosen], everything.number[chosen]
     )

@@ -9,11 +9,11 @@ from typing import Any
 from dash import html
 
 from studio.analysis.cell import FORMATS, exact_text
-from studio.analysis.heat import Shown, line_name
-from studio.analysis.imbalance import Metric, Offender, worst_rows
+from studio.analysis.heat import Shown, line_name, worst_lines
+from studio.analysis.imbalance import Metric, Offender
 from studio.analysis.nodes import node_ref
 from studio.pages._collectives_heat import Settled
-from studio.pages._export import Table, exports
+from studio.pages._export import exports
 from studio.pages._widgets import exact, hint, link
 from studio.trace import Float64, collective_name
 from studio.units import format_count
@@ -54,54 +54,26 @@ _RANKS_NAMED = 6
 _LISTED = 40
 
 
-def worst_list(shown: Shown, asked: Settled, view: dict[str, Any]) -> list[Any]:
-    """Return the most uneven rows: what, which ranks carry too much, what would have to move; each leads on."""
-    heat, sort = shown.heat, shown.look.sort
-    keep = heat.lines[heat.lines >= 0]
-    table, spread = heat.table, heat.spread
-    found = worst_rows(table, spread, "excess" if sort == "time" else sort, most=_LISTED * 4)
-    drawn = {int(row): line for line, row in enumerate(heat.lines.tolist()) if row >= 0}
-    listed = [one for one in found if one.row in drawn][:_LISTED]
-    if not listed:
+def worst_list(shown: Shown, asked: Settled, view: dict[str, Any], source: str) -> list[Any]:
+    """Return the most uneven rows: what, which ranks carry too much, what would have to move; each leads on.
+
+    Args:
+        shown: The heatmap.
+        asked: What the address asks for.
+        view: The address.
+        source: Where the CSV of all of them is.
+    """
+    heat = shown.heat
+    found = worst_lines(shown, _LISTED * 4)
+    if not found:
         what = METRIC_NAMES[shown.look.metric]
         said = f"No row is uneven in {what}: every rank of a row has the same, to half a percent."
-        return [html.P(said if len(keep) else "No collective has this figure.", className="cs-dim")]
-    lead = _lead(
-        [rank.number for rank in shown.trace.ranks], table, [one for one in found if one.row in drawn]
-    )
-    items = [_offender(shown, asked, view, one, drawn[one.row]) for one in listed]
-    every = _offenders([one for one in found if one.row in drawn], drawn, shown)
-    save = exports("imbalances", table=every, title="the worst imbalances")
+        some = bool((heat.lines >= 0).any())
+        return [html.P(said if some else "No collective has this figure.", className="cs-dim")]
+    lead = _lead([rank.number for rank in shown.trace.ranks], heat.table, [one for _, one in found])
+    items = [_offender(shown, asked, view, one, line) for line, one in found[:_LISTED]]
+    save = exports("imbalances", source=source, title="the worst imbalances")
     return [lead, html.Ol(items, className="cs-worst"), save]
-
-
-def _offenders(found: list[Offender], drawn: dict[int, int], shown: Shown) -> Table:
-    """Return all that was found, in the measure that is shown."""
-    number = [rank.number for rank in shown.trace.ranks]
-    head = (
-        "collective",
-        "metric",
-        "max_over_mean",
-        "most",
-        "mean",
-        "to_move",
-        "worst_rank",
-        "ranks_above_mean",
-    )
-    rows = [
-        (
-            line_name(shown.heat, drawn[one.row]),
-            shown.look.metric,
-            round(float(one.max), 6),
-            float(one.most),
-            float(one.mean),
-            float(one.excess),
-            number[one.worst],
-            " ".join(str(number[rank]) for rank in one.heavy),
-        )
-        for one in found
-    ]
-    return Table(head, rows)
 
 
 def _lead(numbers: Sequence[int], table: Float64, found: Sequence[Offender]) -> Any:
@@ -182,7 +154,7 @@ def _leads(
     leads = []
     if not shown.heat.rows.folded:
         leads.append(html.A("nodes", href=link("/nodes", keep, q=name.rsplit(" #", 1)[0])))
-    if members.timed and len(at):
+    if len(at):
         start, end = members.start_ns[at], members.end_ns[at]
         known = start >= 0
         if known.any():

@@ -286,7 +286,14 @@ def _heat_tab(asked: Settled, view: dict[str, Any], _theme: str) -> dict[str, An
             title=f"{title}: {subtitle}",
         ),
         "other": _other_head(other, view) if other else None,
-        "worst": still(html.Div([html.H2("Worst imbalances"), *worst_list(shown, asked, view)])),
+        "worst": still(
+            html.Div(
+                [
+                    html.H2("Worst imbalances"),
+                    *worst_list(shown, asked, view, _csv_address("collectives/imbalances", asked.job, view)),
+                ]
+            )
+        ),
     }
 
 

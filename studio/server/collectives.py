@@ -11,7 +11,7 @@ import numpy as np
 from flask import Blueprint, Response, request, stream_with_context
 
 from studio.analysis.cell import UNITS, cell_words
-from studio.analysis.heat import Heat, Shown, Tile, line_name, strongest, tile
+from studio.analysis.heat import Heat, Shown, Tile, line_name, strongest, tile, worst_lines
 from studio.analysis.nodes import find_node, node_ref
 from studio.errors import StudioError, TraceError
 from studio.figures.theme import DIVERGING, SEQUENTIAL
@@ -38,6 +38,10 @@ def collectives_blueprint(shown_of: Callable[[str, Mapping[str, str]], Shown]) -
     @routes.get("/<job>/collectives/find")
     def find(job: str) -> Response:
         return as_json(_find(shown_of(job, request.args)))
+
+    @routes.get("/<job>/collectives/imbalances.csv")
+    def imbalances(job: str) -> Response:
+        return Response(stream_with_context(_imbalances(shown_of(job, request.args))), mimetype="text/csv")
 
     @routes.get("/<job>/collectives.csv")
     def numbers(job: str) -> Response:
@@ -212,6 +216,28 @@ def _csv(shown: Shown, window: tuple[int, int, int, int]) -> Iterator[str]:
         what.append(str(int(members.step[first])) if alone and members.step[first] >= 0 else "")
         spread = [getattr(heat.spread, key)[row] for key in ("mean", "max", "variation", "gini", "excess")]
         yield _line([*what, *map(_figure, spread), *map(_figure, heat.table[row, columns].tolist())])
+
+
+def _imbalances(shown: Shown) -> Iterator[str]:
+    """Yield a line per uneven row, the worst first, in the measure that is shown."""
+    unit = UNITS[shown.look.metric]
+    number = [rank.number for rank in shown.trace.ranks]
+    yield _line(
+        [
+            "collective",
+            "metric",
+            "max_over_mean",
+            f"most_{unit}",
+            f"mean_{unit}",
+            f"to_move_{unit}",
+            "worst_rank",
+            "ranks_above_mean",
+        ]
+    )
+    for line, one in worst_lines(shown):
+        heavy = " ".join(str(number[rank]) for rank in one.heavy)
+        figures = map(_figure, (one.max, one.most, one.mean, one.excess))
+        yield _line([line_name(shown.heat, line), shown.look.metric, *figures, str(number[one.worst]), heavy])
 
 
 def _line(cells: list[str]) -> str:

@@ -18,13 +18,29 @@ def ready(page) -> None:
 
 def test_the_rank_that_carries_too_much_is_found_and_followed(studio: Studio, page) -> None:
     """The worst row is on top and names rank 5; a click on its cell selects the node, here and on other pages."""
+    asked = []
+    page.on("request", lambda request: asked.append(request.url.split("?")[0].rsplit("/", 1)[1]))
     page.goto(studio.address("collectives", "imbalance_8r"))
     ready(page)
+    # The picture is asked for before Dash has begun, and not again when it has; tables come when they are wanted.
+    assert asked.count("collectives") == 2  # the page, and its picture
+    assert asked.index("collectives", 1) < asked.index("_dash-update-component")
+    assert "imbalances.csv" not in asked
     top = page.locator(".cs-worst li").first
     assert "layer1.moe" in top.inner_text()
     assert "1.7× rank 5" in top.inner_text()
     assert "22.4 MiB would have to move" in top.inner_text()
     assert page.inner_text("#collectives-detail") == "54 collectives × 8 ranks"
+    with page.expect_download() as download:
+        page.click("#collectives-worst [data-export=csv]")
+    head, first, *rest = Path(download.value.path()).read_text().splitlines()
+    assert head == (
+        "collective,metric,max_over_mean,most_bytes,mean_bytes,to_move_bytes,worst_rank,ranks_above_mean"
+    )
+    assert first == (
+        "step0.mb0.layer1.moe.dispatch.all_to_all.fwd,size,1.699951171875,57040896,33554432,23486464,5,5"
+    )
+    assert len(rest) + 1 == page.locator(".cs-worst li").count()
     at = page.evaluate("window.studioCollectives.point(0, 5)")
     page.mouse.move(at["x"], at["y"])
     page.wait_for_selector("#collectives-status >> text=1.7 × the mean")
