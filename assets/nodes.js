@@ -4,7 +4,10 @@
 
   var GRID = "nodes-grid";
   var TEXTS = { name: 1, type: 1, collective: 1, group: 1 };
-  var LEAST = ["waits_for", "operations", "id", "collective", "start_ns", "group", "type"];
+  var LEAST = ["waits_for", "operations", "end_ns", "recorded_start_ns", "id", "collective", "start_ns", "group", "recorded_duration_ns", "type"];
+  /* What of the shown run is called so where what was recorded stands beside it: heading, and width in both cases. */
+  var OF_RUN = { start_ns: ["Start", 98, 98], end_ns: ["End", 98, 98], duration_ns: ["Duration", 94, 128] };
+  var RECORDED = ["recorded_start_ns", "recorded_duration_ns"];
   /* How addresses of an earlier studio compare numbers, as people write it today. */
   var SIGNS = { equals: "", notEqual: "!= ", greaterThan: "> ", greaterThanOrEqual: ">= ", lessThan: "< ", lessThanOrEqual: "<= " };
 
@@ -99,7 +102,7 @@
   }
 
   function address(path, more) {
-    var view = Object.assign({ q: list.q, f: list.f, sort: list.sort }, more);
+    var view = Object.assign({ run: list.run || null, q: list.q, f: list.f, sort: list.sort }, more);
     return window.studioView.address("/api/jobs/" + encodeURIComponent(list.job) + path, view);
   }
 
@@ -118,7 +121,7 @@
             if (found.error) throw found.error;
             report(null);
             params.successCallback(found.rows, found.count);
-            list.found = { total: found.total, count: found.count, empty: found.empty };
+            list.found = { total: found.total, count: found.count, empty: found.empty, simulated: found.simulated };
             describe(list.found);
             mark();
           })
@@ -135,7 +138,8 @@
     say("nodes-count", found.count === found.total ? all : found.count.toLocaleString("en") + " of " + all);
     show("nodes-empty", found.count === 0);
     saved(found.count);
-    arrange(found.empty);
+    entitle(found.simulated);
+    arrange(found);
   }
 
   /* What is listed, in its order; the server gives that many nodes at most. */
@@ -148,11 +152,30 @@
     bar.dataset.title = count > SAVED ? "the first " + SAVED.toLocaleString("en") + " of " + count.toLocaleString("en") + " nodes" : "the nodes";
   }
 
-  /* Columns without a single value are left out, and in a narrow window those that matter least. Both is said. */
-  function arrange(empty) {
+  /* Headings say which times are which. */
+  function entitle(simulated) {
+    var changed = Object.keys(OF_RUN).filter(function (name) {
+      var told = api.getColumn(name).getColDef();
+      var wanted = OF_RUN[name][0] + (simulated ? " in run" : "");
+      if (told.headerName === wanted) return false;
+      told.headerName = wanted;
+      return true;
+    });
+    if (!changed.length) return;
+    api.setColumnWidths(changed.map(function (name) { return { key: name, newWidth: OF_RUN[name][simulated ? 2 : 1] }; }));
+    api.refreshHeader();
+  }
+
+  /* Columns without a single value are left out, and in a narrow window those that matter least. Both is said. What was
+     recorded has columns of its own only while a run is shown, or where the address filters or sorts by them. */
+  function arrange(found) {
+    var empty = found.empty;
     var used = list.f + "," + list.sort;
     var width = element(GRID).clientWidth - 20;
-    var left = api.getColumns().filter(function (column) { return empty.indexOf(column.getColId()) < 0; });
+    var left = api.getColumns().filter(function (column) {
+      var name = column.getColId();
+      return empty.indexOf(name) < 0 && (found.simulated || RECORDED.indexOf(name) < 0 || used.indexOf(name) >= 0);
+    });
     var narrow = [];
     LEAST.forEach(function (name) {
       var needed = left.reduce(function (sum, column) { return sum + (column.getColId() === "name" ? column.getMinWidth() : column.getActualWidth()); }, 0);
@@ -260,7 +283,7 @@
     selected = null;
     api.addEventListener("filterChanged", changed.bind(null, "filter"));
     api.addEventListener("sortChanged", changed.bind(null, "sort"));
-    api.addEventListener("gridSizeChanged", function () { later("arrange", 100, function () { if (!api.isDestroyed() && list.found) arrange(list.found.empty); }); });
+    api.addEventListener("gridSizeChanged", function () { later("arrange", 100, function () { if (!api.isDestroyed() && list.found) arrange(list.found); }); });
     api.addEventListener("rowClicked", function (event) { choose(event.data, false); });
     var root = element(GRID);
     root.addEventListener("keydown", function (event) {
@@ -296,8 +319,8 @@
   }
 
   function apply(view) {
-    var next = { job: view.job, q: view.q || "", f: view.f || "", sort: view.sort || "" };
-    var same = next.job === list.job && next.q === list.q && next.f === list.f && next.sort === list.sort;
+    var next = { job: view.job, run: view.run || "", q: view.q || "", f: view.f || "", sort: view.sort || "" };
+    var same = next.job === list.job && next.run === list.run && next.q === list.q && next.f === list.f && next.sort === list.sort;
     if (!same) {
       if (next.job !== list.job) {
         say("nodes-count", "");

@@ -18,7 +18,7 @@ from studio.pages._collectives_groups import traffic_of
 from studio.pages._collectives_heat import shown_of
 from studio.pages._graph import elements_shown, map_shown, node_named
 from studio.pages._missing import missing
-from studio.pages._state import counters, examined_already, gantt, ghost, lineup, node_index
+from studio.pages._state import counters, examined_already, gantt, ghost, lineup, node_index, nodes_shown
 from studio.pages._widgets import findings_badge, job_options, labelled
 from studio.server.collectives import collectives_blueprint
 from studio.server.compare import compare_blueprint
@@ -83,7 +83,7 @@ def create_app(workspace: Workspace, registry: Registry, simulations: Simulation
     app.server.config["IMPORTS"] = registry
     app.server.config["SIMULATIONS"] = simulations
     app.server.register_blueprint(uploads_blueprint(registry))
-    app.server.register_blueprint(nodes_blueprint(node_index))
+    app.server.register_blueprint(nodes_blueprint(nodes_shown))
     app.server.register_blueprint(timeline_blueprint(gantt, ghost, counters))
     app.server.register_blueprint(graph_blueprint(elements_shown, map_shown, node_named))
     app.server.register_blueprint(palette_blueprint(workspace, node_index, _pages))

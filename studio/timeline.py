@@ -131,6 +131,23 @@ class NodeTimes:
         at, row, rank = at[there], row[there], np.repeat(ranks, count)[there]
         return NodeSpans(rank, row, self.start_ns[at], self.end_ns[at])
 
+    def of_nodes(self, trace: Trace) -> tuple[Int64, Int64]:
+        """Return (N,) when each node of the trace began and ended, by rank and row; -1 where it has no times."""
+        sizes = _sizes(trace)
+        if len(self.start_ns) == sizes.sum() and (self.first == np.cumsum(sizes) - sizes).all():
+            return self.start_ns, self.end_ns  # they stand so: every rank has times of its own
+        pieces = [slice(at, at + size) for at, size in zip(self.first.tolist(), sizes.tolist(), strict=True)]
+        start, end = (
+            _joined(
+                [
+                    column[piece] if piece.start >= 0 else np.full(size, NONE, np.int64)
+                    for piece, size in zip(pieces, sizes.tolist(), strict=True)
+                ]
+            )
+            for column in (self.start_ns, self.end_ns)
+        )
+        return start, end
+
 
 def node_times(trace: Trace, timeline: Timeline) -> NodeTimes:
     """Return the times of a timeline's nodes."""

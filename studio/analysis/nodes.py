@@ -1,7 +1,8 @@
 """Every node of every rank as one searchable, sortable list.
 
 The list is never built: a place in it is a number. Filters and sort keys are computed once for each distinct
-graph and spread to the ranks that share it; what the answers need is looked up row by row.
+graph and spread to the ranks that share it, those of a run's times taken from the run as they are; what the answers
+need is looked up row by row.
 """
 
 from __future__ import annotations
@@ -19,19 +20,18 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from studio.analysis.communication import comm_nodes
+from studio.analysis.node_names import JobNames, lowered, order_of
 from studio.analysis.number_filter import Quantity, Wanted, wanted
 from studio.errors import TraceError
+from studio.timeline import NodeTimes
 from studio.trace import (
     NONE,
     Bool,
     Graph,
-    Int32,
     Int64,
     NodeType,
     Rank,
-    Strings,
     Trace,
-    UInt8,
     UInt64,
     collective_name,
     dense_column,
@@ -39,13 +39,16 @@ from studio.trace import (
 )
 
 TEXT_COLUMNS = ("name", "type", "collective", "group")
-NUMBER_COLUMNS = ("rank", "id", "bytes", "operations", "start_ns", "duration_ns", "waits_for")
+TIME_COLUMNS = ("start_ns", "end_ns", "duration_ns")
+"""Times of what is shown: the recording, or a run."""
+_RECORDED = {"recorded_start_ns": "start_ns", "recorded_duration_ns": "duration_ns"}
+"""What is recorded, whatever is shown, and what it is called where nothing else is."""
+NUMBER_COLUMNS = ("rank", "id", "bytes", "operations", *TIME_COLUMNS, *_RECORDED, "waits_for")
 COLUMNS = (*TEXT_COLUMNS, *NUMBER_COLUMNS)
 QUANTITIES: dict[str, Quantity] = {
     "bytes": "bytes",
     "operations": "count",
-    "start_ns": "time",
-    "duration_ns": "time",
+    **dict.fromkeys((*TIME_COLUMNS, *_RECORDED), "time"),
 }
 """Number columns whose filters take units."""
 
@@ -56,7 +59,6 @@ Operator = Literal[
 
 _KEPT_BYTES = 64 << 20
 _RADIX = 1 << 16
-_LONGEST_WORDED = 64
 _REF = re.compile(r"(?P<id>[0-9]{1,20})(?:\.(?P<again>[0-9]{1,10}))?")
 
 
@@ -102,8 +104,12 @@ class Node:
         group: Comm group it names, empty where it names none.
         bytes: Payload of communication on this rank, -1 where none is written.
         operations: Floating-point operations, -1 where none are written.
-        start_ns: Recorded start, counted from the first of the job; -1 where none is recorded.
-        duration_ns: Recorded duration, -1 where none is recorded or it is 0.
+        start_ns: Start in what is shown: in a run counted from its beginning, -1 where the node did not run;
+            otherwise as `recorded_start_ns`.
+        end_ns: End, counted likewise; of a recording -1 where its duration is.
+        duration_ns: From start to end in a run; otherwise as `recorded_duration_ns`.
+        recorded_start_ns: Recorded start, counted from the first of the job; -1 where none is recorded.
+        recorded_duration_ns: Recorded duration, -1 where none is recorded or it is 0.
         waits_for: Nodes it waits for, those the file does not have included.
     """
 
@@ -117,7 +123,10 @@ class Node:
     bytes: int
     operations: int
     start_ns: int
+    end_ns: int
     duration_ns: int
+    recorded_start_ns: int
+    recorded_duration_ns: int
     waits_for: int
 
 
@@ -128,7 +137,7 @@ class _Columns:
     N nodes. Numbers are -1 where a node has none.
 
     Attributes:
-        collective, bytes, operations, start_ns, duration_ns, waits_for: (N,) as in `Node`.
+        collective, bytes, operations, start_ns, end_ns, duration_ns, waits_for: (N,) as in `Node`, times recorded.
         group_slot: (N,) slot that holds the comm group's name.
         again: (N,) how many nodes before have the same id; None where no id repeats.
     """
@@ -137,10 +146,44 @@ class _Columns:
     bytes: Int64
     operations: Int64
     start_ns: Int64
+    end_ns: Int64
     duration_ns: Int64
     waits_for: Int64
     group_slot: Int64
     again: Int64 | None
+
+
+class _Job:
+    """What no run changes in the nodes of a trace, worked out when it is first asked for. Threads may share one.
+
+    Attributes:
+        names: The nodes' names.
+        offsets: (R + 1,) where the nodes of each rank begin in the list of all nodes, and the end.
+        origin_ns: First recorded start of all ranks, 0 where there is none.
+        end_ns: Last recorded end, counted from it.
+    """
+
+    def __init__(self, trace: Trace) -> None:
+        self._graphs = trace.graphs
+        self._lock = threading.Lock()
+        self._columns: dict[int, _Columns] = {}
+        self.names = JobNames(trace.graphs)
+        sizes = np.array([len(trace.graphs[rank.graph]) for rank in trace.ranks], np.int64)
+        self.offsets = np.concatenate((np.zeros(1, np.int64), np.cumsum(sizes)))
+        started = [graph.start_ns >= 0 for graph in trace.graphs]
+        pairs = list(zip(trace.graphs, started, strict=True))
+        starts = [int(graph.start_ns[some].min()) for graph, some in pairs if some.any()]
+        ends = [int((graph.start_ns + graph.duration_ns)[some].max()) for graph, some in pairs if some.any()]
+        self.origin_ns = min(starts, default=0)
+        self.end_ns = max(ends, default=0) - self.origin_ns
+
+    def columns_of(self, index: int) -> _Columns:
+        """Return what the list shows of a graph."""
+        found = self._columns.get(index)
+        if found is None:
+            with self._lock:
+                found = self._columns.setdefault(index, _columns(self._graphs[index], self.origin_ns))
+        return found
 
 
 class NodeIndex:
@@ -148,30 +191,38 @@ class NodeIndex:
 
     Attributes:
         trace: The trace.
-        origin_ns: First recorded start of all ranks, 0 where there is none; `start_ns` counts from it.
+        job: What no run changes in its nodes.
+        origin_ns: First recorded start of all ranks, 0 where there is none; recorded times count from it.
         end_ns: Last recorded end, counted likewise.
+        last_ns: Last end in what is shown: the recording, or the run.
     """
 
-    def __init__(self, trace: Trace) -> None:
+    def __init__(self, trace: Trace, run: NodeTimes | None = None, *, like: NodeIndex | None = None) -> None:
+        """Make the list.
+
+        Args:
+            trace: The trace.
+            run: Times of a run of it; None shows those recorded.
+            like: A list of the same trace, with which to share what no run changes.
+        """
         self.trace = trace
-        sizes = np.array([len(trace.graphs[rank.graph]) for rank in trace.ranks], np.int64)
-        self._offsets = np.concatenate((np.zeros(1, np.int64), np.cumsum(sizes)))
-        started = [graph.start_ns >= 0 for graph in trace.graphs]
-        pairs = list(zip(trace.graphs, started, strict=True))
-        starts = [int(graph.start_ns[some].min()) for graph, some in pairs if some.any()]
-        ends = [int((graph.start_ns + graph.duration_ns)[some].max()) for graph, some in pairs if some.any()]
-        self.origin_ns = min(starts, default=0)
-        self.end_ns = max(ends, default=0) - self.origin_ns
+        self.job: _Job = _Job(trace) if like is None else like.job
+        self.origin_ns, self.end_ns = self.job.origin_ns, self.job.end_ns
+        self.last_ns = self.end_ns if run is None else int(run.end_ns.max(initial=0))
+        self._offsets = self.job.offsets
+        self._run = run
+        self._durations: Int64 | None = None
         self._lock = threading.RLock()
-        self._naming = threading.RLock()
-        self._columns: dict[int, _Columns] = {}
         self._empty: list[str] | None = None
-        self._names: _Names | None = None
-        self._name_keys: Int64 | None = None
         self._lists: OrderedDict[Query, Int64 | None] = OrderedDict()
 
     def __len__(self) -> int:
         return int(self._offsets[-1])
+
+    @property
+    def simulated(self) -> bool:
+        """Whether times are those of a run."""
+        return self._run is not None
 
     def select(self, query: Query) -> Int64 | None:
         """Return the places of the nodes a query asks for, in its order; None where that is all nodes as they lie.
@@ -208,9 +259,11 @@ class NodeIndex:
         """Return one node of the list of all nodes."""
         at = int(np.searchsorted(self._offsets, place, side="right")) - 1
         rank, row = self.trace.ranks[at], int(place - self._offsets[at])
-        graph, columns = self.trace.graph_of(rank), self._columns_of(rank.graph)
+        graph, columns = self.trace.graph_of(rank), self.job.columns_of(rank.graph)
         collective, slot = int(columns.collective[row]), int(columns.group_slot[row])
         before = 0 if columns.again is None else int(columns.again[row])
+        recorded = int(columns.start_ns[row]), int(columns.end_ns[row]), int(columns.duration_ns[row])
+        start, end, duration = recorded if self._run is None else _in_run(self._run, at, row)
         return Node(
             ref=f"{graph.id[row]}.{before}" if before else str(graph.id[row]),
             rank=rank.number,
@@ -221,29 +274,33 @@ class NodeIndex:
             group=str(rank.slots[slot]) if slot != NONE else "",
             bytes=int(columns.bytes[row]),
             operations=int(columns.operations[row]),
-            start_ns=int(columns.start_ns[row]),
-            duration_ns=int(columns.duration_ns[row]),
+            start_ns=start,
+            end_ns=end,
+            duration_ns=duration,
+            recorded_start_ns=recorded[0],
+            recorded_duration_ns=recorded[2],
             waits_for=int(columns.waits_for[row]),
         )
 
     def empty_columns(self) -> list[str]:
         """Return the columns in which no node of the job has a value."""
         if self._empty is None:
-            columns = [self._columns_of(index) for index in range(len(self.trace.graphs))]
-            slots = {"group": "group_slot"}
-            names = ("collective", "group", "bytes", "operations", "start_ns", "duration_ns")
+            columns = [self.job.columns_of(index) for index in range(len(self.trace.graphs))]
+            times = TIME_COLUMNS if self._run is None else _RECORDED  # in a run every node has times
+            names = ("collective", "group", "bytes", "operations", *times)
+            held = {"group": "group_slot", **_RECORDED}
             self._empty = [
                 name
                 for name in names
-                if all((getattr(one, slots.get(name, name)) == NONE).all() for one in columns)
+                if all((getattr(one, held.get(name, name)) == NONE).all() for one in columns)
             ]
         return self._empty
 
     def warm(self) -> None:
         """Do now what the first page, search and sort by name would wait for."""
         for index in range(len(self.trace.graphs)):
-            self._columns_of(index)
-        self._sorted_names()
+            self.job.columns_of(index)
+        self.job.names.keys()
 
     def place(self, rank: Rank, row: int) -> int:
         """Return the place of a node in the list of all nodes."""
@@ -287,6 +344,8 @@ class NodeIndex:
         if condition.column == "rank":
             numbers = np.array([rank.number for rank in self.trace.ranks], np.int64)
             return np.repeat(_number_fits(numbers, condition), np.diff(self._offsets))
+        if self._run is not None and condition.column in TIME_COLUMNS:
+            return _number_fits(self._simulated(self._run, condition.column), condition)
         by_graph = [
             _number_fits(self._numbers(i, condition.column), condition) for i in range(len(self.trace.graphs))
         ]
@@ -294,19 +353,19 @@ class NodeIndex:
 
     def _text_fits(self, condition: Condition) -> Bool:
         if condition.column == "name":
-            names = self._pool()
+            names = self.job.names.pool()
             fits = _texts_fit(names.lower, condition)
             return self._spread([fits[index] for index in names.index])
         if condition.column == "group":
             parts = []
             for rank in self.trace.ranks:
-                fits = _texts_fit(_lower([*map(str, rank.slots), ""]), condition)
-                parts.append(fits[self._columns_of(rank.graph).group_slot])
+                fits = _texts_fit(lowered([*map(str, rank.slots), ""]), condition)
+                parts.append(fits[self.job.columns_of(rank.graph).group_slot])
             return np.concatenate(parts) if parts else np.zeros(0, bool)
         by_graph = []
         for index in range(len(self.trace.graphs)):
             numbers, inverse = _distinct(self._numbers(index, condition.column))
-            fits = _texts_fit(_lower([_NAMES[condition.column](number) for number in numbers]), condition)
+            fits = _texts_fit(lowered([_NAMES[condition.column](number) for number in numbers]), condition)
             by_graph.append(fits[inverse])
         return self._spread(by_graph)
 
@@ -318,23 +377,25 @@ class NodeIndex:
             return np.repeat(
                 np.array([rank.number for rank in self.trace.ranks], np.int64), np.diff(self._offsets)
             )
+        if self._run is not None and column in TIME_COLUMNS:
+            return self._simulated(self._run, column)
         if column == "group":
-            order = _order_of({str(value) for rank in self.trace.ranks for value in rank.slots})
+            order = order_of({str(value) for rank in self.trace.ranks for value in rank.slots})
             by_slot = [
                 np.array([*(order[str(value)] for value in rank.slots), NONE]) for rank in self.trace.ranks
             ]
             parts = [
-                slots[self._columns_of(rank.graph).group_slot]
+                slots[self.job.columns_of(rank.graph).group_slot]
                 for rank, slots in zip(self.trace.ranks, by_slot, strict=True)
             ]
             return np.concatenate(parts) if parts else np.zeros(0, np.int64)
         if column == "name":
-            names, keys = self._pool(), self._sorted_names()
+            names, keys = self.job.names.pool(), self.job.names.keys()
             return self._spread([keys[index] for index in names.index])
         by_graph = [self._numbers(index, column) for index in range(len(self.trace.graphs))]
         if column in TEXT_COLUMNS:
             used = {number for numbers in by_graph for number in _distinct(numbers)[0]}
-            order = _order_of({_NAMES[column](number) for number in used})
+            order = order_of({_NAMES[column](number) for number in used})
             by_graph = [
                 _renumber(numbers, lambda number: order[_NAMES[column](number)]) for numbers in by_graph
             ]
@@ -345,134 +406,43 @@ class NodeIndex:
         if column in ("id", "type"):
             found: NDArray[Any] = getattr(graph, column)
             return found
-        values: Int64 = getattr(self._columns_of(index), column)
+        values: Int64 = getattr(self.job.columns_of(index), _RECORDED.get(column, column))
         return values
 
     def _spread(self, by_graph: list[NDArray[Any]]) -> NDArray[Any]:
         parts = [by_graph[rank.graph] for rank in self.trace.ranks]
         return np.concatenate(parts) if parts else np.zeros(0, np.int64)
 
-    def _columns_of(self, index: int) -> _Columns:
-        found = self._columns.get(index)
-        if found is None:
-            with self._lock:
-                found = self._columns.setdefault(index, _columns(self.trace.graphs[index], self.origin_ns))
-        return found
-
-    def _pool(self) -> _Names:
-        with self._naming:
-            if self._names is None:
-                self._names = _names(self.trace.graphs)
-            return self._names
-
-    def _sorted_names(self) -> Int64:
-        with self._naming:
-            if self._name_keys is None:
-                self._name_keys = _text_keys(self._pool().lower)
-            return self._name_keys
+    def _simulated(self, run: NodeTimes, column: str) -> Int64:
+        """Return for every node when it began or ended in a run, or how long it took; -1 where it did not run."""
+        start, end = run.of_nodes(self.trace)
+        if column != "duration_ns":
+            return start if column == "start_ns" else end
+        if self._durations is None:
+            self._durations = np.where((start < 0) | (end < 0), NONE, end - start)
+        return self._durations
 
 
-@dataclass(frozen=True, slots=True)
-class _Names:
-    """The names of all graphs.
-
-    M names, N nodes of a graph.
-
-    Attributes:
-        lower: (M,) names in lower case; those of different graphs may be equal.
-        index: For each graph (N,) where the name of a node is.
-    """
-
-    lower: pa.LargeStringArray
-    index: list[Int32]
-
-
-def _names(graphs: tuple[Graph, ...]) -> _Names:
-    chunks, index, before = [], [], 0
-    for graph in graphs:
-        used = np.zeros(len(graph.strings), bool)
-        used[graph.name] = True
-        codes = np.flatnonzero(used)
-        where = np.zeros(len(used), np.int32)
-        where[codes] = np.arange(before, before + len(codes), dtype=np.int32)
-        index.append(where[graph.name])
-        chunks.append(_lower(_texts(graph.strings, codes)))
-        before += len(codes)
-    lower = pa.concat_arrays(chunks) if chunks else _lower([])
-    return _Names(lower, index)
-
-
-def _texts(pool: Strings, codes: Int64) -> pa.Array | list[str]:
-    """Return some texts of a pool, without making Python objects of them unless one is not UTF-8."""
-    buffers = [None, pa.py_buffer(pool.offsets), pa.py_buffer(pool.data)]
-    some = pa.Array.from_buffers(pa.large_binary(), len(pool), buffers).take(pa.array(codes))
-    try:
-        return some.cast(pa.large_string())
-    except pa.ArrowInvalid:
-        return [pool[code] for code in codes.tolist()]
-
-
-def _lower(texts: pa.Array | list[str]) -> pa.LargeStringArray:
-    if isinstance(texts, list):
-        # Half a surrogate pair can come from an address, and no text that Arrow holds.
-        texts = pa.array([text.encode("utf-8", "replace").decode() for text in texts], pa.large_string())
-    return pc.utf8_lower(texts)
-
-
-def _text_keys(lower: pa.LargeStringArray) -> Int64:
-    """Return numbers that sort as the texts do, equal where the texts are, -1 for the empty text."""
-    offsets = np.frombuffer(lower.buffers()[1], np.int64)[lower.offset : lower.offset + len(lower) + 1]
-    lengths = np.diff(offsets)
-    if lengths.max(initial=0) > _LONGEST_WORDED:
-        coded = lower.dictionary_encode()
-        order, at = pc.sort_indices(coded.dictionary).to_numpy(), coded.indices.to_numpy()
-        rank = np.empty(len(order), np.int64)
-        rank[order] = np.arange(len(order))
-        rank[order[: int((lengths == 0).any())]] = NONE  # the empty text comes first
-        spread: Int64 = rank[at]
-        return spread
-    # Eight bytes at a time as one number, last ones first: half the time of comparing texts.
-    data = np.frombuffer(lower.buffers()[2] or b"", np.uint8)
-    order, differs = (
-        np.argsort(lengths.astype(np.uint16), kind="stable"),
-        np.zeros(max(len(lower) - 1, 0), bool),
-    )
-    words = [_word(data, offsets[:-1], lengths, start) for start in range(0, int(lengths.max(initial=0)), 8)]
-    for word in reversed(words):
-        order = order[np.argsort(word[order], kind="stable")]
-    for column in (lengths, *words):
-        differs |= column[order][1:] != column[order][:-1]
-    keys = np.empty(len(lower), np.int64)
-    keys[order] = np.append(np.zeros(min(len(lower), 1), np.int64), np.cumsum(differs))
-    keys[lengths == 0] = NONE
-    return keys
-
-
-def _word(data: UInt8, starts: Int64, lengths: Int64, at: int) -> UInt64:
-    """Return eight bytes of each text from byte `at` as a number that sorts as they do; missing bytes are 0."""
-    there = np.clip(lengths - at, 0, 8)
-    some = np.flatnonzero(there)
-    padded = np.concatenate((data, np.zeros(8, np.uint8)))
-    words = np.ndarray(len(data) + 1, ">u8", padded, strides=(1,))
-    word = np.zeros(len(lengths), np.uint64)
-    word[some] = words[starts[some] + at] & ~np.uint64(0) << (8 * (8 - there[some])).astype(np.uint64)
-    return word
-
-
-def _order_of(texts: set[str]) -> dict[str, int]:
-    listed = sorted(texts)
-    return dict(zip(listed, _text_keys(_lower(listed)).tolist(), strict=True))
+def _in_run(times: NodeTimes, at: int, row: int) -> tuple[int, int, int]:
+    """Return start, end and duration of a node of the rank at `at` in a run, -1 where it did not run."""
+    first = int(times.first[at])
+    if first < 0:
+        return NONE, NONE, NONE
+    start, end = int(times.start_ns[first + row]), int(times.end_ns[first + row])
+    return start, end, end - start if start >= 0 and end >= 0 else NONE
 
 
 def _columns(graph: Graph, origin_ns: int) -> _Columns:
     nodes = comm_nodes(graph)
     group_slot = np.full(len(graph), NONE, np.int64)
     group_slot[nodes.rows] = nodes.group_slot
+    start_ns = np.where(graph.start_ns >= 0, graph.start_ns - origin_ns, NONE)
     return _Columns(
         collective=np.where(graph.type == NodeType.COMM_COLL, dense_column(graph, "comm_type", NONE), NONE),
         bytes=dense_column(graph, "comm_size", NONE),
         operations=dense_column(graph, "num_ops", NONE),
-        start_ns=np.where(graph.start_ns >= 0, graph.start_ns - origin_ns, NONE),
+        start_ns=start_ns,
+        end_ns=np.where((start_ns >= 0) & (graph.duration_ns != 0), start_ns + graph.duration_ns, NONE),
         duration_ns=np.where(graph.duration_ns == 0, NONE, graph.duration_ns),
         waits_for=np.diff(graph.ctrl.offsets) + np.diff(graph.data.offsets),
         group_slot=group_slot,
@@ -545,7 +515,7 @@ def _size(places: Int64 | None) -> int:
 
 
 def _texts_fit(lower: pa.LargeStringArray, condition: Condition) -> Bool:
-    value = _lower([condition.value])[0]
+    value = lowered([condition.value])[0]
     text = value.as_py()
     tests: dict[str, Callable[[], pa.BooleanArray]] = {
         "contains": lambda: pc.match_substring(lower, text),

@@ -66,10 +66,24 @@ def trace(job: str) -> Trace:
     return _kept(("trace", f"{root.root}/{job}"), lambda: root.load(job))
 
 
-def node_index(job: str) -> NodeIndex:
-    """Return the searchable list of a job's nodes."""
-    found = trace(job)
-    return _kept(("nodes", f"{workspace().root}/{job}"), lambda: NodeIndex(found))
+def node_index(job: str, run: str = "") -> NodeIndex:
+    """Return the searchable list of a job's nodes, with the times of a run or, for "", those recorded.
+
+    Raises:
+        StudioError: There is no such job or run, or its files are damaged.
+    """
+    found, key = trace(job), f"{workspace().root}/{job}"
+    if not run:
+        return _kept(("nodes", key), lambda: NodeIndex(found))
+    workspace().run_info(job, run)  # a run deleted by another studio is gone at once
+    return _kept(
+        ("nodes", f"{key}/{run}"), lambda: NodeIndex(found, times_of(job, run), like=node_index(job))
+    )
+
+
+def nodes_shown(job: str, run: str) -> NodeIndex:
+    """Return the searchable list of a job's nodes as an address with this run shows it; it may name none."""
+    return node_index(job, shown_run(job, {"run": run}) or "")
 
 
 def examination(job: str) -> Examination:
@@ -166,10 +180,12 @@ def runs_of(job: str) -> list[dict[str, str]]:
 def shown_run(job: str, view: dict[str, Any]) -> str | None:
     """Return which run a view shows: an id, "" for the recording, None where the job has neither."""
     wanted = view.get("run")
-    if not wanted:
-        known = runs_of(job)
-        wanted = known[0]["value"] if known else None
-    return "" if wanted == RECORDED else wanted
+    if wanted:
+        return "" if wanted == RECORDED else str(wanted)
+    if workspace().info(job).summary.timed_nodes:
+        return ""
+    runs = workspace().runs(job)
+    return runs[0].id if runs else None
 
 
 def recorded_note(job: str | None, view: dict[str, Any], where: str = "on this page") -> str:
@@ -187,6 +203,21 @@ def recorded_note(job: str | None, view: dict[str, Any], where: str = "on this p
         f"Times {where} are those recorded, not" if timed else f"No times were recorded, and {where} are none"
     )
     return f"{times} of the run {info.name}, which finishes after {format_ns(info.makespan_ns)}."
+
+
+def run_note(job: str | None, view: dict[str, Any]) -> str:
+    """Return which run the times of a list are of, "" where a view shows none."""
+    if not job:
+        return ""
+    try:
+        run = shown_run(job, view)
+        if not run:
+            return ""
+        info, timed = workspace().run_info(job, run), workspace().info(job).summary.timed_nodes > 0
+    except StudioError:
+        return ""  # the page says what is wrong
+    beside = "beside those recorded" if timed else "none were recorded"
+    return f"Times of the run {info.name}, {format_ns(info.makespan_ns)} in all, {beside}"
 
 
 def times_of(job: str, run: str) -> NodeTimes:

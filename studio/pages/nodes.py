@@ -14,7 +14,7 @@ from dash import ClientsideFunction, Input, Output, callback, clientside_callbac
 from studio.analysis.nodes import TEXT_COLUMNS
 from studio.errors import StudioError
 from studio.pages._export import exports
-from studio.pages._state import node_index, recorded_note, workspace
+from studio.pages._state import node_index, run_note, workspace
 from studio.pages._widgets import labelled, no_job
 
 dash.register_page(__name__, path="/nodes", name="Nodes", title="Nodes · Chakra Studio", order=2)
@@ -79,11 +79,12 @@ def _column(field: str, title: str, width: int, explained: str = "", **more: Any
     return found
 
 
-def _measured(field: str, title: str, width: int, explained: str) -> dict[str, Any]:
+def _measured(field: str, title: str, width: int, explained: str, **more: Any) -> dict[str, Any]:
     """Return the definition of a column of quantities with units; its filters take units too."""
-    return _column(field, title, width, explained, tooltipField=f"{field}_exact")
+    return _column(field, title, width, explained, tooltipField=f"{field}_exact", **more)
 
 
+_OFFSETS = "Counted from the first recorded start of the job, in a run from its beginning. Filter: < 1.5 ms, 1 ms..2 ms"
 _COLUMNS = [
     _column("rank", "Rank", 60),
     _column("id", "Id", 72),
@@ -93,10 +94,18 @@ _COLUMNS = [
     _column("group", "Group", 74, "Comm group the node names", tooltipField="group"),
     _measured("bytes", "Bytes", 84, "Payload on this rank (comm_size). Filter: 48 MiB, > 1 GB, 1 KiB..1 MiB"),
     _measured("operations", "Operations", 96, "Floating-point operations (num_ops). Filter: 2 G, > 500 M"),
+    # While a run is shown the script calls the first three those of the run, and only then shows what was recorded.
+    _measured("start_ns", "Start", 98, f"When it began. {_OFFSETS}"),
+    _measured("end_ns", "End", 98, f"When it ended. {_OFFSETS}"),
+    _measured("duration_ns", "Duration", 94, "From start to end. Filter: 20 us, >= 1.5 ms, 1 ms..2 ms"),
+    _measured("recorded_start_ns", "Recorded start", 104, f"In the recording. {_OFFSETS}", hide=True),
     _measured(
-        "start_ns", "Start", 98, "After the first recorded start of the job. Filter: < 1.5 ms, 1 ms..2 ms"
+        "recorded_duration_ns",
+        "Recorded duration",
+        142,
+        "In the recording. Filter: 20 us, >= 1.5 ms, 1 ms..2 ms",
+        hide=True,
     ),
-    _measured("duration_ns", "Duration", 94, "Recorded duration. Filter: 20 us, >= 1.5 ms, 1 ms..2 ms"),
     _column("waits_for", "Waits for", 80, "How many nodes it waits for, by data or control dependency"),
 ]
 
@@ -149,11 +158,7 @@ def _head() -> Any:
                 **_CLEARS,
             ),
             html.Span(id="nodes-count", role="status", className="cs-nodes-count"),
-            html.Span(
-                id="nodes-times",
-                className="cs-dim",
-                title="The inspector of a node tells both: when it ran in the recording, and in the run.",
-            ),
+            html.Span(id="nodes-times", className="cs-dim"),
             html.Span(id="nodes-lacks", className="cs-dim cs-nodes-lacks"),
             # The script says what is listed.
             html.Div(exports("nodes", source="-", title="the nodes"), id="nodes-save"),
@@ -227,7 +232,7 @@ def list_ranks(job: str | None) -> Any:
 def tell_times(shown: str | None) -> str:
     """Say which run the times are of."""
     job, run = json.loads(shown) if shown else (None, None)
-    return recorded_note(job, {"run": run})
+    return run_note(job, {"run": run})
 
 
 clientside_callback(

@@ -8,12 +8,13 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import msgspec
 from flask import Blueprint, Response, request, stream_with_context
 
-from studio.analysis.nodes import Condition, Node, NodeIndex, Query, find_node
+from studio.analysis.nodes import TIME_COLUMNS, Condition, Node, NodeIndex, Query, find_node
 from studio.errors import StudioError, TraceError
 from studio.server.answers import as_json, harmless, refusal
 from studio.units import format_bytes, format_count, format_ns, format_offset, format_si
@@ -23,21 +24,36 @@ SAVED_AT_MOST = 200_000
 """Nodes in a file; the page says so where there are more."""
 _CONDITIONS_AT_MOST = 100
 _NOT_RECORDED = "\N{EN DASH}"
+_BEFORE_TIMES = ("rank", "id", "name", "type", "collective", "group", "bytes", "operations")
+_RUN_TIMES = {f"run_{name}": name for name in TIME_COLUMNS} | {
+    name: name for name in ("recorded_start_ns", "recorded_duration_ns")
+}
+"""What a file calls the times of a run and those recorded, and which fields of a node they are."""
 
 
-def nodes_blueprint(index_of: Callable[[str], NodeIndex]) -> Blueprint:
-    """Make the route below /api/jobs for the jobs `index_of` finds by id."""
+def nodes_blueprint(index_of: Callable[[str, str], NodeIndex]) -> Blueprint:
+    """Make the routes below /api/jobs.
+
+    Args:
+        index_of: Finds the nodes of a job with the times of a run, both by id; "" for what is shown where the
+            address names no run.
+    """
+
+    def asked_for(job: str) -> NodeIndex:
+        return index_of(job, request.args.get("run", ""))
+
     routes = Blueprint("nodes", __name__, url_prefix="/api/jobs")
     routes.register_error_handler(StudioError, refusal)
 
     @routes.get("/<job>/nodes")
     def list_nodes(job: str) -> Response:
-        index, query = index_of(job), _query()
+        index, query = asked_for(job), _query()
         start, end = _whole("start"), _whole("end")
         answer: dict[str, Any] = {
             "total": len(index),
             "count": index.count(query),
             "empty": index.empty_columns(),
+            "simulated": index.simulated,
         }
         rows = index.rows(query, start, min(end, start + _ROWS_AT_MOST))
         answer["rows"] = [shown(node, index) for node in rows]
@@ -45,7 +61,7 @@ def nodes_blueprint(index_of: Callable[[str], NodeIndex]) -> Blueprint:
 
     @routes.get("/<job>/nodes.csv")
     def save_nodes(job: str) -> Response:
-        index, query = index_of(job), _query()
+        index, query = asked_for(job), _query()
         index.count(query)  # a query that cannot be answered is refused before the first line
         name = f'attachment; filename="nodes-{job}.csv"'
         lines = stream_with_context(_lines(index, query))
@@ -53,7 +69,7 @@ def nodes_blueprint(index_of: Callable[[str], NodeIndex]) -> Blueprint:
 
     @routes.get("/<job>/nodes/position")
     def find_position(job: str) -> Response:
-        index = index_of(job)
+        index = asked_for(job)
         rank = index.trace.rank(_whole("rank"))
         if rank is None:
             return as_json({"position": None})
@@ -64,24 +80,18 @@ def nodes_blueprint(index_of: Callable[[str], NodeIndex]) -> Blueprint:
 
 
 def _lines(index: NodeIndex, query: Query) -> Iterator[str]:
-    """Yield the list as CSV, exact; what is not recorded is left out."""
-    yield "rank,id,name,type,collective,group,bytes,operations,start_ns,duration_ns,waits_for\n"
+    """Yield the list as CSV, exact; what is not known is left out."""
+    times = _RUN_TIMES if index.simulated else {name: name for name in TIME_COLUMNS}
+    yield ",".join((*_BEFORE_TIMES, *times, "waits_for")) + "\n"
     for start in range(0, SAVED_AT_MOST, _ROWS_AT_MOST):
         rows = index.rows(query, start, start + _ROWS_AT_MOST)
         text = io.StringIO()
         write = csv.writer(text, lineterminator="\n").writerow
         for one in rows:
-            numbers = (one.bytes, one.operations, one.start_ns, one.duration_ns)
             texts = (harmless(part) for part in (one.name, one.type, one.collective, one.group))
-            write(
-                (
-                    one.rank,
-                    one.id,
-                    *texts,
-                    *("" if value == -1 else value for value in numbers),
-                    one.waits_for,
-                )
-            )
+            numbers = (one.bytes, one.operations, *(getattr(one, field) for field in times.values()))
+            known = ("" if value == -1 else value for value in numbers)
+            write((one.rank, one.id, *texts, *known, one.waits_for))
         yield text.getvalue()
         if len(rows) < _ROWS_AT_MOST:
             return
@@ -89,7 +99,6 @@ def _lines(index: NodeIndex, query: Query) -> Iterator[str]:
 
 def shown(node: Node, index: NodeIndex) -> dict[str, str]:
     """Return a node as the list shows it: each column's text, and the exact value where the text rounds."""
-    start, span = node.start_ns, index.end_ns
     texts = {
         "ref": node.ref,
         "rank": str(node.rank),
@@ -100,23 +109,36 @@ def shown(node: Node, index: NodeIndex) -> dict[str, str]:
         "group": node.group,
         "waits_for": format_count(node.waits_for),
     }
-    exact = (
-        ("bytes", node.bytes, format_bytes, f"{node.bytes:,} bytes"),
-        ("operations", node.operations, _flop, f"{node.operations:,} floating-point operations"),
-        (
-            "start_ns",
-            start,
-            lambda ns: format_offset(ns, span),
-            f"{start:,} ns after the first recorded start",
-        ),
-        ("duration_ns", node.duration_ns, format_ns, f"{node.duration_ns:,} ns"),
-    )
-    for name, value, text, words in exact:
-        texts[name] = _NOT_RECORDED if value == -1 else text(value)
-        texts[f"{name}_exact"] = (
-            ("0, or not recorded" if name == "duration_ns" else "not recorded") if value == -1 else words
-        )
+    for name, told in _quantities(node, index).items():
+        texts[name], texts[f"{name}_exact"] = told
     return texts
+
+
+def _quantities(node: Node, index: NodeIndex) -> dict[str, tuple[str, str]]:
+    """Return what the list shows of each quantity, and the exact value, or why there is none."""
+
+    def told(value: int, text: Callable[[int], str], exact: str, absent: str) -> tuple[str, str]:
+        return (_NOT_RECORDED, absent) if value == -1 else (text(value), f"{value:,} {exact}")
+
+    recorded = "ns after the first recorded start"
+    since, absent = (
+        ("ns after the beginning of the run", "did not run")
+        if index.simulated
+        else (recorded, "not recorded")
+    )
+    no_duration = "0, or not recorded"
+    offset = partial(format_offset, span_ns=index.last_ns)
+    return {
+        "bytes": told(node.bytes, format_bytes, "bytes", "not recorded"),
+        "operations": told(node.operations, _flop, "floating-point operations", "not recorded"),
+        "start_ns": told(node.start_ns, offset, since, absent),
+        "end_ns": told(node.end_ns, offset, since, absent),
+        "duration_ns": told(node.duration_ns, format_ns, "ns", absent if index.simulated else no_duration),
+        "recorded_start_ns": told(
+            node.recorded_start_ns, partial(format_offset, span_ns=index.end_ns), recorded, "not recorded"
+        ),
+        "recorded_duration_ns": told(node.recorded_duration_ns, format_ns, "ns", no_duration),
+    }
 
 
 def _flop(count: float) -> str:

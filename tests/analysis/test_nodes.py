@@ -22,7 +22,8 @@ from studio.analysis.nodes import (
     node_ref,
 )
 from studio.errors import TraceError
-from studio.trace import NodeType, Rank, Trace, collective_name, type_name
+from studio.timeline import NodeTimes
+from studio.trace import NONE, NodeType, Rank, Trace, collective_name, type_name
 from tests.analysis.jobs import five, grouped, timed, with_strings
 from tests.graphs import graph
 
@@ -53,12 +54,40 @@ def test_a_node_has_every_column():
         bytes=4096,
         operations=-1,
         start_ns=200,
+        end_ns=500,
         duration_ns=300,
+        recorded_start_ns=200,
+        recorded_duration_ns=300,
         waits_for=1,
     )
     assert (index.node(7).ref, index.node(8).waits_for, index.node(9).id) == ("11.1", 2, 2**64 - 1)
     assert (index.node(8).bytes, index.node(8).collective, index.node(8).start_ns) == (100, "", -1)
+    assert (index.node(9).start_ns, index.node(9).end_ns) == (100, -1)  # when it ended was not recorded
     assert (index.origin_ns, index.end_ns) == (5000, 500)
+
+
+def test_times_are_those_of_a_run_and_recorded_ones_beside_them():
+    """Ranks that one was simulated for share its times; 0 ns are a duration; the other list stays as it was."""
+    recorded = NodeIndex(five())
+    times = NodeTimes(np.array([0, 0, NONE]), np.array([0, 7, 7, 9, NONE]), np.array([7, 7, 9, 30, NONE]))
+    index = NodeIndex(five(), times, like=recorded)
+    taken = [
+        (node.rank, node.name, node.duration_ns)
+        for node in index.rows(Query(order=(("duration_ns", True),)), 0, 20)
+    ]
+    assert taken[:8] == [
+        (0, "send", 21), (4, "send", 21), (0, "embed", 7), (4, "embed", 7),
+        (0, "gather", 2), (4, "gather", 2), (0, "Reduce", 0), (4, "Reduce", 0),
+    ]  # fmt: skip
+    assert {duration for *_, duration in taken[8:]} == {-1}
+    assert names(index, where("end_ns", "matches", "<= 7 ns")) == [
+        (0, "embed"), (0, "Reduce"), (4, "embed"), (4, "Reduce"),
+    ]  # fmt: skip
+    assert names(index, where("recorded_start_ns", "equals", "200")) == [(0, "Reduce"), (4, "Reduce")]
+    node = index.node(6)
+    assert (node.start_ns, node.end_ns, node.recorded_start_ns, node.recorded_duration_ns) == (7, 7, 200, 300)
+    assert (index.last_ns, index.end_ns, index.simulated, recorded.simulated) == (30, 500, True, False)
+    assert recorded.node(6).start_ns == 200
 
 
 def test_nodes_without_a_value_come_last_in_both_orders():
@@ -113,7 +142,10 @@ def test_columns_without_a_value_are_named():
     job = five()
     assert NodeIndex(job).empty_columns() == []
     alone = Trace(job.graphs[1:], (Rank(7, 0),))
-    assert NodeIndex(alone).empty_columns() == ["group", "operations", "start_ns", "duration_ns"]
+    assert NodeIndex(alone).empty_columns() == ["group", "operations", "start_ns", "end_ns", "duration_ns"]
+    run = NodeTimes(np.array([0]), np.array([5]), np.array([6]))
+    lacking = ["group", "operations", "recorded_start_ns", "recorded_duration_ns"]
+    assert NodeIndex(alone, run).empty_columns() == lacking
 
 
 def test_a_node_is_found_in_the_list_it_belongs_to():
@@ -233,11 +265,31 @@ def jobs(draw: st.DrawFn) -> Trace:
     return Trace(tuple(graphs), tuple(ranks))
 
 
-def all_nodes(job: Trace) -> list[Node]:
-    """Build the list node by node from what the graphs say."""
+@st.composite
+def runs(draw: st.DrawFn, job: Trace) -> NodeTimes | None:
+    """Times of every rank, shared by some that have one graph, unknown for others; or no run at all."""
+    if draw(st.booleans()):
+        return None
+    first: list[int] = []
+    start: list[int] = []
+    end: list[int] = []
+    for at, rank in enumerate(job.ranks):
+        alike = [first[other] for other in range(at) if job.ranks[other].graph == rank.graph]
+        first.append(draw(st.sampled_from([NONE, len(start), len(start), *alike])))
+        if first[-1] == len(start):
+            for _ in range(len(job.graphs[rank.graph])):
+                start.append(draw(st.sampled_from([NONE, 0, 3, 70_000, 2**40])))
+                end.append(
+                    start[-1] if start[-1] == NONE else start[-1] + draw(st.sampled_from([0, 1, 2**40]))
+                )
+    return NodeTimes(*(np.array(column, np.int64) for column in (first, start, end)))
+
+
+def all_nodes(job: Trace, run: NodeTimes | None) -> list[Node]:
+    """Build the list node by node from what the graphs and the run say."""
     starts = [int(start) for made in job.graphs for start in made.start_ns if start >= 0]
     found = []
-    for rank in job.ranks:
+    for at_rank, rank in enumerate(job.ranks):
         made = job.graphs[rank.graph]
         for row in range(len(made)):
             held = {}
@@ -245,6 +297,12 @@ def all_nodes(job: Trace) -> list[Node]:
                 held[made.strings[int(made.attrs.key[at])]] = int(made.attrs.value[at])
             kind = int(made.type[row])
             start, duration = int(made.start_ns[row]), int(made.duration_ns[row])
+            recorded = start - min(starts) if start >= 0 else -1
+            times = (recorded, recorded + duration if start >= 0 and duration else -1, duration or -1)
+            if run is not None:
+                place = int(run.first[at_rank])
+                began, ended = (-1, -1) if place < 0 else (run.start_ns[place + row], run.end_ns[place + row])
+                times = (int(began), int(ended), int(ended - began) if began >= 0 else -1)
             found.append(
                 Node(
                     ref=node_ref(made, row),
@@ -258,8 +316,11 @@ def all_nodes(job: Trace) -> list[Node]:
                     group=str(rank.slots[held["pg_name"]]) if 5 <= kind <= 7 and "pg_name" in held else "",
                     bytes=held.get("comm_size", -1),
                     operations=held.get("num_ops", -1),
-                    start_ns=start - min(starts) if start >= 0 else -1,
-                    duration_ns=duration or -1,
+                    start_ns=times[0],
+                    end_ns=times[1],
+                    duration_ns=times[2],
+                    recorded_start_ns=recorded,
+                    recorded_duration_ns=duration or -1,
                     waits_for=0,
                 )
             )
@@ -316,11 +377,14 @@ queries = st.builds(
 )
 
 
-@given(jobs(), st.lists(queries, min_size=1, max_size=4))
-def test_the_list_is_what_filtering_and_sorting_all_nodes_gives(job: Trace, asked: list[Query]):
-    """Any filters, any orders, ties stable, ranks sharing graphs but not groups; one index for all of them."""
-    index = NodeIndex(job)
-    everything = all_nodes(job)
+@given(st.data(), jobs(), st.lists(queries, min_size=1, max_size=4))
+def test_the_list_is_what_filtering_and_sorting_all_nodes_gives(
+    data: st.DataObject, job: Trace, asked: list[Query]
+):
+    """Any filters, any orders, any run, ties stable, ranks sharing graphs but not groups; one index for all of them."""
+    run = data.draw(runs(job))
+    index = NodeIndex(job, run, like=NodeIndex(job))
+    everything = all_nodes(job, run)
     for query in asked:
         expected = [
             node

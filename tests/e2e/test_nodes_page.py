@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from urllib.parse import parse_qs, quote, urlsplit
 
@@ -11,7 +12,14 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 
 from studio.et.schema import schema
+from studio.runs import Run
+from studio.sim import simulate
+from studio.sim.parts import imported
+from studio.sim.presets import preset
+from studio.units import format_ns
+from studio.workspace import Workspace
 from tests.e2e.conftest import Studio, running
+from tests.handmade import node, trace_of
 
 pytestmark = pytest.mark.e2e
 
@@ -265,6 +273,48 @@ def test_the_page_is_accessible_while_a_filter_is_open(nodes, scheme: str):
     assert not serious, [(one["id"], [node["html"][:200] for node in one["nodes"]]) for one in serious]
 
 
+def test_times_follow_the_run_that_is_shown(studio: Studio, page):
+    """Those of the run are sorted by and filtered, with recorded ones beside them; as recorded, these stand alone."""
+    nodes = [
+        node(at, "COMP", *([at - 1] if at > 1 else []), name=f"op{at}", micros=10 * at) for at in (1, 2, 3)
+    ]
+    for at, one in enumerate(nodes):
+        one.start_time_micros = 100 * (at + 1)
+    keeper = Workspace(studio.workspace)
+    job = keeper.save(trace_of([nodes] * 8), "thrice")
+    parts = preset("hgx-h100-8").parts
+    system = {**parts.system, "roofline-enabled": 0, "extended": {"compute-speeds": {"5": 0.1}}}
+    parts = replace(parts, system=system)
+    result = simulate(keeper.load(job), imported(parts).config, native=False)
+    run = keeper.save_run(job, Run("slow five", result, parts))
+    page.goto(f"{studio.url}/nodes?job={job}&run={run}")
+    counted(page, "24 nodes")
+    headings = page.locator(".ag-header-cell-text")
+    headings.filter(has_text=re.compile("^Duration in run$")).wait_for()
+    page.get_by_text(
+        f"Times of the run slow five, {format_ns(result.makespan_ns)} in all, beside those recorded"
+    ).wait_for()
+    page.click(".ag-header-cell[col-id=duration_ns] .ag-header-cell-label")
+    page.click(".ag-header-cell[col-id=duration_ns] .ag-header-cell-label")
+    wait_for_view(page, run=run, sort="-duration_ns")
+    page.locator(".ag-row[row-index='0'] [col-id=duration_ns]", has_text="300 µs").wait_for()
+    assert shown(page, "rank")[:3] == ["5", "5", "5"]
+    assert shown(page, "recorded_duration_ns")[:3] == ["30.0 µs", "20.0 µs", "10.0 µs"]
+    assert shown(page, "start_ns")[:3] == ["300.000 µs", "100.000 µs", "0.000 µs"]
+    assert shown(page, "end_ns")[:3] == ["600.000 µs", "300.000 µs", "100.000 µs"]
+    assert shown(page, "recorded_start_ns")[:3] == ["200.000 µs", "100.000 µs", "0.000 µs"]
+    filter_box(page, "duration_ns").fill("> 50 us")
+    counted(page, "3 of 24 nodes")
+    page.click("#nodes-clear")
+    page.click("#run-pick")
+    page.get_by_role("option", name="as recorded").click()
+    headings.filter(has_text=re.compile("^Duration$")).wait_for()
+    page.locator(".ag-row[row-index='0'] [col-id=duration_ns]", has_text="30.0 µs").wait_for()
+    page.locator(".ag-header-cell[col-id^=recorded]").first.wait_for(state="detached")
+    assert "recorded" not in page.inner_text("#nodes-lacks")
+    assert page.locator("#nodes-times").inner_text() == ""
+
+
 # ---------------------------------------------------------------------------------------------------
 # Nodes that samples do not have
 
@@ -346,7 +396,7 @@ def test_a_node_that_is_not_there_is_said_in_the_inspector_which_closes(odd: Stu
 
 def test_columns_without_values_or_room_are_said(odd: Studio, page):
     page.goto(odd.address("nodes", "odd"))
-    page.locator("#nodes-lacks", has_text="no node has: operations, start, duration").wait_for()
+    page.locator("#nodes-lacks", has_text="no node has: operations, start, end, duration").wait_for()
     page.set_viewport_size({"width": 760, "height": 600})
     page.locator("#nodes-lacks", has_text="no room for: waits for").wait_for()
     assert page.evaluate(f"{API}.getColumn('bytes').isVisible()")

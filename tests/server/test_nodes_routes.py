@@ -4,21 +4,28 @@ from __future__ import annotations
 
 import csv
 import io
+from dataclasses import replace
+from urllib.parse import quote
 
 import flask
+import numpy as np
 import pytest
 
 import studio
 from studio.analysis.nodes import NodeIndex
 from studio.samples import sample_path
 from studio.server.nodes import nodes_blueprint
+from studio.timeline import recorded_times
 
 
 @pytest.fixture(scope="module")
 def client():
     index = NodeIndex(studio.read(sample_path("transformer_8r")))
+    recorded = recorded_times(index.trace)
+    run = replace(recorded, end_ns=np.where(recorded.end_ns >= 0, recorded.end_ns + 1000, -1))
+    lists = {"": index, "run": NodeIndex(index.trace, run, like=index)}
     server = flask.Flask("nodes")
-    server.register_blueprint(nodes_blueprint(lambda _job: index))
+    server.register_blueprint(nodes_blueprint(lambda _job, run: lists[run]))
     return server.test_client()
 
 
@@ -38,3 +45,22 @@ def test_the_file_holds_what_is_listed(client) -> None:
     assert 0 < len(some) < len(rows)
     assert all("embedding" in row["name"] for row in some)
     assert client.get("/api/jobs/job/nodes.csv?f=no").status_code == 400
+
+
+def test_times_of_a_run_and_those_recorded_stand_in_the_file_as_in_the_list(client) -> None:
+    """In a run every node that was recorded takes 1 µs more; what the file calls recorded is the recording's."""
+    query = "sort=-duration_ns&f=" + quote('{"start_ns":["matches","> 1 ms"]}')
+    plain = list(csv.DictReader(io.StringIO(client.get(f"/api/jobs/job/nodes.csv?{query}").text)))
+    rows = list(csv.DictReader(io.StringIO(client.get(f"/api/jobs/job/nodes.csv?run=run&{query}").text)))
+    listed = client.get(f"/api/jobs/job/nodes?run=run&start=0&end=1&{query}").json
+    assert len(rows) == listed["count"] > 0
+    assert listed["simulated"]
+    for row in rows:
+        assert int(row["run_end_ns"]) - int(row["run_start_ns"]) == int(row["run_duration_ns"])
+        assert int(row["run_duration_ns"]) == int(row["recorded_duration_ns"] or 0) + 1000
+    first, old = listed["rows"][0], plain[0]
+    assert first["duration_ns_exact"] == f"{int(rows[0]['run_duration_ns']):,} ns"
+    assert first["recorded_duration_ns_exact"] == f"{int(old['duration_ns']):,} ns"
+    assert first["start_ns_exact"].endswith("after the beginning of the run")
+    assert first["recorded_start_ns_exact"] == f"{int(old['start_ns']):,} ns after the first recorded start"
+    assert int(old["end_ns"]) == int(old["start_ns"]) + int(old["duration_ns"])
