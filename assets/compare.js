@@ -837,7 +837,7 @@
     chosen.forEach(function (one, at) {
       var chip = document.createElement("button");
       chip.className = "cs-compare-chip";
-      chip.title = "Take out";
+      chip.title = "Take out: " + one[1];
       chip.textContent = LETTERS[at] + " · " + one[1] + " ×";
       chip.addEventListener("click", function () { keep(basket().filter(function (other) { return other[0] !== one[0]; })); });
       bar.appendChild(chip);

@@ -268,6 +268,14 @@
     if (event.key === "Escape") hideTip();
   });
 
+  /* A choice that has no room for its name tells it on hover. */
+  document.addEventListener("pointerover", function (event) {
+    var box = event.target;
+    if (!box.matches) return;
+    if (box.matches("input.mantine-Select-input")) box.title = box.scrollWidth > box.clientWidth ? box.value : "";
+    else if (box.matches("select") && box.selectedOptions.length) box.title = box.selectedOptions[0].textContent;
+  });
+
   /* Anything that selects carries what it selects: <a data-view='{"rank":3,"node":"118"}'>. A plain click changes the
      view in place; with a modifier the browser opens the link. */
   document.addEventListener("click", function (event) {

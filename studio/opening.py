@@ -39,7 +39,7 @@ def open_paths(
         Ids of the jobs, in the order they were found.
     """
     with opened(paths) as files:
-        source = ", ".join(str(path) for path in paths)
+        source = "\n".join(str(path) for path in paths)
         numbers = ranks_by_file(files, ranks or {})
         return [_import(workspace, job, source, _Said(numbers, size), progress) for job in discover(files)]
 

@@ -49,7 +49,7 @@ class JobInfo:
         id: Its folder and its part in addresses.
         name: What the user calls it; untrusted text.
         created: When it was imported, seconds since the epoch.
-        source: What it was imported from, in words.
+        source: What it was imported from: paths, each in a line of its own, or words.
         stored_bytes: Space it takes in the workspace.
         summary: The job in a few numbers.
         errors, warnings: Findings of the reader at these levels.
@@ -159,7 +159,7 @@ class Workspace:
         Args:
             trace: The job.
             name: What to call it; cut to 200 characters.
-            source: What it was imported from, in words.
+            source: What it was imported from: paths, each in a line of its own, or words.
             fingerprint: Tells the files apart, see `find`.
             tick: Told the graphs written and the graphs in all; may raise to stop, leaving nothing behind.
 

@@ -100,9 +100,12 @@ def test_files_that_did_not_change_are_not_read_again(workspace, job, reads, tmp
         os.utime(path, (1e9, 1e9))
     assert open_paths(workspace, [job]) == [first]
     assert open_paths(workspace, sorted(job.iterdir(), reverse=True)) == [first]
+    [loose] = open_paths(Workspace(workspace.root / "other"), sorted(job.iterdir()))
+    paths = Workspace(workspace.root / "other").info(loose).source.splitlines()
+    assert paths == [str(path) for path in sorted(job.iterdir())]
     job.rename(tmp_path / "moved")
     assert open_paths(Workspace(workspace.root), [tmp_path / "moved"]) == [first]
-    assert reads == ["job"]
+    assert reads == ["job", "job"]  # once by each workspace
 
 
 def test_a_change_anywhere_in_a_file_is_noticed(workspace, tmp_path, reads):

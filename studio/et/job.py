@@ -30,6 +30,7 @@ from studio.et.kineto import DeviceTrace
 from studio.et.link import LinkOptions, link_ranks
 from studio.et.link.parallel import RankFiles, link_files
 from studio.et.memory import available_bytes, refuse_beyond_memory
+from studio.et.naming import name_of
 from studio.et.pytorch import HostTrace
 from studio.et.source import SourceFile, head, inflated_bytes, load, looks_like, opened
 from studio.et.workers import processors
@@ -238,11 +239,10 @@ def _job(
     prefix = prefix.removesuffix(members[0][1].job_mark)
     if "\0" in prefix:
         first = PurePosixPath(members[0][0].name)
-        name = (
-            first.name.split(".")[0] if len(members) == 1 else first.parent.name or first.name.split(".")[0]
-        )
+        name = first.name.split(".")[0] if len(members) == 1 else first.parent.name
     else:
-        name = PurePosixPath(prefix).name or PurePosixPath(prefix).parent.name or "job"
+        name = PurePosixPath(prefix).name or PurePosixPath(prefix).parent.name
+    name = name or name_of([file for file, _, _ in members])
     folders = {str(PurePosixPath(file.name).parent) for file, _, _ in members}
     beside = [(file, fmt) for file, fmt in others if str(PurePosixPath(file.name).parent) in folders]
     own = [
@@ -253,7 +253,7 @@ def _job(
     chosen = own or (beside if len(beside) == 1 else [])
     if not chosen and jobs == 1 and len(others) == 1:
         chosen = others
-    return JobFiles(name or "job", tuple(members), tuple(chosen), tuple(ignored))
+    return JobFiles(name, tuple(members), tuple(chosen), tuple(ignored))
 
 
 def read_job(

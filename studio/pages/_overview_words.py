@@ -10,7 +10,7 @@ from dash import html
 from studio.analysis.communication import GroupUse
 from studio.analysis.summary import Summary
 from studio.pages._export import Table, copied
-from studio.pages._widgets import exact, table, term
+from studio.pages._widgets import exact, labelled, table, term
 from studio.units import format_bytes, format_count, format_ns
 
 
@@ -29,6 +29,7 @@ def _range(least: int, most: int) -> str:
 
 
 _STANDS_OUT = 1.005
+_PATHS_NAMED, _PATHS_LISTED = 2, 500
 _COLOUR = {
     "COMP": "compute",
     "COMM_COLL": "collective",
@@ -108,3 +109,34 @@ def collectives_table(summary: Summary, lacking: Mapping[str, int]) -> Any:
         _max_over_mean("bytes"),
     )
     return copied(table(head, rows, numeric=(1, 2, 3, 4)), "communication by type")
+
+
+def imported_from(source: str) -> Any:
+    """Return where a job comes from: its file or folder, or the first of several, which open as a list.
+
+    Args:
+        source: As the workspace keeps it, a path a line.
+    """
+    paths = source.splitlines()
+    if len(paths) < 2:
+        words = html.Bdi(f"imported from {source}") if source else ""
+        return html.Span(words, className="cs-dim cs-source", title=source)
+    bases = [path.rstrip("/").rpartition("/")[2] for path in paths[:_PATHS_NAMED]]
+    more = len(paths) - len(bases)
+    words = f"imported from {', '.join(bases)}" + (f" and {format_count(more)} more" if more else "")
+    listed = [html.Li(html.Bdi(path)) for path in paths[:_PATHS_LISTED]]
+    rest = len(paths) - len(listed)
+    if rest:
+        listed.append(html.Li(f"and {format_count(rest)} more", className="cs-dim"))
+    return html.Div(
+        html.Details(
+            [
+                html.Summary(html.Bdi(words), title="Show all paths"),
+                html.Div(
+                    html.Ul(listed), role="region", tabIndex=0, **labelled("What the job was imported from")
+                ),
+            ],
+            className="cs-menu cs-source-list",
+        ),
+        className="cs-dim cs-source",
+    )

@@ -12,7 +12,7 @@ from studio.analysis.summary import Summary, unsized
 from studio.figures.groups import group_matrix
 from studio.pages._export import exports
 from studio.pages._overview_times import times_panel
-from studio.pages._overview_words import collectives_table, types_table, use_table
+from studio.pages._overview_words import collectives_table, imported_from, types_table, use_table
 from studio.pages._state import recorded_note, shown_run, trace, workspace
 from studio.pages._still import still
 from studio.pages._widgets import exact, findings_list, guarded, link, loading, no_job, page, term
@@ -115,11 +115,7 @@ def show_times(shown: list[Any]) -> Any:
 def _next(info: JobInfo, view: dict[str, Any]) -> list[Any]:
     keep = {"job": view["job"]}
     return [
-        html.Span(
-            html.Bdi(f"imported from {info.source}") if info.source else "",
-            className="cs-dim cs-source",
-            title=info.source,
-        ),
+        imported_from(info.source),
         dcc.Link("See the graph", href=link("/graph", keep), className="cs-button"),
         dcc.Link("List the nodes", href=link("/nodes", keep), className="cs-button"),
     ]

@@ -425,6 +425,9 @@ def test_a_run_is_drawn_and_told_with_the_simulators_figures(studio: Studio, pag
     page.goto(f"{studio.url}/timeline?job={found}")
     page.wait_for_selector("#timeline-scroll[data-ready]")
     assert "eight in a ring" in page.locator("#run-pick").input_value()
+    page.locator("#run-pick").evaluate("box => { box.style.width = '60px'; }")
+    page.hover("#run-pick")
+    assert "eight in a ring" in page.locator("#run-pick").get_attribute("title")  # it has no room now
     rows = [at for at, lane in enumerate(timeline.lanes) if lane.kind == "communication"]
     part = timeline.of_lane(rows[0])
     start, end = int(timeline.start_ns[part][0]), int(timeline.end_ns[part][0])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 import zipfile
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +15,8 @@ import studio
 from studio.errors import TraceError, TraceFormatError
 from studio.et import RanksNeededError, discover, read_job
 from studio.et.job import rank_and_prefix
-from studio.et.source import opened
+from studio.et.naming import name_of
+from studio.et.source import SourceFile, opened
 from studio.trace import Trace, arrays, node_attributes
 from tests.et.chakra_bytes import attr, file_of, framed, num, sized, varint
 
@@ -186,6 +188,38 @@ def test_two_jobs_in_a_folder(tmp_path):
     }
     with pytest.raises(TraceError, match=r"2 jobs found, not one: a, b\."):
         studio.read(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("names", "loose", "in_a_folder"),
+    [
+        (["job.0.et", "job.1.et"], "job", "job"),
+        (["0.et"], "0", "run 7"),
+        (["0.et", "1.et", "2.et"], "0.et and 2 more", "run 7"),
+        (["rank0.et", "rank1.et"], "rank0.et and 1 more", "run 7"),
+        (["mnist_a.et", "mnist_b.et"], "mnist", "mnist"),
+        (["mnist.et", "mnemonic.et"], "mnist + mnemonic", "run 7"),
+        (["single.et"], "single", "single"),
+    ],
+)
+def test_a_job_is_named_after_what_its_files_have_in_common(tmp_path, names, loose, in_a_folder):
+    """Else after the folder they were named in, which files that were uploaded do not have."""
+    folder = put(tmp_path / "run 7", names)
+    with opened([folder / name for name in names]) as files:
+        assert [job.name for job in discover(files)] == [in_a_folder]
+        uploaded = [
+            replace(file, path=put(tmp_path, [f"up/{at}"]) / f"up/{at}") for at, file in enumerate(files)
+        ]
+    assert [job.name for job in discover(uploaded)] == [loose]
+
+
+def test_both_sides_of_loose_pytorch_traces_name_their_job(tmp_path):
+    names = ["kineto_0.json", "pytorch_et_0.json", "kineto_1.json", "pytorch_et_1.json"]
+    files = [SourceFile(name, tmp_path / "up" / str(at)) for at, name in enumerate(names)]
+    assert name_of(files) == "kineto + pytorch_et"
+    assert name_of([replace(file, path=tmp_path / file.name, named=True) for file in files]) == tmp_path.name
+    long = [SourceFile(f"{'a' * 80}.{'b' * 80}_{at}.json", tmp_path) for at in (0, 1)]
+    assert re.fullmatch("a{29}…b{30}", name_of(long))
 
 
 def test_jobs_of_one_name_in_two_folders_are_two(tmp_path):

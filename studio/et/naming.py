@@ -1,0 +1,75 @@
+"""What to call a job whose files do not say it: `0.et`, `rank3.et`, or `kineto_0.json` and `pytorch_et_0.json`."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from pathlib import Path, PurePosixPath
+
+from studio.et.source import SourceFile
+
+_LONGEST = 60
+_SUFFIXES = re.compile(r"(\.(et|json|gz|txt|csv|chakra|bin|pb))+$", re.IGNORECASE)
+_NUMBER = re.compile(r"[._\-\[ ]*\d+\]?$")
+_LAST_WORD = re.compile(r"[^._\- ]*$")
+_BETWEEN = "._- "
+_KINDS_NAMED = 3
+_TELLS_NOTHING = ("", "rank", "worker", "ranks", "npu", "gpu")
+
+
+def name_of(files: Sequence[SourceFile]) -> str:
+    """Return the name of the only file, what the names of several begin with, or the folder they were named in.
+
+    Files that were uploaded lie in no folder that means anything, and archives tell their own name. Where names begin
+    with nothing in common, each kind is named: `kineto_0.json` and `pytorch_et_0.json` make `kineto + pytorch_et`.
+    Where nothing tells anything, the first file stands for all.
+
+    Args:
+        files: At least one.
+    """
+    stems = dict.fromkeys(_NUMBER.sub("", _stem(file.name)).strip(_BETWEEN) for file in files)
+    together = _beginning(list(stems))
+    if _tells(together):
+        return _cut(together)
+    if folder := _folder(files):
+        return _cut(folder)
+    if len(stems) <= _KINDS_NAMED and all(map(_tells, stems)):
+        return _cut(" + ".join(stems))
+    first = PurePosixPath(files[0].name).name
+    return _cut(f"{first} and {len(files) - 1:,} more" if len(files) > 1 else _stem(first))
+
+
+def _beginning(stems: Sequence[str]) -> str:
+    """Return what all stems begin with, up to the end of a word."""
+    # By characters, as is wanted here: these are no paths.
+    common = os.path.commonprefix(stems)  # noqa: RUF071
+    if all(stem == common or stem[len(common)] in _BETWEEN for stem in stems):
+        return common.strip(_BETWEEN)
+    return _LAST_WORD.sub("", common).strip(_BETWEEN)
+
+
+def _tells(stem: str) -> bool:
+    return stem.lower() not in _TELLS_NOTHING
+
+
+def _stem(name: str) -> str:
+    base = PurePosixPath(name).name
+    return _SUFFIXES.sub("", base) or base
+
+
+def _folder(files: Sequence[SourceFile]) -> str:
+    """Return the name of the folder that the user named all these files in, "" where there is no such folder."""
+    if not all(file.named and file.path.name == PurePosixPath(file.name).name for file in files):
+        return ""
+    # Not resolve(): a link is called what the user calls it.
+    folders = {Path(os.path.abspath(file.path)).parent for file in files}  # noqa: PTH100
+    return folders.pop().name if len(folders) == 1 else ""
+
+
+def _cut(name: str) -> str:
+    """Return a name of bearable length, which keeps its beginning and its end."""
+    if len(name) <= _LONGEST:
+        return name
+    half = _LONGEST // 2
+    return f"{name[: half - 1]}…{name[-half:]}"
