@@ -58,7 +58,7 @@
         if (window.location.pathname !== "/simulate") return skip();
         if (form && form.config && (!own || own.split(" ")[0] !== now.job)) own = place(form.job, form.config);
         if (now.job && own === place(now.job, now.config || "")) return skip();
-        return { job: now.job || "", config: now.config || (now.job ? remembered(now.job) : "") };
+        return { job: now.job || "", config: now.config || (now.job ? remembered(now.job) : ""), run: now.run || "" };
       },
       /* A new state of the system is a step of the history, but for the letters typed into one field. */
       go: function (step) {

@@ -16,7 +16,7 @@ from studio.figures.ranks import rank_times
 from studio.pages._export import copied, exports
 from studio.pages._rank_table import rank_table
 from studio.pages._widgets import error_box, exact, hint, labelled, link, table
-from studio.runs import Run, RunInfo
+from studio.runs import Run, RunInfo, Tables
 from studio.settings import differences
 from studio.sim.result import SimResult, breakdown_of
 from studio.sim.traffic import offered_load_words
@@ -133,8 +133,8 @@ def _node(job: str, rank: int, node: int) -> Any:
 # A result
 
 
-def result(run: Run, info: RunInfo, *, dark: bool) -> Any:
-    """Return what a run found."""
+def result(run: Run, info: RunInfo, in_form: Tables, *, dark: bool) -> Any:
+    """Return what a run found, and in what its system is not the one in the form."""
     found = run.result
     times = breakdown_of(found)
     numbers = [rank.number for rank in found.trace.ranks]
@@ -147,6 +147,7 @@ def result(run: Run, info: RunInfo, *, dark: bool) -> Any:
     return html.Section(
         [
             html.Div([html.H2(info.name), html.Span(style={"flex": 1}), *onward], className="sim-row"),
+            made_with(info, in_form),
             _figures(found, times, numbers),
             html.Div(
                 [
@@ -170,6 +171,31 @@ def result(run: Run, info: RunInfo, *, dark: bool) -> Any:
         ],
         className="sim-result",
         **labelled("Result"),
+    )
+
+
+def made_with(info: RunInfo, in_form: Tables) -> Any:
+    """Return whether a run was made with the settings in the form; where not, which it has, and a way to have them there."""
+    found = differences(info.tables, in_form)
+    if not found:
+        return html.P("Simulated with the settings now in the form.", className="cs-dim sim-made")
+    button = html.Button(
+        "Load its settings",
+        id={"sim-load": info.id},
+        className="cs-button-quiet",
+        title=f"Put the settings of {info.name} into the form; Undo brings back what is there now",
+    )
+    rest = len(found) - _NAMED
+    more = [f" · and {rest} more ", hint(f"how {info.name} differs from the form", " · ".join(found))]
+    return html.P(
+        [
+            html.Strong("Not with the settings now in the form: "),
+            " · ".join(found[:_NAMED]),
+            *(more if rest > 0 else []),
+            " ",
+            button,
+        ],
+        className="sim-made",
     )
 
 

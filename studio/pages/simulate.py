@@ -238,7 +238,7 @@ clientside_callback(
     prevent_initial_call=True,
 )
 def show(wanted: dict[str, str] | None) -> dict[str, Any]:
-    """Show the system of the address; where it names none, one that suits the job."""
+    """Show the system of the address; where it names none, that of the run it names, else one that suits the job."""
     names = ("notice", "hidden", "form", "congestion", "mode", "state", "step")
     answer: dict[str, Any] = dict.fromkeys(names, no_update)
     if not wanted or not wanted["job"]:
@@ -246,7 +246,7 @@ def show(wanted: dict[str, str] | None) -> dict[str, Any]:
     job, config = wanted["job"], wanted["config"]
     problem = None
     try:
-        found = trace(job)
+        trace(job)  # says what is wrong with the job
         draft = None
         if config:
             try:
@@ -254,7 +254,7 @@ def show(wanted: dict[str, str] | None) -> dict[str, Any]:
             except StudioError as error:
                 problem = error_box(error, title="Another system is shown")
         if draft is None:
-            draft = proposed(found)
+            draft = _draft_to_begin_with(job, wanted.get("run", ""))
             config = save_draft(workspace().root, draft)
     except StudioError as error:
         return answer | {"notice": html.Div(error_box(error), className="cs-page"), "hidden": True}
@@ -267,6 +267,14 @@ def show(wanted: dict[str, str] | None) -> dict[str, Any]:
         "state": {"job": job, "config": config},
         "step": _step(job, config, own=True, replace_step=True),
     }
+
+
+def _draft_to_begin_with(job: str, run: str) -> Draft:
+    """Return the system of a run; one that suits the job where there is no such run."""
+    draft = proposed(trace(job))
+    info = next((one for one in workspace().runs(job) if one.id == run), None)
+    # A run of what would be proposed anyway keeps the name of its preset.
+    return draft if info is None or info.tables == draft.tables else Draft(info.tables, "a run")
 
 
 @callback(
@@ -645,12 +653,36 @@ def list_runs(
             undo = html.Button("Undo", id={"sim-run-undo": trigger["run"]}, className="cs-button-quiet")
             said_here = html.P([f"{name} was deleted. ", undo])
         elif trigger.get("sim-run-act") == "use":
-            draft = Draft(root.run_info(job, trigger["run"]).tables, "a run", before=state["config"])
-            step = _step(job, save_draft(root.root, draft), own=False)
+            step = _load(state, trigger["run"])
     except StudioError as error:
         said_here = error_box(error, title="That did not work")
     infos = root.runs(job)
     return runs_table(infos, _shown_run(view, infos), renaming, job), renaming, said_here, step
+
+
+# Apart from the list: what a result holds must not make the list, of which results are made, anew.
+@callback(
+    Output("sim-step", "data", allow_duplicate=True),
+    Output("sim-notice", "children", allow_duplicate=True),
+    Input({"sim-load": ALL}, "n_clicks"),
+    State("sim-state", "data"),
+    prevent_initial_call=True,
+)
+def load(clicks: list[int | None], state: dict[str, str] | None) -> Any:
+    """Put the settings of the run that is shown into the form."""
+    if not state or not any(clicks) or not isinstance(ctx.triggered_id, dict):
+        return no_update, no_update
+    try:
+        return _load(state, ctx.triggered_id["sim-load"]), None
+    except StudioError as error:
+        return no_update, html.Div(error_box(error, title="That did not work"), className="sim-wide")
+
+
+def _load(state: dict[str, str], run: str) -> dict[str, Any]:
+    """Return the step to the system of a run; undo leads back from it."""
+    root = workspace()
+    draft = Draft(root.run_info(state["job"], run).tables, "a run", before=state["config"])
+    return _step(state["job"], save_draft(root.root, draft), own=False)
 
 
 def _shown_run(view: dict[str, Any], infos: Sequence[RunInfo]) -> str | None:
@@ -676,4 +708,7 @@ def show_result(_runs: Any, theme: str, view: dict[str, Any], state: dict[str, s
     infos = workspace().runs(state["job"])
     chosen = _shown_run(view, infos)
     info = next((one for one in infos if one.id == chosen), None)
-    return still(result(run_of(state["job"], info.id), info, dark=theme == "dark")) if info else None
+    if info is None:
+        return None
+    tables = load_draft(workspace().root, state["config"]).tables
+    return still(result(run_of(state["job"], info.id), info, tables, dark=theme == "dark"))

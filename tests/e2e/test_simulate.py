@@ -104,6 +104,22 @@ def test_a_sample_takes_another_time_on_another_network(studio, page):
     page.get_by_text("compared with").wait_for()
     page.locator(".sim-differs", has_text=re.compile("^bandwidth [0-9]")).first.wait_for()
     page.locator(".sim-result .js-plotly-plot").wait_for()
+    made = page.locator(".sim-made")
+    made.get_by_text("Simulated with the settings now in the form.").wait_for()
+    typed(studio, page, "Bandwidth of dimension 0", "20")
+    made.get_by_text("Not with the settings now in the form: bandwidth 40 GiB/s").wait_for()
+    page.get_by_role("button", name="Load its settings").click()
+    until(page, lambda: field(page, "Bandwidth of dimension 0").input_value() == "40")
+    made.get_by_text("Simulated with the settings now in the form.").wait_for()
+    page.get_by_role("button", name="Undo").click()
+    until(page, lambda: field(page, "Bandwidth of dimension 0").input_value() == "20")
+    # A link to a run, opened where nothing was edited before, comes with the settings of the run.
+    link = f"{studio.url}/simulate?job={view(page)['job']}&run={view(page)['run']}"
+    fresh = page.context.new_page()
+    fresh.goto(link)
+    fresh.locator(".sim-made", has_text="Simulated with the settings now in the form.").wait_for()
+    assert field(fresh, "Bandwidth of dimension 0").input_value() == "40"
+    fresh.close()
 
 
 def test_figures_and_drawing_follow_what_is_typed(studio, page, small):
