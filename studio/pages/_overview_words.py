@@ -9,8 +9,10 @@ from dash import html
 
 from studio.analysis.communication import GroupUse
 from studio.analysis.summary import Summary
+from studio.analysis.type_times import TypeTime
 from studio.pages._export import Table, copied
 from studio.pages._widgets import exact, labelled, table, term
+from studio.trace import NONE
 from studio.units import format_bytes, format_count, format_ns
 
 
@@ -40,25 +42,41 @@ _COLOUR = {
 }
 
 
-def types_table(summary: Summary) -> Any:
-    """Return the table of nodes by type."""
+def types_table(summary: Summary, run: Mapping[str, TypeTime] | None = None) -> Any:
+    """Return the table of nodes by type, with the times of a run, where one is shown, before those recorded."""
     rows = []
+    recorded = run is None or summary.duration_ns > 0
     for share in summary.types:
         swatch = html.Span(
             className="cs-swatch", style={"background": f"var(--cs-{_COLOUR.get(share.name, 'host')})"}
         )
-        mean_ns = share.duration_ns / summary.ranks
-        rows.append(
-            (
-                html.Span([swatch, share.name]),
-                format_count(share.nodes),
-                _range(share.rank_least, share.rank_most),
-                exact(format_ns(mean_ns), f"{mean_ns:,.0f} ns") if share.duration_ns else "–",
-                _worst(share.duration_most_ns, mean_ns, share.duration_most_rank, "ns"),
-            )
-        )
-    head = ("Type", "Nodes", "On each rank", "Recorded, mean of a rank", _max_over_mean("recorded time"))
-    return copied(table(head, rows, numeric=(1, 2, 3, 4)), "nodes by type")
+        row = [
+            html.Span([swatch, share.name], className="cs-type"),
+            format_count(share.nodes),
+            _range(share.rank_least, share.rank_most),
+        ]
+        if run is not None:
+            took = run.get(share.name, TypeTime(0, 0, NONE))
+            row += _mean_and_worst(took, summary.ranks)
+        if recorded:
+            held = TypeTime(share.duration_ns, share.duration_most_ns, share.duration_most_rank)
+            row += _mean_and_worst(held, summary.ranks)
+        rows.append(row)
+    head = ["Type", "Nodes", "On each rank"]
+    if run is not None:
+        head += ["In run, mean rank", _max_over_mean("time in the run")]
+    if recorded:
+        head += ["Recorded, mean rank", _max_over_mean("recorded time")]
+    return copied(table(head, rows, numeric=range(1, len(head))), "nodes by type")
+
+
+def _mean_and_worst(took: TypeTime, ranks: int) -> list[Any]:
+    """Return the time of the mean rank, and how far the one that takes longest stands out."""
+    mean_ns = took.total_ns / ranks
+    return [
+        exact(format_ns(mean_ns), f"{mean_ns:,.0f} ns") if took.total_ns else "–",
+        _worst(took.most_ns, mean_ns, took.most_rank, "ns"),
+    ]
 
 
 def _worst(most: int, mean: float, rank: int, unit: str) -> Any:

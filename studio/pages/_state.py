@@ -188,23 +188,6 @@ def shown_run(job: str, view: dict[str, Any]) -> str | None:
     return runs[0].id if runs else None
 
 
-def recorded_note(job: str | None, view: dict[str, Any], where: str = "on this page") -> str:
-    """Return that times are those recorded, where the view shows a simulation; "" where nothing can be mixed up."""
-    if not job:
-        return ""
-    try:
-        run = shown_run(job, view)
-        if not run:
-            return ""
-        info, timed = workspace().run_info(job, run), workspace().info(job).summary.timed_nodes > 0
-    except StudioError:
-        return ""  # the page says what is wrong
-    times = (
-        f"Times {where} are those recorded, not" if timed else f"No times were recorded, and {where} are none"
-    )
-    return f"{times} of the run {info.name}, which finishes after {format_ns(info.makespan_ns)}."
-
-
 def run_note(job: str | None, view: dict[str, Any]) -> str:
     """Return which run the times of a list are of, "" where a view shows none."""
     if not job:

@@ -5,17 +5,20 @@ from __future__ import annotations
 from typing import Any
 
 import dash
-from dash import Input, Output, callback, dcc, html
+from dash import Input, Output, callback, dcc, html, no_update
 
 from studio.analysis.communication import group_use
 from studio.analysis.summary import Summary, unsized
+from studio.analysis.type_times import type_times
+from studio.errors import StudioError
 from studio.figures.groups import group_matrix
 from studio.pages._export import exports
 from studio.pages._overview_times import times_panel
 from studio.pages._overview_words import collectives_table, imported_from, types_table, use_table
-from studio.pages._state import recorded_note, shown_run, trace, workspace
+from studio.pages._state import kept, shown_run, times_of, trace, workspace
 from studio.pages._still import still
 from studio.pages._widgets import exact, findings_list, guarded, link, loading, no_job, page, term
+from studio.runs import RunInfo
 from studio.units import format_count, format_ns, format_si
 from studio.workspace import JobInfo
 
@@ -36,12 +39,13 @@ def show(view: dict[str, Any], theme: str) -> Any:
     info = workspace().info(view["job"])
     found = trace(view["job"])
     summary = info.summary
-    use = group_use(found)
+    use, run = group_use(found), shown_run(view["job"], view)
+    simulated = _run_info(info.id, run)
     figure = group_matrix(use, dark=theme == "dark")
     shown = page(
         info.name,
-        _facts(summary),
-        dcc.Store(id="overview-shown", data=[view["job"], shown_run(view["job"], view), theme]),
+        _facts(summary, simulated),
+        dcc.Store(id="overview-shown", data=[view["job"], run, theme]),
         html.Div(
             loading("The times of the nodes are being added up…"),
             id="overview-times",
@@ -52,8 +56,12 @@ def show(view: dict[str, Any], theme: str) -> Any:
                 html.Div(
                     [
                         html.H2("Nodes by type"),
-                        types_table(summary),
-                        html.P(recorded_note(view["job"], view, "in this table"), className="cs-dim"),
+                        html.Div(
+                            loading("The times of the run are being added up…")
+                            if simulated
+                            else types_table(summary),
+                            id="overview-types",
+                        ),
                     ],
                     className="cs-section",
                 ),
@@ -62,7 +70,7 @@ def show(view: dict[str, Any], theme: str) -> Any:
                     className="cs-section",
                 ),
             ],
-            className="cs-columns",
+            className="cs-columns cs-columns-wide" if simulated else "cs-columns",
         ),
         html.Div(
             [
@@ -112,6 +120,25 @@ def show_times(shown: list[Any]) -> Any:
     return still(times_panel(job, run, dark=theme == "dark"))
 
 
+@callback(Output("overview-types", "children"), Input("overview-shown", "data"))
+@guarded
+def show_types(shown: list[Any]) -> Any:
+    """Show how long nodes of each type took in the run that is shown, if one is; apart from the rest likewise."""
+    job, run, _ = shown
+    if not _run_info(job, run):
+        return no_update
+    took = kept(f"types {run}", job, lambda: type_times(trace(job), times_of(job, run)))
+    return still(types_table(workspace().info(job).summary, took))
+
+
+def _run_info(job: str, run: str | None) -> RunInfo | None:
+    """Return what is known of a run; None for the recording, and for one that is not there, which is told above."""
+    try:
+        return workspace().run_info(job, run) if run else None
+    except StudioError:
+        return None
+
+
 def _next(info: JobInfo, view: dict[str, Any]) -> list[Any]:
     keep = {"job": view["job"]}
     return [
@@ -121,7 +148,7 @@ def _next(info: JobInfo, view: dict[str, Any]) -> list[Any]:
     ]
 
 
-def _facts(summary: Summary) -> Any:
+def _facts(summary: Summary, run: RunInfo | None) -> Any:
     span = "none recorded" if summary.start_ns < 0 else format_ns(summary.end_ns - summary.start_ns)
     span_exact = (
         f"{summary.start_ns:,} to {summary.end_ns:,} ns"
@@ -138,6 +165,11 @@ def _facts(summary: Summary) -> Any:
             exact(format_count(summary.control_dependencies), ""),
         ),
         (term("recorded span"), exact(span, span_exact)),
+        *(
+            [("finish of the run", exact(format_ns(run.makespan_ns), f"{run.makespan_ns:,} ns"))]
+            if run
+            else []
+        ),
         (
             term("operations"),
             exact(format_si(summary.operations, "FLOP"), f"{summary.operations:,}")

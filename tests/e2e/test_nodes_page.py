@@ -313,6 +313,11 @@ def test_times_follow_the_run_that_is_shown(studio: Studio, page):
     page.locator(".ag-header-cell[col-id^=recorded]").first.wait_for(state="detached")
     assert "recorded" not in page.inner_text("#nodes-lacks")
     assert page.locator("#nodes-times").inner_text() == ""
+    page.goto(f"{studio.url}/overview?job={job}&run={run}")
+    told = page.locator("#overview-types tbody tr")
+    told.get_by_text("4.71 on rank 5").wait_for()
+    # Rank 5 takes ten times the 60 µs of the others.
+    assert told.inner_text().split("\t")[1:] == ["24", "3", "128 µs", "4.71 on rank 5", "60.0 µs", "1.00"]
 
 
 # ---------------------------------------------------------------------------------------------------
