@@ -133,6 +133,7 @@
   /* --- going there: the pointer and the keys aim, letting go and Enter take there --------------------------------- */
 
   var aim = null, held = false;
+  var fingers = new Map(), apart = 0; /* where the fingers on the map are, and how far from each other two were */
 
   function aimAt(x, y) {
     var map = element("graph-map"), mark = element("graph-map-aim");
@@ -160,6 +161,7 @@
   function pointed(event) {
     var map = event.target.closest && event.target.closest("#graph-map");
     if (!map || !known.width || event.button > 0) return;
+    if (event.pointerType === "touch" && pinched(map, event)) return;
     var box = map.getBoundingClientRect();
     if (event.type === "pointerdown") {
       held = true;
@@ -177,7 +179,29 @@
   });
   document.addEventListener("pointercancel", function () {
     held = false;
+    fingers.clear();
+    apart = 0;
+    if (element("graph-map-aim")) element("graph-map-aim").hidden = true;
   });
+
+  /* The map always shows the whole graph: two fingers on it bring the drawing closer, whose part of the map shrinks or
+     grows with them, and go nowhere. Tells whether that is what the hand does, until its last finger is gone. */
+  function pinched(map, event) {
+    var cy = window.studioGraph.cy();
+    if (event.type === "pointerup") fingers.delete(event.pointerId);
+    else if (event.type === "pointerdown" || fingers.has(event.pointerId)) fingers.set(event.pointerId, [event.clientX, event.clientY]);
+    if (fingers.size === 2 && cy) {
+      var at = Array.from(fingers.values()), now = Math.max(10, Math.hypot(at[0][0] - at[1][0], at[0][1] - at[1][1]));
+      if (!apart) map.setPointerCapture(event.pointerId);
+      else if (event.type === "pointermove") cy.zoom({ level: (cy.zoom() * now) / apart, renderedPosition: { x: cy.width() / 2, y: cy.height() / 2 } });
+      apart = now;
+      held = false;
+      element("graph-map-aim").hidden = true;
+    }
+    var mine = apart > 0;
+    if (!fingers.size) apart = 0;
+    return mine;
+  }
 
   var STEPS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
 

@@ -7,6 +7,9 @@ from collections.abc import Iterator, Sequence
 import pytest
 from playwright.sync_api import Browser
 
+import studio as library
+from studio.samples import sample_path
+from studio.timeline import recorded
 from tests.e2e.conftest import Studio
 from tests.e2e.test_simulate import until, view
 
@@ -120,6 +123,12 @@ def test_fingers_move_and_zoom_the_graph(studio: Studio, screen) -> None:
     at = screen.evaluate(f"{cy}.pan().x")
     gesture(screen, [(x, y)], [(x - 120, y)])
     until(screen, lambda: screen.evaluate(f"{cy}.pan().x") < at - 60)
+    # On the map two fingers zoom the drawing and go nowhere, one goes where it taps.
+    near = screen.evaluate(f"{cy}.zoom()")
+    pinched(screen, "#graph-map", dx=40)
+    until(screen, lambda: screen.evaluate(f"{cy}.zoom()") == pytest.approx(2 * near, rel=0.02))
+    assert screen.locator("#graph-map-aim").is_hidden()
+    assert "node" not in view(screen)
     x, y = middle(screen, "#graph-map")
     screen.touchscreen.tap(x, y)
     until(screen, lambda: "node" in view(screen))
@@ -142,3 +151,17 @@ def test_fingers_move_and_zoom_the_comparison(studio: Studio, screen) -> None:
     x, y = middle(screen, "#compare-canvas")
     gesture(screen, [(x, y)], [(x - 150, y)])
     assert seen()[0] > near[0]
+    # A tap selects what is under it: the longest node of the first row of A that is still in sight.
+    trace = library.read(sample_path(JOB))
+    timeline = recorded(trace, [0])
+    origin, (low, high) = int(recorded(trace).start_ns.min()), seen()
+    part = timeline.of_lane(next(at for at, lane in enumerate(timeline.lanes) if lane.kind == "stream"))
+    spans = zip(
+        timeline.row[part], timeline.start_ns[part] - origin, timeline.end_ns[part] - origin, strict=True
+    )
+    inside = [(int(end - start), int(row), int(start + end) / 2) for row, start, end in spans]
+    _, row, at = max(one for one in inside if low < one[2] < high)
+    bar = screen.evaluate("at => window.studioCompare.point(0, 0, at)", at)
+    screen.touchscreen.tap(bar["x"], bar["y"])
+    until(screen, lambda: view(screen).get("node") == str(trace.graph_of(trace.ranks[0]).id[row]))
+    assert view(screen)["rank"] == "0"
