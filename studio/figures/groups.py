@@ -16,8 +16,13 @@ _ROW_PX, _LEAST_PX, _MOST_PX = 18, 150, 560
 _CELL_PX, _BESIDE_PX, _WIDEST_PX = 44, 210, 1200
 
 
+def widest_px(use: GroupUse) -> int:
+    """Return how wide the matrix of groups and ranks is at most: cells of few ranks are no slabs."""
+    return min(_WIDEST_PX, max(_CELL_PX * 8, _CELL_PX * len(use.ranks)) + _BESIDE_PX)
+
+
 def group_matrix(use: GroupUse, *, dark: bool, notes: Sequence[str] = ()) -> Any:
-    """Return the heatmap of bytes by comm group and rank, None where there is nothing to show.
+    """Return the heatmap of bytes by comm group and rank, as wide as its place; None where there is nothing to show.
 
     Cells are blank where a rank is no member, and faintest where a member moves nothing. Colour is the logarithm of
     the bytes.
@@ -81,8 +86,7 @@ def group_matrix(use: GroupUse, *, dark: bool, notes: Sequence[str] = ()) -> Any
         },
     )
     height = int(min(_MOST_PX, max(_LEAST_PX, 60 + _ROW_PX * shape[0])))
-    width = min(_WIDEST_PX, max(_CELL_PX * 8, _CELL_PX * shape[1]) + _BESIDE_PX)
-    figure = go.Figure(heat, layout(dark, height=height, width=width))
+    figure = go.Figure(heat, layout(dark, height=height))
     every = max(1, -(-len(labels) // ((height - 60) // 14)))
     shown = list(range(0, len(labels), every))
     figure.update_xaxes(

@@ -12,7 +12,7 @@ from dash import dcc, html
 from studio.analysis.communication import GroupUse, group_use
 from studio.analysis.roles import Role, group_roles
 from studio.analysis.traffic import Traffic, group_title, rank_traffic
-from studio.figures.groups import group_matrix
+from studio.figures.groups import group_matrix, widest_px
 from studio.pages._export import Table, copied, exports
 from studio.pages._state import kept, run_of, shown_run, trace
 from studio.pages._widgets import exact, hint, table
@@ -184,6 +184,7 @@ def groups_panel(job: str, view: Mapping[str, Any], *, dark: bool) -> Any:
                 figure=figure,
                 config={"displaylogo": False, "displayModeBar": False},
                 className="cs-figure",
+                style={"maxWidth": widest_px(use)},
             )
             if figure
             else html.P("No collective names a comm group, and no group is listed.", className="cs-dim"),

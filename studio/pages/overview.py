@@ -11,7 +11,7 @@ from studio.analysis.communication import group_use
 from studio.analysis.summary import Summary, unsized
 from studio.analysis.type_times import type_times
 from studio.errors import StudioError
-from studio.figures.groups import group_matrix
+from studio.figures.groups import group_matrix, widest_px
 from studio.pages._export import exports
 from studio.pages._overview_times import times_panel
 from studio.pages._overview_words import collectives_table, imported_from, types_table, use_table
@@ -88,6 +88,7 @@ def show(view: dict[str, Any], theme: str) -> Any:
                     figure=figure,
                     config={"displaylogo": False, "displayModeBar": False},
                     className="cs-figure",
+                    style={"maxWidth": widest_px(use)},
                 )
                 if figure
                 else html.P("No collective names a comm group, and no group is listed.", className="cs-dim"),

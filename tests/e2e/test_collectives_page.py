@@ -80,6 +80,14 @@ def test_pairs_of_ranks_groups_and_another_job_are_shown(studio: Studio, page) -
     until(page, lambda: page.evaluate(values) == 2)
     page.click("#collectives-tab >> text=Groups × ranks")
     page.wait_for_selector("#collectives-groups-figure .heatmaplayer image")
+    # As wide as its place, whatever the window: all ranks are in sight without a scroll.
+    size = page.viewport_size
+    page.set_viewport_size({"width": 620, "height": 700})
+    figure = page.locator("#collectives-groups-figure")
+    until(page, lambda: figure.locator(".main-svg").first.bounding_box()["width"] < 520)
+    assert figure.evaluate("one => one.scrollWidth <= one.clientWidth")
+    page.set_viewport_size(size)
+    until(page, lambda: figure.locator(".main-svg").first.bounding_box()["width"] > 520)
     row = page.locator("#collectives-groups tr", has_text="pp0")
     assert "pipeline (inferred)" in row.inner_text()
     assert "messages with the next one" in row.locator("button").get_attribute("data-hint")
