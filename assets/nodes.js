@@ -6,7 +6,7 @@
   var TEXTS = { name: 1, type: 1, collective: 1, group: 1 };
   var LEAST = ["waits_for", "operations", "end_ns", "recorded_start_ns", "id", "collective", "start_ns", "group", "recorded_duration_ns", "type"];
   /* What of the shown run is called so where what was recorded stands beside it: heading, and width in both cases. */
-  var OF_RUN = { start_ns: ["Start", 98, 98], end_ns: ["End", 98, 98], duration_ns: ["Duration", 94, 128] };
+  var OF_RUN = { start_ns: ["Start", 104, 104], end_ns: ["End", 104, 104], duration_ns: ["Duration", 94, 128] };
   var RECORDED = ["recorded_start_ns", "recorded_duration_ns"];
   /* How addresses of an earlier studio compare numbers, as people write it today. */
   var SIGNS = { equals: "", notEqual: "!= ", greaterThan: "> ", greaterThanOrEqual: ">= ", lessThan: "< ", lessThanOrEqual: "<= " };

@@ -89,14 +89,14 @@ _COLUMNS = [
     _column("rank", "Rank", 60),
     _column("id", "Id", 72),
     _column("name", "Name", 0, flex=1, minWidth=160, tooltipField="name", cellRenderer="nodesName"),
-    _column("type", "Type", 104),
-    _column("collective", "Collective", 138, "Collective that a COMM_COLL node takes part in"),
+    _column("type", "Type", 98),
+    _column("collective", "Collective", 132, "Collective that a COMM_COLL node takes part in"),
     _column("group", "Group", 74, "Comm group the node names", tooltipField="group"),
     _measured("bytes", "Bytes", 84, "Payload on this rank (comm_size). Filter: 48 MiB, > 1 GB, 1 KiB..1 MiB"),
     _measured("operations", "Operations", 96, "Floating-point operations (num_ops). Filter: 2 G, > 500 M"),
     # While a run is shown the script calls the first three those of the run, and only then shows what was recorded.
-    _measured("start_ns", "Start", 98, f"When it began. {_OFFSETS}"),
-    _measured("end_ns", "End", 98, f"When it ended. {_OFFSETS}"),
+    _measured("start_ns", "Start", 104, f"When it began. {_OFFSETS}"),
+    _measured("end_ns", "End", 104, f"When it ended. {_OFFSETS}"),
     _measured("duration_ns", "Duration", 94, "From start to end. Filter: 20 us, >= 1.5 ms, 1 ms..2 ms"),
     _measured("recorded_start_ns", "Recorded start", 104, f"In the recording. {_OFFSETS}", hide=True),
     _measured(
@@ -159,9 +159,14 @@ def _head() -> Any:
             ),
             html.Span(id="nodes-count", role="status", className="cs-nodes-count"),
             html.Span(id="nodes-times", className="cs-dim"),
-            html.Span(id="nodes-lacks", className="cs-dim cs-nodes-lacks"),
-            # The script says what is listed.
-            html.Div(exports("nodes", source="-", title="the nodes"), id="nodes-save"),
+            html.Div(
+                [
+                    html.Span(id="nodes-lacks", className="cs-dim cs-nodes-lacks"),
+                    # The script says what is listed.
+                    html.Div(exports("nodes", source="-", title="the nodes"), id="nodes-save"),
+                ],
+                className="cs-nodes-aside",
+            ),
         ],
         className="cs-page-head",
     )
