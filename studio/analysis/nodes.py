@@ -59,6 +59,8 @@ Operator = Literal[
 
 _KEPT_BYTES = 64 << 20
 _RADIX = 1 << 16
+_SORTED_RUN = 16
+"""Keys in a sorted run from which on comparing them is faster than counting them."""
 _REF = re.compile(r"(?P<id>[0-9]{1,20})(?:\.(?P<again>[0-9]{1,10}))?")
 
 
@@ -332,7 +334,7 @@ class NodeIndex:
             keys = self._keys(column)
             # A stable sort of turned keys keeps equal nodes in their order also when it falls.
             turned = _sortable(keys[places], falling=falling)
-            places = places[np.argsort(turned, kind="stable")]
+            places = places[_order(turned)]
         return places
 
     def _fits(self, condition: Condition) -> Bool:
@@ -503,6 +505,22 @@ def _sortable(keys: NDArray[Any], *, falling: bool) -> NDArray[Any]:
         return np.where(missing, high - low + 1, turned - low).astype(np.uint16)
     last = np.int64(high + 1) if high < 2**63 - 1 else np.int64(high)
     return np.where(missing, last, turned)
+
+
+def _order(keys: NDArray[Any]) -> Int64:
+    """Return the stable order of keys."""
+    if keys.dtype != np.int64 or len(keys) < 2:
+        return np.argsort(keys, kind="stable")
+    low, high = int(keys.min()), int(keys.max())
+    falls = keys[1:] < keys[:-1]
+    turns = np.count_nonzero(falls[1:] != falls[:-1])
+    if high - low >= _RADIX**2 or turns * _SORTED_RUN < len(keys):
+        # Long runs that rise or fall, such as starts, are merged faster than counted.
+        return np.argsort(keys, kind="stable")
+    # Two bytes at a time, last ones first: less than half the time of comparing numbers.
+    words = (keys - low).astype(np.uint32)
+    order = np.argsort(words.astype(np.uint16), kind="stable")
+    return order[np.argsort((words >> 16).astype(np.uint16)[order], kind="stable")]
 
 
 def _compact(places: Int64, total: int) -> Int64:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from dataclasses import asdict, replace
 
 import numpy as np
@@ -405,6 +406,21 @@ def test_the_list_is_what_filtering_and_sorting_all_nodes_gives(
         assert index.count(query) == len(expected)
         middle = len(expected) // 2
         assert index.rows(query, middle, middle + 2) == expected[middle : middle + 2]
+
+
+@pytest.mark.parametrize("most", [100, 10**5, 10**9, 2**32 + 10, 2**60])
+@pytest.mark.parametrize("lie", [list, sorted, lambda numbers: sorted(numbers)[::-1]])
+def test_numbers_of_any_range_sort_alike_however_they_lie(most: int, lie: Callable[[list[int]], list[int]]):
+    """Ties stay in order of row, rising and falling; -1 for a node that did not run comes last."""
+    numbers = [0, most, *np.random.default_rng(1).integers(0, most, 300).tolist()]
+    start = np.array([*lie([*numbers, *numbers[:50]]), NONE])
+    index = NodeIndex(
+        Trace((graph(len(start)),), (Rank(0, 0),)), NodeTimes(np.zeros(1, np.int64), start, start)
+    )
+    for falls in (False, True):
+        expected = sorted(range(len(start) - 1), key=lambda row: start[row] * (-1 if falls else 1))
+        found = index.select(Query(order=(("start_ns", falls),)))
+        assert found.tolist() == [*expected, len(start) - 1]
 
 
 @given(st.lists(TEXTS, min_size=1, max_size=20))
