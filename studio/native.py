@@ -1,14 +1,15 @@
 """Kernels: modules of plain functions that run interpreted as they are, and compiled under another name.
 
-A kernel's source is loaded a second time and that copy is compiled, so the two cannot differ. Compiling takes
-seconds once per installation; numba keeps the result beside the source, and a mark next to that says that it
-is there. `warm_up` compiles in another process, so that nobody waits.
+The functions of a kernel are copied into a module of their own and compiled there, so the two cannot differ; those of
+several modules become one. Compiling takes seconds once per installation; numba keeps the result beside the source, and
+a mark next to that says that it is there. `warm_up` compiles in another process, so that nobody waits.
 """
 
 from __future__ import annotations
 
+import hashlib
 import importlib.metadata
-import importlib.util
+import inspect
 import os
 import subprocess
 import sys
@@ -16,7 +17,8 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import ModuleType
+from types import FunctionType, ModuleType
+from typing import Any
 
 from filelock import FileLock
 
@@ -29,6 +31,7 @@ class Kernel:
         source: The module as it is, to run interpreted.
         home: The module whose `compiled()` compiles it.
         prepare: Turns the functions of a copy of the source into compiled ones.
+        parts: Modules of the kernel which the source builds on.
         loaded: The compiled copy; None until somebody asked for it.
         lock: Held while it is made.
     """
@@ -36,6 +39,7 @@ class Kernel:
     source: ModuleType
     home: str
     prepare: Callable[[ModuleType], None]
+    parts: tuple[ModuleType, ...] = ()
     loaded: ModuleType | None = None
     lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -52,6 +56,13 @@ class Kernel:
                 self.loaded = self._compile()
         return self.loaded
 
+    @property
+    def stamp(self) -> str:
+        """What tells this very source from others: when its files were written, and how long they are."""
+        files = [Path(str(part.__file__)).stat() for part in (*self.parts, self.source)]
+        told = repr([(file.st_mtime_ns, file.st_size) for file in files])
+        return hashlib.blake2s(told.encode(), digest_size=8).hexdigest()
+
     def cached(self) -> bool:
         """Whether this installation has compiled this very source before."""
         return self.marker().exists()
@@ -60,7 +71,7 @@ class Kernel:
         """Return the file that says so."""
         versions = f"{sys.version_info[0]}.{sys.version_info[1]}-numba{importlib.metadata.version('numba')}"
         path = Path(str(self.source.__file__))
-        name = f"{self.source.__name__}-{versions}-{path.stat().st_mtime_ns}"
+        name = f"{self.source.__name__}-{versions}-{self.stamp}"
         # Where numba keeps what it compiles, so that who empties the one has emptied the other.
         if os.access(path.parent, os.W_OK):
             return path.parent / "__pycache__" / name
@@ -84,16 +95,28 @@ class Kernel:
         )
 
     def _compile(self) -> ModuleType:
-        spec = importlib.util.spec_from_file_location(self.compiled_name, self.source.__file__)
-        if spec is None or spec.loader is None:  # the source of a package that runs is there
-            raise ImportError(self.source.__file__)
-        module = importlib.util.module_from_spec(spec)
+        module = self._copy()
         sys.modules[self.compiled_name] = module
-        spec.loader.exec_module(module)
         marker = self.marker()
         marker.parent.mkdir(parents=True, exist_ok=True)
         # Who comes while another process compiles waits for that and finds the work done.
         with FileLock(f"{marker}.lock"):
             self.prepare(module)
             marker.touch()
+        return module
+
+    def _copy(self) -> ModuleType:
+        """Return a module with all that the kernel's modules have, whose functions call each other."""
+        module = ModuleType(self.compiled_name, self.source.__doc__)
+        modules = (*self.parts, self.source)
+        homes = {part.__name__ for part in modules}
+        names: dict[str, Any] = vars(module)
+        for part in modules:
+            own = {name: value for name, value in vars(part).items() if not name.startswith("__")}
+            for name, value in own.items():
+                if inspect.isfunction(value) and value.__module__ in homes:
+                    copy = FunctionType(value.__code__, names, name, value.__defaults__, value.__closure__)
+                    copy.__kwdefaults__ = value.__kwdefaults__
+                    own[name] = copy
+            names.update(own)
         return module

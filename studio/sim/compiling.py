@@ -27,11 +27,13 @@ from numba.core.cpu import CPUContext
 from numba.cpython.unsafe.numbers import trailing_zeros
 from numba.extending import intrinsic
 
+from studio.native import Kernel
+
 _OPTIONS: dict[str, Any] = {"nogil": True, "_nrt": False, "error_model": "numpy"}
 
 
 def compile_kernel(
-    module: ModuleType, entry: str, functions: Sequence[str], *, inlined: Sequence[str], cached: bool
+    module: ModuleType, entry: str, functions: Sequence[str], *, inlined: Sequence[str], kernel: Kernel
 ) -> None:
     """Replace the functions of a kernel by compiled ones.
 
@@ -42,7 +44,8 @@ def compile_kernel(
         entry: The outermost function: two arrays, of int64 and of float64, and an int64.
         functions: All other functions, callees before callers.
         inlined: Those among them that are put into their callers.
-        cached: Whether numba's cache holds the outermost function, so that the others are not needed.
+        kernel: What it is a copy of; says whether numba's cache holds the outermost function, so that the others
+            are not needed.
     """
     namespace: Any = module
     for name in functions:
@@ -54,7 +57,9 @@ def compile_kernel(
     namespace.lowest = trailing_zeros
     outermost = numba.njit(cache=True, pipeline_class=_WholeCompiler, **_OPTIONS)(getattr(namespace, entry))
     setattr(namespace, entry, outermost)
-    if not cached:
+    # Numba looks at the file of the outermost function alone to see whether what it keeps is of this source.
+    outermost._cache._cache_file._source_stamp = kernel.stamp  # noqa: SLF001 (numba has no public way)
+    if not kernel.cached():
         _make_parts(namespace, functions)
     ints, floats = types.Array(types.int64, 1, "C"), types.Array(types.float64, 1, "C")
     outermost.compile((ints, floats, types.int64))

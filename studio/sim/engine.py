@@ -16,8 +16,22 @@ import numpy as np
 
 from studio.errors import TraceError
 from studio.native import Kernel
-from studio.sim import kernel as k
 from studio.sim.arena import aligned
+from studio.sim.kernel import (
+    arrivals,
+    bus,
+    clock,
+    links,
+    loop,
+    messages,
+    nodes,
+    order,
+    packets,
+    phases,
+    queues,
+    routes,
+)
+from studio.sim.kernel import layout as k
 from studio.sim.plan import Plan
 
 INTERPRETED_STEPS = 100_000
@@ -61,7 +75,7 @@ def execute(
         native = worth_compiling(plan.steps)
     if native and notice is not None and KERNEL.loaded is None and not KERNEL.cached():
         notice(COMPILING)
-    run: Any = compiled().entry if native else k.entry
+    run: Any = compiled().entry if native else loop.entry
     m: Any = plan.m if native else plan.m.tolist()
     f: Any = plan.f if native else plan.f.tolist()
     batch = BATCH if native else INTERPRETED_BATCH
@@ -139,18 +153,19 @@ def _compile_all(module: Any) -> None:
     """
     compiling: Any = importlib.import_module("studio.sim.compiling")
     compiling.compile_kernel(
-        module, "entry", _callees_first("run", set()), inlined=_INLINED, cached=KERNEL.cached()
+        module, "entry", _callees_first(loop.run, set()), inlined=_INLINED, kernel=KERNEL
     )
 
 
-def _callees_first(name: str, seen: set[str]) -> list[str]:
-    """Return a function of the kernel and all it calls, callees before callers."""
-    seen.add(name)
+def _callees_first(function: Any, seen: set[str]) -> list[str]:
+    """Return the name of a function of the kernel and of all it calls, callees before callers."""
+    seen.add(function.__name__)
     found = []
-    for other in getattr(k, name).__code__.co_names:
-        if other not in {*seen, *_REPLACED} and inspect.isfunction(getattr(k, other, None)):
+    for name in function.__code__.co_names:
+        other = function.__globals__.get(name)
+        if name not in {*seen, *_REPLACED} and inspect.isfunction(other):
             found += _callees_first(other, seen)
-    return [*found, name]
+    return [*found, function.__name__]
 
 
 _REPLACED = ("lowest",)
@@ -188,7 +203,11 @@ _INLINED = (
 )
 """What every message passes; a call costs more than these do."""
 
-KERNEL = Kernel(k, __name__, _compile_all)
+_PARTS = (
+    *(k, clock, order, routes, links, messages),
+    *(bus, packets, phases, queues, nodes, arrivals),
+)
+KERNEL = Kernel(loop, __name__, _compile_all, _PARTS)
 COMPILING = "compiling the simulator, once per installation, about 15 s"
 
 

@@ -9,7 +9,7 @@ The partition is split until that holds for all of them.
 Why a folded simulation gives every rank's own answer
     Only one rank of each class is simulated, its representative. What it sends to a neighbour stands for what the
     neighbour's representative receives from its own neighbour of the sender's class, so messages are known by
-    tag, size, both classes, kind of neighbourhood and distance in it (`kernel.named`). By induction over the
+    tag, size, both classes, kind of neighbourhood and distance in it (`kernel.packets.named`). By induction over the
     ticks: suppose that up to a tick every rank has gone through what its representative has gone through, in the
     same ticks. Then the same things are scheduled for it in the next one, since its neighbours' representatives
     have scheduled them and every delay is the same. What remains is the order of the things that happen to one
@@ -27,7 +27,7 @@ Why a folded simulation gives every rank's own answer
     after the first decides what the second finds, and the events are recorded in that order), use the same link,
     or where a message and a free packet meet at the barrier of a direct all-reduce. Two orders of the same things
     that agree on everything that is known differ by swapping neighbours whose order is not known, so if no such
-    pair meets at one of these places, the outcome is the same. The engine watches for them (`kernel.in_order`),
+    pair meets at one of these places, the outcome is the same. The engine watches for them (`kernel.order.in_order`),
     and the first one ends the folded simulation: every rank is then simulated by itself.
 
     With the symmetric ties of the extended mode the engine itself puts off whatever depends on the order within

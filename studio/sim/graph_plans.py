@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from studio.errors import TraceError
-from studio.sim import kernel as k
+from studio.sim.kernel import layout as k
 from studio.sim.lanes import Lanes, lanes
 from studio.sim.matched import sequence_alone
 from studio.sim.node_records import Columns, Draft, node_name

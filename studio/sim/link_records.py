@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from studio.sim import kernel as k
+from studio.sim.kernel import layout as k
 from studio.sim.links import Float64, first_records, link_table, neighbours
 from studio.sim.planning import Planning
 from studio.trace import Int64

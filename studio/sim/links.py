@@ -7,7 +7,7 @@ from every NPU and one down to it. Messages cross the dimensions in rising order
 does (Dally and Towles, Principles and Practices of Interconnection Networks, 2004, section 8.4.2); in a ring
 the shorter way, at a tie towards rising coordinates.
 
-A `LinkGraph` says its links itself. Which way its messages go is in `studio.sim.kernel`, at `find_routes`.
+A `LinkGraph` says its links itself. Which way its messages go is in `studio.sim.kernel.routes`.
 """
 
 from __future__ import annotations

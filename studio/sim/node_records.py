@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from studio.errors import ConfigError, TraceError
-from studio.sim import kernel as k
 from studio.sim.collectives import ROOT_KEYS, ROOTED, chunks, group_phases, stream_phases
 from studio.sim.config import CollectiveKind, SystemConfig
+from studio.sim.kernel import layout as k
 from studio.sim.links import Float64
 from studio.sim.phase_lists import phase_list, stream_lists
 from studio.sim.planning import Planning, Variety

@@ -11,9 +11,9 @@ from functools import partial
 
 import numpy as np
 
-from studio.sim import kernel as k
 from studio.sim.collectives import ROOTED, Phase
 from studio.sim.folding import Neighbourhood
+from studio.sim.kernel import layout as k
 from studio.sim.planning import Planning
 from studio.sim.programs import Program, Recipe, programs
 from studio.trace import Int64

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from studio.errors import ConfigError
-from studio.sim import kernel as k
 from studio.sim.arena import aligned
 from studio.sim.config import SystemConfig
 from studio.sim.folding import Folding
 from studio.sim.graph_plans import graph_plans, put_graph
+from studio.sim.kernel import layout as k
 from studio.sim.link_records import put_links
 from studio.sim.links import Float64
 from studio.sim.planning import GraphPlan, Planning

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from studio.sim import kernel as k
 from studio.sim.arena import Arena
 from studio.sim.collectives import Phase
 from studio.sim.config import CollectiveKind, SystemConfig
 from studio.sim.folding import Folding
+from studio.sim.kernel import layout as k
 from studio.sim.matched import by_number, replays_communication, sequences
 from studio.trace import Graph, Int64, Rank, Trace
 

@@ -7,9 +7,9 @@ from functools import partial
 
 import numpy as np
 
-from studio.sim import kernel as k
 from studio.sim.collectives import Phase, group_phases
 from studio.sim.folding import WORLD, Folding, GraphUse, Job, Neighbourhood, Unfoldable, fold
+from studio.sim.kernel import layout as k
 from studio.sim.planning import GraphPlan, Planning
 from studio.sim.slots import group_number, is_world
 from studio.trace import Int64

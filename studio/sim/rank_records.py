@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from studio.sim import kernel as k
+from studio.sim.kernel import layout as k
 from studio.sim.matched import meetings, rank_starts
 from studio.sim.phase_lists import turns
 from studio.sim.planning import GraphPlan, Planning

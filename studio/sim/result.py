@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from studio.analysis.breakdown import Breakdown, Spans, breakdown, node_kinds
-from studio.sim import kernel as k
 from studio.sim.config import SystemConfig
 from studio.sim.folding import expanded_links
+from studio.sim.kernel import layout as k
 from studio.sim.links import first_records
 from studio.sim.node_records import roofline
 from studio.sim.plan import Plan

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from studio.errors import ConfigError, TraceError
-from studio.sim import kernel as k
 from studio.sim.collectives import ROOTED, check_group, group_phases
 from studio.sim.folding import WORLD_NAMES
+from studio.sim.kernel import layout as k
 from studio.sim.phase_lists import phase_list, turns
 from studio.sim.planning import GraphPlan, Planning, Variety
 from studio.trace import CommGroup, Int64, Rank

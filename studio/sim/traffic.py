@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from studio.sim import kernel as k
 from studio.sim.config import SystemConfig
+from studio.sim.kernel import layout as k
 from studio.sim.links import Float64, LinkTable, link_table
 from studio.sim.topology import ports
 from studio.trace import Int64

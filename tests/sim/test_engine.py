@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import importlib
+import os
+import pkgutil
 import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from studio.native import Kernel
-from studio.sim import engine, kernel, simulate
+from studio.sim import engine, simulate
+from studio.sim import kernel as kernel_package
+from studio.sim.kernel import loop
 from studio.sim.links import Float64
 from studio.sim.plan import make_plan
 from studio.trace import Int64
@@ -34,13 +40,13 @@ def compilations(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     def entry(m: Int64, f: Float64, budget: int) -> int:
         words = m.tolist()
-        state: int = kernel.entry(words, f.tolist(), budget)
+        state: int = loop.entry(words, f.tolist(), budget)
         m[:] = words
         return state
 
     def prepare(module: Any) -> None:
         asked.append("compiled")
-        assert module is not kernel
+        assert module is not loop
         module.entry = entry
 
     monkeypatch.setattr(engine.KERNEL, "prepare", prepare)
@@ -58,7 +64,7 @@ def test_large_cases_are_worth_compiling_sooner_once_the_cache_is_filled(mark: P
 def test_once_loaded_the_compiled_kernel_runs_the_smallest_case(
     mark: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(engine.KERNEL, "loaded", kernel)
+    monkeypatch.setattr(engine.KERNEL, "loaded", loop)
     assert engine.worth_compiling(1)
 
 
@@ -97,3 +103,67 @@ def test_warming_up_compiles_in_another_process_and_once(mark: Path, monkeypatch
     mark.touch()
     assert engine.KERNEL.warm_up() is None
     assert len(started) == 1
+
+
+def test_the_kernel_is_all_modules_of_its_package_and_no_two_functions_share_a_name() -> None:
+    modules = (*engine.KERNEL.parts, engine.KERNEL.source)
+    package = kernel_package.__name__
+    found = {f"{package}.{module.name}" for module in pkgutil.iter_modules(kernel_package.__path__)}
+    assert {module.__name__ for module in modules} == found
+    own = [name for module in modules for name, value in vars(module).items() if _defined_in(module, value)]
+    assert len(own) == len(set(own)) > 100
+
+
+def _defined_in(module: Any, value: Any) -> bool:
+    return callable(value) and getattr(value, "__module__", "") == module.__name__
+
+
+PART = "def times(m):\n    return {factor} * m[0]\n"
+WHOLE = """
+from few_functions.part import times
+
+
+def data_of(array):
+    return array
+
+
+def run(m):
+    return times(m)
+
+
+def entry(m, f, budget):
+    return run(data_of(m))
+"""
+
+
+def test_a_change_in_any_file_of_a_kernel_is_compiled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from studio.sim.compiling import compile_kernel
+
+    folder = tmp_path / "few_functions"
+    folder.mkdir()
+    (folder / "__init__.py").touch()
+    (folder / "whole.py").write_text(WHOLE)
+    monkeypatch.syspath_prepend(tmp_path)
+    answers = []
+    for second, factor in enumerate((2, 3, 3)):
+        (folder / "part.py").write_text(PART.format(factor=factor))
+        # Python itself tells sources apart by seconds.
+        os.utime(folder / "part.py", (2e9 + min(second, 1), 2e9 + min(second, 1)))
+        for name in [name for name in sys.modules if name.startswith("few_functions")]:
+            del sys.modules[name]
+        importlib.invalidate_caches()
+        whole = importlib.import_module("few_functions.whole")
+        part = importlib.import_module("few_functions.part")
+
+        def prepare(module: Any) -> None:
+            compile_kernel(module, "entry", ["times", "run"], inlined=("times",), kernel=kernel)  # noqa: B023
+
+        kernel = Kernel(whole, __name__, prepare, (part,))
+        cached = kernel.cached()
+        compiled = kernel.compiled()
+        answers.append((cached, compiled.entry(np.array([7]), np.zeros(1), 0), part.times([7])))
+    assert answers == [(False, 14, 14), (False, 21, 21), (True, 21, 21)]
+    for name in [name for name in sys.modules if name.startswith("few_functions")]:
+        del sys.modules[name]

@@ -1,0 +1,278 @@
+"""The network: the time of a message without contention, and links on which messages wait for each other.
+
+Links of the congestion-aware network are store and forward: a message enters the next link when all of it has come.
+"""
+
+from __future__ import annotations
+
+from studio.sim.kernel.clock import push
+from studio.sim.kernel.layout import (
+    AWARE,
+    DIM_COUNT,
+    DIMS,
+    ERROR,
+    F_HEADER,
+    FULLY_CONNECTED,
+    GRAPH,
+    HOP,
+    LINK_BASES,
+    LINK_FLOATS,
+    LINK_FREE,
+    LINK_ORDER,
+    LINKS,
+    NOW,
+    NPUS,
+    ONE_DIMENSION,
+    PEERS,
+    PRODUCT,
+    RANK_WORDS,
+    RANKS,
+    RING_DIM,
+    SWITCH,
+    TRAFFIC,
+    TRAFFIC_WORDS,
+    WATCH,
+    WHAT,
+)
+from studio.sim.kernel.order import in_order, label
+from studio.sim.kernel.routes import next_single, route_delay
+
+
+def dimension(m, src, dst):
+    """Return the lowest dimension in which two ranks differ."""
+    at = m[DIMS]
+    d = 0
+    while src % m[at] == dst % m[at]:
+        src //= m[at]
+        dst //= m[at]
+        at += 2
+        d += 1
+    return d
+
+
+def account(m, number, d, count, size):
+    """Count messages that a rank sends into a dimension."""
+    at = m[TRAFFIC] + TRAFFIC_WORDS * (number * m[DIM_COUNT] + d)
+    m[at] += count * size
+    m[at + 1] += count
+
+
+def crossing(m, f, d, hops, size):
+    """Return the time of a message in a dimension: overhead plus hops times latency plus size over bandwidth.
+
+    It is truncated once. The overhead is what LogGP calls the gap: what a message costs its sender's port,
+    whatever its size (Alexandrov et al., LogGP: Incorporating Long Messages into the LogP Model, SPAA 1995).
+    The reference has none, so it is 0 in the compatible mode.
+    """
+    at = F_HEADER + 2 * d
+    time = hops * f[at] + size / f[at + 1]
+    return int(time + f[F_HEADER + 2 * m[DIM_COUNT] + d])
+
+
+def delay(m, f, src, dst, size, count):
+    """Return the time of a message without contention; counts `count` such messages.
+
+    Only the lowest dimension in which the two ranks differ counts. Hops: fully connected 1, switch 2, ring
+    the shorter way round.
+    """
+    d = 0
+    a = src
+    b = dst
+    at = m[DIMS]
+    while True:
+        n = m[at]
+        x = a % n
+        y = b % n
+        if x != y:
+            break
+        a //= n
+        b //= n
+        at += 2
+        d += 1
+    account(m, src, d, count, size)
+    if m[GRAPH] != 0:
+        return route_delay(m, f, src, dst, size)
+    kind = m[at + 1]
+    hops = 1
+    if kind == SWITCH:
+        hops = 2
+    elif kind == RING_DIM:
+        hops = abs(x - y)
+        if n - hops < hops:
+            hops = n - hops
+    return crossing(m, f, d, hops, size)
+
+
+def stride_of(m, d):
+    """Return the distance, in rank numbers, of neighbours in a dimension."""
+    stride = 1
+    at = m[DIMS]
+    for _ in range(d):
+        stride *= m[at]
+        at += 2
+    return stride
+
+
+# A link: busy, first and last waiting message, bytes, busy time, messages, messages waiting now, and at most.
+# A message on its way is an event record: next, kind, channel, what waits for its arrival, device it goes to,
+# destination, serialisation, serialisation and latency. In other networks than one dimension these two are worked
+# out link by link; instead it holds, in several dimensions, one more than the dimension it is in, and whether the
+# link is its first one there; among single links its source.
+
+
+def transmit(m, e, link):
+    """Start sending a message over a link of the only dimension."""
+    occupy(m, e, link, m[e + 6], m[e + 7])
+
+
+def occupy(m, e, link, busy, time):
+    """Take a link for a message that is under way for `time`."""
+    now = m[NOW]
+    m[link] = 1
+    m[link + 3] += m[e + 1]
+    m[link + 4] += busy
+    m[link + 5] += 1
+    push(m, now + time, HOP | e << WHAT, 0)
+    y = 0
+    if m[WATCH] != 0:
+        y = label(m, 0)
+    push(m, now + busy, LINK_FREE | link << WHAT, y)
+
+
+def carry(m, f, e, link):
+    """Start sending a message over a link of several dimensions or of a network of single links.
+
+    The link is taken for overhead + size / bandwidth, the message arrives a latency later. The overhead is
+    that of the dimension, paid on the first link in it.
+    """
+    at = m[LINK_FLOATS] + (link - m[LINKS]) // 4
+    wire = m[e + 1] / f[at + 1]
+    if m[AWARE] == PRODUCT and m[e + 7] != 0:
+        wire += f[F_HEADER + 2 * m[DIM_COUNT] + m[e + 6] - 1]
+    occupy(m, e, link, int(wire), int(f[at] + wire))
+
+
+def wait_for_link(m, e, link):
+    """Let a message wait until a link is free."""
+    m[e] = 0
+    if m[link + 1] == 0:
+        m[link + 1] = e
+    else:
+        m[m[link + 2]] = e
+    m[link + 2] = e
+    m[link + 6] += 1
+    if m[link + 6] > m[link + 7]:
+        m[link + 7] = m[link + 6]
+
+
+def free_link(m, f, link):
+    """A link has sent a message: it takes the next one, if any waits."""
+    e = m[link + 1]
+    if e == 0:
+        m[link] = 0
+        return
+    m[link + 1] = m[e]
+    m[link + 6] -= 1
+    if m[AWARE] == ONE_DIMENSION:
+        transmit(m, e, link)
+    else:
+        carry(m, f, e, link)
+
+
+def enter_link(m, f, e, at, to):
+    """Send a message that is at device `at` one device on towards `to`, or let it wait for the link."""
+    if m[AWARE] == ONE_DIMENSION:
+        link = only_link(m, e, at, to)
+        if m[WATCH] != 0:
+            # A link serves the rank it leaves, or, behind a switch, the one it leads to.
+            owner = at
+            if at == m[NPUS]:
+                owner = to
+            mine = m[LINK_ORDER] + 2 * link
+            m[mine] = m[RANKS] + RANK_WORDS * m[m[PEERS] + owner]
+            in_order(m, m[mine], mine + 1)
+        link = m[LINKS] + 8 * link
+        if m[link] == 0:
+            transmit(m, e, link)
+        else:
+            wait_for_link(m, e, link)
+        return
+    link = next_link(m, e, at, to) if m[AWARE] == PRODUCT else next_single(m, f, e, at, to)
+    if m[ERROR] != 0:
+        return
+    link = m[LINKS] + 8 * link
+    if m[link] == 0:
+        carry(m, f, e, link)
+    else:
+        wait_for_link(m, e, link)
+
+
+def only_link(m, e, at, to):
+    """Return the link towards `to` in the only dimension, and note the device it leads to."""
+    n = m[NPUS]
+    kind = m[m[DIMS] + 1]
+    if kind == FULLY_CONNECTED:
+        link = at * n + to
+        nxt = to
+    elif kind == SWITCH:
+        link = at
+        nxt = n
+        if at == n:
+            link = n + to
+            nxt = to
+    else:
+        up = to - at
+        if up < 0:
+            up += n
+        if 2 * up <= n:
+            link = at
+            nxt = at + 1
+            if nxt == n:
+                nxt = 0
+        else:
+            link = n + at
+            nxt = at - 1
+            if nxt < 0:
+                nxt = n - 1
+    m[e + 4] = nxt
+    return link
+
+
+def next_link(m, e, at, to):
+    """Return the link towards `to` in several dimensions, the lowest first, and note where it leads.
+
+    The switch of a line is device NPUs × (1 + dimension) + the line's first rank.
+    """
+    npus = m[NPUS]
+    if at >= npus:
+        d = at // npus - 1
+        stride = stride_of(m, d)
+        n = m[m[DIMS] + 2 * d]
+        nxt = at % npus + to // stride % n * stride
+        m[e + 4] = nxt
+        m[e + 7] = 0
+        return m[m[LINK_BASES] + d] + npus + nxt
+    d = dimension(m, at, to)
+    stride = stride_of(m, d)
+    n = m[m[DIMS] + 2 * d]
+    kind = m[m[DIMS] + 2 * d + 1]
+    x = at // stride % n
+    y = to // stride % n
+    link = m[m[LINK_BASES] + d]
+    line = at - x * stride
+    m[e + 7] = 0
+    if m[e + 6] != d + 1:
+        m[e + 6] = d + 1
+        m[e + 7] = 1
+        account(m, at, d, 1, m[e + 1])
+    if kind == FULLY_CONNECTED:
+        m[e + 4] = line + y * stride
+        return link + at * n + y
+    if kind == SWITCH:
+        m[e + 4] = npus * (1 + d) + line
+        return link + at
+    if 2 * ((y - x) % n) <= n:
+        m[e + 4] = line + (x + 1) % n * stride
+        return link + at
+    m[e + 4] = line + (x + n - 1) % n * stride
+    return link + npus + at
