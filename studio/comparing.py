@@ -182,11 +182,11 @@ def _dimensions(result: SimResult) -> Carried:
     # By number: what a dimension is made of is a setting, which may be what is compared.
     names = tuple(f"dimension {at}" for at in range(len(result.dimensions)))
     size = [int(one.bytes.sum()) for one in result.dimensions]
-    busy = [float(one.busy_ns.mean()) for one in result.dimensions]
-    load = [
-        one.offered_load(result.makespan_ns) if one.capacity_bytes_per_ns else np.nan
-        for one in result.dimensions
-    ]
+    # Among single links a dimension has no ports of its own: neither is known, and nothing is compared with it.
+    ports = [one.capacity_bytes_per_ns > 0 for one in result.dimensions]
+    told = list(zip(result.dimensions, ports, strict=True))
+    busy = [float(one.busy_ns.mean()) if known else np.nan for one, known in told]
+    load = [one.offered_load(result.makespan_ns) if known else np.nan for one, known in told]
     about = offered_load_words(result.config)
     return Carried(names, np.array(size, np.int64), np.array(busy, float), np.array(load, float), about)
 

@@ -33,7 +33,8 @@ class Carried:
     Attributes:
         names: What they are called; parts of the same name are compared.
         bytes: (L,) bytes sent.
-        busy_ns: (L,) how long one port takes to send what a rank sent, in the mean; how long a link was sending.
+        busy_ns: (L,) how long one port takes to send what a rank sent, in the mean; how long a link was sending. NaN
+            where that is not known.
         load: (L,) what was sent until the finish over what could have been: 1 is all of the bandwidth. NaN where
             that is not known.
         about: What the load is, in words.

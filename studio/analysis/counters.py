@@ -128,14 +128,22 @@ class Series:
 
 
 def in_flight(gantt: Gantt) -> tuple[Series, ...]:
-    """Return the nodes and the bytes that all ranks together have under way."""
+    """Return the nodes and the bytes that all ranks together have under way; no bytes where no size is recorded."""
     copies = np.bincount(gantt.rows.track, minlength=len(gantt.coverage))
     weight = np.repeat(copies, np.diff(gantt.coverage.bounds)).astype(np.float64)
     start, end = (time - gantt.origin_ns for time in (gantt.coverage.start_ns, gantt.coverage.end_ns))
     size = span_bytes(gantt)
     talks = size > 0
+    nodes = Series(
+        "nodes in flight",
+        "nodes of all ranks that are issued and not complete",
+        "nodes",
+        Steps(start, end, weight),
+    )
+    if not talks.any():
+        return (nodes,)
     return (
-        Series("nodes in flight", "nodes of all ranks that are issued and not complete", "nodes", Steps(start, end, weight)),
+        nodes,
         Series(
             "bytes in flight",
             "payload of the communication nodes of all ranks that are issued and not complete",

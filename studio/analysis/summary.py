@@ -22,9 +22,10 @@ class Share:
         bytes: Payload on all ranks together, 0 for kinds that move none.
         bytes_least, bytes_most: Least and most payload on one rank.
         bytes_mean: Mean payload of a rank.
-        bytes_most_rank: The rank with the most payload, the first of several; -1 where none has any.
+        bytes_most_rank: The rank with the most payload; -1 where several tie, or none has any.
         duration_ns: Recorded durations on all ranks together.
-        duration_most_ns, duration_most_rank: Longest on one rank, and which it is; -1 where nothing is recorded.
+        duration_most_ns, duration_most_rank: Longest on one rank, and which it is; -1 where several tie, or nothing is
+            recorded.
     """
 
     name: str
@@ -167,7 +168,12 @@ def _label(label: int) -> str:
 def _share(name: str, sums: Int64, ranks: Sequence[int]) -> Share:
     """Return the share of one kind from its (R, 3) sums per rank."""
     counts, sizes, times = sums.T
-    size, longest = int(sizes.argmax()), int(times.argmax())
+    size, longest = int(sizes.max()), int(times.max())
+
+    def alone(of_rank: Int64, most: int) -> int:
+        at = np.flatnonzero(of_rank == most)
+        return ranks[at[0]] if most and len(at) == 1 else NONE
+
     return Share(
         name,
         int(counts.sum()),
@@ -175,10 +181,10 @@ def _share(name: str, sums: Int64, ranks: Sequence[int]) -> Share:
         int(counts.max()),
         int(sizes.sum()),
         int(sizes.min()),
-        int(sizes[size]),
+        size,
         float(sizes.mean()),
-        ranks[size] if sizes[size] else NONE,
+        alone(sizes, size),
         int(times.sum()),
-        int(times[longest]),
-        ranks[longest] if times[longest] else NONE,
+        longest,
+        alone(times, longest),
     )

@@ -17,7 +17,7 @@ class TypeTime:
 
     Attributes:
         total_ns: On all ranks together.
-        most_ns, most_rank: Longest on one rank, and which it is, the first of several; -1 where it is 0.
+        most_ns, most_rank: Longest on one rank, and which it is; -1 where several tie, or it is 0.
     """
 
     total_ns: int
@@ -51,6 +51,6 @@ def _sums(graph: Graph, lasted: Int64, kinds: Sequence[int]) -> list[int]:
 
 
 def _time(of_rank: Int64, numbers: Sequence[int]) -> TypeTime:
-    longest = int(of_rank.argmax())
-    most = int(of_rank[longest])
-    return TypeTime(int(of_rank.sum()), most, numbers[longest] if most else NONE)
+    most = int(of_rank.max())
+    longest = np.flatnonzero(of_rank == most)
+    return TypeTime(int(of_rank.sum()), most, numbers[longest[0]] if most and len(longest) == 1 else NONE)

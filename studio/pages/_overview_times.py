@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 from dash import dcc, html
 
 from studio.analysis.breakdown import RankUse
@@ -88,10 +89,13 @@ def _in_words(use: RankUse) -> list[Any]:
     said += [f", {name} {share(column)}" for name, column in rest.items() if name == "idle" or column.any()]
     most, mean = int(times.compute_ns.max()), float(times.compute_ns.mean())
     if len(use.numbers) > 1 and most > mean * (1 + _STANDS_OUT):
-        rank = use.numbers[int(times.compute_ns.argmax())]
-        said.append(
-            f" · rank {rank} computes longest, {format_ns(most)}, {100 * (most / mean - 1):.0f} % above the mean"
+        longest = np.flatnonzero(times.compute_ns == most).tolist()
+        who = (
+            f"{len(longest)} ranks compute"
+            if len(longest) > 1
+            else f"rank {use.numbers[longest[0]]} computes"
         )
+        said.append(f" · {who} longest, {format_ns(most)}, {100 * (most / mean - 1):.0f} % above the mean")
     return said
 
 

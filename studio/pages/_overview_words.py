@@ -11,7 +11,7 @@ from studio.analysis.communication import GroupUse
 from studio.analysis.summary import Summary
 from studio.analysis.type_times import TypeTime
 from studio.pages._export import Table, copied
-from studio.pages._widgets import exact, labelled, table, term
+from studio.pages._widgets import exact, hint, labelled, table, term
 from studio.trace import NONE
 from studio.units import format_bytes, format_count, format_ns
 
@@ -31,6 +31,10 @@ def _range(least: int, most: int) -> str:
 
 
 _STANDS_OUT = 1.005
+_ADDED = (
+    "Durations of the nodes added up. Each counts in full where several are under way at once, so that a type can have "
+    "more than the whole takes."
+)
 _PATHS_NAMED, _PATHS_LISTED = 2, 500
 _COLOUR = {
     "COMP": "compute",
@@ -62,11 +66,11 @@ def types_table(summary: Summary, run: Mapping[str, TypeTime] | None = None) -> 
             held = TypeTime(share.duration_ns, share.duration_most_ns, share.duration_most_rank)
             row += _mean_and_worst(held, summary.ranks)
         rows.append(row)
-    head = ["Type", "Nodes", "On each rank"]
+    head: list[Any] = ["Type", "Nodes", "On each rank"]
     if run is not None:
-        head += ["In run, mean rank", _max_over_mean("time in the run")]
+        head += [["In run, mean rank", hint("time in the run", _ADDED)], _max_over_mean("time in the run")]
     if recorded:
-        head += ["Recorded, mean rank", _max_over_mean("recorded time")]
+        head += [["Recorded, mean rank", hint("recorded time", _ADDED)], _max_over_mean("recorded time")]
     return copied(table(head, rows, numeric=range(1, len(head))), "nodes by type")
 
 
@@ -84,8 +88,8 @@ def _worst(most: int, mean: float, rank: int, unit: str) -> Any:
     if not most:
         return "–"
     ratio = most / mean
-    # Where the ranks are level none of them stands out.
-    which = f" on rank {rank}" if ratio >= _STANDS_OUT else ""
+    # Where the ranks are level, or several have most, none of them stands out.
+    which = f" on rank {rank}" if ratio >= _STANDS_OUT and rank != NONE else ""
     return exact(f"{ratio:.2f}{which}", f"{most:,} / {mean:,.1f} {unit}")
 
 

@@ -222,9 +222,10 @@ def _figures(found: SimResult, times: Breakdown, numbers: Sequence[int]) -> Any:
         (["exposed", hint("exposed communication", _EXPOSED)], share(times.exposed_communication_ns)),
         ("idle", share(times.idle_ns)),
     ]
-    for name, column in (("CPU", times.cpu_ns), ("memory", times.memory_ns)):
-        if column.any():
-            shown.insert(-1, (name, share(column)))
+    # What is under way beside compute or communication is told by those: so the shares of the finish add up.
+    alone = found.finish_ns - times.idle_ns - times.compute_ns - times.exposed_communication_ns
+    if alone.any():
+        shown.insert(-1, ("memory and CPU alone", share(alone)))
     waiting = found.makespan_ns - found.finish_ns
     if waiting.any():
         shown.append(
@@ -244,9 +245,13 @@ def spread(found: SimResult, numbers: Sequence[int]) -> str:
     least, most = int(finish.min()), int(finish.max())
     if format_ns(least) == format_ns(most):
         return _level(least, most, len(numbers))
-    first, last = numbers[int(finish.argmin())], numbers[int(finish.argmax())]
+
+    def who(time_ns: int) -> str:
+        at = np.flatnonzero(finish == time_ns).tolist()
+        return f"{len(at):,} ranks" if len(at) > 1 else f"rank {numbers[at[0]]}"
+
     return (
-        f"Ranks finish from {format_ns(least)} (rank {first}) to {format_ns(most)} (rank {last}), "
+        f"Ranks finish from {format_ns(least)} ({who(least)}) to {format_ns(most)} ({who(most)}), "
         f"{format_ns(float(finish.mean()))} in the mean: {format_ns(most - least)} or "
         f"{100 * (most - least) / most:.2g} % apart."
     )

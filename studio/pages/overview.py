@@ -70,7 +70,7 @@ def show(view: dict[str, Any], theme: str) -> Any:
                     className="cs-section",
                 ),
             ],
-            className="cs-columns cs-columns-wide" if simulated else "cs-columns",
+            className="cs-columns cs-columns-wide" if simulated and summary.duration_ns else "cs-columns",
         ),
         html.Div(
             [

@@ -10,7 +10,7 @@ import pytest
 import studio
 from studio.analysis.communication import group_use
 from studio.analysis.summary import Share, summarise
-from studio.trace import Trace
+from studio.trace import NONE, Trace
 from tests.analysis.jobs import five
 
 
@@ -20,14 +20,14 @@ def test_five_nodes_on_two_ranks_and_one_on_a_third():
     assert (found.ranks, found.graphs, found.nodes) == (3, 2, 11)
     assert (found.data_dependencies, found.control_dependencies) == (10, 2)
     assert found.types == (
-        Share("COMM_COLL", 5, 1, 2, 13216, 4000, 4608, 13216 / 3, 0, 600, 300, 0),
-        Share("COMP", 4, 0, 2, duration_ns=400, duration_most_ns=200, duration_most_rank=0),
-        Share("COMM_SEND", 2, 0, 1, 200, 0, 100, 200 / 3, 0),
+        Share("COMM_COLL", 5, 1, 2, 13216, 4000, 4608, 13216 / 3, NONE, 600, 300, NONE),
+        Share("COMP", 4, 0, 2, duration_ns=400, duration_most_ns=200),
+        Share("COMM_SEND", 2, 0, 1, 200, 0, 100, 200 / 3),
     )
     assert found.collectives == (
-        Share("ALL_REDUCE", 3, 1, 1, 12192, 4000, 4096, 4064.0, 0, 600, 300, 0),
-        Share("ALL_GATHER", 2, 0, 1, 1024, 0, 512, 1024 / 3, 0),
-        Share("SEND", 2, 0, 1, 200, 0, 100, 200 / 3, 0),
+        Share("ALL_REDUCE", 3, 1, 1, 12192, 4000, 4096, 4064.0, NONE, 600, 300, NONE),
+        Share("ALL_GATHER", 2, 0, 1, 1024, 0, 512, 1024 / 3),
+        Share("SEND", 2, 0, 1, 200, 0, 100, 200 / 3),
     )
     assert found.operations == 8000
     assert (found.start_ns, found.end_ns, found.timed_nodes, found.duration_ns) == (5000, 5500, 6, 1000)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from studio.analysis.communication import group_use
+from studio.analysis.counters import in_flight
+from studio.analysis.gantt import Gantt
 from studio.analysis.imbalance import amounts, matrix, rows_of, spread_of, worst_rows
 from studio.analysis.members import collective_members
 from studio.analysis.summary import summarise, unsized
@@ -14,6 +16,7 @@ from studio.figures.groups import group_matrix
 from studio.pages._collectives_words import _lead
 from studio.pages._overview_words import collectives_table, use_table
 from studio.reporting import report
+from studio.timeline import recorded
 from studio.trace import Trace
 from tests.handmade import collective, node, trace_of
 from tests.pages.test_simulate_runs import texts
@@ -51,6 +54,10 @@ def test_sizes_that_are_not_recorded_are_not_0() -> None:
     assert list(drawn.data[0].colorbar.ticktext) == ["not recorded"]
     assert drawn.layout.yaxis.title.text == "comm group"
     assert drawn.layout.xaxis.title.text == "rank"
+    timed = recorded(trace)
+    assert [one.unit for one in in_flight(Gantt(trace, timed, origin_ns=int(timed.start_ns.min())))] == [
+        "nodes"
+    ]
     members = collective_members(trace)
     assert np.isnan(amounts(members, "size")[0]).all()
     told = report([recording(trace, "csv")])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -59,6 +60,34 @@ def test_shares_are_of_the_finish_and_those_ahead_wait_for_the_last():
     assert "waiting" not in texts(_figures(even, breakdown_of(even), range(8)))
 
 
+def test_what_runs_beside_communication_counts_once_so_that_the_shares_make_the_finish():
+    """The CPU works 100 us while a collective is under way for less of that: only the rest is the CPU's alone."""
+    nodes = [node(1, "COMP", micros=100, is_cpu_op=True), collective(2, "ALL_REDUCE", 8 * MIB)]
+    found = simulated([nodes] * 7 + [[*nodes, node(3, "COMP", 1, 2, micros=60)]])
+    times = breakdown_of(found)
+    assert times.exposed_communication_ns.min() > 0
+    said = texts(_figures(found, times, range(8)))
+    shares = dict(re.findall(r"([a-z][a-zA-Z, ]*?) (?:\? )?[\d.]+ \S+ · ([\d.]+) % of the finish", said))
+    assert shares.pop("communication") == shares["exposed"]
+    assert sum(map(float, shares.values())) == pytest.approx(100, abs=0.2), said
+    assert "memory and CPU alone" in shares
+
+
+def test_among_single_links_a_dimension_has_no_time_to_compare():
+    """Its ports are links, of which each has a time: 0 ns would be compared as if nothing had been sent."""
+    made = []
+    for name in ("hgx-h100-32", "hgx-h100-32-rails"):
+        parts = preset(name).parts
+        trace = trace_of([[collective(1, "ALL_REDUCE", MIB)]] * 32)
+        result = studio.simulate(trace, studio.sim.parts.imported(parts).config, native=False)
+        made.append(simulation(Run(name, result, parts), info(name, Tables.of(parts), result.makespan_ns)))
+    figures = lineup(made).found[0].dimensions
+    assert [(one.a is None, one.b, one.difference, one.share) for one in figures if one.unit == "ns"] == [
+        (False, None, None, None)
+    ] * 2
+    assert all(one.b for one in figures if one.unit == "bytes")
+
+
 def test_a_dimension_that_carried_more_than_it_could_is_told_with_the_way_out():
     nodes = [collective(at, "ALL_REDUCE", 64 * MIB) for at in range(1, 9)]
     many = {"active-chunks-per-dimension": 8, "preferred-dataset-splits": 8}
@@ -114,7 +143,7 @@ def test_ranks_that_finish_at_times_that_read_the_same_are_told_once():
     near = simulated([[node(1, "COMP", micros=10_000_001 - (at > 0))] for at in range(8)])
     assert spread(near, range(8)) == "All 8 ranks finish at 10.0 s, 1.00 µs apart."
     far = simulated([[node(1, "COMP", micros=10 + 10 * (at > 0))] for at in range(8)])
-    assert spread(far, range(8)).startswith("Ranks finish from 10.0 µs (rank 0) to 20.0 µs (rank 1)")
+    assert spread(far, range(8)).startswith("Ranks finish from 10.0 µs (rank 0) to 20.0 µs (7 ranks)")
 
 
 def test_runs_differ_from_the_shown_one_in_a_few_settings_and_the_rest_on_demand():
