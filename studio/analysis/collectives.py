@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from studio.analysis.matching import GroupMatching, match_collectives
+from studio.analysis.matching import GroupMatching, match_by_name
 from studio.timeline import NodeTimes
 from studio.trace import NONE, CollectiveType, CommGroup, Float64, Int64, Trace
 
@@ -90,8 +90,9 @@ def collective_times(
 ) -> CollectiveTimes:
     """Return every collective of a trace that ran, recorded or simulated.
 
-    Members are matched by the numbers of their collectives where all have them; else by the order in which they begin
-    collectives of a group, or, where times are missing, by the order their dependencies give.
+    Members are matched by the numbers of their collectives where all have them, by names where those are all there is
+    (`match_by_name`); else by the order in which they begin collectives of a group, or, where times are missing, by the
+    order their dependencies give.
 
     Args:
         trace: The trace.
@@ -99,7 +100,7 @@ def collective_times(
         groups: Comm groups in place of the trace's.
     """
     place = {rank.number: at for at, rank in enumerate(trace.ranks)}
-    matchings = match_collectives(trace, groups)
+    matchings = match_by_name(trace, groups)
     known: _Known = {}
     columns = [_NOTHING, *(_of_group(at, one, times, place, known) for at, one in enumerate(matchings))]
     table = np.concatenate(columns, axis=1)

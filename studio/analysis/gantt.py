@@ -15,7 +15,7 @@ from functools import cached_property
 import numpy as np
 
 from studio.analysis.coverage import TRACKS_AT_MOST, Category, Coverage, Float64, categories
-from studio.analysis.matching import GroupMatching, Messages, match_collectives, match_messages
+from studio.analysis.matching import GroupMatching, Messages, match_by_name, match_messages
 from studio.analysis.neighbours import Adjacency, adjacency, predecessors, successors
 from studio.errors import TraceError
 from studio.timeline import LANE_KINDS, Lane, LaneKind, Timeline
@@ -340,7 +340,7 @@ class Gantt:
     @cached_property
     def matchings(self) -> tuple[GroupMatching, ...]:
         """Which collectives of different ranks belong together."""
-        return match_collectives(self.trace)
+        return match_by_name(self.trace)
 
     @cached_property
     def messages(self) -> Messages:

@@ -2,7 +2,8 @@
 
 Where the collectives of every member of a group are numbered (`comm_seq`), those of one number belong together; a
 member that lacks a number has a gap there. Elsewhere, as in the libraries that carry them out, the n-th one a rank
-issues in a group meets the n-th one every other member issues there.
+issues in a group meets the n-th one every other member issues there. A timeline that tells neither groups nor types
+leaves the names alone: there the n-th one of a name meets the n-th of that name (`match_by_name`).
 """
 
 from __future__ import annotations
@@ -70,7 +71,8 @@ class GroupMatching:
         sequence_of: (M,) index into `sequences`, -1 where the trace has no such rank.
         sequences: (S,) what members do; members that share a graph share theirs.
         outsiders: Ranks that name the group and are not in it.
-        by_number: Whether members were matched by the numbers of their collectives, not by their order.
+        by_number: Whether members were matched by the numbers of their collectives, or by names in place of them, not by
+            their order.
     """
 
     name: str
@@ -152,6 +154,43 @@ def match_collectives(
             group = _group(name, members, using, picked, present)
             found.append(_numbered(group, aligned) if by_number else group)
     return tuple(found)
+
+
+def match_by_name(trace: Trace, groups: Sequence[CommGroup] | None = None) -> tuple[GroupMatching, ...]:
+    """Match as `match_collectives` does; by name those that tell neither group nor type, where names differ by rank.
+
+    That is what the timelines of simulators hold. By order the first collective of one pipeline stage would meet that
+    of another, and wait for it. Members that lack a name have a gap there.
+    """
+    found = match_collectives(trace, groups)
+    return tuple(_named(trace, one) if _is_bare(one) else one for one in found)
+
+
+def _is_bare(group: GroupMatching) -> bool:
+    untyped = all(bool((one.type == NONE).all()) for one in group.sequences)
+    return group.name == WORLD and not group.by_number and len(group.sequences) > 1 and untyped
+
+
+def _named(trace: Trace, group: GroupMatching) -> GroupMatching:
+    """Return a group matched by the names of its collectives; as it is where all members name the same in turn, or one alone does."""
+    graph_of = {rank.number: trace.graphs[rank.graph] for rank in trace.ranks}
+    codes: dict[str, int] = {}
+    numbered: list[Collectives] = []
+    for at, one in enumerate(group.sequences):
+        graph = graph_of[group.members[int(np.flatnonzero(group.sequence_of == at)[0])]]
+        names = [graph.strings[code] for code in graph.name[one.rows].tolist()]
+        number = [codes.setdefault(name, len(codes)) for name in names]
+        numbered.append(replace(one, number=np.array(number, np.int64)))
+    if all(np.array_equal(one.number, numbered[0].number) for one in numbered):
+        return group
+    # A name that has the rank in it tells nothing of what belongs together.
+    members = np.bincount(group.sequence_of[group.sequence_of != NONE], minlength=len(numbered)).tolist()
+    users = np.zeros(len(codes), np.int64)
+    for one, count in zip(numbered, members, strict=True):
+        users[np.unique(one.number)] += count
+    if (users < 2).any():
+        return group
+    return replace(group, sequences=_aligned(numbered), by_number=True)
 
 
 def _collectives(graph: Graph) -> _GraphCollectives:

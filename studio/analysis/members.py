@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from studio.analysis.matching import GroupMatching, issue_order, match_collectives
+from studio.analysis.matching import GroupMatching, issue_order, match_by_name
 from studio.analysis.steps import enclosing_steps, step_of_name
 from studio.timeline import NodeTimes
 from studio.trace import NONE, CommGroup, Graph, Int32, Int64, Trace
@@ -83,15 +83,16 @@ def collective_members(
 ) -> Members:
     """Return every collective of a trace, member by member.
 
-    Members are matched by the numbers of their collectives where all have them; else by the order in which they begin
-    collectives of a group, or, where times are missing, by the order their dependencies give.
+    Members are matched by the numbers of their collectives where all have them, by names where those are all there is
+    (`match_by_name`); else by the order in which they begin collectives of a group, or, where times are missing, by the
+    order their dependencies give.
 
     Args:
         trace: The trace.
         times: When its nodes ran, recorded or simulated; None where nothing is known of it.
         groups: Comm groups in place of the trace's.
     """
-    matchings = match_collectives(trace, groups)
+    matchings = match_by_name(trace, groups)
     titles = _Titles(trace)
     place = {rank.number: at for at, rank in enumerate(trace.ranks)}
     known: dict[tuple[object, ...], _Aligned] = {}

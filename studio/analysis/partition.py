@@ -27,7 +27,7 @@ from studio.analysis.breakdown import (
     layered_ns,
     node_kinds,
 )
-from studio.analysis.matching import GroupMatching, match_collectives, match_messages
+from studio.analysis.matching import GroupMatching, match_by_name, match_messages
 from studio.timeline import NodeSpans, NodeTimes
 from studio.trace import NONE, CommGroup, Int64, NodeType, Trace
 
@@ -134,12 +134,12 @@ def _with_waiting(spans: Spans, begun: Int64) -> tuple[Spans, Int64]:
 def arrivals(trace: Trace, times: NodeTimes, groups: Sequence[CommGroup] | None = None) -> Int64:
     """Return (T,) when all that take part in a node had begun it, -1 for nodes of which that is not known.
 
-    T times, as in `times`. Members of a collective are matched by their numbers where they have them, else by
+    T times, as in `times`. Members of a collective are matched as `match_by_name` says, else by
     the order in which they begin those of a group; where times are missing, by the order their dependencies give.
     """
     begun = np.full(len(times.start_ns), NONE, np.int64)
     place = {rank.number: at for at, rank in enumerate(trace.ranks)}
-    for group in match_collectives(trace, groups):
+    for group in match_by_name(trace, groups):
         _collectives_begun(group, times, place, begun)
     if any((graph.type == NodeType.COMM_RECV).any() for graph in trace.graphs):
         _receives_begun(trace, times, begun)

@@ -1,16 +1,20 @@
 from __future__ import annotations
 
 import time
+from itertools import pairwise
 
 import numpy as np
 
 from studio.analysis.matching import (
     disagreement,
     issue_order,
+    match_by_name,
     match_collectives,
     match_messages,
     waits_for_lower_ids,
 )
+from studio.analysis.members import collective_members
+from studio.timeline import recorded_times
 from studio.trace import CommGroup
 from tests.handmade import collective, node, trace_of
 
@@ -246,3 +250,34 @@ def test_order_counts_where_a_member_numbers_only_some():
     [world] = match_collectives(trace_of([one, other]))
     assert not world.by_number
     assert world.rows().tolist() == [[0, 1], [0, 1]]
+
+
+def test_collectives_that_tell_nothing_but_a_name_meet_those_of_that_name():
+    """Two stages of two ranks, as a simulator's timeline has them: by order the stages would wait for each other."""
+
+    def stage(name, late, *, typed=False):
+        made = []
+        for at, turn in enumerate("aab"):
+            one = node(at + 1, "COMM_COLL", name=f"{name}.{turn}", **({"comm_type": 0} if typed else {}))
+            one.start_time_micros, one.duration_micros = 10 * at + late, 5
+            made.append(one)
+        return made
+
+    trace = trace_of([stage("first", 1), stage("first", 3), stage("second", 500), stage("second", 500)])
+    [found] = match_by_name(trace)
+    assert found.rows().tolist() == [[0, 1, 2, -1, -1, -1]] * 2 + [[-1, -1, -1, 0, 1, 2]] * 2
+    [ordered] = match_collectives(trace)
+    assert ordered.rows().shape == (4, 3)
+    members = collective_members(trace, recorded_times(trace))
+    spread = [members.start_ns[low:high] for low, high in pairwise(members.offsets.tolist())]
+    assert [int(one.max() - one.min()) for one in spread] == [2000] * 3 + [0] * 3
+    assert [members.titles[at] for at in members.title.tolist()][2] == "first.b"
+
+    # Types, numbers, equal names in turn, or names that have the rank in them leave the order to tell.
+    for other in (
+        [stage("first", 1, typed=True), stage("second", 1, typed=True)],
+        [stage("same", 1), stage("same", 7)],
+        [stage("rank0", 1), stage("rank1", 1)],
+    ):
+        [found] = match_by_name(trace_of(other))
+        assert found.rows().tolist() == [[0, 1, 2]] * 2
