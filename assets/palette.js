@@ -114,12 +114,28 @@
       var kept = { job: view.job, run: view.run, rank: view.rank, node: view.node };
       return window.studioView.go(item.path, kept);
     }
+    if (item.kind === "rank") return lead(item.view, view);
     var home = window.location.pathname === "/";
     if (home || item.kind === "job") {
       var next = item.kind === "job" ? item.view : Object.assign({}, view, item.view);
       return window.studioView.go(home ? (item.kind === "node" ? "/graph" : "/overview") : window.location.pathname, next);
     }
     window.studioView.change(item.view);
+  }
+
+  /* A rank is seen where its lanes, its nodes or its graph are; from elsewhere the way leads to its graph. */
+  function lead(rank, view) {
+    var here = window.location.pathname;
+    if (here === "/timeline") return window.studioView.change(Object.assign({ top: rank.rank }, rank));
+    if (here === "/graph") return window.studioView.change(rank);
+    if (here !== "/nodes") return window.studioView.go("/graph", Object.assign({ job: view.job, run: view.run }, rank));
+    var filters;
+    try {
+      filters = JSON.parse(view.f || "{}");
+    } catch (_) {
+      filters = {};
+    }
+    window.studioView.change(Object.assign({ f: JSON.stringify(Object.assign({}, filters, { rank: ["matches", rank.rank] })) }, rank));
   }
 
   document.addEventListener("keydown", function (event) {

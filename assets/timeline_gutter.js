@@ -30,7 +30,7 @@
     var top = t.AXIS + t.chart.y[at] - up, bottom = t.AXIS + t.chart.y[at + 1] - up;
     pen.fillStyle = t.look.border;
     if (at) pen.fillRect(0, Math.round(top), wide, 1);
-    if (t.selection && t.selection.bar && t.selection.bar.rank === group.rank) {
+    if (t.chosen === group.rank) {
       pen.fillStyle = t.look.accent;
       pen.fillRect(0, Math.max(top + 1, ceiling), 3, bottom - Math.max(top + 1, ceiling));
     }

@@ -24,6 +24,7 @@
     t.hidden = {};
     (view.hide || "").split(",").forEach(function (name) { if (t.CATEGORIES.indexOf(name) >= 0) t.hidden[t.CATEGORIES.indexOf(name)] = true; });
     t.order = view.order === "finish" || view.order === "idle" ? view.order : "rank";
+    t.chosen = view.rank === undefined ? null : Number(view.rank);
     t.pins = (view.pin || "").split(",").filter(function (one) { return /^\d+$/.test(one); }).map(Number);
     var mark = /^(\d+)-(\d+)$/.exec(view.mark || "");
     t.marked = mark ? [Math.min(Number(mark[1]), t.chart.span), Math.min(Number(mark[2]), t.chart.span)] : null;

@@ -12,6 +12,7 @@ from playwright.sync_api import expect
 
 from studio.et.schema import schema
 from tests.e2e.conftest import Studio
+from tests.e2e.test_simulate import until
 
 pytestmark = pytest.mark.e2e
 
@@ -104,10 +105,16 @@ def test_the_bar_jumps_shares_and_sets_the_unit_of_times(studio: Studio, page) -
         page.locator("#palette-0", has_text=first).wait_for()
         page.keyboard.press("Enter")
 
+    jump("rank 2", "rank 2")
+    page.wait_for_url("**/graph?*rank=2*")
+    page.goto(studio.address("timeline", "transformer_32r"))
+    page.wait_for_selector("#timeline-scroll canvas")
+    jump("rank 31", "rank 31")
+    until(page, lambda: page.locator("#timeline-scroll").evaluate("box => box.scrollTop") > 0)
     jump("nod", "Nodes")
     page.wait_for_url("**/nodes?*")
     jump("rank 3", "rank 3")
-    page.wait_for_url("**rank=3*")
+    page.locator(".ag-row[row-index='0'] [col-id=rank]", has_text="3").wait_for()
     jump("117", "node 117")
     page.locator("#inspector h2").wait_for()
     page.click("#share")
