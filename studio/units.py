@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from fractions import Fraction
 from itertools import pairwise
@@ -101,6 +102,22 @@ def format_ns(ns: float) -> str:
     if unit is not None and math.isfinite(ns):
         return _signed(ns, _in_full(abs(ns) / dict(_TIMES)[unit], unit), unit)
     return _scaled(ns, _TIMES)
+
+
+def told_apart(times_ns: Sequence[int]) -> list[str]:
+    """Times as `format_ns` writes them, with more digits where different ones would read the same.
+
+    Example:
+        >>> told_apart([205_261_417, 205_105_000]), told_apart([205_261_417, 723_000]), told_apart([20_000_001, 20_000_000])
+        (['205.261 ms', '205.105 ms'], ['205 ms', '723 µs'], ['20,000,001 ns', '20,000,000 ns'])
+    """
+    most = max(times_ns, default=0)
+    writers: tuple[Callable[[int], str], ...] = (format_ns, lambda ns: format_offset(ns, most))
+    for write in writers:
+        said = [write(time_ns) for time_ns in times_ns]
+        if len(set(said)) == len(set(times_ns)):
+            return said
+    return [f"{time_ns:,} ns" for time_ns in times_ns]
 
 
 def format_offset(ns: int, span_ns: int) -> str:

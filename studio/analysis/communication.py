@@ -82,6 +82,20 @@ class GroupUse:
     sized: Int64
 
 
+def shared_use(use: GroupUse) -> tuple[GroupUse, int]:
+    """Return only groups of several ranks, and how many have one; all, where no group has several."""
+    members = np.bincount(use.group, minlength=len(use.groups))
+    keep = np.flatnonzero(members > 1)
+    if not len(keep):
+        return use, 0
+    place = np.full(len(use.groups), -1, np.int64)
+    place[keep] = np.arange(len(keep))
+    inside = place[use.group] >= 0
+    names = tuple(use.groups[at] for at in keep.tolist())
+    cells = [column[inside] for column in (place[use.group], use.rank, use.count, use.bytes, use.sized)]
+    return GroupUse(names, use.ranks, *cells), len(use.groups) - len(keep)
+
+
 def group_use(trace: Trace) -> GroupUse:
     """Add up communication per comm group and rank. Members that send nothing have cells of 0."""
     number = {group.name: index for index, group in enumerate(trace.groups)}

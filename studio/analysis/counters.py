@@ -14,6 +14,7 @@ from studio.trace import Int64
 
 Unit = Literal["nodes", "bytes", "share"]
 _PIECE = 16_384
+_ROUNDING = 1e-10
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +50,9 @@ class Steps:
         time, first = np.unique(time[order], return_index=True)
         level = np.cumsum(np.add.reduceat(change[order], first)) if len(first) else change
         self._time = time
-        self._level = np.maximum(level, 0)  # what comes and goes leaves rounding errors behind
+        # Fractions that come and go leave rounding errors behind; whole numbers do not.
+        rounding = 0.0 if (weight == np.floor(weight)).all() else _ROUNDING * float(level.max(initial=0))
+        self._level = np.where(level > rounding, level, 0)
         self._before = np.append(0.0, np.cumsum(self._level[:-1] * np.diff(time))) if len(time) else level
 
     @property

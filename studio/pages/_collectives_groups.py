@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from dash import dcc, html
 
-from studio.analysis.communication import GroupUse, group_use
+from studio.analysis.communication import group_use, shared_use
 from studio.analysis.roles import Role, group_roles
 from studio.analysis.traffic import Traffic, group_title, rank_traffic
 from studio.figures.groups import group_matrix, widest_px
@@ -106,7 +106,7 @@ def groups_panel(job: str, view: Mapping[str, Any], *, dark: bool) -> Any:
     found = trace(job)
     groups = groups_of(job, view)
     roles: dict[str, Role] = kept(f"roles {hash(groups)}", job, lambda: group_roles(found, groups))
-    use, alone = _shared(group_use(found))
+    use, alone = shared_use(group_use(found))
     notes = [_note(roles.get(name)) for name in use.groups]
     figure = group_matrix(use, dark=dark, notes=notes)
     count = np.bincount(use.group, use.count, minlength=len(use.groups)).astype(int).tolist()
@@ -157,7 +157,6 @@ def groups_panel(job: str, view: Mapping[str, Any], *, dark: bool) -> Any:
         "Bytes, all ranks",
     )
     names = ("group", "role_inferred", "ranks", "stride", "which", "nodes", "bytes")
-    single = f"{format_count(alone)} groups of one rank are left out." if alone else ""
     return html.Div(
         [
             html.Div(
@@ -189,10 +188,18 @@ def groups_panel(job: str, view: Mapping[str, Any], *, dark: bool) -> Any:
             if figure
             else html.P("No collective names a comm group, and no group is listed.", className="cs-dim"),
             copied(table(head, rows[:_LISTED], numeric=(2, 3, 5, 6)), "comm groups"),
-            html.P(single, className="cs-dim") if single else None,
+            left_out(alone),
         ],
         className="cs-page",
     )
+
+
+def left_out(alone: int) -> Any:
+    """Return how many groups of one rank a matrix leaves out; None where it has all."""
+    if not alone:
+        return None
+    said = "1 group of one rank is" if alone == 1 else f"{format_count(alone)} groups of one rank are"
+    return html.P(f"{said} left out.", className="cs-dim")
 
 
 _ROLE_HINT = (
@@ -213,15 +220,3 @@ def _role_cell(role: Role | None) -> Any:
         return "–"
     shown = f"{role.kind} (inferred)" if role.inferred else role.kind
     return html.Span([shown, hint(f"the rule for {role.kind}", role.rule)])
-
-
-def _shared(use: GroupUse) -> tuple[GroupUse, int]:
-    """Return only groups of several ranks, and how many have one."""
-    members = np.bincount(use.group, minlength=len(use.groups))
-    keep = np.flatnonzero(members > 1)
-    place = np.full(len(use.groups), -1, np.int64)
-    place[keep] = np.arange(len(keep))
-    inside = place[use.group] >= 0
-    names = tuple(use.groups[at] for at in keep.tolist())
-    cells = [column[inside] for column in (place[use.group], use.rank, use.count, use.bytes, use.sized)]
-    return GroupUse(names, use.ranks, *cells), len(use.groups) - len(keep)

@@ -7,11 +7,12 @@ from typing import Any
 import dash
 from dash import Input, Output, callback, dcc, html, no_update
 
-from studio.analysis.communication import group_use
+from studio.analysis.communication import group_use, shared_use
 from studio.analysis.summary import Summary, unsized
 from studio.analysis.type_times import type_times
 from studio.errors import StudioError
 from studio.figures.groups import group_matrix, widest_px
+from studio.pages._collectives_groups import left_out
 from studio.pages._export import exports
 from studio.pages._overview_times import times_panel
 from studio.pages._overview_words import collectives_table, imported_from, types_table, use_table
@@ -39,7 +40,7 @@ def show(view: dict[str, Any], theme: str) -> Any:
     info = workspace().info(view["job"])
     found = trace(view["job"])
     summary = info.summary
-    use, run = group_use(found), shown_run(view["job"], view)
+    (use, alone), run = shared_use(group_use(found)), shown_run(view["job"], view)
     simulated = _run_info(info.id, run)
     figure = group_matrix(use, dark=theme == "dark")
     shown = page(
@@ -92,6 +93,7 @@ def show(view: dict[str, Any], theme: str) -> Any:
                 )
                 if figure
                 else html.P("No collective names a comm group, and no group is listed.", className="cs-dim"),
+                left_out(alone),
             ],
             className="cs-section",
         ),

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from studio.analysis.communication import comm_nodes, group_of, group_use
+from studio.analysis.communication import comm_nodes, group_of, group_use, shared_use
 from studio.trace import Trace
 from tests.analysis.jobs import five
+from tests.handmade import collective, trace_of
 
 
 def test_communication_nodes_with_what_they_carry():
@@ -48,3 +49,12 @@ def test_the_group_of_a_node_is_its_ranks():
 def test_a_trace_without_communication_uses_no_group():
     use = group_use(Trace((), ()))
     assert (use.groups, use.ranks, len(use.count)) == ((), (), 0)
+
+
+def test_groups_of_one_rank_are_left_out_where_others_have_several():
+    nodes = [collective(1, "ALL_REDUCE", 8, group="all"), collective(2, "ALL_REDUCE", 4, group="mine")]
+    groups = {"alone": [1], "all": [0, 1], "mine": [0]}
+    use, alone = shared_use(group_use(trace_of([nodes, nodes[:1]], groups)))
+    assert (use.groups, use.rank.tolist(), use.bytes.tolist(), alone) == (("all",), [0, 1], [8, 8], 2)
+    use, alone = shared_use(group_use(trace_of([nodes], {"all": [0], "mine": [0]})))
+    assert (use.groups, use.bytes.tolist(), alone) == (("all", "mine"), [8, 4], 0)

@@ -36,6 +36,19 @@ def test_means_and_peaks_are_those_of_every_nanosecond(
     assert steps.most == level.max()
 
 
+def test_after_the_last_fraction_nothing_is_left_of_rounding() -> None:
+    weight = np.array([0.1, 0.2, 0.3])
+    assert weight.sum() - 0.1 - 0.2 - 0.3 > 0
+    steps = Steps(np.array([0, 1, 2]), np.array([5, 6, 7]), weight)
+    mean, peak = steps.bins(0, 1, 10)
+    assert peak.tolist()[7:] == mean.tolist()[7:] == [0, 0, 0]
+    assert peak[6] > 0.29
+    assert list(steps.changes(6, 9))[-1] == (7, 9, 0)
+    # A byte counts beside as many as there may be.
+    many = Steps(np.array([0, 1]), np.array([5, 9]), np.array([2.0**50, 1.0]))
+    assert many.bins(6, 1, 1)[1].tolist() == [1]
+
+
 def test_what_is_in_flight_adds_up_to_all_that_ran() -> None:
     trace = studio.read(sample_path("transformer_8r"))
     timeline = recorded(trace)
