@@ -154,7 +154,7 @@ def _share(one: Figure | None) -> str:
 
 def _network(shown: Lineup, what: str, title: str, most: int) -> list[Any]:
     keys = dict.fromkeys(one.key for pair in shown.found for one in getattr(pair, what))
-    rows = []
+    rows, compared = [], False
     for key in list(keys)[:most]:
         for unit, told in _CARRIED[what].items():
             figures = _sides_figures(
@@ -162,8 +162,11 @@ def _network(shown: Lineup, what: str, title: str, most: int) -> list[Any]:
             )
             if any(one is not None and (one.a or one.b) for one in figures):
                 rows.append((f"{key}, {told}", f"{key}, {told}", figures))
+                compared |= any(one is not None and one.difference is not None for one in figures)
     abouts = dict.fromkeys(getattr(one.side, what).about for one in shown.sides)
     about = " Or: ".join(words for words in abouts if words)
+    if what == "links" and not compared:
+        title = f"Links: the {_LINKS} that send longest; none is in both"
     heading = html.H3([title, hint(_CARRIED[what]["share"], about)])
     return [heading, _figures(shown, what[:-1].capitalize(), rows, what)] if rows else []
 

@@ -147,7 +147,7 @@ def result(run: Run, info: RunInfo, in_form: Tables, *, dark: bool) -> Any:
     return html.Section(
         [
             html.Div([html.H2(info.name), html.Span(style={"flex": 1}), *onward], className="sim-row"),
-            made_with(info, in_form),
+            html.Div(made_with(info, in_form), id={"sim-made": info.id}),
             _figures(found, times, numbers),
             html.Div(
                 [

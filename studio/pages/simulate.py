@@ -47,7 +47,7 @@ from studio.pages._simulate_fields import GROUPS
 from studio.pages._simulate_files import exported, imported_files
 from studio.pages._simulate_form import congestion_control, form, place_of, said
 from studio.pages._simulate_live import drawn, facts, legend, told
-from studio.pages._simulate_runs import progress_list, result, runs_table
+from studio.pages._simulate_runs import made_with, progress_list, result, runs_table
 from studio.pages._state import run_of, simulations, trace, workspace
 from studio.pages._still import still
 from studio.pages._widgets import error_box, guarded, hint, labelled, loading, no_job
@@ -658,6 +658,25 @@ def list_runs(
         said_here = error_box(error, title="That did not work")
     infos = root.runs(job)
     return runs_table(infos, _shown_run(view, infos), renaming, job), renaming, said_here, step
+
+
+# Apart from the result: it takes longer to make, and until then it would be said of a form that is gone.
+@callback(
+    Output({"sim-made": ALL}, "children"),
+    Input("sim-state", "data"),
+    State({"sim-made": ALL}, "id"),
+    prevent_initial_call=True,
+)
+def tell_settings(state: dict[str, str] | None, shown: list[dict[str, str]]) -> Any:
+    """Tell at once whether the run that is shown was made with the settings now in the form."""
+    if not state or not shown:
+        return [no_update] * len(shown)
+    root = workspace()
+    try:
+        tables = load_draft(root.root, state["config"]).tables
+        return [still(made_with(root.run_info(state["job"], one["sim-made"]), tables)) for one in shown]
+    except StudioError:
+        return [no_update] * len(shown)  # a run of another job: its result is about to go
 
 
 # Apart from the list: what a result holds must not make the list, of which results are made, anew.

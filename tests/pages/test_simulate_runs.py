@@ -86,6 +86,10 @@ def test_among_single_links_a_dimension_has_no_time_to_compare():
         (False, None, None, None)
     ] * 2
     assert all(one.b for one in figures if one.unit == "bytes")
+    # One has single links, the other none: none of them differs from anything.
+    said = texts(summary(lineup(made)))
+    assert "Links: the 10 that send longest; none is in both" in said
+    assert "Links: the 10 that differ most" in texts(summary(lineup([made[1], made[1]])))
 
 
 def test_a_dimension_that_carried_more_than_it_could_is_told_with_the_way_out():
