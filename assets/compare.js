@@ -584,6 +584,10 @@
         pan(event.deltaX / width());
         event.preventDefault();
       } else if (scroll(event.deltaY)) event.preventDefault();
+      /* The pointer rests, and something else lies under it now. */
+      if (!all() || !event.defaultPrevented) return;
+      pointer = under(event);
+      hover(pointer);
     }, { passive: false });
     var fingers = new Map();
 
