@@ -82,8 +82,17 @@ def node_index(job: str, run: str = "") -> NodeIndex:
 
 
 def nodes_shown(job: str, run: str) -> NodeIndex:
-    """Return the searchable list of a job's nodes as an address with this run shows it; it may name none."""
-    return node_index(job, shown_run(job, {"run": run}) or "")
+    """Return the searchable list of a job's nodes as an address with this run shows it; it may name none.
+
+    A run that is not there is told above the page: the nodes are, with what was recorded of them.
+    """
+    shown = shown_run(job, {"run": run}) or ""
+    if shown:
+        try:
+            workspace().run_info(job, shown)
+        except StudioError:
+            shown = ""
+    return node_index(job, shown)
 
 
 def examination(job: str) -> Examination:

@@ -313,6 +313,12 @@ def test_times_follow_the_run_that_is_shown(studio: Studio, page):
     page.locator(".ag-header-cell[col-id^=recorded]").first.wait_for(state="detached")
     assert "recorded" not in page.inner_text("#nodes-lacks")
     assert page.locator("#nodes-times").inner_text() == ""
+    # A run that is gone takes no node with it.
+    page.goto(f"{studio.url}/nodes?job={job}&run=gone")
+    page.wait_for_selector("#view-missing >> text=This job has no run 'gone'")
+    counted(page, "24 nodes")
+    headings.filter(has_text=re.compile("^Duration$")).wait_for()
+    assert page.locator("#nodes-error").inner_text() == ""
     page.goto(f"{studio.url}/overview?job={job}&run={run}")
     told = page.locator("#overview-types tbody tr")
     told.get_by_text("4.71 on rank 5").wait_for()
