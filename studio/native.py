@@ -1,8 +1,9 @@
 """Kernels: modules of plain functions that run interpreted as they are, and compiled under another name.
 
 The functions of a kernel are copied into a module of their own and compiled there, so the two cannot differ; those of
-several modules become one. Compiling takes seconds once per installation; numba keeps the result beside the source, and
-a mark next to that says that it is there. `warm_up` compiles in another process, so that nobody waits.
+several modules become one. Compiling takes seconds once per installation; numba keeps the result beside the source, or
+where `NUMBA_CACHE_DIR` says, and a mark next to that says that it is there. `warm_up` compiles in another process, so
+that nobody waits.
 """
 
 from __future__ import annotations
@@ -73,6 +74,8 @@ class Kernel:
         path = Path(str(self.source.__file__))
         name = f"{self.source.__name__}-{versions}-{self.stamp}"
         # Where numba keeps what it compiles, so that who empties the one has emptied the other.
+        if kept := os.environ.get("NUMBA_CACHE_DIR"):
+            return Path(kept) / name
         if os.access(path.parent, os.W_OK):
             return path.parent / "__pycache__" / name
         import platformdirs

@@ -44,8 +44,7 @@ def compile_kernel(
         entry: The outermost function: two arrays, of int64 and of float64, and an int64.
         functions: All other functions, callees before callers.
         inlined: Those among them that are put into their callers.
-        kernel: What it is a copy of; says whether numba's cache holds the outermost function, so that the others
-            are not needed.
+        kernel: What it is a copy of; tells its source from others.
     """
     namespace: Any = module
     for name in functions:
@@ -59,11 +58,23 @@ def compile_kernel(
     setattr(namespace, entry, outermost)
     # Numba looks at the file of the outermost function alone to see whether what it keeps is of this source.
     outermost._cache._cache_file._source_stamp = kernel.stamp  # noqa: SLF001 (numba has no public way)
-    if not kernel.cached():
-        _make_parts(namespace, functions)
     ints, floats = types.Array(types.int64, 1, "C"), types.Array(types.float64, 1, "C")
-    outermost.compile((ints, floats, types.int64))
+    signature = (ints, floats, types.int64)
+    if not _kept(outermost, signature):
+        _make_parts(namespace, functions)
+    outermost.compile(signature)
     _PARTS.clear()
+
+
+def _kept(outermost: Any, signature: Sequence[Any]) -> bool:
+    """Whether numba's cache has machine code of this source for this processor.
+
+    That the installation has compiled before does not say so: machines of several kinds may share it, and the cache
+    may have been emptied.
+    """
+    cache = outermost._cache  # noqa: SLF001 (numba has no public way)
+    key = cache._index_key(signature, outermost.targetctx.codegen())  # noqa: SLF001
+    return cache._cache_file.load(key) is not None  # noqa: SLF001
 
 
 def _address(_context: Any, array: Any) -> Any:

@@ -69,7 +69,7 @@ def running(workspace: Path, *arguments: str) -> Iterator[Studio]:
         yield Studio(address.group(), workspace)
     finally:
         process.send_signal(signal.SIGINT)
-        code = process.wait(timeout=20)
+        code = process.wait(timeout=60)
         process.stdout.close()
         assert code == 0
 

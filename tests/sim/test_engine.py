@@ -136,6 +136,15 @@ def entry(m, f, budget):
 """
 
 
+def test_the_mark_lies_where_numba_keeps_what_it_compiles(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("NUMBA_CACHE_DIR", raising=False)
+    assert engine.KERNEL.marker().parent != tmp_path
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+    assert engine.KERNEL.marker().parent == tmp_path
+
+
 def test_a_change_in_any_file_of_a_kernel_is_compiled(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -147,7 +156,10 @@ def test_a_change_in_any_file_of_a_kernel_is_compiled(
     (folder / "whole.py").write_text(WHOLE)
     monkeypatch.syspath_prepend(tmp_path)
     answers = []
-    for second, factor in enumerate((2, 3, 3)):
+    for second, factor in enumerate((2, 3, 3, 3)):
+        if second == 3:  # as on a machine of another kind: the mark is there, and no code for this processor
+            [index] = (folder / "__pycache__").glob("*.nbi")
+            index.unlink()
         (folder / "part.py").write_text(PART.format(factor=factor))
         # Python itself tells sources apart by seconds.
         os.utime(folder / "part.py", (2e9 + min(second, 1), 2e9 + min(second, 1)))
@@ -164,6 +176,6 @@ def test_a_change_in_any_file_of_a_kernel_is_compiled(
         cached = kernel.cached()
         compiled = kernel.compiled()
         answers.append((cached, compiled.entry(np.array([7]), np.zeros(1), 0), part.times([7])))
-    assert answers == [(False, 14, 14), (False, 21, 21), (True, 21, 21)]
+    assert answers == [(False, 14, 14), (False, 21, 21), (True, 21, 21), (True, 21, 21)]
     for name in [name for name in sys.modules if name.startswith("few_functions")]:
         del sys.modules[name]
