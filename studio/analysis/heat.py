@@ -90,14 +90,11 @@ class Heat:
         """Return the members that a cell adds up."""
         members, row = self.members, int(self.lines[line])
         collectives = np.flatnonzero(self.rows.of == row) if row != NONE else np.zeros(0, np.int64)
-        rank = int(self.columns[column])
-        found = []
-        for one in collectives.tolist():
-            low, high = int(members.offsets[one]), int(members.offsets[one + 1])
-            at = low + int(np.searchsorted(members.rank[low:high], rank))
-            if at < high and members.rank[at] == rank:
-                found.append(at)
-        return np.array(found, np.int64)
+        first = members.offsets[collectives]
+        count = members.offsets[collectives + 1] - first
+        at = np.repeat(first - np.cumsum(count) + count, count) + np.arange(int(count.sum()))
+        found: Int64 = at[members.rank[at] == self.columns[column]]
+        return found
 
     def key(self, row: int) -> tuple[object, ...]:
         """Return what makes a row the same as one of another run or job: its section, or type, name and number."""

@@ -75,7 +75,7 @@ class Members:
     @property
     def timed(self) -> bool:
         """Whether any member has times."""
-        return bool((self.start_ns >= 0).any())
+        return bool(self.start_ns.max(initial=NONE) >= 0)
 
 
 def collective_members(

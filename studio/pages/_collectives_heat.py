@@ -110,9 +110,13 @@ def origin_of(job: str, run: str | None) -> int:
     """Return what the Timeline counts times from: the first start of a recording, the beginning of a run."""
     if run != "":
         return 0
-    start = times_of(job, run).start_ns
-    known = start[start >= 0]
-    return int(known.min()) if len(known) else 0
+
+    def make() -> int:
+        start = times_of(job, run).start_ns
+        known = start[start >= 0]
+        return int(known.min()) if len(known) else 0
+
+    return kept("collectives origin", job, make)
 
 
 def _explicit(asked: Settled) -> dict[str, str]:

@@ -263,14 +263,14 @@ def _heat_tab(asked: Settled, view: dict[str, Any], _theme: str) -> dict[str, An
     shown = shown_of(asked.job, view)
     title, subtitle = title_of(shown)
     other = view.get("with")
+    timed, sized = members.timed, members.sized
     return {
         "panel": None,
         "metrics": [
             {
                 "value": name,
                 "label": METRIC_NAMES[name],
-                "disabled": (not members.timed and name not in UNTIMED)
-                or (not members.sized and name in SIZED and members.timed),
+                "disabled": (not timed and name not in UNTIMED) or (not sized and name in SIZED and timed),
             }
             for name in METRICS
         ],
