@@ -165,15 +165,16 @@ def _label(label: int) -> str:
     return "UNNAMED COLLECTIVE" if label == NONE else collective_name(label)
 
 
+def rank_with_most(of_rank: Int64, ranks: Sequence[int]) -> int:
+    """Return the number of the one rank with the most, -1 where several tie, or none has any."""
+    most = of_rank.max()
+    at = np.flatnonzero(of_rank == most)
+    return ranks[at[0]] if most and len(at) == 1 else NONE
+
+
 def _share(name: str, sums: Int64, ranks: Sequence[int]) -> Share:
     """Return the share of one kind from its (R, 3) sums per rank."""
     counts, sizes, times = sums.T
-    size, longest = int(sizes.max()), int(times.max())
-
-    def alone(of_rank: Int64, most: int) -> int:
-        at = np.flatnonzero(of_rank == most)
-        return ranks[at[0]] if most and len(at) == 1 else NONE
-
     return Share(
         name,
         int(counts.sum()),
@@ -181,10 +182,10 @@ def _share(name: str, sums: Int64, ranks: Sequence[int]) -> Share:
         int(counts.max()),
         int(sizes.sum()),
         int(sizes.min()),
-        size,
+        int(sizes.max()),
         float(sizes.mean()),
-        alone(sizes, size),
+        rank_with_most(sizes, ranks),
         int(times.sum()),
-        longest,
-        alone(times, longest),
+        int(times.max()),
+        rank_with_most(times, ranks),
     )

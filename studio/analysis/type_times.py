@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from studio.analysis.summary import rank_with_most
 from studio.timeline import NodeTimes
-from studio.trace import NONE, Graph, Int64, Trace, type_name
+from studio.trace import Graph, Int64, Trace, type_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +52,4 @@ def _sums(graph: Graph, lasted: Int64, kinds: Sequence[int]) -> list[int]:
 
 
 def _time(of_rank: Int64, numbers: Sequence[int]) -> TypeTime:
-    most = int(of_rank.max())
-    longest = np.flatnonzero(of_rank == most)
-    return TypeTime(int(of_rank.sum()), most, numbers[longest[0]] if most and len(longest) == 1 else NONE)
+    return TypeTime(int(of_rank.sum()), int(of_rank.max()), rank_with_most(of_rank, numbers))

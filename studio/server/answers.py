@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 from typing import Any
 
 import msgspec
@@ -88,6 +90,18 @@ def plain_cell(value: Any) -> str:
         return f"{value:.6g}"
     text = str(value).replace("\t", " ").replace("\n", " ").replace("\r", " ")
     return f"'{text}" if isinstance(value, str) and text[:1] in ("=", "+", "-", "@") else text
+
+
+def exact_number(value: float) -> str:
+    """Return a number to its last bit, a whole one without a point."""
+    return str(int(value)) if value.is_integer() else repr(value)
+
+
+def csv_line(cells: list[str]) -> str:
+    """Return cells as a line of CSV."""
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerow(cells)
+    return text.getvalue()
 
 
 def harmless(text: str) -> str:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -15,7 +13,7 @@ from studio.analysis.heat import Heat, Shown, Tile, line_name, strongest, tile, 
 from studio.analysis.nodes import find_node, node_ref
 from studio.errors import StudioError, TraceError
 from studio.figures.theme import DIVERGING, SEQUENTIAL
-from studio.server.answers import FARTHEST, as_json, refusal, whole
+from studio.server.answers import FARTHEST, as_json, csv_line, exact_number, harmless, refusal, whole
 from studio.server.packed import packed
 from studio.trace import NONE, Int64, collective_name
 
@@ -197,14 +195,14 @@ def _csv(shown: Shown, window: tuple[int, int, int, int]) -> Iterator[str]:
         "gini",
         f"excess_{unit}",
     )
-    yield _line([*head, *ranks])
+    yield csv_line([*head, *ranks])
     alone = not heat.rows.folded
     for line in range(low, min(high, len(heat.lines))):
         row = int(heat.lines[line])
         if row == NONE:
             continue
         first = int(heat.rows.first[row])
-        what = [line_name(heat, line)]
+        what = [harmless(line_name(heat, line))]
         what += (
             [
                 collective_name(int(members.type[first])),
@@ -215,14 +213,14 @@ def _csv(shown: Shown, window: tuple[int, int, int, int]) -> Iterator[str]:
         )
         what.append(str(int(members.step[first])) if alone and members.step[first] >= 0 else "")
         spread = [getattr(heat.spread, key)[row] for key in ("mean", "max", "variation", "gini", "excess")]
-        yield _line([*what, *map(_figure, spread), *map(_figure, heat.table[row, columns].tolist())])
+        yield csv_line([*what, *map(_figure, spread), *map(_figure, heat.table[row, columns].tolist())])
 
 
 def _imbalances(shown: Shown) -> Iterator[str]:
     """Yield a line per uneven row, the worst first, in the measure that is shown."""
     unit = UNITS[shown.look.metric]
     number = [rank.number for rank in shown.trace.ranks]
-    yield _line(
+    yield csv_line(
         [
             "collective",
             "metric",
@@ -237,19 +235,19 @@ def _imbalances(shown: Shown) -> Iterator[str]:
     for line, one in worst_lines(shown):
         heavy = " ".join(str(number[rank]) for rank in one.heavy)
         figures = map(_figure, (one.max, one.most, one.mean, one.excess))
-        yield _line([line_name(shown.heat, line), shown.look.metric, *figures, str(number[one.worst]), heavy])
-
-
-def _line(cells: list[str]) -> str:
-    text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerow(cells)
-    return text.getvalue()
+        yield csv_line(
+            [
+                harmless(line_name(shown.heat, line)),
+                shown.look.metric,
+                *figures,
+                str(number[one.worst]),
+                heavy,
+            ]
+        )
 
 
 def _figure(value: float) -> str:
-    if np.isnan(value):
-        return ""
-    return str(int(value)) if value == int(value) else repr(float(value))
+    return "" if np.isnan(value) else exact_number(float(value))
 
 
 def _window(heat: Heat) -> tuple[int, int, int, int]:

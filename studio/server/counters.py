@@ -11,7 +11,7 @@ from flask import Blueprint, Response, request, stream_with_context
 
 from studio.analysis.counters import Series
 from studio.analysis.gantt import LEVEL_AT_MOST, TILE_BINS, Gantt
-from studio.server.answers import FARTHEST, as_json, plain_cell, whole, window
+from studio.server.answers import FARTHEST, as_json, exact_number, plain_cell, whole, window
 from studio.server.packed import packed
 
 _HEAD = ("counter", "unit", "mean", "most", "most_from_ns", "most_until_ns", "about")
@@ -81,14 +81,10 @@ def _course(found: tuple[Series, ...], start_ns: int, end_ns: int) -> Iterator[s
         steps = one.steps.changes(start_ns, end_ns)
         while part := list(islice(steps, _LINES_AT_ONCE)):
             yield "".join(
-                f"{one.title},{one.unit},{begin},{until},{_number(value)}\n" for begin, until, value in part
+                f"{one.title},{one.unit},{begin},{until},{exact_number(value)}\n"
+                for begin, until, value in part
             )
 
 
 def _cell(value: Any) -> str:
-    return _number(value) if isinstance(value, float) else plain_cell(value)
-
-
-def _number(value: float) -> str:
-    """Return a number to its last bit, a whole one without a point."""
-    return str(int(value)) if value.is_integer() else repr(value)
+    return exact_number(value) if isinstance(value, float) else plain_cell(value)

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-import msgspec
 import numpy as np
 from flask import Blueprint, Response, request, stream_with_context
 
@@ -15,6 +12,7 @@ from studio.analysis.heat import plain_tile
 from studio.analysis.traffic import Traffic
 from studio.errors import StudioError
 from studio.figures.theme import DIVERGING, SEQUENTIAL
+from studio.server.answers import csv_line, refusal
 from studio.server.collectives import window_of
 from studio.server.packed import packed
 from studio.trace import NONE, Trace
@@ -23,7 +21,7 @@ from studio.trace import NONE, Trace
 def traffic_blueprint(traffic_of: Callable[[str, Mapping[str, str]], tuple[Trace, Traffic]]) -> Blueprint:
     """Make the routes below /api/jobs for the traffic that `traffic_of` finds by job and address."""
     routes = Blueprint("traffic", __name__, url_prefix="/api/jobs")
-    routes.register_error_handler(StudioError, _refusal)
+    routes.register_error_handler(StudioError, refusal)
 
     @routes.get("/<job>/traffic")
     def window(job: str) -> Response:
@@ -84,18 +82,7 @@ def _tile(trace: Trace, traffic: Traffic) -> Response:
 def _csv(trace: Trace, traffic: Traffic) -> Iterator[str]:
     """Yield a line per rank: the bytes it sends to each, empty where the two have nothing to do with each other."""
     numbers = [rank.number for rank in trace.ranks]
-    yield _line(["from_rank", "sum_bytes", *(f"to rank {number}" for number in numbers)])
+    yield csv_line(["from_rank", "sum_bytes", *(f"to rank {number}" for number in numbers)])
     for number, row in zip(numbers, traffic.bytes, strict=True):
         figures = ["" if np.isnan(value) else f"{value:.15g}" for value in row.tolist()]
-        yield _line([str(number), f"{np.nansum(row):.15g}", *figures])
-
-
-def _line(cells: list[str]) -> str:
-    text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerow(cells)
-    return text.getvalue()
-
-
-def _refusal(error: StudioError) -> tuple[Response, int]:
-    body = {"error": {"message": error.message, "hint": error.hint}}
-    return Response(msgspec.json.encode(body), mimetype="application/json"), 400
+        yield csv_line([str(number), f"{np.nansum(row):.15g}", *figures])

@@ -20,7 +20,7 @@ from studio.analysis.matching import (
     waits_for_lower_ids,
 )
 from studio.sim.agreement import group_findings, group_label, message_findings, node_label, rank_list
-from studio.sim.collectives import ROOT_KEYS, ROOTED, any_size, listed_for
+from studio.sim.collectives import EXTENDED_KIND_OF, KIND_OF, ROOT_KEYS, ROOTED, any_size, listed_for
 from studio.sim.config import Algorithm, CollectiveKind, SystemConfig
 from studio.sim.matched import by_number, replays_communication, unrecorded
 from studio.trace import (
@@ -40,21 +40,6 @@ from studio.trace import (
     int_column,
 )
 
-KIND_OF: Mapping[int, CollectiveKind] = {
-    CollectiveType.ALL_REDUCE: "all_reduce",
-    CollectiveType.ALL_GATHER: "all_gather",
-    CollectiveType.ALL_TO_ALL: "all_to_all",
-    CollectiveType.REDUCE_SCATTER: "reduce_scatter",
-}
-_EXTENDED_KINDS: Mapping[int, CollectiveKind] = {
-    **KIND_OF,
-    CollectiveType.REDUCE: "reduce",
-    CollectiveType.GATHER: "gather",
-    CollectiveType.SCATTER: "scatter",
-    CollectiveType.BROADCAST: "broadcast",
-    CollectiveType.REDUCE_SCATTER_BLOCK: "reduce_scatter_block",
-    CollectiveType.BARRIER: "barrier",
-}
 _FIXED_TIME = (CollectiveType.BROADCAST,)
 _SHOWN = 8
 """Findings of one kind that are told one by one; the rest is counted."""
@@ -418,7 +403,7 @@ def _dimensions(job: _Job, config: SystemConfig) -> Iterator[Finding]:
     """
     graph = job.graph
     kinds = _collective_types(graph)
-    known = _EXTENDED_KINDS if _all_collectives(config) else KIND_OF
+    known = EXTENDED_KIND_OF if _all_collectives(config) else KIND_OF
     rows, where = graph.rows_with("involved_dim")
     nowhere = []
     for row, at in zip(rows.tolist(), where.tolist(), strict=True):
@@ -484,7 +469,7 @@ def _roots(trace: Trace, config: SystemConfig, groups: Sequence[GroupMatching]) 
             yield Finding("error", "root-outsider", message, f"Ranks of the job, in {', '.join(ROOT_KEYS)}.")
 
 
-_ROOTED_TYPES = [number for number, kind in _EXTENDED_KINDS.items() if kind in ROOTED]
+_ROOTED_TYPES = [number for number, kind in EXTENDED_KIND_OF.items() if kind in ROOTED]
 
 
 def _named_roots(graph: Graph) -> Int64:
@@ -497,11 +482,11 @@ def _named_roots(graph: Graph) -> Int64:
 
 
 def _unable(config: SystemConfig, group: GroupMatching, number: int) -> Iterator[tuple[int, str, str, str]]:
-    kind = (_EXTENDED_KINDS if _all_collectives(config) else KIND_OF).get(number)
+    kind = (EXTENDED_KIND_OF if _all_collectives(config) else KIND_OF).get(number)
     if kind is None:
         if number not in _FIXED_TIME:
             allowed = ", ".join(collective_name(known) for known in KIND_OF)
-            hint = "The extended mode carries out all collectives." if number in _EXTENDED_KINDS else ""
+            hint = "The extended mode carries out all collectives." if number in EXTENDED_KIND_OF else ""
             yield 0, "collective-unsupported", f"cannot be simulated; allowed: {allowed}, BROADCAST", hint
         return
     if kind in config.custom:
@@ -586,7 +571,7 @@ def _one_ring(config: SystemConfig, group: GroupMatching) -> bool:
     if len(group.members) < config.topology.npus:
         return len(group.members) > 1
     numbers = {number for sequence in group.sequences for number in np.unique(sequence.type).tolist()}
-    kinds = [_EXTENDED_KINDS[number] for number in numbers if number in _EXTENDED_KINDS]
+    kinds = [EXTENDED_KIND_OF[number] for number in numbers if number in EXTENDED_KIND_OF]
     return any(algorithm.single for kind in kinds for algorithm in listed_for(config, kind)[:1])
 
 

@@ -17,12 +17,13 @@ The extended mode adds to them:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from studio.errors import ConfigError
 from studio.sim.config import REFERENCE_KINDS, Algorithm, CollectiveKind, SystemConfig
+from studio.trace import CollectiveType
 
 Role = Literal["normal", "up", "down"]
 
@@ -57,6 +58,23 @@ class Phase:
 
 ROOT_KEYS = ("root_rank", "comm_root", "root")
 """Attributes that name a collective's root, a rank of the job; the first one that a node has counts."""
+KIND_OF: Mapping[int, CollectiveKind] = {
+    CollectiveType.ALL_REDUCE: "all_reduce",
+    CollectiveType.ALL_GATHER: "all_gather",
+    CollectiveType.ALL_TO_ALL: "all_to_all",
+    CollectiveType.REDUCE_SCATTER: "reduce_scatter",
+}
+"""What the compatible mode knows of the types that nodes name."""
+EXTENDED_KIND_OF: Mapping[int, CollectiveKind] = {
+    **KIND_OF,
+    CollectiveType.REDUCE: "reduce",
+    CollectiveType.GATHER: "gather",
+    CollectiveType.SCATTER: "scatter",
+    CollectiveType.BROADCAST: "broadcast",
+    CollectiveType.REDUCE_SCATTER_BLOCK: "reduce_scatter_block",
+    CollectiveType.BARRIER: "barrier",
+}
+"""What the extended mode knows of them."""
 ROOTED: tuple[CollectiveKind, ...] = ("broadcast", "reduce", "scatter", "gather")
 _DOWNWARDS: tuple[CollectiveKind, ...] = ("all_gather", "broadcast", "gather")
 _INSTEAD: dict[CollectiveKind, tuple[CollectiveKind, ...]] = {

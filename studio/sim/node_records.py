@@ -12,7 +12,15 @@ from typing import Any
 import numpy as np
 
 from studio.errors import ConfigError, TraceError
-from studio.sim.collectives import ROOT_KEYS, ROOTED, chunks, group_phases, stream_phases
+from studio.sim.collectives import (
+    EXTENDED_KIND_OF,
+    KIND_OF,
+    ROOT_KEYS,
+    ROOTED,
+    chunks,
+    group_phases,
+    stream_phases,
+)
 from studio.sim.config import CollectiveKind, SystemConfig
 from studio.sim.kernel import layout as k
 from studio.sim.links import Float64
@@ -31,21 +39,6 @@ from studio.trace import (
     type_name,
 )
 
-COLLECTIVES: dict[int, CollectiveKind] = {
-    CollectiveType.ALL_REDUCE: "all_reduce",
-    CollectiveType.ALL_GATHER: "all_gather",
-    CollectiveType.ALL_TO_ALL: "all_to_all",
-    CollectiveType.REDUCE_SCATTER: "reduce_scatter",
-}
-EXTENDED_COLLECTIVES: dict[int, CollectiveKind] = {
-    **COLLECTIVES,
-    CollectiveType.REDUCE: "reduce",
-    CollectiveType.GATHER: "gather",
-    CollectiveType.SCATTER: "scatter",
-    CollectiveType.BROADCAST: "broadcast",
-    CollectiveType.REDUCE_SCATTER_BLOCK: "reduce_scatter_block",
-    CollectiveType.BARRIER: "barrier",
-}
 _COMM = (NodeType.COMM_SEND, NodeType.COMM_RECV, NodeType.COMM_COLL)
 _MEM = (NodeType.MEM_LOAD, NodeType.MEM_STORE)
 
@@ -308,10 +301,10 @@ class Draft:
         self, pos: int, number: int, size: int, mask: int, places: tuple[int, int, int]
     ) -> tuple[int, int, int, int]:
         """Return chunk, streams and phase lists (of the world and of a group) of one kind of collective."""
-        known = EXTENDED_COLLECTIVES if self.all_collectives else COLLECTIVES
+        known = EXTENDED_KIND_OF if self.all_collectives else KIND_OF
         kind = known.get(number)
         if kind is None:
-            allowed = ", ".join(collective_name(n) for n in (*COLLECTIVES, CollectiveType.BROADCAST))
+            allowed = ", ".join(collective_name(n) for n in (*KIND_OF, CollectiveType.BROADCAST))
             raise self.fail(
                 pos,
                 f"comm_type {number} ({collective_name(number)}) cannot be simulated; allowed: {allowed}",

@@ -7,6 +7,7 @@ import os
 import pkgutil
 import sys
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -145,11 +146,19 @@ def test_the_mark_lies_where_numba_keeps_what_it_compiles(
     assert engine.KERNEL.marker().parent == tmp_path
 
 
+def few_functions(whole: ModuleType, part: ModuleType) -> Kernel:
+    from studio.sim.compiling import compile_kernel
+
+    def prepare(module: ModuleType) -> None:
+        compile_kernel(module, "entry", ["times", "run"], inlined=("times",), kernel=kernel)
+
+    kernel = Kernel(whole, __name__, prepare, (part,))
+    return kernel
+
+
 def test_a_change_in_any_file_of_a_kernel_is_compiled(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from studio.sim.compiling import compile_kernel
-
     folder = tmp_path / "few_functions"
     folder.mkdir()
     (folder / "__init__.py").touch()
@@ -168,11 +177,7 @@ def test_a_change_in_any_file_of_a_kernel_is_compiled(
         importlib.invalidate_caches()
         whole = importlib.import_module("few_functions.whole")
         part = importlib.import_module("few_functions.part")
-
-        def prepare(module: Any) -> None:
-            compile_kernel(module, "entry", ["times", "run"], inlined=("times",), kernel=kernel)  # noqa: B023
-
-        kernel = Kernel(whole, __name__, prepare, (part,))
+        kernel = few_functions(whole, part)
         cached = kernel.cached()
         compiled = kernel.compiled()
         answers.append((cached, compiled.entry(np.array([7]), np.zeros(1), 0), part.times([7])))

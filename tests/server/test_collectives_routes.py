@@ -1,0 +1,38 @@
+"""The CSV of the Collectives page: exact figures, and names that no spreadsheet runs."""
+
+from __future__ import annotations
+
+import csv
+import io
+
+from flask import Flask
+
+from studio.analysis.heat import Look, Shown, heat_of
+from studio.analysis.members import collective_members
+from studio.server.collectives import collectives_blueprint
+from tests.handmade import collective, trace_of
+
+
+def test_names_that_look_like_formulas_are_texts_in_both_files() -> None:
+    trace = trace_of({rank: [collective(1, "ALL_REDUCE", 64 + 64 * rank, name="=1+1")] for rank in range(3)})
+    shown = Shown(trace, heat_of(collective_members(trace), Look()), Look(), relative=False)
+    app = Flask("test")
+    app.register_blueprint(collectives_blueprint(lambda _job, _view: shown))
+    client = app.test_client()
+
+    def lines(path: str) -> list[list[str]]:
+        return list(csv.reader(io.StringIO(client.get(f"/api/jobs/one/{path}").text)))
+
+    [head, row] = lines("collectives/imbalances.csv")
+    assert dict(zip(head, row, strict=True)) == {
+        "collective": "'=1+1",
+        "metric": "size",
+        "max_over_mean": "1.5",
+        "most_bytes": "192",
+        "mean_bytes": "128",
+        "to_move_bytes": "64",
+        "worst_rank": "2",
+        "ranks_above_mean": "2",
+    }
+    [head, row] = lines("collectives.csv")
+    assert (row[0], row[-3:]) == ("'=1+1", ["64", "128", "192"])
