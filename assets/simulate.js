@@ -4,7 +4,8 @@
 
   var SVG = "http://www.w3.org/2000/svg";
   var LARGEST = 1.7;
-  var own = null;
+  /* Where the address was when the page last looked, and how often it had gone there by itself: by a link, or back. */
+  var seen = null, turn = 0;
   var skip = function () { return window.dash_clientside.no_update; };
 
   function place(job, config) {
@@ -25,6 +26,12 @@
     } catch (error) {
       /* Without storage the address alone knows the system. */
     }
+  }
+
+  function wanted(now) {
+    seen = place(now.job || "", now.config || "");
+    turn += 1;
+    return { job: now.job || "", config: now.config || (now.job ? remembered(now.job) : ""), run: now.run || "", turn: turn };
   }
 
   function make(name, attributes, into) {
@@ -52,21 +59,30 @@
 
   window.dash_clientside = Object.assign({}, window.dash_clientside, {
     studio_simulate: {
-      /* What the form shows already is not sent again: it would overwrite what is being typed. */
+      /* The form is asked for where the address has gone by itself; where it followed the form, that is there already. */
       follow: function (view, form) {
-        var now = window.studioView.read();
+        var now = window.studioView.read(), here = place(now.job || "", now.config || "");
         if (window.location.pathname !== "/simulate") return skip();
-        if (form && form.config && (!own || own.split(" ")[0] !== now.job)) own = place(form.job, form.config);
-        if (now.job && own === place(now.job, now.config || "")) return skip();
-        return { job: now.job || "", config: now.config || (now.job ? remembered(now.job) : ""), run: now.run || "" };
+        if (form && form.job === now.job && here === seen) return skip();
+        return wanted(now);
       },
-      /* A new state of the system is a step of the history, but for the letters typed into one field. */
+      /* A new state of the system is a step of the history, but for the letters typed into one field. Where the address has
+         gone elsewhere meanwhile, it is the form that has to come after. */
       go: function (step) {
-        if (!step || !step.config) return skip();
-        if (step.own) own = place(step.job, step.config);
+        var now = window.studioView.read();
+        if (!step || window.location.pathname !== "/simulate") return skip();
+        if (step.turn !== turn) return wanted(now);
+        if (place(now.job || "", now.config || "") !== seen) return skip(); /* "follow" is about to be called. */
         remember(step.job, step.config);
-        if (window.studioView.read().job === step.job) window.studioView.change({ config: step.config }, { replace: step.replace });
+        seen = place(step.job, step.config);
+        window.studioView.change({ config: step.config }, { replace: step.replace });
         return skip();
+      },
+      /* Which run of which job the page shows; told only when that is another. */
+      which: function (view, form, known) {
+        var now = window.studioView.read(), job = form && form.job === now.job ? now.job : "";
+        var shown = { job: job, run: job ? now.run || "" : "" };
+        return known && known.job === shown.job && known.run === shown.run ? skip() : shown;
       },
       finished: function (run) {
         if (run && run.job === window.studioView.read().job) window.studioView.change({ run: run.run }, { replace: true });

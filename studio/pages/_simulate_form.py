@@ -10,6 +10,7 @@ from dash import html
 
 from studio.drafts import Draft
 from studio.errors import ConfigError
+from studio.pages._asked import EDIT, asks
 from studio.pages._simulate_edits import dimensions, is_extended, shown_text
 from studio.pages._simulate_fields import (
     ALGORITHM_CHOICES,
@@ -75,7 +76,7 @@ def _dimensions(tables: Tables) -> Any:
         rows.append(html.Tr(said_at))
     buttons = html.Div(
         [
-            html.Button("Add dimension", id={"sim-act": "add", "at": 0}, className="cs-button-quiet"),
+            html.Button("Add dimension", className="cs-button-quiet", **asks(EDIT, "add")),
             html.Span(id={"sim-said": "network"}, className="sim-said"),
         ],
         className="sim-row",
@@ -101,10 +102,10 @@ def _order(at: int, count: int) -> list[Any]:
     def button(text: str, act: str, title: str, *, off: bool) -> Any:
         return html.Button(
             text,
-            id={"sim-act": act, "at": at},
             className="sim-icon",
             disabled=off,
             title=title,
+            **asks(EDIT, act, at),
             **labelled(f"{title} (dimension {at})"),
         )
 

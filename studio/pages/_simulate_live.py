@@ -9,6 +9,7 @@ from typing import Any
 from dash import html
 
 from studio.figures.topology import Drawing, described, topology_drawing
+from studio.pages._asked import EDIT, asks
 from studio.pages._export import Table, exports
 from studio.pages._widgets import exact, findings_list, hint
 from studio.sim.config import SystemConfig, Topology
@@ -71,7 +72,7 @@ def fit(topology: Topology, ranks: int) -> Any:
                 f"The job has {format_count(ranks)} ranks, the system {format_count(topology.npus)} NPUs. ",
                 className="cs-level-error",
             ),
-            html.Button("Fit to the job", id={"sim-act": "fit", "at": 0}, className="cs-button"),
+            html.Button("Fit to the job", className="cs-button", **asks(EDIT, "fit")),
         ],
         className="sim-fit",
     )

@@ -13,6 +13,7 @@ from dash import dcc, html
 from studio.analysis.breakdown import Breakdown
 from studio.errors import StudioError
 from studio.figures.ranks import rank_times
+from studio.pages._asked import EDIT, ORDER, RUNS, asks
 from studio.pages._export import copied, exports
 from studio.pages._rank_table import rank_table
 from studio.pages._widgets import error_box, exact, hint, labelled, link, table
@@ -55,7 +56,10 @@ def progress_list(simulations: Sequence[Simulation], now: float) -> Any:
 
 def _under_way(one: Simulation, ahead: int, now: float) -> Any:
     cancel = html.Button(
-        "Cancel", id={"sim-stop": one.id}, className="cs-button", **labelled(f"Cancel {one.name}")
+        "Cancel",
+        className="cs-button",
+        **asks(ORDER, "stop", one.id),
+        **labelled(f"Cancel {one.name}"),
     )
     bar = (
         html.Progress(value=str(one.done), max=str(one.total), **labelled(f"Progress of {one.name}"))
@@ -86,14 +90,14 @@ def _ended(one: Simulation) -> Any:
     buttons = [
         html.Button(
             "Dismiss",
-            id={"sim-dismiss": one.id},
             className="cs-button-quiet",
+            **asks(ORDER, "dismiss", one.id),
             **labelled(f"Dismiss {one.name}"),
         ),
         html.Button(
             "Run again",
-            id={"sim-again": one.id},
             className="cs-button-quiet",
+            **asks(ORDER, "again", one.id),
             **labelled(f"Run {one.name} again"),
         ),
     ]
@@ -181,9 +185,9 @@ def made_with(info: RunInfo, in_form: Tables) -> Any:
         return html.P("Simulated with the settings now in the form.", className="cs-dim sim-made")
     button = html.Button(
         "Load its settings",
-        id={"sim-load": info.id},
         className="cs-button-quiet",
         title=f"Put the settings of {info.name} into the form; Undo brings back what is there now",
+        **asks(EDIT, "load", info.id),
     )
     rest = len(found) - _NAMED
     more = [f" · and {rest} more ", hint(f"how {info.name} differs from the form", " · ".join(found))]
@@ -384,31 +388,28 @@ def _current(yes: bool) -> dict[str, Any]:
 def _name(info: RunInfo, renaming: str | None, job: str) -> Any:
     if info.id == renaming:
         field = dcc.Input(
-            id={"sim-run-name": info.id},
             value=info.name,
             className="cs-rename",
             maxLength=200,
             autoFocus=True,
         )
         return html.Span(
-            [field, html.Button("Save", id={"sim-run-save": info.id}, className="cs-button-quiet")]
+            [field, html.Button("Save", className="cs-button-quiet", **asks(RUNS, "save", info.id))]
         )
     select: dict[str, Any] = {"data-view": json.dumps({"run": info.id})}
     return html.A(info.name, href=link("/simulate", {"job": job, "run": info.id}), **select)
 
 
 def _actions(info: RunInfo) -> list[Any]:
-    def button(text: str, verb: str, about: str) -> Any:
-        return html.Button(
-            text, id={"sim-run-act": verb, "run": info.id}, className="cs-button-quiet", **labelled(about)
-        )
+    def button(text: str, store: str, verb: str, about: str) -> Any:
+        return html.Button(text, className="cs-button-quiet", **asks(store, verb, info.id), **labelled(about))
 
     compare: dict[str, Any] = {"data-compare": f"{info.job}/{info.id}", "data-compare-name": info.name}
     return [
         html.Button("Compare +", className="cs-button-quiet", **compare, **labelled(f"Compare {info.name}")),
-        button("Edit", "use", f"Edit the system of {info.name}"),
-        button("Rename", "rename", f"Rename {info.name}"),
-        button("Delete", "delete", f"Delete {info.name}"),
+        button("Edit", EDIT, "load", f"Edit the system of {info.name}"),
+        button("Rename", RUNS, "rename", f"Rename {info.name}"),
+        button("Delete", RUNS, "delete", f"Delete {info.name}"),
     ]
 
 

@@ -8,12 +8,13 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import dash
-from dash import ALL, Input, Output, State, callback, ctx, dcc, html, no_update
+from dash import Input, Output, State, callback, dcc, html, no_update
 
 from studio.doctor import CHECKS, REPAIRS, Change, Diagnosis, Examination
 from studio.doctor.diagnosis import LEVELS
 from studio.errors import StudioError
 from studio.mending import mend, origin
+from studio.pages._asked import FINDINGS, Asked, answer, answered, asks, stores
 from studio.pages._export import Table, exports
 from studio.pages._state import examination, repair_preview, trace, workspace
 from studio.pages._still import still
@@ -34,6 +35,7 @@ def layout(**_query: str) -> Any:
         [
             html.Div(id="findings-error"),
             html.Div(page("Findings", loading("The job is being examined…")), id="findings-body"),
+            stores(FINDINGS),
             dcc.Location(id="findings-go", refresh="callback-nav"),
         ]
     )
@@ -61,27 +63,29 @@ def show(view: dict[str, Any]) -> Any:
 @callback(
     Output("findings-go", "href"),
     Output("findings-error", "children"),
-    Input({"findings-apply": ALL}, "n_clicks"),
-    Input({"findings-undo": ALL}, "n_clicks"),
+    answered(FINDINGS),
+    Input(FINDINGS, "data"),
     State("view", "data"),
     prevent_initial_call=True,
 )
-def change(_apply: list[Any], _undo: list[Any], view: dict[str, Any]) -> Any:
+def change(asked: Asked | None, view: dict[str, Any]) -> Any:
     """Mend the job and open the new one; or delete a mended one and go back to what it was made of."""
-    trigger = ctx.triggered_id if isinstance(ctx.triggered_id, dict) and ctx.triggered[0]["value"] else None
-    if not trigger or not view.get("job"):
-        return no_update, no_update
+    if not asked:
+        return no_update, no_update, no_update
+    done = answer(FINDINGS, asked)
+    if not view.get("job"):
+        return no_update, no_update, done
     try:
-        if "findings-apply" in trigger:
-            there = mend(workspace(), view["job"], trigger["findings-apply"].split(","))
+        if asked["verb"] == "mend":
+            there = mend(workspace(), view["job"], asked["of"].split(","))
         else:
             workspace().delete(view["job"])
-            there = trigger["findings-undo"]
+            there = asked["of"]
     except StudioError as error:
-        return no_update, error_box(error, title="That did not work")
+        return no_update, error_box(error, title="That did not work"), done
     # The job switch in the frame lists the jobs.
     dash.set_props("imported", {"data": time.time()})
-    return link("/findings", {"job": there}), None
+    return link("/findings", {"job": there}), None, done
 
 
 def _counts(found: Examination) -> list[Any]:
@@ -111,9 +115,9 @@ def _repair_all(found: Examination) -> list[Any]:
     titles = "; ".join(REPAIRS[code].title for code in bad)
     button = html.Button(
         f"Mend {len(bad)} kinds of them at once",
-        id={"findings-apply": ",".join(bad)},
         className="cs-button",
         title=f"{titles}. The mended job is a new one; this one stays as it is.",
+        **asks(FINDINGS, "mend", ",".join(bad)),
     )
     return [space, button, *save]
 
@@ -148,7 +152,7 @@ def _mended_from(info: JobInfo) -> Any:
     try:
         before: Any = dcc.Link(workspace().info(made.job).name, href=link("/findings", {"job": made.job}))
         undo: Any = html.Button(
-            "Undo: delete this job", id={"findings-undo": made.job}, className="cs-button-quiet"
+            "Undo: delete this job", className="cs-button-quiet", **asks(FINDINGS, "undo", made.job)
         )
     except StudioError:
         before, undo = html.Span("a job that is no longer there"), None
@@ -268,8 +272,8 @@ def _repair(one: Diagnosis, job: str) -> Any:
             *[_preview(change) for change in changes],
             html.Button(
                 "Mend, as a new job",
-                id={"findings-apply": one.repair},
                 className="cs-button",
+                **asks(FINDINGS, "mend", one.repair),
                 **labelled(f"{known.title}, as a new job"),
             ),
             html.Span("This job stays as it is.", className="cs-dim"),

@@ -6,10 +6,11 @@ import time
 from typing import Any
 
 import dash
-from dash import ALL, Input, Output, State, callback, ctx, dcc, html, no_update
+from dash import Input, Output, State, callback, dcc, html, no_update
 
 from studio.errors import StudioError
 from studio.opening import open_sample
+from studio.pages._asked import HOME, Asked, answer, answered, asks, stores
 from studio.pages._export import copied
 from studio.pages._state import RECORDED, workspace
 from studio.pages._widgets import error_box, exact, labelled, link, page
@@ -48,6 +49,7 @@ def layout(**_query: str) -> Any:
             className="cs-section",
         ),
         html.Div([html.H2("Samples"), html.Div(_samples(), className="cs-samples")], className="cs-section"),
+        stores(HOME),
         dcc.Store(id="home-renaming"),
         dcc.Store(id="home-refresh"),
         dcc.Location(id="home-go", refresh="callback-nav"),
@@ -58,8 +60,8 @@ def _samples() -> list[Any]:
     return [
         html.Button(
             [html.Strong(sample.title), html.Span(sample.description, className="cs-dim")],
-            id={"home-sample": sample.name},
             className="cs-sample",
+            **asks(HOME, "open", sample.name),
         )
         for sample in SAMPLES
     ]
@@ -68,72 +70,54 @@ def _samples() -> list[Any]:
 @callback(
     Output("home-go", "href"),
     Output("home-error", "children"),
-    Input({"home-sample": ALL}, "n_clicks"),
+    Output("home-renaming", "data"),
+    Output("home-deleted", "children"),
+    Output("home-refresh", "data"),
+    answered(HOME),
+    Input(HOME, "data"),
     prevent_initial_call=True,
 )
-def open_a_sample(clicks: list[int | None]) -> Any:
-    """Open the sample that was clicked."""
-    if not any(clicks) or not ctx.triggered_id:
-        return no_update, no_update
+def change(asked: Asked | None) -> Any:
+    """Open a sample; rename, delete or restore a job."""
+    if not asked:
+        return [no_update] * 6
+    job = asked["of"]
+    there: Any = no_update
+    renaming = deleted = problem = None
     try:
-        return link("/overview", {"job": open_sample(workspace(), ctx.triggered_id["home-sample"])}), None
+        if asked["verb"] == "open":
+            there = link("/overview", {"job": open_sample(workspace(), job)})
+        elif asked["verb"] == "rename":
+            renaming = job
+        elif asked["verb"] == "save":
+            workspace().rename(job, asked["text"])
+        elif asked["verb"] == "restore":
+            workspace().restore(job)
+        elif asked["verb"] == "delete":
+            name = workspace().info(job).name
+            workspace().delete(job)
+            deleted = _deleted(job, name)
+        # The job switch in the frame lists the same jobs.
+        dash.set_props("imported", {"data": time.time()})
     except StudioError as error:
-        return no_update, error_box(error, title="The sample could not be opened")
+        title = "The sample could not be opened" if asked["verb"] == "open" else "That did not work"
+        problem = error_box(error, title=title)
+    return there, problem, renaming, deleted, time.time(), answer(HOME, asked)
 
 
 @callback(
     Output("home-jobs", "children"),
-    Output("home-error", "children", allow_duplicate=True),
-    Output("home-renaming", "data"),
-    Output("home-deleted", "children"),
     Input("home-drop", "id"),
     Input("home-refresh", "data"),
-    Input({"home-delete": ALL}, "n_clicks"),
-    Input({"home-undo": ALL}, "n_clicks"),
-    Input({"home-rename": ALL}, "n_clicks"),
-    Input({"home-save": ALL}, "n_clicks"),
-    Input({"home-name": ALL}, "n_submit"),
-    State({"home-name": ALL}, "value"),
     State("home-renaming", "data"),
-    prevent_initial_call="initial_duplicate",
 )
-def list_jobs(
-    _mounted: str,
-    _imported: str,
-    _delete: list[Any],
-    _undo: list[Any],
-    _rename: list[Any],
-    _save: list[Any],
-    _submit: list[Any],
-    names: list[str],
-    renaming: str | None,
-) -> Any:
-    """Show the recent jobs, after carrying out what was asked of one of them."""
-    problem = deleted = None
-    trigger = ctx.triggered_id if isinstance(ctx.triggered_id, dict) and ctx.triggered[0]["value"] else {}
-    try:
-        if "home-delete" in trigger:
-            name = workspace().info(trigger["home-delete"]).name
-            workspace().delete(trigger["home-delete"])
-            deleted = _deleted(trigger["home-delete"], name)
-        elif "home-undo" in trigger:
-            workspace().restore(trigger["home-undo"])
-        elif "home-rename" in trigger:
-            renaming = trigger["home-rename"]
-        elif renaming and names and ("home-save" in trigger or "home-name" in trigger):
-            workspace().rename(renaming, names[0])
-            renaming = None
-        if trigger:
-            # The job switch in the frame lists the same jobs.
-            dash.set_props("imported", {"data": time.time()})
-    except StudioError as error:
-        problem = error_box(error, title="That did not work")
-    jobs = workspace().jobs()
-    return _jobs_table(jobs, renaming), problem, renaming, deleted
+def list_jobs(_mounted: str, _changed: Any, renaming: str | None) -> Any:
+    """Show the recent jobs."""
+    return _jobs_table(workspace().jobs(), renaming)
 
 
 def _deleted(job: str, name: str) -> Any:
-    undo = html.Button("Undo", id={"home-undo": job}, className="cs-button-quiet")
+    undo = html.Button("Undo", className="cs-button-quiet", **asks(HOME, "restore", job))
     return html.P(
         [f"{name} was deleted. ", undo, html.Span("It can be taken back for a day.", className="cs-dim")]
     )
@@ -165,24 +149,24 @@ def _job_row(job: JobInfo, renaming: bool) -> Any:
     summary, stored = job.summary, job.stored_bytes + job.runs_bytes
     name: Any = html.A(job.name, href=link("/overview", {"job": job.id}))
     if renaming:
-        field = dcc.Input(
-            id={"home-name": job.id}, value=job.name, className="cs-rename", maxLength=200, autoFocus=True
+        field = dcc.Input(value=job.name, className="cs-rename", maxLength=200, autoFocus=True)
+        name = html.Span(
+            [field, html.Button("Save", className="cs-button-quiet", **asks(HOME, "save", job.id))]
         )
-        name = html.Span([field, html.Button("Save", id={"home-save": job.id}, className="cs-button-quiet")])
     lasted = summary.end_ns - summary.start_ns
     span = exact(format_ns(lasted), f"{lasted:,} ns") if summary.start_ns >= 0 else "–"
     actions = [
         *_compare(job),
         html.Button(
             "Rename",
-            id={"home-rename": job.id},
             className="cs-button-quiet",
+            **asks(HOME, "rename", job.id),
             **labelled(f"Rename {job.name}"),
         ),
         html.Button(
             "Delete",
-            id={"home-delete": job.id},
             className="cs-button-quiet",
+            **asks(HOME, "delete", job.id),
             **labelled(f"Delete {job.name}"),
         ),
     ]

@@ -6,7 +6,7 @@ import base64
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypedDict
 
 import dash
 import dash_mantine_components as dmc
@@ -23,9 +23,11 @@ from dash import (
     html,
     no_update,
 )
+from dash.exceptions import PreventUpdate
 
 from studio.drafts import Draft, load_draft, save_draft
 from studio.errors import StudioError
+from studio.pages._asked import EDIT, ORDER, RUNS, Asked, answer, answered, asks, stores
 from studio.pages._simulate_edits import (
     changed_texts,
     extended_reason,
@@ -50,7 +52,7 @@ from studio.pages._simulate_live import drawn, facts, legend, told
 from studio.pages._simulate_runs import made_with, progress_list, result, runs_table
 from studio.pages._state import run_of, simulations, trace, workspace
 from studio.pages._still import still
-from studio.pages._widgets import error_box, guarded, hint, labelled, loading, no_job
+from studio.pages._widgets import error_box, hint, labelled, loading, no_job
 from studio.runs import RunInfo
 from studio.sim.presets import PRESETS
 from studio.sim.problems import Examined, examined
@@ -65,6 +67,20 @@ _MODE = (
 _CHANGED = "changed:"
 _MASTERS = {field.needs for group in GROUPS.values() for field in group if field.needs} | {"bandwidth-unit"}
 """Fields on which others depend: the form is drawn anew when one of them changes."""
+
+
+class FormState(TypedDict):
+    """What the form shows.
+
+    Attributes:
+        job: Id of the job.
+        config: Id of the system, as a draft.
+        turn: How often the address had gone elsewhere by itself when it was asked for: see `assets/simulate.js`.
+    """
+
+    job: str
+    config: str
+    turn: int
 
 
 def layout(**_query: str) -> Any:
@@ -108,7 +124,10 @@ def layout(**_query: str) -> Any:
             dcc.Store(id="sim-state"),
             dcc.Store(id="sim-step"),
             dcc.Store(id="sim-scene"),
-            dcc.Store(id="sim-asked"),
+            dcc.Store(id="sim-which"),
+            dcc.Store(id="sim-result-of"),
+            *[stores(name) for name in (EDIT, ORDER, RUNS)],
+            dcc.Store(id="sim-begun"),
             dcc.Store(id="sim-finished"),
             dcc.Store(id="sim-watched", data=[]),
             dcc.Store(id="sim-renaming"),
@@ -165,15 +184,16 @@ def _controls() -> Any:
                 [
                     html.Button(
                         "Undo",
-                        id={"sim-act": "undo", "at": 0},
+                        id="sim-undo",
                         className="cs-button",
                         title="Take the last change back",
+                        **asks(EDIT, "undo"),
                     ),
                     html.Button(
                         "Reset",
-                        id={"sim-act": "reset", "at": 0},
                         className="cs-button",
                         title="Back to the preset, made to fit the job",
+                        **asks(EDIT, "reset"),
                     ),
                 ],
                 className="sim-files",
@@ -201,14 +221,16 @@ def _controls() -> Any:
                 ],
                 className="sim-files",
             ),
-            html.Button("Run", id="sim-run", className="cs-button sim-run", disabled=True),
+            html.Button(
+                "Run", id="sim-run", className="cs-button sim-run", disabled=True, **asks(ORDER, "run")
+            ),
         ],
         className="sim-controls",
     )
 
 
 # ---------------------------------------------------------------------------------------------------
-# The form follows the address
+# The form follows the address, the address follows what is done to the form
 
 clientside_callback(
     ClientsideFunction("studio_simulate", "follow"),
@@ -217,56 +239,106 @@ clientside_callback(
     State("sim-state", "data"),
 )
 clientside_callback(
-    ClientsideFunction("studio_simulate", "go"), Output("sim-sync", "title"), Input("sim-step", "data")
+    ClientsideFunction("studio_simulate", "go"),
+    Output("sim-show", "data", allow_duplicate=True),
+    Input("sim-step", "data"),
+    prevent_initial_call=True,
 )
 clientside_callback(
     ClientsideFunction("studio_simulate", "draw"), Output("sim-sync", "children"), Input("sim-scene", "data")
 )
 
 
-@callback(
-    {
-        "notice": Output("sim-notice", "children"),
-        "hidden": Output("sim-page", "hidden"),
-        "form": Output("sim-form", "children"),
-        "congestion": Output("sim-congestion", "children"),
-        "mode": Output("sim-mode", "value"),
-        "state": Output("sim-state", "data"),
-        "step": Output("sim-step", "data"),
-    },
-    Input("sim-show", "data"),
-    prevent_initial_call=True,
-)
-def show(wanted: dict[str, str] | None) -> dict[str, Any]:
+def _page() -> dict[str, Any]:
+    """Return what shows a state of the system: whoever changes it hands out all of it at once, with the step to it."""
+    return {
+        "notice": Output("sim-notice", "children", allow_duplicate=True),
+        "hidden": Output("sim-page", "hidden", allow_duplicate=True),
+        "form": Output("sim-form", "children", allow_duplicate=True),
+        "congestion": Output("sim-congestion", "children", allow_duplicate=True),
+        "mode": Output("sim-mode", "value", allow_duplicate=True),
+        "presets": Output("sim-preset", "data", allow_duplicate=True),
+        "preset": Output("sim-preset", "value", allow_duplicate=True),
+        "state": Output("sim-state", "data", allow_duplicate=True),
+        "step": Output("sim-step", "data", allow_duplicate=True),
+    }
+
+
+def _typed() -> dict[str, Any]:
+    """Return what is read to know the system as it stands in the form, letters included that were typed just now."""
+    return {
+        "ids": State({"sim": ALL}, "id"),
+        "texts": State({"sim": ALL}, "value"),
+        "state": State("sim-state", "data"),
+    }
+
+
+_NOTHING: dict[str, Any] = dict.fromkeys(_page(), no_update)
+
+
+def _shown(draft: Draft, config: str, state: FormState, *, replace_step: bool = False) -> dict[str, Any]:
+    """Return all that shows a draft kept as `config`."""
+    return {
+        **_kept(draft, config, state, replace_step=replace_step),
+        "notice": None,
+        "hidden": False,
+        "form": form(draft),
+        "congestion": congestion_control(draft.tables),
+        "mode": "extended" if is_extended(draft.tables) else "compatible",
+    }
+
+
+def _kept(draft: Draft, config: str, state: FormState, *, replace_step: bool = False) -> dict[str, Any]:
+    """Return what is new of a draft whose fields are in the form already."""
+    presets, preset = _named(draft, state["job"])
+    return {
+        **_NOTHING,
+        "presets": presets,
+        "preset": preset,
+        "state": {**state, "config": config},
+        "step": {**state, "config": config, "replace": replace_step, "at": time.time()},
+    }
+
+
+def _refused(error: StudioError) -> dict[str, Any]:
+    return _NOTHING | {"notice": html.Div(error_box(error, title="That did not work"), className="sim-wide")}
+
+
+def _named(draft: Draft, job: str) -> tuple[list[dict[str, str]], str | None]:
+    """Return the presets and which the system is; one that was changed is an entry of its own, so that it can be had back."""
+    if draft.origin not in PRESETS:
+        return _presets(), None
+    if not is_changed(draft, trace(job)):
+        return _presets(), draft.origin
+    value = f"{_CHANGED}{draft.origin}"
+    return [{"value": value, "label": f"{PRESETS[draft.origin].title} (changed)"}, *_presets()], value
+
+
+@callback(_page(), Input("sim-show", "data"), prevent_initial_call=True)
+def show(wanted: dict[str, Any] | None) -> dict[str, Any]:
     """Show the system of the address; where it names none, that of the run it names, else one that suits the job."""
-    names = ("notice", "hidden", "form", "congestion", "mode", "state", "step")
-    answer: dict[str, Any] = dict.fromkeys(names, no_update)
     if not wanted or not wanted["job"]:
-        return answer | {"notice": no_job(), "hidden": True, "state": None}
+        return _NOTHING | {"notice": no_job(), "hidden": True, "state": None}
     job, config = wanted["job"], wanted["config"]
-    problem = None
+    problem = draft = None
     try:
         trace(job)  # says what is wrong with the job
-        draft = None
         if config:
             try:
                 draft = load_draft(workspace().root, config)
             except StudioError as error:
                 problem = error_box(error, title="Another system is shown")
         if draft is None:
-            draft = _draft_to_begin_with(job, wanted.get("run", ""))
+            draft = _draft_to_begin_with(job, wanted["run"])
             config = save_draft(workspace().root, draft)
     except StudioError as error:
-        return answer | {"notice": html.Div(error_box(error), className="cs-page"), "hidden": True}
-    return answer | {
-        "notice": problem,
-        "hidden": False,
-        "form": form(draft),
-        "congestion": congestion_control(draft.tables),
-        "mode": "extended" if is_extended(draft.tables) else "compatible",
-        "state": {"job": job, "config": config},
-        "step": _step(job, config, own=True, replace_step=True),
-    }
+        return _NOTHING | {
+            "notice": html.Div(error_box(error), className="cs-page"),
+            "hidden": True,
+            "state": None,
+        }
+    state: FormState = {"job": job, "config": config, "turn": wanted["turn"]}
+    return _shown(draft, config, state, replace_step=True) | {"notice": problem}
 
 
 def _draft_to_begin_with(job: str, run: str) -> Draft:
@@ -277,115 +349,141 @@ def _draft_to_begin_with(job: str, run: str) -> Draft:
     return draft if info is None or info.tables == draft.tables else Draft(info.tables, "a run")
 
 
-@callback(
-    Output("sim-preset", "data"),
-    Output("sim-preset", "value"),
-    Input("sim-state", "data"),
-    prevent_initial_call=True,
-)
-def name_preset(state: dict[str, str] | None) -> Any:
-    """Name the preset that the system is, or was before it was changed: an entry of its own, so that it can be had back."""
-    if not state:
-        return no_update, no_update
-    draft = load_draft(workspace().root, state["config"])
-    if draft.origin not in PRESETS:
-        return _presets(), None
-    if not is_changed(draft, trace(state["job"])):
-        return _presets(), draft.origin
-    value = f"{_CHANGED}{draft.origin}"
-    return [{"value": value, "label": f"{PRESETS[draft.origin].title} (changed)"}, *_presets()], value
-
-
-def _step(job: str, config: str, *, own: bool, replace_step: bool = False) -> dict[str, Any]:
-    """Return a step for the address; `own` says that the form shows it already."""
-    return {"job": job, "config": config, "own": own, "replace": replace_step, "at": time.time()}
-
-
 # ---------------------------------------------------------------------------------------------------
 # Edits
 
 
-@callback(
-    Output("sim-state", "data", allow_duplicate=True),
-    Output("sim-step", "data", allow_duplicate=True),
-    Input({"sim": ALL}, "value"),
-    State({"sim": ALL}, "id"),
-    State("sim-state", "data"),
-    prevent_initial_call=True,
-)
-def type_in(texts: list[str | None], ids: list[dict[str, str]], state: dict[str, str] | None) -> Any:
-    """Take over what was typed or chosen."""
-    if not state or not ids:
-        return no_update, no_update
-    root = workspace().root
-    draft = load_draft(root, state["config"])
+def _current(
+    ids: Sequence[dict[str, str]], texts: Sequence[str | None], state: FormState
+) -> tuple[Draft, str]:
+    """Return the system as it stands in the form, and the id it is kept under.
+
+    What was typed a moment before a button was clicked counts, although its own request is still under way.
+    """
+    root, config = workspace().root, state["config"]
+    draft = load_draft(root, config)
     given = {one["sim"]: text or "" for one, text in zip(ids, texts, strict=True)}
     changed = changed_texts(draft.tables, given)
     if not changed:
-        return no_update, no_update
+        return draft, config
     tables = draft.tables
     for key, text in changed.items():
         tables = with_text(tables, key, text)
     edited = next(iter(changed)) if len(changed) == 1 else ""
     same = bool(edited) and draft.edited == edited
-    after = replace(draft, tables=tables, edited=edited, before=draft.before if same else state["config"])
-    config = save_draft(root, after)
-    own = not _MASTERS & {key.partition("[")[0] for key in changed}
-    step = _step(state["job"], config, own=own, replace_step=same)
-    return ({**state, "config": config} if own else no_update), step
+    after = replace(draft, tables=tables, edited=edited, before=draft.before if same else config)
+    return after, save_draft(root, after)
+
+
+def _after(draft: Draft, before: str, state: FormState) -> dict[str, Any]:
+    """Return all that shows a draft made of the one kept as `before`."""
+    draft = replace(draft, before=before)
+    return _shown(draft, save_draft(workspace().root, draft), state)
 
 
 @callback(
-    Output("sim-step", "data", allow_duplicate=True),
-    Output("sim-notice", "children", allow_duplicate=True),
-    Input({"sim-act": ALL, "at": ALL}, "n_clicks"),
-    Input("sim-preset", "value"),
-    Input("sim-mode", "value"),
-    Input("sim-upload", "contents"),
-    State("sim-upload", "filename"),
-    State("sim-state", "data"),
+    _page(),
+    inputs={
+        "texts": Input({"sim": ALL}, "value"),
+        "ids": State({"sim": ALL}, "id"),
+        "state": State("sim-state", "data"),
+    },
+    prevent_initial_call=True,
+)
+def type_in(texts: list[str | None], ids: list[dict[str, str]], state: FormState | None) -> dict[str, Any]:
+    """Take over what was typed or chosen."""
+    if not state or not ids:
+        return _NOTHING
+    before = load_draft(workspace().root, state["config"])
+    draft, config = _current(ids, texts, state)
+    if config == state["config"]:
+        return _NOTHING
+    same = bool(draft.edited) and draft.edited == before.edited
+    changed = changed_texts(
+        before.tables, {one["sim"]: text or "" for one, text in zip(ids, texts, strict=True)}
+    )
+    told = _shown if _MASTERS & {key.partition("[")[0] for key in changed} else _kept
+    return told(draft, config, state, replace_step=same)
+
+
+@callback(
+    {**_page(), "answered": answered(EDIT)},
+    inputs={"asked": Input(EDIT, "data"), **_typed()},
     prevent_initial_call=True,
 )
 def act(
-    clicks: list[int | None],
+    asked: Asked | None, ids: list[dict[str, str]], texts: list[str | None], state: FormState | None
+) -> dict[str, Any]:
+    """Do what a button says to the system: undo, reset, dimensions, the settings of a run."""
+    if not asked:
+        return {**_NOTHING, "answered": no_update}
+    done = {"answered": answer(EDIT, asked)}
+    if not state:
+        return _NOTHING | done
+    try:
+        draft, config = _current(ids, texts, state)
+        if asked["verb"] == "undo":
+            if not draft.before:
+                return _NOTHING | done
+            return _shown(load_draft(workspace().root, draft.before), draft.before, state) | done
+        after = _acted(draft, asked["verb"], asked["of"], state["job"])
+        return (_NOTHING if after.tables == draft.tables else _after(after, config, state)) | done
+    except StudioError as error:
+        return _refused(error) | done
+
+
+def _acted(draft: Draft, verb: str, of: str, job: str) -> Draft:
+    """Return the draft after a button."""
+    tables = draft.tables
+    if verb == "load":
+        return Draft(workspace().run_info(job, of).tables, "a run")
+    if verb == "reset":
+        found = trace(job)
+        fresh = proposed(found)
+        if draft.origin in PRESETS and draft.origin != fresh.origin:
+            fresh = Draft(from_preset(draft.origin), draft.origin)
+            fresh = replace(fresh, tables=with_mode(fresh.tables, extended=bool(extended_reason(found))))
+        return fresh
+    changed = {
+        "add": lambda: with_dimension(tables),
+        "remove": lambda: without_dimension(tables, int(of)),
+        "inwards": lambda: with_dimension_moved(tables, int(of), -1),
+        "outwards": lambda: with_dimension_moved(tables, int(of), 1),
+        "fit": lambda: fitted(tables, len(trace(job).ranks)),
+    }[verb]()
+    return replace(draft, tables=changed, edited="", notes=())
+
+
+@callback(
+    _page(),
+    inputs={"preset": Input("sim-preset", "value"), "mode": Input("sim-mode", "value"), **_typed()},
+    prevent_initial_call=True,
+)
+def choose(
     preset: str | None,
     mode: str | None,
-    contents: list[str] | None,
-    names: list[str] | None,
-    state: dict[str, str] | None,
-) -> Any:
-    """Do what changes more than a field: dimensions, preset, mode, undo, files."""
-    trigger = ctx.triggered_id
-    if not state or trigger is None:
-        return no_update, no_update
-    root = workspace().root
+    ids: list[dict[str, str]],
+    texts: list[str | None],
+    state: FormState | None,
+) -> dict[str, Any]:
+    """Start from a preset, or change the mode. The page, too, sets both, to what they are already."""
+    if not state:
+        return _NOTHING
     try:
-        draft = load_draft(root, state["config"])
-        if isinstance(trigger, dict):
-            if not ctx.triggered[0]["value"]:
-                return no_update, no_update
-            after = _acted(draft, trigger["sim-act"], trigger["at"], state["job"])
-        elif trigger == "sim-preset":
+        draft, config = _current(ids, texts, state)
+        after = draft
+        if ctx.triggered_id == "sim-preset":
             after = _preset(draft, preset, state["job"])
-        elif trigger == "sim-mode":
-            after = replace(
-                draft, tables=with_mode(draft.tables, extended=mode == "extended"), edited="", notes=()
-            )
-            after = draft if after.tables == draft.tables else after
-        else:
-            after = _uploaded(draft, contents or [], names or [])
+        elif is_extended(draft.tables) != (mode == "extended"):
+            tables = with_mode(draft.tables, extended=mode == "extended")
+            after = replace(draft, tables=tables, edited="", notes=())
     except StudioError as error:
-        return no_update, html.Div(error_box(error, title="That did not work"), className="sim-wide")
-    if after == draft:
-        return no_update, no_update
-    if isinstance(after, str):
-        return _step(state["job"], after, own=False), None
-    config = save_draft(root, replace(after, before=state["config"]))
-    return _step(state["job"], config, own=False), None
+        return _refused(error)
+    return _NOTHING if after == draft else _after(after, config, state)
 
 
 def _preset(draft: Draft, name: str | None, job: str) -> Draft:
-    """Return the draft after a preset was chosen; the page, too, sets the box, to what the draft is already."""
+    """Return the draft after a preset was chosen."""
     if not name or name.startswith(_CHANGED):
         return draft
     if name == draft.origin and not is_changed(draft, trace(job)):
@@ -395,35 +493,35 @@ def _preset(draft: Draft, name: str | None, job: str) -> Draft:
     return suited(chosen, trace(job)) if name == draft.origin else chosen
 
 
-def _acted(draft: Draft, verb: str, at: int, job: str) -> Draft | str:
-    """Return the draft after a button; the id of an earlier one for undo."""
-    tables = draft.tables
-    if verb == "undo":
-        return draft.before or draft
-    if verb == "reset":
-        found = trace(job)
-        fresh = proposed(found)
-        if draft.origin in PRESETS and draft.origin != fresh.origin:
-            fresh = Draft(from_preset(draft.origin), draft.origin)
-            fresh = replace(fresh, tables=with_mode(fresh.tables, extended=bool(extended_reason(found))))
-        return draft if fresh.tables == tables else fresh
-    changed = {
-        "add": lambda: with_dimension(tables),
-        "remove": lambda: without_dimension(tables, at),
-        "inwards": lambda: with_dimension_moved(tables, at, -1),
-        "outwards": lambda: with_dimension_moved(tables, at, 1),
-        "fit": lambda: fitted(tables, len(trace(job).ranks)),
-    }[verb]()
-    return draft if changed == tables else replace(draft, tables=changed, edited="", notes=())
-
-
-def _uploaded(draft: Draft, contents: list[str], names: list[str]) -> Draft:
+@callback(
+    _page(),
+    inputs={
+        "contents": Input("sim-upload", "contents"),
+        "names": State("sim-upload", "filename"),
+        **_typed(),
+    },
+    prevent_initial_call=True,
+)
+def take_in(
+    contents: list[str] | None,
+    names: list[str] | None,
+    ids: list[dict[str, str]],
+    texts: list[str | None],
+    state: FormState | None,
+) -> dict[str, Any]:
+    """Take over ASTRA-sim's files."""
+    if not state or not contents:
+        return _NOTHING
     files = {
         name: base64.b64decode(content.partition(",")[2])
-        for name, content in zip(names, contents, strict=True)
+        for name, content in zip(names or [], contents, strict=True)
     }
-    tables, notes = imported_files(draft.tables, files)
-    return Draft(tables, "imported files", notes=notes)
+    try:
+        draft, config = _current(ids, texts, state)
+        tables, notes = imported_files(draft.tables, files)
+        return _after(Draft(tables, "imported files", notes=notes), config, state)
+    except StudioError as error:
+        return _refused(error)
 
 
 # ---------------------------------------------------------------------------------------------------
@@ -437,13 +535,13 @@ def _uploaded(draft: Draft, contents: list[str], names: list[str]) -> Draft:
     Output("sim-run", "disabled"),
     Output({"sim": ALL}, "error"),
     Output({"sim-said": ALL}, "children"),
-    Output({"sim-act": "undo", "at": 0}, "disabled"),
+    Output("sim-undo", "disabled"),
     Input("sim-state", "data"),
     State({"sim": ALL}, "id"),
     State({"sim-said": ALL}, "id"),
     prevent_initial_call=True,
 )
-def judge(state: dict[str, str] | None, fields: list[dict[str, str]], places: list[dict[str, str]]) -> Any:
+def judge(state: FormState | None, fields: list[dict[str, str]], places: list[dict[str, str]]) -> Any:
     """Tell at the fields what is wrong with them, and show what the system amounts to."""
     quiet = [no_update] * 4
     if not state:
@@ -481,7 +579,7 @@ def _topology_wrong(found: Examined) -> bool:
     Input("sim-state", "data"),
     prevent_initial_call=True,
 )
-def foresee(state: dict[str, str] | None) -> Any:
+def foresee(state: FormState | None) -> Any:
     """List what would go wrong in a run."""
     if not state:
         return None, "Run"
@@ -503,7 +601,7 @@ def foresee(state: dict[str, str] | None) -> Any:
     State("sim-state", "data"),
     prevent_initial_call=True,
 )
-def export(clicks: int | None, state: dict[str, str] | None) -> Any:
+def export(clicks: int | None, state: FormState | None) -> Any:
     """Hand out the system as ASTRA-sim's files."""
     if not clicks or not state:
         return no_update
@@ -517,36 +615,35 @@ def export(clicks: int | None, state: dict[str, str] | None) -> Any:
 
 
 @callback(
-    Output("sim-asked", "data"),
+    Output("sim-begun", "data"),
     Output("activity-poke", "data"),
     Output("sim-notice", "children", allow_duplicate=True),
-    Input("sim-run", "n_clicks"),
-    Input({"sim-stop": ALL}, "n_clicks"),
-    Input({"sim-dismiss": ALL}, "n_clicks"),
-    Input({"sim-again": ALL}, "n_clicks"),
-    State("sim-state", "data"),
+    answered(ORDER),
+    inputs={"asked": Input(ORDER, "data"), **_typed()},
     prevent_initial_call=True,
 )
-def ask(
-    _run: Any, _stop: list[Any], _dismiss: list[Any], _again: list[Any], state: dict[str, str] | None
+def order(
+    asked: Asked | None, ids: list[dict[str, str]], texts: list[str | None], state: FormState | None
 ) -> Any:
     """Start, stop, forget or repeat a simulation."""
-    trigger = ctx.triggered_id
-    if not state or not trigger or not ctx.triggered[0]["value"]:
-        return no_update, no_update, no_update
+    if not asked:
+        return no_update, no_update, no_update, no_update
+    done = answer(ORDER, asked)
+    if not state:
+        return no_update, no_update, no_update, done
     found, begun = simulations(), None
     try:
-        if trigger == "sim-run":
-            draft = load_draft(workspace().root, state["config"])
+        if asked["verb"] == "run":
+            draft, _ = _current(ids, texts, state)
             begun = start(found, state["job"], draft.tables.parts, run_name(draft, _names(state["job"]))).id
             dismiss_ended(found, state["job"], but=begun)
-        elif "sim-stop" in trigger:
-            cancel(found, trigger["sim-stop"])
+        elif asked["verb"] == "stop":
+            cancel(found, asked["of"])
         else:
-            begun = _again_or_dismissed(found, trigger)
+            begun = _again_or_dismissed(found, asked["verb"], asked["of"])
     except StudioError as error:
-        return no_update, no_update, html.Div(error_box(error), className="sim-wide")
-    return {"at": time.time(), "begun": begun}, time.time(), None
+        return no_update, no_update, html.Div(error_box(error), className="sim-wide"), done
+    return {"at": time.time(), "begun": begun}, time.time(), None, done
 
 
 def _names(job: str) -> set[str]:
@@ -554,11 +651,10 @@ def _names(job: str) -> set[str]:
     return {run.name for run in workspace().runs(job)} | {one.name for one in listed(simulations(), job)}
 
 
-def _again_or_dismissed(found: Simulations, trigger: dict[str, str]) -> str | None:
+def _again_or_dismissed(found: Simulations, verb: str, name: str) -> str | None:
     """Repeat or forget a simulation; returns the id of one that begins."""
-    name = trigger.get("sim-dismiss") or trigger["sim-again"]
     before = get(found, name)
-    if before and "sim-again" in trigger:
+    if before and verb == "again":
         started = start(found, before.job, before.tables.parts, before.name)
         dismiss_ended(found, before.job, but=started.id)
         return started.id
@@ -576,13 +672,18 @@ def _again_or_dismissed(found: Simulations, trigger: dict[str, str]) -> str | No
     Output("sim-watched", "data"),
     Output("sim-finished", "data"),
     Input("sim-state", "data"),
-    Input("sim-asked", "data"),
+    Input("sim-begun", "data"),
     Input("sim-poll", "n_intervals"),
     State("sim-watched", "data"),
+    State("sim-finished", "data"),
     prevent_initial_call=True,
 )
 def poll(
-    state: dict[str, str] | None, asked: dict[str, Any] | None, _tick: Any, watched: list[str] | None
+    state: FormState | None,
+    begun: dict[str, Any] | None,
+    _tick: Any,
+    watched: list[str] | None,
+    told: dict[str, str] | None,
 ) -> Any:
     """Show how far the simulations of the job are; a run that has come about is shown."""
     if not state:
@@ -591,10 +692,11 @@ def poll(
     mine = listed(found, state["job"])
     active = [one.id for one in mine if one.status in ACTIVE]
     # One that has just been asked for may be over before anybody looks.
-    seen = {*(watched or []), asked.get("begun") if asked and ctx.triggered_id == "sim-asked" else None}
+    seen = {*(watched or []), begun.get("begun") if begun else None}
     done = next((one for one in mine if one.id in seen and one.status == "done"), None)
-    finished = {"job": state["job"], "run": done.run} if done else no_update
-    return progress_list(mine, found.now()), not active, active, finished
+    finished = {"job": state["job"], "run": done.run} if done else None
+    news = finished if finished and finished != told else no_update
+    return progress_list(mine, found.now()), not active, active, news
 
 
 clientside_callback(
@@ -605,129 +707,123 @@ clientside_callback(
 )
 
 
-@callback(
-    Output("sim-runs", "children"),
-    Output("sim-renaming", "data"),
-    Output("sim-deleted", "children"),
-    Output("sim-step", "data", allow_duplicate=True),
-    Input("sim-state", "data"),
+clientside_callback(
+    ClientsideFunction("studio_simulate", "which"),
+    Output("sim-which", "data"),
     Input("view", "data"),
-    Input("sim-finished", "data"),
-    Input({"sim-run-act": ALL, "run": ALL}, "n_clicks"),
-    Input({"sim-run-save": ALL}, "n_clicks"),
-    Input({"sim-run-name": ALL}, "n_submit"),
-    Input({"sim-run-undo": ALL}, "n_clicks"),
-    State({"sim-run-name": ALL}, "value"),
-    State("sim-renaming", "data"),
+    Input("sim-state", "data"),
+    State("sim-which", "data"),
     prevent_initial_call=True,
 )
-def list_runs(
-    state: dict[str, str] | None,
-    view: dict[str, Any],
-    _finished: Any,
-    _act: list[Any],
-    _save: list[Any],
-    _submit: list[Any],
-    _undo: list[Any],
-    names: list[str],
-    renaming: str | None,
-) -> Any:
-    """List the runs of the job, after carrying out what was asked of one of them."""
-    if not state or view.get("job") != state["job"]:
-        return None, None, None, no_update
-    trigger = ctx.triggered_id if isinstance(ctx.triggered_id, dict) and ctx.triggered[0]["value"] else {}
-    job, root = state["job"], workspace()
-    said_here: Any = no_update if not trigger else None
-    step: Any = no_update
+
+
+@callback(
+    Output("sim-renaming", "data"),
+    Output("sim-deleted", "children"),
+    answered(RUNS),
+    Input(RUNS, "data"),
+    State("sim-which", "data"),
+    prevent_initial_call=True,
+)
+def change_runs(asked: Asked | None, which: dict[str, str] | None) -> Any:
+    """Rename, delete or restore a run of the job."""
+    if not asked:
+        return no_update, no_update, no_update
+    done = answer(RUNS, asked)
+    if not which or not which["job"]:
+        return no_update, no_update, done
+    job, run, root = which["job"], asked["of"], workspace()
+    renaming = said_here = None
     try:
-        if "sim-run-undo" in trigger:
-            root.restore_run(job, trigger["sim-run-undo"])
-        elif renaming and names and ("sim-run-save" in trigger or "sim-run-name" in trigger):
-            root.rename_run(job, renaming, names[0])
-            renaming = None
-        elif trigger.get("sim-run-act") == "rename":
-            renaming = trigger["run"]
-        elif trigger.get("sim-run-act") == "delete":
-            name = root.run_info(job, trigger["run"]).name
-            root.delete_run(job, trigger["run"])
-            undo = html.Button("Undo", id={"sim-run-undo": trigger["run"]}, className="cs-button-quiet")
+        if asked["verb"] == "rename":
+            renaming = run
+        elif asked["verb"] == "save":
+            root.rename_run(job, run, asked["text"])
+        elif asked["verb"] == "restore":
+            root.restore_run(job, run)
+        elif asked["verb"] == "delete":
+            name = root.run_info(job, run).name
+            root.delete_run(job, run)
+            undo = html.Button("Undo", className="cs-button-quiet", **asks(RUNS, "restore", run))
             said_here = html.P([f"{name} was deleted. ", undo])
-        elif trigger.get("sim-run-act") == "use":
-            step = _load(state, trigger["run"])
     except StudioError as error:
         said_here = error_box(error, title="That did not work")
-    infos = root.runs(job)
-    return runs_table(infos, _shown_run(view, infos), renaming, job), renaming, said_here, step
+    return {"run": renaming, "at": time.time()}, said_here, done
+
+
+@callback(
+    Output("sim-runs", "children"),
+    Input("sim-which", "data"),
+    Input("sim-renaming", "data"),
+    prevent_initial_call=True,
+)
+def list_runs(which: dict[str, str] | None, renaming: dict[str, Any] | None) -> Any:
+    """List the runs of the job."""
+    if not which or not which["job"]:
+        return None
+    infos = workspace().runs(which["job"])
+    renamed = renaming["run"] if renaming else None
+    return runs_table(infos, _shown_run(which["run"], infos), renamed, which["job"])
 
 
 # Apart from the result: it takes longer to make, and until then it would be said of a form that is gone.
 @callback(
     Output({"sim-made": ALL}, "children"),
     Input("sim-state", "data"),
+    Input("sim-result-of", "data"),
     State({"sim-made": ALL}, "id"),
     prevent_initial_call=True,
 )
-def tell_settings(state: dict[str, str] | None, shown: list[dict[str, str]]) -> Any:
-    """Tell at once whether the run that is shown was made with the settings now in the form."""
-    if not state or not shown:
-        return [no_update] * len(shown)
+def tell_settings(state: FormState | None, _of: Any, shown: list[dict[str, str] | None]) -> Any:
+    """Tell whether the run that is shown was made with the settings now in the form."""
+    if not state or not all(shown):
+        raise PreventUpdate  # a result that has gone meanwhile has no id left
     root = workspace()
     try:
         tables = load_draft(root.root, state["config"]).tables
-        return [still(made_with(root.run_info(state["job"], one["sim-made"]), tables)) for one in shown]
+        return [
+            still(made_with(root.run_info(state["job"], one["sim-made"]), tables)) for one in shown if one
+        ]
     except StudioError:
-        return [no_update] * len(shown)  # a run of another job: its result is about to go
+        raise PreventUpdate from None  # a run that was deleted, or of another job: its result is about to go
 
 
-# Apart from the list: what a result holds must not make the list, of which results are made, anew.
-@callback(
-    Output("sim-step", "data", allow_duplicate=True),
-    Output("sim-notice", "children", allow_duplicate=True),
-    Input({"sim-load": ALL}, "n_clicks"),
-    State("sim-state", "data"),
-    prevent_initial_call=True,
-)
-def load(clicks: list[int | None], state: dict[str, str] | None) -> Any:
-    """Put the settings of the run that is shown into the form."""
-    if not state or not any(clicks) or not isinstance(ctx.triggered_id, dict):
-        return no_update, no_update
-    try:
-        return _load(state, ctx.triggered_id["sim-load"]), None
-    except StudioError as error:
-        return no_update, html.Div(error_box(error, title="That did not work"), className="sim-wide")
-
-
-def _load(state: dict[str, str], run: str) -> dict[str, Any]:
-    """Return the step to the system of a run; undo leads back from it."""
-    root = workspace()
-    draft = Draft(root.run_info(state["job"], run).tables, "a run", before=state["config"])
-    return _step(state["job"], save_draft(root.root, draft), own=False)
-
-
-def _shown_run(view: dict[str, Any], infos: Sequence[RunInfo]) -> str | None:
+def _shown_run(wanted: str, infos: Sequence[RunInfo]) -> str | None:
     """Return the run the page shows: that of the address, else the newest."""
-    wanted = view.get("run")
     known = [info.id for info in infos]
     return wanted if wanted in known else next(iter(known), None)
 
 
 @callback(
     Output("sim-result", "children"),
-    Input("sim-runs", "children"),
+    Output("sim-result-of", "data"),
+    Input("sim-which", "data"),
+    Input("sim-renaming", "data"),
     Input("theme", "data"),
-    State("view", "data"),
     State("sim-state", "data"),
+    State("sim-result-of", "data"),
     prevent_initial_call=True,
 )
-@guarded
-def show_result(_runs: Any, theme: str, view: dict[str, Any], state: dict[str, str] | None) -> Any:
-    """Show what the run of the address found."""
-    if not state:
-        return None
+def show_result(
+    which: dict[str, str] | None,
+    _renaming: Any,
+    theme: str,
+    state: FormState | None,
+    known: dict[str, str] | None,
+) -> Any:
+    """Show what the run of the address found; nothing is made anew that is there already."""
+    if not state or not which or which["job"] != state["job"]:
+        return None, None
     infos = workspace().runs(state["job"])
-    chosen = _shown_run(view, infos)
+    chosen = _shown_run(which["run"], infos)
     info = next((one for one in infos if one.id == chosen), None)
     if info is None:
-        return None
-    tables = load_draft(workspace().root, state["config"]).tables
-    return still(result(run_of(state["job"], info.id), info, tables, dark=theme == "dark"))
+        return None, None
+    shown = {"job": info.job, "run": info.id, "name": info.name, "theme": theme}
+    if shown == known:
+        return no_update, no_update
+    try:
+        tables = load_draft(workspace().root, state["config"]).tables
+        return still(result(run_of(state["job"], info.id), info, tables, dark=theme == "dark")), shown
+    except StudioError as error:
+        return error_box(error), None

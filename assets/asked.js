@@ -1,0 +1,59 @@
+/* Buttons that ask the server for something: see studio/pages/_asked.py. One request after the other, so that none is lost. */
+(function () {
+  "use strict";
+
+  var PATIENCE_MS = 20000;
+  var FIELD = "input.cs-rename, .cs-rename input";
+  var queues = {};
+  var count = 0;
+
+  function queue(store) {
+    if (!queues[store]) queues[store] = { waiting: [], busy: 0 };
+    return queues[store];
+  }
+
+  function next(store) {
+    var line = queue(store), one;
+    do {
+      if (line.busy || !line.waiting.length) return;
+      one = line.waiting.shift();
+    } while (one.page !== window.location.pathname);
+    line.busy = count += 1;
+    /* An answer that never comes, as when the studio was stopped, does not hold the next one for ever. */
+    window.setTimeout(answered, PATIENCE_MS, store, line.busy);
+    window.dash_clientside.set_props(store, { data: Object.assign({ number: line.busy }, one.what) });
+  }
+
+  function answered(store, number) {
+    if (queue(store).busy !== number) return;
+    queue(store).busy = 0;
+    next(store);
+  }
+
+  function ask(button) {
+    var field = button.parentElement.querySelector(FIELD);
+    var what = { verb: button.getAttribute("data-verb"), of: button.getAttribute("data-of") || "", text: field ? field.value : "" };
+    queue(button.getAttribute("data-ask")).waiting.push({ what: what, page: window.location.pathname });
+    next(button.getAttribute("data-ask"));
+  }
+
+  document.addEventListener("click", function (event) {
+    var button = event.target.closest && event.target.closest("[data-ask]");
+    if (button && !button.disabled) ask(button);
+  });
+  /* Enter in the field beside such a button is a click on it. */
+  document.addEventListener("keydown", function (event) {
+    if (event.key !== "Enter" || event.isComposing || !event.target.matches || !event.target.matches(FIELD)) return;
+    var around = event.target.closest(":has(> [data-ask])");
+    if (around) ask(around.querySelector(":scope > [data-ask]"));
+  });
+
+  window.dash_clientside = Object.assign({}, window.dash_clientside, {
+    studio_asked: {
+      answered: function (answer) {
+        if (answer) answered(answer.store, answer.number);
+        return window.dash_clientside.no_update;
+      },
+    },
+  });
+})();

@@ -1,0 +1,76 @@
+"""Buttons inside of what callbacks draw anew, none of whose clicks is lost.
+
+Dash calls a callback whenever a button it listens to appears, and drops the answer to the call before. A click whose
+answer is under way while its surroundings are drawn would be carried out and never shown. So these buttons have no
+callback of their own: `assets/asked.js` puts what a click asks for into one store, and the next one when the answer has
+come. Two clicks in a row are two steps.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypedDict
+
+from dash import ClientsideFunction, Input, Output, clientside_callback, dcc, html
+
+HOME = "home-asked"
+"""Jobs of the list, and samples."""
+FINDINGS = "findings-asked"
+"""Repairs of a job."""
+EDIT = "sim-edit"
+"""Other settings of the system in the form."""
+ORDER = "sim-order"
+"""Simulations, to begin and to end."""
+RUNS = "sim-runs-change"
+"""Changes of the list of runs."""
+
+
+class Asked(TypedDict):
+    """What a click asked for.
+
+    Attributes:
+        number: Tells the requests of one tab apart.
+        verb: What to do.
+        of: With what, such as the id of a run; "" where the verb says it all.
+        text: What stands in the field beside the button; "" where there is none.
+    """
+
+    number: int
+    verb: str
+    of: str
+    text: str
+
+
+def stores(name: str) -> Any:
+    """Return the part of a page that holds what is asked for under a name; the page's callbacks have `Input(name, "data")`."""
+    return html.Div(
+        [dcc.Store(id=name), dcc.Store(id=f"{name}-answered"), html.Div(id=f"{name}-heard")], hidden=True
+    )
+
+
+def answered(name: str) -> Output:
+    """Return the output in which a callback gives the `answer` to what it was asked."""
+    return Output(f"{name}-answered", "data")
+
+
+def answer(name: str, asked: Asked) -> dict[str, Any]:
+    """Return that a request is carried out, or refused."""
+    return {"store": name, "number": asked["number"]}
+
+
+def asks(name: str, verb: str, of: str | int = "") -> dict[str, Any]:
+    """Return the attributes of a button that asks for something.
+
+    Example:
+        >>> asks("sim-edit", "remove", 2)
+        {'data-ask': 'sim-edit', 'data-verb': 'remove', 'data-of': '2'}
+    """
+    return {"data-ask": name, "data-verb": verb, "data-of": str(of)}
+
+
+for _name in (HOME, FINDINGS, EDIT, ORDER, RUNS):
+    clientside_callback(
+        ClientsideFunction("studio_asked", "answered"),
+        Output(f"{_name}-heard", "title"),
+        Input(f"{_name}-answered", "data"),
+        prevent_initial_call=True,
+    )
