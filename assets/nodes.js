@@ -300,13 +300,15 @@
     return row && row.data;
   }
 
-  /* The person changed filters or order in the grid. Steps can be walked back; what is typed letter by letter cannot. */
+  /* The person changed filters or order in the grid. While the grid comes about, Dash puts back what it had last heard of
+     them; then the address has it right. Steps can be walked back; what is typed letter by letter cannot. */
   function changed(what, event) {
     window.setTimeout(function () {
       if (api.isDestroyed() || !list.job) return;
       var f = filterText(api.getFilterModel());
       var sort = orderText(api.getColumnState());
       if (f === list.filters && sort === list.order) return;
+      if (!(what === "filter" ? event.source === "columnFilter" : /^ui/.test(event.source))) return filtered(list);
       var column = what === "filter" && event.columns && event.columns[0] ? event.columns[0].getColId() : "";
       var typing = column && lastFilter.column === column && Date.now() - lastFilter.at < 2000;
       lastFilter = { column: column, at: Date.now() };
@@ -316,6 +318,14 @@
 
   function sameFilters(text) {
     return filterText(gridFilters(text)) === filterText(api.getFilterModel());
+  }
+
+  /* Filter and order the grid as the address says. */
+  function filtered(next) {
+    if (!sameFilters(next.f)) api.setFilterModel(gridFilters(next.f));
+    if (orderText(api.getColumnState()) !== next.sort) {
+      api.applyColumnState({ state: gridOrder(next.sort), defaultState: { sort: null, sortIndex: null } });
+    }
   }
 
   function apply(view) {
@@ -328,10 +338,7 @@
       }
       list = next;
       show("nodes-empty", false);
-      if (!sameFilters(next.f)) api.setFilterModel(gridFilters(next.f));
-      if (orderText(api.getColumnState()) !== next.sort) {
-        api.applyColumnState({ state: gridOrder(next.sort), defaultState: { sort: null, sortIndex: null } });
-      }
+      filtered(next);
       list.filters = filterText(api.getFilterModel());
       list.order = orderText(api.getColumnState());
       api.setGridOption("datasource", source());

@@ -32,9 +32,21 @@ BROWSER_ARGUMENTS = [
 ]
 LOCAL_HOSTS = {"127.0.0.1", "localhost"}
 
+SLOW_PROCESSOR = 3
+# Requests leave and answers arrive up to 0.3 s later, in any order: what only works when they are fast breaks.
+SLOW_ANSWERS = """(() => {
+    const ask = window.fetch, wait = () => new Promise(done => setTimeout(done, Math.random() * 300));
+    window.fetch = (...what) => wait().then(() => ask(...what)).then(answer => wait().then(() => answer));
+})()"""
+
 # No test asserts on time: on a busy machine any example may take long.
 settings.register_profile("unhurried", deadline=None)
 settings.load_profile("unhurried")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Adds `--slow`, which finds what depends on the order of answers."""
+    parser.addoption("--slow", action="store_true", help="browser tests as on a busy machine, far away")
 
 
 # ---------------------------------------------------------------------------------------------------
@@ -93,7 +105,7 @@ def browser(chromium_path: str) -> Iterator[Browser]:
 
 
 @pytest.fixture
-def page(browser: Browser) -> Iterator[Page]:
+def page(browser: Browser, request: pytest.FixtureRequest) -> Iterator[Page]:
     """An empty page, in a context of its own, at 1440×900.
 
     After the test it fails on every console error or warning, uncaught exception, failed request and
@@ -105,6 +117,9 @@ def page(browser: Browser) -> Iterator[Page]:
     watch(context, complaints)
     page = context.new_page()
     page.complaints, page.expected = complaints, []
+    if request.config.getoption("--slow"):
+        context.add_init_script(SLOW_ANSWERS)
+        context.new_cdp_session(page).send("Emulation.setCPUThrottlingRate", {"rate": SLOW_PROCESSOR})
     yield page
     # A last round trip: what the browser has already said arrives before the answer.
     if not page.is_closed():

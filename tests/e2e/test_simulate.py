@@ -180,6 +180,92 @@ def test_undo_takes_back_a_field_as_a_whole_and_survives_a_reload(studio, page, 
     until(page, lambda: rate.input_value() == "123")
 
 
+class Held(list):
+    """Requests whose answers would change a part of the page; they wait until they are let go."""
+
+    def __init__(self, page, part):
+        super().__init__()
+        self.part, self.open = part, False
+        page.route(lambda address: "_dash-update" in address, self.hold)
+
+    def hold(self, route):
+        if self.open or self.part not in json.loads(route.request.post_data)["output"]:
+            route.continue_()
+        else:
+            self.append(route)
+
+    def let_go(self):
+        self.open = True
+        for route in self:
+            route.continue_()
+
+
+def test_clicks_in_a_row_are_steps_in_a_row(studio, page, small):
+    """Also where the answer to the first is still under way at the last; what was typed just before counts."""
+    opened(studio, page, small)
+    first = field(page, "Bandwidth of dimension 0").input_value()
+    field(page, "Bandwidth of dimension 0").fill("123")
+    add = page.get_by_role("button", name="Add dimension")
+    asked = Held(page, "sim-edit-answered")
+    for _ in range(3):
+        add.click()
+    until(page, lambda: len(asked) == 1)
+    page.wait_for_timeout(300)
+    assert len(asked) == 1
+    asked.let_go()
+    field(page, "NPUs of dimension 3").wait_for()
+    assert field(page, "Bandwidth of dimension 0").input_value() == "123"
+    for _ in range(4):
+        page.get_by_role("button", name="Undo").click()
+    until(page, lambda: field(page, "NPUs of dimension 1").count() == 0)
+    until(page, lambda: field(page, "Bandwidth of dimension 0").input_value() == first)
+
+
+def test_run_takes_what_was_typed_a_moment_ago(studio, page, small):
+    opened(studio, page, small)
+    typing = Held(page, "sim-step")
+    field(page, "Latency of dimension 0").fill("98765")
+    until(page, lambda: typing)
+    page.locator("#sim-run").click()
+    until(page, lambda: Workspace(studio.workspace).runs(small), 60)
+    assert Workspace(studio.workspace).runs(small)[0].tables.network["latency"] == [98765]
+    typing.let_go()
+    page.locator(".sim-made >> text=Simulated with the settings now in the form.").wait_for()
+
+
+def test_walking_back_in_the_middle_of_a_step_shows_what_the_address_names(studio, page, small):
+    """The answer to the step comes when the address is elsewhere: the form goes there, too."""
+    opened(studio, page, small)
+    typed(studio, page, "Latency of dimension 0", "77")
+    typed(studio, page, "Bandwidth of dimension 0", "123")
+    before = view(page)["config"]
+    asked = Held(page, "sim-edit-answered")
+    page.get_by_role("button", name="Add dimension").click()
+    until(page, lambda: asked)
+    page.go_back()
+    until(page, lambda: field(page, "Bandwidth of dimension 0").input_value() != "123")
+    there = view(page)["config"]
+    assert there != before
+    with page.expect_response(lambda answer: "_dash-update" in answer.url):
+        asked.let_go()
+    page.wait_for_load_state("networkidle")
+    until(page, lambda: field(page, "NPUs of dimension 1").count() == 0)
+    assert field(page, "Latency of dimension 0").input_value() == "77"
+    assert field(page, "Bandwidth of dimension 0").input_value() != "123"
+    assert view(page)["config"] == there
+
+
+def test_a_result_stays_while_the_form_changes(studio, page, small):
+    """It is not drawn anew, so that its own button can be clicked at any time."""
+    opened(studio, page, small)
+    simulated(page)
+    page.evaluate("() => { document.querySelector('.sim-result').dataset.drawn = 'once'; }")
+    typed(studio, page, "Bandwidth of dimension 0", "20")
+    page.locator(".sim-made >> text=Not with the settings now in the form").wait_for()
+    page.wait_for_load_state("networkidle")
+    assert page.locator(".sim-result").get_attribute("data-drawn") == "once"
+
+
 def test_a_preset_that_was_changed_says_so_and_can_be_chosen_again(studio, page, small):
     opened(studio, page, small)
     box = page.get_by_role("textbox", name="Start from a preset")
