@@ -3,9 +3,11 @@
   "use strict";
 
   var PATIENCE_MS = 20000;
+  var TYPED_MS = 350; /* fields tell Dash of what was typed 0.2 s after the last letter, or a little later */
   var FIELD = "input.cs-rename, .cs-rename input";
   var queues = {};
   var count = 0;
+  var typed = 0; /* when the last letter was typed */
 
   function queue(store) {
     if (!queues[store]) queues[store] = { waiting: [], busy: 0 };
@@ -21,7 +23,11 @@
     line.busy = count += 1;
     /* An answer that never comes, as when the studio was stopped, does not hold the next one for ever. */
     window.setTimeout(answered, PATIENCE_MS, store, line.busy);
-    window.dash_clientside.set_props(store, { data: Object.assign({ number: line.busy }, one.what) });
+    window.setTimeout(send, Math.max(0, typed + TYPED_MS - Date.now()), store, Object.assign({ number: line.busy }, one.what));
+  }
+
+  function send(store, what) {
+    if (queue(store).busy === what.number) window.dash_clientside.set_props(store, { data: what });
   }
 
   function answered(store, number) {
@@ -41,6 +47,9 @@
     var button = event.target.closest && event.target.closest("[data-ask]");
     if (button && !button.disabled) ask(button);
   });
+  document.addEventListener("input", function () {
+    typed = Date.now();
+  }, true);
   /* Enter in the field beside such a button is a click on it. */
   document.addEventListener("keydown", function (event) {
     if (event.key !== "Enter" || event.isComposing || !event.target.matches || !event.target.matches(FIELD)) return;

@@ -26,6 +26,7 @@
   var mounted = null;
   var coming = null;
   var painted = null;
+  var touched = false; /* whether the user has done anything since the drawing was framed */
   var lead = null;
 
   /* Cytoscape warns on the console about every wheel sensitivity it is handed, even its own default of 1, which
@@ -187,8 +188,8 @@
         if (pin.byKey) uncover(cy, kept);
       }
       pin = null;
-      /* Long ago: when the window settles this is not framed again. */
-      if (kept.length) return void cy.scratch("cs-framed", 1);
+      /* When the window settles this is not framed again. */
+      if (kept.length) return void (touched = true);
     }
     fit(cy);
     var node = chosen(cy);
@@ -334,7 +335,8 @@
     if (latest.drawn.mode === "fold") dress(cy);
     if (framed !== latest.drawn.key || !cy.scratch("cs-framed")) {
       framed = latest.drawn.key;
-      cy.scratch("cs-framed", Date.now());
+      cy.scratch("cs-framed", true);
+      touched = false;
       cy.scratch("cs-afar", null);
       cy.batch(function () {
         frame(cy);
@@ -430,13 +432,13 @@
       print(cy);
       tip(null);
     });
-    /* The inspector of a link opens just after the drawing has been framed: it is framed again. Later, what the user
-       looks at stays where it is. */
+    /* The inspector of a link opens after the drawing has been framed: it is framed again. Once the user has done
+       anything, what is looked at stays where it is. */
     cy.on("resize", function () {
       var node = chosen(cy);
       /* What was asked for comes next, and is put in its place then. */
       if (pin && Date.now() - pin.since < SETTLING) return;
-      if (Date.now() - cy.scratch("cs-framed") < SETTLING) frame(cy);
+      if (!touched) frame(cy);
       else if (node.length && node.data("kind") !== "frame") bringIntoView(cy, node);
     });
   }
@@ -553,6 +555,10 @@
     else return;
     event.preventDefault();
   }
+
+  ["pointerdown", "wheel", "keydown"].forEach(function (name) {
+    document.addEventListener(name, function () { touched = true; }, { capture: true, passive: true });
+  });
 
   document.addEventListener("keydown", function (event) {
     var cy = graph();

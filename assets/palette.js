@@ -3,6 +3,8 @@
   "use strict";
 
   var dialog = null, input, list, items = [], active = 0, asked = 0, timer = 0;
+  var answered = null; /* the words of which the list is */
+  var entered = false; /* Enter was pressed before the list was there */
 
   function build() {
     dialog = document.createElement("dialog");
@@ -20,6 +22,7 @@
     dialog.append(input, list);
     document.body.appendChild(dialog);
     input.addEventListener("input", function () {
+      entered = false;
       window.clearTimeout(timer);
       timer = window.setTimeout(ask, 120);
     });
@@ -41,25 +44,42 @@
     if (!dialog) build();
     if (dialog.open) return dialog.close();
     input.value = "";
+    answered = null;
+    entered = false;
+    items = [];
+    list.textContent = "";
     dialog.showModal();
     ask();
   }
 
   function ask() {
-    var number = ++asked;
-    var query = new URLSearchParams({ q: input.value, job: window.studioView.read().job || "" });
+    var number = ++asked, words = input.value;
+    window.clearTimeout(timer);
+    var query = new URLSearchParams({ q: words, job: window.studioView.read().job || "" });
     fetch("/api/palette?" + query).then(function (answer) {
       if (!answer.ok) throw new Error("The studio answered with " + answer.status + ".");
       return answer.json();
     }).then(function (found) {
-      if (number === asked) show(found, "Nothing is called that.");
+      if (number === asked) show(words, found, "Nothing is called that.");
     }, function () {
-      if (number === asked) show([], "The studio does not answer.");
+      if (number === asked) show(words, [], "The studio does not answer.");
     });
   }
 
-  function show(found, nothing) {
+  /* What was typed is what is meant, also where its list is still to come. */
+  function enter() {
+    if (input.value === answered) {
+      if (items.length) choose(items[active]);
+      return;
+    }
+    entered = true;
+    ask();
+  }
+
+  function show(words, found, nothing) {
+    if (!dialog.open) return;
     items = found;
+    answered = words;
     list.textContent = "";
     items.forEach(function (item, at) {
       var row = document.createElement("li");
@@ -81,6 +101,7 @@
       list.appendChild(row);
     }
     point(0);
+    if (entered && words === input.value && items.length) choose(items[0]);
   }
 
   function point(at) {
@@ -97,7 +118,7 @@
   function keys(event) {
     if (event.key === "ArrowDown") point(active + 1);
     else if (event.key === "ArrowUp") point(active - 1);
-    else if (event.key === "Enter" && items.length) choose(items[active]);
+    else if (event.key === "Enter") enter();
     else {
       /* Keys of the page below mean nothing here; Escape closes, as everywhere. */
       event.stopPropagation();

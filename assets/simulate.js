@@ -4,8 +4,10 @@
 
   var SVG = "http://www.w3.org/2000/svg";
   var LARGEST = 1.7;
+  var EVERY_MS = 400; /* between two looks at what is under way */
   /* Where the address was when the page last looked, and how often it had gone there by itself: by a link, or back. */
   var seen = null, turn = 0;
+  var timer = 0;
   var skip = function () { return window.dash_clientside.no_update; };
 
   function place(job, config) {
@@ -32,6 +34,10 @@
     seen = place(now.job || "", now.config || "");
     turn += 1;
     return { job: now.job || "", config: now.config || (now.job ? remembered(now.job) : ""), run: now.run || "", turn: turn };
+  }
+
+  function look() {
+    if (document.getElementById("sim-active")) window.dash_clientside.set_props("sim-tick", { data: Date.now() });
   }
 
   function make(name, attributes, into) {
@@ -83,6 +89,19 @@
         var now = window.studioView.read(), job = form && form.job === now.job ? now.job : "";
         var shown = { job: job, run: job ? now.run || "" : "" };
         return known && known.job === shown.job && known.run === shown.run ? skip() : shown;
+      },
+      progress: function (items) {
+        window.clearTimeout(timer);
+        (items || []).forEach(function (item) {
+          var row = document.querySelector("[data-progress='" + window.CSS.escape(item.id) + "']"), bar = row && row.querySelector("progress");
+          if (!row) return;
+          row.querySelector(".sim-stand").textContent = item.said;
+          if (!item.total) return;
+          bar.max = item.total;
+          bar.value = item.done;
+        });
+        if (items && items.length) timer = window.setTimeout(look, EVERY_MS);
+        return skip();
       },
       finished: function (run) {
         if (run && run.job === window.studioView.read().job) window.studioView.change({ run: run.run }, { replace: true });

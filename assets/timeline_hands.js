@@ -9,6 +9,11 @@
     return Boolean(t.drag && t.drag.moved) || t.fingers.size > 1;
   }
 
+  /* The address knows of a window that is being marked when the hand lets go. */
+  function marking() {
+    return Boolean(t.drag && t.drag.moved && t.drag.ruler);
+  }
+
   function local(event) {
     var box = t.dom.canvas.getBoundingClientRect();
     return [event.clientX - box.left, event.clientY - box.top];
@@ -103,6 +108,7 @@
   }
 
   t.dragging = dragging;
+  t.marking = marking;
   t.down = down;
   t.move = move;
   t.up = up;

@@ -27,7 +27,7 @@
     t.chosen = view.rank === undefined ? null : Number(view.rank);
     t.pins = (view.pin || "").split(",").filter(function (one) { return /^\d+$/.test(one); }).map(Number);
     var mark = /^(\d+)-(\d+)$/.exec(view.mark || "");
-    t.marked = mark ? [Math.min(Number(mark[1]), t.chart.span), Math.min(Number(mark[2]), t.chart.span)] : null;
+    if (!t.marking()) t.marked = mark ? [Math.min(Number(mark[1]), t.chart.span), Math.min(Number(mark[2]), t.chart.span)] : null;
     readFolds(view.fold);
     t.dress();
     if (t.order === "idle" && !t.chart.idle) askIdle(t.chart);

@@ -39,22 +39,40 @@ _CLASSES = "Ranks that do the same at the same times form a class; one of each w
 # Under way
 
 
-def progress_list(simulations: Sequence[Simulation], now: float) -> Any:
-    """Return the simulations of a job that are under way or ended without a run."""
-    ahead = 0
-    items = []
+def listing(simulations: Sequence[Simulation]) -> list[Any]:
+    """Return what tells two lists of simulations apart, but for how far those are that are under way."""
+    return [[one.id, "" if one.status in ACTIVE else one.status] for one in _in_order(simulations)]
+
+
+def how_far(simulations: Sequence[Simulation], now: float) -> list[dict[str, Any]]:
+    """Return where the simulations stand that are under way, for `assets/simulate.js` to write into their list."""
+    active = [one for one in _in_order(simulations) if one.status in ACTIVE]
+    return [
+        {"id": one.id, "said": said(one, ahead, now), "done": one.done, "total": one.total}
+        for ahead, one in enumerate(active)
+    ]
+
+
+def _in_order(simulations: Sequence[Simulation]) -> list[Simulation]:
+    """Return the simulations of a job that are under way or ended without a run; those that say the same once."""
     ordered = sorted(simulations, key=lambda one: one.created)
     newest = {(one.name, one.status): one.id for one in ordered if one.status not in ACTIVE}
-    for one in ordered:
-        repeated = one.status not in ACTIVE and newest[one.name, one.status] != one.id
-        if one.status == "done" or repeated:
-            continue
-        items.append(_under_way(one, ahead, now) if one.status in ACTIVE else _ended(one))
-        ahead += one.status in ACTIVE
-    return items
+    return [
+        one
+        for one in ordered
+        if one.status != "done" and (one.status in ACTIVE or newest[one.name, one.status] == one.id)
+    ]
 
 
-def _under_way(one: Simulation, ahead: int, now: float) -> Any:
+def progress_list(simulations: Sequence[Simulation], now: float) -> Any:
+    """Return the simulations of a job that are under way or ended without a run."""
+    stand = {one["id"]: one["said"] for one in how_far(simulations, now)}
+    return [
+        _under_way(one, stand[one.id]) if one.id in stand else _ended(one) for one in _in_order(simulations)
+    ]
+
+
+def _under_way(one: Simulation, stand: str) -> Any:
     cancel = html.Button(
         "Cancel",
         className="cs-button",
@@ -66,10 +84,9 @@ def _under_way(one: Simulation, ahead: int, now: float) -> Any:
         if one.total
         else html.Progress(**labelled(f"Progress of {one.name}"))
     )
-    return html.Div(
-        [html.Span([html.Strong(one.name), f" · {said(one, ahead, now)}"]), cancel, bar],
-        className="sim-progress",
-    )
+    this: dict[str, Any] = {"data-progress": one.id}
+    words = html.Span([html.Strong(one.name), " · ", html.Span(stand, className="sim-stand")])
+    return html.Div([words, cancel, bar], className="sim-progress", **this)
 
 
 def said(one: Simulation, ahead: int, now: float) -> str:

@@ -49,7 +49,7 @@ from studio.pages._simulate_fields import GROUPS
 from studio.pages._simulate_files import exported, imported_files
 from studio.pages._simulate_form import congestion_control, form, place_of, said
 from studio.pages._simulate_live import drawn, facts, legend, told
-from studio.pages._simulate_runs import made_with, progress_list, result, runs_table
+from studio.pages._simulate_runs import how_far, listing, made_with, progress_list, result, runs_table
 from studio.pages._state import run_of, simulations, trace, workspace
 from studio.pages._still import still
 from studio.pages._widgets import error_box, hint, labelled, loading, no_job
@@ -131,7 +131,10 @@ def layout(**_query: str) -> Any:
             dcc.Store(id="sim-finished"),
             dcc.Store(id="sim-watched", data=[]),
             dcc.Store(id="sim-renaming"),
-            dcc.Interval(id="sim-poll", interval=400, disabled=True),
+            dcc.Store(id="sim-listed"),
+            dcc.Store(id="sim-progress"),
+            dcc.Store(id="sim-tick"),
+            dcc.Interval(id="sim-poll", interval=4000, disabled=True),
             dcc.Download(id="sim-download"),
             html.Div(id="sim-sync", hidden=True),
         ]
@@ -364,15 +367,16 @@ def _current(
     draft = load_draft(root, config)
     given = {one["sim"]: text or "" for one, text in zip(ids, texts, strict=True)}
     changed = changed_texts(draft.tables, given)
-    if not changed:
-        return draft, config
-    tables = draft.tables
-    for key, text in changed.items():
-        tables = with_text(tables, key, text)
-    edited = next(iter(changed)) if len(changed) == 1 else ""
-    same = bool(edited) and draft.edited == edited
-    after = replace(draft, tables=tables, edited=edited, before=draft.before if same else config)
-    return after, save_draft(root, after)
+    # One step for each field, the one that was being edited first: undo takes them back one by one.
+    for key in sorted(changed, key=lambda key: key != draft.edited):
+        draft = replace(
+            draft,
+            tables=with_text(draft.tables, key, changed[key]),
+            edited=key,
+            before=draft.before if draft.edited == key else config,
+        )
+        config = save_draft(root, draft)
+    return draft, config
 
 
 def _after(draft: Draft, before: str, state: FormState) -> dict[str, Any]:
@@ -398,7 +402,7 @@ def type_in(texts: list[str | None], ids: list[dict[str, str]], state: FormState
     draft, config = _current(ids, texts, state)
     if config == state["config"]:
         return _NOTHING
-    same = bool(draft.edited) and draft.edited == before.edited
+    same = draft.before == before.before
     changed = changed_texts(
         before.tables, {one["sim"]: text or "" for one, text in zip(ids, texts, strict=True)}
     )
@@ -666,28 +670,36 @@ def _again_or_dismissed(found: Simulations, verb: str, name: str) -> str | None:
     return None
 
 
+# The list is made anew when it is another one; how far a simulation is, is written into it. So a button stays under the
+# hand, and the next look is taken when the one before is over: Dash drops answers that are slower than an interval.
 @callback(
     Output("sim-active", "children"),
+    Output("sim-listed", "data"),
+    Output("sim-progress", "data"),
     Output("sim-poll", "disabled"),
     Output("sim-watched", "data"),
     Output("sim-finished", "data"),
     Input("sim-state", "data"),
     Input("sim-begun", "data"),
+    Input("sim-tick", "data"),
     Input("sim-poll", "n_intervals"),
     State("sim-watched", "data"),
     State("sim-finished", "data"),
+    State("sim-listed", "data"),
     prevent_initial_call=True,
 )
 def poll(
     state: FormState | None,
     begun: dict[str, Any] | None,
     _tick: Any,
+    _late: Any,
     watched: list[str] | None,
     told: dict[str, str] | None,
+    known: list[Any] | None,
 ) -> Any:
     """Show how far the simulations of the job are; a run that has come about is shown."""
     if not state:
-        return None, True, [], no_update
+        return None, None, None, True, [], no_update
     found = simulations()
     mine = listed(found, state["job"])
     active = [one.id for one in mine if one.status in ACTIVE]
@@ -696,9 +708,17 @@ def poll(
     done = next((one for one in mine if one.id in seen and one.status == "done"), None)
     finished = {"job": state["job"], "run": done.run} if done else None
     news = finished if finished and finished != told else no_update
-    return progress_list(mine, found.now()), not active, active, news
+    now, shown = found.now(), listing(mine)
+    items = no_update if shown == known else progress_list(mine, now)
+    return items, shown, how_far(mine, now), not active, active, news
 
 
+clientside_callback(
+    ClientsideFunction("studio_simulate", "progress"),
+    Output("sim-sync", "dir"),
+    Input("sim-progress", "data"),
+    prevent_initial_call=True,
+)
 clientside_callback(
     ClientsideFunction("studio_simulate", "finished"),
     Output("sim-sync", "lang"),

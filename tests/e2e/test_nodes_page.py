@@ -19,6 +19,7 @@ from studio.sim.presets import preset
 from studio.units import format_ns
 from studio.workspace import Workspace
 from tests.e2e.conftest import Studio, running
+from tests.e2e.test_simulate import until
 from tests.handmade import node, trace_of
 
 pytestmark = pytest.mark.e2e
@@ -85,8 +86,7 @@ def test_search_order_and_filters_are_in_the_address_and_can_be_walked_back(node
         f='{"bytes":["matches",">= 32 MiB"]}',
     )
     nodes.locator("#nodes-count", has_text=" of 2,488").wait_for()
-    nodes.wait_for_timeout(300)
-    assert set(shown(nodes, "bytes")) == {"62.5 MiB", "32.0 MiB"}
+    until(nodes, lambda: set(shown(nodes, "bytes")) == {"62.5 MiB", "32.0 MiB"})
     nodes.go_back()
     wait_for_view(nodes, q="grads", sort="-bytes")
     counted(nodes, "80 of 2,488 nodes")
@@ -189,6 +189,30 @@ def test_filters_are_set_by_keyboard(nodes):
     nodes.locator(".ag-filter").wait_for(state="detached")
 
 
+CHOOSE_RANK_EARLY = """() => {
+    const timer = setInterval(() => {
+        let grid = null;
+        try { grid = window.dash_ag_grid && window.dash_ag_grid.getApi('nodes-grid'); } catch (_) { /* not there yet */ }
+        if (!grid) return;
+        clearInterval(timer);
+        window.studioView.change({ f: JSON.stringify({ rank: ['matches', '3'] }) });
+    }, 1);
+}"""
+
+
+def test_a_filter_that_comes_while_the_list_is_made_stays(studio: Studio, page):
+    """Dash tells a new grid of the filters it had last heard of; the address has the last word."""
+    for _ in range(3):
+        page.goto(studio.address("timeline", JOB))
+        page.wait_for_selector("#timeline-scroll[data-ready]")
+        page.evaluate(CHOOSE_RANK_EARLY)
+        page.click("nav >> text=Nodes")
+        page.locator(".ag-row[row-index='0'] [col-id=rank]", has_text="3").wait_for()
+        page.wait_for_load_state("networkidle")
+        assert view(page) == {"f": '{"rank":["matches","3"]}'}
+        assert set(shown(page, "rank")) == {"3"}
+
+
 def test_a_quantity_as_the_list_shows_it_finds_its_nodes(nodes):
     """What is read in a cell and typed into the filter finds the row it was read in."""
     shown_first = nodes.locator(".ag-row[row-index='1'] [col-id=duration_ns]").inner_text()
@@ -198,8 +222,7 @@ def test_a_quantity_as_the_list_shows_it_finds_its_nodes(nodes):
         f=json.dumps({"duration_ns": ["matches", shown_first]}, separators=(",", ":"), ensure_ascii=False),
     )
     nodes.locator("#nodes-count", has_text=" of 2,488").wait_for()
-    nodes.wait_for_timeout(300)
-    assert set(shown(nodes, "duration_ns")) == {shown_first}
+    until(nodes, lambda: set(shown(nodes, "duration_ns")) == {shown_first})
 
 
 def test_a_filter_that_is_no_number_is_said_with_examples(nodes):

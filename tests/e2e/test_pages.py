@@ -46,6 +46,9 @@ RULES = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"]}
 """Levels A and AA of the Web Content Accessibility Guidelines 2.1."""
 
 
+FADING = "document.getAnimations().some(one => one instanceof CSSTransition && one.playState === 'running')"
+
+
 @pytest.mark.parametrize("name", PAGES, ids=lambda name: name or "home")
 def test_a_page_shows_a_job_and_is_accessible(studio: Studio, page, name: str) -> None:
     """No complaint in the console; in both themes nothing cut off sideways and no rule of WCAG A or AA broken."""
@@ -64,6 +67,8 @@ def test_a_page_shows_a_job_and_is_accessible(studio: Studio, page, name: str) -
         page.emulate_media(color_scheme=scheme)
         page.wait_for_selector(f"html[data-mantine-color-scheme='{scheme}']", state="attached")
         page.wait_for_load_state("networkidle")
+        # Colours that are on their way to those of the theme are none of it.
+        until(page, lambda: not page.evaluate(FADING))
         found = Axe().run(page, options=RULES).response["violations"]
         assert not found, [(one["id"], [node["html"][:200] for node in one["nodes"]]) for one in found]
 
@@ -223,6 +228,28 @@ def test_jobs_are_renamed_deleted_and_restored(studio: Studio, page) -> None:
     assert page.locator("a:text-is('renamed <b>job</b>')").count() == 0
     page.click("text=Undo")
     page.wait_for_selector("a:text-is('renamed <b>job</b>')")
+
+
+def test_enter_in_the_palette_means_what_was_typed(studio: Studio, page) -> None:
+    """Also before its list has come: never an entry of the list before."""
+    page.goto(studio.address("overview", "transformer_8r"))
+    page.wait_for_selector(".cs-facts")
+    page.keyboard.press("Control+k")
+    page.locator(".cs-palette input").fill("timeline")
+    page.locator("#palette-0", has_text="Timeline").wait_for()
+    page.keyboard.press("Escape")
+    page.keyboard.press("Control+k")
+    page.locator("#palette-0").wait_for()
+    held = []
+    page.route("**/api/palette?*", lambda route: held.append(route))  # noqa: PLW0108 - it takes functions only
+    page.keyboard.type("findings")
+    page.keyboard.press("Enter")
+    until(page, lambda: any("q=findings" in route.request.url for route in held))
+    assert "/overview" in page.url
+    for route in held:
+        route.continue_()
+    page.wait_for_url("**/findings?*")
+    assert page.locator(".cs-palette").is_hidden()
 
 
 def test_an_unknown_job_is_an_error_in_place(studio: Studio, page) -> None:

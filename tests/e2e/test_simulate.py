@@ -246,12 +246,14 @@ def test_walking_back_in_the_middle_of_a_step_shows_what_the_address_names(studi
     until(page, lambda: field(page, "Bandwidth of dimension 0").input_value() != "123")
     there = view(page)["config"]
     assert there != before
-    with page.expect_response(lambda answer: "_dash-update" in answer.url):
+    # The answer brings the step's form, and with it the request for that of the address.
+    with page.expect_response(
+        lambda answer: '"changedPropIds":["sim-show.data"]' in (answer.request.post_data or "")
+    ):
         asked.let_go()
-    page.wait_for_load_state("networkidle")
+    until(page, lambda: field(page, "Bandwidth of dimension 0").input_value() != "123")
     until(page, lambda: field(page, "NPUs of dimension 1").count() == 0)
     assert field(page, "Latency of dimension 0").input_value() == "77"
-    assert field(page, "Bandwidth of dimension 0").input_value() != "123"
     assert view(page)["config"] == there
 
 
@@ -259,6 +261,7 @@ def test_a_result_stays_while_the_form_changes(studio, page, small):
     """It is not drawn anew, so that its own button can be clicked at any time."""
     opened(studio, page, small)
     simulated(page)
+    page.locator(".sim-result .js-plotly-plot").wait_for()
     page.evaluate("() => { document.querySelector('.sim-result').dataset.drawn = 'once'; }")
     typed(studio, page, "Bandwidth of dimension 0", "20")
     page.locator(".sim-made >> text=Not with the settings now in the form").wait_for()
@@ -307,8 +310,14 @@ def test_a_simulation_goes_on_elsewhere_and_can_be_cancelled(studio, page):
     page.locator("#activity summary").click()
     page.locator("#activity a").click()
     page.get_by_role("progressbar").wait_for()
+    # Whoever is about to press it has the same button before them all the time.
+    cancel = page.get_by_role("button", name=re.compile("^Cancel "))
+    cancel.focus()
+    stand = page.locator(".sim-stand").inner_text()
+    until(page, lambda: page.locator(".sim-stand").inner_text() != stand)
+    assert cancel.evaluate("button => button === document.activeElement")
     begun = time.monotonic()
-    page.get_by_role("button", name=re.compile("^Cancel ")).click()
+    cancel.click()
     page.get_by_text("was cancelled.").wait_for()
     page.get_by_role("button", name=re.compile("^Dismiss ")).click()
     page.get_by_text("No run of this job yet.").wait_for()

@@ -24,6 +24,7 @@ from studio.timeline import recorded
 from studio.units import format_ns, format_offset
 from studio.workspace import Workspace
 from tests.e2e.conftest import Studio
+from tests.e2e.test_simulate import until
 from tests.handmade import collective, node, trace_of
 
 pytestmark = pytest.mark.e2e
@@ -231,7 +232,7 @@ def test_dragging_pans_and_with_shift_marks_a_window(studio: Studio, page) -> No
     ]
     assert page.locator("[data-window-per=all]").is_hidden()
     page.click("#timeline-window-copy")
-    page.locator("#timeline-window-copy", has_text="Copied").wait_for()
+    until(page, lambda: "nodes in flight" in page.evaluate("navigator.clipboard.readText()"))
     copied = page.evaluate("navigator.clipboard.readText()").splitlines()
     assert copied[1].split("\t")[:3] == ["nodes in flight", "nodes", repr(nodes.mean)]
     page.locator("#timeline-scroll").focus()
