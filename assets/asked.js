@@ -4,7 +4,6 @@
 
   var PATIENCE_MS = 20000;
   var TYPED_MS = 350; /* fields tell Dash of what was typed 0.2 s after the last letter, or a little later */
-  var FIELD = "input.cs-rename, .cs-rename input";
   var queues = {};
   var count = 0;
   var typed = 0; /* when the last letter was typed */
@@ -37,7 +36,7 @@
   }
 
   function ask(button) {
-    var field = button.parentElement.querySelector(FIELD);
+    var around = button.closest(".cs-renaming"), field = around && around.querySelector("input");
     var what = { verb: button.getAttribute("data-verb"), of: button.getAttribute("data-of") || "", text: field ? field.value : "" };
     queue(button.getAttribute("data-ask")).waiting.push({ what: what, page: window.location.pathname });
     next(button.getAttribute("data-ask"));
@@ -52,9 +51,8 @@
   }, true);
   /* Enter in the field beside such a button is a click on it. */
   document.addEventListener("keydown", function (event) {
-    if (event.key !== "Enter" || event.isComposing || !event.target.matches || !event.target.matches(FIELD)) return;
-    var around = event.target.closest(":has(> [data-ask])");
-    if (around) ask(around.querySelector(":scope > [data-ask]"));
+    var around = event.key === "Enter" && !event.isComposing && event.target.closest && event.target.closest(".cs-renaming");
+    if (around && event.target.tagName === "INPUT") ask(around.querySelector("[data-ask]"));
   });
 
   window.dash_clientside = Object.assign({}, window.dash_clientside, {

@@ -411,7 +411,8 @@ def _name(info: RunInfo, renaming: str | None, job: str) -> Any:
             autoFocus=True,
         )
         return html.Span(
-            [field, html.Button("Save", className="cs-button-quiet", **asks(RUNS, "save", info.id))]
+            [field, html.Button("Save", className="cs-button-quiet", **asks(RUNS, "save", info.id))],
+            className="cs-renaming",
         )
     select: dict[str, Any] = {"data-view": json.dumps({"run": info.id})}
     return html.A(info.name, href=link("/simulate", {"job": job, "run": info.id}), **select)

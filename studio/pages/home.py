@@ -151,7 +151,8 @@ def _job_row(job: JobInfo, renaming: bool) -> Any:
     if renaming:
         field = dcc.Input(value=job.name, className="cs-rename", maxLength=200, autoFocus=True)
         name = html.Span(
-            [field, html.Button("Save", className="cs-button-quiet", **asks(HOME, "save", job.id))]
+            [field, html.Button("Save", className="cs-button-quiet", **asks(HOME, "save", job.id))],
+            className="cs-renaming",
         )
     lasted = summary.end_ns - summary.start_ns
     span = exact(format_ns(lasted), f"{lasted:,} ns") if summary.start_ns >= 0 else "–"

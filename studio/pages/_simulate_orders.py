@@ -1,0 +1,270 @@
+"""The Simulate page: simulations under way, the list of runs, and what the one that is shown has found."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from dash import (
+    ALL,
+    ClientsideFunction,
+    Input,
+    Output,
+    State,
+    callback,
+    clientside_callback,
+    html,
+    no_update,
+)
+from dash.exceptions import PreventUpdate
+
+from studio.drafts import load_draft
+from studio.errors import StudioError
+from studio.pages._asked import ORDER, RUNS, Asked, answer, answered, asks
+from studio.pages._simulate_edits import run_name
+from studio.pages._simulate_runs import how_far, listing, made_with, progress_list, result, runs_table
+from studio.pages._simulate_system import FormState, current, typed
+from studio.pages._state import run_of, simulations, workspace
+from studio.pages._still import still
+from studio.pages._widgets import error_box
+from studio.runs import RunInfo
+from studio.simulations import ACTIVE, Simulations, cancel, dismiss, dismiss_ended, get, listed, start
+
+# ---------------------------------------------------------------------------------------------------
+# Under way
+
+
+@callback(
+    Output("sim-begun", "data"),
+    Output("activity-poke", "data"),
+    Output("sim-notice", "children", allow_duplicate=True),
+    answered(ORDER),
+    inputs={"asked": Input(ORDER, "data"), **typed()},
+    prevent_initial_call=True,
+)
+def order(
+    asked: Asked | None, ids: list[dict[str, str] | None], texts: list[str | None], state: FormState | None
+) -> Any:
+    """Start, stop, forget or repeat a simulation."""
+    if not asked:
+        return no_update, no_update, no_update, no_update
+    done = answer(ORDER, asked)
+    if not state:
+        return no_update, no_update, no_update, done
+    found, begun = simulations(), None
+    try:
+        if asked["verb"] == "run":
+            draft, _ = current(ids, texts, state)
+            begun = start(found, state["job"], draft.tables.parts, run_name(draft, _names(state["job"]))).id
+            dismiss_ended(found, state["job"], but=begun)
+        elif asked["verb"] == "stop":
+            cancel(found, asked["of"])
+        else:
+            begun = _again_or_dismissed(found, asked["verb"], asked["of"])
+    except StudioError as error:
+        return no_update, no_update, html.Div(error_box(error), className="sim-wide"), done
+    return {"at": time.time(), "begun": begun}, time.time(), None, done
+
+
+def _names(job: str) -> set[str]:
+    """Return what the simulations of a job are called, those that have not ended included."""
+    return {run.name for run in workspace().runs(job)} | {one.name for one in listed(simulations(), job)}
+
+
+def _again_or_dismissed(found: Simulations, verb: str, name: str) -> str | None:
+    """Repeat or forget a simulation; returns the id of one that begins."""
+    before = get(found, name)
+    if before and verb == "again":
+        started = start(found, before.job, before.tables.parts, before.name)
+        dismiss_ended(found, before.job, but=started.id)
+        return started.id
+    if before:
+        # Lines that say the same are shown as one, so they go as one.
+        for one in listed(found, before.job):
+            if (one.name, one.status) == (before.name, before.status):
+                dismiss(found, one.id)
+    return None
+
+
+# The list is made anew when it is another one; how far a simulation is, is written into it. So a button stays under the
+# hand, and the next look is taken when the one before is over: Dash drops answers that are slower than an interval.
+@callback(
+    Output("sim-active", "children"),
+    Output("sim-listed", "data"),
+    Output("sim-progress", "data"),
+    Output("sim-poll", "disabled"),
+    Output("sim-watched", "data"),
+    Output("sim-finished", "data"),
+    Input("sim-state", "data"),
+    Input("sim-begun", "data"),
+    Input("sim-tick", "data"),
+    Input("sim-poll", "n_intervals"),
+    State("sim-watched", "data"),
+    State("sim-finished", "data"),
+    State("sim-listed", "data"),
+    prevent_initial_call=True,
+)
+def poll(
+    state: FormState | None,
+    begun: dict[str, Any] | None,
+    _tick: Any,
+    _late: Any,
+    watched: list[str] | None,
+    told: dict[str, str] | None,
+    known: list[Any] | None,
+) -> Any:
+    """Show how far the simulations of the job are; a run that has come about is shown."""
+    if not state:
+        return None, None, None, True, [], no_update
+    found = simulations()
+    mine = listed(found, state["job"])
+    active = [one.id for one in mine if one.status in ACTIVE]
+    # One that has just been asked for may be over before anybody looks.
+    seen = {*(watched or []), begun.get("begun") if begun else None}
+    done = next((one for one in mine if one.id in seen and one.status == "done"), None)
+    finished = {"job": state["job"], "run": done.run} if done else None
+    news = finished if finished and finished != told else no_update
+    now, shown = found.now(), listing(mine)
+    items = no_update if shown == known else progress_list(mine, now)
+    return items, shown, how_far(mine, now), not active, active, news
+
+
+clientside_callback(
+    ClientsideFunction("studio_simulate", "progress"),
+    Output("sim-sync", "dir"),
+    Input("sim-progress", "data"),
+    prevent_initial_call=True,
+)
+clientside_callback(
+    ClientsideFunction("studio_simulate", "finished"),
+    Output("sim-sync", "lang"),
+    Input("sim-finished", "data"),
+    prevent_initial_call=True,
+)
+
+
+# ---------------------------------------------------------------------------------------------------
+# Runs, and the one that is shown
+
+
+clientside_callback(
+    ClientsideFunction("studio_simulate", "which"),
+    Output("sim-which", "data"),
+    Input("view", "data"),
+    Input("sim-state", "data"),
+    State("sim-which", "data"),
+    prevent_initial_call=True,
+)
+
+
+@callback(
+    Output("sim-renaming", "data"),
+    Output("sim-deleted", "children"),
+    answered(RUNS),
+    Input(RUNS, "data"),
+    State("sim-which", "data"),
+    prevent_initial_call=True,
+)
+def change_runs(asked: Asked | None, which: dict[str, str] | None) -> Any:
+    """Rename, delete or restore a run of the job."""
+    if not asked:
+        return no_update, no_update, no_update
+    done = answer(RUNS, asked)
+    if not which or not which["job"]:
+        return no_update, no_update, done
+    job, run, root = which["job"], asked["of"], workspace()
+    renaming = said_here = None
+    try:
+        if asked["verb"] == "rename":
+            renaming = run
+        elif asked["verb"] == "save":
+            root.rename_run(job, run, asked["text"])
+        elif asked["verb"] == "restore":
+            root.restore_run(job, run)
+        elif asked["verb"] == "delete":
+            name = root.run_info(job, run).name
+            root.delete_run(job, run)
+            undo = html.Button("Undo", className="cs-button-quiet", **asks(RUNS, "restore", run))
+            said_here = html.P([f"{name} was deleted. ", undo])
+    except StudioError as error:
+        said_here = error_box(error, title="That did not work")
+    return {"run": renaming, "at": time.time()}, said_here, done
+
+
+@callback(
+    Output("sim-runs", "children"),
+    Input("sim-which", "data"),
+    Input("sim-renaming", "data"),
+    prevent_initial_call=True,
+)
+def list_runs(which: dict[str, str] | None, renaming: dict[str, Any] | None) -> Any:
+    """List the runs of the job."""
+    if not which or not which["job"]:
+        return None
+    infos = workspace().runs(which["job"])
+    renamed = renaming["run"] if renaming else None
+    return runs_table(infos, _shown_run(which["run"], infos), renamed, which["job"])
+
+
+# Apart from the result: it takes longer to make, and until then it would be said of a form that is gone.
+@callback(
+    Output({"sim-made": ALL}, "children"),
+    Input("sim-state", "data"),
+    Input("sim-result-of", "data"),
+    State({"sim-made": ALL}, "id"),
+    prevent_initial_call=True,
+)
+def tell_settings(state: FormState | None, _of: Any, shown: list[dict[str, str] | None]) -> Any:
+    """Tell whether the run that is shown was made with the settings now in the form."""
+    if not state or not all(shown):
+        raise PreventUpdate  # a result that has gone meanwhile has no id left
+    root = workspace()
+    try:
+        tables = load_draft(root.root, state["config"]).tables
+        return [
+            still(made_with(root.run_info(state["job"], one["sim-made"]), tables)) for one in shown if one
+        ]
+    except StudioError:
+        raise PreventUpdate from None  # a run that was deleted, or of another job: its result is about to go
+
+
+def _shown_run(wanted: str, infos: Sequence[RunInfo]) -> str | None:
+    """Return the run the page shows: that of the address, else the newest."""
+    known = [info.id for info in infos]
+    return wanted if wanted in known else next(iter(known), None)
+
+
+@callback(
+    Output("sim-result", "children"),
+    Output("sim-result-of", "data"),
+    Input("sim-which", "data"),
+    Input("sim-renaming", "data"),
+    Input("theme", "data"),
+    State("sim-state", "data"),
+    State("sim-result-of", "data"),
+    prevent_initial_call=True,
+)
+def show_result(
+    which: dict[str, str] | None,
+    _renaming: Any,
+    theme: str,
+    state: FormState | None,
+    known: dict[str, str] | None,
+) -> Any:
+    """Show what the run of the address found; nothing is made anew that is there already."""
+    if not state or not which or which["job"] != state["job"]:
+        return None, None
+    infos = workspace().runs(state["job"])
+    chosen = _shown_run(which["run"], infos)
+    info = next((one for one in infos if one.id == chosen), None)
+    if info is None:
+        return None, None
+    shown = {"job": info.job, "run": info.id, "name": info.name, "theme": theme}
+    if shown == known:
+        return no_update, no_update
+    try:
+        tables = load_draft(workspace().root, state["config"]).tables
+        return still(result(run_of(state["job"], info.id), info, tables, dark=theme == "dark")), shown
+    except StudioError as error:
+        return error_box(error), None

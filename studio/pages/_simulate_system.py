@@ -1,0 +1,462 @@
+"""The Simulate page: the form, the address and what is done to the system; what it amounts to, and its files."""
+
+from __future__ import annotations
+
+import base64
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, TypedDict
+
+from dash import (
+    ALL,
+    ClientsideFunction,
+    Input,
+    Output,
+    State,
+    callback,
+    clientside_callback,
+    ctx,
+    html,
+    no_update,
+)
+from dash.exceptions import PreventUpdate
+
+from studio.drafts import Draft, load_draft, save_draft
+from studio.errors import StudioError
+from studio.pages._asked import EDIT, Asked, answer, answered
+from studio.pages._simulate_edits import (
+    changed_texts,
+    extended_reason,
+    findings_of,
+    fitted,
+    from_preset,
+    is_changed,
+    is_extended,
+    proposed,
+    suited,
+    with_dimension,
+    with_dimension_moved,
+    with_mode,
+    with_text,
+    without_dimension,
+)
+from studio.pages._simulate_fields import GROUPS
+from studio.pages._simulate_files import exported, imported_files
+from studio.pages._simulate_form import congestion_control, form, place_of, said
+from studio.pages._simulate_live import drawn, facts, legend, told
+from studio.pages._state import trace, workspace
+from studio.pages._widgets import error_box, no_job
+from studio.sim.presets import PRESETS
+from studio.sim.problems import Examined, examined
+
+
+class FormState(TypedDict):
+    """What the form shows.
+
+    Attributes:
+        job: Id of the job.
+        config: Id of the system, as a draft.
+        turn: How often the address had gone elsewhere by itself when it was asked for: see `assets/simulate.js`.
+    """
+
+    job: str
+    config: str
+    turn: int
+
+
+_CHANGED = "changed:"
+_MASTERS = {field.needs for group in GROUPS.values() for field in group if field.needs} | {"bandwidth-unit"}
+"""Fields on which others depend: the form is drawn anew when one of them changes."""
+
+
+def presets() -> list[dict[str, str]]:
+    """Return the presets to begin with, as a choice."""
+    return [{"value": one.name, "label": one.title} for one in PRESETS.values()]
+
+
+# ---------------------------------------------------------------------------------------------------
+# The form follows the address, the address follows what is done to the form
+
+clientside_callback(
+    ClientsideFunction("studio_simulate", "follow"),
+    Output("sim-show", "data"),
+    Input("view", "data"),
+    State("sim-state", "data"),
+)
+clientside_callback(
+    ClientsideFunction("studio_simulate", "go"),
+    Output("sim-show", "data", allow_duplicate=True),
+    Input("sim-step", "data"),
+    prevent_initial_call=True,
+)
+clientside_callback(
+    ClientsideFunction("studio_simulate", "draw"), Output("sim-sync", "children"), Input("sim-scene", "data")
+)
+
+
+def _page() -> dict[str, Any]:
+    """Return what shows a state of the system: whoever changes it hands out all of it at once, with the step to it."""
+    return {
+        "notice": Output("sim-notice", "children", allow_duplicate=True),
+        "hidden": Output("sim-page", "hidden", allow_duplicate=True),
+        "form": Output("sim-form", "children", allow_duplicate=True),
+        "congestion": Output("sim-congestion", "children", allow_duplicate=True),
+        "mode": Output("sim-mode", "value", allow_duplicate=True),
+        "presets": Output("sim-preset", "data", allow_duplicate=True),
+        "preset": Output("sim-preset", "value", allow_duplicate=True),
+        "state": Output("sim-state", "data", allow_duplicate=True),
+        "step": Output("sim-step", "data", allow_duplicate=True),
+    }
+
+
+def typed() -> dict[str, Any]:
+    """Return what is read to know the system as it stands in the form, letters included that were typed just now."""
+    return {
+        "ids": State({"sim": ALL}, "id"),
+        "texts": State({"sim": ALL}, "value"),
+        "state": State("sim-state", "data"),
+    }
+
+
+_NOTHING: dict[str, Any] = dict.fromkeys(_page(), no_update)
+
+
+def _shown(draft: Draft, config: str, state: FormState, *, replace_step: bool = False) -> dict[str, Any]:
+    """Return all that shows a draft kept as `config`."""
+    return {
+        **_kept(draft, config, state, replace_step=replace_step),
+        "notice": None,
+        "hidden": False,
+        "form": form(draft),
+        "congestion": congestion_control(draft.tables),
+        "mode": "extended" if is_extended(draft.tables) else "compatible",
+    }
+
+
+def _kept(draft: Draft, config: str, state: FormState, *, replace_step: bool = False) -> dict[str, Any]:
+    """Return what is new of a draft whose fields are in the form already."""
+    presets, preset = _named(draft, state["job"])
+    return {
+        **_NOTHING,
+        "presets": presets,
+        "preset": preset,
+        "state": {**state, "config": config},
+        "step": {**state, "config": config, "replace": replace_step, "at": time.time()},
+    }
+
+
+def _refused(error: StudioError) -> dict[str, Any]:
+    return _NOTHING | {"notice": html.Div(error_box(error, title="That did not work"), className="sim-wide")}
+
+
+def _named(draft: Draft, job: str) -> tuple[list[dict[str, str]], str | None]:
+    """Return the presets and which the system is; one that was changed is an entry of its own, so that it can be had back."""
+    if draft.origin not in PRESETS:
+        return presets(), None
+    if not is_changed(draft, trace(job)):
+        return presets(), draft.origin
+    value = f"{_CHANGED}{draft.origin}"
+    return [{"value": value, "label": f"{PRESETS[draft.origin].title} (changed)"}, *presets()], value
+
+
+@callback(_page(), Input("sim-show", "data"), prevent_initial_call=True)
+def show(wanted: dict[str, Any] | None) -> dict[str, Any]:
+    """Show the system of the address; where it names none, that of the run it names, else one that suits the job."""
+    if not wanted or not wanted["job"]:
+        return _NOTHING | {"notice": no_job(), "hidden": True, "state": None}
+    job, config = wanted["job"], wanted["config"]
+    problem = draft = None
+    try:
+        trace(job)  # says what is wrong with the job
+        if config:
+            try:
+                draft = load_draft(workspace().root, config)
+            except StudioError as error:
+                problem = error_box(error, title="Another system is shown")
+        if draft is None:
+            draft = _draft_to_begin_with(job, wanted["run"])
+            config = save_draft(workspace().root, draft)
+    except StudioError as error:
+        return _NOTHING | {
+            "notice": html.Div(error_box(error), className="cs-page"),
+            "hidden": True,
+            "state": None,
+        }
+    state: FormState = {"job": job, "config": config, "turn": wanted["turn"]}
+    return _shown(draft, config, state, replace_step=True) | {"notice": problem}
+
+
+def _draft_to_begin_with(job: str, run: str) -> Draft:
+    """Return the system of a run; one that suits the job where there is no such run."""
+    draft = proposed(trace(job))
+    info = next((one for one in workspace().runs(job) if one.id == run), None)
+    # A run of what would be proposed anyway keeps the name of its preset.
+    return draft if info is None or info.tables == draft.tables else Draft(info.tables, "a run")
+
+
+# ---------------------------------------------------------------------------------------------------
+# Edits
+
+
+def current(
+    ids: Sequence[dict[str, str] | None], texts: Sequence[str | None], state: FormState
+) -> tuple[Draft, str]:
+    """Return the system as it stands in the form, and the id it is kept under.
+
+    What was typed a moment before a button was clicked counts, although its own request is still under way.
+    """
+    root, config = workspace().root, state["config"]
+    draft = load_draft(root, config)
+    given = _given(ids, texts)
+    changed = changed_texts(draft.tables, given)
+    # One step for each field, the one that was being edited first: undo takes them back one by one.
+    for key in sorted(changed, key=lambda key: key != draft.edited):
+        draft = replace(
+            draft,
+            tables=with_text(draft.tables, key, changed[key]),
+            edited=key,
+            before=draft.before if draft.edited == key else config,
+        )
+        config = save_draft(root, draft)
+    return draft, config
+
+
+def _given(ids: Sequence[dict[str, str] | None], texts: Sequence[str | None]) -> dict[str, str]:
+    """Return what stands in the fields; one that has gone meanwhile has no id left."""
+    return {one["sim"]: text or "" for one, text in zip(ids, texts, strict=True) if one}
+
+
+def _after(draft: Draft, before: str, state: FormState) -> dict[str, Any]:
+    """Return all that shows a draft made of the one kept as `before`."""
+    draft = replace(draft, before=before)
+    return _shown(draft, save_draft(workspace().root, draft), state)
+
+
+@callback(
+    _page(),
+    inputs={
+        "texts": Input({"sim": ALL}, "value"),
+        "ids": State({"sim": ALL}, "id"),
+        "state": State("sim-state", "data"),
+    },
+    prevent_initial_call=True,
+)
+def type_in(
+    texts: list[str | None], ids: list[dict[str, str] | None], state: FormState | None
+) -> dict[str, Any]:
+    """Take over what was typed or chosen."""
+    if not state or not ids:
+        return _NOTHING
+    before = load_draft(workspace().root, state["config"])
+    draft, config = current(ids, texts, state)
+    if config == state["config"]:
+        return _NOTHING
+    same = draft.before == before.before
+    changed = changed_texts(before.tables, _given(ids, texts))
+    told = _shown if _MASTERS & {key.partition("[")[0] for key in changed} else _kept
+    return told(draft, config, state, replace_step=same)
+
+
+@callback(
+    {**_page(), "answered": answered(EDIT)},
+    inputs={"asked": Input(EDIT, "data"), **typed()},
+    prevent_initial_call=True,
+)
+def act(
+    asked: Asked | None, ids: list[dict[str, str] | None], texts: list[str | None], state: FormState | None
+) -> dict[str, Any]:
+    """Do what a button says to the system: undo, reset, dimensions, the settings of a run."""
+    if not asked:
+        return {**_NOTHING, "answered": no_update}
+    done = {"answered": answer(EDIT, asked)}
+    if not state:
+        return _NOTHING | done
+    try:
+        draft, config = current(ids, texts, state)
+        if asked["verb"] == "undo":
+            if not draft.before:
+                return _NOTHING | done
+            return _shown(load_draft(workspace().root, draft.before), draft.before, state) | done
+        after = _acted(draft, asked["verb"], asked["of"], state["job"])
+        return (_NOTHING if after.tables == draft.tables else _after(after, config, state)) | done
+    except StudioError as error:
+        return _refused(error) | done
+
+
+def _acted(draft: Draft, verb: str, of: str, job: str) -> Draft:
+    """Return the draft after a button."""
+    tables = draft.tables
+    if verb == "load":
+        return Draft(workspace().run_info(job, of).tables, "a run")
+    if verb == "reset":
+        found = trace(job)
+        fresh = proposed(found)
+        if draft.origin in PRESETS and draft.origin != fresh.origin:
+            fresh = Draft(from_preset(draft.origin), draft.origin)
+            fresh = replace(fresh, tables=with_mode(fresh.tables, extended=bool(extended_reason(found))))
+        return fresh
+    changed = {
+        "add": lambda: with_dimension(tables),
+        "remove": lambda: without_dimension(tables, int(of)),
+        "inwards": lambda: with_dimension_moved(tables, int(of), -1),
+        "outwards": lambda: with_dimension_moved(tables, int(of), 1),
+        "fit": lambda: fitted(tables, len(trace(job).ranks)),
+    }[verb]()
+    return replace(draft, tables=changed, edited="", notes=())
+
+
+@callback(
+    _page(),
+    inputs={"preset": Input("sim-preset", "value"), "mode": Input("sim-mode", "value"), **typed()},
+    prevent_initial_call=True,
+)
+def choose(
+    preset: str | None,
+    mode: str | None,
+    ids: list[dict[str, str] | None],
+    texts: list[str | None],
+    state: FormState | None,
+) -> dict[str, Any]:
+    """Start from a preset, or change the mode. The page, too, sets both, to what they are already."""
+    if not state:
+        return _NOTHING
+    try:
+        draft, config = current(ids, texts, state)
+        after = draft
+        if ctx.triggered_id == "sim-preset":
+            after = _preset(draft, preset, state["job"])
+        elif is_extended(draft.tables) != (mode == "extended"):
+            tables = with_mode(draft.tables, extended=mode == "extended")
+            after = replace(draft, tables=tables, edited="", notes=())
+    except StudioError as error:
+        return _refused(error)
+    return _NOTHING if after == draft else _after(after, config, state)
+
+
+def _preset(draft: Draft, name: str | None, job: str) -> Draft:
+    """Return the draft after a preset was chosen."""
+    if not name or name.startswith(_CHANGED):
+        return draft
+    if name == draft.origin and not is_changed(draft, trace(job)):
+        return draft
+    tables = with_mode(from_preset(name), extended=is_extended(draft.tables))
+    chosen = Draft(replace(tables, groups=draft.tables.groups), name)
+    return suited(chosen, trace(job)) if name == draft.origin else chosen
+
+
+@callback(
+    _page(),
+    inputs={
+        "contents": Input("sim-upload", "contents"),
+        "names": State("sim-upload", "filename"),
+        **typed(),
+    },
+    prevent_initial_call=True,
+)
+def take_in(
+    contents: list[str] | None,
+    names: list[str] | None,
+    ids: list[dict[str, str] | None],
+    texts: list[str | None],
+    state: FormState | None,
+) -> dict[str, Any]:
+    """Take over ASTRA-sim's files."""
+    if not state or not contents:
+        return _NOTHING
+    files = {
+        name: base64.b64decode(content.partition(",")[2])
+        for name, content in zip(names or [], contents, strict=True)
+    }
+    try:
+        draft, config = current(ids, texts, state)
+        tables, notes = imported_files(draft.tables, files)
+        return _after(Draft(tables, "imported files", notes=notes), config, state)
+    except StudioError as error:
+        return _refused(error)
+
+
+# ---------------------------------------------------------------------------------------------------
+# What it means
+
+
+@callback(
+    Output("sim-facts", "children"),
+    Output("sim-scene", "data"),
+    Output("sim-legend", "children"),
+    Output("sim-run", "disabled"),
+    Output({"sim": ALL}, "error"),
+    Output({"sim-said": ALL}, "children"),
+    Output("sim-undo", "disabled"),
+    Input("sim-state", "data"),
+    State({"sim": ALL}, "id"),
+    State({"sim-said": ALL}, "id"),
+    prevent_initial_call=True,
+)
+def judge(
+    state: FormState | None, fields: list[dict[str, str] | None], places: list[dict[str, str] | None]
+) -> Any:
+    """Tell at the fields what is wrong with them, and show what the system amounts to."""
+    known = [one["sim"] for one in fields if one]
+    spots = [one["sim-said"] for one in places if one]
+    if not state or len(known) < len(fields) or len(spots) < len(places):
+        raise PreventUpdate  # a form that has gone meanwhile has no ids left
+    draft = load_draft(workspace().root, state["config"])
+    found = examined(draft.tables.parts)
+    messages = said(found.problems)
+    general = [text for spot, texts in messages.items() if spot not in spots for text in texts]
+    errors = [key in found.problems or _whole_list(key, found) for key in known]
+    shown = [[*messages.get(spot, []), *(general if spot == "" else [])] for spot in spots]
+    live: list[Any] = [[], None, None]
+    if found.config and not _topology_wrong(found):
+        topology = found.config.topology
+        live = [facts(found.config, len(trace(state["job"]).ranks)), drawn(topology), legend(topology)]
+    elif found.config:
+        live = [no_update] * 3
+    return *live, bool(found.problems), errors, shown, not draft.before
+
+
+def _whole_list(key: str, found: Examined) -> bool:
+    """Whether the list that an entry stands in is refused as a whole."""
+    return key.partition("[")[0] in found.problems
+
+
+def _topology_wrong(found: Examined) -> bool:
+    return any(place_of(key) == "network" or place_of(key).startswith("dim-") for key in found.problems)
+
+
+@callback(
+    Output("sim-findings", "children"),
+    Output("sim-run", "children"),
+    Input("sim-state", "data"),
+    prevent_initial_call=True,
+)
+def foresee(state: FormState | None) -> Any:
+    """List what would go wrong in a run."""
+    if not state:
+        return None, "Run"
+    draft = load_draft(workspace().root, state["config"])
+    found = examined(draft.tables.parts)
+    if found.usable is None:
+        return html.P("The settings marked above have to be mended before a run.", className="cs-dim"), "Run"
+    findings = findings_of(trace(state["job"]), found.usable, draft.tables)
+    return told(findings), "Run anyway" if any(one.level == "error" for one in findings) else "Run"
+
+
+# ---------------------------------------------------------------------------------------------------
+# Files
+
+
+@callback(
+    Output("sim-download", "data"),
+    Input("sim-export", "n_clicks"),
+    State("sim-state", "data"),
+    prevent_initial_call=True,
+)
+def export(clicks: int | None, state: FormState | None) -> Any:
+    """Hand out the system as ASTRA-sim's files."""
+    if not clicks or not state:
+        return no_update
+    draft = load_draft(workspace().root, state["config"])
+    content = base64.b64encode(exported(draft.tables)).decode()
+    return {"content": content, "filename": "system.zip", "base64": True, "type": "application/zip"}
