@@ -17,6 +17,7 @@ from pathlib import Path
 
 import msgspec
 
+from studio.decoding import decoder
 from studio.errors import StudioError
 from studio.imports import write_json
 from studio.runs import Tables
@@ -42,6 +43,9 @@ class Draft:
     before: str = ""
     edited: str = ""
     notes: tuple[str, ...] = ()
+
+
+_draft = decoder(Draft)
 
 
 def save_draft(workspace: Path, draft: Draft) -> str:
@@ -78,7 +82,7 @@ def load_draft(workspace: Path, name: str) -> Draft:
         raise missing
     path = workspace / "drafts" / f"{name}.json"
     try:
-        draft = msgspec.json.decode(path.read_bytes(), type=Draft)
+        draft = _draft(path.read_bytes())
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
         raise missing from None
     with contextlib.suppress(OSError):

@@ -8,6 +8,7 @@ import msgspec
 
 from studio.analysis.communication import group_use
 from studio.analysis.summary import Share, summarise
+from studio.decoding import converted
 from studio.terminal import printable
 from studio.trace import Trace
 from studio.units import format_bytes, format_count, format_ns, format_si
@@ -54,8 +55,8 @@ def as_text(report: dict[str, Any]) -> str:
         f"  operations    {format_si(summary['operations'], 'FLOP') if summary['operations'] else 'none named'}",
         f"  schema        {', '.join(summary['schema']) or 'not named'}",
     ]
-    lines += _table("node types", [msgspec.convert(share, Share) for share in summary["types"]], sizes=False)
-    lines += _table("communication", [msgspec.convert(share, Share) for share in summary["collectives"]])
+    lines += _table("node types", [converted(share, Share) for share in summary["types"]], sizes=False)
+    lines += _table("communication", [converted(share, Share) for share in summary["collectives"]])
     lines.append(f"  comm groups   {format_count(len(report['groups']))}")
     for finding in report["findings"]:
         rank = "" if finding["rank"] is None else f" rank {finding['rank']}:"

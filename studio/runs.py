@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from studio import __version__
+from studio.decoding import converted, decoder
 from studio.errors import ConfigError
 from studio.sim.config import CollectiveKind, Congestion, SystemConfig, Topology
 from studio.sim.parts import Parts, imported
@@ -279,10 +280,10 @@ def read_info(folder: Path) -> RunInfo:
     """
     with damage_told():
         raw = (folder / "run.json").read_bytes()
-        layout = msgspec.json.decode(raw, type=_Layout).layout
+        layout = _layout(raw).layout
         if layout > LAYOUT:
             raise Damaged("a newer Chakra Studio has stored it")
-        return msgspec.json.decode(raw, type=RunInfo)
+        return _info(raw)
 
 
 class _Layout(msgspec.Struct):
@@ -296,6 +297,11 @@ class _StoredResult(msgspec.Struct):
     kinds: dict[str, str]
 
 
+_layout = decoder(_Layout)
+_info = decoder(RunInfo)
+_stored_result = decoder(_StoredResult)
+
+
 def read_run(folder: Path, info: RunInfo, trace: Trace) -> Run:
     """Return a run, with the trace of its job.
 
@@ -303,7 +309,7 @@ def read_run(folder: Path, info: RunInfo, trace: Trace) -> Run:
         Damaged: It is damaged.
     """
     with damage_told():
-        stored = msgspec.json.decode((folder / "result.json").read_bytes(), type=_StoredResult)
+        stored = _stored_result((folder / "result.json").read_bytes())
         [columns] = read_columns(folder / "events.arrow")
         wide = {key: _widened(columns[key], kind) for key, kind in stored.kinds.items()}
         hints = get_type_hints(SimResult)
@@ -347,7 +353,7 @@ def _together(kind: Any, plain: Any, name: str, columns: Mapping[str, NDArray[np
     if get_origin(kind) is tuple and get_args(kind)[-1] is Ellipsis:
         inner = get_args(kind)[0]
         return tuple(_together(inner, item, f"{name}.{at}", columns) for at, item in enumerate(plain))
-    return msgspec.convert(plain, kind)
+    return converted(plain, kind)
 
 
 def _with_custom(info: RunInfo, folder: Path) -> Parts:
@@ -358,7 +364,7 @@ def _with_custom(info: RunInfo, folder: Path) -> Parts:
         if key.isdecimal():
             nodes[int(key)] = trace
         else:
-            custom[msgspec.convert(key, CollectiveKind)] = trace
+            custom[converted(key, CollectiveKind)] = trace
     return replace(info.tables.parts, custom=custom, custom_nodes=nodes)
 
 

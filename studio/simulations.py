@@ -25,6 +25,7 @@ from typing import Literal
 
 import msgspec
 
+from studio.decoding import decoder
 from studio.errors import StudioError
 from studio.imports import Problem, Registry, is_running, write_json
 from studio.runs import Run, Tables
@@ -90,6 +91,9 @@ class Simulation:
 class _Stored:
     owner: str
     simulation: Simulation
+
+
+_stored = decoder(_Stored)
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,7 +212,7 @@ def get(simulations: Simulations, simulation_id: str) -> Simulation | None:
     if not _ID.fullmatch(simulation_id):
         return None
     try:
-        stored = msgspec.json.decode((simulations.root / f"{simulation_id}.json").read_bytes(), type=_Stored)
+        stored = _stored((simulations.root / f"{simulation_id}.json").read_bytes())
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
         return None
     found = stored.simulation

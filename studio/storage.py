@@ -18,6 +18,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from studio.decoding import decoder
 from studio.errors import ConfigError
 from studio.trace import (
     Attribute,
@@ -174,6 +175,9 @@ class _StoredTrace(msgspec.Struct):
     findings: list[Finding]
 
 
+_stored_trace = decoder(_StoredTrace)
+
+
 def write_trace(trace: Trace, folder: Path, tick: Callable[[int, int], None] | None = None) -> None:
     """Write a trace to a folder that is there.
 
@@ -200,7 +204,7 @@ def read_trace(folder: Path) -> Trace:
         Damaged: It is not there, or not as it was stored.
     """
     with damage_told():
-        stored = msgspec.json.decode((folder / "trace.json").read_bytes(), type=_StoredTrace)
+        stored = _stored_trace((folder / "trace.json").read_bytes())
         graphs = tuple(_graph(columns) for columns in read_columns(folder / "graphs.arrow"))
         ranks = tuple(_rank(stored_rank, len(graphs)) for stored_rank in stored.ranks)
         return Trace(graphs, ranks, tuple(stored.groups), tuple(stored.findings))

@@ -30,6 +30,7 @@ from pathlib import Path
 import msgspec
 
 from studio.analysis.summary import Summary, summarise
+from studio.decoding import decoder
 from studio.errors import StudioError, TraceError
 from studio.runs import Run, RunInfo, read_info, read_run, write_run
 from studio.storage import Damaged, encodable, read_trace, sync_folder, write_file, write_trace
@@ -80,6 +81,10 @@ class _Layout(msgspec.Struct):
     layout: int = LAYOUT
 
 
+_layout = decoder(_Layout)
+_job_info = decoder(JobInfo)
+
+
 class Workspace:
     """A folder of jobs."""
 
@@ -103,7 +108,7 @@ class Workspace:
         for job_id in self._ids():
             with contextlib.suppress(OSError, msgspec.MsgspecError, UnicodeDecodeError):
                 raw = (self.root / "jobs" / job_id / "job.json").read_bytes()
-                found.append(self._counted(replace(msgspec.json.decode(raw, type=JobInfo), id=job_id)))
+                found.append(self._counted(replace(_job_info(raw), id=job_id)))
         return sorted(found, key=lambda job: (-job.created, job.id))
 
     def info(self, job_id: str) -> JobInfo:
@@ -119,9 +124,9 @@ class Workspace:
         except FileNotFoundError:
             raise self._missing(job_id) from None
         try:
-            known = msgspec.json.decode(raw, type=_Layout)
+            known = _layout(raw)
             if known.layout <= LAYOUT:
-                return self._counted(replace(msgspec.json.decode(raw, type=JobInfo), id=job_id))
+                return self._counted(replace(_job_info(raw), id=job_id))
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise _damaged(job_id, error) from error
         raise StudioError(

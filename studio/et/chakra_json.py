@@ -16,6 +16,7 @@ from typing import Any
 
 import msgspec
 
+from studio.decoding import decoder
 from studio.errors import TraceFormatError
 from studio.et.format import Format, Part, Reading
 from studio.et.mend import collector_paused, decoded
@@ -145,7 +146,7 @@ class _Workload(msgspec.Struct):
     soc: Any = None
 
 
-_workload = msgspec.json.Decoder(_Workload).decode
+_workload = decoder(_Workload)
 
 
 def read_feeder(reading: Reading) -> list[Part]:

@@ -16,6 +16,7 @@ from typing import Any
 
 import msgspec
 
+from studio.decoding import decoder
 from studio.errors import TraceFormatError
 from studio.et import pytorch
 from studio.et.format import Format, Part, Reading
@@ -86,8 +87,9 @@ class _Loose(msgspec.Struct):
     finish_ts: Any = None
 
 
-_typed = msgspec.json.Decoder(_Content).decode
-_untyped = msgspec.json.Decoder(_Loose).decode
+_typed = decoder(_Content)
+_untyped = decoder(_Loose)
+_node = decoder(_Node)
 
 
 def read(reading: Reading) -> list[Part]:
@@ -127,7 +129,7 @@ def _content(reading: Reading, lost: Counter[str]) -> tuple[_Content, tuple[Find
 
 def _by_hand(node: Any, lost: Counter[str]) -> _Node | None:
     try:
-        return msgspec.json.decode(msgspec.json.encode(node), type=_Node)
+        return _node(msgspec.json.encode(node))
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
         lost["nodes of another shape"] += 1
         return None

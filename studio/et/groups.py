@@ -7,6 +7,7 @@ import re
 
 import msgspec
 
+from studio.decoding import decoder
 from studio.errors import TraceFormatError
 from studio.et.format import Format, GroupsPart, Part, Reading
 from studio.trace import CommGroup, Finding, Trace
@@ -20,6 +21,9 @@ def sniff(head: bytes) -> bool:
     return _HEAD.match(head) is not None
 
 
+_groups = decoder(dict[str, list[int]])
+
+
 def read(reading: Reading) -> list[Part]:
     """Read comm groups, in the order of the file.
 
@@ -27,7 +31,7 @@ def read(reading: Reading) -> list[Part]:
         TraceFormatError: It is no JSON, or no object of lists of rank numbers.
     """
     try:
-        table = msgspec.json.decode(bytes(reading.data), type=dict[str, list[int]])
+        table = _groups(bytes(reading.data))
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise TraceFormatError(
             f"{reading.name}: not a comm group file: {error}.",

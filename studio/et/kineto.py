@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from studio.decoding import decoder
 from studio.errors import TraceFormatError
 from studio.et.format import DevicePart, Format, Part, Reading
 from studio.et.mend import collector_paused, decoded
@@ -223,9 +224,9 @@ class _Object(_Content):
     events: list[_Event] | None = msgspec.field(default=None, name="traceEvents")
 
 
-_object = msgspec.json.Decoder(_Object).decode
-_list = msgspec.json.Decoder(list[_Event]).decode
-_anything = msgspec.json.Decoder().decode
+_object = decoder(_Object)
+_list = decoder(list[_Event])
+_anything = decoder(Any)
 
 
 def _content(data: bytes | memoryview, name: str) -> tuple[_Content, tuple[Finding, ...]]:

@@ -17,6 +17,7 @@ from typing import Any, Literal
 import msgspec
 import numpy as np
 
+from studio.decoding import decoder
 from studio.errors import TraceFormatError
 from studio.et.format import Format, HostPart, Part, Reading
 from studio.et.mend import collector_paused, decoded
@@ -249,11 +250,11 @@ class _Flat(_Content):
     nodes: list[_FlatNode] | None = None
 
 
-_known = msgspec.json.Decoder(_Known).decode
-_nested = msgspec.json.Decoder(_Nested).decode
-_side = msgspec.json.Decoder(_Io).decode
-_flat = msgspec.json.Decoder(_Flat).decode
-_anything = msgspec.json.Decoder().decode
+_known = decoder(_Known)
+_nested = decoder(_Nested)
+_side = decoder(_Io)
+_flat = decoder(_Flat)
+_anything = decoder(Any)
 
 
 def _content(data: bytes | memoryview, name: str) -> tuple[_Content, tuple[Finding, ...]]:

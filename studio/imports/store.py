@@ -8,7 +8,7 @@ import re
 import secrets
 import shutil
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
@@ -16,6 +16,7 @@ from typing import TypeVar
 import msgspec
 from filelock import FileLock, Timeout
 
+from studio.decoding import decoder
 from studio.imports.model import (
     Announced,
     FileStatus,
@@ -48,6 +49,9 @@ RESUMABLE: frozenset[Status] = frozenset(("uploading", "interrupted", "failed", 
 
 
 _T = TypeVar("_T")
+_state = decoder(State)
+_phase = decoder(Phase)
+_announced = decoder(tuple[Announced, ...])
 
 
 def list_imports(registry: Registry) -> list[Import]:
@@ -80,7 +84,7 @@ def get_import(registry: Registry, import_id: str) -> Import:
         files_total=state.files_total - len(state.dropped),
         size_bytes=size_bytes,
         received_bytes=size_bytes if arrived else sum(_sizes(folder / "files").values()),
-        progress=_read(folder / "progress.json", Phase) if status == "reading" else None,
+        progress=_read(folder / "progress.json", _phase) if status == "reading" else None,
         job=state.job,
         error=state.error,
         warnings=state.warnings,
@@ -202,7 +206,7 @@ def load_state(registry: Registry, import_id: str) -> State:
         raise no_such_import(import_id)
     path = registry.root / import_id / "state.json"
     try:
-        return msgspec.json.decode(path.read_bytes(), type=State)
+        return _state(path.read_bytes())
     except (FileNotFoundError, NotADirectoryError) as error:
         raise no_such_import(import_id) from error
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
@@ -232,16 +236,16 @@ def write_json(path: Path, value: object, *, durable: bool = True) -> None:
         raise
 
 
-def _read(path: Path, kind: type[_T]) -> _T | None:
+def _read(path: Path, decode: Callable[[bytes], _T]) -> _T | None:
     try:
-        return msgspec.json.decode(path.read_bytes(), type=kind)
+        return decode(path.read_bytes())
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
         return None
 
 
 def _plan(registry: Registry, import_id: str) -> tuple[Announced, ...]:
     if import_id not in registry.plans:
-        plan = _read(registry.root / import_id / "plan.json", tuple[Announced, ...])
+        plan = _read(registry.root / import_id / "plan.json", _announced)
         registry.plans[import_id] = plan or ()
     return registry.plans[import_id]
 

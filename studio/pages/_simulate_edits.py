@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from studio.decoding import decoder
 from studio.drafts import Draft
 from studio.pages._simulate_fields import ALGORITHMS, DIMENSION_FIELDS, FIELDS, Field
 from studio.runs import Tables
@@ -280,8 +281,11 @@ def is_changed(draft: Draft, trace: Trace) -> bool:
     return _said(draft.tables) not in (_said(preset), _said(suiting))
 
 
+_anything = decoder(object)
+
+
 def _said(tables: Tables) -> object:
-    return msgspec.json.decode(msgspec.json.encode(replace(tables, groups=None, names={})))
+    return _anything(msgspec.json.encode(replace(tables, groups=None, names={})))
 
 
 def with_mode(tables: Tables, *, extended: bool) -> Tables:

@@ -15,6 +15,7 @@ import msgspec
 from flask import Blueprint, Response, request, stream_with_context
 
 from studio.analysis.nodes import TIME_COLUMNS, Condition, Node, NodeIndex, Query, find_node
+from studio.decoding import decoder
 from studio.errors import StudioError, TraceError
 from studio.server.answers import as_json, harmless, refusal
 from studio.units import format_bytes, format_count, format_ns, format_offset, format_si
@@ -159,12 +160,15 @@ def _query() -> Query:
     return Query(request.args.get("q", ""), _conditions(request.args.get("f", "")), order)
 
 
+_filters = decoder(dict[str, list[Any]])
+
+
 def _conditions(text: str) -> tuple[tuple[Condition, ...], ...]:
     """Return filters, written `{"name": ["contains", "mha"], "id": ["OR", ["equals", 1], ["inRange", 5, 9]]}`."""
     if not text:
         return ()
     try:
-        filters = msgspec.json.decode(text, type=dict[str, list[Any]])
+        filters = _filters(text)
         found: list[tuple[Condition, ...]] = []
         for column, model in filters.items():
             if model[0] in ("AND", "OR"):

@@ -6,6 +6,7 @@ Every answer is JSON; refusals are `{"error": {"message", "hint"}}`, with `recei
 from __future__ import annotations
 
 import errno
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 import msgspec
@@ -13,6 +14,7 @@ from flask import Blueprint, Response, request
 from werkzeug.exceptions import ClientDisconnected, HTTPException
 
 from studio import imports
+from studio.decoding import decoder
 from studio.errors import StudioError
 from studio.imports import Announced, Import, ImportFile, ImportRefusedError, Problem, Registry
 
@@ -47,6 +49,10 @@ class _Start(msgspec.Struct, frozen=True):
     npus: int | None = None
 
 
+_new_import = decoder(_NewImport)
+_start = decoder(_Start)
+
+
 class _Body:
     """The request's body, whose end is its end, also when the other side hung up."""
 
@@ -70,7 +76,7 @@ def uploads_blueprint(registry: Registry) -> Blueprint:
 
     @routes.post("")
     def create_import() -> Response:
-        wanted = _body(_NewImport)
+        wanted = _body(_new_import)
         files = [Announced(file.path, file.size, file.modified) for file in wanted.files]
         made = imports.create_import(registry, files, name=wanted.name)
         return _json(_with_files(registry, made) | {"chunk_bytes": CHUNK_BYTES}, 201)
@@ -105,7 +111,7 @@ def uploads_blueprint(registry: Registry) -> Blueprint:
     @routes.post("/<import_id>/start")
     @routes.post("/<import_id>/retry", endpoint="retry")
     def start(import_id: str) -> Response:
-        asked = _body(_Start)
+        asked = _body(_start)
         started = imports.start(registry, import_id, ranks=asked.ranks, npus=asked.npus)
         return _json(_import_json(started), 202)
 
@@ -117,14 +123,14 @@ def uploads_blueprint(registry: Registry) -> Blueprint:
     return routes
 
 
-def _body(kind: type[_T]) -> _T:
+def _body(decode: Callable[[bytes], _T]) -> _T:
     # Only application/json: a form of a foreign site cannot send that without asking first.
     if request.mimetype != "application/json":
         found = request.mimetype or "nothing"
         raise ImportRefusedError("invalid", f"The body is {found}; application/json is wanted.")
     request.max_content_length = _JSON_AT_MOST
     try:
-        return msgspec.json.decode(request.get_data(cache=False), type=kind)
+        return decode(request.get_data(cache=False))
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise ImportRefusedError("invalid", f"The body is not what it should be: {error}.") from error
 
