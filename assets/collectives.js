@@ -295,6 +295,7 @@
 
   /* A select forgets its value while its choices arrive; only who touches it empties it. */
   var emptied = false;
+  var page = null, shown = {}; /* what the controls of this page were last told */
   function touch(event) {
     var box = element("collectives-with"), field = box && box.closest(".cs-coll-field");
     emptied = Boolean(field && field.contains(event.target));
@@ -315,11 +316,18 @@
         return window.dash_clientside.no_update;
       },
       controls: function (settled, others) {
-        var told = (settled && settled.controls) || {};
-        return CONTROLS.map(function (name) {
+        var told = (settled && settled.controls) || {}, values = Array.prototype.slice.call(arguments, 2), now = window.studioView.read();
+        if (page !== element("collectives-tab")) shown = {};
+        page = element("collectives-tab");
+        return CONTROLS.map(function (name, at) {
+          var before = shown[name];
+          shown[name] = told[name];
+          if (told[name] === undefined || told[name] === values[at]) return window.dash_clientside.no_update;
           /* A choice that is not yet among the others would be given up by its control. */
-          var early = name === "with" && told[name] && !listed(others, told[name]);
-          return told[name] === undefined || early ? window.dash_clientside.no_update : told[name];
+          if (name === "with") return told[name] && !listed(others, told[name]) ? window.dash_clientside.no_update : told[name];
+          /* What was chosen a moment ago and is on its way to the address is not taken back. */
+          var chosen = told[name] === before && values[at] !== (now[name] || DEFAULTS[name]);
+          return chosen ? window.dash_clientside.no_update : told[name];
         });
       },
       write: function () {

@@ -401,6 +401,7 @@ clientside_callback(
     *[Output(f"collectives-{name}", "value") for name in _CONTROLS],
     Input("collectives-settled", "data"),
     Input("collectives-with", "data"),
+    *[State(f"collectives-{name}", "value") for name in _CONTROLS],
     prevent_initial_call=True,
 )
 clientside_callback(

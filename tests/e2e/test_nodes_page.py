@@ -90,13 +90,14 @@ def test_search_order_and_filters_are_in_the_address_and_can_be_walked_back(node
     nodes.go_back()
     wait_for_view(nodes, q="grads", sort="-bytes")
     counted(nodes, "80 of 2,488 nodes")
-    assert filter_box(nodes, "bytes").input_value() == ""
+    until(nodes, lambda: filter_box(nodes, "bytes").input_value() == "")
     nodes.go_back()
     nodes.go_back()
     wait_for_view(nodes, q="grads")
     nodes.go_forward()
     wait_for_view(nodes, q="grads", sort="bytes")
-    assert nodes.locator(".ag-header-cell[col-id=bytes]").first.get_attribute("aria-sort") == "ascending"
+    head = nodes.locator(".ag-header-cell[col-id=bytes]").first
+    until(nodes, lambda: head.get_attribute("aria-sort") == "ascending")
     assert nodes.input_value("#nodes-search") == "grads"
 
 

@@ -225,7 +225,7 @@ def test_jobs_are_renamed_deleted_and_restored(studio: Studio, page) -> None:
     page.wait_for_selector("a:text-is('renamed <b>job</b>')")
     page.get_by_role("button", name="Delete renamed <b>job</b>").click()
     page.wait_for_selector("text=was deleted.")
-    assert page.locator("a:text-is('renamed <b>job</b>')").count() == 0
+    until(page, lambda: page.locator("a:text-is('renamed <b>job</b>')").count() == 0)
     page.click("text=Undo")
     page.wait_for_selector("a:text-is('renamed <b>job</b>')")
 
