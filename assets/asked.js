@@ -38,8 +38,12 @@
   function ask(button) {
     var around = button.closest(".cs-renaming"), field = around && around.querySelector("input");
     var what = { verb: button.getAttribute("data-verb"), of: button.getAttribute("data-of") || "", text: field ? field.value : "" };
-    queue(button.getAttribute("data-ask")).waiting.push({ what: what, page: window.location.pathname });
-    next(button.getAttribute("data-ask"));
+    put(button.getAttribute("data-ask"), what);
+  }
+
+  function put(store, what) {
+    queue(store).waiting.push({ what: what, page: window.location.pathname });
+    next(store);
   }
 
   document.addEventListener("click", function (event) {
@@ -49,10 +53,13 @@
   document.addEventListener("input", function () {
     typed = Date.now();
   }, true);
-  /* Enter in the field beside such a button is a click on it. */
+  /* In the field beside such a button Enter is a click on it; Escape leaves all as it was. */
   document.addEventListener("keydown", function (event) {
-    var around = event.key === "Enter" && !event.isComposing && event.target.closest && event.target.closest(".cs-renaming");
-    if (around && event.target.tagName === "INPUT") ask(around.querySelector("[data-ask]"));
+    var around = !event.isComposing && event.target.tagName === "INPUT" && event.target.closest(".cs-renaming");
+    var button = around && around.querySelector("[data-ask]");
+    if (!button) return;
+    if (event.key === "Enter") ask(button);
+    if (event.key === "Escape") put(button.getAttribute("data-ask"), { verb: "rename", of: "", text: "" });
   });
 
   window.dash_clientside = Object.assign({}, window.dash_clientside, {

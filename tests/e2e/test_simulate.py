@@ -369,6 +369,10 @@ def test_runs_are_renamed_deleted_restored_and_edited(studio, page, small):
     simulated(page)
     row = page.locator(".sim-runs tbody tr").first
     row.get_by_role("button", name=re.compile("^Rename")).click()
+    page.locator(".sim-runs .cs-renaming").wait_for()
+    page.keyboard.press("Escape")
+    page.locator(".sim-runs .cs-renaming").wait_for(state="detached")
+    row.get_by_role("button", name=re.compile("^Rename")).click()
     page.fill(".sim-runs .cs-rename input, .sim-runs input.cs-rename", "base <b>line</b>")
     page.keyboard.press("Enter")
     page.locator(".sim-runs a:text-is('base <b>line</b>')").wait_for()
