@@ -13,20 +13,31 @@
     return queues[store];
   }
 
+  /* What is asked for is asked of the job that is open. */
+  function page() {
+    return window.location.pathname + " " + (window.studioView.read().job || "");
+  }
+
   function next(store) {
     var line = queue(store), one;
+    /* The answer to what was asked on a page that has been left is heard by nobody. */
+    if (line.busy && !line.home.isConnected) line.busy = 0;
     do {
       if (line.busy || !line.waiting.length) return;
       one = line.waiting.shift();
-    } while (one.page !== window.location.pathname);
+    } while (one.page !== page());
     line.busy = count += 1;
+    line.home = document.getElementById(store + "-heard");
     /* An answer that never comes, as when the studio was stopped, does not hold the next one for ever. */
     window.setTimeout(answered, PATIENCE_MS, store, line.busy);
-    window.setTimeout(send, Math.max(0, typed + TYPED_MS - Date.now()), store, Object.assign({ number: line.busy }, one.what));
+    window.setTimeout(send, Math.max(0, typed + TYPED_MS - Date.now()), store, one.page, Object.assign({ number: line.busy }, one.what));
   }
 
-  function send(store, what) {
-    if (queue(store).busy === what.number) window.dash_clientside.set_props(store, { data: what });
+  function send(store, asked, what) {
+    var line = queue(store);
+    if (line.busy !== what.number) return;
+    if (asked === page() && line.home.isConnected) window.dash_clientside.set_props(store, { data: what });
+    else answered(store, what.number);
   }
 
   function answered(store, number) {
@@ -42,7 +53,7 @@
   }
 
   function put(store, what) {
-    queue(store).waiting.push({ what: what, page: window.location.pathname });
+    queue(store).waiting.push({ what: what, page: page() });
     next(store);
   }
 

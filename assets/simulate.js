@@ -77,7 +77,11 @@
       go: function (step) {
         var now = window.studioView.read();
         if (!step || window.location.pathname !== "/simulate") return skip();
-        if (step.turn !== turn) return wanted(now);
+        if (step.turn !== turn) {
+          /* Of its own: what follows from an answer does not call this again. */
+          window.dash_clientside.set_props("sim-show", { data: wanted(now) });
+          return skip();
+        }
         if (place(now.job || "", now.config || "") !== seen) return skip(); /* "follow" is about to be called. */
         remember(step.job, step.config);
         seen = place(step.job, step.config);

@@ -203,7 +203,7 @@ def without_dimension(tables: Tables, at: int) -> Tables:
 def with_dimension_moved(tables: Tables, at: int, by: int) -> Tables:
     """Return a system with a dimension moved inwards (-1) or outwards (1)."""
     to = at + by
-    if not 0 <= to < dimensions(tables):
+    if not (0 <= at < dimensions(tables) and 0 <= to < dimensions(tables)):
         return tables
 
     def swap(_field: Field, items: list[object]) -> list[object]:

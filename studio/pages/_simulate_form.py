@@ -105,7 +105,7 @@ def _order(at: int, count: int) -> list[Any]:
             className="sim-icon",
             disabled=off,
             title=title,
-            **asks(EDIT, act, at),
+            **asks(EDIT, act, f"{at}/{count}"),
             **labelled(f"{title} (dimension {at})"),
         )
 

@@ -29,7 +29,12 @@ from studio.pages._state import run_of, simulations, workspace
 from studio.pages._still import still
 from studio.pages._widgets import error_box
 from studio.runs import RunInfo
+from studio.sim.problems import examined
 from studio.simulations import ACTIVE, Simulations, cancel, dismiss, dismiss_ended, get, listed, start
+
+_JUST_S = 10
+"""For how long a simulation counts as just begun."""
+
 
 # ---------------------------------------------------------------------------------------------------
 # Under way
@@ -56,6 +61,8 @@ def order(
     try:
         if asked["verb"] == "run":
             draft, _ = current(ids, texts, state)
+            if examined(draft.tables.parts).problems:
+                raise StudioError("The settings marked in the form have to be mended before a run.")
             begun = start(found, state["job"], draft.tables.parts, run_name(draft, _names(state["job"]))).id
             dismiss_ended(found, state["job"], but=begun)
         elif asked["verb"] == "stop":
@@ -121,10 +128,10 @@ def poll(
     mine = listed(found, state["job"])
     active = [one.id for one in mine if one.status in ACTIVE]
     # One that has just been asked for may be over before anybody looks.
-    seen = {*(watched or []), begun.get("begun") if begun else None}
-    done = next((one for one in mine if one.id in seen and one.status == "done"), None)
-    finished = {"job": state["job"], "run": done.run} if done else None
-    news = finished if finished and finished != told else no_update
+    fresh = begun if begun and time.time() - begun["at"] < _JUST_S else {}
+    seen = {*(watched or []), fresh.get("begun")}
+    over = [{"job": one.job, "run": one.run} for one in mine if one.id in seen and one.status == "done"]
+    news = next((one for one in over if one != told), no_update)
     now, shown = found.now(), listing(mine)
     items = no_update if shown == known else progress_list(mine, now)
     return items, shown, how_far(mine, now), not active, active, news
@@ -173,7 +180,9 @@ def change_runs(asked: Asked | None, which: dict[str, str] | None) -> Any:
     done = answer(RUNS, asked)
     if not which or not which["job"]:
         return no_update, no_update, done
-    job, run, root = which["job"], asked["of"], workspace()
+    # What was deleted knows its job: the page may show another by now.
+    job, _, run = asked["of"].rpartition(" ")
+    job, root = job or which["job"], workspace()
     renaming = said_here = None
     try:
         if asked["verb"] == "rename":
@@ -185,9 +194,10 @@ def change_runs(asked: Asked | None, which: dict[str, str] | None) -> Any:
         elif asked["verb"] == "delete":
             name = root.run_info(job, run).name
             root.delete_run(job, run)
-            undo = html.Button("Undo", className="cs-button-quiet", **asks(RUNS, "restore", run))
+            undo = html.Button("Undo", className="cs-button-quiet", **asks(RUNS, "restore", f"{job} {run}"))
             said_here = html.P([f"{name} was deleted. ", undo])
     except StudioError as error:
+        renaming = run if asked["verb"] == "save" else None
         said_here = error_box(error, title="That did not work")
     return {"run": renaming, "at": time.time()}, said_here, done
 

@@ -27,6 +27,7 @@ from studio.errors import StudioError
 from studio.pages._asked import EDIT, Asked, answer, answered
 from studio.pages._simulate_edits import (
     changed_texts,
+    dimensions,
     extended_reason,
     findings_of,
     fitted,
@@ -86,9 +87,8 @@ clientside_callback(
 )
 clientside_callback(
     ClientsideFunction("studio_simulate", "go"),
-    Output("sim-show", "data", allow_duplicate=True),
+    Output("sim-sync", "title"),
     Input("sim-step", "data"),
-    prevent_initial_call=True,
 )
 clientside_callback(
     ClientsideFunction("studio_simulate", "draw"), Output("sim-sync", "children"), Input("sim-scene", "data")
@@ -296,11 +296,16 @@ def _acted(draft: Draft, verb: str, of: str, job: str) -> Draft:
             fresh = Draft(from_preset(draft.origin), draft.origin)
             fresh = replace(fresh, tables=with_mode(fresh.tables, extended=bool(extended_reason(found))))
         return fresh
+    place, _, drawn = of.partition("/")
+    at = int(place or 0)
+    # A click on a row of a form that had more of them may mean any of those left.
+    if drawn and dimensions(tables) < int(drawn):
+        return draft
     changed = {
         "add": lambda: with_dimension(tables),
-        "remove": lambda: without_dimension(tables, int(of)),
-        "inwards": lambda: with_dimension_moved(tables, int(of), -1),
-        "outwards": lambda: with_dimension_moved(tables, int(of), 1),
+        "remove": lambda: without_dimension(tables, at),
+        "inwards": lambda: with_dimension_moved(tables, at, -1),
+        "outwards": lambda: with_dimension_moved(tables, at, 1),
         "fit": lambda: fitted(tables, len(trace(job).ranks)),
     }[verb]()
     return replace(draft, tables=changed, edited="", notes=())

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import dash
-from dash import Input, Output, State, callback, dcc, html, no_update
+from dash import Input, Output, callback, dcc, html, no_update
 
 from studio.doctor import CHECKS, REPAIRS, Change, Diagnosis, Examination
 from studio.doctor.diagnosis import LEVELS
@@ -55,7 +55,7 @@ def show(view: dict[str, Any]) -> Any:
             _mended_from(info),
             _list(found, view),
             _passed(found),
-            controls=[*_counts(found), *_repair_all(found)],
+            controls=[*_counts(found), *_repair_all(found, info.id)],
         )
     )
 
@@ -65,22 +65,21 @@ def show(view: dict[str, Any]) -> Any:
     Output("findings-error", "children"),
     answered(FINDINGS),
     Input(FINDINGS, "data"),
-    State("view", "data"),
     prevent_initial_call=True,
 )
-def change(asked: Asked | None, view: dict[str, Any]) -> Any:
+def change(asked: Asked | None) -> Any:
     """Mend the job and open the new one; or delete a mended one and go back to what it was made of."""
     if not asked:
         return no_update, no_update, no_update
     done = answer(FINDINGS, asked)
-    if not view.get("job"):
-        return no_update, no_update, done
+    # The button names the job: by the time of a second click the page may show another.
+    job, _, rest = asked["of"].partition(" ")
     try:
         if asked["verb"] == "mend":
-            there = mend(workspace(), view["job"], asked["of"].split(","))
+            there = mend(workspace(), job, rest.split(","))
         else:
-            workspace().delete(view["job"])
-            there = asked["of"]
+            workspace().delete(job)
+            there = rest
     except StudioError as error:
         return no_update, error_box(error, title="That did not work"), done
     # The job switch in the frame lists the jobs.
@@ -102,7 +101,7 @@ def _count(level: Level, count: int) -> Any:
     return html.Span(text, className=f"cs-level-{level} fi-count")
 
 
-def _repair_all(found: Examination) -> list[Any]:
+def _repair_all(found: Examination, job: str) -> list[Any]:
     """Return the button that mends everything that misleads or stops a simulation, where there is more than one thing."""
     codes = [code for code in REPAIRS if any(one.repair == code for one in found.diagnoses)]
     bad = [
@@ -117,7 +116,7 @@ def _repair_all(found: Examination) -> list[Any]:
         f"Mend {len(bad)} kinds of them at once",
         className="cs-button",
         title=f"{titles}. The mended job is a new one; this one stays as it is.",
-        **asks(FINDINGS, "mend", ",".join(bad)),
+        **asks(FINDINGS, "mend", f"{job} {','.join(bad)}"),
     )
     return [space, button, *save]
 
@@ -152,7 +151,9 @@ def _mended_from(info: JobInfo) -> Any:
     try:
         before: Any = dcc.Link(workspace().info(made.job).name, href=link("/findings", {"job": made.job}))
         undo: Any = html.Button(
-            "Undo: delete this job", className="cs-button-quiet", **asks(FINDINGS, "undo", made.job)
+            "Undo: delete this job",
+            className="cs-button-quiet",
+            **asks(FINDINGS, "undo", f"{info.id} {made.job}"),
         )
     except StudioError:
         before, undo = html.Span("a job that is no longer there"), None
@@ -273,7 +274,7 @@ def _repair(one: Diagnosis, job: str) -> Any:
             html.Button(
                 "Mend, as a new job",
                 className="cs-button",
-                **asks(FINDINGS, "mend", one.repair),
+                **asks(FINDINGS, "mend", f"{job} {one.repair}"),
                 **labelled(f"{known.title}, as a new job"),
             ),
             html.Span("This job stays as it is.", className="cs-dim"),

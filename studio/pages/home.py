@@ -100,6 +100,7 @@ def change(asked: Asked | None) -> Any:
         # The job switch in the frame lists the same jobs.
         dash.set_props("imported", {"data": time.time()})
     except StudioError as error:
+        renaming = job if asked["verb"] == "save" else None
         title = "The sample could not be opened" if asked["verb"] == "open" else "That did not work"
         problem = error_box(error, title=title)
     return there, problem, renaming, deleted, time.time(), answer(HOME, asked)

@@ -221,6 +221,41 @@ def test_clicks_in_a_row_are_steps_in_a_row(studio, page, small):
     until(page, lambda: field(page, "Bandwidth of dimension 0").input_value() == first)
 
 
+def test_a_click_on_a_row_that_has_moved_since_is_no_step(studio, page, small):
+    """A row is removed, and another one moved before the form tells of it: only the first is done."""
+    opened(studio, page, small)
+    for at in (1, 2):
+        page.get_by_role("button", name="Add dimension").click()
+        field(page, f"NPUs of dimension {at}").wait_for()
+        typed(studio, page, f"NPUs of dimension {at}", str(5 + at))
+    page.wait_for_load_state("networkidle")
+    asked = Held(page, "sim-edit-answered")
+    page.get_by_role("button", name="Remove (dimension 0)").click()
+    until(page, lambda: asked)
+    page.get_by_role("button", name="Move towards the NPU (dimension 2)").click()
+    asked.let_go()
+    until(page, lambda: field(page, "NPUs of dimension 0").input_value() == "6")
+    page.wait_for_load_state("networkidle")
+    assert field(page, "NPUs of dimension 1").input_value() == "7"
+    # The buttons go on working.
+    page.get_by_role("button", name="Undo").click()
+    field(page, "NPUs of dimension 2").wait_for()
+
+
+def test_an_order_of_a_page_that_was_left_keeps_nothing_waiting(studio, page, small):
+    opened(studio, page, small)
+    asked = Held(page, "sim-edit-answered")
+    page.get_by_role("button", name="Add dimension").click()
+    until(page, lambda: asked)
+    page.click("nav >> text=Overview")
+    page.wait_for_selector(".cs-facts")
+    asked.let_go()
+    page.click("nav >> text=Simulate")
+    ready(page)
+    page.get_by_role("button", name="Add dimension").click()
+    field(page, "NPUs of dimension 1").wait_for(timeout=10_000)
+
+
 def test_run_takes_what_was_typed_a_moment_ago(studio, page, small):
     opened(studio, page, small)
     typing = Held(page, "sim-step")
