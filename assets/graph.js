@@ -38,8 +38,8 @@
   }
 
   function graph() {
-    var box = element("graph-cy");
-    return box && box._cyreg ? box._cyreg.cy : null;
+    var box = element("graph-cy"), cy = box && box._cyreg ? box._cyreg.cy : null;
+    return cy && !cy.destroyed() ? cy : null;
   }
 
   function change(patch, options) {
@@ -435,6 +435,7 @@
     /* The inspector of a link opens after the drawing has been framed: it is framed again. Once the user has done
        anything, what is looked at stays where it is. */
     cy.on("resize", function () {
+      if (cy.destroyed()) return; /* the page is being left */
       var node = chosen(cy);
       /* What was asked for comes next, and is put in its place then. */
       if (pin && Date.now() - pin.since < SETTLING) return;
@@ -498,6 +499,25 @@
     return target === document.body || target.id === "content" || Boolean(target.closest && target.closest("#graph-page, #graph-canvas"));
   }
 
+  /* A step leads to a hit whose own neighbours are still to be asked for. Steps that are faster wait for them. */
+  var stepped = null, owed = [];
+  function stepping(event) {
+    var button = event.target.closest && event.target.closest("#graph-next, #graph-previous");
+    if (!button) return;
+    var to = button.getAttribute("data-view");
+    if (to === stepped && window.studioView.read().node === String(JSON.parse(to).node)) {
+      owed.push({ id: button.id, until: Date.now() + 10000 });
+      event.stopPropagation();
+    } else stepped = to;
+  }
+
+  function stepOn() {
+    var button = owed.length ? element(owed[0].id) : null;
+    if (!button || button.getAttribute("data-view") === stepped) return;
+    if (owed.shift().until > Date.now()) button.click();
+    else owed = [];
+  }
+
   function searchKey(event) {
     if (event.key === "Escape") {
       change({ q: null }, { replace: true });
@@ -556,6 +576,10 @@
     event.preventDefault();
   }
 
+  document.addEventListener("click", stepping, true);
+  document.addEventListener("pointerdown", function (event) {
+    if (!event.target.closest("#graph-next, #graph-previous")) owed = [];
+  }, true);
   ["pointerdown", "wheel", "keydown"].forEach(function (name) {
     document.addEventListener(name, function () { touched = true; }, { capture: true, passive: true });
   });
@@ -663,6 +687,7 @@
         latest = { drawn: drawn || {}, view: view || {}, hits: hits || [] };
         if (graph()) wire(graph());
         sync(600);
+        window.setTimeout(stepOn, 0);
         if (lead !== null && lead === view.q && hits.length) {
           lead = null;
           window.setTimeout(function () {

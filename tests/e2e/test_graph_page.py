@@ -176,8 +176,10 @@ def test_search_counts_its_hits_and_steps_through_them(studio, page):
     until(page, f"document.querySelector('.cs-graph-count').textContent === '1 of {total}'")
     page.keyboard.press("Enter")
     until(page, f"document.querySelector('.cs-graph-count').textContent === '2 of {total}'")
-    page.get_by_role("button", name="Previous hit").click()
-    page.get_by_role("button", name="Previous hit").click()
+    # Faster than the answers: each of three clicks is a step.
+    page.evaluate("for (let at = 0; at < 3; at++) document.getElementById('graph-next').click()")
+    until(page, f"document.querySelector('.cs-graph-count').textContent === '5 of {total}'")
+    page.evaluate("for (let at = 0; at < 5; at++) document.getElementById('graph-previous').click()")
     until(page, f"document.querySelector('.cs-graph-count').textContent === '{total} of {total}'")
     assert "all_reduce" in page.locator("#inspector h2").inner_text()
     assert view(page)["q"] == "all_reduce"
