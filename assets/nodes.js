@@ -316,6 +316,15 @@
     }, 0);
   }
 
+  /* What was touched last: whether it was the choice of a rank, its list included. */
+  var emptied = false;
+  function touch(event) {
+    var field = element("nodes-rank") && element("nodes-rank").closest(".mantine-Select-root, .mantine-InputWrapper-root");
+    emptied = Boolean((field && field.contains(event.target)) || event.target.closest("[role=option]"));
+  }
+  document.addEventListener("pointerdown", touch, true);
+  document.addEventListener("keydown", touch, true);
+
   function sameFilters(text) {
     return filterText(gridFilters(text)) === filterText(api.getFilterModel());
   }
@@ -408,7 +417,10 @@
       return window.dash_clientside.no_update;
     },
     pickRank: function (value) {
-      if ((value || null) !== rankShown) {
+      if (!value && rankShown && !emptied) {
+        /* A select forgets its value while its choices arrive; only who touches it empties it. */
+        later("rank", 100, function () { window.dash_clientside.set_props("nodes-rank", { value: rankShown }); });
+      } else if ((value || null) !== rankShown) {
         rankShown = value || null;
         var filters = readFilters(list.f);
         if (value) filters.rank = ["matches", value];

@@ -274,7 +274,8 @@ def size_of(path: Path) -> int:
 
 def _sizes(folder: Path) -> dict[str, int]:
     try:
-        return {entry.name: entry.stat().st_size for entry in os.scandir(folder)}
+        with os.scandir(folder) as entries:
+            return {entry.name: entry.stat().st_size for entry in entries}
     except FileNotFoundError:
         return {}
 
