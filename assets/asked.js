@@ -77,6 +77,7 @@
     studio_asked: {
       answered: function (answer) {
         if (answer) answered(answer.store, answer.number);
+        if (answer && answer.go) window.studioView.visit(answer.go);
         return window.dash_clientside.no_update;
       },
     },

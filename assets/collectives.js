@@ -293,16 +293,8 @@
     return (options || []).some(function (one) { return one.value === value; });
   }
 
-  /* A select forgets its value while its choices arrive; only who touches it empties it. */
-  var emptied = false;
   var page = null, shown = {}; /* what the controls of this page were last told */
-  function touch(event) {
-    var box = element("collectives-with"), field = box && box.closest(".cs-coll-field");
-    emptied = Boolean(field && field.contains(event.target));
-  }
   document.addEventListener("DOMContentLoaded", begin);
-  document.addEventListener("pointerdown", touch, true);
-  document.addEventListener("keydown", touch, true);
 
   /* --- what Dash calls ---------------------------------------------------------------------------------------- */
 
@@ -337,7 +329,7 @@
           /* Until a control has shown what is settled, what it says is its own beginning and nobody's wish. */
           if (value === now) held[name] = now;
           if (value === now || held[name] !== now || told[name] === undefined || (!value && name !== "with")) continue;
-          if (name === "with" && !value && !emptied) {
+          if (name === "with" && !value && !window.studioView.isTouched("collectives-with")) {
             window.dash_clientside.set_props("collectives-with", { value: now });
             continue;
           }

@@ -36,9 +36,23 @@
     var view = read();
     window.dash_clientside.set_props("view", { data: view });
     var news = parts(view);
+    if (news.job !== undefined) awaitJob();
     Object.keys(news).forEach(function (part) {
       if (news[part] !== undefined) window.dash_clientside.set_props(part, { data: news[part] });
     });
+  }
+
+  /* What still shows the job before is seen to: it is dimmed until the other one is there. */
+  function awaitJob() {
+    var content = document.getElementById("content"), quiet = 0;
+    content.setAttribute("data-awaited", "");
+    window.clearInterval(awaitJob.timer);
+    awaitJob.timer = window.setInterval(function () {
+      quiet = document.querySelector("._dash-loading-callback") ? 0 : quiet + 1;
+      if (quiet < 2) return;
+      window.clearInterval(awaitJob.timer);
+      content.removeAttribute("data-awaited");
+    }, 100);
   }
 
   /* What the frame shows of a view, as texts: it is asked for again when it changes, not at every step. */
@@ -65,11 +79,15 @@
     return news;
   }
 
-  /* Another page, without loading it anew. */
-  function go(path, view) {
-    window.history.pushState(null, "", address(path, view));
+  /* Another address of the studio, without loading it anew. */
+  function visit(href) {
+    window.history.pushState(null, "", href);
     window.dispatchEvent(new CustomEvent("_dashprivate_pushstate"));
-    publish();
+    window.scrollTo(0, 0);
+  }
+
+  function go(path, view) {
+    visit(address(path, view));
   }
 
   /* How times are written: the server reads the same cookie. */
@@ -144,16 +162,19 @@
   var MARKS = { auto: "\u25d0", light: "\u25cb", dark: "\u25cf" };
   var NEXT = { auto: "light", light: "dark", dark: "auto" };
 
-  /* Within a page the view is followed; Dash, told of the step too, would draw the whole page anew. */
+  /* Within a page the view is followed. Dash, told of the step too, would draw the page anew, empty, over what the view
+     has brought. To another page Dash goes, and the view comes with it: see viewFromAddress. */
   var shown = window.location.pathname;
-  window.addEventListener("popstate", function (event) {
-    if (window.location.pathname === shown) event.stopImmediatePropagation();
+  function follow(event) {
+    if (window.location.pathname !== shown) {
+      shown = window.location.pathname;
+      return;
+    }
+    event.stopImmediatePropagation();
     window.setTimeout(publish, 0);
-  });
-  /* A link to the page that is open: Dash does not know what the view has become since it drew the page. */
-  window.addEventListener("_dashprivate_pushstate", function () {
-    window.setTimeout(publish, 0);
-  });
+  }
+  window.addEventListener("popstate", follow);
+  window.addEventListener("_dashprivate_pushstate", follow);
   window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", function () {
     if (stored() === "auto") window.dash_clientside.set_props("theme", { data: applyTheme("auto") });
   });
@@ -163,12 +184,26 @@
     if (document.getElementById("home-jobs")) window.dash_clientside.set_props("home-refresh", { data: event.detail.job });
   });
 
-  window.studioView = { read: read, change: change, address: address, go: go, timeUnit: timeUnit, say: say, copied: copied };
+  /* A select forgets its value while its choices arrive: only who touches it, or the list of its choices, empties it. */
+  var touched = null;
+  function touch(event) {
+    var list = event.target.closest && event.target.closest("[role=listbox]");
+    touched = (list && document.querySelector("[aria-controls='" + CSS.escape(list.id) + "']")) || event.target;
+  }
+  function isTouched(id) {
+    var select = document.getElementById(id), field = select && select.closest(".mantine-Select-root");
+    return Boolean(field && touched && field.contains(touched));
+  }
+  document.addEventListener("pointerdown", touch, true);
+  document.addEventListener("keydown", touch, true);
+
+  window.studioView = { read: read, change: change, address: address, isTouched: isTouched, visit: visit, go: go, timeUnit: timeUnit, say: say, copied: copied };
 
   window.dash_clientside = Object.assign({}, window.dash_clientside, {
     studio_frame: {
-      viewFromAddress: function (search, path) {
-        shown = path;
+      /* What was said of one job is taken back when another is shown. */
+      unsaid: function () { return null; },
+      viewFromAddress: function () {
         var view = read(), news = parts(view);
         return [view].concat(Object.keys(PARTS).map(function (part) {
           return news[part] === undefined ? window.dash_clientside.no_update : news[part];
@@ -290,10 +325,7 @@
     var target = event.target.closest && event.target.closest("a[data-link]");
     if (!target || event.ctrlKey || event.metaKey || event.shiftKey || event.altKey || event.button !== 0) return;
     event.preventDefault();
-    window.history.pushState(null, "", target.getAttribute("href"));
-    window.dispatchEvent(new CustomEvent("_dashprivate_pushstate"));
-    publish();
-    window.scrollTo(0, 0);
+    visit(target.getAttribute("href"));
   });
   /* Opened in a tab of its own it leads to the view as it is by then, not as it was when the link was drawn. */
   document.addEventListener("pointerdown", function (event) {

@@ -316,15 +316,6 @@
     }, 0);
   }
 
-  /* What was touched last: whether it was the choice of a rank, its list included. */
-  var emptied = false;
-  function touch(event) {
-    var field = element("nodes-rank") && element("nodes-rank").closest(".mantine-Select-root, .mantine-InputWrapper-root");
-    emptied = Boolean((field && field.contains(event.target)) || event.target.closest("[role=option]"));
-  }
-  document.addEventListener("pointerdown", touch, true);
-  document.addEventListener("keydown", touch, true);
-
   function sameFilters(text) {
     return filterText(gridFilters(text)) === filterText(api.getFilterModel());
   }
@@ -417,8 +408,7 @@
       return window.dash_clientside.no_update;
     },
     pickRank: function (value) {
-      if (!value && rankShown && !emptied) {
-        /* A select forgets its value while its choices arrive; only who touches it empties it. */
+      if (!value && rankShown && !window.studioView.isTouched("nodes-rank")) {
         later("rank", 100, function () { window.dash_clientside.set_props("nodes-rank", { value: rankShown }); });
       } else if ((value || null) !== rankShown) {
         rankShown = value || null;

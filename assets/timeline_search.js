@@ -10,6 +10,7 @@
   t.onLoad.push(function () {
     found = null;
     asked = "";
+    tell("");
   });
 
   function searchField() {

@@ -471,12 +471,8 @@
 
   /** Go to a page of the app without loading it anew, which would end the uploads of this tab. */
   function visit(address) {
-    if (window.dash_clientside) {
-      history.pushState({}, "", address);
-      dispatchEvent(new PopStateEvent("popstate"));
-    } else {
-      location.assign(address);
-    }
+    if (window.studioView) window.studioView.visit(address);
+    else location.assign(address);
   }
 
   async function recall() {

@@ -52,9 +52,9 @@ def answered(name: str) -> Output:
     return Output(f"{name}-answered", "data")
 
 
-def answer(name: str, asked: Asked) -> dict[str, Any]:
-    """Return that a request is carried out, or refused."""
-    return {"store": name, "number": asked["number"]}
+def answer(name: str, asked: Asked, go: str | None = None) -> dict[str, Any]:
+    """Return that a request is carried out, or refused, and the address where its outcome is seen, if it is another."""
+    return {"store": name, "number": asked["number"], "go": go}
 
 
 def asks(name: str, verb: str, of: str | int = "") -> dict[str, Any]:

@@ -27,7 +27,7 @@ from studio.pages._simulate_runs import how_far, listing, made_with, progress_li
 from studio.pages._simulate_system import FormState, current, typed
 from studio.pages._state import run_of, simulations, workspace
 from studio.pages._still import still
-from studio.pages._widgets import error_box
+from studio.pages._widgets import error_box, unsaid_with_job
 from studio.runs import RunInfo
 from studio.sim.problems import examined
 from studio.simulations import ACTIVE, Simulations, cancel, dismiss, dismiss_ended, get, listed, start
@@ -170,19 +170,14 @@ clientside_callback(
     Output("sim-deleted", "children"),
     answered(RUNS),
     Input(RUNS, "data"),
-    State("sim-which", "data"),
     prevent_initial_call=True,
 )
-def change_runs(asked: Asked | None, which: dict[str, str] | None) -> Any:
+def change_runs(asked: Asked | None) -> Any:
     """Rename, delete or restore a run of the job."""
     if not asked:
         return no_update, no_update, no_update
-    done = answer(RUNS, asked)
-    if not which or not which["job"]:
-        return no_update, no_update, done
-    # What was deleted knows its job: the page may show another by now.
-    job, _, run = asked["of"].rpartition(" ")
-    job, root = job or which["job"], workspace()
+    job, _, run = asked["of"].partition(" ")
+    root = workspace()
     renaming = said_here = None
     try:
         if asked["verb"] == "rename":
@@ -199,7 +194,10 @@ def change_runs(asked: Asked | None, which: dict[str, str] | None) -> Any:
     except StudioError as error:
         renaming = run if asked["verb"] == "save" else None
         said_here = error_box(error, title="That did not work")
-    return {"run": renaming, "at": time.time()}, said_here, done
+    return {"run": renaming, "at": time.time()}, said_here, answer(RUNS, asked)
+
+
+unsaid_with_job("sim-deleted")
 
 
 @callback(

@@ -411,23 +411,31 @@ def _name(info: RunInfo, renaming: str | None, job: str) -> Any:
             autoFocus=True,
         )
         return html.Span(
-            [field, html.Button("Save", className="cs-button-quiet", **asks(RUNS, "save", info.id))],
+            [
+                field,
+                html.Button("Save", className="cs-button-quiet", **asks(RUNS, "save", _job_and_run(info))),
+            ],
             className="cs-renaming",
         )
     select: dict[str, Any] = {"data-view": json.dumps({"run": info.id})}
     return html.A(info.name, href=link("/simulate", {"job": job, "run": info.id}), **select)
 
 
+def _job_and_run(info: RunInfo) -> str:
+    """Return how a button names a run: by the time of a second click the page may show another job."""
+    return f"{info.job} {info.id}"
+
+
 def _actions(info: RunInfo) -> list[Any]:
-    def button(text: str, store: str, verb: str, about: str) -> Any:
-        return html.Button(text, className="cs-button-quiet", **asks(store, verb, info.id), **labelled(about))
+    def button(text: str, store: str, verb: str, of: str, about: str) -> Any:
+        return html.Button(text, className="cs-button-quiet", **asks(store, verb, of), **labelled(about))
 
     compare: dict[str, Any] = {"data-compare": f"{info.job}/{info.id}", "data-compare-name": info.name}
     return [
         html.Button("Compare +", className="cs-button-quiet", **compare, **labelled(f"Compare {info.name}")),
-        button("Edit", EDIT, "load", f"Edit the system of {info.name}"),
-        button("Rename", RUNS, "rename", f"Rename {info.name}"),
-        button("Delete", RUNS, "delete", f"Delete {info.name}"),
+        button("Edit", EDIT, "load", info.id, f"Edit the system of {info.name}"),
+        button("Rename", RUNS, "rename", _job_and_run(info), f"Rename {info.name}"),
+        button("Delete", RUNS, "delete", _job_and_run(info), f"Delete {info.name}"),
     ]
 
 

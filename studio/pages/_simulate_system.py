@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypedDict
 
@@ -206,10 +206,12 @@ def current(
 
     What was typed a moment before a button was clicked counts, although its own request is still under way.
     """
-    root, config = workspace().root, state["config"]
-    draft = load_draft(root, config)
-    given = _given(ids, texts)
-    changed = changed_texts(draft.tables, given)
+    draft = load_draft(workspace().root, state["config"])
+    return _taken_over(draft, state["config"], changed_texts(draft.tables, _given(ids, texts)))
+
+
+def _taken_over(draft: Draft, config: str, changed: Mapping[str, str]) -> tuple[Draft, str]:
+    """Return the draft kept as `config` with other texts in some fields, and the id it is kept under then."""
     # One step for each field, the one that was being edited first: undo takes them back one by one.
     for key in sorted(changed, key=lambda key: key != draft.edited):
         draft = replace(
@@ -218,7 +220,7 @@ def current(
             edited=key,
             before=draft.before if draft.edited == key else config,
         )
-        config = save_draft(root, draft)
+        config = save_draft(workspace().root, draft)
     return draft, config
 
 
@@ -249,11 +251,11 @@ def type_in(
     if not state or not ids:
         return _NOTHING
     before = load_draft(workspace().root, state["config"])
-    draft, config = current(ids, texts, state)
+    changed = changed_texts(before.tables, _given(ids, texts))
+    draft, config = _taken_over(before, state["config"], changed)
     if config == state["config"]:
         return _NOTHING
     same = draft.before == before.before
-    changed = changed_texts(before.tables, _given(ids, texts))
     told = _shown if _MASTERS & {key.partition("[")[0] for key in changed} else _kept
     return told(draft, config, state, replace_step=same)
 

@@ -7,7 +7,7 @@ from functools import wraps
 from typing import Any, ParamSpec
 from urllib.parse import urlencode
 
-from dash import dcc, html
+from dash import ClientsideFunction, Input, Output, clientside_callback, dcc, html
 
 from studio.doctor import Examination
 from studio.errors import StudioError
@@ -71,6 +71,16 @@ def guarded(callback: Callable[P, Any]) -> Callable[P, Any]:
             return error_box(error)
 
     return run
+
+
+def unsaid_with_job(place: str) -> None:
+    """Take back what stands in a place of a page as soon as the page shows another job."""
+    clientside_callback(
+        ClientsideFunction("studio_frame", "unsaid"),
+        Output(place, "children", allow_duplicate=True),
+        Input("job", "data"),
+        prevent_initial_call=True,
+    )
 
 
 def loading(words: str) -> Any:

@@ -18,7 +18,17 @@ from studio.pages._asked import FINDINGS, Asked, answer, answered, asks, stores
 from studio.pages._export import Table, exports
 from studio.pages._state import examination, repair_preview, trace, workspace
 from studio.pages._still import still
-from studio.pages._widgets import error_box, findings_badge, guarded, labelled, link, loading, no_job, page
+from studio.pages._widgets import (
+    error_box,
+    findings_badge,
+    guarded,
+    labelled,
+    link,
+    loading,
+    no_job,
+    page,
+    unsaid_with_job,
+)
 from studio.sim.agreement import rank_list
 from studio.trace import Level, Trace
 from studio.units import format_count
@@ -36,7 +46,6 @@ def layout(**_query: str) -> Any:
             html.Div(id="findings-error"),
             html.Div(page("Findings", loading("The job is being examined…")), id="findings-body"),
             stores(FINDINGS),
-            dcc.Location(id="findings-go", refresh="callback-nav"),
         ]
     )
 
@@ -61,7 +70,6 @@ def show(view: dict[str, Any]) -> Any:
 
 
 @callback(
-    Output("findings-go", "href"),
     Output("findings-error", "children"),
     answered(FINDINGS),
     Input(FINDINGS, "data"),
@@ -70,8 +78,7 @@ def show(view: dict[str, Any]) -> Any:
 def change(asked: Asked | None) -> Any:
     """Mend the job and open the new one; or delete a mended one and go back to what it was made of."""
     if not asked:
-        return no_update, no_update, no_update
-    done = answer(FINDINGS, asked)
+        return no_update, no_update
     # The button names the job: by the time of a second click the page may show another.
     job, _, rest = asked["of"].partition(" ")
     try:
@@ -81,10 +88,13 @@ def change(asked: Asked | None) -> Any:
             workspace().delete(job)
             there = rest
     except StudioError as error:
-        return no_update, error_box(error, title="That did not work"), done
+        return error_box(error, title="That did not work"), answer(FINDINGS, asked)
     # The job switch in the frame lists the jobs.
     dash.set_props("imported", {"data": time.time()})
-    return link("/findings", {"job": there}), None, done
+    return None, answer(FINDINGS, asked, go=link("/findings", {"job": there}))
+
+
+unsaid_with_job("findings-error")
 
 
 def _counts(found: Examination) -> list[Any]:

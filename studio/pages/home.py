@@ -52,7 +52,6 @@ def layout(**_query: str) -> Any:
         stores(HOME),
         dcc.Store(id="home-renaming"),
         dcc.Store(id="home-refresh"),
-        dcc.Location(id="home-go", refresh="callback-nav"),
     )
 
 
@@ -68,7 +67,6 @@ def _samples() -> list[Any]:
 
 
 @callback(
-    Output("home-go", "href"),
     Output("home-error", "children"),
     Output("home-renaming", "data"),
     Output("home-deleted", "children"),
@@ -80,10 +78,9 @@ def _samples() -> list[Any]:
 def change(asked: Asked | None) -> Any:
     """Open a sample; rename, delete or restore a job."""
     if not asked:
-        return [no_update] * 6
+        return [no_update] * 5
     job = asked["of"]
-    there: Any = no_update
-    renaming = deleted = problem = None
+    there = renaming = deleted = problem = None
     try:
         if asked["verb"] == "open":
             there = link("/overview", {"job": open_sample(workspace(), job)})
@@ -103,7 +100,7 @@ def change(asked: Asked | None) -> Any:
         renaming = job if asked["verb"] == "save" else None
         title = "The sample could not be opened" if asked["verb"] == "open" else "That did not work"
         problem = error_box(error, title=title)
-    return there, problem, renaming, deleted, time.time(), answer(HOME, asked)
+    return problem, renaming, deleted, time.time(), answer(HOME, asked, go=there)
 
 
 @callback(

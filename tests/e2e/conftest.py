@@ -8,10 +8,12 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
@@ -80,3 +82,25 @@ def studio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Studio]:
     paths = [str(sample_path(sample.name)) for sample in SAMPLES]
     with running(tmp_path_factory.mktemp("workspace"), *paths) as found:
         yield found
+
+
+def until(page, condition: Callable[[], object] | str, seconds: float = 20.0) -> None:
+    """Wait for a condition in Python, or in JavaScript.
+
+    The pages' own rules forbid Playwright's way of waiting for one in the browser.
+    """
+    holds = (lambda: page.evaluate(condition)) if isinstance(condition, str) else condition
+    end = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < end, f"never came true: {condition}"
+        page.wait_for_timeout(30)
+
+
+def view(page) -> dict[str, str]:
+    """What the address says."""
+    return {key: values[0] for key, values in parse_qs(urlsplit(page.url).query).items()}
+
+
+def view_within_job(page) -> dict[str, str]:
+    """What the address says, without the job."""
+    return {key: value for key, value in view(page).items() if key != "job"}

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.conftest import Studio
-from tests.e2e.test_simulate import until, view
+from tests.e2e.conftest import Studio, until, view
 
 pytestmark = pytest.mark.e2e
 

@@ -9,8 +9,7 @@ from studio.runs import Run
 from studio.sim import simulate
 from studio.sim.parts import Parts, imported
 from studio.workspace import Workspace
-from tests.e2e.conftest import Studio
-from tests.e2e.test_simulate import until, view
+from tests.e2e.conftest import Studio, until, view
 
 pytestmark = pytest.mark.e2e
 

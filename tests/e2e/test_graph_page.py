@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-import time
-from urllib.parse import parse_qs, urlsplit
 
 import pytest
+
+from tests.e2e.conftest import until, view
 
 pytestmark = pytest.mark.e2e
 
@@ -23,18 +23,6 @@ def settled(page):
     """Wait until what is drawn is what the server last sent, and painted."""
     page.wait_for_selector("#graph-canvas[data-ready]")
     page.wait_for_load_state("networkidle")
-
-
-def until(page, condition, seconds=15.0):
-    """Wait for a JavaScript condition; the page's own rules forbid Playwright's way of waiting for one."""
-    end = time.monotonic() + seconds
-    while not page.evaluate(condition):
-        assert time.monotonic() < end, f"never came true: {condition}"
-        page.wait_for_timeout(30)
-
-
-def view(page):
-    return {key: value[0] for key, value in parse_qs(urlsplit(page.url).query).items()}
 
 
 def drawn(page):

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 
-from tests.e2e.conftest import Studio
+from tests.e2e.conftest import Studio, until, view
 from tests.e2e.test_pages import RULES
 from tests.e2e.test_simulate import ready as form_ready
-from tests.e2e.test_simulate import simulated, typed, until, view
+from tests.e2e.test_simulate import simulated, typed
 
 pytestmark = pytest.mark.e2e
 

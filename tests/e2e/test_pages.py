@@ -11,8 +11,7 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import expect
 
 from studio.et.schema import schema
-from tests.e2e.conftest import Studio
-from tests.e2e.test_simulate import until
+from tests.e2e.conftest import Studio, until
 
 pytestmark = pytest.mark.e2e
 
@@ -241,7 +240,11 @@ def test_enter_in_the_palette_means_what_was_typed(studio: Studio, page) -> None
     page.keyboard.press("Control+k")
     page.locator("#palette-0").wait_for()
     held = []
-    page.route("**/api/palette?*", lambda route: held.append(route))  # noqa: PLW0108 - it takes functions only
+
+    def hold(route) -> None:
+        held.append(route)
+
+    page.route("**/api/palette?*", hold)
     page.keyboard.type("findings")
     page.keyboard.press("Enter")
     until(page, lambda: any("q=findings" in route.request.url for route in held))
@@ -267,6 +270,54 @@ def test_back_walks_through_the_selection(studio: Studio, page) -> None:
     page.wait_for_function("name => document.querySelector('#inspector h2')?.innerText !== name", arg=first)
     page.go_back()
     page.wait_for_function("name => document.querySelector('#inspector h2')?.innerText === name", arg=first)
+
+
+SEEN = """() => {
+    const content = document.getElementById("content");
+    const fields = [...content.querySelectorAll("input, select")].filter(one => one.offsetParent && one.type !== "radio");
+    const chosen = [...content.querySelectorAll("input[type=radio]:checked")];
+    return [content.innerText, ...[...fields, ...chosen].map(one => one.value)].join("\\n");
+}"""
+
+
+@pytest.mark.parametrize("name", [name for name in PAGES if name])
+def test_another_job_is_shown_in_place_as_if_it_had_been_opened(studio: Studio, page, name: str) -> None:
+    """The page is not drawn anew, empty, over what it shows of the job already; and nothing is left of the job before."""
+    other = studio.job("imbalance_8r")
+    page.goto(studio.address(name, "transformer_32r", q="fc1", node=40, rank=3, tab="traffic"))
+    page.wait_for_selector(PAGES[name])
+    page.wait_for_load_state("networkidle")
+    page.evaluate("document.querySelector('#_pages_content > *').id = 'the-same'")
+    page.locator("#job-pick").click()
+    page.get_by_role("option", name="imbalance_8r", exact=True).click()
+    page.wait_for_url(f"**/{name}?job={other}*")
+    page.wait_for_load_state("networkidle")
+    seen = page.context.new_page()
+    seen.goto(page.url)
+    seen.wait_for_selector(PAGES[name])
+    # Not "networkidle": some of what is shown was still being drawn when the last answer came.
+    until(page, lambda: page.evaluate(SEEN) == seen.evaluate(SEEN))
+    assert page.locator("#the-same").count() == 1
+
+
+def test_the_job_before_is_dimmed_until_the_other_one_is_there(studio: Studio, page) -> None:
+    page.goto(studio.address("overview", "transformer_8r"))
+    page.wait_for_selector(".cs-facts")
+    page.wait_for_load_state("networkidle")
+    held, holds = [], True
+
+    def hold(route) -> None:
+        held.append(route) if holds else route.continue_()
+
+    page.route(lambda address: "_dash-update" in address, hold)
+    page.evaluate("job => window.studioView.go('/overview', { job })", studio.job("imbalance_8r"))
+    shown = page.locator("#_pages_content")
+    until(page, lambda: shown.evaluate("one => Number(getComputedStyle(one).opacity)") < 0.5)
+    holds = False
+    for route in held:
+        route.continue_()
+    until(page, lambda: shown.evaluate("one => getComputedStyle(one).opacity") == "1")
+    page.locator(".cs-facts", has_text="8").wait_for()
 
 
 def test_a_page_that_takes_long_says_what_it_does(studio: Studio, page) -> None:

@@ -7,11 +7,11 @@ import json
 import re
 import time
 import zipfile
-from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
 from studio.workspace import Workspace
+from tests.e2e.conftest import until, view
 from tests.handmade import collective, node, trace_of
 
 pytestmark = pytest.mark.e2e
@@ -41,10 +41,6 @@ def small(studio) -> str:
     return stored(studio, "small", trace_of([nodes] * 4))
 
 
-def view(page):
-    return {key: value[0] for key, value in parse_qs(urlsplit(page.url).query).items()}
-
-
 def opened(studio, page, job, **more):
     words = "".join(f"&{key}={value}" for key, value in more.items())
     page.goto(f"{studio.url}/simulate?job={job}{words}")
@@ -58,14 +54,6 @@ def ready(page):
 
 def field(page, name):
     return page.get_by_role("textbox", name=name, exact=True)
-
-
-def until(page, condition, seconds=20.0):
-    """Wait for a condition that Python can see."""
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "never came true"
-        page.wait_for_timeout(30)
 
 
 def typed(studio, page, name, text):

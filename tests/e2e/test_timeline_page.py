@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from itertools import pairwise
-from urllib.parse import parse_qs, urlsplit
 from xml.etree import ElementTree as ET
 
 import pytest
@@ -23,8 +22,8 @@ from studio.sim.parts import Parts, imported
 from studio.timeline import recorded
 from studio.units import format_ns, format_offset
 from studio.workspace import Workspace
-from tests.e2e.conftest import Studio
-from tests.e2e.test_simulate import until
+from tests.e2e.conftest import Studio, until
+from tests.e2e.conftest import view_within_job as view
 from tests.handmade import collective, node, trace_of
 
 pytestmark = pytest.mark.e2e
@@ -39,13 +38,6 @@ PARTS = Parts(
         "all-reduce-implementation": ["ring"],
     },
 )
-
-
-def view(page) -> dict[str, str]:
-    """What the address says, without the job."""
-    found = {key: values[0] for key, values in parse_qs(urlsplit(page.url).query).items()}
-    found.pop("job", None)
-    return found
 
 
 def opened(studio: Studio, page, name: str = JOB, **more: object):

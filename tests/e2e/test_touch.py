@@ -10,8 +10,7 @@ from playwright.sync_api import Browser
 import studio as library
 from studio.samples import sample_path
 from studio.timeline import recorded
-from tests.e2e.conftest import Studio
-from tests.e2e.test_simulate import until, view
+from tests.e2e.conftest import Studio, until, view
 
 pytestmark = pytest.mark.e2e
 

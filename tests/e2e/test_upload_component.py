@@ -19,7 +19,7 @@ from studio.errors import TraceFormatError
 from studio.et.source import SourceFile
 from studio.imports import Announced, NpusNeededError, Progress, RanksNeededError
 from studio.server.uploads import uploads_blueprint
-from tests.e2e.test_simulate import until
+from tests.e2e.conftest import until
 from tests.server.test_uploads import LEFT_BY_WAITRESS
 
 if TYPE_CHECKING:
