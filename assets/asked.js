@@ -3,14 +3,22 @@
   "use strict";
 
   var PATIENCE_MS = 20000;
-  var TYPED_MS = 350; /* fields tell Dash of what was typed 0.2 s after the last letter, or a little later */
+  var TYPED_MS = 3000; /* fields tell Dash of what was typed some 0.2 s after the last letter */
+  var STEP_MS = 30;
   var queues = {};
   var count = 0;
-  var typed = 0; /* when the last letter was typed */
+  var typed = null; /* the field of the last letter */
 
   function queue(store) {
     if (!queues[store]) queues[store] = { waiting: [], busy: 0 };
     return queues[store];
+  }
+
+  /* What was typed a moment before a click counts: whether Dash knows of it. */
+  function isToldOf(field) {
+    if (!field || !field.isConnected || field.id[0] !== "{") return true;
+    var known = window.dash_component_api.getLayout(JSON.parse(field.id));
+    return !known || (known.props.value || "") === field.value;
   }
 
   /* What is asked for is asked of the job that is open. */
@@ -30,12 +38,16 @@
     line.home = document.getElementById(store + "-heard");
     /* An answer that never comes, as when the studio was stopped, does not hold the next one for ever. */
     window.setTimeout(answered, PATIENCE_MS, store, line.busy);
-    window.setTimeout(send, Math.max(0, typed + TYPED_MS - Date.now()), store, one.page, Object.assign({ number: line.busy }, one.what));
+    send(store, one.page, Object.assign({ number: line.busy }, one.what), TYPED_MS / STEP_MS);
   }
 
-  function send(store, asked, what) {
+  function send(store, asked, what, tries) {
     var line = queue(store);
     if (line.busy !== what.number) return;
+    if (tries && !isToldOf(typed)) {
+      window.setTimeout(send, STEP_MS, store, asked, what, tries - 1);
+      return;
+    }
     if (asked === page() && line.home.isConnected) window.dash_clientside.set_props(store, { data: what });
     else answered(store, what.number);
   }
@@ -57,12 +69,17 @@
     next(store);
   }
 
+  /* Where the page was left with the answer under way nobody says that the next one may be asked. */
+  window.setInterval(function () {
+    Object.keys(queues).forEach(function (store) { if (queues[store].waiting.length) next(store); });
+  }, 200);
+
   document.addEventListener("click", function (event) {
     var button = event.target.closest && event.target.closest("[data-ask]");
     if (button && !button.disabled) ask(button);
   });
-  document.addEventListener("input", function () {
-    typed = Date.now();
+  document.addEventListener("input", function (event) {
+    typed = event.target.matches(".mantine-TextInput-input") ? event.target : null;
   }, true);
   /* In the field beside such a button Enter is a click on it; Escape leaves all as it was. */
   document.addEventListener("keydown", function (event) {

@@ -6,16 +6,13 @@
   /* What an address names when nothing is chosen needs no place in it. */
   var DEFAULTS = { tab: "heat", by: "none", fold: "0", sort: "max", order: "number" };
   var SHAPES = ["tab", "of", "job", "run", "metric", "rel", "by", "fold", "only", "sort", "order", "rows", "cols"];
-  var map = null, second = null, beside = null, drawn = null, asking = null, found = null, themed = null, timers = {}, ringing = null, spoken = "";
+  var map = null, second = null, beside = null, drawn = null, asking = null, found = null, themed = null, ringing = null, spoken = "";
 
   function element(id) {
     return document.getElementById(id);
   }
 
-  function later(name, wait, act) {
-    window.clearTimeout(timers[name]);
-    timers[name] = window.setTimeout(act, wait);
-  }
+  var later = window.studioTimers();
 
   function shapeOf(view) {
     var parts = {};
@@ -77,6 +74,7 @@
       choose: choose,
       open: open,
       zoom: zoom,
+      goal: goal,
     });
     host.addEventListener("keydown", key);
     second = null;
@@ -161,7 +159,7 @@
     var scale = window.studioHeatmap.scaleOf(together(found, beside), found.unit === "ratio", log);
     map.show(found, scale, { lines: beside ? beside.shape[0] : 0 });
     if (beside) {
-      if (!second) second = window.studioHeatmap.make(element("collectives-other"), { measure: function () { return "max"; }, point: pointOther, choose: function () {}, open: open, zoom: zoom });
+      if (!second) second = window.studioHeatmap.make(element("collectives-other"), { measure: function () { return "max"; }, point: pointOther, choose: function () {}, open: open, zoom: zoom, goal: goal });
       second.show(beside, scale, { narrow: true, lines: found.shape[0] });
     }
     map.legend(element("collectives-legend"));
@@ -262,8 +260,25 @@
       rows: low === 0 && high === found.lines ? null : low + "-" + (high - 1),
       cols: left === 0 && right === found.ranks ? null : left + "-" + (right - 1),
     };
+    zooming = null;
+    later("zoom", 0, function () { /* a step that waited is overtaken */ });
     if (!replace) return window.studioView.change(change);
-    later("zoom", 40, function () { window.studioView.change(change, { replace: true }); });
+    zooming = change;
+    later("zoom", 40, function () {
+      zooming = null;
+      window.studioView.change(change, { replace: true });
+    });
+  }
+
+  /* The window that is asked for, which the drawing may not have yet: the next step starts from there. */
+  var zooming = null;
+  function goal(data) {
+    var view = Object.assign(window.studioView.read(), zooming);
+    function span(text, end) {
+      var parts = /^(\d+)-(\d+)$/.exec(text || "");
+      return parts && +parts[1] <= +parts[2] && +parts[2] < end ? [+parts[1], +parts[2] + 1] : [0, end];
+    }
+    return span(view.rows, data.lines).concat(span(view.cols, data.ranks));
   }
 
   var held = {};

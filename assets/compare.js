@@ -9,11 +9,11 @@
 
   var dom = null, sides = [], key = "", offsets = [], shown = { from: 0, to: 1 }, windowKey = null;
   var mode = "beside", list = [], top_ = 0, high = 0, frame = 0, look = null, selected = null, selectedKey = "";
-  var pointer = null, drag = null, timers = {}, toggled = {}, clock = 0, names = {};
+  var pointer = null, drag = null, toggled = {}, clock = 0, names = {};
 
   function kit() { return window.studioTimeline; }
   function element(id) { return document.getElementById(id); }
-  function later(name, wait, act) { window.clearTimeout(timers[name]); timers[name] = window.setTimeout(act, wait); }
+  var later = window.studioTimers();
   function say(text) { var node = element("compare-status"); if (node && node.textContent !== text) node.textContent = text; }
   function change(patch, options) { window.studioView.change(patch, options); }
   function signed(ns) { return (ns > 0 ? "+" : ns < 0 ? "−" : "") + kit().time(Math.abs(ns)); }
@@ -763,7 +763,7 @@
         var wanted = JSON.stringify(source.sides);
         if (wanted !== key) {
           key = wanted;
-          offsets = [];
+          offsets = source.sides.map(function () { return 0; });
           load(source.sides);
         }
         /* Many sides get what the window has: each shows some ranks at once, and all of them are in sight. */

@@ -44,12 +44,15 @@
 
   /* What still shows the job before is seen to: it is dimmed until the other one is there. */
   function awaitJob() {
-    var content = document.getElementById("content"), quiet = 0;
+    var content = document.getElementById("content"), quiet = 0, enough = 10;
     content.setAttribute("data-awaited", "");
     window.clearInterval(awaitJob.timer);
     awaitJob.timer = window.setInterval(function () {
-      quiet = document.querySelector("._dash-loading-callback") ? 0 : quiet + 1;
-      if (quiet < 2) return;
+      if (document.querySelector("._dash-loading-callback")) {
+        quiet = 0;
+        enough = 2;
+      } else quiet++;
+      if (quiet < enough) return;
       window.clearInterval(awaitJob.timer);
       content.removeAttribute("data-awaited");
     }, 100);
@@ -116,6 +119,7 @@
     return done ? Promise.resolve() : Promise.reject(new Error("refused"));
   }
 
+  var reported = 0; /* clicks on the button that are answered already */
   function saveReport(run) {
     var view = read();
     var sides = [view.job + "/" + run].concat(window.location.pathname === "/compare" && view.with ? view.with.split(",") : []);
@@ -160,6 +164,7 @@
 
   var NAMES = { auto: "Theme: system", light: "Theme: light", dark: "Theme: dark" };
   var MARKS = { auto: "\u25d0", light: "\u25cb", dark: "\u25cf" };
+  var stepped = 0; /* clicks on the button that count already */
   var NEXT = { auto: "light", light: "dark", dark: "auto" };
 
   /* Within a page the view is followed. Dash, told of the step too, would draw the page anew, empty, over what the view
@@ -228,8 +233,9 @@
       },
       toggleTheme: function (clicks) {
         var choice = stored();
+        /* Dash tells of two clicks in a row at once. */
+        for (; stepped < (clicks || 0); stepped++) choice = NEXT[choice];
         if (clicks) {
-          choice = NEXT[choice];
           try {
             if (choice === "auto") window.localStorage.removeItem(KEY);
             else window.localStorage.setItem(KEY, choice);
@@ -252,8 +258,9 @@
       },
       /* Saved by a request of our own, so that what goes wrong is said here and not on a page of its own. */
       report: function (clicks, run) {
-        var trigger = (window.dash_clientside.callback_context.triggered[0] || {}).prop_id;
-        if (trigger === "report.n_clicks") saveReport(run);
+        /* Dash tells of a click and of the run that has come meanwhile at once. */
+        if (clicks > reported) saveReport(run);
+        reported = clicks || 0;
         return !run;
       },
       switchTime: function (unit) {

@@ -26,6 +26,8 @@
   var mounted = null;
   var coming = null;
   var painted = null;
+  var resizing = false; /* whether Cytoscape is told of its size for the sake of the drawing that is framed next */
+  var opening = null; /* what was asked to be open, until a drawing has it so */
   var touched = false; /* whether the user has done anything since the drawing was framed */
   var lead = null;
 
@@ -54,15 +56,26 @@
       patch.show = "fold";
       patch.block = null;
       /* What is open around a selected node stays open when the selection moves on. */
-      patch.open = latest.drawn.opened.join(",") || NOTHING;
+      patch.open = opened().join(",") || NOTHING;
     }
     change(patch);
   }
 
   /* --- blocks ------------------------------------------------------------------------------------------------- */
 
+  /* A block that is opened or closed before the answer to the one before has come leaves that one as it was asked for. */
+  function opened() {
+    var asked = opening && (opening.join(",") || NOTHING) === window.studioView.read().open;
+    return asked ? opening : latest.drawn.opened;
+  }
+
+  function open(blocks, path) {
+    opening = blocks;
+    change({ show: "fold", open: blocks.join(",") || NOTHING, block: path, node: null });
+  }
+
   function selectBlock(path) {
-    change({ show: "fold", block: path, node: null, open: latest.drawn.opened.join(",") || NOTHING });
+    change({ show: "fold", block: path, node: null, open: opened().join(",") || NOTHING });
   }
 
   function corner(one) {
@@ -81,18 +94,16 @@
 
   function openBlock(cy, path, byKey) {
     keepPlace(cy, path, byKey);
-    var open = latest.drawn.opened.filter(function (one) {
+    open(opened().filter(function (one) {
       return one !== path;
-    });
-    change({ show: "fold", open: open.concat(path).join(","), block: path, node: null });
+    }).concat(path), path);
   }
 
   function closeBlock(cy, path) {
     keepPlace(cy, path);
-    var open = latest.drawn.opened.filter(function (one) {
+    open(opened().filter(function (one) {
       return one !== path && one.indexOf(path + ".") !== 0;
-    });
-    change({ show: "fold", open: open.join(",") || NOTHING, block: path, node: null });
+    }), path);
   }
 
   /* The block that what is selected stands in, "" at the top. */
@@ -174,6 +185,7 @@
   }
 
   function look(cy, zoom, at) {
+    cy.stop(); /* a glide to somewhere else */
     cy.viewport({ zoom: zoom, pan: { x: cy.width() / 2 - at.x * zoom, y: cy.height() / 2 - at.y * zoom } });
   }
 
@@ -338,6 +350,10 @@
       cy.scratch("cs-framed", true);
       touched = false;
       cy.scratch("cs-afar", null);
+      /* It learns of its size late, and until then takes no finger, and no click for one on a node. */
+      resizing = true;
+      cy.resize();
+      resizing = false;
       cy.batch(function () {
         frame(cy);
         print(cy);
@@ -435,7 +451,7 @@
     /* The inspector of a link opens after the drawing has been framed: it is framed again. Once the user has done
        anything, what is looked at stays where it is. */
     cy.on("resize", function () {
-      if (cy.destroyed()) return; /* the page is being left */
+      if (resizing || cy.destroyed()) return; /* destroyed: the page is being left */
       var node = chosen(cy);
       /* What was asked for comes next, and is put in its place then. */
       if (pin && Date.now() - pin.since < SETTLING) return;
@@ -514,8 +530,9 @@
   function stepOn() {
     var button = owed.length ? element(owed[0].id) : null;
     if (!button || button.getAttribute("data-view") === stepped) return;
-    if (owed.shift().until > Date.now()) button.click();
-    else owed = [];
+    if (owed.shift().until < Date.now()) owed = [];
+    else button.click();
+    owed.forEach(function (one) { one.until = Date.now() + 10000; });
   }
 
   function searchKey(event) {
@@ -595,6 +612,8 @@
 
   document.addEventListener("click", function (event) {
     if (!event.target.closest || !graph()) return;
+    /* The click before this one may have changed the view, of which Dash tells only later. */
+    latest.view = window.studioView.read();
     if (event.target.id === "graph-fit") fit(graph());
     if (event.target.id === "graph-help") element("graph-help-list").showModal();
     if (event.target.id === "graph-help-close") element("graph-help-list").close();
@@ -685,6 +704,7 @@
       },
       show: function (drawn, view, hits) {
         latest = { drawn: drawn || {}, view: view || {}, hits: hits || [] };
+        if (opening && latest.drawn.opened && opening.every(function (one) { return latest.drawn.opened.indexOf(one) >= 0; })) opening = null;
         if (graph()) wire(graph());
         sync(600);
         window.setTimeout(stepOn, 0);

@@ -44,6 +44,10 @@
         if (!buffer || asked !== key) return;
         known = Object.assign({ key: key, theme: null }, window.studioUnpacked(buffer));
         draw();
+      })
+      .catch(function () {
+        /* The page says that the studio does not answer; the next step asks again. */
+        if (asked === key) asked = null;
       });
   }
 
@@ -147,14 +151,15 @@
 
   function go() {
     if (!aim || !known.width) return;
-    var view = window.studioGraph.latest().view, place = { x: aim.x, y: aim.y };
+    var view = window.studioGraph.latest().view, place = { x: aim.x, y: aim.y }, mine = asked, page = window.location.pathname;
     if (view.rank) place.rank = view.rank;
     fetch("/api/jobs/" + encodeURIComponent(view.job) + "/graph/map/node?" + new URLSearchParams(place))
       .then(function (answer) {
         return answer.json();
       })
       .then(function (found) {
-        if (found.node) window.studioView.change({ node: found.node, block: null, at: null, show: window.studioGraph.latest().drawn.mode });
+        /* An id means another node on another rank, and nothing on another page. */
+        if (found.node && mine === asked && page === window.location.pathname) window.studioView.change({ node: found.node, block: null, at: null, show: window.studioGraph.latest().drawn.mode });
       });
   }
 

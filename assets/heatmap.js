@@ -405,8 +405,13 @@
       return { x: (all[0].x + two.x) / 2, y: (all[0].y + two.y) / 2, apart: Math.hypot(all[0].x - two.x, all[0].y - two.y) };
     }
 
+    /* The window that was asked for last. */
+    function goal() {
+      return hands.goal ? hands.goal(data) : data.window.slice();
+    }
+
     function take() {
-      grip = { at: middle(), window: data.window.slice(), moved: grip ? true : false, shown: "" };
+      grip = { at: middle(), window: goal(), moved: grip ? true : false, shown: "" };
     }
 
     /* Where the window has gone to since the fingers took hold of it. */
@@ -425,7 +430,7 @@
       if (text === grip.shown || (!last && Date.now() - lastStep < 120)) return;
       grip.shown = text;
       lastStep = Date.now();
-      if (text !== data.window.join()) hands.zoom(to[0], to[1], to[2], to[3], true);
+      if (text !== goal().join()) hands.zoom(to[0], to[1], to[2], to[3], true);
     }
 
     function touched(event) {
@@ -492,8 +497,8 @@
     canvas.addEventListener("wheel", function (event) {
       var place = under(event);
       if (!place) return;
-      var lines = data.window[1] - data.window[0], columns = data.window[3] - data.window[2];
-      var line = data.window[0] + (place.y - box.y) / box.h * lines, column = data.window[2] + (place.x - box.x) / box.w * columns;
+      var at = goal(), lines = at[1] - at[0], columns = at[3] - at[2];
+      var line = at[0] + (place.y - box.y) / box.h * lines, column = at[2] + (place.x - box.x) / box.w * columns;
       if (event.ctrlKey || event.shiftKey || event.metaKey) {
         event.preventDefault();
         var by = Math.pow(1.002, (event.deltaY || event.deltaX)), high = Math.min(lines * by, data.lines), wide = Math.min(columns * by, data.ranks);
@@ -502,8 +507,8 @@
       } else if (lines < data.lines) {
         event.preventDefault();
         var step = Math.sign(event.deltaY) * Math.max(1, Math.round(lines / 12));
-        step = Math.min(Math.max(step, -data.window[0]), data.lines - data.window[1]);
-        if (step) hands.zoom(data.window[0] + step, data.window[1] + step, data.window[2], data.window[3], true);
+        step = Math.min(Math.max(step, -at[0]), data.lines - at[1]);
+        if (step) hands.zoom(at[0] + step, at[1] + step, at[2], at[3], true);
       }
     }, { passive: false });
 

@@ -18,12 +18,7 @@
   var typed = null; /* what the search box was last told or said */
   var rankShown = null;
   var lastFilter = {};
-  var timers = {};
-
-  function later(name, wait, act) {
-    window.clearTimeout(timers[name]);
-    timers[name] = window.setTimeout(act, wait);
-  }
+  var later = window.studioTimers();
 
   function element(id) {
     return document.getElementById(id);
@@ -109,7 +104,7 @@
   /* ---- rows ---- */
 
   function source() {
-    var mine = list;
+    var mine = list, grid = api;
     return {
       getRows: function (params) {
         /* After a change in the grid it asks before the address has it; the list of the new address will ask again. */
@@ -117,6 +112,8 @@
         fetch(address("/nodes", { start: params.startRow, end: params.endRow }))
           .then(function (answer) { return answer.json(); })
           .then(function (found) {
+            /* With the page that was left its grid is gone, and takes no answer. */
+            if (grid.isDestroyed()) return;
             if (mine !== list) return params.failCallback();
             if (found.error) throw found.error;
             report(null);
@@ -126,8 +123,11 @@
             mark();
           })
           .catch(function (error) {
+            if (grid.isDestroyed()) return;
             params.failCallback();
-            if (mine === list) report(error.hint === undefined ? { message: "The studio does not answer.", hint: "Is it still running?" } : error);
+            if (mine !== list) return;
+            mine.failed = true;
+            report(error.hint === undefined ? { message: "The studio does not answer.", hint: "Is it still running?" } : error);
           });
       },
     };
@@ -245,20 +245,20 @@
       .then(function (answer) { return answer.json(); })
       .then(function (found) {
         if (mine !== list || wanted !== selected || typeof found.position !== "number") return;
-        scroll(found.position, 20);
+        scroll(mine, found.position, 20);
       })
       .catch(function () {
         /* The inspector says what is wrong with the node. */
       });
   }
 
-  /* Rows that are not known to exist yet cannot be scrolled to. */
-  function scroll(position, tries) {
-    if (api.isDestroyed()) return;
+  /* Rows that are not known to exist yet cannot be scrolled to. The grid takes them in a moment after they have come. */
+  function scroll(mine, position, tries) {
+    if (mine !== list || mine.failed || api.isDestroyed()) return;
     if (position < api.getDisplayedRowCount()) {
       if (api.isLastRowIndexKnown() || !tries) return api.ensureIndexVisible(position, "middle");
     }
-    if (tries) later("scroll", 50, function () { scroll(position, tries - 1); });
+    if (tries) later("scroll", 50, function () { scroll(mine, position, mine.found ? tries - 1 : tries); });
   }
 
   function followSelection(view) {
@@ -332,15 +332,17 @@
     var next = { job: view.job, run: view.run || "", q: view.q || "", f: view.f || "", sort: view.sort || "" };
     var same = next.job === list.job && next.run === list.run && next.q === list.q && next.f === list.f && next.sort === list.sort;
     if (!same) {
+      /* What the person did to the grid after the address was written is on its way: see changed. */
+      var ahead = next.job === list.job && (filterText(api.getFilterModel()) !== list.filters || orderText(api.getColumnState()) !== list.order);
       if (next.job !== list.job) {
         say("nodes-count", "");
         selected = null;
       }
       list = next;
       show("nodes-empty", false);
-      filtered(next);
-      list.filters = filterText(api.getFilterModel());
-      list.order = orderText(api.getColumnState());
+      if (!ahead) filtered(next);
+      list.filters = ahead ? filterText(gridFilters(next.f)) : filterText(api.getFilterModel());
+      list.order = ahead ? orderText(gridOrder(next.sort).filter(function (one) { return api.getColumn(one.colId); })) : orderText(api.getColumnState());
       api.setGridOption("datasource", source());
       api.ensureIndexVisible(0, "top");
     } else if (list.found) {
@@ -374,7 +376,7 @@
       }
       act();
     } else if (tries) {
-      later("grid", 30, function () { withGrid(act, tries - 1); });
+      later("grid", 30, function () { withGrid(act, element("nodes-page") ? tries : tries - 1); });
     }
   }
 

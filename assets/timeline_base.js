@@ -54,14 +54,8 @@
   t.clock = 0;
   t.look = null;
   t.lastWrite = 0;
-  var timers = {};
   t.animation = null;
   t.counts = { frames: 0, spent: 0, drawn: 0, binned: 0, missing: 0 };
-
-  function later(name, wait, act) {
-    window.clearTimeout(timers[name]);
-    timers[name] = window.setTimeout(act, wait);
-  }
 
   function element(id) {
     return document.getElementById(id);
@@ -121,7 +115,7 @@
     return text + (micro ? " µs" : " ms");
   }
 
-  t.later = later;
+  t.later = window.studioTimers();
   t.element = element;
   t.say = say;
   t.many = many;

@@ -5,7 +5,8 @@
   var found = null; /* rows, nodes, starts and ends of what fits, by start */
   var asked = "";
   var at = -1; /* which of them was gone to last */
-  var going = -1, gone = 0; /* the one that is on its way to be selected, and since when */
+  var going = -1, gone = ""; /* the one that is on its way to be selected, and what is until it is */
+  var entered = null; /* a step that was asked for before what fits had come: through what, and which way */
 
   t.onLoad.push(function () {
     found = null;
@@ -34,6 +35,7 @@
     if (!field) return;
     if (document.activeElement !== field) field.value = view.q || "";
     if ((view.q || "") !== asked) ask(view.q || "");
+    if (t.selectionKey !== gone) gone = null;
   });
 
   function ask(text) {
@@ -55,6 +57,10 @@
         found.text = text;
         count();
         t.draw();
+        if (entered && entered.text === text) {
+          step(entered.forward);
+          entered = null;
+        }
       })
       .catch(function (error) {
         if (asked !== text) return;
@@ -84,7 +90,8 @@
   function step(forward) {
     if (!found || !found.row.length) return;
     var bar = t.selection && t.selection.bar, last = found.row.length, index = -1;
-    if (going >= 0 && !(bar && bar.row === found.row[going] && bar.index === found.node[going]) && performance.now() - gone < 2000) index = going;
+    /* Until it is selected, and told of. */
+    if (going >= 0 && (t.selectionKey === gone || (t.selectionKey && !t.selection))) index = going;
     else if (bar) {
       for (var one = 0; one < last && index < 0; one++) if (found.row[one] === bar.row && found.node[one] === bar.index) index = one;
     }
@@ -99,7 +106,7 @@
       at = forward ? low % last : (low + last - 1) % last;
     }
     going = at;
-    gone = performance.now();
+    gone = t.selectionKey;
     count();
     t.pickNode(t.chart.rank[found.row[at]], found.node[at]);
   }
@@ -141,12 +148,16 @@
 
   document.addEventListener("input", function (event) {
     if (event.target.id !== "timeline-search") return;
+    entered = null;
     var text = event.target.value;
     t.later("typed", 200, function () { if (t.chart && t.chart.ready) t.change({ q: text || null }, { replace: true }); });
   });
   document.addEventListener("keydown", function (event) {
     if (event.target.id !== "timeline-search") return;
-    if (event.key === "Enter") step(!event.shiftKey);
+    if (event.key === "Enter") {
+      if (found && found.text === event.target.value) step(!event.shiftKey);
+      else entered = { text: event.target.value, forward: !event.shiftKey };
+    }
     if (event.key === "Escape" && t.dom) t.dom.scroll.focus();
   });
 

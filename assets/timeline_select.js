@@ -57,18 +57,19 @@
     var found = t.under(px, py);
     if (!found || (found.ghost && !found.bar)) return;
     var query = found.bar ? { rank: found.bar.rank, index: found.bar.index } : { row: found.row, at: Math.round(found.at), within: Math.ceil(found.within) };
-    var mine = t.chart;
-    t.get(t.address("/node", query))
-      .then(function (answer) { return answer.json(); })
-      .then(function (answer) { if (mine === t.chart && answer.bar) choose(answer.bar); })
-      .catch(function () { /* The view stays as it is. */ });
+    pickWhere(query);
   }
 
   function pickNode(rank, index) {
-    var mine = t.chart;
-    t.get(t.address("/node", { rank: rank, index: index }))
+    pickWhere({ rank: rank, index: index });
+  }
+
+  var picks = 0;
+  function pickWhere(query) {
+    var mine = t.chart, number = (picks += 1);
+    t.get(t.address("/node", query))
       .then(function (answer) { return answer.json(); })
-      .then(function (answer) { if (mine === t.chart && answer.bar) choose(answer.bar); })
+      .then(function (answer) { if (mine === t.chart && number === picks && answer.bar) choose(answer.bar); })
       .catch(function () { /* The view stays as it is. */ });
   }
 
@@ -93,11 +94,8 @@
   function pickFirst() {
     var group = t.visible(t.dom.scroll.clientHeight)[0];
     if (!group) return;
-    var middle = Math.max(0, Math.round((Math.max(t.shown.from, 0) + t.shown.to) / 2)), mine = t.chart;
-    t.get(t.address("/node", { row: group.first, at: middle, within: Math.ceil((t.shown.to - t.shown.from) / 2) }))
-      .then(function (answer) { return answer.json(); })
-      .then(function (answer) { if (mine === t.chart && answer.bar) choose(answer.bar); })
-      .catch(function () { /* There is nothing to begin with. */ });
+    var middle = Math.max(0, Math.round((Math.max(t.shown.from, 0) + t.shown.to) / 2));
+    pickWhere({ row: group.first, at: middle, within: Math.ceil((t.shown.to - t.shown.from) / 2) });
   }
 
   t.select = select;

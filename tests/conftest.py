@@ -7,8 +7,9 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import pytest
@@ -112,12 +113,19 @@ def page(browser: Browser, request: pytest.FixtureRequest) -> Iterator[Page]:
     request to another machine, of this page and of those it opened. A test that means one of them to
     happen appends a regular expression to `page.expected`; `page.complaints` holds what was noted so far.
     """
-    context = browser.new_context(viewport={"width": 1440, "height": 900})
+    with watched(browser, request.config, viewport={"width": 1440, "height": 900}) as page:
+        yield page
+
+
+@contextmanager
+def watched(browser: Browser, config: pytest.Config, **options: Any) -> Iterator[Page]:
+    """A page in a context of its own with these options, as `page` describes."""
+    context = browser.new_context(**options)
     complaints: list[str] = []
     watch(context, complaints)
     page = context.new_page()
     page.complaints, page.expected = complaints, []
-    if request.config.getoption("--slow"):
+    if config.getoption("--slow"):
         context.add_init_script(SLOW_ANSWERS)
         context.new_cdp_session(page).send("Emulation.setCPUThrottlingRate", {"rate": SLOW_PROCESSOR})
     yield page
@@ -130,7 +138,11 @@ def page(browser: Browser, request: pytest.FixtureRequest) -> Iterator[Page]:
 
 
 def watch(context: BrowserContext, complaints: list[str]) -> None:
-    """Writes down everything a page of this context does that a user should never see happen."""
+    """Writes down everything a page of this context does that a user should never see happen.
+
+    `context.under_way` holds the requests without an answer.
+    """
+    context.under_way = set()
 
     def console(message) -> None:
         if message.type in {"error", "warning"}:
@@ -140,8 +152,13 @@ def watch(context: BrowserContext, complaints: list[str]) -> None:
         address = urlsplit(request.url)
         if address.scheme in {"http", "https", "ws", "wss"} and address.hostname not in LOCAL_HOSTS:
             complaints.append(f"request to another machine: {request.method} {request.url}")
+        context.under_way.add(request)
+
+    def ended(request) -> None:
+        context.under_way.discard(request)
 
     def failed(request) -> None:
+        ended(request)
         # Leaving a page aborts what it was still asking for: no failure of the server or the page.
         if request.failure != "net::ERR_ABORTED":
             complaints.append(f"request failed: {request.method} {request.url}: {request.failure}")
@@ -149,4 +166,5 @@ def watch(context: BrowserContext, complaints: list[str]) -> None:
     context.on("console", console)
     context.on("weberror", lambda error: complaints.append(f"uncaught exception: {error.error}"))
     context.on("request", request)
+    context.on("requestfinished", ended)
     context.on("requestfailed", failed)

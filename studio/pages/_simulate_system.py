@@ -325,17 +325,21 @@ def choose(
     texts: list[str | None],
     state: FormState | None,
 ) -> dict[str, Any]:
-    """Start from a preset, or change the mode. The page, too, sets both, to what they are already."""
+    """Start from a preset, or change the mode. The page, too, sets both, to what they are already.
+
+    Whichever is said to have changed: where the page sets the one while the answer to the other is under way, Dash drops
+    that answer and calls again.
+    """
     if not state:
         return _NOTHING
     try:
         draft, config = current(ids, texts, state)
-        after = draft
-        if ctx.triggered_id == "sim-preset":
-            after = _preset(draft, preset, state["job"])
-        elif is_extended(draft.tables) != (mode == "extended"):
-            tables = with_mode(draft.tables, extended=mode == "extended")
-            after = replace(draft, tables=tables, edited="", notes=())
+        after = (
+            _preset(draft, preset, state["job"]) if "sim-preset.value" in ctx.triggered_prop_ids else draft
+        )
+        if is_extended(draft.tables) != (mode == "extended"):
+            tables = with_mode(after.tables, extended=mode == "extended")
+            after = replace(after, tables=tables, edited="", notes=())
     except StudioError as error:
         return _refused(error)
     return _NOTHING if after == draft else _after(after, config, state)

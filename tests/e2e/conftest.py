@@ -10,12 +10,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
+from playwright.sync_api import Error, Route
 
 from studio.samples import SAMPLES, sample_path
 
@@ -96,6 +97,35 @@ def until(page, condition: Callable[[], object] | str, seconds: float = 20.0) ->
         page.wait_for_timeout(30)
 
 
+def becomes(page, read: Callable[[], object], wanted: object, seconds: float = 20.0) -> None:
+    """Wait until what is read is what is wanted."""
+    end = time.monotonic() + seconds
+    while (found := read()) != wanted and time.monotonic() < end:
+        page.wait_for_timeout(30)
+    assert found == wanted
+
+
+BUSY = """Boolean(document.querySelector('._dash-loading-callback')) || document.getAnimations().some(
+    one => one instanceof CSSTransition && one.playState === 'running')"""
+"""Whether the page waits for answers, or has colours on their way to those of another theme."""
+
+
+def quiet(page) -> None:
+    """Wait until the page asks for nothing, is about to ask for nothing and draws nothing.
+
+    Playwright's "networkidle" is said once in the life of a document, and no more when its parts change.
+    """
+    calm = 0
+    end = time.monotonic() + 60
+    while calm < 5:
+        assert time.monotonic() < end, f"never quiet: {[one.url for one in page.context.under_way]}"
+        # By the clock of the page: what it put off for less than that has been done.
+        busy = page.evaluate(
+            f"() => new Promise(done => setTimeout(() => requestAnimationFrame(() => done({BUSY})), 80))"
+        )
+        calm = 0 if busy or page.context.under_way else calm + 1
+
+
 def view(page) -> dict[str, str]:
     """What the address says."""
     return {key: values[0] for key, values in parse_qs(urlsplit(page.url).query).items()}
@@ -104,3 +134,55 @@ def view(page) -> dict[str, str]:
 def view_within_job(page) -> dict[str, str]:
     """What the address says, without the job."""
     return {key: value for key, value in view(page).items() if key != "job"}
+
+
+def intercept(page, matches: Callable[[str], bool], act: Callable[[Route], None]) -> None:
+    """Hand the requests to matching addresses to `act`, from now on.
+
+    Chromium says that it does a moment before it does: a request tells.
+    """
+    caught: list[Route] = []
+
+    def probe(route: Route) -> None:
+        caught.append(route)
+        route.continue_()
+
+    page.route(matches, act)
+    page.route(f"**{PROBE}", probe)
+    until(
+        page,
+        lambda: page.evaluate("path => fetch(path, { cache: 'no-store' }).then(() => 0)", PROBE) or caught,
+    )
+
+
+PROBE = "/assets/logo.svg?caught"
+
+
+class Held(list[Route]):
+    """Requests that wait until they are let go, from now on: those to Dash that match, or those to an address.
+
+    Args:
+        page: The page that makes them.
+        part: A part of the page that their answers would change, or part of an address that begins with a slash.
+    """
+
+    def __init__(self, page, part: str) -> None:
+        super().__init__()
+        self.part, self.open = part, False
+        path = part if part.startswith("/") else "/_dash-update"
+        intercept(page, lambda address: path in address, self.hold)
+
+    def hold(self, route: Route) -> None:
+        """Keep a request, or let it pass."""
+        asks = self.part.startswith("/") or self.part in json.loads(route.request.post_data or "{}")["output"]
+        if asks and not self.open:
+            self.append(route)
+        else:
+            route.continue_()
+
+    def let_go(self) -> None:
+        """Let all go on, and those that come."""
+        self.open = True
+        for route in self:
+            with suppress(Error):  # of a page that was left
+                route.continue_()

@@ -9,7 +9,7 @@ from studio.runs import Run
 from studio.sim import simulate
 from studio.sim.parts import Parts, imported
 from studio.workspace import Workspace
-from tests.e2e.conftest import Studio, until, view
+from tests.e2e.conftest import Studio, quiet, until, view
 
 pytestmark = pytest.mark.e2e
 
@@ -128,7 +128,7 @@ def test_a_comparison_from_the_first_click_to_the_link(studio: Studio, page, run
     for scheme in ("light", "dark"):
         page.emulate_media(color_scheme=scheme)
         page.wait_for_selector(f"html[data-mantine-color-scheme='{scheme}']", state="attached")
-        page.wait_for_load_state("networkidle")
+        quiet(page)
         drawn(page)
         found = Axe().run(page).response["violations"]
         serious = [one for one in found if one["impact"] in ("serious", "critical")]

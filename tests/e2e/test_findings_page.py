@@ -10,7 +10,7 @@ from axe_playwright_python.sync_playwright import Axe
 from studio.doctor import CHECKS
 from studio.et import write
 from tests.doctor.broken_jobs import comp, healthy
-from tests.e2e.conftest import Studio, running
+from tests.e2e.conftest import Studio, becomes, quiet, running
 from tests.handmade import collective, trace_of
 
 pytestmark = pytest.mark.e2e
@@ -103,13 +103,13 @@ def test_a_repair_is_previewed_applied_and_undone(studio: Studio, page):
     page.locator(".fi-origin", has_text="Mended from broken").wait_for()
     assert page.evaluate("window.studioView.read().job") != before
     assert "Nodes that wait for themselves" not in titles(page)
-    assert page.locator("#job-pick").input_value() == "broken (mended)"
+    becomes(page, page.locator("#job-pick").input_value, "broken (mended)")
     # Twice, as people do: the job it was made of stays.
     page.dblclick("text=Undo: delete this job")
     page.locator(".fi-head", has_text="Nodes that wait for themselves").wait_for()
     assert page.evaluate("window.studioView.read().job") == before
     assert page.locator(".fi-origin").count() == 0
-    page.wait_for_load_state("networkidle")
+    quiet(page)
     assert studio.job("broken") == before
 
 
@@ -120,7 +120,7 @@ def test_all_that_can_be_is_mended_at_once(studio: Studio, page):
     page.click("text=Mend 3 kinds of them at once")
     page.locator(".fi-origin").wait_for()
     # The page follows to the mended job; drawn anew it would be empty for a moment, after it has shown the job.
-    page.wait_for_load_state("networkidle")
+    quiet(page)
     assert page.get_attribute("#findings-body", "title") == "the same"
     assert titles(page)[0] == "Collectives on which ranks disagree"
     assert titles(page)[1:].count("Mended") == 3

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 
-from tests.e2e.conftest import Studio, until, view
+from tests.e2e.conftest import Studio, quiet, until, view
 from tests.e2e.test_pages import RULES
 from tests.e2e.test_simulate import ready as form_ready
 from tests.e2e.test_simulate import simulated, typed
@@ -35,7 +35,7 @@ def go(page, name: str, shown: str) -> None:
     """Follow a link of the navigation, wait for what the page shows, and hold it against the rules."""
     page.locator("nav").get_by_text(name, exact=True).click()
     page.wait_for_selector(shown)
-    page.wait_for_load_state("networkidle")
+    quiet(page)
     found = Axe().run(page, options=RULES).response["violations"]
     assert not found, [(one["id"], [node["html"][:200] for node in one["nodes"]]) for one in found]
 
@@ -77,7 +77,7 @@ def compared_and_reported(page, tmp_path: Path, run: str) -> None:
     page.wait_for_selector("#compare-canvas[data-ready]")
     verdict = page.locator("#compare-verdict")
     until(page, lambda: re.search(r"B is .* (faster|slower) than A", verdict.inner_text()))
-    with page.expect_download() as download:
+    with page.expect_download(timeout=180_000) as download:
         page.click("#report")
     path = tmp_path / "report.html"
     download.value.save_as(path)

@@ -11,7 +11,7 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import expect
 
 from studio.et.schema import schema
-from tests.e2e.conftest import Studio, until
+from tests.e2e.conftest import Held, Studio, becomes, quiet, until
 
 pytestmark = pytest.mark.e2e
 
@@ -41,11 +41,12 @@ def test_every_registered_page_is_looked_at(studio: Studio, page) -> None:
     assert set(links) == set(PAGES)
 
 
+FITS = """document.documentElement.scrollWidth <= innerWidth
+    && [...document.querySelectorAll('.cs-figure')].every(one => one.scrollWidth <= one.clientWidth)"""
+"""Nothing is cut off sideways."""
+
 RULES = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"]}
 """Levels A and AA of the Web Content Accessibility Guidelines 2.1."""
-
-
-FADING = "document.getAnimations().some(one => one instanceof CSSTransition && one.playState === 'running')"
 
 
 @pytest.mark.parametrize("name", PAGES, ids=lambda name: name or "home")
@@ -55,19 +56,17 @@ def test_a_page_shows_a_job_and_is_accessible(studio: Studio, page, name: str) -
     page.goto(studio.address(name, "transformer_8r", rank=0, node=40))
     page.wait_for_selector(PAGES[name])
     page.wait_for_selector("#inspector h2")
-    page.wait_for_load_state("networkidle")
+    quiet(page)
     # The least last: what is in sight costs the rules below their time.
     for width, height in ((2560, 1080), (1440, 900), (1024, 768)):
         page.set_viewport_size({"width": width, "height": height})
         expect(page.locator("html")).to_have_js_property("clientWidth", width)
-        page.wait_for_timeout(200)  # figures follow the window a moment later
-        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        quiet(page)
+        until(page, FITS)  # figures follow the window a moment later
     for scheme in ("light", "dark"):
         page.emulate_media(color_scheme=scheme)
         page.wait_for_selector(f"html[data-mantine-color-scheme='{scheme}']", state="attached")
-        page.wait_for_load_state("networkidle")
-        # Colours that are on their way to those of the theme are none of it.
-        until(page, lambda: not page.evaluate(FADING))
+        quiet(page)
         found = Axe().run(page, options=RULES).response["violations"]
         assert not found, [(one["id"], [node["html"][:200] for node in one["nodes"]]) for one in found]
 
@@ -81,6 +80,7 @@ def test_dark_pages_do_not_flash(studio: Studio, page) -> None:
     )
     page.goto(studio.url)
     page.wait_for_selector("h1")
+    until(page, "Boolean(window.first)")
     red, green, blue = page.evaluate("window.first.match(/\\d+/g).slice(0, 3).map(Number)")
     assert max(red, green, blue) < 80
 
@@ -178,7 +178,7 @@ def test_nothing_in_a_trace_runs_or_breaks_a_page(studio: Studio, page, tmp_path
         page.wait_for_selector(ready)
         page.wait_for_selector("#inspector h2")
         assert HOSTILE in page.inner_text("#inspector")
-        page.wait_for_load_state("networkidle")
+        quiet(page)
         assert page.locator("img[src='x']").count() == 0
         assert page.evaluate("window.harmed") is None
 
@@ -239,18 +239,12 @@ def test_enter_in_the_palette_means_what_was_typed(studio: Studio, page) -> None
     page.keyboard.press("Escape")
     page.keyboard.press("Control+k")
     page.locator("#palette-0").wait_for()
-    held = []
-
-    def hold(route) -> None:
-        held.append(route)
-
-    page.route("**/api/palette?*", hold)
+    held = Held(page, "/api/palette?")
     page.keyboard.type("findings")
     page.keyboard.press("Enter")
     until(page, lambda: any("q=findings" in route.request.url for route in held))
     assert "/overview" in page.url
-    for route in held:
-        route.continue_()
+    held.let_go()
     page.wait_for_url("**/findings?*")
     assert page.locator(".cs-palette").is_hidden()
 
@@ -284,38 +278,30 @@ SEEN = """() => {
 def test_another_job_is_shown_in_place_as_if_it_had_been_opened(studio: Studio, page, name: str) -> None:
     """The page is not drawn anew, empty, over what it shows of the job already; and nothing is left of the job before."""
     other = studio.job("imbalance_8r")
-    page.goto(studio.address(name, "transformer_32r", q="fc1", node=40, rank=3, tab="traffic"))
+    page.goto(studio.address(name, "transformer_8r", q="fc1", node=40, rank=3, tab="traffic"))
     page.wait_for_selector(PAGES[name])
-    page.wait_for_load_state("networkidle")
+    quiet(page)
     page.evaluate("document.querySelector('#_pages_content > *').id = 'the-same'")
     page.locator("#job-pick").click()
     page.get_by_role("option", name="imbalance_8r", exact=True).click()
     page.wait_for_url(f"**/{name}?job={other}*")
-    page.wait_for_load_state("networkidle")
     seen = page.context.new_page()
     seen.goto(page.url)
     seen.wait_for_selector(PAGES[name])
-    # Not "networkidle": some of what is shown was still being drawn when the last answer came.
-    until(page, lambda: page.evaluate(SEEN) == seen.evaluate(SEEN))
+    quiet(seen)
+    becomes(page, lambda: page.evaluate(SEEN), seen.evaluate(SEEN))
     assert page.locator("#the-same").count() == 1
 
 
 def test_the_job_before_is_dimmed_until_the_other_one_is_there(studio: Studio, page) -> None:
     page.goto(studio.address("overview", "transformer_8r"))
     page.wait_for_selector(".cs-facts")
-    page.wait_for_load_state("networkidle")
-    held, holds = [], True
-
-    def hold(route) -> None:
-        held.append(route) if holds else route.continue_()
-
-    page.route(lambda address: "_dash-update" in address, hold)
+    quiet(page)
+    held = Held(page, "/_dash-update")
     page.evaluate("job => window.studioView.go('/overview', { job })", studio.job("imbalance_8r"))
     shown = page.locator("#_pages_content")
     until(page, lambda: shown.evaluate("one => Number(getComputedStyle(one).opacity)") < 0.5)
-    holds = False
-    for route in held:
-        route.continue_()
+    held.let_go()
     until(page, lambda: shown.evaluate("one => getComputedStyle(one).opacity") == "1")
     page.locator(".cs-facts", has_text="8").wait_for()
 

@@ -22,7 +22,7 @@ from studio.sim.parts import Parts, imported
 from studio.timeline import recorded
 from studio.units import format_ns, format_offset
 from studio.workspace import Workspace
-from tests.e2e.conftest import Studio, until
+from tests.e2e.conftest import Held, Studio, quiet, until
 from tests.e2e.conftest import view_within_job as view
 from tests.handmade import collective, node, trace_of
 
@@ -308,6 +308,18 @@ def test_search_marks_pins_and_order(studio: Studio, page, recording) -> None:
     )
 
 
+def test_a_step_through_what_is_searched_waits_for_it(studio: Studio, page) -> None:
+    opened(studio, page)
+    held = Held(page, "/timeline/search?")
+    page.fill("#timeline-search", "dgrad")
+    page.press("#timeline-search", "Enter")
+    until(page, lambda: held)
+    assert "node" not in view(page)
+    held.let_go()
+    page.locator("#timeline-hits", has_text=re.compile("^1 of")).wait_for()
+    page.wait_for_url(re.compile("node="))
+
+
 def names_of(trace, rank) -> list[str]:
     """Names of all nodes of a rank."""
     graph = trace.graph_of(rank)
@@ -324,6 +336,7 @@ def test_ranks_fold_and_categories_hide(studio: Studio, page) -> None:
     page.wait_for_url(lambda _: view(page) == {"fold": "all"})
     page.click("#timeline-fold")
     page.wait_for_url(lambda _: view(page) == {})
+    quiet(page)
     before = page.evaluate("window.studioTimeline.stats().drawn")
     page.click("#timeline-legend >> text=compute")
     page.wait_for_url(lambda _: view(page) == {"hide": "compute"})
@@ -341,6 +354,7 @@ def save(page, kind: str) -> None:
 
 def test_what_is_shown_can_be_saved(studio: Studio, page) -> None:
     opened(studio, page)
+    quiet(page)
     with page.expect_download() as table:
         save(page, "csv")
     lines = table.value.path().read_text().splitlines()
@@ -417,7 +431,7 @@ def test_a_run_is_drawn_and_told_with_the_simulators_figures(studio: Studio, pag
     timeline = run.result.timeline([5])
     page.goto(f"{studio.url}/timeline?job={found}")
     page.wait_for_selector("#timeline-scroll[data-ready]")
-    assert "eight in a ring" in page.locator("#run-pick").input_value()
+    until(page, lambda: "eight in a ring" in page.locator("#run-pick").input_value())
     page.locator("#run-pick").evaluate("box => { box.style.width = '60px'; }")
     page.hover("#run-pick")
     assert "eight in a ring" in page.locator("#run-pick").get_attribute("title")  # it has no room now

@@ -10,7 +10,8 @@ from playwright.sync_api import Browser
 import studio as library
 from studio.samples import sample_path
 from studio.timeline import recorded
-from tests.e2e.conftest import Studio, until, view
+from tests.conftest import watched
+from tests.e2e.conftest import Studio, quiet, until, view
 
 pytestmark = pytest.mark.e2e
 
@@ -19,13 +20,11 @@ Points = Sequence[tuple[float, float]]
 
 
 @pytest.fixture
-def screen(browser: Browser) -> Iterator:
+def screen(browser: Browser, request: pytest.FixtureRequest) -> Iterator:
     """A page on a touch screen with two device pixels for one of the page."""
-    context = browser.new_context(
-        viewport={"width": 1180, "height": 820}, device_scale_factor=2, has_touch=True
-    )
-    yield context.new_page()
-    context.close()
+    size = {"width": 1180, "height": 820}
+    with watched(browser, request.config, viewport=size, device_scale_factor=2, has_touch=True) as page:
+        yield page
 
 
 def gesture(page, start: Points, end: Points, steps: int = 6) -> None:
@@ -65,9 +64,23 @@ def pinched(page, selector: str, dx: float = 60) -> None:
     gesture(page, [(x - dx, y), (x + dx, y)], [(x - 2 * dx, y), (x + 2 * dx, y)])
 
 
+def longest(trace, low: float, high: float) -> tuple[int, float]:
+    """The longest node of the first row whose middle lies between two moments, and that middle."""
+    timeline = recorded(trace, [0])
+    origin = int(recorded(trace).start_ns.min())
+    part = timeline.of_lane(next(at for at, lane in enumerate(timeline.lanes) if lane.kind == "stream"))
+    spans = zip(
+        timeline.row[part], timeline.start_ns[part] - origin, timeline.end_ns[part] - origin, strict=True
+    )
+    inside = [(int(end - start), int(row), int(start + end) / 2) for row, start, end in spans]
+    _, row, at = max(one for one in inside if low < one[2] < high)
+    return row, at
+
+
 def test_fingers_move_and_zoom_the_timeline(studio: Studio, screen) -> None:
     screen.goto(studio.address("timeline", JOB))
     screen.wait_for_selector("#timeline-scroll[data-ready]")
+    quiet(screen)
     assert sharp(screen, "#timeline-scroll canvas")
 
     def seen():
@@ -82,29 +95,31 @@ def test_fingers_move_and_zoom_the_timeline(studio: Studio, screen) -> None:
     moved = seen()
     assert moved[0] > near[0]
     assert moved[1] - moved[0] == pytest.approx(near[1] - near[0], rel=1e-6)
-    screen.wait_for_selector("#timeline-scroll[data-ready]")
-    bar = screen.evaluate(
-        "window.studioTimeline.point(0, (s => (s.from + s.to) / 2)(window.studioTimeline.stats()))"
-    )
+    quiet(screen)
+    trace = library.read(sample_path(JOB))
+    row, at = longest(trace, *seen())
+    bar = screen.evaluate("at => window.studioTimeline.point(0, at)", at)
     screen.touchscreen.tap(bar["x"], bar["y"])
-    until(screen, lambda: view(screen).get("rank") == "0")
+    until(screen, lambda: view(screen).get("node") == str(trace.graph_of(trace.ranks[0]).id[row]))
+    assert view(screen)["rank"] == "0"
 
 
 def test_fingers_move_and_zoom_the_heatmap(studio: Studio, screen) -> None:
     screen.goto(studio.address("collectives", "imbalance_8r"))
     screen.wait_for_selector("#collectives-heat[data-ready]")
+    quiet(screen)
     assert sharp(screen, "#collectives-heat canvas")
     pinched(screen, "#collectives-heat")
-    until(screen, lambda: "rows" in view(screen) and "cols" in view(screen))
-    screen.wait_for_timeout(400)  # the last step of the fingers
-    first, last = map(int, view(screen)["rows"].split("-"))
-    screen.wait_for_selector("#collectives-heat[data-ready]")
+    # One finger goes on from where the two have come to, whether that is drawn by then or not.
     x, y = middle(screen, "#collectives-heat")
     gesture(screen, [(x, y)], [(x, y - 150)])
-    until(screen, lambda: int(view(screen)["rows"].split("-")[0]) > first)
+    quiet(screen)
+    assert "cols" in view(screen)
     low, high = map(int, view(screen)["rows"].split("-"))
-    assert high - low == last - first
-    screen.wait_for_timeout(300)
+    lines = screen.evaluate("window.studioCollectives.data().lines")
+    assert low > lines / 4 + 2
+    assert high + 1 - low == pytest.approx(lines / 2, abs=2)
+    assert screen.evaluate("window.studioCollectives.data().window")[:2] == [low, high + 1]
     screen.touchscreen.tap(x, y)
     until(screen, lambda: "rank" in view(screen))
 
@@ -137,6 +152,9 @@ def test_fingers_move_and_zoom_the_comparison(studio: Studio, screen) -> None:
     other = studio.job("imbalance_8r")
     screen.goto(studio.address("compare", JOB, **{"with": f"{other}/recorded"}))
     screen.wait_for_selector("#compare-canvas[data-ready]")
+    # What stands above it comes later and pushes it down.
+    screen.wait_for_selector("#compare-waterfall .bars")
+    quiet(screen)
     assert sharp(screen, "#compare-canvas canvas")
     screen.locator("#compare-canvas").scroll_into_view_if_needed()
 
@@ -150,16 +168,9 @@ def test_fingers_move_and_zoom_the_comparison(studio: Studio, screen) -> None:
     x, y = middle(screen, "#compare-canvas")
     gesture(screen, [(x, y)], [(x - 150, y)])
     assert seen()[0] > near[0]
-    # A tap selects what is under it: the longest node of the first row of A that is still in sight.
+    # A tap selects what is under it.
     trace = library.read(sample_path(JOB))
-    timeline = recorded(trace, [0])
-    origin, (low, high) = int(recorded(trace).start_ns.min()), seen()
-    part = timeline.of_lane(next(at for at, lane in enumerate(timeline.lanes) if lane.kind == "stream"))
-    spans = zip(
-        timeline.row[part], timeline.start_ns[part] - origin, timeline.end_ns[part] - origin, strict=True
-    )
-    inside = [(int(end - start), int(row), int(start + end) / 2) for row, start, end in spans]
-    _, row, at = max(one for one in inside if low < one[2] < high)
+    row, at = longest(trace, *seen())
     bar = screen.evaluate("at => window.studioCompare.point(0, 0, at)", at)
     screen.touchscreen.tap(bar["x"], bar["y"])
     until(screen, lambda: view(screen).get("node") == str(trace.graph_of(trace.ranks[0]).id[row]))

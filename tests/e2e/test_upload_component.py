@@ -182,7 +182,7 @@ def test_a_synthetic_drop_with_hostile_names_runs_nothing(studio: Studio, page: 
     assert page.get_by_role("progressbar", name=f"Upload of {HOSTILE}").count() == 1
     studio.chunks.set()
     page.get_by_text(f"{HOSTILE}: no trace <b>.").first.wait_for()
-    assert page.get_by_text("Open <i>another</i>.").first.is_visible()
+    page.locator(".cs-up-card .cs-up-hint", has_text="Open <i>another</i>.").wait_for()
     assert page.locator("main img, main i, main b").count() == 0
     page.get_by_role("button", name="Dismiss").click()
     page.locator(".cs-up-card").wait_for(state="detached")
@@ -209,7 +209,7 @@ def test_all_is_cancelled(studio: Studio, page: Page, tmp_path: Path) -> None:
     page.get_by_role("button", name="Cancel all").click()
     page.locator(".cs-up-card").wait_for(state="detached")
     studio.chunks.set()
-    page.wait_for_function("fetch('/api/imports').then(a => a.json()).then(b => b.imports.length === 0)")
+    until(page, lambda: imports.list_imports(studio.registry) == [])
     assert page.evaluate("() => dispatchEvent(new Event('beforeunload', {cancelable: true}))")
 
 
