@@ -260,11 +260,10 @@
       rows: low === 0 && high === found.lines ? null : low + "-" + (high - 1),
       cols: left === 0 && right === found.ranks ? null : left + "-" + (right - 1),
     };
-    zooming = null;
-    later("zoom", 0, function () { /* a step that waited is overtaken */ });
+    zooming = replace ? change : null;
     if (!replace) return window.studioView.change(change);
-    zooming = change;
     later("zoom", 40, function () {
+      if (zooming !== change) return; /* overtaken */
       zooming = null;
       window.studioView.change(change, { replace: true });
     });

@@ -405,13 +405,8 @@
       return { x: (all[0].x + two.x) / 2, y: (all[0].y + two.y) / 2, apart: Math.hypot(all[0].x - two.x, all[0].y - two.y) };
     }
 
-    /* The window that was asked for last. */
-    function goal() {
-      return hands.goal ? hands.goal(data) : data.window.slice();
-    }
-
     function take() {
-      grip = { at: middle(), window: goal(), moved: grip ? true : false, shown: "" };
+      grip = { at: middle(), window: hands.goal(data), moved: grip ? true : false, shown: "" };
     }
 
     /* Where the window has gone to since the fingers took hold of it. */
@@ -430,7 +425,7 @@
       if (text === grip.shown || (!last && Date.now() - lastStep < 120)) return;
       grip.shown = text;
       lastStep = Date.now();
-      if (text !== goal().join()) hands.zoom(to[0], to[1], to[2], to[3], true);
+      if (text !== hands.goal(data).join()) hands.zoom(to[0], to[1], to[2], to[3], true);
     }
 
     function touched(event) {
@@ -497,7 +492,7 @@
     canvas.addEventListener("wheel", function (event) {
       var place = under(event);
       if (!place) return;
-      var at = goal(), lines = at[1] - at[0], columns = at[3] - at[2];
+      var at = hands.goal(data), lines = at[1] - at[0], columns = at[3] - at[2];
       var line = at[0] + (place.y - box.y) / box.h * lines, column = at[2] + (place.x - box.x) / box.w * columns;
       if (event.ctrlKey || event.shiftKey || event.metaKey) {
         event.preventDefault();

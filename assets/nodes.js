@@ -340,9 +340,14 @@
       }
       list = next;
       show("nodes-empty", false);
-      if (!ahead) filtered(next);
-      list.filters = ahead ? filterText(gridFilters(next.f)) : filterText(api.getFilterModel());
-      list.order = ahead ? orderText(gridOrder(next.sort).filter(function (one) { return api.getColumn(one.colId); })) : orderText(api.getColumnState());
+      if (ahead) {
+        list.filters = filterText(gridFilters(next.f));
+        list.order = orderText(gridOrder(next.sort).filter(function (one) { return api.getColumn(one.colId); }));
+      } else {
+        filtered(next);
+        list.filters = filterText(api.getFilterModel());
+        list.order = orderText(api.getColumnState());
+      }
       api.setGridOption("datasource", source());
       api.ensureIndexVisible(0, "top");
     } else if (list.found) {

@@ -120,6 +120,12 @@ def test_fingers_move_and_zoom_the_heatmap(studio: Studio, screen) -> None:
     assert low > lines / 4 + 2
     assert high + 1 - low == pytest.approx(lines / 2, abs=2)
     assert screen.evaluate("window.studioCollectives.data().window")[:2] == [low, high + 1]
+    # Moved again, back down this time, it shows as much as before.
+    gesture(screen, [(x, y)], [(x, y + 60)])
+    quiet(screen)
+    first, last = map(int, view(screen)["rows"].split("-"))
+    assert first < low
+    assert last - first == high - low
     screen.touchscreen.tap(x, y)
     until(screen, lambda: "rank" in view(screen))
 
