@@ -17,11 +17,16 @@ COMPILE := $(STEP) "compiled reader and simulator, once per installation" $(BIN)
 	"from studio.et import wire; from studio.sim import engine; wire.compiled(); engine.compiled()"
 INPUTS := pyproject.toml constraints.txt
 PYTEST := $(BIN)/python -m pytest
-# Tests wait for browsers and child processes much of their time. Every worker has a studio and a browser of its own.
-PARALLEL := --numprocesses auto --maxprocesses 4 --dist worksteal
+# As many workers as cores: each keeps a core busy with Python, or with a studio and a browser of its own.
+PARALLEL := --numprocesses logical --dist worksteal --durations=20
+# `retry` runs a browser test that fails once more and says so at the end; `forbid` does not.
+FLAKY ?= retry
+# Tests start some hundred Python programs. Compiling the packages anew for each would take longer than the tests.
+export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check lint format unit e2e chromium bench screenshots samples lock wheel-check clean
+.PHONY: help run test check lint format unit e2e coverage nightly chromium bench screenshots samples lock \
+	wheel-check clean
 
 help: ## this list
 	@echo "usage: make <goal> [ARGS=\"...\"] [PYTHON=python3.11]"
@@ -34,7 +39,7 @@ run: $(VENV)/ready-run ## start the studio: a sample job, or ARGS="path/to/trace
 	@exec $(BIN)/chakra-studio $(or $(ARGS),--sample)
 
 test: check ## every check: format, lint, types, import contracts, unit tests, doctests, browser tests
-	@$(PYTEST) $(PARALLEL) --cov=studio $(ARGS)
+	@HYPOTHESIS_PROFILE=ci $(PYTEST) $(PARALLEL) --flaky=$(FLAKY) $(ARGS)
 
 check: $(VENV)/ready-test chromium lint
 
@@ -49,10 +54,19 @@ format: $(VENV)/ready-test ## reformat the code and mend what ruff can mend
 	@$(BIN)/ruff format .
 
 unit: $(VENV)/ready-test ## unit tests and doctests, without a browser; ARGS="tests/et -k gzip"
-	@$(PYTEST) $(PARALLEL) -m "not e2e" $(ARGS)
+	@HYPOTHESIS_PROFILE=ci $(PYTEST) $(PARALLEL) -m "not e2e" $(ARGS)
+
+coverage: $(VENV)/ready-test ## unit tests with coverage, which must reach the floor in pyproject.toml
+	@HYPOTHESIS_PROFILE=ci $(PYTEST) $(PARALLEL) -m "not e2e" --cov=studio $(ARGS)
+
+nightly: $(VENV)/ready-test ## twenty times the examples, 10,000 mutations per format, every golden case (an hour)
+	@HYPOTHESIS_PROFILE=nightly $(PYTEST) $(PARALLEL) -m "not e2e" $(ARGS)
+	@for program in benchmarks/fuzz_*.py; do echo "== $$program"; $(BIN)/python "$$program" || exit 1; done
+	@cases="$${CHAKRA_STUDIO_SHARED:-../shared}/oracle/astra_sim_public.jsonl.gz"; \
+	if test -e "$$cases"; then $(BIN)/python -m tests.parity "$$cases"; else echo "no golden cases at $$cases"; fi
 
 e2e: $(VENV)/ready-test chromium ## browser tests only
-	@$(PYTEST) $(PARALLEL) -m e2e $(ARGS)
+	@$(PYTEST) $(PARALLEL) -m e2e --flaky=$(FLAKY) $(ARGS)
 
 # ---------------------------------------------------------------------------------------------------
 # Setting up. A stamp holds until pyproject.toml or constraints.txt changes.

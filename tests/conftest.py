@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -15,11 +16,15 @@ from urllib.parse import urlsplit
 import pytest
 from hypothesis import settings
 
+from tests.examples import DEFAULT_EXAMPLES, PROFILE, examples
+from tests.processes import kill_marked_processes, mark_children, reset_signals, unmarked
+from tests.summary import SHARED_ABSENT, Summary, cpu_time, ending_browser
+from tests.waiting import PATIENCE_S
+
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, BrowserContext, Page
+    from playwright.sync_api import Browser, BrowserContext, Page, Playwright
 
 ROOT = Path(__file__).resolve().parent.parent
-SHARED_ABSENT = "the shared trace folder is absent"
 BROWSER_ARGUMENTS = [
     "--no-sandbox",
     "--disable-gpu",
@@ -32,6 +37,7 @@ BROWSER_ARGUMENTS = [
     "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE localhost, EXCLUDE 127.0.0.1",
 ]
 LOCAL_HOSTS = {"127.0.0.1", "localhost"}
+WINDOW = {"width": 1440, "height": 900}
 
 SLOW_PROCESSOR = 3
 # Requests leave and answers arrive up to 0.3 s later, in any order: what only works when they are fast breaks.
@@ -40,14 +46,67 @@ SLOW_ANSWERS = """(() => {
     window.fetch = (...what) => wait().then(() => ask(...what)).then(answer => wait().then(() => answer));
 })()"""
 
-# No test asserts on time: on a busy machine any example may take long.
-settings.register_profile("unhurried", deadline=None)
-settings.load_profile("unhurried")
+# No test asserts on time: on a busy machine any example may take long. `ci` is what `make test` runs, always the same
+# examples; `dev` is for work on one test, `nightly` for long searches.
+settings.register_profile("dev", deadline=None)
+settings.register_profile("ci", deadline=None, derandomize=True, database=None)
+settings.register_profile("nightly", deadline=None, max_examples=examples(DEFAULT_EXAMPLES))
+settings.load_profile(PROFILE)
+
+reset_signals()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Adds `--slow`, which finds what depends on the order of answers."""
+    """Add the project's own options."""
     parser.addoption("--slow", action="store_true", help="browser tests as on a busy machine, far away")
+    parser.addoption(
+        "--flaky",
+        choices=("retry", "forbid"),
+        default="retry",
+        help="whether a browser test that fails is run once more (and reported) or fails the run",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Mark what tests start, and register the summary where it is printed."""
+    mark_children()
+    if not hasattr(config, "workerinput"):
+        config.pluginmanager.register(Summary(), "studio-summary")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Let browser tests be run once more, and start with them: they are the longest."""
+    browser_tests = [item for item in items if item.get_closest_marker("e2e")]
+    if config.getoption("--flaky") == "retry":
+        for item in browser_tests:
+            item.add_marker(pytest.mark.flaky(reruns=1))
+    workers = getattr(config, "workerinput", {}).get("workercount", 1)
+    if workers > 1:
+        # Each worker begins with an equal run of consecutive items, then takes from the ends of the others' runs.
+        others = [item for item in items if not item.get_closest_marker("e2e")]
+        shares = [(_share(browser_tests, at, workers), _share(others, at, workers)) for at in range(workers)]
+        items[:] = [item for pair in shares for part in pair for item in part]
+
+
+def _share(items: list[pytest.Item], worker: int, workers: int) -> list[pytest.Item]:
+    """Return the consecutive items a worker begins with."""
+    return items[worker * len(items) // workers : (worker + 1) * len(items) // workers]
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """End what is left running, and hand the processor time to the process that prints it."""
+    kill_marked_processes()
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["cpu"] = asdict(cpu_time())
+
+
+@pytest.fixture(scope="module", autouse=True)
+def no_process_outlives_its_tests() -> Iterator[None]:
+    """Kill and report what the tests of a module leave running."""
+    yield
+    left = kill_marked_processes()
+    assert not left, "left running:\n" + "\n".join(left)
 
 
 # ---------------------------------------------------------------------------------------------------
@@ -61,18 +120,6 @@ def shared() -> Path:
     if not (folder / "traces").is_dir():
         pytest.skip(SHARED_ABSENT)
     return folder
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Names and counts the tests that had no traces to read."""
-    skipped = terminalreporter.getreports("skipped")
-    names = sorted(report.nodeid for report in skipped if SHARED_ABSENT in str(report.longrepr))
-    if names:
-        terminalreporter.section(SHARED_ABSENT)
-        for name in names:
-            terminalreporter.line(f"SKIPPED {name}")
-        noun = "test" if len(names) == 1 else "tests"
-        terminalreporter.line(f"{len(names)} {noun} skipped because {SHARED_ABSENT}")
 
 
 # ---------------------------------------------------------------------------------------------------
@@ -95,54 +142,101 @@ def chromium_path() -> str:
 
 
 @pytest.fixture(scope="session")
-def browser(chromium_path: str) -> Iterator[Browser]:
-    """One headless Chromium for all browser tests."""
-    from playwright.sync_api import sync_playwright
+def playwright() -> Iterator[Playwright]:
+    """Playwright's driver, once per worker."""
+    from playwright.sync_api import expect, sync_playwright
 
-    with sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=chromium_path, args=BROWSER_ARGUMENTS)
-        yield chromium
-        chromium.close()
+    expect.set_options(timeout=PATIENCE_S * 1000)
+    with unmarked():
+        manager = sync_playwright()
+        driver = manager.start()
+    yield driver
+    with ending_browser():
+        driver.stop()
+
+
+@pytest.fixture(scope="session")
+def browser(playwright: Playwright, chromium_path: str) -> Iterator[Browser]:
+    """One headless Chromium for tests that need contexts of their own."""
+    chromium = playwright.chromium.launch(executable_path=chromium_path, args=BROWSER_ARGUMENTS)
+    yield chromium
+    chromium.close()
+
+
+@pytest.fixture(scope="session")
+def profile(
+    playwright: Playwright, chromium_path: str, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[BrowserContext]:
+    """One headless Chromium with a profile of its own, which keeps the studio's scripts compiled between tests."""
+    context = playwright.chromium.launch_persistent_context(
+        tmp_path_factory.mktemp("profile"),
+        executable_path=chromium_path,
+        args=BROWSER_ARGUMENTS,
+        viewport=WINDOW,
+    )
+    watch(context)
+    yield context
+    context.close()
 
 
 @pytest.fixture
-def page(browser: Browser, request: pytest.FixtureRequest) -> Iterator[Page]:
-    """An empty page, in a context of its own, at 1440×900.
+def page(profile: BrowserContext, request: pytest.FixtureRequest) -> Iterator[Page]:
+    """An empty page at 1440×900, of a browser without cookies and storage.
 
     After the test it fails on every console error or warning, uncaught exception, failed request and
     request to another machine, of this page and of those it opened. A test that means one of them to
     happen appends a regular expression to `page.expected`; `page.complaints` holds what was noted so far.
     """
-    with watched(browser, request.config, viewport={"width": 1440, "height": 900}) as page:
+    with watched(profile, request.config) as page:
         yield page
+    for left in profile.pages[1:]:
+        left.close()
+    for origin in profile.storage_state()["origins"]:
+        address = origin["origin"]
+        session = profile.new_cdp_session(profile.pages[0])
+        session.send("Storage.clearDataForOrigin", {"origin": address, "storageTypes": "all"})
+        session.detach()
+    profile.clear_cookies()
+    profile.clear_permissions()
 
 
 @contextmanager
-def watched(browser: Browser, config: pytest.Config, **options: Any) -> Iterator[Page]:
-    """A page in a context of its own with these options, as `page` describes."""
+def page_of_its_own(browser: Browser, config: pytest.Config, **options: Any) -> Iterator[Page]:
+    """Open a page in a context of its own with these options, watched as `page` describes."""
     context = browser.new_context(**options)
-    complaints: list[str] = []
-    watch(context, complaints)
+    watch(context)
+    with watched(context, config) as page:
+        yield page
+    context.close()
+
+
+@contextmanager
+def watched(context: BrowserContext, config: pytest.Config) -> Iterator[Page]:
+    """Open a page of a context and close it; what happened in it that should not fails the test."""
+    context.complaints.clear()
+    context.under_way.clear()
+    context.set_default_timeout(PATIENCE_S * 1000)
     page = context.new_page()
-    page.complaints, page.expected = complaints, []
+    page.complaints, page.expected = context.complaints, []
     if config.getoption("--slow"):
-        context.add_init_script(SLOW_ANSWERS)
+        page.add_init_script(SLOW_ANSWERS)
         context.new_cdp_session(page).send("Emulation.setCPUThrottlingRate", {"rate": SLOW_PROCESSOR})
     yield page
     # A last round trip: what the browser has already said arrives before the answer.
     if not page.is_closed():
         page.evaluate("1")
-    context.close()
-    surprises = [line for line in complaints if not any(re.search(text, line) for text in page.expected)]
+        page.close()
+    surprises = [line for line in page.complaints if not any(re.search(text, line) for text in page.expected)]
     assert not surprises, "the browser complained:\n" + "\n".join(surprises)
 
 
-def watch(context: BrowserContext, complaints: list[str]) -> None:
-    """Writes down everything a page of this context does that a user should never see happen.
+def watch(context: BrowserContext) -> None:
+    """Write down everything pages of this context do that a user should never see happen.
 
-    `context.under_way` holds the requests without an answer.
+    `context.complaints` holds it, `context.under_way` the requests without an answer.
     """
-    context.under_way = set()
+    complaints: list[str] = []
+    context.complaints, context.under_way = complaints, set()
 
     def console(message) -> None:
         if message.type in {"error", "warning"}:

@@ -31,6 +31,7 @@ from tests.et.chakra_bytes import file_of, num
 from tests.et.pytorch_files import rank_files, small_rank
 from tests.handmade import node, trace_of
 from tests.small_jobs import rank_file, some
+from tests.waiting import PATIENCE_S
 
 HELP = Path(__file__).parent / "data" / "help"
 COMMANDS = sorted(main.commands)
@@ -430,17 +431,17 @@ def serving(*arguments: object, **environment: str) -> Iterator[tuple[subprocess
                 yield process, address
                 break
         else:
-            _, err = process.communicate(timeout=30)
+            _, err = process.communicate(timeout=PATIENCE_S)
             pytest.fail(f"the studio did not start: {lines} {err}")
     finally:
         process.kill()
-        process.communicate(timeout=30)
+        process.communicate(timeout=PATIENCE_S)
 
 
 def get(address: str, path: str | None = None, **headers: str) -> tuple[int, str]:
     parts = urlsplit(address)
     assert parts.hostname is not None
-    connection = http.client.HTTPConnection(parts.hostname, parts.port, timeout=30)
+    connection = http.client.HTTPConnection(parts.hostname, parts.port, timeout=PATIENCE_S)
     try:
         connection.request("GET", path or f"{parts.path}?{parts.query}", headers=headers)
         answer = connection.getresponse()
@@ -451,7 +452,7 @@ def get(address: str, path: str | None = None, **headers: str) -> tuple[int, str
 
 def stopped(process: subprocess.Popen[str], sign: int = signal.SIGINT) -> tuple[int, str, str]:
     process.send_signal(sign)
-    out, err = process.communicate(timeout=30)
+    out, err = process.communicate(timeout=PATIENCE_S)
     return process.returncode, out, err
 
 

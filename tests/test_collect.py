@@ -16,6 +16,7 @@ from studio.collect import Recorder, recorder
 from studio.errors import ConfigError, StudioError
 from studio.linking import rank_figures
 from studio.trace import NodeType
+from tests.waiting import PATIENCE_S
 
 ROOT = Path(__file__).resolve().parent.parent
 needs_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="PyTorch is not installed")
@@ -58,7 +59,7 @@ def ranks(count: int, *arguments: str) -> list[tuple[int, str]]:
         port = str(probe.getsockname()[1])
     place = {"WORLD_SIZE": str(count), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
     running = [python(*arguments, RANK=str(rank), **place) for rank in range(count)]
-    said = [process.communicate(timeout=200)[1] for process in running]
+    said = [process.communicate(timeout=PATIENCE_S)[1] for process in running]
     return [(process.returncode, text) for process, text in zip(running, said, strict=True)]
 
 
@@ -76,7 +77,7 @@ def test_the_example_without_pytorch_says_in_a_line_what_to_install():
         "runpy.run_path('examples/mnist_ddp.py', run_name='__main__')"
     )
     process = python("-c", program)
-    out, said = process.communicate(timeout=100)
+    out, said = process.communicate(timeout=PATIENCE_S)
     assert (process.returncode, out) == (1, "")
     assert said.count("\n") == 1
     assert 'pip install "chakra-studio[torch]"' in said
@@ -94,7 +95,7 @@ def test_fewer_steps_than_asked_for_are_counted(steps, recorded):
 
 def test_a_script_that_is_not_there_is_an_error_for_the_user(tmp_path):
     process = python("-m", "studio.collect", "-o", str(tmp_path), "missing.py")
-    _, said = process.communicate(timeout=100)
+    _, said = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 1
     assert "missing.py: no such file" in said
     assert "Traceback" not in said
@@ -103,7 +104,7 @@ def test_a_script_that_is_not_there_is_an_error_for_the_user(tmp_path):
 @needs_torch
 def test_importing_the_module_loads_no_pytorch():
     process = python("-c", "import sys, studio.collect; sys.exit('torch' in sys.modules)")
-    process.communicate(timeout=100)
+    process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 0
 
 
@@ -143,7 +144,7 @@ def test_a_script_on_two_ranks_becomes_a_job_that_links_exactly(tmp_path):
 @needs_torch
 def test_the_example_comes_from_the_training_loop_to_the_simulated_step(tmp_path):
     process = python(str(ROOT / "examples" / "mnist_ddp.py"), str(tmp_path))
-    out, said = process.communicate(timeout=300)
+    out, said = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 0, said
     assert "2 ranks, 3 steps" in out
     assert "a step took " in out
@@ -157,7 +158,7 @@ def test_the_example_comes_from_the_training_loop_to_the_simulated_step(tmp_path
 def test_a_script_that_fails_before_the_first_step_ends_with_its_own_message(tmp_path):
     (tmp_path / "train.py").write_text('raise SystemExit("no data")')
     process = python("-m", "studio.collect", "-o", str(tmp_path / "run"), str(tmp_path / "train.py"))
-    _, said = process.communicate(timeout=100)
+    _, said = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 1
     assert said.splitlines()[-2:] == [
         "Nothing was recorded: the script ended before the first step to record.",
@@ -180,7 +181,7 @@ for folder in ({str(tmp_path)!r}, {str(tmp_path / "new")!r}):
         print(error.message)
 """
     process = python("-c", program, RANK="1", WORLD_SIZE="2")
-    out, said = process.communicate(timeout=100)
+    out, said = process.communicate(timeout=PATIENCE_S)
     first, second = out.splitlines()
     assert "holds a recording of rank 5, and this job has 2 ranks" in first, said
     assert second == "Nothing was recorded: 1 steps ended, and recording starts after 3 + 1."
@@ -205,7 +206,7 @@ with recorder({str(tmp_path)!r}, active=0):
     pass
 """
     process = python("-c", program)
-    _, said = process.communicate(timeout=100)
+    _, said = process.communicate(timeout=PATIENCE_S)
     assert f"{ConfigError.__name__}: wait 1, warmup 1, active 0" in said
 
 
@@ -228,5 +229,5 @@ try:
 except UserWarning as warning:
     print(warning)
 """
-    out, said = python("-c", program).communicate(timeout=100)
+    out, said = python("-c", program).communicate(timeout=PATIENCE_S)
     assert "1 of 3 steps were recorded: 3 ended" in out, said

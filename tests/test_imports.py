@@ -38,6 +38,7 @@ from studio.imports import (
     list_imports,
     start,
 )
+from tests.waiting import wait_until
 
 FILES = (Announced("job/a.0.et", 5, 1.0), Announced("job/a.1.et", 3, 2.0), Announced("job/empty", 0))
 BODIES = (b"aaaaa", b"bbb", b"")
@@ -76,11 +77,8 @@ def upload(registry: Registry, import_id: str, bodies: tuple[bytes, ...] = BODIE
 
 
 def ended(registry: Registry, import_id: str) -> Import:
-    deadline = time.monotonic() + 20
-    while (found := get_import(registry, import_id)).status in ("queued", "reading"):
-        assert time.monotonic() < deadline, found
-        threading.Event().wait(0.005)
-    return found
+    wait_until(lambda: get_import(registry, import_id).status not in ("queued", "reading"))
+    return get_import(registry, import_id)
 
 
 def reason(action: Callable[[], object]) -> str:

@@ -26,6 +26,7 @@ from studio.simulations import (
 )
 from studio.workspace import Workspace
 from tests.handmade import collective, node, trace_of
+from tests.waiting import PATIENCE_S, wait_until
 
 PARTS = preset("hgx-h100-8").parts
 
@@ -47,18 +48,12 @@ def opened(root, work):
 
 def settled(simulations, one):
     """The simulation once it has ended."""
-    end = time.monotonic() + 60
-    while (found := get(simulations, one.id)).status in ("queued", "compiling", "running"):
-        assert time.monotonic() < end, found
-        time.sleep(0.005)
-    return found
+    wait_until(lambda: get(simulations, one.id).status not in ("queued", "compiling", "running"))
+    return get(simulations, one.id)
 
 
 def reached(simulations, one, status):
-    end = time.monotonic() + 60
-    while get(simulations, one.id).status != status:
-        assert time.monotonic() < end, get(simulations, one.id)
-        time.sleep(0.005)
+    wait_until(lambda: get(simulations, one.id).status == status)
 
 
 class Held:
@@ -260,7 +255,7 @@ def test_cancelling_is_seen_by_work_that_reports(tmp_path):
         one = start(simulations, "job", PARTS, "long")
         reached(simulations, one, "running")
         cancel(simulations, one.id)
-        assert seen.wait(10)
+        assert seen.wait(PATIENCE_S)
 
 
 def test_algorithms_given_as_traces_are_refused(tmp_path):

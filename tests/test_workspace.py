@@ -7,7 +7,6 @@ import math
 import os
 import resource
 import shutil
-import signal
 import struct
 import subprocess
 import sys
@@ -27,8 +26,11 @@ from studio.samples import sample_path
 from studio.trace import Attribute, Finding, Trace, ValueKind, arrays
 from studio.workspace import LAYOUT, Workspace
 from tests.conftest import ROOT
+from tests.examples import examples
+from tests.kill_points import kill_everywhere
 from tests.small_jobs import some
 from tests.strategies import traces
+from tests.waiting import PATIENCE_S
 
 DAY_S = 86_400
 
@@ -90,7 +92,9 @@ def test_a_sample_comes_back_as_it_was(workspace, sample):
     assert_kept(sample, workspace)
 
 
-@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    deadline=None, max_examples=examples(60), suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(trace=traces())
 def test_any_trace_comes_back_as_it_was(tmp_path, trace):
     assert_kept(trace, Workspace(tmp_path / "workspace"))
@@ -472,7 +476,7 @@ def test_a_full_disk_leaves_nothing_behind(tmp_path):
         """,
         tmp_path,
     )
-    out, err = limited.communicate(timeout=60)
+    out, err = limited.communicate(timeout=PATIENCE_S)
     assert limited.returncode == 0, err
     assert out == f"{tmp_path}: large cannot be stored: the disk is full.\n"
     workspace = Workspace(tmp_path)
@@ -510,54 +514,60 @@ def test_stopping_in_the_middle_leaves_nothing_behind(workspace):
 # Kills and rivals
 
 
-def test_a_kill_at_any_moment_loses_nothing_that_was_reported(tmp_path):
-    """Children save, rename and delete until they are killed; what they said they did is done, all else absent."""
-    program = """
-        import random
-        from itertools import count
-        for i in count(int(sys.argv[2])):
-            name = f"job {i}"
-            job_id = workspace.save(some(nodes=i % 50, name=name), name)
-            say("saved", job_id, i)
-            if i % 3 == 1:
-                workspace.rename(job_id, f"renamed {i}")
-                say("renamed", job_id, i)
-            if i % 3 == 2:
-                workspace.delete(job_id)
-                say("deleted", job_id, i)
-    """
-    generator = np.random.default_rng(7)
-    said: dict[str, tuple[str, int]] = {}
-    for turn in range(8):
-        process = child(program, tmp_path, 1000 * turn)
-        assert process.stdout is not None
-        first = process.stdout.readline()
-        time.sleep(float(generator.uniform(0, 0.12)))
-        process.kill()
-        rest, _ = process.communicate(timeout=60)
-        assert process.returncode == -signal.SIGKILL
-        lines = [line.split() for line in [first, *rest.splitlines(keepends=True)] if line.endswith("\n")]
-        said |= {job_id: (what, int(i)) for what, job_id, i in lines}
-    assert len(said) > 16
-    workspace = Workspace(tmp_path)
-    listed = {job.id: job for job in workspace.jobs()}
-    for job_id, (what, i) in said.items():
-        # The last thing a child was about to do may or may not have happened.
-        if job_id not in listed:
-            assert what == "deleted" or i % 3 == 2
+def work_on_jobs(folder, say):
+    """Save four jobs; rename, delete, or delete and restore all but the first; report each step once it is done."""
+    workspace = Workspace(folder)
+    for number, act in enumerate(("", "renamed", "deleted", "restored")):
+        job_id = workspace.save(some(nodes=10 * number, name=f"job {number}"), f"job {number}")
+        say("saved", job_id, number)
+        if act == "renamed":
+            workspace.rename(job_id, f"renamed {number}")
+        if act in ("deleted", "restored"):
+            workspace.delete(job_id)
+        if act == "restored":
             workspace.restore(job_id)
-            listed[job_id] = workspace.info(job_id)
-        names = {"renamed": {f"renamed {i}"}, "saved": {f"job {i}", f"renamed {i}"}}
-        assert listed[job_id].name in names.get(what, {f"job {i}"})
-        if i % 3 != 1:
-            assert listed[job_id].name == f"job {i}"
-    for job_id, job in listed.items():
-        i = int(job.name.split()[1])
-        assert workspace.load(job_id) == some(nodes=i % 50, name=f"job {i}")
-    unreported = set(listed) - set(said)
-    assert len(unreported) <= 8
-    whole = {path.name for path in (tmp_path / "jobs").iterdir()}
-    assert whole == set(listed)
+        if act:
+            say(act, job_id, number)
+
+
+def test_a_kill_at_any_moment_loses_nothing_that_was_reported(tmp_path):
+    """What was reported is done; what was under way is done or not begun; nothing is half there."""
+    ends = kill_everywhere("tests.test_workspace:work_on_jobs", tmp_path)
+    points = [end.point for end in ends]
+    for kind in (
+        "before a write",
+        "within a write",
+        "before fsync",
+        "after fsync",
+        "before rename",
+        "after rename",
+    ):
+        assert any(point.startswith(kind) for point in points), kind
+    assert points[-1] == ""
+    assert len(ends[-1].said) == 7
+    for end in ends:
+        workspace = Workspace(end.folder)
+        reported = {job_id: (act, int(number)) for act, job_id, number in end.said}
+        listed = {job.id: job.name for job in workspace.jobs()}
+        for job_id, (act, number) in reported.items():
+            finished = number == 0 or act != "saved"
+            names = {f"renamed {number}"} if act == "renamed" else {f"job {number}"}
+            names |= set() if finished or number != 1 else {"renamed 1"}
+            if job_id not in listed:
+                assert act == "deleted" or (number in (2, 3) and not finished), end
+                workspace.restore(job_id)
+            else:
+                assert act != "deleted", end
+            assert workspace.info(job_id).name in names, end
+            assert workspace.load(job_id) == some(nodes=10 * number, name=f"job {number}"), end
+        # At most the one job that was being saved is there without having been reported, and it is whole.
+        others = set(listed) - set(reported)
+        assert len(others) <= 1, end
+        for job_id in others:
+            number = int(listed[job_id].split()[1])
+            assert number == len({known for _, known in reported.values()}), end
+            assert workspace.load(job_id) == some(nodes=10 * number, name=f"job {number}"), end
+        assert {path.name for path in (end.folder / "jobs").iterdir()} == {job.id for job in workspace.jobs()}
 
 
 def test_studios_that_share_a_workspace_do_not_disturb_each_other(tmp_path):
@@ -591,7 +601,7 @@ def test_studios_that_share_a_workspace_do_not_disturb_each_other(tmp_path):
     processes = [child(program, tmp_path, who, *shared) for who in "abc"]
     own = []
     for process in processes:
-        out, err = process.communicate(timeout=120)
+        out, err = process.communicate(timeout=PATIENCE_S)
         assert process.returncode == 0, err
         own += out.split()
     workspace = Workspace(tmp_path)

@@ -15,6 +15,7 @@ from studio.analysis.levels import Source, first_choice, level, offered
 from studio.analysis.nameparts import NameParts
 from studio.analysis.neighbours import MOST_ELEMENTS, adjacency
 from studio.trace import NodeType
+from tests.examples import examples
 from tests.graphs import graph
 
 
@@ -90,7 +91,7 @@ def test_lines_stand_for_all_dependencies_between_blocks():
     st.integers(1, 60),
     st.lists(st.lists(st.integers(0, 50), min_size=1, max_size=4), max_size=6),
 )
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 def test_any_graph_folds_and_opens_without_losing_a_node_or_a_dependency(count, pairs, kinds, opened):
     """Cycles, loops and equal names included; opening what does not exist changes nothing."""
     pairs = [(one % max(count, 1), other % max(count, 1)) for one, other in pairs] if count else []

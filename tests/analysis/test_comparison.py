@@ -14,6 +14,7 @@ from studio.errors import TraceError
 from studio.sim import simulate
 from studio.sim.astra import from_parts
 from studio.timeline import node_times, recorded
+from tests.examples import examples
 from tests.handmade import collective, node, trace_of
 
 
@@ -262,7 +263,7 @@ def any_side(ranks) -> Side:
     return side([[made(at, *one) for at, one in enumerate(rank)] for rank in ranks])
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(*[st.lists(SPANS, min_size=1, max_size=3)] * 2)
 def test_whatever_ran_the_waterfall_adds_up_and_swapping_turns_every_sign(a, b):
     one, other = any_side(a), any_side(b)
@@ -281,7 +282,7 @@ def test_whatever_ran_the_waterfall_adds_up_and_swapping_turns_every_sign(a, b):
     }
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(st.lists(st.sampled_from("abcd"), min_size=1, max_size=12), st.data())
 def test_what_is_matched_is_of_one_type_and_every_row_once(names, data):
     """Of a job with nodes taken out, all that are left are found, each once."""

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from studio.analysis.occupancy import occupancy
 from studio.timeline import node_times, recorded
+from tests.examples import examples
 from tests.handmade import collective, node, trace_of
 
 
@@ -49,7 +50,7 @@ SPANS = st.lists(
 )
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(st.lists(SPANS, min_size=1, max_size=4), st.integers(1, 23))
 def test_shares_equal_counting_moment_by_moment(ranks, bins):
     answer = found(job(*ranks), 80, bins)

@@ -14,6 +14,7 @@ from studio.doctor.diagnosis import Case, GraphCase
 from studio.trace import Finding, Trace
 from tests.conftest import ROOT
 from tests.doctor.broken_jobs import BROKEN, comp, healthy, kernels, shared, started, with_metadata
+from tests.examples import examples
 from tests.handmade import collective, node, trace_of
 from tests.strategies import traces
 
@@ -398,7 +399,7 @@ def test_clocks_of_groups_are_joined_through_the_ranks_they_share():
     assert evidence(one)["largest offset"] == "+500,000 ns (rank 2)"
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=examples(100))
 @given(traces())
 def test_an_examination_never_raises(trace: Trace):
     """Whatever a file may hold: every finding is complete, and names nodes that are there."""

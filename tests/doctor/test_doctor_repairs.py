@@ -16,6 +16,7 @@ from studio.et.link.options import DEP_KINDS
 from studio.et.schema import schema
 from studio.trace import Graph, Trace, digest, node_attributes
 from tests.doctor.broken_jobs import BROKEN, comp, healthy, kernels, shared, started
+from tests.examples import examples
 from tests.handmade import collective, node, trace_of
 from tests.strategies import chakra_file, part_of, traces
 
@@ -63,7 +64,7 @@ def test_a_healthy_job_is_given_back_as_it_is(code: str):
     assert done.changes == ()
 
 
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=examples(50))
 @given(traces())
 def test_whatever_a_file_holds_a_repair_ends_its_finding(trace: Trace):
     """Alone; and all together leave none that can be mended. A circle keeps kernels and files from being put in order."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -19,6 +20,10 @@ import pytest
 from playwright.sync_api import Error, Route
 
 from studio.samples import SAMPLES, sample_path
+from studio.trace import Trace
+from studio.workspace import Workspace
+from tests.processes import unmarked
+from tests.waiting import PATIENCE_S, wait_until
 
 
 @dataclass(frozen=True)
@@ -32,6 +37,10 @@ class Studio:
 
     url: str
     workspace: Path
+
+    def add(self, trace: Trace, name: str) -> str:
+        """Put a job into the workspace, which the running studio sees at once; return its id."""
+        return Workspace(self.workspace).save(trace, name)
 
     def job(self, name: str) -> str:
         """Return the id of the newest job of this name."""
@@ -70,39 +79,66 @@ def running(workspace: Path, *arguments: str) -> Iterator[Studio]:
         address = re.search(r"http://[^/\s]+", line)
         assert address, "the studio did not start"
         yield Studio(address.group(), workspace)
-    finally:
         process.send_signal(signal.SIGINT)
-        code = process.wait(timeout=60)
+        assert process.wait(timeout=PATIENCE_S) == 0
+    finally:
+        process.kill()
+        process.wait()
         process.stdout.close()
-        assert code == 0
 
 
 @pytest.fixture(scope="session")
-def studio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Studio]:
-    """A studio with the samples open; their jobs are named after the samples' archives, such as `imbalance_8r`."""
+def started_studio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Studio]:
+    """One studio per worker, with the samples open."""
     paths = [str(sample_path(sample.name)) for sample in SAMPLES]
-    with running(tmp_path_factory.mktemp("workspace"), *paths) as found:
-        yield found
+    with unmarked():
+        studio = running(tmp_path_factory.mktemp("workspace"), *paths)
+        started = studio.__enter__()
+    yield started
+    studio.__exit__(None, None, None)
 
 
-def until(page, condition: Callable[[], object] | str, seconds: float = 20.0) -> None:
-    """Wait for a condition in Python, or in JavaScript.
+@pytest.fixture
+def studio(started_studio: Studio) -> Iterator[Studio]:
+    """A studio with the samples open and nothing else; their jobs are named after the samples' archives."""
+    before = _files(started_studio.workspace)
+    contents = {path: path.read_bytes() for path in before if path.name == "job.json"}
+    yield started_studio
+    for path in _files(started_studio.workspace) - before:
+        path.unlink(missing_ok=True)
+    for folder in ("jobs", "trash", "imports"):
+        for path in (started_studio.workspace / folder).glob("*"):
+            if (
+                path.is_dir()
+                and not path.name.startswith(".")
+                and not any(path in file.parents for file in before)
+            ):
+                shutil.rmtree(path, ignore_errors=True)
+    for path, content in contents.items():
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(content)
 
-    The pages' own rules forbid Playwright's way of waiting for one in the browser.
+
+def _files(workspace: Path) -> set[Path]:
+    """Return the files of a workspace, but for the locks by which studios know of each other."""
+    return {path for path in workspace.rglob("*") if path.is_file() and not path.name.endswith(".lock")}
+
+
+def until(page, condition: Callable[[], object] | str) -> None:
+    """Wait until a condition in Python, or in JavaScript, is true.
+
+    The pages' content policy forbids Playwright's own way to wait for a condition in the browser.
     """
     holds = (lambda: page.evaluate(condition)) if isinstance(condition, str) else condition
-    end = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < end, f"never came true: {condition}"
-        page.wait_for_timeout(30)
+    wait_until(holds, lambda: page.wait_for_timeout(30))
 
 
-def becomes(page, read: Callable[[], object], wanted: object, seconds: float = 20.0) -> None:
-    """Wait until what is read is what is wanted."""
-    end = time.monotonic() + seconds
-    while (found := read()) != wanted and time.monotonic() < end:
+def becomes(page, read: Callable[[], object], wanted: object) -> None:
+    """Wait until what is read is what is wanted; where that never comes, show what is read instead."""
+    end = time.monotonic() + PATIENCE_S
+    while (value := read()) != wanted and time.monotonic() < end:
         page.wait_for_timeout(30)
-    assert found == wanted
+    assert value == wanted
 
 
 BUSY = """Boolean(document.querySelector('._dash-loading-callback')) || document.getAnimations().some(
@@ -116,7 +152,7 @@ def quiet(page) -> None:
     Playwright's "networkidle" is said once in the life of a document, and no more when its parts change.
     """
     calm = 0
-    end = time.monotonic() + 60
+    end = time.monotonic() + PATIENCE_S
     while calm < 5:
         assert time.monotonic() < end, f"never quiet: {[one.url for one in page.context.under_way]}"
         # By the clock of the page: what it put off for less than that has been done.

@@ -102,7 +102,7 @@ def test_a_real_job_that_was_linked_shows_its_imbalance(studio: Studio, page, sh
     with page.expect_file_chooser() as chooser:
         page.click("#home-pick-files")
     chooser.value.set_files(sorted((shared / "traces" / "torch" / "dlrm_4r").iterdir()))
-    page.wait_for_url("**/overview?job=*", timeout=60_000)
+    page.wait_for_url("**/overview?job=*")
     page.click("nav >> text=Collectives")
     ready(page)
     page.goto(f"{page.url}&by=type&fold=1&metric=size")

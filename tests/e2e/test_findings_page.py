@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 
 from studio.doctor import CHECKS
-from studio.et import write
+from studio.et import read, write
 from tests.doctor.broken_jobs import comp, healthy
-from tests.e2e.conftest import Studio, becomes, quiet, running
+from tests.e2e.conftest import Studio, becomes, quiet
 from tests.handmade import collective, trace_of
 
 pytestmark = pytest.mark.e2e
@@ -26,14 +26,13 @@ def broken():
     )
 
 
-@pytest.fixture(scope="module")
-def studio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Studio]:
-    """A studio with a job in which much is wrong, and one in which nothing is."""
-    folder = tmp_path_factory.mktemp("jobs")
-    write(broken(), folder, "broken")
-    write(healthy(), folder, "healthy")
-    with running(tmp_path_factory.mktemp("workspace"), str(folder)) as found:
-        yield found
+@pytest.fixture
+def studio(studio: Studio, tmp_path: Path) -> Studio:
+    """A studio with a job in which much is wrong, and one in which nothing is, both read from files."""
+    for trace, name in ((broken(), "broken"), (healthy(), "healthy")):
+        write(trace, tmp_path / name, name)
+        studio.add(read(tmp_path / name), name)
+    return studio
 
 
 def titles(page) -> list[str]:

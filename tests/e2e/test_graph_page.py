@@ -165,7 +165,7 @@ def test_search_counts_its_hits_and_steps_through_them(studio, page):
     page.evaluate("for (let at = 0; at < 3; at++) document.getElementById('graph-next').click()")
     until(page, f"document.querySelector('.cs-graph-count').textContent === '5 of {total}'")
     page.evaluate("for (let at = 0; at < 5; at++) document.getElementById('graph-previous').click()")
-    until(page, f"document.querySelector('.cs-graph-count').textContent === '{total} of {total}'", 60)
+    until(page, f"document.querySelector('.cs-graph-count').textContent === '{total} of {total}'")
     assert "all_reduce" in page.locator("#inspector h2").inner_text()
     assert view(page)["q"] == "all_reduce"
     assert page.evaluate("document.getElementById('graph-q').value") == "all_reduce"

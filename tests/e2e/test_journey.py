@@ -27,7 +27,7 @@ def dropped(studio: Studio, page, *paths: Path) -> None:
     with page.expect_file_chooser() as chooser:
         page.click("#home-pick-files")
     chooser.value.set_files(paths)
-    page.wait_for_url("**/overview?job=*", timeout=90_000)
+    page.wait_for_url("**/overview?job=*")
     page.wait_for_selector(".cs-facts")
 
 
@@ -77,7 +77,7 @@ def compared_and_reported(page, tmp_path: Path, run: str) -> None:
     page.wait_for_selector("#compare-canvas[data-ready]")
     verdict = page.locator("#compare-verdict")
     until(page, lambda: re.search(r"B is .* (faster|slower) than A", verdict.inner_text()))
-    with page.expect_download(timeout=180_000) as download:
+    with page.expect_download() as download:
         page.click("#report")
     path = tmp_path / "report.html"
     download.value.save_as(path)

@@ -11,6 +11,7 @@ from urllib.parse import quote
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 
+from studio.et import read
 from studio.et.schema import schema
 from studio.runs import Run
 from studio.sim import simulate
@@ -18,7 +19,7 @@ from studio.sim.parts import imported
 from studio.sim.presets import preset
 from studio.units import format_ns
 from studio.workspace import Workspace
-from tests.e2e.conftest import Held, Studio, becomes, quiet, running, until
+from tests.e2e.conftest import Held, Studio, becomes, quiet, until
 from tests.e2e.conftest import view_within_job as view
 from tests.handmade import node, trace_of
 
@@ -392,11 +393,10 @@ def write(folder: Path, name: str, *records) -> Path:
     return path
 
 
-@pytest.fixture(scope="module")
-def odd(tmp_path_factory: pytest.TempPathFactory):
+@pytest.fixture
+def odd(studio: Studio, tmp_path: Path) -> Studio:
     """A studio with a job of odd nodes: markup for texts, many neighbours, long lists, gaps, repeated ids."""
     types = schema()
-    folder = tmp_path_factory.mktemp("odd")
     nodes = []
     for rank in (0, 1):
         first = types.node(id=2**64 - 1, name=HOSTILE, type=7, data_deps=[404])
@@ -406,9 +406,9 @@ def odd(tmp_path_factory: pytest.TempPathFactory):
         first.attr.add(name="long").int64_list.values.extend(range(1000))
         first.attr.add(name="text", string_val="x" * 10_000)
         rest = [types.node(id=7, name=f"twin{i}", type=4, ctrl_deps=[2**64 - 1]) for i in range(130)]
-        nodes.append(write(folder, f"odd.{rank}.et", types.metadata(version="1"), first, *rest))
-    with running(tmp_path_factory.mktemp("workspace"), str(folder)) as found:
-        yield found
+        nodes.append(write(tmp_path, f"odd.{rank}.et", types.metadata(version="1"), first, *rest))
+    studio.add(read(tmp_path), "odd")
+    return studio
 
 
 def test_markup_in_a_trace_is_text_in_cells_tooltips_filters_and_the_inspector(odd: Studio, page):

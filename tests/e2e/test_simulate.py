@@ -83,7 +83,7 @@ def simulated(page) -> int:
     """Run, and return the finish time of the new run in ns."""
     before = view(page).get("run")
     page.locator("#sim-run").click()
-    until(page, lambda: view(page).get("run") not in (None, before), 180)
+    until(page, lambda: view(page).get("run") not in (None, before))
     run = view(page)["run"]
     current = page.locator(f".sim-runs tr[aria-current]:has([data-view*='{run}']) td:nth-child(2) [title]")
     current.wait_for()
@@ -230,7 +230,7 @@ def test_an_order_of_a_page_that_was_left_keeps_nothing_waiting(studio, page, sm
     asked.let_go()
     back(page)
     page.get_by_role("button", name="Add dimension").click()
-    field(page, "NPUs of dimension 1").wait_for(timeout=10_000)
+    field(page, "NPUs of dimension 1").wait_for()
 
 
 def test_the_mode_changes_while_what_was_typed_is_taken_over(studio, page, small):
@@ -256,7 +256,7 @@ def test_run_takes_what_was_typed_a_moment_ago(studio, page, small):
     field(page, "Latency of dimension 0").fill("98765")
     until(page, lambda: typing)
     page.locator("#sim-run").click()
-    until(page, lambda: Workspace(studio.workspace).runs(small), 60)
+    until(page, lambda: Workspace(studio.workspace).runs(small))
     assert Workspace(studio.workspace).runs(small)[0].tables.network["latency"] == [98765]
     typing.let_go()
     page.locator(".sim-made >> text=Simulated with the settings now in the form.").wait_for()
@@ -359,7 +359,7 @@ def test_ranks_that_disagree_are_named_before_a_run_and_in_its_report(studio, pa
     page.locator(".sim-told >> text=rank 1").first.wait_for()
     page.get_by_role("button", name="Run anyway").click()
     report = page.locator("#sim-active [role=alert]")
-    report.wait_for(timeout=60_000)
+    report.wait_for()
     text = report.inner_text()
     assert "rank 0" in text
     assert "node 2" in text

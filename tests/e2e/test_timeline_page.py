@@ -411,7 +411,7 @@ def untimed():
     return trace_of([[node(1, "COMP", micros=20), collective(2, "ALL_REDUCE", 1 << 20, 1)]] * 8)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def simulated(studio: Studio) -> tuple[str, str]:
     """A job of eight ranks without recorded times, with one run; its id and the run's."""
     keeper = Workspace(studio.workspace)

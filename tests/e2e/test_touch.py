@@ -10,7 +10,7 @@ from playwright.sync_api import Browser
 import studio as library
 from studio.samples import sample_path
 from studio.timeline import recorded
-from tests.conftest import watched
+from tests.conftest import page_of_its_own
 from tests.e2e.conftest import Studio, quiet, until, view
 
 pytestmark = pytest.mark.e2e
@@ -23,7 +23,9 @@ Points = Sequence[tuple[float, float]]
 def screen(browser: Browser, request: pytest.FixtureRequest) -> Iterator:
     """A page on a touch screen with two device pixels for one of the page."""
     size = {"width": 1180, "height": 820}
-    with watched(browser, request.config, viewport=size, device_scale_factor=2, has_touch=True) as page:
+    with page_of_its_own(
+        browser, request.config, viewport=size, device_scale_factor=2, has_touch=True
+    ) as page:
         yield page
 
 

@@ -21,6 +21,7 @@ from studio.imports import Announced, NpusNeededError, Progress, RanksNeededErro
 from studio.server.uploads import uploads_blueprint
 from tests.e2e.conftest import until
 from tests.server.test_uploads import LEFT_BY_WAITRESS
+from tests.waiting import PATIENCE_S
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -61,7 +62,7 @@ class Studio:
     def hold(self) -> None:
         if request.method == "PUT":
             self.puts.append((request.path.rsplit("/", 1)[1], int(request.args.get("offset", 0))))
-            assert self.chunks.wait(20)
+            assert self.chunks.wait(PATIENCE_S)
 
     def overview(self) -> Response:
         return Response(f"{HEAD}<pre>{escape(request.args['job'])}</pre></main></body></html>")

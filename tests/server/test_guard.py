@@ -19,6 +19,7 @@ from waitress import create_server, wasyncore
 
 from studio.errors import ConfigError
 from studio.server.guard import Policy, protect, script_hash
+from tests.waiting import PATIENCE_S
 
 TOKEN = "a-token-of-some-length"
 HERE = "Host: 127.0.0.1:8050"
@@ -77,7 +78,7 @@ def running(server: flask.Flask) -> Iterator[int]:
 def ask(port: int, request: str, *headers: str) -> Answer:
     """The answer to a request sent byte by byte as written."""
     head = "\r\n".join((f"{request} HTTP/1.1", *headers, "Connection: close", "", ""))
-    with socket.create_connection(("127.0.0.1", int(port)), timeout=10) as sock:
+    with socket.create_connection(("127.0.0.1", int(port)), timeout=PATIENCE_S) as sock:
         sock.sendall(head.encode("latin-1"))
         answer = b"".join(iter(lambda: sock.recv(65536), b""))
     top, _, body = answer.partition(b"\r\n\r\n")
@@ -457,7 +458,7 @@ def test_hooks_registered_before_see_nothing_of_refused_requests() -> None:
 
 
 @pytest.mark.e2e
-def test_a_link_from_another_site_finds_a_browser_signed_in(browser, chromium_path: str) -> None:
+def test_a_link_from_another_site_finds_a_browser_signed_in(playwright, chromium_path: str) -> None:
     """Strict cookies stay behind on such links; the page asks once more and is answered."""
     from playwright.sync_api import Response
 
@@ -468,7 +469,7 @@ def test_a_link_from_another_site_finds_a_browser_signed_in(browser, chromium_pa
         running(elsewhere) as other_port,
     ):
         rules = "--host-resolver-rules=MAP box.test 127.0.0.1, MAP wiki.test 127.0.0.1"
-        mapped = browser.browser_type.launch(
+        mapped = playwright.chromium.launch(
             executable_path=chromium_path, args=["--no-sandbox", "--disable-gpu", rules]
         )
         page = mapped.new_page()

@@ -16,6 +16,7 @@ import pytest
 
 from studio.errors import ConfigError
 from studio.server import serve
+from tests.waiting import PATIENCE_S, wait_until
 
 ROOT = Path(__file__).parents[2]
 
@@ -57,7 +58,7 @@ def studio():
 
 
 def ask(port: int, head: str, body: bytes = b"") -> bytes:
-    with socket.create_connection(("127.0.0.1", port), timeout=20) as sock:
+    with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S) as sock:
         sock.sendall(head.replace("\n", "\r\n").encode() + b"\r\n\r\n")
         # A server that refuses the size may close before all of it is sent.
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
@@ -71,7 +72,7 @@ def test_ctrl_c_and_sigterm_end_it_without_a_traceback(studio, stop: signal.Sign
     process, port = studio
     assert b"0 bytes" in ask(port, "GET / HTTP/1.1\nHost: x\nConnection: close")
     process.send_signal(stop)
-    out, err = process.communicate(timeout=20)
+    out, err = process.communicate(timeout=PATIENCE_S)
     assert (process.returncode, out, err) == (0, "stopped\n", "")
 
 
@@ -84,7 +85,7 @@ def test_an_impatient_second_ctrl_c_is_no_error_either(studio) -> None:
         process.send_signal(signal.SIGINT)
         time.sleep(0.2)
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=20)
+        out, err = process.communicate(timeout=PATIENCE_S)
     assert (process.returncode, out) == (0, "stopped\n")
     assert "Traceback" not in err
 
@@ -110,7 +111,7 @@ def test_a_port_is_ours_from_the_moment_it_is_taken() -> None:
     """Connections queue up before anything answers, and no other studio gets the same port."""
     first = serve.listen("127.0.0.1", 0)
     try:
-        with socket.create_connection(("127.0.0.1", first.port), timeout=5):
+        with socket.create_connection(("127.0.0.1", first.port), timeout=PATIENCE_S):
             pass
         with pytest.raises(ConfigError) as caught:
             serve.listen("127.0.0.1", first.port)
@@ -250,9 +251,7 @@ def test_a_window_of_its_own_is_opened_in_a_browser_of_the_chromium_family(tmp_p
     browser.chmod(0o755)
     assert serve.app_browser({"PATH": str(tmp_path)}, "linux") == str(browser)
     serve.open_app(str(browser), "http://127.0.0.1:1/overview?job=a&b")
-    until = time.monotonic() + 20
-    while not told.exists() and time.monotonic() < until:
-        time.sleep(0.02)
+    wait_until(told.exists)
     assert told.read_text() == "--app=http://127.0.0.1:1/overview?job=a&b\n"
     with pytest.raises(ConfigError, match="cannot be started"):
         serve.open_app(str(tmp_path / "gone"), "http://127.0.0.1:1/")

@@ -10,7 +10,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -25,6 +24,7 @@ from studio.errors import TraceFormatError
 from studio.et.source import SourceFile
 from studio.imports import Progress
 from studio.server.uploads import CHUNK_BYTES, uploads_blueprint
+from tests.waiting import PATIENCE_S, wait_until
 
 # Waitress leaves the temporary file of a body that never came whole to Python, which closes it at once and warns.
 LEFT_BY_WAITRESS = "ignore:unclosed file:ResourceWarning"
@@ -69,7 +69,7 @@ class Server:
 
 
 def call(port: int, method: str, path: str, body: object = None, **headers: str) -> tuple[int, Any]:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE_S)
     try:
         if body is not None and not isinstance(body, bytes):
             body, headers = json.dumps(body).encode(), {"Content-Type": "application/json"} | headers
@@ -98,21 +98,17 @@ def announce(server: Server, *files: tuple[str, int]) -> tuple[str, list[dict[st
 
 def arrived(server: Server, size: int) -> None:
     """Wait until the server holds so much of a body whose end it still waits for."""
-    deadline = time.monotonic() + 20
-    while not any(
-        one.request and len(one.request.body_rcv or b"") >= size
-        for one in list(server.server.active_channels.values())
-    ):
-        assert time.monotonic() < deadline
-        threading.Event().wait(0.01)
+    wait_until(
+        lambda: any(
+            channel.request and len(channel.request.body_rcv or b"") >= size
+            for channel in list(server.server.active_channels.values())
+        )
+    )
 
 
 def ended(server: Server, import_id: str) -> dict[str, Any]:
-    deadline = time.monotonic() + 20
-    while (found := server.call("GET", f"/{import_id}"))[1]["status"] in ("queued", "reading"):
-        assert time.monotonic() < deadline
-        threading.Event().wait(0.01)
-    return found[1]
+    wait_until(lambda: server.call("GET", f"/{import_id}")[1]["status"] not in ("queued", "reading"))
+    return server.call("GET", f"/{import_id}")[1]
 
 
 def test_files_arrive_in_chunks_and_become_a_job(server: Server) -> None:
@@ -160,7 +156,7 @@ def test_a_wrong_offset_is_a_conflict_that_says_where_to_go_on(server: Server) -
 def test_a_chunk_without_length_is_refused(server: Server) -> None:
     import_id, (a,) = announce(server, ("a", 10))
     head = f"PUT /api/imports/{import_id}/files/{a['id']}?offset=0 HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
-    with socket.create_connection(("127.0.0.1", server.port), timeout=20) as raw:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE_S) as raw:
         raw.sendall(head.encode())
         assert b" 411 " in raw.recv(4096).split(b"\r\n")[0]
 
@@ -172,7 +168,7 @@ def test_a_connection_cut_in_mid_chunk_resumes(server: Server) -> None:
     put = f"/{import_id}/files/{a['id']}?offset="
     assert server.call("PUT", put + "0", body[:1_000_000])[1] == {"received": 1_000_000}
     head = f"PUT /api/imports{put}1000000 HTTP/1.1\r\nHost: x\r\nContent-Length: 2000000\r\n\r\n"
-    with socket.create_connection(("127.0.0.1", server.port), timeout=20) as raw:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE_S) as raw:
         raw.sendall(head.encode() + body[1_000_000:1_700_000])
         arrived(server, 700_000)
         raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
@@ -292,7 +288,7 @@ def test_unknown_ids_are_not_found(server: Server, path: str) -> None:
     before = sorted(outside.rglob("*"))
     method = "PUT" if "files" in path else "GET"
     with_offset = f"{path}?offset=0" if "files" in path else path
-    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=20)
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=PATIENCE_S)
     connection.request(method, f"/api/imports{with_offset}", b"x" if method == "PUT" else None)
     assert connection.getresponse().status == 404
     connection.close()

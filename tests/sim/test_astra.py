@@ -24,6 +24,7 @@ from studio.sim.network import network_gb_per_s
 from studio.sim.parts import Parts, imported, parts_of, with_settings
 from studio.trace import CommGroup
 from tests.conftest import ROOT
+from tests.examples import examples
 from tests.handmade import node, trace_of
 
 NETWORK = {
@@ -98,7 +99,7 @@ def configs(draw):
 
 
 @given(configs())
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 def test_a_written_configuration_is_read_as_the_same_one(tmp_path_factory, config):
     folder = tmp_path_factory.mktemp("config")
     again = read(write_config(config, folder))

@@ -22,6 +22,7 @@ from studio.sim.parts import imported, with_mode
 from studio.sim.presets import preset
 from studio.sim.programs import Recipe, programs
 from studio.sim.result import SimResult, intervals
+from tests.examples import examples
 from tests.golden import Record, case, records, trace_of_workload
 from tests.parity import Outcome, judged
 
@@ -281,7 +282,7 @@ FORMS: dict[str, AlgorithmKind] = {
 }
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(
     kind=st.sampled_from(sorted(KINDS)),
     form=st.sampled_from(sorted(FORMS)),
@@ -532,7 +533,7 @@ def symmetric_jobs(draw: st.DrawFn) -> tuple[list[Record], SystemConfig]:
     return nodes, config
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(40), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(symmetric_jobs())
 def test_symmetric_jobs_end_and_equal_ranks_end_together(job: tuple[list[Record], SystemConfig]) -> None:
     nodes, config = job
@@ -544,7 +545,7 @@ def test_symmetric_jobs_end_and_equal_ranks_end_together(job: tuple[list[Record]
     )
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(symmetric_jobs())
 def test_no_node_starts_before_what_it_waits_for_has_ended(job: tuple[list[Record], SystemConfig]) -> None:
     nodes, config = job
@@ -560,7 +561,7 @@ def test_no_node_starts_before_what_it_waits_for_has_ended(job: tuple[list[Recor
 # Bounds
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     kind=st.integers(0, 9),
     form=st.sampled_from(["ring", "direct1", "halvingDoubling", "doubleBinaryTree"]),

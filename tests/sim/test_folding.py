@@ -16,6 +16,7 @@ from studio.sim.config import Algorithm, Dimension, RemoteMemory, SystemConfig, 
 from studio.sim.extensions import Extensions
 from studio.sim.result import SimResult, breakdown_of, exposed_ns, intervals, statistics
 from studio.trace import Trace
+from tests.examples import examples
 from tests.golden import trace_of_workload
 
 Nodes = list[dict[str, Any]]
@@ -387,7 +388,7 @@ def cases(draw: st.DrawFn) -> Case:
 
 
 @given(cases())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_folded_answers_are_those_of_the_simulation_rank_by_rank(case: Case) -> None:
     """Equal finish times, equal events on every rank, equal figures; or the same error."""
     trace = trace_of_workload({"ranks": case.ranks}, len(case.ranks), case.groups)

@@ -21,6 +21,7 @@ from studio.sim.extensions import Extensions, Link, LinkGraph
 from studio.sim.fabrics import Speed, leaf_spine
 from studio.sim.links import link_graph
 from studio.sim.topology import ideal_all_reduce_ns
+from tests.examples import examples
 from tests.golden import case, records, trace_of_workload
 
 KINDS = ("ring", "fully_connected", "switch")
@@ -186,7 +187,7 @@ def messages_of(npus):
     return st.lists(one, min_size=1, max_size=12)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.data(), TOPOLOGIES)
 def test_messages_in_several_dimensions_wait_as_a_second_simulator_says(data, topology):
     """Every rank's finish and every link's figures, messages coming at random."""
@@ -239,7 +240,7 @@ def shortest(links, npus):
     return route
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.data(), st.integers(2, 5), st.integers(0, 3))
 def test_messages_over_single_links_wait_as_a_second_simulator_says(data, npus, switches):
     """Any graph, links of any speed in each direction; a pair without a way is named."""
@@ -265,7 +266,7 @@ def test_messages_over_single_links_wait_as_a_second_simulator_says(data, npus, 
     assert told(result) == carried
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.data(), st.integers(2, 5), st.integers(0, 3))
 def test_over_single_links_without_congestion_a_message_takes_its_latencies_and_the_slowest_link(
     data, npus, switches
@@ -401,7 +402,7 @@ def test_efficiency_and_overhead_enter_every_message_once(congestion):
     assert result.dimensions[0].busy_ns.tolist() == [3 * (33 + 200.0)] * 4
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     topology=TOPOLOGIES,
     kind=st.sampled_from(list(COLLECTIVES)),
@@ -450,7 +451,7 @@ def test_ranks_send_what_the_algorithm_says(topology, kind, algorithm, size, spl
     assert len(unaware.links) == 0
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(
     topology=TOPOLOGIES,
     kind=st.sampled_from(list(COLLECTIVES)),
@@ -469,7 +470,7 @@ def test_more_bandwidth_never_slows_a_lone_collective(topology, kind, algorithm,
     assert after.makespan_ns <= before.makespan_ns
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     topology=TOPOLOGIES,
     algorithm=st.sampled_from(["ring", "direct"]),

@@ -1,0 +1,14 @@
+"""How many examples property tests try: what `make test` runs, and twenty times as many in `make nightly`."""
+
+from __future__ import annotations
+
+import os
+
+PROFILE = os.environ.get("HYPOTHESIS_PROFILE", "dev")
+"""Which of Hypothesis' profiles is in force: `dev`, `ci` or `nightly`; see tests/conftest.py."""
+DEFAULT_EXAMPLES = 100
+
+
+def examples(count: int) -> int:
+    """Return how many examples a test tries for which `make test` tries `count`."""
+    return 20 * count if PROFILE == "nightly" else count

@@ -1,0 +1,72 @@
+"""Child processes of tests: signals they can rely on, and none of them left running.
+
+Every process that a test starts inherits an environment variable that names the test process. After each test module
+all processes that carry it are looked for, wherever they were started; what is still there is killed and reported.
+Servers and browsers that serve a whole session are started without the variable and end with their fixtures.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+import psutil
+
+MARK = "CHAKRA_STUDIO_TEST"
+"""The environment variable; its value is the id of the process that runs the tests."""
+
+
+def reset_signals() -> None:
+    """Give this process, and so its children, the signal handling of a terminal.
+
+    A shell script starts background commands with SIGINT ignored, nohup with SIGHUP ignored, and children inherit
+    that: a server under test would never hear Ctrl+C.
+    """
+    if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    for name in ("SIGTERM", "SIGHUP"):
+        number = getattr(signal, name, None)
+        if number is not None and signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, signal.SIG_DFL)
+    if hasattr(signal, "pthread_sigmask"):
+        signal.pthread_sigmask(signal.SIG_SETMASK, ())
+
+
+def mark_children() -> None:
+    """Let every process that is started from now on carry the variable."""
+    os.environ[MARK] = str(os.getpid())
+
+
+@contextmanager
+def unmarked() -> Iterator[None]:
+    """Start processes in this block that may live as long as the session."""
+    value = os.environ.pop(MARK, None)
+    try:
+        yield
+    finally:
+        if value is not None:
+            os.environ[MARK] = value
+
+
+def marked_processes() -> list[psutil.Process]:
+    """Return the running processes that tests of this process started."""
+    processes = []
+    for process in psutil.process_iter():
+        with suppress(psutil.Error, OSError):
+            if process.pid == os.getpid() or process.status() == psutil.STATUS_ZOMBIE:
+                continue
+            if process.environ().get(MARK) == str(os.getpid()):
+                processes.append(process)
+    return processes
+
+
+def kill_marked_processes() -> list[str]:
+    """Kill what tests of this process left running; return the command lines."""
+    killed = []
+    for process in marked_processes():
+        with suppress(psutil.Error):
+            killed.append(" ".join(process.cmdline())[:200])
+            process.kill()
+    return killed
