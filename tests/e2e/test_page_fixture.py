@@ -6,6 +6,8 @@ import re
 
 import pytest
 
+from tests.e2e.conftest import until
+
 pytestmark = pytest.mark.e2e
 
 
@@ -30,8 +32,7 @@ def test_each_mishap_is_noted(page, script, complaint):
     page.set_content("<h1>Studio</h1>")
     page.expected += [".*"]
     page.add_script_tag(content=script)
-    page.wait_for_timeout(200)
-    assert any(re.search(complaint, line) for line in page.complaints)
+    until(page, lambda: any(re.search(complaint, line) for line in page.complaints))
 
 
 def test_a_quiet_page_has_no_complaint(page):
