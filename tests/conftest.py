@@ -191,11 +191,11 @@ def page(profile: BrowserContext, request: pytest.FixtureRequest) -> Iterator[Pa
         yield page
     for left in profile.pages[1:]:
         left.close()
-    for origin in profile.storage_state()["origins"]:
-        address = origin["origin"]
-        session = profile.new_cdp_session(profile.pages[0])
-        session.send("Storage.clearDataForOrigin", {"origin": address, "storageTypes": "all"})
-        session.detach()
+    session = profile.new_cdp_session(profile.pages[0])
+    for origin in profile.origins:
+        session.send("Storage.clearDataForOrigin", {"origin": origin, "storageTypes": "all"})
+    session.detach()
+    profile.origins.clear()
     profile.clear_cookies()
     profile.clear_permissions()
 
@@ -233,10 +233,10 @@ def watched(context: BrowserContext, config: pytest.Config) -> Iterator[Page]:
 def watch(context: BrowserContext) -> None:
     """Write down everything pages of this context do that a user should never see happen.
 
-    `context.complaints` holds it, `context.under_way` the requests without an answer.
+    `context.complaints` holds it, `context.under_way` the requests without an answer, `context.origins` who was asked.
     """
     complaints: list[str] = []
-    context.complaints, context.under_way = complaints, set()
+    context.complaints, context.under_way, context.origins = complaints, set(), set()
 
     def console(message) -> None:
         if message.type in {"error", "warning"}:
@@ -247,6 +247,7 @@ def watch(context: BrowserContext) -> None:
         if address.scheme in {"http", "https", "ws", "wss"} and address.hostname not in LOCAL_HOSTS:
             complaints.append(f"request to another machine: {request.method} {request.url}")
         context.under_way.add(request)
+        context.origins.add(f"{address.scheme}://{address.netloc}")
 
     def ended(request) -> None:
         context.under_way.discard(request)
