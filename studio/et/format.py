@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from studio.errors import TraceError
+from studio.et.recording import DeviceTrace, HostTrace
 from studio.trace import CommGroup, Finding, Graph, Rank
-
-if TYPE_CHECKING:
-    from studio.et.kineto import DeviceTrace
-    from studio.et.pytorch import HostTrace
 
 HEAD_BYTES = 1 << 16
 """How much of the (uncompressed) start of a file a format may look at to recognise it."""

@@ -26,12 +26,11 @@ from studio.et.format import (
     Reading,
     first_of,
 )
-from studio.et.kineto import DeviceTrace
 from studio.et.link import LinkOptions, link_ranks
 from studio.et.link.parallel import RankFiles, link_files
 from studio.et.memory import available_bytes, refuse_beyond_memory
 from studio.et.naming import name_of
-from studio.et.pytorch import HostTrace
+from studio.et.recording import DeviceTrace, HostTrace
 from studio.et.source import SourceFile, head, inflated_bytes, load, looks_like, opened
 from studio.et.workers import processors
 from studio.trace import CommGroup, Finding, Graph, Rank, Trace, digest

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from enum import IntEnum
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -21,24 +20,8 @@ from studio.errors import TraceFormatError
 from studio.et.format import DevicePart, Format, Part, Reading
 from studio.et.mend import collector_paused, decoded
 from studio.et.pytorch import integers
-from studio.trace import NONE, Bool, Finding, Int32, Int64, UInt8
-
-
-class EventKind(IntEnum):
-    """What an event is."""
-
-    OTHER = 0
-    OPERATOR = 1
-    ANNOTATION = 2
-    RUNTIME = 3
-    KERNEL = 4
-    COPY = 5
-    FILL = 6
-    SYNC = 7
-    PYTHON = 8
-
-
-DEVICE_KINDS = (EventKind.KERNEL, EventKind.COPY, EventKind.FILL)
+from studio.et.recording import DeviceTrace, EventKind, Group, Head
+from studio.trace import NONE, Bool, Finding, Int64
 
 CATEGORIES = {
     "cpu_op": EventKind.OPERATOR,
@@ -66,95 +49,6 @@ CATEGORIES = {
 _FLOWS = ("ac2g", "async_gpu", "async_cpu_to_gpu")
 _LARGEST_RANK = 2**31 - 1
 _LONGEST_NS = 2**62
-
-
-@dataclass(frozen=True, slots=True)
-class Group:
-    """A process group as the trace's head lists it; no ranks where they are not told or abbreviated."""
-
-    name: str
-    description: str
-    ranks: tuple[int, ...]
-    size: int
-
-
-@dataclass(frozen=True, slots=True)
-class Head:
-    """What a trace says about its process.
-
-    Attributes:
-        rank, world_size: Place in the job, None where it is not told.
-        backend: Communication library, "" where it is not told.
-        host: Name of the machine.
-        base_ns: What times count from, None where it is not told.
-        groups: Process groups.
-        devices: Names of the devices.
-    """
-
-    rank: int | None = None
-    world_size: int | None = None
-    backend: str = ""
-    host: str = ""
-    base_ns: int | None = None
-    groups: tuple[Group, ...] = ()
-    devices: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class DeviceTrace:
-    """The events of one process and its devices, by time.
-
-    E events.
-
-    Attributes:
-        file: Name of the file.
-        head: What it says about its process.
-        kind: (E,) an EventKind.
-        name: (E,) index into `names`.
-        start_ns, duration_ns: (E,) nanoseconds, from the base where there is one.
-        thread: (E,) index into `threads`: the thread of the processor or the queue of the device.
-        threads: Process and thread as the file writes them.
-        record_function, external, correlation, stream, device, bytes: (E,) as in the file, -1 where missing.
-        wait_stream, wait_record: (E,) stream, and correlation of the recorded event, that a SYNC waits for.
-        comm: What an event tells about a collective, by row.
-        names: Distinct names.
-        pid: Process that called the operators, -1 where it is no number.
-        damaged: Whether the file is cut off or broken, so that events are missing.
-    """
-
-    file: str
-    head: Head
-    kind: UInt8
-    name: Int32
-    start_ns: Int64
-    duration_ns: Int64
-    thread: Int32
-    threads: tuple[tuple[str, str], ...]
-    record_function: Int64
-    external: Int64
-    correlation: Int64
-    stream: Int64
-    device: Int64
-    bytes: Int64
-    wait_stream: Int64
-    wait_record: Int64
-    comm: dict[int, dict[str, Any]]
-    names: list[str]
-    pid: int
-    damaged: bool = False
-
-    def __len__(self) -> int:
-        return len(self.kind)
-
-    @property
-    def is_device(self) -> Bool:
-        """Which events (E,) ran on a device."""
-        return np.isin(self.kind, DEVICE_KINDS)
-
-    @property
-    def is_host(self) -> Bool:
-        """Which events (E,) are operators or annotations of the program."""
-        return np.isin(self.kind, (EventKind.OPERATOR, EventKind.ANNOTATION))
 
 
 def sniff(head: bytes) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain
 from operator import attrgetter
 from typing import Any, Literal
@@ -21,6 +21,7 @@ from studio.decoding import decoder
 from studio.errors import TraceFormatError
 from studio.et.format import Format, HostPart, Part, Reading
 from studio.et.mend import collector_paused, decoded
+from studio.et.recording import HostTrace
 from studio.trace import NONE, Finding, Int32, Int64
 
 NUMBERS = {"rf_id": 0, "fw_parent": 0, "seq_id": NONE, "scope": 0, "tid": 0, "fw_tid": 0}
@@ -55,78 +56,8 @@ _KNOWN_NAMES = (
     "kernel_hash",
 )
 
-_ROOT_MARK = "[pytorch|"
-_ROOT = re.compile(r"\[pytorch\|profiler\|execution_(trace|graph)\|(process|thread)\]")
-_NOTE = re.compile(r"## .+ ##")
-_TYPE_COLUMNS = (2, 5)
-"""Where `HostTrace.io` has the types of inputs and outputs."""
 _HEAD = re.compile(rb"\s*\{")
 _LARGEST_ID = 2**62
-
-
-@dataclass(frozen=True, slots=True)
-class HostTrace:
-    """The execution trace of one process, by rising id.
-
-    N nodes.
-
-    Attributes:
-        file: Name of the file.
-        schema: Schema string.
-        pid: Process id, -1 where it is not told.
-        header: The other texts and numbers of the file's head, by key.
-        id, parent: (N,) id, and id of the calling node; parent -1 where there is none.
-        numbers: (N,) for each of `NUMBERS`.
-        names: (N,) operator names.
-        op_schema: (N,) signatures, "" where there is none.
-        io: (N, 6) values, shapes and types of the inputs, then of the outputs, as indices into `texts`.
-        texts: Texts written like Python lists.
-        comm: What `COMM_KEYS` a node has, by row.
-        extra: Other attributes that are not empty: key → rows and values.
-        damaged: Whether the file is cut off or broken, so that nodes are missing.
-    """
-
-    file: str
-    schema: str
-    pid: int
-    header: dict[str, int | str]
-    id: Int64
-    parent: Int64
-    numbers: dict[str, Int64]
-    names: list[str]
-    op_schema: list[str]
-    io: Int32
-    texts: list[str]
-    comm: dict[int, dict[str, Any]]
-    extra: dict[str, tuple[list[int], list[Any]]]
-    damaged: bool = False
-
-    def __len__(self) -> int:
-        return len(self.id)
-
-    @property
-    def roots(self) -> np.ndarray[Any, np.dtype[np.bool_]]:
-        """Which nodes (N,) stand for the process or a thread and not for an operator."""
-        return np.array([name.startswith(_ROOT_MARK) and is_root(name) for name in self.names], np.bool_)
-
-    @property
-    def notes(self) -> np.ndarray[Any, np.dtype[np.bool_]]:
-        """Which nodes (N,) only say something about the recording, such as which process groups there are.
-
-        Nothing runs there: `## … ##` by name, without a signature, without callees, without tensors.
-        """
-        found = np.array(
-            [name[:2] == "##" and _NOTE.fullmatch(name) is not None for name in self.names], np.bool_
-        )
-        for row in np.flatnonzero(found).tolist():
-            kinds = (self.texts[int(self.io[row, column])] for column in _TYPE_COLUMNS)
-            found[row] = not self.op_schema[row] and not any("Tensor" in kind for kind in kinds)
-        return found & ~np.isin(self.id, self.parent)
-
-
-def is_root(name: str) -> bool:
-    """Whether a node of this name stands for the process or a thread."""
-    return name.startswith(_ROOT_MARK) and _ROOT.match(name) is not None
 
 
 def sniff(head: bytes) -> bool:

@@ -13,15 +13,14 @@ from dataclasses import dataclass
 
 from studio.errors import TraceError
 from studio.et.format import RankPart
-from studio.et.kineto import DeviceTrace
 from studio.et.link.assemble import assemble
 from studio.et.link.clock import align, corrected
 from studio.et.link.draft import RankDraft, draft
 from studio.et.link.membership import resolve
+from studio.et.link.numbering import number
 from studio.et.link.options import DEP_KINDS, DepKind, LinkOptions
 from studio.et.link.pair import Pair, pair
-from studio.et.link.sequence import number
-from studio.et.pytorch import HostTrace
+from studio.et.recording import DeviceTrace, HostTrace
 from studio.trace import CommGroup, Finding
 
 __all__ = ["DEP_KINDS", "DepKind", "LinkOptions", "link_ranks"]

@@ -9,12 +9,12 @@ import numpy as np
 
 from studio.et.columns import AttributeColumns, Texts, canonical, dependencies
 from studio.et.format import RankPart
-from studio.et.kineto import EventKind
 from studio.et.link.clock import corrected
 from studio.et.link.communication import INIT, Facts
 from studio.et.link.draft import RankDraft
 from studio.et.link.names import RECEIVE, SEND, node_type
 from studio.et.link.options import DEP_KINDS, DepKind, LinkOptions
+from studio.et.recording import EventKind
 from studio.trace import (
     NONE,
     TEXT_KINDS,

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from studio.et.kineto import DeviceTrace, EventKind
 from studio.et.link.operations import Operations
+from studio.et.recording import DeviceTrace, EventKind
 from studio.trace import NONE, Int64
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from studio.et.kineto import DeviceTrace, EventKind, Group, rank_list
+from studio.et.kineto import rank_list
 from studio.et.link.attribute import DeviceOperations
 from studio.et.link.names import (
     KERNEL,
@@ -24,7 +24,7 @@ from studio.et.link.names import (
     plain,
 )
 from studio.et.link.operations import Operations
-from studio.et.pytorch import HostTrace, is_root
+from studio.et.recording import DeviceTrace, EventKind, Group, HostTrace, is_root
 from studio.trace import NONE, CollectiveType
 
 INIT = "process_group:init"

@@ -13,14 +13,13 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from studio.et.kineto import DeviceTrace, EventKind
 from studio.et.link.attribute import DeviceOperations, covering
 from studio.et.link.communication import Communication
 from studio.et.link.operations import Operations, nested
 from studio.et.link.options import DepKind, LinkOptions
 from studio.et.link.sequence import Place, chains, issued
 from studio.et.link.tensors import tensor_dependencies
-from studio.et.pytorch import HostTrace
+from studio.et.recording import DeviceTrace, EventKind, HostTrace
 from studio.trace import NONE, Bool, Int32, Int64
 
 _DEVICE_SYNC = re.compile(r"(cuda|hip|mtia|cu)(Device|Ctx|Context)Synchronize")

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from studio.et.kineto import DeviceTrace
 from studio.et.link.attribute import DeviceOperations, attribute
 from studio.et.link.communication import Communication, communicate
 from studio.et.link.depend import Plan, depend
@@ -14,7 +13,7 @@ from studio.et.link.join import Joined
 from studio.et.link.operations import Operations, from_device, from_host
 from studio.et.link.options import LinkOptions
 from studio.et.link.pair import Pair
-from studio.et.pytorch import HostTrace
+from studio.et.recording import DeviceTrace, HostTrace
 from studio.trace import NONE, Finding
 
 

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from studio.et.kineto import DeviceTrace
-from studio.et.pytorch import HostTrace
+from studio.et.recording import DeviceTrace, HostTrace
 from studio.trace import NONE, Bool, Int64
 
 STEP = "ProfilerStep"

@@ -6,9 +6,8 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from studio.et.kineto import DeviceTrace
 from studio.et.link.join import LEAST_SHARE, Joined, join
-from studio.et.pytorch import HostTrace
+from studio.et.recording import DeviceTrace, HostTrace
 
 _ALIKE = 0.8
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from studio.et.link.operations import Operations
-from studio.et.pytorch import HostTrace
+from studio.et.recording import HostTrace
 from studio.trace import Int64
 
 _MOST_UNDER_WAY = 64

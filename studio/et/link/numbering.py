@@ -1,0 +1,60 @@
+"""Number the collectives of every comm group.
+
+NCCL's recorders write that number (`seq`); elsewhere the order of the calls tells it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise
+
+from studio.et.link.communication import Communication
+from studio.et.link.draft import RankDraft
+from studio.et.link.sequence import Place, facts_of, issued
+
+
+def number(drafts: Sequence[RankDraft]) -> None:
+    """Give every collective its number in its comm group, counted on from what recorders wrote, else from 0.
+
+    Where a recorder numbered those of some ranks of a group, the others are left without: theirs would not fit.
+    """
+    orders = [issued(made.operations, made.device, made.launched, made.communication) for made in drafts]
+    told = Counter[str]()
+    for made, order in zip(drafts, orders, strict=True):
+        known = [facts_of(made.communication, place) for place in order]
+        told.update({facts.group for facts in known if facts.group and facts.seq >= 0})
+    for made, order in zip(drafts, orders, strict=True):
+        groups: dict[str, list[Place]] = {}
+        for place in order:
+            groups.setdefault(facts_of(made.communication, place).group or "", []).append(place)
+        for name, places in groups.items():
+            written = [facts_of(made.communication, place).seq for place in places]
+            if max(written) < 0 and told[name]:
+                continue
+            for place, seq, before in zip(places, _counted(written), written, strict=True):
+                if before < 0 and seq >= 0:
+                    _renumber(made.communication, place, seq)
+
+
+def _counted(written: Sequence[int]) -> list[int]:
+    """Return numbers, the missing ones counted on from those before; as they are where that does not fit.
+
+    Example:
+        >>> _counted([-1, -1]), _counted([-1, 7, -1, 9]), _counted([3, -1, 4])
+        ([0, 1], [6, 7, 8, 9], [3, -1, 4])
+    """
+    first = next((at for at, seq in enumerate(written) if seq >= 0), None)
+    start = 0 if first is None else written[first] - first
+    found: list[int] = []
+    for at, seq in enumerate(written):
+        found.append(seq if seq >= 0 else (found[-1] + 1 if found else start + at))
+    rising = all(one < other for one, other in pairwise(found))
+    return found if rising and found[:1] >= [0] else list(written)
+
+
+def _renumber(communication: Communication, place: Place, seq: int) -> None:
+    by_place = communication.devices if place[0] else communication.operators
+    facts = by_place[place[1]]
+    by_place[place[1]] = replace(facts, seq=seq, inferred=(*facts.inferred, "seq"))
