@@ -221,9 +221,9 @@ def _unpack_one(work: _Work, path: Path, name: str, *, depth: int) -> list[Unpac
     source = _Source(name, max(path.stat().st_size, 1), rated=kind in ("zip", "tar.gz"))
     try:
         if kind == "zip":
-            found = _unpack_zip(work, source, path)
+            members = _unpack_zip(work, source, path)
         else:
-            found = _unpack_tar(work, source, path, kind)
+            members = _unpack_tar(work, source, path, kind)
     except (*_DAMAGE, OSError) as error:
         # bz2 tells damage by an OSError without number; zipfile seeks to where a damaged directory points (EINVAL).
         if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):
@@ -233,7 +233,7 @@ def _unpack_one(work: _Work, path: Path, name: str, *, depth: int) -> list[Unpac
             hint="Copy or download it again; a transfer may have been cut short.",
         ) from error
     files: list[Unpacked] = []
-    for file in found:
+    for file in members:
         files += _nested(work, file, f"{name}/{file.name}", depth) if kind_of(file.path) else [file]
     return files
 
@@ -246,7 +246,7 @@ def _nested(work: _Work, file: Unpacked, name: str, depth: int) -> list[Unpacked
         )
     inner = _unpack_one(work, file.path, name, depth=1)
     file.path.unlink()
-    return [Unpacked(f"{file.name}/{one.name}", one.path, one.size_bytes) for one in inner]
+    return [Unpacked(f"{file.name}/{member.name}", member.path, member.size_bytes) for member in inner]
 
 
 class _BoundedFile(BufferedReader):

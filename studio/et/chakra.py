@@ -397,12 +397,12 @@ def _resolve(ids: UInt64, offsets: Int64, wanted: UInt64) -> Dependencies:
         return Dependencies(offsets, np.empty(0, np.int32), np.empty(0, np.uint64))
     order = np.argsort(ids, kind="stable") if (ids[1:] < ids[:-1]).any() else None
     sorted_ids = ids if order is None else ids[order]
-    at = np.searchsorted(sorted_ids, wanted)
-    found = at < len(ids)
-    found[found] = sorted_ids[at[found]] == wanted[found]
+    place = np.searchsorted(sorted_ids, wanted)
+    exists = place < len(ids)
+    exists[exists] = sorted_ids[place[exists]] == wanted[exists]
     rows = np.empty(len(wanted), np.int32)
-    rows[found] = at[found] if order is None else order[at[found]]
-    missing = np.flatnonzero(~found)
+    rows[exists] = place[exists] if order is None else order[place[exists]]
+    missing = np.flatnonzero(~exists)
     rows[missing] = -1 - np.arange(len(missing))
     return Dependencies(offsets, rows, wanted[missing])
 

@@ -101,9 +101,9 @@ def _ids(value: Any, what: str, dropped: _Dropped) -> list[int]:
             not items or 0 <= min(items) <= max(items) <= LARGEST_ID
         ):
             return items
-        found = [int(item) for item in items if type(item) is str and item.isdecimal() and len(item) < 20]
-        if len(found) == len(items):
-            return found
+        ids = [int(item) for item in items if type(item) is str and item.isdecimal() and len(item) < 20]
+        if len(ids) == len(items):
+            return ids
     except (TypeError, ValueError):
         pass
     numbers = [integer(item) for item in items]
@@ -175,8 +175,8 @@ def read_feeder(reading: Reading) -> list[Part]:
             if isinstance(value := getattr(workload, key), str)
             or (type(value) is int and fits(ValueKind.INT64, value))
         ]
-        told = [*findings, *dropped.findings(reading.name)]
-        return [rank_part(reading, records, metadata=metadata, findings=told)]
+        noticed = [*findings, *dropped.findings(reading.name)]
+        return [rank_part(reading, records, metadata=metadata, findings=noticed)]
 
 
 def _feeder_node(node: Any, dropped: _Dropped) -> NodeRecord | None:
@@ -354,17 +354,17 @@ def _objects(data: bytes, name: str) -> Iterator[tuple[Any, Finding | None]]:
     """
     text = data.decode("utf-8", "replace")
     decode = json.JSONDecoder(strict=False).raw_decode
-    at, first = 0, True
-    while (at := _next(text, at)) < len(text):
+    position, first = 0, True
+    while (position := _next(text, position)) < len(text):
         try:
-            value, at = decode(text, at)
+            value, position = decode(text, position)
         except (ValueError, RecursionError) as error:
             if first:
                 raise TraceFormatError(
                     f"{name}: the first object, the metadata, is no JSON: {error}.",
                     hint="Print the trace again.",
                 ) from error
-            offset = len(text[:at].encode())
+            offset = len(text[:position].encode())
             message = (
                 f"{name}: the object at byte {offset:,} of {len(data):,} is cut off or damaged; "
                 "what comes before it was read, the rest is lost."
@@ -378,11 +378,11 @@ def _objects(data: bytes, name: str) -> Iterator[tuple[Any, Finding | None]]:
         yield value, None
 
 
-def _next(text: str, at: int) -> int:
+def _next(text: str, position: int) -> int:
     """Return where the next object begins."""
-    while at < len(text) and text[at] in " \t\r\n,\0":
-        at += 1
-    return at
+    while position < len(text) and text[position] in " \t\r\n,\0":
+        position += 1
+    return position
 
 
 def _jsonized_node(value: dict[str, Any], dropped: _Dropped) -> NodeRecord:

@@ -67,13 +67,15 @@ class AttributeColumns:
 
     def number_lists(self, key: str, rows: Int64, lists: Sequence[Sequence[int]], kind: ValueKind) -> None:
         """Add a list of numbers to some nodes."""
-        lengths = np.array([len(one) for one in lists], np.int64)
-        self._add_lists(key, rows, lengths, np.array([item for one in lists for item in one], np.int64), kind)
+        lengths = np.array([len(items) for items in lists], np.int64)
+        self._add_lists(
+            key, rows, lengths, np.array([item for items in lists for item in items], np.int64), kind
+        )
 
     def word_lists(self, key: str, rows: Int64, lists: Sequence[Sequence[str]]) -> None:
         """Add a list of texts to some nodes."""
-        lengths = np.array([len(one) for one in lists], np.int64)
-        codes = self.texts.of([item for one in lists for item in one]).astype(np.int64)
+        lengths = np.array([len(items) for items in lists], np.int64)
+        codes = self.texts.of([item for items in lists for item in items]).astype(np.int64)
         self._add_lists(key, rows, lengths, codes, ValueKind.STRING_LIST)
 
     def ragged(self, key: str, rows: Int64, lengths: Int64, items: Int64, kind: ValueKind) -> None:
@@ -126,10 +128,12 @@ class AttributeColumns:
         codes = [self.texts.codes[name] for name in SLOT_KEYS if name in self.texts.codes]
         slot = np.isin(key, codes) if codes else np.zeros(len(key), np.bool_)
         known: dict[tuple[int, int, int], int] = {}
-        for at in np.flatnonzero(slot).tolist():
-            value[at] = known.setdefault((int(key[at]), int(kind[at]), int(value[at])), len(known))
+        for row in np.flatnonzero(slot).tolist():
+            value[row] = known.setdefault((int(key[row]), int(kind[row]), int(value[row])), len(known))
         words = list(self.texts.codes)
-        slots = tuple(words[bits] if one == ValueKind.STRING else bits for _, one, bits in known)
+        slots = tuple(
+            words[bits] if value_kind == ValueKind.STRING else bits for _, value_kind, bits in known
+        )
         return slot, np.array([code for code, _, _ in known], np.int32), slots
 
 

@@ -172,10 +172,10 @@ class _Columns:
         there = np.flatnonzero(io[:, 0] >= 0)
         fields, sizes = [], np.zeros(len(there), np.int64)
         for field, column in zip((_VALUES, _SHAPES, _TYPES), io[there].T, strict=True):
-            told = column != self.empty
-            codes = self._fields(pieces, field, column[told])
-            sizes[told] += np.array([len(pieces.pool[code]) for code in codes.tolist()], np.int64)
-            fields.append((there[told], codes))
+            filled = column != self.empty
+            codes = self._fields(pieces, field, column[filled])
+            sizes[filled] += np.array([len(pieces.pool[code]) for code in codes.tolist()], np.int64)
+            fields.append((there[filled], codes))
         pieces.ints(there, sizes, tag)
         for rows, codes in fields:
             pieces.add(rows, codes)
@@ -194,16 +194,16 @@ class _Columns:
         simple &= table[kind]
         alike, groups = _grouped(attrs.key[low:high].astype(np.int64) * 256 + kind)
         for places, group in zip(groups, alike, strict=True):
-            at = places[simple[places]]
+            simple_places = places[simple[places]]
             key, number = self.texts[group >> 8], ValueKind(group & 255)
-            if len(at):
-                distinct, back = np.unique(value[at], return_inverse=True)
+            if len(simple_places):
+                distinct, back = np.unique(value[simple_places], return_inverse=True)
                 contents = (
                     [framed(self.texts[code]) for code in distinct.tolist()]
                     if number == ValueKind.STRING
                     else varints(distinct)
                 )
-                codes[at] = back.reshape(-1) + pieces.number(_attributes(key, number, contents))
+                codes[simple_places] = back.reshape(-1) + pieces.number(_attributes(key, number, contents))
         self._others(pieces, codes, low)
         pieces.add(rows, codes)
 
@@ -214,14 +214,14 @@ class _Columns:
         index = places + low
         columns = (attrs.key, attrs.doc, attrs.kind, attrs.slot, attrs.value, attrs.length)
         table = zip(places.tolist(), *(column[index].tolist() for column in columns), strict=True)
-        for at, key, doc, kind, slot, bits, length in table:
+        for place, key, doc, kind, slot, bits, length in table:
             items = attrs.items[bits : bits + length].tobytes() if kind and kind % 2 == 0 else bits
             code = known.get((key, doc, kind, slot, items), NONE)
             if code < 0:
                 plain = doc < 0 and (kind == ValueKind.STRING_LIST or kind in PLAIN_LISTS)
-                raw = self._list(key, kind, bits, length) if plain else self._fresh(low + at)
+                raw = self._list(key, kind, bits, length) if plain else self._fresh(low + place)
                 code = known[key, doc, kind, slot, items] = pieces.number([raw])
-            codes[at] = code
+            codes[place] = code
 
     def _list(self, key: int, kind: int, first: int, length: int) -> bytes:
         """Return a list of texts or of plain numbers."""

@@ -137,25 +137,25 @@ def _by_hand(node: Any, lost: Counter[str]) -> _Node | None:
 
 def _distinct(nodes: Sequence[_Node], lost: Counter[str]) -> list[_Node]:
     """Return the nodes with a usable id of their own, by rising id."""
-    found: dict[int, _Node] = {}
+    nodes_by_id: dict[int, _Node] = {}
     for node in nodes:
         number = node.id
-        if type(number) is not int or not 0 <= number <= LARGEST_ID or number in found:
+        if type(number) is not int or not 0 <= number <= LARGEST_ID or number in nodes_by_id:
             lost["nodes without an id of their own"] += 1
         else:
-            found[number] = node
-    return [found[number] for number in sorted(found)]
+            nodes_by_id[number] = node
+    return [nodes_by_id[number] for number in sorted(nodes_by_id)]
 
 
 def _metadata(content: _Content) -> list[Attribute]:
-    found = []
+    attributes = []
     for key in ("schema", "pid", "time", "start_ts", "finish_ts"):
         value = getattr(content, key)
         if isinstance(value, str):
-            found.append(Attribute(key, ValueKind.STRING, value))
+            attributes.append(Attribute(key, ValueKind.STRING, value))
         elif type(value) is int and fits(ValueKind.UINT64, value):
-            found.append(Attribute(key, ValueKind.UINT64, value))
-    return found
+            attributes.append(Attribute(key, ValueKind.UINT64, value))
+    return attributes
 
 
 def _nanoseconds(value: Any) -> int:
@@ -204,16 +204,16 @@ class _Merged:
     texts: dict[bytes, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.row = {node.id: at for at, node in enumerate(self.nodes)}
+        self.row = {node.id: row for row, node in enumerate(self.nodes)}
         self.start_ns = [_nanoseconds(node.ts) for node in self.nodes]
         self.attrs = [_named(node.attrs) for node in self.nodes]
-        for at, node in enumerate(self.nodes):
+        for row, node in enumerate(self.nodes):
             caller = (
                 node.ctrl_deps[0] if isinstance(node.ctrl_deps, list) and node.ctrl_deps else node.ctrl_deps
             )
             above = self.row.get(caller, NONE) if type(caller) is int else NONE
             # The process is its own caller; a caller is recorded, and so numbered, before what it calls, but for roots.
-            self.parent.append(NONE if above == at else above)
+            self.parent.append(NONE if above == row else above)
         self.waits = [{} for _ in self.nodes]
 
     def is_device(self, row: int) -> bool:
@@ -239,7 +239,7 @@ class _Merged:
                     self._wait(row, host, DepKind.ORDER)
                 host = row
         for row in sorted(
-            filter(self.is_device, range(len(self.nodes))), key=lambda at: (self.start_ns[at], at)
+            filter(self.is_device, range(len(self.nodes))), key=lambda row: (self.start_ns[row], row)
         ):
             stream = self.nodes[row].stream
             if isinstance(stream, int | str):
@@ -298,11 +298,11 @@ class _Merged:
         carried: set[int] = set()
         for row in range(len(self.nodes)):
             if self.is_device(row) and KERNEL.search(self.name(row)):
-                found = self._of_kernel(row)
-                if found is None:
+                comm = self._of_kernel(row)
+                if comm is None:
                     self.unknown[self.name(row).split("(")[0][:80]] += 1
                 else:
-                    self.comm[row] = found
+                    self.comm[row] = comm
                     carried.update(self._above(row))
         for row in range(len(self.nodes)):
             name = self.name(row)
@@ -313,25 +313,27 @@ class _Merged:
 
     def _above(self, row: int) -> list[int]:
         """Return the nearest callers."""
-        found = []
+        callers = []
         for _ in range(_STEPS_UP):
             row = self.parent[row]
             if row < 0:
                 break
-            found.append(row)
-        return found
+            callers.append(row)
+        return callers
 
     def _of_kernel(self, row: int) -> _Comm | None:
         """Return what a kernel communicates: by recorded arguments, by the operators above it, by its name."""
         callers = [row, *self._above(row)]
         said: dict[str, Any] = {}
-        for at in reversed(callers):
-            if self.attrs[at].get("collective_name"):
-                said |= {key: value for key, value in self.attrs[at].items() if value is not None}
+        for caller in reversed(callers):
+            if self.attrs[caller].get("collective_name"):
+                said |= {key: value for key, value in self.attrs[caller].items() if value is not None}
         kind, inferred = operator_kind(str(said.get("collective_name", ""))), []
         if kind is None:
-            named = [operator_kind(self.name(at)) for at in callers[1:] if self.name(at).startswith("c10d::")]
-            kind = next((one for one in named if one is not None), None)
+            named = [
+                operator_kind(self.name(row)) for row in callers[1:] if self.name(row).startswith("c10d::")
+            ]
+            kind = next((kind_named for kind_named in named if kind_named is not None), None)
         if kind is None:
             kind = kernel_kind(self.name(row))
             inferred.append("type")
@@ -347,7 +349,7 @@ class _Merged:
         return _Comm(kind, size_bytes, str(group) if isinstance(group, str | int) else "", tuple(inferred))
 
     def _send_or_receive(self, callers: Sequence[int]) -> int:
-        names = " ".join(self.name(at) for at in callers[1:]).lower()
+        names = " ".join(self.name(row) for row in callers[1:]).lower()
         return SEND if "send" in names else RECEIVE if "recv" in names else int(CollectiveType.ALL_TO_ALL)
 
     def _tensor_bytes(self, row: int) -> int:
@@ -355,8 +357,8 @@ class _Merged:
 
     def _of_operator(self, row: int, kind: int) -> _Comm:
         values = parsed(self.text(self.nodes[row].inputs.values))
-        at = 0 if kind in _FIRST_TENSOR else 1
-        given = tensor_bytes(values[at]) if isinstance(values, list) and len(values) > at else NONE
+        first = 0 if kind in _FIRST_TENSOR else 1
+        given = tensor_bytes(values[first]) if isinstance(values, list) and len(values) > first else NONE
         return _Comm(kind, max(given, 0), "", ("size",) if given < 0 else ())
 
     # -----------------------------------------------------------------------------------------------
@@ -421,7 +423,7 @@ def _told_bytes(said: Mapping[str, Any]) -> int:
 
 
 def _host_attributes(named: Mapping[str, Any]) -> list[Attribute]:
-    found = [
+    attributes = [
         _shared(key, ValueKind.INT64, value)
         if 0 <= value < _OFTEN
         else Attribute(key, ValueKind.INT64, value)
@@ -430,8 +432,8 @@ def _host_attributes(named: Mapping[str, Any]) -> list[Attribute]:
     ]
     schema = named.get("op_schema")
     if isinstance(schema, str) and schema:
-        found.append(_shared("op_schema", ValueKind.STRING, schema))
-    return found
+        attributes.append(_shared("op_schema", ValueKind.STRING, schema))
+    return attributes
 
 
 _OFTEN = 1024
@@ -446,36 +448,36 @@ def _shared(key: str, kind: ValueKind, value: int | str) -> Attribute:
 def _comm_attributes(comm: _Comm | None) -> list[Attribute]:
     if comm is None:
         return []
-    found = [Attribute("comm_size", ValueKind.INT64, comm.size_bytes)]
+    attributes = [Attribute("comm_size", ValueKind.INT64, comm.size_bytes)]
     if comm.kind not in (SEND, RECEIVE):
-        found.insert(0, Attribute("comm_type", ValueKind.INT64, comm.kind))
+        attributes.insert(0, Attribute("comm_type", ValueKind.INT64, comm.kind))
     if comm.group:
-        found.append(Attribute("pg_name", ValueKind.STRING, comm.group))
+        attributes.append(Attribute("pg_name", ValueKind.STRING, comm.group))
     if comm.inferred:
-        found.append(Attribute("comm_inferred", ValueKind.STRING_LIST, list(comm.inferred)))
-    return found
+        attributes.append(Attribute("comm_inferred", ValueKind.STRING_LIST, list(comm.inferred)))
+    return attributes
 
 
 def _findings(trace: _Merged, lost: Counter[str], name: str) -> list[Finding]:
-    found = []
+    findings = []
     if lost:
         what = ", ".join(f"{key} ({count:,})" for key, count in lost.items())
-        found.append(Finding("error", "damaged-node", f"{name}: left out: {what}.", file=name))
+        findings.append(Finding("error", "damaged-node", f"{name}: left out: {what}.", file=name))
     if trace.lost:
         what = ", ".join(f"{key} ({count:,})" for key, count in trace.lost.items())
-        found.append(Finding("info", "contradicted-dependency", f"{name}: left out: {what}.", file=name))
+        findings.append(Finding("info", "contradicted-dependency", f"{name}: left out: {what}.", file=name))
     if trace.unknown:
         what = ", ".join(f"{key} ({count:,})" for key, count in list(trace.unknown.items())[:6])
         message = f"{name}: unknown collectives, kept as computation: {what}."
         hint = "They send nothing in a simulation."
-        found.append(Finding("warning", "unknown-collective", message, hint, file=name))
+        findings.append(Finding("warning", "unknown-collective", message, hint, file=name))
     untimed = sum(start < 0 and not is_timeless(trace.name(row)) for row, start in enumerate(trace.start_ns))
     if untimed:
         message = f"{name}: {untimed:,} of {len(trace.nodes):,} nodes have no times: they were not linked."
-        found.append(
+        findings.append(
             Finding("warning", "unlinked", message, "Open the two traces it was made of instead.", file=name)
         )
-    return found
+    return findings
 
 
 FORMAT = Format(name="etplus", title="merged PyTorch trace (ET+, JSON)", sniff=sniff, read=read)

@@ -107,12 +107,12 @@ def read(reading: Reading) -> list[Part]:
     """
     spans, events = _Spans(), 0
     data = bytes(reading.data)
-    for found in _EVENT.finditer(data):
-        word, rank, tick, node, name = found.groups()
+    for match in _EVENT.finditer(data):
+        word, rank, tick, node, name = match.groups()
         spans.take(word, int(rank), int(tick), int(node), name.strip())
         events += 1
         if events % _TICK_EVERY == 0:
-            reading.tick(found.end())
+            reading.tick(match.end())
     if not spans.rank:
         raise TraceFormatError(
             f"{reading.name}: no complete issue or callback line.",
@@ -134,16 +134,16 @@ def _names_and_types(texts: list[bytes], counts: Counter[str]) -> tuple[list[str
         (['COMM_COLL_NODE_1'], [2])
     """
     split = [_TYPE.match(text) for text in texts]
-    keys = {found[2].strip() if found else b"" for found in split}
+    keys = {match[2].strip() if match else b"" for match in split}
     alike = len(keys) == 1 and None not in split
     names, types = [], []
-    for text, found in zip(texts, split, strict=True):
-        told = found is not None and (alike or b"type" in found[2].lower())
-        raw = found[1] if found is not None and told else text
+    for text, match in zip(texts, split, strict=True):
+        has_type = match is not None and (alike or b"type" in match[2].lower())
+        raw = match[1] if match is not None and has_type else text
         name = raw.strip().decode("utf-8", "replace")
         names.append(name)
-        if found is not None and told:
-            types.append(int(found[3]))
+        if match is not None and has_type:
+            types.append(int(match[3]))
         else:
             named = _NAMED_TYPE.search(name)
             counts["type from name" if named else "no type"] += 1
@@ -167,7 +167,7 @@ def _parts(spans: _Spans, names: list[str], types: list[int], reading: Reading) 
         repeated += len(rows) - len(np.unique(node[rows]))
         length = np.where((start[rows] >= 0) & (end[rows] >= 0), end[rows] - start[rows], 0)
         graph = _graph(
-            node[rows], kind[name[rows]], [names[at] for at in name[rows].tolist()], start[rows], length
+            node[rows], kind[name[rows]], [names[code] for code in name[rows].tolist()], start[rows], length
         )
         rank_of = Rank(NONE, NONE, file=reading.name)
         parts.append(RankPart(rank_of, graph, number, tuple(findings) if not index else ()))
@@ -213,7 +213,7 @@ def _graph(node: object, kind: object, names: Iterable[str], start_ns: Int64, du
 
 def _findings(spans: _Spans, reading: Reading, nodes: int) -> list[Finding]:
     name, counts = reading.name, spans.counts
-    found = [
+    findings = [
         *reading.findings,
         Finding(
             "info",
@@ -250,8 +250,8 @@ def _findings(spans: _Spans, reading: Reading, nodes: int) -> list[Finding]:
     )
     for count, level, code, what in said:
         if count:
-            found.append(Finding(level, code, f"{name}: {what}: {count:,}.", file=name))  # type: ignore[arg-type]
-    return found
+            findings.append(Finding(level, code, f"{name}: {what}: {count:,}.", file=name))  # type: ignore[arg-type]
+    return findings
 
 
 # ---------------------------------------------------------------------------------------------------
@@ -275,11 +275,11 @@ def write(trace: Trace) -> Iterator[str]:
         pieces.append(np.stack([end, np.where(end > start, 0, 2), place, rows]))
     if not pieces:
         return
-    when, what, at, row = np.concatenate(pieces, axis=1)
+    when, what, rank_number, row = np.concatenate(pieces, axis=1)
     endings = [line_ends(graph) for graph in trace.graphs]
-    order = np.lexsort((row, at, what, when))
+    order = np.lexsort((row, rank_number, what, when))
     for tick, word, index, node in zip(
-        *(column[order].tolist() for column in (when, what, at, row)), strict=True
+        *(column[order].tolist() for column in (when, what, rank_number, row)), strict=True
     ):
         rank = trace.ranks[index]
         yield f"{'issue' if word == 1 else 'callback'},sys->id={rank.number},tick={tick},{endings[rank.graph][node]}\n"

@@ -130,10 +130,15 @@ def rank_and_prefix(name: str) -> tuple[str, int | None]:
     if word := _RANK_WORD.fullmatch(base) or _WORKER.fullmatch(base):
         stem = word["prefix"] or word["rest"].split(".")[0].strip("_-")
         return folder + stem, int(word["rank"])
-    for at in range(len(folders) - 1, -1, -1):
-        if found := _RANK_FOLDER.fullmatch(folders[at]):
-            kept = [*folders[:at], *filter(None, [found["prefix"]]), *folders[at + 1 :], base.split(".")[0]]
-            return "/".join(kept), int(found["rank"])
+    for depth in range(len(folders) - 1, -1, -1):
+        if match := _RANK_FOLDER.fullmatch(folders[depth]):
+            kept = [
+                *folders[:depth],
+                *filter(None, [match["prefix"]]),
+                *folders[depth + 1 :],
+                base.split(".")[0],
+            ]
+            return "/".join(kept), int(match["rank"])
     if numbered := _NUMBERED.fullmatch(base):
         return folder + (numbered["prefix"] or ""), int(numbered["rank"])
     return folder + base.split(".")[0], None
@@ -173,12 +178,12 @@ def discover(files: Iterable[SourceFile]) -> list[JobFiles]:
     if not ranks:
         if ignored:
             raise _unrecognised(ignored[0], last_start if len(ignored) == 1 else b"?", len(ignored))
-        found = (
+        message = (
             f"{others[0][0].name}: comm groups alone, no execution trace."
             if others
             else "No execution trace found."
         )
-        raise TraceFormatError(found, hint="Expected files such as job.0.et, job.1.et, …")
+        raise TraceFormatError(message, hint="Expected files such as job.0.et, job.1.et, …")
     return [_job(prefix, members, others, len(ranks), ignored) for prefix, members in ranks.items()]
 
 
@@ -299,8 +304,8 @@ def read_job(
                     elif fmt.whole:
                         builder.add(part, part.number)
                     else:
-                        told = number if part.number is None else part.number
-                        builder.add(part, numbers.get(file.name, told), alone=len(job.ranks) == 1)
+                        of_file = number if part.number is None else part.number
+                        builder.add(part, numbers.get(file.name, of_file), alone=len(job.ranks) == 1)
         except BaseException:
             meter.stop()
             pool.shutdown(cancel_futures=True)
@@ -395,10 +400,10 @@ def link(
     """
     given = [paths] if isinstance(paths, Path | str) else list(paths)
     with opened(given) as files:
-        found = discover(files)
-        jobs = [job for job in found if any(fmt.half for _, fmt, _ in job.ranks)]
+        all_jobs = discover(files)
+        jobs = [job for job in all_jobs if any(fmt.half for _, fmt, _ in job.ranks)]
         if len(jobs) != 1:
-            shown = jobs or found
+            shown = jobs or all_jobs
             names = ", ".join(job.name for job in shown[:6]) + (", …" if len(shown) > 6 else "")
             what = (
                 f"{len(jobs)} jobs with PyTorch traces found, not one"
@@ -480,8 +485,8 @@ class _Builder:
             number = named if given is None else given
             self.hosts.append((part.trace, number))
         else:
-            told = named if part.trace.head.rank is None else part.trace.head.rank
-            number = told if given is None else given
+            of_file = named if part.trace.head.rank is None else part.trace.head.rank
+            number = of_file if given is None else given
             self.devices.append((part.trace, number))
         self.findings += tuple(replace(finding, rank=number) for finding in part.findings)
 
@@ -518,8 +523,8 @@ class _Builder:
             return False
         rank_of = {file.name: files.number for files in ranks for file in (files.host, files.device)}
         for file, _, _ in job.ranks:
-            found = made.findings.get(file.name, ())
-            self.findings += tuple(replace(finding, rank=rank_of[file.name]) for finding in found)
+            noticed = made.findings.get(file.name, ())
+            self.findings += tuple(replace(finding, rank=rank_of[file.name]) for finding in noticed)
         for part in made.parts:
             self.add(part, part.number)
         self.groups += made.settled.groups
@@ -555,10 +560,10 @@ class _Builder:
         ranks = sorted(
             (replace(rank, number=number or 0) for rank, number in self.ranks), key=lambda r: r.number
         )
-        for one, other in pairwise(ranks):
-            if one.number == other.number:
+        for this, other in pairwise(ranks):
+            if this.number == other.number:
                 raise TraceError(
-                    f"Rank {one.number} is claimed by two files: {one.file} and {other.file}.",
+                    f"Rank {this.number} is claimed by two files: {this.file} and {other.file}.",
                     hint="Leave one of them out, or say --rank FILE=NUMBER.",
                 )
         if job.ignored:

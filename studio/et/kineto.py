@@ -186,12 +186,12 @@ def read(reading: Reading) -> list[Part]:
                 hint="Write it with torch.profiler.profile(...).export_chrome_trace(path).",
             )
         trace, lost = _columns(content, reading.name)
-    found = [*reading.findings, *findings]
+    noticed = [*reading.findings, *findings]
     if lost:
         message = f"{reading.name}: events without a usable time, left out: {lost:,}."
-        found.append(Finding("warning", "damaged-event", message, file=reading.name))
-    damaged = any(finding.level == "error" for finding in found)
-    return [DevicePart(replace(trace, damaged=damaged), tuple(found))]
+        noticed.append(Finding("warning", "damaged-event", message, file=reading.name))
+    damaged = any(finding.level == "error" for finding in noticed)
+    return [DevicePart(replace(trace, damaged=damaged), tuple(noticed))]
 
 
 def _columns(content: _Content, name: str) -> tuple[DeviceTrace, int]:
@@ -215,7 +215,7 @@ def _columns(content: _Content, name: str) -> tuple[DeviceTrace, int]:
     duration_ns, timed = times_ns([event.dur for event in complete])
     duration_ns[~timed | (duration_ns < 0)] = 0
     order = np.flatnonzero(good)[np.lexsort((-duration_ns[good], start_ns[good]))]
-    events = [complete[at] for at in order.tolist()]
+    events = [complete[index] for index in order.tolist()]
     base_ns = _whole(content.base)
     if (
         base_ns is not None
@@ -259,8 +259,8 @@ def _trace(content: _Content, name: str, events: Sequence[_Event], base_ns: int 
         np.int32,
     )
     named = np.array([word.startswith(_COMM_NAMES) for word in names] or [False], np.bool_)
-    told = [arg.collective is not None or arg.group is not None for arg in args]
-    communicating = named[worded] | np.array(told, np.bool_)
+    describes_collective = [arg.collective is not None or arg.group is not None for arg in args]
+    communicating = named[worded] | np.array(describes_collective, np.bool_)
     return DeviceTrace(
         file=name,
         head=_head(content, base_ns),
@@ -289,8 +289,8 @@ def _numbers(values: list[Any]) -> Int64:
     missing = values.count(None)
     if missing == len(values):
         return np.full(len(values), NONE, np.int64)
-    found, good = integers([NONE if value is None else value for value in values] if missing else values)
-    return np.where(good, found, NONE)
+    numbers, good = integers([NONE if value is None else value for value in values] if missing else values)
+    return np.where(good, numbers, NONE)
 
 
 _COMM_NAMES = ("c10d::", "_c10d_functional::", "c10d_functional::", "gloo:", "nccl:")
@@ -300,11 +300,11 @@ _COMM_FIELDS = _Args.__struct_fields__[
 
 
 def _comm(args: _Args) -> dict[str, Any]:
-    found = {field: value for field in _COMM_FIELDS if (value := getattr(args, field)) is not None}
+    facts = {field: value for field in _COMM_FIELDS if (value := getattr(args, field)) is not None}
     for field, raw in (("dims", args.dims), ("types", args.types)):
         if bytes(raw) not in (b"", b"[]"):
-            found[field] = _anything(bytes(raw))
-    return found
+            facts[field] = _anything(bytes(raw))
+    return facts
 
 
 def _pid(events: Sequence[_Event]) -> int:
@@ -409,8 +409,8 @@ def rank_list(value: Any) -> tuple[int, ...]:
 
 
 def _whole(value: Any) -> int | None:
-    found, good = integers([value])
-    return int(found[0]) if good[0] and not isinstance(value, bool) else None
+    numbers, good = integers([value])
+    return int(numbers[0]) if good[0] and not isinstance(value, bool) else None
 
 
 FORMAT = Format(

@@ -77,8 +77,8 @@ def _decoded_start(
     plain: bytes, decode: Callable[[bytes | memoryview], Decoded], problem: Exception, name: str
 ) -> tuple[Decoded, tuple[Finding, ...]]:
     """Return what the part before the damage holds."""
-    found = _OFFSET.search(str(problem))
-    end = int(found[1]) if found else len(plain)
+    match = _OFFSET.search(str(problem))
+    end = int(match[1]) if match else len(plain)
     kept = last_item(plain[:end])
     refused = TraceFormatError(
         f"{name}: no JSON from byte {end:,} of {len(plain):,} on, and nothing complete before it: {problem}.",
@@ -139,7 +139,7 @@ def last_item(data: bytes) -> int:
         20
     """
     wanted = 2 if data.lstrip()[:1] == b"{" else 1
-    found, depth, inside, start = 0, 0, False, 0
+    last_end, depth, inside, start = 0, 0, False, 0
     raw = np.frombuffer(data, np.uint8)
     while start < len(raw):
         end = _piece_end(data, min(start + _PIECE_BYTES, len(raw)))
@@ -151,11 +151,11 @@ def last_item(data: bytes) -> int:
         depths = depth + np.cumsum(_STEP[piece[marks]], dtype=np.int64)
         closing = np.flatnonzero((depths == wanted) & (piece[marks] == ord("}")))
         if len(closing):
-            found = start + int(marks[closing[-1]]) + 1
+            last_end = start + int(marks[closing[-1]]) + 1
         depth = int(depths[-1]) if len(depths) else depth
         inside = bool((len(quotes) + inside) % 2)
         start = end
-    return found
+    return last_end
 
 
 def _piece_end(data: bytes, end: int) -> int:

@@ -30,7 +30,7 @@ def ranks_by_file(files: Sequence[SourceFile], given: Mapping[str, int]) -> dict
     by_base: dict[str, list[str]] = {}
     for file in files:
         by_base.setdefault(file.name.rpartition("/")[2], []).append(file.name)
-    found = {}
+    numbers = {}
     for name, number in given.items():
         meant = by_name.get(name) or by_base.get(name) or []
         if len(meant) > 1:
@@ -42,5 +42,5 @@ def ranks_by_file(files: Sequence[SourceFile], given: Mapping[str, int]) -> dict
             near = difflib.get_close_matches(name, [*by_name, *by_base], n=1, cutoff=0)
             hint = f"The nearest is {near[0]}." if near else ""
             raise ConfigError(f"--rank {name}={number}: no such file among those opened.", hint=hint)
-        found[meant[0]] = number
-    return found
+        numbers[meant[0]] = number
+    return numbers

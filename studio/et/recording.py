@@ -86,13 +86,13 @@ class HostTrace:
 
         Nothing runs there: `## … ##` by name, without a signature, without callees, without tensors.
         """
-        found = np.array(
+        is_note = np.array(
             [name[:2] == "##" and _NOTE.fullmatch(name) is not None for name in self.names], np.bool_
         )
-        for row in np.flatnonzero(found).tolist():
+        for row in np.flatnonzero(is_note).tolist():
             kinds = (self.texts[int(self.io[row, column])] for column in _TYPE_COLUMNS)
-            found[row] = not self.op_schema[row] and not any("Tensor" in kind for kind in kinds)
-        return found & ~np.isin(self.id, self.parent)
+            is_note[row] = not self.op_schema[row] and not any("Tensor" in kind for kind in kinds)
+        return is_note & ~np.isin(self.id, self.parent)
 
 
 def is_root(name: str) -> bool:

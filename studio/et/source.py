@@ -50,12 +50,12 @@ def opened(paths: Sequence[Path | str]) -> Iterator[list[SourceFile]]:
         for index, (name, path) in enumerate(_labelled([Path(given) for given in paths])):
             if not path.is_dir() and not path.is_file():
                 raise TraceError(f"{path}: no such file or folder.", hint="Check the spelling.")
-            found = _walk(path, name) if path.is_dir() else [SourceFile(name, path, named=True)]
-            if not found:
+            sources = _walk(path, name) if path.is_dir() else [SourceFile(name, path, named=True)]
+            if not sources:
                 raise TraceFormatError(
                     f"{path}: the folder is empty.", hint="Expected files such as job.0.et, job.1.et, …"
                 )
-            files += unpacked(found, Path(scratch) / str(index))
+            files += unpacked(sources, Path(scratch) / str(index))
         yield files
 
 
@@ -86,12 +86,12 @@ def unpacked(files: Sequence[SourceFile], scratch: Path) -> list[SourceFile]:
 
 def _walk(folder: Path, name: str) -> list[SourceFile]:
     """Return the files below a folder by name, hidden ones left out."""
-    found = []
+    sources = []
     for path in sorted(folder.rglob("*")):
         relative = path.relative_to(folder)
         if path.is_file() and not any(part.startswith(".") for part in relative.parts):
-            found.append(SourceFile(f"{name}/{relative.as_posix()}", path))
-    return found
+            sources.append(SourceFile(f"{name}/{relative.as_posix()}", path))
+    return sources
 
 
 def head(path: Path) -> bytes:

@@ -107,15 +107,15 @@ def sniff(head: bytes) -> bool:
 
 
 def _parsed(text: str, name: str) -> _Workload:
-    lines = [(at, words) for at, line in enumerate(text.split("\n"), 1) if (words := line.split())]
+    lines = [(number, words) for number, line in enumerate(text.split("\n"), 1) if (words := line.split())]
     kind, *header = lines[0][1]
     count = int(lines[1][1][0])
     rows = lines[2:]
     layers, bad = [], []
-    for at, row in rows[:count]:
+    for number, row in rows[:count]:
         layer = _layer(row, customized=kind == "HYBRID_CUSTOMIZED")
         if layer is None:
-            bad.append(at)
+            bad.append(number)
         else:
             layers.append(layer)
     findings = []
@@ -144,15 +144,15 @@ def _numbers(words: Sequence[str]) -> dict[str, tuple[int, ...]]:
         >>> _numbers("model_parallel_NPU_group: 8 checkpoints: 2 0 4 pp_comm 64".split())
         {'model_parallel_npu_group': (8,), 'checkpoints': (2, 0, 4), 'pp_comm': (64,)}
     """
-    found: dict[str, list[int]] = {}
+    numbers: dict[str, list[int]] = {}
     key = ""
     for word in words:
         number = _whole(word, _LARGEST_BYTES)
         if number is None:
             key = word.rstrip(":").lower()
-        elif len(found.setdefault(key, [])) < _MOST_CHECKPOINTS:
-            found[key].append(number)
-    return {key: tuple(values) for key, values in found.items()}
+        elif len(numbers.setdefault(key, [])) < _MOST_CHECKPOINTS:
+            numbers[key].append(number)
+    return {key: tuple(values) for key, values in numbers.items()}
 
 
 def _layer(row: Sequence[str], *, customized: bool) -> _Layer | None:
@@ -160,11 +160,11 @@ def _layer(row: Sequence[str], *, customized: bool) -> _Layer | None:
     if len(row) < 12:
         return None
     phases = []
-    for at in (2, 5, 8):
+    for column in (2, 5, 8):
         compute_us, collective, size_bytes = (
-            _decimal(row[at]),
-            row[at + 1].upper(),
-            _whole(row[at + 2], _LARGEST_BYTES),
+            _decimal(row[column]),
+            row[column + 1].upper(),
+            _whole(row[column + 2], _LARGEST_BYTES),
         )
         if compute_us is None or size_bytes is None or not re.fullmatch(r"[A-Z_]+", collective):
             return None
@@ -256,12 +256,12 @@ class _Layout:
         members: dict[tuple[int, ...], list[int]] = {}
         for rank in range(self.npus):
             members.setdefault(self.key(word, rank), []).append(rank)
-        found, names = [], [""] * self.npus
+        groups, names = [], [""] * self.npus
         for index, ranks in enumerate(members.values()):
-            found.append(CommGroup(f"{word}{index}", tuple(ranks)))
+            groups.append(CommGroup(f"{word}{index}", tuple(ranks)))
             for rank in ranks:
                 names[rank] = f"{word}{index}"
-        return found, names
+        return groups, names
 
 
 def _layout(workload: _Workload, reading: Reading) -> tuple[_Layout, list[Finding]]:
@@ -386,13 +386,13 @@ class _Builder:
             self.alone += 1
             return None
         last: int | None = None
-        for one in _TWO_IN_ONE.get(collective, (collective,)):
-            name = f"COMM_COLL_NODE_{layer.name}_{mark}{one}"
-            known = _COLLECTIVES.get(one)
+        for part in _TWO_IN_ONE.get(collective, (collective,)):
+            name = f"COMM_COLL_NODE_{layer.name}_{mark}{part}"
+            known = _COLLECTIVES.get(part)
             last = self._add(name, NodeType.COMP if known is None else NodeType.COMM_COLL, after)
             after = [last]
             if known is None:
-                self.unknown[one] = self.unknown.get(one, 0) + 1
+                self.unknown[part] = self.unknown.get(part, 0) + 1
                 continue
             attrs = self.nodes[last].attrs
             attrs.append(Attribute("comm_type", ValueKind.INT64, int(known)))
@@ -412,7 +412,7 @@ class _Builder:
         row = len(self.nodes)
         if row == MOST_NODES:
             raise self.too_many()
-        waits = list(dict.fromkeys(one for one in after if one is not None))
+        waits = list(dict.fromkeys(row for row in after if row is not None))
         self.nodes.append(NodeRecord(row, name, int(node_type), data=waits, duration_ns=duration_ns))
         return row
 
@@ -486,10 +486,10 @@ def _transformer(run: _Builder) -> None:
         if index in initiates:
             before = bisect_right(checkpoints, index)
             first = checkpoints[before - 1] if before else 0
-            for one in range(first, index):
-                if one > first and one in initiates:
+            for earlier in range(first, index):
+                if earlier > first and earlier in initiates:
                     break
-                repeated = run.layers[one]
+                repeated = run.layers[earlier]
                 last = run.compute(repeated, "FWD_IN_BWD", repeated.forward, last)
                 sent = run.forward(repeated, last)
                 last = last if sent is None else sent
@@ -582,25 +582,25 @@ def read(reading: Reading) -> list[Part]:
         Attribute("passes", ValueKind.INT64, passes),
     ]
     part = rank_part(reading, builder.nodes, metadata=metadata)
-    told = [*part.findings, *workload.findings, *findings, *_said(builder, name)]
-    return _ranks(part, layout, told)
+    noticed = [*part.findings, *workload.findings, *findings, *_said(builder, name)]
+    return _ranks(part, layout, noticed)
 
 
 def _said(builder: _Builder, name: str) -> list[Finding]:
-    found = []
+    findings = []
     if builder.unknown:
-        names = ", ".join(f"{one} ({count:,})" for one, count in list(builder.unknown.items())[:6])
+        names = ", ".join(f"{word} ({count:,})" for word, count in list(builder.unknown.items())[:6])
         message = f"{name}: unknown collectives, kept as nodes that take no time: {names}."
-        found.append(
+        findings.append(
             Finding("warning", "unknown-collective", message, "They send nothing in a simulation.", file=name)
         )
     if builder.alone:
         message = f"{name}: collectives in groups of one rank, which move nothing, were left out: {builder.alone:,} per rank."
-        found.append(Finding("info", "lone-collective", message, file=name))
+        findings.append(Finding("info", "lone-collective", message, file=name))
     if builder.unused:
         message = f"{name}: collectives that {builder.workload.kind} does not run were left out: {builder.unused:,} per rank."
-        found.append(Finding("info", "unused-collective", message, file=name))
-    return found
+        findings.append(Finding("info", "unused-collective", message, file=name))
+    return findings
 
 
 def _ranks(part: RankPart, layout: _Layout, findings: Sequence[Finding]) -> list[Part]:
@@ -609,8 +609,8 @@ def _ranks(part: RankPart, layout: _Layout, findings: Sequence[Finding]) -> list
     groups: list[CommGroup] = []
     names: dict[str, list[str]] = {}
     for word in words:
-        found, names[word] = layout.groups(word)
-        groups += found
+        of_word, names[word] = layout.groups(word)
+        groups += of_word
     parts: list[Part] = [GroupsPart(tuple(groups), tuple(findings))]
     for number in range(layout.npus):
         slots = tuple(names[word][number] for word in words)

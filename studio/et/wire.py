@@ -82,15 +82,21 @@ def read_columns(data: Buffer, start: int, tick: Tick, total_bytes: int) -> Colu
     counts, most_texts, end = _count(engine, start, tick)
     out = _allocate(counts, most_texts)
     texts = engine.interner()
-    at = engine.counters()
+    counters = engine.counters()
     while start < end:
-        row, attr, item = at[k.NODES], at[k.ATTRS], at[k.ITEMS]
-        at[k.TEXTS] = 0
-        engine.walk(start, end, out, at, True)
-        start = int(at[k.GOOD_END])
-        used = at[k.TEXTS]
+        row, attr, item = counters[k.NODES], counters[k.ATTRS], counters[k.ITEMS]
+        counters[k.TEXTS] = 0
+        engine.walk(start, end, out, counters, True)
+        start = int(counters[k.GOOD_END])
+        used = counters[k.TEXTS]
         codes = texts.codes(engine.buffer, out[k.TEXT_START][:used], out[k.TEXT_LENGTH][:used])
-        _recode(out, codes, slice(row, at[k.NODES]), slice(attr, at[k.ATTRS]), slice(item, at[k.ITEMS]))
+        _recode(
+            out,
+            codes,
+            slice(row, counters[k.NODES]),
+            slice(attr, counters[k.ATTRS]),
+            slice(item, counters[k.ITEMS]),
+        )
         _recode_extras(out, codes, int(row))
         engine.forget(start)
         tick(len(data) + start)
@@ -99,16 +105,16 @@ def read_columns(data: Buffer, start: int, tick: Tick, total_bytes: int) -> Colu
 
 def _count(engine: _Engine, start: int, tick: Tick) -> tuple[list[int], int, int]:
     """Walk without filling; return the counters, the most texts of one slice and the end of the last record."""
-    at, most, empty = engine.counters(), 0, _allocate([0] * k.COUNTERS, 0)
+    counters, most, empty = engine.counters(), 0, _allocate([0] * k.COUNTERS, 0)
     while True:
-        before = int(at[k.TEXTS])
-        engine.walk(start, len(engine.data), empty, at, False)
-        most = max(most, int(at[k.TEXTS]) - before)
-        start = int(at[k.GOOD_END])
+        before = int(counters[k.TEXTS])
+        engine.walk(start, len(engine.data), empty, counters, False)
+        most = max(most, int(counters[k.TEXTS]) - before)
+        start = int(counters[k.GOOD_END])
         engine.forget(start)
         tick(start)
-        if start >= len(engine.data) or at[k.ERROR] != k.OK:
-            return [int(count) for count in at], most, start
+        if start >= len(engine.data) or counters[k.ERROR] != k.OK:
+            return [int(count) for count in counters], most, start
 
 
 class _Engine:
@@ -121,9 +127,9 @@ class _Engine:
     def counters(self) -> Any:
         return np.zeros(k.COUNTERS, np.int64) if self.native else [0] * k.COUNTERS
 
-    def walk(self, start: int, end: int, out: tuple[Any, ...], at: Any, fill: bool) -> None:
+    def walk(self, start: int, end: int, out: tuple[Any, ...], counters: Any, fill: bool) -> None:
         walk = compiled().walk if self.native else k.walk
-        walk(self.buffer, start, end, out, at, fill, SLICE_BYTES)
+        walk(self.buffer, start, end, out, counters, fill, SLICE_BYTES)
 
     def interner(self) -> _CompiledInterner | _DictInterner:
         return _CompiledInterner() if self.native else _DictInterner()
@@ -177,15 +183,15 @@ def _recode(out: tuple[Any, ...], codes: Int32, rows: slice, attrs: slice, items
     kinds, values = out[k.KINDS][attrs], out[k.VALUES][attrs]
     texts = (kinds == ValueKind.STRING) | (kinds == ValueKind.BYTES)
     values[texts] = table[values[texts]]
-    lists, found = (kinds == ValueKind.STRING_LIST) | (kinds == ValueKind.BYTES_LIST), out[k.ITEM][items]
+    lists, item_codes = (kinds == ValueKind.STRING_LIST) | (kinds == ValueKind.BYTES_LIST), out[k.ITEM][items]
     lengths = out[k.LENGTHS][attrs]
     where = np.repeat(lists, lengths)
-    if len(where) == len(found):
-        found[where] = table[found[where]]
+    if len(where) == len(item_codes):
+        item_codes[where] = table[item_codes[where]]
         return
     # A damaged or odd file left items that belong to no attribute: go list by list.
-    for at in np.flatnonzero(lists).tolist():
-        part = slice(values[at], values[at] + lengths[at])
+    for row in np.flatnonzero(lists).tolist():
+        part = slice(values[row], values[row] + lengths[row])
         out[k.ITEM][part] = table[out[k.ITEM][part]]
 
 

@@ -132,7 +132,7 @@ class Team:
         """Return who did each item and what came of it; whoever is free takes the next."""
         waiting = iter(enumerate(items))
         lock = threading.Lock()
-        found: dict[int, tuple[Worker, Result]] = {}
+        results: dict[int, tuple[Worker, Result]] = {}
 
         def run(worker: Worker) -> None:
             while not self.stopped:
@@ -140,25 +140,25 @@ class Team:
                     following = next(waiting, None)
                 if following is None:
                     return
-                at, item = following
-                found[at] = worker, work(worker, item)
+                index, item = following
+                results[index] = worker, work(worker, item)
 
         self._all([partial(run, worker) for worker in self.workers])
-        return [found[at] for at in range(len(items))]
+        return [results[index] for index in range(len(items))]
 
     def own(
         self, tasks: Sequence[tuple[Worker, Item]], work: Callable[[Worker, Item], Result]
     ) -> list[Result]:
         """Return what comes of items that lie with their workers."""
-        found: dict[int, Result] = {}
+        results: dict[int, Result] = {}
 
         def run(worker: Worker) -> None:
-            for at, (whose, item) in enumerate(tasks):
+            for index, (whose, item) in enumerate(tasks):
                 if whose is worker and not self.stopped:
-                    found[at] = work(worker, item)
+                    results[index] = work(worker, item)
 
         self._all([partial(run, worker) for worker in self.workers])
-        return [found[at] for at in range(len(tasks))]
+        return [results[index] for index in range(len(tasks))]
 
     def _all(self, runs: Sequence[Callable[[], None]]) -> None:
         """Run what each worker is to do; the first error ends all."""

@@ -80,11 +80,11 @@ def _told(trace: Trace, rank: Rank, progress: Progress | None, nodes: tuple[int,
     """Yield the file of a rank in pieces, and tell the nodes written, counted on from those of other ranks."""
     before, total = nodes
     graph = trace.graph_of(rank)
-    for at, piece in enumerate(encode.write(graph, rank)):
+    for index, piece in enumerate(encode.write(graph, rank)):
         yield piece
         # The first piece is the metadata.
-        if progress and (at or not len(graph)):
-            progress("writing", before + min(at * encode.NODES_AT_ONCE, len(graph)), total)
+        if progress and (index or not len(graph)):
+            progress("writing", before + min(index * encode.NODES_AT_ONCE, len(graph)), total)
 
 
 @contextmanager

@@ -49,11 +49,11 @@ def link_ranks(
     chosen = options or LinkOptions()
     pairs = pair(hosts, devices)
     findings = _refused(pairs)
-    fitting = [one for one in pairs if not one.refused]
+    fitting = [candidate for candidate in pairs if not candidate.refused]
     drafts: list[RankDraft] = []
     tick(0, 2 * len(fitting))
-    for one in fitting:
-        drafts.append(draft(one, chosen))
+    for candidate in fitting:
+        drafts.append(draft(candidate, chosen))
         tick(len(drafts), 2 * len(fitting))
     settled = settle(drafts, chosen)
     parts: list[RankPart] = []
@@ -98,14 +98,16 @@ def settle(drafts: Sequence[RankDraft], options: LinkOptions) -> Settled:
 def _refused(pairs: Sequence[Pair]) -> list[Finding]:
     """Return what is to be said about pairs that do not belong together; raises where there is no other."""
     findings = []
-    for one in pairs:
-        if one.refused and one.host and one.device:
-            message = f"{one.host.file} and {one.device.file} are not of the same process: {one.refused}."
+    for candidate in pairs:
+        if candidate.refused and candidate.host and candidate.device:
+            message = f"{candidate.host.file} and {candidate.device.file} are not of the same process: {candidate.refused}."
             hint = "Open the execution trace and the Kineto trace that one process recorded together."
             if all(other.refused for other in pairs):
                 raise TraceError(message, hint=hint)
             findings.append(
-                Finding("error", "unrelated", message, hint, rank=one.number, file=one.device.file)
+                Finding(
+                    "error", "unrelated", message, hint, rank=candidate.number, file=candidate.device.file
+                )
             )
     return findings
 

@@ -162,9 +162,9 @@ class _Nodes:
 
 def comm_rows(made: RankDraft, first_device: int) -> dict[int, Facts]:
     """Return what communicates, by row of the graph."""
-    found = dict(made.communication.operators)
-    found |= {first_device + at: facts for at, facts in made.communication.devices.items()}
-    return found
+    by_row = dict(made.communication.operators)
+    by_row |= {first_device + place: facts for place, facts in made.communication.devices.items()}
+    return by_row
 
 
 # ---------------------------------------------------------------------------------------------------
@@ -230,39 +230,41 @@ def _comm_attributes(columns: AttributeColumns, made: RankDraft, first_device: i
     known = [facts[row] for row in rows.tolist()]
 
     def some(key: str, values: list[int | None], kind: ValueKind = ValueKind.INT64) -> None:
-        there = [at for at, value in enumerate(values) if value is not None]
-        columns.numbers(key, rows[there], np.array([values[at] for at in there], np.int64), kind)
+        there = [index for index, value in enumerate(values) if value is not None]
+        columns.numbers(key, rows[there], np.array([values[index] for index in there], np.int64), kind)
 
-    messages = [one.kind in (SEND, RECEIVE) for one in known]
+    messages = [facts.kind in (SEND, RECEIVE) for facts in known]
     narrow = ValueKind.INT32
-    some("comm_type", [None if message else one.kind for one, message in zip(known, messages, strict=True)])
-    some("comm_size", [one.bytes for one in known])
-    named = [at for at, one in enumerate(known) if one.group]
-    columns.words("pg_name", rows[named], [known[at].group or "" for at in named])
+    some(
+        "comm_type", [None if message else facts.kind for facts, message in zip(known, messages, strict=True)]
+    )
+    some("comm_size", [facts.bytes for facts in known])
+    named = [index for index, facts in enumerate(known) if facts.group]
+    columns.words("pg_name", rows[named], [known[index].group or "" for index in named])
     own = made.number
-    some("comm_src", [_end(one, own, RECEIVE) for one in known], narrow)
-    some("comm_dst", [_end(one, own, SEND) for one in known], narrow)
+    some("comm_src", [_end(facts, own, RECEIVE) for facts in known], narrow)
+    some("comm_dst", [_end(facts, own, SEND) for facts in known], narrow)
     some(
         "comm_tag",
         [
-            min(one.tag, _LARGEST_INT32) if message else None
-            for one, message in zip(known, messages, strict=True)
+            min(facts.tag, _LARGEST_INT32) if message else None
+            for facts, message in zip(known, messages, strict=True)
         ],
         narrow,
     )
-    some("comm_root", [one.root if one.root >= 0 else None for one in known], narrow)
-    some("bytes_in", [one.bytes_in if one.bytes_in >= 0 else None for one in known])
-    some("bytes_out", [one.bytes_out if one.bytes_out >= 0 else None for one in known])
-    some("comm_seq", [one.seq if one.seq >= 0 else None for one in known])
-    some("comm_calls", [one.calls if one.calls > 1 else None for one in known])
+    some("comm_root", [facts.root if facts.root >= 0 else None for facts in known], narrow)
+    some("bytes_in", [facts.bytes_in if facts.bytes_in >= 0 else None for facts in known])
+    some("bytes_out", [facts.bytes_out if facts.bytes_out >= 0 else None for facts in known])
+    some("comm_seq", [facts.seq if facts.seq >= 0 else None for facts in known])
+    some("comm_calls", [facts.calls if facts.calls > 1 else None for facts in known])
     for key, lists in (
-        ("split_bytes_in", [one.splits_in for one in known]),
-        ("split_bytes_out", [one.splits_out for one in known]),
+        ("split_bytes_in", [facts.splits_in for facts in known]),
+        ("split_bytes_out", [facts.splits_out for facts in known]),
     ):
-        there = [at for at, parts in enumerate(lists) if parts]
-        columns.number_lists(key, rows[there], [lists[at] for at in there], ValueKind.INT64_LIST)
-    guessed = [at for at, one in enumerate(known) if one.inferred]
-    columns.word_lists("comm_inferred", rows[guessed], [known[at].inferred for at in guessed])
+        there = [index for index, parts in enumerate(lists) if parts]
+        columns.number_lists(key, rows[there], [lists[index] for index in there], ValueKind.INT64_LIST)
+    guessed = [index for index, facts in enumerate(known) if facts.inferred]
+    columns.word_lists("comm_inferred", rows[guessed], [known[index].inferred for index in guessed])
 
 
 def _end(facts: Facts, own: int | None, far: int) -> int | None:
@@ -284,16 +286,16 @@ def _plan_attributes(columns: AttributeColumns, made: RankDraft) -> None:
 def metadata(made: RankDraft, origin_ns: int, world: int) -> tuple[Attribute, ...]:
     """Return what the file says about its rank, with how the linking went."""
     host, device, joined = made.host, made.device, made.joined
-    found: list[tuple[str, ValueKind, Any]] = [
+    entries: list[tuple[str, ValueKind, Any]] = [
         ("schema", ValueKind.STRING, host.schema if host else "kineto")
     ]
     pid = host.pid if host else device.pid if device else NONE
-    found += [("pid", ValueKind.UINT64, pid)] if 0 <= pid < 2**64 else []
+    entries += [("pid", ValueKind.UINT64, pid)] if 0 <= pid < 2**64 else []
     for key, value in (host.header if host else {}).items():
-        found.append((key, *_plain(value)))
+        entries.append((key, *_plain(value)))
     if made.number is not None:
-        found.append(("rank", ValueKind.INT64, made.number))
-    found.append(("world_size", ValueKind.INT64, world))
+        entries.append(("rank", ValueKind.INT64, made.number))
+    entries.append(("world_size", ValueKind.INT64, world))
     if made.communication.groups:
         groups = [
             {
@@ -304,7 +306,7 @@ def metadata(made: RankDraft, origin_ns: int, world: int) -> tuple[Attribute, ..
             }
             for group in made.communication.groups.values()
         ]
-        found.append(("process_groups", ValueKind.STRING, json.dumps(groups)))
+        entries.append(("process_groups", ValueKind.STRING, json.dumps(groups)))
     launched = made.launched
     figures = {
         "host_operations": made.host_operations,
@@ -313,17 +315,17 @@ def metadata(made: RankDraft, origin_ns: int, world: int) -> tuple[Attribute, ..
         "device_operations": len(launched) if launched is not None else 0,
         "attributed": int((launched.operator >= 0).sum()) if launched is not None else 0,
     }
-    found += [(f"link_{key}", ValueKind.INT64, value) for key, value in figures.items()]
-    found.append(("link_method", ValueKind.STRING, joined.method if joined is not None else "none"))
+    entries += [(f"link_{key}", ValueKind.INT64, value) for key, value in figures.items()]
+    entries.append(("link_method", ValueKind.STRING, joined.method if joined is not None else "none"))
     if device is not None:
-        found += [
+        entries += [
             ("clock_origin_ns", ValueKind.INT64, origin_ns),
             ("clock_offset_ns", ValueKind.INT64, made.clock.offset_ns),
         ]
-        found.append(("clock_drift_ppb", ValueKind.DOUBLE, float(made.clock.drift_ppb)))
-        found.append(("clock_residual_ns", ValueKind.INT64, made.clock.residual_ns))
-        found.append(("clock_matched", ValueKind.INT64, made.clock.matched))
-    return tuple(Attribute(key, kind, value) for key, kind, value in found)
+        entries.append(("clock_drift_ppb", ValueKind.DOUBLE, float(made.clock.drift_ppb)))
+        entries.append(("clock_residual_ns", ValueKind.INT64, made.clock.residual_ns))
+        entries.append(("clock_matched", ValueKind.INT64, made.clock.matched))
+    return tuple(Attribute(key, kind, value) for key, kind, value in entries)
 
 
 def _plain(value: int | str) -> tuple[ValueKind, int | str]:

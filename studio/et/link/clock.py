@@ -38,18 +38,25 @@ def align(drafts: Sequence[RankDraft]) -> list[Finding]:
     ends = [collective_ends(made) for made in drafts]
     every = range(len(drafts))
     # A rank whose files were cut off is no measure: it may match none of the others.
-    first = next((one for one in every if any(_shared(ends[one], ends[at]) for at in every if at != one)), 0)
+    first = next(
+        (rank for rank in every if any(_shared(ends[rank], ends[other]) for other in every if other != rank)),
+        0,
+    )
     done, waiting = [first], set(every) - {first}
     drafts[first].clock = Clock(residual_ns=0)
     while waiting:
         best = max(
-            ((_shared(ends[one], ends[other]), -other, one) for one in done for other in waiting),
+            (
+                (_shared(ends[reference], ends[other]), -other, reference)
+                for reference in done
+                for other in waiting
+            ),
             default=None,
         )
         if best is None or best[0] == 0:
             break
-        other, one = -best[1], best[2]
-        drafts[other].clock = _fit(drafts[one], ends[one], drafts[other], ends[other])
+        other, reference = -best[1], best[2]
+        drafts[other].clock = _fit(drafts[reference], ends[reference], drafts[other], ends[other])
         done.append(other)
         waiting.discard(other)
     return _findings(drafts, waiting)
@@ -59,33 +66,33 @@ def collective_ends(made: RankDraft) -> _Ends:
     """Return when collectives that end together ended (C,), by group, kind and side, in order."""
     if made.device is None or made.launched is None:
         return {}
-    found: dict[_Key, list[tuple[int, int]]] = {}
+    ends_by_key: dict[_Key, list[tuple[int, int]]] = {}
     operations, device = made.operations, made.device
     for row, facts in made.communication.operators.items():
         if facts.kind in _TOGETHER and operations.start_ns[row] >= 0:
             key = facts.group or "", facts.kind, False
-            found.setdefault(key, []).append((int(operations.start_ns[row]), int(operations.end_ns[row])))
-    for at, facts in made.communication.devices.items():
+            ends_by_key.setdefault(key, []).append((int(operations.start_ns[row]), int(operations.end_ns[row])))
+    for place, facts in made.communication.devices.items():
         if facts.kind in _TOGETHER:
-            event = int(made.launched.event[at])
+            event = int(made.launched.event[place])
             start = int(device.start_ns[event])
             end = start + int(device.duration_ns[event])
-            found.setdefault((facts.group or "", facts.kind, True), []).append((start, end))
-    return {key: np.array([end for _, end in sorted(times)], np.int64) for key, times in found.items()}
+            ends_by_key.setdefault((facts.group or "", facts.kind, True), []).append((start, end))
+    return {key: np.array([end for _, end in sorted(times)], np.int64) for key, times in ends_by_key.items()}
 
 
-def _shared(one: _Ends, other: _Ends) -> int:
-    return sum(len(ends) for key, ends in one.items() if key in other and len(other[key]) == len(ends))
+def _shared(this: _Ends, other: _Ends) -> int:
+    return sum(len(ends) for key, ends in this.items() if key in other and len(other[key]) == len(ends))
 
 
-def _fit(one: RankDraft, ends: _Ends, other: RankDraft, other_ends: _Ends) -> Clock:
+def _fit(reference: RankDraft, ends: _Ends, other: RankDraft, other_ends: _Ends) -> Clock:
     """Return the clock of `other` by that of `one`."""
     shared = [key for key in ends if key in other_ends and len(ends[key]) == len(other_ends[key])]
-    measure = corrected(np.concatenate([ends[key] for key in shared]), one.clock)
+    measure = corrected(np.concatenate([ends[key] for key in shared]), reference.clock)
     theirs = np.concatenate([other_ends[key] for key in shared])
     difference = measure - theirs
-    if _same_clock(one, other):
-        clock = one.clock
+    if _same_clock(reference, other):
+        clock = reference.clock
         residual = int(np.median(np.abs(measure - corrected(theirs, clock))))
         return Clock(clock.offset_ns, clock.drift_ppb, clock.about_ns, residual, len(theirs))
     about = int(theirs.min())
@@ -104,10 +111,10 @@ def _fit(one: RankDraft, ends: _Ends, other: RankDraft, other_ends: _Ends) -> Cl
     return Clock(clock.offset_ns, drift, about, residual, len(theirs))
 
 
-def _same_clock(one: RankDraft, other: RankDraft) -> bool:
-    if one.device is None or other.device is None:
+def _same_clock(this: RankDraft, other: RankDraft) -> bool:
+    if this.device is None or other.device is None:
         return False
-    first, second = one.device.head, other.device.head
+    first, second = this.device.head, other.device.head
     based = first.base_ns is not None and second.base_ns is not None
     return based and first.host != "" and first.host == second.host
 
@@ -126,7 +133,7 @@ def _drift(moved: Sequence[RankDraft]) -> str:
 
 
 def _findings(drafts: Sequence[RankDraft], waiting: set[int]) -> list[Finding]:
-    found = []
+    findings = []
     timed = [made for made in drafts if made.device is not None]
     aligned = [made for made in drafts if made.clock.matched]
     if aligned:
@@ -142,16 +149,16 @@ def _findings(drafts: Sequence[RankDraft], waiting: set[int]) -> list[Finding]:
             f"Clocks compared by {max(made.clock.matched for made in aligned):,} matched collectives: {how}; "
             f"median distance of matched ends at most {format_ns(worst.clock.residual_ns)} (rank {worst.number})."
         )
-        found.append(Finding("info", "clock", message))
-    lost = [drafts[at] for at in sorted(waiting) if drafts[at].device is not None]
+        findings.append(Finding("info", "clock", message))
+    lost = [drafts[rank] for rank in sorted(waiting) if drafts[rank].device is not None]
     if lost and len(timed) > 1:
-        found += _uncompared(lost)
-    return found
+        findings += _uncompared(lost)
+    return findings
 
 
 def _uncompared(lost: Sequence[RankDraft]) -> list[Finding]:
     """Return what is to be said about ranks whose clocks could not be compared; damaged files are the first reason."""
-    found = []
+    findings = []
     damaged = [made for made in lost if _damaged(made)]
     others = [made for made in lost if not _damaged(made)]
     for made in damaged[:_TOLD]:
@@ -162,7 +169,7 @@ def _uncompared(lost: Sequence[RankDraft]) -> list[Finding]:
         hint = (
             f"Times of rank {made.number} may be shifted against the others. Record or copy its files again."
         )
-        found.append(Finding("warning", "clock", message, hint, rank=made.number, file=_damaged(made)[0]))
+        findings.append(Finding("warning", "clock", message, hint, rank=made.number, file=_damaged(made)[0]))
     others += damaged[_TOLD:]
     if others:
         several = len(others) > 1
@@ -174,10 +181,10 @@ def _uncompared(lost: Sequence[RankDraft]) -> list[Finding]:
             f"{'theirs' if several else 'its own'} matches one of another rank."
         )
         hint = f"Times of {'these ranks' if several else 'this rank'} may be shifted against the others."
-        found.append(Finding("warning", "clock", message, hint))
-    return found
+        findings.append(Finding("warning", "clock", message, hint))
+    return findings
 
 
 def _damaged(made: RankDraft) -> list[str]:
     """Return the files of a rank that are cut off or broken."""
-    return [one.file for one in (made.host, made.device) if one is not None and one.damaged]
+    return [trace.file for trace in (made.host, made.device) if trace is not None and trace.damaged]

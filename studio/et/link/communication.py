@@ -121,16 +121,16 @@ def communicate(
     launched: DeviceOperations | None,
 ) -> Communication:
     """Find every communication of a rank, once: as the kernel, the library's own operation, or the call."""
-    found = Communication(groups=_groups(operations, host, device))
-    calls = _calls(operations, host, device, found)
+    communication = Communication(groups=_groups(operations, host, device))
+    calls = _calls(operations, host, device, communication)
     on_device: set[int] = set()
     if device is not None and launched is not None:
-        on_device = _device_side(operations, device, launched, calls, found)
-    carried = _library_side(operations, calls, host, on_device, found)
+        on_device = _device_side(operations, device, launched, calls, communication)
+    carried = _library_side(operations, calls, host, on_device, communication)
     for row, facts in calls.items():
         if row not in on_device and row not in carried:
-            found.operators[row] = facts
-    return found
+            communication.operators[row] = facts
+    return communication
 
 
 # ---------------------------------------------------------------------------------------------------
@@ -138,10 +138,10 @@ def communicate(
 
 
 def _calls(
-    operations: Operations, host: HostTrace | None, device: DeviceTrace | None, found: Communication
+    operations: Operations, host: HostTrace | None, device: DeviceTrace | None, communication: Communication
 ) -> dict[int, Facts]:
     """Return the facts of each call by row, the outermost that is about one collective."""
-    told = _Told(operations, host, device)
+    reader = _Told(operations, host, device)
     rows: dict[int, Facts] = {}
     recorders, functional = [], []
     telling = {name for name in set(operations.names) if name == _RECORDER or name.startswith(_NAMESPACES)}
@@ -149,26 +149,30 @@ def _calls(
         if name not in telling:
             continue
         if name.startswith("c10d::"):
-            facts = told.of_operator(row)
+            facts = reader.of_operator(row)
             if facts:
                 rows[row] = facts
             elif plain(name) not in NO_COLLECTIVES:
-                found.unknown[name] = found.unknown.get(name, 0) + 1
+                communication.unknown[name] = communication.unknown.get(name, 0) + 1
         elif name == _RECORDER:
             recorders.append(row)
         elif operator_kind(name) is not None:
             functional.append(row)
-    _add_recorded(operations, told, recorders, rows, found)
-    _add_functional(operations, told, functional, rows, found)
+    _add_recorded(operations, reader, recorders, rows, communication)
+    _add_functional(operations, reader, functional, rows, communication)
     return rows
 
 
 def _add_recorded(
-    operations: Operations, told: _Told, recorders: list[int], rows: dict[int, Facts], found: Communication
+    operations: Operations,
+    reader: _Told,
+    recorders: list[int],
+    rows: dict[int, Facts],
+    communication: Communication,
 ) -> None:
     """Complete calls by what recorders tell below them; a recorder without a call is one itself."""
     for row in recorders:
-        facts = told.of_recorder(row, found)
+        facts = reader.of_recorder(row, communication)
         call = _above(operations, row, "c10d::")
         if facts and call in rows:
             rows[call] = _merged(facts, rows[call])
@@ -177,10 +181,14 @@ def _add_recorded(
 
 
 def _add_functional(
-    operations: Operations, told: _Told, functional: list[int], rows: dict[int, Facts], found: Communication
+    operations: Operations,
+    reader: _Told,
+    functional: list[int],
+    rows: dict[int, Facts],
+    communication: Communication,
 ) -> None:
     """Give calls the group that the functional collective above them names; one without a call is one itself."""
-    named = {row: told.group_text(row, found.groups) for row in functional}
+    named = {row: reader.group_text(row, communication.groups) for row in functional}
     covered = set()
     for row, facts in list(rows.items()):
         above = _above(operations, row, _NAMESPACES[1:])
@@ -188,7 +196,7 @@ def _add_functional(
         if facts.group is None and named.get(above):
             rows[row] = replace(facts, group=named[above])
     for row in named.keys() - covered:
-        if facts_of_row := told.of_operator(row):
+        if facts_of_row := reader.of_operator(row):
             rows[row] = replace(facts_of_row, group=named[row] or None)
 
 
@@ -257,9 +265,9 @@ class _Told:
         if not values:
             return self._of_dims(row, kind)
         functional = not self.operations.names[row].startswith("c10d::")
-        one = kind in _ONE_LIST or functional
-        given = tensor_bytes(values[0 if one else 1]) if len(values) > (0 if one else 1) else NONE
-        taken = given if one else tensor_bytes(values[0])
+        single = kind in _ONE_LIST or functional
+        given = tensor_bytes(values[0 if single else 1]) if len(values) > (0 if single else 1) else NONE
+        taken = given if single else tensor_bytes(values[0])
         facts = Facts(kind, given, taken)
         return facts if functional else _with_arguments(facts, values)
 
@@ -270,11 +278,11 @@ class _Told:
         if not isinstance(dims, list) or not isinstance(types, list):
             return Facts(kind)
         sizes = [_dims_bytes(*pair) for pair in zip(dims, types, strict=False)]
-        one = kind in _ONE_LIST
-        given = sizes[0 if one else 1] if len(sizes) > (0 if one else 1) else NONE
-        return Facts(kind, given, given if one or not sizes else sizes[0], inferred=("size",))
+        single = kind in _ONE_LIST
+        given = sizes[0 if single else 1] if len(sizes) > (0 if single else 1) else NONE
+        return Facts(kind, given, given if single or not sizes else sizes[0], inferred=("size",))
 
-    def of_recorder(self, row: int, found: Communication) -> Facts | None:
+    def of_recorder(self, row: int, communication: Communication) -> Facts | None:
         """Return the facts that `record_param_comms` tells, None where it tells of no collective."""
         comm = dict(self.host.comm.get(row, {})) if self.host is not None else {}
         said = {_KINETO_NAMES.get(key, key): value for key, value in self.event(row).items()} | comm
@@ -286,7 +294,7 @@ class _Told:
         kind = operator_kind(name)
         if kind is None:
             if plain(name) not in NO_COLLECTIVES:
-                found.unknown[name] = found.unknown.get(name, 0) + 1
+                communication.unknown[name] = communication.unknown.get(name, 0) + 1
             return None
         facts = _of_metadata(kind, said)
         if facts.bytes_in < 0 and values:
@@ -435,35 +443,37 @@ def _device_side(
     device: DeviceTrace,
     launched: DeviceOperations,
     calls: dict[int, Facts],
-    found: Communication,
+    communication: Communication,
 ) -> set[int]:
     """Give kernels of communication libraries their facts; returns the calls they carry out."""
     kernels = np.flatnonzero(device.kind[launched.event] == EventKind.KERNEL)
     communicating = [
-        (at, event)
-        for at, event in zip(kernels.tolist(), launched.event[kernels].tolist(), strict=True)
+        (place, event)
+        for place, event in zip(kernels.tolist(), launched.event[kernels].tolist(), strict=True)
         if "collective" in device.comm.get(event, {}) or KERNEL.search(device.names[device.name[event]])
     ]
     of_call: dict[int, list[int]] = {}
-    for at, event in communicating:
-        row = int(launched.operator[at])
+    for place, event in communicating:
+        row = int(launched.operator[place])
         while row >= 0 and row not in calls:
             row = int(operations.parent[row])
-        facts = _kernel_facts(device, event, calls.get(row), found)
+        facts = _kernel_facts(device, event, calls.get(row), communication)
         if facts is None:
             continue
         if row >= 0:
-            of_call.setdefault(row, []).append(at)
-            if int(launched.operator[at]) != row:
-                found.issued_by[int(launched.operator[at])] = row
-        found.devices[at] = facts
+            of_call.setdefault(row, []).append(place)
+            if int(launched.operator[place]) != row:
+                communication.issued_by[int(launched.operator[place])] = row
+        communication.devices[place] = facts
     for row, places in of_call.items():
-        _share(places, calls[row], device, launched, found)
-    _coalesced(operations, launched, calls, set(of_call), found)
+        _share(places, calls[row], device, launched, communication)
+    _coalesced(operations, launched, calls, set(of_call), communication)
     return set(of_call)
 
 
-def _kernel_facts(device: DeviceTrace, event: int, call: Facts | None, found: Communication) -> Facts | None:
+def _kernel_facts(
+    device: DeviceTrace, event: int, call: Facts | None, communication: Communication
+) -> Facts | None:
     """Return what a kernel communicates, None (counted) where nothing tells."""
     said = {_KINETO_NAMES.get(key, key): value for key, value in device.comm.get(event, {}).items()}
     name = device.names[device.name[event]]
@@ -476,25 +486,33 @@ def _kernel_facts(device: DeviceTrace, event: int, call: Facts | None, found: Co
     kind = kernel_kind(name)
     if kind is None:
         label = str(said.get("collective_name") or name.split("(")[0])
-        found.unknown[label] = found.unknown.get(label, 0) + 1
+        communication.unknown[label] = communication.unknown.get(label, 0) + 1
         return None
     return Facts(kind, inferred=("type", "size", "group"))
 
 
 def _share(
-    places: Sequence[int], call: Facts, device: DeviceTrace, launched: DeviceOperations, found: Communication
+    places: Sequence[int],
+    call: Facts,
+    device: DeviceTrace,
+    launched: DeviceOperations,
+    communication: Communication,
 ) -> None:
     """Let the kernels of one call that say nothing themselves share its bytes, so that they count once."""
-    silent = [at for at in places if "collective" not in device.comm.get(int(launched.event[at]), {})]
+    silent = [
+        place for place in places if "collective" not in device.comm.get(int(launched.event[place]), {})
+    ]
     if len(places) < 2 or not silent or call.bytes_in < 0:
         return
     if len(silent) < len(places):
         rest = 0
     else:
         rest = call.bytes_in
-    for index, at in enumerate(silent):
+    for index, place in enumerate(silent):
         part = rest * (index + 1) // len(silent) - rest * index // len(silent)
-        found.devices[at] = replace(found.devices[at], bytes_in=part, bytes_out=NONE, inferred=("size",))
+        communication.devices[place] = replace(
+            communication.devices[place], bytes_in=part, bytes_out=NONE, inferred=("size",)
+        )
 
 
 def _coalesced(
@@ -502,11 +520,11 @@ def _coalesced(
     launched: DeviceOperations,
     calls: dict[int, Facts],
     done: set[int],
-    found: Communication,
+    communication: Communication,
 ) -> None:
     """Add up calls whose kernel was launched for several of them at once by a `coalesced` annotation."""
-    for at, facts in list(found.devices.items()):
-        row = int(launched.operator[at])
+    for place, facts in list(communication.devices.items()):
+        row = int(launched.operator[place])
         if row < 0 or not operations.names[row].endswith("coalesced"):
             continue
         top = int(operations.parent[row])
@@ -521,7 +539,7 @@ def _coalesced(
         if inside:
             total = sum(max(calls[other].bytes_in, 0) for other in inside)
             done.update(inside)
-            found.devices[at] = replace(
+            communication.devices[place] = replace(
                 facts, bytes_in=total or facts.bytes_in, calls=len(inside), inferred=("size",)
             )
 
@@ -531,7 +549,7 @@ def _library_side(
     calls: dict[int, Facts],
     host: HostTrace | None,
     on_device: set[int],
-    found: Communication,
+    communication: Communication,
 ) -> set[int]:
     """Hand calls over to the operations in which the library carries them out on the processor (gloo).
 
@@ -544,13 +562,15 @@ def _library_side(
     carried: set[int] = set()
     library = [row for row, name in enumerate(operations.names) if name.startswith("gloo:")]
     for row in sorted(library, key=lambda row: int(operations.begin[row])):
-        call = _call_of(operations, row, calls, [one for one in waiting if one not in carried], host)
+        call = _call_of(
+            operations, row, calls, [call_row for call_row in waiting if call_row not in carried], host
+        )
         if call is None:
             continue
         carried.add(call)
-        found.issued_by[row] = call
+        communication.issued_by[row] = call
         if call not in on_device:
-            found.operators[row] = calls[call]
+            communication.operators[row] = calls[call]
     return carried
 
 
@@ -589,19 +609,19 @@ def _storages(host: HostTrace, row: int) -> set[tuple[int, int]]:
 
 def _groups(operations: Operations, host: HostTrace | None, device: DeviceTrace | None) -> dict[str, Group]:
     """Return the process groups that a rank's files list, by name."""
-    found = {group.name: group for group in device.head.groups} if device is not None else {}
+    by_name = {group.name: group for group in device.head.groups} if device is not None else {}
     if host is None:
-        return found
+        return by_name
     for row, name in enumerate(operations.names):
         if INIT not in name:
             continue
         values = parsed(host.texts[int(host.io[row, 0])])
         for text in values if isinstance(values, list) else ():
             for group in _listed(text):
-                known = found.get(group.name)
+                known = by_name.get(group.name)
                 if known is None or not known.ranks:
-                    found[group.name] = group
-    return found
+                    by_name[group.name] = group
+    return by_name
 
 
 def _listed(text: Any) -> list[Group]:

@@ -126,14 +126,14 @@ def depend(
     around = _around(operations)
     own, waited = _own_time(operations, waits, around)
     inside = _inside(operations, around, library, options)
-    told = _Told(~_within(operations, around, library), library, _first_callee(operations, around))
-    gaps, causes = _gaps(operations, waits, inside, own, told, options)
+    own_times = _Told(~_within(operations, around, library), library, _first_callee(operations, around))
+    gaps, causes = _gaps(operations, waits, inside, own, own_times, options)
     first_device = len(operations) + len(gaps)
     follows = chains(issued(operations, device, launched, communication), communication)
     follows = follows if options.sequence else []
     order = _order(operations, gaps, device, launched, _begun(operations, follows))
     draft = _Draft()
-    places = np.array([[at + first_device * there for there, at in pair] for pair in follows], np.int64)
+    places = np.array([[row + first_device * there for there, row in pair] for pair in follows], np.int64)
     earlier, later = places.reshape(-1, 2).T
     draft.add(earlier, later, DepKind.SEQUENCE)
     _thread_order(draft, operations, gaps, order)
@@ -185,9 +185,9 @@ def _begun(operations: Operations, follows: Sequence[tuple[Place, Place]]) -> In
     Two threads may begin theirs the other way round. Where one had ended before the other began, they stay so.
     """
     begin = operations.begin.copy()
-    for (one_on_device, one), (on_device, other) in follows:
-        if not (one_on_device or on_device) and begin[one] < operations.finish[other]:
-            begin[other] = max(begin[other], begin[one] + 1)
+    for (this_on_device, this), (on_device, other) in follows:
+        if not (this_on_device or on_device) and begin[this] < operations.finish[other]:
+            begin[other] = max(begin[other], begin[this] + 1)
     return begin
 
 
@@ -242,7 +242,11 @@ def _checked(draft: _Draft, order: Int64, wanted: DepKind) -> tuple[Int64, Int64
     kind = np.repeat(np.array(draft.kinds, np.int64), [len(part) for part in draft.sources])
     keep = (kind & int(wanted)) != 0
     forward = order[source] >= order[target]
-    dropped = {one.name.lower(): int((forward & keep & (kind == one)).sum()) for one in DepKind if one.name}
+    dropped = {
+        reason.name.lower(): int((forward & keep & (kind == reason)).sum())
+        for reason in DepKind
+        if reason.name
+    }
     keep &= ~forward
     source, target, kind = source[keep], target[keep], kind[keep]
     key = target * len(order) + source
@@ -426,21 +430,21 @@ def _inside(
 def _issuing(operations: Operations, library: dict[int, int]) -> dict[int, int]:
     """Return the calls that set another thread going while they ran, and when that began."""
     start, end, thread = operations.start_ns, operations.end_ns, operations.thread
-    found: dict[int, int] = {}
+    began: dict[int, int] = {}
     for row, call in library.items():
         if start[call] >= 0 and start[call] <= start[row] < end[call] and thread[row] != thread[call]:
-            found[call] = min(found.get(call, int(start[row])), int(start[row]))
-    return found
+            began[call] = min(began.get(call, int(start[row])), int(start[row]))
+    return began
 
 
 def _with_callers(rows: Iterable[int], around: Int64) -> set[int]:
     """Return operations and all they lie within."""
-    found: set[int] = set()
+    rows_within: set[int] = set()
     for row in rows:
-        while row >= 0 and row not in found:
-            found.add(row)
+        while row >= 0 and row not in rows_within:
+            rows_within.add(row)
             row = int(around[row])  # noqa: PLW2901 (walks outwards)
-    return found
+    return rows_within
 
 
 def _within(operations: Operations, around: Int64, library: dict[int, int]) -> Bool:
@@ -472,7 +476,7 @@ def _gaps(
     waits: list[_Wait],
     inside: list[_Span],
     own: Int64,
-    told: _Told,
+    own_times: _Told,
     options: LinkOptions,
 ) -> tuple[list[Gap], _Causes]:
     """Return the gaps of all threads, and what held threads up; takes what becomes a gap from `own`."""
@@ -482,9 +486,10 @@ def _gaps(
         for lane in np.unique(operations.thread[rows]).tolist()
     }
     ends = {
-        lane: np.sort(operations.end_ns[own_rows[told.telling[own_rows]]]) for lane, own_rows in lanes.items()
+        lane: np.sort(operations.end_ns[own_rows[own_times.telling[own_rows]]])
+        for lane, own_rows in lanes.items()
     }
-    by_call = _by_call(operations, told, options)
+    by_call = _by_call(operations, own_times, options)
     started = int(operations.start_ns[rows].min()) if len(rows) else 0
     gaps: list[Gap] = []
     causes: dict[tuple[int, int], tuple[int, int]] = {}
@@ -503,9 +508,9 @@ def _gaps(
                 else by_call.get((lane, span.end)) or _cause(others, span, options)
             )
             if cause:
-                at = max(span.begin, cause[-1])
-                causes[lane, at] = cause[:2]
-                gaps += _gap(lane, at, span.end, "thread", options)
+                start = max(span.begin, cause[-1])
+                causes[lane, start] = cause[:2]
+                gaps += _gap(lane, start, span.end, "thread", options)
             elif span.operation < 0:
                 gaps += _around_waits(lane, span, wait, options)
             elif span.issued:
@@ -529,8 +534,8 @@ def _idle(operations: Operations, rows: Int64, lane: int, started: int) -> list[
     start = operations.start_ns[order]
     busy = np.maximum.accumulate(operations.end_ns[order])
     before = np.append(started, busy[:-1])
-    at = np.flatnonzero(start > before)
-    return [_Span(lane, int(before[one]), int(start[one]), one == 0) for one in at.tolist()]
+    gap_places = np.flatnonzero(start > before)
+    return [_Span(lane, int(before[place]), int(start[place]), place == 0) for place in gap_places.tolist()]
 
 
 def _around_waits(lane: int, span: _Span, waits: list[tuple[int, int]], options: LinkOptions) -> list[Gap]:
@@ -552,21 +557,21 @@ def _first_callee(operations: Operations, around: Int64) -> Int64:
 
 
 def _by_call(
-    operations: Operations, told: _Told, options: LinkOptions
+    operations: Operations, own_times: _Told, options: LinkOptions
 ) -> dict[tuple[int, int], tuple[int, int, int]]:
     """Return thread and begin of a library's operations → thread, begin and own end of the call that each carries out.
 
     Whatever else ended meanwhile on that thread, it was the call that the operation had waited for. The begin is given
     so that the call is the last that began before it. Its own end is where its node ends: callees are nodes after it.
     """
-    start, first, thread = operations.start_ns, told.first_callee_ns, operations.thread
+    start, first, thread = operations.start_ns, own_times.first_callee_ns, operations.thread
     return {
         (int(thread[row]), int(start[row])): (
             int(thread[call]),
             int(start[call]) + 1,
             int(min(first[call], start[row])),
         )
-        for row, call in told.calls.items()
+        for row, call in own_times.calls.items()
         if options.threads and thread[row] != thread[call] and 0 <= start[call] <= start[row]
     }
 
@@ -580,9 +585,9 @@ def _cause(others: dict[int, Int64], span: _Span, options: LinkOptions) -> tuple
         return None
     best: tuple[int, int] | None = None
     for thread, ends in others.items():
-        at = int(np.searchsorted(ends, span.end, side="right")) - 1
-        if at >= 0 and ends[at] > span.begin and (best is None or ends[at] > best[1]):
-            best = thread, int(ends[at])
+        place = int(np.searchsorted(ends, span.end, side="right")) - 1
+        if place >= 0 and ends[place] > span.begin and (best is None or ends[place] > best[1]):
+            best = thread, int(ends[place])
     if best and (span.first or best[1] - span.begin >= span.end - best[1]):
         return best
     return None
@@ -592,12 +597,12 @@ def _lanes(operations: Operations, gaps: list[Gap], order: Int64) -> dict[int, t
     """Return the rows of each thread in order, gaps included, and when they began."""
     thread = np.concatenate((operations.thread, np.array([gap.thread for gap in gaps], np.int64)))
     times = np.concatenate((operations.begin, np.array([gap.start_ns for gap in gaps], np.int64)))
-    found = {}
+    by_lane = {}
     for lane in np.unique(thread).tolist():
         rows = np.flatnonzero(thread == lane)
         rows = rows[np.argsort(order[rows], kind="stable")]
-        found[lane] = rows, times[rows]
-    return found
+        by_lane[lane] = rows, times[rows]
+    return by_lane
 
 
 def _thread_order(draft: _Draft, operations: Operations, gaps: list[Gap], order: Int64) -> None:
@@ -619,17 +624,17 @@ def _held_up(
     lanes = _lanes(operations, gaps, order)
     for wait in waits:
         rows, times = lanes.get(wait.thread, (order[:0], order[:0]))
-        at = int(np.searchsorted(times, wait.end, side="left"))
-        if at < len(rows):
+        place = int(np.searchsorted(times, wait.end, side="left"))
+        if place < len(rows):
             places = np.array(wait.device, np.int64) + first_device
-            draft.add(places, np.full(len(places), rows[at]), DepKind.SYNC)
+            draft.add(places, np.full(len(places), rows[place]), DepKind.SYNC)
     for (lane, time), (other, until) in causes.items():
         rows, times = lanes[lane]
-        at = int(np.searchsorted(times, time, side="left"))
+        place = int(np.searchsorted(times, time, side="left"))
         # The last that the other thread began before: by its end all before it have ended, too.
         cause = int(np.searchsorted(lanes[other][1], until, side="left")) - 1
-        if at < len(rows) and cause >= 0:
-            draft.add(lanes[other][0][cause : cause + 1], rows[at : at + 1], DepKind.THREAD)
+        if place < len(rows) and cause >= 0:
+            draft.add(lanes[other][0][cause : cause + 1], rows[place : place + 1], DepKind.THREAD)
 
 
 # ---------------------------------------------------------------------------------------------------
@@ -690,9 +695,9 @@ def _between_streams(
     Only where the recording agrees: the writer's kernel ended before the reader's began.
     """
     of_operator: dict[int, list[int]] = {}
-    for at, row in enumerate(launched.operator.tolist()):
+    for place, row in enumerate(launched.operator.tolist()):
         if row >= 0:
-            of_operator.setdefault(row, []).append(at)
+            of_operator.setdefault(row, []).append(place)
     start = device.start_ns[launched.event]
     finish = start + device.duration_ns[launched.event]
     stream = device.stream[launched.event]

@@ -148,12 +148,12 @@ def _missing(pair: Pair) -> list[Finding]:
 
 def _told(made: RankDraft) -> list[Finding]:
     """Return what is worth saying about a linked rank."""
-    found = []
+    findings = []
     files, joined = made.files, made.joined
     if joined is not None and made.host is not None and joined.count < joined.operators:
         left = joined.operators - joined.count
         message = f"{files}: {left:,} of {joined.operators:,} operators have no event and so no times."
-        found.append(
+        findings.append(
             Finding("warning", "unlinked", message, "Their names are in the node list (attribute unlinked).")
         )
     if joined is not None and joined.alone:
@@ -163,21 +163,23 @@ def _told(made: RankDraft) -> list[Finding]:
             f"{files}: {count:,} of {joined.events:,} events of the program in the Kineto trace belong to no operator of "
             f"the execution trace and are left out ({reasons}); the first is {joined.first_alone!r}."
         )
-        found.append(Finding("info", "event-alone", message))
+        findings.append(Finding("info", "event-alone", message))
     if made.launched is not None and made.launched.why:
         reasons = ", ".join(f"{reason}: {count:,}" for reason, count in made.launched.why.items())
         count = sum(made.launched.why.values())
         message = f"{files}: {count:,} of {len(made.launched):,} device operations belong to no operator ({reasons})."
         hint = "They are kept with their times and streams (attribute unattributed)."
-        found.append(Finding("warning", "unattributed", message, hint))
+        findings.append(Finding("warning", "unattributed", message, hint))
     if made.communication.unknown:
         names = ", ".join(
             f"{name} ({count:,})" for name, count in list(made.communication.unknown.items())[:6]
         )
         message = f"{files}: unknown collectives, kept as computation: {names}."
-        found.append(Finding("warning", "unknown-collective", message, "They send nothing in a simulation."))
+        findings.append(
+            Finding("warning", "unknown-collective", message, "They send nothing in a simulation.")
+        )
     if made.plan.dropped:
         reasons = ", ".join(f"{name}: {count:,}" for name, count in made.plan.dropped.items())
         message = f"{files}: dependencies that the recorded times contradict were left out ({reasons})."
-        found.append(Finding("info", "contradicted-dependency", message))
-    return found
+        findings.append(Finding("info", "contradicted-dependency", message))
+    return findings

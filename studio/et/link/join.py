@@ -117,7 +117,7 @@ def _matched(
     sorted_numbers = numbers[order]
     low = np.searchsorted(sorted_numbers, wanted, side="left")
     high = np.searchsorted(sorted_numbers, wanted, side="right")
-    found = np.full(len(host), NONE, np.int64)
+    event_of = np.full(len(host), NONE, np.int64)
     codes = {name: code for code, name in enumerate(device.names)}
     names = np.array([codes.get(name, NONE) for name in host.names], np.int64)
     candidates = np.flatnonzero(usable & (high > low))
@@ -127,12 +127,12 @@ def _matched(
     alone = (high - low == 1)[candidates] & (sharing[candidates] == 1)
     rows = candidates[alone]
     rows = rows[device.name[order[low[rows]]] == names[rows]]
-    found[rows] = order[low[rows]]
+    event_of[rows] = order[low[rows]]
     taken: set[int] = set()
     for row in candidates[~alone].tolist():
         for event in order[low[row] : high[row]].tolist():
             if device.name[event] == names[row] and event not in taken:
-                found[row] = event
+                event_of[row] = event
                 taken.add(event)
                 break
-    return found, len(candidates)
+    return event_of, len(candidates)

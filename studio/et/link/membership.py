@@ -28,7 +28,7 @@ def resolve(drafts: Sequence[RankDraft]) -> tuple[tuple[CommGroup, ...], list[Fi
                 facts_of[key] = resolved
                 if "group" in resolved.inferred and resolved.group:
                     inferred[resolved.group] += 1
-        if inferred and len([one for one in members.values() if made.number in one]) > 1:
+        if inferred and len([ranks for ranks in members.values() if made.number in ranks]) > 1:
             names = ", ".join(f"{name!r}: {count:,}" for name, count in inferred.items())
             message = (
                 f"{made.files}: collectives that name no group were put into one by elimination ({names})."

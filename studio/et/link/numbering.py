@@ -21,17 +21,17 @@ def number(drafts: Sequence[RankDraft]) -> None:
     Where a recorder numbered those of some ranks of a group, the others are left without: theirs would not fit.
     """
     orders = [issued(made.operations, made.device, made.launched, made.communication) for made in drafts]
-    told = Counter[str]()
+    recorded = Counter[str]()
     for made, order in zip(drafts, orders, strict=True):
         known = [facts_of(made.communication, place) for place in order]
-        told.update({facts.group for facts in known if facts.group and facts.seq >= 0})
+        recorded.update({facts.group for facts in known if facts.group and facts.seq >= 0})
     for made, order in zip(drafts, orders, strict=True):
         groups: dict[str, list[Place]] = {}
         for place in order:
             groups.setdefault(facts_of(made.communication, place).group or "", []).append(place)
         for name, places in groups.items():
             written = [facts_of(made.communication, place).seq for place in places]
-            if max(written) < 0 and told[name]:
+            if max(written) < 0 and recorded[name]:
                 continue
             for place, seq, before in zip(places, _counted(written), written, strict=True):
                 if before < 0 and seq >= 0:
@@ -45,13 +45,13 @@ def _counted(written: Sequence[int]) -> list[int]:
         >>> _counted([-1, -1]), _counted([-1, 7, -1, 9]), _counted([3, -1, 4])
         ([0, 1], [6, 7, 8, 9], [3, -1, 4])
     """
-    first = next((at for at, seq in enumerate(written) if seq >= 0), None)
+    first = next((index for index, seq in enumerate(written) if seq >= 0), None)
     start = 0 if first is None else written[first] - first
-    found: list[int] = []
-    for at, seq in enumerate(written):
-        found.append(seq if seq >= 0 else (found[-1] + 1 if found else start + at))
-    rising = all(one < other for one, other in pairwise(found))
-    return found if rising and found[:1] >= [0] else list(written)
+    numbers: list[int] = []
+    for index, seq in enumerate(written):
+        numbers.append(seq if seq >= 0 else (numbers[-1] + 1 if numbers else start + index))
+    rising = all(this < other for this, other in pairwise(numbers))
+    return numbers if rising and numbers[:1] >= [0] else list(written)
 
 
 def _renumber(communication: Communication, place: Place, seq: int) -> None:

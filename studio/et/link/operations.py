@@ -111,8 +111,8 @@ def _tree(ids: Int64, parent_ids: Int64) -> tuple[Int64, Int64, Int64, Int64]:
     Self-loops (the process root has one) and circles of callers are cut.
     """
     count = len(ids)
-    at = np.minimum(np.searchsorted(ids, parent_ids), max(count - 1, 0))
-    parent = np.where((parent_ids >= 0) & (ids[at] == parent_ids), at, NONE) if count else at
+    caller = np.minimum(np.searchsorted(ids, parent_ids), max(count - 1, 0))
+    parent = np.where((parent_ids >= 0) & (ids[caller] == parent_ids), caller, NONE) if count else caller
     parent[parent == np.arange(count)] = NONE
     children: list[list[int]] = [[] for _ in range(count)]
     tops: list[int] = []

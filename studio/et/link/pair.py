@@ -60,11 +60,11 @@ def pair(hosts: Sequence[Told], devices: Sequence[ToldDevice]) -> list[Pair]:
         choice.take(host, device)
     if len(choice.hosts) == len(choice.devices) == 1:
         choice.take(*choice.hosts, *choice.devices)
-    found = [
+    pairs = [
         _checked(hosts[host], devices[device], choice.fit(host, device)) for host, device in choice.pairs
     ]
-    found += [Pair(hosts[at][1], hosts[at][0], None) for at in sorted(choice.hosts)]
-    return found + [Pair(devices[at][1], None, devices[at][0]) for at in sorted(choice.devices)]
+    pairs += [Pair(hosts[index][1], hosts[index][0], None) for index in sorted(choice.hosts)]
+    return pairs + [Pair(devices[index][1], None, devices[index][0]) for index in sorted(choice.devices)]
 
 
 class _Choice:
@@ -95,8 +95,8 @@ class _Choice:
 
 
 def _by_rank(hosts: Sequence[Told], devices: Sequence[ToldDevice]) -> list[tuple[int, int]]:
-    by_number = {number: at for at, (_, number) in enumerate(devices) if number is not None}
-    return [(at, by_number[number]) for at, (_, number) in enumerate(hosts) if number in by_number]
+    by_number = {number: index for index, (_, number) in enumerate(devices) if number is not None}
+    return [(index, by_number[number]) for index, (_, number) in enumerate(hosts) if number in by_number]
 
 
 def _may(host: Told, device: ToldDevice) -> bool:

@@ -81,12 +81,12 @@ def link_files(
             def tick(done: int) -> None:
                 read(sides[done // 1001], done % 1001)
 
-            found: _Drafted | None = worker.ask(draft_files, files, options, tick=tick)
-            if found is None:
+            answer: _Drafted | None = worker.ask(draft_files, files, options, tick=tick)
+            if answer is None:
                 raise _UnsureError
             for name in sides:
                 read(name, 1000)
-            return found
+            return answer
 
         try:
             drafts = team.shared(ranks, drafted)

@@ -32,12 +32,12 @@ def issued(
         if facts.kind not in (SEND, RECEIVE):
             call = communication.issued_by.get(row, row)
             keys.append((int(begin[call]), call, row, (False, row)))
-    for at, facts in communication.devices.items():
+    for index, facts in communication.devices.items():
         if facts.kind in (SEND, RECEIVE) or device is None or launched is None:
             continue
-        start, row = int(device.start_ns[launched.event[at]]), int(launched.operator[at])
+        start, row = int(device.start_ns[launched.event[index]]), int(launched.operator[index])
         call = communication.issued_by.get(row, row)
-        keys.append((int(begin[call]) if call >= 0 else start, call, start, (True, at)))
+        keys.append((int(begin[call]) if call >= 0 else start, call, start, (True, index)))
     return [place for *_, place in sorted(keys)]
 
 

@@ -42,17 +42,17 @@ def tensor_dependencies(
     sort = np.lexsort((order[writer], moment[writer], written))
     writer, written = writer[sort], written[sort]
     reader, wanted = reads.T
-    at = np.searchsorted(written * span + moment[writer], wanted * span + moment[reader]) - 1
+    place = np.searchsorted(written * span + moment[writer], wanted * span + moment[reader]) - 1
     sources, targets = [], []
     left = np.arange(len(reader))
     for _ in range(_MOST_UNDER_WAY):
-        left = left[at[left] >= 0]
-        left = left[written[at[left]] == wanted[left]]
-        finished = operations.finish[writer[at[left]]] <= operations.begin[reader[left]]
-        sources.append(writer[at[left[finished]]])
+        left = left[place[left] >= 0]
+        left = left[written[place[left]] == wanted[left]]
+        finished = operations.finish[writer[place[left]]] <= operations.begin[reader[left]]
+        sources.append(writer[place[left[finished]]])
         targets.append(reader[left[finished]])
         left = left[~finished]
-        at[left] -= 1
+        place[left] -= 1
         if not len(left):
             break
     return np.concatenate(sources), np.concatenate(targets)
@@ -72,7 +72,7 @@ class _Storages:
         known: dict[str, int] = {}
         numbers = [known.setdefault(storage, len(known)) for storage in chain.from_iterable(listed)]
         counts = np.zeros(len(host.texts), np.int64)
-        counts[used] = [len(one) for one in listed]
+        counts[used] = [len(storages) for storages in listed]
         self.numbers, self.counts = np.array(numbers, np.int64), counts
         # Texts that are not used hold none, so the numbers of a text stand behind those of the texts before it.
         self.first = np.cumsum(counts) - counts
