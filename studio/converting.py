@@ -13,7 +13,7 @@ from studio.errors import StudioError, TraceError
 from studio.et import Progress, discover, events, read_job, write
 from studio.et.format import JobSize
 from studio.et.ranks import ranks_by_file
-from studio.et.source import opened
+from studio.et.source import open_sources
 from studio.et.write import rank_file, written_together
 from studio.timeline import recorded
 from studio.trace import Finding, Trace
@@ -78,7 +78,7 @@ def convert(  # noqa: PLR0913 (each an option of the command)
     timeline = path.suffix in TIMELINES and not path.is_dir()
     if timeline:
         refuse_unwritable(path)
-    with opened([source]) as files:
+    with open_sources([source]) as files:
         jobs = discover(files)
         if len(jobs) > 1:
             names = ", ".join(job.name for job in jobs[:6])

@@ -1,4 +1,4 @@
-"""Which node of one run is which of another.
+"""Match the nodes of one run with those of another.
 
 Of one job nodes are the same by rank and row, which is by id. Nodes of different jobs are matched by structure: those
 of one type, name, collective, size and role of their comm group belong together, the n-th in order of issue with the
@@ -43,7 +43,7 @@ _ODD = np.uint64(0x9E3779B97F4A7C15)
 
 @dataclass(frozen=True, slots=True)
 class GraphPairs:
-    """Which rows of two graphs belong together.
+    """Matched rows of two graphs.
 
     M pairs.
 
@@ -63,7 +63,7 @@ class GraphPairs:
 
 @dataclass(frozen=True, slots=True)
 class Alignment:
-    """Which node of a run A is which of a run B.
+    """Matched nodes of runs A and B.
 
     P pairs of ranks.
 
@@ -88,32 +88,32 @@ class Alignment:
 
     @property
     def matched(self) -> int:
-        """Pairs of nodes of all ranks together."""
-        sizes = np.array([len(one.row_a) for one in self.pairs], np.int64)
+        """Matched pairs of nodes on all ranks."""
+        sizes = np.array([len(pair.row_a) for pair in self.pairs], np.int64)
         return int(sizes[self.pairs_of].sum())
 
     @property
     def share(self) -> float:
-        """Part of the nodes of both sides that have a partner, 0 to 1."""
+        """Share of the nodes of both sides that have a partner, 0 to 1."""
         nodes = self.nodes_a + self.nodes_b
         return 2 * self.matched / nodes if nodes else 1.0
 
     def partner(self, rank_a: int, row_a: int) -> tuple[int, int] | None:
-        """Return place of the rank and row of the node of B that is a node of A, None where there is none."""
-        return self._found(self.rank_a, rank_a, row_a, back=False)
+        """Return rank index and row of the node of B matched with a node of A, None where there is none."""
+        return self._counterpart(self.rank_a, rank_a, row_a, back=False)
 
     def partner_back(self, rank_b: int, row_b: int) -> tuple[int, int] | None:
-        """Return the node of A that is a node of B."""
-        return self._found(self.rank_b, rank_b, row_b, back=True)
+        """Return rank index and row of the node of A matched with a node of B."""
+        return self._counterpart(self.rank_b, rank_b, row_b, back=True)
 
-    def _found(self, ranks: Int64, rank: int, row: int, *, back: bool) -> tuple[int, int] | None:
-        at = np.flatnonzero(ranks == rank)
-        if not len(at):
+    def _counterpart(self, ranks: Int64, rank: int, row: int, *, back: bool) -> tuple[int, int] | None:
+        places = np.flatnonzero(ranks == rank)
+        if not len(places):
             return None
-        pairs = self.pairs[int(self.pairs_of[at[0]])]
+        pairs = self.pairs[int(self.pairs_of[places[0]])]
         mine, others = (pairs.row_b, pairs.row_a) if back else (pairs.row_a, pairs.row_b)
         where = np.flatnonzero(mine == row)
-        other = (self.rank_a if back else self.rank_b)[at[0]]
+        other = (self.rank_a if back else self.rank_b)[places[0]]
         return (int(other), int(others[where[0]])) if len(where) else None
 
 
@@ -130,8 +130,8 @@ def align(trace_a: Trace, trace_b: Trace) -> Alignment:
     by_id = True
     same: dict[tuple[int, int], bool] = {}
     first_a, first_b = _first_alike(trace_a), _first_alike(trace_b)
-    for at, (one, other) in enumerate(zip(rank_a.tolist(), rank_b.tolist(), strict=True)):
-        mine, others = trace_a.ranks[one], trace_b.ranks[other]
+    for index, (this, other) in enumerate(zip(rank_a.tolist(), rank_b.tolist(), strict=True)):
+        mine, others = trace_a.ranks[this], trace_b.ranks[other]
         graphs = first_a[mine.graph], first_b[others.graph]
         if graphs not in same:
             same[graphs] = _same_nodes(trace_a.graphs[graphs[0]], trace_b.graphs[graphs[1]])
@@ -141,7 +141,7 @@ def align(trace_a: Trace, trace_b: Trace) -> Alignment:
         if key not in known:
             known[key] = len(pairs)
             pairs.append(_pairs(trace_a, trace_b, graphs, groups))
-        pairs_of[at] = known[key]
+        pairs_of[index] = known[key]
     return Alignment(
         "id" if by_id else "structure",
         rank_a,
@@ -156,12 +156,12 @@ def align(trace_a: Trace, trace_b: Trace) -> Alignment:
 
 
 def _ranks(trace_a: Trace, trace_b: Trace) -> tuple[Int64, Int64]:
-    """Return the places of ranks that belong together."""
+    """Return the indices of matching ranks."""
     a, b = (np.array([rank.number for rank in trace.ranks], np.int64) for trace in (trace_a, trace_b))
-    _, one, other = np.intersect1d(a, b, assume_unique=True, return_indices=True)
-    if not len(one):
-        one = other = np.arange(min(len(a), len(b)))
-    return one.astype(np.int64), other.astype(np.int64)
+    _, this, other = np.intersect1d(a, b, assume_unique=True, return_indices=True)
+    if not len(this):
+        this = other = np.arange(min(len(a), len(b)))
+    return this.astype(np.int64), other.astype(np.int64)
 
 
 _RoleCodes = tuple[tuple[int, int], ...]
@@ -181,7 +181,7 @@ class _Roles:
         ]
 
     def of(self, rank: Rank) -> _RoleCodes:
-        """Return them; all ranks, and whatever is no group, have no role."""
+        """Return the roles of slots; slots for all ranks, and slots that hold no group, have none."""
         names = zip(rank.slots, self._names_group[rank.graph], strict=True)
         return tuple(self._role.get(str(value), _NO_ROLE) if group else _NO_ROLE for value, group in names)
 
@@ -210,18 +210,18 @@ def _pairs(
 
 
 def _first_alike(trace: Trace) -> list[int]:
-    """Return for each graph the first that has the same nodes, dependencies, sizes and slots: recorded times differ."""
+    """Return for each graph the first with the same structure; recorded times may differ."""
     if len(trace.graphs) == 1:
         return [0]
     known: dict[bytes, int] = {}
-    return [known.setdefault(_structure(graph), at) for at, graph in enumerate(trace.graphs)]
+    return [known.setdefault(_structure(graph), index) for index, graph in enumerate(trace.graphs)]
 
 
 def _structure(graph: Graph) -> bytes:
     state = hashlib.blake2b(digest_size=16)
     used, code = np.unique(graph.name, return_inverse=True)
     pool = list(graph.strings)
-    texts = [pool[at] for at in used.tolist()]
+    texts = [pool[code] for code in used.tolist()]
     # Pools may hold the names in another order.
     place = np.argsort(np.argsort(np.array(texts, dtype=object), kind="stable"), kind="stable")
     state.update(repr(sorted(texts)).encode("utf-8", "surrogatepass"))
@@ -246,7 +246,7 @@ def _same_nodes(a: Graph, b: Graph) -> bool:
 
 
 def match_rows(a: Graph, b: Graph, roles_a: _RoleCodes = (), roles_b: _RoleCodes = ()) -> tuple[Int64, Int64]:
-    """Return the rows of two graphs that belong together, by structure.
+    """Return matching rows of two graphs, by structure.
 
     Args:
         a: A graph.
@@ -260,8 +260,8 @@ def match_rows(a: Graph, b: Graph, roles_a: _RoleCodes = (), roles_b: _RoleCodes
         _round((code_a[orders[0]], code_b[orders[1]]), mates, rule)
         if (mates[0] >= 0).all() or (mates[1] >= 0).all():
             break
-    at = np.flatnonzero(mates[0] >= 0)
-    return orders[0][at], orders[1][mates[0][at]]
+    places = np.flatnonzero(mates[0] >= 0)
+    return orders[0][places], orders[1][mates[0][places]]
 
 
 _Rule = Literal["as many", "between", "any"]
@@ -269,7 +269,7 @@ _Codes = tuple[Int64, Int64]
 
 
 def _rounds(a: Graph, b: Graph, roles_a: _RoleCodes, roles_b: _RoleCodes) -> Iterator[tuple[_Codes, _Rule]]:
-    """Yield what must be equal, as a number per row of each graph, the strictest first."""
+    """Yield codes (N,) per graph that matching nodes must share, the strictest first."""
     names_a, names_b, texts = _name_codes(a, b)
     kinds = _kinds(a), _kinds(b)
     groups = _group_codes(a, roles_a), _group_codes(b, roles_b)
@@ -291,19 +291,19 @@ def _rounds(a: Graph, b: Graph, roles_a: _RoleCodes, roles_b: _RoleCodes) -> Ite
 
 
 def _name_codes(a: Graph, b: Graph) -> tuple[Int64, Int64, list[str]]:
-    """Return (N,) numbers of the nodes' names, equal for equal names, and the names."""
+    """Return (N,) numbers of node names, equal for equal names, and the names."""
     number: dict[str, int] = {}
-    found = []
+    columns = []
     for graph in (a, b):
         pool = list(graph.strings)
-        used, at = np.unique(graph.name, return_inverse=True)
-        codes = [number.setdefault(pool[one], len(number)) for one in used.tolist()]
-        found.append(np.array(codes, np.int64)[at] if codes else np.zeros(0, np.int64))
-    return found[0], found[1], list(number)
+        used, inverse = np.unique(graph.name, return_inverse=True)
+        codes = [number.setdefault(pool[code], len(number)) for code in used.tolist()]
+        columns.append(np.array(codes, np.int64)[inverse] if codes else np.zeros(0, np.int64))
+    return columns[0], columns[1], list(number)
 
 
 def plain_name(name: str) -> str:
-    """Return a name without its numbers and in small letters: what nodes of different steps and layers share.
+    """Return a name in lower case without numbers, shared by the nodes of different steps and layers.
 
     Example:
         >>> plain_name("mb3.Layer.12.attn@1_COMP")
@@ -334,7 +334,7 @@ def _group_codes(graph: Graph, roles: _RoleCodes) -> tuple[Int64, Int64]:
 
 
 def _codes(a: Sequence[Int64], b: Sequence[Int64]) -> _Codes:
-    """Return one number per row for several columns: equal numbers, equal rows."""
+    """Return one number per row for several columns, equal for equal rows."""
     code = np.zeros(len(a[0]) + len(b[0]), np.int64)
     for column_a, column_b in zip(a, b, strict=True):
         column = np.concatenate([column_a, column_b])
@@ -346,24 +346,24 @@ def _codes(a: Sequence[Int64], b: Sequence[Int64]) -> _Codes:
 
 
 def _context(graph: Graph, code: Int64) -> Int64:
-    """Return (N,) a number that is equal for nodes which wait for equal nodes."""
-    mixed = _mixed(code)
-    found = np.zeros(len(graph), np.uint64)
+    """Return (N,) a number that is equal for nodes that wait for equal nodes."""
+    mixed = _mix(code)
+    context = np.zeros(len(graph), np.uint64)
     for deps in (graph.ctrl, graph.data):
         of, parent = edges(deps)
-        np.add.at(found, of, mixed[parent])
-        found = _mixed(found.view(np.int64))
-    return found.view(np.int64)
+        np.add.at(context, of, mixed[parent])
+        context = _mix(context.view(np.int64))
+    return context.view(np.int64)
 
 
-def _mixed(values: Int64) -> UInt64:
+def _mix(values: Int64) -> UInt64:
     mixed = values.view(np.uint64) * _ODD
     mixed = (mixed ^ (mixed >> np.uint64(29))) * _ODD
     return mixed ^ (mixed >> np.uint64(32))
 
 
 def _round(codes: _Codes, mates: tuple[Int64, Int64], rule: _Rule) -> None:
-    """Match what is left: of each code the n-th with the n-th, in order of issue.
+    """Match unmatched nodes by code: the n-th of one side with the n-th of the other, in order of issue.
 
     `between`: only where as many firm pairs stand before both, those of a longest list in one order on both sides.
     """
@@ -372,27 +372,30 @@ def _round(codes: _Codes, mates: tuple[Int64, Int64], rule: _Rule) -> None:
     if rule == "between":
         firm = np.flatnonzero(mates[0] >= 0)
         firm = firm[_rising(mates[0][firm])]
-        between = [np.searchsorted(at, rows) for at, rows in zip((firm, mates[0][firm]), left, strict=True)]
+        between = [
+            np.searchsorted(rows_between, rows)
+            for rows_between, rows in zip((firm, mates[0][firm]), left, strict=True)
+        ]
         code_a, code_b = _codes([code_a, between[0]], [code_b, between[1]])
-    one, other = _nth_with_nth(code_a, code_b, as_many=rule == "as many")
-    mates[0][left[0][one]], mates[1][left[1][other]] = left[1][other], left[0][one]
+    this, other = _nth_with_nth(code_a, code_b, as_many=rule == "as many")
+    mates[0][left[0][this]], mates[1][left[1][other]] = left[1][other], left[0][this]
 
 
 def _nth_with_nth(a: Int64, b: Int64, *, as_many: bool) -> tuple[Int64, Int64]:
-    """Return the places of the n-th of each code on both sides; `as_many`: only of codes that are as frequent in both."""
+    """Return indices of the n-th of each code on both sides; `as_many`: only codes equally frequent on both."""
     codes = int(max(a.max(initial=-1), b.max(initial=-1))) + 1
     keep = np.ones(codes, bool)
     if as_many:
         keep = np.bincount(a, minlength=codes) == np.bincount(b, minlength=codes)
-    one, other = np.flatnonzero(keep[a]), np.flatnonzero(keep[b])
+    this, other = np.flatnonzero(keep[a]), np.flatnonzero(keep[b])
     most = len(a) + len(b) + 1
-    key_a, key_b = a[one] * most + _nth(a[one]), b[other] * most + _nth(b[other])
+    key_a, key_b = a[this] * most + _nth(a[this]), b[other] * most + _nth(b[other])
     _, at_a, at_b = np.intersect1d(key_a, key_b, assume_unique=True, return_indices=True)
-    return one[at_a], other[at_b]
+    return this[at_a], other[at_b]
 
 
 def _nth(code: Int64) -> Int64:
-    """Return (N,) how many of the same code stand before each."""
+    """Return (N,) how many of the same code come before each."""
     order = np.argsort(code, kind="stable")
     ordered = code[order]
     starts = np.flatnonzero(np.append(True, ordered[1:] != ordered[:-1])) if len(code) else order
@@ -402,24 +405,24 @@ def _nth(code: Int64) -> Int64:
 
 
 def _rising(values: Int64) -> Int64:
-    """Return the places of a longest rising part of `values`."""
+    """Return the indices of a longest rising subsequence of `values`."""
     if (np.diff(values) > 0).all():
         return np.arange(len(values))
     ends: list[int] = []
     at_end: list[int] = []
     before = np.full(len(values), NONE, np.int64)
-    for at, value in enumerate(values.tolist()):
+    for place, value in enumerate(values.tolist()):
         length = bisect_left(ends, value)
         if length:
-            before[at] = at_end[length - 1]
+            before[place] = at_end[length - 1]
         if length == len(ends):
             ends.append(value)
-            at_end.append(at)
+            at_end.append(place)
         else:
-            ends[length], at_end[length] = value, at
-    found, at = [], at_end[-1] if at_end else NONE
+            ends[length], at_end[length] = value, place
+    chain, place = [], at_end[-1] if at_end else NONE
     links = before.tolist()
-    while at != NONE:
-        found.append(at)
-        at = links[at]
-    return np.array(found[::-1], np.int64)
+    while place != NONE:
+        chain.append(place)
+        place = links[place]
+    return np.array(chain[::-1], np.int64)

@@ -1,4 +1,4 @@
-"""A graph of any size as a tree of blocks that open in place, few at every depth.
+"""Fold a graph of any size into a tree of blocks that open in place, few at every depth.
 
 A block holds the nodes that a level (see `levels`) does not tell apart; opened, it shows what the level, or the one
 after it, tells apart within it. Where there are more kinds than a drawing has room for they are taken together in the
@@ -36,7 +36,7 @@ Path = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Some nodes drawn as one.
+    """Nodes drawn as one block.
 
     Attributes:
         path: Which child of which child of the whole graph.
@@ -60,7 +60,7 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Children:
-    """What a block shows when it is opened.
+    """The content of an opened block.
 
     C children, L lines between them, E dependencies that lead from one to another.
 
@@ -106,10 +106,10 @@ class Folded:
 
 
 class BlockTree:
-    """The blocks of a graph by one level, worked out as they are opened. Threads may share one."""
+    """The blocks of a graph by one level, computed as they are opened. Safe to share between threads."""
 
     def __init__(self, source: Source, depths: Depths, first: LevelName, then: Sequence[LevelName]) -> None:
-        """Begin a tree.
+        """Create a tree.
 
         Args:
             source: What the levels are made from.
@@ -118,7 +118,7 @@ class BlockTree:
             then: The levels that go on where it tells nothing apart any more.
         """
         self._source, self._depths = source, depths
-        self._order = [first, *(one for one in then if one != first)]
+        self._order = [first, *(level for level in then if level != first)]
         if "order" not in self._order:
             self._order.append("order")
         self._levels: dict[LevelName, Level] = {}
@@ -126,13 +126,13 @@ class BlockTree:
         self.root = Block((), "", np.arange(len(source.graph)), first)
 
     def children(self, block: Block) -> Children:
-        """Return what a block shows when it is opened."""
-        found = self._children.get(block.path)
-        if found is None:
+        """Return the content of a block, computing it at first use."""
+        children = self._children.get(block.path)
+        if children is None:
             blocks = self._split(block)
-            found = Children(blocks, *_lines_within(self._source.near, block, blocks))
-            self._children[block.path] = found
-        return found
+            children = Children(blocks, *_lines_within(self._source.near, block, blocks))
+            self._children[block.path] = children
+        return children
 
     def find(self, path: Path) -> Block | None:
         """Return the block at a path, None where there is none."""
@@ -145,54 +145,56 @@ class BlockTree:
         return block
 
     def path_of(self, row: int) -> Path:
-        """Return the path of the block that is the node alone."""
+        """Return the path of a node's own block."""
         block = self.root
         while not block.is_node:
-            block = next(one for one in self.children(block).blocks if _holds(one, row))
+            block = next(child for child in self.children(block).blocks if _holds(child, row))
         return block.path
 
     def first_place(self, block: Block) -> int:
-        """Return the place of the node of a block that comes first."""
+        """Return the position of the block's first node."""
         return int(self._depths.place[block.rows].min())
 
     def to_begin_with(self) -> tuple[Path, ...]:
-        """Return what to open so that the first drawing tells something: what holds much of the graph.
+        """Return the blocks to open at first: those that hold much of the graph.
 
         Nothing where the level itself is what there is to see: phases, comm groups, types.
         """
         opened: list[Path] = []
         while self.root.level in _OPENED:
-            shown, _ = self._shown(set(opened))
+            shown, _ = self._visible_blocks(set(opened))
             large = [
-                one.path for one in shown if len(one.rows) * _MUCH >= len(self.root.rows) and not one.is_node
+                block.path
+                for block in shown
+                if len(block.rows) * _MUCH >= len(self.root.rows) and not block.is_node
             ]
-            if len(shown) >= _FEW or not large or len(self._shown({*opened, *large})[0]) > _MANY:
+            if len(shown) >= _FEW or not large or len(self._visible_blocks({*opened, *large})[0]) > _MANY:
                 break
             opened += large
         return tuple(opened)
 
     def folded(self, opened: Sequence[Path]) -> Folded:
-        """Return the graph with some blocks open; if they do not fit, with those named last.
+        """Return the graph with some blocks open; if they do not fit, the last ones stay closed.
 
         A block is open if those around it are.
         """
         wanted = list(opened)
         closed: list[Path] = []
         while True:
-            shown, frames = self._shown(set(wanted))
+            shown, frames = self._visible_blocks(set(wanted))
             if len(shown) + len(frames) <= MOST_BLOCKS or not wanted:
                 break
             # What was opened first goes first, but no block around a later one.
             last = wanted[-1]
-            out = next((one for one in wanted if last[: len(one)] != one), wanted[0])
+            out = next((path for path in wanted if last[: len(path)] != path), wanted[0])
             wanted.remove(out)
             closed.append(out)
         of = np.zeros(len(self._source.graph), np.int32)
-        for at, block in enumerate(shown):
-            of[block.rows] = at
+        for number, block in enumerate(shown):
+            of[block.rows] = number
         return Folded(tuple(shown), tuple(frames), of, *self._lines(of, shown, frames), tuple(closed))
 
-    def _shown(self, opened: set[Path]) -> tuple[list[Block], list[Block]]:
+    def _visible_blocks(self, opened: set[Path]) -> tuple[list[Block], list[Block]]:
         shown: list[Block] = []
         frames: list[Block] = []
 
@@ -213,44 +215,45 @@ class BlockTree:
     ) -> tuple[Int64, Int64, Int64, Int64, int]:
         edges = self._source.near.edges
         # Whatever leads from one that is drawn to another crosses within the root or within one that is open.
-        at = np.concatenate([self.children(one).crossing for one in (self.root, *frames)])
-        pair = of[edges.before[at]].astype(np.int64) * len(shown) + of[edges.after[at]]
+        crossing = np.concatenate([self.children(frame).crossing for frame in (self.root, *frames)])
+        pair = of[edges.before[crossing]].astype(np.int64) * len(shown) + of[edges.after[crossing]]
         count = np.bincount(pair, minlength=len(shown) ** 2)
-        data = np.bincount(pair[edges.is_data[at]], minlength=len(shown) ** 2)
+        data = np.bincount(pair[edges.is_data[crossing]], minlength=len(shown) ** 2)
         lines = np.flatnonzero(count)
         room = MOST_ELEMENTS - len(shown) - len(frames)
         left_out = max(0, len(lines) - room)
         if left_out:
             lines = np.sort(lines[np.argsort(-count[lines], kind="stable")[:room]])
-        one, other = np.divmod(lines, max(len(shown), 1))
-        return one, other, count[lines], data[lines], left_out
+        this, other = np.divmod(lines, max(len(shown), 1))
+        return this, other, count[lines], data[lines], left_out
 
     # -----------------------------------------------------------------------------------------------
 
     def _split(self, block: Block) -> tuple[Block, ...]:
-        """Return the children of a block, in the order in which their first nodes come."""
+        """Return the children of a block, by their first nodes."""
         rows, place = block.rows, self._depths.place
         if len(rows) <= MOST_CHILDREN:
             order = rows[np.argsort(place[rows], kind="stable")]
             return tuple(
-                Block((*block.path, at), "", order[at : at + 1], block.level) for at in range(len(rows))
+                Block((*block.path, place), "", order[place : place + 1], block.level)
+                for place in range(len(rows))
             )
         name, depth, keys = self._telling(rows, block.level, block.depth)
         if name == "order":
             return self._runs(block)
-        shared = [self._level(name).label(int(rows[0]), at) for at in range(block.depth, depth)]
-        prefix = "" if name != block.level else "".join(f"{one}{_SEPARATORS[name]}" for one in shared)
+        shared = [self._level(name).label(int(rows[0]), depth_of) for depth_of in range(block.depth, depth)]
+        prefix = "" if name != block.level else "".join(f"{label}{_SEPARATORS[name]}" for label in shared)
         return self._kinds(block, prefix, name, depth, keys)
 
     def _telling(self, rows: Int64, name: LevelName, depth: int) -> tuple[LevelName, int, Int64]:
-        """Return the next level and depth that tells rows apart, from a level and depth on, and their keys there."""
+        """Return the next level and depth at which rows differ, with their keys."""
         while name != "order":
-            one = self._level(name)
+            level = self._level(name)
             while True:
-                keys = one.keys(rows, depth)
+                keys = level.keys(rows, depth)
                 if len(keys) and (keys != keys[0]).any():
                     return name, depth, keys
-                if one.flat or keys[0] < 0:
+                if level.flat or keys[0] < 0:
                     break
                 depth += 1
             name, depth = self._order[self._order.index(name) + 1], 0
@@ -264,8 +267,8 @@ class BlockTree:
     def _kinds(
         self, block: Block, prefix: str, name: LevelName, depth: int, keys: Int64
     ) -> tuple[Block, ...]:
-        """Return a block for every key, or for runs of keys where they are too many; all names begin with a prefix."""
-        kind, kinds, first = _numbered(keys, self._depths.place[block.rows])
+        """Return a block per key, or per run of keys where there are too many; all names get a prefix."""
+        kind, kinds, first = _number_by_appearance(keys, self._depths.place[block.rows])
         if kinds > MOST_CHILDREN:
             run = np.arange(kinds) * RUNS // kinds
             ends = np.flatnonzero(np.diff(np.append(run, RUNS)))
@@ -279,50 +282,50 @@ class BlockTree:
             following: list[tuple[LevelName, int]] = [(name, depth)] * RUNS
         else:
             parts = _parts(block.rows, kind, kinds)
-            named = [self._named(rows, name, depth) for rows in parts]
-            names, following = [one[0] for one in named], [one[1] for one in named]
+            named = [self._describe_key(rows, name, depth) for rows in parts]
+            names, following = [entry[0] for entry in named], [entry[1] for entry in named]
         return tuple(
-            Block((*block.path, at), prefix + one, rows, *after)
-            for at, (one, rows, after) in enumerate(zip(names, parts, following, strict=True))
+            Block((*block.path, number), prefix + label, rows, *after)
+            for number, (label, rows, after) in enumerate(zip(names, parts, following, strict=True))
         )
 
-    def _named(self, rows: Int64, name: LevelName, depth: int) -> tuple[str, tuple[LevelName, int]]:
-        """Return what nodes of one key are called, with the parts that all of them share, and what tells them apart next."""
-        one = self._level(name)
-        text = one.label(int(rows[0]), depth)
-        if one.flat:
+    def _describe_key(self, rows: Int64, name: LevelName, depth: int) -> tuple[str, tuple[LevelName, int]]:
+        """Return the common name of nodes of one key, and the level and depth at which they differ next."""
+        level = self._level(name)
+        text = level.label(int(rows[0]), depth)
+        if level.flat:
             return text, (self._order[self._order.index(name) + 1], 0)
-        if len(rows) > _PEEKED_AT_MOST or one.keys(rows[:1], depth)[0] < 0:
+        if len(rows) > _PEEKED_AT_MOST or level.keys(rows[:1], depth)[0] < 0:
             return text, (name, depth + 1)
         while len(rows) > 1:
-            keys = one.keys(rows, depth + 1)
+            keys = level.keys(rows, depth + 1)
             if keys[0] < 0 or (keys != keys[0]).any():
                 break
             depth += 1
-            text += f"{_SEPARATORS[name]}{one.label(int(rows[0]), depth)}"
+            text += f"{_SEPARATORS[name]}{level.label(int(rows[0]), depth)}"
         return text, (name, depth + 1)
 
     def _runs(self, block: Block) -> tuple[Block, ...]:
-        """Return equal runs of the nodes in their order."""
+        """Divide the nodes, in order, into runs of equal length."""
         order = block.rows[np.argsort(self._depths.place[block.rows], kind="stable")]
         bounds = np.linspace(0, len(order), RUNS + 1).astype(np.int64).tolist()
         return tuple(
-            Block((*block.path, at), f"{low + 1:,} to {high:,}", np.sort(order[low:high]), "order")
-            for at, (low, high) in enumerate(pairwise(bounds))
+            Block((*block.path, number), f"{low + 1:,} to {high:,}", np.sort(order[low:high]), "order")
+            for number, (low, high) in enumerate(pairwise(bounds))
         )
 
 
 def _holds(block: Block, row: int) -> bool:
-    at = int(np.searchsorted(block.rows, row))
-    return at < len(block.rows) and int(block.rows[at]) == row
+    place = int(np.searchsorted(block.rows, row))
+    return place < len(block.rows) and int(block.rows[place]) == row
 
 
 def _range(low: str, high: str) -> str:
     return low if low == high else f"{low} to {high}"
 
 
-def _numbered(keys: Int64, place: Int64) -> tuple[Int64, int, Int64]:
-    """Return keys as numbers from 0 in the order in which they come first, how many, and where each comes first."""
+def _number_by_appearance(keys: Int64, place: Int64) -> tuple[Int64, int, Int64]:
+    """Number keys from 0 by first appearance; return numbers, how many, and each key's first position."""
     distinct, inverse = np.unique(keys, return_inverse=True)
     earliest = np.full(len(distinct), np.iinfo(np.int64).max)
     np.minimum.at(earliest, inverse, place)
@@ -336,7 +339,7 @@ def _numbered(keys: Int64, place: Int64) -> tuple[Int64, int, Int64]:
 
 
 def _parts(rows: Int64, part: Int64, count: int) -> list[Int64]:
-    """Return the rows of each part, rising."""
+    """Return the rows of each part, sorted."""
     # Numbers of 16 bits are sorted in one pass.
     part = part.astype(np.int16) if count < np.iinfo(np.int16).max else part
     order = np.argsort(part, kind="stable")
@@ -349,16 +352,16 @@ def _parts(rows: Int64, part: Int64, count: int) -> list[Int64]:
 def _lines_within(
     near: Adjacency, block: Block, blocks: Sequence[Block]
 ) -> tuple[Int64, Int64, Int64, Int64]:
-    """Return between which children of a block dependencies lead, how many, and which these are."""
+    """Return the dependencies between children of a block: from, to, how many, and which."""
     child = np.full(len(near), -1, np.int32)
     for number, block_of in enumerate(blocks):
         child[block_of.rows] = number
     whole = len(block.rows) == len(near)
-    at = np.arange(len(near.edges)) if whole else ranges(near.up, block.rows)
-    before, after = child[near.edges.before[at]], child[near.edges.after[at]]
+    crossing = np.arange(len(near.edges)) if whole else ranges(near.up, block.rows)
+    before, after = child[near.edges.before[crossing]], child[near.edges.after[crossing]]
     apart = (before >= 0) & (after >= 0) & (before != after)
     pair = before[apart].astype(np.int64) * len(blocks) + after[apart]
     count = np.bincount(pair, minlength=len(blocks) ** 2)
     lines = np.flatnonzero(count).astype(np.int64)
-    one, other = np.divmod(lines, max(len(blocks), 1))
-    return one, other, count[lines].astype(np.int64), at[apart]
+    this, other = np.divmod(lines, max(len(blocks), 1))
+    return this, other, count[lines].astype(np.int64), crossing[apart]

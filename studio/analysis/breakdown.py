@@ -1,4 +1,4 @@
-"""Where the time of each rank goes, by what it was doing: nothing is counted twice, idle time is idle time."""
+"""Where the time of each rank goes, by kind of work; nothing is counted twice, gaps are idle time."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Breakdown:
 
 
 def node_kinds(graph: Graph) -> Int64:
-    """Return (N,) what each node of a graph occupies."""
+    """Return (N,) the kind of work of each node of a graph."""
     kinds = np.full(len(graph), NOTHING, np.int64)
     kinds[graph.type == NodeType.COMP] = COMPUTE
     kinds[(graph.type >= NodeType.COMM_SEND) & (graph.type <= NodeType.COMM_COLL)] = COMMUNICATION
@@ -74,10 +74,10 @@ def breakdown(spans: Spans, finish_ns: Int64) -> Breakdown:
         spans: What ran when.
         finish_ns: (R,) when each rank finished; nothing ends later.
     """
-    spans = _ordered(spans)
+    spans = _sort_spans(spans)
 
     def covered(*kinds: int) -> Int64:
-        return _covered(spans, np.isin(spans.kind, kinds), len(finish_ns))
+        return _covered_sorted(spans, np.isin(spans.kind, kinds), len(finish_ns))
 
     compute = covered(COMPUTE)
     return Breakdown(
@@ -92,7 +92,7 @@ def breakdown(spans: Spans, finish_ns: Int64) -> Breakdown:
 
 @dataclass(frozen=True, slots=True)
 class RankUse:
-    """Where the time of the ranks goes that have times.
+    """Where the time of ranks goes, for ranks that have times.
 
     K ranks.
 
@@ -125,7 +125,7 @@ def rank_use(trace: Trace, times: NodeTimes, finish_ns: Int64, origin_ns: int) -
         kind[mine] = node_kinds(trace.graphs[index])[spans.row[mine]]
     place = np.searchsorted(known, spans.rank)
     begin, end, finish = spans.start_ns - origin_ns, spans.end_ns - origin_ns, finish_ns[known]
-    numbers = [trace.ranks[at].number for at in known.tolist()]
+    numbers = [trace.ranks[index].number for index in known.tolist()]
     return RankUse(numbers, finish, breakdown(Spans(begin, end, place, kind), finish))
 
 
@@ -137,11 +137,11 @@ def covered_ns(spans: Spans, chosen: Bool, ranks: int) -> Int64:
         >>> covered_ns(Spans(*times), np.ones(3, bool), 2).tolist()
         [13, 0]
     """
-    return _covered(_ordered(spans), chosen[_order(spans)], ranks)
+    return _covered_sorted(_sort_spans(spans), chosen[_order(spans)], ranks)
 
 
 def layered_ns(spans: Spans, layer: Int64, ranks: int, layers: int) -> Int64:
-    """Return (ranks, layers) what each layer of spans adds to the union of those before it.
+    """Return (ranks, layers) the time that each layer of spans adds to the union of those before it.
 
     Args:
         spans: What ran when; kinds do not count.
@@ -155,8 +155,8 @@ def layered_ns(spans: Spans, layer: Int64, ranks: int, layers: int) -> Int64:
         [[10, 2]]
     """
     order = _order(spans)
-    layer, spans = layer[order], _ordered(spans)
-    until = [_covered(spans, layer <= at, ranks) for at in range(layers)]
+    layer, spans = layer[order], _sort_spans(spans)
+    until = [_covered_sorted(spans, layer <= level, ranks) for level in range(layers)]
     return np.diff(np.stack([np.zeros(ranks, np.int64), *until], axis=1), axis=1)
 
 
@@ -164,31 +164,33 @@ def _order(spans: Spans) -> Int64:
     return np.lexsort((spans.start_ns, spans.rank))
 
 
-def _ordered(spans: Spans) -> Spans:
-    """Return spans by rank and start."""
+def _sort_spans(spans: Spans) -> Spans:
+    """Sort spans by rank and start."""
     order = _order(spans)
     return Spans(spans.start_ns[order], spans.end_ns[order], spans.rank[order], spans.kind[order])
 
 
-def _covered(spans: Spans, chosen: Bool, ranks: int) -> Int64:
-    """Return `covered_ns` of spans that are sorted by rank and start."""
+def _covered_sorted(spans: Spans, chosen: Bool, ranks: int) -> Int64:
+    """Return `covered_ns` of sorted spans."""
     rank, start, end = spans.rank[chosen], spans.start_ns[chosen], spans.end_ns[chosen]
     if not len(rank):
         return np.zeros(ranks, np.int64)
     bounds = np.searchsorted(rank, np.arange(ranks + 1))
     origin, apart = int(start.min()), int(end.max()) - int(start.min()) + 1
     if apart * ranks > _MOST_NS:
-        one_by_one = (_added(start[low:high], end[low:high]).sum() for low, high in pairwise(bounds.tolist()))
+        one_by_one = (
+            _added_to_union(start[low:high], end[low:high]).sum() for low, high in pairwise(bounds.tolist())
+        )
         return np.fromiter(one_by_one, np.int64, ranks)
     # Each rank's times are moved beyond those of the rank before, so that one running maximum serves all.
     moved = rank * apart - origin
-    total = np.concatenate([[0], np.cumsum(_added(start + moved, end + moved))])
+    total = np.concatenate([[0], np.cumsum(_added_to_union(start + moved, end + moved))])
     covered: Int64 = np.diff(total[bounds])
     return covered
 
 
-def _added(start: Int64, end: Int64) -> Int64:
-    """Return what each span adds to the union of those before it; they are sorted by start."""
+def _added_to_union(start: Int64, end: Int64) -> Int64:
+    """Return what each span, sorted by start, adds to the union of those before it."""
     end = np.maximum.accumulate(end)
     added: Int64 = np.maximum(end - np.maximum(start, np.concatenate([start[:1], end[:-1]])), 0)
     return added

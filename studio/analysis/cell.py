@@ -1,4 +1,4 @@
-"""A cell of the heatmap in words: what a rank did in a collective, and how that compares."""
+"""Describe a cell of the heatmap in words: what a rank did in a collective, and how that compares."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ UNITS: dict[Metric, str] = {
 
 
 def exact_text(metric: Metric, value: float) -> str:
-    """Return a figure with every digit that is known of it.
+    """Return a figure with all its known digits.
 
     Example:
         >>> exact_text("size", 226492416.0), exact_text("bus", 1 / 3)
@@ -48,11 +48,11 @@ def cell_words(shown: Shown, line: int, column: int) -> str:
     """Return a sentence about a cell."""
     heat, look = shown.heat, shown.look
     row, rank = int(heat.lines[line]), int(heat.columns[column])
-    at = heat.cells(line, column)
+    cells = heat.cells(line, column)
     head = [f"rank {shown.trace.ranks[rank].number}", line_name(heat, line)]
-    if not len(at):
+    if not len(cells):
         return " · ".join([*head, "takes no part"])
-    parts = _single(shown, int(at[0])) if len(at) == 1 else _several(shown, at)
+    parts = _single(shown, int(cells[0])) if len(cells) == 1 else _several(shown, cells)
     value, mean = float(heat.table[row, rank]), float(heat.spread.mean[row])
     if np.isnan(value):
         return " · ".join([*head, *parts])
@@ -67,15 +67,15 @@ def _size(members: Members, size: Any) -> str:
     return format_bytes(int(size)) if members.sized else "size not recorded"
 
 
-def _single(shown: Shown, at: int) -> list[str]:
+def _single(shown: Shown, cell: int) -> list[str]:
     heat, metric = shown.heat, shown.look.metric
     members = heat.members
-    which = int(np.searchsorted(members.offsets, at, side="right")) - 1
+    which = int(np.searchsorted(members.offsets, cell, side="right")) - 1
     group = members.groups[int(members.group[which])]
     parts = [f"group {group or 'of all ranks'}, {format_count(int(members.size[which]))} ranks"]
     if metric != "size":
-        parts.append(_size(members, members.bytes[at]))
-    start, end = int(members.start_ns[at]), int(members.end_ns[at])
+        parts.append(_size(members, members.bytes[cell]))
+    start, end = int(members.start_ns[cell]), int(members.end_ns[cell])
     if start < 0:
         return parts
     of = slice(int(members.offsets[which]), int(members.offsets[which + 1]))
@@ -87,20 +87,20 @@ def _single(shown: Shown, at: int) -> list[str]:
     if waited > 0:
         number = shown.trace.ranks[int(members.rank[last])].number
         parts.append(f"{format_ns(waited)} of it waiting for rank {number}")
-    elif last == at and len(range(of.start, of.stop)) > 1 and waited == 0:
+    elif last == cell and len(range(of.start, of.stop)) > 1 and waited == 0:
         first = int(members.start_ns[of][members.start_ns[of] >= 0].min())
         if start > first:
             parts.append(f"the last to arrive, {format_ns(start - first)} after the first")
     return parts
 
 
-def _several(shown: Shown, at: Int64) -> list[str]:
+def _several(shown: Shown, cells: Int64) -> list[str]:
     members = shown.heat.members
-    parts = [f"{format_count(len(at))} collectives together"]
+    parts = [f"{format_count(len(cells))} collectives together"]
     if shown.look.metric != "size":
-        parts.append(_size(members, members.bytes[at].sum()))
-    known = members.start_ns[at] != NONE
+        parts.append(_size(members, members.bytes[cells].sum()))
+    known = members.start_ns[cells] != NONE
     if known.any() and shown.look.metric != "duration":
-        taken = int((members.end_ns[at] - members.start_ns[at])[known].sum())
+        taken = int((members.end_ns[cells] - members.start_ns[cells])[known].sum())
         parts.append(f"took {format_ns(taken)}")
     return parts

@@ -1,4 +1,4 @@
-"""Everything a node waits for, directly or not, and everything that waits for it."""
+"""Find everything a node waits for, directly or not, and everything that waits for it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ LINKS_AT_MOST = 3000
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """A node with what comes before and after it.
+    """A node with all its predecessors and successors.
 
     Attributes:
         bars: Those that have times.
@@ -27,7 +27,7 @@ class Chain:
 
 
 def chain_of(gantt: Gantt, bar: Bar) -> Chain:
-    """Return the chain of dependencies a bar is part of, on its rank."""
+    """Return all predecessors and successors of a bar on its rank."""
     near = gantt.adjacency_of(bar.rank)
     place: dict[int, int] = {}
     bars: list[Bar] = []
@@ -38,12 +38,12 @@ def chain_of(gantt: Gantt, bar: Bar) -> Chain:
         part = neighbourhood(near, bar.node, LINKS_AT_MOST, direction=side, most=LINKS_AT_MOST)
         more = more or part.left_out > 0 or len(part.rows) > LINKS_AT_MOST
         for row in part.rows.tolist():
-            found = gantt.bar(bar.rank, row)
-            if found is not None and row not in place:
+            next_bar = gantt.bar(bar.rank, row)
+            if next_bar is not None and row not in place:
                 place[row] = len(bars)
-                bars.append(found)
+                bars.append(next_bar)
         columns = (part.edges.before, part.edges.after, part.edges.is_data)
-        for before, after, data in zip(*(one.tolist() for one in columns), strict=True):
+        for before, after, data in zip(*(column.tolist() for column in columns), strict=True):
             if before in place and after in place:
                 edges[place[before], place[after], data] = None
     return Chain(tuple(bars), tuple(edges), more)

@@ -1,4 +1,4 @@
-"""A timeline as a Chrome trace with flows, which Perfetto opens; `slices.py` says what there is to tell."""
+"""Write a timeline as a Chrome trace with flows, which Perfetto opens; `slices.py` prepares its content."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ HEAD = '{"displayTimeUnit": "ns", "otherData": {"writer": "chakra-studio"}, "tra
 
 
 def chrome_events(gantt: Gantt) -> Iterator[str]:
-    """Yield the file piece by piece; times are microseconds after the beginning, exact to the nanosecond."""
+    """Yield the file in pieces; times are microseconds from the beginning, exact to the nanosecond."""
     slices = Slices(gantt)
     yield HEAD + json.dumps(
         {"ph": "M", "pid": 0, "name": "process_labels", "args": {"labels": "chakra-studio"}}
@@ -26,15 +26,15 @@ def chrome_events(gantt: Gantt) -> Iterator[str]:
 
 
 def _rank(slices: Slices, rank: Rank) -> Iterator[str]:
-    yield _named("process_name", rank.number, 0, f"rank {rank.number}")
-    yield _named("process_sort_index", rank.number, 0, rank.number)
+    yield _metadata_event("process_name", rank.number, 0, f"rank {rank.number}")
+    yield _metadata_event("process_sort_index", rank.number, 0, rank.number)
     gantt = slices.gantt
     graph = gantt.trace.graph_of(rank)
     sizes = gantt.sizes_of(rank.graph)
     names: dict[int, str] = {}
     for thread in slices.threads(rank):
-        yield _named("thread_name", rank.number, thread.number, thread.title)
-        yield _named("thread_sort_index", rank.number, thread.number, thread.number)
+        yield _metadata_event("thread_name", rank.number, thread.number, thread.title)
+        yield _metadata_event("thread_sort_index", rank.number, thread.number, thread.number)
         places = thread.places
         node = gantt.coverage.row[places]
         columns = (
@@ -46,7 +46,9 @@ def _rank(slices: Slices, rank: Rank) -> Iterator[str]:
             sizes[node],
         )
         lines = []
-        for start, length, code, number, of, size in zip(*(one.tolist() for one in columns), strict=True):
+        for start, length, code, number, of, size in zip(
+            *(column.tolist() for column in columns), strict=True
+        ):
             name = names.get(code) or names.setdefault(code, json.dumps(graph.strings[code]))
             more = f', "bytes": {size}' if size else ""
             lines.append(
@@ -65,7 +67,7 @@ def _flow(name: str, number: int, before: End, after: End) -> str:
     )
 
 
-def _named(what: str, rank: int, thread: int, value: str | int) -> str:
+def _metadata_event(what: str, rank: int, thread: int, value: str | int) -> str:
     key = "sort_index" if what.endswith("sort_index") else "name"
     return ",\n" + json.dumps({"ph": "M", "pid": rank, "tid": thread, "name": what, "args": {key: value}})
 

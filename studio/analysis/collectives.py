@@ -1,4 +1,4 @@
-"""How long each collective took, and how fast that was, by the definitions of NCCL's own tests.
+"""Duration and bandwidth of each collective, as defined by NCCL's own tests.
 
 A collective is one instance across ranks: the n-th that each member of a comm group begins. Bandwidths are those
 of nccl-tests (NVIDIA, `doc/PERFORMANCE.md`): the algorithm bandwidth is size / time; the bus bandwidth is that times
@@ -32,7 +32,7 @@ _ONE_TO_ALL = (CollectiveType.BROADCAST, CollectiveType.REDUCE)
 
 @dataclass(frozen=True, slots=True)
 class CollectiveTimes:
-    """Every collective that ran, in the order they began.
+    """Every collective that ran, by start.
 
     C collectives. Bandwidths are NaN where a collective moves nothing or its time is not known.
 
@@ -74,13 +74,13 @@ class CollectiveTimes:
 
     @property
     def duration_ns(self) -> Int64:
-        """(C,) from the first member's beginning to the last member's end."""
+        """(C,) from the first member's start to the last member's end."""
         duration: Int64 = self.end_ns - self.start_ns
         return duration
 
     @property
     def skew_ns(self) -> Int64:
-        """(C,) how long the first member waited for the last to arrive."""
+        """(C,) how long the first member waited for the last one."""
         skew: Int64 = self.arrived_ns - self.start_ns
         return skew
 
@@ -99,10 +99,13 @@ def collective_times(
         times: When its nodes ran; see `timeline.node_times` and `SimResult.node_times`.
         groups: Comm groups in place of the trace's.
     """
-    place = {rank.number: at for at, rank in enumerate(trace.ranks)}
+    place = {rank.number: index for index, rank in enumerate(trace.ranks)}
     matchings = match_by_name(trace, groups)
     known: _Known = {}
-    columns = [_NOTHING, *(_of_group(at, one, times, place, known) for at, one in enumerate(matchings))]
+    columns = [
+        _NOTHING,
+        *(_of_group(number, matching, times, place, known) for number, matching in enumerate(matchings)),
+    ]
     table = np.concatenate(columns, axis=1)
     table = table[:, np.lexsort((table[0], table[7], table[6]))]
     group, position, kind, members, present, size, start, arrived, end, rank, row = table
@@ -110,7 +113,7 @@ def collective_times(
     algorithm = np.full(len(kind), np.nan)
     np.divide(whole, end - arrived, out=algorithm, where=(end > arrived) & (whole > 0))
     bus = algorithm * bus_factor(kind, members)
-    names = tuple(one.name for one in matchings)
+    names = tuple(matching.name for matching in matchings)
     return CollectiveTimes(
         names,
         group,
@@ -131,7 +134,7 @@ def collective_times(
 
 
 def whole_bytes(kind: Int64, size: Int64, members: Int64) -> Int64:
-    """Return (C,) the size of the whole array, as NCCL counts it, of what a rank puts in.
+    """Return (C,) the size of the whole array, as NCCL counts it, from what a rank puts in.
 
     Args:
         kind: (C,) CollectiveType.
@@ -167,20 +170,20 @@ _Known = dict[tuple[object, ...], tuple[Int64, Int64]]
 def _of_group(
     number: int, group: GroupMatching, times: NodeTimes, place: dict[int, int], known: _Known
 ) -> Int64:
-    """Return (11, C) what is known of each collective of a group, but for its bandwidths."""
-    at = np.array([place.get(member, NONE) for member in group.members], np.int64)
-    first = np.where(at == NONE, NONE, times.first[at])
+    """Return (11, C) the columns of a group's collectives, without bandwidths."""
+    ranks = np.array([place.get(member, NONE) for member in group.members], np.int64)
+    first = np.where(ranks == NONE, NONE, times.first[ranks])
     key = (*map(id, group.sequences), group.sequence_of.tobytes(), first.tobytes())
     if key not in known:
         known[key] = _of_members(group, first, times)
-    found, last = known[key]
-    found = found.copy()
-    found[0], found[9] = number, np.array(group.members, np.int64)[last]
-    return found
+    columns, last = known[key]
+    columns = columns.copy()
+    columns[0], columns[9] = number, np.array(group.members, np.int64)[last]
+    return columns
 
 
 def _of_members(group: GroupMatching, first_time: Int64, times: NodeTimes) -> tuple[Int64, Int64]:
-    """Return (11, C) what is known of the collectives, group and last rank left open, and (C,) the last member's place."""
+    """Return (11, C) the columns of collectives, group and last rank open, and (C,) the last member's index."""
     there = (group.sequence_of != NONE) & (first_time != NONE)
     if not there.any() or not group.sequences:
         return _NOTHING, np.zeros(0, np.int64)
@@ -201,23 +204,23 @@ def _of_members(group: GroupMatching, first_time: Int64, times: NodeTimes) -> tu
     source = order[first, columns]
     kind, size = _content(group, np.flatnonzero(there)[first], source)
     nothing = np.zeros(len(columns), np.int64)
-    found = np.stack([
+    table = np.stack([
         nothing, columns, kind, np.full(len(columns), len(group.members)), count, size,
         np.where(began, start, _NEVER).min(axis=0), np.where(began, start, NONE).max(axis=0),
         np.where(began, end, NONE).max(axis=0), nothing, rows[last, columns],
     ])  # fmt: skip
-    return found[:, count > 0], np.flatnonzero(there)[last[count > 0]]
+    return table[:, count > 0], np.flatnonzero(there)[last[count > 0]]
 
 
 _NEVER = np.iinfo(np.int64).max
 
 
 def _content(group: GroupMatching, member: Int64, position: Int64) -> tuple[Int64, Int64]:
-    """Return type and bytes of collectives, each of a member and at a position of its sequence."""
+    """Return type and bytes of collectives, each given by a member and a position in its sequence."""
     longest = max(map(len, group.sequences))
     table = np.zeros((2, len(group.sequences), longest), np.int64)
-    for at, sequence in enumerate(group.sequences):
-        table[0, at, : len(sequence)], table[1, at, : len(sequence)] = sequence.type, sequence.bytes
+    for index, sequence in enumerate(group.sequences):
+        table[0, index, : len(sequence)], table[1, index, : len(sequence)] = sequence.type, sequence.bytes
     sequence_of = group.sequence_of[member]
     return table[0, sequence_of, position], table[1, sequence_of, position]
 
@@ -229,7 +232,7 @@ def as_rows(times: CollectiveTimes, chosen: Int64) -> list[dict[str, Any]]:
         for spec in fields(times)
         if spec.name != "groups"
     }
-    columns["group"] = [times.groups[at] for at in times.group[chosen].tolist()]
+    columns["group"] = [times.groups[number] for number in times.group[chosen].tolist()]
     columns["duration_ns"], columns["skew_ns"] = (
         times.duration_ns[chosen].tolist(),
         times.skew_ns[chosen].tolist(),

@@ -1,4 +1,4 @@
-"""Who communicates how much: collectives, sends and receives, per rank and comm group."""
+"""Count collectives, sends and receives per rank and comm group."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ def comm_nodes(graph: Graph) -> CommNodes:
     rows = np.flatnonzero((graph.type >= NodeType.COMM_SEND) & (graph.type <= NodeType.COMM_COLL))
     kind = dense_column(graph, "comm_type", NONE)[rows]
     written, amount = np.zeros(len(graph), bool), np.zeros(len(graph), np.int64)
-    at, values = int_column(graph, "comm_size")
-    written[at], amount[at] = True, values
+    rows_with_size, values = int_column(graph, "comm_size")
+    written[rows_with_size], amount[rows_with_size] = True, values
     size = amount[rows]
     sized = written[rows] | ((graph.type[rows] == NodeType.COMM_COLL) & (kind == CollectiveType.BARRIER))
     return CommNodes(rows, graph.type[rows], kind, size, group_slots(graph)[rows], sized)
@@ -83,7 +83,7 @@ class GroupUse:
 
 
 def shared_use(use: GroupUse) -> tuple[GroupUse, int]:
-    """Return only groups of several ranks, and how many have one; all, where no group has several."""
+    """Return the groups of several ranks, and how many have one; all groups, where none has several."""
     members = np.bincount(use.group, minlength=len(use.groups))
     keep = np.flatnonzero(members > 1)
     if not len(keep):
@@ -91,23 +91,23 @@ def shared_use(use: GroupUse) -> tuple[GroupUse, int]:
     place = np.full(len(use.groups), -1, np.int64)
     place[keep] = np.arange(len(keep))
     inside = place[use.group] >= 0
-    names = tuple(use.groups[at] for at in keep.tolist())
+    names = tuple(use.groups[index] for index in keep.tolist())
     cells = [column[inside] for column in (place[use.group], use.rank, use.count, use.bytes, use.sized)]
     return GroupUse(names, use.ranks, *cells), len(use.groups) - len(keep)
 
 
 def group_use(trace: Trace) -> GroupUse:
-    """Add up communication per comm group and rank. Members that send nothing have cells of 0."""
+    """Sum communication per comm group and rank. Members that send nothing have cells of 0."""
     number = {group.name: index for index, group in enumerate(trace.groups)}
     tables = [_by_slot(graph) for graph in trace.graphs]
     cells: dict[tuple[int, int], tuple[int, int, int]] = {}
     row_of = {rank.number: index for index, rank in enumerate(trace.ranks)}
     for index, group in enumerate(trace.groups):
         cells.update({(index, row_of[member]): (0, 0, 0) for member in group.ranks if member in row_of})
-    for at, rank in enumerate(trace.ranks):
+    for rank_index, rank in enumerate(trace.ranks):
         for slot, count, size, sized in tables[rank.graph]:
             name = WORLD if slot == NONE else str(rank.slots[slot])
-            cell = (number.setdefault(name, len(number)), at)
+            cell = (number.setdefault(name, len(number)), rank_index)
             before = cells.get(cell, (0, 0, 0))
             cells[cell] = (before[0] + count, before[1] + size, before[2] + sized)
     keys = np.array(sorted(cells), np.int64).reshape(-1, 2)
@@ -134,7 +134,7 @@ def group_of(trace: Trace, rank: Rank, row: int) -> str | None:
     graph = trace.graph_of(rank)
     for key in GROUP_KEYS:
         rows, where = graph.rows_with(key)
-        at = where[rows == row]
-        if len(at) and graph.attrs.slot[at[-1]]:
-            return str(rank.slots[int(graph.attrs.value[at[-1]])])
+        entries = where[rows == row]
+        if len(entries) and graph.attrs.slot[entries[-1]]:
+            return str(rank.slots[int(graph.attrs.value[entries[-1]])])
     return None

@@ -1,4 +1,4 @@
-"""Two runs side by side: how much longer one takes, where that comes from, and which nodes make it.
+"""Compare two runs: how much longer one takes, in which part of its time, and because of which nodes.
 
 A run is a recording or a simulation, of one job or of two. Differences are B minus A, so swapping the runs turns every
 sign. What the finish grew by is shared out by a waterfall that adds up to the nanosecond: both finishes are taken apart
@@ -26,7 +26,7 @@ Basis = Literal["busiest", "mean"]
 
 @dataclass(frozen=True, slots=True)
 class Carried:
-    """What parts of a network carried: its dimensions, or its links.
+    """Traffic of the parts of a network: its dimensions, or its links.
 
     L parts.
 
@@ -52,7 +52,7 @@ NOTHING_CARRIED = Carried((), np.zeros(0, np.int64), np.zeros(0), np.zeros(0))
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """A run that is compared.
+    """A run to compare.
 
     R ranks.
 
@@ -75,12 +75,12 @@ class Side:
 
     @property
     def makespan_ns(self) -> int:
-        """From the beginning of the run to the end of its last node."""
+        """From the start of the run to the end of its last node."""
         return int(self.finish_ns.max())
 
 
 def recorded_side(trace: Trace, times: NodeTimes) -> Side:
-    """Return the side that a recording is; it begins with the first node of any rank.
+    """Return a recording as a side; it begins with the first node of any rank.
 
     Raises:
         TraceError: No node has a time.
@@ -97,7 +97,7 @@ def recorded_side(trace: Trace, times: NodeTimes) -> Side:
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A figure of both runs.
+    """A number of both runs.
 
     Attributes:
         key: Stable short name.
@@ -114,13 +114,13 @@ class Figure:
 
     @property
     def difference(self) -> float | None:
-        """B minus A, None where one is lacking."""
+        """B minus A, None where either is missing."""
         return None if self.a is None or self.b is None else self.b - self.a
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A part of both finishes.
+    """A part of both makespans.
 
     Attributes:
         part: Which.
@@ -135,13 +135,13 @@ class Step:
 
     @property
     def difference_ns(self) -> int:
-        """What it adds on the way from A's finish to B's."""
+        """What it adds from A's makespan to B's."""
         return self.b_ns - self.a_ns
 
 
 @dataclass(frozen=True, slots=True)
 class Waterfall:
-    """From A's finish to B's; the steps add up exactly.
+    """The steps from A's makespan to B's; they add up exactly.
 
     Attributes:
         basis: `busiest`: of each run the rank that waits and idles least, which the others wait for; `mean`: all
@@ -161,7 +161,7 @@ class Waterfall:
 
 @dataclass(frozen=True, slots=True)
 class NodeChange:
-    """A node that runs on both sides, on the rank where it changed most.
+    """A node of both sides, on the rank where it changed most.
 
     Attributes:
         rank_a, row_a, rank_b, row_b: Places in the traces, and rows of the graphs.
@@ -203,7 +203,7 @@ class NodeAlone:
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """All nodes of one type and name, numbers in names left out, on all ranks.
+    """All nodes of one type and name, ignoring numbers in names, on all ranks.
 
     Attributes:
         type: Name of the node type.
@@ -263,7 +263,7 @@ class Comparison:
 
     def waterfall(self, basis: Basis) -> Waterfall:
         """Return one of the waterfalls."""
-        return next(one for one in self.waterfalls if one.basis == basis)
+        return next(waterfall for waterfall in self.waterfalls if waterfall.basis == basis)
 
 
 def compare(a: Side, b: Side) -> Comparison:
@@ -283,8 +283,8 @@ def compare(a: Side, b: Side) -> Comparison:
         a,
         b,
         _figures(a, b, parts, grew),
-        _carried(a.dimensions, b.dimensions, grew),
-        _carried(a.links, b.links, grew, most_changed_first=True),
+        _compare_carried(a.dimensions, b.dimensions, grew),
+        _compare_carried(a.links, b.links, grew, most_changed_first=True),
         tuple(_waterfall(a, b, parts, basis) for basis in ("busiest", "mean")),
         alignment,
         slower,
@@ -310,7 +310,7 @@ def _share(difference: float, grew: int) -> float | None:
 
 
 def _figures(a: Side, b: Side, parts: tuple[Partition, Partition], grew: int) -> tuple[Figure, ...]:
-    means = [_means(one) for one in parts]
+    means = [_means(part) for part in parts]
     finish = Figure("finish", a.makespan_ns, b.makespan_ns, share=_share(grew, grew))
     rest = (
         Figure(key, means[0][key], means[1][key], share=_share(means[1][key] - means[0][key], grew))
@@ -319,12 +319,12 @@ def _figures(a: Side, b: Side, parts: tuple[Partition, Partition], grew: int) ->
     return finish, *rest
 
 
-def _means(one: Partition) -> dict[str, float]:
-    """Return where the time of a rank goes in the mean, in ns."""
-    mean = dict(zip(PARTS, one.ns[one.known].mean(axis=0).tolist(), strict=True))
+def _means(partition: Partition) -> dict[str, float]:
+    """Return where the time of a rank goes on average, in ns."""
+    mean = dict(zip(PARTS, partition.ns[partition.known].mean(axis=0).tolist(), strict=True))
     return {
         "compute": mean["compute"],
-        "communication": float(one.communication_ns[one.known].mean()),
+        "communication": float(partition.communication_ns[partition.known].mean()),
         "exposed": mean["transfer"] + mean["waiting"],
         "waiting": mean["waiting"],
         "memory": mean["memory"],
@@ -334,41 +334,44 @@ def _means(one: Partition) -> dict[str, float]:
     }
 
 
-def _carried(a: Carried, b: Carried, grew: int, *, most_changed_first: bool = False) -> tuple[Figure, ...]:
-    """Return busy time, bytes and load of every part that either network has."""
-    at = [{name: place for place, name in enumerate(side.names)} for side in (a, b)]
+def _compare_carried(
+    a: Carried, b: Carried, grew: int, *, most_changed_first: bool = False
+) -> tuple[Figure, ...]:
+    """Compare busy time, bytes and load of every part that either network has."""
+    places = [{name: place for place, name in enumerate(side.names)} for side in (a, b)]
     names = list(dict.fromkeys((*a.names, *b.names)))
 
     def value(side: int, column: Int64 | Float64, name: str) -> float | None:
-        place = at[side].get(name)
+        place = places[side].get(name)
         return None if place is None or np.isnan(column[place]) else float(column[place])
 
     busy = [(name, value(0, a.busy_ns, name), value(1, b.busy_ns, name)) for name in names]
     if most_changed_first:
-        busy.sort(key=lambda one: -abs((one[2] or 0) - (one[1] or 0)))
-    found = []
+        busy.sort(key=lambda entry: -abs((entry[2] or 0) - (entry[1] or 0)))
+    figures = []
     for name, before, after in busy:
         both = before is not None and after is not None
         share = _share((after or 0) - (before or 0), grew) if both else None
-        found.append(Figure(name, before, after, share=share))
-        found.append(Figure(name, value(0, a.bytes, name), value(1, b.bytes, name), "bytes"))
-        found.append(Figure(name, value(0, a.load, name), value(1, b.load, name), "share"))
-    return tuple(found)
+        figures.append(Figure(name, before, after, share=share))
+        figures.append(Figure(name, value(0, a.bytes, name), value(1, b.bytes, name), "bytes"))
+        figures.append(Figure(name, value(0, a.load, name), value(1, b.load, name), "share"))
+    return tuple(figures)
 
 
 def _waterfall(a: Side, b: Side, parts: tuple[Partition, Partition], basis: Basis) -> Waterfall:
     ranks, columns = [], []
-    for one in parts:
-        at = one.busiest if basis == "busiest" else NONE
-        ranks.append(at)
-        columns.append((one.mean() if at == NONE else one.ns[at]).tolist())
+    for use in parts:
+        rank = use.busiest if basis == "busiest" else NONE
+        ranks.append(rank)
+        columns.append((use.mean() if rank == NONE else use.ns[rank]).tolist())
     grew = b.makespan_ns - a.makespan_ns
     steps = (
         Step(part, before, after, _share(after - before, grew))
         for part, before, after in zip(PARTS, *columns, strict=True)
     )
     numbers = [
-        NONE if at == NONE else side.trace.ranks[at].number for side, at in zip((a, b), ranks, strict=True)
+        NONE if rank == NONE else side.trace.ranks[rank].number
+        for side, rank in zip((a, b), ranks, strict=True)
     ]
     return Waterfall(basis, numbers[0], numbers[1], a.makespan_ns, b.makespan_ns, tuple(steps))
 
@@ -379,7 +382,7 @@ def _waterfall(a: Side, b: Side, parts: tuple[Partition, Partition], basis: Basi
 
 @dataclass(slots=True)
 class _Extremes:
-    """Of each pair of nodes the ranks on which it grew most and least."""
+    """For each pair of nodes the ranks on which it grew most and least."""
 
     least: Int64
     most: Int64
@@ -399,30 +402,32 @@ def _durations(side: Side, rank: int, rows: Int64) -> Int64:
 
 
 def _combinations(a: Side, b: Side, alignment: Alignment, pairs: int) -> tuple[Int64, Int64]:
-    """Return places among the rank pairs whose nodes are matched by `pairs`, one for ranks with equal times, and how many."""
-    at = np.flatnonzero(alignment.pairs_of == pairs)
-    times = np.stack([a.times.first[alignment.rank_a[at]], b.times.first[alignment.rank_b[at]]])
+    """Return rank pairs matched by `pairs`, one for ranks with equal times, and how many each stands for."""
+    pairs_here = np.flatnonzero(alignment.pairs_of == pairs)
+    times = np.stack(
+        [a.times.first[alignment.rank_a[pairs_here]], b.times.first[alignment.rank_b[pairs_here]]]
+    )
     _, index, count = np.unique(times, axis=1, return_index=True, return_counts=True)
     order = np.argsort(index)
-    return at[index[order]], count[order]
+    return pairs_here[index[order]], count[order]
 
 
 def _changes(a: Side, b: Side, alignment: Alignment) -> tuple[tuple[NodeChange, ...], tuple[NodeChange, ...]]:
     combined = [_combinations(a, b, alignment, index) for index in range(len(alignment.pairs))]
-    found = [
+    extremes_of = [
         _extremes(a, b, alignment, pairs, chosen)
         for pairs, chosen in zip(alignment.pairs, combined, strict=True)
     ]
 
     def ranked(*, longer: bool) -> tuple[NodeChange, ...]:
         listed = [
-            one
-            for pairs, extremes in zip(alignment.pairs, found, strict=True)
-            for one in _listed(a, b, alignment, pairs, extremes, longer=longer)
+            change
+            for pairs, extremes in zip(alignment.pairs, extremes_of, strict=True)
+            for change in _most_changed(a, b, alignment, pairs, extremes, longer=longer)
         ]
-        listed.sort(key=lambda one: (-abs(one.difference_ns), one.rank_a, one.row_a))
-        chosen = _each_once(listed, [_key(a, one.rank_a, one.row_a) for one in listed])
-        return tuple(_on_all_ranks(a, alignment, found, one) for one in chosen)
+        listed.sort(key=lambda change: (-abs(change.difference_ns), change.rank_a, change.row_a))
+        chosen = _each_once(listed, [_key(a, change.rank_a, change.row_a) for change in listed])
+        return tuple(_on_all_ranks(a, alignment, extremes_of, change) for change in chosen)
 
     return ranked(longer=True), ranked(longer=False)
 
@@ -431,75 +436,79 @@ _Listed = TypeVar("_Listed")
 
 
 def _each_once(listed: Sequence[_Listed], keys: Sequence[object]) -> list[_Listed]:
-    """Return the first of each key, at most `MOST_LISTED`: ranks whose graphs differ a little run the same nodes."""
+    """Return the first entry of each key, at most `MOST_LISTED`; similar graphs repeat nodes."""
     first = dict(zip(reversed(keys), reversed(listed), strict=True))
     order = dict.fromkeys(keys)
     return [first[key] for key in order][:MOST_LISTED]
 
 
 def _key(side: Side, rank: int, row: int) -> tuple[int, str]:
-    """Return id and name of a node."""
+    """Return the id and name of a node."""
     graph = side.trace.graph_of(side.trace.ranks[rank])
     return int(graph.id[row]), graph.strings[int(graph.name[row])]
 
 
-def _on_all_ranks(a: Side, alignment: Alignment, found: Sequence[_Extremes], one: NodeChange) -> NodeChange:
-    """Return a change with the ranks of every graph that has its node counted."""
-    key = _key(a, one.rank_a, one.row_a)
+def _on_all_ranks(
+    a: Side, alignment: Alignment, extremes_of: Sequence[_Extremes], change: NodeChange
+) -> NodeChange:
+    """Return a change that counts the ranks of every graph with its node."""
+    key = _key(a, change.rank_a, change.row_a)
     ranks = total = 0
-    for pairs, extremes in zip(alignment.pairs, found, strict=True):
-        for at in _having(a.trace.graphs[pairs.graph_a], pairs.row_a, key):
-            ranks += int(extremes.count[at])
-            total += int(extremes.total[at])
-    return replace(one, ranks=ranks, total_ns=total)
+    for pairs, extremes in zip(alignment.pairs, extremes_of, strict=True):
+        for place in _having(a.trace.graphs[pairs.graph_a], pairs.row_a, key):
+            ranks += int(extremes.count[place])
+            total += int(extremes.total[place])
+    return replace(change, ranks=ranks, total_ns=total)
 
 
 def _having(graph: Graph, rows: Int64, key: tuple[int, str]) -> list[int]:
-    """Return the places among `rows` of the nodes of this id and name."""
+    """Return the indices among `rows` of nodes with this id and name."""
     places: list[int] = np.flatnonzero(graph.id[rows] == np.uint64(key[0])).tolist()
-    return [at for at in places if graph.strings[int(graph.name[rows[at]])] == key[1]]
+    return [place for place in places if graph.strings[int(graph.name[rows[place]])] == key[1]]
 
 
 def _extremes(
     a: Side, b: Side, alignment: Alignment, pairs: GraphPairs, chosen: tuple[Int64, Int64]
 ) -> _Extremes:
     zeros = [np.zeros(len(pairs.row_a), np.int64) for _ in range(6)]
-    found = _Extremes(*zeros)
-    for at, count in zip(*(column.tolist() for column in chosen), strict=True):
-        before = _durations(a, int(alignment.rank_a[at]), pairs.row_a)
-        after = _durations(b, int(alignment.rank_b[at]), pairs.row_b)
+    extremes = _Extremes(*zeros)
+    for pair, count in zip(*(column.tolist() for column in chosen), strict=True):
+        before = _durations(a, int(alignment.rank_a[pair]), pairs.row_a)
+        after = _durations(b, int(alignment.rank_b[pair]), pairs.row_b)
         known = (before >= 0) & (after >= 0)
         grew = np.where(known, after - before, 0)
         for better, extreme, where in (
-            (grew > found.most, found.most, found.most_at),
-            (grew < found.least, found.least, found.least_at),
+            (grew > extremes.most, extremes.most, extremes.most_at),
+            (grew < extremes.least, extremes.least, extremes.least_at),
         ):
-            extreme[better], where[better] = grew[better], at
-        found.total += count * grew
-        found.count += count * known
-    return found
+            extreme[better], where[better] = grew[better], pair
+        extremes.total += count * grew
+        extremes.count += count * known
+    return extremes
 
 
-def _listed(
-    a: Side, b: Side, alignment: Alignment, pairs: GraphPairs, found: _Extremes, *, longer: bool
+def _most_changed(
+    a: Side, b: Side, alignment: Alignment, pairs: GraphPairs, extremes: _Extremes, *, longer: bool
 ) -> list[NodeChange]:
-    """Return the nodes that changed most one way."""
-    grew, where = (found.most, found.most_at) if longer else (-found.least, found.least_at)
+    """Return the nodes that changed most in one direction."""
+    grew, where = (extremes.most, extremes.most_at) if longer else (-extremes.least, extremes.least_at)
     chosen = _largest(grew)
     listed = []
     for place in chosen.tolist():
-        at = int(where[place])
-        rank_a, rank_b = int(alignment.rank_a[at]), int(alignment.rank_b[at])
+        pair = int(where[place])
+        rank_a, rank_b = int(alignment.rank_a[pair]), int(alignment.rank_b[pair])
         row_a, row_b = int(pairs.row_a[place]), int(pairs.row_b[place])
         before = int(_durations(a, rank_a, np.array([row_a]))[0])
         after = int(_durations(b, rank_b, np.array([row_b]))[0])
-        total = int(found.total[place])
-        listed.append(NodeChange(rank_a, row_a, rank_b, row_b, before, after, int(found.count[place]), total))
+        total = int(extremes.total[place])
+        listed.append(
+            NodeChange(rank_a, row_a, rank_b, row_b, before, after, int(extremes.count[place]), total)
+        )
     return listed
 
 
 def _largest(values: Int64) -> Int64:
-    """Return the places of the largest values above 0, the largest first, at most `MOST_LISTED`."""
+    """Return the indices of the largest positive values, the largest first, at most `MOST_LISTED`."""
     most = min(MOST_LISTED, len(values))
     chosen = np.argpartition(-values, most - 1)[:most] if most else np.zeros(0, np.int64)
     chosen = chosen[values[chosen] > 0]
@@ -507,8 +516,8 @@ def _largest(values: Int64) -> Int64:
 
 
 def _alone(side: Side, alignment: Alignment, *, of_b: bool) -> tuple[tuple[NodeAlone, ...], int]:
-    """Return the longest nodes that only one side has, and how many there are on all ranks."""
-    found: list[NodeAlone] = []
+    """Return the longest nodes of one side only, and how many there are on all ranks."""
+    alone: list[NodeAlone] = []
     count = 0
     ranks = alignment.rank_b if of_b else alignment.rank_a
     for index, pairs in enumerate(alignment.pairs):
@@ -525,30 +534,30 @@ def _alone(side: Side, alignment: Alignment, *, of_b: bool) -> tuple[tuple[NodeA
             longest[longer], where[longer] = lasted[longer], rank
         for place in _largest(longest + 2).tolist():
             row, ns = int(rows[place]), int(longest[place])
-            found.append(NodeAlone(int(where[place]), row, ns, len(mine)))
-    found.sort(key=lambda one: (-one.ns, one.rank, one.row))
-    keys = [_key(side, one.rank, one.row) for one in found]
+            alone.append(NodeAlone(int(where[place]), row, ns, len(mine)))
+    alone.sort(key=lambda node: (-node.ns, node.rank, node.row))
+    keys = [_key(side, node.rank, node.row) for node in alone]
     having: Counter[tuple[int, str]] = Counter()
-    for one, key in zip(found, keys, strict=True):
-        having[key] += one.ranks
-    chosen = _each_once(list(zip(found, keys, strict=True)), keys)
-    return tuple(replace(one, ranks=having[key]) for one, key in chosen), count
+    for candidate, key in zip(alone, keys, strict=True):
+        having[key] += candidate.ranks
+    chosen = _each_once(list(zip(alone, keys, strict=True)), keys)
+    return tuple(replace(node, ranks=having[key]) for node, key in chosen), count
 
 
 def _operations(a: Side, b: Side) -> tuple[Operation, ...]:
     sums = _sums(a), _sums(b)
-    found = [
+    operations = [
         Operation(kind, name, *(side.get((kind, name), (0, 0))[0] for side in sums),
                   *(side.get((kind, name), (0, 0))[1] for side in sums))
         for kind, name in dict.fromkeys((*sums[0], *sums[1]))
     ]  # fmt: skip
-    found.sort(key=lambda one: (-abs(one.difference_ns), one.type, one.name))
-    return tuple(found)
+    operations.sort(key=lambda operation: (-abs(operation.difference_ns), operation.type, operation.name))
+    return tuple(operations)
 
 
 def _sums(side: Side) -> dict[tuple[str, str], tuple[int, int]]:
-    """Return by type and plain name how many nodes of all ranks ran, and how long."""
-    found: dict[tuple[str, str], tuple[int, int]] = {}
+    """Return how many nodes ran, and how long, by type and plain name."""
+    sums: dict[tuple[str, str], tuple[int, int]] = {}
     graph_of = np.array([rank.graph for rank in side.trace.ranks], np.int64)
     for index, graph in enumerate(side.trace.graphs):
         ranks = np.flatnonzero((graph_of == index) & (side.times.first != NONE))
@@ -556,21 +565,21 @@ def _sums(side: Side) -> dict[tuple[str, str], tuple[int, int]]:
             continue
         code, keys = _operation_codes(graph)
         count, total = np.zeros(len(keys), np.int64), np.zeros(len(keys), np.int64)
-        _, at, many = np.unique(side.times.first[ranks], return_index=True, return_counts=True)
-        for rank, times in zip(ranks[at].tolist(), many.tolist(), strict=True):
+        _, indices, many = np.unique(side.times.first[ranks], return_index=True, return_counts=True)
+        for rank, times in zip(ranks[indices].tolist(), many.tolist(), strict=True):
             lasted = _durations(side, rank, np.arange(len(graph)))
             ran = lasted >= 0
             count += times * np.bincount(code[ran], minlength=len(keys))
-            total += times * _added(code[ran], lasted[ran], len(keys))
+            total += times * _sum_by_code(code[ran], lasted[ran], len(keys))
         for key, nodes, ns in zip(keys, count.tolist(), total.tolist(), strict=True):
-            before = found.get(key, (0, 0))
+            before = sums.get(key, (0, 0))
             if nodes:
-                found[key] = before[0] + nodes, before[1] + ns
-    return found
+                sums[key] = before[0] + nodes, before[1] + ns
+    return sums
 
 
-def _added(code: Int64, values: Int64, codes: int) -> Int64:
-    """Return (codes,) the values of each code added up, without the rounding of weights."""
+def _sum_by_code(code: Int64, values: Int64, codes: int) -> Int64:
+    """Return (codes,) the sum of each code's values, in integers."""
     total = np.zeros(codes, np.int64)
     np.add.at(total, code, values)
     return total
@@ -578,14 +587,14 @@ def _added(code: Int64, values: Int64, codes: int) -> Int64:
 
 def _operation_codes(graph: Graph) -> tuple[Int64, list[tuple[str, str]]]:
     """Return (N,) the operation of each node, and the operations: type and plain name."""
-    used, at = np.unique(graph.name, return_inverse=True)
+    used, inverse = np.unique(graph.name, return_inverse=True)
     pool = list(graph.strings)
     number: dict[str, int] = {}
     plain = np.array(
-        [number.setdefault(plain_name(pool[one]), len(number)) for one in used.tolist()], np.int64
+        [number.setdefault(plain_name(pool[code]), len(number)) for code in used.tolist()], np.int64
     )
     names = list(number)
-    pair = graph.type.astype(np.int64) * len(names) + plain[at]
+    pair = graph.type.astype(np.int64) * len(names) + plain[inverse]
     kinds, code = np.unique(pair, return_inverse=True)
-    keys = [(type_name(one // len(names)), names[one % len(names)]) for one in kinds.tolist()]
+    keys = [(type_name(kind // len(names)), names[kind % len(names)]) for kind in kinds.tolist()]
     return code, keys

@@ -1,4 +1,4 @@
-"""What all ranks have under way at any time: nodes and bytes in flight, exact at every zoom."""
+"""Nodes and bytes in flight over time, exact at every zoom."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _ROUNDING = 1e-10
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """A counter within a window.
+    """Mean and peak of a counter within a window.
 
     Attributes:
         mean: Its mean over the window.
@@ -34,10 +34,10 @@ class Extent:
 
 
 class Steps:
-    """A sum of weights that are there from a start to an end, as a function of time."""
+    """A step function of time: the sum of weights of all intervals that contain a moment."""
 
     def __init__(self, start_ns: Int64, end_ns: Int64, weight: Float64) -> None:
-        """Add them up.
+        """Add up the intervals.
 
         Args:
             start_ns: (N,) when each weight comes.
@@ -57,7 +57,7 @@ class Steps:
 
     @property
     def most(self) -> float:
-        """The highest it ever gets."""
+        """The highest value."""
         return float(self._level.max(initial=0))
 
     def bins(self, start_ns: int, width_ns: int, count: int) -> tuple[Float64, Float64]:
@@ -66,22 +66,22 @@ class Steps:
         if not len(self._time):
             return np.zeros(count), np.zeros(count)
         mean = np.diff(self._until(edges)) / width_ns
-        at = np.searchsorted(self._time, edges, side="right") - 1
-        peak = np.where(at[:-1] < 0, 0, self._level[at[:-1]])
-        inside = np.flatnonzero(at[1:] > at[:-1])
+        steps = np.searchsorted(self._time, edges, side="right") - 1
+        peak = np.where(steps[:-1] < 0, 0, self._level[steps[:-1]])
+        inside = np.flatnonzero(steps[1:] > steps[:-1])
         if len(inside):
             # From the last step before a bin to the last one in it; a step at its very end belongs to the next.
-            low = np.maximum(at[inside], 0)
+            low = np.maximum(steps[inside], 0)
             high = np.searchsorted(self._time, edges[inside + 1])
             bounds = np.stack([low, np.maximum(high, low + 1)], axis=1).ravel()
             padded = np.append(self._level, 0)
             peak[inside] = np.maximum.reduceat(padded, bounds)[::2]
-            before = at[inside] < 0
+            before = steps[inside] < 0
             peak[inside[before & (high <= low)]] = 0
         return np.maximum(mean, 0), peak
 
     def extent(self, start_ns: int, end_ns: int) -> Extent:
-        """Return mean and peak from `start_ns` until `end_ns`, which lies after it, and when the peak is first there."""
+        """Return mean, peak, and the time of the first peak between `start_ns` and `end_ns`."""
         time, level = self._within(start_ns, end_ns)
         peak = int(np.argmax(level))
         after = np.flatnonzero(level[peak:] != level[peak])
@@ -90,7 +90,7 @@ class Steps:
         return Extent(mean, float(level[peak]), int(time[peak]), until)
 
     def changes(self, start_ns: int, end_ns: int) -> Iterator[tuple[int, int, float]]:
-        """Yield its course from `start_ns` until `end_ns`: from when, until when, how much; without gaps."""
+        """Yield (from, until, value) between `start_ns` and `end_ns`, without gaps."""
         time, level = self._within(start_ns, end_ns)
         # What comes as something else goes changes nothing.
         kept = np.flatnonzero(np.append(True, level[1:] != level[:-1]))
@@ -101,16 +101,16 @@ class Steps:
             yield from zip(begin, [*begin[1:], after], level[part].tolist(), strict=True)
 
     def _within(self, start_ns: int, end_ns: int) -> tuple[Int64, Float64]:
-        """Return when its steps are from `start_ns` until `end_ns`, the first at the start, and how much it is from each."""
+        """Return the times of steps from `start_ns` to `end_ns`, the first at the start, and their values."""
         low = int(np.searchsorted(self._time, start_ns, side="right"))
         high = max(low, int(np.searchsorted(self._time, end_ns)))
         first = self._level[low - 1] if low else 0.0
         return np.append(start_ns, self._time[low:high]), np.append(first, self._level[low:high])
 
     def _until(self, edges: Int64) -> Float64:
-        at = np.searchsorted(self._time, edges, side="right") - 1
-        found = self._before[at] + self._level[at] * (edges - self._time[at])
-        return np.where(at < 0, 0, found)
+        steps = np.searchsorted(self._time, edges, side="right") - 1
+        total = self._before[steps] + self._level[steps] * (edges - self._time[steps])
+        return np.where(steps < 0, 0, total)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +131,7 @@ class Series:
 
 
 def in_flight(gantt: Gantt) -> tuple[Series, ...]:
-    """Return the nodes and the bytes that all ranks together have under way; no bytes where no size is recorded."""
+    """Return how many nodes and bytes all ranks have in flight; no bytes where no size is recorded."""
     copies = np.bincount(gantt.rows.track, minlength=len(gantt.coverage))
     weight = np.repeat(copies, np.diff(gantt.coverage.bounds)).astype(np.float64)
     start, end = (time - gantt.origin_ns for time in (gantt.coverage.start_ns, gantt.coverage.end_ns))
@@ -157,7 +157,7 @@ def in_flight(gantt: Gantt) -> tuple[Series, ...]:
 
 
 def span_bytes(gantt: Gantt) -> Float64:
-    """Return (S,) the payload of each span of the coverage, 0 for what does not communicate."""
+    """Return (S,) the payload of each span of the coverage, 0 for spans that do not communicate."""
     size = np.zeros(len(gantt.coverage.row))
     row_of = np.zeros(len(gantt.coverage), np.int64)
     row_of[gantt.rows.track] = np.arange(len(gantt.rows))

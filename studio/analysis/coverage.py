@@ -1,4 +1,4 @@
-"""How busy each row of a timeline is at any zoom: true fractions of any bin, and single spans where they are few.
+"""How busy each row of a timeline is at any zoom: exact fractions of bins, or single spans where few.
 
 A lane whose spans overlap is spread over several *tracks*, in each of which one span follows the other. Then the time
 a track was busy up to any moment is one lookup in a running sum, and the busy fraction of a bin is the difference of
@@ -24,7 +24,7 @@ TRACKS_AT_MOST = 12
 
 
 class Category(IntEnum):
-    """What a span is, for its colour."""
+    """The colour category of a span."""
 
     COMPUTE = 0
     COLLECTIVE = 1
@@ -46,8 +46,8 @@ _HOST_LANES: tuple[LaneKind, ...] = ("cpu", "thread")
 
 
 def categories(timeline: Timeline, trace: Trace) -> UInt8:
-    """Return (S,) the `Category` of each span: that of its node's type, `HOST` for whatever runs in a CPU lane."""
-    found = np.empty(len(timeline), np.uint8)
+    """Return (S,) the `Category` of each span: that of its node's type, `HOST` for all in a CPU lane."""
+    codes = np.empty(len(timeline), np.uint8)
     table = np.full(256, Category.HOST, np.uint8)
     for kind, category in _OF_TYPE.items():
         table[kind] = category
@@ -57,10 +57,10 @@ def categories(timeline: Timeline, trace: Trace) -> UInt8:
     for index, lane in enumerate(timeline.lanes):
         part = slice(int(bounds[index]), int(bounds[index + 1]))
         if lane.kind in _HOST_LANES:
-            found[part] = Category.HOST
+            codes[part] = Category.HOST
         else:
-            found[part] = table[types[numbers[lane.rank]][timeline.row[part]]]
-    return found
+            codes[part] = table[types[numbers[lane.rank]][timeline.row[part]]]
+    return codes
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ class Bins:
 
 @dataclass(frozen=True, slots=True)
 class _Strip:
-    """Spans of one category in a track, with what overlaps counted once.
+    """Spans of one category in a track, overlaps merged.
 
     Attributes:
         start, end: (N,) disjoint and rising.
@@ -95,13 +95,13 @@ class _Strip:
 
     def covered(self, until: Int64) -> Int64:
         """Return the time covered before each moment of `until`."""
-        at = np.searchsorted(self.start, until, side="right") - 1
-        inside = np.minimum(until, self.end[at]) - self.start[at]
-        return np.where(at < 0, 0, self.before[at] + inside)
+        index = np.searchsorted(self.start, until, side="right") - 1
+        inside = np.minimum(until, self.end[index]) - self.start[index]
+        return np.where(index < 0, 0, self.before[index] + inside)
 
 
 class Coverage:
-    """The spans of a timeline by track. Threads may share one.
+    """The spans of a timeline by track. Safe to share between threads.
 
     S spans, T tracks, sorted by (lane, level).
 
@@ -135,11 +135,11 @@ class Coverage:
 
     @property
     def nbytes(self) -> int:
-        """Memory it takes, with all that is worked out when asked for."""
+        """Memory it takes, with everything computed on demand."""
         return 7 * self.start_ns.nbytes + self.category.nbytes
 
     def spans(self, track: int, start_ns: int, end_ns: int) -> Int64:
-        """Return the places of a track's spans that lie, also in part, in a window; its end is not part of it."""
+        """Return the indices of a track's spans that overlap a window, whose end is excluded."""
         low, high = int(self.bounds[track]), int(self.bounds[track + 1])
         starts, ends = self.start_ns[low:high], self.end_ns[low:high]
         stop = int(np.searchsorted(starts, end_ns))
@@ -164,13 +164,13 @@ class Coverage:
         )
 
     def at(self, track: int, time_ns: int, within_ns: int) -> int:
-        """Return the place of the span under `time_ns`, else of the longest within reach of it; -1 for none."""
-        found = self.spans(track, time_ns - within_ns, time_ns + within_ns + 1)
-        if not len(found):
+        """Return the index of the span under `time_ns`, else of the longest within reach; -1 for none."""
+        spans = self.spans(track, time_ns - within_ns, time_ns + within_ns + 1)
+        if not len(spans):
             return -1
-        start, end = self.start_ns[found], self.end_ns[found]
+        start, end = self.start_ns[spans], self.end_ns[spans]
         under = (start <= time_ns) & (time_ns < end)
-        return int(found[np.argmax(np.where(under, np.iinfo(np.int64).max, end - start))])
+        return int(spans[np.argmax(np.where(under, np.iinfo(np.int64).max, end - start))])
 
     def track_of(self, place: int) -> int:
         """Return the track that holds a span."""
@@ -193,7 +193,7 @@ class GivenTracks(Coverage):
     """A coverage of tracks in which spans may overlap."""
 
     def __init__(self, bounds: Int64, spans: Int64) -> None:
-        """Take the tracks as they are.
+        """Use the given tracks.
 
         Args:
             bounds: (T+1,) track t holds spans bounds[t]:bounds[t+1], rising by start.
@@ -216,14 +216,14 @@ def _strip(start: Int64, end: Int64) -> _Strip:
 
 
 def _levels(timeline: Timeline) -> Int64:
-    """Return (S,) the track of its lane that each span goes to: the lowest that is free when it starts."""
+    """Return (S,) the track of its lane for each span: the lowest that is free when it starts."""
     level = np.zeros(len(timeline), np.int64)
     alone = _stands_alone(timeline)
     crowd = np.flatnonzero(~alone)
     lanes, starts, ends = (
         column[crowd].tolist() for column in (timeline.lane, timeline.start_ns, timeline.end_ns)
     )
-    found: list[int] = []
+    tracks: list[int] = []
     lane, used = -1, 0
     free: list[int] = []
     busy: list[tuple[int, int]] = []
@@ -237,16 +237,16 @@ def _levels(timeline: Timeline) -> Int64:
         elif used < TRACKS_AT_MOST - 1:
             chosen, used = used, used + 1
         else:
-            found.append(TRACKS_AT_MOST - 1)
+            tracks.append(TRACKS_AT_MOST - 1)
             continue
-        found.append(chosen)
+        tracks.append(chosen)
         heapq.heappush(busy, (end, chosen))
-    level[crowd] = found
+    level[crowd] = tracks
     return level
 
 
 def _stands_alone(timeline: Timeline) -> Bool:
-    """Return (S,) whether no other span of the lane overlaps a span."""
+    """Return (S,) whether no other span of the lane overlaps the span."""
     alone = np.ones(len(timeline), bool)
     lane, start, end = timeline.lane, timeline.start_ns, timeline.end_ns
     touching = (lane[1:] == lane[:-1]) & (start[1:] < end[:-1])

@@ -1,4 +1,4 @@
-"""What holds a rank up: the critical path, what gates a node, and how much time every node has to spare.
+"""Critical path, gates and slack of the nodes of a rank.
 
 Definitions, for the nodes of one rank:
 
@@ -32,7 +32,7 @@ Basis = Literal["times", "durations", "nodes"]
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """When the nodes of a rank ran, and what follows from it.
+    """When the nodes of a rank ran, with critical path, gates and slack.
 
     N nodes, P nodes on the critical path.
 
@@ -53,12 +53,12 @@ class Schedule:
 
     @property
     def length_ns(self) -> int:
-        """From the beginning of the path to its end."""
+        """From the start of the path to its end."""
         return int(self.end_ns[self.path[-1]] - self.start_ns[self.path[0]]) if len(self.path) else 0
 
     @property
     def busy_ns(self) -> int:
-        """Time in the nodes of the path, added up."""
+        """Total time of the nodes on the path."""
         return int((self.end_ns[self.path] - self.start_ns[self.path]).sum())
 
 
@@ -71,7 +71,7 @@ def schedule(
     duration_ns: Int64 | None = None,
     lane: Int64 | None = None,
 ) -> Schedule:
-    """Return what holds a rank up.
+    """Return critical path, gates and slack of a rank.
 
     Args:
         edges: Its dependencies.
@@ -96,9 +96,9 @@ def schedule(
     return Schedule(basis, start_ns, end_ns, gate, slack, _chain(gate, _last(end_ns), len(gate)))
 
 
-def gates(found: Schedule, row: int, most: int) -> Int64:
-    """Return at most so many rows of the chain of gates that leads to a node, itself last."""
-    return _chain(found.gate, row, most)
+def gates(schedule: Schedule, row: int, most: int) -> Int64:
+    """Return the last `most` rows of the chain of gates that ends with a node."""
+    return _chain(schedule.gate, row, most)
 
 
 def _last(end_ns: Int64) -> int:
@@ -106,20 +106,20 @@ def _last(end_ns: Int64) -> int:
 
 
 def _chain(gate: Int64, row: int, most: int) -> Int64:
-    found: list[int] = []
-    while row != NONE and len(found) < most:
-        found.append(row)
+    rows: list[int] = []
+    while row != NONE and len(rows) < most:
+        rows.append(row)
         row = int(gate[row])
-    return np.array(found[::-1], np.int64)
+    return np.array(rows[::-1], np.int64)
 
 
 def _earliest(edges: Edges, depths: Depths, duration: Int64) -> tuple[Int64, Int64]:
-    """Return (N,) when nodes begin and end at the earliest that dependencies allow."""
+    """Return (N,) the earliest start and end that dependencies allow."""
     before, after = edges.before[depths.forward], edges.after[depths.forward]
     order = np.argsort(depths.place[after], kind="stable")
     start, length = [0] * len(duration), duration.tolist()
-    for one, other in zip(before[order].tolist(), after[order].tolist(), strict=True):
-        end = start[one] + length[one]
+    for this, other in zip(before[order].tolist(), after[order].tolist(), strict=True):
+        end = start[this] + length[this]
         if end > start[other]:
             start[other] = end
     begin = np.array(start, np.int64)
@@ -127,7 +127,7 @@ def _earliest(edges: Edges, depths: Depths, duration: Int64) -> tuple[Int64, Int
 
 
 def _running_order(depths: Depths, start_ns: Int64) -> Int64:
-    """Return (N,) places in the order in which nodes began."""
+    """Return (N,) positions by start."""
     place = np.empty(len(start_ns), np.int64)
     place[np.lexsort((depths.place, start_ns))] = np.arange(len(start_ns))
     return place
@@ -136,18 +136,18 @@ def _running_order(depths: Depths, start_ns: Int64) -> Int64:
 def _waited_for(
     edges: Edges, depths: Depths, start_ns: Int64, end_ns: Int64, lane: Int64 | None
 ) -> tuple[Int64, Int64]:
-    """Return pairs of nodes with times of which the second waited for the first and began no earlier."""
+    """Return pairs of nodes with times in which the second waited for the first and began no earlier."""
     before, after = edges.before.astype(np.int64), edges.after.astype(np.int64)
     if lane is not None:
-        one, other = _lane_pairs(start_ns, end_ns, lane)
-        before, after = np.concatenate((before, one)), np.concatenate((after, other))
+        this, other = _lane_pairs(start_ns, end_ns, lane)
+        before, after = np.concatenate((before, this)), np.concatenate((after, other))
     place = _running_order(depths, start_ns)
     kept = (start_ns[before] >= 0) & (start_ns[after] >= 0) & (place[before] < place[after])
     return before[kept], after[kept]
 
 
 def _lane_pairs(start_ns: Int64, end_ns: Int64, lane: Int64) -> tuple[Int64, Int64]:
-    """Return for every node that has one the node of its lane that ended last before it began."""
+    """Return for every node the previous node to end in its lane, where there is one."""
     rows = np.flatnonzero((lane >= 0) & (start_ns >= 0))
     if not len(rows):
         return rows, rows
@@ -155,10 +155,17 @@ def _lane_pairs(start_ns: Int64, end_ns: Int64, lane: Int64) -> tuple[Int64, Int
     # A queue of times per lane, one behind the other: a search in one is a search in all.
     origin, span = int(start_ns[rows].min()), int(end_ns[rows].max() - start_ns[rows].min()) + 1
     queue = lane[ended].astype(np.float64) * span + (end_ns[ended] - origin)
-    at = np.searchsorted(queue, lane[rows].astype(np.float64) * span + (start_ns[rows] - origin), "right") - 1
-    one = ended[np.maximum(at, 0)]
-    there = (at >= 0) & (lane[one] == lane[rows]) & (end_ns[one] <= start_ns[rows]) & (one != rows)
-    return one[there], rows[there]
+    place = (
+        np.searchsorted(queue, lane[rows].astype(np.float64) * span + (start_ns[rows] - origin), "right") - 1
+    )
+    previous = ended[np.maximum(place, 0)]
+    there = (
+        (place >= 0)
+        & (lane[previous] == lane[rows])
+        & (end_ns[previous] <= start_ns[rows])
+        & (previous != rows)
+    )
+    return previous[there], rows[there]
 
 
 def _slack(before: Int64, after: Int64, start_ns: Int64, end_ns: Int64, place: Int64) -> Int64:
@@ -167,8 +174,8 @@ def _slack(before: Int64, after: Int64, start_ns: Int64, end_ns: Int64, place: I
     before, after = before[order], after[order]
     between = np.maximum(start_ns[after] - end_ns[before], 0)
     slack = np.where(end_ns >= 0, last - end_ns, NONE).tolist()
-    for one, other, gap in zip(before.tolist(), after.tolist(), between.tolist(), strict=True):
+    for this, other, gap in zip(before.tolist(), after.tolist(), between.tolist(), strict=True):
         spare = gap + slack[other]
-        if spare < slack[one]:
-            slack[one] = spare
+        if spare < slack[this]:
+            slack[this] = spare
     return np.array(slack, np.int64)

@@ -1,4 +1,4 @@
-"""How deep in a graph every node lies: the longest chain of dependencies above it, for graphs of any size."""
+"""Depth of every node: the longest chain of dependencies above it, for graphs of any size."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from studio.trace import Bool, Int64
 
 @dataclass(frozen=True, slots=True)
 class Depths:
-    """Where the nodes of a graph lie along its dependencies.
+    """The depths of a graph's nodes.
 
     N nodes, E edges.
 
@@ -54,7 +54,7 @@ def depths(count: int, edges: Edges) -> Depths:
 
 
 def _places(count: int, edges: Edges) -> Int64:
-    """Return (N,) places that rise along every dependency; those of the file where it has cycles."""
+    """Return (N,) positions that rise along dependencies; file order where there are cycles."""
     rows = np.arange(count)
     if bool((edges.before <= edges.after).all()):
         return rows
@@ -73,7 +73,7 @@ def _longest(count: int, before: Int64, after: Int64) -> Int64:
     """Return (N,) the longest chains; edges come in an order in which chains grow."""
     # One step per edge on plain lists: a vector step per layer would take minutes where chains are long.
     layer = [0] * count
-    for one, other in zip(before.tolist(), after.tolist(), strict=True):
-        if layer[one] >= layer[other]:
-            layer[other] = layer[one] + 1
+    for this, other in zip(before.tolist(), after.tolist(), strict=True):
+        if layer[this] >= layer[other]:
+            layer[other] = layer[this] + 1
     return np.array(layer, np.int64)

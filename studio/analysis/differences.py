@@ -1,4 +1,4 @@
-"""Two runs of one job: the one in the lanes of the other, and how much each node differs."""
+"""Show another run of the job in the lanes of this one, and how much each node differs."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from studio.trace import NONE, Int64
 
 
 class Ghost(Gantt):
-    """The rows of a Gantt, with the times of another run of the job in them."""
+    """The rows of a Gantt with the times of another run."""
 
     def __init__(self, gantt: Gantt, times: NodeTimes, *, origin_ns: int = 0) -> None:
-        """Put the spans of the other run into the rows that the nodes have here.
+        """Put the other run's spans into the rows of the nodes in this one.
 
         Args:
             gantt: Whose rows it has.
@@ -27,32 +27,32 @@ class Ghost(Gantt):
         self._numbers = {rank.number: rank for rank in self.trace.ranks}
         self._source = {number: number for number in self._numbers}
         self.rows = replace(gantt.rows, track=np.arange(len(gantt.rows)))
-        place = {number: at for at, number in enumerate(self._numbers)}
+        place = {number: index for index, number in enumerate(self._numbers)}
         parts = [np.zeros((4, 0), np.int64)]
         bounds = np.zeros(len(self.rows) + 1, np.int64)
         for row, number in enumerate(self.rows.rank.tolist()):
-            found = _elsewhere(gantt, row, int(times.first[place[number]]), times)
-            parts.append(found)
-            bounds[row + 1] = bounds[row] + found.shape[1]
+            spans = _elsewhere(gantt, row, int(times.first[place[number]]), times)
+            parts.append(spans)
+            bounds[row + 1] = bounds[row] + spans.shape[1]
         self.coverage = GivenTracks(bounds, np.concatenate(parts, axis=1))
         self.span_ns = max(int(self.coverage.end_ns.max(initial=origin_ns)) - origin_ns, 1)
         self._index()
 
 
 def _elsewhere(gantt: Gantt, row: int, first: int, times: NodeTimes) -> Int64:
-    """Return (4, S) node, start, end and category of the spans of a row, with other times, by start."""
+    """Return (4, S) node, start, end and category of a row's spans by the other run's times, sorted by start."""
     here = gantt.row_places(row)
     node = gantt.coverage.row[here]
     if first == NONE:
         return np.zeros((4, 0), np.int64)
     start, end = times.start_ns[first + node], times.end_ns[first + node]
-    found = np.stack([node, start, end, gantt.coverage.category[here]])[:, start >= 0]
-    return found[:, np.argsort(found[1], kind="stable")]
+    spans = np.stack([node, start, end, gantt.coverage.category[here]])[:, start >= 0]
+    return spans[:, np.argsort(spans[1], kind="stable")]
 
 
 @dataclass(frozen=True, slots=True)
 class Differences:
-    """How long nodes took here and there, what differs most first.
+    """Durations of nodes in both runs, the largest difference first.
 
     N nodes.
 
@@ -75,7 +75,7 @@ class Differences:
 
 
 def differences(gantt: Gantt, other: Gantt, window: tuple[int, int]) -> Differences:
-    """Compare the nodes that run, also in part, in a window with themselves in another run.
+    """Compare the nodes that overlap a window with the same nodes in another run.
 
     Args:
         gantt: A run.

@@ -1,4 +1,4 @@
-"""A rank as a pandas table or a networkx graph, for work in a notebook."""
+"""Export a rank as a pandas table or a networkx graph, for notebooks."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ def to_pandas(trace: Trace, rank: int) -> pd.DataFrame:
     """
     import pandas as pd
 
-    found = _rank(trace, rank)
-    graph = trace.graph_of(found)
+    owner = _rank(trace, rank)
+    graph = trace.graph_of(owner)
     names, communication = list(graph.strings), comm_nodes(graph)
     collective, group = np.full(len(graph), None, object), np.full(len(graph), None, object)
     for row, kind, number, slot in zip(
@@ -51,7 +51,7 @@ def to_pandas(trace: Trace, rank: int) -> pd.DataFrame:
         if kind == NodeType.COMM_COLL and number != NONE:
             collective[row] = collective_name(number)
         if slot != NONE:
-            group[row] = str(found.slots[slot])
+            group[row] = str(owner.slots[slot])
     return pd.DataFrame(
         {
             "id": graph.id,
@@ -70,7 +70,7 @@ def to_pandas(trace: Trace, rank: int) -> pd.DataFrame:
 
 
 def to_networkx(trace: Trace, rank: int) -> nx.MultiDiGraph[int]:
-    """Return a rank as a graph with an edge from each node to those that wait for it.
+    """Return a rank as a graph with edges from each node to the nodes that wait for it.
 
     Nodes are row numbers with `id`, `name`, `type`, `start_ns`, `duration_ns` and `attributes` (name → value); edges
     have `kind`, "data" or "ctrl". Dangling dependencies have no edge.
@@ -80,12 +80,12 @@ def to_networkx(trace: Trace, rank: int) -> nx.MultiDiGraph[int]:
     """
     import networkx as nx
 
-    found = _rank(trace, rank)
-    graph = trace.graph_of(found)
+    owner = _rank(trace, rank)
+    graph = trace.graph_of(owner)
     result: nx.MultiDiGraph[int] = nx.MultiDiGraph(rank=rank)
     for row in range(len(graph)):
         attributes = {
-            attribute.name: attribute.value for attribute in node_attributes(graph, row, found.slots)
+            attribute.name: attribute.value for attribute in node_attributes(graph, row, owner.slots)
         }
         result.add_node(
             row,
@@ -106,13 +106,13 @@ def to_networkx(trace: Trace, rank: int) -> nx.MultiDiGraph[int]:
 
 
 def _rank(trace: Trace, number: int) -> Rank:
-    found = trace.rank(number)
-    if found is None:
+    rank = trace.rank(number)
+    if rank is None:
         known = ", ".join(str(rank.number) for rank in trace.ranks[:8]) + (
             ", …" if len(trace.ranks) > 8 else ""
         )
         raise TraceError(f"The trace has no rank {number}.", hint=f"Its ranks are {known}.")
-    return found
+    return rank
 
 
 def _ids(graph: Graph, kind: str) -> list[list[int]]:

@@ -1,4 +1,4 @@
-"""A Gantt as its page asks for it: rows to draw, and pieces of them at a zoom.
+"""The model of the Timeline: rows to draw, and tiles of them at any zoom.
 
 A piece, a *tile*, is `TILE_BINS` bins of 2^level ns for some rows. Where a row has few spans in a tile they come one by
 one, else as bins that say how busy it was. What a browser holds and draws depends on the size of its window alone, not
@@ -58,7 +58,7 @@ class Rows:
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """A piece of some rows.
+    """A window of some rows.
 
     P rows asked for, S spans, C strips, D rows that come as bins, B bins a tile.
 
@@ -112,7 +112,7 @@ class Bar:
 
 
 class Gantt:
-    """A timeline ready to be drawn. Threads may share one.
+    """A timeline ready to be drawn. Safe to share between threads.
 
     Attributes:
         trace: The job.
@@ -151,7 +151,7 @@ class Gantt:
         self.finish_ns = self._finishes()
 
     def _index(self) -> None:
-        """Make ready for questions about single ranks, rows and nodes."""
+        """Prepare lookups of ranks, rows and nodes."""
         self._first_row = {number: row for row, number in reversed(list(enumerate(self.rows.rank.tolist())))}
         self._lock = threading.Lock()
         self._sizes: dict[int, Int64] = {}
@@ -163,7 +163,7 @@ class Gantt:
         self._below[self.rows.track] = np.arange(len(self.rows)) - first
 
     def __len__(self) -> int:
-        """Spans of all ranks together, those of a rank that stands for others counted once for each."""
+        """Spans of all ranks; those of a representative rank count once for each rank it stands for."""
         return int(np.diff(self.coverage.bounds)[self.rows.track].sum())
 
     @property
@@ -191,7 +191,7 @@ class Gantt:
         return Rows(columns[0], columns[1], kind, level8, name32.astype(np.int32), tuple(names))
 
     def _lane_name(self, rank: Rank, lane: Lane, track: int, slots: dict[int, int]) -> str:
-        """Return what a lane is called on a rank: the comm group there of what the rank that stands for it runs."""
+        """Return the name of a lane on a rank, with the rank's own comm group."""
         if lane.kind == "communication" and not lane.name:
             return self._groupless(int(self.coverage.lane[track]))
         if lane.rank == rank.number or lane.kind != "communication":
@@ -202,7 +202,7 @@ class Gantt:
         return lane.name if slots[track] == NONE else str(rank.slots[slots[track]])
 
     def _groupless(self, lane: int) -> str:
-        """Return in words what communicates without naming a comm group."""
+        """Describe communication that names no comm group."""
         first, last = np.searchsorted(self.coverage.lane, (lane, lane + 1))
         kinds = self.coverage.category[self.coverage.bounds[first] : self.coverage.bounds[last]]
         parts = (
@@ -215,7 +215,7 @@ class Gantt:
         finish = np.zeros(len(self.trace.ranks), np.int64)
         bounds = self.coverage.bounds
         last = np.maximum.reduceat(self.coverage.end_ns, bounds[:-1]) if len(self.coverage) else bounds[:0]
-        index = {number: at for at, number in enumerate(self._numbers)}
+        index = {number: index for index, number in enumerate(self._numbers)}
         where = np.array([index[number] for number in self.rows.rank.tolist()], np.int64)
         np.maximum.at(finish, where, last[self.rows.track] - self.origin_ns)
         return finish
@@ -224,19 +224,21 @@ class Gantt:
     # Tiles
 
     def tile(self, level: int, index: int, rows: Sequence[int]) -> Tile:
-        """Return the tile that begins `index * TILE_BINS * 2**level` ns after the origin, for some rows."""
+        """Return the tile that starts `index * TILE_BINS * 2**level` ns after the origin, for some rows."""
         width = 1 << level
         begin = self.origin_ns + index * TILE_BINS * width
-        found = [self.coverage.spans(self.rows.track[row], begin, begin + TILE_BINS * width) for row in rows]
-        single = np.array([len(places) <= BARS_AT_MOST for places in found], bool)
-        shown = [places if alone else places[:0] for places, alone in zip(found, single, strict=True)]
+        spans = [self.coverage.spans(self.rows.track[row], begin, begin + TILE_BINS * width) for row in rows]
+        single = np.array([len(places) <= BARS_AT_MOST for places in spans], bool)
+        shown = [places if alone else places[:0] for places, alone in zip(spans, single, strict=True)]
         places = np.concatenate([np.zeros(0, np.int64), *shown])
-        bars = np.concatenate(([0], np.cumsum([len(one) for one in shown]))).astype(np.int32)
+        bars = np.concatenate(([0], np.cumsum([len(places) for places in shown]))).astype(np.int32)
         node = self.coverage.row[places]
         name, names = self._names(rows, bars, node)
         binned = np.flatnonzero(~single).tolist()
-        bins = [self.coverage.bins(int(self.rows.track[rows[at]]), begin, width, TILE_BINS) for at in binned]
-        fractions = np.concatenate([np.zeros((0, TILE_BINS)), *(one.fraction for one in bins)])
+        bins = [
+            self.coverage.bins(int(self.rows.track[rows[index]]), begin, width, TILE_BINS) for index in binned
+        ]
+        fractions = np.concatenate([np.zeros((0, TILE_BINS)), *(part.fraction for part in bins)])
         level8 = np.maximum(np.round(255 * fractions), fractions > 0).astype(np.uint8)
         return Tile(
             bars,
@@ -247,9 +249,9 @@ class Gantt:
             self._bytes(rows, bars, node),
             self.coverage.category[places],
             np.array(binned, np.int32),
-            np.array([one.begun for one in bins], np.int32).reshape(-1, TILE_BINS),
-            np.repeat(np.arange(len(bins)), [len(one.category) for one in bins]).astype(np.int32),
-            np.concatenate([np.zeros(0, np.uint8), *(one.category for one in bins)]),
+            np.array([part.begun for part in bins], np.int32).reshape(-1, TILE_BINS),
+            np.repeat(np.arange(len(bins)), [len(part.category) for part in bins]).astype(np.int32),
+            np.concatenate([np.zeros(0, np.uint8), *(part.category for part in bins)]),
             level8,
             names,
         )
@@ -261,8 +263,8 @@ class Gantt:
         """Return the name of each bar as an index, and the names."""
         graphs = self.trace.graphs
         key = np.zeros(len(node), np.int64)
-        for at, row in enumerate(rows):
-            part = slice(int(bars[at]), int(bars[at + 1]))
+        for number, row in enumerate(rows):
+            part = slice(int(bars[number]), int(bars[number + 1]))
             index = self._graph_index(row)
             key[part] = graphs[index].name[node[part]] + np.int64(index << 32)
         codes, where = np.unique(key, return_inverse=True)
@@ -270,11 +272,11 @@ class Gantt:
         return where.astype(np.int32), names
 
     def _bytes(self, rows: Sequence[int], bars: Int32, node: Int64) -> Float64:
-        found = np.zeros(len(node))
-        for at, row in enumerate(rows):
-            part = slice(int(bars[at]), int(bars[at + 1]))
-            found[part] = self.sizes_of(self._graph_index(row))[node[part]]
-        return found
+        sizes = np.zeros(len(node))
+        for index, row in enumerate(rows):
+            part = slice(int(bars[index]), int(bars[index + 1]))
+            sizes[part] = self.sizes_of(self._graph_index(row))[node[part]]
+        return sizes
 
     def sizes_of(self, graph: int) -> Int64:
         """Return (N,) the payload of each node of a graph, 0 where it has none."""
@@ -292,10 +294,10 @@ class Gantt:
         Raises:
             TraceError: The job has no such rank.
         """
-        found = self._numbers.get(number)
-        if found is None:
+        rank = self._numbers.get(number)
+        if rank is None:
             raise TraceError(f"This job has no rank {number}.", hint="See the overview for its ranks.")
-        return found
+        return rank
 
     def bar(self, rank: Rank, node: int) -> Bar | None:
         """Return the bar of a node, None where it has no times."""
@@ -303,16 +305,16 @@ class Gantt:
         return None if place == NONE else self.bar_of(rank, place)
 
     def bar_of(self, rank: Rank, place: int) -> Bar:
-        """Return the bar of a span of the coverage, as the rank has it."""
+        """Return the bar of a span of the coverage, on a given rank."""
         return self._bar(int(self.rows_at(rank, np.array([place]))[0]), place)
 
     def rows_at(self, rank: Rank, places: Int64) -> Int64:
-        """Return the rows in which spans of the coverage stand, as the rank has them."""
+        """Return the rows of coverage spans, on a given rank."""
         track = np.searchsorted(self.coverage.bounds, places, side="right") - 1
         return np.asarray(self._first_row.get(rank.number, 0) + self._below[track], np.int64)
 
     def places(self, rank: Rank) -> Int32:
-        """Return (N,) where in the coverage the span of each node of a rank is, -1 where it has none."""
+        """Return (N,) the coverage index of each node's span on a rank, -1 where it has none."""
         source = self._source[rank.number]
         with self._lock:
             known = self._known_places.get(source)
@@ -331,7 +333,7 @@ class Gantt:
         return range(first, first + int(np.count_nonzero(self.rows.rank == rank.number)))
 
     def adjacency_of(self, rank: Rank) -> Adjacency:
-        """Return the dependencies of a rank's graph, to be walked both ways."""
+        """Return the dependencies of a rank's graph, indexed both ways."""
         with self._lock:
             if rank.graph not in self._adjacencies:
                 self._adjacencies[rank.graph] = adjacency(self.trace.graphs[rank.graph])
@@ -339,48 +341,48 @@ class Gantt:
 
     @cached_property
     def matchings(self) -> tuple[GroupMatching, ...]:
-        """Which collectives of different ranks belong together."""
+        """Matched collectives of different ranks."""
         return match_by_name(self.trace)
 
     @cached_property
     def messages(self) -> Messages:
-        """Which sends belong to which receives."""
+        """Sends paired with receives."""
         return match_messages(self.trace)
 
     def bar_at(self, row: int, time_ns: int, within_ns: int) -> Bar | None:
-        """Return the bar of a row under a time, or near it; None where there is none."""
-        found = self.coverage.at(int(self.rows.track[row]), time_ns + self.origin_ns, within_ns)
-        return None if found < 0 else self._bar(row, found)
+        """Return the bar of a row at a time or near it, None where there is none."""
+        place = self.coverage.at(int(self.rows.track[row]), time_ns + self.origin_ns, within_ns)
+        return None if place < 0 else self._bar(row, place)
 
     def beside(self, bar: Bar) -> tuple[Bar | None, Bar | None]:
-        """Return the bars before and after one in its lane, by start."""
+        """Return the previous and the next bar in a bar's lane, by start."""
         mine = self._lane_rows(bar.row)
         places = np.concatenate([self.row_places(row) for row in mine])
         starts, row = self.coverage.start_ns[places], self.coverage.row[places]
         order = np.lexsort((row, starts))
-        at = int(np.flatnonzero(row[order] == bar.node)[0])
+        place = int(np.flatnonzero(row[order] == bar.node)[0])
         owner = np.repeat(mine, [len(self.row_places(row)) for row in mine])[order]
 
         def there(index: int) -> Bar | None:
             inside = 0 <= index < len(order)
             return self._bar(int(owner[index]), int(places[order[index]])) if inside else None
 
-        return there(at - 1), there(at + 1)
+        return there(place - 1), there(place + 1)
 
     def depends(self, bar: Bar) -> tuple[list[tuple[Bar, bool]], list[tuple[Bar, bool]]]:
-        """Return what a bar waits for and what waits for it, with whether by data; only what has times."""
+        """Return the bars a bar waits for and those waiting for it, each with whether by data."""
         graph = self.trace.graph_of(bar.rank)
 
         def drawn(rows: list[tuple[int, bool]]) -> list[tuple[Bar, bool]]:
             pairs = [
                 (self.bar(bar.rank, row), data) for row, data in rows[:_DEPENDENCIES_AT_MOST] if row >= 0
             ]
-            return [(found, data) for found, data in pairs if found is not None]
+            return [(bar, data) for bar, data in pairs if bar is not None]
 
         return drawn(predecessors(graph, bar.node)), drawn(successors(graph, bar.node))
 
     def window(self, row: int, start_ns: int, end_ns: int) -> list[Bar]:
-        """Return the bars of a row that lie, also in part, in a window."""
+        """Return the bars of a row that overlap a window."""
         places = self.coverage.spans(
             int(self.rows.track[row]), start_ns + self.origin_ns, end_ns + self.origin_ns
         )
@@ -391,7 +393,7 @@ class Gantt:
         return int(self.sizes_of(bar.rank.graph)[bar.node])
 
     def row_places(self, row: int) -> Int64:
-        """Return where in the coverage the spans of a row are."""
+        """Return the coverage indices of a row's spans."""
         track = int(self.rows.track[row])
         return np.arange(int(self.coverage.bounds[track]), int(self.coverage.bounds[track + 1]))
 
@@ -400,8 +402,8 @@ class Gantt:
         near = slice(first, first + TRACKS_AT_MOST)
         lanes, lane = self.coverage.lane[self.rows.track[near]], self.coverage.lane[self.rows.track[row]]
         same = (lanes == lane) & (self.rows.rank[near] == self.rows.rank[row])
-        found: list[int] = (first + np.flatnonzero(same)).tolist()
-        return found
+        rows: list[int] = (first + np.flatnonzero(same)).tolist()
+        return rows
 
     def _bar(self, row: int, place: int) -> Bar:
         return Bar(
@@ -414,6 +416,6 @@ class Gantt:
 
 
 def _place(lane: Lane) -> tuple[int, tuple[int, str]]:
-    """Return where a lane stands within its rank: numbers in names by value, so that all ranks have one order."""
+    """Return the sort key of a lane within its rank: numbers in names by value, so all ranks sort alike."""
     number = int(lane.name) if lane.name.isascii() and lane.name.isdigit() and len(lane.name) < 20 else -1
     return _SHOWN.index(lane.kind), (number, lane.name)

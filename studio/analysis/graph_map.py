@@ -1,4 +1,4 @@
-"""A whole graph as a small picture: from left to right how deep nodes lie, piled up what lies equally deep, by type.
+"""Draw a whole graph as a small picture: depth from left to right, nodes of equal depth stacked, by type.
 
 The picture is as wide as the longest chain of dependencies and as high as the widest layer, on a logarithmic scale, so
 that its outline tells how many nodes could run at once.
@@ -20,7 +20,7 @@ _LOWEST = 0.25
 
 @dataclass(frozen=True, slots=True)
 class GraphMap:
-    """A picture of a graph and where its nodes are in it.
+    """A picture of a graph, with the position of its nodes.
 
     N nodes.
 
@@ -43,7 +43,7 @@ class GraphMap:
     y: Float64
 
     def nearest(self, x: float, y: float) -> int:
-        """Return the row of the node nearest to a place, -1 where there are no nodes."""
+        """Return the row of the node nearest to a position, -1 where there are no nodes."""
         if not len(self.x):
             return -1
         # What a person points at is a column first: as far sideways as high counts double.
@@ -79,8 +79,8 @@ def graph_map(depths: Depths, kinds: Int32) -> GraphMap:
     # Every pixel shows the node that lies there when those of a column are piled up to its height.
     share = (HEIGHT - np.arange(HEIGHT)[:, None] - 0.5) / HEIGHT / reach
     filled = share < 1
-    at = first + np.minimum((share * size).astype(np.int64), size - 1)
-    kind = np.where(filled, kinds[order[at]].clip(0, 255), 0).astype(np.uint8)
+    places = first + np.minimum((share * size).astype(np.int64), size - 1)
+    kind = np.where(filled, kinds[order[places]].clip(0, 255), 0).astype(np.uint8)
     spread = np.arange(WIDTH) * columns // WIDTH
     shown = np.where(filled, 255, 0).astype(np.uint8)
     return GraphMap(

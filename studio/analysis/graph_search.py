@@ -1,4 +1,4 @@
-"""Finding nodes of a graph by what people type: part of a name, a regular expression, an id, a type, a comm group."""
+"""Search the nodes of a graph: by part of a name, regular expression, id, type or comm group."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def found_rows(
     kind_of: Callable[[int, int], str],
     groups: Sequence[str],
 ) -> Int64:
-    """Return the rows that a text finds, rising.
+    """Return the rows that match a text, sorted.
 
     Args:
         graph: The graph.
@@ -55,8 +55,8 @@ def _matching(parts: NameParts, pattern: str) -> Bool:
     except pa.ArrowInvalid as error:
         reason = str(error).rpartition(": ")[2]
         raise TraceError(
-            f"/{pattern[:60]}/ is no regular expression: {reason[:80]}.",
-            hint="Write special characters with a backslash before them, or leave the slashes away.",
+            f"/{pattern[:60]}/ is not a regular expression: {reason[:80]}.",
+            hint="Write special characters with a backslash before them, or remove the slashes.",
         ) from error
 
 
@@ -68,7 +68,7 @@ def _ids(graph: Graph, text: str) -> Bool:
 
 @dataclass(frozen=True, slots=True)
 class Kinds:
-    """Which kind of node each node is.
+    """The kind of each node.
 
     N nodes, K kinds.
 
@@ -93,15 +93,15 @@ def kinds_of(graph: Graph) -> Kinds:
 
 
 def _of_kind(kinds: Kinds, wanted: str, kind_of: Callable[[int, int], str]) -> Bool:
-    """Return (N,) which nodes are of a kind whose name contains a text."""
+    """Return (N,) whether the kind's name contains a text."""
     # The drawing says all-reduce, PyTorch and other searches all_reduce.
-    said = [kind_of(*one).replace("_", "-") for one in kinds.distinct]
-    fits = np.array([wanted.replace("_", "-") in one for one in said], np.bool_)
-    found: Bool = fits[kinds.of] if len(fits) else np.zeros(len(kinds.of), np.bool_)
-    return found
+    said = [kind_of(*kind).replace("_", "-") for kind in kinds.distinct]
+    fits = np.array([wanted.replace("_", "-") in name for name in said], np.bool_)
+    fits_kind: Bool = fits[kinds.of] if len(fits) else np.zeros(len(kinds.of), np.bool_)
+    return fits_kind
 
 
 def _groups(graph: Graph, wanted: str, groups: Sequence[str]) -> Bool:
     fits = [slot for slot, name in enumerate(groups) if wanted in name.lower()]
-    found: Bool = np.isin(group_slots(graph), fits)
-    return found
+    in_group: Bool = np.isin(group_slots(graph), fits)
+    return in_group

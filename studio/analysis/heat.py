@@ -1,4 +1,4 @@
-"""Collectives × ranks as a picture is made of them: rows in an order, a window of them, bins where they are too many."""
+"""The heatmap of collectives × ranks: order of rows, a window of them, bins where they are too many."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ RankOrder = Literal["number", "load"]
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What is shown of the collectives.
+    """What the heatmap shows of collectives.
 
     Attributes:
         metric: The figure.
@@ -53,7 +53,7 @@ class Look:
 
 @dataclass(frozen=True, slots=True)
 class Heat:
-    """A heatmap: lines as they are drawn from the top, columns from the left.
+    """A heatmap: lines in drawing order, columns from the left.
 
     L rows of which N lines are drawn, R ranks, C collectives.
 
@@ -77,27 +77,27 @@ class Heat:
     alike: Int64
 
     def find(self, rank: int, row: int) -> tuple[int, int] | None:
-        """Return line and column of a node of the rank at a place; None where it is no collective, or not shown."""
+        """Return line and column of a rank's node; None where it is no collective, or not shown."""
         members = self.members
-        found = np.flatnonzero((members.row == row) & (members.rank == rank))
-        if not len(found):
+        places = np.flatnonzero((members.row == row) & (members.rank == rank))
+        if not len(places):
             return None
-        which = int(np.searchsorted(members.offsets, found[0], side="right")) - 1
+        which = int(np.searchsorted(members.offsets, places[0], side="right")) - 1
         line = np.flatnonzero(self.lines == self.rows.of[which])
         return (int(line[0]), int(np.flatnonzero(self.columns == rank)[0])) if len(line) else None
 
     def cells(self, line: int, column: int) -> Int64:
-        """Return the members that a cell adds up."""
+        """Return the members summed up in a cell."""
         members, row = self.members, int(self.lines[line])
         collectives = np.flatnonzero(self.rows.of == row) if row != NONE else np.zeros(0, np.int64)
         first = members.offsets[collectives]
         count = members.offsets[collectives + 1] - first
-        at = np.repeat(first - np.cumsum(count) + count, count) + np.arange(int(count.sum()))
-        found: Int64 = at[members.rank[at] == self.columns[column]]
-        return found
+        places = np.repeat(first - np.cumsum(count) + count, count) + np.arange(int(count.sum()))
+        cells: Int64 = places[members.rank[places] == self.columns[column]]
+        return cells
 
     def key(self, row: int) -> tuple[object, ...]:
-        """Return what makes a row the same as one of another run or job: its section, or type, name and number."""
+        """Return what identifies a row across runs and jobs: its section, or type, name and number."""
         members, first = self.members, int(self.rows.first[row])
         if self.rows.folded:
             return (self.rows.sections[int(self.rows.section[row])],)
@@ -119,21 +119,21 @@ def heat_of(members: Members, look: Look) -> Heat:
     columns = np.arange(members.ranks)
     if look.ranks == "load" and len(lines):
         columns = np.argsort(-np.nan_to_num(load(table[lines], spread.mean[lines]), nan=-1.0), kind="stable")
-    return Heat(members, rows, table, spread, lines, columns, *_numbered(members, rows))
+    return Heat(members, rows, table, spread, lines, columns, *_number_repeats(members, rows))
 
 
 def load(table: Float64, mean: Float64) -> Float64:
-    """Return (R,) how much of its rows' means each rank carries, on average: 1 where it carries its share."""
+    """Return (R,) each rank's average load relative to the mean of its rows: 1 is an equal share."""
     ratio = np.divide(table, mean[:, None], out=np.full(table.shape, np.nan), where=(mean != 0)[:, None])
     there = ~np.isnan(ratio)
     count = there.sum(axis=0)
     total = np.where(there, ratio, 0.0).sum(axis=0)
-    found: Float64 = np.divide(total, count, out=np.full(len(total), np.nan), where=count > 0)
-    return found
+    means: Float64 = np.divide(total, count, out=np.full(len(total), np.nan), where=count > 0)
+    return means
 
 
-def _numbered(members: Members, rows: Rows) -> tuple[Int64, Int64]:
-    """Return (L,) how many rows of the same type and name stand before each in time, and how many there are."""
+def _number_repeats(members: Members, rows: Rows) -> tuple[Int64, Int64]:
+    """Return (L,) how many earlier rows have the same type and name, and how many there are in all."""
     first = rows.first
     same = np.stack([members.type[first], members.title[first]])
     if len(rows) == len(members):
@@ -149,8 +149,8 @@ def _numbered(members: Members, rows: Rows) -> tuple[Int64, Int64]:
     return nth, count[kind].astype(np.int64)
 
 
-def aligned(heat: Heat, like: Heat) -> Heat:
-    """Return a heatmap with the lines of another one, matched by what they are; its own others follow at the end."""
+def align_lines(heat: Heat, like: Heat) -> Heat:
+    """Return a heatmap with its lines in the order of another's; unmatched lines follow at the end."""
     row_of = {heat.key(row): row for row in heat.lines[heat.lines >= 0].tolist()}
     taken = [row_of.pop(like.key(row), NONE) for row in like.lines.tolist()]
     rest = set(row_of.values())
@@ -161,7 +161,7 @@ def aligned(heat: Heat, like: Heat) -> Heat:
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """A heatmap and what it is of.
+    """A heatmap and its source.
 
     Attributes:
         trace: The job.
@@ -180,7 +180,7 @@ class Shown:
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """A window of a heatmap, in bins where it has too many cells to draw.
+    """A window of a heatmap, binned where it has too many cells to draw.
 
     H × W bins.
 
@@ -202,7 +202,7 @@ class Tile:
 def tile(
     heat: Heat, window: tuple[int, int, int, int], *, relative: bool = False, cells: int = CELLS
 ) -> Tile:
-    """Return a window (low, high, left, right) of a heatmap; it is cut to what there is.
+    """Return a window (low, high, left, right) of a heatmap, clipped to it.
 
     Args:
         heat: The heatmap.
@@ -219,11 +219,11 @@ def tile(
             np.where(rows == NONE, np.nan, heat.spread.mean[np.maximum(rows, 0)]) if len(heat.rows) else rows
         )
         table = np.divide(table, mean[:, None], out=np.full(table.shape, np.nan), where=(mean != 0)[:, None])
-    return _tiled(table, (low, high, left, right), relative=relative, cells=cells)
+    return _make_tile(table, (low, high, left, right), relative=relative, cells=cells)
 
 
 def _cells(heat: Heat, rows: Int64, left: int, right: int) -> Float64:
-    """Return a copy of rows of the table as lines are drawn, NaN for those that stay empty."""
+    """Return table rows in drawing order, NaN for empty cells."""
     table = heat.table[np.maximum(rows, 0)]
     columns = heat.columns[left:right]
     if len(columns) != table.shape[1] or (np.diff(columns) != 1).any():
@@ -233,18 +233,18 @@ def _cells(heat: Heat, rows: Int64, left: int, right: int) -> Float64:
 
 
 def plain_tile(table: Float64, window: tuple[int, int, int, int]) -> Tile:
-    """Return a window (low, high, left, right) of any table, as of a heatmap."""
+    """Return a window (low, high, left, right) of any table, like `tile`."""
     low, high = _cut(window[0], window[1], table.shape[0])
     left, right = _cut(window[2], window[3], table.shape[1])
-    return _tiled(table[low:high, left:right], (low, high, left, right), relative=False, cells=CELLS)
+    return _make_tile(table[low:high, left:right], (low, high, left, right), relative=False, cells=CELLS)
 
 
-def _tiled(table: Float64, window: tuple[int, int, int, int], *, relative: bool, cells: int) -> Tile:
+def _make_tile(table: Float64, window: tuple[int, int, int, int], *, relative: bool, cells: int) -> Tile:
     lines, columns = table.shape
     across = max(1, -(-columns // COLUMNS))
     wide = -(-columns // across)
     down = max(1, -(-lines // LINES), -(-lines * wide // cells))
-    return Tile(*window, down, across, _binned(table, down, across, relative=relative).astype(np.float32))
+    return Tile(*window, down, across, _bin_values(table, down, across, relative=relative).astype(np.float32))
 
 
 def _cut(low: int, high: int, most: int) -> tuple[int, int]:
@@ -252,7 +252,7 @@ def _cut(low: int, high: int, most: int) -> tuple[int, int]:
     return low, min(max(high, low + 1), most)
 
 
-def _binned(table: Float64, down: int, across: int, *, relative: bool) -> Float64:
+def _bin_values(table: Float64, down: int, across: int, *, relative: bool) -> Float64:
     if down == across == 1:
         return table
     high, wide = -(-table.shape[0] // down), -(-table.shape[1] // across)
@@ -260,13 +260,13 @@ def _binned(table: Float64, down: int, across: int, *, relative: bool) -> Float6
     padded[: table.shape[0], : table.shape[1]] = table
     bins = padded.reshape(high, down, wide, across).transpose(0, 2, 1, 3).reshape(high, wide, -1)
     weight = np.abs(bins - 1) if relative else bins
-    at = np.where(np.isnan(bins), -np.inf, weight).argmax(axis=2)
-    found: Float64 = np.take_along_axis(bins, at[:, :, None], axis=2)[:, :, 0]
-    return found
+    strongest_place = np.where(np.isnan(bins), -np.inf, weight).argmax(axis=2)
+    values: Float64 = np.take_along_axis(bins, strongest_place[:, :, None], axis=2)[:, :, 0]
+    return values
 
 
 def strongest(heat: Heat, window: tuple[int, int, int, int], *, relative: bool = False) -> tuple[int, int]:
-    """Return line and column of the figure that stands for a bin."""
+    """Return line and column of the value that a bin shows."""
     low, high = _cut(window[0], window[1], len(heat.lines))
     left, right = _cut(window[2], window[3], len(heat.columns))
     rows = heat.lines[low:high]
@@ -276,20 +276,20 @@ def strongest(heat: Heat, window: tuple[int, int, int, int], *, relative: bool =
         table = np.abs(
             np.divide(table, mean[:, None], out=np.full(table.shape, np.nan), where=(mean != 0)[:, None]) - 1
         )
-    at = int(np.where(np.isnan(table), -np.inf, table).argmax())
-    return low + at // table.shape[1], left + at % table.shape[1]
+    place = int(np.where(np.isnan(table), -np.inf, table).argmax())
+    return low + place // table.shape[1], left + place % table.shape[1]
 
 
 def worst_lines(shown: Shown, most: int | None = None) -> list[tuple[int, Offender]]:
-    """Return the most uneven rows that are drawn, each with its line, the worst first, in the measure they are sorted by."""
+    """Return the most uneven rows with their lines, the worst first, by the sorting measure."""
     heat, sort = shown.heat, shown.look.sort
     drawn = {int(row): line for line, row in enumerate(heat.lines.tolist()) if row >= 0}
-    found = worst_rows(heat.table, heat.spread, "excess" if sort == "time" else sort, most)
-    return [(drawn[one.row], one) for one in found if one.row in drawn]
+    offenders = worst_rows(heat.table, heat.spread, "excess" if sort == "time" else sort, most)
+    return [(drawn[offender.row], offender) for offender in offenders if offender.row in drawn]
 
 
 def line_name(heat: Heat, line: int) -> str:
-    """Return what a line is called: the name of its nodes, numbered where several rows have it; or its section."""
+    """Return a line's name: that of its nodes, numbered if repeated, or of its section."""
     row = int(heat.lines[line])
     if row == NONE:
         return ""

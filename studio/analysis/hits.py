@@ -1,4 +1,4 @@
-"""Bars found by what their nodes are called."""
+"""Find bars by the names of their nodes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _COMMUNICATION = LANE_KINDS.index("communication")
 
 @dataclass(frozen=True, slots=True)
 class Hits:
-    """Bars that fit, by start.
+    """Matching bars, by start.
 
     H bars, the first of `count`.
 
@@ -49,7 +49,7 @@ class Hits:
 
 
 def find_hits(gantt: Gantt, text: str) -> Hits:
-    """Return the bars whose nodes fit a text.
+    """Return the bars whose nodes match a text.
 
     Args:
         gantt: Where to look.
@@ -61,20 +61,20 @@ def find_hits(gantt: Gantt, text: str) -> Hits:
     text = text.strip()
     kind, _, wanted = text.partition(":")
     if kind == "group":
-        found = [_of_group(gantt, rank, wanted.strip()) for rank in gantt.trace.ranks]
+        parts = [_of_group(gantt, rank, wanted.strip()) for rank in gantt.trace.ranks]
     else:
         fits = {index: _fitting(graph, text) for index, graph in enumerate(gantt.trace.graphs)}
-        found = [_of_rows(gantt, rank, fits[rank.graph]) for rank in gantt.trace.ranks]
-    row, place = np.concatenate([np.zeros((2, 0), np.int64), *found], axis=1)
+        parts = [_of_rows(gantt, rank, fits[rank.graph]) for rank in gantt.trace.ranks]
+    row, place = np.concatenate([np.zeros((2, 0), np.int64), *parts], axis=1)
     start = gantt.coverage.start_ns[place] - gantt.origin_ns
     order = np.lexsort((row, start))[:HITS_AT_MOST]
     row, place, start = row[order], place[order], start[order]
     end = gantt.coverage.end_ns[place] - gantt.origin_ns
-    return Hits(row, gantt.coverage.row[place], start, end, sum(one.shape[1] for one in found))
+    return Hits(row, gantt.coverage.row[place], start, end, sum(part.shape[1] for part in parts))
 
 
 def _of_rows(gantt: Gantt, rank: Rank, fits: Int64) -> Int64:
-    """Return (2, H) the rows and places of the nodes of a rank that fit and have times."""
+    """Return (2, H) the rows and indices of a rank's matching nodes that have times."""
     place = gantt.places(rank)[fits].astype(np.int64)
     place = place[place != NONE]
     return np.stack([gantt.rows_at(rank, place), place])
@@ -90,7 +90,7 @@ def _of_group(gantt: Gantt, rank: Rank, name: str) -> Int64:
 
 
 def _fitting(graph: Graph, text: str) -> Int64:
-    """Return the rows of the nodes that fit."""
+    """Return the rows of matching nodes."""
     kind, _, wanted = text.partition(":")
     wanted = wanted.strip()
     if kind == "id":
@@ -100,25 +100,25 @@ def _fitting(graph: Graph, text: str) -> Int64:
     used, code = np.unique(graph.name, return_inverse=True)
     if len(text) > 2 and text[0] == text[-1] == "/":
         pattern = _pattern(text[1:-1])
-        fits = [bool(pattern.search(graph.strings[at])) for at in used.tolist()]
+        fits = [bool(pattern.search(graph.strings[code])) for code in used.tolist()]
     else:
         lower = text.lower()
-        fits = [lower in graph.strings[at].lower() for at in used.tolist()]
+        fits = [lower in graph.strings[code].lower() for code in used.tolist()]
     return np.flatnonzero(np.array(fits, bool)[code]) if len(used) else np.zeros(0, np.int64)
 
 
 def _types(graph: Graph, wanted: str) -> Bool:
     codes = np.unique(graph.type).tolist()
-    fits: Bool = np.isin(graph.type, [one for one in codes if wanted in type_name(one).lower()])
+    fits: Bool = np.isin(graph.type, [code for code in codes if wanted in type_name(code).lower()])
     rows, values = int_column(graph, "comm_type")
-    kinds = [one.value for one in CollectiveType if wanted in collective_name(one.value).lower()]
+    kinds = [kind.value for kind in CollectiveType if wanted in collective_name(kind.value).lower()]
     fits[rows[np.isin(values, kinds)]] = True
     return fits
 
 
 def _id(text: str) -> int:
     if not (text.isascii() and text.isdigit() and int(text) < 1 << 64):
-        raise TraceError(f"{text[:40]!r} is no id of a node.", hint="Ids are whole numbers: id:118.")
+        raise TraceError(f"{text[:40]!r} is not a node id.", hint="Ids are whole numbers: id:118.")
     return int(text)
 
 

@@ -1,4 +1,4 @@
-"""Who carries too much: figures of collectives by rank, how uneven each row of them is, and what would even it out.
+"""Find load imbalance: figures of collectives by rank, how uneven each row is, and what evens it out.
 
 A row is one collective with the ranks of its group. Where parallel groups do the same side by side (every tensor
 parallel group its own n-th all-reduce, say), their collectives share a row, so that a row spans all ranks.
@@ -58,7 +58,7 @@ class Rows:
 
 
 def rows_of(members: Members, by: Grouping = "none", *, fold: bool = False) -> Rows:
-    """Return the rows of a job's collectives, in order of time.
+    """Return the rows of a job's collectives, by time.
 
     Args:
         members: The collectives.
@@ -81,7 +81,7 @@ def rows_of(members: Members, by: Grouping = "none", *, fold: bool = False) -> R
 
 
 def _parallel(members: Members) -> Int64:
-    """Return (C,) a number that collectives of parallel groups share: the k-th of equal type and name of each group."""
+    """Return (C,) a number shared by collectives of parallel groups: the k-th of equal type and name of each."""
     family = _families(members)[members.group]
     what = members.type.astype(np.int64) + 1 + (int(members.type.max()) + 2) * members.title.astype(np.int64)
     again = _count_before(members.group.astype(np.int64) * (int(what.max()) + 1) + what)
@@ -91,7 +91,7 @@ def _parallel(members: Members) -> Int64:
 
 
 def _count_before(keys: Int64) -> Int64:
-    """Return how many equal keys stand before each."""
+    """Return how many equal keys come before each."""
     order = np.argsort(keys, kind="stable")
     starts = np.append(True, np.diff(keys[order]) != 0)
     begin = np.maximum.accumulate(np.where(starts, np.arange(len(keys)), 0))
@@ -101,15 +101,15 @@ def _count_before(keys: Int64) -> Int64:
 
 
 def _families(members: Members) -> Int64:
-    """Return (G,) which family each group is of: as many ranks at the same distances, none in two of a family."""
+    """Return (G,) the family of each group: groups of equal size and rank distances that share no rank."""
     family = np.zeros(len(members.groups), np.int64)
     taken: dict[bytes, list[tuple[int, Int64]]] = {}
     count = 0
     seen, first = np.unique(members.group, return_index=True)
-    for group, at in zip(seen.tolist(), first.tolist(), strict=True):
-        ranks = members.rank[members.offsets[at] : members.offsets[at + 1]].astype(np.int64)
+    for group, first_of in zip(seen.tolist(), first.tolist(), strict=True):
+        ranks = members.rank[members.offsets[first_of] : members.offsets[first_of + 1]].astype(np.int64)
         listed = taken.setdefault(np.diff(ranks).tobytes() + len(ranks).to_bytes(8, "little"), [])
-        free = next((one for one in listed if not one[1][ranks].any()), None)
+        free = next((family for family in listed if not family[1][ranks].any()), None)
         if free is None:
             free = (count, np.zeros(members.ranks, np.int64))
             listed.append(free)
@@ -120,14 +120,14 @@ def _families(members: Members) -> Int64:
 
 
 def _sections(members: Members, by: Grouping) -> tuple[Int64, tuple[str, ...]]:
-    """Return (C,) the section of each collective, and their names in order of appearance."""
+    """Return (C,) the section of each collective, and their names by first appearance."""
     if by == "none":
         return np.zeros(len(members), np.int64), ("",)
     column, name = {
-        "group": (members.group, lambda at: members.groups[at] or WORLD_TITLE),
-        "type": (members.type, lambda at: collective_name(at) if at != NONE else "no type"),
-        "step": (members.step, lambda at: f"step {at}" if at != NONE else "outside of steps"),
-        "name": (members.title, lambda at: members.titles[at] or "(no name)"),
+        "group": (members.group, lambda code: members.groups[code] or WORLD_TITLE),
+        "type": (members.type, lambda code: collective_name(code) if code != NONE else "no type"),
+        "step": (members.step, lambda code: f"step {code}" if code != NONE else "outside of steps"),
+        "name": (members.title, lambda code: members.titles[code] or "(no name)"),
     }[by]
     values, first, inverse = np.unique(column, return_index=True, return_inverse=True)
     order = np.argsort(first, kind="stable")
@@ -142,7 +142,7 @@ def _sections(members: Members, by: Grouping) -> tuple[Int64, tuple[str, ...]]:
 
 
 def amounts(members: Members, metric: Metric) -> tuple[Float64, Float64 | None]:
-    """Return (M,) a figure of every member, NaN where it is not known.
+    """Return (M,) a figure of every member, NaN where unknown.
 
     Bandwidths come as two parts, what was moved and how long it took, so that they can be added up: the second is None
     for every other metric.
@@ -178,7 +178,7 @@ def amounts(members: Members, metric: Metric) -> tuple[Float64, Float64 | None]:
 
 
 def matrix(members: Members, rows: Rows, metric: Metric) -> Float64:
-    """Return (L, R) the figures of rows and ranks, NaN where a rank takes no part or nothing is known.
+    """Return (L, R) the figures of rows and ranks, NaN where a rank takes no part or the figure is unknown.
 
     Where a row stands for several collectives of a rank they are added up; bandwidths are what was moved in all by
     the time it took in all.
@@ -186,11 +186,11 @@ def matrix(members: Members, rows: Rows, metric: Metric) -> Float64:
     value, divisor = amounts(members, metric)
     shape = len(rows), members.ranks
     cell = rows.of[members.of] * members.ranks + members.rank
-    total = _added(cell, value, shape)
-    return total if divisor is None else total / _added(cell, divisor, shape)
+    total = _sum_cells(cell, value, shape)
+    return total if divisor is None else total / _sum_cells(cell, divisor, shape)
 
 
-def _added(cell: Int64, value: Float64, shape: tuple[int, int]) -> Float64:
+def _sum_cells(cell: Int64, value: Float64, shape: tuple[int, int]) -> Float64:
     there = ~np.isnan(value)
     cell, value = cell[there], value[there]
     taken = np.zeros(shape[0] * shape[1], bool)
@@ -204,7 +204,7 @@ def _added(cell: Int64, value: Float64, shape: tuple[int, int]) -> Float64:
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """How uneven each row of a matrix is, over the ranks that have a figure.
+    """Imbalance of each row of a matrix, over the ranks that have a figure.
 
     L rows. NaN where a row has no figure, or only zeros.
 
@@ -228,12 +228,12 @@ class Spread:
 
     def measure(self, name: Measure) -> Float64:
         """Return a measure by its name."""
-        found: Float64 = getattr(self, name)
-        return found
+        values: Float64 = getattr(self, name)
+        return values
 
 
 def spread_of(table: Float64) -> Spread:
-    """Return how uneven the rows of an (L, R) table are.
+    """Return the imbalance of the rows of an (L, R) table.
 
     Example:
         >>> found = spread_of(np.array([[20480.0, 28672, 36864, 45056], [8192, 8192, 8192, np.nan]]))
@@ -245,28 +245,28 @@ def spread_of(table: Float64) -> Spread:
     filled = np.where(there, table, 0.0)
     total = filled.sum(axis=1)
     some = count > 0
-    mean = _divided(total, count.astype(np.float64), some)
+    mean = _divide_where(total, count.astype(np.float64), some)
     uneven = some & (total != 0)
     above = np.where(there, table - mean[:, None], 0.0)
     highest = np.where(there, table, -np.inf)
     worst = np.where(some, highest.argmax(axis=1) if table.shape[1] else NONE, NONE)
     largest = np.where(some, highest.max(axis=1, initial=-np.inf), np.nan)
-    deviation = np.sqrt(_divided((above**2).sum(axis=1), count.astype(np.float64), some))
+    deviation = np.sqrt(_divide_where((above**2).sum(axis=1), count.astype(np.float64), some))
     excess = np.where(some, np.maximum(above, 0).sum(axis=1), np.nan)
     return Spread(
         count,
         mean,
         worst,
-        _divided(largest, mean, uneven),
-        _divided(deviation, mean, uneven),
+        _divide_where(largest, mean, uneven),
+        _divide_where(deviation, mean, uneven),
         np.where(uneven, _gini(table, count, total), np.nan),
         excess,
     )
 
 
-def _divided(value: Float64, by: Float64, where: Bool) -> Float64:
-    found: Float64 = np.divide(value, by, out=np.full(len(value), np.nan), where=where)
-    return found
+def _divide_where(value: Float64, by: Float64, where: Bool) -> Float64:
+    quotient: Float64 = np.divide(value, by, out=np.full(len(value), np.nan), where=where)
+    return quotient
 
 
 def _gini(table: Float64, count: Int64, total: Float64) -> Float64:
@@ -276,11 +276,11 @@ def _gini(table: Float64, count: Int64, total: Float64) -> Float64:
     weight = 2 * place - count[:, None] - 1
     part = np.where(np.isnan(rising), 0.0, rising * weight).sum(axis=1)
     bottom = count * total
-    return _divided(part, bottom, bottom != 0)
+    return _divide_where(part, bottom, bottom != 0)
 
 
 def order_of(spread: Spread, section: Int64, sort: Measure | Literal["time"]) -> Int64:
-    """Return the rows section by section, the most uneven first, or as they are in time.
+    """Return the rows section by section, the most uneven first, or by time.
 
     Sections are ordered by their most uneven row.
     """
@@ -297,7 +297,7 @@ def order_of(spread: Spread, section: Int64, sort: Measure | Literal["time"]) ->
 
 @dataclass(frozen=True, slots=True)
 class Offender:
-    """A row that is uneven.
+    """An uneven row.
 
     Attributes:
         row: Its number.
@@ -322,16 +322,16 @@ class Offender:
 def worst_rows(
     table: Float64, spread: Spread, by: Measure = "excess", most: int | None = 50
 ) -> list[Offender]:
-    """Return the most uneven rows, the worst first, None for all of them; rows that are even are none."""
+    """Return the most uneven rows, the worst first, None for all of them; even rows are left out."""
     value = np.nan_to_num(spread.measure(by), nan=-1.0)
     uneven = np.flatnonzero(np.nan_to_num(spread.max, nan=1.0) > 1 + _EVEN)
     chosen = uneven[np.argsort(-value[uneven], kind="stable")][:most]
-    found = []
+    offenders = []
     for row in chosen.tolist():
         line, mean = table[row], float(spread.mean[row])
         heavy = np.flatnonzero(line > mean * (1 + _EVEN))
         heavy = heavy[np.argsort(-line[heavy], kind="stable")]
         figures = [float(getattr(spread, name)[row]) for name in ("max", "variation", "gini", "excess")]
         worst = int(spread.worst[row])
-        found.append(Offender(row, worst, tuple(heavy.tolist()), float(line[worst]), mean, *figures))
-    return found
+        offenders.append(Offender(row, worst, tuple(heavy.tolist()), float(line[worst]), mean, *figures))
+    return offenders

@@ -1,4 +1,4 @@
-"""Places of nodes in a drawing: layers from top to bottom, folded into columns that fit a screen."""
+"""Lay out a graph: layers from top to bottom, folded into columns that fit a screen."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _LONG = 6
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Where nodes stand, in steps: neighbours in a layer are at least one apart, rows exactly one.
+    """Positions of nodes, in steps: neighbours in a layer are at least one apart, rows exactly one.
 
     N nodes.
 
@@ -39,8 +39,8 @@ class Layout:
     column: Int64
 
 
-def layered(count: int, before: Int64, after: Int64, *, aspect: float = 1.0) -> Layout:
-    """Return a layered drawing of a graph.
+def layered_layout(count: int, before: Int64, after: Int64, *, aspect: float = 1.0) -> Layout:
+    """Return a layered layout of a graph.
 
     Nodes stand below everything they wait for, or in a later column. Cycles and loops are drawn too: one
     dependency of each goes upwards.
@@ -52,7 +52,7 @@ def layered(count: int, before: Int64, after: Int64, *, aspect: float = 1.0) -> 
         aspect: Steps the drawing should be wide per step it is high.
 
     Example:
-        >>> chain = layered(3, np.array([0, 1]), np.array([1, 2]))
+        >>> chain = layered_layout(3, np.array([0, 1]), np.array([1, 2]))
         >>> chain.layer.tolist()
         [0, 1, 2]
     """
@@ -62,7 +62,7 @@ def layered(count: int, before: Int64, after: Int64, *, aspect: float = 1.0) -> 
     before, after = _acyclic(count, np.asarray(before, np.int64), np.asarray(after, np.int64))
     layer = _layers(count, before, after)
     rows = _rows(layer, _order(count, before, after, layer), aspect)
-    drawings = [_placed(rows, bounds, before, after) for bounds in _folds(rows, aspect)]
+    drawings = [_place_nodes(rows, bounds, before, after) for bounds in _folds(rows, aspect)]
     best = drawings[0]
     for other in drawings[1:]:
         # A fold costs attention: another column has to be worth it.
@@ -72,8 +72,10 @@ def layered(count: int, before: Int64, after: Int64, *, aspect: float = 1.0) -> 
     return Layout(x, y, layer, column)
 
 
-def _placed(rows: list[Int64], bounds: list[int], before: Int64, after: Int64) -> tuple[Float, Float, Int64]:
-    """Return (N,) x, y and column of every node, where columns begin at the rows `bounds`."""
+def _place_nodes(
+    rows: list[Int64], bounds: list[int], before: Int64, after: Int64
+) -> tuple[Float, Float, Int64]:
+    """Return (N,) x, y and column of every node; columns begin at the rows `bounds`."""
     count = sum(len(row) for row in rows)
     x, y, column = np.zeros(count), np.zeros(count), np.zeros(count, np.int64)
     left = 0.0
@@ -90,12 +92,12 @@ def _placed(rows: list[Int64], bounds: list[int], before: Int64, after: Int64) -
 
 
 def _scale(x: Float, y: Float, aspect: float) -> float:
-    """Return how large nodes are when the drawing fills a screen."""
+    """Return the size of nodes when the drawing fills a screen."""
     return min(aspect / (np.ptp(x) + 1), 1 / (np.ptp(y) + 1))
 
 
 def _acyclic(count: int, before: Int64, after: Int64) -> tuple[Int64, Int64]:
-    """Return the dependencies without loops and without one of every cycle."""
+    """Return the dependencies without loops and without one dependency of every cycle."""
     import igraph
 
     other = before != after
@@ -109,7 +111,7 @@ def _acyclic(count: int, before: Int64, after: Int64) -> tuple[Int64, Int64]:
 
 
 def _layers(count: int, before: Int64, after: Int64) -> Int64:
-    """Return (N,) layers: as high as dependencies allow, and what waits for nothing right above its first user."""
+    """Return (N,) layers: as high as possible; nodes without dependencies right above their first user."""
     import igraph
 
     graph = igraph.Graph(n=count, edges=np.column_stack((before, after)), directed=True)
@@ -126,13 +128,13 @@ def _layers(count: int, before: Int64, after: Int64) -> Int64:
 
 
 def _order(count: int, before: Int64, after: Int64, layer: Int64) -> Float:
-    """Return (N,) places in the layers at which few dependencies cross: each near the mean of its neighbours."""
+    """Return (N,) positions in the layers with few crossings: each near the mean of its neighbours."""
     above: list[list[int]] = [[] for _ in range(count)]
     below: list[list[int]] = [[] for _ in range(count)]
     near = layer[after] - layer[before] <= _LONG
-    for one, other in zip(before[near].tolist(), after[near].tolist(), strict=True):
-        above[other].append(one)
-        below[one].append(other)
+    for this, other in zip(before[near].tolist(), after[near].tolist(), strict=True):
+        above[other].append(this)
+        below[this].append(other)
     order = _first_order(layer, above, below)
     layers: list[list[int]] = [[] for _ in range(int(layer.max()) + 1)]
     for node in sorted(range(count), key=order.__getitem__):
@@ -151,18 +153,18 @@ def _order(count: int, before: Int64, after: Int64, layer: Int64) -> Float:
 def _means(
     nodes: list[int], near: list[list[int]], x: list[float], alone: float | None = None
 ) -> list[float]:
-    """Return where the neighbours of nodes are on average; a node without any stays, or goes to `alone`."""
+    """Return the mean position of each node's neighbours; a node without any stays, or goes to `alone`."""
     # Lists, not arrays: most nodes have one or two neighbours, and a call of numpy costs more than adding them.
-    found = []
+    means = []
     for node in nodes:
-        places = [x[one] for one in near[node]]
+        places = [x[neighbour] for neighbour in near[node]]
         still = x[node] if alone is None else alone
-        found.append(sum(places) / len(places) if places else still)
-    return found
+        means.append(sum(places) / len(places) if places else still)
+    return means
 
 
 def _first_order(layer: Int64, above: list[list[int]], below: list[list[int]]) -> list[float]:
-    """Return places that keep together what hangs together: the order of a walk along all dependencies."""
+    """Return initial positions that keep connected nodes together."""
     order = [0.0] * len(layer)
     seen: set[int] = set()
     for root in np.argsort(layer, kind="stable").tolist():
@@ -177,7 +179,7 @@ def _first_order(layer: Int64, above: list[list[int]], below: list[list[int]]) -
 
 
 def _rows(layer: Int64, order: Float, aspect: float) -> list[Int64]:
-    """Return the nodes row by row, from left to right; a layer too wide for the drawing takes several rows."""
+    """Return the nodes row by row from left to right; wide layers take several rows."""
     widest = max(_NARROWEST, int(1.5 * (len(layer) * aspect) ** 0.5))
     rows: list[Int64] = []
     sequence = np.lexsort((order, layer))
@@ -187,45 +189,45 @@ def _rows(layer: Int64, order: Float, aspect: float) -> list[Int64]:
 
 
 def _folds(rows: list[Int64], aspect: float) -> list[list[int]]:
-    """Return the most promising ways to fold rows into columns, each as the rows at which columns begin."""
+    """Return the best ways to fold rows into columns, each as the first rows of the columns."""
     if len(rows) <= _UNFOLDED:
         return [[0, len(rows)]]
     folds = []
     for count in range(1, len(rows) // 4 + 1):
-        bounds = [round(at * len(rows) / count) for at in range(count + 1)]
+        bounds = [round(number * len(rows) / count) for number in range(count + 1)]
         high = max(end - start for start, end in pairwise(bounds))
         wide = sum(max(map(len, rows[start:end])) + _COLUMN_GAP for start, end in pairwise(bounds))
         folds.append((-min(aspect / wide, 1 / high), bounds))
     # Columns get wider than their widest row, so fewer than seem best may be best.
-    best = min(range(len(folds)), key=lambda at: folds[at][0])
+    best = min(range(len(folds)), key=lambda index: folds[index][0])
     return [bounds for _, bounds in folds[max(0, best - 1) : best + 1]]
 
 
 def _straighten(rows: list[Int64], before: Int64, after: Int64, x: Float) -> None:
-    """Move the nodes of a column sideways, order kept, so that dependencies run as straight down as they can."""
+    """Shift the nodes of a column sideways, keeping their order, to straighten dependencies."""
     place = {node: number for number, row in enumerate(rows) for node in row.tolist()}
     above: list[list[int]] = [[] for _ in x]
     below: list[list[int]] = [[] for _ in x]
-    for one, other in zip(before.tolist(), after.tolist(), strict=True):
-        if one in place and other in place and place[other] - place[one] <= _LONG:
-            above[other].append(one)
-            below[one].append(other)
-    found = x.tolist()
+    for this, other in zip(before.tolist(), after.tolist(), strict=True):
+        if this in place and other in place and place[other] - place[this] <= _LONG:
+            above[other].append(this)
+            below[this].append(other)
+    places = x.tolist()
     for row in rows:
-        for node, at in zip(row.tolist(), _spread([0.0] * len(row)), strict=True):
-            found[node] = at
+        for node, place_x in zip(row.tolist(), _spread([0.0] * len(row)), strict=True):
+            places[node] = place_x
     for sweep in range(_SWEEPS):
-        middle = sum(found[node] for node in place) / len(place)
+        middle = sum(places[node] for node in place) / len(place)
         for row in rows if sweep % 2 == 0 else reversed(rows):
             nodes = row.tolist()
-            wish = _means(nodes, above if sweep % 2 == 0 else below, found, middle)
-            for node, at in zip(nodes, _spread(wish), strict=True):
-                found[node] = at
-    x[list(place)] = [found[node] for node in place]
+            wish = _means(nodes, above if sweep % 2 == 0 else below, places, middle)
+            for node, place_x in zip(nodes, _spread(wish), strict=True):
+                places[node] = place_x
+    x[list(place)] = [places[node] for node in place]
 
 
 def _spread(wish: list[float]) -> list[float]:
-    """Return the places nearest to those wished for, in the same order and at least one apart.
+    """Return the positions nearest to the wishes, in the same order and at least one apart.
 
     Example:
         >>> _spread([0.0, 0.0, 9.0])

@@ -1,4 +1,4 @@
-"""What nodes can be folded by: step, name scope, phase, thread or stream, comm group, type, calls, order.
+"""Levels by which nodes can be folded: step, scope, phase, lane, comm group, type, calls, order.
 
 A level gives every node a key at a depth; nodes of equal keys make a block. Levels with one depth are flat. Only what
 the trace tells is used: a node of which nothing is known has the key `UNTOLD`, and a level that tells nothing apart is
@@ -62,7 +62,7 @@ _DEEPEST_CALL = 200
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """A way to tell nodes apart.
+    """One way to group nodes.
 
     Attributes:
         name: Which.
@@ -79,7 +79,7 @@ class Level:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """What levels are made from.
+    """What levels are computed from.
 
     Attributes:
         graph, near: The graph and its dependencies.
@@ -93,10 +93,10 @@ class Source:
     groups: tuple[str, ...]
 
 
-def offered(source: Source) -> list[LevelName]:
-    """Return the levels that tell nodes of a graph apart; of many names a sample decides about phases."""
+def offered_levels(source: Source) -> list[LevelName]:
+    """Return the levels that distinguish nodes of a graph; of many names a sample decides about phases."""
     graph = source.graph
-    told = {
+    available = {
         "step": _may_have_steps(source),
         "scope": source.parts.share_with_parts() >= 0.2,
         "calls": _may_have_calls(graph),
@@ -106,7 +106,7 @@ def offered(source: Source) -> list[LevelName]:
         "type": bool((graph.type != graph.type[:1]).any()),
         "order": True,
     }
-    return [name for name in TITLES if told[name]]
+    return [name for name in TITLES if available[name]]
 
 
 def level(source: Source, name: LevelName) -> Level:
@@ -119,7 +119,7 @@ def level(source: Source, name: LevelName) -> Level:
     if name == "step":
         return _flat(name, _steps(source), lambda key: "outside of steps" if key == UNTOLD else f"step {key}")
     if name == "phase":
-        return _flat(name, _phases(source), lambda key: _PHASES[key] if key >= 0 else "phase not told")
+        return _flat(name, _phases(source), lambda key: _PHASES[key] if key >= 0 else "phase unknown")
     if name == "lane":
         lane, names = thread_lanes(graph)
         return _flat(name, lane, lambda key: names[key] if key >= 0 else "no thread or stream")
@@ -130,9 +130,9 @@ def level(source: Source, name: LevelName) -> Level:
     return _flat(name, np.zeros(len(graph), np.int64), lambda _key: "all")
 
 
-def first_choice(found: Sequence[LevelName]) -> LevelName:
-    """Return the level to fold by where none is asked for."""
-    return next(name for name in ("step", "scope", "calls", "lane", "order") if name in found)
+def first_choice(available: Sequence[LevelName]) -> LevelName:
+    """Return the default level to fold by."""
+    return next(name for name in ("step", "scope", "calls", "lane", "order") if name in available)
 
 
 def _flat(name: LevelName, column: Int64, label: Callable[[int], str]) -> Level:
@@ -146,26 +146,26 @@ def _group_label(groups: tuple[str, ...], slot: int) -> str:
 
 
 def _may_have_steps(source: Source) -> bool:
-    """Return whether names count at least two steps; of many nodes a sample is looked at."""
+    """Whether names count at least two steps; of many nodes a sample is checked."""
     graph = source.graph
     rows = np.flatnonzero(source.parts.containing(_PROFILER_STEP, ignore_case=False))
     if not len(rows):
         rows = np.arange(0, len(graph), max(1, len(graph) // _SAMPLE))
-    told = _counted_steps(source, rows)
-    return len(np.unique(told[told >= 0])) > 1
+    steps = _counted_steps(source, rows)
+    return len(np.unique(steps[steps >= 0])) > 1
 
 
 def _counted_steps(source: Source, rows: Int64) -> Int64:
-    """Return (R,) the steps that the names of some nodes count in their first two parts."""
+    """Return (R,) the steps in the first two parts of node names."""
     steps = np.full(len(rows), UNTOLD, np.int64)
     for depth in (0, 1):
         keys = source.parts.keys(rows, depth)
         _, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
-        found = [
+        matches = [
             _STEP.fullmatch(source.parts.label(int(row), depth))
             for row in rows[first].tolist()[:_STEPS_AT_MOST]
         ]
-        number = [int(one.group(1)[:9]) if one else UNTOLD for one in found]
+        number = [int(match.group(1)[:9]) if match else UNTOLD for match in matches]
         number += [UNTOLD] * (len(first) - len(number))
         here = np.array(number, np.int64)[inverse] if len(number) else steps
         steps = np.where((steps == UNTOLD) & (keys >= 0), here, steps)
@@ -173,21 +173,21 @@ def _counted_steps(source: Source, rows: Int64) -> Int64:
 
 
 def _steps(source: Source) -> Int64:
-    """Return (N,) steps: those that names count, and what a thread ran while a profiler's step was under way."""
+    """Return (N,) steps: from names, and from profiler steps around what a thread ran."""
     graph = source.graph
     steps = _counted_steps(source, np.arange(len(graph)))
     end_ns = _call_ends(graph)
     spans = np.flatnonzero((steps >= 0) & (graph.start_ns >= 0) & (end_ns > graph.start_ns))
     if len(spans):
         spans = spans[np.argsort(graph.start_ns[spans], kind="stable")]
-        at = np.searchsorted(graph.start_ns[spans], graph.start_ns, side="right") - 1
-        within = (at >= 0) & (graph.start_ns >= 0) & (end_ns[spans[at]] > graph.start_ns) & (steps < 0)
-        steps = np.where(within, steps[spans[at]], steps)
+        span = np.searchsorted(graph.start_ns[spans], graph.start_ns, side="right") - 1
+        within = (span >= 0) & (graph.start_ns >= 0) & (end_ns[spans[span]] > graph.start_ns) & (steps < 0)
+        steps = np.where(within, steps[spans[span]], steps)
     return steps
 
 
 def thread_lanes(graph: Graph) -> tuple[Int64, list[str]]:
-    """Return (N,) the thread or stream of every node, and what they are called."""
+    """Return (N,) the thread or stream of every node, and their names."""
     lane = np.full(len(graph), UNTOLD, np.int64)
     names: list[str] = []
     for key, what in (("tid", "thread"), ("stream", "stream")):
@@ -209,13 +209,13 @@ def _may_have_calls(graph: Graph) -> bool:
 
 
 def _call_ends(graph: Graph) -> Int64:
-    """Return (N,) when calls returned: a trace may tell durations without the calls within, and say so."""
+    """Return (N,) when calls returned; recorded durations may leave out nested calls, and say so."""
     inclusive = dense_column(graph, "inclusive_ns", 0)
     return np.asarray(graph.start_ns + np.maximum(graph.duration_ns, inclusive), np.int64)
 
 
 def _calls(source: Source) -> Int64:
-    """Return (N,) the row of what called each node, -1 where nothing did or threads and times do not tell.
+    """Return (N,) the row of each node's caller, -1 where there is none or threads and times are missing.
 
     A node of a device belongs to the node of a thread that it waits for.
     """
@@ -237,8 +237,8 @@ def _calls(source: Source) -> Int64:
 
 
 def _enclosing(rows: Int64, thread: Int64, end_ns: Int64) -> list[int]:
-    """Return what encloses each of `rows`, which come by thread, start and falling end."""
-    found = []
+    """Return the interval around each of `rows`, sorted by thread, start and falling end."""
+    enclosing = []
     stack: list[tuple[int, int]] = []
     current = None
     for row, tid, end in zip(rows.tolist(), thread.tolist(), end_ns.tolist(), strict=True):
@@ -246,32 +246,32 @@ def _enclosing(rows: Int64, thread: Int64, end_ns: Int64) -> list[int]:
             stack, current = [], tid
         while stack and stack[-1][1] < end:
             stack.pop()
-        found.append(stack[-1][0] if stack else UNTOLD)
+        enclosing.append(stack[-1][0] if stack else UNTOLD)
         stack.append((row, end))
-    return found
+    return enclosing
 
 
 def _call_level(source: Source, parent: Int64) -> Level:
     graph, depth = source.graph, _call_depths(parent)
 
     def ancestor(rows: Int64, level: int) -> Int64:
-        found = np.where(depth[rows] >= level, rows, UNTOLD)
+        ancestors = np.where(depth[rows] >= level, rows, UNTOLD)
         for _ in range(_DEEPEST_CALL):
-            deeper = (found >= 0) & (depth[found] > level)
+            deeper = (ancestors >= 0) & (depth[ancestors] > level)
             if not deeper.any():
                 break
-            found = np.where(deeper, parent[found], found)
-        return found
+            ancestors = np.where(deeper, parent[ancestors], ancestors)
+        return ancestors
 
     def label(row: int, level: int) -> str:
-        at = int(ancestor(np.array([row]), level)[0])
-        return graph.strings[int(graph.name[at])] if at >= 0 else "itself"
+        caller = int(ancestor(np.array([row]), level)[0])
+        return graph.strings[int(graph.name[caller])] if caller >= 0 else "itself"
 
     return Level("calls", False, ancestor, label)
 
 
 def _call_depths(parent: Int64) -> Int64:
-    """Return (N,) how many calls lead to each node."""
+    """Return (N,) the number of callers above each node."""
     depth = np.zeros(len(parent), np.int64)
     up = parent.copy()
     for _ in range(_DEEPEST_CALL):
@@ -289,13 +289,15 @@ def _call_depths(parent: Int64) -> Int64:
 
 def _may_have_phases(source: Source) -> bool:
     sample = source.parts.sample()
-    told = [pc.any(pc.match_substring_regex(sample, pattern=words)).as_py() for _, words in _PHASE_WORDS]
+    has_words = [pc.any(pc.match_substring_regex(sample, pattern=words)).as_py() for _, words in _PHASE_WORDS]
     stg = pc.any(pc.match_substring_regex(sample, pattern=_STG_GRADIENT)).as_py()
-    return bool(stg) or sum(map(bool, told)) > 1 or bool((int_column(source.graph, "scope")[1] == 1).any())
+    return (
+        bool(stg) or sum(map(bool, has_words)) > 1 or bool((int_column(source.graph, "scope")[1] == 1).any())
+    )
 
 
 def _phases(source: Source) -> Int64:
-    """Return (N,) phases: of communication by type, else as names, autograd's scopes and callers tell."""
+    """Return (N,) phases: of communication by type, else from names, autograd scopes and callers."""
     graph, parts = source.graph, source.parts
     phase = np.full(len(graph), UNTOLD, np.int64)
     for number, words in _PHASE_WORDS:
@@ -314,10 +316,10 @@ def _phases(source: Source) -> Int64:
 
 
 def _inherit(phase: Int64, parent: Int64) -> None:
-    """Give calls of which nothing is told the phase of their callers."""
+    """Give calls without a phase that of their callers."""
     for _ in range(_DEEPEST_CALL):
         open_rows = np.flatnonzero((phase == UNTOLD) & (parent >= 0))
-        told = phase[parent[open_rows]]
-        if not (told != UNTOLD).any():
+        inherited = phase[parent[open_rows]]
+        if not (inherited != UNTOLD).any():
             break
-        phase[open_rows] = told
+        phase[open_rows] = inherited

@@ -1,4 +1,4 @@
-"""What belongs together on different ranks: the n-th collective of a comm group, and a send with its receive.
+"""Match collectives of a comm group across ranks by position, and sends with their receives.
 
 Where the collectives of every member of a group are numbered (`comm_seq`), those of one number belong together; a
 member that lacks a number has a gap there. Elsewhere, as in the libraries that carry them out, the n-th one a rank
@@ -34,7 +34,7 @@ from studio.trace import (
 
 @dataclass(frozen=True, slots=True)
 class Collectives:
-    """The collectives of one comm group on one rank, in the order they are issued, or by their numbers.
+    """The collectives of one comm group on one rank, by order of issue or by number.
 
     C collectives. By numbers, one that other members have and this one lacks is a gap: row and type -1, 0 bytes.
 
@@ -55,7 +55,7 @@ class Collectives:
 
     @property
     def count(self) -> int:
-        """How many there are, gaps left out."""
+        """How many there are, without gaps."""
         return int((self.rows != NONE).sum())
 
 
@@ -94,7 +94,7 @@ class GroupMatching:
 
 @dataclass(frozen=True, slots=True)
 class Disagreement:
-    """Where members of a group first do different things.
+    """Where members of a group first differ.
 
     Attributes:
         position: Which collective of the group, counted from 0.
@@ -119,7 +119,7 @@ _Aligned = dict[tuple[int, ...], tuple[Collectives, ...]]
 def match_collectives(
     trace: Trace, groups: Sequence[CommGroup] | None = None, *, by_number: bool = True
 ) -> tuple[GroupMatching, ...]:
-    """Match the collectives of all ranks: by number in groups whose members all number theirs, else by order.
+    """Match the collectives of all ranks: by number in groups where all members have numbers, else by order.
 
     Ranks that share a graph are told apart by their group names alone, so a thousand of them take about
     as long as one.
@@ -142,59 +142,59 @@ def match_collectives(
         for name, slots in _slots_by_group(rank, slots_of[rank.graph], world).items():
             users.setdefault(name, {})[rank.number] = (rank.graph, slots)
     picked = {
-        use: _picked(graphs[use[0]], use[1])
+        use: _pick_groups(graphs[use[0]], use[1])
         for use in {use for using in users.values() for use in using.values()}
     }
-    found, present = [], frozenset(numbers)
+    matchings, present = [], frozenset(numbers)
     aligned: _Aligned = {}
     for name, using in users.items():
         if using:
             inferred = numbers if name == WORLD else tuple(using)
             members = listed[name].ranks if name in listed else inferred
             group = _group(name, members, using, picked, present)
-            found.append(_numbered(group, aligned) if by_number else group)
-    return tuple(found)
+            matchings.append(_match_numbers(group, aligned) if by_number else group)
+    return tuple(matchings)
 
 
 def match_by_name(trace: Trace, groups: Sequence[CommGroup] | None = None) -> tuple[GroupMatching, ...]:
-    """Match as `match_collectives` does; by name those that tell neither group nor type, where names differ by rank.
+    """Match collectives; by name where they have neither group nor type and names differ by rank.
 
     That is what the timelines of simulators hold. By order the first collective of one pipeline stage would meet that
     of another, and wait for it. Members that lack a name have a gap there.
     """
-    found = match_collectives(trace, groups)
-    return tuple(_named(trace, one) if _is_bare(one) else one for one in found)
+    matchings = match_collectives(trace, groups)
+    return tuple(_match_names(trace, matching) if _is_bare(matching) else matching for matching in matchings)
 
 
 def _is_bare(group: GroupMatching) -> bool:
-    untyped = all(bool((one.type == NONE).all()) for one in group.sequences)
+    untyped = all(bool((sequence.type == NONE).all()) for sequence in group.sequences)
     return group.name == WORLD and not group.by_number and len(group.sequences) > 1 and untyped
 
 
-def _named(trace: Trace, group: GroupMatching) -> GroupMatching:
-    """Return a group matched by the names of its collectives; as it is where all members name the same in turn, or one alone does."""
+def _match_names(trace: Trace, group: GroupMatching) -> GroupMatching:
+    """Match a group by names of collectives; unchanged where names agree in order or only one member has them."""
     graph_of = {rank.number: trace.graphs[rank.graph] for rank in trace.ranks}
     codes: dict[str, int] = {}
     numbered: list[Collectives] = []
-    for at, one in enumerate(group.sequences):
-        graph = graph_of[group.members[int(np.flatnonzero(group.sequence_of == at)[0])]]
-        names = [graph.strings[code] for code in graph.name[one.rows].tolist()]
+    for index, sequence in enumerate(group.sequences):
+        graph = graph_of[group.members[int(np.flatnonzero(group.sequence_of == index)[0])]]
+        names = [graph.strings[code] for code in graph.name[sequence.rows].tolist()]
         number = [codes.setdefault(name, len(codes)) for name in names]
-        numbered.append(replace(one, number=np.array(number, np.int64)))
-    if all(np.array_equal(one.number, numbered[0].number) for one in numbered):
+        numbered.append(replace(sequence, number=np.array(number, np.int64)))
+    if all(np.array_equal(sequence.number, numbered[0].number) for sequence in numbered):
         return group
     # A name that has the rank in it tells nothing of what belongs together.
     members = np.bincount(group.sequence_of[group.sequence_of != NONE], minlength=len(numbered)).tolist()
     users = np.zeros(len(codes), np.int64)
-    for one, count in zip(numbered, members, strict=True):
-        users[np.unique(one.number)] += count
+    for sequence, count in zip(numbered, members, strict=True):
+        users[np.unique(sequence.number)] += count
     if (users < 2).any():
         return group
-    return replace(group, sequences=_aligned(numbered), by_number=True)
+    return replace(group, sequences=_align_by_number(numbered), by_number=True)
 
 
 def _collectives(graph: Graph) -> _GraphCollectives:
-    """Return all collectives of a graph in order of issue, and (C,) the slot of each one's group."""
+    """Return all collectives of a graph by order of issue, and (C,) the slot of each one's group."""
     nodes = comm_nodes(graph)
     chosen = np.flatnonzero(nodes.type == NodeType.COMM_COLL)
     order = chosen[np.argsort(issue_order(graph)[nodes.rows[chosen]], kind="stable")]
@@ -204,16 +204,16 @@ def _collectives(graph: Graph) -> _GraphCollectives:
 
 
 def _slots_by_group(rank: Rank, slots: list[int], world: frozenset[str]) -> dict[str, tuple[int, ...]]:
-    found: dict[str, tuple[int, ...]] = {}
+    slots_of: dict[str, tuple[int, ...]] = {}
     for slot in slots:
         name = WORLD if slot == NONE else str(rank.slots[slot])
         name = WORLD if name in world else name
-        found[name] = (*found.get(name, ()), slot)
-    return found
+        slots_of[name] = (*slots_of.get(name, ()), slot)
+    return slots_of
 
 
-def _picked(collectives: _GraphCollectives, slots: tuple[int, ...]) -> Collectives:
-    """Return those whose group is one of these slots."""
+def _pick_groups(collectives: _GraphCollectives, slots: tuple[int, ...]) -> Collectives:
+    """Return the collectives of groups in these slots."""
     everything, slot = collectives
     chosen = slot == slots[0] if len(slots) == 1 else np.isin(slot, slots)
     return Collectives(
@@ -247,36 +247,36 @@ def _group(
 _NOTHING = Collectives(*(np.zeros(0, np.int64) for _ in range(4)))
 
 
-def _numbered(group: GroupMatching, known: _Aligned) -> GroupMatching:
-    """Return a group matched by number, or as it is where some collective of a member has none."""
-    if not any(map(len, group.sequences)) or any((one.number < 0).any() for one in group.sequences):
+def _match_numbers(group: GroupMatching, known: _Aligned) -> GroupMatching:
+    """Match a group by numbers; unchanged where a collective of a member has none."""
+    if not any(map(len, group.sequences)) or any((sequence.number < 0).any() for sequence in group.sequences):
         return group
     key = tuple(map(id, group.sequences))
     if key not in known:
-        known[key] = _aligned(group.sequences)
+        known[key] = _align_by_number(group.sequences)
     return replace(group, sequences=known[key], by_number=True)
 
 
-def _aligned(sequences: Sequence[Collectives]) -> tuple[Collectives, ...]:
-    """Return sequences by number, all of one length: every number of any of them has its place in each.
+def _align_by_number(sequences: Sequence[Collectives]) -> tuple[Collectives, ...]:
+    """Return sequences of equal length with a position for each number of any of them.
 
     Collectives that were issued together may share a number; then the n-th of each belong together.
     """
-    sorting = [np.argsort(one.number, kind="stable") for one in sequences]
+    sorting = [np.argsort(sequence.number, kind="stable") for sequence in sequences]
     keys = []
-    for one, order in zip(sequences, sorting, strict=True):
-        number = one.number[order]
+    for sequence, order in zip(sequences, sorting, strict=True):
+        number = sequence.number[order]
         first = np.searchsorted(number, number, side="left")
         keys.append(np.stack([number, np.arange(len(number)) - first]))
     every = np.unique(np.concatenate(keys, axis=1), axis=1)
     made = []
-    for one, order, key in zip(sequences, sorting, keys, strict=True):
+    for sequence, order, key in zip(sequences, sorting, keys, strict=True):
         # Numbers and turns as one number: turns are fewer than collectives.
         turns = max(map(len, sequences)) + 1
         place = np.searchsorted(every[0] * turns + every[1], key[0] * turns + key[1])
         columns = np.full((3, every.shape[1]), NONE, np.int64)
         columns[2] = 0
-        columns[:, place] = one.rows[order], one.type[order], one.bytes[order]
+        columns[:, place] = sequence.rows[order], sequence.type[order], sequence.bytes[order]
         made.append(Collectives(columns[0], columns[1], columns[2], every[0]))
     return tuple(made)
 
@@ -293,17 +293,17 @@ def disagreement(group: GroupMatching) -> Disagreement | None:
     if len(shared) < 2:
         return None
     usual = max(shared, key=lambda content: shared[content])
-    usual_at = next(at for at, one in enumerate(group.sequences) if _content(one) == usual)
+    usual_at = next(index for index, sequence in enumerate(group.sequences) if _content(sequence) == usual)
     normal = group.sequences[usual_at]
     differs = [
-        (_first_difference(one, normal), at)
-        for at, one in enumerate(group.sequences)
-        if _content(one) != usual
+        (_first_difference(sequence, normal), index)
+        for index, sequence in enumerate(group.sequences)
+        if _content(sequence) != usual
     ]
     position, odd_at = min(differs)
     odd = group.sequences[odd_at]
     rank, other = (
-        group.members[int(np.flatnonzero(group.sequence_of == at)[0])] for at in (odd_at, usual_at)
+        group.members[int(np.flatnonzero(group.sequence_of == index)[0])] for index in (odd_at, usual_at)
     )
     return Disagreement(position, rank, _row(odd, position), other, _row(normal, position))
 
@@ -313,10 +313,10 @@ def _content(sequence: Collectives) -> bytes:
     return sequence.type.tobytes() + sequence.bytes.tobytes() + gaps.tobytes()
 
 
-def _first_difference(one: Collectives, other: Collectives) -> int:
-    both = min(len(one), len(other))
-    unequal = (one.type[:both] != other.type[:both]) | (one.bytes[:both] != other.bytes[:both])
-    unequal |= (one.rows[:both] == NONE) != (other.rows[:both] == NONE)
+def _first_difference(this: Collectives, other: Collectives) -> int:
+    both = min(len(this), len(other))
+    unequal = (this.type[:both] != other.type[:both]) | (this.bytes[:both] != other.bytes[:both])
+    unequal |= (this.rows[:both] == NONE) != (other.rows[:both] == NONE)
     return int(np.argmax(unequal)) if unequal.any() else both
 
 
@@ -329,7 +329,7 @@ def _row(sequence: Collectives, position: int) -> int:
 
 
 def issue_order(graph: Graph) -> Int64:
-    """Return (N,) the place of each node in the order of issue, if nodes took no time.
+    """Return (N,) each node's position in the order of issue, assuming nodes take no time.
 
     A node is issued once all it waits for are complete, of several the one with the lowest id. Nodes on
     a cycle, or behind one, come last.
@@ -344,21 +344,21 @@ def issue_order(graph: Graph) -> Int64:
 
 
 def waits_for_lower_ids(graph: Graph) -> bool:
-    """Whether every node waits for nodes of lower id only: then ids are an order of issue, and no cycle exists."""
+    """Whether every node waits for lower ids only: then ids are an order of issue, without cycles."""
     return all(
         bool(np.all(graph.id[rows] < graph.id[of])) for of, rows in map(edges, (graph.ctrl, graph.data))
     )
 
 
 def edges(deps: Dependencies) -> tuple[Int64, Int64]:
-    """Return (D,) the node that waits and (D,) the node waited for; dangling ids are left out."""
+    """Return (D,) waiting nodes and (D,) nodes waited for, without dangling ids."""
     of = np.repeat(np.arange(len(deps.offsets) - 1), np.diff(deps.offsets))
     there = deps.rows >= 0
     return of[there], deps.rows[there].astype(np.int64)
 
 
 def _by_dependencies(graph: Graph) -> list[int]:
-    """Return the rows in order of issue: the one place where a loop over nodes is needed."""
+    """Return the rows in order of issue; the only place that needs a loop over nodes."""
     waiting, children, offsets = _children(graph)
     ids = graph.id.tolist()
     ready = [(ids[row], row) for row in np.flatnonzero(waiting == 0).tolist()]
@@ -377,7 +377,7 @@ def _by_dependencies(graph: Graph) -> list[int]:
 
 
 def _children(graph: Graph) -> tuple[Int64, Int64, Int64]:
-    """Return (N,) how many each node waits for, and who waits for it as values and (N+1,) offsets."""
+    """Return (N,) how many each node waits for, and the waiting nodes as values and (N+1,) offsets."""
     (ctrl_of, ctrl), (data_of, data) = edges(graph.ctrl), edges(graph.data)
     of, parent = np.concatenate([ctrl_of, data_of]), np.concatenate([ctrl, data])
     sorting = np.argsort(parent, kind="stable")
@@ -417,7 +417,7 @@ class Messages:
 
     @property
     def known(self) -> Bool:
-        """(M,) whether both ends are recorded; what has only one meets no other half."""
+        """(M,) whether both ends are recorded; others cannot be paired."""
         return np.asarray((self.source != NONE) & (self.target != NONE))
 
 
@@ -439,9 +439,9 @@ def match_messages(trace: Trace) -> Messages:
     count = int(number.max(initial=-1)) + 1
     made = np.full((8, count), NONE, np.int64)
     made[:4, number] = key
-    for at, half in ((4, receives[order] == 0), (6, receives[order] == 1)):
-        made[at, number[half]] = rank[order][half]
-        made[at + 1, number[half]] = row[order][half]
+    for column, half in ((4, receives[order] == 0), (6, receives[order] == 1)):
+        made[column, number[half]] = rank[order][half]
+        made[column + 1, number[half]] = row[order][half]
     return Messages(*made)
 
 
@@ -449,15 +449,15 @@ _EMPTY_HALVES = np.zeros((8, 0), np.int64)
 
 
 def _halves(trace: Trace) -> list[Int64]:
-    """Return sends and receives graph by graph, the values of all ranks of a graph looked up at once."""
-    found = []
+    """Return sends and receives graph by graph, looking up the values of all its ranks at once."""
+    halves = []
     for index, graph in enumerate(trace.graphs):
         rows = np.flatnonzero((graph.type == NodeType.COMM_SEND) | (graph.type == NodeType.COMM_RECV))
-        using = [at for at, rank in enumerate(trace.ranks) if rank.graph == index]
+        using = [place for place, rank in enumerate(trace.ranks) if rank.graph == index]
         if not (len(rows) and using):
             continue
         receives = graph.type[rows] == NodeType.COMM_RECV
-        own = np.array([trace.ranks[at].number for at in using], np.int64)[:, None]
+        own = np.array([trace.ranks[place].number for place in using], np.int64)[:, None]
         slots = _slot_numbers(trace, using, len(graph.slot_key))
         # What is left out is the own rank on the own side, and not known on the other.
         source = peers(graph, "comm_src", rows, np.where(receives, NONE, own), slots)
@@ -473,25 +473,27 @@ def _halves(trace: Trace) -> list[Int64]:
             rows,
             issue_order(graph)[rows],
         )
-        found.append(
+        halves.append(
             np.stack([np.broadcast_to(column, shape).ravel() for column in columns]).astype(np.int64)
         )
-    return found
+    return halves
 
 
 def _slot_numbers(trace: Trace, using: list[int], slots: int) -> Int64:
     """Return (ranks, slots) the slots' values, texts as 0."""
-    table = [[value if isinstance(value, int) else 0 for value in trace.ranks[at].slots] for at in using]
+    table = [
+        [value if isinstance(value, int) else 0 for value in trace.ranks[place].slots] for place in using
+    ]
     return np.array(table, np.int64).reshape(len(using), slots)
 
 
 def peers(graph: Graph, key: str, rows: Int64, default: Int64, slots: Int64) -> Int64:
     """Return (ranks, rows) the rank an attribute names, that of `default` (ranks, rows) where it names none."""
-    at, where = graph.rows_with(key)
+    owners, where = graph.rows_with(key)
     named = np.zeros(len(graph), bool)
     value = np.zeros(len(graph), np.int64)
     bound: Bool = np.zeros(len(graph), bool)
-    named[at], value[at], bound[at] = True, graph.attrs.value[where], graph.attrs.slot[where]
+    named[owners], value[owners], bound[owners] = True, graph.attrs.value[where], graph.attrs.slot[where]
     fixed = np.where(named[rows], value[rows], default)
     if not bound.any():
         return fixed
@@ -501,6 +503,6 @@ def peers(graph: Graph, key: str, rows: Int64, default: Int64, slots: Int64) -> 
 
 def _dense(graph: Graph, key: str, rows: Int64) -> Int64:
     column = np.zeros(len(graph), np.int64)
-    at, values = int_column(graph, key)
-    column[at] = values
+    owners, values = int_column(graph, key)
+    column[owners] = values
     return column[rows]

@@ -1,4 +1,4 @@
-"""Every collective of a job, member by member: what each rank moved in it, and when.
+"""Every collective of a job by member: what each rank moved, and when.
 
 A collective is the one of a number, or the n-th, that each member of a comm group begins. Ranks that share a graph share
 what is read of it here, and groups whose members were simulated as one share their times, so a thousand ranks cost little more than their
@@ -23,7 +23,7 @@ _NEVER = np.iinfo(np.int64).max
 
 @dataclass(frozen=True, slots=True)
 class Members:
-    """Every collective of a job, in order of time; where no times are known, in order of issue.
+    """Every collective of a job by time; by order of issue where no times are known.
 
     C collectives, M members of all of them together, members of one collective next to each other by rising rank.
 
@@ -69,7 +69,7 @@ class Members:
 
     @property
     def sized(self) -> bool:
-        """Whether any member puts something in: where none does, sizes were not recorded."""
+        """Whether any member has a size; otherwise sizes were not recorded."""
         return bool(self.bytes.any())
 
     @property
@@ -81,7 +81,7 @@ class Members:
 def collective_members(
     trace: Trace, times: NodeTimes | None = None, groups: Sequence[CommGroup] | None = None
 ) -> Members:
-    """Return every collective of a trace, member by member.
+    """Return every collective of a trace by member.
 
     Members are matched by the numbers of their collectives where all have them, by names where those are all there is
     (`match_by_name`); else by the order in which they begin collectives of a group, or, where times are missing, by the
@@ -94,21 +94,23 @@ def collective_members(
     """
     matchings = match_by_name(trace, groups)
     titles = _Titles(trace)
-    place = {rank.number: at for at, rank in enumerate(trace.ranks)}
+    place = {rank.number: index for index, rank in enumerate(trace.ranks)}
     known: dict[tuple[object, ...], _Aligned] = {}
-    parts = [_of_group(number, one, times, place, known) for number, one in enumerate(matchings)]
+    parts = [_of_group(number, matching, times, place, known) for number, matching in enumerate(matchings)]
     parts = [part for part in parts if len(part[0])]
     if not parts:
-        return _nothing(tuple(one.name for one in matchings), len(trace.ranks))
-    group, position, count, kind, size = (np.concatenate([part[at] for part in parts]) for at in range(5))
-    cells = [np.concatenate([part[at] for part in parts], axis=None) for at in range(5, 10)]
+        return _nothing(tuple(matching.name for matching in matchings), len(trace.ranks))
+    group, position, count, kind, size = (
+        np.concatenate([part[column] for part in parts]) for column in range(5)
+    )
+    cells = [np.concatenate([part[column] for part in parts], axis=None) for column in range(5, 10)]
     rank, row, amount, start, end = cells
     offsets = np.append(0, np.cumsum(count))
     title, step = titles.of(rank[offsets[:-1]], row[offsets[:-1]])
     order = np.lexsort((group, position, _begin(trace, offsets, rank, row, start)))
-    picked, offsets = _reordered(offsets, order)
+    picked, offsets = _reorder(offsets, order)
     return Members(
-        groups=tuple(one.name for one in matchings),
+        groups=tuple(matching.name for matching in matchings),
         titles=titles.texts(),
         ranks=len(trace.ranks),
         group=group[order].astype(np.int32),
@@ -137,20 +139,29 @@ def _of_group(
     place: dict[int, int],
     known: dict[tuple[object, ...], _Aligned],
 ) -> tuple[Int64, ...]:
-    """Return group, position, count, type and size of a group's collectives; rank, row, bytes, start, end of their members."""
-    at = np.array([place.get(member, NONE) for member in group.members], np.int64)
-    first = np.full(len(at), NONE, np.int64) if times is None else np.where(at == NONE, NONE, times.first[at])
-    key = (*map(id, group.sequences), group.sequence_of.tobytes(), first.tobytes(), np.argsort(at).tobytes())
+    """Return group, position, count, type and size of a group's collectives, and columns of their members."""
+    indices = np.array([place.get(member, NONE) for member in group.members], np.int64)
+    first = (
+        np.full(len(indices), NONE, np.int64)
+        if times is None
+        else np.where(indices == NONE, NONE, times.first[indices])
+    )
+    key = (
+        *map(id, group.sequences),
+        group.sequence_of.tobytes(),
+        first.tobytes(),
+        np.argsort(indices).tobytes(),
+    )
     if key not in known:
-        known[key] = _aligned(group, first, times, np.argsort(at, kind="stable"))
+        known[key] = _align_members(group, first, times, np.argsort(indices, kind="stable"))
     member, row, amount, start, end, count, kind = known[key]
     there = np.flatnonzero(count)
     same = np.full(len(there), number)
     size = np.full(len(there), len(group.members))
-    return same, there, count[there], kind[there], size, at[member], row, amount, start, end
+    return same, there, count[there], kind[there], size, indices[member], row, amount, start, end
 
 
-def _aligned(group: GroupMatching, first: Int64, times: NodeTimes | None, by_rank: Int64) -> _Aligned:
+def _align_members(group: GroupMatching, first: Int64, times: NodeTimes | None, by_rank: Int64) -> _Aligned:
     rows = group.rows()[by_rank]
     there = rows != NONE
     kind, amount = (table[by_rank] for table in _content(group))
@@ -164,10 +175,10 @@ def _aligned(group: GroupMatching, first: Int64, times: NodeTimes | None, by_ran
             rows, kind, amount, start, end = _in_order_of_beginning(rows, kind, amount, start, end)
             there = rows != NONE
     # Transposed, the members of a collective stand next to each other.
-    at = np.nonzero(there.T)
+    cells = np.nonzero(there.T)
     columns = (
-        np.broadcast_to(by_rank, there.T.shape)[at],
-        *(one.T[at] for one in (rows, amount, start, end)),
+        np.broadcast_to(by_rank, there.T.shape)[cells],
+        *(table.T[cells] for table in (rows, amount, start, end)),
     )
     leading = there.argmax(axis=0)
     return *columns, there.sum(axis=0), kind[leading, np.arange(kind.shape[1])]
@@ -176,7 +187,7 @@ def _aligned(group: GroupMatching, first: Int64, times: NodeTimes | None, by_ran
 def _in_order_of_beginning(
     rows: Int64, kind: Int64, amount: Int64, start: Int64, end: Int64
 ) -> Iterator[Int64]:
-    """Sort each member's collectives by start; one of which times are missing keeps the order its dependencies give."""
+    """Sort each member's collectives by start; without times dependencies give the order."""
     there = rows != NONE
     partly = (there & (start < 0)).any(axis=1)
     key = np.where(partly[:, None], 0, np.where(there, start, _NEVER))
@@ -193,18 +204,18 @@ def _content(group: GroupMatching) -> tuple[Int64, Int64]:
     longest = max(map(len, group.sequences), default=0)
     kind = np.full((len(group.sequences) + 1, longest), NONE, np.int64)
     size = np.zeros((len(group.sequences) + 1, longest), np.int64)
-    for at, sequence in enumerate(group.sequences):
-        kind[at, : len(sequence)], size[at, : len(sequence)] = sequence.type, sequence.bytes
+    for index, sequence in enumerate(group.sequences):
+        kind[index, : len(sequence)], size[index, : len(sequence)] = sequence.type, sequence.bytes
     return kind[group.sequence_of], size[group.sequence_of]
 
 
 def _begin(trace: Trace, offsets: Int64, rank: Int64, row: Int64, start: Int64) -> Int64:
-    """Return (C,) what sorts collectives by time: the first member's start, else its place in the order of issue."""
+    """Return (C,) the sort key by time: the first member's start, else its position in the order of issue."""
     known = np.minimum.reduceat(np.where(start >= 0, start, _NEVER), offsets[:-1])
     if (known < _NEVER).any():
         return known
     first = offsets[:-1]
-    graph_of = np.array([one.graph for one in trace.ranks], np.int64)[rank[first]]
+    graph_of = np.array([member.graph for member in trace.ranks], np.int64)[rank[first]]
     place = np.zeros(len(first), np.int64)
     for index in np.unique(graph_of).tolist():
         mine = graph_of == index
@@ -212,15 +223,15 @@ def _begin(trace: Trace, offsets: Int64, rank: Int64, row: Int64, start: Int64) 
     return place
 
 
-def _reordered(offsets: Int64, order: Int64) -> tuple[Int64, Int64]:
-    """Return (M,) where the members of collectives in another order are, and their new offsets."""
+def _reorder(offsets: Int64, order: Int64) -> tuple[Int64, Int64]:
+    """Return (M,) where members are after reordering collectives, and their new offsets."""
     count = np.diff(offsets)[order]
     after = np.append(0, np.cumsum(count))
     return np.arange(after[-1]) + np.repeat(offsets[order] - after[:-1], count), after
 
 
 class _Titles:
-    """Names of nodes and their steps, numbered across graphs; graphs that name their nodes alike are read once."""
+    """Names of nodes and their steps, numbered across graphs; graphs with the same names are read once."""
 
     def __init__(self, trace: Trace) -> None:
         self._trace = trace
@@ -229,7 +240,7 @@ class _Titles:
 
     def of(self, rank: Int64, row: Int64) -> tuple[Int64, Int64]:
         """Return the number of each node's name, and its training step."""
-        graph_of = np.array([one.graph for one in self._trace.ranks], np.int64)[rank]
+        graph_of = np.array([member.graph for member in self._trace.ranks], np.int64)[rank]
         title, step = np.zeros(len(rank), np.int64), np.full(len(rank), NONE, np.int64)
         for index in np.unique(graph_of).tolist():
             mine = np.flatnonzero(graph_of == index)

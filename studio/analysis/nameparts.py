@@ -1,4 +1,4 @@
-"""Names of nodes in parts, such as `mb0.transformer.1.mha`, for a million names at a time."""
+"""Split node names such as `mb0.transformer.1.mha` into parts, a million names at a time."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _WORD = 7
 
 
 class NameParts:
-    """The names of a graph's nodes, to be taken apart and searched. Threads may share one.
+    """The names of a graph's nodes, split into parts and searchable. Safe to share between threads.
 
     Parts are what separators (`.`, `/`, `:`, also doubled) stand between, up to the first `@`, `<`, `(` or blank.
     """
@@ -33,20 +33,20 @@ class NameParts:
         # Of doubled separators the last one counts.
         is_cut[:-1] &= ~is_cut[1:]
         cuts = np.flatnonzero(is_cut)
-        self._first, self._last = (np.searchsorted(cuts, at) for at in (self._offsets[:-1], self._ends))
+        self._first, self._last = (np.searchsorted(cuts, edge) for edge in (self._offsets[:-1], self._ends))
         # One more, so that what lies behind the last one can be looked up too.
         self._cuts = np.append(cuts, 0)
 
     def keys(self, rows: Int64, depth: int) -> Int64:
-        """Return (R,) numbers that are equal where the parts at a depth are, `ENDED` where a name has no such part."""
+        """Return (R,) numbers of the parts at a depth, equal for equal parts, `ENDED` where there is no such part."""
         here = np.full(len(self._pool), False)
         here[self._of[rows]] = True
         codes = np.flatnonzero(here)
         start, end = self._part(codes, depth)
-        found = np.full(len(here), ENDED, np.int64)
+        numbers = np.full(len(here), ENDED, np.int64)
         there = start < end
-        found[codes[there]] = _numbered(self._data, start[there], end[there])
-        return found[self._of[rows]]
+        numbers[codes[there]] = _number_pieces(self._data, start[there], end[there])
+        return numbers[self._of[rows]]
 
     def label(self, row: int, depth: int) -> str:
         """Return the part of a node's name at a depth; the whole name where there is none."""
@@ -57,28 +57,28 @@ class NameParts:
         return self._data[start[0] : end[0]].tobytes().decode("utf-8", "replace")
 
     def share_with_parts(self) -> float:
-        """Return how many of the nodes have names of at least two parts; of many nodes a sample is looked at."""
+        """Return the share of nodes with names of at least two parts; of many nodes a sample is checked."""
         rows = np.arange(0, len(self._of), max(1, len(self._of) // _SAMPLE))
         start, end = self._part(self._of[rows], 1)
         return float((start < end).mean()) if len(rows) else 0.0
 
     def matching(self, pattern: str) -> Bool:
-        """Return (N,) which nodes have a name that matches a regular expression of RE2.
+        """Return (N,) whether names match a regular expression of RE2.
 
         Raises:
-            pa.ArrowInvalid: It is no regular expression.
+            pa.ArrowInvalid: It is not a regular expression.
         """
         return self._fits(pc.match_substring_regex(self._pool, pattern=pattern))
 
     def containing(self, text: str, *, ignore_case: bool = True) -> Bool:
-        """Return (N,) which nodes have a name that contains a text."""
+        """Return (N,) whether names contain a text."""
         if ignore_case and text.isascii():
             # Three times as fast as comparing letter by letter whatever its case.
             return self._fits(pc.match_substring(self._small_letters(), pattern=text.lower()))
         return self._fits(pc.match_substring(self._pool, pattern=text, ignore_case=ignore_case))
 
     def _small_letters(self) -> pa.Array:
-        """Return the names with the letters A to Z as small ones."""
+        """Return the names with A to Z in lower case."""
         if self._small is None:
             # Bytes below "A" come out above all letters: they wrap around.
             is_capital = (self._data - np.uint8(ord("A"))) < 26
@@ -88,7 +88,7 @@ class NameParts:
         return self._small
 
     def sample(self) -> pa.Array:
-        """Return some of the names, of a long list as many as are quickly looked at."""
+        """Return some of the names: as many as can be checked quickly."""
         return self._pool[:: max(1, len(self._pool) // _SAMPLE)] if len(self._pool) > _SAMPLE else self._pool
 
     def _fits(self, mask: pa.Array) -> Bool:
@@ -96,22 +96,22 @@ class NameParts:
         return fits
 
     def _first_of(self, characters: bytes) -> Int64:
-        """Return where each text first has one of some characters, not at its beginning; its end where it has none."""
+        """Return the position of the first separator in each text, not at its start; its end where there is none."""
         begin, ends = self._offsets[:-1], self._offsets[1:]
         stops = np.flatnonzero(_is_any(self._data, characters))
         if not len(stops):
             return ends
-        at = np.searchsorted(stops, begin)
-        first = np.where(at < len(stops), stops[np.minimum(at, len(stops) - 1)], ends)
+        place = np.searchsorted(stops, begin)
+        first = np.where(place < len(stops), stops[np.minimum(place, len(stops) - 1)], ends)
         return np.where(first == begin, ends, np.minimum(first, ends))
 
     def _part(self, codes: Int64, depth: int) -> tuple[Int64, Int64]:
-        """Return where the parts at a depth begin and end in the texts; nowhere for names without it."""
+        """Return where the parts at a depth begin and end in the texts; empty ranges for names without it."""
         ends, last, cuts = self._ends[codes], self._last[codes], self._cuts
-        at = self._first[codes] + depth
-        start = np.where(depth == 0, self._offsets[codes], cuts[np.minimum(at, len(cuts)) - 1] + 1)
-        start = np.where(at <= last, start, ends)
-        end = np.where(at < last, cuts[np.minimum(at, len(cuts) - 1)], ends)
+        cut = self._first[codes] + depth
+        start = np.where(depth == 0, self._offsets[codes], cuts[np.minimum(cut, len(cuts)) - 1] + 1)
+        start = np.where(cut <= last, start, ends)
+        end = np.where(cut < last, cuts[np.minimum(cut, len(cuts) - 1)], ends)
         # The first of doubled separators belongs to none of the parts.
         doubled = end > start
         doubled[doubled] = np.isin(self._data[end[doubled] - 1], np.frombuffer(_SEPARATORS, np.uint8))
@@ -119,7 +119,7 @@ class NameParts:
 
 
 def _names(graph: Graph) -> tuple[pa.Array, Int64]:
-    """Return the distinct names of nodes, bytes that are no UTF-8 as they are, and (N,) which is whose."""
+    """Return the distinct names of nodes as bytes, also invalid UTF-8, and (N,) each node's name."""
     strings = graph.strings
     buffers = [None, pa.py_buffer(strings.offsets), pa.py_buffer(strings.data)]
     pool = pa.Array.from_buffers(pa.large_binary(), len(strings), buffers)
@@ -130,14 +130,14 @@ def _names(graph: Graph) -> tuple[pa.Array, Int64]:
 
 
 def _is_any(data: UInt8, characters: bytes) -> Bool:
-    found: Bool = np.full(len(data), False)
-    for one in characters:
-        found |= data == one
-    return found
+    fits: Bool = np.full(len(data), False)
+    for character in characters:
+        fits |= data == character
+    return fits
 
 
-def _numbered(data: UInt8, start: Int64, end: Int64) -> Int64:
-    """Return (P,) numbers of pieces of a text: equal pieces, equal numbers."""
+def _number_pieces(data: UInt8, start: Int64, end: Int64) -> Int64:
+    """Return (P,) numbers of pieces of a text, equal for equal pieces."""
     length = end - start
     if len(start) and (length == length[0]).all() and length[0] <= _WORD:
         return _short_numbered(data, start, int(length[0]))
@@ -151,10 +151,10 @@ def _numbered(data: UInt8, start: Int64, end: Int64) -> Int64:
 
 
 def _short_numbered(data: UInt8, start: Int64, length: int) -> Int64:
-    """Return (P,) numbers of pieces of one length that fits into a word."""
+    """Return (P,) numbers of equally long pieces that fit into a word."""
     word = np.zeros(len(start), np.int64)
-    for at in range(length):
-        word = word << 8 | data[start + at]
+    for offset in range(length):
+        word = word << 8 | data[start + offset]
     if (word == word[0]).all():
         return np.zeros(len(start), np.int64)
     return np.unique(word, return_inverse=True)[1].astype(np.int64)

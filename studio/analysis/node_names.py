@@ -1,4 +1,4 @@
-"""Names of nodes as a list searches and sorts them: in lower case, each distinct text of a graph once."""
+"""Search and sort node names in lower case, each distinct text of a graph once."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Names:
 
 
 class JobNames:
-    """The names of a job's nodes, worked out when they are first asked for. Threads may share one."""
+    """The names of a job's nodes, computed when first asked for. Safe to share between threads."""
 
     def __init__(self, graphs: tuple[Graph, ...]) -> None:
         self._graphs = graphs
@@ -46,7 +46,7 @@ class JobNames:
             return self._pool
 
     def keys(self) -> Int64:
-        """Return (M,) numbers that sort as the pool's names do."""
+        """Return (M,) numbers that sort like the pool's names."""
         with self._lock:
             if self._keys is None:
                 self._keys = text_keys(self.pool().lower)
@@ -62,14 +62,14 @@ def _names(graphs: tuple[Graph, ...]) -> Names:
         where = np.zeros(len(used), np.int32)
         where[codes] = np.arange(before, before + len(codes), dtype=np.int32)
         index.append(where[graph.name])
-        chunks.append(lowered(_texts(graph.strings, codes)))
+        chunks.append(lower_case(_texts(graph.strings, codes)))
         before += len(codes)
-    lower = pa.concat_arrays(chunks) if chunks else lowered([])
+    lower = pa.concat_arrays(chunks) if chunks else lower_case([])
     return Names(lower, index)
 
 
 def _texts(pool: Strings, codes: Int64) -> pa.Array | list[str]:
-    """Return some texts of a pool, without making Python objects of them unless one is not UTF-8."""
+    """Return texts of a pool without making Python objects, unless one is not UTF-8."""
     buffers = [None, pa.py_buffer(pool.offsets), pa.py_buffer(pool.data)]
     some = pa.Array.from_buffers(pa.large_binary(), len(pool), buffers).take(pa.array(codes))
     try:
@@ -78,7 +78,7 @@ def _texts(pool: Strings, codes: Int64) -> pa.Array | list[str]:
         return [pool[code] for code in codes.tolist()]
 
 
-def lowered(texts: pa.Array | list[str]) -> pa.LargeStringArray:
+def lower_case(texts: pa.Array | list[str]) -> pa.LargeStringArray:
     """Return texts in lower case."""
     if isinstance(texts, list):
         # Half a surrogate pair can come from an address, and no text that Arrow holds.
@@ -87,16 +87,16 @@ def lowered(texts: pa.Array | list[str]) -> pa.LargeStringArray:
 
 
 def text_keys(lower: pa.LargeStringArray) -> Int64:
-    """Return (M,) numbers that sort as the texts do, equal where the texts are, -1 for the empty text."""
+    """Return (M,) numbers that sort like the texts, equal for equal texts, -1 for the empty text."""
     offsets = np.frombuffer(lower.buffers()[1], np.int64)[lower.offset : lower.offset + len(lower) + 1]
     lengths = np.diff(offsets)
     if lengths.max(initial=0) > _LONGEST_WORDED:
         coded = lower.dictionary_encode()
-        order, at = pc.sort_indices(coded.dictionary).to_numpy(), coded.indices.to_numpy()
+        order, codes = pc.sort_indices(coded.dictionary).to_numpy(), coded.indices.to_numpy()
         rank = np.empty(len(order), np.int64)
         rank[order] = np.arange(len(order))
         rank[order[: int((lengths == 0).any())]] = NONE  # the empty text comes first
-        spread: Int64 = rank[at]
+        spread: Int64 = rank[codes]
         return spread
     # Eight bytes at a time as one number, last ones first: half the time of comparing texts.
     data = np.frombuffer(lower.buffers()[2] or b"", np.uint8)
@@ -115,18 +115,18 @@ def text_keys(lower: pa.LargeStringArray) -> Int64:
     return keys
 
 
-def _word(data: UInt8, starts: Int64, lengths: Int64, at: int) -> UInt64:
-    """Return eight bytes of each text from byte `at` as a number that sorts as they do; missing bytes are 0."""
-    there = np.clip(lengths - at, 0, 8)
+def _word(data: UInt8, starts: Int64, lengths: Int64, offset: int) -> UInt64:
+    """Return eight bytes of each text from byte `offset` as a number that sorts alike; missing bytes are 0."""
+    there = np.clip(lengths - offset, 0, 8)
     some = np.flatnonzero(there)
     padded = np.concatenate((data, np.zeros(8, np.uint8)))
     words = np.ndarray(len(data) + 1, ">u8", padded, strides=(1,))
     word = np.zeros(len(lengths), np.uint64)
-    word[some] = words[starts[some] + at] & ~np.uint64(0) << (8 * (8 - there[some])).astype(np.uint64)
+    word[some] = words[starts[some] + offset] & ~np.uint64(0) << (8 * (8 - there[some])).astype(np.uint64)
     return word
 
 
 def order_of(texts: set[str]) -> dict[str, int]:
-    """Return numbers by which texts sort, as `text_keys` gives them."""
+    """Return numbers that sort like texts, from `text_keys`."""
     listed = sorted(texts)
-    return dict(zip(listed, text_keys(lowered(listed)).tolist(), strict=True))
+    return dict(zip(listed, text_keys(lower_case(listed)).tolist(), strict=True))

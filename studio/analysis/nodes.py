@@ -1,4 +1,4 @@
-"""Every node of every rank as one searchable, sortable list.
+"""The list of every node of every rank, searchable and sortable.
 
 The list is never built: a place in it is a number. Filters and sort keys are computed once for each distinct
 graph and spread to the ranks that share it, those of a run's times taken from the run as they are; what the answers
@@ -20,8 +20,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from studio.analysis.communication import comm_nodes
-from studio.analysis.node_names import JobNames, lowered, order_of
-from studio.analysis.number_filter import Quantity, Wanted, wanted
+from studio.analysis.node_names import JobNames, lower_case, order_of
+from studio.analysis.number_filter import Quantity, Wanted, parse_filter
 from studio.errors import TraceError
 from studio.timeline import NodeTimes
 from studio.trace import (
@@ -66,7 +66,7 @@ _REF = re.compile(r"(?P<id>[0-9]{1,20})(?:\.(?P<again>[0-9]{1,10}))?")
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """What a column must hold.
+    """A condition on a column.
 
     Texts compare without regard to case; `to` is the end of a range. Numbers that `matches` a text are those
     the text asks for, such as `>= 1.5 ms`, see `number_filter.wanted`.
@@ -80,7 +80,7 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """Which nodes, and in which order.
+    """Conditions, search text and order.
 
     Attributes:
         search: Text that the name contains, or the id is.
@@ -134,7 +134,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class _Columns:
-    """What the list shows of one graph, besides what the graph itself has.
+    """Columns of the list that are computed from one graph.
 
     N nodes. Numbers are -1 where a node has none.
 
@@ -156,7 +156,7 @@ class _Columns:
 
 
 class _Job:
-    """What no run changes in the nodes of a trace, worked out when it is first asked for. Threads may share one.
+    """Columns that are the same for all runs, computed when first asked for. Safe to share between threads.
 
     Attributes:
         names: The nodes' names.
@@ -180,16 +180,16 @@ class _Job:
         self.end_ns = max(ends, default=0) - self.origin_ns
 
     def columns_of(self, index: int) -> _Columns:
-        """Return what the list shows of a graph."""
-        found = self._columns.get(index)
-        if found is None:
+        """Return the computed columns of a graph."""
+        columns = self._columns.get(index)
+        if columns is None:
             with self._lock:
-                found = self._columns.setdefault(index, _columns(self._graphs[index], self.origin_ns))
-        return found
+                columns = self._columns.setdefault(index, _columns(self._graphs[index], self.origin_ns))
+        return columns
 
 
 class NodeIndex:
-    """The nodes of a trace, in order of rank and row, to be filtered and sorted. Threads may share one.
+    """The nodes of a trace by rank and row, filtered and sorted by queries. Safe to share between threads.
 
     Attributes:
         trace: The trace.
@@ -200,7 +200,7 @@ class NodeIndex:
     """
 
     def __init__(self, trace: Trace, run: NodeTimes | None = None, *, like: NodeIndex | None = None) -> None:
-        """Make the list.
+        """Create the list.
 
         Args:
             trace: The trace.
@@ -223,11 +223,11 @@ class NodeIndex:
 
     @property
     def simulated(self) -> bool:
-        """Whether times are those of a run."""
+        """Whether times come from a simulated run."""
         return self._run is not None
 
     def select(self, query: Query) -> Int64 | None:
-        """Return the places of the nodes a query asks for, in its order; None where that is all nodes as they lie.
+        """Return the indices of a query's nodes in its order; None for all nodes in file order.
 
         Raises:
             TraceError: A condition is about a column that does not exist, or compares a number with something else.
@@ -236,36 +236,36 @@ class NodeIndex:
             if query in self._lists:
                 self._lists.move_to_end(query)
                 return self._lists[query]
-            found: Int64 | None
+            places: Int64 | None
             if query.order:
-                found = self._sorted(self.select(Query(query.search, query.conditions)), query.order)
+                places = self._sort(self.select(Query(query.search, query.conditions)), query.order)
             else:
-                found = self._filtered(query)
-            self._lists[query] = found
+                places = self._filter(query)
+            self._lists[query] = places
             while len(self._lists) > 1 and sum(_size(kept) for kept in self._lists.values()) > _KEPT_BYTES:
                 self._lists.popitem(last=False)
-            return found
+            return places
 
     def count(self, query: Query) -> int:
-        """Return how many nodes a query asks for."""
+        """Return the number of nodes of a query."""
         chosen = self.select(query)
         return len(self) if chosen is None else len(chosen)
 
     def rows(self, query: Query, start: int, end: int) -> list[Node]:
-        """Return the nodes from `start` to `end` of a query's list."""
+        """Return the nodes `start` to `end` of a query's list."""
         chosen = self.select(query)
         places = range(start, min(end, len(self))) if chosen is None else chosen[start:end].tolist()
         return [self.node(place) for place in places]
 
     def node(self, place: int) -> Node:
         """Return one node of the list of all nodes."""
-        at = int(np.searchsorted(self._offsets, place, side="right")) - 1
-        rank, row = self.trace.ranks[at], int(place - self._offsets[at])
+        index = int(np.searchsorted(self._offsets, place, side="right")) - 1
+        rank, row = self.trace.ranks[index], int(place - self._offsets[index])
         graph, columns = self.trace.graph_of(rank), self.job.columns_of(rank.graph)
         collective, slot = int(columns.collective[row]), int(columns.group_slot[row])
         before = 0 if columns.again is None else int(columns.again[row])
         recorded = int(columns.start_ns[row]), int(columns.end_ns[row]), int(columns.duration_ns[row])
-        start, end, duration = recorded if self._run is None else _in_run(self._run, at, row)
+        start, end, duration = recorded if self._run is None else _in_run(self._run, index, row)
         return Node(
             ref=f"{graph.id[row]}.{before}" if before else str(graph.id[row]),
             rank=rank.number,
@@ -294,41 +294,41 @@ class NodeIndex:
             self._empty = [
                 name
                 for name in names
-                if all((getattr(one, held.get(name, name)) == NONE).all() for one in columns)
+                if all((getattr(columns_of, held.get(name, name)) == NONE).all() for columns_of in columns)
             ]
         return self._empty
 
     def warm(self) -> None:
-        """Do now what the first page, search and sort by name would wait for."""
+        """Compute now what the first page, search and sort by name need."""
         for index in range(len(self.trace.graphs)):
             self.job.columns_of(index)
         self.job.names.keys()
 
     def place(self, rank: Rank, row: int) -> int:
-        """Return the place of a node in the list of all nodes."""
+        """Return the index of a node in the list of all nodes."""
         return int(self._offsets[self.trace.ranks.index(rank)]) + row
 
     def position(self, query: Query, place: int) -> int | None:
-        """Return where in a query's list the node at `place` of the list of all nodes is, None if it is not in it."""
+        """Return the position in a query's list of a node of the full list, None if it is not in it."""
         chosen = self.select(query)
         if chosen is None:
             return place
-        found = np.flatnonzero(chosen == place)
-        return int(found[0]) if len(found) else None
+        places = np.flatnonzero(chosen == place)
+        return int(places[0]) if len(places) else None
 
-    def _filtered(self, query: Query) -> Int64 | None:
+    def _filter(self, query: Query) -> Int64 | None:
         keep: Bool | None = None
         for alternatives in query.conditions:
             fits = np.logical_or.reduce([self._fits(condition) for condition in alternatives])
             keep = fits if keep is None else keep & fits
         if query.search:
-            found = self._fits(Condition("name", "contains", query.search))
+            matches = self._fits(Condition("name", "contains", query.search))
             if re.fullmatch("[0-9]{1,20}", query.search):
-                found = found | self._fits(Condition("id", "equals", query.search))
-            keep = found if keep is None else keep & found
+                matches = matches | self._fits(Condition("id", "equals", query.search))
+            keep = matches if keep is None else keep & matches
         return None if keep is None else _compact(np.flatnonzero(keep), len(self))
 
-    def _sorted(self, chosen: Int64 | None, order: tuple[tuple[str, bool], ...]) -> Int64:
+    def _sort(self, chosen: Int64 | None, order: tuple[tuple[str, bool], ...]) -> Int64:
         places = _compact(np.arange(len(self)), len(self)) if chosen is None else chosen
         for column, falling in reversed(order):
             keys = self._keys(column)
@@ -338,7 +338,7 @@ class NodeIndex:
         return places
 
     def _fits(self, condition: Condition) -> Bool:
-        """Return for every node whether the condition holds."""
+        """Return for every node whether a condition holds."""
         if condition.column in TEXT_COLUMNS:
             return self._text_fits(condition)
         if condition.column not in NUMBER_COLUMNS:
@@ -347,7 +347,7 @@ class NodeIndex:
             numbers = np.array([rank.number for rank in self.trace.ranks], np.int64)
             return np.repeat(_number_fits(numbers, condition), np.diff(self._offsets))
         if self._run is not None and condition.column in TIME_COLUMNS:
-            return _number_fits(self._simulated(self._run, condition.column), condition)
+            return _number_fits(self._run_column(self._run, condition.column), condition)
         by_graph = [
             _number_fits(self._numbers(i, condition.column), condition) for i in range(len(self.trace.graphs))
         ]
@@ -361,18 +361,18 @@ class NodeIndex:
         if condition.column == "group":
             parts = []
             for rank in self.trace.ranks:
-                fits = _texts_fit(lowered([*map(str, rank.slots), ""]), condition)
+                fits = _texts_fit(lower_case([*map(str, rank.slots), ""]), condition)
                 parts.append(fits[self.job.columns_of(rank.graph).group_slot])
             return np.concatenate(parts) if parts else np.zeros(0, bool)
         by_graph = []
         for index in range(len(self.trace.graphs)):
             numbers, inverse = _distinct(self._numbers(index, condition.column))
-            fits = _texts_fit(lowered([_NAMES[condition.column](number) for number in numbers]), condition)
+            fits = _texts_fit(lower_case([_NAMES[condition.column](number) for number in numbers]), condition)
             by_graph.append(fits[inverse])
         return self._spread(by_graph)
 
     def _keys(self, column: str) -> NDArray[Any]:
-        """Return for every node a number that sorts as the column does; -1 where the node has no value."""
+        """Return for every node a number that sorts like the column; -1 where it has no value."""
         if column not in COLUMNS:
             raise _no_column(column)
         if column == "rank":
@@ -380,7 +380,7 @@ class NodeIndex:
                 np.array([rank.number for rank in self.trace.ranks], np.int64), np.diff(self._offsets)
             )
         if self._run is not None and column in TIME_COLUMNS:
-            return self._simulated(self._run, column)
+            return self._run_column(self._run, column)
         if column == "group":
             order = order_of({str(value) for rank in self.trace.ranks for value in rank.slots})
             by_slot = [
@@ -406,8 +406,8 @@ class NodeIndex:
     def _numbers(self, index: int, column: str) -> NDArray[Any]:
         graph = self.trace.graphs[index]
         if column in ("id", "type"):
-            found: NDArray[Any] = getattr(graph, column)
-            return found
+            stored: NDArray[Any] = getattr(graph, column)
+            return stored
         values: Int64 = getattr(self.job.columns_of(index), _RECORDED.get(column, column))
         return values
 
@@ -415,8 +415,8 @@ class NodeIndex:
         parts = [by_graph[rank.graph] for rank in self.trace.ranks]
         return np.concatenate(parts) if parts else np.zeros(0, np.int64)
 
-    def _simulated(self, run: NodeTimes, column: str) -> Int64:
-        """Return for every node when it began or ended in a run, or how long it took; -1 where it did not run."""
+    def _run_column(self, run: NodeTimes, column: str) -> Int64:
+        """Return start, end or duration of every node in a run; -1 where it did not run."""
         start, end = run.of_nodes(self.trace)
         if column != "duration_ns":
             return start if column == "start_ns" else end
@@ -425,9 +425,9 @@ class NodeIndex:
         return self._durations
 
 
-def _in_run(times: NodeTimes, at: int, row: int) -> tuple[int, int, int]:
-    """Return start, end and duration of a node of the rank at `at` in a run, -1 where it did not run."""
-    first = int(times.first[at])
+def _in_run(times: NodeTimes, index: int, row: int) -> tuple[int, int, int]:
+    """Return start, end and duration of a node in a run, -1 where it did not run."""
+    first = int(times.first[index])
     if first < 0:
         return NONE, NONE, NONE
     start, end = int(times.start_ns[first + row]), int(times.end_ns[first + row])
@@ -453,7 +453,7 @@ def _columns(graph: Graph, origin_ns: int) -> _Columns:
 
 
 def _again(ids: UInt64) -> Int64 | None:
-    """Return how many ids before are equal to each, None where all differ."""
+    """Return how many earlier nodes have the same id, None where all ids differ."""
     if bool((ids[1:] > ids[:-1]).all()):
         return None
     order = np.argsort(ids, kind="stable")
@@ -480,7 +480,7 @@ def _renumber(numbers: NDArray[Any], number_of: Callable[[int], int]) -> Int64:
 
 
 def _distinct(numbers: NDArray[Any]) -> tuple[list[int], NDArray[Any]]:
-    """Return the distinct numbers, rising, and where each is among them; without sorting where they lie close."""
+    """Return the distinct numbers, sorted, and the index of each; without sorting where they lie close."""
     low, high = int(numbers.min(initial=0)), int(numbers.max(initial=0))
     if high - low >= _RADIX:
         values, inverse = np.unique(numbers, return_inverse=True)
@@ -491,7 +491,7 @@ def _distinct(numbers: NDArray[Any]) -> tuple[list[int], NDArray[Any]]:
 
 
 def _sortable(keys: NDArray[Any], *, falling: bool) -> NDArray[Any]:
-    """Return keys whose rising order is the order asked for, missing ones (-1) last; as narrow as their range allows."""
+    """Return keys that sort as asked, missing ones (-1) last, in the narrowest type for their range."""
     if keys.dtype == np.uint64:
         return np.iinfo(np.uint64).max - keys if falling else keys
     missing = keys == NONE
@@ -524,7 +524,7 @@ def _order(keys: NDArray[Any]) -> Int64:
 
 
 def _compact(places: Int64, total: int) -> Int64:
-    """Return places in half the memory where they fit."""
+    """Return indices as 32-bit numbers where they fit."""
     return places.astype(np.int32) if total < 2**31 else places
 
 
@@ -533,7 +533,7 @@ def _size(places: Int64 | None) -> int:
 
 
 def _texts_fit(lower: pa.LargeStringArray, condition: Condition) -> Bool:
-    value = lowered([condition.value])[0]
+    value = lower_case([condition.value])[0]
     text = value.as_py()
     tests: dict[str, Callable[[], pa.BooleanArray]] = {
         "contains": lambda: pc.match_substring(lower, text),
@@ -549,8 +549,8 @@ def _texts_fit(lower: pa.LargeStringArray, condition: Condition) -> Bool:
         raise TraceError(
             f"Texts cannot be compared by {condition.operator!r}.", hint=f"Allowed: {', '.join(tests)}."
         )
-    found: Bool = tests[condition.operator]().to_numpy(zero_copy_only=False)
-    return found.astype(bool, copy=False)
+    fits: Bool = tests[condition.operator]().to_numpy(zero_copy_only=False)
+    return fits.astype(bool, copy=False)
 
 
 def _number_fits(column: Int64 | UInt64, condition: Condition) -> Bool:
@@ -558,7 +558,7 @@ def _number_fits(column: Int64 | UInt64, condition: Condition) -> Bool:
     if condition.operator in ("blank", "notBlank"):
         return ~there if condition.operator == "blank" else there
     if condition.operator == "matches":
-        return there & _asked(column, condition)
+        return there & _is_in_range(column, condition)
     value = _number(condition.value)
     tests: dict[str, Callable[[], Bool]] = {
         "equals": lambda: column == value,
@@ -578,9 +578,9 @@ def _number_fits(column: Int64 | UInt64, condition: Condition) -> Bool:
     return there & tests[condition.operator]()
 
 
-def _asked(column: Int64 | UInt64, condition: Condition) -> Bool:
+def _is_in_range(column: Int64 | UInt64, condition: Condition) -> Bool:
     try:
-        asked: Wanted = wanted(condition.value, QUANTITIES.get(condition.column, "number"))
+        asked: Wanted = parse_filter(condition.value, QUANTITIES.get(condition.column, "number"))
     except TraceError as error:
         name = condition.column.removesuffix("_ns").replace("_", " ").capitalize()
         raise TraceError(f"{name}: {error.message}", hint=error.hint) from error
@@ -602,7 +602,7 @@ def _no_column(name: str) -> TraceError:
 
 
 def node_ref(graph: Graph, row: int) -> str:
-    """Return how addresses name a node: its id, with its number among the nodes of that id if it is not the first.
+    """Return the address of a node: its id, with a count if other nodes have the same id.
 
     Example: "118", or "118.1" for the second node with id 118.
     """
@@ -611,15 +611,15 @@ def node_ref(graph: Graph, row: int) -> str:
 
 
 def find_node(graph: Graph, ref: str) -> int:
-    """Return the row of the node a ref names.
+    """Return the row of the node that an address names.
 
     Raises:
         TraceError: The graph has no such node.
     """
-    found = _REF.fullmatch(ref)
-    if found and int(found["id"]) < 2**64:
-        rows = np.flatnonzero(graph.id == np.uint64(int(found["id"])))
-        again = int(found["again"] or 0)
+    match = _REF.fullmatch(ref)
+    if match and int(match["id"]) < 2**64:
+        rows = np.flatnonzero(graph.id == np.uint64(int(match["id"])))
+        again = int(match["again"] or 0)
         if again < len(rows):
             return int(rows[again])
     raise TraceError(f"This rank has no node {ref[:40]!r}.", hint="Nodes are named by the id in their file.")

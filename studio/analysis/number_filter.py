@@ -1,4 +1,4 @@
-"""What people type to filter a column of numbers: `>= 1.5 ms`, `2.43 ms`, `1 KiB..48 MiB`, `!= 0`."""
+"""Parse filters of number columns: `>= 1.5 ms`, `2.43 ms`, `1 KiB..48 MiB`, `!= 0`."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ class Wanted:
     """Numbers from `low` to `high`, both included, or, where `outside`, all others.
 
     Example:
-        >>> wanted("2.43 ms", "time"), wanted("> 1 KiB", "bytes").low
+        >>> parse_filter("2.43 ms", "time"), parse_filter("> 1 KiB", "bytes").low
         (Wanted(low=2425000, high=2435000, outside=False), 1025)
-        >>> wanted("!= 5", "number")
+        >>> parse_filter("!= 5", "number")
         Wanted(low=5, high=5, outside=True)
     """
 
@@ -45,8 +45,8 @@ class Wanted:
     outside: bool = False
 
 
-def wanted(text: str, quantity: Quantity) -> Wanted:
-    """Return which numbers a text asks for.
+def parse_filter(text: str, quantity: Quantity) -> Wanted:
+    """Return the range of numbers that a text asks for.
 
     A quantity with a unit stands for all that are shown as it is: `2.43 ms` for what rounds to 2.43 ms in
     the three digits of the list, both ends of the range included. Times without a unit are nanoseconds, sizes bytes.
@@ -63,12 +63,12 @@ def wanted(text: str, quantity: Quantity) -> Wanted:
         return Wanted(_ceil(low.value - low.slack), _floor(high.value + high.slack))
     sign = next((sign for sign in _SIGNS if text.startswith(sign)), "")
     amount = _amount(text[len(sign) :], quantity)
-    return _compared(sign, amount)
+    return _compare(sign, amount)
 
 
 @dataclass(frozen=True, slots=True)
 class _Amount:
-    """A quantity, and how far what is shown as it may be from it."""
+    """A quantity and its rounding error as displayed."""
 
     value: Fraction
     slack: Fraction
@@ -77,7 +77,7 @@ class _Amount:
 _LEAST, _MOST = -(1 << 63), (1 << 64) - 1
 
 
-def _compared(sign: str, amount: _Amount) -> Wanted:
+def _compare(sign: str, amount: _Amount) -> Wanted:
     value, slack = amount.value, amount.slack
     if sign == "<":
         return Wanted(_LEAST, _floor(value, open_end=True))
@@ -104,13 +104,13 @@ def _amount(text: str, quantity: Quantity) -> _Amount:
 
 
 def _last_digit(number: str) -> Fraction:
-    """Return what one more in the last digit written would add."""
+    """Return the value of one unit in the last written digit."""
     mantissa, _, exponent = number.lower().partition("e")
     return Fraction(10) ** (int(exponent or 0) - len(mantissa.partition(".")[2]))
 
 
 def _third_digit(number: Fraction) -> Fraction:
-    """Return what one more in the third digit would add, which is the last one shown."""
+    """Return the value of one unit in the third digit, the last one displayed."""
     exponent, size = 0, abs(number)
     while size >= 10:
         size, exponent = size / 10, exponent + 1
@@ -120,7 +120,7 @@ def _third_digit(number: Fraction) -> Fraction:
 
 
 def _scale(unit: str, quantity: Quantity) -> Fraction | None:
-    """Return what a unit stands for; None where there is no such unit."""
+    """Return the factor of a unit, None where it is unknown."""
     if not unit:
         return Fraction(1)
     if quantity == "count":
@@ -139,7 +139,7 @@ def _ceil(value: Fraction) -> int:
 
 
 def _floor(value: Fraction, *, open_end: bool = False) -> int:
-    """Return the largest whole number up to `value`, or, where the end is open, below it."""
+    """Return the largest whole number up to `value`, excluded where the end is open."""
     return _ceil(value) - 1 if open_end else value.numerator // value.denominator
 
 

@@ -1,4 +1,4 @@
-"""What all ranks were doing over time: the share of them in each part, in equal bins."""
+"""What all ranks did over time: the share of ranks in each part, in equal bins."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Occupancy:
 
 
 def occupancy(trace: Trace, times: NodeTimes, *, origin_ns: int, makespan_ns: int, bins: int) -> Occupancy:
-    """Return what the ranks were doing over time; what overlaps counts once, for the first of `LAYERS`.
+    """Return the share of ranks in each part; overlaps count for the first of `LAYERS`.
 
     Args:
         trace: The job.
@@ -60,7 +60,7 @@ def occupancy(trace: Trace, times: NodeTimes, *, origin_ns: int, makespan_ns: in
 
 
 def _busy(start: Int64, end: Int64, edges: Float64) -> Float64:
-    """Return (B,) how much of each bin intervals cover, overlaps once."""
+    """Return (B,) the share of each bin that intervals cover, overlaps counted once."""
     if not len(start):
         return np.zeros(len(edges) - 1)
     order = np.argsort(start, kind="stable")
@@ -69,7 +69,7 @@ def _busy(start: Int64, end: Int64, edges: Float64) -> Float64:
     closes = np.append(opens[1:], True)
     start, end = start[opens], end[closes]
     before = np.concatenate(([0], np.cumsum(end - start)))
-    at = np.searchsorted(start, edges, side="right")
-    last = np.maximum(at - 1, 0)
-    until = np.where(at > 0, before[last] + np.minimum(edges, end[last]) - start[last], 0.0)
+    place = np.searchsorted(start, edges, side="right")
+    last = np.maximum(place - 1, 0)
+    until = np.where(place > 0, before[last] + np.minimum(edges, end[last]) - start[last], 0.0)
     return np.diff(until)

@@ -1,4 +1,4 @@
-"""Where the finish of a run goes: every nanosecond from its beginning to its end in exactly one part.
+"""Divide the makespan of a run into parts: every nanosecond in exactly one.
 
 On a rank each moment counts as the first of these that is true: a compute node is under way; a collective or a message
 is, and all that take part have begun; one is, and others are still to begin; a load or store is; a node of the CPU is;
@@ -42,7 +42,7 @@ _NEVER = np.iinfo(np.int64).max
 
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """Where the finish of a run goes, per rank.
+    """The parts of a run's makespan, per rank.
 
     R ranks, those without times all zero.
 
@@ -58,14 +58,14 @@ class Partition:
 
     @property
     def busiest(self) -> int:
-        """Place in the trace of the rank that waits and idles least: the one the others wait for; -1 where none has times."""
+        """Index of the rank that waits and idles least, so others wait for it; -1 where none has times."""
         if not len(self.known):
             return NONE
         lost = self.ns[:, [PARTS.index(part) for part in ("waiting", "idle", "finished")]].sum(axis=1)
         return int(self.known[lost[self.known].argmin()])
 
     def mean(self) -> Int64:
-        """Return (7,) the mean over ranks with times in whole ns; what rounding leaves goes where most was cut off."""
+        """Return (7,) the mean over ranks with times in whole ns, rounded so that the sum is exact."""
         total: Int64 = self.ns[self.known].sum(axis=0)
         count = max(len(self.known), 1)
         whole, rest = total // count, total % count
@@ -80,7 +80,7 @@ def partition(
     finish_ns: Int64,
     groups: Sequence[CommGroup] | None = None,
 ) -> Partition:
-    """Return where the finish of a run goes.
+    """Divide the makespan of a run into parts.
 
     Args:
         trace: The job.
@@ -121,7 +121,7 @@ def _layers(trace: Trace, spans: NodeSpans) -> Int64:
 
 
 def _with_waiting(spans: Spans, begun: Int64) -> tuple[Spans, Int64]:
-    """Return spans and layers, communication cut where the last of those that take part has begun."""
+    """Return spans and layers, with communication split where its last participant began."""
     waits = (spans.kind == _LAYER_OF[COMMUNICATION]) & (begun > spans.start_ns)
     until = np.where(waits, np.minimum(begun, spans.end_ns), spans.start_ns)
     start = np.concatenate([until, spans.start_ns[waits]])
@@ -132,13 +132,13 @@ def _with_waiting(spans: Spans, begun: Int64) -> tuple[Spans, Int64]:
 
 
 def arrivals(trace: Trace, times: NodeTimes, groups: Sequence[CommGroup] | None = None) -> Int64:
-    """Return (T,) when all that take part in a node had begun it, -1 for nodes of which that is not known.
+    """Return (T,) when all participants of a node had begun it, -1 where unknown.
 
     T times, as in `times`. Members of a collective are matched as `match_by_name` says, else by
     the order in which they begin those of a group; where times are missing, by the order their dependencies give.
     """
     begun = np.full(len(times.start_ns), NONE, np.int64)
-    place = {rank.number: at for at, rank in enumerate(trace.ranks)}
+    place = {rank.number: index for index, rank in enumerate(trace.ranks)}
     for group in match_by_name(trace, groups):
         _collectives_begun(group, times, place, begun)
     if any((graph.type == NodeType.COMM_RECV).any() for graph in trace.graphs):
@@ -147,8 +147,8 @@ def arrivals(trace: Trace, times: NodeTimes, groups: Sequence[CommGroup] | None 
 
 
 def _collectives_begun(group: GroupMatching, times: NodeTimes, place: dict[int, int], begun: Int64) -> None:
-    at = np.array([place.get(member, NONE) for member in group.members], np.int64)
-    first = np.where(at == NONE, NONE, times.first[at])
+    indices = np.array([place.get(member, NONE) for member in group.members], np.int64)
+    first = np.where(indices == NONE, NONE, times.first[indices])
     there = np.flatnonzero((group.sequence_of != NONE) & (first != NONE))
     if not len(there):
         return

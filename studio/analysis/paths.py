@@ -1,4 +1,4 @@
-"""What lies between two nodes."""
+"""Find the nodes on paths between two nodes."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ if TYPE_CHECKING:
 
 
 def walkable(near: Adjacency) -> igraph.Graph:
-    """Return a graph's dependencies as igraph walks them."""
+    """Return a graph's dependencies as an igraph graph."""
     import igraph
 
     pairs = np.column_stack((near.edges.before, near.edges.after))
     return igraph.Graph(n=len(near), edges=pairs, directed=True)
 
 
-def between(network: igraph.Graph, one: int, other: int, most: int) -> tuple[Int64, int]:
-    """Return the nodes on all paths from one node to another, or the other way round; nothing where there is no path.
+def between(network: igraph.Graph, this: int, other: int, most: int) -> tuple[Int64, int]:
+    """Return the nodes on all paths between two nodes, in either direction; none where there is no path.
 
     Where these are more than `most`, only the nodes of a shortest path are returned; of one that is longer still as many
     of its beginning and of its end.
@@ -30,7 +30,7 @@ def between(network: igraph.Graph, one: int, other: int, most: int) -> tuple[Int
     Returns:
         (P,) rows, rising, and how many nodes are on any path.
     """
-    for source, target in ((one, other), (other, one)):
+    for source, target in ((this, other), (other, this)):
         down = network.subcomponent(source, mode="out")
         inside = np.zeros(network.vcount(), np.bool_)
         inside[down] = True

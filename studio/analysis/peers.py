@@ -1,4 +1,4 @@
-"""The bars that belong to one event on several ranks: the members of a collective, a send and its receive."""
+"""Find the bars of one event on several ranks: members of a collective, a send and its receive."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from studio.trace import NONE, Int64, NodeType
 
 @dataclass(frozen=True, slots=True)
 class Peers:
-    """One event and who takes part in it.
+    """One event and its participants.
 
     Attributes:
         bars: The bars of all that take part, the one asked for among them, by start.
@@ -29,7 +29,7 @@ class Peers:
 
 
 def peers_of(gantt: Gantt, bar: Bar) -> Peers | None:
-    """Return who takes part in the event of a bar; None for a node that runs on its own."""
+    """Return the participants of a bar's event; None for a node that runs on its own."""
     kind = int(gantt.trace.graph_of(bar.rank).type[bar.node])
     if kind == NodeType.COMM_COLL:
         return _collective(gantt, bar)
@@ -48,40 +48,44 @@ def _collective(gantt: Gantt, bar: Bar) -> Peers | None:
             continue
         rows = members_in_order(gantt, matching)
         position = int(np.flatnonzero(rows[mine] == bar.node)[0])
-        found = [
+        bars = [
             _bar(gantt, rank, row)
             for rank, row in zip(matching.members, rows[:, position].tolist(), strict=True)
         ]
-        return _peers(found, matching.name, position, len(matching.members))
+        return _peers(bars, matching.name, position, len(matching.members))
     return None
 
 
 def members_in_order(gantt: Gantt, matching: GroupMatching) -> Int64:
-    """Return (M, C) the rows of each member's collectives by number, or else in the order it began them.
+    """Return (M, C) the rows of each member's collectives, by number or else by start.
 
     A member of which times are missing keeps the order its dependencies give; `collective_times` has the same rule.
     """
     rows = matching.rows()
     if matching.by_number:
         return rows
-    for at, number in enumerate(matching.members):
-        mine = rows[at][rows[at] != NONE]
+    for index, number in enumerate(matching.members):
+        mine = rows[index][rows[index] != NONE]
         if not len(mine):
             continue
         places = gantt.places(gantt.rank(number))[mine]
         if (places != NONE).all():
-            rows[at, : len(mine)] = mine[np.argsort(gantt.coverage.start_ns[places], kind="stable")]
+            rows[index, : len(mine)] = mine[np.argsort(gantt.coverage.start_ns[places], kind="stable")]
     return rows
 
 
 def _message(gantt: Gantt, bar: Bar) -> Peers | None:
-    found = gantt.messages
-    at = gantt.trace.ranks.index(bar.rank)
-    halves = ((found.send_rank, found.send_row), (found.receive_rank, found.receive_row))
+    messages = gantt.messages
+    rank_index = gantt.trace.ranks.index(bar.rank)
+    halves = ((messages.send_rank, messages.send_row), (messages.receive_rank, messages.receive_row))
     for rank, row in halves:
-        for pair in np.flatnonzero((rank == at) & (row == bar.node)).tolist():
+        for pair in np.flatnonzero((rank == rank_index) & (row == bar.node)).tolist():
             ends = [(int(ranks[pair]), int(rows[pair])) for ranks, rows in halves]
-            bars = [_bar(gantt, gantt.trace.ranks[one].number, two) for one, two in ends if one != NONE]
+            bars = [
+                _bar(gantt, gantt.trace.ranks[rank_of].number, two)
+                for rank_of, two in ends
+                if rank_of != NONE
+            ]
             return _peers(bars, "", NONE, 2)
     return None
 
@@ -90,6 +94,8 @@ def _bar(gantt: Gantt, number: int, row: int) -> Bar | None:
     return None if row == NONE else gantt.bar(gantt.rank(number), int(row))
 
 
-def _peers(found: list[Bar | None], group: str, position: int, members: int) -> Peers:
-    bars = sorted((one for one in found if one is not None), key=lambda one: (one.start_ns, one.rank.number))
+def _peers(members_found: list[Bar | None], group: str, position: int, members: int) -> Peers:
+    bars = sorted(
+        (bar for bar in members_found if bar is not None), key=lambda bar: (bar.start_ns, bar.rank.number)
+    )
     return Peers(tuple(bars), group, position, members)

@@ -1,4 +1,4 @@
-"""A timeline in Perfetto's own format; `slices.py` says what there is to tell.
+"""Write a timeline in Perfetto's own format; `slices.py` prepares its content.
 
 Written with the messages of Google's package `perfetto`, which is no dependency of the studio. Every rank is a process,
 every lane a thread. Beginnings and ends of slices carry the numbers of their flows; Perfetto joins those of one number by
@@ -34,7 +34,7 @@ _HALF_CHARACTER = re.compile("[\ud800-\udfff]")
 
 
 def perfetto_events(gantt: Gantt) -> Iterator[bytes]:
-    """Return the file piece by piece; times are ns after the beginning.
+    """Return the file in pieces; times are ns from the beginning.
 
     Raises:
         StudioError: The package that writes it cannot be used; nothing has been written by then.
@@ -43,7 +43,7 @@ def perfetto_events(gantt: Gantt) -> Iterator[bytes]:
 
 
 def cannot_write() -> str:
-    """Return why the format cannot be written here, "" where it can. Loads nothing."""
+    """Return why the format cannot be written here, "" where it can. Imports nothing."""
     try:
         version("perfetto")
         numbers = re.findall(r"\d+", version("protobuf"))
@@ -58,20 +58,20 @@ def cannot_write() -> str:
 def _messages() -> ModuleType:
     reason = cannot_write()
     if reason:
-        raise StudioError(reason, hint=f"{INSTALL}, or save a Chrome trace, which Perfetto opens, too.")
+        raise StudioError(reason, hint=f"{INSTALL}, or save a Chrome trace, which Perfetto opens too.")
     try:
         from perfetto.protos.perfetto.trace import perfetto_trace_pb2
     except ImportError as error:
         raise StudioError(
             f"Perfetto's format is written by the package perfetto, which cannot be imported: {error}.",
-            hint=f"{INSTALL}, or save a Chrome trace, which Perfetto opens, too.",
+            hint=f"{INSTALL}, or save a Chrome trace, which Perfetto opens too.",
         ) from error
-    found: ModuleType = perfetto_trace_pb2
-    return found
+    module: ModuleType = perfetto_trace_pb2
+    return module
 
 
 class _Flows:
-    """The numbers of the flows that touch the slices of a rank, at their beginning or at their end."""
+    """The flows that start or end at the slices of a rank."""
 
     def __init__(self) -> None:
         self.keys = array("q")
@@ -82,14 +82,14 @@ class _Flows:
         self.numbers.append(number)
 
     def sorted(self) -> tuple[Int64, Int64]:
-        """Return keys, twice the place of a slice and 1 more for its end, and the numbers that belong to them."""
+        """Return sorted keys (twice the slice index, plus 1 for its end) and their flow numbers."""
         keys = np.array(self.keys, np.int64)
         order = np.argsort(keys, kind="stable")
         return keys[order], np.array(self.numbers, np.int64)[order]
 
 
 class _Writer:
-    """The state of one file: the numbers given out, and the texts each sequence knows."""
+    """The state of one file: numbers given out, and texts known to each sequence."""
 
     def __init__(self, messages: ModuleType, slices: Slices) -> None:
         self.slices = slices
@@ -117,16 +117,16 @@ class _Writer:
 
     def _meetings(self) -> dict[int, _Flows]:
         """Number the flows between ranks, by rank."""
-        found: dict[int, _Flows] = {}
+        flows: dict[int, _Flows] = {}
         for kind, ends in self.slices.meetings():
             if len(ends) < 2:
                 continue
             self.flows += 1
-            for at, end in enumerate(ends):
+            for side, end in enumerate(ends):
                 # A receive may begin before its send, but not end.
-                received = kind == "message" and at == 1
-                found.setdefault(end.rank, _Flows()).add(end.place, self.flows, at_end=received)
-        return found
+                received = kind == "message" and side == 1
+                flows.setdefault(end.rank, _Flows()).add(end.place, self.flows, at_end=received)
+        return flows
 
     def _rank(self, place: int, rank: Rank, flows: _Flows) -> Iterator[bytes]:
         for _, before, after in self.slices.dependencies(rank):
@@ -157,7 +157,7 @@ class _Writer:
             packet.interned_data.debug_annotation_names.add(iid=number, name=name)
 
     def _describe(self, trace: Any, place: int, rank: Rank, threads: list[Thread]) -> int:
-        """Add the tracks of a rank; returns the number of the one before its first thread."""
+        """Add the tracks of a rank; return the number before its first thread."""
         descriptor = self.messages.TrackDescriptor
         self.tracks += 1
         process, number = self.tracks, self.processes[place]
@@ -181,19 +181,31 @@ class _Writer:
         places, track, kind = _in_order(gantt, threads, first)
         node = gantt.coverage.row[places]
         keys, numbers = flows.sorted()
-        told = (kind, graph.name[node], graph.id[node], graph.type[node], gantt.sizes_of(rank.graph)[node])
+        columns_of = (
+            kind,
+            graph.name[node],
+            graph.id[node],
+            graph.type[node],
+            gantt.sizes_of(rank.graph)[node],
+        )
         time, which, ends = _moments(
             gantt.coverage.start_ns[places] - gantt.origin_ns, gantt.coverage.end_ns[places] - gantt.origin_ns
         )
         for piece in range(0, len(time), _EVENTS_AT_ONCE):
             part = slice(piece, piece + _EVENTS_AT_ONCE)
-            at = which[part]
-            key = 2 * places[at] + ends[part]
+            slices = which[part]
+            key = 2 * places[slices] + ends[part]
             joined = (np.searchsorted(keys, key), np.searchsorted(keys, key, side="right"))
-            columns = (time[part], ends[part], track[at], *joined, *(column[at] for column in told))
+            columns = (
+                time[part],
+                ends[part],
+                track[slices],
+                *joined,
+                *(column[slices] for column in columns_of),
+            )
             trace = self.messages.Trace()
             for when, over, where, since, until, *what in zip(
-                *(one.tolist() for one in columns), strict=True
+                *(column.tolist() for column in columns), strict=True
             ):
                 packet = trace.packet.add(
                     timestamp=when, trusted_packet_sequence_id=rank.graph + 1, sequence_flags=self.interned
@@ -208,7 +220,7 @@ class _Writer:
             yield trace.SerializeToString()
 
     def _tell(self, packet: Any, sequence: int, graph: Graph, what: list[int]) -> None:
-        """Say what a slice is: category, name, id, type and bytes."""
+        """Add category, name, id, type and bytes of a slice."""
         kind, code, number, of, size = what
         event = packet.track_event
         event.category_iids.append(kind)
@@ -229,7 +241,7 @@ class _Writer:
 
 
 def _in_order(gantt: Gantt, threads: list[Thread], first: int) -> tuple[Int64, Int64, Int64]:
-    """Return the slices of a rank by start, end and node: places, track and number of the category."""
+    """Return the slices of a rank by start, end and node: index, track and category number."""
     if not threads:
         return (np.zeros(0, np.int64),) * 3
     sizes = [len(thread.places) for thread in threads]
@@ -242,7 +254,7 @@ def _in_order(gantt: Gantt, threads: list[Thread], first: int) -> tuple[Int64, I
 
 
 def _moments(start: Int64, end: Int64) -> tuple[Int64, Int64, Int64]:
-    """Return the beginnings and ends of slices that rise by start, by time: time, which slice, whether it ends.
+    """Return the starts and ends of slices by time: time, slice, whether it ends.
 
     At one time the earlier slice ends before the later one begins, as they may stand in one thread.
 
@@ -258,12 +270,12 @@ def _moments(start: Int64, end: Int64) -> tuple[Int64, Int64, Int64]:
 
 
 def _type_number(number: int) -> int:
-    """Return a number above 0 for the name of a node type, whatever number the file holds."""
+    """Return a positive number for a node type's name, whatever number the file has."""
     return 2 * number + 2 if number >= 0 else -2 * number - 1
 
 
 def _text(text: str) -> str:
-    r"""Return a text that can be written as UTF-8; names of groups come from JSON, which can say halves.
+    r"""Return a text that can be written as UTF-8; group names from JSON can hold unpaired surrogates.
 
     Example:
         >>> _text("tp\udcff0") == "tp\ufffd0"

@@ -1,4 +1,4 @@
-"""What a comm group is for, as far as its ranks and what it does tell: tensor, data, pipeline or expert parallelism.
+"""Guess the role of a comm group from its ranks and use: tensor, data, pipeline or expert parallelism.
 
 Nothing in a trace says it. Frameworks number ranks so that those of a tensor parallel group are neighbours, pipeline
 stages lie farthest apart, and data parallel replicas between; so the distance of a group's ranks tells. Some generators
@@ -25,7 +25,7 @@ _WHY = "activations are exchanged in every layer, gradients once a step"
 
 @dataclass(frozen=True, slots=True)
 class Role:
-    """What a group seems to be for.
+    """The role of a comm group.
 
     Attributes:
         kind: The role; "all ranks" and "single" are plain facts, "unknown" is none.
@@ -39,7 +39,7 @@ class Role:
 
     @property
     def inferred(self) -> bool:
-        """Whether it is a guess."""
+        """Whether the role is a guess."""
         return self.kind in ("tensor", "data", "pipeline", "expert")
 
 
@@ -50,39 +50,39 @@ def group_roles(trace: Trace, groups: Sequence[CommGroup] | None = None) -> dict
         trace: The trace.
         groups: Comm groups in place of the trace's.
     """
-    matchings = {one.name: one for one in match_collectives(trace, groups)}
-    members = {one.name: one.ranks for one in (trace.groups if groups is None else groups)}
-    members.update({name: one.members for name, one in matchings.items()})
+    matchings = {matching.name: matching for matching in match_collectives(trace, groups)}
+    members = {group.name: group.ranks for group in (trace.groups if groups is None else groups)}
+    members.update({name: matching.members for name, matching in matchings.items()})
     exchanging = {
         name
-        for name, one in matchings.items()
-        if any(bool((part.type == CollectiveType.ALL_TO_ALL).any()) for part in one.sequences)
+        for name, matching in matchings.items()
+        if any(bool((part.type == CollectiveType.ALL_TO_ALL).any()) for part in matching.sequences)
     }
     count = len(trace.ranks)
     strides = {name: _stride(ranks) for name, ranks in members.items()}
     nested: dict[int, int] = {}
-    for name, ranks in sorted(members.items(), key=lambda one: strides[one[0]]):
+    for name, ranks in sorted(members.items(), key=lambda item: strides[item[0]]):
         if strides[name] and 1 < len(ranks) < count:
             # What exchanges tokens says nothing of the others.
             calls = 0 if name in exchanging or name not in matchings else _calls(matchings[name])
             nested[strides[name]] = max(nested.get(strides[name], 0), calls)
     messages = match_messages(trace)
     pairs = np.unique(np.stack([messages.source, messages.target]), axis=1)
-    found = {}
+    roles = {}
     for name, ranks in members.items():
-        found[name] = _role(
-            ranks, strides[name], count, nested, exchanges=name in exchanging, chained=_chained(ranks, pairs)
+        roles[name] = _role(
+            ranks, strides[name], count, nested, exchanges=name in exchanging, chained=_is_chain(ranks, pairs)
         )
-    return found
+    return roles
 
 
 def _calls(group: GroupMatching) -> int:
-    """Return in how many collectives a member takes part, at most."""
-    return max((one.count for one in group.sequences), default=0)
+    """Return the largest number of collectives of a member."""
+    return max((sequence.count for sequence in group.sequences), default=0)
 
 
 def _busiest(nested: Mapping[int, int]) -> int:
-    """Return the distance of the ranks that are tensor parallel, by how many collectives groups of each distance have."""
+    """Return the rank distance of tensor parallelism, by how many collectives groups of each distance have."""
     most = max(nested, key=lambda stride: nested[stride], default=1)
     return most if nested.get(1) and nested[most] >= _BUSIER * nested[1] else 1
 
@@ -92,7 +92,7 @@ def _stride(ranks: Sequence[int]) -> int:
     return int(steps[0]) if len(steps) == 1 else 0
 
 
-def _chained(ranks: Sequence[int], pairs: Int64) -> bool:
+def _is_chain(ranks: Sequence[int], pairs: Int64) -> bool:
     """Whether each member exchanges messages with the next one."""
     wanted = {(low, high) for low, high in zip(sorted(ranks)[:-1], sorted(ranks)[1:], strict=True)}
     if not wanted or not pairs.shape[1]:

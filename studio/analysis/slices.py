@@ -1,4 +1,4 @@
-"""A timeline as its exports tell it: threads in which no two slices overlap, and the flows between slices.
+"""A timeline prepared for export: threads without overlapping slices, and flows between slices.
 
 Flows are the dependencies of each rank, each message from its send to its receive, and, for a collective, from each
 member to the one that arrives next.
@@ -25,7 +25,7 @@ _FLOWS_AT_ONCE = 8192
 
 @dataclass(frozen=True, slots=True)
 class Thread:
-    """Slices of a rank that follow one another.
+    """Slices of a rank that do not overlap.
 
     Attributes:
         number: From 1, within the rank.
@@ -41,7 +41,7 @@ class Thread:
 
 
 class End(NamedTuple):
-    """The slice that a flow leaves or enters.
+    """The slice at which a flow starts or ends.
 
     Attributes:
         rank: Number of the rank.
@@ -60,12 +60,12 @@ class Slices:
     """The threads and flows of a gantt."""
 
     def __init__(self, gantt: Gantt) -> None:
-        """Take a gantt; what of it is asked for is worked out then."""
+        """Wrap a gantt; everything else is computed on demand."""
         self.gantt = gantt
         self._numbers: dict[int, Int32] = {}
 
     def threads(self, rank: Rank) -> Iterator[Thread]:
-        """Yield the threads of a rank from the top: its rows, and more where spans of a row overlap."""
+        """Yield the threads of a rank from the top: one per row, and more where spans of a row overlap."""
         rows = self.gantt.rows
         number = 0
         for row in self.gantt.rows_of(rank):
@@ -77,7 +77,7 @@ class Slices:
                 yield Thread(number, kind, lane if nth == 1 else f"{lane} · {nth}", places)
 
     def _apart(self, places: Int64) -> list[Int64]:
-        """Spread spans that rise by start over as few parts as let none of them overlap another."""
+        """Distribute spans sorted by start over as few threads as possible without overlaps."""
         start, end = self.gantt.coverage.start_ns[places], self.gantt.coverage.end_ns[places]
         if not (start[1:] < end[:-1]).any():
             return [places]
@@ -102,10 +102,12 @@ class Slices:
                 known[coverage.row[thread.places]] = thread.number
             self._numbers[rank.number] = known
         columns = (known[coverage.row[places]], coverage.start_ns[places] - self.gantt.origin_ns, places)
-        return [End(rank.number, *values) for values in zip(*(one.tolist() for one in columns), strict=True)]
+        return [
+            End(rank.number, *values) for values in zip(*(column.tolist() for column in columns), strict=True)
+        ]
 
     def dependencies(self, rank: Rank) -> Iterator[tuple[str, End, End]]:
-        """Yield the dependencies between slices of a rank: kind, what is waited for, what waits."""
+        """Yield the dependencies between slices of a rank: kind, slice waited for, waiting slice."""
         edges = self.gantt.adjacency_of(rank).edges
         places = self.gantt.places(rank).astype(np.int64)
         before, after = places[edges.before], places[edges.after]
@@ -114,8 +116,8 @@ class Slices:
         for first in range(0, len(data), _FLOWS_AT_ONCE):
             part = slice(first, first + _FLOWS_AT_ONCE)
             sides = (self._ends(rank, side[part]) for side in (before, after))
-            for kind, one, two in zip(data[part].tolist(), *sides, strict=True):
-                yield DEPENDENCY_KINDS[kind], one, two
+            for kind, waited_for, two in zip(data[part].tolist(), *sides, strict=True):
+                yield DEPENDENCY_KINDS[kind], waited_for, two
 
     def meetings(self) -> Iterator[tuple[str, list[End]]]:
         """Yield the slices of every collective, by arrival, and of every message, its send first."""
@@ -133,20 +135,20 @@ class Slices:
                 for position, end in zip(there[timed].tolist(), self._ends(rank, places[timed]), strict=True):
                     table[position].append(end)
             yield from (("collective", sorted(ends, key=lambda end: end.start_ns)) for ends in table)
-        found = gantt.messages
-        halves = (found.send_rank, found.send_row, found.receive_rank, found.receive_row)
-        for source, row, target, other in zip(*(one.tolist() for one in halves), strict=True):
+        messages = gantt.messages
+        halves = (messages.send_rank, messages.send_row, messages.receive_rank, messages.receive_row)
+        for source, row, target, other in zip(*(half.tolist() for half in halves), strict=True):
             if NONE in (source, target):
                 continue
             ends = []
-            for at, node in ((source, row), (target, other)):
-                rank = gantt.trace.ranks[at]
+            for index, node in ((source, row), (target, other)):
+                rank = gantt.trace.ranks[index]
                 place = gantt.places(rank)[[node]].astype(np.int64)
                 ends += self._ends(rank, place[place != NONE])
             yield "message", ends
 
     def flows(self) -> Iterator[tuple[str, End, End]]:
-        """Yield every flow: its kind, the slice it leaves, the slice it enters."""
+        """Yield every flow: its kind, its first slice, its last slice."""
         for rank in self.gantt.trace.ranks:
             yield from self.dependencies(rank)
         for kind, ends in self.meetings():

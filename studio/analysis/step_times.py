@@ -1,4 +1,4 @@
-"""How long each training step of a rank took, recorded and replayed."""
+"""Duration of each training step of a rank, recorded and replayed."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class StepTime:
 
     @property
     def difference(self) -> float:
-        """How much longer it took than recorded, as a share of that; NaN where nothing was recorded."""
+        """How much longer the replay took, as a share of the recording; NaN where nothing was recorded."""
         return self.replayed_ns / self.recorded_ns - 1 if self.recorded_ns else float("nan")
 
 
@@ -44,34 +44,34 @@ def step_times(trace: Trace, times: NodeTimes) -> list[StepTime]:
         trace: The recording.
         times: Other times of the same nodes, as a simulation gives them.
     """
-    found = []
-    for at, rank in enumerate(trace.ranks):
+    steps = []
+    for index, rank in enumerate(trace.ranks):
         graph = trace.graph_of(rank)
         rows = np.flatnonzero(graph.start_ns >= 0)
-        if not len(rows) or times.first[at] == NONE:
+        if not len(rows) or times.first[index] == NONE:
             continue
         names, begins = _steps(graph, rows)
         step = np.searchsorted(begins, graph.start_ns[rows], side="right") - 1
         whole = dense_column(graph, "inclusive_ns", NONE)[rows]
         length = np.where(whole < 0, graph.duration_ns[rows], whole)
         counted = np.isin(rows, _marks(graph, rows), invert=True)
-        place = times.first[at] + rows
+        place = times.first[index] + rows
         recorded = _lengths(step, graph.start_ns[rows], graph.start_ns[rows] + length, len(names), counted)
         replayed = _lengths(step, times.start_ns[place], times.end_ns[place], len(names), counted)
-        for name, one, other in zip(names, recorded, replayed, strict=True):
-            found.append(StepTime(rank.number, name, one, other))
-    return found
+        for name, recorded_ns, other in zip(names, recorded, replayed, strict=True):
+            steps.append(StepTime(rank.number, name, recorded_ns, other))
+    return steps
 
 
 def _marks(graph: Graph, rows: Int64) -> Int64:
-    """Return the rows that stand for steps, in the order they began."""
+    """Return the rows that mark steps, by start."""
     named = np.array([name.startswith(STEP) for name in graph.strings], np.bool_)
     marks = rows[named[graph.name[rows]]]
     return marks[np.argsort(graph.start_ns[marks], kind="stable")]
 
 
 def _steps(graph: Graph, rows: Int64) -> tuple[list[str], Int64]:
-    """Return the names of steps and when they began; what comes before the first belongs to it."""
+    """Return names and starts of steps; what comes before the first belongs to it."""
     marks = _marks(graph, rows)
     if not len(marks):
         return [""], np.array([graph.start_ns[rows].min()], np.int64)
@@ -81,7 +81,7 @@ def _steps(graph: Graph, rows: Int64) -> tuple[list[str], Int64]:
 
 
 def _lengths(step: Int64, start: Int64, end: Int64, count: int, counted: Bool) -> list[int]:
-    """Return how long each step took: to the first node of the next one that has nodes, the last to the end of all."""
+    """Return the duration of each step: to the first node of the next, of the last to the end."""
     first = np.full(count + 1, np.iinfo(np.int64).max)
     np.minimum.at(first, step[counted], start[counted])
     first[count] = int(end[counted].max(initial=0))

@@ -1,4 +1,4 @@
-"""Which training step a node belongs to, as far as the trace tells.
+"""Find the training step of a node, from annotations and names.
 
 Two things tell: a name with a number after "step" or "iteration", such as `step0.mb1.layer3.fc1`; and PyTorch's
 annotation `ProfilerStep#7`, which encloses in time what belongs to it, on every thread.
@@ -17,7 +17,7 @@ _ENCLOSING = re.compile(rb"ProfilerStep ?#(\d{1,9})")
 
 
 def graph_steps(graph: Graph) -> Int64:
-    """Return (N,) the training step of each node, -1 where nothing tells.
+    """Return (N,) the training step of each node, -1 where unknown.
 
     Example:
         >>> step_of_name("step3.mb0.layer1.qkv"), step_of_name("Optimizer.step#SGD.step"), step_of_name("iter 12/fwd")
@@ -30,7 +30,7 @@ def graph_steps(graph: Graph) -> Int64:
 
 
 def enclosing_steps(graph: Graph, rows: Int64) -> Int64:
-    """Return (M,) the step whose annotation is open when a node begins, -1 where none is."""
+    """Return (M,) the step whose annotation encloses a node's start, -1 where none does."""
     steps = np.full(len(rows), NONE, np.int64)
     start = graph.start_ns[rows]
     for number, begin, end in _annotations(graph):
@@ -39,18 +39,18 @@ def enclosing_steps(graph: Graph, rows: Int64) -> Int64:
 
 
 def step_of_name(name: str) -> int:
-    """Return the training step a node's name tells, -1 where it tells none."""
-    found = _NAMED.search(name)
-    return int(found[1]) if found else NONE
+    """Return the training step in a node's name, -1 where there is none."""
+    match = _NAMED.search(name)
+    return int(match[1]) if match else NONE
 
 
 def _annotations(graph: Graph) -> list[tuple[int, int, int]]:
-    """Return number, beginning and end of the steps that PyTorch's annotations enclose."""
+    """Return number, start and end of steps annotated by PyTorch."""
     if _ENCLOSING.search(graph.strings.data.tobytes()) is None:
         return []
     names = np.unique(graph.name)
     numbers = {
-        code: found for code in names.tolist() if (found := _ENCLOSING.fullmatch(graph.strings.raw(code)))
+        code: match for code in names.tolist() if (match := _ENCLOSING.fullmatch(graph.strings.raw(code)))
     }
     rows = np.flatnonzero(np.isin(graph.name, list(numbers)))
     # An annotation takes no time of its own; how long it lasts stands beside.

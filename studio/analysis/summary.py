@@ -1,4 +1,4 @@
-"""What a job is, in a few numbers: computed once when it is imported and kept with it."""
+"""A job in a few numbers, computed once at import and stored with it."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ Sums = tuple[int, int, int]
 def _shares(
     trace: Trace, graph_of_rank: Int64, split: Callable[[Graph], dict[str, Sums]]
 ) -> tuple[Share, ...]:
-    """Return the kinds that `split` finds in each graph, added up over ranks; most bytes first, then most nodes."""
+    """Return the kinds that `split` finds in each graph, summed over ranks; most bytes first, then most nodes."""
     tables = [split(graph) for graph in trace.graphs]
     numbers = [rank.number for rank in trace.ranks]
     shares = []
@@ -116,38 +116,40 @@ def _shares(
         shares.append(_share(name, sums, numbers))
     # Types are ordered by nodes, collectives by bytes: by what tells most of each.
     by_bytes = split is _by_collective
-    return tuple(sorted(shares, key=lambda one: (-one.bytes if by_bytes else 0, -one.nodes, one.name)))
+    return tuple(
+        sorted(shares, key=lambda share: (-share.bytes if by_bytes else 0, -share.nodes, share.name))
+    )
 
 
 def _by_type(graph: Graph) -> dict[str, Sums]:
     size = np.zeros(len(graph), np.int64)
     nodes = comm_nodes(graph)
     size[nodes.rows] = nodes.bytes
-    found = {}
+    by_type = {}
     for number in np.unique(graph.type).tolist():
         chosen = graph.type == number
         sums = int(chosen.sum()), int(size[chosen].sum()), int(graph.duration_ns[chosen].sum())
-        found[type_name(number)] = sums
-    return found
+        by_type[type_name(number)] = sums
+    return by_type
 
 
 def _by_collective(graph: Graph) -> dict[str, Sums]:
-    """Return collectives by type, sends and receives among them under their node type's name."""
+    """Return collectives by type; sends and receives under the name of their node type."""
     nodes = comm_nodes(graph)
     duration_ns = graph.duration_ns[nodes.rows]
     labels = np.where(nodes.type == NodeType.COMM_COLL, nodes.collective, -10 - nodes.type.astype(np.int64))
-    found = {}
+    by_label = {}
     for label in np.unique(labels).tolist():
         chosen = labels == label
         sums = int(chosen.sum()), int(nodes.bytes[chosen].sum()), int(duration_ns[chosen].sum())
-        found[_label(label)] = sums
-    return found
+        by_label[_label(label)] = sums
+    return by_label
 
 
-def unsized(trace: Trace) -> dict[str, int]:
-    """Return how many communication nodes of each kind of `Summary.collectives` do not say how much they move."""
+def count_unsized(trace: Trace) -> dict[str, int]:
+    """Return how many communication nodes of each kind of `Summary.collectives` have no size."""
     uses = np.bincount([rank.graph for rank in trace.ranks], minlength=len(trace.graphs)).tolist()
-    found: dict[str, int] = {}
+    counts: dict[str, int] = {}
     for graph, count in zip(trace.graphs, uses, strict=True):
         nodes = comm_nodes(graph)
         labels = np.where(
@@ -155,8 +157,8 @@ def unsized(trace: Trace) -> dict[str, int]:
         )
         for label, rows in zip(*np.unique(labels[~nodes.sized], return_counts=True), strict=True):
             name = _label(int(label))
-            found[name] = found.get(name, 0) + int(rows) * count
-    return found
+            counts[name] = counts.get(name, 0) + int(rows) * count
+    return counts
 
 
 def _label(label: int) -> str:
@@ -166,14 +168,14 @@ def _label(label: int) -> str:
 
 
 def rank_with_most(of_rank: Int64, ranks: Sequence[int]) -> int:
-    """Return the number of the one rank with the most, -1 where several tie, or none has any."""
+    """Return the rank with the most, -1 where several tie or none has any."""
     most = of_rank.max()
-    at = np.flatnonzero(of_rank == most)
-    return ranks[at[0]] if most and len(at) == 1 else NONE
+    indices = np.flatnonzero(of_rank == most)
+    return ranks[indices[0]] if most and len(indices) == 1 else NONE
 
 
 def _share(name: str, sums: Int64, ranks: Sequence[int]) -> Share:
-    """Return the share of one kind from its (R, 3) sums per rank."""
+    """Return the share of one kind, from its (R, 3) sums per rank."""
     counts, sizes, times = sums.T
     return Share(
         name,

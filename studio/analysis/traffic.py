@@ -1,4 +1,4 @@
-"""Who sends how many bytes to whom: messages, and the all-to-alls, whose parts have an address.
+"""Bytes sent from rank to rank, by messages and all-to-alls, which have addressed parts.
 
 Other collectives have none: which ranks an all-reduce moves data between is for the algorithm to say that carries it
 out. They are counted, not drawn.
@@ -48,7 +48,7 @@ class Traffic:
 def rank_traffic(
     trace: Trace, groups: Sequence[CommGroup] | None = None, *, only: str | None = None, unnamed: bool = False
 ) -> Traffic:
-    """Add up what ranks send each other.
+    """Sum the bytes that ranks send each other.
 
     Args:
         trace: The trace.
@@ -60,35 +60,35 @@ def rank_traffic(
     total = np.zeros((count, count))
     linked = np.zeros((count, count), bool)
     sums = {"message": 0, "split": 0, "shared": 0, "kept": 0, "elsewhere": 0}
-    found: dict[str | None, int] = {}
+    by_group: dict[str | None, int] = {}
     for name, source, target, size in _messages(trace):
-        found[name] = found.get(name, 0) + int(size.sum())
+        by_group[name] = by_group.get(name, 0) + int(size.sum())
         if (unnamed and name is not None) or (only is not None and name != only):
             continue
         np.add.at(total, (source, target), size)
         linked[source, target] = True
         sums["message"] += int(size.sum())
-    place = {rank.number: at for at, rank in enumerate(trace.ranks)}
+    place = {rank.number: index for index, rank in enumerate(trace.ranks)}
     for group in match_collectives(trace, groups):
         between, split, kept, elsewhere = _all_to_alls(trace, group, place)
         amount = int(between.sum())
         if between.any():
-            found[group.name] = found.get(group.name, 0) + amount
+            by_group[group.name] = by_group.get(group.name, 0) + amount
         if unnamed or (only is not None and group.name != only):
             continue
         sums["elsewhere"] += elsewhere
         sums["kept"] += kept
         if not between.any():
             continue
-        at = np.array([place.get(member, NONE) for member in group.members])
-        there = at != NONE
+        indices = np.array([place.get(member, NONE) for member in group.members])
+        there = indices != NONE
         part = between[np.ix_(there, there)]
-        total[np.ix_(at[there], at[there])] += part
-        linked[np.ix_(at[there], at[there])] = True
+        total[np.ix_(indices[there], indices[there])] += part
+        linked[np.ix_(indices[there], indices[there])] = True
         sums["split"] += split
         sums["shared"] += round(part.sum()) - split
     np.fill_diagonal(linked, False)
-    listed = sorted(found.items(), key=lambda item: -item[1])
+    listed = sorted(by_group.items(), key=lambda item: -item[1])
     return Traffic(
         np.where(linked, total, np.nan),
         sums["message"],
@@ -101,76 +101,76 @@ def rank_traffic(
 
 
 def _messages(trace: Trace) -> list[tuple[str | None, Int64, Int64, Int64]]:
-    """Return messages by the group they name: source, target, places in the trace, and bytes."""
-    found = match_messages(trace)
+    """Return messages by the group they name: source and target indices, and bytes."""
+    messages = match_messages(trace)
     numbers = np.array([rank.number for rank in trace.ranks], np.int64)
     ends = []
-    for end in (found.source, found.target):
-        at = np.minimum(np.searchsorted(numbers, end), max(len(numbers) - 1, 0))
-        ends.append(np.where(numbers[at] == end, at, NONE) if len(numbers) else at)
+    for end in (messages.source, messages.target):
+        place = np.minimum(np.searchsorted(numbers, end), max(len(numbers) - 1, 0))
+        ends.append(np.where(numbers[place] == end, place, NONE) if len(numbers) else place)
     inside = (ends[0] != NONE) & (ends[1] != NONE) & (ends[0] != ends[1])
-    sent = found.send_rank != NONE
+    sent = messages.send_rank != NONE
     rank, row = (
-        np.where(sent, found.send_rank, found.receive_rank),
-        np.where(sent, found.send_row, found.receive_row),
+        np.where(sent, messages.send_rank, messages.receive_rank),
+        np.where(sent, messages.send_row, messages.receive_row),
     )
     slots = [group_slots(graph) for graph in trace.graphs]
     slot = np.full(len(rank), NONE, np.int64)
-    graph_of = np.array([one.graph for one in trace.ranks], np.int64)
+    graph_of = np.array([rank.graph for rank in trace.ranks], np.int64)
     for index, table in enumerate(slots):
         mine = graph_of[rank] == index if len(rank) else np.zeros(0, bool)
         slot[mine] = table[row[mine]]
     names: dict[str | None, list[int]] = {}
     pairs, inverse = np.unique(np.stack([rank, slot]), axis=1, return_inverse=True)
-    for which, (one, number) in enumerate(pairs.T.tolist()):
-        name = None if number == NONE else str(trace.ranks[one].slots[number])
+    for which, (rank_index, number) in enumerate(pairs.T.tolist()):
+        name = None if number == NONE else str(trace.ranks[rank_index].slots[number])
         names.setdefault(name, []).append(which)
     result = []
     for name, listed in names.items():
         mine = np.isin(inverse, listed) & inside
-        result.append((name, ends[0][mine], ends[1][mine], found.bytes[mine]))
+        result.append((name, ends[0][mine], ends[1][mine], messages.bytes[mine]))
     return result
 
 
 def _all_to_alls(trace: Trace, group: GroupMatching, place: dict[int, int]) -> tuple[Float64, int, int, int]:
-    """Return (members, members) bytes of a group's all-to-alls, those whose parts are told, kept ones, and those of others."""
+    """Return (members, members) bytes of a group's all-to-alls: addressed, kept, and of others."""
     members = len(group.members)
     between = np.zeros((members, members))
     split = elsewhere = 0
     kept = 0.0
     known: dict[int, tuple[Float64, float, int]] = {}
-    for at, sequence in enumerate(group.sequence_of.tolist()):
+    for index, sequence in enumerate(group.sequence_of.tolist()):
         if sequence == NONE:
             continue
         if sequence not in known:
-            graph = trace.graph_of(trace.ranks[place[group.members[at]]])
-            known[sequence] = _given(graph, group.sequences[sequence], members)
-        told, equal, others = known[sequence]
-        share = told + equal / members
-        kept += share[at]
-        share[at] = 0
-        between[at] = share
-        split += int(told.sum() - told[at])
+            graph = trace.graph_of(trace.ranks[place[group.members[index]]])
+            known[sequence] = _bytes_given(graph, group.sequences[sequence], members)
+        given, equal, others = known[sequence]
+        share = given + equal / members
+        kept += share[index]
+        share[index] = 0
+        between[index] = share
+        split += int(given.sum() - given[index])
         elsewhere += others
     return between, split, round(kept), elsewhere
 
 
-def _given(graph: Graph, sequence: Collectives, members: int) -> tuple[Float64, float, int]:
-    """Return (members,) the bytes a rank says it gives to each, those it does not say of, and those of other collectives."""
+def _bytes_given(graph: Graph, sequence: Collectives, members: int) -> tuple[Float64, float, int]:
+    """Return (members,) bytes a rank addresses to each, unaddressed bytes, and those of other collectives."""
     exchanges = sequence.type == CollectiveType.ALL_TO_ALL
-    told = np.zeros(members)
+    given = np.zeros(members)
     wanted = set(sequence.rows[exchanges].tolist())
     rows, where = graph.rows_with(SPLITS)
     covered = set()
-    for row, at in zip(rows.tolist(), where.tolist(), strict=True):
-        if row in wanted and int(graph.attrs.length[at]) == members:
-            start = int(graph.attrs.value[at])
-            told += graph.attrs.items[start : start + members]
+    for row, entry in zip(rows.tolist(), where.tolist(), strict=True):
+        if row in wanted and int(graph.attrs.length[entry]) == members:
+            start = int(graph.attrs.value[entry])
+            given += graph.attrs.items[start : start + members]
             covered.add(row)
     alone = exchanges & ~np.isin(sequence.rows, list(covered))
-    return told, float(sequence.bytes[alone].sum()), int(sequence.bytes[~exchanges].sum())
+    return given, float(sequence.bytes[alone].sum()), int(sequence.bytes[~exchanges].sum())
 
 
 def group_title(name: str | None) -> str:
-    """Return what a comm group is called."""
+    """Return the displayed name of a comm group."""
     return "messages without a group" if name is None else "all ranks" if name == WORLD else name

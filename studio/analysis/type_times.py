@@ -1,4 +1,4 @@
-"""How long the nodes of each type took in a run, or as recorded, and on which rank longest."""
+"""Durations of the nodes of each type in a run or recording, and the rank where they are longest."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from studio.trace import Graph, Int64, Trace, type_name
 
 @dataclass(frozen=True, slots=True)
 class TypeTime:
-    """Durations of the nodes of one type, added up; where nodes overlap, each counts in full.
+    """Total duration of the nodes of one type; overlapping nodes count in full.
 
     Attributes:
         total_ns: On all ranks together.
@@ -27,22 +27,22 @@ class TypeTime:
 
 
 def type_times(trace: Trace, times: NodeTimes) -> dict[str, TypeTime]:
-    """Return for each node type of a trace how long its nodes took."""
+    """Return the total durations of each node type of a trace."""
     kinds = sorted({kind for graph in trace.graphs for kind in np.unique(graph.type).tolist()})
     sums = np.zeros((len(trace.ranks), len(kinds)), np.int64)
     known: dict[tuple[int, int], list[int]] = {}  # ranks that one was simulated for share its times
-    for at, (rank, first) in enumerate(zip(trace.ranks, times.first.tolist(), strict=True)):
+    for index, (rank, first) in enumerate(zip(trace.ranks, times.first.tolist(), strict=True)):
         if first < 0:
             continue
         if (rank.graph, first) not in known:
             graph = trace.graphs[rank.graph]
-            known[rank.graph, first] = _sums(graph, _lasted(times, first, len(graph)), kinds)
-        sums[at] = known[rank.graph, first]
+            known[rank.graph, first] = _sums(graph, _durations(times, first, len(graph)), kinds)
+        sums[index] = known[rank.graph, first]
     numbers = [rank.number for rank in trace.ranks]
-    return {type_name(kind): _time(sums[:, at], numbers) for at, kind in enumerate(kinds)}
+    return {type_name(kind): _time(sums[:, column], numbers) for column, kind in enumerate(kinds)}
 
 
-def _lasted(times: NodeTimes, first: int, count: int) -> Int64:
+def _durations(times: NodeTimes, first: int, count: int) -> Int64:
     start, end = times.start_ns[first : first + count], times.end_ns[first : first + count]
     return np.where((start < 0) | (end < 0), 0, end - start)
 

@@ -1,4 +1,4 @@
-"""What a Gantt cannot draw: nodes whose times nobody told."""
+"""Find nodes without times, which a Gantt cannot draw."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Undrawn:
 
 
 def undrawn(gantt: Gantt) -> Undrawn:
-    """Return which nodes of a job a Gantt has no span of."""
+    """Return the nodes of a job that have no span in a Gantt."""
     trace = gantt.trace
     nodes = sum(len(trace.graph_of(rank)) for rank in trace.ranks)
     if nodes == len(gantt):
@@ -46,9 +46,9 @@ def undrawn(gantt: Gantt) -> Undrawn:
         part = slice(*gantt.coverage.bounds[track : track + 2].tolist())
         graph_type = trace.graph_of(gantt.rank(rank_of[track])).type
         _count(left, graph_type[gantt.coverage.row[part]], -uses)
-    found = [(type_name(code), count) for code, count in left.most_common() if count]
+    by_type = [(type_name(code), count) for code, count in left.most_common() if count]
     drawn = set(gantt.rows.rank.tolist())
-    return Undrawn(nodes, tuple(found), tuple(sorted({rank.number for rank in trace.ranks} - drawn)))
+    return Undrawn(nodes, tuple(by_type), tuple(sorted({rank.number for rank in trace.ranks} - drawn)))
 
 
 def _count(left: Counter[int], types: NDArray[np.integer], uses: int) -> None:

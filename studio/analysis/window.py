@@ -1,4 +1,4 @@
-"""Where the time of a window went: by category, comm group or name, for each rank or for all together."""
+"""Where the time of a window went: by category, comm group or name, per rank or for all ranks."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _WORDS = {Category.HOST: "CPU"}
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """What one rank did in the window under one heading.
+    """Time of one rank in the window under one heading.
 
     Attributes:
         rank: The rank's number.
@@ -39,7 +39,7 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """What all ranks did under one heading.
+    """Time of all ranks under one heading.
 
     Attributes:
         what: Category, comm group or name; untrusted text.
@@ -61,7 +61,7 @@ class Spread:
 
 
 def shares(gantt: Gantt, start_ns: int, end_ns: int, by: By) -> Iterator[Share]:
-    """Yield where the window went on each rank, rank by rank, what took longest first.
+    """Yield where each rank's time in the window went, rank by rank, the largest first.
 
     By category there is the idle time of each rank, too. Where an accelerator computes, what its CPU does is no work.
     """
@@ -78,19 +78,19 @@ def shares(gantt: Gantt, start_ns: int, end_ns: int, by: By) -> Iterator[Share]:
             yield Share(rank.number, what, nodes, time)
 
 
-def spreads(found: Iterator[Share]) -> list[Spread]:
-    """Return the shares of all ranks together, what took longest first."""
+def spreads(shares_found: Iterator[Share]) -> list[Spread]:
+    """Return the shares of all ranks together, the largest first."""
     parts: dict[str, list[Share]] = {}
-    for one in found:
-        parts.setdefault(one.what, []).append(one)
+    for share in shares_found:
+        parts.setdefault(share.what, []).append(share)
     made = []
     for what, mine in parts.items():
-        least, most = min(mine, key=lambda one: one.time_ns), max(mine, key=lambda one: one.time_ns)
-        total = sum(one.time_ns for one in mine)
-        nodes = sum(one.nodes for one in mine)
+        least, most = min(mine, key=lambda entry: entry.time_ns), max(mine, key=lambda entry: entry.time_ns)
+        total = sum(share.time_ns for share in mine)
+        nodes = sum(share.nodes for share in mine)
         ends = (least.time_ns, least.rank, most.time_ns, most.rank)
         made.append(Spread(what, len(mine), nodes, total, total / len(mine), *ends))
-    return sorted(made, key=lambda one: (-one.total_ns, one.what))
+    return sorted(made, key=lambda spread: (-spread.total_ns, spread.what))
 
 
 def _of_rank(gantt: Gantt, rank: Rank, start_ns: int, end_ns: int, by: By) -> list[tuple[str, int, int]]:
@@ -99,27 +99,29 @@ def _of_rank(gantt: Gantt, rank: Rank, start_ns: int, end_ns: int, by: By) -> li
     start = np.clip(gantt.coverage.start_ns[places], low, high) - low
     end = np.clip(gantt.coverage.end_ns[places], low, high) - low
     code, names = _codes(gantt, rank, (places, row), by)
-    found = []
+    headings = []
     if len(places):
         nodes = np.bincount(code, minlength=len(names))
-        time = _covered(code, start, end, len(names))
-        found = [(name, int(nodes[at]), int(time[at])) for at, name in enumerate(names) if nodes[at]]
-    found.sort(key=lambda one: (-one[2], one[0]))
+        time = _covered_by_code(code, start, end, len(names))
+        headings = [
+            (name, int(nodes[index]), int(time[index])) for index, name in enumerate(names) if nodes[index]
+        ]
+    headings.sort(key=lambda heading: (-heading[2], heading[0]))
     if by == "category":
         counts = _busy(gantt, places)
-        busy = int(_covered(np.zeros(int(counts.sum()), np.int64), start[counts], end[counts], 1)[0])
-        found.append((IDLE, 0, high - low - busy))
-    return found
+        busy = int(_covered_by_code(np.zeros(int(counts.sum()), np.int64), start[counts], end[counts], 1)[0])
+        headings.append((IDLE, 0, high - low - busy))
+    return headings
 
 
 def idle_times(gantt: Gantt) -> Int64:
     """Return (number of ranks,) how long each rank of the trace was idle until the end of the timeline."""
-    found = [one.time_ns for one in shares(gantt, 0, gantt.span_ns, "category") if one.what == IDLE]
-    return np.array(found, np.int64)
+    idle_ns = [share.time_ns for share in shares(gantt, 0, gantt.span_ns, "category") if share.what == IDLE]
+    return np.array(idle_ns, np.int64)
 
 
 def _busy(gantt: Gantt, places: Int64) -> Bool:
-    """Return which spans of a rank count as work."""
+    """Return the spans of a rank that count as work."""
     category = gantt.coverage.category[places]
     if (category == Category.COMPUTE).any():
         return np.asarray(category != Category.HOST)
@@ -127,7 +129,7 @@ def _busy(gantt: Gantt, places: Int64) -> Bool:
 
 
 def _places(gantt: Gantt, rank: Rank, start_ns: int, end_ns: int) -> tuple[Int64, Int64]:
-    """Return the spans of a rank in the window, and the row of each."""
+    """Return the spans of a rank in the window, and their rows."""
     places, rows = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
     for row in gantt.rows_of(rank):
         track = int(gantt.rows.track[row])
@@ -143,19 +145,19 @@ def _codes(gantt: Gantt, rank: Rank, where: tuple[Int64, Int64], by: By) -> tupl
     if by == "name":
         graph = gantt.trace.graph_of(rank)
         used, code = np.unique(graph.name[gantt.coverage.row[places]], return_inverse=True)
-        return code, [graph.strings[at] or "(no name)" for at in used.tolist()]
+        return code, [graph.strings[text_code] or "(no name)" for text_code in used.tolist()]
     category: UInt8 = gantt.coverage.category[places]
     if by == "category":
-        return category.astype(np.int64), [_WORDS.get(one, one.name.lower()) for one in Category]
+        return category.astype(np.int64), [_WORDS.get(kind, kind.name.lower()) for kind in Category]
     talks = gantt.rows.kind[row] == _COMMUNICATION
     group = np.where(talks, gantt.rows.name[row], len(gantt.rows.names))
     used, code = np.unique(group, return_inverse=True)
     names = [*gantt.rows.names, "(no communication)"]
-    return code, [names[at] or "(no name)" for at in used.tolist()]
+    return code, [names[text_code] or "(no name)" for text_code in used.tolist()]
 
 
-def _covered(code: Int64, start: Int64, end: Int64, count: int) -> Int64:
-    """Return (count,) the time that the spans of each code cover together."""
+def _covered_by_code(code: Int64, start: Int64, end: Int64, count: int) -> Int64:
+    """Return (count,) the time covered by the spans of each code."""
     order = np.lexsort((start, code))
     code, start, end = code[order], start[order], end[order]
     # Each code in a stretch of time of its own, so that no span reaches into another's.

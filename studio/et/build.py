@@ -1,4 +1,4 @@
-"""Makes graphs from lists of nodes written as dictionaries: for tests, samples and programs."""
+"""Build graphs from lists of nodes written as dictionaries, for tests, samples and programs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Graphs made column by column: texts numbered by first use, attributes added one name at a time."""
+"""Build graphs column by column: number texts by first use, add attributes one name at a time."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from studio.trace import (
 
 
 class Texts:
-    """Texts with their numbers."""
+    """Texts and their numbers."""
 
     def __init__(self) -> None:
         self.codes: dict[str, int] = {}
@@ -43,7 +43,7 @@ class Texts:
 
 @dataclass(slots=True)
 class AttributeColumns:
-    """Attributes of N nodes, collected name by name; a node has them in the order they were added."""
+    """Attributes of N nodes, collected by name; a node has them in the order they were added."""
 
     texts: Texts
     rows: list[Int64] = field(default_factory=list)
@@ -79,7 +79,7 @@ class AttributeColumns:
         self._add_lists(key, rows, lengths, codes, ValueKind.STRING_LIST)
 
     def ragged(self, key: str, rows: Int64, lengths: Int64, items: Int64, kind: ValueKind) -> None:
-        """Add lists given as one column of items and the length of each."""
+        """Add lists, given as one column of items and the length of each list."""
         self._add_lists(key, rows, lengths, items, kind)
 
     def _add_lists(self, key: str, rows: Int64, lengths: Int64, items: Int64, kind: ValueKind) -> None:
@@ -98,8 +98,8 @@ class AttributeColumns:
             self.values.append(values)
             self.lengths.append(np.zeros(len(rows), np.int64) if lengths is None else lengths)
 
-    def finished(self, count: int) -> tuple[Attributes, Int32, tuple[int | str, ...]]:
-        """Return the attributes of `count` nodes, what key each slot belongs to, and the slots' values.
+    def finish(self, count: int) -> tuple[Attributes, Int32, tuple[int | str, ...]]:
+        """Return the attributes of `count` nodes, which key each slot belongs to, and the slots' values.
 
         Texts are still numbered as in `texts`.
         """
@@ -138,7 +138,7 @@ class AttributeColumns:
 
 
 def dependencies(source: Int64, target: Int64, count: int) -> Dependencies:
-    """Return dependencies given as pairs of rows, the targets rising, as those of `count` nodes."""
+    """Return dependencies of `count` nodes from pairs of rows sorted by target."""
     offsets = np.concatenate((np.zeros(1, np.int64), np.cumsum(np.bincount(target, minlength=count))))
     nothing: UInt64 = np.zeros(0, np.uint64)
     return Dependencies(offsets.astype(np.int64), source.astype(np.int32), nothing)

@@ -1,4 +1,4 @@
-"""Merged host and device traces (ET+, JSON), as Chakra's trace linker writes them.
+"""Read merged host and device traces (ET+, JSON), as Chakra's trace linker writes them.
 
 A PyTorch execution trace with new ids in which operators have times, each followed by copies of itself that stand for
 what it ran on the device: those have `cat`. The file has call parents (`ctrl_deps`), `inter_thread_dep` and `sync_dep`; the order of
@@ -20,10 +20,10 @@ from studio.decoding import decoder
 from studio.errors import TraceFormatError
 from studio.et import pytorch
 from studio.et.format import Format, Part, Reading
-from studio.et.link.communication import INIT, is_timeless, parsed, tensor_bytes
+from studio.et.link.communication import INIT, is_timeless, parse_literal, tensor_bytes
 from studio.et.link.names import KERNEL, RECEIVE, SEND, element_bytes, kernel_kind, node_type, operator_kind
 from studio.et.link.options import DEP_KINDS, DepKind
-from studio.et.mend import collector_paused, decoded
+from studio.et.mend import collector_paused, decode_mended
 from studio.et.records import LARGEST_ID, NodeRecord, fits, rank_part
 from studio.trace import NONE, Attribute, CollectiveType, Finding, NodeType, ValueKind
 
@@ -111,12 +111,12 @@ def read(reading: Reading) -> list[Part]:
 
 def _content(reading: Reading, lost: Counter[str]) -> tuple[_Content, tuple[Finding, ...]]:
     try:
-        content, findings = decoded(reading.data, _typed, reading.name)
+        content, findings = decode_mended(reading.data, _typed, reading.name)
     except msgspec.ValidationError:
         # Some node is of another shape: slower, node by node.
         decode: Callable[[bytes | memoryview], _Loose] = _untyped
         try:
-            loose, findings = decoded(reading.data, decode, reading.name)
+            loose, findings = decode_mended(reading.data, decode, reading.name)
         except msgspec.ValidationError:
             loose, findings = _Loose(), ()
         content = _Content(None, loose.schema, loose.pid, loose.time, loose.start_ts, loose.finish_ts)
@@ -131,12 +131,12 @@ def _by_hand(node: Any, lost: Counter[str]) -> _Node | None:
     try:
         return _node(msgspec.json.encode(node))
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
-        lost["nodes of another shape"] += 1
+        lost["malformed nodes"] += 1
         return None
 
 
 def _distinct(nodes: Sequence[_Node], lost: Counter[str]) -> list[_Node]:
-    """Return the nodes with a usable id of their own, by rising id."""
+    """Return the nodes that have a usable id of their own, sorted by id."""
     nodes_by_id: dict[int, _Node] = {}
     for node in nodes:
         number = node.id
@@ -167,7 +167,7 @@ def _nanoseconds(value: Any) -> int:
 
 @dataclass(slots=True)
 class _Comm:
-    """What a node communicates."""
+    """The communication of a node."""
 
     kind: int
     size_bytes: int
@@ -177,7 +177,7 @@ class _Comm:
 
 @dataclass(slots=True)
 class _Merged:
-    """The nodes of a file by rising id, and what is derived from them.
+    """The nodes of a file sorted by id, and what is derived from them.
 
     Attributes:
         nodes: The nodes.
@@ -206,7 +206,7 @@ class _Merged:
     def __post_init__(self) -> None:
         self.row = {node.id: row for row, node in enumerate(self.nodes)}
         self.start_ns = [_nanoseconds(node.ts) for node in self.nodes]
-        self.attrs = [_named(node.attrs) for node in self.nodes]
+        self.attrs = [_attributes_by_name(node.attrs) for node in self.nodes]
         for row, node in enumerate(self.nodes):
             caller = (
                 node.ctrl_deps[0] if isinstance(node.ctrl_deps, list) and node.ctrl_deps else node.ctrl_deps
@@ -248,15 +248,15 @@ class _Merged:
         for row, node in enumerate(self.nodes):
             # What ran on a device is a copy of its operator, which has these itself.
             if not self.is_device(row):
-                self._told(row, node.inter_thread_dep, DepKind.THREAD)
-                self._told(row, node.sync_dep, DepKind.SYNC)
+                self._add_dependencies(row, node.inter_thread_dep, DepKind.THREAD)
+                self._add_dependencies(row, node.sync_dep, DepKind.SYNC)
         self._communicate()
 
-    def _told(self, row: int, value: Any, kind: DepKind) -> None:
+    def _add_dependencies(self, row: int, value: Any, kind: DepKind) -> None:
         for number in value if isinstance(value, list) else [value]:
             other = self.row.get(number, NONE) if type(number) is int else NONE
             if number is not None and other < 0:
-                self.lost["dependencies on nodes that are not there"] += 1
+                self.lost["dependencies on missing nodes"] += 1
             self._wait(row, other, kind)
 
     def _wait(self, row: int, other: int, kind: DepKind) -> None:
@@ -312,7 +312,7 @@ class _Merged:
                     self.comm[row] = self._of_operator(row, kind)
 
     def _above(self, row: int) -> list[int]:
-        """Return the nearest callers."""
+        """Return the callers, nearest first."""
         callers = []
         for _ in range(_STEPS_UP):
             row = self.parent[row]
@@ -322,7 +322,7 @@ class _Merged:
         return callers
 
     def _of_kernel(self, row: int) -> _Comm | None:
-        """Return what a kernel communicates: by recorded arguments, by the operators above it, by its name."""
+        """Return the communication of a kernel: from its arguments, the operators above it, or its name."""
         callers = [row, *self._above(row)]
         said: dict[str, Any] = {}
         for caller in reversed(callers):
@@ -353,10 +353,10 @@ class _Merged:
         return SEND if "send" in names else RECEIVE if "recv" in names else int(CollectiveType.ALL_TO_ALL)
 
     def _tensor_bytes(self, row: int) -> int:
-        return tensor_bytes(parsed(self.text(self.nodes[row].inputs.values)))
+        return tensor_bytes(parse_literal(self.text(self.nodes[row].inputs.values)))
 
     def _of_operator(self, row: int, kind: int) -> _Comm:
-        values = parsed(self.text(self.nodes[row].inputs.values))
+        values = parse_literal(self.text(self.nodes[row].inputs.values))
         first = 0 if kind in _FIRST_TENSOR else 1
         given = tensor_bytes(values[first]) if isinstance(values, list) and len(values) > first else NONE
         return _Comm(kind, max(given, 0), "", ("size",) if given < 0 else ())
@@ -365,7 +365,7 @@ class _Merged:
     # Nodes
 
     def text(self, raw: msgspec.Raw) -> str:
-        """Return a JSON value as Python would write it; what ran on a device repeats its operator's."""
+        """Return a JSON value as Python would write it; device nodes repeat their operator's."""
         key = bytes(raw)
         if key not in self.texts:
             self.texts[key] = pytorch.python_text(key)
@@ -375,10 +375,10 @@ class _Merged:
         return self.text(side.values), self.text(side.shapes), self.text(side.types)
 
     def record(self, row: int) -> NodeRecord:
-        """Return a node as it is to be written."""
+        """Return a node ready to be written."""
         node, comm, device = self.nodes[row], self.comm.get(row), self.is_device(row)
         own, whole = _nanoseconds(node.exclusive_dur), _nanoseconds(node.inclusive_dur)
-        attrs = [_shared("is_cpu_op", ValueKind.BOOL, not device and comm is None)]
+        attrs = [_shared_attribute("is_cpu_op", ValueKind.BOOL, not device and comm is None)]
         attrs += _host_attributes(self.attrs[row])
         if device:
             kind = _DEVICE_KINDS.get(str(node.cat)[:80], str(node.cat)[:80])
@@ -411,12 +411,12 @@ class _Merged:
         return int(NodeType.METADATA if INIT in self.name(row) else NodeType.COMP)
 
 
-def _named(attrs: Sequence[_Attr]) -> dict[str, Any]:
+def _attributes_by_name(attrs: Sequence[_Attr]) -> dict[str, Any]:
     return {attr.name: attr.value for attr in attrs if isinstance(attr.name, str)}
 
 
 def _told_bytes(said: Mapping[str, Any]) -> int:
-    """Return the bytes that recorded arguments tell, -1 where they tell none."""
+    """Return the bytes given by recorded arguments, -1 where there are none."""
     count, size = said.get("in_msg_nelems"), element_bytes(str(said.get("dtype", "")))
     known = type(count) is int and 0 <= count < 2**56 and size > 0
     return count * size if known and isinstance(count, int) else NONE
@@ -424,7 +424,7 @@ def _told_bytes(said: Mapping[str, Any]) -> int:
 
 def _host_attributes(named: Mapping[str, Any]) -> list[Attribute]:
     attributes = [
-        _shared(key, ValueKind.INT64, value)
+        _shared_attribute(key, ValueKind.INT64, value)
         if 0 <= value < _OFTEN
         else Attribute(key, ValueKind.INT64, value)
         for key in _HOST_NUMBERS
@@ -432,7 +432,7 @@ def _host_attributes(named: Mapping[str, Any]) -> list[Attribute]:
     ]
     schema = named.get("op_schema")
     if isinstance(schema, str) and schema:
-        attributes.append(_shared("op_schema", ValueKind.STRING, schema))
+        attributes.append(_shared_attribute("op_schema", ValueKind.STRING, schema))
     return attributes
 
 
@@ -440,8 +440,8 @@ _OFTEN = 1024
 
 
 @lru_cache(maxsize=8192)
-def _shared(key: str, kind: ValueKind, value: int | str) -> Attribute:
-    """Return an attribute that many nodes have: one and the same."""
+def _shared_attribute(key: str, kind: ValueKind, value: int | str) -> Attribute:
+    """Return an attribute that many nodes share, as one object."""
     return Attribute(key, kind, value)
 
 

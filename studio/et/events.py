@@ -1,4 +1,4 @@
-"""Issue and callback lines, as simulators write them: a recorded timeline, without dependencies.
+"""Read and write issue and callback lines of simulators: a recorded timeline without dependencies.
 
     issue,sys->id=0, tick=0, node->id=1, node->name=embedding, node->type=4
     callback,sys->id=0, tick=43, node->id=1, node->name=embedding, node->type=4
@@ -44,7 +44,7 @@ _TICK_EVERY = 100_000
 
 
 def sniff(head: bytes) -> bool:
-    """Whether `head` begins with an issue or callback line, or holds two: a text about them may quote one."""
+    """Whether `head` begins with an issue or callback line, or holds two; a text about them may quote one."""
     if b"\0" in head:
         return False
     first = _EVENT.search(head)
@@ -53,7 +53,7 @@ def sniff(head: bytes) -> bool:
 
 @dataclass(slots=True)
 class _Spans:
-    """What the lines tell, a row per issue.
+    """The recorded spans, one row per issue line.
 
     Attributes:
         rank, node: Rank and node id.
@@ -74,7 +74,7 @@ class _Spans:
     counts: Counter[str] = field(default_factory=Counter)
 
     def take(self, word: bytes, rank: int, tick: int, node: int, name: bytes) -> None:
-        """Note one line."""
+        """Record one line."""
         if rank > _LARGEST_RANK or tick >= 2**63 or node >= 2**64:
             self.counts["out of range"] += 1
             return
@@ -125,7 +125,7 @@ def read(reading: Reading) -> list[Part]:
 
 
 def _names_and_types(texts: list[bytes], counts: Counter[str]) -> tuple[list[str], list[int]]:
-    """Return names and node types: the type is a last column, told by its key or by being on every line.
+    """Split names from node types: the type is the last column, known by its key or by being on every line.
 
     Example:
         >>> _names_and_types([b"a,b=3,node->type=4", b"x=1,node->type=7"], Counter())
@@ -238,7 +238,7 @@ def _findings(spans: _Spans, reading: Reading, nodes: int) -> list[Finding]:
             counts["incomplete"],
             "error",
             "damaged-line",
-            "lines that begin like an event but are none, left out",
+            "lines that begin like an event but are malformed, left out",
         ),
         (
             counts["type from name"],
@@ -259,7 +259,7 @@ def _findings(spans: _Spans, reading: Reading, nodes: int) -> list[Finding]:
 
 
 def write(trace: Trace) -> Iterator[str]:
-    """Yield the lines of a recorded timeline, in the order things happened; nodes without a start have none.
+    """Yield the lines of a recorded timeline in order of time; nodes without a start have none.
 
     At one tick callbacks come first, so that a node's own are in order unless it took no time.
     """
@@ -286,7 +286,7 @@ def write(trace: Trace) -> Iterator[str]:
 
 
 def line_ends(graph: Graph) -> list[str]:
-    """Return per node what is the same in both its lines; a name stays on one line."""
+    """Return per node the end that both of its lines share; a name stays on one line."""
     names = [" ".join(name.split()) for name in graph.strings]
     columns = graph.id.tolist(), graph.name.tolist(), graph.type.tolist()
     return [

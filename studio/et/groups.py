@@ -1,4 +1,4 @@
-"""The communicator-group JSON beside a job's traces: `{"<name>": [rank, …], …}`."""
+"""Read and write the communicator-group JSON beside a job's traces: `{"<name>": [rank, …], …}`."""
 
 from __future__ import annotations
 
@@ -57,14 +57,14 @@ def read(reading: Reading) -> list[Part]:
     return [GroupsPart(tuple(groups), tuple(findings))]
 
 
-def listed(trace: Trace) -> dict[str, list[int]]:
-    """Return the comm groups a file lists: all but the inferred ones."""
+def listed_groups(trace: Trace) -> dict[str, list[int]]:
+    """Return the comm groups of a job that a file lists, without inferred ones."""
     return {group.name: list(group.ranks) for group in trace.groups if not group.inferred}
 
 
 def write(trace: Trace) -> str:
-    """Return the comm group file of a job, see `listed`."""
-    return json.dumps(listed(trace))
+    """Return the comm group file of a job, see `listed_groups`."""
+    return json.dumps(listed_groups(trace))
 
 
 FORMAT = Format(name="groups", title="comm group JSON", sniff=sniff, read=read, describes_job=True)

@@ -1,4 +1,4 @@
-"""Files put together to jobs: which file is which rank of which job, and ranks that share a graph."""
+"""Sort files into jobs and ranks, read them, and share equal graphs among ranks."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from studio.et.link.parallel import RankFiles, link_files
 from studio.et.memory import available_bytes, refuse_beyond_memory
 from studio.et.naming import name_of
 from studio.et.recording import DeviceTrace, HostTrace
-from studio.et.source import SourceFile, head, inflated_bytes, load, looks_like, opened
+from studio.et.source import SourceFile, head, inflated_bytes, load, looks_like, open_sources
 from studio.et.workers import processors
 from studio.trace import CommGroup, Finding, Graph, Rank, Trace, digest
 
@@ -76,7 +76,7 @@ RankFile = tuple[SourceFile, Format, int | None]
 
 
 class RanksNeededError(TraceError):
-    """Files whose rank nothing tells: the user has to say.
+    """Files that do not say which rank they are, so the user has to.
 
     Attributes:
         names: `SourceFile.name` of each.
@@ -84,8 +84,8 @@ class RanksNeededError(TraceError):
 
     def __init__(self, files: Sequence[str]) -> None:
         super().__init__(
-            f"The rank of {len(files)} files is not known: {first_of(files)}.",
-            hint="Name them <job>.<rank>.et, or say it: --rank FILE=NUMBER, once per file.",
+            f"The rank of {len(files)} files is unknown: {first_of(files)}.",
+            hint="Name them <job>.<rank>.et, or give --rank FILE=NUMBER once per file.",
         )
         self.names = tuple(files)
 
@@ -113,7 +113,7 @@ def recognise(start: bytes) -> Format | None:
 
 
 def rank_and_prefix(name: str) -> tuple[str, int | None]:
-    """Return what the name of a file tells: the job it belongs to, and its rank.
+    """Return the job and the rank that a file's name gives.
 
     Example:
         >>> rank_and_prefix("llama/llama_8r.12.et.gz")
@@ -160,7 +160,7 @@ def discover(files: Iterable[SourceFile]) -> list[JobFiles]:
         fmt = recognise(start)
         if fmt is None:
             if file.named:
-                raise _unrecognised(file.name, start)
+                raise _unrecognised_error(file.name, start)
             ignored.append(file.name)
             last_start = start
         elif fmt.describes_job:
@@ -172,14 +172,14 @@ def discover(files: Iterable[SourceFile]) -> list[JobFiles]:
             ranks[f"{_folder(file.name)}\0{PurePosixPath(file.name).name}"] = [(file, fmt, None)]
         else:
             prefix, number = rank_and_prefix(file.name)
-            key = (prefix if number is not None else _unranked(file.name)) + fmt.job_mark
+            key = (prefix if number is not None else _key_without_rank(file.name)) + fmt.job_mark
             ranks.setdefault(key, []).append((file, fmt, number))
     ranks |= _with_other_side(halves)
     if not ranks:
         if ignored:
-            raise _unrecognised(ignored[0], last_start if len(ignored) == 1 else b"?", len(ignored))
+            raise _unrecognised_error(ignored[0], last_start if len(ignored) == 1 else b"?", len(ignored))
         message = (
-            f"{others[0][0].name}: comm groups alone, no execution trace."
+            f"{others[0][0].name}: only comm groups, no execution trace."
             if others
             else "No execution trace found."
         )
@@ -188,7 +188,7 @@ def discover(files: Iterable[SourceFile]) -> list[JobFiles]:
 
 
 def _stem(prefix: str) -> str:
-    """Return what both sides of a rank have in common in their names: folder and telling words.
+    """Return what the names of both sides of a rank share: folder and distinctive words.
 
     Example:
         >>> _stem("run/pytorch_et"), _stem("run/kineto"), _stem("a/resnet_kineto")
@@ -200,7 +200,7 @@ def _stem(prefix: str) -> str:
 
 
 def _with_other_side(halves: dict[str, list[RankFile]]) -> dict[str, list[RankFile]]:
-    """Put the only execution traces of a folder to its only Kineto traces where their names have nothing in common."""
+    """Pair the only execution traces of a folder with its only Kineto traces where names do not match."""
     result = dict(halves)
     for folder in {stem.rpartition("/")[0] for stem in halves}:
         stems = [stem for stem in halves if stem.rpartition("/")[0] == folder]
@@ -214,8 +214,8 @@ def _with_other_side(halves: dict[str, list[RankFile]]) -> dict[str, list[RankFi
     return result
 
 
-def _unranked(name: str) -> str:
-    """Return the key under which files without a rank in one folder gather."""
+def _key_without_rank(name: str) -> str:
+    """Return the key that groups files without a rank in one folder."""
     return f"{_folder(name)}\0"
 
 
@@ -224,7 +224,7 @@ def _folder(name: str) -> str:
     return f"{PurePosixPath(name).parent}/"
 
 
-def _unrecognised(name: str, start: bytes, count: int = 1) -> TraceFormatError:
+def _unrecognised_error(name: str, start: bytes, count: int = 1) -> TraceFormatError:
     known = ", ".join(fmt.title for fmt in FORMATS)
     message = f"{name}: not an execution trace; it looks like {looks_like(start)}."
     if count > 1:
@@ -239,7 +239,7 @@ def _job(
     jobs: int,
     ignored: list[str],
 ) -> JobFiles:
-    """Return one job with the files beside it that tell about it."""
+    """Return one job, with the files beside it that describe the job as a whole."""
     prefix = prefix.removesuffix(members[0][1].job_mark)
     if "\0" in prefix:
         first = PurePosixPath(members[0][0].name)
@@ -316,7 +316,7 @@ def read_job(
 
 
 def _add_others(builder: _Builder, job: JobFiles, total: int) -> None:
-    """Take in the files that tell about the job as a whole."""
+    """Read the files that describe the job as a whole."""
     for file, fmt in job.others:
         for part in _read_file(file, fmt, total=total, meter=_Meter(None, 0), size=UNSAID):
             if isinstance(part, GroupsPart):
@@ -324,7 +324,7 @@ def _add_others(builder: _Builder, job: JobFiles, total: int) -> None:
 
 
 def _by_several(job: JobFiles, numbers: Mapping[str, int], total: int) -> list[RankFiles]:
-    """Return the files of each rank where several processes are worth it, none where not, or where names do not tell."""
+    """Return the files of each rank where reading in parallel pays, none where it does not or names do not tell."""
     if total < _WORTH_PROCESSES or processors() < 2 or not all(fmt.half for _, fmt, _ in job.ranks):
         return []
     sides: dict[str, dict[int | None, SourceFile]] = {"host": {}, "device": {}}
@@ -368,7 +368,7 @@ def read(
         TraceFormatError: A file is of no known format or damaged beyond use.
     """
     given = [paths] if isinstance(paths, Path | str) else list(paths)
-    with opened(given) as files:
+    with open_sources(given) as files:
         jobs = discover(files)
         if len(jobs) > 1:
             names = ", ".join(job.name for job in jobs[:6]) + (", …" if len(jobs) > 6 else "")
@@ -399,7 +399,7 @@ def link(
         TraceFormatError: A file is of no known format or damaged beyond use.
     """
     given = [paths] if isinstance(paths, Path | str) else list(paths)
-    with opened(given) as files:
+    with open_sources(given) as files:
         all_jobs = discover(files)
         jobs = [job for job in all_jobs if any(fmt.half for _, fmt, _ in job.ranks)]
         if len(jobs) != 1:
@@ -419,7 +419,7 @@ def link(
 
 
 class _Meter:
-    """Adds up the bytes that several threads have read and hands the sum on."""
+    """Sums the bytes that several threads have read and reports the total."""
 
     def __init__(self, progress: Progress | None, total: int) -> None:
         self._progress, self._total = progress, max(total, 1)
@@ -427,7 +427,7 @@ class _Meter:
         self._stopped = False
 
     def tick(self, name: str, done: int) -> None:
-        """Note that `done` bytes of a file are read; raises what the progress callback raises."""
+        """Record that `done` bytes of a file are read; raises what the progress callback raises."""
         self._done[name] = done
         if self._stopped:
             raise TraceError("Reading was stopped.")
@@ -444,7 +444,7 @@ def _read_ahead(
     files: Sequence[RankFile],
     read_one: Callable[[SourceFile, Format], list[Part]],
 ) -> Iterator[tuple[RankFile, list[Part]]]:
-    """Yield what each file holds, in order, with only a few read ahead: equal graphs are soon dropped."""
+    """Yield the content of each file in order, with only a few read ahead: equal graphs are soon dropped."""
     waiting: deque[tuple[RankFile, Future[list[Part]]]] = deque()
     for entry in files:
         waiting.append((entry, pool.submit(read_one, entry[0], entry[1])))
@@ -468,7 +468,7 @@ def _read_file(file: SourceFile, fmt: Format, *, total: int, meter: _Meter, size
 
 
 class _Builder:
-    """Collects ranks; equal graphs are kept once."""
+    """Collects ranks and keeps equal graphs once."""
 
     def __init__(self) -> None:
         self.graphs: list[Graph] = []
@@ -480,7 +480,7 @@ class _Builder:
         self.devices: list[tuple[DeviceTrace, int | None]] = []
 
     def add_half(self, part: HostPart | DevicePart, named: int | None, given: int | None) -> None:
-        """Take in one side of a rank; what the user says counts before what the file tells, and that before its name."""
+        """Add one side of a rank; the user's rank number wins over the file's, and that over its name's."""
         if isinstance(part, HostPart):
             number = named if given is None else given
             self.hosts.append((part.trace, number))
@@ -491,7 +491,7 @@ class _Builder:
         self.findings += tuple(replace(finding, rank=number) for finding in part.findings)
 
     def link(self, options: LinkOptions | None, tick: Callable[[int, int], None] | None) -> None:
-        """Link the sides of all ranks and take in what they become."""
+        """Link the sides of all ranks and add the results."""
         if not self.hosts and not self.devices:
             return
         parts, groups, findings = link_ranks(
@@ -510,7 +510,7 @@ class _Builder:
         meter: _Meter,
         tick: Callable[[int, int], None] | None,
     ) -> bool:
-        """Read and link the ranks by several processes; returns whether they could be told apart by their names."""
+        """Read and link the ranks in several processes; returns False if their names do not pair them."""
         sizes = {file.name: file.path.stat().st_size for file, _, _ in job.ranks}
         made = link_files(
             ranks,
@@ -532,12 +532,12 @@ class _Builder:
         return True
 
     def add_groups(self, part: GroupsPart) -> None:
-        """Take in comm groups."""
+        """Add comm groups."""
         self.groups += part.groups
         self.findings += part.findings
 
     def add(self, part: RankPart, number: int | None, *, alone: bool = False) -> None:
-        """Take in a rank; the only one of a job has nothing to share its graph with."""
+        """Add a rank; the only rank of a job has nobody to share its graph with."""
         if self.graphs and part.graph is self.graphs[-1]:
             index = len(self.graphs) - 1
         else:
@@ -555,7 +555,7 @@ class _Builder:
             raise RanksNeededError(unknown)
         if unknown:
             findings.append(
-                Finding("info", "rank-assumed", f"{unknown[0]}: no rank is named; taken to be rank 0.")
+                Finding("info", "rank-assumed", f"{unknown[0]}: no rank number; taken as rank 0.")
             )
         ranks = sorted(
             (replace(rank, number=number or 0) for rank, number in self.ranks), key=lambda r: r.number
@@ -564,7 +564,7 @@ class _Builder:
             if this.number == other.number:
                 raise TraceError(
                     f"Rank {this.number} is claimed by two files: {this.file} and {other.file}.",
-                    hint="Leave one of them out, or say --rank FILE=NUMBER.",
+                    hint="Leave one of them out, or give --rank FILE=NUMBER.",
                 )
         if job.ignored:
             shown = ", ".join(job.ignored[:4]) + (", …" if len(job.ignored) > 4 else "")
@@ -598,7 +598,7 @@ def with_inferred_groups(trace: Trace) -> Trace:
 
 
 def group_names(trace: Trace, rank: Rank) -> list[str]:
-    """Return the comm groups that nodes of `rank` name, by first appearance; the unnamed one is not among them."""
+    """Return the comm groups that nodes of `rank` name, by first appearance, without the unnamed one."""
     graph = trace.graph_of(rank)
     keys = [graph.strings[code] for code in graph.slot_key.tolist()]
     named = (

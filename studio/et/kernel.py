@@ -1,4 +1,4 @@
-"""One walk over the protobuf wire format of a Chakra file, into flat columns.
+"""Walk the protobuf wire format of a Chakra file once, into flat columns.
 
 The walk is written in the part of Python that numba compiles. Interpreted, it serves small files at once;
 compiled, it reads a million nodes a second. Both give the same columns to the bit.

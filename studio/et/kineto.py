@@ -1,4 +1,4 @@
-"""Kineto and Chrome traces (JSON): when operators, runtime calls, kernels and copies ran.
+"""Read Kineto and Chrome traces (JSON): when operators, runtime calls, kernels and copies ran.
 
 Times come as whole or fractional microseconds, with or without a base; categories have old and new names and
 differ between CUDA, ROCm and MTIA; nearly every key may be missing. Events become columns; what is neither on a
@@ -18,7 +18,7 @@ import numpy as np
 from studio.decoding import decoder
 from studio.errors import TraceFormatError
 from studio.et.format import DevicePart, Format, Part, Reading
-from studio.et.mend import collector_paused, decoded
+from studio.et.mend import collector_paused, decode_mended
 from studio.et.pytorch import integers
 from studio.et.recording import DeviceTrace, EventKind, Group, Head
 from studio.trace import NONE, Bool, Finding, Int64
@@ -129,13 +129,13 @@ def _content(data: bytes | memoryview, name: str) -> tuple[_Content, tuple[Findi
         (lambda raw: _Content(events=_list(raw))) if bare else _object
     )
     try:
-        return decoded(data, decode, name)
+        return decode_mended(data, decode, name)
     except msgspec.ValidationError:
-        return decoded(data, _by_hand, name)
+        return decode_mended(data, _by_hand, name)
 
 
 def _by_hand(raw: bytes | memoryview) -> _Content:
-    """Decode a file some of whose events are not what they should be."""
+    """Decode a file in which some events are malformed."""
     value = _anything(raw)
     head = value if isinstance(value, dict) else {}
     content = _Content(
@@ -285,7 +285,7 @@ def _trace(content: _Content, name: str, events: Sequence[_Event], base_ns: int 
 
 
 def _numbers(values: list[Any]) -> Int64:
-    """Return (M,) whole numbers, -1 for whatever is none."""
+    """Return (M,) whole numbers, -1 for anything else."""
     missing = values.count(None)
     if missing == len(values):
         return np.full(len(values), NONE, np.int64)
@@ -308,7 +308,7 @@ def _comm(args: _Args) -> dict[str, Any]:
 
 
 def _pid(events: Sequence[_Event]) -> int:
-    """Return the process that called operators, by the first of them."""
+    """Return the process id of the first operator."""
     for event in events:
         if CATEGORIES.get(str(event.cat).lower()) == EventKind.OPERATOR:
             pid = _whole(event.pid)
@@ -317,7 +317,7 @@ def _pid(events: Sequence[_Event]) -> int:
 
 
 def times_ns(values: Sequence[Any]) -> tuple[Int64, Bool]:
-    """Return microseconds, whole or not, as (M,) nanoseconds, and which of them (M,) are times at all.
+    """Return microseconds as (M,) nanoseconds, and which of them (M,) are valid times.
 
     The fraction is taken apart first: multiplied whole, a time of 2023 would lose its last digit.
 
@@ -349,7 +349,7 @@ def _microseconds(value: Any) -> float:
 
 
 def _correlate_by_flow(trace: DeviceTrace, flows: Sequence[_Event], base_ns: int) -> None:
-    """Give device operations without a correlation that of the arrow that ends on them."""
+    """Give device operations without a correlation that of the flow arrow ending on them."""
     codes = {thread: code for code, thread in enumerate(trace.threads)}
     starts, good = times_ns([flow.ts for flow in flows])
     ids, known = integers([flow.id for flow in flows])
@@ -394,7 +394,7 @@ def _group(entry: dict[str, Any]) -> Group:
 
 
 def rank_list(value: Any) -> tuple[int, ...]:
-    """Return rank numbers written as a list or as text; none where the text leaves some out.
+    """Return rank numbers given as a list or as text; none where the text is abbreviated.
 
     Example:
         >>> rank_list("[0, 2]"), rank_list("[0, 1, ..., 7]")

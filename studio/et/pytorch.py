@@ -1,4 +1,4 @@
-"""PyTorch execution traces (JSON): the operators a process called, with their tensors, but without times.
+"""Read PyTorch execution traces (JSON): the operators a process called, with their tensors, without times.
 
 Files with the same schema string differ in their fields, so a file is read by the keys that are there. In flat
 files (1.0.1) everything is a key of the node; since 1.0.2 the call parent is `ctrl_deps`, inputs and outputs are
@@ -20,7 +20,7 @@ import numpy as np
 from studio.decoding import decoder
 from studio.errors import TraceFormatError
 from studio.et.format import Format, HostPart, Part, Reading
-from studio.et.mend import collector_paused, decoded
+from studio.et.mend import collector_paused, decode_mended
 from studio.et.recording import HostTrace
 from studio.trace import NONE, Finding, Int32, Int64
 
@@ -92,7 +92,7 @@ def _read(reading: Reading) -> list[Part]:
     try:
         host, lost = _columns(content, nodes, reading.name)
     except msgspec.ValidationError:
-        content, findings = decoded(reading.data, _by_hand, reading.name)
+        content, findings = decode_mended(reading.data, _by_hand, reading.name)
         host, lost = _columns(content, content.nodes or [], reading.name)
     noticed = [*reading.findings, *findings]
     if lost:
@@ -194,15 +194,15 @@ def _content(data: bytes | memoryview, name: str) -> tuple[_Content, tuple[Findi
     ways: tuple[Callable[[bytes | memoryview], _Content], ...] = (_flat,) if is_flat else (_known, _nested)
     for decode in ways:
         try:
-            return decoded(data, decode, name)
+            return decode_mended(data, decode, name)
         except msgspec.ValidationError:
             pass
     # Some node is of another shape: slower, node by node.
-    return decoded(data, _by_hand, name)
+    return decode_mended(data, _by_hand, name)
 
 
 def _by_hand(raw: bytes | memoryview) -> _Content:
-    """Decode a file whose nodes are of several shapes, some of them damaged."""
+    """Decode a file whose nodes have several shapes, some of them damaged."""
     value = _anything(raw)
     if not isinstance(value, dict):
         return _Content()
@@ -349,7 +349,7 @@ def _attributes(nodes: Sequence[_Node]) -> _Lists:
         for index in range(size):
             for key, here, key_values in _by_name(names[index::size], rows, values[index::size]):
                 by_key.setdefault(key, []).append((index, here, key_values))
-    merged = {key: _merged(parts) for key, parts in by_key.items()}
+    merged = {key: _merge_parts(parts) for key, parts in by_key.items()}
     return {key: merged[key][1] for key in sorted(merged, key=lambda key: merged[key][0])}
 
 
@@ -365,7 +365,7 @@ def _by_name(names: list[Any], rows: Int64, values: list[Any]) -> Iterator[tuple
         yield key, rows[chosen], [values[index] for index in chosen]
 
 
-def _merged(
+def _merge_parts(
     parts: list[tuple[int, Int64, list[Any]]],
 ) -> tuple[tuple[int, int], tuple[list[int], list[Any]]]:
     """Return where an attribute first appears, and its rows with their values."""
@@ -390,7 +390,7 @@ def _flat_attributes(nodes: Sequence[_FlatNode]) -> _Lists:
 
 
 def _telling(attrs: _Lists) -> _Lists:
-    """Return the attributes that say something: recorders write many as empty texts."""
+    """Return the attributes without empty values: recorders write many as empty texts."""
     kept: _Lists = {}
     for key, (rows, values) in attrs.items():
         useful = [index for index, value in enumerate(values) if value not in ("", None)]
@@ -400,7 +400,7 @@ def _telling(attrs: _Lists) -> _Lists:
 
 
 def _io_texts(nodes: Sequence[Any], flat: bool) -> tuple[Int32, list[str]]:
-    """Return inputs and outputs as Python writes lists, every text once.
+    """Return inputs and outputs written like Python lists, each distinct text once.
 
     Raises:
         msgspec.ValidationError: Some are of another shape.

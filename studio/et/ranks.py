@@ -1,4 +1,4 @@
-"""Rank numbers the user gives for files that do not tell theirs."""
+"""Rank numbers that the user gives for files that have none."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from studio.et.source import SourceFile
 
 
 def ranks_by_file(files: Sequence[SourceFile], given: Mapping[str, int]) -> dict[str, int]:
-    """Return the rank numbers under the full names of their files.
+    """Return rank numbers by the full names of their files.
 
     Args:
         files: The files there are.
@@ -35,7 +35,7 @@ def ranks_by_file(files: Sequence[SourceFile], given: Mapping[str, int]) -> dict
         meant = by_name.get(name) or by_base.get(name) or []
         if len(meant) > 1:
             raise ConfigError(
-                f"--rank {name}={number}: {len(meant)} files are called so: {', '.join(meant[:4])}.",
+                f"--rank {name}={number}: {len(meant)} files have this name: {', '.join(meant[:4])}.",
                 hint="Use their full names, as given here.",
             )
         if not meant:

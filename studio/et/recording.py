@@ -102,7 +102,7 @@ def is_root(name: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """A process group as the trace's head lists it; no ranks where they are not told or abbreviated."""
+    """A process group listed in the trace's head; without ranks where they are missing or abbreviated."""
 
     name: str
     description: str

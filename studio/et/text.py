@@ -1,4 +1,4 @@
-"""ASTRA-sim's text workloads: a kind of parallelism and a list of layers, from which all ranks follow.
+"""Read ASTRA-sim's text workloads: a kind of parallelism and a list of layers, expanded to all ranks.
 
 The first line names the kind of parallelism and sizes, the second the number of layers; then each layer has a line:
 name, a reserved number, then for forward pass, input gradient and weight gradient compute time (µs), collective and its
@@ -46,7 +46,7 @@ _TENSOR, _DATA, _EXPERT, _REPLICATED_EXPERT, _WORLD = "tp", "dp", "ep", "dp_ep",
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """How a kind of parallelism runs.
+    """How a kind of parallelism schedules layers.
 
     Attributes:
         run: Adds one pass.
@@ -67,7 +67,7 @@ class _Kind:
 
 @dataclass(frozen=True, slots=True)
 class _Phase:
-    """What a layer does in one phase; `collective` is "" where it does not communicate."""
+    """A layer's work in one phase; `collective` is "" where it does not communicate."""
 
     compute_ns: int
     collective: str
@@ -106,7 +106,7 @@ def sniff(head: bytes) -> bool:
     return _HEAD.match(head) is not None
 
 
-def _parsed(text: str, name: str) -> _Workload:
+def _parse_workload(text: str, name: str) -> _Workload:
     lines = [(number, words) for number, line in enumerate(text.split("\n"), 1) if (words := line.split())]
     kind, *header = lines[0][1]
     count = int(lines[1][1][0])
@@ -121,7 +121,7 @@ def _parsed(text: str, name: str) -> _Workload:
     findings = []
     if bad:
         message = (
-            f"{name}: lines that are no layer were left out: {len(bad):,}, the first being line {bad[0]}. "
+            f"{name}: lines that are not layers were left out: {len(bad):,}, the first being line {bad[0]}. "
             "Expected: name, -1, then three times compute time, collective and bytes, then the time of the update."
         )
         findings.append(Finding("error", "damaged-layer", message, "Correct these lines.", file=name))
@@ -156,7 +156,7 @@ def _numbers(words: Sequence[str]) -> dict[str, tuple[int, ...]]:
 
 
 def _layer(row: Sequence[str], *, customized: bool) -> _Layer | None:
-    """Return a layer, None where the line is none."""
+    """Parse a line as a layer, None where it is none."""
     if len(row) < 12:
         return None
     phases = []
@@ -237,7 +237,7 @@ class _Layout:
         return shared.get(word, self.replicas // self.expert)
 
     def key(self, word: str, rank: int) -> tuple[int, ...]:
-        """Return what the ranks of a group have in common."""
+        """Return what identifies a rank's group."""
         if self.data_first:
             (part, replica), stage = divmod(rank, self.replicas), 0
         else:
@@ -265,7 +265,7 @@ class _Layout:
 
 
 def _layout(workload: _Workload, reading: Reading) -> tuple[_Layout, list[Finding]]:
-    """Return how the ranks of a job are grouped, with what is to be said about it.
+    """Return how the ranks of a job are grouped, and findings about it.
 
     Raises:
         NpusNeededError: Neither the file nor the user says how many there are.
@@ -279,14 +279,14 @@ def _layout(workload: _Workload, reading: Reading) -> tuple[_Layout, list[Findin
         npus = tensor * stages * experts
         if npus <= 1:
             raise NpusNeededError([name])
-        message = f"{name}: the number of NPUs is not told; taken to be {npus:,}, one replica."
-        findings.append(Finding("info", "npus-assumed", message, "Say it with --npus NUMBER.", file=name))
+        message = f"{name}: the number of NPUs is missing; taken as {npus:,}, one replica."
+        findings.append(Finding("info", "npus-assumed", message, "Give it with --npus NUMBER.", file=name))
     _check_size(name, npus, tensor * stages)
     sized = _WORLD not in (kind.model, kind.data)
     layout = _Layout(npus, tensor, stages, data_first=kind.data_first) if sized and tensor else _Layout(npus)
     if sized and not tensor:
-        message = f"{name}: group sizes are not told; every collective runs over all {npus:,} NPUs."
-        hint = "Write model_parallel_NPU_group: NUMBER behind the kind of parallelism in line 1."
+        message = f"{name}: group sizes are missing; every collective runs over all {npus:,} NPUs."
+        hint = "Write model_parallel_NPU_group: NUMBER after the kind of parallelism in line 1."
         findings.append(Finding("info", "groups-unknown", message, hint, file=name))
     if layout.tensor and stages > 1:
         message = (
@@ -303,14 +303,14 @@ def _layout(workload: _Workload, reading: Reading) -> tuple[_Layout, list[Findin
 
 
 def _check_size(name: str, npus: int, part: int) -> None:
-    """Raise where so many NPUs cannot be opened or divided into parts of this size."""
+    """Raise if so many NPUs cannot be opened or divided into parts of this size."""
     if npus > LARGEST_NPUS:
         message = f"{name}: {npus:,} NPUs; at most {LARGEST_NPUS:,} can be opened."
         raise TraceError(message, hint="Say --npus NUMBER.")
     if part and npus % part:
         raise TraceError(
-            f"{name}: {npus:,} NPUs are no multiple of the {part:,} that one replica of the model takes.",
-            hint="Say --npus NUMBER with a multiple of it, or correct line 1.",
+            f"{name}: {npus:,} NPUs are not a multiple of the {part:,} that one replica of the model takes.",
+            hint="Give --npus a multiple of it, or correct line 1.",
         )
 
 
@@ -402,10 +402,10 @@ class _Builder:
         return last
 
     def too_many(self) -> TraceError:
-        """Return what is said of a workload that is too large."""
+        """Return the message about a workload that is too large."""
         return TraceError(
             f"{self.name}: more than {MOST_NODES:,} nodes a rank.",
-            hint="Say --passes NUMBER with fewer passes.",
+            hint="Give --passes a smaller number.",
         )
 
     def _add(self, name: str, node_type: NodeType, after: Sequence[int | None], duration_ns: int = 0) -> int:
@@ -418,13 +418,13 @@ class _Builder:
 
 
 def _micro(run: _Builder) -> None:
-    """The collectives of weight gradients alone, all at once."""
+    """Only the collectives of weight gradients, all at once."""
     for layer in run.layers:
         run.weight_gradient(layer)
 
 
 def _data(run: _Builder) -> None:
-    """Gradients are reduced while the backward pass goes on; a layer waits for its own before it runs again."""
+    """Reduce gradients during the backward pass; a layer waits for its own before it runs again."""
     last: int | None = None
     for index, layer in enumerate(run.layers):
         last = run.compute(layer, "FWD", layer.forward, last, run.gradient.get(index))
@@ -437,7 +437,7 @@ def _data(run: _Builder) -> None:
 
 
 def _weight_gradient(run: _Builder, index: int, *after: int | None) -> int:
-    """Add the weight gradient of a layer and its collective, which nothing of this pass waits for."""
+    """Add a layer's weight gradient and its collective, which nothing in this pass waits for."""
     layer = run.layers[index]
     computed = run.compute(layer, "BWD_WG", layer.weight_gradient, *after)
     reduced = run.weight_gradient(layer, computed)
@@ -457,7 +457,7 @@ def _model(run: _Builder) -> None:
 
 
 def _hybrid(run: _Builder) -> None:
-    """Each layer waits for the collective of the one before it; input gradients are sent beside the weight gradient."""
+    """Each layer waits for the previous layer's collective; input gradients are sent beside the weight gradient."""
     last, sent = _forward(run), None
     for index in reversed(range(len(run.layers))):
         layer = run.layers[index]
@@ -477,7 +477,7 @@ def _forward(run: _Builder) -> int | None:
 
 
 def _transformer(run: _Builder) -> None:
-    """Input gradients are waited for, also that of the first layer; before some layers part of the forward pass is repeated."""
+    """Wait for all input gradients; before some layers part of the forward pass is repeated."""
     last = _forward(run)
     # The first number is how many follow.
     checkpoints = sorted(run.workload.numbers.get("checkpoints", ())[1:])
@@ -500,7 +500,7 @@ def _transformer(run: _Builder) -> None:
 
 
 def _dlrm(run: _Builder) -> None:
-    """The first layer exchanges embeddings, which only the last bottom layer waits for, and so do their gradients."""
+    """The first layer exchanges embeddings, which only the last bottom layer waits for; so do their gradients."""
     bottom = run.workload.number("dlrm_last_bottom_layer", "") or 0
     last: int | None = None
     exchanged: int | None = None
@@ -519,7 +519,7 @@ def _dlrm(run: _Builder) -> None:
 
 
 def _inference(run: _Builder) -> None:
-    """Forward passes, one after another."""
+    """Run forward passes one after another."""
     if run.last is not None:
         run.gradient[0] = run.last
     run.last = _forward(run)
@@ -548,14 +548,14 @@ _HEAD = re.compile(
 
 
 def read(reading: Reading) -> list[Part]:
-    """Read a workload into the ranks that run it.
+    """Expand a workload to the ranks that run it.
 
     Raises:
         TraceFormatError: It has no layers.
         NpusNeededError: Neither the file nor the user says how many NPUs run it.
         TraceError: The number of NPUs or passes does not fit it.
     """
-    workload = _parsed(bytes(reading.data).decode("utf-8", "replace"), reading.name)
+    workload = _parse_workload(bytes(reading.data).decode("utf-8", "replace"), reading.name)
     name, passes = reading.name, 1 if reading.size.passes is None else reading.size.passes
     if not workload.layers:
         raise TraceFormatError(
@@ -582,11 +582,11 @@ def read(reading: Reading) -> list[Part]:
         Attribute("passes", ValueKind.INT64, passes),
     ]
     part = rank_part(reading, builder.nodes, metadata=metadata)
-    noticed = [*part.findings, *workload.findings, *findings, *_said(builder, name)]
+    noticed = [*part.findings, *workload.findings, *findings, *_workload_findings(builder, name)]
     return _ranks(part, layout, noticed)
 
 
-def _said(builder: _Builder, name: str) -> list[Finding]:
+def _workload_findings(builder: _Builder, name: str) -> list[Finding]:
     findings = []
     if builder.unknown:
         names = ", ".join(f"{word} ({count:,})" for word, count in list(builder.unknown.items())[:6])

@@ -1,4 +1,4 @@
-"""Runs the kernel over the bytes of a file: compiled where it pays, interpreted where it does not.
+"""Run the kernel over the bytes of a file: compiled where it pays, interpreted where it does not.
 
 Numba takes half a second to import and, once per installation, a few seconds to compile the kernel. Small
 files are read interpreted, so nobody waits for either.
@@ -46,7 +46,7 @@ Tick = Callable[[int], None]
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """What the walk found.
+    """The columns that the kernel filled.
 
     Attributes:
         out: The kernel's columns, see the names in `kernel`; texts are indices into `strings`.
@@ -104,7 +104,7 @@ def read_columns(data: Buffer, start: int, tick: Tick, total_bytes: int) -> Colu
 
 
 def _count(engine: _Engine, start: int, tick: Tick) -> tuple[list[int], int, int]:
-    """Walk without filling; return the counters, the most texts of one slice and the end of the last record."""
+    """Count entries without storing them; return counters, most texts in a slice, and the last record's end."""
     counters, most, empty = engine.counters(), 0, _allocate([0] * k.COUNTERS, 0)
     while True:
         before = int(counters[k.TEXTS])
@@ -135,7 +135,7 @@ class _Engine:
         return _CompiledInterner() if self.native else _DictInterner()
 
     def forget(self, done: int) -> None:
-        """Give pages of a mapped file that were read back to the system; they can be read again."""
+        """Give pages of a mapped file that were read back to the system."""
         mapping = getattr(self.data, "obj", None)
         if isinstance(mapping, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
             mapping.madvise(mmap.MADV_DONTNEED, 0, done - done % mmap.PAGESIZE)
@@ -255,7 +255,7 @@ def _exercise(module: ModuleType) -> None:
 
 
 def worth_compiling(total_bytes: int) -> bool:
-    """Whether a job of this size is read faster compiled, the wait for the compiler counted in."""
+    """Whether a job of this size is read faster compiled, including the wait for the compiler."""
     if KERNEL.loaded is not None:
         return True
     return total_bytes > (INTERPRETED_BYTES if KERNEL.cached() else INTERPRETED_COLD_BYTES)

@@ -1,4 +1,4 @@
-"""Comm groups × ranks: who communicates where, and how much."""
+"""Heatmap of comm groups × ranks: who communicates where, and how much."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _CELL_PX, _BESIDE_PX, _WIDEST_PX = 44, 210, 1200
 
 
 def widest_px(use: GroupUse) -> int:
-    """Return how wide the matrix of groups and ranks is at most: cells of few ranks are no slabs."""
+    """Return the largest width of the matrix of groups and ranks, so that few ranks do not get huge cells."""
     return min(_WIDEST_PX, max(_CELL_PX * 8, _CELL_PX * len(use.ranks)) + _BESIDE_PX)
 
 
 def group_matrix(use: GroupUse, *, dark: bool, notes: Sequence[str] = ()) -> Any:
-    """Return the heatmap of bytes by comm group and rank, as wide as its place; None where there is nothing to show.
+    """Return the heatmap of bytes by comm group and rank, at full width; None where there is nothing to show.
 
     Cells are blank where a rank is no member, and faintest where a member moves nothing. Colour is the logarithm of
     the bytes.

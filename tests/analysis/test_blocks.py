@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from studio.analysis.blocks import MOST_BLOCKS, MOST_CHILDREN, BlockTree
 from studio.analysis.depth import depths
-from studio.analysis.levels import Source, first_choice, level, offered
+from studio.analysis.levels import Source, first_choice, level, offered_levels
 from studio.analysis.nameparts import NameParts
 from studio.analysis.neighbours import MOST_ELEMENTS, adjacency
 from studio.trace import NodeType
@@ -24,7 +24,7 @@ def source_of(found, groups=()):
 
 def tree_of(found, by=None, then=("scope", "order")):
     source = source_of(found)
-    names = offered(source)
+    names = offered_levels(source)
     first = first_choice(names) if by is None else by
     return BlockTree(
         source, depths(len(found), source.near.edges), first, [one for one in then if one in names]
@@ -124,7 +124,7 @@ def test_phases_are_told_by_names_types_and_the_generator_of_tensor_graphs():
     texts = {0: "layer0.forward", 1: "layer0.backward", 2: "Optimizer.step#SGD", 3: "other", 4: "all_reduce"}
     plain = level(source_of(graph(5, names=texts, types={4: NodeType.COMM_COLL})), "phase")
     assert [plain.label(row, 0) for row in range(5)] == [
-        "forward", "backward", "optimizer", "phase not told", "communication",
+        "forward", "backward", "optimizer", "phase unknown", "communication",
     ]  # fmt: skip
     stg = {0: "mb0.mha.qkv@0_COMP", 1: "mb0.mha.dqkv@0_COMP", 2: "mb0.ffn.xdown@0_COMP"}
     symbolic = level(source_of(graph(3, names=stg)), "phase")
@@ -148,7 +148,7 @@ def test_steps_hold_what_ran_meanwhile_and_calls_what_they_called():
         duration_ns=np.array([90, 20, 5, 50, 8, 0]),
     )
     source = source_of(found)
-    assert offered(source)[:1] == ["step"]
+    assert offered_levels(source)[:1] == ["step"]
     steps = level(source, "step")
     assert [steps.label(row, 0) for row in range(6)] == [
         "step 7", "step 7", "step 7", "step 8", "step 8", "outside of steps",

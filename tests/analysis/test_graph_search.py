@@ -50,5 +50,5 @@ def test_a_search_finds(job, text, rows):
 
 def test_a_wrong_regular_expression_is_told(job):
     found = job.graphs[0]
-    with pytest.raises(TraceError, match=r"/\(a/ is no regular expression"):
+    with pytest.raises(TraceError, match=r"/\(a/ is not a regular expression"):
         found_rows(found, NameParts(found), kinds_of(found), "/(a/", _kind_name, [])

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 
 from studio.analysis.cell import cell_words
-from studio.analysis.heat import Look, Shown, aligned, heat_of, line_name, strongest, tile
+from studio.analysis.heat import Look, Shown, align_lines, heat_of, line_name, strongest, tile
 from tests.analysis.test_imbalance import at, members_of, side_by_side
 from tests.handmade import collective, trace_of
 
@@ -65,7 +65,7 @@ def test_another_run_is_drawn_in_the_order_of_the_first() -> None:
         [collective(1, "ALL_TO_ALL", 4, name="n2"), collective(2, "ALL_TO_ALL", 6, 1, name="new")]
         for _ in range(4)
     ]
-    other = aligned(heat_of(members_of(trace_of(ranks)), Look(sort="max")), one)
+    other = align_lines(heat_of(members_of(trace_of(ranks)), Look(sort="max")), one)
     assert [line_name(other, line) for line in range(len(other.lines))] == ["", "n2", "", "new"]
     assert np.isnan(tile(other, (0, 4, 0, 4)).values[0]).all()
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from studio.analysis.layout import layered
+from studio.analysis.layout import layered_layout
 
 
 @st.composite
@@ -24,7 +24,7 @@ def drawings(draw, *, acyclic):
 
 def lay(count, pairs, aspect=1.0):
     before, after = np.array(pairs, np.int64).reshape(-1, 2).T
-    return layered(count, before, after, aspect=aspect)
+    return layered_layout(count, before, after, aspect=aspect)
 
 
 def assert_apart(layout):

@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from studio.analysis.number_filter import Quantity, wanted
+from studio.analysis.number_filter import Quantity, parse_filter
 from studio.errors import TraceError
 from studio.units import format_bytes, format_ns
 
 
 def fits(value: int, text: str, quantity: Quantity) -> bool:
-    asked = wanted(text, quantity)
+    asked = parse_filter(text, quantity)
     return (asked.low <= value <= asked.high) != asked.outside
 
 
@@ -59,5 +59,5 @@ def test_what_can_be_written(text, quantity, inside, outside):
 @pytest.mark.parametrize("text", ["", "soon", "5 apples", "1..2..3", "< ", "..", "1e99", "9" * 80])
 def test_what_cannot_be_understood_is_refused_with_examples(text):
     with pytest.raises(TraceError, match="not understood") as caught:
-        wanted(text, "time")
+        parse_filter(text, "time")
     assert "1.5 ms" in caught.value.hint

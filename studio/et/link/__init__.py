@@ -1,4 +1,4 @@
-"""Execution traces and Kineto traces of all ranks to one job.
+"""Link the execution traces and Kineto traces of all ranks into one job.
 
 Both files of a rank are paired (`pair`), their operators joined (`join`), device operations given to the operators
 that launched them (`attribute`), communication found (`communication`) and put in order (`sequence`), dependencies
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from studio.errors import TraceError
 from studio.et.format import RankPart
 from studio.et.link.assemble import assemble
-from studio.et.link.clock import align, corrected
+from studio.et.link.clock import align, correct_times
 from studio.et.link.draft import RankDraft, draft
 from studio.et.link.membership import resolve
 from studio.et.link.numbering import number
@@ -48,7 +48,7 @@ def link_ranks(
     """
     chosen = options or LinkOptions()
     pairs = pair(hosts, devices)
-    findings = _refused(pairs)
+    findings = _mismatch_findings(pairs)
     fitting = [candidate for candidate in pairs if not candidate.refused]
     drafts: list[RankDraft] = []
     tick(0, 2 * len(fitting))
@@ -65,7 +65,7 @@ def link_ranks(
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """The ranks of a job brought together.
+    """The ranks of a job with common groups, clocks and numbers.
 
     Attributes:
         drafts: The ranks, in order; every communication has its group, every rank its clock.
@@ -83,7 +83,7 @@ class Settled:
 
 
 def settle(drafts: Sequence[RankDraft], options: LinkOptions) -> Settled:
-    """Bring ranks together; outlines of them suffice."""
+    """Give ranks common groups, clocks and collective numbers; outlines of them suffice."""
     ordered = sorted(drafts, key=lambda made: -1 if made.number is None else made.number)
     groups, about_groups = resolve(ordered)
     number(ordered)
@@ -95,8 +95,8 @@ def settle(drafts: Sequence[RankDraft], options: LinkOptions) -> Settled:
     return Settled(ordered, groups, [*about_groups, *about_clocks], origin, world)
 
 
-def _refused(pairs: Sequence[Pair]) -> list[Finding]:
-    """Return what is to be said about pairs that do not belong together; raises where there is no other."""
+def _mismatch_findings(pairs: Sequence[Pair]) -> list[Finding]:
+    """Return findings about files of different processes; raise if nothing else is left."""
     findings = []
     for candidate in pairs:
         if candidate.refused and candidate.host and candidate.device:
@@ -114,7 +114,7 @@ def _refused(pairs: Sequence[Pair]) -> list[Finding]:
 
 def _begin(made: RankDraft) -> int:
     assert made.device is not None
-    return int(corrected(made.device.start_ns[:1], made.clock)[0])
+    return int(correct_times(made.device.start_ns[:1], made.clock)[0])
 
 
 def _told_sizes(drafts: Sequence[RankDraft]) -> list[int]:

@@ -1,4 +1,4 @@
-"""A linked rank as a graph: operators first, then the gaps between them, then what ran on devices."""
+"""Turn a linked rank into a graph: operators first, then the gaps between them, then device operations."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from studio.et.columns import AttributeColumns, Texts, canonical, dependencies
 from studio.et.format import RankPart
-from studio.et.link.clock import corrected
+from studio.et.link.clock import correct_times
 from studio.et.link.communication import INIT, Facts
 from studio.et.link.draft import RankDraft
 from studio.et.link.names import RECEIVE, SEND, node_type
@@ -35,7 +35,7 @@ _LARGEST_INT32 = 2**31 - 1
 
 
 def assemble(made: RankDraft, origin_ns: int, world: int, options: LinkOptions) -> RankPart:
-    """Return a rank's graph and identity.
+    """Return the graph and identity of a rank.
 
     Args:
         made: The linked rank.
@@ -67,7 +67,7 @@ def assemble(made: RankDraft, origin_ns: int, world: int, options: LinkOptions) 
     for key, column in (("start_ns", start_ns), ("duration_ns", duration_ns)):
         rows = np.flatnonzero((column > 0) & (column % 1000 != 0))
         columns.numbers(key, rows, column[rows])
-    attrs, slot_key, slots = columns.finished(len(nodes))
+    attrs, slot_key, slots = columns.finish(len(nodes))
     graph = Graph(
         id=nodes.ids(),
         type=nodes.types(),
@@ -101,7 +101,7 @@ class _Nodes:
         return self.first_device + self.devices
 
     def ids(self) -> Any:
-        """Return ids: operations keep theirs, the others get new ones."""
+        """Return ids: operations keep theirs, other nodes get new ones."""
         own = self.made.operations.id
         first = int(own.max()) + 1 if len(own) else 1
         added = np.arange(first, first + len(self) - len(own))
@@ -127,7 +127,7 @@ class _Nodes:
         return names
 
     def times(self, origin_ns: int) -> tuple[Int64, Int64]:
-        """Return start, -1 where none was recorded, and the time each node took itself."""
+        """Return starts, -1 where not recorded, and the time each node took itself."""
         made = self.made
         operations, gaps = made.operations, self.gaps
         start = [operations.start_ns, np.array([gap.start_ns for gap in gaps], np.int64)]
@@ -137,11 +137,11 @@ class _Nodes:
             duration.append(made.device.duration_ns[made.launched.event])
         raw = np.concatenate(start)
         timed = np.concatenate((operations.timed, np.ones(len(raw) - len(operations), np.bool_)))
-        aligned = np.maximum(corrected(raw, made.clock) - origin_ns, 0)
+        aligned = np.maximum(correct_times(raw, made.clock) - origin_ns, 0)
         return np.where(timed, aligned, NONE), np.concatenate(duration)
 
     def dependencies(self) -> tuple[Int64, Int64, Int32]:
-        """Return dependencies by target; those on gaps that are not there were never made."""
+        """Return dependencies by target, without those on gaps that were not made."""
         plan = self.made.plan
         return plan.source, plan.target, plan.kinds
 
@@ -161,7 +161,7 @@ class _Nodes:
 
 
 def comm_rows(made: RankDraft, first_device: int) -> dict[int, Facts]:
-    """Return what communicates, by row of the graph."""
+    """Return the communication facts by row of the graph."""
     by_row = dict(made.communication.operators)
     by_row |= {first_device + place: facts for place, facts in made.communication.devices.items()}
     return by_row
@@ -284,7 +284,7 @@ def _plan_attributes(columns: AttributeColumns, made: RankDraft) -> None:
 
 
 def metadata(made: RankDraft, origin_ns: int, world: int) -> tuple[Attribute, ...]:
-    """Return what the file says about its rank, with how the linking went."""
+    """Return the rank's metadata from its files, with statistics of the linking."""
     host, device, joined = made.host, made.device, made.joined
     entries: list[tuple[str, ValueKind, Any]] = [
         ("schema", ValueKind.STRING, host.schema if host else "kineto")
@@ -335,7 +335,7 @@ def _plain(value: int | str) -> tuple[ValueKind, int | str]:
 
 
 def _canonical(graph: Graph) -> Graph:
-    """Return the graph with texts numbered as a reader of its file would number them."""
+    """Return the graph with texts numbered as reading its file would number them."""
     attrs = graph.attrs
     scalars = kind_table((ValueKind.STRING, ValueKind.BYTES))[attrs.kind] & ~attrs.slot
     listed = np.repeat(kind_table(TEXT_KINDS)[attrs.kind], attrs.length)

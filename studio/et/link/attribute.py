@@ -1,4 +1,4 @@
-"""Which operator launched each device operation: by correlation to the launch, by time to the operator around it."""
+"""Find the operator that launched each device operation, by correlation to the launch, then by time."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from studio.trace import NONE, Int64
 
 @dataclass(frozen=True, slots=True)
 class DeviceOperations:
-    """What ran on the devices of a process, by start.
+    """The device operations of a process, by start.
 
     D operations.
 
@@ -34,7 +34,7 @@ class DeviceOperations:
 
 
 def attribute(operations: Operations, device: DeviceTrace) -> DeviceOperations:
-    """Find the launch and the operator of every device operation; none is left out."""
+    """Find the launch and the operator of every device operation; all of them are kept."""
     rows = np.flatnonzero(device.is_device)
     launch = launches(device, rows)
     there = launch >= 0
@@ -78,7 +78,7 @@ def covering(operations: Operations, device: DeviceTrace, calls: Int64) -> Int64
 def _sweep(
     operations: Operations, device: DeviceTrace, rows: Int64, calls: Int64, here: Int64, operator: Int64
 ) -> None:
-    """Go through one thread in time with a stack of the operations that are under way."""
+    """Go through one thread by time with a stack of running operations."""
     start, end = operations.start_ns[rows], operations.end_ns[rows]
     order = np.lexsort((operations.depth[rows], -end, start))
     rows, starts, ends = rows[order].tolist(), start[order].tolist(), end[order].tolist()

@@ -1,4 +1,4 @@
-"""Clocks of ranks brought together: all members leave an all-reduce at about the same moment."""
+"""Align the clocks of ranks: all members leave an all-reduce at about the same moment."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _Ends = dict[_Key, Int64]
 
 
 def align(drafts: Sequence[RankDraft]) -> list[Finding]:
-    """Set the clock of every draft, that of the first rank being the measure.
+    """Set the clock of every draft, relative to the first rank's.
 
     Ranks on one machine share its clock: it is left alone and only the residual told.
     """
@@ -39,7 +39,11 @@ def align(drafts: Sequence[RankDraft]) -> list[Finding]:
     every = range(len(drafts))
     # A rank whose files were cut off is no measure: it may match none of the others.
     first = next(
-        (rank for rank in every if any(_shared(ends[rank], ends[other]) for other in every if other != rank)),
+        (
+            rank
+            for rank in every
+            if any(_count_shared(ends[rank], ends[other]) for other in every if other != rank)
+        ),
         0,
     )
     done, waiting = [first], set(every) - {first}
@@ -47,7 +51,7 @@ def align(drafts: Sequence[RankDraft]) -> list[Finding]:
     while waiting:
         best = max(
             (
-                (_shared(ends[reference], ends[other]), -other, reference)
+                (_count_shared(ends[reference], ends[other]), -other, reference)
                 for reference in done
                 for other in waiting
             ),
@@ -63,7 +67,7 @@ def align(drafts: Sequence[RankDraft]) -> list[Finding]:
 
 
 def collective_ends(made: RankDraft) -> _Ends:
-    """Return when collectives that end together ended (C,), by group, kind and side, in order."""
+    """Return the end times (C,) of collectives whose members end together, by group, kind and side, in order."""
     if made.device is None or made.launched is None:
         return {}
     ends_by_key: dict[_Key, list[tuple[int, int]]] = {}
@@ -71,7 +75,9 @@ def collective_ends(made: RankDraft) -> _Ends:
     for row, facts in made.communication.operators.items():
         if facts.kind in _TOGETHER and operations.start_ns[row] >= 0:
             key = facts.group or "", facts.kind, False
-            ends_by_key.setdefault(key, []).append((int(operations.start_ns[row]), int(operations.end_ns[row])))
+            ends_by_key.setdefault(key, []).append(
+                (int(operations.start_ns[row]), int(operations.end_ns[row]))
+            )
     for place, facts in made.communication.devices.items():
         if facts.kind in _TOGETHER:
             event = int(made.launched.event[place])
@@ -81,19 +87,19 @@ def collective_ends(made: RankDraft) -> _Ends:
     return {key: np.array([end for _, end in sorted(times)], np.int64) for key, times in ends_by_key.items()}
 
 
-def _shared(this: _Ends, other: _Ends) -> int:
+def _count_shared(this: _Ends, other: _Ends) -> int:
     return sum(len(ends) for key, ends in this.items() if key in other and len(other[key]) == len(ends))
 
 
 def _fit(reference: RankDraft, ends: _Ends, other: RankDraft, other_ends: _Ends) -> Clock:
-    """Return the clock of `other` by that of `one`."""
+    """Return the clock of `other` relative to that of `reference`."""
     shared = [key for key in ends if key in other_ends and len(ends[key]) == len(other_ends[key])]
-    measure = corrected(np.concatenate([ends[key] for key in shared]), reference.clock)
+    measure = correct_times(np.concatenate([ends[key] for key in shared]), reference.clock)
     theirs = np.concatenate([other_ends[key] for key in shared])
     difference = measure - theirs
     if _same_clock(reference, other):
         clock = reference.clock
-        residual = int(np.median(np.abs(measure - corrected(theirs, clock))))
+        residual = int(np.median(np.abs(measure - correct_times(theirs, clock))))
         return Clock(clock.offset_ns, clock.drift_ppb, clock.about_ns, residual, len(theirs))
     about = int(theirs.min())
     offset, drift = float(np.median(difference)), 0.0
@@ -107,7 +113,7 @@ def _fit(reference: RankDraft, ends: _Ends, other: RankDraft, other_ends: _Ends)
         ):
             offset, drift = float(np.median(straight)), slope * 1e9
     clock = Clock(round(offset), drift, about)
-    residual = int(np.median(np.abs(measure - corrected(theirs, clock))))
+    residual = int(np.median(np.abs(measure - correct_times(theirs, clock))))
     return Clock(clock.offset_ns, drift, about, residual, len(theirs))
 
 
@@ -119,7 +125,7 @@ def _same_clock(this: RankDraft, other: RankDraft) -> bool:
     return based and first.host != "" and first.host == second.host
 
 
-def corrected(times_ns: Int64, clock: Clock) -> Int64:
+def correct_times(times_ns: Int64, clock: Clock) -> Int64:
     """Return times (M,) by the common clock."""
     moved = times_ns + clock.offset_ns
     if clock.drift_ppb:
@@ -152,24 +158,26 @@ def _findings(drafts: Sequence[RankDraft], waiting: set[int]) -> list[Finding]:
         findings.append(Finding("info", "clock", message))
     lost = [drafts[rank] for rank in sorted(waiting) if drafts[rank].device is not None]
     if lost and len(timed) > 1:
-        findings += _uncompared(lost)
+        findings += _uncompared_findings(lost)
     return findings
 
 
-def _uncompared(lost: Sequence[RankDraft]) -> list[Finding]:
-    """Return what is to be said about ranks whose clocks could not be compared; damaged files are the first reason."""
+def _uncompared_findings(lost: Sequence[RankDraft]) -> list[Finding]:
+    """Return findings about ranks whose clocks could not be compared; damaged files are the first reason."""
     findings = []
-    damaged = [made for made in lost if _damaged(made)]
-    others = [made for made in lost if not _damaged(made)]
+    damaged = [made for made in lost if _damaged_files(made)]
+    others = [made for made in lost if not _damaged_files(made)]
     for made in damaged[:_TOLD]:
         message = (
-            f"{' and '.join(_damaged(made))} {'is' if len(_damaged(made)) == 1 else 'are'} cut off or broken: what is left "
+            f"{' and '.join(_damaged_files(made))} {'is' if len(_damaged_files(made)) == 1 else 'are'} cut off or broken: what is left "
             f"of rank {made.number} has no collectives that match those of another rank, so its clock could not be compared."
         )
         hint = (
             f"Times of rank {made.number} may be shifted against the others. Record or copy its files again."
         )
-        findings.append(Finding("warning", "clock", message, hint, rank=made.number, file=_damaged(made)[0]))
+        findings.append(
+            Finding("warning", "clock", message, hint, rank=made.number, file=_damaged_files(made)[0])
+        )
     others += damaged[_TOLD:]
     if others:
         several = len(others) > 1
@@ -185,6 +193,6 @@ def _uncompared(lost: Sequence[RankDraft]) -> list[Finding]:
     return findings
 
 
-def _damaged(made: RankDraft) -> list[str]:
+def _damaged_files(made: RankDraft) -> list[str]:
     """Return the files of a rank that are cut off or broken."""
     return [trace.file for trace in (made.host, made.device) if trace is not None and trace.damaged]

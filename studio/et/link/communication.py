@@ -1,4 +1,4 @@
-"""Which nodes communicate, and what: from metadata first, from the operators' tensors next, from names last."""
+"""Find which nodes communicate, and what: from metadata, else from tensors, else from names."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _LONGEST_TEXT = 1 << 22
 
 
 def is_timeless(name: str) -> bool:
-    """Whether a node of a PyTorch trace has no time of its own by nature.
+    """Whether a node of a PyTorch trace is of a kind that has no time.
 
     Operators hang below nodes that stand for the process and its threads; other nodes mark process groups and steps.
     """
@@ -89,7 +89,7 @@ class Facts:
 
     @property
     def bytes(self) -> int:
-        """The size simulators want: what a rank gives; for what it only receives, that; of a scatter what the root gives."""
+        """The size simulators use: what a rank gives, else what it receives; of a scatter what the root gives."""
         if self.kind == CollectiveType.SCATTER and self.bytes_in <= 0:
             return max(self.bytes_out, 0) * max(self.members, 1)
         return self.bytes_in if self.bytes_in > 0 else max(self.bytes_out, 0)
@@ -120,7 +120,7 @@ def communicate(
     device: DeviceTrace | None,
     launched: DeviceOperations | None,
 ) -> Communication:
-    """Find every communication of a rank, once: as the kernel, the library's own operation, or the call."""
+    """Find every communication of a rank once: as the kernel, the library's own operation, or the call."""
     communication = Communication(groups=_groups(operations, host, device))
     calls = _calls(operations, host, device, communication)
     on_device: set[int] = set()
@@ -140,8 +140,8 @@ def communicate(
 def _calls(
     operations: Operations, host: HostTrace | None, device: DeviceTrace | None, communication: Communication
 ) -> dict[int, Facts]:
-    """Return the facts of each call by row, the outermost that is about one collective."""
-    reader = _Told(operations, host, device)
+    """Return the facts of each call by row; of nested calls for one collective the outermost."""
+    reader = _FactReader(operations, host, device)
     rows: dict[int, Facts] = {}
     recorders, functional = [], []
     telling = {name for name in set(operations.names) if name == _RECORDER or name.startswith(_NAMESPACES)}
@@ -165,29 +165,29 @@ def _calls(
 
 def _add_recorded(
     operations: Operations,
-    reader: _Told,
+    reader: _FactReader,
     recorders: list[int],
     rows: dict[int, Facts],
     communication: Communication,
 ) -> None:
-    """Complete calls by what recorders tell below them; a recorder without a call is one itself."""
+    """Complete calls with what recorders below them say; a recorder without a call becomes one."""
     for row in recorders:
         facts = reader.of_recorder(row, communication)
         call = _above(operations, row, "c10d::")
         if facts and call in rows:
-            rows[call] = _merged(facts, rows[call])
+            rows[call] = _merge_facts(facts, rows[call])
         elif facts:
             rows[row] = facts
 
 
 def _add_functional(
     operations: Operations,
-    reader: _Told,
+    reader: _FactReader,
     functional: list[int],
     rows: dict[int, Facts],
     communication: Communication,
 ) -> None:
-    """Give calls the group that the functional collective above them names; one without a call is one itself."""
+    """Give calls the group that the functional collective above them names; one without a call becomes one."""
     named = {row: reader.group_text(row, communication.groups) for row in functional}
     covered = set()
     for row, facts in list(rows.items()):
@@ -211,8 +211,8 @@ def _above(operations: Operations, row: int, prefixes: str | tuple[str, ...]) ->
     return NONE
 
 
-def _merged(first: Facts, second: Facts) -> Facts:
-    """Return facts of two sources about the same call; the first counts where both know."""
+def _merge_facts(first: Facts, second: Facts) -> Facts:
+    """Merge the facts of two sources about one call; the first wins where both know."""
     return replace(
         first,
         bytes_in=first.bytes_in if first.bytes_in >= 0 else second.bytes_in,
@@ -238,8 +238,8 @@ def _knows(facts: Facts, what: str) -> bool:
     )
 
 
-class _Told:
-    """What the files say about the operations of a process."""
+class _FactReader:
+    """Reads communication facts from the recorded operations of a process."""
 
     def __init__(self, operations: Operations, host: HostTrace | None, device: DeviceTrace | None) -> None:
         self.operations, self.host, self.device = operations, host, device
@@ -248,7 +248,7 @@ class _Told:
         """Return the inputs of an operation, empty where they are not recorded."""
         if self.host is None:
             return []
-        value = parsed(self.host.texts[int(self.host.io[row, 0])])
+        value = parse_literal(self.host.texts[int(self.host.io[row, 0])])
         return value if isinstance(value, list) else []
 
     def event(self, row: int) -> dict[str, Any]:
@@ -257,7 +257,7 @@ class _Told:
         return self.device.comm.get(event, {}) if self.device is not None and event >= 0 else {}
 
     def of_operator(self, row: int) -> Facts | None:
-        """Return the facts a c10d operator's arguments tell, None where it is no collective."""
+        """Return the facts in a c10d operator's arguments, None where it is no collective."""
         kind = operator_kind(self.operations.names[row])
         if kind is None:
             return None
@@ -272,7 +272,7 @@ class _Told:
         return facts if functional else _with_arguments(facts, values)
 
     def _of_dims(self, row: int, kind: int) -> Facts:
-        """Return the facts that shapes and types alone tell; a list of tensors has no size there."""
+        """Return the facts in shapes and types alone; a list of tensors has no size there."""
         event = self.event(row)
         dims, types = event.get("dims"), event.get("types")
         if not isinstance(dims, list) or not isinstance(types, list):
@@ -283,7 +283,7 @@ class _Told:
         return Facts(kind, given, given if single or not sizes else sizes[0], inferred=("size",))
 
     def of_recorder(self, row: int, communication: Communication) -> Facts | None:
-        """Return the facts that `record_param_comms` tells, None where it tells of no collective."""
+        """Return the facts in `record_param_comms`, None where it names no collective."""
         comm = dict(self.host.comm.get(row, {})) if self.host is not None else {}
         said = {_KINETO_NAMES.get(key, key): value for key, value in self.event(row).items()} | comm
         values = self.values(row)
@@ -359,7 +359,7 @@ def _count(value: Any) -> int:
 
 def _numbers(value: Any) -> tuple[int, ...]:
     if isinstance(value, str):
-        value = parsed(value)
+        value = parse_literal(value)
     return (
         tuple(map(_count, value))
         if isinstance(value, list) and all(_count(part) >= 0 for part in value)
@@ -399,7 +399,7 @@ def _dims_bytes(dims: Any, kind: Any) -> int:
     return size * int(np.prod(np.array(dims, object))) if dims else size
 
 
-def parsed(text: str) -> Any:
+def parse_literal(text: str) -> Any:
     """Return the value of a text written like a Python list, None where it is none."""
     if len(text) > _LONGEST_TEXT:
         return None
@@ -445,7 +445,7 @@ def _device_side(
     calls: dict[int, Facts],
     communication: Communication,
 ) -> set[int]:
-    """Give kernels of communication libraries their facts; returns the calls they carry out."""
+    """Give kernels of communication libraries their facts; return the calls they carry out."""
     kernels = np.flatnonzero(device.kind[launched.event] == EventKind.KERNEL)
     communicating = [
         (place, event)
@@ -467,20 +467,20 @@ def _device_side(
         communication.devices[place] = facts
     for row, places in of_call.items():
         _share(places, calls[row], device, launched, communication)
-    _coalesced(operations, launched, calls, set(of_call), communication)
+    _add_coalesced(operations, launched, calls, set(of_call), communication)
     return set(of_call)
 
 
 def _kernel_facts(
     device: DeviceTrace, event: int, call: Facts | None, communication: Communication
 ) -> Facts | None:
-    """Return what a kernel communicates, None (counted) where nothing tells."""
+    """Return what a kernel communicates; None, counted as unknown, where nothing says."""
     said = {_KINETO_NAMES.get(key, key): value for key, value in device.comm.get(event, {}).items()}
     name = device.names[device.name[event]]
     kind = operator_kind(str(said.get("collective_name", "")))
     if kind is not None:
         facts = _of_metadata(kind, said)
-        return _merged(facts, call) if call and call.kind == kind else facts
+        return _merge_facts(facts, call) if call and call.kind == kind else facts
     if call is not None:
         return call
     kind = kernel_kind(name)
@@ -498,7 +498,7 @@ def _share(
     launched: DeviceOperations,
     communication: Communication,
 ) -> None:
-    """Let the kernels of one call that say nothing themselves share its bytes, so that they count once."""
+    """Divide a call's bytes among its kernels that have no size of their own, so that they count once."""
     silent = [
         place for place in places if "collective" not in device.comm.get(int(launched.event[place]), {})
     ]
@@ -515,7 +515,7 @@ def _share(
         )
 
 
-def _coalesced(
+def _add_coalesced(
     operations: Operations,
     launched: DeviceOperations,
     calls: dict[int, Facts],
@@ -551,7 +551,7 @@ def _library_side(
     on_device: set[int],
     communication: Communication,
 ) -> set[int]:
-    """Hand calls over to the operations in which the library carries them out on the processor (gloo).
+    """Move calls to the operations in which the library carries them out on the processor (gloo).
 
     A call that a kernel carries out stays with the kernel.
 
@@ -599,7 +599,7 @@ def _call_of(
 
 
 def _storages(host: HostTrace, row: int) -> set[tuple[int, int]]:
-    value = parsed(host.texts[int(host.io[row, 0])])
+    value = parse_literal(host.texts[int(host.io[row, 0])])
     return {(tensor[0], tensor[1]) for tensor in tensors(value)}
 
 
@@ -615,16 +615,16 @@ def _groups(operations: Operations, host: HostTrace | None, device: DeviceTrace 
     for row, name in enumerate(operations.names):
         if INIT not in name:
             continue
-        values = parsed(host.texts[int(host.io[row, 0])])
+        values = parse_literal(host.texts[int(host.io[row, 0])])
         for text in values if isinstance(values, list) else ():
-            for group in _listed(text):
+            for group in _parse_groups(text):
                 known = by_name.get(group.name)
                 if known is None or not known.ranks:
                     by_name[group.name] = group
     return by_name
 
 
-def _listed(text: Any) -> list[Group]:
+def _parse_groups(text: Any) -> list[Group]:
     try:
         entries = json.loads(text) if isinstance(text, str) else None
     except (ValueError, RecursionError):

@@ -1,4 +1,4 @@
-"""One rank on its way from two files to a graph."""
+"""Link the two files of one rank, before ranks are compared."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from studio.trace import NONE, Finding
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """How a rank's clock is brought to that of the others.
+    """Offset and drift that bring a rank's clock to that of the others.
 
     Attributes:
         offset_ns: Added to its times.
@@ -38,7 +38,7 @@ class Clock:
 
 @dataclass(slots=True)
 class RankDraft:
-    """What is known about a rank.
+    """A rank that is being linked.
 
     Attributes:
         number: The rank, None where nothing tells it.
@@ -70,7 +70,7 @@ class RankDraft:
 
 
 def outline(made: RankDraft) -> RankDraft:
-    """Return what others have to know of a rank to be brought together with it: communication and times."""
+    """Return the part of a draft that other ranks need: communication and times."""
     none, none32 = np.zeros(0, np.int64), np.zeros(0, np.int32)
     host, device = made.host, made.device
     if host is not None:
@@ -87,7 +87,7 @@ def outline(made: RankDraft) -> RankDraft:
 
 
 def draft(pair: Pair, options: LinkOptions) -> RankDraft:
-    """Link the files of one rank as far as they go."""
+    """Link the files of one rank as far as possible."""
     host, device, joined = pair.host, pair.device, pair.joined
     count = _operators(host, joined)
     findings: list[Finding] = []
@@ -105,12 +105,12 @@ def draft(pair: Pair, options: LinkOptions) -> RankDraft:
     communication = communicate(operations, host, device, launched)
     plan = depend(operations, host, device, launched, communication, options)
     made = RankDraft(pair.number, host, device, joined, count, operations, launched, communication, plan)
-    made.findings = [*findings, *_missing(pair), *_told(made)]
+    made.findings = [*findings, *_missing(pair), *_draft_findings(made)]
     return made
 
 
 def _operators(host: HostTrace | None, joined: Joined | None) -> int:
-    """Return how many operators an execution trace holds; roots and notes are none."""
+    """Return how many operators an execution trace holds, without roots and notes."""
     if joined is not None:
         return joined.operators
     return 0 if host is None else int((~host.roots & ~host.notes).sum())
@@ -146,8 +146,8 @@ def _missing(pair: Pair) -> list[Finding]:
     return []
 
 
-def _told(made: RankDraft) -> list[Finding]:
-    """Return what is worth saying about a linked rank."""
+def _draft_findings(made: RankDraft) -> list[Finding]:
+    """Return findings about a linked rank."""
     findings = []
     files, joined = made.files, made.joined
     if joined is not None and made.host is not None and joined.count < joined.operators:

@@ -1,4 +1,4 @@
-"""Which operator of the execution trace is which event of the Kineto trace."""
+"""Match the operators of the execution trace with the events of the Kineto trace."""
 
 from __future__ import annotations
 
@@ -44,17 +44,17 @@ class Joined:
 
     @property
     def count(self) -> int:
-        """Operators that were joined."""
+        """Operators that have an event."""
         return int((self.event >= 0).sum())
 
     @property
     def share(self) -> float:
-        """Joined operators, of those that could be."""
+        """Operators with an event, as a share of those that could have one."""
         return self.count / max(min(self.operators, self.events), 1)
 
 
 def join(host: HostTrace, device: DeviceTrace) -> Joined:
-    """Join operators and events by record-function id, by external id only where that proves right.
+    """Match operators with events by record-function id; by external id only where that proves right.
 
     Roots are left out, an id of 0 means none, and names have to be equal.
     """
@@ -64,7 +64,7 @@ def join(host: HostTrace, device: DeviceTrace) -> Joined:
     every = int((~roots).sum()), int(is_host.sum())
     numbered = is_host & (device.record_function > 0)
     if numbered.any():
-        event, candidates = _matched(host, device, usable, numbered, device.record_function)
+        event, candidates = _match_events(host, device, usable, numbered, device.record_function)
         sizes = int((~roots & ~(notes & (event < 0))).sum()), every[1]
         result = Joined(event, "record function id", candidates, *sizes)
         if result.share >= LEAST_SHARE:
@@ -76,7 +76,7 @@ def join(host: HostTrace, device: DeviceTrace) -> Joined:
             *every,
             f"of {candidates:,} operators with the same record-function id only {result.count:,} have the same name",
         )
-    event, candidates = _matched(host, device, usable, is_host & (device.external > 0), device.external)
+    event, candidates = _match_events(host, device, usable, is_host & (device.external > 0), device.external)
     sizes = int((~roots & ~(notes & (event < 0))).sum()), every[1]
     result = Joined(event, "external id", candidates, *sizes)
     if result.share >= LEAST_SHARE and result.count >= _LEAST_AGREEMENT * candidates:
@@ -89,7 +89,7 @@ def join(host: HostTrace, device: DeviceTrace) -> Joined:
 
 
 def _with_alone(joined: Joined, host: HostTrace, device: DeviceTrace, numbers: Int64) -> Joined:
-    """Add which events (E,) of the program have no operator, by reason; `numbers` are what joins."""
+    """Add which events (E,) have no operator, by reason; `numbers` are the ids to match by."""
     left = device.is_host
     left[joined.event[joined.event >= 0]] = False
     rows = np.flatnonzero(left)
@@ -107,7 +107,7 @@ def _with_alone(joined: Joined, host: HostTrace, device: DeviceTrace, numbers: I
     return replace(joined, alone={why: count for why, count in reasons.items() if count}, first_alone=first)
 
 
-def _matched(
+def _match_events(
     host: HostTrace, device: DeviceTrace, usable: Bool, events: Bool, numbers: Int64
 ) -> tuple[Int64, int]:
     """Return the event (N,) of each operator, and how many have one with the same number, whatever its name."""

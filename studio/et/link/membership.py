@@ -1,4 +1,4 @@
-"""The process groups of a job, and which group each communication is in."""
+"""Find the process groups of a job, and the group of each communication."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ WORLD = "0"
 
 
 def resolve(drafts: Sequence[RankDraft]) -> tuple[tuple[CommGroup, ...], list[Finding]]:
-    """Return the groups of a job, and give every communication of the drafts its group and its peer's rank."""
+    """Return the groups of a job; set group and peer rank of every communication in the drafts."""
     members, findings = _members(drafts)
     for made in drafts:
-        renamed = _renamed(made, members)
+        renamed = _rename_groups(made, members)
         inferred: Counter[str] = Counter()
         for facts_of in (made.communication.operators, made.communication.devices):
-            default = _unnamed(made, members, facts_of)
+            default = _default_groups(made, members, facts_of)
             for key, facts in facts_of.items():
-                resolved = _resolved(facts, default, renamed, members)
+                resolved = _resolve_facts(facts, default, renamed, members)
                 facts_of[key] = resolved
                 if "group" in resolved.inferred and resolved.group:
                     inferred[resolved.group] += 1
@@ -38,7 +38,7 @@ def resolve(drafts: Sequence[RankDraft]) -> tuple[tuple[CommGroup, ...], list[Fi
 
 
 def _members(drafts: Sequence[RankDraft]) -> tuple[dict[str, tuple[int, ...]], list[Finding]]:
-    """Return the ranks of each group; of different groups with one name the later get longer names."""
+    """Return the ranks of each group; groups with the same name but other ranks get longer names."""
     members: dict[str, tuple[int, ...]] = {}
     findings = []
     for made in drafts:
@@ -63,7 +63,7 @@ def _longer(name: str, ranks: tuple[int, ...]) -> str:
     return f"{name}:{'-'.join(map(str, ranks[:8]))}"
 
 
-def _renamed(made: RankDraft, members: dict[str, tuple[int, ...]]) -> dict[str, str]:
+def _rename_groups(made: RankDraft, members: dict[str, tuple[int, ...]]) -> dict[str, str]:
     """Return the job-wide names of the rank's groups where they differ."""
     return {
         group.name: _longer(group.name, group.ranks)
@@ -72,7 +72,7 @@ def _renamed(made: RankDraft, members: dict[str, tuple[int, ...]]) -> dict[str, 
     }
 
 
-def _unnamed(
+def _default_groups(
     made: RankDraft, members: dict[str, tuple[int, ...]], facts_of: dict[int, Facts]
 ) -> tuple[str, str]:
     """Return the group of a rank's collectives that name none, and that of its messages.
@@ -89,7 +89,7 @@ def _unnamed(
     return (left[0] if len(left) == 1 else world), world
 
 
-def _resolved(
+def _resolve_facts(
     facts: Facts, default: tuple[str, str], renamed: dict[str, str], members: dict[str, tuple[int, ...]]
 ) -> Facts:
     group, inferred = facts.group, facts.inferred

@@ -12,15 +12,15 @@ from itertools import pairwise
 
 from studio.et.link.communication import Communication
 from studio.et.link.draft import RankDraft
-from studio.et.link.sequence import Place, facts_of, issued
+from studio.et.link.sequence import Place, facts_of, issue_order
 
 
 def number(drafts: Sequence[RankDraft]) -> None:
-    """Give every collective its number in its comm group, counted on from what recorders wrote, else from 0.
+    """Give every collective its number in its comm group, continuing recorded numbers, else from 0.
 
     Where a recorder numbered those of some ranks of a group, the others are left without: theirs would not fit.
     """
-    orders = [issued(made.operations, made.device, made.launched, made.communication) for made in drafts]
+    orders = [issue_order(made.operations, made.device, made.launched, made.communication) for made in drafts]
     recorded = Counter[str]()
     for made, order in zip(drafts, orders, strict=True):
         known = [facts_of(made.communication, place) for place in order]
@@ -33,16 +33,16 @@ def number(drafts: Sequence[RankDraft]) -> None:
             written = [facts_of(made.communication, place).seq for place in places]
             if max(written) < 0 and recorded[name]:
                 continue
-            for place, seq, before in zip(places, _counted(written), written, strict=True):
+            for place, seq, before in zip(places, _fill_numbers(written), written, strict=True):
                 if before < 0 and seq >= 0:
                     _renumber(made.communication, place, seq)
 
 
-def _counted(written: Sequence[int]) -> list[int]:
-    """Return numbers, the missing ones counted on from those before; as they are where that does not fit.
+def _fill_numbers(written: Sequence[int]) -> list[int]:
+    """Fill in missing numbers by counting on; return the list unchanged where that does not fit.
 
     Example:
-        >>> _counted([-1, -1]), _counted([-1, 7, -1, 9]), _counted([3, -1, 4])
+        >>> _fill_numbers([-1, -1]), _fill_numbers([-1, 7, -1, 9]), _fill_numbers([3, -1, 4])
         ([0, 1], [6, 7, 8, 9], [3, -1, 4])
     """
     first = next((index for index, seq in enumerate(written) if seq >= 0), None)

@@ -1,4 +1,4 @@
-"""The ranks of a large job read and linked by several processes.
+"""Read and link the ranks of a large job in several processes.
 
 Each process reads the files of a rank, drafts it and keeps it; from outlines of all of them the ranks are brought together
 here, and every process finishes its own. The result is the same, to the order of the findings.
@@ -24,7 +24,7 @@ from studio.trace import Finding
 
 @dataclass(frozen=True, slots=True)
 class RankFiles:
-    """Both files of a rank, as their names tell.
+    """Both files of a rank, by their names.
 
     Attributes:
         number: The rank.
@@ -41,7 +41,7 @@ class RankFiles:
 
 @dataclass(frozen=True, slots=True)
 class LinkedRanks:
-    """What became of a job's ranks.
+    """The linked ranks of a job.
 
     Attributes:
         parts: One per rank.
@@ -75,7 +75,7 @@ def link_files(
     """
     with Team(min(workers, len(ranks))) as team:
 
-        def drafted(worker: Worker, files: RankFiles) -> _Drafted | None:
+        def draft_on(worker: Worker, files: RankFiles) -> _Drafted | None:
             sides = files.host.name, files.device.name
 
             def tick(done: int) -> None:
@@ -89,7 +89,7 @@ def link_files(
             return answer
 
         try:
-            drafts = team.shared(ranks, drafted)
+            drafts = team.share(ranks, draft_on)
         except _UnsureError:
             return None
         outlines = [made.outline for _, made in drafts if made is not None]
@@ -98,13 +98,13 @@ def link_files(
         tasks = [(whose[made.number or 0], made) for made in settled.drafts]
         done: list[int] = []
 
-        def finished(worker: Worker, made: RankDraft) -> RankPart:
+        def finish_on(worker: Worker, made: RankDraft) -> RankPart:
             part: RankPart = worker.ask(finish, made, settled.origin_ns, settled.world, options)
             done.append(1)
             linked(len(done), len(tasks))
             return part
 
-        parts = team.own(tasks, finished)
+        parts = team.run_own(tasks, finish_on)
     findings: dict[str, tuple[Finding, ...]] = {}
     for _, made in drafts:
         findings |= made.findings if made is not None else {}
@@ -112,7 +112,7 @@ def link_files(
 
 
 class _UnsureError(Exception):
-    """The content of files does not bear out their names."""
+    """The content of files contradicts their names."""
 
 
 # ---------------------------------------------------------------------------------------------------
@@ -126,7 +126,7 @@ class _Drafted:
 
 
 def draft_files(state: State, tick: Tick, files: RankFiles, options: LinkOptions) -> _Drafted | None:
-    """Read and draft a rank, and keep it; returns its outline, None where the two files may not be of one rank."""
+    """Read and draft a rank and keep it here; return its outline, None if the files may be of two ranks."""
     [host] = pytorch.read(_reading(files.host, tick))
     [device] = kineto.read(_reading(files.device, lambda done: tick(1001 + done)))
     assert isinstance(host, HostPart)
@@ -155,7 +155,7 @@ def _sure(both: Pair) -> bool:
 def finish(
     state: State, _tick: Tick, settled: RankDraft, origin_ns: int, world: int, options: LinkOptions
 ) -> RankPart:
-    """Finish a rank that was kept with what its outline has become."""
+    """Finish a kept rank with its settled outline."""
     made: RankDraft = state.pop(settled.number)
     made.communication.operators = settled.communication.operators
     made.communication.devices = settled.communication.devices

@@ -19,7 +19,7 @@ Place = tuple[bool, int]
 """Whether it is a device operation, and its place among those, or else the row of the operation."""
 
 
-def issued(
+def issue_order(
     operations: Operations,
     device: DeviceTrace | None,
     launched: DeviceOperations | None,
@@ -42,7 +42,7 @@ def issued(
 
 
 def chains(order: Sequence[Place], communication: Communication) -> list[tuple[Place, Place]]:
-    """Return the collectives that follow each other in a comm group."""
+    """Return pairs of collectives that follow each other in a comm group."""
     groups: dict[str | None, list[Place]] = {}
     for place in order:
         groups.setdefault(facts_of(communication, place).group, []).append(place)

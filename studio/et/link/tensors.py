@@ -1,4 +1,4 @@
-"""Who reads what whom wrote: operations joined by the storages of their tensors."""
+"""Data dependencies from the tensor storages that operators read and write."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _STORAGE = re.compile(r"[\[(]\d+,\s*(\d+),\s*\d+,\s*\d+,\s*\d+,\s*'")
 def tensor_dependencies(
     operations: Operations, host: HostTrace, library: dict[int, int]
 ) -> tuple[Int64, Int64]:
-    """Return who reads a tensor (second) and the last operation that wrote its storage before (first).
+    """Return readers of tensors (second) and the last operation that wrote their storage before (first).
 
     Of calls within each other that wrote it, that is the innermost: the one that began last among those that had
     finished.
@@ -94,7 +94,7 @@ def _distinct(rows: Int64, storages: Int64) -> _Pairs:
 def _with_library(
     reads: _Pairs, writes: _Pairs, library: dict[int, int], count: int
 ) -> tuple[_Pairs, _Pairs, Int64]:
-    """Return who reads and writes what with the tensors of calls given to the library's operations, where those are known.
+    """Return readers and writers with the tensors of calls given to the library's operations, where known.
 
     Returns:
         The pairs of readers and of writers, and the order (N,) of writers that begin at the same time.
@@ -105,7 +105,7 @@ def _with_library(
     order[fresh] = count + np.arange(len(fresh))
 
     def of_calls(pairs: _Pairs) -> Any:
-        """Return the pairs of calls as those of their operations."""
+        """Return pairs of calls as pairs of the library operations that carry them out."""
         sort = np.argsort(calls, kind="stable")
         low, high = (np.searchsorted(calls[sort], pairs[:, 0], side) for side in ("left", "right"))
         counts = high - low
