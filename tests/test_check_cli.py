@@ -37,7 +37,7 @@ def test_findings_are_told_with_evidence_consequence_and_repair(broken: Path):
         "error   Nodes that wait for themselves [self-loop]",
         "        1 node of rank 0 waits for itself, the first is node 2 (n2).",
         "        nodes: 2 of rank 0",
-        "        → They never start, nor does anything that waits for them: a simulation hangs, or ends without them.",
+        "        → Neither they nor the nodes that wait for them ever start: a simulation hangs, or ends without them.",
         "        --repair: Remove dependencies of nodes on themselves.",
     ]
 

@@ -199,7 +199,7 @@ def thread_lanes(graph: Graph) -> tuple[Int64, list[str]]:
 
 
 # ---------------------------------------------------------------------------------------------------
-# Calls: what was called by what, told by times on one thread
+# Calls: what was called by what, from times on one thread
 
 
 def _may_have_calls(graph: Graph) -> bool:

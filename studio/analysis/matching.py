@@ -113,7 +113,7 @@ _Use = tuple[int, tuple[int, ...]]
 """How a rank names a group: its graph, and the slots that hold the group's name."""
 _GraphCollectives = tuple[Collectives, Int64]
 _Aligned = dict[tuple[int, ...], tuple[Collectives, ...]]
-"""Sequences, told by their identity → the same with every number of any of them in the same place."""
+"""Sequences, by identity → the same with every number of any of them in the same place."""
 
 
 def match_collectives(
@@ -121,7 +121,7 @@ def match_collectives(
 ) -> tuple[GroupMatching, ...]:
     """Match the collectives of all ranks: by number in groups where all members have numbers, else by order.
 
-    Ranks that share a graph are told apart by their group names alone, so a thousand of them take about
+    Ranks that share a graph differ in their group names alone, so a thousand of them take about
     as long as one.
 
     Args:

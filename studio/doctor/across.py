@@ -23,10 +23,10 @@ from studio.sim.agreement import (
 from studio.trace import NONE, CollectiveType, Graph, Int64, Level
 from studio.units import format_bytes, format_count, format_ns
 
-_CLOCKS_TOLD = 8
+_CLOCKS_LISTED = 8
 _FAR_APART_NS = 1_000_000
-_GROUPS_TOLD = 8
-"""Groups told one by one; the rest is counted."""
+_GROUPS_LISTED = 8
+"""Groups listed one by one; the rest is counted."""
 
 
 # ---------------------------------------------------------------------------------------------------
@@ -62,8 +62,8 @@ def missing_ranks(case: Case) -> Iterator[Found]:
 def group_outsiders(case: Case) -> Iterator[Found]:
     """Yield nodes that name a comm group their rank is not in."""
     for index, group in enumerate(usage for usage in case.groups if usage.outsiders):
-        if index == _GROUPS_TOLD:
-            rest = sum(1 for usage in case.groups if usage.outsiders) - _GROUPS_TOLD
+        if index == _GROUPS_LISTED:
+            rest = sum(1 for usage in case.groups if usage.outsiders) - _GROUPS_LISTED
             yield Found("error", f"{with_noun(rest, 'more group')} {'is' if rest == 1 else 'are'} like this.")
             return
         members = rank_list(sorted(group.members))
@@ -119,10 +119,10 @@ def collectives(case: Case) -> Iterator[Found]:
         if difference is None:
             continue
         listed += 1
-        if listed <= _GROUPS_TOLD:
+        if listed <= _GROUPS_LISTED:
             yield _disagreement(case, plain, difference)
-    if listed > _GROUPS_TOLD:
-        rest = listed - _GROUPS_TOLD
+    if listed > _GROUPS_LISTED:
+        rest = listed - _GROUPS_LISTED
         yield Found("error", f"{with_noun(rest, 'more group')} {'disagrees' if rest == 1 else 'disagree'}.")
 
 
@@ -408,7 +408,7 @@ def _moved_clocks(case: Case) -> Iterator[Found]:
         len(far),
         tuple(
             (f"rank {rank}", f"{far[rank]:+,} ns, {format_ns(max(residual[rank], 0))} stays")
-            for rank in sorted(far)[:_CLOCKS_TOLD]
+            for rank in sorted(far)[:_CLOCKS_LISTED]
         ),
         "Times of different ranks can be compared as far as the remaining distance allows.",
         mends=False,

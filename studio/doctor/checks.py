@@ -240,13 +240,13 @@ CHECKS: tuple[Check, ...] = (
 )
 """Every check, the most harmful first; findings of one level are listed in this order."""
 
-_ALSO_TOLD = 2
+_OTHERS_LISTED = 2
 _READER_CONSEQUENCE: dict[Level, str] = {
     "error": "Part of the files is lost and missing from all results.",
     "warning": "Results may not show what was meant.",
     "info": "",
 }
-_TOLD_BY_CHECKS = frozenset(
+_COVERED_BY_CHECKS = frozenset(
     {"dangling-dependency", "duplicate-id", "unlinked", "unattributed", "group-inferred"}
 )
 """What readers notice and a check finds in the trace itself, as it is by now and with more about it."""
@@ -326,13 +326,13 @@ def _from_reader(findings: Iterable[Finding]) -> Iterator[Diagnosis]:
     """Yield findings of the reader that no check repeats; the same finding about many files is yielded once."""
     alike: dict[tuple[str, Level, str], list[Finding]] = {}
     for finding in findings:
-        if finding.code not in _TOLD_BY_CHECKS:
+        if finding.code not in _COVERED_BY_CHECKS:
             alike.setdefault((finding.code, finding.level, finding.hint), []).append(finding)
     for (code, level, hint), same in alike.items():
         first, others = same[0], same[1:]
         place = (("file", first.file),) if first.file else ()
         offset = (("at byte", f"{first.offset:,}"),) if first.offset >= 0 else ()
-        rest = (("and", f"{len(others) - _ALSO_TOLD:,} more"),) if len(others) > _ALSO_TOLD else ()
+        rest = (("and", f"{len(others) - _OTHERS_LISTED:,} more"),) if len(others) > _OTHERS_LISTED else ()
         yield Diagnosis(
             code=code,
             level=level,
@@ -343,7 +343,7 @@ def _from_reader(findings: Iterable[Finding]) -> Iterator[Diagnosis]:
             evidence=(
                 *place,
                 *offset,
-                *(("also", finding.message) for finding in others[:_ALSO_TOLD]),
+                *(("also", finding.message) for finding in others[:_OTHERS_LISTED]),
                 *rest,
             ),
             consequence=_READER_CONSEQUENCE[level],

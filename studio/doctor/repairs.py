@@ -305,7 +305,7 @@ def _write_in_order(trace: Trace) -> tuple[Trace, list[Change]]:
     count = 0
     for case in Case(trace).graphs:
         of, waited = case.pairs
-        # Circles have no order, and are told of by themselves.
+        # Circles have no order, and have a finding of their own.
         if not (waited > of).any() or (case.circles != NONE).any() or (of == waited).any():
             continue
         made[case.index] = edit.with_order(case.graph, np.argsort(issue_order(case.graph), kind="stable"))

@@ -341,7 +341,7 @@ class _Merged:
                 kind = self._send_or_receive(callers)
         if kind is None:
             return None
-        size_bytes = _told_bytes(said)
+        size_bytes = _argument_bytes(said)
         if size_bytes < 0:
             size_bytes = max(self._tensor_bytes(row), 0)
             inferred.append("size")
@@ -415,7 +415,7 @@ def _attributes_by_name(attrs: Sequence[_Attr]) -> dict[str, Any]:
     return {attr.name: attr.value for attr in attrs if isinstance(attr.name, str)}
 
 
-def _told_bytes(said: Mapping[str, Any]) -> int:
+def _argument_bytes(said: Mapping[str, Any]) -> int:
     """Return the bytes given by recorded arguments, -1 where there are none."""
     count, size = said.get("in_msg_nelems"), element_bytes(str(said.get("dtype", "")))
     known = type(count) is int and 0 <= count < 2**56 and size > 0

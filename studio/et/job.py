@@ -389,7 +389,7 @@ def link(
     """Link the execution traces and Kineto traces that PyTorch wrote for the ranks of one job.
 
     Args:
-        paths: Files, folders or archives; which file is which side of which rank is told by their content.
+        paths: Files, folders or archives; their content decides which side of which rank each is.
         options: What to derive.
         ranks: Rank numbers by file name, for files that do not tell theirs.
         progress: Called with a phase, the work done and the work in all.

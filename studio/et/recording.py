@@ -44,7 +44,7 @@ class HostTrace:
     Attributes:
         file: Name of the file.
         schema: Schema string.
-        pid: Process id, -1 where it is not told.
+        pid: Process id, -1 if unknown.
         header: The other texts and numbers of the file's head, by key.
         id, parent: (N,) id, and id of the calling node; parent -1 where there is none.
         numbers: (N,) for each of `NUMBERS`.
@@ -115,10 +115,10 @@ class Head:
     """What a trace says about its process.
 
     Attributes:
-        rank, world_size: Place in the job, None where it is not told.
-        backend: Communication library, "" where it is not told.
+        rank, world_size: Place in the job, None if unknown.
+        backend: Communication library, "" if unknown.
         host: Name of the machine.
-        base_ns: What times count from, None where it is not told.
+        base_ns: What times count from, None if unknown.
         groups: Process groups.
         devices: Names of the devices.
     """

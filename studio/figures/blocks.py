@@ -15,7 +15,7 @@ from studio.trace import Float64, Graph, Int64
 from studio.units import format_bytes, format_count, format_ns
 
 _LOWEST_TYPE, _HIGHEST_TYPE = -1, 255
-"""Types that are told apart; what lies beyond looks like any other."""
+"""Types with looks of their own; all others look alike."""
 BLOCK_WIDTH, BLOCK_HEIGHT = 172, 52
 _BLOCK_STEP_X, _BLOCK_STEP_Y = 200, 84
 _FRAME_TOP, _FRAME_SIDE = 34, 16

@@ -20,7 +20,7 @@ _CATEGORIES = 7
 _SEQUENTIAL = (
     "#440154", "#472d7b", "#3b528b", "#2c728e", "#21918c", "#28ae80", "#5ec962", "#addc30", "#fde725",
 )  # fmt: skip
-"""Viridis: evenly spaced to the eye, and told apart by colour-blind eyes."""
+"""Viridis: evenly spaced to the eye, and distinguishable for colour-blind eyes."""
 _LIGHT = ("#0072b2", "#b87800", "#00805c", "#c24e00", "#a8457f", "#2f8fbf", "#6f7500")
 _DARK = ("#56b4e9", "#f0b040", "#35c79a", "#ff8547", "#d98bb8", "#8fd0f2", "#c9cf4a")
 

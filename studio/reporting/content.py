@@ -129,7 +129,7 @@ def _figures(
         shown, change = _SHOWN[difference.unit]
         change_text = change(difference.difference or 0)
         cells = ["" if value is None else shown(value) for value in (difference.a, difference.b)]
-        name = f"{WORDS.get(difference.key, difference.key)}{_TOLD[difference.unit] if carried else ''}"
+        name = f"{WORDS.get(difference.key, difference.key)}{_UNIT_NOTES[difference.unit] if carried else ''}"
         rows.append([name, *cells, change_text, _share(difference.share)])
     if rows:
         document.heading(3, title)
@@ -411,4 +411,4 @@ def _rate(rates: np.ndarray[tuple[int, ...], np.dtype[np.float64]]) -> Cell:
 
 
 _SHOWN = {"ns": (_time, signed), "bytes": (_size, signed_bytes), "share": (_load, signed_share)}
-_TOLD = {"ns": ", time one port takes to send it", "bytes": ", bytes of all", "share": ", offered load"}
+_UNIT_NOTES = {"ns": ", time one port takes to send it", "bytes": ", bytes of all", "share": ", offered load"}

@@ -19,7 +19,7 @@ _TOGETHER = (
     CollectiveType.BARRIER,
 )
 _LEAST_FOR_DRIFT = 16
-_TOLD = 8
+_MOST_LISTED = 8
 _LARGEST_DRIFT_PPB = 200_000.0
 """Crystals are better than 200 ppm; a larger slope is not a clock's."""
 
@@ -31,7 +31,7 @@ _Ends = dict[_Key, Int64]
 def align(drafts: Sequence[RankDraft]) -> list[Finding]:
     """Set the clock of every draft, relative to the first rank's.
 
-    Ranks on one machine share its clock: it is left alone and only the residual told.
+    Ranks on one machine share its clock: it is left alone and only the residual is reported.
     """
     if len(drafts) < 2:
         return []
@@ -167,7 +167,7 @@ def _uncompared_findings(lost: Sequence[RankDraft]) -> list[Finding]:
     findings = []
     damaged = [made for made in lost if _damaged_files(made)]
     others = [made for made in lost if not _damaged_files(made)]
-    for made in damaged[:_TOLD]:
+    for made in damaged[:_MOST_LISTED]:
         message = (
             f"{' and '.join(_damaged_files(made))} {'is' if len(_damaged_files(made)) == 1 else 'are'} cut off or broken: what is left "
             f"of rank {made.number} has no collectives that match those of another rank, so its clock could not be compared."
@@ -178,11 +178,11 @@ def _uncompared_findings(lost: Sequence[RankDraft]) -> list[Finding]:
         findings.append(
             Finding("warning", "clock", message, hint, rank=made.number, file=_damaged_files(made)[0])
         )
-    others += damaged[_TOLD:]
+    others += damaged[_MOST_LISTED:]
     if others:
         several = len(others) > 1
-        ranks = ", ".join(str(made.number) for made in others[:_TOLD]) + (
-            ", …" if len(others) > _TOLD else ""
+        ranks = ", ".join(str(made.number) for made in others[:_MOST_LISTED]) + (
+            ", …" if len(others) > _MOST_LISTED else ""
         )
         message = (
             f"{'Clocks of ranks' if several else 'The clock of rank'} {ranks} could not be compared: no collective of "

@@ -337,7 +337,7 @@ class _Launched:
         if stream >= 0:
             place = self.last_before(stream, begin)
             return [place] if place >= 0 else []
-        # The stream is not told: it is the one whose last operation ended while the call waited.
+        # The stream is not recorded: it is the one whose last operation ended while the call waited.
         end = begin + int(device.duration_ns[call])
         ended = np.flatnonzero((self.finish > begin) & (self.finish <= end) & (self.launch_ns <= begin))
         return [int(ended[np.argmax(self.finish[ended])])] if len(ended) else []

@@ -30,13 +30,13 @@ class RankFiles:
         number: The rank.
         host: Its execution trace.
         device: Its Kineto trace.
-        told: Whether the user told the rank, so that what the file says does not count.
+        by_user: Whether the user gave the rank, which then wins over the file.
     """
 
     number: int
     host: SourceFile
     device: SourceFile
-    told: bool = False
+    by_user: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +132,7 @@ def draft_files(state: State, tick: Tick, files: RankFiles, options: LinkOptions
     assert isinstance(host, HostPart)
     assert isinstance(device, DevicePart)
     said = device.trace.head.rank
-    if (said not in (None, files.number) and not files.told) or not may_belong(host.trace, device.trace):
+    if (said not in (None, files.number) and not files.by_user) or not may_belong(host.trace, device.trace):
         return None
     [both] = pair([(host.trace, files.number)], [(device.trace, files.number)])
     if not _sure(both):
