@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from studio.analysis.nodes import node_ref
+from studio.analysis.job.nodes import node_ref
 from studio.doctor import CHECKS, REPAIRS, Change, Diagnosis, Examination, examination, repair_all
 from studio.doctor.diagnosis import LEVELS
 from studio.errors import TraceError

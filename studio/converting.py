@@ -6,9 +6,9 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
-from studio.analysis.chrome_events import HEAD, chrome_events
-from studio.analysis.gantt import Gantt
-from studio.analysis.perfetto_events import INSTALL, cannot_write, perfetto_events
+from studio.analysis.timeline.chrome import HEAD, chrome_events
+from studio.analysis.timeline.gantt import Gantt
+from studio.analysis.timeline.perfetto import INSTALL, cannot_write, perfetto_events
 from studio.errors import StudioError, TraceError
 from studio.et import Progress, discover, events, read_job, write
 from studio.et.format import JobSize

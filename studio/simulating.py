@@ -15,8 +15,8 @@ import msgspec
 import numpy as np
 
 from studio import replaying
-from studio.analysis.collectives import CollectiveTimes, as_rows, collective_times
-from studio.analysis.gantt import Gantt
+from studio.analysis.collectives.times import CollectiveTimes, as_rows, collective_times
+from studio.analysis.timeline.gantt import Gantt
 from studio.converting import gantt_file, refuse_unwritable
 from studio.errors import ConfigError, StudioError, TraceError
 from studio.et import read

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from studio.analysis.matching import Collectives, Disagreement, GroupMatching, disagreement
+from studio.analysis.collectives.matching import Collectives, Disagreement, GroupMatching, disagreement
 from studio.doctor.clocks import clock_offsets
 from studio.doctor.content import metadata_number
 from studio.doctor.diagnosis import NODES_NAMED, Case, Found, NodeAt, by_rank

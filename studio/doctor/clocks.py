@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from studio.analysis.matching import GroupMatching
+from studio.analysis.collectives.matching import GroupMatching
 from studio.doctor.diagnosis import Case
 from studio.trace import NONE, Bool, CollectiveType, Int64
 

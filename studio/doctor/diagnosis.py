@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from studio.analysis.matching import (
+from studio.analysis.collectives.matching import (
     GroupMatching,
     Messages,
     edges,

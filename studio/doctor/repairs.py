@@ -9,7 +9,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from studio.analysis.matching import Collectives, GroupMatching, disagreement, issue_order
+from studio.analysis.collectives.matching import Collectives, GroupMatching, disagreement, issue_order
 from studio.doctor import edit
 from studio.doctor.across import comparable, unreceived_messages, unsent_messages
 from studio.doctor.clocks import clock_offsets

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from studio.analysis.matching import issue_order
+from studio.analysis.collectives.matching import issue_order
 from studio.doctor.diagnosis import GraphCase
 from studio.trace import NONE, Bool, Int64, dense_column, int_column
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from studio.analysis.blocks import Block, BlockTree, Folded, Path
-from studio.analysis.layout import Layout, layered_layout
+from studio.analysis.graph.blocks import Block, BlockTree, Folded, Path
+from studio.analysis.graph.layout import Layout, layered_layout
 from studio.figures.graph import HEIGHT, STEP_X, STEP_Y, WIDTH, layer_span, look, node_data, shorten
 from studio.trace import Float64, Graph, Int64
 from studio.units import format_bytes, format_count, format_ns

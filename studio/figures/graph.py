@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from studio.analysis.layout import Layout, layered_layout
-from studio.analysis.neighbours import Adjacency, Part
+from studio.analysis.graph.layout import Layout, layered_layout
+from studio.analysis.graph.neighbours import Adjacency, Part
 from studio.figures.theme import Palette, palette
 from studio.trace import Graph, Int64, NodeType, collective_name, int_column, type_name
 from studio.units import format_bytes
@@ -156,7 +156,7 @@ def _numbers(graph: Graph, key: str, rows: Int64) -> dict[int, int]:
 
 
 def node_refs(graph: Graph, rows: Int64) -> list[str]:
-    """Return the addresses of nodes: ids, with a count where ids repeat (see `analysis.nodes.node_ref`)."""
+    """Return the addresses of nodes: ids, with a count where ids repeat (see `analysis.job.nodes.node_ref`)."""
     ids = graph.id[rows]
     same = np.flatnonzero(np.isin(graph.id, ids))
     order = same[np.lexsort((same, graph.id[same]))]

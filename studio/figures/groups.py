@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from studio.analysis.communication import GroupUse
+from studio.analysis.collectives.groups import GroupUse
 from studio.figures.shades import FAINT, scale_ticks, shades
 from studio.figures.theme import SEQUENTIAL, layout, palette
 from studio.units import format_bytes

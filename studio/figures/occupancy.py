@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from studio.analysis.occupancy import Occupancy
+from studio.analysis.job.occupancy import Occupancy
 from studio.figures.theme import axis_unit, layout, palette
 from studio.units import format_ns
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from studio.analysis.breakdown import Breakdown
+from studio.analysis.job.breakdown import Breakdown
 from studio.figures.theme import axis_unit, layout, palette
 from studio.trace import Int64
 from studio.units import format_ns

@@ -10,9 +10,17 @@ from typing import Any
 
 import numpy as np
 
-from studio.analysis.heat import SORTS, Heat, Look, Shown, align_lines, heat_of
-from studio.analysis.imbalance import GROUPINGS, METRICS, UNTIMED, Metric, matrix, rows_of, spread_of
-from studio.analysis.members import Members, collective_members
+from studio.analysis.collectives.heat import SORTS, Heat, Look, Shown, align_lines, heat_of
+from studio.analysis.collectives.imbalance import (
+    GROUPINGS,
+    METRICS,
+    UNTIMED,
+    Metric,
+    matrix,
+    rows_of,
+    spread_of,
+)
+from studio.analysis.collectives.members import Members, collective_members
 from studio.errors import TraceError
 from studio.pages._state import kept, run_of, shown_run, times_of, trace, workspace
 

@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from studio.analysis.blocks import BlockTree, Folded, Path
-from studio.analysis.depth import Depths, depths
-from studio.analysis.layout import Layout
-from studio.analysis.levels import LevelName, Source, first_choice, offered_levels
-from studio.analysis.nameparts import NameParts
-from studio.analysis.neighbours import Adjacency, adjacency
+from studio.analysis.graph.blocks import BlockTree, Folded, Path
+from studio.analysis.graph.depth import Depths, depths
+from studio.analysis.graph.layout import Layout
+from studio.analysis.graph.levels import LevelName, Source, first_choice, offered_levels
+from studio.analysis.graph.nameparts import NameParts
+from studio.analysis.graph.neighbours import Adjacency, adjacency
 from studio.figures.blocks import Figures, Weights, folded_elements
 from studio.pages._graph_request import KINDS, Request
 from studio.pages._graph_times import node_spans

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from studio.analysis.critical import Schedule, schedule
-from studio.analysis.levels import thread_lanes
+from studio.analysis.graph.critical import Schedule, schedule
+from studio.analysis.graph.levels import thread_lanes
 from studio.figures.graph_colours import Swatch, categories, diverging, scale_colours
 from studio.pages._graph_fold import adjacency_of, depths_of
 from studio.pages._graph_request import Request

@@ -8,12 +8,12 @@ from collections.abc import Sequence
 import numpy as np
 
 from studio import __version__
-from studio.analysis.breakdown import Breakdown
-from studio.analysis.collectives import CollectiveTimes, collective_times
-from studio.analysis.comparison import Comparison, Figure, NodeChange, Side
-from studio.analysis.imbalance import matrix, rows_of, spread_of, worst_rows
-from studio.analysis.members import Members, collective_members
-from studio.analysis.summary import summarise
+from studio.analysis.collectives.imbalance import matrix, rows_of, spread_of, worst_rows
+from studio.analysis.collectives.members import Members, collective_members
+from studio.analysis.collectives.times import CollectiveTimes, collective_times
+from studio.analysis.compare.runs import Comparison, Figure, NodeChange, Side
+from studio.analysis.job.breakdown import Breakdown
+from studio.analysis.job.summary import summarise
 from studio.comparing import (
     LETTERS,
     WORDS,

@@ -7,7 +7,7 @@ from typing import Any
 
 from flask import Blueprint, Response, request
 
-from studio.analysis.graph_map import GraphMap
+from studio.analysis.graph.map import GraphMap
 from studio.errors import StudioError, TraceError
 from studio.figures.graph_files import SAID, write_drawing
 from studio.server.answers import as_json, refusal

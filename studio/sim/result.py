@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from studio.analysis.breakdown import Breakdown, Spans, breakdown, node_kinds
+from studio.analysis.job.breakdown import Breakdown, Spans, breakdown, node_kinds
 from studio.sim.config import SystemConfig
 from studio.sim.folding import expanded_links
 from studio.sim.kernel import layout as k

@@ -9,7 +9,7 @@ import xml.etree.ElementTree as ET
 import networkx as nx
 import pytest
 
-from studio.analysis.neighbours import adjacency, whole
+from studio.analysis.graph.neighbours import adjacency, whole
 from studio.figures.graph import elements
 from studio.figures.graph_files import SAID, dot, graphml, svg, table, write_drawing
 from studio.trace import NodeType

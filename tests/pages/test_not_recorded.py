@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from studio.analysis.communication import group_use
-from studio.analysis.counters import in_flight
-from studio.analysis.gantt import Gantt
-from studio.analysis.imbalance import amounts, matrix, rows_of, spread_of, worst_rows
-from studio.analysis.members import collective_members
-from studio.analysis.summary import count_unsized, summarise
+from studio.analysis.collectives.groups import group_use
+from studio.analysis.collectives.imbalance import amounts, matrix, rows_of, spread_of, worst_rows
+from studio.analysis.collectives.members import collective_members
+from studio.analysis.job.summary import count_unsized, summarise
+from studio.analysis.timeline.counters import in_flight
+from studio.analysis.timeline.gantt import Gantt
 from studio.comparing import recording
 from studio.figures.beside import beside
 from studio.figures.groups import group_matrix
