@@ -104,11 +104,11 @@ def format_ns(ns: float) -> str:
     return _scale_text(ns, _TIMES)
 
 
-def told_apart(times_ns: Sequence[int]) -> list[str]:
+def format_distinct(times_ns: Sequence[int]) -> list[str]:
     """Format times like `format_ns`, with more digits where different times would read the same.
 
     Example:
-        >>> told_apart([205_261_417, 205_105_000]), told_apart([205_261_417, 723_000]), told_apart([20_000_001, 20_000_000])
+        >>> format_distinct([205_261_417, 205_105_000]), format_distinct([205_261_417, 723_000]), format_distinct([20_000_001, 20_000_000])
         (['205.261 ms', '205.105 ms'], ['205 ms', '723 µs'], ['20,000,001 ns', '20,000,000 ns'])
     """
     most = max(times_ns, default=0)
@@ -164,6 +164,16 @@ def format_count(count: int) -> str:
         '96,331'
     """
     return f"{count:,d}"
+
+
+def format_counted(count: int, noun: str, plural: str = "") -> str:
+    """Format a count followed by its noun, singular or plural.
+
+    Example:
+        >>> format_counted(1, "node"), format_counted(1200, "node")
+        ('1 node', '1,200 nodes')
+    """
+    return f"{format_count(count)} {noun if count == 1 else plural or noun + 's'}"
 
 
 def format_si(value: float, unit: str = "") -> str:

@@ -11,7 +11,6 @@ from studio.analysis.collectives.matching import Collectives, Disagreement, Grou
 from studio.doctor.clocks import clock_offsets
 from studio.doctor.content import metadata_number
 from studio.doctor.diagnosis import NODES_NAMED, Case, Found, NodeAt, by_rank
-from studio.doctor.structure import with_noun
 from studio.sim.agreement import (
     collective_label,
     group_label,
@@ -21,7 +20,7 @@ from studio.sim.agreement import (
     rank_list,
 )
 from studio.trace import NONE, CollectiveType, Graph, Int64, Level
-from studio.units import format_bytes, format_count, format_ns
+from studio.units import format_bytes, format_count, format_counted, format_ns
 
 _CLOCKS_LISTED = 8
 _FAR_APART_NS = 1_000_000
@@ -64,7 +63,9 @@ def group_outsiders(case: Case) -> Iterator[Found]:
     for index, group in enumerate(usage for usage in case.groups if usage.outsiders):
         if index == _GROUPS_LISTED:
             rest = sum(1 for usage in case.groups if usage.outsiders) - _GROUPS_LISTED
-            yield Found("error", f"{with_noun(rest, 'more group')} {'is' if rest == 1 else 'are'} like this.")
+            yield Found(
+                "error", f"{format_counted(rest, 'more group')} {'is' if rest == 1 else 'are'} like this."
+            )
             return
         members = rank_list(sorted(group.members))
         yield Found(
@@ -84,7 +85,7 @@ def unlisted_groups(case: Case) -> Iterator[Found]:
         more = ", …" if len(unlisted) > 4 else "."
         yield Found(
             "warning",
-            f"{with_noun(len(unlisted), 'comm group')} {'is' if len(unlisted) == 1 else 'are'} listed nowhere; the ranks whose "
+            f"{format_counted(len(unlisted), 'comm group')} {'is' if len(unlisted) == 1 else 'are'} listed nowhere; the ranks whose "
             f"nodes name {'it' if len(unlisted) == 1 else 'them'} were taken as members: {names}{more}",
             tuple(sorted({rank for usage in unlisted for rank in usage.members})),
             (),
@@ -123,7 +124,9 @@ def collectives(case: Case) -> Iterator[Found]:
             yield _disagreement(case, plain, difference)
     if listed > _GROUPS_LISTED:
         rest = listed - _GROUPS_LISTED
-        yield Found("error", f"{with_noun(rest, 'more group')} {'disagrees' if rest == 1 else 'disagree'}.")
+        yield Found(
+            "error", f"{format_counted(rest, 'more group')} {'disagrees' if rest == 1 else 'disagree'}."
+        )
 
 
 def _disagreement(case: Case, group: GroupMatching, difference: Disagreement) -> Found:
@@ -169,7 +172,7 @@ def _differs_in(group: GroupMatching, difference: Disagreement) -> str:
         return "membership: one of them has no collective of the group"
     if NONE in (difference.row, difference.other_row):
         missing = f"; number {_number(this, difference)} is missing" if group.by_number else ""
-        return f"number: {with_noun(this.count, 'collective')} and {with_noun(other.count, 'collective')}{missing}"
+        return f"number: {format_counted(this.count, 'collective')} and {format_counted(other.count, 'collective')}{missing}"
     contents = [sorted(zip(each.type.tolist(), each.bytes.tolist(), strict=True)) for each in (this, other)]
     if contents[0] == contents[1]:
         return "order"
@@ -255,7 +258,7 @@ def _unmatched_findings(case: Case, chosen: Int64, *, receives: bool) -> Iterato
         nearest = f"; nearest is {half_label(case.trace, case.messages, near, receives=not receives)}"
     yield Found(
         "error" if receives else "warning",
-        f"{with_noun(len(chosen), noun)} of {rank_list(ranks)} {'is' if len(chosen) == 1 else 'are'} never {verb}: "
+        f"{format_counted(len(chosen), noun)} of {rank_list(ranks)} {'is' if len(chosen) == 1 else 'are'} never {verb}: "
         f"{first}{nearest}.",
         ranks,
         nodes,
@@ -289,7 +292,7 @@ def self_messages(case: Case) -> Iterator[Found]:
         first = half_label(case.trace, messages, message, receives=receives)
         yield Found(
             "error",
-            f"{with_noun(len(chosen), 'message')} of {rank_list(ranks)} {'goes' if len(chosen) == 1 else 'go'} to the "
+            f"{format_counted(len(chosen), 'message')} of {rank_list(ranks)} {'goes' if len(chosen) == 1 else 'go'} to the "
             f"rank {'it comes' if len(chosen) == 1 else 'they come'} from: {first}.",
             ranks,
             nodes,
@@ -314,7 +317,7 @@ def unknown_peers(case: Case) -> Iterator[Found]:
             whom = "where it comes from" if receives else "where it goes"
         yield Found(
             "error",
-            f"{with_noun(len(chosen), noun)} of {rank_list(ranks)} {'does' if len(chosen) == 1 else 'do'} not say {whom} "
+            f"{format_counted(len(chosen), noun)} of {rank_list(ranks)} {'does' if len(chosen) == 1 else 'do'} not say {whom} "
             f"({key} is not recorded): {node_label(_graph_of(case, nodes[0]), nodes[0].row)} of rank {nodes[0].rank}.",
             ranks,
             nodes,
@@ -353,7 +356,7 @@ def foreign_messages(case: Case) -> Iterator[Found]:
             named = int((messages.target if receives else messages.source)[chosen[0]])
             yield Found(
                 "error",
-                f"{with_noun(len(chosen), side)} of {rank_list(ranks)} {'names' if len(chosen) == 1 else 'name'} another "
+                f"{format_counted(len(chosen), side)} of {rank_list(ranks)} {'names' if len(chosen) == 1 else 'name'} another "
                 f"rank in {key}, such as rank {named}; it is the own rank there, or nothing.",
                 ranks,
                 nodes,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from studio.doctor.diagnosis import Case, Found, GraphCase, Where, where
-from studio.doctor.structure import percent, with_noun, worth_warning
+from studio.doctor.structure import percent, worth_warning
 from studio.et.link.communication import is_timeless
 from studio.sim.agreement import node_label, rank_list
 from studio.sim.check import flag
@@ -23,7 +23,7 @@ from studio.trace import (
     dense_column,
     int_column,
 )
-from studio.units import format_count
+from studio.units import format_count, format_counted
 
 _FEW = 0.01
 _ABSENT = -(1 << 63)
@@ -81,7 +81,7 @@ def unlinked(case: Case) -> Iterator[Found]:
         return
     level: Level = "warning" if lost.count + loose.count > _FEW * (host + device) else "info"
     parts = [
-        f"{with_noun(nodes.count, noun)} {'has' if nodes.count == 1 else 'have'} no {what}, such as {_first(nodes)}"
+        f"{format_counted(nodes.count, noun)} {'has' if nodes.count == 1 else 'have'} no {what}, such as {_first(nodes)}"
         for nodes, noun, what in (
             (lost, "operator", "event in the device trace"),
             (loose, "device operation", "launching operator"),
@@ -141,7 +141,7 @@ def durations(case: Case) -> Iterator[Found]:
         warns = worth_warning(nodes.count, among) or (device and nodes.count > _FEW * among)
         yield Found(
             "warning" if warns else "info",
-            f"{with_noun(nodes.count, 'compute node')} of {rank_list(nodes.ranks)} "
+            f"{format_counted(nodes.count, 'compute node')} of {rank_list(nodes.ranks)} "
             f"{'has' if nodes.count == 1 else 'have'} no duration: {_first(nodes)}.",
             nodes.ranks,
             nodes.nodes,
@@ -164,7 +164,7 @@ def estimated(case: Case) -> Iterator[Found]:
     if nodes.count:
         yield Found(
             "info",
-            f"{with_noun(nodes.count, 'compute node')} of {rank_list(nodes.ranks)} "
+            f"{format_counted(nodes.count, 'compute node')} of {rank_list(nodes.ranks)} "
             f"{'has' if nodes.count == 1 else 'have'} an amount of work but no duration: {_first(nodes)}.",
             nodes.ranks,
             nodes.nodes,
@@ -188,7 +188,7 @@ def _nodes(
         among = sum(int(graph_case.communicates.sum()) * len(graph_case.ranks) for graph_case in case.graphs)
         yield Found(
             level,
-            f"{with_noun(nodes.count, 'communication node')} of {rank_list(nodes.ranks)} "
+            f"{format_counted(nodes.count, 'communication node')} of {rank_list(nodes.ranks)} "
             f"{words[0] if nodes.count == 1 else words[1]}: {_first(nodes)}.",
             nodes.ranks,
             nodes.nodes,
@@ -300,7 +300,7 @@ def detached(case: Case) -> Iterator[Found]:
         verb = ("waits for nothing, and nothing waits for it", "wait for nothing, and nothing waits for them")
         yield Found(
             "warning",
-            f"{with_noun(nodes.count, 'communication node')} of {rank_list(nodes.ranks)} {verb[nodes.count > 1]}: "
+            f"{format_counted(nodes.count, 'communication node')} of {rank_list(nodes.ranks)} {verb[nodes.count > 1]}: "
             f"{_first(nodes)}.",
             nodes.ranks,
             nodes.nodes,

@@ -18,12 +18,12 @@ from studio.doctor.cycles import removal
 from studio.doctor.diagnosis import Case, GraphCase
 from studio.doctor.edit import Entries
 from studio.doctor.streams import stream_order
-from studio.doctor.structure import edge_label, repeated_rows, with_noun
+from studio.doctor.structure import edge_label, repeated_rows
 from studio.errors import TraceError
 from studio.et.link.options import DepKind
 from studio.sim.agreement import group_label, is_certain, node_label, rank_list
 from studio.trace import NONE, Bool, Finding, Graph, Int64, NodeType, Trace, UInt64
-from studio.units import format_ns
+from studio.units import format_counted, format_ns
 
 MENDED = "repaired-"
 """What codes of findings that tell of a repair begin with; the repair's own code follows."""
@@ -135,7 +135,7 @@ def _drop_dependencies(
             ]
         made[case.index], dropped = edit.without_dependencies(graph, partial(drop, case))
         count += dropped * len(case.ranks)
-    what = f"{with_noun(count, 'dependency', 'dependencies')} removed"
+    what = f"{format_counted(count, 'dependency', 'dependencies')} removed"
     return edit.with_graphs(trace, made), [Change(what, count, tuple(first[:_SHOWN]))]
 
 
@@ -192,7 +192,7 @@ def _add_stream_order(trace: Trace) -> tuple[Trace, list[Change]]:
             f"rank {case.ranks[0]}: {edge_label(case.graph, before, other)}"
             for other, before in pairs[:_SHOWN]
         ]
-    what = f"{with_noun(count, 'dependency', 'dependencies')} added"
+    what = f"{format_counted(count, 'dependency', 'dependencies')} added"
     return edit.with_graphs(trace, made), [Change(what, count, tuple(first[:_SHOWN]))]
 
 
@@ -232,7 +232,7 @@ def _chain_collectives(trace: Trace) -> tuple[Trace, list[Change]]:
         for index, chain in wanted.items()
         for before, after in chain[:_SHOWN]
     ]
-    what = f"{with_noun(count, 'dependency', 'dependencies')} added, {with_noun(len(names), 'group')} put in order"
+    what = f"{format_counted(count, 'dependency', 'dependencies')} added, {format_counted(len(names), 'group')} put in order"
     made = edit.rank_by_rank(trace, wanted, _with_chain) if wanted else trace
     return made, [Change(what, count, tuple(first[:_SHOWN]))]
 
@@ -310,7 +310,9 @@ def _write_in_order(trace: Trace) -> tuple[Trace, list[Change]]:
             continue
         made[case.index] = edit.with_order(case.graph, np.argsort(issue_order(case.graph), kind="stable"))
         count += len(case.graph) * len(case.ranks)
-    return edit.with_graphs(trace, made), [Change(f"{with_noun(count, 'node')} put in another order", count)]
+    return edit.with_graphs(trace, made), [
+        Change(f"{format_counted(count, 'node')} put in another order", count)
+    ]
 
 
 # ---------------------------------------------------------------------------------------------------
@@ -332,7 +334,7 @@ def _renumber(trace: Trace) -> tuple[Trace, list[Change]]:
         count += len(rows) * len(case.ranks)
         pairs = zip(rows[:_SHOWN].tolist(), fresh[:_SHOWN].tolist(), strict=True)
         first += [f"rank {case.ranks[0]}: {node_label(graph, row)} became node {new}" for row, new in pairs]
-    what = f"{with_noun(count, 'node')} numbered anew"
+    what = f"{format_counted(count, 'node')} numbered anew"
     return edit.with_graphs(trace, made), [Change(what, count, tuple(first[:_SHOWN]))]
 
 
@@ -377,7 +379,7 @@ def _on_nodes(
             first += [
                 f"rank {case.ranks[0]}: {node_label(case.graph, row)}" for row in rows[:_SHOWN].tolist()
             ]
-    what = f"{done} {with_noun(count, 'node')}"
+    what = f"{done} {format_counted(count, 'node')}"
     return edit.with_graphs(trace, made), [Change(what, count, tuple(first[:_SHOWN]))]
 
 
@@ -400,7 +402,7 @@ def _without_messages(
 
     count = sum(map(len, wanted.values()))
     made = edit.rank_by_rank(trace, wanted, change) if wanted else trace
-    return made, [Change(f"{with_noun(count, noun)} removed", count, tuple(first[:_SHOWN]))]
+    return made, [Change(f"{format_counted(count, noun)} removed", count, tuple(first[:_SHOWN]))]
 
 
 def _drop_receives(trace: Trace) -> tuple[Trace, list[Change]]:
@@ -444,7 +446,7 @@ def _list_groups(trace: Trace) -> tuple[Trace, list[Change]]:
     ]
     assert known.issuperset(members), "every group that nodes name is listed or inferred"
     first = [f"{name}: {rank_list(sorted(ranks))}" for name, ranks in members.items()]
-    what = f"{with_noun(len(members), 'comm group')} listed"
+    what = f"{format_counted(len(members), 'comm group')} listed"
     return replace(trace, groups=tuple(groups)), [Change(what, len(members), tuple(first[:_SHOWN]))]
 
 
@@ -467,7 +469,7 @@ def _align_clocks(trace: Trace) -> tuple[Trace, list[Change]]:
     first = tuple(
         f"rank {rank}: by {format_ns(abs(by))} {'back' if by > 0 else 'on'}" for rank, by in offset.items()
     )
-    return made, [Change(f"{with_noun(len(offset), 'clock')} moved", len(offset), first[:_SHOWN])]
+    return made, [Change(f"{format_counted(len(offset), 'clock')} moved", len(offset), first[:_SHOWN])]
 
 
 REPAIRS: Mapping[str, Repair] = {

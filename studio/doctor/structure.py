@@ -11,20 +11,10 @@ from studio.doctor.diagnosis import Case, Found, GraphCase, Where, where
 from studio.doctor.streams import stream_order
 from studio.sim.agreement import node_label, rank_list
 from studio.trace import NONE, Dependencies, Graph, Int64
-from studio.units import format_count
+from studio.units import format_count, format_counted
 
 _EDGES_NAMED = 4
 _SHARE_WORTH_WARNING = 0.5
-
-
-def with_noun(count: int, noun: str, plural: str = "") -> str:
-    """Return a count followed by its noun, singular or plural.
-
-    Example:
-        >>> with_noun(1, "node"), with_noun(1200, "node")
-        ('1 node', '1,200 nodes')
-    """
-    return f"{format_count(count)} {noun if count == 1 else plural or noun + 's'}"
 
 
 def percent(part: int, whole: int) -> str:
@@ -68,7 +58,7 @@ def dangling(case: Case) -> Iterator[Found]:
         verb = "waits" if nodes.count == 1 else "wait"
         yield Found(
             "error",
-            f"{with_noun(nodes.count, 'node')} of {rank_list(nodes.ranks)} {verb} for nodes that are not in the trace: "
+            f"{format_counted(nodes.count, 'node')} of {rank_list(nodes.ranks)} {verb} for nodes that are not in the trace: "
             f"{text}.",
             nodes.ranks,
             nodes.nodes,
@@ -89,7 +79,7 @@ def self_loops(case: Case) -> Iterator[Found]:
     if nodes.first:
         first = node_label(nodes.first[0].graph, nodes.first[1])
         verb = "waits" if nodes.count == 1 else "wait"
-        message = f"{with_noun(nodes.count, 'node')} of {rank_list(nodes.ranks)} {verb} for itself, the first is {first}."
+        message = f"{format_counted(nodes.count, 'node')} of {rank_list(nodes.ranks)} {verb} for itself, the first is {first}."
         if nodes.count > 1:
             message = message.replace("itself", "themselves")
         yield Found("error", message, nodes.ranks, nodes.nodes, nodes.count)
@@ -120,15 +110,18 @@ def cycles(case: Case) -> Iterator[Found]:
     which = "the fewest that open all cycles" if exact else "as few as a heuristic finds; fewer may be enough"
     yield Found(
         "error",
-        f"{with_noun(nodes.count, 'node')} of {rank_list(nodes.ranks)} wait for each other in "
-        f"{with_noun(circles, 'cycle')}. Removing {with_noun(edges, 'dependency', 'dependencies')} ({which}) fixes it: "
+        f"{format_counted(nodes.count, 'node')} of {rank_list(nodes.ranks)} wait for each other in "
+        f"{format_counted(circles, 'cycle')}. Removing {format_counted(edges, 'dependency', 'dependencies')} ({which}) fixes it: "
         f"{named}{more}",
         nodes.ranks,
         nodes.nodes,
         nodes.count,
         (
             ("cycles", format_count(circles)),
-            ("largest cycle", with_noun(max(int(np.bincount(c.circles[r]).max()) for c, r in some), "node")),
+            (
+                "largest cycle",
+                format_counted(max(int(np.bincount(c.circles[r]).max()) for c, r in some), "node"),
+            ),
             ("nodes that wait behind", format_count(sum(_behind(c) * len(c.ranks) for c, _ in some))),
             ("to remove", f"{format_count(edges)} ({'exact' if exact else 'heuristic'})"),
             *(("remove", text) for text in edge_texts(graph_case.graph, cut)),
@@ -170,7 +163,7 @@ def forward(case: Case) -> Iterator[Found]:
         verb = "waits" if nodes.count == 1 else "wait"
         yield Found(
             "info",
-            f"{with_noun(nodes.count, 'node')} of {rank_list(nodes.ranks)} {verb} for nodes later in the file: "
+            f"{format_counted(nodes.count, 'node')} of {rank_list(nodes.ranks)} {verb} for nodes later in the file: "
             f"{edge_label(graph_case.graph, row, later)}.",
             nodes.ranks,
             nodes.nodes,
@@ -194,7 +187,7 @@ def duplicate_ids(case: Case) -> Iterator[Found]:
         verb = "has" if nodes.count == 1 else "have"
         yield Found(
             "error",
-            f"{with_noun(nodes.count, 'node')} of {rank_list(nodes.ranks)} {verb} the id of an earlier node: "
+            f"{format_counted(nodes.count, 'node')} of {rank_list(nodes.ranks)} {verb} the id of an earlier node: "
             f"{node_label(graph_case.graph, row)}.",
             nodes.ranks,
             nodes.nodes,
@@ -223,7 +216,7 @@ def streams(case: Case) -> Iterator[Found]:
     direct = any(order.direct_only for _, order in orders)
     yield Found(
         "warning",
-        f"{with_noun(nodes.count, 'kernel')} of {rank_list(nodes.ranks)} {verb} not wait for the previous kernel on the "
+        f"{format_counted(nodes.count, 'kernel')} of {rank_list(nodes.ranks)} {verb} not wait for the previous kernel on the "
         f"same stream: {node_label(graph_case.graph, row)} comes after {node_label(graph_case.graph, before)}.",
         nodes.ranks,
         nodes.nodes,

@@ -40,6 +40,7 @@ from studio.trace import (
     kind_table,
     node_attributes,
 )
+from studio.units import format_counted
 
 _LONGEST_US = (2**63 - 1) // 1000
 _LAST_OBSOLETE_FIELD = 20
@@ -424,7 +425,7 @@ def _damage_finding(columns: wire.Columns, name: str, size: int) -> Finding:
         "error",
         "damaged-file",
         f"{name}: {columns.damage} at byte {columns.damage_at:,} of {size:,}; "
-        f"the {kept:,} nodes before it were read, what follows is lost.",
+        f"{format_counted(kept, 'node')} before it {'was' if kept == 1 else 'were'} read, what follows is lost.",
         hint="Copy or record the file again; a recording process that was killed leaves such a file.",
         file=name,
         offset=columns.damage_at,

@@ -26,6 +26,7 @@ from studio.et.link.options import DEP_KINDS, DepKind
 from studio.et.mend import collector_paused, decode_mended
 from studio.et.records import LARGEST_ID, NodeRecord, fits, rank_part
 from studio.trace import NONE, Attribute, CollectiveType, Finding, NodeType, ValueKind
+from studio.units import format_counted
 
 _MARKS = (b'"exclusive_dur"', b'"inclusive_dur"', b'"inter_thread_dep"')
 _HOST_NUMBERS = ("rf_id", "fw_parent", "seq_id", "scope", "tid", "fw_tid")
@@ -473,7 +474,7 @@ def _findings(trace: _Merged, lost: Counter[str], name: str) -> list[Finding]:
         findings.append(Finding("warning", "unknown-collective", message, hint, file=name))
     untimed = sum(start < 0 and not is_timeless(trace.name(row)) for row, start in enumerate(trace.start_ns))
     if untimed:
-        message = f"{name}: {untimed:,} of {len(trace.nodes):,} nodes have no times: they were not linked."
+        message = f"{name}: {untimed:,} of {format_counted(len(trace.nodes), 'node')} {'has' if untimed == 1 else 'have'} no times: they were not linked."
         findings.append(
             Finding("warning", "unlinked", message, "Open the two traces it was made of instead.", file=name)
         )

@@ -30,6 +30,7 @@ from studio.trace import (
     Rank,
     Trace,
 )
+from studio.units import format_counted
 
 _EVENT = re.compile(
     rb"(?:^|[\s:\]>])(issue|callback),[^=,\r\n]*=[ \t]*([0-9]{1,20})[ \t]*,[^=,\r\n]*=[ \t]*([0-9]{1,20})[ \t]*"
@@ -218,7 +219,7 @@ def _findings(spans: _Spans, reading: Reading, nodes: int) -> list[Finding]:
         Finding(
             "info",
             "timeline-only",
-            f"{name}: a recorded timeline of {nodes:,} nodes, without dependencies, sizes and groups.",
+            f"{name}: a recorded timeline of {format_counted(nodes, 'node')}, without dependencies, sizes and groups.",
             "Look at its timeline; to simulate, open the traces the run was made of.",
             file=name,
         ),

@@ -11,6 +11,7 @@ from studio.decoding import decoder
 from studio.errors import TraceFormatError
 from studio.et.format import Format, GroupsPart, Part, Reading
 from studio.trace import CommGroup, Finding, Trace
+from studio.units import format_counted
 
 _HEAD = re.compile(rb'\s*\{\s*(\}\s*$|"(?:[^"\\]|\\.)*"\s*:\s*\[\s*(-?\d|\]|$))')
 _LARGEST_RANK = 2**31 - 1
@@ -47,9 +48,7 @@ def read(reading: Reading) -> list[Part]:
             )
         distinct = tuple(dict.fromkeys(ranks))
         if len(distinct) < len(ranks):
-            message = (
-                f"{reading.name}: group {name!r} names {len(ranks) - len(distinct)} ranks more than once."
-            )
+            message = f"{reading.name}: group {name!r} names {format_counted(len(ranks) - len(distinct), 'rank')} more than once."
             findings.append(
                 Finding("warning", "group-repeats", message, "Repeats were left out.", file=reading.name)
             )

@@ -34,6 +34,7 @@ from studio.et.recording import DeviceTrace, HostTrace
 from studio.et.source import SourceFile, head, inflated_bytes, load, looks_like, open_sources
 from studio.et.workers import processors
 from studio.trace import CommGroup, Finding, Graph, Rank, Trace, digest
+from studio.units import format_counted
 
 FORMATS: tuple[Format, ...] = (
     groups.FORMAT,
@@ -84,7 +85,7 @@ class RanksNeededError(TraceError):
 
     def __init__(self, files: Sequence[str]) -> None:
         super().__init__(
-            f"The rank of {len(files)} files is unknown: {first_of(files)}.",
+            f"The rank of {format_counted(len(files), 'file')} is unknown: {first_of(files)}.",
             hint="Name them <job>.<rank>.et, or give --rank FILE=NUMBER once per file.",
         )
         self.names = tuple(files)
@@ -228,7 +229,7 @@ def _unrecognised_error(name: str, start: bytes, count: int = 1) -> TraceFormatE
     known = ", ".join(fmt.title for fmt in FORMATS)
     message = f"{name}: not an execution trace; it looks like {looks_like(start)}."
     if count > 1:
-        message = f"{count:,} files, none of a known format, the first being {name}."
+        message = f"{format_counted(count, 'file')}, none of a known format, the first being {name}."
     return TraceFormatError(message, hint=f"Formats that can be opened: {known}.")
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from studio.analysis.collectives.groups import GroupUse
 from studio.figures.shades import FAINT, scale_ticks, shades
 from studio.figures.theme import SEQUENTIAL, layout, palette
-from studio.units import format_bytes
+from studio.units import format_bytes, format_counted
 
 _ROW_PX, _LEAST_PX, _MOST_PX = 18, 150, 560
 _CELL_PX, _BESIDE_PX, _WIDEST_PX = 44, 210, 1200
@@ -47,7 +47,7 @@ def group_matrix(use: GroupUse, *, dark: bool, notes: Sequence[str] = ()) -> Any
             if sized or not count
             else "sizes not recorded"
         )
-        hover[group, rank] = f"{count:,} nodes, {said}"
+        hover[group, rank] = f"{format_counted(count, 'node')}, {said}"
     shade, low, high = shades(size)
     # Nothing of a size that is not recorded is no size of 0.
     known = bool((use.sized[use.bytes == 0] > 0).any()) or bool((use.count[use.bytes == 0] == 0).any())

@@ -34,7 +34,7 @@ from studio.figures.ranks import rank_times
 from studio.figures.waterfall import waterfall
 from studio.reporting.document import Cell, Document
 from studio.trace import Float64, Int64, collective_name, trace_digest
-from studio.units import format_bytes, format_count, format_ns, format_rate
+from studio.units import format_bytes, format_count, format_counted, format_ns, format_rate
 
 _LISTED = 12
 _FINDINGS = 20
@@ -365,7 +365,7 @@ def _findings(document: Document, side: Side) -> None:
     findings = side.trace.findings
     document.heading(3, "What the reader noticed")
     if not findings:
-        document.paragraph(f"No findings in {format_count(summarise(side.trace).nodes)} nodes.")
+        document.paragraph(f"No findings in {format_counted(summarise(side.trace).nodes, 'node')}.")
         return
     document.bullets([f"{finding.level}: {finding.message}" for finding in findings[:_FINDINGS]])
     if len(findings) > _FINDINGS:

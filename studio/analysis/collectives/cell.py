@@ -11,7 +11,7 @@ from studio.analysis.collectives.heat import Shown, line_name
 from studio.analysis.collectives.imbalance import Metric
 from studio.analysis.collectives.members import Members
 from studio.trace import NONE, Int64
-from studio.units import format_bytes, format_count, format_ns, format_offset, format_rate
+from studio.units import format_bytes, format_count, format_counted, format_ns, format_offset, format_rate
 
 FORMATS: dict[Metric, Callable[[float], str]] = {
     "size": format_bytes,
@@ -72,7 +72,7 @@ def _single(shown: Shown, cell: int) -> list[str]:
     members = heat.members
     which = int(np.searchsorted(members.offsets, cell, side="right")) - 1
     group = members.groups[int(members.group[which])]
-    parts = [f"group {group or 'of all ranks'}, {format_count(int(members.size[which]))} ranks"]
+    parts = [f"group {group or 'of all ranks'}, {format_counted(int(members.size[which]), 'rank')}"]
     if metric != "size":
         parts.append(_size(members, members.bytes[cell]))
     start, end = int(members.start_ns[cell]), int(members.end_ns[cell])

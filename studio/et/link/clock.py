@@ -8,7 +8,7 @@ import numpy as np
 
 from studio.et.link.draft import Clock, RankDraft
 from studio.trace import CollectiveType, Finding, Int64
-from studio.units import format_ns
+from studio.units import format_counted, format_ns
 
 _TOGETHER = (
     CollectiveType.ALL_REDUCE,
@@ -147,7 +147,7 @@ def _findings(drafts: Sequence[RankDraft], waiting: set[int]) -> list[Finding]:
         moved = [made for made in aligned if made.clock.offset_ns or made.clock.drift_ppb]
         largest = max((abs(made.clock.offset_ns) for made in moved), default=0)
         how = (
-            f"{len(moved):,} clocks were moved, by up to {format_ns(largest)}{_drift(moved)}"
+            f"{format_counted(len(moved), 'clock')} {'was' if len(moved) == 1 else 'were'} moved, by up to {format_ns(largest)}{_drift(moved)}"
             if moved
             else "all ranks share the clock of one machine, so none was moved"
         )

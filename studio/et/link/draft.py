@@ -15,6 +15,7 @@ from studio.et.link.options import LinkOptions
 from studio.et.link.pair import Pair
 from studio.et.recording import DeviceTrace, HostTrace
 from studio.trace import NONE, Finding
+from studio.units import format_counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +153,7 @@ def _draft_findings(made: RankDraft) -> list[Finding]:
     files, joined = made.files, made.joined
     if joined is not None and made.host is not None and joined.count < joined.operators:
         left = joined.operators - joined.count
-        message = f"{files}: {left:,} of {joined.operators:,} operators have no event and so no times."
+        message = f"{files}: {left:,} of {format_counted(joined.operators, 'operator')} {'has' if left == 1 else 'have'} no event and so no times."
         findings.append(
             Finding("warning", "unlinked", message, "Their names are in the node list (attribute unlinked).")
         )
