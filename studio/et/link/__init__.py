@@ -57,8 +57,8 @@ def link_ranks(
         tick(len(drafts), 2 * len(fitting))
     settled = settle(drafts, chosen)
     parts: list[RankPart] = []
-    for made in settled.drafts:
-        parts.append(assemble(made, settled.origin_ns, settled.world, chosen))
+    for rank_draft in settled.drafts:
+        parts.append(assemble(rank_draft, settled.origin_ns, settled.world, chosen))
         tick(len(drafts) + len(parts), 2 * len(fitting))
     return parts, settled.groups, [*findings, *settled.findings]
 
@@ -84,12 +84,17 @@ class Settled:
 
 def settle(drafts: Sequence[RankDraft], options: LinkOptions) -> Settled:
     """Give ranks common groups, clocks and collective numbers; outlines of them suffice."""
-    ordered = sorted(drafts, key=lambda made: -1 if made.number is None else made.number)
+    ordered = sorted(drafts, key=lambda rank_draft: -1 if rank_draft.number is None else rank_draft.number)
     groups, about_groups = resolve(ordered)
     number(ordered)
     about_clocks = align(ordered) if options.align_clocks else []
     origin = min(
-        (_begin(made) for made in ordered if made.device is not None and len(made.device)), default=0
+        (
+            _begin(rank_draft)
+            for rank_draft in ordered
+            if rank_draft.device is not None and len(rank_draft.device)
+        ),
+        default=0,
     )
     world = max([len(ordered), *(len(group.ranks) for group in groups), *_told_sizes(ordered)])
     return Settled(ordered, groups, [*about_groups, *about_clocks], origin, world)
@@ -112,10 +117,10 @@ def _mismatch_findings(pairs: Sequence[Pair]) -> list[Finding]:
     return findings
 
 
-def _begin(made: RankDraft) -> int:
-    assert made.device is not None
-    return int(correct_times(made.device.start_ns[:1], made.clock)[0])
+def _begin(rank_draft: RankDraft) -> int:
+    assert rank_draft.device is not None
+    return int(correct_times(rank_draft.device.start_ns[:1], rank_draft.clock)[0])
 
 
 def _told_sizes(drafts: Sequence[RankDraft]) -> list[int]:
-    return [made.device.head.world_size or 0 for made in drafts if made.device is not None]
+    return [rank_draft.device.head.world_size or 0 for rank_draft in drafts if rank_draft.device is not None]

@@ -35,7 +35,7 @@ def align(drafts: Sequence[RankDraft]) -> list[Finding]:
     """
     if len(drafts) < 2:
         return []
-    ends = [collective_ends(made) for made in drafts]
+    ends = [collective_ends(rank_draft) for rank_draft in drafts]
     every = range(len(drafts))
     # A rank whose files were cut off is no measure: it may match none of the others.
     first = next(
@@ -66,21 +66,21 @@ def align(drafts: Sequence[RankDraft]) -> list[Finding]:
     return _findings(drafts, waiting)
 
 
-def collective_ends(made: RankDraft) -> _Ends:
+def collective_ends(rank_draft: RankDraft) -> _Ends:
     """Return the end times (C,) of collectives whose members end together, by group, kind and side, in order."""
-    if made.device is None or made.launched is None:
+    if rank_draft.device is None or rank_draft.launched is None:
         return {}
     ends_by_key: dict[_Key, list[tuple[int, int]]] = {}
-    operations, device = made.operations, made.device
-    for row, facts in made.communication.operators.items():
+    operations, device = rank_draft.operations, rank_draft.device
+    for row, facts in rank_draft.communication.operators.items():
         if facts.kind in _TOGETHER and operations.start_ns[row] >= 0:
             key = facts.group or "", facts.kind, False
             ends_by_key.setdefault(key, []).append(
                 (int(operations.start_ns[row]), int(operations.end_ns[row]))
             )
-    for place, facts in made.communication.devices.items():
+    for place, facts in rank_draft.communication.devices.items():
         if facts.kind in _TOGETHER:
-            event = int(made.launched.event[place])
+            event = int(rank_draft.launched.event[place])
             start = int(device.start_ns[event])
             end = start + int(device.duration_ns[event])
             ends_by_key.setdefault((facts.group or "", facts.kind, True), []).append((start, end))
@@ -134,25 +134,27 @@ def correct_times(times_ns: Int64, clock: Clock) -> Int64:
 
 
 def _drift(moved: Sequence[RankDraft]) -> str:
-    drifts = [abs(made.clock.drift_ppb) for made in moved if made.clock.drift_ppb]
+    drifts = [abs(rank_draft.clock.drift_ppb) for rank_draft in moved if rank_draft.clock.drift_ppb]
     return f" and for a drift of up to {max(drifts) / 1000:.2f} ppm" if drifts else ""
 
 
 def _findings(drafts: Sequence[RankDraft], waiting: set[int]) -> list[Finding]:
     findings = []
-    timed = [made for made in drafts if made.device is not None]
-    aligned = [made for made in drafts if made.clock.matched]
+    timed = [rank_draft for rank_draft in drafts if rank_draft.device is not None]
+    aligned = [rank_draft for rank_draft in drafts if rank_draft.clock.matched]
     if aligned:
-        worst = max(aligned, key=lambda made: made.clock.residual_ns)
-        moved = [made for made in aligned if made.clock.offset_ns or made.clock.drift_ppb]
-        largest = max((abs(made.clock.offset_ns) for made in moved), default=0)
+        worst = max(aligned, key=lambda rank_draft: rank_draft.clock.residual_ns)
+        moved = [
+            rank_draft for rank_draft in aligned if rank_draft.clock.offset_ns or rank_draft.clock.drift_ppb
+        ]
+        largest = max((abs(rank_draft.clock.offset_ns) for rank_draft in moved), default=0)
         how = (
             f"{format_counted(len(moved), 'clock')} {'was' if len(moved) == 1 else 'were'} moved, by up to {format_ns(largest)}{_drift(moved)}"
             if moved
             else "all ranks share the clock of one machine, so none was moved"
         )
         message = (
-            f"Clocks compared by {max(made.clock.matched for made in aligned):,} matched collectives: {how}; "
+            f"Clocks compared by {max(rank_draft.clock.matched for rank_draft in aligned):,} matched collectives: {how}; "
             f"median distance of matched ends at most {format_ns(worst.clock.residual_ns)} (rank {worst.number})."
         )
         findings.append(Finding("info", "clock", message))
@@ -165,23 +167,23 @@ def _findings(drafts: Sequence[RankDraft], waiting: set[int]) -> list[Finding]:
 def _uncompared_findings(lost: Sequence[RankDraft]) -> list[Finding]:
     """Return findings about ranks whose clocks could not be compared; damaged files are the first reason."""
     findings = []
-    damaged = [made for made in lost if _damaged_files(made)]
-    others = [made for made in lost if not _damaged_files(made)]
-    for made in damaged[:_MOST_LISTED]:
+    damaged = [rank_draft for rank_draft in lost if _damaged_files(rank_draft)]
+    others = [rank_draft for rank_draft in lost if not _damaged_files(rank_draft)]
+    for rank_draft in damaged[:_MOST_LISTED]:
         message = (
-            f"{' and '.join(_damaged_files(made))} {'is' if len(_damaged_files(made)) == 1 else 'are'} cut off or broken: what is left "
-            f"of rank {made.number} has no collectives that match those of another rank, so its clock could not be compared."
+            f"{' and '.join(_damaged_files(rank_draft))} {'is' if len(_damaged_files(rank_draft)) == 1 else 'are'} cut off or broken: what is left "
+            f"of rank {rank_draft.number} has no collectives that match those of another rank, so its clock could not be compared."
         )
-        hint = (
-            f"Times of rank {made.number} may be shifted against the others. Record or copy its files again."
-        )
+        hint = f"Times of rank {rank_draft.number} may be shifted against the others. Record or copy its files again."
         findings.append(
-            Finding("warning", "clock", message, hint, rank=made.number, file=_damaged_files(made)[0])
+            Finding(
+                "warning", "clock", message, hint, rank=rank_draft.number, file=_damaged_files(rank_draft)[0]
+            )
         )
     others += damaged[_MOST_LISTED:]
     if others:
         several = len(others) > 1
-        ranks = ", ".join(str(made.number) for made in others[:_MOST_LISTED]) + (
+        ranks = ", ".join(str(rank_draft.number) for rank_draft in others[:_MOST_LISTED]) + (
             ", …" if len(others) > _MOST_LISTED else ""
         )
         message = (
@@ -193,6 +195,8 @@ def _uncompared_findings(lost: Sequence[RankDraft]) -> list[Finding]:
     return findings
 
 
-def _damaged_files(made: RankDraft) -> list[str]:
+def _damaged_files(rank_draft: RankDraft) -> list[str]:
     """Return the files of a rank that are cut off or broken."""
-    return [trace.file for trace in (made.host, made.device) if trace is not None and trace.damaged]
+    return [
+        trace.file for trace in (rank_draft.host, rank_draft.device) if trace is not None and trace.damaged
+    ]

@@ -70,10 +70,10 @@ class RankDraft:
         return " + ".join(trace.file for trace in (self.host, self.device) if trace is not None)
 
 
-def outline(made: RankDraft) -> RankDraft:
+def outline(rank_draft: RankDraft) -> RankDraft:
     """Return the part of a draft that other ranks need: communication and times."""
     none, none32 = np.zeros(0, np.int64), np.zeros(0, np.int32)
-    host, device = made.host, made.device
+    host, device = rank_draft.host, rank_draft.device
     if host is not None:
         empty = none32.reshape(0, 6)
         host = HostTrace(host.file, "", NONE, {}, none, none, {}, [], [], empty, [], {}, {}, host.damaged)
@@ -82,8 +82,8 @@ def outline(made: RankDraft) -> RankDraft:
         device = replace(device, external=none, correlation=none, stream=none, device=none, bytes=none)
         device = replace(device, wait_stream=none, wait_record=none)
     return RankDraft(
-        made.number, host, device, None, made.host_operations, replace(made.operations, names=[]),
-        made.launched, made.communication, Plan(none, none, (), none, none, none32, none, {}), made.clock,
+        rank_draft.number, host, device, None, rank_draft.host_operations, replace(rank_draft.operations, names=[]),
+        rank_draft.launched, rank_draft.communication, Plan(none, none, (), none, none, none32, none, {}), rank_draft.clock,
     )  # fmt: skip
 
 
@@ -105,9 +105,11 @@ def draft(pair: Pair, options: LinkOptions) -> RankDraft:
     launched = attribute(operations, device) if device is not None else None
     communication = communicate(operations, host, device, launched)
     plan = depend(operations, host, device, launched, communication, options)
-    made = RankDraft(pair.number, host, device, joined, count, operations, launched, communication, plan)
-    made.findings = [*findings, *_missing(pair), *_draft_findings(made)]
-    return made
+    rank_draft = RankDraft(
+        pair.number, host, device, joined, count, operations, launched, communication, plan
+    )
+    rank_draft.findings = [*findings, *_missing(pair), *_draft_findings(rank_draft)]
+    return rank_draft
 
 
 def _operators(host: HostTrace | None, joined: Joined | None) -> int:
@@ -147,11 +149,11 @@ def _missing(pair: Pair) -> list[Finding]:
     return []
 
 
-def _draft_findings(made: RankDraft) -> list[Finding]:
+def _draft_findings(rank_draft: RankDraft) -> list[Finding]:
     """Return findings about a linked rank."""
     findings = []
-    files, joined = made.files, made.joined
-    if joined is not None and made.host is not None and joined.count < joined.operators:
+    files, joined = rank_draft.files, rank_draft.joined
+    if joined is not None and rank_draft.host is not None and joined.count < joined.operators:
         left = joined.operators - joined.count
         message = f"{files}: {left:,} of {format_counted(joined.operators, 'operator')} {'has' if left == 1 else 'have'} no event and so no times."
         findings.append(
@@ -165,22 +167,22 @@ def _draft_findings(made: RankDraft) -> list[Finding]:
             f"the execution trace and are left out ({reasons}); the first is {joined.first_alone!r}."
         )
         findings.append(Finding("info", "event-alone", message))
-    if made.launched is not None and made.launched.why:
-        reasons = ", ".join(f"{reason}: {count:,}" for reason, count in made.launched.why.items())
-        count = sum(made.launched.why.values())
-        message = f"{files}: {count:,} of {len(made.launched):,} device operations belong to no operator ({reasons})."
+    if rank_draft.launched is not None and rank_draft.launched.why:
+        reasons = ", ".join(f"{reason}: {count:,}" for reason, count in rank_draft.launched.why.items())
+        count = sum(rank_draft.launched.why.values())
+        message = f"{files}: {count:,} of {len(rank_draft.launched):,} device operations belong to no operator ({reasons})."
         hint = "They are kept with their times and streams (attribute unattributed)."
         findings.append(Finding("warning", "unattributed", message, hint))
-    if made.communication.unknown:
+    if rank_draft.communication.unknown:
         names = ", ".join(
-            f"{name} ({count:,})" for name, count in list(made.communication.unknown.items())[:6]
+            f"{name} ({count:,})" for name, count in list(rank_draft.communication.unknown.items())[:6]
         )
         message = f"{files}: unknown collectives, kept as computation: {names}."
         findings.append(
             Finding("warning", "unknown-collective", message, "They send nothing in a simulation.")
         )
-    if made.plan.dropped:
-        reasons = ", ".join(f"{name}: {count:,}" for name, count in made.plan.dropped.items())
+    if rank_draft.plan.dropped:
+        reasons = ", ".join(f"{name}: {count:,}" for name, count in rank_draft.plan.dropped.items())
         message = f"{files}: dependencies that the recorded times contradict were left out ({reasons})."
         findings.append(Finding("info", "contradicted-dependency", message))
     return findings

@@ -18,22 +18,20 @@ WORLD = "0"
 def resolve(drafts: Sequence[RankDraft]) -> tuple[tuple[CommGroup, ...], list[Finding]]:
     """Return the groups of a job; set group and peer rank of every communication in the drafts."""
     members, findings = _members(drafts)
-    for made in drafts:
-        renamed = _rename_groups(made, members)
+    for rank_draft in drafts:
+        renamed = _rename_groups(rank_draft, members)
         inferred: Counter[str] = Counter()
-        for facts_of in (made.communication.operators, made.communication.devices):
-            default = _default_groups(made, members, facts_of)
+        for facts_of in (rank_draft.communication.operators, rank_draft.communication.devices):
+            default = _default_groups(rank_draft, members, facts_of)
             for key, facts in facts_of.items():
                 resolved = _resolve_facts(facts, default, renamed, members)
                 facts_of[key] = resolved
                 if "group" in resolved.inferred and resolved.group:
                     inferred[resolved.group] += 1
-        if inferred and len([ranks for ranks in members.values() if made.number in ranks]) > 1:
+        if inferred and len([ranks for ranks in members.values() if rank_draft.number in ranks]) > 1:
             names = ", ".join(f"{name!r}: {count:,}" for name, count in inferred.items())
-            message = (
-                f"{made.files}: collectives that name no group were put into one by elimination ({names})."
-            )
-            findings.append(Finding("info", "comm-group-inferred", message, rank=made.number))
+            message = f"{rank_draft.files}: collectives that name no group were put into one by elimination ({names})."
+            findings.append(Finding("info", "comm-group-inferred", message, rank=rank_draft.number))
     return tuple(CommGroup(name, ranks) for name, ranks in members.items()), findings
 
 
@@ -41,11 +39,14 @@ def _members(drafts: Sequence[RankDraft]) -> tuple[dict[str, tuple[int, ...]], l
     """Return the ranks of each group; groups with the same name but other ranks get longer names."""
     members: dict[str, tuple[int, ...]] = {}
     findings = []
-    for made in drafts:
-        listed = [(group.name, group.ranks) for group in made.communication.groups.values()]
+    for rank_draft in drafts:
+        listed = [(group.name, group.ranks) for group in rank_draft.communication.groups.values()]
         listed += [
             (facts.group, facts.group_ranks)
-            for facts in (*made.communication.operators.values(), *made.communication.devices.values())
+            for facts in (
+                *rank_draft.communication.operators.values(),
+                *rank_draft.communication.devices.values(),
+            )
             if facts.group is not None
         ]
         for name, ranks in listed:
@@ -54,8 +55,8 @@ def _members(drafts: Sequence[RankDraft]) -> tuple[dict[str, tuple[int, ...]], l
             known = members.setdefault(name, ranks)
             if known != ranks and _longer(name, ranks) not in members:
                 members[_longer(name, ranks)] = ranks
-                message = f"{made.files}: group {name!r} has ranks {list(ranks)} here and {list(known)} on other ranks."
-                findings.append(Finding("warning", "comm-group-differs", message, rank=made.number))
+                message = f"{rank_draft.files}: group {name!r} has ranks {list(ranks)} here and {list(known)} on other ranks."
+                findings.append(Finding("warning", "comm-group-differs", message, rank=rank_draft.number))
     return members, findings
 
 
@@ -63,23 +64,23 @@ def _longer(name: str, ranks: tuple[int, ...]) -> str:
     return f"{name}:{'-'.join(map(str, ranks[:8]))}"
 
 
-def _rename_groups(made: RankDraft, members: dict[str, tuple[int, ...]]) -> dict[str, str]:
+def _rename_groups(rank_draft: RankDraft, members: dict[str, tuple[int, ...]]) -> dict[str, str]:
     """Return the job-wide names of the rank's groups where they differ."""
     return {
         group.name: _longer(group.name, group.ranks)
-        for group in made.communication.groups.values()
+        for group in rank_draft.communication.groups.values()
         if group.ranks and members.get(group.name) != group.ranks
     }
 
 
 def _default_groups(
-    made: RankDraft, members: dict[str, tuple[int, ...]], facts_of: dict[int, Facts]
+    rank_draft: RankDraft, members: dict[str, tuple[int, ...]], facts_of: dict[int, Facts]
 ) -> tuple[str, str]:
     """Return the group of a rank's collectives that name none, and that of its messages.
 
     With one group it is that. With several, the one besides the world that no other collective names; else the world.
     """
-    number = 0 if made.number is None else made.number
+    number = 0 if rank_draft.number is None else rank_draft.number
     own = [name for name, ranks in members.items() if number in ranks]
     if len(own) == 1:
         return own[0], own[0]

@@ -20,22 +20,25 @@ def number(drafts: Sequence[RankDraft]) -> None:
 
     Where a recorder numbered those of some ranks of a group, the others are left without: theirs would not fit.
     """
-    orders = [issue_order(made.operations, made.device, made.launched, made.communication) for made in drafts]
+    orders = [
+        issue_order(rank_draft.operations, rank_draft.device, rank_draft.launched, rank_draft.communication)
+        for rank_draft in drafts
+    ]
     recorded = Counter[str]()
-    for made, order in zip(drafts, orders, strict=True):
-        known = [facts_of(made.communication, place) for place in order]
+    for rank_draft, order in zip(drafts, orders, strict=True):
+        known = [facts_of(rank_draft.communication, place) for place in order]
         recorded.update({facts.group for facts in known if facts.group and facts.seq >= 0})
-    for made, order in zip(drafts, orders, strict=True):
+    for rank_draft, order in zip(drafts, orders, strict=True):
         groups: dict[str, list[Place]] = {}
         for place in order:
-            groups.setdefault(facts_of(made.communication, place).group or "", []).append(place)
+            groups.setdefault(facts_of(rank_draft.communication, place).group or "", []).append(place)
         for name, places in groups.items():
-            written = [facts_of(made.communication, place).seq for place in places]
+            written = [facts_of(rank_draft.communication, place).seq for place in places]
             if max(written) < 0 and recorded[name]:
                 continue
             for place, seq, before in zip(places, _fill_numbers(written), written, strict=True):
                 if before < 0 and seq >= 0:
-                    _renumber(made.communication, place, seq)
+                    _renumber(rank_draft.communication, place, seq)
 
 
 def _fill_numbers(written: Sequence[int]) -> list[int]:

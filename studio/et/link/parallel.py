@@ -92,22 +92,22 @@ def link_files(
             drafts = team.share(ranks, draft_on)
         except _UnsureError:
             return None
-        outlines = [made.outline for _, made in drafts if made is not None]
+        outlines = [answer.outline for _, answer in drafts if answer is not None]
         settled = settle(outlines, options)
         whose = {files.number: worker for files, (worker, _) in zip(ranks, drafts, strict=True)}
-        tasks = [(whose[made.number or 0], made) for made in settled.drafts]
+        tasks = [(whose[outline.number or 0], outline) for outline in settled.drafts]
         done: list[int] = []
 
-        def finish_on(worker: Worker, made: RankDraft) -> RankPart:
-            part: RankPart = worker.ask(finish, made, settled.origin_ns, settled.world, options)
+        def finish_on(worker: Worker, settled_outline: RankDraft) -> RankPart:
+            part: RankPart = worker.ask(finish, settled_outline, settled.origin_ns, settled.world, options)
             done.append(1)
             linked(len(done), len(tasks))
             return part
 
         parts = team.run_own(tasks, finish_on)
     findings: dict[str, tuple[Finding, ...]] = {}
-    for _, made in drafts:
-        findings |= made.findings if made is not None else {}
+    for _, answer in drafts:
+        findings |= answer.findings if answer is not None else {}
     return LinkedRanks(parts, settled, findings)
 
 
@@ -137,9 +137,9 @@ def draft_files(state: State, tick: Tick, files: RankFiles, options: LinkOptions
     [both] = pair([(host.trace, files.number)], [(device.trace, files.number)])
     if not _sure(both):
         return None
-    made = draft(both, options)
-    state[files.number] = made
-    return _Drafted(outline(made), {files.host.name: host.findings, files.device.name: device.findings})
+    rank_draft = draft(both, options)
+    state[files.number] = rank_draft
+    return _Drafted(outline(rank_draft), {files.host.name: host.findings, files.device.name: device.findings})
 
 
 def _reading(file: SourceFile, tick: Tick) -> Reading:
@@ -156,8 +156,8 @@ def finish(
     state: State, _tick: Tick, settled: RankDraft, origin_ns: int, world: int, options: LinkOptions
 ) -> RankPart:
     """Finish a kept rank with its settled outline."""
-    made: RankDraft = state.pop(settled.number)
-    made.communication.operators = settled.communication.operators
-    made.communication.devices = settled.communication.devices
-    made.clock = settled.clock
-    return assemble(made, origin_ns, world, options)
+    rank_draft: RankDraft = state.pop(settled.number)
+    rank_draft.communication.operators = settled.communication.operators
+    rank_draft.communication.devices = settled.communication.devices
+    rank_draft.clock = settled.clock
+    return assemble(rank_draft, origin_ns, world, options)
