@@ -249,7 +249,7 @@ _READER_CONSEQUENCE: dict[Level, str] = {
 _COVERED_BY_CHECKS = frozenset(
     {"dangling-dependency", "duplicate-id", "unlinked", "unattributed", "group-inferred"}
 )
-"""What readers notice and a check finds in the trace itself, as it is by now and with more about it."""
+"""Findings of readers that a check repeats with more detail."""
 
 
 @dataclass(frozen=True, slots=True)

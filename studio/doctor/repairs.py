@@ -26,7 +26,7 @@ from studio.trace import NONE, Bool, Finding, Graph, Int64, NodeType, Trace, UIn
 from studio.units import format_counted, format_ns
 
 MENDED = "repaired-"
-"""What codes of findings that tell of a repair begin with; the repair's own code follows."""
+"""Prefix of the codes of findings about repairs, before the repair's own code."""
 _SHOWN = 8
 _ORDERS_TRIED = 16
 

@@ -74,7 +74,7 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class RankPart:
-    """One rank as its file describes it; number and graph index are set when the job is put together.
+    """One rank as its file describes it; number and graph index are set when the job is complete.
 
     Attributes:
         rank: Number and graph still -1.

@@ -65,7 +65,7 @@ _SAYS_NOTHING = re.compile(
     r"(pytorch|torch|kineto|chrome|chakra|execution|profiler?|et|eg|trace|traces|host|device|pt|json|gz|rank|worker"
     r"|step|observer|[0-9]+)?"
 )
-"""Words in names of files that tell which side of a rank a file is, rather than which job."""
+"""Words in file names that distinguish the sides of a rank, not jobs."""
 _VERSION = re.compile(r"\.\d+\.\d+\.\d+(?=\D|$)")
 _AHEAD = 4
 _WORTH_PROCESSES = 48 << 20
@@ -73,7 +73,7 @@ _WORTH_PROCESSES = 48 << 20
 
 
 RankFile = tuple[SourceFile, Format, int | None]
-"""A file that is a rank, its format, and the number its name tells, if it does."""
+"""The file of a rank, its format, and the rank number in its name, if there is one."""
 
 
 class RanksNeededError(TraceError):
@@ -325,7 +325,7 @@ def _add_others(builder: _Builder, job: JobFiles, total: int) -> None:
 
 
 def _by_several(job: JobFiles, numbers: Mapping[str, int], total: int) -> list[RankFiles]:
-    """Return the files of each rank where reading in parallel pays, none where it does not or names do not tell."""
+    """Return the files of each rank where reading in parallel pays, none where it does not or names have no rank."""
     if total < _WORTH_PROCESSES or processors() < 2 or not all(fmt.half for _, fmt, _ in job.ranks):
         return []
     sides: dict[str, dict[int | None, SourceFile]] = {"host": {}, "device": {}}
@@ -538,7 +538,7 @@ class _Builder:
         self.findings += part.findings
 
     def add(self, part: RankPart, number: int | None, *, alone: bool = False) -> None:
-        """Add a rank; the only rank of a job has nobody to share its graph with."""
+        """Add a rank; the only rank of a job shares no graph."""
         if self.graphs and part.graph is self.graphs[-1]:
             index = len(self.graphs) - 1
         else:

@@ -43,7 +43,7 @@ COMM_KEYS = (
     "src_rank",
     "dst_rank",
 )
-"""What `record_param_comms` tells about a collective, where the recorder writes it."""
+"""Attributes of `record_param_comms` that describe a collective, where recorded."""
 
 _KNOWN_NAMES = (
     "",

@@ -44,7 +44,7 @@ _DRAW = """
 """
 
 Cell = str | tuple[str, str]
-"""A text, or a text and what is said of it on hover."""
+"""A text, or a text and its tooltip."""
 
 
 class Document:

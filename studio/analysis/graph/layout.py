@@ -18,7 +18,7 @@ _COLUMN_GAP = 0.7
 _UNFOLDED = 16
 """Rows that fit on a screen in full size: fewer are never folded."""
 _LONG = 6
-"""Dependencies over more layers than this do not decide who stands beside whom."""
+"""Dependencies over more layers than this do not affect the order within layers."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,7 +41,7 @@ def link_ranks(
         tick: Told the steps done, two for each rank; may raise to stop.
 
     Returns:
-        One part per rank, the comm groups, and what is to be said about the job.
+        One part per rank, the comm groups, and findings about the job.
 
     Raises:
         TraceError: The two traces of a rank are of different processes.
@@ -70,7 +70,7 @@ class Settled:
     Attributes:
         drafts: The ranks, in order; every communication has its group, every rank its clock.
         groups: The comm groups.
-        findings: What is to be said about groups and clocks.
+        findings: Findings about groups and clocks.
         origin_ns: Time of the common clock that becomes 0.
         world: Ranks of the job.
     """

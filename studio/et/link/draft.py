@@ -49,7 +49,7 @@ class RankDraft:
         host_operations: Operators of the execution trace, roots not counted.
         operations, launched, communication, plan: What was made of them.
         clock: Set once all ranks are known.
-        findings: What is to be said.
+        findings: Findings about the rank.
     """
 
     number: int | None
