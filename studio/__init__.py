@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from studio.errors import ConfigError, StudioError, TraceError, TraceFormatError
 
 if TYPE_CHECKING:
-    from studio.analysis.export import to_networkx, to_pandas
+    from studio.analysis.job.export import to_networkx, to_pandas
     from studio.doctor import examine, repair
     from studio.et import LinkOptions, link, read, write
     from studio.sim import simulate
@@ -55,8 +55,8 @@ _WHERE = {
     "repair": "studio.doctor",
     "simulate": "studio.sim",
     "SystemConfig": "studio.sim.config",
-    "to_networkx": "studio.analysis.export",
-    "to_pandas": "studio.analysis.export",
+    "to_networkx": "studio.analysis.job.export",
+    "to_pandas": "studio.analysis.job.export",
     "Trace": "studio.trace",
     "Workspace": "studio.workspace",
     "write": "studio.et",

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from studio.analysis.nodes import node_ref
+from studio.analysis.job.nodes import node_ref
 from studio.doctor import CHECKS, REPAIRS, Change, Diagnosis, Examination, examination, repair_all
 from studio.doctor.diagnosis import LEVELS
 from studio.errors import TraceError
 from studio.et import Progress, discover, read_job, write
 from studio.et.ranks import ranks_by_file
-from studio.et.source import opened
+from studio.et.source import open_sources
 from studio.terminal import printable
 from studio.trace import Level, Trace
 from studio.units import format_count
@@ -66,7 +66,7 @@ def run(
         TraceError: Several jobs are to be mended into one folder.
         TraceFormatError: A file is of no known format.
     """
-    with opened(paths) as files:
+    with open_sources(paths) as files:
         jobs = discover(files)
         if target is not None and len(jobs) > 1:
             names = ", ".join(job.name for job in jobs[:6])

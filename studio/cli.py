@@ -239,11 +239,11 @@ def info(
     from studio.et import discover, read_job
     from studio.et.format import JobSize
     from studio.et.ranks import ranks_by_file
-    from studio.et.source import opened
+    from studio.et.source import open_sources
     from studio.reports import as_text, report
 
     progress = _progress_line()
-    with opened(paths) as files:
+    with open_sources(paths) as files:
         numbers = ranks_by_file(files, ranks)
         jobs = discover(files)
         size = JobSize(npus, passes)

@@ -13,8 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from studio.analysis.breakdown import RankUse, rank_use
-from studio.analysis.comparison import (
+from studio.analysis.compare.runs import (
     Carried,
     Comparison,
     Figure,
@@ -25,9 +24,10 @@ from studio.analysis.comparison import (
     compare,
     recorded_side,
 )
-from studio.analysis.nodes import node_ref
-from studio.analysis.occupancy import Occupancy, occupancy
-from studio.analysis.summary import Summary, summarise
+from studio.analysis.job.breakdown import RankUse, rank_use
+from studio.analysis.job.nodes import node_ref
+from studio.analysis.job.occupancy import Occupancy, occupancy
+from studio.analysis.job.summary import Summary, summarise
 from studio.errors import ConfigError, StudioError
 from studio.et import read
 from studio.runs import Run, RunInfo

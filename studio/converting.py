@@ -6,14 +6,14 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
-from studio.analysis.chrome_events import HEAD, chrome_events
-from studio.analysis.gantt import Gantt
-from studio.analysis.perfetto_events import INSTALL, cannot_write, perfetto_events
+from studio.analysis.timeline.chrome import HEAD, chrome_events
+from studio.analysis.timeline.gantt import Gantt
+from studio.analysis.timeline.perfetto import INSTALL, cannot_write, perfetto_events
 from studio.errors import StudioError, TraceError
 from studio.et import Progress, discover, events, read_job, write
 from studio.et.format import JobSize
 from studio.et.ranks import ranks_by_file
-from studio.et.source import opened
+from studio.et.source import open_sources
 from studio.et.write import rank_file, written_together
 from studio.timeline import recorded
 from studio.trace import Finding, Trace
@@ -78,7 +78,7 @@ def convert(  # noqa: PLR0913 (each an option of the command)
     timeline = path.suffix in TIMELINES and not path.is_dir()
     if timeline:
         refuse_unwritable(path)
-    with opened([source]) as files:
+    with open_sources([source]) as files:
         jobs = discover(files)
         if len(jobs) > 1:
             names = ", ".join(job.name for job in jobs[:6])

@@ -13,7 +13,7 @@ from typing import Protocol
 from studio.et import JobFiles, Progress, discover, read_job
 from studio.et.format import JobSize
 from studio.et.ranks import ranks_by_file
-from studio.et.source import SourceFile, opened
+from studio.et.source import SourceFile, open_sources
 from studio.samples import SAMPLES, sample_path
 from studio.workspace import Workspace
 
@@ -38,7 +38,7 @@ def open_paths(
     Returns:
         Ids of the jobs, in the order they were found.
     """
-    with opened(paths) as files:
+    with open_sources(paths) as files:
         source = "\n".join(str(path) for path in paths)
         numbers = ranks_by_file(files, ranks or {})
         return [_import(workspace, job, source, _Said(numbers, size), progress) for job in discover(files)]
@@ -50,7 +50,7 @@ def open_sample(workspace: Workspace, name: str) -> str:
     known = workspace.find(_sample_mark(name))
     if known:
         return known.id
-    with opened([sample_path(name)]) as files:
+    with open_sources([sample_path(name)]) as files:
         trace = read_job(discover(files)[0])
     return workspace.save(trace, sample.title, source="sample", fingerprint=_sample_mark(name))
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from studio.analysis.matching import match_collectives
+from studio.analysis.collectives.matching import match_collectives
 from studio.doctor import edit
 from studio.trace import (
     GROUP_KEYS,

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from studio.analysis.step_times import StepTime, step_times
+from studio.analysis.job.step_times import StepTime, step_times
 from studio.sim.parts import EXTENDED, Parts
 from studio.sim.result import SimResult
 from studio.terminal import printable

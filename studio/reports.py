@@ -6,8 +6,8 @@ from typing import Any
 
 import msgspec
 
-from studio.analysis.communication import group_use
-from studio.analysis.summary import Share, summarise
+from studio.analysis.collectives.groups import group_use
+from studio.analysis.job.summary import Share, summarise
 from studio.decoding import converted
 from studio.terminal import printable
 from studio.trace import Trace

@@ -75,7 +75,7 @@ class RunSummary:
     Attributes:
         first_finish_ns: When the first rank finished.
         compute_ns, communication_ns, exposed_communication_ns, memory_ns, cpu_ns, idle_ns: See
-            `analysis.breakdown.Breakdown`.
+            `analysis.job.breakdown.Breakdown`.
         events: Events that are kept: those of the ranks that were simulated.
     """
 

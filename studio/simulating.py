@@ -15,8 +15,8 @@ import msgspec
 import numpy as np
 
 from studio import replaying
-from studio.analysis.collectives import CollectiveTimes, as_rows, collective_times
-from studio.analysis.gantt import Gantt
+from studio.analysis.collectives.times import CollectiveTimes, as_rows, collective_times
+from studio.analysis.timeline.gantt import Gantt
 from studio.converting import gantt_file, refuse_unwritable
 from studio.errors import ConfigError, StudioError, TraceError
 from studio.et import read
@@ -36,7 +36,7 @@ from studio.sim.traffic import LinkTraffic
 from studio.storage import appearing
 from studio.terminal import printable
 from studio.trace import Finding, Int64, Trace, collective_name
-from studio.units import format_bytes, format_count, format_ns, format_rate, told_apart
+from studio.units import format_bytes, format_count, format_distinct, format_ns, format_rate
 from studio.workspace import JobInfo, Workspace
 
 Progress = Callable[[str, int, int], None]
@@ -530,7 +530,7 @@ def _slowest(result: SimResult) -> Iterator[str]:
     for number, end in zip(numbers, finish.tolist(), strict=True):
         at_ns.setdefault(end, []).append(number)
     last, first = sorted(at_ns, reverse=True)[:_SLOWEST], min(at_ns)
-    told = told_apart(last)
+    told = format_distinct(last)
     named = ", ".join(f"{rank_list(at_ns[end])} {text}" for end, text in zip(last, told, strict=True))
     spread = 100 * (int(finish.max()) - int(finish.min())) / int(finish.max())
     yield f"  last to finish   {named}"

@@ -1,4 +1,4 @@
-"""When everything ran: one currency for recordings and simulations.
+"""When nodes ran: one model for recordings and simulations.
 
 A `Timeline` holds one span per node, sorted into lanes. A lane is a row of a Gantt: the compute of an NPU, its
 communication in one comm group, its memory, its CPU, or, in a recording, a thread or a stream.
@@ -76,7 +76,7 @@ class Timeline:
         return len(self.lane)
 
     def of_lane(self, index: int) -> slice:
-        """Return where the spans of a lane stand."""
+        """Return the indices of a lane's spans."""
         low, high = np.searchsorted(self.lane, (index, index + 1)).tolist()
         return slice(low, high)
 
@@ -109,7 +109,7 @@ class NodeSpans:
 
 @dataclass(frozen=True, slots=True)
 class NodeTimes:
-    """When the nodes of some ranks were busy, to be looked up by rank and row.
+    """When the nodes of some ranks were busy, indexed by rank and row.
 
     R ranks of the trace, T times. Ranks that one was simulated for share its times.
 
@@ -123,22 +123,25 @@ class NodeTimes:
     end_ns: Int64
 
     def spans(self, trace: Trace, ranks: Int64) -> NodeSpans:
-        """Return the spans of the ranks at `ranks`, places in the trace, by rank and row."""
+        """Return the spans of the ranks with the given indices, by rank and row."""
         count = _sizes(trace)[ranks]
         row = np.arange(int(count.sum())) - np.repeat(np.cumsum(count) - count, count)
-        at = np.repeat(self.first[ranks], count) + row
-        there = self.start_ns[at] >= 0
-        at, row, rank = at[there], row[there], np.repeat(ranks, count)[there]
-        return NodeSpans(rank, row, self.start_ns[at], self.end_ns[at])
+        entries = np.repeat(self.first[ranks], count) + row
+        there = self.start_ns[entries] >= 0
+        entries, row, rank = entries[there], row[there], np.repeat(ranks, count)[there]
+        return NodeSpans(rank, row, self.start_ns[entries], self.end_ns[entries])
 
     def of_nodes(self, trace: Trace) -> tuple[Int64, Int64]:
-        """Return (N,) when each node of the trace began and ended, by rank and row; -1 where it has no times."""
+        """Return (N,) start and end of each node of the trace, by rank and row; -1 where it has no times."""
         sizes = _sizes(trace)
         if len(self.start_ns) == sizes.sum() and (self.first == np.cumsum(sizes) - sizes).all():
             return self.start_ns, self.end_ns  # they stand so: every rank has times of its own
-        pieces = [slice(at, at + size) for at, size in zip(self.first.tolist(), sizes.tolist(), strict=True)]
+        pieces = [
+            slice(begin, begin + size)
+            for begin, size in zip(self.first.tolist(), sizes.tolist(), strict=True)
+        ]
         start, end = (
-            _joined(
+            _join(
                 [
                     column[piece] if piece.start >= 0 else np.full(size, NONE, np.int64)
                     for piece, size in zip(pieces, sizes.tolist(), strict=True)
@@ -151,23 +154,23 @@ class NodeTimes:
 
 def node_times(trace: Trace, timeline: Timeline) -> NodeTimes:
     """Return the times of a timeline's nodes."""
-    place = {rank.number: at for at, rank in enumerate(trace.ranks)}
+    place = {rank.number: index for index, rank in enumerate(trace.ranks)}
     rank_of = np.array([place[lane.rank] for lane in timeline.lanes], np.int64)
     times = empty_times(trace, np.unique(rank_of))
-    at = times.first[rank_of[timeline.lane]] + timeline.row
-    times.start_ns[at], times.end_ns[at] = timeline.start_ns, timeline.end_ns
+    entries = times.first[rank_of[timeline.lane]] + timeline.row
+    times.start_ns[entries], times.end_ns[entries] = timeline.start_ns, timeline.end_ns
     return times
 
 
 def recorded_times(trace: Trace) -> NodeTimes:
-    """Return when the nodes ran as the trace itself tells; ranks that share a graph share its times.
+    """Return the recorded times of nodes; ranks that share a graph share its times.
 
     The same as `node_times` of `recorded`, without sorting anything into lanes.
     """
     size = np.array([len(graph) for graph in trace.graphs], np.int64)
     begin = np.cumsum(size) - size
-    start = _joined([graph.start_ns for graph in trace.graphs])
-    end = _joined([graph.start_ns + graph.duration_ns for graph in trace.graphs])
+    start = _join([graph.start_ns for graph in trace.graphs])
+    end = _join([graph.start_ns + graph.duration_ns for graph in trace.graphs])
     known = start >= 0
     timed = np.array([bool((graph.start_ns >= 0).any()) for graph in trace.graphs], bool)
     graph_of = np.array([rank.graph for rank in trace.ranks], np.int64)
@@ -176,7 +179,7 @@ def recorded_times(trace: Trace) -> NodeTimes:
 
 
 def empty_times(trace: Trace, ranks: Int64) -> NodeTimes:
-    """Return times of the ranks at `ranks`, rising places in the trace, that are still to be filled in."""
+    """Return empty times of the ranks with the given indices (rising), to be filled in."""
     size = _sizes(trace)
     first = np.full(len(size), NONE, np.int64)
     first[ranks] = np.cumsum(size[ranks]) - size[ranks]
@@ -185,13 +188,13 @@ def empty_times(trace: Trace, ranks: Int64) -> NodeTimes:
 
 
 def _sizes(trace: Trace) -> Int64:
-    """Return the nodes of each rank."""
+    """Return the number of nodes of each rank."""
     of_graph = np.array([len(graph) for graph in trace.graphs], np.int64)
     return of_graph[np.array([rank.graph for rank in trace.ranks], np.int64)]
 
 
 def recorded(trace: Trace, ranks: Sequence[int] | None = None) -> Timeline:
-    """Return when each node ran as the trace itself tells: from its start, for its duration.
+    """Return the recorded timeline: each node from its start, for its duration.
 
     Nodes of the CPU stand in the lane of their thread (`tid`), compute in that of its stream (`stream`), where the
     trace tells them. Times are as recorded; the clocks of different ranks may differ.
@@ -205,23 +208,23 @@ def recorded(trace: Trace, ranks: Sequence[int] | None = None) -> Timeline:
     """
     chosen = rank_indices(trace, ranks)
     timed = [np.flatnonzero(graph.start_ns >= 0) for graph in trace.graphs]
-    graph_of = [trace.ranks[at].graph for at in chosen.tolist()]
-    row = _joined([timed[index] for index in graph_of])
-    start = _joined([trace.graphs[index].start_ns[timed[index]] for index in graph_of])
-    length = _joined([trace.graphs[index].duration_ns[timed[index]] for index in graph_of])
+    graph_of = [trace.ranks[index].graph for index in chosen.tolist()]
+    row = _join([timed[index] for index in graph_of])
+    start = _join([trace.graphs[index].start_ns[timed[index]] for index in graph_of])
+    length = _join([trace.graphs[index].duration_ns[timed[index]] for index in graph_of])
     rank = np.repeat(chosen, [len(timed[index]) for index in graph_of])
-    return arranged(trace, NodeSpans(rank, row, start, start + length), ranks=chosen, recording=True)
+    return arrange_lanes(trace, NodeSpans(rank, row, start, start + length), ranks=chosen, recording=True)
 
 
 def rank_indices(trace: Trace, numbers: Sequence[int] | None = None) -> Int64:
-    """Return the places of ranks in the trace, by rising number; all of them for None.
+    """Return the indices of ranks in the trace, by number; of all ranks for None.
 
     Raises:
         TraceError: The trace has no such rank.
     """
     if numbers is None:
         return np.arange(len(trace.ranks))
-    place = {rank.number: at for at, rank in enumerate(trace.ranks)}
+    place = {rank.number: index for index, rank in enumerate(trace.ranks)}
     absent = [number for number in numbers if number not in place]
     if absent:
         have = f"ranks {trace.ranks[0].number} to {trace.ranks[-1].number}" if trace.ranks else "no ranks"
@@ -229,7 +232,7 @@ def rank_indices(trace: Trace, numbers: Sequence[int] | None = None) -> Int64:
     return np.array(sorted({place[number] for number in numbers}), np.int64)
 
 
-def arranged(
+def arrange_lanes(
     trace: Trace,
     spans: NodeSpans,
     *,
@@ -250,21 +253,21 @@ def arranged(
     lanes_of = {
         index: _graph_lanes(trace.graphs[index], recording=recording) for index in _graphs(trace, ranks)
     }
-    first_row, local = _stacked({index: local for index, (local, _) in lanes_of.items()})
+    first_row, local = _stack({index: local for index, (local, _) in lanes_of.items()})
     lanes: list[Lane] = []
     variants: dict[tuple[int, tuple[int | str, ...]], tuple[int, list[tuple[int, str]]]] = {}
     places: list[int] = []
     row_base, lane_base, place_base = (np.zeros(len(trace.ranks), np.int64) for _ in range(3))
-    for at in ranks.tolist():
-        rank = trace.ranks[at]
+    for index in ranks.tolist():
+        rank = trace.ranks[index]
         key = (rank.graph, rank.slots)
         if key not in variants:
-            found = [_lane_key(kind, detail, rank.slots, world) for kind, detail in lanes_of[rank.graph][1]]
-            distinct = sorted(set(found))
+            keys = [_lane_key(kind, detail, rank.slots, world) for kind, detail in lanes_of[rank.graph][1]]
+            distinct = sorted(set(keys))
             variants[key] = (len(places), distinct)
-            places += [distinct.index(one) for one in found]
-        place_base[at], distinct = variants[key]
-        row_base[at], lane_base[at] = first_row[rank.graph], len(lanes)
+            places += [distinct.index(key) for key in keys]
+        place_base[index], distinct = variants[key]
+        row_base[index], lane_base[index] = first_row[rank.graph], len(lanes)
         lanes += [Lane(rank.number, LANE_KINDS[kind], name) for kind, name in distinct]
     place = place_base[spans.rank] + local[row_base[spans.rank] + spans.row]
     lane = lane_base[spans.rank] + np.array(places, np.int64)[place]
@@ -272,34 +275,34 @@ def arranged(
     used = np.bincount(lane, minlength=len(lanes)) > 0
     seen = np.bincount(spans.rank, minlength=len(trace.ranks)) > 0
     return Timeline(
-        tuple(lanes[at] for at in np.flatnonzero(used).tolist()),
+        tuple(lanes[lane] for lane in np.flatnonzero(used).tolist()),
         (np.cumsum(used) - 1)[lane[order]],
         spans.row[order],
         spans.start_ns[order],
         spans.end_ns[order],
-        tuple(trace.ranks[at].number for at in ranks.tolist() if not seen[at]),
+        tuple(trace.ranks[index].number for index in ranks.tolist() if not seen[index]),
     )
 
 
 def _graphs(trace: Trace, ranks: Int64) -> list[int]:
-    return sorted({trace.ranks[at].graph for at in ranks.tolist()})
+    return sorted({trace.ranks[index].graph for index in ranks.tolist()})
 
 
-def _stacked(columns: Mapping[int, Int64]) -> tuple[dict[int, int], Int64]:
-    """Return columns one after another, and where each begins."""
-    first, at = {}, 0
+def _stack(columns: Mapping[int, Int64]) -> tuple[dict[int, int], Int64]:
+    """Return columns concatenated, and where each begins."""
+    first, end = {}, 0
     for index, column in columns.items():
-        first[index] = at
-        at += len(column)
-    return first, _joined(list(columns.values()))
+        first[index] = end
+        end += len(column)
+    return first, _join(list(columns.values()))
 
 
-def _joined(columns: Sequence[Int64]) -> Int64:
+def _join(columns: Sequence[Int64]) -> Int64:
     return np.concatenate([np.zeros(0, np.int64), *columns])
 
 
 def _graph_lanes(graph: Graph, *, recording: bool) -> tuple[Int64, list[tuple[int, int | str]]]:
-    """Return (N,) the lane of each node within its graph, and what each lane is: its kind, and a slot or a text."""
+    """Return (N,) the lane of each node in its graph, and for each lane its kind, and a slot or a text."""
     kind = np.full(len(graph), _CPU, np.int64)
     kind[graph.type == NodeType.COMP] = _COMPUTE
     kind[(graph.type >= NodeType.COMM_SEND) & (graph.type <= NodeType.COMM_COLL)] = _COMMUNICATION
@@ -310,21 +313,21 @@ def _graph_lanes(graph: Graph, *, recording: bool) -> tuple[Int64, list[tuple[in
     if recording:
         for key, before, after in (("tid", _CPU, _THREAD), ("stream", _COMPUTE, _STREAM)):
             rows, values = int_column(graph, key)
-            told = kind[rows] == before
-            names[after], number = np.unique(values[told], return_inverse=True)
-            kind[rows[told]], detail[rows[told]] = after, number
+            is_kind = kind[rows] == before
+            names[after], number = np.unique(values[is_kind], return_inverse=True)
+            kind[rows[is_kind]], detail[rows[is_kind]] = after, number
     codes, local = np.unique((kind << _DETAIL_BITS) + detail + 1, return_inverse=True)
     lanes: list[tuple[int, int | str]] = []
     for code in codes.tolist():
-        of, at = code >> _DETAIL_BITS, (code & ((1 << _DETAIL_BITS) - 1)) - 1
-        lanes.append((of, str(names[of][at]) if of in names else at))
+        of, detail_code = code >> _DETAIL_BITS, (code & ((1 << _DETAIL_BITS) - 1)) - 1
+        lanes.append((of, str(names[of][detail_code]) if of in names else detail_code))
     return local, lanes
 
 
 def _lane_key(
     kind: int, detail: int | str, slots: Sequence[int | str], world: frozenset[str]
 ) -> tuple[int, str]:
-    """Return kind and name of a lane on a rank."""
+    """Return kind and name of a lane of a rank."""
     if isinstance(detail, str):
         return kind, detail
     name = WORLD if detail == NONE else str(slots[detail])

@@ -1,4 +1,4 @@
-"""The trace model: execution traces of all ranks of one job, as columns.
+"""The trace model: execution traces of all ranks of one job, in columns.
 
 A `Trace` maps every rank to a `Graph`. Ranks whose graphs are equal up to the comm groups and peers they
 name share one `Graph`: the values that differ are *slots* of the graph, and each `Rank` brings its own
@@ -33,7 +33,7 @@ NONE = -1
 
 
 class NodeType(IntEnum):
-    """What a node does. Files may carry other numbers; they are kept and shown as `TYPE <n>`."""
+    """The type of a node. Files may use other numbers; they are kept and shown as `TYPE <n>`."""
 
     INVALID = 0
     METADATA = 1
@@ -130,7 +130,7 @@ Level = Literal["error", "warning", "info"]
 
 
 class Strings(Sequence[str]):
-    """Distinct texts of a graph, stored as one block.
+    """The distinct texts of a graph, stored as one block.
 
     P texts, B bytes. Texts are UTF-8; values of kind BYTES share the pool and may hold anything.
 
@@ -162,7 +162,7 @@ class Strings(Sequence[str]):
         return len(self.offsets) - 1
 
     def raw(self, index: int) -> bytes:
-        """Return text `index` as the bytes it is stored as."""
+        """Return text `index` as stored bytes."""
         return self.data[self.offsets[index] : self.offsets[index + 1]].tobytes()
 
     def __getitem__(self, index: int) -> str:  # type: ignore[override]  # no one needs slices of a pool
@@ -177,7 +177,7 @@ class Strings(Sequence[str]):
             yield block[start:end].decode("utf-8", "replace")
 
     def find(self, text: str) -> int:
-        """Return the index of `text`, or -1. Compares only texts of its length."""
+        """Return the index of `text`, or -1. Compares only texts of equal length."""
         raw = text.encode("utf-8", "surrogateescape")
         for index in np.flatnonzero(np.diff(self.offsets) == len(raw)).tolist():
             if self.raw(index) == raw:
@@ -236,7 +236,7 @@ class Dependencies:
 
 @dataclass(frozen=True, slots=True)
 class Graph:
-    """The nodes of one rank, and of every other rank whose graph is equal.
+    """The nodes of one rank, and of every rank with an equal graph.
 
     N nodes, S slots, U pieces of unknown fields.
 
@@ -274,7 +274,7 @@ class Graph:
         return len(self.id)
 
     def rows_with(self, key: str, among: Int64 | None = None) -> tuple[Int32, Int64]:
-        """Return where attribute `key` occurs.
+        """Return the rows and entries of attribute `key`.
 
         Args:
             key: Its name.
@@ -331,7 +331,7 @@ def graph_from_arrays(columns: dict[str, NDArray[np.generic]]) -> Graph:
 
 
 def digest(graph: Graph) -> bytes:
-    """Return a fingerprint of a graph: equal graphs, equal fingerprints."""
+    """Return a fingerprint of a graph, equal for equal graphs."""
     state = hashlib.blake2b(digest_size=16)
     for name, array in arrays(graph):
         state.update(f"{name}{array.shape}{array.dtype.str}".encode())
@@ -340,13 +340,13 @@ def digest(graph: Graph) -> bytes:
 
 
 def trace_digest(trace: Trace) -> str:
-    """Return a fingerprint of a trace: equal traces, equal fingerprints, on any machine."""
+    """Return a fingerprint of a trace, equal for equal traces on any machine."""
     return hashlib.blake2b(repr(trace.essence()).encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
 class Attribute:
-    """One attribute as a reader of the trace wants it: name, kind, value, doc string."""
+    """One attribute as readers of a trace use it: name, kind, value, doc string."""
 
     name: str
     kind: ValueKind
@@ -371,7 +371,7 @@ class CommGroup:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Something the reader noticed and the user should know.
+    """A problem that the reader noticed and the user should know.
 
     Attributes:
         level: How bad: `error` lost data, `warning` may mislead, `info` is worth knowing.
@@ -441,7 +441,7 @@ class Trace:
 
     @property
     def node_count(self) -> int:
-        """Nodes of all ranks together, shared graphs counted once per rank."""
+        """Nodes of all ranks; shared graphs count once per rank."""
         sizes = [len(g) for g in self.graphs]
         return sum(sizes[r.graph] for r in self.ranks)
 
@@ -455,7 +455,7 @@ class Trace:
         return hash(self.essence())
 
     def essence(self) -> tuple[object, ...]:
-        """Return what makes traces equal: ranks, fingerprints of their graphs, and comm groups."""
+        """Return what makes traces equal: ranks, graph fingerprints, and comm groups."""
         marks = [digest(g) for g in self.graphs]
         ranks = tuple(
             (r.number, marks[r.graph], r.slots, r.version, repr(r.metadata), r.extra) for r in self.ranks
@@ -464,7 +464,7 @@ class Trace:
 
 
 def decode_scalar(kind: ValueKind, bits: int, strings: Strings) -> Scalar:
-    """Return the value that `bits` stand for in a column of `kind`."""
+    """Return the value that `bits` encode in a column of `kind`."""
     base = ValueKind(kind - 1) if kind.is_list else kind
     if base == ValueKind.STRING:
         return strings[bits]
@@ -494,10 +494,10 @@ def decode_value(attrs: Attributes, index: int, strings: Strings, slots: Sequenc
 
 def node_attributes(graph: Graph, row: int, slots: Sequence[int | str] = ()) -> list[Attribute]:
     """Return the attributes of node `row`, in file order, with the rank's values in the slots."""
-    attrs, strings, found = graph.attrs, graph.strings, []
+    attrs, strings, attributes = graph.attrs, graph.strings, []
     for index in range(int(attrs.offsets[row]), int(attrs.offsets[row + 1])):
         doc = int(attrs.doc[index])
-        found.append(
+        attributes.append(
             Attribute(
                 strings[int(attrs.key[index])],
                 ValueKind(int(attrs.kind[index])),
@@ -505,7 +505,7 @@ def node_attributes(graph: Graph, row: int, slots: Sequence[int | str] = ()) -> 
                 strings[doc] if doc >= 0 else "",
             )
         )
-    return found
+    return attributes
 
 
 def int_column(
@@ -554,7 +554,7 @@ def group_slots(graph: Graph) -> Int64:
 
 
 def world_names(groups: Iterable[CommGroup], numbers: Iterable[int]) -> frozenset[str]:
-    """Return the names that mean all ranks: "0" does unless a list gives it other members.
+    """Return the names that mean all ranks: "0" does, unless a list gives it other members.
 
     Args:
         groups: The comm groups that are listed.
@@ -566,7 +566,7 @@ def world_names(groups: Iterable[CommGroup], numbers: Iterable[int]) -> frozense
 
 
 def dependency_ids(graph: Graph, deps: Dependencies) -> UInt64:
-    """Return the (D,) ids of dependencies as they stood in the file, dangling ones included."""
+    """Return the (D,) ids of dependencies as written in the file, dangling ones included."""
     ids: UInt64 = np.empty(len(deps.rows), np.uint64)
     there = deps.rows >= 0
     ids[there] = graph.id[deps.rows[there]]
@@ -580,7 +580,7 @@ def type_name(number: int) -> str:
 
 
 def collective_name(number: int) -> str:
-    """Return the name of a collective: `COLLECTIVE 42` for numbers the schema does not define, a word where there is none."""
+    """Return the name of a collective: `COLLECTIVE 42` for undefined numbers, a word where there is none."""
     if number == NONE:
         return "UNNAMED COLLECTIVE"
     known = number in CollectiveType._value2member_map_

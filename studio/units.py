@@ -1,4 +1,4 @@
-"""Times, bytes and rates: how they are printed, and how they are read back.
+"""Print and parse times, bytes and rates.
 
 Inside the library a time is a whole number of nanoseconds, a size a whole number of bytes, and
 a rate a number of bytes per nanosecond, which is numerically GB/s with GB = 10^9. Everything
@@ -90,7 +90,7 @@ _FINEST: Final = {"s": 9, "ms": 6, "µs": 3, "ns": 0}
 
 
 def format_ns(ns: float) -> str:
-    """A time in the unit that suits its size, or in the one that `time_unit` names.
+    """Format a time in a unit that suits its size, or in `time_unit`.
 
     Example:
         >>> format_ns(1280000), format_ns(12), format_ns(0), format_ns(-90_000_000_000)
@@ -100,15 +100,15 @@ def format_ns(ns: float) -> str:
     """
     unit = TIME_UNITS.get(time_unit.get())
     if unit is not None and math.isfinite(ns):
-        return _signed(ns, _in_full(abs(ns) / dict(_TIMES)[unit], unit), unit)
-    return _scaled(ns, _TIMES)
+        return _sign_text(ns, _in_full(abs(ns) / dict(_TIMES)[unit], unit), unit)
+    return _scale_text(ns, _TIMES)
 
 
-def told_apart(times_ns: Sequence[int]) -> list[str]:
-    """Times as `format_ns` writes them, with more digits where different ones would read the same.
+def format_distinct(times_ns: Sequence[int]) -> list[str]:
+    """Format times like `format_ns`, with more digits where different times would read the same.
 
     Example:
-        >>> told_apart([205_261_417, 205_105_000]), told_apart([205_261_417, 723_000]), told_apart([20_000_001, 20_000_000])
+        >>> format_distinct([205_261_417, 205_105_000]), format_distinct([205_261_417, 723_000]), format_distinct([20_000_001, 20_000_000])
         (['205.261 ms', '205.105 ms'], ['205 ms', '723 µs'], ['20,000,001 ns', '20,000,000 ns'])
     """
     most = max(times_ns, default=0)
@@ -121,7 +121,7 @@ def told_apart(times_ns: Sequence[int]) -> list[str]:
 
 
 def format_offset(ns: int, span_ns: int) -> str:
-    """A time since a zero, with decimals that tell neighbours in a span of `span_ns` apart, or as `time_unit` says.
+    """Format a time since a zero, precise enough to distinguish neighbours in a span of `span_ns`.
 
     Example:
         >>> format_offset(12_481_900, 3_000_000_000), format_offset(12_481, 900_000)
@@ -130,34 +130,34 @@ def format_offset(ns: int, span_ns: int) -> str:
     asked = TIME_UNITS.get(time_unit.get())
     if asked is not None:
         places = max(0, _FINEST[asked] - (0 if span_ns < 10_000_000 else 3))
-        return _signed(ns, f"{abs(ns) / dict(_TIMES)[asked]:,.{places}f}", asked)
+        return _sign_text(ns, f"{abs(ns) / dict(_TIMES)[asked]:,.{places}f}", asked)
     unit, scale = ("µs", 1_000) if span_ns < 10_000_000 else ("ms", 1_000_000)
     whole, rest = divmod((ns * 1000 + scale // 2) // scale, 1000)
     return f"{whole:,d}.{rest:03d} {unit}"
 
 
 def format_bytes(size_bytes: float) -> str:
-    """A size in binary units.
+    """Format a size in binary units.
 
     Example:
         >>> format_bytes(48 * 2**20), format_bytes(512), format_bytes(1000 * 2**10)
         ('48.0 MiB', '512 B', '1,000 KiB')
     """
-    return _scaled(size_bytes, _BYTES)
+    return _scale_text(size_bytes, _BYTES)
 
 
 def format_rate(bytes_per_ns: float) -> str:
-    """A rate in decimal units, as networks and memories are sold.
+    """Format a rate in decimal units, as networks and memories are sold.
 
     Example:
         >>> format_rate(371.2), format_rate(0.0125), format_rate(3350)
         ('371 GB/s', '12.5 MB/s', '3.35 TB/s')
     """
-    return _scaled(bytes_per_ns, _RATES)
+    return _scale_text(bytes_per_ns, _RATES)
 
 
 def format_count(count: int) -> str:
-    """A whole number of things, in full.
+    """Format a whole number of things in full.
 
     Example:
         >>> format_count(96331)
@@ -166,18 +166,28 @@ def format_count(count: int) -> str:
     return f"{count:,d}"
 
 
+def format_counted(count: int, noun: str, plural: str = "") -> str:
+    """Format a count followed by its noun, singular or plural.
+
+    Example:
+        >>> format_counted(1, "node"), format_counted(1200, "node")
+        ('1 node', '1,200 nodes')
+    """
+    return f"{format_count(count)} {noun if count == 1 else plural or noun + 's'}"
+
+
 def format_si(value: float, unit: str = "") -> str:
-    """A number with its decimal prefix, such as a count of operations.
+    """Format a number with its decimal prefix, such as a count of operations.
 
     Example:
         >>> format_si(2e9), format_si(2e9, "FLOP"), format_si(950), format_si(0, "FLOP")
         ('2.00 G', '2.00 GFLOP', '950', '0 FLOP')
     """
-    return _scaled(value, tuple((f"{prefix}{unit}", factor) for prefix, factor in _SI))
+    return _scale_text(value, tuple((f"{prefix}{unit}", factor) for prefix, factor in _SI))
 
 
 def parse_ns(text: str) -> int:
-    """Nanoseconds of a time such as "1.5 ms", to the nearest whole one.
+    """Parse a time such as "1.5 ms" as nanoseconds, rounded to a whole number.
 
     Raises:
         ConfigError: The text is no time, or has no unit.
@@ -199,13 +209,13 @@ def parse_ns(text: str) -> int:
         raise _too_large(text, "time", "292 years")
     bare = number is not None and not unit
     raise ConfigError(
-        f"{_quoted(text)} is not a time: a number and one of ns, us, ms, s, min, h",
+        f"{_quote(text)} is not a time: a number and one of ns, us, ms, s, min, h",
         hint=f"Write the unit, as in '{text.strip()} us'." if bare else "For example '1.5 ms'.",
     )
 
 
 def parse_bytes(text: str) -> int:
-    """Bytes of a size such as "48MiB", "1 GB" (10^9) or "1e6", to the nearest whole one.
+    """Parse a size such as "48MiB", "1 GB" (10^9) or "1e6" as bytes, rounded to a whole number.
 
     Raises:
         ConfigError: The text is no size, or negative.
@@ -221,14 +231,14 @@ def parse_bytes(text: str) -> int:
             return size_bytes
         raise _too_large(text, "size", "8 EiB")
     raise ConfigError(
-        f"{_quoted(text)} is not a size: a number, not negative, and one of "
+        f"{_quote(text)} is not a size: a number, not negative, and one of "
         "B, kB, MB, GB, TB (powers of 1000) or KiB, MiB, GiB, TiB (powers of 1024)",
         hint="Units are spelled exactly so: B is a byte, b a bit. For example '48 MiB'.",
     )
 
 
 def parse_rate(text: str) -> float:
-    """Bytes per nanosecond of a rate such as "450 GB/s", "100 Gb/s" or "50 GiB/s".
+    """Parse a rate such as "450 GB/s", "100 Gb/s" or "50 GiB/s" as bytes per nanosecond.
 
     Raises:
         ConfigError: The text is no rate, has no unit, or is negative.
@@ -244,14 +254,14 @@ def parse_rate(text: str) -> float:
             return float(rate)
         raise _too_large(text, "rate", "9.2e18 GB/s")
     raise ConfigError(
-        f"{_quoted(text)} is not a rate: a number, not negative, and one of MB/s, GB/s, TB/s "
+        f"{_quote(text)} is not a rate: a number, not negative, and one of MB/s, GB/s, TB/s "
         "(bytes, powers of 1000), MiB/s, GiB/s, TiB/s (bytes, powers of 1024), Gb/s (bits)",
         hint="Units are spelled exactly so: GB/s is 8 times Gb/s. For example '450 GB/s'.",
     )
 
 
 def us_to_ns(us: float) -> int:
-    """Nanoseconds of a file's microseconds: whole numbers exactly, fractions to the nearest.
+    """Convert a file's microseconds to nanoseconds: whole numbers exactly, fractions rounded.
 
     Example:
         >>> us_to_ns(9_007_199_254_740_993), us_to_ns(1.5), us_to_ns(1700000000000000.25)
@@ -263,7 +273,7 @@ def us_to_ns(us: float) -> int:
 
 
 def ns_to_us(ns: int) -> float:
-    """Microseconds to write into a file: an int where nothing is left over, and so exact.
+    """Convert nanoseconds to a file's microseconds: an exact int where possible.
 
     Example:
         >>> ns_to_us(9_007_199_254_740_993_000), ns_to_us(1500)
@@ -273,31 +283,31 @@ def ns_to_us(ns: int) -> float:
     return ns / 1000 if rest else whole
 
 
-def _scaled(value: float, units: tuple[tuple[str, float], ...]) -> str:
-    """The value in the first unit that keeps it, rounded, below the next unit."""
+def _scale_text(value: float, units: tuple[tuple[str, float], ...]) -> str:
+    """Format a value in the first unit that keeps it, rounded, below the next unit."""
     if not math.isfinite(value):
         return _UNDEFINED
     size = abs(value)
     smallest, scale = units[0]
     # Nanoseconds and bytes are counted, not measured: 12 ns, not 12.0 ns. Nothing is 0, not 0.00.
     if size == 0 or (scale == 1 and size < units[1][1] and size == int(size)):
-        return _signed(value, f"{size:,.0f}", smallest)
+        return _sign_text(value, f"{size:,.0f}", smallest)
     for (unit, scale), (_, larger) in pairwise(units):
         digits = _three_digits(size / scale)
         if float(digits.replace(",", "")) < round(larger / scale):
-            return _signed(value, digits, unit)
+            return _sign_text(value, digits, unit)
     unit, scale = units[-1]
-    return _signed(value, _three_digits(size / scale), unit)
+    return _sign_text(value, _three_digits(size / scale), unit)
 
 
 def _in_full(size: float, unit: str) -> str:
-    """A time in a unit that was asked for: three digits or more, down to the nanosecond at the finest."""
+    """Format a time in a given unit: three digits or more, at the finest down to nanoseconds."""
     wanted = 2 - math.floor(math.log10(size)) if size else 0
     return f"{size:,.{max(0, min(_FINEST[unit], wanted))}f}"
 
 
 def _three_digits(size: float) -> str:
-    """Three significant digits, never fewer than the whole part has."""
+    """Format with three significant digits, and never fewer than the whole part has."""
     for decimals, limit in ((2, 10), (1, 100)):
         text = f"{size:.{decimals}f}"
         if float(text) < limit:
@@ -305,12 +315,12 @@ def _three_digits(size: float) -> str:
     return f"{size:,.0f}"
 
 
-def _signed(value: float, digits: str, unit: str) -> str:
+def _sign_text(value: float, digits: str, unit: str) -> str:
     return f"{'-' if value < 0 else ''}{digits} {unit}".rstrip()
 
 
 def _split(text: str) -> tuple[Fraction | None, str]:
-    """Number and unit of a quantity; the number is None where there is none."""
+    """Split a quantity into number and unit; the number is None where there is none."""
     match = _QUANTITY.fullmatch(text) if len(text) <= _LONGEST else None
     if match is None:
         return None, ""
@@ -318,9 +328,9 @@ def _split(text: str) -> tuple[Fraction | None, str]:
     return -number if match["sign"] in ("-", "\N{MINUS SIGN}") else number, match["unit"]
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     return repr(text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…")
 
 
 def _too_large(text: str, what: str, limit: str) -> ConfigError:
-    return ConfigError(f"{_quoted(text)} is too large a {what}: at most {limit}")
+    return ConfigError(f"{_quote(text)} is too large a {what}: at most {limit}")

@@ -29,7 +29,7 @@ from pathlib import Path
 
 import msgspec
 
-from studio.analysis.summary import Summary, summarise
+from studio.analysis.job.summary import Summary, summarise
 from studio.decoding import decoder
 from studio.errors import StudioError, TraceError
 from studio.runs import Run, RunInfo, read_info, read_run, write_run

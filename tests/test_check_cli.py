@@ -25,7 +25,7 @@ def test_a_clean_job_says_so_and_what_was_looked_for(tmp_path):
     done = run("check", tmp_path / "in")
     assert done.exit_code == 0
     assert done.stdout.startswith("job: 2 ranks, 6 nodes: nothing is wrong, 28 checks made.\n")
-    assert "Looked for and not found: missing ranks; dependencies on nodes that are not there;" in done.stdout
+    assert "Looked for and not found: missing ranks; dependencies on missing nodes;" in done.stdout
 
 
 def test_findings_are_told_with_evidence_consequence_and_repair(broken: Path):
@@ -37,7 +37,7 @@ def test_findings_are_told_with_evidence_consequence_and_repair(broken: Path):
         "error   Nodes that wait for themselves [self-loop]",
         "        1 node of rank 0 waits for itself, the first is node 2 (n2).",
         "        nodes: 2 of rank 0",
-        "        → They never start, nor does anything that waits for them: a simulation hangs, or ends without them.",
+        "        → Neither they nor the nodes that wait for them ever start: a simulation hangs, or ends without them.",
         "        --repair: Remove dependencies of nodes on themselves.",
     ]
 

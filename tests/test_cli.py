@@ -225,7 +225,7 @@ def test_ranks_are_asked_for_and_given(tmp_path):
     for name in ("a.et", "b.et"):
         (tmp_path / name).write_bytes(UNKNOWN_RANK)
     message = refused("info", tmp_path)
-    assert "The rank of 2 files is not known" in message
+    assert "The rank of 2 files is unknown" in message
     assert "--rank FILE=NUMBER" in message
     asked = re.findall(r"[\w-]+/[ab]\.et", message)
     given = [

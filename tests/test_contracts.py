@@ -10,6 +10,8 @@ import sys
 from pathlib import Path
 
 import click
+import grimp
+import networkx as nx
 import pytest
 
 import studio
@@ -28,6 +30,21 @@ def loaded_by(statement: str) -> list[str]:
         [sys.executable, "-c", program], capture_output=True, text=True, cwd=ROOT, check=True
     )
     return json.loads(done.stdout.splitlines()[-1])
+
+
+# ---------------------------------------------------------------------------------------------------
+# Imports
+
+
+def test_no_two_modules_import_each_other():
+    """Neither directly nor in a circle, nor for types only; `studio` itself only passes names on."""
+    imports = grimp.build_graph("studio", exclude_type_checking_imports=False, cache_dir=None)
+    arrows = nx.DiGraph(
+        (importer, imported)
+        for importer in imports.modules - {"studio"}
+        for imported in imports.find_modules_directly_imported_by(importer) - {"studio"}
+    )
+    assert [sorted(circle) for circle in nx.strongly_connected_components(arrows) if len(circle) > 1] == []
 
 
 # ---------------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ import pytest
 from studio import opening
 from studio.errors import ConfigError, TraceFormatError
 from studio.et import JobSize, NpusNeededError, RanksNeededError, discover, write
-from studio.et.source import SourceFile, opened
+from studio.et.source import SourceFile, open_sources
 from studio.opening import fingerprint, open_paths, open_sample, upload_reader
 from studio.samples import SAMPLES
 from studio.workspace import Workspace
@@ -126,7 +126,7 @@ def test_a_change_anywhere_in_a_file_is_noticed(workspace, tmp_path, reads):
 
 def test_other_ranks_groups_or_names_are_another_job(workspace, job, tmp_path):
     def mark(folder: Path, ranks: dict[str, int] | None = None) -> str:
-        with opened([folder]) as files:
+        with open_sources([folder]) as files:
             return fingerprint(discover(files)[0], ranks or {})
 
     before = mark(job)
@@ -193,7 +193,7 @@ def test_a_rank_for_a_name_that_two_files_have_is_refused(workspace, tmp_path):
     for folder in ("x", "y"):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "a.et").write_bytes(UNKNOWN_RANK)
-    with pytest.raises(ConfigError, match=r"2 files are called so: x/a\.et, y/a\.et"):
+    with pytest.raises(ConfigError, match=r"2 files have this name: x/a\.et, y/a\.et"):
         open_paths(workspace, [tmp_path / "x", tmp_path / "y"], ranks={"a.et": 1})
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from studio.et import discover, read_job
-from studio.et.source import opened
+from studio.et.source import open_sources
 from studio.reports import as_text, report
 from studio.samples import SAMPLES, sample_path
 from studio.trace import CommGroup, Finding, Trace
@@ -105,7 +105,7 @@ def test_a_job_without_nodes_or_ranks():
 
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.name)
 def test_samples(sample):
-    with opened([sample_path(sample.name)]) as files:
+    with open_sources([sample_path(sample.name)]) as files:
         table = report(sample.title, read_job(discover(files)[0]))
     assert len(table["ranks"]) == sample.ranks
     assert sum(rank["nodes"] for rank in table["ranks"]) == table["summary"]["nodes"]

@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from studio.analysis.breakdown import rank_use
+from studio.analysis.job.breakdown import rank_use
 from studio.errors import ConfigError, StudioError, TraceError
 from studio.runs import LAYOUT, Run, config_digest
 from studio.sim import simulate

@@ -21,7 +21,7 @@ from hypothesis import HealthCheck, given, settings
 
 from studio.errors import StudioError, TraceError
 from studio.et import discover, read_job
-from studio.et.source import opened
+from studio.et.source import open_sources
 from studio.samples import sample_path
 from studio.trace import Attribute, Finding, Trace, ValueKind, arrays
 from studio.workspace import LAYOUT, Workspace
@@ -46,7 +46,7 @@ CHILD = """
 
 @pytest.fixture(scope="module")
 def sample() -> Trace:
-    with opened([sample_path("transformer_8r")]) as files:
+    with open_sources([sample_path("transformer_8r")]) as files:
         return read_job(discover(files)[0])
 
 

@@ -1,1 +1,1 @@
-"""Arrays in, small results out: what a trace says, without a word on how it is shown."""
+"""Compute small results from traces and timelines: arrays in, numbers out, independent of display."""

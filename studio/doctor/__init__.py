@@ -1,4 +1,4 @@
-"""The Trace Doctor: what is wrong with a job, what follows from it, and what can be mended."""
+"""The Trace Doctor: find what is wrong with a job, what follows from it, and what can be repaired."""
 
 from studio.doctor.checks import CHECKS, Check, Examination, examination, examine
 from studio.doctor.diagnosis import Diagnosis, NodeAt

@@ -1,4 +1,4 @@
-"""Checks across ranks: who is missing, and where ranks disagree with each other."""
+"""Checks across ranks: which ranks are missing, and where ranks contradict each other."""
 
 from __future__ import annotations
 
@@ -7,11 +7,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from studio.analysis.matching import Collectives, Disagreement, GroupMatching, disagreement
+from studio.analysis.collectives.matching import Collectives, Disagreement, GroupMatching, disagreement
 from studio.doctor.clocks import clock_offsets
 from studio.doctor.content import metadata_number
 from studio.doctor.diagnosis import NODES_NAMED, Case, Found, NodeAt, by_rank
-from studio.doctor.structure import counted
 from studio.sim.agreement import (
     collective_label,
     group_label,
@@ -21,12 +20,12 @@ from studio.sim.agreement import (
     rank_list,
 )
 from studio.trace import NONE, CollectiveType, Graph, Int64, Level
-from studio.units import format_bytes, format_count, format_ns
+from studio.units import format_bytes, format_count, format_counted, format_ns
 
-_CLOCKS_TOLD = 8
+_CLOCKS_LISTED = 8
 _FAR_APART_NS = 1_000_000
-_GROUPS_TOLD = 8
-"""Groups told one by one; the rest is counted."""
+_GROUPS_LISTED = 8
+"""Groups listed one by one; the rest is counted."""
 
 
 # ---------------------------------------------------------------------------------------------------
@@ -34,24 +33,24 @@ _GROUPS_TOLD = 8
 
 
 def missing_ranks(case: Case) -> Iterator[Found]:
-    """Yield ranks that the numbers of the others, the files or the comm groups tell of."""
+    """Yield ranks that rank numbers, files or comm groups mention but that are absent."""
     present = {rank.number for rank in case.trace.ranks}
     if not present:
         return
-    told: list[tuple[str, set[int]]] = [("the numbers of the others", set(range(max(present) + 1)))]
+    hints: list[tuple[str, set[int]]] = [("the other rank numbers", set(range(max(present) + 1)))]
     world = max(metadata_number(rank, "world_size") for rank in case.trace.ranks)
     if max(present) < world <= max(1 << 20, 2 * len(present)):
-        told.append((f"a world of {world:,} ranks in the files", set(range(world))))
+        hints.append((f"a world of {world:,} ranks in the files", set(range(world))))
     used = {group.name for group in case.groups}
     named = {rank for name, group in case.listed.items() if name in used for rank in group.ranks}
-    told.append(("the comm groups", named))
-    absent = sorted({rank for _, ranks in told for rank in ranks} - present)
+    hints.append(("the comm groups", named))
+    absent = sorted({rank for _, ranks in hints for rank in ranks} - present)
     if absent:
-        sources = [text for text, ranks in told if ranks - present]
+        sources = [text for text, ranks in hints if ranks - present]
         yield Found(
             "error",
             f"{rank_list(absent)[0].upper()}{rank_list(absent)[1:]} {'is' if len(absent) == 1 else 'are'} missing, "
-            f"as {' and '.join(sources)} tell.",
+            f"according to {' and '.join(sources)}.",
             tuple(absent),
             (),
             len(absent),
@@ -61,10 +60,12 @@ def missing_ranks(case: Case) -> Iterator[Found]:
 
 def group_outsiders(case: Case) -> Iterator[Found]:
     """Yield nodes that name a comm group their rank is not in."""
-    for at, group in enumerate(one for one in case.groups if one.outsiders):
-        if at == _GROUPS_TOLD:
-            rest = sum(1 for one in case.groups if one.outsiders) - _GROUPS_TOLD
-            yield Found("error", f"{counted(rest, 'more group')} {'is' if rest == 1 else 'are'} like this.")
+    for index, group in enumerate(usage for usage in case.groups if usage.outsiders):
+        if index == _GROUPS_LISTED:
+            rest = sum(1 for usage in case.groups if usage.outsiders) - _GROUPS_LISTED
+            yield Found(
+                "error", f"{format_counted(rest, 'more group')} {'is' if rest == 1 else 'are'} like this."
+            )
             return
         members = rank_list(sorted(group.members))
         yield Found(
@@ -77,18 +78,18 @@ def group_outsiders(case: Case) -> Iterator[Found]:
 
 
 def unlisted_groups(case: Case) -> Iterator[Found]:
-    """Yield comm groups whose members are written nowhere."""
-    found = [one for one in case.groups if one.name and one.name not in case.listed]
-    if found:
-        names = ", ".join(f"{one.name} ({rank_list(sorted(one.members))})" for one in found[:4])
-        more = ", …" if len(found) > 4 else "."
+    """Yield comm groups without a list of members."""
+    unlisted = [usage for usage in case.groups if usage.name and usage.name not in case.listed]
+    if unlisted:
+        names = ", ".join(f"{usage.name} ({rank_list(sorted(usage.members))})" for usage in unlisted[:4])
+        more = ", …" if len(unlisted) > 4 else "."
         yield Found(
             "warning",
-            f"{counted(len(found), 'comm group')} {'is' if len(found) == 1 else 'are'} listed nowhere; the ranks whose "
-            f"nodes name {'it' if len(found) == 1 else 'them'} were taken for members: {names}{more}",
-            tuple(sorted({rank for one in found for rank in one.members})),
+            f"{format_counted(len(unlisted), 'comm group')} {'is' if len(unlisted) == 1 else 'are'} listed nowhere; the ranks whose "
+            f"nodes name {'it' if len(unlisted) == 1 else 'them'} were taken as members: {names}{more}",
+            tuple(sorted({rank for usage in unlisted for rank in usage.members})),
             (),
-            len(found),
+            len(unlisted),
         )
 
 
@@ -97,57 +98,59 @@ def unlisted_groups(case: Case) -> Iterator[Found]:
 
 
 def comparable(group: GroupMatching) -> GroupMatching:
-    """Return a group without the sizes of its all-to-alls, to which ranks may bring different ones."""
+    """Return a group with the sizes of its all-to-alls set to 0, since ranks may bring different ones."""
     return replace(
         group,
         sequences=tuple(
-            replace(one, bytes=np.where(one.type == CollectiveType.ALL_TO_ALL, 0, one.bytes))
-            for one in group.sequences
+            replace(sequence, bytes=np.where(sequence.type == CollectiveType.ALL_TO_ALL, 0, sequence.bytes))
+            for sequence in group.sequences
         ),
     )
 
 
 def collectives(case: Case) -> Iterator[Found]:
-    """Yield the first collective of each group in which its members do different things."""
-    told = 0
+    """Yield the first collective of each group in which its members differ."""
+    listed = 0
     for group, ordered in zip(case.groups, case.ordered, strict=True):
         plain = comparable(group)
-        found = disagreement(plain)
-        if found is None and group.by_number:
+        difference = disagreement(plain)
+        if difference is None and group.by_number:
             plain = comparable(ordered)
-            found = disagreement(plain)
-        if found is None:
+            difference = disagreement(plain)
+        if difference is None:
             continue
-        told += 1
-        if told <= _GROUPS_TOLD:
-            yield _disagreement(case, plain, found)
-    if told > _GROUPS_TOLD:
-        rest = told - _GROUPS_TOLD
-        yield Found("error", f"{counted(rest, 'more group')} {'disagrees' if rest == 1 else 'disagree'}.")
+        listed += 1
+        if listed <= _GROUPS_LISTED:
+            yield _disagreement(case, plain, difference)
+    if listed > _GROUPS_LISTED:
+        rest = listed - _GROUPS_LISTED
+        yield Found(
+            "error", f"{format_counted(rest, 'more group')} {'disagrees' if rest == 1 else 'disagree'}."
+        )
 
 
-def _disagreement(case: Case, group: GroupMatching, found: Disagreement) -> Found:
-    certain = is_certain(case.trace, group, found)
-    own = collective_label(case.trace, found.rank, found.row)
-    other = collective_label(case.trace, found.other_rank, found.other_row)
+def _disagreement(case: Case, group: GroupMatching, difference: Disagreement) -> Found:
+    certain = is_certain(case.trace, group, difference)
+    own = collective_label(case.trace, difference.rank, difference.row)
+    other = collective_label(case.trace, difference.other_rank, difference.other_row)
     will = "will hang" if certain else "may hang"
     message = (
-        f"This job {will} in a simulator at collective {found.position} of {group_label(group)}, because "
-        f"rank {found.rank} has {own} where rank {found.other_rank} has {other}."
+        f"This job {will} in a simulator at collective {difference.position} of {group_label(group)}, because "
+        f"rank {difference.rank} has {own} where rank {difference.other_rank} has {other}."
     )
     if not certain:
         message += " Both have the same collectives in another order, and no dependencies fix their order."
-    nodes = ((found.rank, found.row), (found.other_rank, found.other_row))
-    counts = [group.sequences[at].count for at in group.sequence_of.tolist() if at != NONE]
+    nodes = ((difference.rank, difference.row), (difference.other_rank, difference.other_row))
+    counts = [group.sequences[index].count for index in group.sequence_of.tolist() if index != NONE]
     level: Level = "error" if certain else "warning"
     return Found(
         level,
         message,
-        tuple(sorted({found.rank, found.other_rank})),
+        tuple(sorted({difference.rank, difference.other_rank})),
         tuple(NodeAt(rank, row) for rank, row in nodes if row != NONE),
         1,
         (
-            ("they differ in", _differs_in(group, found)),
+            ("they differ in", _differs_in(group, difference)),
             ("members", rank_list(sorted(group.members))),
             ("collectives of a member", _range(min(counts), max(counts))),
         ),
@@ -159,29 +162,29 @@ def _range(least: int, most: int) -> str:
     return format_count(least) if least == most else f"{format_count(least)} to {format_count(most)}"
 
 
-def _differs_in(group: GroupMatching, found: Disagreement) -> str:
-    """Return in what two ranks differ: number, membership, order, type or size."""
-    one, other = (
+def _differs_in(group: GroupMatching, difference: Disagreement) -> str:
+    """Return how two ranks differ: number, membership, order, type or size."""
+    this, other = (
         group.sequences[int(group.sequence_of[group.members.index(number)])]
-        for number in (found.rank, found.other_rank)
+        for number in (difference.rank, difference.other_rank)
     )
-    if not one.count or not other.count:
+    if not this.count or not other.count:
         return "membership: one of them has no collective of the group"
-    if NONE in (found.row, found.other_row):
-        missing = f"; number {_number(one, found)} is missing" if group.by_number else ""
-        return f"number: {counted(one.count, 'collective')} and {counted(other.count, 'collective')}{missing}"
-    contents = [sorted(zip(each.type.tolist(), each.bytes.tolist(), strict=True)) for each in (one, other)]
+    if NONE in (difference.row, difference.other_row):
+        missing = f"; number {_number(this, difference)} is missing" if group.by_number else ""
+        return f"number: {format_counted(this.count, 'collective')} and {format_counted(other.count, 'collective')}{missing}"
+    contents = [sorted(zip(each.type.tolist(), each.bytes.tolist(), strict=True)) for each in (this, other)]
     if contents[0] == contents[1]:
         return "order"
-    return "type" if one.type[found.position] != other.type[found.position] else "size"
+    return "type" if this.type[difference.position] != other.type[difference.position] else "size"
 
 
-def _number(sequence: Collectives, found: Disagreement) -> int:
-    return int(sequence.number[found.position])
+def _number(sequence: Collectives, difference: Disagreement) -> int:
+    return int(sequence.number[difference.position])
 
 
 def uneven_sizes(case: Case) -> Iterator[Found]:
-    """Yield groups whose members bring different sizes to an all-to-all, and agree in all else."""
+    """Yield groups whose members bring different sizes to an all-to-all and agree otherwise."""
     worst: tuple[float, GroupMatching, int, Int64] | None = None
     uneven = []
     for group in case.groups:
@@ -189,20 +192,20 @@ def uneven_sizes(case: Case) -> Iterator[Found]:
             continue
         uneven.append(group)
         present = group.sequence_of[group.sequence_of >= 0]
-        sizes = np.stack([one.bytes for one in group.sequences])[present]
+        sizes = np.stack([sequence.bytes for sequence in group.sequences])[present]
         apart = (sizes.max(axis=0) - sizes.min(axis=0)).astype(np.float64)
-        at = int(np.argmax(apart))
-        if worst is None or apart[at] > worst[0]:
-            worst = (float(apart[at]), group, at, sizes[:, at])
+        position = int(np.argmax(apart))
+        if worst is None or apart[position] > worst[0]:
+            worst = (float(apart[position]), group, position, sizes[:, position])
     if worst is not None:
-        _, group, at, sizes = worst
-        names = ", ".join(group_label(one) for one in uneven[:4]) + (", …" if len(uneven) > 4 else "")
+        _, group, position, sizes = worst
+        names = ", ".join(group_label(group) for group in uneven[:4]) + (", …" if len(uneven) > 4 else "")
         mean = float(sizes.astype(np.float64).mean())
         yield Found(
             "warning",
-            f"Members of {names} bring different sizes to the same all-to-alls: in collective {at} of "
+            f"Members of {names} bring different sizes to the same all-to-alls: in collective {position} of "
             f"{group_label(group)} {format_bytes(int(sizes.min()))} to {format_bytes(int(sizes.max()))}.",
-            tuple(sorted({rank for one in uneven for rank in one.members})),
+            tuple(sorted({rank for group in uneven for rank in group.members})),
             (),
             len(uneven),
             (("max / mean there", f"{float(sizes.max()) / mean:.3f}" if mean else "–"),),
@@ -214,48 +217,48 @@ def uneven_sizes(case: Case) -> Iterator[Found]:
 
 
 def _pairs(case: Case, chosen: Int64, *, receives: bool) -> tuple[tuple[int, ...], tuple[NodeAt, ...]]:
-    """Return the ranks and first nodes of one side of some messages."""
+    """Return the ranks and first nodes of one side of messages."""
     messages = case.messages
     rank = (messages.receive_rank if receives else messages.send_rank)[chosen]
     row = (messages.receive_row if receives else messages.send_row)[chosen]
-    numbers = sorted({case.trace.ranks[at].number for at in np.unique(rank).tolist()})
+    numbers = sorted({case.trace.ranks[index].number for index in np.unique(rank).tolist()})
     nodes = by_rank(case.trace, zip(rank[:NODES_NAMED].tolist(), row[:NODES_NAMED].tolist(), strict=True))
     return tuple(numbers), tuple(nodes)
 
 
-def unsent(case: Case) -> Int64:
-    """Return the messages that are received and never sent; those of which one end is not recorded may well be."""
+def unsent_messages(case: Case) -> Int64:
+    """Return messages that are received but never sent, where both ends are recorded."""
     return np.flatnonzero((case.messages.send_row == NONE) & case.messages.known)
 
 
-def unreceived(case: Case) -> Int64:
-    """Return the messages that are sent and never received, likewise."""
+def unreceived_messages(case: Case) -> Int64:
+    """Return messages that are sent but never received, where both ends are recorded."""
     return np.flatnonzero((case.messages.receive_row == NONE) & case.messages.known)
 
 
 def receives_unmatched(case: Case) -> Iterator[Found]:
-    """Yield receives that nobody sends."""
-    yield from _unmatched(case, unsent(case), receives=True)
+    """Yield receives without a send."""
+    yield from _unmatched_findings(case, unsent_messages(case), receives=True)
 
 
 def sends_unmatched(case: Case) -> Iterator[Found]:
-    """Yield sends that nobody receives."""
-    yield from _unmatched(case, unreceived(case), receives=False)
+    """Yield sends without a receive."""
+    yield from _unmatched_findings(case, unreceived_messages(case), receives=False)
 
 
-def _unmatched(case: Case, chosen: Int64, *, receives: bool) -> Iterator[Found]:
+def _unmatched_findings(case: Case, chosen: Int64, *, receives: bool) -> Iterator[Found]:
     if not len(chosen):
         return
     ranks, nodes = _pairs(case, chosen, receives=receives)
     first = half_label(case.trace, case.messages, int(chosen[0]), receives=receives)
     noun, verb = ("receive", "sent") if receives else ("send", "received")
-    near = _nearest(case, int(chosen[0]), unreceived(case) if receives else unsent(case))
+    near = _nearest(case, int(chosen[0]), unreceived_messages(case) if receives else unsent_messages(case))
     nearest = ""
     if near is not None:
         nearest = f"; nearest is {half_label(case.trace, case.messages, near, receives=not receives)}"
     yield Found(
         "error" if receives else "warning",
-        f"{counted(len(chosen), noun)} of {rank_list(ranks)} {'is' if len(chosen) == 1 else 'are'} never {verb}: "
+        f"{format_counted(len(chosen), noun)} of {rank_list(ranks)} {'is' if len(chosen) == 1 else 'are'} never {verb}: "
         f"{first}{nearest}.",
         ranks,
         nodes,
@@ -264,15 +267,16 @@ def _unmatched(case: Case, chosen: Int64, *, receives: bool) -> Iterator[Found]:
     )
 
 
-def _nearest(case: Case, at: int, others: Int64) -> int | None:
-    """Return a half without partner between the same ranks, of the same tag if there is one."""
+def _nearest(case: Case, message: int, others: Int64) -> int | None:
+    """Return an unmatched half between the same ranks, with the same tag if there is one."""
     messages = case.messages
     same = others[
-        (messages.source[others] == messages.source[at]) & (messages.target[others] == messages.target[at])
+        (messages.source[others] == messages.source[message])
+        & (messages.target[others] == messages.target[message])
     ]
     if not len(same):
         return None
-    return int(same[np.argmax(messages.tag[same] == messages.tag[at])])
+    return int(same[np.argmax(messages.tag[same] == messages.tag[message])])
 
 
 def self_messages(case: Case) -> Iterator[Found]:
@@ -280,15 +284,15 @@ def self_messages(case: Case) -> Iterator[Found]:
     messages = case.messages
     chosen = np.flatnonzero(messages.source == messages.target)
     if len(chosen):
-        at = int(chosen[0])
-        receives = bool(messages.send_row[at] == NONE)
+        message = int(chosen[0])
+        receives = bool(messages.send_row[message] == NONE)
         ranks, nodes = _pairs(case, chosen[messages.send_row[chosen] != NONE], receives=False)
         if not ranks:
             ranks, nodes = _pairs(case, chosen, receives=True)
-        first = half_label(case.trace, messages, at, receives=receives)
+        first = half_label(case.trace, messages, message, receives=receives)
         yield Found(
             "error",
-            f"{counted(len(chosen), 'message')} of {rank_list(ranks)} {'goes' if len(chosen) == 1 else 'go'} to the "
+            f"{format_counted(len(chosen), 'message')} of {rank_list(ranks)} {'goes' if len(chosen) == 1 else 'go'} to the "
             f"rank {'it comes' if len(chosen) == 1 else 'they come'} from: {first}.",
             ranks,
             nodes,
@@ -297,7 +301,7 @@ def self_messages(case: Case) -> Iterator[Found]:
 
 
 def unknown_peers(case: Case) -> Iterator[Found]:
-    """Yield sends that do not say where to, and receives that do not say where from."""
+    """Yield sends without a destination and receives without a source."""
     messages = case.messages
     for receives, row, key in (
         (False, messages.send_row, "comm_dst"),
@@ -313,7 +317,7 @@ def unknown_peers(case: Case) -> Iterator[Found]:
             whom = "where it comes from" if receives else "where it goes"
         yield Found(
             "error",
-            f"{counted(len(chosen), noun)} of {rank_list(ranks)} {'does' if len(chosen) == 1 else 'do'} not say {whom} "
+            f"{format_counted(len(chosen), noun)} of {rank_list(ranks)} {'does' if len(chosen) == 1 else 'do'} not say {whom} "
             f"({key} is not recorded): {node_label(_graph_of(case, nodes[0]), nodes[0].row)} of rank {nodes[0].rank}.",
             ranks,
             nodes,
@@ -329,7 +333,7 @@ def _graph_of(case: Case, node: NodeAt) -> Graph:
 
 
 def foreign_messages(case: Case) -> Iterator[Found]:
-    """Yield sends in another rank's name, and receives for another rank."""
+    """Yield sends with another rank as source, and receives with another rank as destination."""
     messages = case.messages
     numbers = np.array([*(rank.number for rank in case.trace.ranks), NONE], np.int64)
     sides: list[tuple[bool, str, Callable[[], Int64]]] = [
@@ -352,7 +356,7 @@ def foreign_messages(case: Case) -> Iterator[Found]:
             named = int((messages.target if receives else messages.source)[chosen[0]])
             yield Found(
                 "error",
-                f"{counted(len(chosen), side)} of {rank_list(ranks)} {'names' if len(chosen) == 1 else 'name'} another "
+                f"{format_counted(len(chosen), side)} of {rank_list(ranks)} {'names' if len(chosen) == 1 else 'name'} another "
                 f"rank in {key}, such as rank {named}; it is the own rank there, or nothing.",
                 ranks,
                 nodes,
@@ -365,32 +369,32 @@ def foreign_messages(case: Case) -> Iterator[Found]:
 
 
 def clock_skew(case: Case) -> Iterator[Found]:
-    """Yield ranks whose clocks are apart, as the ends of matched collectives show, and such as linking moved far."""
+    """Yield ranks whose clocks differ, by the ends of matched collectives, or that linking moved far."""
     yield from _moved_clocks(case)
     offsets = clock_offsets(case)
-    skewed = [one for one in offsets if one.is_skewed]
+    skewed = [offset for offset in offsets if offset.is_skewed]
     if skewed:
-        worst = max(skewed, key=lambda one: abs(one.offset_ns))
+        worst = max(skewed, key=lambda offset: abs(offset.offset_ns))
         ahead = "ahead of" if worst.offset_ns > 0 else "behind"
-        base = min(one.rank for one in offsets)
+        base = min(offset.rank for offset in offsets)
         yield Found(
             "warning",
-            f"The clock{'s' if len(skewed) > 1 else ''} of {rank_list([one.rank for one in skewed])} "
+            f"The clock{'s' if len(skewed) > 1 else ''} of {rank_list([offset.rank for offset in skewed])} "
             f"{'differ' if len(skewed) > 1 else 'differs'} from that of rank {base}: rank {worst.rank} is "
             f"{format_ns(abs(worst.offset_ns))} {ahead} it.",
-            tuple(one.rank for one in skewed),
+            tuple(offset.rank for offset in skewed),
             (),
             len(skewed),
             (
                 ("largest offset", f"{worst.offset_ns:+,} ns (rank {worst.rank})"),
-                ("median distance that stays", format_ns(max(one.residual_ns for one in skewed))),
+                ("remaining median distance", format_ns(max(offset.residual_ns for offset in skewed))),
                 ("collectives compared", format_count(worst.matched)),
             ),
         )
 
 
 def _moved_clocks(case: Case) -> Iterator[Found]:
-    """Yield what linking wrote about clocks that were far apart before it aligned them."""
+    """Yield findings of linking about clocks that differed much before it aligned them."""
     moved = {rank.number: metadata_number(rank, "clock_offset_ns") for rank in case.trace.ranks}
     # -1 stands for no such number; a nanosecond is no skew either.
     far = {rank: by for rank, by in moved.items() if abs(by) >= _FAR_APART_NS}
@@ -407,8 +411,8 @@ def _moved_clocks(case: Case) -> Iterator[Found]:
         len(far),
         tuple(
             (f"rank {rank}", f"{far[rank]:+,} ns, {format_ns(max(residual[rank], 0))} stays")
-            for rank in sorted(far)[:_CLOCKS_TOLD]
+            for rank in sorted(far)[:_CLOCKS_LISTED]
         ),
-        "Times of different ranks can be compared as far as the distance that stays allows.",
+        "Times of different ranks can be compared as far as the remaining distance allows.",
         mends=False,
     )

@@ -1,4 +1,4 @@
-"""Checks of what nodes say about themselves: times, sizes, types, where they run."""
+"""Checks of the content of nodes: times, sizes, types, and where they run."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from studio.doctor.diagnosis import Case, Found, GraphCase, Where, where
-from studio.doctor.structure import counted, percent, worth_warning
+from studio.doctor.structure import percent, worth_warning
 from studio.et.link.communication import is_timeless
 from studio.sim.agreement import node_label, rank_list
 from studio.sim.check import flag
@@ -23,15 +23,15 @@ from studio.trace import (
     dense_column,
     int_column,
 )
-from studio.units import format_count
+from studio.units import format_count, format_counted
 
 _FEW = 0.01
 _ABSENT = -(1 << 63)
 
 
-def _first(found: Where) -> str:
-    assert found.first
-    case, row = found.first
+def _first(nodes: Where) -> str:
+    assert nodes.first
+    case, row = nodes.first
     return f"{node_label(case.graph, row)} of rank {case.ranks[0]}"
 
 
@@ -40,25 +40,30 @@ def _first(found: Where) -> str:
 
 
 def metadata_number(rank: Rank, name: str) -> int:
-    """Return a whole number of a rank's metadata, -1 where it has none of that name."""
-    value = next((one.value for one in rank.metadata if one.name == name), NONE)
+    """Return a whole number from a rank's metadata, -1 where there is none of that name."""
+    value = next((attribute.value for attribute in rank.metadata if attribute.name == name), NONE)
     return value if isinstance(value, int) else NONE
 
 
 def unlinked(case: Case) -> Iterator[Found]:
-    """Yield operators and device operations that linking could not put together."""
+    """Yield operators and device operations that linking could not match."""
     # What tells process groups before the profiler starts has no event, and needs none.
     lost = where(
-        (one, np.flatnonzero(flag(one.graph, "unlinked") & (one.graph.type != NodeType.METADATA)))
-        for one in case.graphs
+        (
+            graph_case,
+            np.flatnonzero(flag(graph_case.graph, "unlinked") & (graph_case.graph.type != NodeType.METADATA)),
+        )
+        for graph_case in case.graphs
     )
-    loose = where((one, np.flatnonzero(flag(one.graph, "unattributed"))) for one in case.graphs)
+    loose = where(
+        (graph_case, np.flatnonzero(flag(graph_case.graph, "unattributed"))) for graph_case in case.graphs
+    )
     # Of a trace that was just linked the linker says so itself, and why.
-    told = any(finding.code == "nothing-linked" for finding in case.trace.findings)
+    is_reported = any(finding.code == "nothing-linked" for finding in case.trace.findings)
     none = [
         rank.number
         for rank in case.trace.ranks
-        if not told
+        if not is_reported
         and metadata_number(rank, "link_host_operations") > 0
         and metadata_number(rank, "link_device_operations") > 0
         and metadata_number(rank, "link_linked") == 0
@@ -69,19 +74,19 @@ def unlinked(case: Case) -> Iterator[Found]:
     )
     if none:
         message = (
-            f"Nothing of the execution trace of {rank_list(none)} could be linked with its device trace."
+            f"No operator of the execution trace of {rank_list(none)} could be linked with its device trace."
         )
         yield Found("error", message, tuple(none), (), len(none))
     if not (lost.count or loose.count):
         return
     level: Level = "warning" if lost.count + loose.count > _FEW * (host + device) else "info"
     parts = [
-        f"{counted(found.count, noun)} {'has' if found.count == 1 else 'have'} no {what}, such as {_first(found)}"
-        for found, noun, what in (
+        f"{format_counted(nodes.count, noun)} {'has' if nodes.count == 1 else 'have'} no {what}, such as {_first(nodes)}"
+        for nodes, noun, what in (
             (lost, "operator", "event in the device trace"),
             (loose, "device operation", "launching operator"),
         )
-        if found.count
+        if nodes.count
     ]
     yield Found(
         "error" if lost.count and worth_warning(lost.count, host) else level,
@@ -101,64 +106,69 @@ def unlinked(case: Case) -> Iterator[Found]:
 
 
 def _computing(case: GraphCase) -> Bool:
-    """Return (N,) nodes whose durations count: those of the device, of a trace without any those of the processor."""
+    """Return (N,) nodes whose durations count: device nodes; processor nodes in a trace without devices."""
     kernels = (case.graph.type == NodeType.COMP) & ~case.on_cpu
     return kernels if kernels.any() else np.asarray(case.graph.type == NodeType.COMP)
 
 
 def _estimable(case: GraphCase) -> Bool:
-    """Return (N,) nodes a roofline gives a duration."""
+    """Return (N,) nodes whose duration a roofline can estimate."""
     return np.asarray(
         (dense_column(case.graph, "num_ops", 0) > 0) & (dense_column(case.graph, "tensor_size", 0) > 0)
     )
 
 
 def _timeless(graph: Graph, rows: Int64) -> Bool:
-    """Return (M,) which nodes have no time of their own by nature."""
+    """Return (M,) nodes of kinds that have no time."""
     names, place = np.unique(graph.name[rows], return_inverse=True)
     timeless = [is_timeless(graph.strings[code]) for code in names.tolist()]
     return np.array(timeless, bool)[place]
 
 
 def durations(case: Case) -> Iterator[Found]:
-    """Yield compute nodes that take no time, and of which nothing says how much they do."""
+    """Yield compute nodes that have neither a duration nor an amount of work."""
     chosen, among, device = [], 0, False
-    for one in case.graphs:
-        computing = _computing(one)
-        lacking = np.flatnonzero(computing & (one.graph.duration_ns <= 0) & ~_estimable(one))
-        lacking = lacking[~_timeless(one.graph, lacking)]
-        chosen.append((one, lacking))
-        among += int(computing.sum()) * len(one.ranks)
-        device = device or bool((computing & ~one.on_cpu).any())
-    found = where(chosen)
-    if found.count:
+    for graph_case in case.graphs:
+        computing = _computing(graph_case)
+        lacking = np.flatnonzero(computing & (graph_case.graph.duration_ns <= 0) & ~_estimable(graph_case))
+        lacking = lacking[~_timeless(graph_case.graph, lacking)]
+        chosen.append((graph_case, lacking))
+        among += int(computing.sum()) * len(graph_case.ranks)
+        device = device or bool((computing & ~graph_case.on_cpu).any())
+    nodes = where(chosen)
+    if nodes.count:
         # Operators that only call others take no time of their own; kernels always take some.
-        warns = worth_warning(found.count, among) or (device and found.count > _FEW * among)
+        warns = worth_warning(nodes.count, among) or (device and nodes.count > _FEW * among)
         yield Found(
             "warning" if warns else "info",
-            f"{counted(found.count, 'compute node')} of {rank_list(found.ranks)} "
-            f"{'has' if found.count == 1 else 'have'} no duration: {_first(found)}.",
-            found.ranks,
-            found.nodes,
-            found.count,
-            (("of compute nodes", f"{percent(found.count, among)} of {format_count(among)}"),),
+            f"{format_counted(nodes.count, 'compute node')} of {rank_list(nodes.ranks)} "
+            f"{'has' if nodes.count == 1 else 'have'} no duration: {_first(nodes)}.",
+            nodes.ranks,
+            nodes.nodes,
+            nodes.count,
+            (("of compute nodes", f"{percent(nodes.count, among)} of {format_count(among)}"),),
         )
 
 
 def estimated(case: Case) -> Iterator[Found]:
-    """Yield compute nodes whose durations only a roofline can tell."""
-    found = where(
-        (one, np.flatnonzero(_computing(one) & (one.graph.duration_ns <= 0) & _estimable(one)))
-        for one in case.graphs
+    """Yield compute nodes whose durations only a roofline can estimate."""
+    nodes = where(
+        (
+            graph_case,
+            np.flatnonzero(
+                _computing(graph_case) & (graph_case.graph.duration_ns <= 0) & _estimable(graph_case)
+            ),
+        )
+        for graph_case in case.graphs
     )
-    if found.count:
+    if nodes.count:
         yield Found(
             "info",
-            f"{counted(found.count, 'compute node')} of {rank_list(found.ranks)} "
-            f"{'says' if found.count == 1 else 'say'} what is computed and not how long it took: {_first(found)}.",
-            found.ranks,
-            found.nodes,
-            found.count,
+            f"{format_counted(nodes.count, 'compute node')} of {rank_list(nodes.ranks)} "
+            f"{'has' if nodes.count == 1 else 'have'} an amount of work but no duration: {_first(nodes)}.",
+            nodes.ranks,
+            nodes.nodes,
+            nodes.count,
         )
 
 
@@ -169,55 +179,58 @@ def estimated(case: Case) -> Iterator[Found]:
 def _nodes(
     case: Case, chosen: Callable[[GraphCase], Bool], level: Level, words: tuple[str, str]
 ) -> Iterator[Found]:
-    """Yield the communication nodes that `chosen` picks, as one finding; `words` are those for one and for several."""
-    found = where((one, np.flatnonzero(one.communicates & chosen(one))) for one in case.graphs)
-    if found.count:
-        among = sum(int(one.communicates.sum()) * len(one.ranks) for one in case.graphs)
+    """Yield a finding about the communication nodes that `chosen` picks; `words` are singular and plural."""
+    nodes = where(
+        (graph_case, np.flatnonzero(graph_case.communicates & chosen(graph_case)))
+        for graph_case in case.graphs
+    )
+    if nodes.count:
+        among = sum(int(graph_case.communicates.sum()) * len(graph_case.ranks) for graph_case in case.graphs)
         yield Found(
             level,
-            f"{counted(found.count, 'communication node')} of {rank_list(found.ranks)} "
-            f"{words[0] if found.count == 1 else words[1]}: {_first(found)}.",
-            found.ranks,
-            found.nodes,
-            found.count,
-            (("of communication nodes", f"{percent(found.count, among)} of {format_count(among)}"),),
+            f"{format_counted(nodes.count, 'communication node')} of {rank_list(nodes.ranks)} "
+            f"{words[0] if nodes.count == 1 else words[1]}: {_first(nodes)}.",
+            nodes.ranks,
+            nodes.nodes,
+            nodes.count,
+            (("of communication nodes", f"{percent(nodes.count, among)} of {format_count(among)}"),),
         )
 
 
 def on_cpu_rows(case: GraphCase) -> Int64:
-    """Return the rows of communication nodes that are marked as operations of the processor."""
+    """Return the rows of communication nodes marked as processor operations."""
     return np.flatnonzero(case.communicates & case.on_cpu & ~_calls(case))
 
 
 def call_rows(case: GraphCase) -> Int64:
-    """Return the rows of nodes that only call communication: on the processor, without a size, collectives without a type."""
+    """Return the rows of nodes that only call communication: on the processor, without size or collective type."""
     calls = case.communicates & case.on_cpu & (_sizes(case) == _ABSENT)
     return np.flatnonzero(calls & ((case.graph.type != NodeType.COMM_COLL) | (_kinds(case) == NONE)))
 
 
 def _calls(case: GraphCase) -> Bool:
-    found = np.zeros(len(case.graph), bool)
-    found[call_rows(case)] = True
-    return found
+    is_call = np.zeros(len(case.graph), bool)
+    is_call[call_rows(case)] = True
+    return is_call
 
 
 def comm_calls(case: Case) -> Iterator[Found]:
-    """Yield calls of communication that are typed as communication themselves."""
+    """Yield calls of communication that have the type of communication."""
     words = (
-        "is a call on the processor, of no type or size",
-        "are calls on the processor, of no type or size",
+        "is a call on the processor, without type or size",
+        "are calls on the processor, without type or size",
     )
     yield from _nodes(case, _calls, "error", words)
 
 
 def comm_on_cpu(case: Case) -> Iterator[Found]:
-    """Yield communication nodes marked as operations of the processor."""
-    words = ("is marked as an operation of the processor", "are marked as operations of the processor")
-    yield from _nodes(case, lambda one: one.on_cpu & ~_calls(one), "error", words)
+    """Yield communication nodes marked as processor operations."""
+    words = ("is marked as a processor operation", "are marked as processor operations")
+    yield from _nodes(case, lambda graph_case: graph_case.on_cpu & ~_calls(graph_case), "error", words)
 
 
 def _sizes(case: GraphCase) -> Int64:
-    """Return (N,) the size each node writes; barriers, which have none, count as 1."""
+    """Return (N,) the recorded size of each node; barriers, which have none, count as 1."""
     sizes = np.full(len(case.graph), _ABSENT, np.int64)
     rows, values = int_column(case.graph, "comm_size")
     sizes[rows] = values
@@ -234,28 +247,34 @@ def _kinds(case: GraphCase) -> Int64:
 def size_missing(case: Case) -> Iterator[Found]:
     """Yield communication nodes without a size."""
     words = ("has no size", "have no size")
-    yield from _nodes(case, lambda one: (_sizes(one) == _ABSENT) & ~_calls(one), "error", words)
+    yield from _nodes(
+        case, lambda graph_case: (_sizes(graph_case) == _ABSENT) & ~_calls(graph_case), "error", words
+    )
 
 
 def size_negative(case: Case) -> Iterator[Found]:
-    """Yield communication nodes of a size below 0."""
-    words = ("has a size below 0", "have sizes below 0")
-    yield from _nodes(case, lambda one: (_sizes(one) < 0) & (_sizes(one) != _ABSENT), "error", words)
+    """Yield communication nodes with a negative size."""
+    words = ("has a negative size", "have negative sizes")
+    yield from _nodes(
+        case, lambda graph_case: (_sizes(graph_case) < 0) & (_sizes(graph_case) != _ABSENT), "error", words
+    )
 
 
 def size_zero(case: Case) -> Iterator[Found]:
-    """Yield communication nodes that move nothing."""
-    yield from _nodes(case, lambda one: _sizes(one) == 0, "warning", ("moves 0 bytes", "move 0 bytes"))
+    """Yield communication nodes with a size of 0."""
+    yield from _nodes(
+        case, lambda graph_case: _sizes(graph_case) == 0, "warning", ("moves 0 bytes", "move 0 bytes")
+    )
 
 
 def comm_untyped(case: Case) -> Iterator[Found]:
-    """Yield collectives that do not say which one they are."""
+    """Yield collectives without a known collective type."""
 
-    def chosen(one: GraphCase) -> Bool:
-        known = np.isin(_kinds(one), [int(kind) for kind in CollectiveType])
-        return np.asarray((one.graph.type == NodeType.COMM_COLL) & ~known & ~_calls(one))
+    def chosen(graph_case: GraphCase) -> Bool:
+        known = np.isin(_kinds(graph_case), [int(kind) for kind in CollectiveType])
+        return np.asarray((graph_case.graph.type == NodeType.COMM_COLL) & ~known & ~_calls(graph_case))
 
-    words = ("names no known collective", "name no known collective")
+    words = ("names an unknown collective", "name unknown collectives")
     yield from _nodes(case, chosen, "error", words)
 
 
@@ -264,7 +283,7 @@ def comm_untyped(case: Case) -> Iterator[Found]:
 
 
 def detached_rows(case: GraphCase) -> Int64:
-    """Return the rows of communication nodes that wait for nothing and for which nothing waits, in a graph with other nodes."""
+    """Return the rows of communication nodes without any dependency, in graphs with other nodes."""
     tied = np.zeros(len(case.graph), bool)
     for ends in case.pairs:
         tied[ends] = True
@@ -275,41 +294,41 @@ def detached_rows(case: GraphCase) -> Int64:
 
 def detached(case: Case) -> Iterator[Found]:
     """Yield communication nodes without any dependency."""
-    found = where((one, detached_rows(one)) for one in case.graphs)
-    if found.count:
-        among = sum(int(one.communicates.sum()) * len(one.ranks) for one in case.graphs)
+    nodes = where((graph_case, detached_rows(graph_case)) for graph_case in case.graphs)
+    if nodes.count:
+        among = sum(int(graph_case.communicates.sum()) * len(graph_case.ranks) for graph_case in case.graphs)
         verb = ("waits for nothing, and nothing waits for it", "wait for nothing, and nothing waits for them")
         yield Found(
             "warning",
-            f"{counted(found.count, 'communication node')} of {rank_list(found.ranks)} {verb[found.count > 1]}: "
-            f"{_first(found)}.",
-            found.ranks,
-            found.nodes,
-            found.count,
-            (("of communication nodes", f"{percent(found.count, among)} of {format_count(among)}"),),
+            f"{format_counted(nodes.count, 'communication node')} of {rank_list(nodes.ranks)} {verb[nodes.count > 1]}: "
+            f"{_first(nodes)}.",
+            nodes.ranks,
+            nodes.nodes,
+            nodes.count,
+            (("of communication nodes", f"{percent(nodes.count, among)} of {format_count(among)}"),),
         )
 
 
 def trailing(case: Case) -> Iterator[Found]:
-    """Yield ranks on which no computation comes after any communication."""
+    """Yield ranks on which no computation follows any communication."""
     chosen, ends = [], 0
-    for one in case.graphs:
-        if not one.communicates.any() or one.communicates.all():
+    for graph_case in case.graphs:
+        if not graph_case.communicates.any() or graph_case.communicates.all():
             continue
-        leads = np.zeros(len(one.graph) + 1, bool)
-        leads[one.network.subcomponent(len(one.graph), mode="in")] = True
-        off = np.flatnonzero(one.communicates & ~leads[:-1])
-        off = np.setdiff1d(off, detached_rows(one))
-        ends += len(off) * len(one.ranks)
-        if len(off) and len(off) == int(one.communicates.sum()):
-            chosen.append((one, off))
-    found = where(chosen)
-    if found.count:
+        leads = np.zeros(len(graph_case.graph) + 1, bool)
+        leads[graph_case.network.subcomponent(len(graph_case.graph), mode="in")] = True
+        off = np.flatnonzero(graph_case.communicates & ~leads[:-1])
+        off = np.setdiff1d(off, detached_rows(graph_case))
+        ends += len(off) * len(graph_case.ranks)
+        if len(off) and len(off) == int(graph_case.communicates.sum()):
+            chosen.append((graph_case, off))
+    nodes = where(chosen)
+    if nodes.count:
         yield Found(
             "info",
-            f"No computation of {rank_list(found.ranks)} waits for any communication; the first is {_first(found)}.",
-            found.ranks,
-            found.nodes,
-            found.count,
+            f"No computation of {rank_list(nodes.ranks)} waits for any communication; the first is {_first(nodes)}.",
+            nodes.ranks,
+            nodes.nodes,
+            nodes.count,
             (("communication nodes no computation waits for", format_count(ends)),),
         )

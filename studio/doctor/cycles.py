@@ -1,4 +1,4 @@
-"""The smallest set of dependencies without which nothing waits in a circle."""
+"""Find a smallest set of dependencies whose removal opens all cycles."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from studio.trace import NONE, Graph, Int64
 _EXACT_NODES = 12
 """Circles of up to this many nodes are solved exactly, by looking at every order of them."""
 _EXACT_STEPS = 2_000_000
-"""Steps that exact solutions may take in all; what is left then is solved like larger circles."""
+"""Steps that exact solutions may take in all; what is left then is solved like larger cycles."""
 _TRIED = 20_000_000
 """Dependencies looked at while trying which of those removed can stay."""
 _ONE = 1000
@@ -22,13 +22,13 @@ _ONE = 1000
 
 @dataclass(frozen=True, slots=True)
 class Removal:
-    """Dependencies to be removed.
+    """Dependencies to remove.
 
     E of them.
 
     Attributes:
         of, waited: (E,) rows: `of` no longer waits for `waited`.
-        exact: Whether no smaller set opens all circles; else it is the outcome of a heuristic, of which none can be left out.
+        exact: Whether no smaller set opens all cycles; else it is the outcome of a heuristic, of which none can be left out.
     """
 
     of: Int64
@@ -37,7 +37,7 @@ class Removal:
 
 
 def removal(case: GraphCase) -> Removal:
-    """Return a smallest set of dependencies without which a graph has no circles, self-loops apart.
+    """Return a smallest set of dependencies without which a graph has no cycles, self-loops apart.
 
     Of sets of equal size it prefers dependencies that the recorded times contradict, then such on later ids.
     """
@@ -60,7 +60,7 @@ def removal(case: GraphCase) -> Removal:
 
 
 def _inside(case: GraphCase) -> tuple[Int64, Int64, Int64, Int64]:
-    """Return the distinct dependencies on circles: who waits, for whom, their weight, and the circle's number."""
+    """Return the distinct dependencies on cycles: waiting node, node waited for, weight, and cycle number."""
     of, waited = case.pairs
     number = case.circles
     there = (number[of] != NONE) & (number[of] == number[waited]) & (of != waited)
@@ -70,7 +70,7 @@ def _inside(case: GraphCase) -> tuple[Int64, Int64, Int64, Int64]:
 
 
 def _reluctance(graph: Graph, of: Int64, waited: Int64) -> Int64:
-    """Return (E,) how much a dependency looks as if it were right: 0 where the times contradict it."""
+    """Return (E,) how plausible each dependency is: 0 where recorded times contradict it."""
     start = graph.start_ns
     against = (start[of] >= 0) & (start[waited] >= 0) & (start[of] < start[waited])
     return np.where(against, 0, np.where(graph.id[waited] > graph.id[of], 1, 2)).astype(np.int64)
@@ -83,7 +83,7 @@ def _by_circle(circle: Int64) -> Iterator[Int64]:
 
 
 def _smallest(count: int, of: Int64, waited: Int64, weight: Int64) -> Int64:
-    """Return the places of a lightest set of dependencies that opens all circles of a few nodes.
+    """Return the indices of a lightest set of dependencies that opens all cycles of a few nodes.
 
     The best order of every set of nodes is that of the set without its last node, which pays for whom it waits
     for outside.
@@ -114,7 +114,7 @@ def _smallest(count: int, of: Int64, waited: Int64, weight: Int64) -> Int64:
 
 
 def _heuristic(count: int, of: Int64, waited: Int64, weight: Int64) -> Int64:
-    """Return the places of a light set of dependencies that opens all circles: Eades', less what is not needed."""
+    """Return the indices of a light set of dependencies that opens all cycles, by Eades' heuristic, pruned."""
     import igraph
 
     network = igraph.Graph(n=count, edges=np.stack([of, waited], axis=1), directed=True)

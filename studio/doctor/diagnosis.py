@@ -1,4 +1,4 @@
-"""What a check finds, and what the checks of one job share."""
+"""Results of checks, and data that the checks of one job share."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from studio.analysis.matching import (
+from studio.analysis.collectives.matching import (
     GroupMatching,
     Messages,
     edges,
@@ -44,7 +44,7 @@ class NodeAt:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What a check found.
+    """The result of a check.
 
     Attributes:
         level: How bad it is.
@@ -69,7 +69,7 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """One thing that is wrong with a job, or worth knowing.
+    """A problem of a job, or something worth knowing.
 
     Attributes:
         code: Stable short name of the check, or of what the reader noticed.
@@ -96,7 +96,7 @@ class Diagnosis:
 
 
 class GraphCase:
-    """A graph, the ranks that run it, and what several checks want to know of it; each is worked out once.
+    """A graph, the ranks that run it, and data several checks need, each computed once.
 
     N nodes, D dependencies that lead to a node.
 
@@ -117,7 +117,7 @@ class GraphCase:
 
     @cached_property
     def on_cpu(self) -> Bool:
-        """(N,) whether each node is marked as an operation of the processor."""
+        """(N,) whether each node is marked as a processor operation."""
         return flag(self.graph, "is_cpu_op")
 
     @cached_property
@@ -128,7 +128,7 @@ class GraphCase:
 
     @cached_property
     def network(self) -> igraph.Graph:
-        """Return the graph with arrows from what is waited for to what waits; vertex N follows every node that computes."""
+        """Return the graph with edges from each node to those waiting for it; vertex N follows all computation."""
         import igraph
 
         of, waited = self.pairs
@@ -139,7 +139,7 @@ class GraphCase:
 
     @cached_property
     def circles(self) -> Int64:
-        """(N,) number of the circle each node is on, -1 where it is on none; nodes that wait for themselves alone do not count."""
+        """(N,) number of the cycle each node is on, -1 where it is on none; self-loops do not count."""
         none = np.full(len(self.graph), NONE, np.int64)
         if waits_for_lower_ids(self.graph) or self.network.is_dag():
             return none
@@ -170,12 +170,12 @@ class Case:
 
     @cached_property
     def groups(self) -> tuple[GroupMatching, ...]:
-        """The collectives of all ranks, matched."""
+        """The matched collectives of all ranks."""
         return match_collectives(self.trace)
 
     @cached_property
     def ordered(self) -> tuple[GroupMatching, ...]:
-        """The same, matched by order even where they are numbered, as simulators do that know no numbers."""
+        """Collectives matched by order even where they are numbered, as simulators without numbers do."""
         if not any(group.by_number for group in self.groups):
             return self.groups
         return match_collectives(self.trace, by_number=False)
@@ -187,7 +187,7 @@ class Case:
 
     @cached_property
     def listed(self) -> Mapping[str, CommGroup]:
-        """Comm groups whose members are written down, by name."""
+        """Comm groups with a list of members, by name."""
         return {group.name: group for group in self.trace.groups if not group.inferred}
 
 
@@ -208,9 +208,9 @@ class Where:
     first: tuple[GraphCase, int] | None
 
 
-def where(found: Iterable[tuple[GraphCase, Int64]]) -> Where:
-    """Return nodes, given by their rows, as findings name them."""
-    some = [(case, rows) for case, rows in found if len(rows)]
+def where(cases: Iterable[tuple[GraphCase, Int64]]) -> Where:
+    """Return nodes, given by rows, in the form findings use."""
+    some = [(case, rows) for case, rows in cases if len(rows)]
     nodes = [NodeAt(case.ranks[0], row) for case, rows in some for row in rows[:NODES_NAMED].tolist()]
     ranks = sorted(number for case, _ in some for number in case.ranks)
     count = sum(len(rows) * len(case.ranks) for case, rows in some)
@@ -219,6 +219,6 @@ def where(found: Iterable[tuple[GraphCase, Int64]]) -> Where:
 
 
 def by_rank(trace: Trace, nodes: Iterable[tuple[int, int]]) -> Iterator[NodeAt]:
-    """Yield nodes given by their rank's place in the trace and their row."""
-    for at, row in nodes:
-        yield NodeAt(trace.ranks[at].number, row)
+    """Yield nodes given by rank index and row."""
+    for index, row in nodes:
+        yield NodeAt(trace.ranks[index].number, row)

@@ -1,4 +1,4 @@
-"""Changes to graphs that repairs are made of. Nothing is changed in place: every function returns a new graph or trace."""
+"""Edits of graphs for repairs; every function returns a new graph or trace."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from studio.trace import (
 
 
 def _places(starts: Int64, lengths: Int64) -> Int64:
-    """Return starts[i], starts[i] + 1, … lengths[i] of them, for every i, one after another."""
+    """Return the concatenated ranges of `lengths[i]` numbers from `starts[i]`."""
     ends = np.cumsum(lengths)
     total = int(ends[-1]) if len(ends) else 0
     return np.asarray(np.arange(total) + np.repeat(starts - (ends - lengths), lengths), np.int64)
@@ -41,7 +41,7 @@ def _offsets(lengths: Int64) -> Int64:
 
 @dataclass(frozen=True, slots=True)
 class Entries:
-    """Dependencies of one kind, entry by entry.
+    """Dependencies of one kind, one entry each.
 
     D entries.
 
@@ -55,7 +55,7 @@ class Entries:
     rows: Int32
     kinds: Int64
 
-    def kept(self, keep: Bool) -> Entries:
+    def keep(self, keep: Bool) -> Entries:
         """Return the entries that `keep` picks."""
         return Entries(self.of[keep], self.rows[keep], self.kinds[keep])
 
@@ -65,14 +65,14 @@ def entries(graph: Graph, deps: Dependencies) -> Entries:
     of = np.repeat(np.arange(len(graph), dtype=np.int64), np.diff(deps.offsets))
     kinds = np.zeros(len(of), np.int64)
     if deps is graph.data:
-        rows, where = _labelled(graph)
+        rows, where = _labelled_nodes(graph)
         starts, lengths = deps.offsets[rows], graph.attrs.length[where].astype(np.int64)
         kinds[_places(starts, lengths)] = graph.attrs.items[_places(graph.attrs.value[where], lengths)]
     return Entries(of, deps.rows, kinds)
 
 
-def _labelled(graph: Graph) -> tuple[Int64, Int64]:
-    """Return the nodes whose every data dependency says why, and the attribute that does."""
+def _labelled_nodes(graph: Graph) -> tuple[Int64, Int64]:
+    """Return the nodes whose data dependencies all have a reason, and the attribute with the reasons."""
     rows, where = graph.rows_with(DEP_KINDS)
     fits = (graph.attrs.kind[where] == ValueKind.INT32_LIST) & (
         graph.attrs.length[where] == np.diff(graph.data.offsets)[rows]
@@ -83,8 +83,8 @@ def _labelled(graph: Graph) -> tuple[Int64, Int64]:
 
 
 def with_dependencies(graph: Graph, ctrl: Entries, data: Entries) -> Graph:
-    """Return a graph with other dependencies; what says why nodes have them follows."""
-    rows, where = _labelled(graph)
+    """Return a graph with other dependencies; attributes with their reasons are updated."""
+    rows, where = _labelled_nodes(graph)
     counts = np.bincount(data.of, minlength=len(graph))
     mine = np.zeros(len(graph), bool)
     mine[rows] = True
@@ -97,8 +97,8 @@ def with_dependencies(graph: Graph, ctrl: Entries, data: Entries) -> Graph:
     )
 
 
-def _dependencies(found: Entries, dangling: UInt64, count: int) -> Dependencies:
-    rows = found.rows.astype(np.int32)
+def _dependencies(entered: Entries, dangling: UInt64, count: int) -> Dependencies:
+    rows = entered.rows.astype(np.int32)
     # Ids that nothing names any more are dropped, the others numbered anew by their first use.
     absent = -1 - rows[rows < 0].astype(np.int64)
     used, first, number = np.unique(absent, return_index=True, return_inverse=True)
@@ -106,11 +106,11 @@ def _dependencies(found: Entries, dangling: UInt64, count: int) -> Dependencies:
     place = np.empty(len(used), np.int64)
     place[order] = np.arange(len(used))
     rows[rows < 0] = -1 - place[number]
-    return Dependencies(_offsets(np.bincount(found.of, minlength=count)), rows, dangling[used[order]])
+    return Dependencies(_offsets(np.bincount(entered.of, minlength=count)), rows, dangling[used[order]])
 
 
 def _with_lists(attrs: Attributes, where: Int64, lengths: Int64, items: Int64) -> Attributes:
-    """Return attributes with other items in the lists at `where`, all lists laid out anew.
+    """Return attributes with other items in the lists at `where`.
 
     Args:
         attrs: The attributes.
@@ -122,10 +122,10 @@ def _with_lists(attrs: Attributes, where: Int64, lengths: Int64, items: Int64) -
         return attrs
     listed = np.flatnonzero((attrs.kind % 2 == 0) & (attrs.kind > 0))
     starts, sizes = attrs.value[listed].copy(), attrs.length[listed].astype(np.int64)
-    at = np.searchsorted(listed, where)
+    changed = np.searchsorted(listed, where)
     order = np.argsort(where, kind="stable")
-    sizes[at] = lengths
-    starts[at[order]] = len(attrs.items) + _offsets(lengths[order])[:-1]
+    sizes[changed] = lengths
+    starts[changed[order]] = len(attrs.items) + _offsets(lengths[order])[:-1]
     pool = np.concatenate([attrs.items, items])
     value, length = attrs.value.copy(), attrs.length.copy()
     value[listed] = _offsets(sizes)[:-1]
@@ -136,11 +136,11 @@ def _with_lists(attrs: Attributes, where: Int64, lengths: Int64, items: Int64) -
 def without_dependencies(graph: Graph, drop: Callable[[Entries], Bool]) -> tuple[Graph, int]:
     """Return a graph without the dependencies that `drop` picks, and how many they were."""
     ctrl, data = entries(graph, graph.ctrl), entries(graph, graph.data)
-    goes = [drop(one) for one in (ctrl, data)]
+    goes = [drop(kind) for kind in (ctrl, data)]
     count = int(goes[0].sum() + goes[1].sum())
     if not count:
         return graph, 0
-    return with_dependencies(graph, ctrl.kept(~goes[0]), data.kept(~goes[1])), count
+    return with_dependencies(graph, ctrl.keep(~goes[0]), data.keep(~goes[1])), count
 
 
 def with_data_dependencies(graph: Graph, of: Int64, waited: Int64, kind: int) -> Graph:
@@ -158,7 +158,7 @@ def with_data_dependencies(graph: Graph, of: Int64, waited: Int64, kind: int) ->
 
 
 def with_order(graph: Graph, order: Int64) -> Graph:
-    """Return a graph with its nodes, or some of them, in another order; nothing may wait for one that is left out.
+    """Return a graph with all or some of its nodes in another order; no node may wait for an omitted one.
 
     Args:
         graph: The graph.
@@ -183,8 +183,8 @@ def with_order(graph: Graph, order: Int64) -> Graph:
         name=graph.name[order],
         start_ns=graph.start_ns[order],
         duration_ns=graph.duration_ns[order],
-        ctrl=_moved(graph.ctrl, order, place),
-        data=_moved(graph.data, order, place),
+        ctrl=_move_dependencies(graph.ctrl, order, place),
+        data=_move_dependencies(graph.data, order, place),
         io=graph.io[order] if len(graph.io) else graph.io,
         attrs=Attributes(
             _offsets(np.diff(attrs.offsets)[order]),
@@ -201,35 +201,35 @@ def with_order(graph: Graph, order: Int64) -> Graph:
     )
 
 
-def _moved(deps: Dependencies, order: Int64, place: Int32) -> Dependencies:
+def _move_dependencies(deps: Dependencies, order: Int64, place: Int32) -> Dependencies:
     lengths = np.diff(deps.offsets)[order]
     rows = deps.rows[_places(deps.offsets[order], lengths)].copy()
     of = np.repeat(np.arange(len(order), dtype=np.int64), lengths)
     rows[rows >= 0] = place[rows[rows >= 0]]
-    found = Entries(of, rows, np.zeros(len(of), np.int64))
-    return _dependencies(found, deps.dangling, len(order))
+    moved = Entries(of, rows, np.zeros(len(of), np.int64))
+    return _dependencies(moved, deps.dangling, len(order))
 
 
 def without_nodes(graph: Graph, rows: Int64) -> Graph:
-    """Return a graph without some nodes; what waited for them waits for what they waited for."""
+    """Return a graph without some nodes; nodes that waited for them wait for their predecessors."""
     gone = np.zeros(len(graph), bool)
     gone[rows] = True
     behind = _behind(graph, rows, gone)
-    bridged = [_bridged(entries(graph, deps), gone, behind) for deps in (graph.ctrl, graph.data)]
+    bridged = [_bridge(entries(graph, deps), gone, behind) for deps in (graph.ctrl, graph.data)]
     # The nodes that go keep no dependencies: they may not be waited for by each other.
-    kept = [one.kept(~gone[one.of]) for one in bridged]
+    kept = [kind.keep(~gone[kind.of]) for kind in bridged]
     return with_order(with_dependencies(graph, *kept), np.flatnonzero(~gone))
 
 
 def _behind(graph: Graph, rows: Int64, gone: Bool) -> dict[int, list[int]]:
-    """Return, for each node that goes, the nodes it waits for that stay, through others that go."""
-    found: dict[int, list[int]] = {}
+    """Return, for each removed node, the remaining nodes it waits for, directly or through removed ones."""
+    behind: dict[int, list[int]] = {}
     for row in rows.tolist():
         seen, stack = {row}, [row]
         stays: dict[int, None] = {}
         while stack:
-            at = stack.pop()
-            for other in (*graph.ctrl.of(at).tolist(), *graph.data.of(at).tolist()):
+            node = stack.pop()
+            for other in (*graph.ctrl.of(node).tolist(), *graph.data.of(node).tolist()):
                 if other < 0 or other in seen:
                     continue
                 seen.add(other)
@@ -237,32 +237,32 @@ def _behind(graph: Graph, rows: Int64, gone: Bool) -> dict[int, list[int]]:
                     stack.append(other)
                 else:
                     stays[other] = None
-        found[row] = list(stays)
-    return found
+        behind[row] = list(stays)
+    return behind
 
 
-def _bridged(found: Entries, gone: Bool, behind: Mapping[int, list[int]]) -> Entries:
-    hit = np.zeros(len(found.rows), bool)
-    hit[found.rows >= 0] = gone[found.rows[found.rows >= 0]]
-    at = np.flatnonzero(hit)
-    if not len(at):
-        return found
-    instead = [behind[row] for row in found.rows[at].tolist()]
-    lengths = np.ones(len(found.rows), np.int64)
-    lengths[at] = [len(rows) for rows in instead]
-    rows = np.repeat(found.rows, lengths)
+def _bridge(entered: Entries, gone: Bool, behind: Mapping[int, list[int]]) -> Entries:
+    hit = np.zeros(len(entered.rows), bool)
+    hit[entered.rows >= 0] = gone[entered.rows[entered.rows >= 0]]
+    hits = np.flatnonzero(hit)
+    if not len(hits):
+        return entered
+    instead = [behind[row] for row in entered.rows[hits].tolist()]
+    lengths = np.ones(len(entered.rows), np.int64)
+    lengths[hits] = [len(rows) for rows in instead]
+    rows = np.repeat(entered.rows, lengths)
     rows[np.repeat(hit, lengths)] = [row for rows in instead for row in rows]
-    bridged = Entries(np.repeat(found.of, lengths), rows, np.repeat(found.kinds, lengths))
+    bridged = Entries(np.repeat(entered.of, lengths), rows, np.repeat(entered.kinds, lengths))
     # Where a circle led through what goes, a node would wait for itself.
-    return bridged.kept((bridged.rows != bridged.of) | ~np.repeat(hit, lengths))
+    return bridged.keep((bridged.rows != bridged.of) | ~np.repeat(hit, lengths))
 
 
 def with_zero(graph: Graph, key: str, rows: Int64) -> Graph:
-    """Return a graph in which some nodes have 0, or false, for an attribute wherever they have a whole number."""
-    at, where = graph.rows_with(key)
+    """Return a graph with an attribute of some nodes set to 0 or false wherever it is a whole number."""
+    owners, where = graph.rows_with(key)
     value = graph.attrs.value.copy()
     whole = kind_table((*INT_KINDS, ValueKind.BOOL))[graph.attrs.kind[where]]
-    value[where[np.isin(at, rows) & whole]] = 0
+    value[where[np.isin(owners, rows) & whole]] = 0
     return replace(graph, attrs=replace(graph.attrs, value=value))
 
 
@@ -271,14 +271,14 @@ def with_zero(graph: Graph, key: str, rows: Int64) -> Graph:
 
 
 def with_graphs(trace: Trace, made: Mapping[int, Graph]) -> Trace:
-    """Return a trace with other graphs in place of some."""
+    """Return a trace with some graphs replaced."""
     return replace(trace, graphs=tuple(made.get(index, graph) for index, graph in enumerate(trace.graphs)))
 
 
 def rank_by_rank(
     trace: Trace, wanted: Mapping[int, Hashable], change: Callable[[Graph, Hashable], Graph]
 ) -> Trace:
-    """Return a trace with the graphs of some ranks changed; ranks of equal graph and wish go on sharing theirs.
+    """Return a trace with some ranks changed; ranks with equal graphs and changes keep sharing graphs.
 
     Args:
         trace: The trace.
@@ -288,8 +288,8 @@ def rank_by_rank(
     number: dict[tuple[int, Hashable | None], int] = {}
     graphs: list[Graph] = []
     ranks = []
-    for at, rank in enumerate(trace.ranks):
-        key = (rank.graph, wanted.get(at))
+    for index, rank in enumerate(trace.ranks):
+        key = (rank.graph, wanted.get(index))
         if key not in number:
             number[key] = len(graphs)
             graph = trace.graphs[rank.graph]

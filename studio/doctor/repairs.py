@@ -1,31 +1,32 @@
-"""What can be mended: pure functions from trace to trace that say exactly what they changed."""
+"""Repairs: pure functions from trace to trace that report exactly what they changed."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import pairwise
 
 import numpy as np
 
-from studio.analysis.matching import Collectives, GroupMatching, disagreement, issue_order
+from studio.analysis.collectives.matching import Collectives, GroupMatching, disagreement, issue_order
 from studio.doctor import edit
-from studio.doctor.across import comparable, unreceived, unsent
+from studio.doctor.across import comparable, unreceived_messages, unsent_messages
 from studio.doctor.clocks import clock_offsets
 from studio.doctor.content import call_rows, on_cpu_rows
 from studio.doctor.cycles import removal
 from studio.doctor.diagnosis import Case, GraphCase
 from studio.doctor.edit import Entries
 from studio.doctor.streams import stream_order
-from studio.doctor.structure import counted, edge_label, repeated_rows
+from studio.doctor.structure import edge_label, repeated_rows
 from studio.errors import TraceError
 from studio.et.link.options import DepKind
 from studio.sim.agreement import group_label, is_certain, node_label, rank_list
 from studio.trace import NONE, Bool, Finding, Graph, Int64, NodeType, Trace, UInt64
-from studio.units import format_ns
+from studio.units import format_counted, format_ns
 
 MENDED = "repaired-"
-"""What codes of findings that tell of a repair begin with; the repair's own code follows."""
+"""Prefix of the codes of findings about repairs, before the repair's own code."""
 _SHOWN = 8
 _ORDERS_TRIED = 16
 
@@ -47,7 +48,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Repaired:
-    """A mended job.
+    """A repaired job.
 
     Attributes:
         trace: The job; its findings tell of the repair. The very trace that was given where nothing had to be changed.
@@ -60,7 +61,7 @@ class Repaired:
 
 @dataclass(frozen=True, slots=True)
 class Repair:
-    """A way to mend what a check finds.
+    """A repair of what a check finds.
 
     Attributes:
         code: The check.
@@ -76,7 +77,7 @@ class Repair:
 
 
 def repair(trace: Trace, code: str) -> Repaired:
-    """Mend what one check finds; the trace that is given stays as it is.
+    """Repair what one check finds; the given trace stays unchanged.
 
     Args:
         trace: The job.
@@ -92,13 +93,13 @@ def repair(trace: Trace, code: str) -> Repaired:
     changes = [change for change in changes if change.count]
     if not changes:
         return Repaired(trace, ())
-    told = "; ".join(change.what for change in changes)
-    finding = Finding("info", f"{MENDED}{code}", f"{known.title}: {told}.", known.consequence)
+    changed = "; ".join(change.what for change in changes)
+    finding = Finding("info", f"{MENDED}{code}", f"{known.title}: {changed}.", known.consequence)
     return Repaired(replace(mended, findings=(*trace.findings, finding)), tuple(changes))
 
 
 def repair_all(trace: Trace, codes: Iterable[str] | None = None) -> Repaired:
-    """Mend what several checks find, or all of them, in the order of `REPAIRS`."""
+    """Repair what several checks find, or all of them, in the order of `REPAIRS`."""
     wanted = list(REPAIRS) if codes is None else list(codes)
     for code in wanted:
         if code not in REPAIRS:
@@ -115,48 +116,50 @@ def repair_all(trace: Trace, codes: Iterable[str] | None = None) -> Repaired:
 # Dependencies
 
 
-def _dropping(
+def _drop_dependencies(
     trace: Trace, drop: Callable[[GraphCase, Entries], Bool], word: Callable[[GraphCase, int, int], str]
 ) -> tuple[Trace, list[Change]]:
-    """Remove the dependencies that `drop` picks; `word` says what one of them was."""
+    """Remove the dependencies that `drop` picks; `word` describes one of them."""
     made: dict[int, Graph] = {}
     count, first = 0, []
     for case in Case(trace).graphs:
         graph = case.graph
         for deps in (graph.ctrl, graph.data):
-            found = edit.entries(graph, deps)
-            goes = np.flatnonzero(drop(case, found))[:_SHOWN]
-            pairs = zip(found.of[goes].tolist(), found.rows[goes].tolist(), strict=True)
+            dependencies = edit.entries(graph, deps)
+            goes = np.flatnonzero(drop(case, dependencies))[:_SHOWN]
+            pairs = zip(dependencies.of[goes].tolist(), dependencies.rows[goes].tolist(), strict=True)
             ids = deps.dangling
             first += [
                 f"rank {case.ranks[0]}: {word(case, of, row if row >= 0 else -1 - int(ids[-1 - row]))}"
                 for of, row in pairs
             ]
-        made[case.index], dropped = edit.without_dependencies(graph, lambda one, case=case: drop(case, one))  # type: ignore[misc]  # the case is bound, not passed
+        made[case.index], dropped = edit.without_dependencies(graph, partial(drop, case))
         count += dropped * len(case.ranks)
-    what = f"{counted(count, 'dependency', 'dependencies')} removed"
+    what = f"{format_counted(count, 'dependency', 'dependencies')} removed"
     return edit.with_graphs(trace, made), [Change(what, count, tuple(first[:_SHOWN]))]
 
 
 def _drop_dangling(trace: Trace) -> tuple[Trace, list[Change]]:
     def word(case: GraphCase, of: int, absent: int) -> str:
-        return f"{node_label(case.graph, of)} waited for node {-1 - absent}, which is not there"
+        return f"{node_label(case.graph, of)} waited for node {-1 - absent}, which is missing"
 
-    return _dropping(trace, lambda _, found: np.asarray(found.rows < 0), word)
+    return _drop_dependencies(trace, lambda _, dependencies: np.asarray(dependencies.rows < 0), word)
 
 
-def _waited(case: GraphCase, of: int, waited: int) -> str:
+def _was_waiting_text(case: GraphCase, of: int, waited: int) -> str:
     return edge_label(case.graph, of, waited).replace(" waits for ", " waited for ", 1)
 
 
 def _drop_self_loops(trace: Trace) -> tuple[Trace, list[Change]]:
-    return _dropping(trace, lambda _, found: np.asarray(found.rows == found.of), _waited)
+    return _drop_dependencies(
+        trace, lambda _, dependencies: np.asarray(dependencies.rows == dependencies.of), _was_waiting_text
+    )
 
 
 def _open_cycles(trace: Trace) -> tuple[Trace, list[Change]]:
     keys: dict[int, Int64] = {}
 
-    def drop(case: GraphCase, found: Entries) -> Bool:
+    def drop(case: GraphCase, dependencies: Entries) -> Bool:
         size = max(len(case.graph), 1)
         if case.index not in keys:
             if (case.circles == NONE).all():
@@ -164,9 +167,11 @@ def _open_cycles(trace: Trace) -> tuple[Trace, list[Change]]:
             else:
                 cut = removal(case)
                 keys[case.index] = cut.of * size + cut.waited
-        return np.asarray((found.rows >= 0) & np.isin(found.of * size + found.rows, keys[case.index]))
+        return np.asarray(
+            (dependencies.rows >= 0) & np.isin(dependencies.of * size + dependencies.rows, keys[case.index])
+        )
 
-    return _dropping(trace, drop, _waited)
+    return _drop_dependencies(trace, drop, _was_waiting_text)
 
 
 def _add_stream_order(trace: Trace) -> tuple[Trace, list[Change]]:
@@ -184,14 +189,15 @@ def _add_stream_order(trace: Trace) -> tuple[Trace, list[Change]]:
         pairs = list(zip(before[keep].tolist(), after[keep].tolist(), strict=True))
         count += len(pairs) * len(case.ranks)
         first += [
-            f"rank {case.ranks[0]}: {edge_label(case.graph, one, other)}" for other, one in pairs[:_SHOWN]
+            f"rank {case.ranks[0]}: {edge_label(case.graph, before, other)}"
+            for other, before in pairs[:_SHOWN]
         ]
-    what = f"{counted(count, 'dependency', 'dependencies')} added"
+    what = f"{format_counted(count, 'dependency', 'dependencies')} added"
     return edit.with_graphs(trace, made), [Change(what, count, tuple(first[:_SHOWN]))]
 
 
 def _acyclic_with(graph: Graph, before: Int64, after: Int64) -> tuple[Graph, Bool]:
-    """Return a graph with dependencies added, but for those that would close a circle, and which were added."""
+    """Return a graph with added dependencies, without those that would close a cycle, and which were added."""
     keep = np.ones(len(before), bool)
     while True:
         made = edit.with_data_dependencies(graph, after[keep], before[keep], DepKind.STREAM)
@@ -203,33 +209,31 @@ def _acyclic_with(graph: Graph, before: Int64, after: Int64) -> tuple[Graph, Boo
 
 
 def _chain_collectives(trace: Trace) -> tuple[Trace, list[Change]]:
-    """Make members begin the collectives of a group in one order, where nothing fixes another."""
-    place = {rank.number: at for at, rank in enumerate(trace.ranks)}
+    """Put the collectives of a group in one order on all members, where nothing else fixes another."""
+    place = {rank.number: index for index, rank in enumerate(trace.ranks)}
     wanted: dict[int, _Pairs] = {}
     names = []
     case = Case(trace)
     for numbered, group in zip(case.groups, map(comparable, case.ordered), strict=True):
-        found = disagreement(group)
-        if found is None or is_certain(trace, group, found):
+        difference = disagreement(group)
+        if difference is None or is_certain(trace, group, difference):
             continue
-        for members in _ways(trace, numbered, group, found.other_rank):
+        for members in _ways(trace, numbered, group, difference.other_rank):
             chains = {place[number]: chain for number, chain in members.items()}
-            more = {at: (*wanted.get(at, ()), *chain) for at, chain in chains.items()}
-            apart = {(trace.ranks[at].graph, chain) for at, chain in more.items()}
-            if chains and all(_is_acyclic(_chained(trace.graphs[graph], chain)) for graph, chain in apart):
+            more = {index: (*wanted.get(index, ()), *chain) for index, chain in chains.items()}
+            apart = {(trace.ranks[index].graph, chain) for index, chain in more.items()}
+            if chains and all(_is_acyclic(_with_chain(trace.graphs[graph], chain)) for graph, chain in apart):
                 wanted |= more
                 names.append(group_label(group))
                 break
     count = sum(map(len, wanted.values()))
     first = [
-        f"rank {trace.ranks[at].number}: {edge_label(trace.graph_of(trace.ranks[at]), after, before)}"
-        for at, chain in wanted.items()
+        f"rank {trace.ranks[index].number}: {edge_label(trace.graph_of(trace.ranks[index]), after, before)}"
+        for index, chain in wanted.items()
         for before, after in chain[:_SHOWN]
     ]
-    what = (
-        f"{counted(count, 'dependency', 'dependencies')} added, {counted(len(names), 'group')} put in order"
-    )
-    made = edit.rank_by_rank(trace, wanted, _chained) if wanted else trace
+    what = f"{format_counted(count, 'dependency', 'dependencies')} added, {format_counted(len(names), 'group')} put in order"
+    made = edit.rank_by_rank(trace, wanted, _with_chain) if wanted else trace
     return made, [Change(what, count, tuple(first[:_SHOWN]))]
 
 
@@ -239,8 +243,8 @@ _Contents = list[tuple[int, int]]
 """Type and size of collectives, one after another."""
 
 
-def _contents(one: Collectives) -> _Contents:
-    return list(zip(one.type.tolist(), one.bytes.tolist(), strict=True))
+def _contents(sequence: Collectives) -> _Contents:
+    return list(zip(sequence.type.tolist(), sequence.bytes.tolist(), strict=True))
 
 
 def _ways(
@@ -250,41 +254,43 @@ def _ways(
     if numbered.by_number:
         if disagreement(comparable(numbered)) is None:
             rows = zip(numbered.members, numbered.sequence_of.tolist(), numbered.rows().tolist(), strict=True)
-            yield {number: tuple(pairwise(chain)) for number, at, chain in rows if at != NONE}
+            yield {number: tuple(pairwise(chain)) for number, index, chain in rows if index != NONE}
         return
     yield from (_chains(group, order) for order in _orders(trace, group, usual))
 
 
 def _orders(trace: Trace, group: GroupMatching, usual: int) -> list[_Contents]:
-    """Return the orders to try: as recorded on a usual member, as it is on most, then every other one."""
-    at = int(group.sequence_of[group.members.index(usual)])
+    """Return the orders to try: as recorded on a usual member, the most frequent, then all others."""
+    usual_index = int(group.sequence_of[group.members.index(usual)])
     rank = trace.rank(usual)
     assert rank is not None
-    starts = trace.graph_of(rank).start_ns[group.sequences[at].rows]
-    contents = [_contents(one) for one in group.sequences]
-    recorded = [contents[at][place] for place in np.argsort(starts, kind="stable").tolist()]
+    starts = trace.graph_of(rank).start_ns[group.sequences[usual_index].rows]
+    contents = [_contents(sequence) for sequence in group.sequences]
+    recorded = [contents[usual_index][place] for place in np.argsort(starts, kind="stable").tolist()]
     tried = [recorded] if (starts >= 0).all() else []
-    return [*tried, contents[at], *(one for one in contents if one != contents[at])][:_ORDERS_TRIED]
+    return [*tried, contents[usual_index], *(order for order in contents if order != contents[usual_index])][
+        :_ORDERS_TRIED
+    ]
 
 
 def _chains(group: GroupMatching, order: _Contents) -> dict[int, _Pairs]:
-    """Return, for each member, its collectives of a group in an order; empty where they are not the same on all."""
-    found: dict[int, _Pairs] = {}
-    for number, at in zip(group.members, group.sequence_of.tolist(), strict=True):
-        if at == NONE:
+    """Return each member's collectives in a given order; empty where members have different ones."""
+    chains: dict[int, _Pairs] = {}
+    for number, index in zip(group.members, group.sequence_of.tolist(), strict=True):
+        if index == NONE:
             continue
-        own = _contents(group.sequences[at])
+        own = _contents(group.sequences[index])
         if sorted(own) != sorted(order):
             return {}
         left: dict[tuple[int, int], list[int]] = {}
-        for content, row in zip(own, group.sequences[at].rows.tolist(), strict=True):
+        for content, row in zip(own, group.sequences[index].rows.tolist(), strict=True):
             left.setdefault(content, []).append(row)
-        found[number] = tuple(pairwise(left[content].pop(0) for content in order))
-    return found
+        chains[number] = tuple(pairwise(left[content].pop(0) for content in order))
+    return chains
 
 
-def _chained(graph: Graph, chain: object) -> Graph:
-    """Return a graph in which the second of each pair waits for the first; what waits so already is left."""
+def _with_chain(graph: Graph, chain: object) -> Graph:
+    """Return a graph in which the second of each pair waits for the first."""
     assert isinstance(chain, tuple)
     before, after = np.array(chain, np.int64).reshape(-1, 2).T
     return edit.with_data_dependencies(graph, after, before, 0)
@@ -299,12 +305,14 @@ def _write_in_order(trace: Trace) -> tuple[Trace, list[Change]]:
     count = 0
     for case in Case(trace).graphs:
         of, waited = case.pairs
-        # Circles have no order, and are told of by themselves.
+        # Circles have no order, and have a finding of their own.
         if not (waited > of).any() or (case.circles != NONE).any() or (of == waited).any():
             continue
         made[case.index] = edit.with_order(case.graph, np.argsort(issue_order(case.graph), kind="stable"))
         count += len(case.graph) * len(case.ranks)
-    return edit.with_graphs(trace, made), [Change(f"{counted(count, 'node')} put in another order", count)]
+    return edit.with_graphs(trace, made), [
+        Change(f"{format_counted(count, 'node')} put in another order", count)
+    ]
 
 
 # ---------------------------------------------------------------------------------------------------
@@ -326,12 +334,12 @@ def _renumber(trace: Trace) -> tuple[Trace, list[Change]]:
         count += len(rows) * len(case.ranks)
         pairs = zip(rows[:_SHOWN].tolist(), fresh[:_SHOWN].tolist(), strict=True)
         first += [f"rank {case.ranks[0]}: {node_label(graph, row)} became node {new}" for row, new in pairs]
-    what = f"{counted(count, 'node')} numbered anew"
+    what = f"{format_counted(count, 'node')} numbered anew"
     return edit.with_graphs(trace, made), [Change(what, count, tuple(first[:_SHOWN]))]
 
 
 def _free_ids(ids: UInt64, count: int) -> UInt64:
-    """Return ids that no node has: those after the largest, or the lowest that are free where there are none."""
+    """Return unused ids: those after the largest, or the lowest unused ones."""
     largest = int(ids.max())
     if largest + count < 2**63:
         return np.arange(largest + 1, largest + 1 + count, dtype=np.uint64)
@@ -351,7 +359,7 @@ def _calls_compute(trace: Trace) -> tuple[Trace, list[Change]]:
         types[rows] = NodeType.COMP
         return replace(graph, type=types)
 
-    return _on_nodes(trace, call_rows, change, "type set to COMP on")
+    return _on_nodes(trace, call_rows, change, "type set to COMP for")
 
 
 def _on_nodes(
@@ -360,7 +368,7 @@ def _on_nodes(
     change: Callable[[Graph, Int64], Graph],
     done: str,
 ) -> tuple[Trace, list[Change]]:
-    """Change the nodes that `chosen` picks; `done` says what was done, before their number."""
+    """Change the nodes that `chosen` picks; `done` describes the change, before their number."""
     made: dict[int, Graph] = {}
     count, first = 0, []
     for case in Case(trace).graphs:
@@ -371,21 +379,21 @@ def _on_nodes(
             first += [
                 f"rank {case.ranks[0]}: {node_label(case.graph, row)}" for row in rows[:_SHOWN].tolist()
             ]
-    what = f"{done} {counted(count, 'node')}"
+    what = f"{done} {format_counted(count, 'node')}"
     return edit.with_graphs(trace, made), [Change(what, count, tuple(first[:_SHOWN]))]
 
 
 def _without_messages(
     trace: Trace, halves: list[tuple[Int64, Int64]], noun: str
 ) -> tuple[Trace, list[Change]]:
-    """Remove sends and receives, given by their rank's place in the trace and their row."""
+    """Remove sends and receives, given by rank index and row."""
     place = np.concatenate([rank for rank, _ in halves])
     row = np.concatenate([rows for _, rows in halves])
-    wanted = {at: tuple(np.unique(row[place == at]).tolist()) for at in np.unique(place).tolist()}
+    wanted = {index: tuple(np.unique(row[place == index]).tolist()) for index in np.unique(place).tolist()}
     first = [
-        f"rank {trace.ranks[at].number}: {node_label(trace.graph_of(trace.ranks[at]), one)}"
-        for at, rows in wanted.items()
-        for one in rows[:_SHOWN]
+        f"rank {trace.ranks[index].number}: {node_label(trace.graph_of(trace.ranks[index]), node)}"
+        for index, rows in wanted.items()
+        for node in rows[:_SHOWN]
     ]
 
     def change(graph: Graph, rows: object) -> Graph:
@@ -394,12 +402,12 @@ def _without_messages(
 
     count = sum(map(len, wanted.values()))
     made = edit.rank_by_rank(trace, wanted, change) if wanted else trace
-    return made, [Change(f"{counted(count, noun)} removed", count, tuple(first[:_SHOWN]))]
+    return made, [Change(f"{format_counted(count, noun)} removed", count, tuple(first[:_SHOWN]))]
 
 
 def _drop_receives(trace: Trace) -> tuple[Trace, list[Change]]:
     case = Case(trace)
-    messages, chosen = case.messages, unsent(case)
+    messages, chosen = case.messages, unsent_messages(case)
     return _without_messages(
         trace, [(messages.receive_rank[chosen], messages.receive_row[chosen])], "receive"
     )
@@ -407,7 +415,7 @@ def _drop_receives(trace: Trace) -> tuple[Trace, list[Change]]:
 
 def _drop_sends(trace: Trace) -> tuple[Trace, list[Change]]:
     case = Case(trace)
-    messages, chosen = case.messages, unreceived(case)
+    messages, chosen = case.messages, unreceived_messages(case)
     return _without_messages(trace, [(messages.send_rank[chosen], messages.send_row[chosen])], "send")
 
 
@@ -428,7 +436,9 @@ def _drop_self_messages(trace: Trace) -> tuple[Trace, list[Change]]:
 
 def _list_groups(trace: Trace) -> tuple[Trace, list[Change]]:
     case = Case(trace)
-    members = {one.name: one.members for one in case.groups if one.name and one.name not in case.listed}
+    members = {
+        usage.name: usage.members for usage in case.groups if usage.name and usage.name not in case.listed
+    }
     known = {group.name for group in trace.groups}
     groups = [
         replace(group, ranks=members[group.name], inferred=False) if group.name in members else group
@@ -436,19 +446,19 @@ def _list_groups(trace: Trace) -> tuple[Trace, list[Change]]:
     ]
     assert known.issuperset(members), "every group that nodes name is listed or inferred"
     first = [f"{name}: {rank_list(sorted(ranks))}" for name, ranks in members.items()]
-    what = f"{counted(len(members), 'comm group')} listed"
+    what = f"{format_counted(len(members), 'comm group')} listed"
     return replace(trace, groups=tuple(groups)), [Change(what, len(members), tuple(first[:_SHOWN]))]
 
 
 def _align_clocks(trace: Trace) -> tuple[Trace, list[Change]]:
-    offset = {one.rank: one.offset_ns for one in clock_offsets(Case(trace)) if one.is_skewed}
-    wanted = {at: offset[rank.number] for at, rank in enumerate(trace.ranks) if rank.number in offset}
+    offset = {clock.rank: clock.offset_ns for clock in clock_offsets(Case(trace)) if clock.is_skewed}
+    wanted = {index: offset[rank.number] for index, rank in enumerate(trace.ranks) if rank.number in offset}
     # Times count from 0: where a clock would go below, all ranks move up by as much.
     starts = [trace.graph_of(rank).start_ns for rank in trace.ranks]
     earliest = [int(times[times >= 0].min(initial=2**62)) for times in starts]
-    lift = max(0, -min((earliest[at] - by for at, by in wanted.items()), default=0))
+    lift = max(0, -min((earliest[index] - by for index, by in wanted.items()), default=0))
     if lift:
-        wanted = {at: wanted.get(at, 0) - lift for at in range(len(trace.ranks))}
+        wanted = {index: wanted.get(index, 0) - lift for index in range(len(trace.ranks))}
 
     def change(graph: Graph, by: object) -> Graph:
         assert isinstance(by, int)
@@ -459,16 +469,16 @@ def _align_clocks(trace: Trace) -> tuple[Trace, list[Change]]:
     first = tuple(
         f"rank {rank}: by {format_ns(abs(by))} {'back' if by > 0 else 'on'}" for rank, by in offset.items()
     )
-    return made, [Change(f"{counted(len(offset), 'clock')} moved", len(offset), first[:_SHOWN])]
+    return made, [Change(f"{format_counted(len(offset), 'clock')} moved", len(offset), first[:_SHOWN])]
 
 
 REPAIRS: Mapping[str, Repair] = {
-    one.code: one
-    for one in (
+    entry.code: entry
+    for entry in (
         Repair(
             "dangling",
-            "Remove dependencies on nodes that are not there",
-            "What waited for them starts earlier than it did, if they mattered.",
+            "Remove dependencies on missing nodes",
+            "If these dependencies mattered, the nodes that had them now start too early.",
             _drop_dangling,
         ),
         Repair(
@@ -479,78 +489,82 @@ REPAIRS: Mapping[str, Repair] = {
         ),
         Repair(
             "cycle",
-            "Open the circles",
-            "No run can have obeyed all of them. Of equally many, those that recorded times contradict are removed; "
-            "which of them was wrong nobody can know.",
+            "Open the cycles",
+            "No run can have obeyed all of these dependencies. Of equally small sets, the one that recorded "
+            "times contradict is removed; the removed dependencies are not certain to be the wrong ones.",
             _open_cycles,
         ),
         Repair(
             "duplicate-id",
-            "Number repeated ids anew",
-            "Dependencies stay with the first node of each id. Of nodes that are ready at once the one with the lower "
-            "id goes first, so the renumbered ones may start later.",
+            "Give repeated ids new numbers",
+            "Dependencies stay with the first node of each id. Of several nodes that are ready, the one with the "
+            "lowest id starts first, so the renumbered ones may start later.",
             _renumber,
         ),
         Repair(
             "comm-on-cpu",
             "Let communication use the network",
-            "These nodes take the time the network gives them instead of their recorded durations.",
+            "These nodes take the time that the network gives them instead of their recorded durations.",
             _off_cpu,
         ),
         Repair(
             "comm-call",
-            "Take the calls for computation",
-            "They keep their durations and dependencies and send nothing, which they cannot as they are either.",
+            "Treat the calls as computation",
+            "They keep their durations and dependencies and send nothing, as before.",
             _calls_compute,
         ),
         Repair(
             "receive-unmatched",
-            "Remove receives that nobody sends",
-            "What waited for them waits for what they waited for; the time they took is gone.",
+            "Remove receives without a send",
+            "Nodes that waited for them wait for their predecessors instead; the time they took is gone.",
             _drop_receives,
         ),
         Repair(
             "send-unmatched",
-            "Remove sends that nobody receives",
-            "Their bytes no longer load the network. What waited for them waits for what they waited for.",
+            "Remove sends without a receive",
+            "Their bytes no longer load the network. Nodes that waited for them wait for their predecessors "
+            "instead.",
             _drop_sends,
         ),
         Repair(
             "self-message",
-            "Remove messages to the own rank",
-            "What waited for them waits for what they waited for; a copy within a rank takes no time then.",
+            "Remove messages from a rank to itself",
+            "Nodes that waited for them wait for their predecessors instead; a copy within a rank then takes no "
+            "time.",
             _drop_self_messages,
         ),
         Repair(
             "group-unlisted",
             "List the comm groups",
-            "The ranks that name a group become its members, by rising number, and are written to the comm group file.",
+            "The ranks that name a group become its members, in order of their numbers, and are written to the "
+            "comm group file.",
             _list_groups,
         ),
         Repair(
             "collectives-disagree",
             "Fix the order of collectives",
-            "Each waits for the one before it in its group, in the recorded order or else that of most ranks, where no "
-            "dependencies fix another. They can no longer overlap each other.",
+            "Each waits for the previous one in its group, in the recorded order or else that of most ranks, "
+            "unless dependencies fix another order. They can no longer overlap each other.",
             _chain_collectives,
         ),
         Repair(
             "stream-order",
             "Keep kernels in the order of their stream",
-            "Each waits for the one before it on its stream, by recorded start or, where none is recorded, by launch. A "
-            "simulation can no longer run them side by side.",
+            "Each waits for the previous one on its stream, by recorded start or, where none is recorded, by "
+            "launch. A simulation can no longer run them side by side.",
             _add_stream_order,
         ),
         Repair(
             "clock-skew",
             "Align the clocks",
-            "Start times of the ranks move, durations stay. Where a clock drifts, the median of its offset is taken off.",
+            "Start times of the ranks move, durations stay. Where a clock drifts, the median of its offset is "
+            "subtracted.",
             _align_clocks,
         ),
         Repair(
             "forward",
-            "Write nodes after what they wait for",
-            "The order of nodes in the files changes and nothing else; ids stay.",
+            "Write nodes after the nodes they wait for",
+            "Only the order of nodes in the files changes; ids stay.",
             _write_in_order,
         ),
     )

@@ -1,4 +1,4 @@
-"""Kernels of one device stream that nothing keeps in the order they ran in."""
+"""Find kernels of one device stream that no dependency keeps in recorded order."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from studio.analysis.matching import issue_order
+from studio.analysis.collectives.matching import issue_order
 from studio.doctor.diagnosis import GraphCase
 from studio.trace import NONE, Bool, Int64, dense_column, int_column
 
@@ -16,7 +16,7 @@ _EXACT_NODES = 300_000
 
 @dataclass(frozen=True, slots=True)
 class StreamOrder:
-    """Neighbours on the streams of a graph.
+    """Consecutive kernels on the streams of a graph.
 
     P pairs of operations that ran one after another on a stream.
 
@@ -37,7 +37,7 @@ class StreamOrder:
 
 
 def stream_order(case: GraphCase) -> StreamOrder:
-    """Return which neighbours on a stream are kept in order; where some have start times, the others are left out."""
+    """Return consecutive kernels and whether they are kept in order; untimed ones are left out if some have times."""
     graph = case.graph
     every, stream = int_column(graph, "stream")
     recorded = bool((~case.on_cpu[every] & (graph.start_ns[every] >= 0)).any())
@@ -66,7 +66,7 @@ def stream_order(case: GraphCase) -> StreamOrder:
 
 
 def _last_before(case: GraphCase, rows: Int64, lane: Int64) -> Int64:
-    """Return (K,) the last place on its own stream that comes before each operation, -1 where none does.
+    """Return (K,) the last predecessor of each operation on its own stream, -1 where there is none.
 
     Args:
         case: The graph.
@@ -82,15 +82,15 @@ def _last_before(case: GraphCase, rows: Int64, lane: Int64) -> Int64:
     nothing = [NONE] * (int(lane.max(initial=-1)) + 1)
     # For every node and stream, the last place on it that is the node or comes before it.
     seen = [nothing] * len(graph)
-    found = np.full(len(rows), NONE, np.int64)
+    previous = np.full(len(rows), NONE, np.int64)
     # What lies on a circle, or behind one, comes last and sees what is known by then.
     for row in np.argsort(issue_order(graph), kind="stable").tolist():
         known = [seen[parent] for parent in parents[bounds[row] : bounds[row + 1]]]
         mine = nothing if not known else known[0] if len(known) == 1 else list(map(max, *known))
         if row in own:
-            at, position = own[row]
-            found[position] = mine[at]
+            own_place, position = own[row]
+            previous[position] = mine[own_place]
             mine = mine.copy()
-            mine[at] = max(mine[at], position)
+            mine[own_place] = max(mine[own_place], position)
         seen[row] = mine
-    return found
+    return previous

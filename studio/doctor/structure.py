@@ -11,20 +11,10 @@ from studio.doctor.diagnosis import Case, Found, GraphCase, Where, where
 from studio.doctor.streams import stream_order
 from studio.sim.agreement import node_label, rank_list
 from studio.trace import NONE, Dependencies, Graph, Int64
-from studio.units import format_count
+from studio.units import format_count, format_counted
 
 _EDGES_NAMED = 4
 _SHARE_WORTH_WARNING = 0.5
-
-
-def counted(count: int, noun: str, plural: str = "") -> str:
-    """Return a count with its noun.
-
-    Example:
-        >>> counted(1, "node"), counted(1200, "node")
-        ('1 node', '1,200 nodes')
-    """
-    return f"{format_count(count)} {noun if count == 1 else plural or noun + 's'}"
 
 
 def percent(part: int, whole: int) -> str:
@@ -41,36 +31,38 @@ def percent(part: int, whole: int) -> str:
 
 
 def dangling_rows(deps: Dependencies) -> tuple[Int64, Int64]:
-    """Return the entries that name a node which is not there, and the rows that wait for it."""
-    at = np.flatnonzero(deps.rows < 0)
-    return at, np.searchsorted(deps.offsets, at, side="right") - 1
+    """Return the entries that name a missing node, and the rows that wait for it."""
+    entries = np.flatnonzero(deps.rows < 0)
+    return entries, np.searchsorted(deps.offsets, entries, side="right") - 1
 
 
 def dangling(case: Case) -> Iterator[Found]:
     """Yield dependencies on nodes that are not in the file."""
     entries, absent, rows = 0, 0, []
     text = ""
-    for one in case.graphs:
+    for graph_case in case.graphs:
         waiting = []
-        for deps in (one.graph.ctrl, one.graph.data):
-            at, of = dangling_rows(deps)
-            if len(at) and not text:
-                named = int(deps.dangling[-1 - int(deps.rows[at[0]])])
-                text = f"{node_label(one.graph, int(of[0]))} of rank {one.ranks[0]} waits for node {named}"
+        for deps in (graph_case.graph.ctrl, graph_case.graph.data):
+            missing, of = dangling_rows(deps)
+            if len(missing) and not text:
+                named = int(deps.dangling[-1 - int(deps.rows[missing[0]])])
+                text = f"{node_label(graph_case.graph, int(of[0]))} of rank {graph_case.ranks[0]} waits for node {named}"
             waiting.append(of)
-            entries += len(at) * len(one.ranks)
-        absent += len(np.union1d(one.graph.ctrl.dangling, one.graph.data.dangling)) * len(one.ranks)
-        rows.append((one, np.unique(np.concatenate(waiting))))
-    found = where(rows)
-    if found.count:
-        verb = "waits" if found.count == 1 else "wait"
+            entries += len(missing) * len(graph_case.ranks)
+        absent += len(np.union1d(graph_case.graph.ctrl.dangling, graph_case.graph.data.dangling)) * len(
+            graph_case.ranks
+        )
+        rows.append((graph_case, np.unique(np.concatenate(waiting))))
+    nodes = where(rows)
+    if nodes.count:
+        verb = "waits" if nodes.count == 1 else "wait"
         yield Found(
             "error",
-            f"{counted(found.count, 'node')} of {rank_list(found.ranks)} {verb} for nodes that are not in the trace: "
+            f"{format_counted(nodes.count, 'node')} of {rank_list(nodes.ranks)} {verb} for nodes that are not in the trace: "
             f"{text}.",
-            found.ranks,
-            found.nodes,
-            found.count,
+            nodes.ranks,
+            nodes.nodes,
+            nodes.count,
             (("dependencies", format_count(entries)), ("ids that are missing", format_count(absent))),
         )
 
@@ -83,14 +75,14 @@ def self_loop_rows(graph: GraphCase) -> Int64:
 
 def self_loops(case: Case) -> Iterator[Found]:
     """Yield nodes that wait for themselves."""
-    found = where((one, self_loop_rows(one)) for one in case.graphs)
-    if found.first:
-        first = node_label(found.first[0].graph, found.first[1])
-        verb = "waits" if found.count == 1 else "wait"
-        message = f"{counted(found.count, 'node')} of {rank_list(found.ranks)} {verb} for itself, the first is {first}."
-        if found.count > 1:
+    nodes = where((graph_case, self_loop_rows(graph_case)) for graph_case in case.graphs)
+    if nodes.first:
+        first = node_label(nodes.first[0].graph, nodes.first[1])
+        verb = "waits" if nodes.count == 1 else "wait"
+        message = f"{format_counted(nodes.count, 'node')} of {rank_list(nodes.ranks)} {verb} for itself, the first is {first}."
+        if nodes.count > 1:
             message = message.replace("itself", "themselves")
-        yield Found("error", message, found.ranks, found.nodes, found.count)
+        yield Found("error", message, nodes.ranks, nodes.nodes, nodes.count)
 
 
 def edge_label(graph: Graph, of: int, waited: int) -> str:
@@ -99,37 +91,40 @@ def edge_label(graph: Graph, of: int, waited: int) -> str:
 
 
 def cycles(case: Case) -> Iterator[Found]:
-    """Yield nodes that wait for each other in a circle, with the fewest dependencies to remove."""
-    some = [(one, np.flatnonzero(one.circles != NONE)) for one in case.graphs]
-    some = [(one, rows) for one, rows in some if len(rows)]
+    """Yield nodes that wait for each other in a cycle, with the fewest dependencies to remove."""
+    some = [(graph_case, np.flatnonzero(graph_case.circles != NONE)) for graph_case in case.graphs]
+    some = [(graph_case, rows) for graph_case, rows in some if len(rows)]
     if not some:
         return
-    found = where(some)
-    removals = [(one, removal(one)) for one, _ in some]
-    circles = sum((int(one.circles.max()) + 1) * len(one.ranks) for one, _ in some)
-    edges = sum(len(cut.of) * len(one.ranks) for one, cut in removals)
+    nodes = where(some)
+    removals = [(graph_case, removal(graph_case)) for graph_case, _ in some]
+    circles = sum((int(graph_case.circles.max()) + 1) * len(graph_case.ranks) for graph_case, _ in some)
+    edges = sum(len(cut.of) * len(graph_case.ranks) for graph_case, cut in removals)
     exact = all(cut.exact for _, cut in removals)
-    one, cut = removals[0]
+    graph_case, cut = removals[0]
     named = "; ".join(
-        edge_label(one.graph, of, waited)
+        edge_label(graph_case.graph, of, waited)
         for of, waited in zip(cut.of[:3].tolist(), cut.waited[:3].tolist(), strict=True)
     )
     more = "; …" if len(cut.of) > 3 or len(removals) > 1 else "."
-    which = "the fewest that open all of them" if exact else "as few as a heuristic finds; fewer may do"
+    which = "the fewest that open all cycles" if exact else "as few as a heuristic finds; fewer may be enough"
     yield Found(
         "error",
-        f"{counted(found.count, 'node')} of {rank_list(found.ranks)} wait for each other in "
-        f"{counted(circles, 'circle')}. Removing {counted(edges, 'dependency', 'dependencies')} ({which}) mends it: "
+        f"{format_counted(nodes.count, 'node')} of {rank_list(nodes.ranks)} wait for each other in "
+        f"{format_counted(circles, 'cycle')}. Removing {format_counted(edges, 'dependency', 'dependencies')} ({which}) fixes it: "
         f"{named}{more}",
-        found.ranks,
-        found.nodes,
-        found.count,
+        nodes.ranks,
+        nodes.nodes,
+        nodes.count,
         (
-            ("circles", format_count(circles)),
-            ("largest circle", counted(max(int(np.bincount(c.circles[r]).max()) for c, r in some), "node")),
+            ("cycles", format_count(circles)),
+            (
+                "largest cycle",
+                format_counted(max(int(np.bincount(c.circles[r]).max()) for c, r in some), "node"),
+            ),
             ("nodes that wait behind", format_count(sum(_behind(c) * len(c.ranks) for c, _ in some))),
             ("to remove", f"{format_count(edges)} ({'exact' if exact else 'heuristic'})"),
-            *(("remove", text) for text in edge_texts(one.graph, cut)),
+            *(("remove", text) for text in edge_texts(graph_case.graph, cut)),
         ),
     )
 
@@ -141,7 +136,7 @@ def edge_texts(graph: Graph, cut: Removal) -> list[str]:
 
 
 def _behind(case: GraphCase) -> int:
-    """Return how many nodes are on no circle and wait, directly or not, for one that is."""
+    """Return how many nodes are on no cycle and wait, directly or not, for one that is."""
     import igraph
 
     of, waited = case.pairs
@@ -160,20 +155,20 @@ def forward_rows(case: GraphCase) -> Int64:
 
 def forward(case: Case) -> Iterator[Found]:
     """Yield nodes that wait for nodes written later in the file."""
-    found = where((one, forward_rows(one)) for one in case.graphs)
-    if found.first:
-        one, row = found.first
-        of, waited = one.pairs
+    nodes = where((graph_case, forward_rows(graph_case)) for graph_case in case.graphs)
+    if nodes.first:
+        graph_case, row = nodes.first
+        of, waited = graph_case.pairs
         later = int(waited[(of == row) & (waited > of)][0])
-        verb = "waits" if found.count == 1 else "wait"
+        verb = "waits" if nodes.count == 1 else "wait"
         yield Found(
             "info",
-            f"{counted(found.count, 'node')} of {rank_list(found.ranks)} {verb} for nodes that come later in the file: "
-            f"{edge_label(one.graph, row, later)}.",
-            found.ranks,
-            found.nodes,
-            found.count,
-            (("share of all nodes", percent(found.count, case.trace.node_count)),),
+            f"{format_counted(nodes.count, 'node')} of {rank_list(nodes.ranks)} {verb} for nodes later in the file: "
+            f"{edge_label(graph_case.graph, row, later)}.",
+            nodes.ranks,
+            nodes.nodes,
+            nodes.count,
+            (("share of all nodes", percent(nodes.count, case.trace.node_count)),),
         )
 
 
@@ -185,53 +180,56 @@ def repeated_rows(graph: Graph) -> Int64:
 
 
 def duplicate_ids(case: Case) -> Iterator[Found]:
-    """Yield nodes whose id another node of the rank has."""
-    found = where((one, repeated_rows(one.graph)) for one in case.graphs)
-    if found.first:
-        one, row = found.first
-        verb = "has" if found.count == 1 else "have"
+    """Yield nodes that share their id with another node of the rank."""
+    nodes = where((graph_case, repeated_rows(graph_case.graph)) for graph_case in case.graphs)
+    if nodes.first:
+        graph_case, row = nodes.first
+        verb = "has" if nodes.count == 1 else "have"
         yield Found(
             "error",
-            f"{counted(found.count, 'node')} of {rank_list(found.ranks)} {verb} an id that an earlier node has: "
-            f"{node_label(one.graph, row)}.",
-            found.ranks,
-            found.nodes,
-            found.count,
+            f"{format_counted(nodes.count, 'node')} of {rank_list(nodes.ranks)} {verb} the id of an earlier node: "
+            f"{node_label(graph_case.graph, row)}.",
+            nodes.ranks,
+            nodes.nodes,
+            nodes.count,
         )
 
 
-def unordered(case: GraphCase) -> Int64:
-    """Return the rows of kernels that do not wait for the one before them on their stream."""
+def unordered_rows(case: GraphCase) -> Int64:
+    """Return the rows of kernels that do not wait for the previous one on their stream."""
     order = stream_order(case)
     return np.sort(order.after[~order.ordered])
 
 
 def streams(case: Case) -> Iterator[Found]:
-    """Yield kernels that nothing keeps in the order of their stream."""
-    orders = [(one, stream_order(one)) for one in case.graphs]
-    found: Where = where((one, np.sort(order.after[~order.ordered])) for one, order in orders)
-    if not found.first:
+    """Yield kernels that no dependency keeps in the order of their stream."""
+    orders = [(graph_case, stream_order(graph_case)) for graph_case in case.graphs]
+    nodes: Where = where((graph_case, np.sort(order.after[~order.ordered])) for graph_case, order in orders)
+    if not nodes.first:
         return
-    pairs = sum(len(order.before) * len(one.ranks) for one, order in orders)
-    one, row = found.first
-    order = next(order for other, order in orders if other is one)
+    pairs = sum(len(order.before) * len(graph_case.ranks) for graph_case, order in orders)
+    graph_case, row = nodes.first
+    order = next(order for other, order in orders if other is graph_case)
     before = int(order.before[order.after == row][0])
-    verb = "does" if found.count == 1 else "do"
+    verb = "does" if nodes.count == 1 else "do"
     guessed = not all(order.recorded for _, order in orders)
     direct = any(order.direct_only for _, order in orders)
     yield Found(
         "warning",
-        f"{counted(found.count, 'kernel')} of {rank_list(found.ranks)} {verb} not wait for the one before on the same "
-        f"stream: {node_label(one.graph, row)} comes after {node_label(one.graph, before)}.",
-        found.ranks,
-        found.nodes,
-        found.count,
+        f"{format_counted(nodes.count, 'kernel')} of {rank_list(nodes.ranks)} {verb} not wait for the previous kernel on the "
+        f"same stream: {node_label(graph_case.graph, row)} comes after {node_label(graph_case.graph, before)}.",
+        nodes.ranks,
+        nodes.nodes,
+        nodes.count,
         (
             (
-                "neighbours on a stream without order",
-                f"{percent(found.count, pairs)} of {format_count(pairs)}",
+                "consecutive kernels without order",
+                f"{percent(nodes.count, pairs)} of {format_count(pairs)}",
             ),
-            ("streams", format_count(sum(order.streams * len(one.ranks) for one, order in orders))),
+            (
+                "streams",
+                format_count(sum(order.streams * len(graph_case.ranks) for graph_case, order in orders)),
+            ),
             *(
                 (("order taken from", "the order of launch, as no start times are recorded"),)
                 if guessed
@@ -243,5 +241,5 @@ def streams(case: Case) -> Iterator[Found]:
 
 
 def worth_warning(part: int, whole: int) -> bool:
-    """Return whether a share is so large that it is probably no peculiarity of a few nodes."""
+    """Whether a share is so large that it is probably no peculiarity of a few nodes."""
     return part >= _SHARE_WORTH_WARNING * whole

@@ -1,4 +1,4 @@
-"""Files to Trace and back: the only code that knows a file format."""
+"""Read trace files into a Trace and write them: the only code that knows a file format."""
 
 from studio.et.format import JobSize, NpusNeededError
 from studio.et.job import FORMATS, JobFiles, Progress, RanksNeededError, discover, link, read, read_job

@@ -1,4 +1,4 @@
-"""Archives of traces: zip, tar, tar.gz, tar.bz2 and tar.xz, unpacked without trusting them.
+"""Unpack archives (zip, tar, tar.gz, tar.bz2, tar.xz) without trusting them.
 
 Members are written under names made here (`000001`, `000002`, …) and carry the path they had in the archive as plain
 data. So no name of an archive ever reaches the file system; names that try to are refused all the same, since an
@@ -103,7 +103,7 @@ class Unpacked:
 
 @dataclass(slots=True)
 class _Work:
-    """What one call of `unpack` has used up of its limits."""
+    """What one call of `unpack` has used of its limits so far."""
 
     into: Path
     limits: Limits
@@ -126,7 +126,7 @@ class _Source:
 
 
 class UnpackCancelled(Exception):  # noqa: N818 (a wish fulfilled is no error)
-    """The caller's `cancelled` said so; nothing is left on disk."""
+    """Raised when the caller's `cancelled` returns true; nothing is left on disk."""
 
 
 def is_litter(path: str) -> bool:
@@ -221,9 +221,9 @@ def _unpack_one(work: _Work, path: Path, name: str, *, depth: int) -> list[Unpac
     source = _Source(name, max(path.stat().st_size, 1), rated=kind in ("zip", "tar.gz"))
     try:
         if kind == "zip":
-            found = _unpack_zip(work, source, path)
+            members = _unpack_zip(work, source, path)
         else:
-            found = _unpack_tar(work, source, path, kind)
+            members = _unpack_tar(work, source, path, kind)
     except (*_DAMAGE, OSError) as error:
         # bz2 tells damage by an OSError without number; zipfile seeks to where a damaged directory points (EINVAL).
         if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):
@@ -233,12 +233,12 @@ def _unpack_one(work: _Work, path: Path, name: str, *, depth: int) -> list[Unpac
             hint="Copy or download it again; a transfer may have been cut short.",
         ) from error
     files: list[Unpacked] = []
-    for file in found:
-        files += _nested(work, file, f"{name}/{file.name}", depth) if kind_of(file.path) else [file]
+    for file in members:
+        files += _unpack_nested(work, file, f"{name}/{file.name}", depth) if kind_of(file.path) else [file]
     return files
 
 
-def _nested(work: _Work, file: Unpacked, name: str, depth: int) -> list[Unpacked]:
+def _unpack_nested(work: _Work, file: Unpacked, name: str, depth: int) -> list[Unpacked]:
     if depth:
         raise TraceFormatError(
             f"{name} is an archive in an archive in an archive; one level is unpacked.",
@@ -246,11 +246,11 @@ def _nested(work: _Work, file: Unpacked, name: str, depth: int) -> list[Unpacked
         )
     inner = _unpack_one(work, file.path, name, depth=1)
     file.path.unlink()
-    return [Unpacked(f"{file.name}/{one.name}", one.path, one.size_bytes) for one in inner]
+    return [Unpacked(f"{file.name}/{member.name}", member.path, member.size_bytes) for member in inner]
 
 
 class _BoundedFile(BufferedReader):
-    """A zip file whose directory is never loaded beyond a bound: zipfile reads it in one call, sized by the file."""
+    """A zip file whose directory is read up to a limit; zipfile would read all of it at once."""
 
     def __init__(self, path: Path, bound_bytes: int) -> None:
         super().__init__(FileIO(path))
@@ -290,7 +290,7 @@ def _check_zip_member(source: _Source, info: zipfile.ZipInfo) -> None:
     mode = info.external_attr >> 16
     if stat.S_IFMT(mode) not in (0, stat.S_IFREG):
         what = "a symbolic link" if stat.S_ISLNK(mode) else "not a plain file"
-        raise _refused(source, info.filename, what)
+        raise _refuse_member(source, info.filename, what)
 
 
 def _pieces(stream: IO[bytes] | gzip.GzipFile | bz2.BZ2File) -> Iterator[bytes]:
@@ -300,7 +300,7 @@ def _pieces(stream: IO[bytes] | gzip.GzipFile | bz2.BZ2File) -> Iterator[bytes]:
 
 @dataclass(slots=True)
 class _TarStream:
-    """The inflated bytes of a tar, forward only, every one counted against the limits."""
+    """The decompressed bytes of a tar, read forward only and counted against the limits."""
 
     work: _Work
     source: _Source
@@ -308,7 +308,7 @@ class _TarStream:
     buffer: bytes = b""
 
     def take(self, most: int) -> bytes:
-        """Give at least one and at most `most` bytes; none at the end."""
+        """Return between one and `most` bytes; none at the end."""
         if not self.buffer:
             self.buffer = next(self.pieces, b"")
             _charge(self.work, self.source, len(self.buffer))
@@ -316,7 +316,7 @@ class _TarStream:
         return given
 
     def body(self, size_bytes: int) -> Iterator[bytes]:
-        """Give the bytes of one member, then skip its padding."""
+        """Yield the bytes of one member, then skip its padding."""
         left = size_bytes
         while left:
             piece = self.take(min(left, _PIECE_BYTES))
@@ -329,7 +329,7 @@ class _TarStream:
             padding -= len(piece)
 
     def block(self) -> bytes:
-        """Give the next header block, shorter only at the end."""
+        """Return the next header block, shorter only at the end."""
         block = self.take(_BLOCK_BYTES)
         while block and len(block) < _BLOCK_BYTES and (more := self.take(_BLOCK_BYTES - len(block))):
             block += more
@@ -341,7 +341,7 @@ def _unpack_tar(work: _Work, source: _Source, path: Path, kind: Kind) -> list[Un
     files: list[Unpacked] = []
     extra: dict[str, str] = {}
     with path.open("rb") as raw:
-        stream = _TarStream(work, source, _inflated(raw, kind))
+        stream = _TarStream(work, source, _decompress(raw, kind))
         while len(block := stream.block()) == _BLOCK_BYTES and block.strip(b"\0"):
             info = tarfile.TarInfo.frombuf(block, "utf-8", "surrogateescape")
             if info.type in (
@@ -367,11 +367,11 @@ def _tar_member(stream: _TarStream, info: tarfile.TarInfo, extra: dict[str, str]
         raise ValueError(f"a member has the size {size_bytes}")
     sparse = any(key.startswith("GNU.sparse") for key in extra)
     if info.type in _TAR_REFUSED or sparse:
-        raise _refused(stream.source, member, "a sparse file" if sparse else _TAR_REFUSED[info.type])
+        raise _refuse_member(stream.source, member, "a sparse file" if sparse else _TAR_REFUSED[info.type])
     shown = _admit(stream.work, stream.source, member)
     is_file = info.type in (tarfile.REGTYPE, tarfile.AREGTYPE, tarfile.CONTTYPE) and not member.endswith("/")
     if not is_file and info.type not in (tarfile.DIRTYPE, tarfile.REGTYPE, tarfile.AREGTYPE):
-        raise _refused(stream.source, member, f"of the unknown kind {info.type!r}")
+        raise _refuse_member(stream.source, member, f"of the unknown kind {info.type!r}")
     body = stream.body(0 if info.type == tarfile.DIRTYPE else size_bytes)
     if shown is not None and is_file:
         return _store(stream.work, stream.source, shown, body, charge=False)
@@ -406,7 +406,7 @@ def _tar_extra(info: tarfile.TarInfo, body: bytes) -> dict[str, str]:
     return extra
 
 
-def _inflated(raw: IO[bytes], kind: Kind) -> Iterator[bytes]:
+def _decompress(raw: IO[bytes], kind: Kind) -> Iterator[bytes]:
     if kind == "tar":
         return _pieces(raw)
     if kind == "tar.gz":
@@ -438,7 +438,7 @@ def _inflated_xz(raw: IO[bytes]) -> Iterator[bytes]:
 def _first_block(path: Path, kind: Kind) -> bytes:
     try:
         with path.open("rb") as raw:
-            return next(_inflated(raw, kind), b"")[:_BLOCK_BYTES]
+            return next(_decompress(raw, kind), b"")[:_BLOCK_BYTES]
     except (*_DAMAGE, OSError):
         return b""
 
@@ -454,7 +454,7 @@ def _is_tar(block: bytes) -> bool:
 
 
 def _admit(work: _Work, source: _Source, member: str) -> str | None:
-    """Count a member and give the path to show for it; None for a folder's own entry or litter.
+    """Count a member and return the path to show for it; None for a folder's own entry or litter.
 
     Raises:
         TraceFormatError: The path leads out of the archive's folder, came before, or is one too many.
@@ -482,16 +482,16 @@ def _safe_path(source: _Source, member: str) -> str:
     # Archives written on Windows may have backslashes between folders; taken as that, they hide nothing.
     path = member.replace("\\", "/")
     if "\0" in path:
-        raise _refused(source, member, "named with a NUL character")
+        raise _refuse_member(source, member, "named with a NUL character")
     if path.startswith("/") or _DRIVE.match(path):
-        raise _refused(source, member, "an absolute path")
+        raise _refuse_member(source, member, "an absolute path")
     parts = [part for part in path.split("/") if part not in ("", ".")]
     if ".." in parts:
-        raise _refused(source, member, "a path that leads out of the archive (..)")
+        raise _refuse_member(source, member, "a path that leads out of the archive (..)")
     return "/".join(parts).encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
-def _refused(source: _Source, member: str, what: str) -> TraceFormatError:
+def _refuse_member(source: _Source, member: str, what: str) -> TraceFormatError:
     return TraceFormatError(
         f"{source.name}: member {member!r} is {what}; nothing of the archive was unpacked.",
         hint="Only plain files in folders of the archive are unpacked. Open the trace files themselves.",
@@ -513,7 +513,7 @@ def _store(
 
 
 def _charge(work: _Work, source: _Source, count: int) -> None:
-    """Count inflated bytes, and stop at the first limit they pass."""
+    """Count decompressed bytes; raise at the first limit they exceed."""
     if work.cancelled():
         raise UnpackCancelled
     work.total_bytes += count

@@ -1,4 +1,4 @@
-"""Makes graphs from lists of nodes written as dictionaries: for tests, samples and programs."""
+"""Build graphs from lists of nodes written as dictionaries, for tests, samples and programs."""
 
 from __future__ import annotations
 
@@ -124,13 +124,13 @@ def _kind(key: str, value: object) -> ValueKind:
 
 
 def _dependencies(nodes: Sequence[NodeDict], key: str, rows: Mapping[int, int]) -> Dependencies:
-    offsets, found = [0], []
+    offsets, entries = [0], []
     dangling: dict[int, int] = {}
     for node in nodes:
         for wanted in node.get(key, ()):
             row = rows.get(wanted)
-            found.append(-1 - dangling.setdefault(wanted, len(dangling)) if row is None else row)
-        offsets.append(len(found))
+            entries.append(-1 - dangling.setdefault(wanted, len(dangling)) if row is None else row)
+        offsets.append(len(entries))
     return Dependencies(
-        np.array(offsets, np.int64), np.array(found, np.int32), np.array(list(dangling), np.uint64)
+        np.array(offsets, np.int64), np.array(entries, np.int32), np.array(list(dangling), np.uint64)
     )

@@ -1,4 +1,4 @@
-"""Chakra execution traces (`.et`, protobuf), read; `encode` writes them.
+"""Read Chakra execution traces (`.et`, protobuf); `encode` writes them.
 
 A file is a sequence of records, each a varint length followed by that many bytes: first the metadata, then
 one record per node. There is no magic number, no footer and no count, so a cut file looks like a short one
@@ -17,7 +17,7 @@ import numpy as np
 from studio.errors import TraceFormatError
 from studio.et import kernel as k
 from studio.et import wire
-from studio.et.encode import framed, length
+from studio.et.encode import add_length, length
 from studio.et.format import Format, Part, RankPart, Reading
 from studio.trace import (
     INT_KINDS,
@@ -40,6 +40,7 @@ from studio.trace import (
     kind_table,
     node_attributes,
 )
+from studio.units import format_counted
 
 _LONGEST_US = (2**63 - 1) // 1000
 _LAST_OBSOLETE_FIELD = 20
@@ -108,7 +109,7 @@ def read(reading: Reading) -> list[Part]:
     columns = wire.read_columns(data, head.end, reading.tick, reading.total_bytes)
     findings = list(reading.findings)
     if columns.damage:
-        findings.append(_damaged(columns, name, len(data)))
+        findings.append(_damage_finding(columns, name, len(data)))
     draft = _Draft(columns)
     graph, slots = draft.graph(), draft.slot_values
     findings += head.findings
@@ -144,14 +145,14 @@ def _metadata(data: bytes | memoryview, name: str) -> _Metadata:
         )
     if kind != "metadata":
         raise TraceFormatError(
-            f"{name}: the first record is no Chakra metadata (expected field 1 'version', field 2 attributes).",
+            f"{name}: the first record is not Chakra metadata (expected field 1 'version', field 2 attributes).",
             hint="The file is damaged at its start or is not a Chakra execution trace.",
         )
     return _checked_metadata(record, begin, name)
 
 
 def _checked_metadata(record: bytes, begin: int, name: str) -> _Metadata:
-    """Return the metadata a record holds, with what is to be said about it."""
+    """Return the metadata of a record, and findings about it."""
     version, attrs, extra, columns, bad_texts = _parse_metadata(record)
     findings = [*_lost_fields(columns, name), *_mended_texts(bad_texts, name)]
     if columns.damage:
@@ -178,7 +179,7 @@ def _parse_metadata(record: bytes) -> tuple[str, tuple[Attribute, ...], bytes, w
         else:
             extra += record[pos:after]
         pos = after
-    columns = wire.read_columns(framed(bytes(body)), 0, lambda _done: None, 0)
+    columns = wire.read_columns(add_length(bytes(body)), 0, lambda _done: None, 0)
     graph = _Draft(columns, slot_keys=()).graph()
     attrs = tuple(node_attributes(graph, 0)) if len(graph) else ()
     bad_texts = _bad_texts(graph) + (not _is_utf8(version))
@@ -186,7 +187,7 @@ def _parse_metadata(record: bytes) -> tuple[str, tuple[Attribute, ...], bytes, w
 
 
 def _rank_in(attrs: Sequence[Attribute]) -> int | None:
-    """Return the rank a file's metadata names, if it does."""
+    """Return the rank that a file's metadata names, None where it names none."""
     for attr in attrs:
         if attr.name in ("rank", "global_rank", "rank_id") and isinstance(attr.value, int | str):
             text = str(attr.value)
@@ -196,7 +197,7 @@ def _rank_in(attrs: Sequence[Attribute]) -> int | None:
 
 
 class _Draft:
-    """Turns the kernel's columns into a Graph: texts numbered, ids resolved, slots taken out."""
+    """Turns the kernel's columns into a Graph: numbers texts, resolves ids, takes out slots."""
 
     def __init__(self, columns: wire.Columns, slot_keys: Sequence[str] = SLOT_KEYS) -> None:
         self.out, self.pool = columns.out, columns.strings
@@ -207,16 +208,16 @@ class _Draft:
         self.bad_slots = 0
 
     def _add(self, text: bytes) -> int:
-        """Add a text that is not in the file; returns its code."""
+        """Add a text that is not in the file and return its code."""
         return self.extra_texts.setdefault(text, len(self.pool) + len(self.extra_texts))
 
     def graph(self) -> Graph:
-        """Return the graph; sets `slot_values`."""
+        """Return the graph; also sets `slot_values`."""
         out = self.out
         ids = out[k.IDS].view(np.uint64)
         extra_row, extra = out[k.EXTRA][:, 0].astype(np.int32), out[k.EXTRA][:, 1].astype(np.int32)
         start_ns, duration_ns, extra_row, extra = self._times(extra_row, extra)
-        texts = {"name": self._named(out[k.NAMES]), "io": self._io()}
+        texts = {"name": self._name_codes(out[k.NAMES]), "io": self._io()}
         attrs, slot_key = self._attributes()
         scalars = kind_table((ValueKind.STRING, ValueKind.BYTES))[attrs.kind] & ~attrs.slot
         listed = np.repeat(kind_table(TEXT_KINDS)[attrs.kind], attrs.length)
@@ -253,8 +254,8 @@ class _Draft:
         )
         return _with_precise_times(graph)
 
-    def _named(self, column: Int32) -> Int32:
-        """Return a column of texts with "" for those that are not there, as proto3 means it."""
+    def _name_codes(self, column: Int32) -> Int32:
+        """Return a column of text codes, missing ones as "", which is what proto3 means by them."""
         column[column == NONE] = 0
         return column
 
@@ -296,7 +297,7 @@ class _Draft:
     def _attributes(self) -> tuple[Attributes, Int32]:
         """Return the attributes, texts still coded by the draft's pool, with slots taken out."""
         out = self.out
-        key, doc = self._named(out[k.KEYS]), out[k.DOCS]
+        key, doc = self._name_codes(out[k.KEYS]), out[k.DOCS]
         doc[doc == 0] = NONE  # the text "" is always the first
         kind, length, value = out[k.KINDS], out[k.LENGTHS], out[k.VALUES]
         value, items = _packed_items(kind, length, value, out[k.ITEM])
@@ -362,7 +363,7 @@ class _Draft:
 
 
 def _renumber(column: Int32, numbers: Int32) -> None:
-    """Replace indices in place; -1 picks the last of `numbers`. In pieces, to need no second column."""
+    """Replace indices in place; -1 becomes the last of `numbers`. Works in slices to save memory."""
     flat = column.reshape(-1)
     for start in range(0, len(flat), 1 << 18):
         piece = flat[start : start + (1 << 18)]
@@ -374,7 +375,7 @@ def _slot_int(kind: int, bits: int) -> int:
 
 
 def _packed_items(kind: Any, length: Int32, value: Int64, items: Int64) -> tuple[Int64, Int64]:
-    """Return list starts and items without the leftovers of lists that a later value replaced."""
+    """Return list starts and items, without items of lists that a later value replaced."""
     lists = (kind % 2 == 0) & (kind > 0)
     if not lists.any():
         return value, items[:0]
@@ -392,23 +393,23 @@ def _offsets(ends: Int64) -> Int64:
 
 
 def _resolve(ids: UInt64, offsets: Int64, wanted: UInt64) -> Dependencies:
-    """Turn the ids nodes wait for into rows; of nodes with one id the first is meant."""
+    """Turn the ids that nodes wait for into rows; of several nodes with one id the first counts."""
     if not len(wanted):
         return Dependencies(offsets, np.empty(0, np.int32), np.empty(0, np.uint64))
     order = np.argsort(ids, kind="stable") if (ids[1:] < ids[:-1]).any() else None
     sorted_ids = ids if order is None else ids[order]
-    at = np.searchsorted(sorted_ids, wanted)
-    found = at < len(ids)
-    found[found] = sorted_ids[at[found]] == wanted[found]
+    place = np.searchsorted(sorted_ids, wanted)
+    exists = place < len(ids)
+    exists[exists] = sorted_ids[place[exists]] == wanted[exists]
     rows = np.empty(len(wanted), np.int32)
-    rows[found] = at[found] if order is None else order[at[found]]
-    missing = np.flatnonzero(~found)
+    rows[exists] = place[exists] if order is None else order[place[exists]]
+    missing = np.flatnonzero(~exists)
     rows[missing] = -1 - np.arange(len(missing))
     return Dependencies(offsets, rows, wanted[missing])
 
 
 def _with_precise_times(graph: Graph) -> Graph:
-    """Take times from the nanosecond attributes where they agree with the microseconds beside them."""
+    """Take times from the nanosecond attributes where they agree with the microsecond fields."""
     for key, column in (("start_ns", graph.start_ns), ("duration_ns", graph.duration_ns)):
         if graph.strings.find(key) == NONE:
             continue
@@ -418,13 +419,13 @@ def _with_precise_times(graph: Graph) -> Graph:
     return graph
 
 
-def _damaged(columns: wire.Columns, name: str, size: int) -> Finding:
+def _damage_finding(columns: wire.Columns, name: str, size: int) -> Finding:
     kept = columns.counts[k.NODES]
     return Finding(
         "error",
         "damaged-file",
         f"{name}: {columns.damage} at byte {columns.damage_at:,} of {size:,}; "
-        f"the {kept:,} nodes before it were read, what follows is lost.",
+        f"{format_counted(kept, 'node')} before it {'was' if kept == 1 else 'were'} read, what follows is lost.",
         hint="Copy or record the file again; a recording process that was killed leaves such a file.",
         file=name,
         offset=columns.damage_at,
@@ -432,7 +433,7 @@ def _damaged(columns: wire.Columns, name: str, size: int) -> Finding:
 
 
 def _reader_findings(graph: Graph, columns: wire.Columns, draft: _Draft, name: str) -> Iterator[Finding]:
-    """Yield what the reader noticed in a file that can be read."""
+    """Yield findings about a file that can be read."""
 
     def finding(code: str, count: int, message: str, hint: str, level: Any = "warning") -> Iterator[Finding]:
         if count:
@@ -474,7 +475,7 @@ def _reader_findings(graph: Graph, columns: wire.Columns, draft: _Draft, name: s
 
 
 def _lost_fields(columns: wire.Columns, name: str) -> Iterator[Finding]:
-    """Yield what is to be said about fields that the model has no place for."""
+    """Yield findings about fields that the model has no place for."""
     if count := columns.counts[k.NESTED]:
         message = f"{name}: unknown fields inside attributes, inputs or outputs, left out: {count:,}."
         hint = "They would be lost when the trace is written again."
@@ -482,10 +483,10 @@ def _lost_fields(columns: wire.Columns, name: str) -> Iterator[Finding]:
 
 
 def _mended_texts(count: int, name: str) -> Iterator[Finding]:
-    """Yield what is to be said about texts that are not UTF-8."""
+    """Yield findings about texts that are not UTF-8."""
     if count:
         message = f"{name}: texts that are not valid UTF-8, bad bytes shown as \N{REPLACEMENT CHARACTER}: {count:,}."
-        hint = "Tools built on protobuf refuse the file; writing it with Chakra Studio mends it."
+        hint = "Tools built on protobuf refuse the file; writing it with Chakra Studio fixes it."
         yield Finding("warning", "bad-text", message, hint, file=name)
 
 

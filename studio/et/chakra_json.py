@@ -1,4 +1,4 @@
-"""Chakra execution traces written as JSON: the feeder's workload graph, and what the jsonizer prints.
+"""Read Chakra traces written as JSON: the feeder's workload graph, and the jsonizer's output.
 
 The feeder's is one object whose `workload_graph` lists the nodes; how its keys are spelled differs from file to file.
 The jsonizer prints protobuf's JSON, one object after another with nothing between: first the metadata, then the nodes.
@@ -19,7 +19,7 @@ import msgspec
 from studio.decoding import decoder
 from studio.errors import TraceFormatError
 from studio.et.format import Format, Part, Reading
-from studio.et.mend import collector_paused, decoded
+from studio.et.mend import collector_paused, decode_mended
 from studio.et.records import LARGEST_ID, LARGEST_INT32, LARGEST_NS, NodeRecord, fits, rank_part
 from studio.et.schema import value_field
 from studio.trace import Attribute, Finding, NodeType, ValueKind
@@ -53,14 +53,14 @@ _NODE_KEYS = ("id", "name", "nodetype", "type", "datadeps", "ctrldeps", "control
 
 
 class _Dropped(Counter[str]):
-    """Counts what could not be kept, by what it was."""
+    """Counts what could not be kept, by kind."""
 
     def findings(self, name: str) -> list[Finding]:
         if not self:
             return []
         what = ", ".join(f"{key} ({count:,})" for key, count in self.most_common(6))
         message = f"{name}: values of a wrong type or beyond their range were left out: {what}."
-        return [Finding("error", "bad-value", message, "The nodes are there without them.", file=name)]
+        return [Finding("error", "bad-value", message, "The nodes are kept without them.", file=name)]
 
 
 def integer(value: Any) -> int | None:
@@ -81,7 +81,7 @@ def integer(value: Any) -> int | None:
     return None
 
 
-def _bounded(value: Any, highest: int, what: str, dropped: _Dropped, default: int = 0) -> int:
+def _bounded_number(value: Any, highest: int, what: str, dropped: _Dropped, default: int = 0) -> int:
     number = integer(value)
     if number is not None and 0 <= number <= highest:
         return number
@@ -91,7 +91,7 @@ def _bounded(value: Any, highest: int, what: str, dropped: _Dropped, default: in
 
 
 def _ids(value: Any, what: str, dropped: _Dropped) -> list[int]:
-    """Return a list of ids; a single one will do."""
+    """Return a list of ids; accepts a single id too."""
     if value is None:
         return []
     items = value if isinstance(value, list) else [value]
@@ -101,9 +101,9 @@ def _ids(value: Any, what: str, dropped: _Dropped) -> list[int]:
             not items or 0 <= min(items) <= max(items) <= LARGEST_ID
         ):
             return items
-        found = [int(item) for item in items if type(item) is str and item.isdecimal() and len(item) < 20]
-        if len(found) == len(items):
-            return found
+        ids = [int(item) for item in items if type(item) is str and item.isdecimal() and len(item) < 20]
+        if len(ids) == len(items):
+            return ids
     except (TypeError, ValueError):
         pass
     numbers = [integer(item) for item in items]
@@ -119,7 +119,7 @@ def _type(value: Any, dropped: _Dropped) -> int:
         known = NodeType.__members__.get(value.removesuffix("_NODE"))
         if known is not None:
             return int(known)
-    return _bounded(value, LARGEST_INT32, "type", dropped)
+    return _bounded_number(value, LARGEST_INT32, "type", dropped)
 
 
 def _text(value: Any, what: str, dropped: _Dropped) -> str:
@@ -157,13 +157,13 @@ def read_feeder(reading: Reading) -> list[Part]:
     """
     with collector_paused():
         try:
-            workload, findings = decoded(reading.data, _workload, reading.name)
+            workload, findings = decode_mended(reading.data, _workload, reading.name)
         except msgspec.ValidationError:
             workload, findings = _Workload(), ()
         nodes = workload.workload_graph
         if not isinstance(nodes, list):
             raise TraceFormatError(
-                f"{reading.name}: 'workload_graph' is no list of nodes.",
+                f"{reading.name}: 'workload_graph' is not a list of nodes.",
                 hint="Export the workload graph again.",
             )
         reading.tick(len(reading.data) // 2)
@@ -175,8 +175,8 @@ def read_feeder(reading: Reading) -> list[Part]:
             if isinstance(value := getattr(workload, key), str)
             or (type(value) is int and fits(ValueKind.INT64, value))
         ]
-        told = [*findings, *dropped.findings(reading.name)]
-        return [rank_part(reading, records, metadata=metadata, findings=told)]
+        noticed = [*findings, *dropped.findings(reading.name)]
+        return [rank_part(reading, records, metadata=metadata, findings=noticed)]
 
 
 def _feeder_node(node: Any, dropped: _Dropped) -> NodeRecord | None:
@@ -190,7 +190,7 @@ def _feeder_node(node: Any, dropped: _Dropped) -> NodeRecord | None:
 
     duration_us = of("runtime", "duration")
     return NodeRecord(
-        _bounded(of("id"), LARGEST_ID, "id", dropped),
+        _bounded_number(of("id"), LARGEST_ID, "id", dropped),
         _text(of("name"), "name", dropped),
         _type(of("nodetype", "type"), dropped),
         _ids(of("ctrldeps", "controldeps"), "control dependency", dropped),
@@ -208,7 +208,7 @@ def _duration_ns(value_us: Any, dropped: _Dropped) -> int:
     """Return microseconds, whole or not, in ns."""
     if isinstance(value_us, float) and 0 <= value_us < LARGEST_NS / 1000:
         return round(value_us * 1000)
-    return _bounded(value_us, LARGEST_NS // 1000, "runtime", dropped) * 1000
+    return _bounded_number(value_us, LARGEST_NS // 1000, "runtime", dropped) * 1000
 
 
 def _feeder_attribute(key: str, written: str, value: Any, dropped: _Dropped) -> Attribute | None:
@@ -322,7 +322,7 @@ _VALUES = {
 
 
 def read_jsonized(reading: Reading) -> list[Part]:
-    """Read what the jsonizer printed, as far as it goes.
+    """Read the jsonizer's output up to where it is damaged.
 
     Raises:
         TraceFormatError: The first object is damaged.
@@ -347,24 +347,24 @@ def read_jsonized(reading: Reading) -> list[Part]:
 
 
 def _objects(data: bytes, name: str) -> Iterator[tuple[Any, Finding | None]]:
-    """Yield the objects of a file one by one; at damage, what is to be said about it, and no more.
+    """Yield the objects of a file one by one; at damage, yield a finding and stop.
 
     Raises:
         TraceFormatError: The first object is damaged.
     """
     text = data.decode("utf-8", "replace")
     decode = json.JSONDecoder(strict=False).raw_decode
-    at, first = 0, True
-    while (at := _next(text, at)) < len(text):
+    position, first = 0, True
+    while (position := _next(text, position)) < len(text):
         try:
-            value, at = decode(text, at)
+            value, position = decode(text, position)
         except (ValueError, RecursionError) as error:
             if first:
                 raise TraceFormatError(
-                    f"{name}: the first object, the metadata, is no JSON: {error}.",
+                    f"{name}: the first object, the metadata, is not JSON: {error}.",
                     hint="Print the trace again.",
                 ) from error
-            offset = len(text[:at].encode())
+            offset = len(text[:position].encode())
             message = (
                 f"{name}: the object at byte {offset:,} of {len(data):,} is cut off or damaged; "
                 "what comes before it was read, the rest is lost."
@@ -378,11 +378,11 @@ def _objects(data: bytes, name: str) -> Iterator[tuple[Any, Finding | None]]:
         yield value, None
 
 
-def _next(text: str, at: int) -> int:
+def _next(text: str, position: int) -> int:
     """Return where the next object begins."""
-    while at < len(text) and text[at] in " \t\r\n,\0":
-        at += 1
-    return at
+    while position < len(text) and text[position] in " \t\r\n,\0":
+        position += 1
+    return position
 
 
 def _jsonized_node(value: dict[str, Any], dropped: _Dropped) -> NodeRecord:
@@ -391,13 +391,14 @@ def _jsonized_node(value: dict[str, Any], dropped: _Dropped) -> NodeRecord:
 
     start_us = of("startTimeMicros", "start_time_micros")
     return NodeRecord(
-        _bounded(of("id"), LARGEST_ID, "id", dropped),
+        _bounded_number(of("id"), LARGEST_ID, "id", dropped),
         _text(of("name"), "name", dropped),
         _type(of("type"), dropped),
         _ids(of("ctrlDeps", "ctrl_deps"), "control dependency", dropped),
         _ids(of("dataDeps", "data_deps"), "data dependency", dropped),
-        -1 if start_us is None else _bounded(start_us, LARGEST_NS // 1000, "start", dropped) * 1000,
-        _bounded(of("durationMicros", "duration_micros"), LARGEST_NS // 1000, "duration", dropped) * 1000,
+        -1 if start_us is None else _bounded_number(start_us, LARGEST_NS // 1000, "start", dropped) * 1000,
+        _bounded_number(of("durationMicros", "duration_micros"), LARGEST_NS // 1000, "duration", dropped)
+        * 1000,
         _io(of("inputs"), dropped),
         _io(of("outputs"), dropped),
         _attributes(of("attr"), dropped),

@@ -1,4 +1,4 @@
-"""Graphs made column by column: texts numbered by first use, attributes added one name at a time."""
+"""Build graphs column by column: number texts by first use, add attributes one name at a time."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from studio.trace import (
 
 
 class Texts:
-    """Texts with their numbers."""
+    """Texts and their numbers."""
 
     def __init__(self) -> None:
         self.codes: dict[str, int] = {}
@@ -43,7 +43,7 @@ class Texts:
 
 @dataclass(slots=True)
 class AttributeColumns:
-    """Attributes of N nodes, collected name by name; a node has them in the order they were added."""
+    """Attributes of N nodes, collected by name; a node has them in the order they were added."""
 
     texts: Texts
     rows: list[Int64] = field(default_factory=list)
@@ -67,17 +67,19 @@ class AttributeColumns:
 
     def number_lists(self, key: str, rows: Int64, lists: Sequence[Sequence[int]], kind: ValueKind) -> None:
         """Add a list of numbers to some nodes."""
-        lengths = np.array([len(one) for one in lists], np.int64)
-        self._add_lists(key, rows, lengths, np.array([item for one in lists for item in one], np.int64), kind)
+        lengths = np.array([len(items) for items in lists], np.int64)
+        self._add_lists(
+            key, rows, lengths, np.array([item for items in lists for item in items], np.int64), kind
+        )
 
     def word_lists(self, key: str, rows: Int64, lists: Sequence[Sequence[str]]) -> None:
         """Add a list of texts to some nodes."""
-        lengths = np.array([len(one) for one in lists], np.int64)
-        codes = self.texts.of([item for one in lists for item in one]).astype(np.int64)
+        lengths = np.array([len(items) for items in lists], np.int64)
+        codes = self.texts.of([item for items in lists for item in items]).astype(np.int64)
         self._add_lists(key, rows, lengths, codes, ValueKind.STRING_LIST)
 
     def ragged(self, key: str, rows: Int64, lengths: Int64, items: Int64, kind: ValueKind) -> None:
-        """Add lists given as one column of items and the length of each."""
+        """Add lists, given as one column of items and the length of each list."""
         self._add_lists(key, rows, lengths, items, kind)
 
     def _add_lists(self, key: str, rows: Int64, lengths: Int64, items: Int64, kind: ValueKind) -> None:
@@ -96,8 +98,8 @@ class AttributeColumns:
             self.values.append(values)
             self.lengths.append(np.zeros(len(rows), np.int64) if lengths is None else lengths)
 
-    def finished(self, count: int) -> tuple[Attributes, Int32, tuple[int | str, ...]]:
-        """Return the attributes of `count` nodes, what key each slot belongs to, and the slots' values.
+    def finish(self, count: int) -> tuple[Attributes, Int32, tuple[int | str, ...]]:
+        """Return the attributes of `count` nodes, which key each slot belongs to, and the slots' values.
 
         Texts are still numbered as in `texts`.
         """
@@ -126,15 +128,17 @@ class AttributeColumns:
         codes = [self.texts.codes[name] for name in SLOT_KEYS if name in self.texts.codes]
         slot = np.isin(key, codes) if codes else np.zeros(len(key), np.bool_)
         known: dict[tuple[int, int, int], int] = {}
-        for at in np.flatnonzero(slot).tolist():
-            value[at] = known.setdefault((int(key[at]), int(kind[at]), int(value[at])), len(known))
+        for row in np.flatnonzero(slot).tolist():
+            value[row] = known.setdefault((int(key[row]), int(kind[row]), int(value[row])), len(known))
         words = list(self.texts.codes)
-        slots = tuple(words[bits] if one == ValueKind.STRING else bits for _, one, bits in known)
+        slots = tuple(
+            words[bits] if value_kind == ValueKind.STRING else bits for _, value_kind, bits in known
+        )
         return slot, np.array([code for code, _, _ in known], np.int32), slots
 
 
 def dependencies(source: Int64, target: Int64, count: int) -> Dependencies:
-    """Return dependencies given as pairs of rows, the targets rising, as those of `count` nodes."""
+    """Return dependencies of `count` nodes from pairs of rows sorted by target."""
     offsets = np.concatenate((np.zeros(1, np.int64), np.cumsum(np.bincount(target, minlength=count))))
     nothing: UInt64 = np.zeros(0, np.uint64)
     return Dependencies(offsets.astype(np.int64), source.astype(np.int32), nothing)

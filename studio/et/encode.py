@@ -1,4 +1,4 @@
-"""Chakra records from columns: every distinct field is written once, and nodes are put together from what was written.
+"""Write Chakra records from columns: each distinct field is serialised once and reused.
 
 Protobuf's own objects would take twenty times as long: a node has some twenty fields, and most of them are those of
 other nodes too, or numbers.
@@ -51,7 +51,7 @@ def write(graph: Graph, rank: Rank) -> Iterator[bytes]:
     record = schema().metadata(version=rank.version)
     for attr in rank.metadata:
         put_attribute(record.attr.add(), attr)
-    yield framed(record.SerializeToString() + rank.extra)
+    yield add_length(record.SerializeToString() + rank.extra)
     columns = _Columns(graph, rank.slots)
     for first in range(0, len(graph), NODES_AT_ONCE):
         yield columns.records(first, min(first + NODES_AT_ONCE, len(graph)))
@@ -67,13 +67,13 @@ class _Pieces:
         self.codes: list[Int64] = []
 
     def number(self, pieces: Iterable[bytes]) -> int:
-        """Take in pieces; returns the number of the first."""
+        """Add pieces and return the number of the first."""
         first = len(self.pool)
         self.pool.extend(pieces)
         return first
 
     def add(self, rows: Int64, codes: Int64) -> None:
-        """Add pieces to nodes, the nodes rising; those of one node in the order given."""
+        """Add pieces to nodes (rising rows); pieces of one node keep their order."""
         if len(rows):
             self.rows.append(rows)
             self.codes.append(codes)
@@ -84,7 +84,7 @@ class _Pieces:
         self.add(rows, back.reshape(-1) + self.number([before + raw for raw in varints(distinct)]))
 
     def records(self) -> bytes:
-        """Return the nodes, each after its length."""
+        """Return the nodes, each preceded by its length."""
         sizes = np.array([len(piece) for piece in self.pool], np.int64)
         lengths, counts = np.zeros(self.count, np.int64), np.ones(self.count, np.int64)
         for rows, codes in zip(self.rows, self.codes, strict=True):
@@ -103,7 +103,7 @@ class _Pieces:
 
 
 def _within(rows: Int64) -> Int64:
-    """Return how many of the same row (M,) stand before each; rows rise.
+    """Return how many entries of the same row (M,) come before each; rows rise.
 
     Example:
         >>> _within(np.array([1, 1, 4, 7, 7, 7])).tolist()
@@ -172,10 +172,10 @@ class _Columns:
         there = np.flatnonzero(io[:, 0] >= 0)
         fields, sizes = [], np.zeros(len(there), np.int64)
         for field, column in zip((_VALUES, _SHAPES, _TYPES), io[there].T, strict=True):
-            told = column != self.empty
-            codes = self._fields(pieces, field, column[told])
-            sizes[told] += np.array([len(pieces.pool[code]) for code in codes.tolist()], np.int64)
-            fields.append((there[told], codes))
+            filled = column != self.empty
+            codes = self._fields(pieces, field, column[filled])
+            sizes[filled] += np.array([len(pieces.pool[code]) for code in codes.tolist()], np.int64)
+            fields.append((there[filled], codes))
         pieces.ints(there, sizes, tag)
         for rows, codes in fields:
             pieces.add(rows, codes)
@@ -192,45 +192,45 @@ class _Columns:
         simple = ~attrs.slot[low:high] & (attrs.doc[low:high] < 0)
         table = np.isin(np.arange(256), (*PLAIN_INTS, ValueKind.STRING))
         simple &= table[kind]
-        alike, groups = _grouped(attrs.key[low:high].astype(np.int64) * 256 + kind)
+        alike, groups = _group_by_code(attrs.key[low:high].astype(np.int64) * 256 + kind)
         for places, group in zip(groups, alike, strict=True):
-            at = places[simple[places]]
+            simple_places = places[simple[places]]
             key, number = self.texts[group >> 8], ValueKind(group & 255)
-            if len(at):
-                distinct, back = np.unique(value[at], return_inverse=True)
+            if len(simple_places):
+                distinct, back = np.unique(value[simple_places], return_inverse=True)
                 contents = (
-                    [framed(self.texts[code]) for code in distinct.tolist()]
+                    [add_length(self.texts[code]) for code in distinct.tolist()]
                     if number == ValueKind.STRING
                     else varints(distinct)
                 )
-                codes[at] = back.reshape(-1) + pieces.number(_attributes(key, number, contents))
+                codes[simple_places] = back.reshape(-1) + pieces.number(_attributes(key, number, contents))
         self._others(pieces, codes, low)
         pieces.add(rows, codes)
 
     def _others(self, pieces: _Pieces, codes: Int64, low: int) -> None:
-        """Fill in the codes of lists, floating-point numbers and what else is not simple, each distinct one once."""
+        """Fill in the codes of lists, floats and other values that are not simple, each distinct one once."""
         attrs, known = self.graph.attrs, dict[tuple[Any, ...], int]()
         places = np.flatnonzero(codes < 0)
         index = places + low
         columns = (attrs.key, attrs.doc, attrs.kind, attrs.slot, attrs.value, attrs.length)
         table = zip(places.tolist(), *(column[index].tolist() for column in columns), strict=True)
-        for at, key, doc, kind, slot, bits, length in table:
+        for place, key, doc, kind, slot, bits, length in table:
             items = attrs.items[bits : bits + length].tobytes() if kind and kind % 2 == 0 else bits
             code = known.get((key, doc, kind, slot, items), NONE)
             if code < 0:
                 plain = doc < 0 and (kind == ValueKind.STRING_LIST or kind in PLAIN_LISTS)
-                raw = self._list(key, kind, bits, length) if plain else self._fresh(low + at)
+                raw = self._list(key, kind, bits, length) if plain else self._fresh(low + place)
                 code = known[key, doc, kind, slot, items] = pieces.number([raw])
-            codes[at] = code
+            codes[place] = code
 
     def _list(self, key: int, kind: int, first: int, length: int) -> bytes:
         """Return a list of texts or of plain numbers."""
         items = self.graph.attrs.items[first : first + length]
         if kind == ValueKind.STRING_LIST:
-            content = b"".join([b"\x0a" + framed(self.texts[code]) for code in items.tolist()])
+            content = b"".join([b"\x0a" + add_length(self.texts[code]) for code in items.tolist()])
         else:
-            content = b"\x0a" + framed(b"".join(varints(items))) if length else b""
-        return next(_attributes(self.texts[key], kind, [framed(content)]))
+            content = b"\x0a" + add_length(b"".join(varints(items))) if length else b""
+        return next(_attributes(self.texts[key], kind, [add_length(content)]))
 
     def _plain_attributes(
         self, pieces: _Pieces, named: tuple[bytes, ValueKind], rows: Int64, values: Int64
@@ -256,12 +256,12 @@ class _Columns:
         doc_string = strings[doc] if doc >= 0 else ""
         # As bits: a Python float, though longer, does not keep those of every NaN.
         if kind == ValueKind.FLOAT and value != value:
-            return serialised(name, ValueKind.NONE, None, doc_string, b"\x2d" + _floats(np.array(bits)))
+            return serialise(name, ValueKind.NONE, None, doc_string, b"\x2d" + _floats(np.array(bits)))
         if kind == ValueKind.FLOAT_LIST:
             packed = _floats(attrs.items[bits : bits + int(attrs.length[index])])
-            listed = b"\x0a" + framed(packed) if packed else b""
-            return serialised(name, ValueKind.NONE, None, doc_string, b"\x32" + framed(listed))
-        return serialised(name, kind, value, doc_string)
+            listed = b"\x0a" + add_length(packed) if packed else b""
+            return serialise(name, ValueKind.NONE, None, doc_string, b"\x32" + add_length(listed))
+        return serialise(name, kind, value, doc_string)
 
 
 def _texts(strings: Strings) -> list[bytes]:
@@ -273,7 +273,7 @@ def _texts(strings: Strings) -> list[bytes]:
     return texts
 
 
-def _grouped(codes: Int64) -> tuple[list[int], list[Int64]]:
+def _group_by_code(codes: Int64) -> tuple[list[int], list[Int64]]:
     """Return the distinct codes, and the places of each."""
     if not len(codes):
         return [], []
@@ -302,7 +302,7 @@ def _put_dependencies(pieces: _Pieces, tag: bytes, offsets: Int64, wanted: UInt6
 def _attributes(key: bytes, kind: int, contents: Iterable[bytes]) -> Iterator[bytes]:
     """Yield attributes of one name and kind, as fields of a node."""
     wire_type = 0 if kind in PLAIN_INTS else 2
-    begin = (b"\x0a" + framed(key) if key else b"") + length(kind << 3 | wire_type)
+    begin = (b"\x0a" + add_length(key) if key else b"") + length(kind << 3 | wire_type)
     heads: dict[int, bytes] = {}
     for content in contents:
         size = len(content)
@@ -319,7 +319,7 @@ class PlainInts:
         self.known: dict[int, bytes] = {}
 
     def written(self, value: int) -> bytes:
-        """Return the attribute with a value that is not negative, as a field of a node."""
+        """Return the attribute with a non-negative value, as a field of a node."""
         if value >= _MOST_KNOWN:
             return next(_attributes(self.key, self.kind, [length(value)]))
         if value not in self.known:
@@ -338,11 +338,11 @@ def _floats(bits: Int64) -> bytes:
 # Single records, by protobuf's own objects
 
 
-def serialised(name: str, kind: ValueKind, value: Any, doc: str, field: bytes = b"") -> bytes:
-    """Return an attribute as field 10 of a node; `field` is a value serialised already."""
+def serialise(name: str, kind: ValueKind, value: Any, doc: str, field: bytes = b"") -> bytes:
+    """Return an attribute as field 10 of a node; `field` is an already serialised value."""
     attribute = schema().attribute()
     put_attribute(attribute, Attribute(name, kind, value, doc))
-    return _ATTR + framed(attribute.SerializeToString() + field)
+    return _ATTR + add_length(attribute.SerializeToString() + field)
 
 
 def put_attribute(target: Any, attr: Attribute) -> None:
@@ -393,6 +393,6 @@ def length(size: int) -> bytes:
     return bytes(out)
 
 
-def framed(record: bytes) -> bytes:
-    """Return a record with its length before it."""
+def add_length(record: bytes) -> bytes:
+    """Return a record preceded by its length."""
     return length(len(record)) + record

@@ -1,4 +1,4 @@
-"""Merged host and device traces (ET+, JSON), as Chakra's trace linker writes them.
+"""Read merged host and device traces (ET+, JSON), as Chakra's trace linker writes them.
 
 A PyTorch execution trace with new ids in which operators have times, each followed by copies of itself that stand for
 what it ran on the device: those have `cat`. The file has call parents (`ctrl_deps`), `inter_thread_dep` and `sync_dep`; the order of
@@ -20,12 +20,13 @@ from studio.decoding import decoder
 from studio.errors import TraceFormatError
 from studio.et import pytorch
 from studio.et.format import Format, Part, Reading
-from studio.et.link.communication import INIT, is_timeless, parsed, tensor_bytes
+from studio.et.link.communication import INIT, is_timeless, parse_literal, tensor_bytes
 from studio.et.link.names import KERNEL, RECEIVE, SEND, element_bytes, kernel_kind, node_type, operator_kind
 from studio.et.link.options import DEP_KINDS, DepKind
-from studio.et.mend import collector_paused, decoded
+from studio.et.mend import collector_paused, decode_mended
 from studio.et.records import LARGEST_ID, NodeRecord, fits, rank_part
 from studio.trace import NONE, Attribute, CollectiveType, Finding, NodeType, ValueKind
+from studio.units import format_counted
 
 _MARKS = (b'"exclusive_dur"', b'"inclusive_dur"', b'"inter_thread_dep"')
 _HOST_NUMBERS = ("rf_id", "fw_parent", "seq_id", "scope", "tid", "fw_tid")
@@ -111,12 +112,12 @@ def read(reading: Reading) -> list[Part]:
 
 def _content(reading: Reading, lost: Counter[str]) -> tuple[_Content, tuple[Finding, ...]]:
     try:
-        content, findings = decoded(reading.data, _typed, reading.name)
+        content, findings = decode_mended(reading.data, _typed, reading.name)
     except msgspec.ValidationError:
         # Some node is of another shape: slower, node by node.
         decode: Callable[[bytes | memoryview], _Loose] = _untyped
         try:
-            loose, findings = decoded(reading.data, decode, reading.name)
+            loose, findings = decode_mended(reading.data, decode, reading.name)
         except msgspec.ValidationError:
             loose, findings = _Loose(), ()
         content = _Content(None, loose.schema, loose.pid, loose.time, loose.start_ts, loose.finish_ts)
@@ -131,31 +132,31 @@ def _by_hand(node: Any, lost: Counter[str]) -> _Node | None:
     try:
         return _node(msgspec.json.encode(node))
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
-        lost["nodes of another shape"] += 1
+        lost["malformed nodes"] += 1
         return None
 
 
 def _distinct(nodes: Sequence[_Node], lost: Counter[str]) -> list[_Node]:
-    """Return the nodes with a usable id of their own, by rising id."""
-    found: dict[int, _Node] = {}
+    """Return the nodes that have a usable id of their own, sorted by id."""
+    nodes_by_id: dict[int, _Node] = {}
     for node in nodes:
         number = node.id
-        if type(number) is not int or not 0 <= number <= LARGEST_ID or number in found:
+        if type(number) is not int or not 0 <= number <= LARGEST_ID or number in nodes_by_id:
             lost["nodes without an id of their own"] += 1
         else:
-            found[number] = node
-    return [found[number] for number in sorted(found)]
+            nodes_by_id[number] = node
+    return [nodes_by_id[number] for number in sorted(nodes_by_id)]
 
 
 def _metadata(content: _Content) -> list[Attribute]:
-    found = []
+    attributes = []
     for key in ("schema", "pid", "time", "start_ts", "finish_ts"):
         value = getattr(content, key)
         if isinstance(value, str):
-            found.append(Attribute(key, ValueKind.STRING, value))
+            attributes.append(Attribute(key, ValueKind.STRING, value))
         elif type(value) is int and fits(ValueKind.UINT64, value):
-            found.append(Attribute(key, ValueKind.UINT64, value))
-    return found
+            attributes.append(Attribute(key, ValueKind.UINT64, value))
+    return attributes
 
 
 def _nanoseconds(value: Any) -> int:
@@ -167,7 +168,7 @@ def _nanoseconds(value: Any) -> int:
 
 @dataclass(slots=True)
 class _Comm:
-    """What a node communicates."""
+    """The communication of a node."""
 
     kind: int
     size_bytes: int
@@ -177,7 +178,7 @@ class _Comm:
 
 @dataclass(slots=True)
 class _Merged:
-    """The nodes of a file by rising id, and what is derived from them.
+    """The nodes of a file sorted by id, and what is derived from them.
 
     Attributes:
         nodes: The nodes.
@@ -204,16 +205,16 @@ class _Merged:
     texts: dict[bytes, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.row = {node.id: at for at, node in enumerate(self.nodes)}
+        self.row = {node.id: row for row, node in enumerate(self.nodes)}
         self.start_ns = [_nanoseconds(node.ts) for node in self.nodes]
-        self.attrs = [_named(node.attrs) for node in self.nodes]
-        for at, node in enumerate(self.nodes):
+        self.attrs = [_attributes_by_name(node.attrs) for node in self.nodes]
+        for row, node in enumerate(self.nodes):
             caller = (
                 node.ctrl_deps[0] if isinstance(node.ctrl_deps, list) and node.ctrl_deps else node.ctrl_deps
             )
             above = self.row.get(caller, NONE) if type(caller) is int else NONE
             # The process is its own caller; a caller is recorded, and so numbered, before what it calls, but for roots.
-            self.parent.append(NONE if above == at else above)
+            self.parent.append(NONE if above == row else above)
         self.waits = [{} for _ in self.nodes]
 
     def is_device(self, row: int) -> bool:
@@ -239,7 +240,7 @@ class _Merged:
                     self._wait(row, host, DepKind.ORDER)
                 host = row
         for row in sorted(
-            filter(self.is_device, range(len(self.nodes))), key=lambda at: (self.start_ns[at], at)
+            filter(self.is_device, range(len(self.nodes))), key=lambda row: (self.start_ns[row], row)
         ):
             stream = self.nodes[row].stream
             if isinstance(stream, int | str):
@@ -248,15 +249,15 @@ class _Merged:
         for row, node in enumerate(self.nodes):
             # What ran on a device is a copy of its operator, which has these itself.
             if not self.is_device(row):
-                self._told(row, node.inter_thread_dep, DepKind.THREAD)
-                self._told(row, node.sync_dep, DepKind.SYNC)
+                self._add_dependencies(row, node.inter_thread_dep, DepKind.THREAD)
+                self._add_dependencies(row, node.sync_dep, DepKind.SYNC)
         self._communicate()
 
-    def _told(self, row: int, value: Any, kind: DepKind) -> None:
+    def _add_dependencies(self, row: int, value: Any, kind: DepKind) -> None:
         for number in value if isinstance(value, list) else [value]:
             other = self.row.get(number, NONE) if type(number) is int else NONE
             if number is not None and other < 0:
-                self.lost["dependencies on nodes that are not there"] += 1
+                self.lost["dependencies on missing nodes"] += 1
             self._wait(row, other, kind)
 
     def _wait(self, row: int, other: int, kind: DepKind) -> None:
@@ -298,11 +299,11 @@ class _Merged:
         carried: set[int] = set()
         for row in range(len(self.nodes)):
             if self.is_device(row) and KERNEL.search(self.name(row)):
-                found = self._of_kernel(row)
-                if found is None:
+                comm = self._of_kernel(row)
+                if comm is None:
                     self.unknown[self.name(row).split("(")[0][:80]] += 1
                 else:
-                    self.comm[row] = found
+                    self.comm[row] = comm
                     carried.update(self._above(row))
         for row in range(len(self.nodes)):
             name = self.name(row)
@@ -312,26 +313,28 @@ class _Merged:
                     self.comm[row] = self._of_operator(row, kind)
 
     def _above(self, row: int) -> list[int]:
-        """Return the nearest callers."""
-        found = []
+        """Return the callers, nearest first."""
+        callers = []
         for _ in range(_STEPS_UP):
             row = self.parent[row]
             if row < 0:
                 break
-            found.append(row)
-        return found
+            callers.append(row)
+        return callers
 
     def _of_kernel(self, row: int) -> _Comm | None:
-        """Return what a kernel communicates: by recorded arguments, by the operators above it, by its name."""
+        """Return the communication of a kernel: from its arguments, the operators above it, or its name."""
         callers = [row, *self._above(row)]
         said: dict[str, Any] = {}
-        for at in reversed(callers):
-            if self.attrs[at].get("collective_name"):
-                said |= {key: value for key, value in self.attrs[at].items() if value is not None}
+        for caller in reversed(callers):
+            if self.attrs[caller].get("collective_name"):
+                said |= {key: value for key, value in self.attrs[caller].items() if value is not None}
         kind, inferred = operator_kind(str(said.get("collective_name", ""))), []
         if kind is None:
-            named = [operator_kind(self.name(at)) for at in callers[1:] if self.name(at).startswith("c10d::")]
-            kind = next((one for one in named if one is not None), None)
+            named = [
+                operator_kind(self.name(row)) for row in callers[1:] if self.name(row).startswith("c10d::")
+            ]
+            kind = next((kind_named for kind_named in named if kind_named is not None), None)
         if kind is None:
             kind = kernel_kind(self.name(row))
             inferred.append("type")
@@ -339,7 +342,7 @@ class _Merged:
                 kind = self._send_or_receive(callers)
         if kind is None:
             return None
-        size_bytes = _told_bytes(said)
+        size_bytes = _argument_bytes(said)
         if size_bytes < 0:
             size_bytes = max(self._tensor_bytes(row), 0)
             inferred.append("size")
@@ -347,23 +350,23 @@ class _Merged:
         return _Comm(kind, size_bytes, str(group) if isinstance(group, str | int) else "", tuple(inferred))
 
     def _send_or_receive(self, callers: Sequence[int]) -> int:
-        names = " ".join(self.name(at) for at in callers[1:]).lower()
+        names = " ".join(self.name(row) for row in callers[1:]).lower()
         return SEND if "send" in names else RECEIVE if "recv" in names else int(CollectiveType.ALL_TO_ALL)
 
     def _tensor_bytes(self, row: int) -> int:
-        return tensor_bytes(parsed(self.text(self.nodes[row].inputs.values)))
+        return tensor_bytes(parse_literal(self.text(self.nodes[row].inputs.values)))
 
     def _of_operator(self, row: int, kind: int) -> _Comm:
-        values = parsed(self.text(self.nodes[row].inputs.values))
-        at = 0 if kind in _FIRST_TENSOR else 1
-        given = tensor_bytes(values[at]) if isinstance(values, list) and len(values) > at else NONE
+        values = parse_literal(self.text(self.nodes[row].inputs.values))
+        first = 0 if kind in _FIRST_TENSOR else 1
+        given = tensor_bytes(values[first]) if isinstance(values, list) and len(values) > first else NONE
         return _Comm(kind, max(given, 0), "", ("size",) if given < 0 else ())
 
     # -----------------------------------------------------------------------------------------------
     # Nodes
 
     def text(self, raw: msgspec.Raw) -> str:
-        """Return a JSON value as Python would write it; what ran on a device repeats its operator's."""
+        """Return a JSON value as Python would write it; device nodes repeat their operator's."""
         key = bytes(raw)
         if key not in self.texts:
             self.texts[key] = pytorch.python_text(key)
@@ -373,10 +376,10 @@ class _Merged:
         return self.text(side.values), self.text(side.shapes), self.text(side.types)
 
     def record(self, row: int) -> NodeRecord:
-        """Return a node as it is to be written."""
+        """Return a node ready to be written."""
         node, comm, device = self.nodes[row], self.comm.get(row), self.is_device(row)
         own, whole = _nanoseconds(node.exclusive_dur), _nanoseconds(node.inclusive_dur)
-        attrs = [_shared("is_cpu_op", ValueKind.BOOL, not device and comm is None)]
+        attrs = [_shared_attribute("is_cpu_op", ValueKind.BOOL, not device and comm is None)]
         attrs += _host_attributes(self.attrs[row])
         if device:
             kind = _DEVICE_KINDS.get(str(node.cat)[:80], str(node.cat)[:80])
@@ -409,20 +412,20 @@ class _Merged:
         return int(NodeType.METADATA if INIT in self.name(row) else NodeType.COMP)
 
 
-def _named(attrs: Sequence[_Attr]) -> dict[str, Any]:
+def _attributes_by_name(attrs: Sequence[_Attr]) -> dict[str, Any]:
     return {attr.name: attr.value for attr in attrs if isinstance(attr.name, str)}
 
 
-def _told_bytes(said: Mapping[str, Any]) -> int:
-    """Return the bytes that recorded arguments tell, -1 where they tell none."""
+def _argument_bytes(said: Mapping[str, Any]) -> int:
+    """Return the bytes given by recorded arguments, -1 where there are none."""
     count, size = said.get("in_msg_nelems"), element_bytes(str(said.get("dtype", "")))
     known = type(count) is int and 0 <= count < 2**56 and size > 0
     return count * size if known and isinstance(count, int) else NONE
 
 
 def _host_attributes(named: Mapping[str, Any]) -> list[Attribute]:
-    found = [
-        _shared(key, ValueKind.INT64, value)
+    attributes = [
+        _shared_attribute(key, ValueKind.INT64, value)
         if 0 <= value < _OFTEN
         else Attribute(key, ValueKind.INT64, value)
         for key in _HOST_NUMBERS
@@ -430,52 +433,52 @@ def _host_attributes(named: Mapping[str, Any]) -> list[Attribute]:
     ]
     schema = named.get("op_schema")
     if isinstance(schema, str) and schema:
-        found.append(_shared("op_schema", ValueKind.STRING, schema))
-    return found
+        attributes.append(_shared_attribute("op_schema", ValueKind.STRING, schema))
+    return attributes
 
 
 _OFTEN = 1024
 
 
 @lru_cache(maxsize=8192)
-def _shared(key: str, kind: ValueKind, value: int | str) -> Attribute:
-    """Return an attribute that many nodes have: one and the same."""
+def _shared_attribute(key: str, kind: ValueKind, value: int | str) -> Attribute:
+    """Return an attribute that many nodes share, as one object."""
     return Attribute(key, kind, value)
 
 
 def _comm_attributes(comm: _Comm | None) -> list[Attribute]:
     if comm is None:
         return []
-    found = [Attribute("comm_size", ValueKind.INT64, comm.size_bytes)]
+    attributes = [Attribute("comm_size", ValueKind.INT64, comm.size_bytes)]
     if comm.kind not in (SEND, RECEIVE):
-        found.insert(0, Attribute("comm_type", ValueKind.INT64, comm.kind))
+        attributes.insert(0, Attribute("comm_type", ValueKind.INT64, comm.kind))
     if comm.group:
-        found.append(Attribute("pg_name", ValueKind.STRING, comm.group))
+        attributes.append(Attribute("pg_name", ValueKind.STRING, comm.group))
     if comm.inferred:
-        found.append(Attribute("comm_inferred", ValueKind.STRING_LIST, list(comm.inferred)))
-    return found
+        attributes.append(Attribute("comm_inferred", ValueKind.STRING_LIST, list(comm.inferred)))
+    return attributes
 
 
 def _findings(trace: _Merged, lost: Counter[str], name: str) -> list[Finding]:
-    found = []
+    findings = []
     if lost:
         what = ", ".join(f"{key} ({count:,})" for key, count in lost.items())
-        found.append(Finding("error", "damaged-node", f"{name}: left out: {what}.", file=name))
+        findings.append(Finding("error", "damaged-node", f"{name}: left out: {what}.", file=name))
     if trace.lost:
         what = ", ".join(f"{key} ({count:,})" for key, count in trace.lost.items())
-        found.append(Finding("info", "contradicted-dependency", f"{name}: left out: {what}.", file=name))
+        findings.append(Finding("info", "contradicted-dependency", f"{name}: left out: {what}.", file=name))
     if trace.unknown:
         what = ", ".join(f"{key} ({count:,})" for key, count in list(trace.unknown.items())[:6])
         message = f"{name}: unknown collectives, kept as computation: {what}."
         hint = "They send nothing in a simulation."
-        found.append(Finding("warning", "unknown-collective", message, hint, file=name))
+        findings.append(Finding("warning", "unknown-collective", message, hint, file=name))
     untimed = sum(start < 0 and not is_timeless(trace.name(row)) for row, start in enumerate(trace.start_ns))
     if untimed:
-        message = f"{name}: {untimed:,} of {len(trace.nodes):,} nodes have no times: they were not linked."
-        found.append(
+        message = f"{name}: {untimed:,} of {format_counted(len(trace.nodes), 'node')} {'has' if untimed == 1 else 'have'} no times: they were not linked."
+        findings.append(
             Finding("warning", "unlinked", message, "Open the two traces it was made of instead.", file=name)
         )
-    return found
+    return findings
 
 
 FORMAT = Format(name="etplus", title="merged PyTorch trace (ET+, JSON)", sniff=sniff, read=read)

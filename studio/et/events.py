@@ -1,4 +1,4 @@
-"""Issue and callback lines, as simulators write them: a recorded timeline, without dependencies.
+"""Read and write issue and callback lines of simulators: a recorded timeline without dependencies.
 
     issue,sys->id=0, tick=0, node->id=1, node->name=embedding, node->type=4
     callback,sys->id=0, tick=43, node->id=1, node->name=embedding, node->type=4
@@ -30,6 +30,7 @@ from studio.trace import (
     Rank,
     Trace,
 )
+from studio.units import format_counted
 
 _EVENT = re.compile(
     rb"(?:^|[\s:\]>])(issue|callback),[^=,\r\n]*=[ \t]*([0-9]{1,20})[ \t]*,[^=,\r\n]*=[ \t]*([0-9]{1,20})[ \t]*"
@@ -44,7 +45,7 @@ _TICK_EVERY = 100_000
 
 
 def sniff(head: bytes) -> bool:
-    """Whether `head` begins with an issue or callback line, or holds two: a text about them may quote one."""
+    """Whether `head` begins with an issue or callback line, or holds two; a text about them may quote one."""
     if b"\0" in head:
         return False
     first = _EVENT.search(head)
@@ -53,7 +54,7 @@ def sniff(head: bytes) -> bool:
 
 @dataclass(slots=True)
 class _Spans:
-    """What the lines tell, a row per issue.
+    """The recorded spans, one row per issue line.
 
     Attributes:
         rank, node: Rank and node id.
@@ -74,7 +75,7 @@ class _Spans:
     counts: Counter[str] = field(default_factory=Counter)
 
     def take(self, word: bytes, rank: int, tick: int, node: int, name: bytes) -> None:
-        """Note one line."""
+        """Record one line."""
         if rank > _LARGEST_RANK or tick >= 2**63 or node >= 2**64:
             self.counts["out of range"] += 1
             return
@@ -107,12 +108,12 @@ def read(reading: Reading) -> list[Part]:
     """
     spans, events = _Spans(), 0
     data = bytes(reading.data)
-    for found in _EVENT.finditer(data):
-        word, rank, tick, node, name = found.groups()
+    for match in _EVENT.finditer(data):
+        word, rank, tick, node, name = match.groups()
         spans.take(word, int(rank), int(tick), int(node), name.strip())
         events += 1
         if events % _TICK_EVERY == 0:
-            reading.tick(found.end())
+            reading.tick(match.end())
     if not spans.rank:
         raise TraceFormatError(
             f"{reading.name}: no complete issue or callback line.",
@@ -125,7 +126,7 @@ def read(reading: Reading) -> list[Part]:
 
 
 def _names_and_types(texts: list[bytes], counts: Counter[str]) -> tuple[list[str], list[int]]:
-    """Return names and node types: the type is a last column, told by its key or by being on every line.
+    """Split names from node types: the type is the last column, known by its key or by being on every line.
 
     Example:
         >>> _names_and_types([b"a,b=3,node->type=4", b"x=1,node->type=7"], Counter())
@@ -134,16 +135,16 @@ def _names_and_types(texts: list[bytes], counts: Counter[str]) -> tuple[list[str
         (['COMM_COLL_NODE_1'], [2])
     """
     split = [_TYPE.match(text) for text in texts]
-    keys = {found[2].strip() if found else b"" for found in split}
+    keys = {match[2].strip() if match else b"" for match in split}
     alike = len(keys) == 1 and None not in split
     names, types = [], []
-    for text, found in zip(texts, split, strict=True):
-        told = found is not None and (alike or b"type" in found[2].lower())
-        raw = found[1] if found is not None and told else text
+    for text, match in zip(texts, split, strict=True):
+        has_type = match is not None and (alike or b"type" in match[2].lower())
+        raw = match[1] if match is not None and has_type else text
         name = raw.strip().decode("utf-8", "replace")
         names.append(name)
-        if found is not None and told:
-            types.append(int(found[3]))
+        if match is not None and has_type:
+            types.append(int(match[3]))
         else:
             named = _NAMED_TYPE.search(name)
             counts["type from name" if named else "no type"] += 1
@@ -167,7 +168,7 @@ def _parts(spans: _Spans, names: list[str], types: list[int], reading: Reading) 
         repeated += len(rows) - len(np.unique(node[rows]))
         length = np.where((start[rows] >= 0) & (end[rows] >= 0), end[rows] - start[rows], 0)
         graph = _graph(
-            node[rows], kind[name[rows]], [names[at] for at in name[rows].tolist()], start[rows], length
+            node[rows], kind[name[rows]], [names[code] for code in name[rows].tolist()], start[rows], length
         )
         rank_of = Rank(NONE, NONE, file=reading.name)
         parts.append(RankPart(rank_of, graph, number, tuple(findings) if not index else ()))
@@ -213,12 +214,12 @@ def _graph(node: object, kind: object, names: Iterable[str], start_ns: Int64, du
 
 def _findings(spans: _Spans, reading: Reading, nodes: int) -> list[Finding]:
     name, counts = reading.name, spans.counts
-    found = [
+    findings = [
         *reading.findings,
         Finding(
             "info",
             "timeline-only",
-            f"{name}: a recorded timeline of {nodes:,} nodes, without dependencies, sizes and groups.",
+            f"{name}: a recorded timeline of {format_counted(nodes, 'node')}, without dependencies, sizes and groups.",
             "Look at its timeline; to simulate, open the traces the run was made of.",
             file=name,
         ),
@@ -238,7 +239,7 @@ def _findings(spans: _Spans, reading: Reading, nodes: int) -> list[Finding]:
             counts["incomplete"],
             "error",
             "damaged-line",
-            "lines that begin like an event but are none, left out",
+            "lines that begin like an event but are malformed, left out",
         ),
         (
             counts["type from name"],
@@ -250,8 +251,8 @@ def _findings(spans: _Spans, reading: Reading, nodes: int) -> list[Finding]:
     )
     for count, level, code, what in said:
         if count:
-            found.append(Finding(level, code, f"{name}: {what}: {count:,}.", file=name))  # type: ignore[arg-type]
-    return found
+            findings.append(Finding(level, code, f"{name}: {what}: {count:,}.", file=name))  # type: ignore[arg-type]
+    return findings
 
 
 # ---------------------------------------------------------------------------------------------------
@@ -259,7 +260,7 @@ def _findings(spans: _Spans, reading: Reading, nodes: int) -> list[Finding]:
 
 
 def write(trace: Trace) -> Iterator[str]:
-    """Yield the lines of a recorded timeline, in the order things happened; nodes without a start have none.
+    """Yield the lines of a recorded timeline in order of time; nodes without a start have none.
 
     At one tick callbacks come first, so that a node's own are in order unless it took no time.
     """
@@ -275,18 +276,18 @@ def write(trace: Trace) -> Iterator[str]:
         pieces.append(np.stack([end, np.where(end > start, 0, 2), place, rows]))
     if not pieces:
         return
-    when, what, at, row = np.concatenate(pieces, axis=1)
+    when, what, rank_number, row = np.concatenate(pieces, axis=1)
     endings = [line_ends(graph) for graph in trace.graphs]
-    order = np.lexsort((row, at, what, when))
+    order = np.lexsort((row, rank_number, what, when))
     for tick, word, index, node in zip(
-        *(column[order].tolist() for column in (when, what, at, row)), strict=True
+        *(column[order].tolist() for column in (when, what, rank_number, row)), strict=True
     ):
         rank = trace.ranks[index]
         yield f"{'issue' if word == 1 else 'callback'},sys->id={rank.number},tick={tick},{endings[rank.graph][node]}\n"
 
 
 def line_ends(graph: Graph) -> list[str]:
-    """Return per node what is the same in both its lines; a name stays on one line."""
+    """Return per node the end that both of its lines share; a name stays on one line."""
     names = [" ".join(name.split()) for name in graph.strings]
     columns = graph.id.tolist(), graph.name.tolist(), graph.type.tolist()
     return [

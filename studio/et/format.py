@@ -1,29 +1,26 @@
-"""What a trace format is: a record with a test by content and a reader."""
+"""What a trace format is: a name, a test by content, and a reader."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from studio.errors import TraceError
+from studio.et.recording import DeviceTrace, HostTrace
 from studio.trace import CommGroup, Finding, Graph, Rank
-
-if TYPE_CHECKING:
-    from studio.et.kineto import DeviceTrace
-    from studio.et.pytorch import HostTrace
 
 HEAD_BYTES = 1 << 16
 """How much of the (uncompressed) start of a file a format may look at to recognise it."""
 
 
 def first_of(names: Sequence[str]) -> str:
-    """Return the first four names, and how many there are beside them."""
+    """Return the first four names, and how many more there are."""
     return ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
 
 
 class NpusNeededError(TraceError):
-    """A workload that does not tell how many NPUs run it: the user has to say.
+    """A workload that does not say how many NPUs run it, so the user has to.
 
     Attributes:
         names: `SourceFile.name` of each file.
@@ -32,14 +29,14 @@ class NpusNeededError(TraceError):
     def __init__(self, files: Sequence[str]) -> None:
         super().__init__(
             f"{first_of(files)}: the workload does not say how many NPUs run it.",
-            hint="Say it: --npus NUMBER on the command line, studio.read(…, npus=NUMBER).",
+            hint="Give --npus NUMBER on the command line, or studio.read(…, npus=NUMBER).",
         )
         self.names = tuple(files)
 
 
 @dataclass(frozen=True, slots=True)
 class JobSize:
-    """What workload descriptions leave open; None where the user says nothing.
+    """Sizes that workload descriptions leave open; None where the user gives none.
 
     Attributes:
         npus: How many NPUs run the workload.
@@ -77,7 +74,7 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class RankPart:
-    """One rank as its file gives it; its number and graph index are set when the job is put together.
+    """One rank as its file describes it; number and graph index are set when the job is complete.
 
     Attributes:
         rank: Number and graph still -1.
@@ -94,7 +91,7 @@ class RankPart:
 
 @dataclass(frozen=True, slots=True)
 class GroupsPart:
-    """Comm groups of a job, with what the reader noticed."""
+    """Comm groups of a job, with findings of the reader."""
 
     groups: tuple[CommGroup, ...]
     findings: tuple[Finding, ...] = ()
@@ -102,7 +99,7 @@ class GroupsPart:
 
 @dataclass(frozen=True, slots=True)
 class HostPart:
-    """What a rank's processor did, still to be linked with what its devices did."""
+    """A rank's host trace, not yet linked with its device trace."""
 
     trace: HostTrace
     findings: tuple[Finding, ...] = ()
@@ -110,7 +107,7 @@ class HostPart:
 
 @dataclass(frozen=True, slots=True)
 class DevicePart:
-    """When a rank did what, on processor and devices, still to be linked with the operators it called."""
+    """A rank's device trace, not yet linked with its host trace."""
 
     trace: DeviceTrace
     findings: tuple[Finding, ...] = ()
@@ -145,5 +142,5 @@ class Format:
 
     @property
     def job_mark(self) -> str:
-        """What keeps files of this format apart from files of the same names in another, which are another job."""
+        """A suffix that keeps files of this format apart from files of the same names in another format."""
         return "" if self.name == "chakra" or self.whole or self.half else f"\x1f{self.name}"

@@ -1,4 +1,4 @@
-"""The communicator-group JSON beside a job's traces: `{"<name>": [rank, …], …}`."""
+"""Read and write the communicator-group JSON beside a job's traces: `{"<name>": [rank, …], …}`."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from studio.decoding import decoder
 from studio.errors import TraceFormatError
 from studio.et.format import Format, GroupsPart, Part, Reading
 from studio.trace import CommGroup, Finding, Trace
+from studio.units import format_counted
 
 _HEAD = re.compile(rb'\s*\{\s*(\}\s*$|"(?:[^"\\]|\\.)*"\s*:\s*\[\s*(-?\d|\]|$))')
 _LARGEST_RANK = 2**31 - 1
@@ -47,9 +48,7 @@ def read(reading: Reading) -> list[Part]:
             )
         distinct = tuple(dict.fromkeys(ranks))
         if len(distinct) < len(ranks):
-            message = (
-                f"{reading.name}: group {name!r} names {len(ranks) - len(distinct)} ranks more than once."
-            )
+            message = f"{reading.name}: group {name!r} names {format_counted(len(ranks) - len(distinct), 'rank')} more than once."
             findings.append(
                 Finding("warning", "group-repeats", message, "Repeats were left out.", file=reading.name)
             )
@@ -57,14 +56,14 @@ def read(reading: Reading) -> list[Part]:
     return [GroupsPart(tuple(groups), tuple(findings))]
 
 
-def listed(trace: Trace) -> dict[str, list[int]]:
-    """Return the comm groups a file lists: all but the inferred ones."""
+def listed_groups(trace: Trace) -> dict[str, list[int]]:
+    """Return the comm groups of a job that a file lists, without inferred ones."""
     return {group.name: list(group.ranks) for group in trace.groups if not group.inferred}
 
 
 def write(trace: Trace) -> str:
-    """Return the comm group file of a job, see `listed`."""
-    return json.dumps(listed(trace))
+    """Return the comm group file of a job, see `listed_groups`."""
+    return json.dumps(listed_groups(trace))
 
 
 FORMAT = Format(name="groups", title="comm group JSON", sniff=sniff, read=read, describes_job=True)

@@ -1,4 +1,4 @@
-"""Files put together to jobs: which file is which rank of which job, and ranks that share a graph."""
+"""Sort files into jobs and ranks, read them, and share equal graphs among ranks."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ from studio.et.format import (
     Reading,
     first_of,
 )
-from studio.et.kineto import DeviceTrace
 from studio.et.link import LinkOptions, link_ranks
 from studio.et.link.parallel import RankFiles, link_files
 from studio.et.memory import available_bytes, refuse_beyond_memory
 from studio.et.naming import name_of
-from studio.et.pytorch import HostTrace
-from studio.et.source import SourceFile, head, inflated_bytes, load, looks_like, opened
+from studio.et.recording import DeviceTrace, HostTrace
+from studio.et.source import SourceFile, head, inflated_bytes, load, looks_like, open_sources
 from studio.et.workers import processors
 from studio.trace import CommGroup, Finding, Graph, Rank, Trace, digest
+from studio.units import format_counted
 
 FORMATS: tuple[Format, ...] = (
     groups.FORMAT,
@@ -65,7 +65,7 @@ _SAYS_NOTHING = re.compile(
     r"(pytorch|torch|kineto|chrome|chakra|execution|profiler?|et|eg|trace|traces|host|device|pt|json|gz|rank|worker"
     r"|step|observer|[0-9]+)?"
 )
-"""Words in names of files that tell which side of a rank a file is, rather than which job."""
+"""Words in file names that distinguish the sides of a rank, not jobs."""
 _VERSION = re.compile(r"\.\d+\.\d+\.\d+(?=\D|$)")
 _AHEAD = 4
 _WORTH_PROCESSES = 48 << 20
@@ -73,11 +73,11 @@ _WORTH_PROCESSES = 48 << 20
 
 
 RankFile = tuple[SourceFile, Format, int | None]
-"""A file that is a rank, its format, and the number its name tells, if it does."""
+"""The file of a rank, its format, and the rank number in its name, if there is one."""
 
 
 class RanksNeededError(TraceError):
-    """Files whose rank nothing tells: the user has to say.
+    """Files that do not say which rank they are, so the user has to.
 
     Attributes:
         names: `SourceFile.name` of each.
@@ -85,8 +85,8 @@ class RanksNeededError(TraceError):
 
     def __init__(self, files: Sequence[str]) -> None:
         super().__init__(
-            f"The rank of {len(files)} files is not known: {first_of(files)}.",
-            hint="Name them <job>.<rank>.et, or say it: --rank FILE=NUMBER, once per file.",
+            f"The rank of {format_counted(len(files), 'file')} is unknown: {first_of(files)}.",
+            hint="Name them <job>.<rank>.et, or give --rank FILE=NUMBER once per file.",
         )
         self.names = tuple(files)
 
@@ -114,7 +114,7 @@ def recognise(start: bytes) -> Format | None:
 
 
 def rank_and_prefix(name: str) -> tuple[str, int | None]:
-    """Return what the name of a file tells: the job it belongs to, and its rank.
+    """Return the job and the rank that a file's name gives.
 
     Example:
         >>> rank_and_prefix("llama/llama_8r.12.et.gz")
@@ -131,10 +131,15 @@ def rank_and_prefix(name: str) -> tuple[str, int | None]:
     if word := _RANK_WORD.fullmatch(base) or _WORKER.fullmatch(base):
         stem = word["prefix"] or word["rest"].split(".")[0].strip("_-")
         return folder + stem, int(word["rank"])
-    for at in range(len(folders) - 1, -1, -1):
-        if found := _RANK_FOLDER.fullmatch(folders[at]):
-            kept = [*folders[:at], *filter(None, [found["prefix"]]), *folders[at + 1 :], base.split(".")[0]]
-            return "/".join(kept), int(found["rank"])
+    for depth in range(len(folders) - 1, -1, -1):
+        if match := _RANK_FOLDER.fullmatch(folders[depth]):
+            kept = [
+                *folders[:depth],
+                *filter(None, [match["prefix"]]),
+                *folders[depth + 1 :],
+                base.split(".")[0],
+            ]
+            return "/".join(kept), int(match["rank"])
     if numbered := _NUMBERED.fullmatch(base):
         return folder + (numbered["prefix"] or ""), int(numbered["rank"])
     return folder + base.split(".")[0], None
@@ -156,7 +161,7 @@ def discover(files: Iterable[SourceFile]) -> list[JobFiles]:
         fmt = recognise(start)
         if fmt is None:
             if file.named:
-                raise _unrecognised(file.name, start)
+                raise _unrecognised_error(file.name, start)
             ignored.append(file.name)
             last_start = start
         elif fmt.describes_job:
@@ -168,23 +173,23 @@ def discover(files: Iterable[SourceFile]) -> list[JobFiles]:
             ranks[f"{_folder(file.name)}\0{PurePosixPath(file.name).name}"] = [(file, fmt, None)]
         else:
             prefix, number = rank_and_prefix(file.name)
-            key = (prefix if number is not None else _unranked(file.name)) + fmt.job_mark
+            key = (prefix if number is not None else _key_without_rank(file.name)) + fmt.job_mark
             ranks.setdefault(key, []).append((file, fmt, number))
     ranks |= _with_other_side(halves)
     if not ranks:
         if ignored:
-            raise _unrecognised(ignored[0], last_start if len(ignored) == 1 else b"?", len(ignored))
-        found = (
-            f"{others[0][0].name}: comm groups alone, no execution trace."
+            raise _unrecognised_error(ignored[0], last_start if len(ignored) == 1 else b"?", len(ignored))
+        message = (
+            f"{others[0][0].name}: only comm groups, no execution trace."
             if others
             else "No execution trace found."
         )
-        raise TraceFormatError(found, hint="Expected files such as job.0.et, job.1.et, …")
+        raise TraceFormatError(message, hint="Expected files such as job.0.et, job.1.et, …")
     return [_job(prefix, members, others, len(ranks), ignored) for prefix, members in ranks.items()]
 
 
 def _stem(prefix: str) -> str:
-    """Return what both sides of a rank have in common in their names: folder and telling words.
+    """Return what the names of both sides of a rank share: folder and distinctive words.
 
     Example:
         >>> _stem("run/pytorch_et"), _stem("run/kineto"), _stem("a/resnet_kineto")
@@ -196,7 +201,7 @@ def _stem(prefix: str) -> str:
 
 
 def _with_other_side(halves: dict[str, list[RankFile]]) -> dict[str, list[RankFile]]:
-    """Put the only execution traces of a folder to its only Kineto traces where their names have nothing in common."""
+    """Pair the only execution traces of a folder with its only Kineto traces where names do not match."""
     result = dict(halves)
     for folder in {stem.rpartition("/")[0] for stem in halves}:
         stems = [stem for stem in halves if stem.rpartition("/")[0] == folder]
@@ -210,8 +215,8 @@ def _with_other_side(halves: dict[str, list[RankFile]]) -> dict[str, list[RankFi
     return result
 
 
-def _unranked(name: str) -> str:
-    """Return the key under which files without a rank in one folder gather."""
+def _key_without_rank(name: str) -> str:
+    """Return the key that groups files without a rank in one folder."""
     return f"{_folder(name)}\0"
 
 
@@ -220,11 +225,11 @@ def _folder(name: str) -> str:
     return f"{PurePosixPath(name).parent}/"
 
 
-def _unrecognised(name: str, start: bytes, count: int = 1) -> TraceFormatError:
+def _unrecognised_error(name: str, start: bytes, count: int = 1) -> TraceFormatError:
     known = ", ".join(fmt.title for fmt in FORMATS)
     message = f"{name}: not an execution trace; it looks like {looks_like(start)}."
     if count > 1:
-        message = f"{count:,} files, none of a known format, the first being {name}."
+        message = f"{format_counted(count, 'file')}, none of a known format, the first being {name}."
     return TraceFormatError(message, hint=f"Formats that can be opened: {known}.")
 
 
@@ -235,7 +240,7 @@ def _job(
     jobs: int,
     ignored: list[str],
 ) -> JobFiles:
-    """Return one job with the files beside it that tell about it."""
+    """Return one job, with the files beside it that describe the job as a whole."""
     prefix = prefix.removesuffix(members[0][1].job_mark)
     if "\0" in prefix:
         first = PurePosixPath(members[0][0].name)
@@ -300,8 +305,8 @@ def read_job(
                     elif fmt.whole:
                         builder.add(part, part.number)
                     else:
-                        told = number if part.number is None else part.number
-                        builder.add(part, numbers.get(file.name, told), alone=len(job.ranks) == 1)
+                        of_file = number if part.number is None else part.number
+                        builder.add(part, numbers.get(file.name, of_file), alone=len(job.ranks) == 1)
         except BaseException:
             meter.stop()
             pool.shutdown(cancel_futures=True)
@@ -312,7 +317,7 @@ def read_job(
 
 
 def _add_others(builder: _Builder, job: JobFiles, total: int) -> None:
-    """Take in the files that tell about the job as a whole."""
+    """Read the files that describe the job as a whole."""
     for file, fmt in job.others:
         for part in _read_file(file, fmt, total=total, meter=_Meter(None, 0), size=UNSAID):
             if isinstance(part, GroupsPart):
@@ -320,7 +325,7 @@ def _add_others(builder: _Builder, job: JobFiles, total: int) -> None:
 
 
 def _by_several(job: JobFiles, numbers: Mapping[str, int], total: int) -> list[RankFiles]:
-    """Return the files of each rank where several processes are worth it, none where not, or where names do not tell."""
+    """Return the files of each rank where reading in parallel pays, none where it does not or names have no rank."""
     if total < _WORTH_PROCESSES or processors() < 2 or not all(fmt.half for _, fmt, _ in job.ranks):
         return []
     sides: dict[str, dict[int | None, SourceFile]] = {"host": {}, "device": {}}
@@ -364,7 +369,7 @@ def read(
         TraceFormatError: A file is of no known format or damaged beyond use.
     """
     given = [paths] if isinstance(paths, Path | str) else list(paths)
-    with opened(given) as files:
+    with open_sources(given) as files:
         jobs = discover(files)
         if len(jobs) > 1:
             names = ", ".join(job.name for job in jobs[:6]) + (", …" if len(jobs) > 6 else "")
@@ -385,7 +390,7 @@ def link(
     """Link the execution traces and Kineto traces that PyTorch wrote for the ranks of one job.
 
     Args:
-        paths: Files, folders or archives; which file is which side of which rank is told by their content.
+        paths: Files, folders or archives; their content decides which side of which rank each is.
         options: What to derive.
         ranks: Rank numbers by file name, for files that do not tell theirs.
         progress: Called with a phase, the work done and the work in all.
@@ -395,11 +400,11 @@ def link(
         TraceFormatError: A file is of no known format or damaged beyond use.
     """
     given = [paths] if isinstance(paths, Path | str) else list(paths)
-    with opened(given) as files:
-        found = discover(files)
-        jobs = [job for job in found if any(fmt.half for _, fmt, _ in job.ranks)]
+    with open_sources(given) as files:
+        all_jobs = discover(files)
+        jobs = [job for job in all_jobs if any(fmt.half for _, fmt, _ in job.ranks)]
         if len(jobs) != 1:
-            shown = jobs or found
+            shown = jobs or all_jobs
             names = ", ".join(job.name for job in shown[:6]) + (", …" if len(shown) > 6 else "")
             what = (
                 f"{len(jobs)} jobs with PyTorch traces found, not one"
@@ -415,7 +420,7 @@ def link(
 
 
 class _Meter:
-    """Adds up the bytes that several threads have read and hands the sum on."""
+    """Sums the bytes that several threads have read and reports the total."""
 
     def __init__(self, progress: Progress | None, total: int) -> None:
         self._progress, self._total = progress, max(total, 1)
@@ -423,7 +428,7 @@ class _Meter:
         self._stopped = False
 
     def tick(self, name: str, done: int) -> None:
-        """Note that `done` bytes of a file are read; raises what the progress callback raises."""
+        """Record that `done` bytes of a file are read; raises what the progress callback raises."""
         self._done[name] = done
         if self._stopped:
             raise TraceError("Reading was stopped.")
@@ -440,7 +445,7 @@ def _read_ahead(
     files: Sequence[RankFile],
     read_one: Callable[[SourceFile, Format], list[Part]],
 ) -> Iterator[tuple[RankFile, list[Part]]]:
-    """Yield what each file holds, in order, with only a few read ahead: equal graphs are soon dropped."""
+    """Yield the content of each file in order, with only a few read ahead: equal graphs are soon dropped."""
     waiting: deque[tuple[RankFile, Future[list[Part]]]] = deque()
     for entry in files:
         waiting.append((entry, pool.submit(read_one, entry[0], entry[1])))
@@ -464,7 +469,7 @@ def _read_file(file: SourceFile, fmt: Format, *, total: int, meter: _Meter, size
 
 
 class _Builder:
-    """Collects ranks; equal graphs are kept once."""
+    """Collects ranks and keeps equal graphs once."""
 
     def __init__(self) -> None:
         self.graphs: list[Graph] = []
@@ -476,18 +481,18 @@ class _Builder:
         self.devices: list[tuple[DeviceTrace, int | None]] = []
 
     def add_half(self, part: HostPart | DevicePart, named: int | None, given: int | None) -> None:
-        """Take in one side of a rank; what the user says counts before what the file tells, and that before its name."""
+        """Add one side of a rank; the user's rank number wins over the file's, and that over its name's."""
         if isinstance(part, HostPart):
             number = named if given is None else given
             self.hosts.append((part.trace, number))
         else:
-            told = named if part.trace.head.rank is None else part.trace.head.rank
-            number = told if given is None else given
+            of_file = named if part.trace.head.rank is None else part.trace.head.rank
+            number = of_file if given is None else given
             self.devices.append((part.trace, number))
         self.findings += tuple(replace(finding, rank=number) for finding in part.findings)
 
     def link(self, options: LinkOptions | None, tick: Callable[[int, int], None] | None) -> None:
-        """Link the sides of all ranks and take in what they become."""
+        """Link the sides of all ranks and add the results."""
         if not self.hosts and not self.devices:
             return
         parts, groups, findings = link_ranks(
@@ -506,7 +511,7 @@ class _Builder:
         meter: _Meter,
         tick: Callable[[int, int], None] | None,
     ) -> bool:
-        """Read and link the ranks by several processes; returns whether they could be told apart by their names."""
+        """Read and link the ranks in several processes; returns False if their names do not pair them."""
         sizes = {file.name: file.path.stat().st_size for file, _, _ in job.ranks}
         made = link_files(
             ranks,
@@ -519,8 +524,8 @@ class _Builder:
             return False
         rank_of = {file.name: files.number for files in ranks for file in (files.host, files.device)}
         for file, _, _ in job.ranks:
-            found = made.findings.get(file.name, ())
-            self.findings += tuple(replace(finding, rank=rank_of[file.name]) for finding in found)
+            noticed = made.findings.get(file.name, ())
+            self.findings += tuple(replace(finding, rank=rank_of[file.name]) for finding in noticed)
         for part in made.parts:
             self.add(part, part.number)
         self.groups += made.settled.groups
@@ -528,12 +533,12 @@ class _Builder:
         return True
 
     def add_groups(self, part: GroupsPart) -> None:
-        """Take in comm groups."""
+        """Add comm groups."""
         self.groups += part.groups
         self.findings += part.findings
 
     def add(self, part: RankPart, number: int | None, *, alone: bool = False) -> None:
-        """Take in a rank; the only one of a job has nothing to share its graph with."""
+        """Add a rank; the only rank of a job shares no graph."""
         if self.graphs and part.graph is self.graphs[-1]:
             index = len(self.graphs) - 1
         else:
@@ -551,16 +556,16 @@ class _Builder:
             raise RanksNeededError(unknown)
         if unknown:
             findings.append(
-                Finding("info", "rank-assumed", f"{unknown[0]}: no rank is named; taken to be rank 0.")
+                Finding("info", "rank-assumed", f"{unknown[0]}: no rank number; taken as rank 0.")
             )
         ranks = sorted(
             (replace(rank, number=number or 0) for rank, number in self.ranks), key=lambda r: r.number
         )
-        for one, other in pairwise(ranks):
-            if one.number == other.number:
+        for this, other in pairwise(ranks):
+            if this.number == other.number:
                 raise TraceError(
-                    f"Rank {one.number} is claimed by two files: {one.file} and {other.file}.",
-                    hint="Leave one of them out, or say --rank FILE=NUMBER.",
+                    f"Rank {this.number} is claimed by two files: {this.file} and {other.file}.",
+                    hint="Leave one of them out, or give --rank FILE=NUMBER.",
                 )
         if job.ignored:
             shown = ", ".join(job.ignored[:4]) + (", …" if len(job.ignored) > 4 else "")
@@ -594,7 +599,7 @@ def with_inferred_groups(trace: Trace) -> Trace:
 
 
 def group_names(trace: Trace, rank: Rank) -> list[str]:
-    """Return the comm groups that nodes of `rank` name, by first appearance; the unnamed one is not among them."""
+    """Return the comm groups that nodes of `rank` name, by first appearance, without the unnamed one."""
     graph = trace.graph_of(rank)
     keys = [graph.strings[code] for code in graph.slot_key.tolist()]
     named = (

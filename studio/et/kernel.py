@@ -1,4 +1,4 @@
-"""One walk over the protobuf wire format of a Chakra file, into flat columns.
+"""Walk the protobuf wire format of a Chakra file once, into flat columns.
 
 The walk is written in the part of Python that numba compiles. Interpreted, it serves small files at once;
 compiled, it reads a million nodes a second. Both give the same columns to the bit.
@@ -389,10 +389,10 @@ def word(buf, pos):
 
     Unsigned indices: signed ones may count from the end, and the check keeps the compiler from making one load.
     """
-    at = np.uint64(pos)
-    value = np.uint64(buf[at])
+    offset = np.uint64(pos)
+    value = np.uint64(buf[offset])
     for i in range(1, 8):
-        value |= np.uint64(buf[at + np.uint64(i)]) << np.uint64(8 * i)
+        value |= np.uint64(buf[offset + np.uint64(i)]) << np.uint64(8 * i)
     return value
 
 
@@ -415,21 +415,21 @@ def text_hash(buf, start, length, seed):
     return state ^ (state >> np.uint64(29))
 
 
-def same_text(buf, one, pool, other, length):
+def same_text(buf, first, pool, other, length):
     """Whether the buffer and the pool hold the same bytes at two places."""
-    at = 0
-    while at + 8 <= length:
-        if word(buf, one + at) != word(pool, other + at):
+    done = 0
+    while done + 8 <= length:
+        if word(buf, first + done) != word(pool, other + done):
             return False
-        at += 8
-    while at < length:
-        if buf[np.uint64(one + at)] != pool[np.uint64(other + at)]:
+        done += 8
+    while done < length:
+        if buf[np.uint64(first + done)] != pool[np.uint64(other + done)]:
             return False
-        at += 1
+        done += 1
     return True
 
 
-def intern(buf, starts, lengths, codes, state, found, seed):
+def intern(buf, starts, lengths, codes, state, distinct, seed):
     """Number texts: known ones as before, new ones by first appearance. Only ever run compiled.
 
     Fills `codes`. `state` is the table of an open-addressing hash map (upper half of the hash, and the code),
@@ -441,8 +441,8 @@ def intern(buf, starts, lengths, codes, state, found, seed):
     table, hashes, offsets, pool = state
     mask = len(table) - 1
     upper = np.uint64(0xFFFFFFFF00000000)
-    for at in range(len(starts)):
-        start, length = starts[at], lengths[at]
+    for i in range(len(starts)):
+        start, length = starts[i], lengths[i]
         mark = text_hash(buf, start, length, seed)
         tag = np.int64(mark & upper)
         slot = np.int64(mark & np.uint64(mask))
@@ -458,43 +458,43 @@ def intern(buf, starts, lengths, codes, state, found, seed):
             slot = (slot + 1) & mask
             entry = table[slot]
         if code >= 0:
-            codes[at] = code
+            codes[i] = code
             continue
-        end = offsets[found] + length
+        end = offsets[distinct] + length
         if end > len(pool):
             grown = np.empty(max(end, len(pool) + (len(pool) >> 1)), np.uint8)
-            grown[: offsets[found]] = pool[: offsets[found]]
+            grown[: offsets[distinct]] = pool[: offsets[distinct]]
             pool = grown
-        if found + 1 == len(offsets):
-            hashes = np.concatenate((hashes, np.empty(found, np.uint64)))
-            offsets = np.concatenate((offsets, np.empty(found, np.int64)))
-        copy(buf, np.uint64(start), pool, np.uint64(offsets[found]), np.uint64(length))
-        offsets[found + 1] = end
-        hashes[found] = mark
-        table[slot] = tag | found
-        codes[at] = found
-        found += 1
-        if 2 * found > len(table):
+        if distinct + 1 == len(offsets):
+            hashes = np.concatenate((hashes, np.empty(distinct, np.uint64)))
+            offsets = np.concatenate((offsets, np.empty(distinct, np.int64)))
+        copy(buf, np.uint64(start), pool, np.uint64(offsets[distinct]), np.uint64(length))
+        offsets[distinct + 1] = end
+        hashes[distinct] = mark
+        table[slot] = tag | distinct
+        codes[i] = distinct
+        distinct += 1
+        if 2 * distinct > len(table):
             table = np.full(4 * len(table), -1, np.int64)
             mask = len(table) - 1
-            for known in range(found):
+            for known in range(distinct):
                 slot = np.int64(hashes[known] & np.uint64(mask))
                 while table[slot] != -1:
                     slot = (slot + 1) & mask
                 table[slot] = np.int64(hashes[known] & upper) | known
-    return (table, hashes, offsets, pool), found
+    return (table, hashes, offsets, pool), distinct
 
 
 def gather(buf, starts, lengths, target):
     """Copy texts one after another into `target`. Only ever run compiled."""
-    at = np.uint64(0)
+    end = np.uint64(0)
     for i in range(len(starts)):
         length = np.uint64(lengths[i])
-        copy(buf, np.uint64(starts[i]), target, at, length)
-        at += length
+        copy(buf, np.uint64(starts[i]), target, end, length)
+        end += length
 
 
-def copy(source, start, target, at, length):
+def copy(source, start, target, place, length):
     """Copy `length` bytes. Unsigned numbers, as in `word`: the compiler then copies blocks."""
     for i in range(length):
-        target[at + i] = source[start + i]
+        target[place + i] = source[start + i]

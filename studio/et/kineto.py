@@ -1,4 +1,4 @@
-"""Kineto and Chrome traces (JSON): when operators, runtime calls, kernels and copies ran.
+"""Read Kineto and Chrome traces (JSON): when operators, runtime calls, kernels and copies ran.
 
 Times come as whole or fractional microseconds, with or without a base; categories have old and new names and
 differ between CUDA, ROCm and MTIA; nearly every key may be missing. Events become columns; what is neither on a
@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from enum import IntEnum
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -19,26 +18,10 @@ import numpy as np
 from studio.decoding import decoder
 from studio.errors import TraceFormatError
 from studio.et.format import DevicePart, Format, Part, Reading
-from studio.et.mend import collector_paused, decoded
+from studio.et.mend import collector_paused, decode_mended
 from studio.et.pytorch import integers
-from studio.trace import NONE, Bool, Finding, Int32, Int64, UInt8
-
-
-class EventKind(IntEnum):
-    """What an event is."""
-
-    OTHER = 0
-    OPERATOR = 1
-    ANNOTATION = 2
-    RUNTIME = 3
-    KERNEL = 4
-    COPY = 5
-    FILL = 6
-    SYNC = 7
-    PYTHON = 8
-
-
-DEVICE_KINDS = (EventKind.KERNEL, EventKind.COPY, EventKind.FILL)
+from studio.et.recording import DeviceTrace, EventKind, Group, Head
+from studio.trace import NONE, Bool, Finding, Int64
 
 CATEGORIES = {
     "cpu_op": EventKind.OPERATOR,
@@ -66,95 +49,6 @@ CATEGORIES = {
 _FLOWS = ("ac2g", "async_gpu", "async_cpu_to_gpu")
 _LARGEST_RANK = 2**31 - 1
 _LONGEST_NS = 2**62
-
-
-@dataclass(frozen=True, slots=True)
-class Group:
-    """A process group as the trace's head lists it; no ranks where they are not told or abbreviated."""
-
-    name: str
-    description: str
-    ranks: tuple[int, ...]
-    size: int
-
-
-@dataclass(frozen=True, slots=True)
-class Head:
-    """What a trace says about its process.
-
-    Attributes:
-        rank, world_size: Place in the job, None where it is not told.
-        backend: Communication library, "" where it is not told.
-        host: Name of the machine.
-        base_ns: What times count from, None where it is not told.
-        groups: Process groups.
-        devices: Names of the devices.
-    """
-
-    rank: int | None = None
-    world_size: int | None = None
-    backend: str = ""
-    host: str = ""
-    base_ns: int | None = None
-    groups: tuple[Group, ...] = ()
-    devices: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class DeviceTrace:
-    """The events of one process and its devices, by time.
-
-    E events.
-
-    Attributes:
-        file: Name of the file.
-        head: What it says about its process.
-        kind: (E,) an EventKind.
-        name: (E,) index into `names`.
-        start_ns, duration_ns: (E,) nanoseconds, from the base where there is one.
-        thread: (E,) index into `threads`: the thread of the processor or the queue of the device.
-        threads: Process and thread as the file writes them.
-        record_function, external, correlation, stream, device, bytes: (E,) as in the file, -1 where missing.
-        wait_stream, wait_record: (E,) stream, and correlation of the recorded event, that a SYNC waits for.
-        comm: What an event tells about a collective, by row.
-        names: Distinct names.
-        pid: Process that called the operators, -1 where it is no number.
-        damaged: Whether the file is cut off or broken, so that events are missing.
-    """
-
-    file: str
-    head: Head
-    kind: UInt8
-    name: Int32
-    start_ns: Int64
-    duration_ns: Int64
-    thread: Int32
-    threads: tuple[tuple[str, str], ...]
-    record_function: Int64
-    external: Int64
-    correlation: Int64
-    stream: Int64
-    device: Int64
-    bytes: Int64
-    wait_stream: Int64
-    wait_record: Int64
-    comm: dict[int, dict[str, Any]]
-    names: list[str]
-    pid: int
-    damaged: bool = False
-
-    def __len__(self) -> int:
-        return len(self.kind)
-
-    @property
-    def is_device(self) -> Bool:
-        """Which events (E,) ran on a device."""
-        return np.isin(self.kind, DEVICE_KINDS)
-
-    @property
-    def is_host(self) -> Bool:
-        """Which events (E,) are operators or annotations of the program."""
-        return np.isin(self.kind, (EventKind.OPERATOR, EventKind.ANNOTATION))
 
 
 def sniff(head: bytes) -> bool:
@@ -235,13 +129,13 @@ def _content(data: bytes | memoryview, name: str) -> tuple[_Content, tuple[Findi
         (lambda raw: _Content(events=_list(raw))) if bare else _object
     )
     try:
-        return decoded(data, decode, name)
+        return decode_mended(data, decode, name)
     except msgspec.ValidationError:
-        return decoded(data, _by_hand, name)
+        return decode_mended(data, _by_hand, name)
 
 
 def _by_hand(raw: bytes | memoryview) -> _Content:
-    """Decode a file some of whose events are not what they should be."""
+    """Decode a file in which some events are malformed."""
     value = _anything(raw)
     head = value if isinstance(value, dict) else {}
     content = _Content(
@@ -292,12 +186,12 @@ def read(reading: Reading) -> list[Part]:
                 hint="Write it with torch.profiler.profile(...).export_chrome_trace(path).",
             )
         trace, lost = _columns(content, reading.name)
-    found = [*reading.findings, *findings]
+    noticed = [*reading.findings, *findings]
     if lost:
         message = f"{reading.name}: events without a usable time, left out: {lost:,}."
-        found.append(Finding("warning", "damaged-event", message, file=reading.name))
-    damaged = any(finding.level == "error" for finding in found)
-    return [DevicePart(replace(trace, damaged=damaged), tuple(found))]
+        noticed.append(Finding("warning", "damaged-event", message, file=reading.name))
+    damaged = any(finding.level == "error" for finding in noticed)
+    return [DevicePart(replace(trace, damaged=damaged), tuple(noticed))]
 
 
 def _columns(content: _Content, name: str) -> tuple[DeviceTrace, int]:
@@ -321,7 +215,7 @@ def _columns(content: _Content, name: str) -> tuple[DeviceTrace, int]:
     duration_ns, timed = times_ns([event.dur for event in complete])
     duration_ns[~timed | (duration_ns < 0)] = 0
     order = np.flatnonzero(good)[np.lexsort((-duration_ns[good], start_ns[good]))]
-    events = [complete[at] for at in order.tolist()]
+    events = [complete[index] for index in order.tolist()]
     base_ns = _whole(content.base)
     if (
         base_ns is not None
@@ -365,8 +259,8 @@ def _trace(content: _Content, name: str, events: Sequence[_Event], base_ns: int 
         np.int32,
     )
     named = np.array([word.startswith(_COMM_NAMES) for word in names] or [False], np.bool_)
-    told = [arg.collective is not None or arg.group is not None for arg in args]
-    communicating = named[worded] | np.array(told, np.bool_)
+    describes_collective = [arg.collective is not None or arg.group is not None for arg in args]
+    communicating = named[worded] | np.array(describes_collective, np.bool_)
     return DeviceTrace(
         file=name,
         head=_head(content, base_ns),
@@ -391,12 +285,12 @@ def _trace(content: _Content, name: str, events: Sequence[_Event], base_ns: int 
 
 
 def _numbers(values: list[Any]) -> Int64:
-    """Return (M,) whole numbers, -1 for whatever is none."""
+    """Return (M,) whole numbers, -1 for anything else."""
     missing = values.count(None)
     if missing == len(values):
         return np.full(len(values), NONE, np.int64)
-    found, good = integers([NONE if value is None else value for value in values] if missing else values)
-    return np.where(good, found, NONE)
+    numbers, good = integers([NONE if value is None else value for value in values] if missing else values)
+    return np.where(good, numbers, NONE)
 
 
 _COMM_NAMES = ("c10d::", "_c10d_functional::", "c10d_functional::", "gloo:", "nccl:")
@@ -406,15 +300,15 @@ _COMM_FIELDS = _Args.__struct_fields__[
 
 
 def _comm(args: _Args) -> dict[str, Any]:
-    found = {field: value for field in _COMM_FIELDS if (value := getattr(args, field)) is not None}
+    facts = {field: value for field in _COMM_FIELDS if (value := getattr(args, field)) is not None}
     for field, raw in (("dims", args.dims), ("types", args.types)):
         if bytes(raw) not in (b"", b"[]"):
-            found[field] = _anything(bytes(raw))
-    return found
+            facts[field] = _anything(bytes(raw))
+    return facts
 
 
 def _pid(events: Sequence[_Event]) -> int:
-    """Return the process that called operators, by the first of them."""
+    """Return the process id of the first operator."""
     for event in events:
         if CATEGORIES.get(str(event.cat).lower()) == EventKind.OPERATOR:
             pid = _whole(event.pid)
@@ -423,7 +317,7 @@ def _pid(events: Sequence[_Event]) -> int:
 
 
 def times_ns(values: Sequence[Any]) -> tuple[Int64, Bool]:
-    """Return microseconds, whole or not, as (M,) nanoseconds, and which of them (M,) are times at all.
+    """Return microseconds as (M,) nanoseconds, and which of them (M,) are valid times.
 
     The fraction is taken apart first: multiplied whole, a time of 2023 would lose its last digit.
 
@@ -455,7 +349,7 @@ def _microseconds(value: Any) -> float:
 
 
 def _correlate_by_flow(trace: DeviceTrace, flows: Sequence[_Event], base_ns: int) -> None:
-    """Give device operations without a correlation that of the arrow that ends on them."""
+    """Give device operations without a correlation that of the flow arrow ending on them."""
     codes = {thread: code for code, thread in enumerate(trace.threads)}
     starts, good = times_ns([flow.ts for flow in flows])
     ids, known = integers([flow.id for flow in flows])
@@ -500,7 +394,7 @@ def _group(entry: dict[str, Any]) -> Group:
 
 
 def rank_list(value: Any) -> tuple[int, ...]:
-    """Return rank numbers written as a list or as text; none where the text leaves some out.
+    """Return rank numbers given as a list or as text; none where the text is abbreviated.
 
     Example:
         >>> rank_list("[0, 2]"), rank_list("[0, 1, ..., 7]")
@@ -515,8 +409,8 @@ def rank_list(value: Any) -> tuple[int, ...]:
 
 
 def _whole(value: Any) -> int | None:
-    found, good = integers([value])
-    return int(found[0]) if good[0] and not isinstance(value, bool) else None
+    numbers, good = integers([value])
+    return int(numbers[0]) if good[0] and not isinstance(value, bool) else None
 
 
 FORMAT = Format(

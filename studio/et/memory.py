@@ -1,4 +1,4 @@
-"""Whether a file fits into memory: told before it is read, instead of a process that is killed."""
+"""Refuse files that will not fit in memory."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _ALWAYS_FITS = 64 << 20
 
 
 def available_bytes() -> int | None:
-    """Return how much memory is free for this process, None where the system does not tell."""
-    found = [_number(line.split()[1]) for line in _lines(_MEMINFO) if line.startswith("MemAvailable:")]
-    free = [kibibytes << 10 for kibibytes in found if kibibytes is not None]
+    """Return how much memory is free for this process, None where the system does not say."""
+    sizes = [_number(line.split()[1]) for line in _lines(_MEMINFO) if line.startswith("MemAvailable:")]
+    free = [kibibytes << 10 for kibibytes in sizes if kibibytes is not None]
     if not free and hasattr(os, "sysconf") and "SC_AVPHYS_PAGES" in os.sysconf_names:
         free = [os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
     for limit, used in _LIMITS:

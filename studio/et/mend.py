@@ -1,4 +1,4 @@
-"""JSON that is not quite JSON: cut off, with control characters in texts, with bare `nan`; read as far as it goes.
+"""Read damaged JSON as far as it goes: cut off, with control characters in texts, or with bare `nan`.
 
 A recording process that is killed leaves a file without its end, and profilers write names and numbers unchecked.
 """
@@ -31,7 +31,7 @@ _STEP[list(b"}]")] = -1
 
 @contextmanager
 def collector_paused() -> Iterator[None]:
-    """Keep the collector of cycles from looking again and again at millions of small objects that form none."""
+    """Pause the garbage collector while millions of objects without cycles are made."""
     running = gc.isenabled()
     gc.disable()
     try:
@@ -41,10 +41,10 @@ def collector_paused() -> Iterator[None]:
             gc.enable()
 
 
-def decoded(
+def decode_mended(
     data: bytes | memoryview, decode: Callable[[bytes | memoryview], Decoded], name: str
 ) -> tuple[Decoded, tuple[Finding, ...]]:
-    """Return what `decode` makes of a JSON file, mended first where it is damaged.
+    """Decode a JSON file, repairing it first where it is damaged.
 
     Args:
         data: The file.
@@ -65,7 +65,7 @@ def decoded(
     plain = _plain(raw)
     if plain != raw:
         try:
-            return decode(plain), (_mended(name),)
+            return decode(plain), (_mended_finding(name),)
         except msgspec.ValidationError:
             raise
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -76,9 +76,9 @@ def decoded(
 def _decoded_start(
     plain: bytes, decode: Callable[[bytes | memoryview], Decoded], problem: Exception, name: str
 ) -> tuple[Decoded, tuple[Finding, ...]]:
-    """Return what the part before the damage holds."""
-    found = _OFFSET.search(str(problem))
-    end = int(found[1]) if found else len(plain)
+    """Return the content of the part before the damage."""
+    match = _OFFSET.search(str(problem))
+    end = int(match[1]) if match else len(plain)
     kept = last_item(plain[:end])
     refused = TraceFormatError(
         f"{name}: no JSON from byte {end:,} of {len(plain):,} on, and nothing complete before it: {problem}.",
@@ -109,7 +109,7 @@ def _why(problem: Exception) -> str:
     return "cut off" if "truncated" in str(problem) else "damaged"
 
 
-def _mended(name: str) -> Finding:
+def _mended_finding(name: str) -> Finding:
     return Finding(
         "warning",
         "mended-json",
@@ -120,7 +120,7 @@ def _mended(name: str) -> Finding:
 
 
 def _plain(raw: bytes) -> bytes:
-    """Replace what no JSON may hold and yet is plain to understand."""
+    """Replace what JSON does not allow but whose meaning is clear."""
     text = raw.translate(_CONTROL)
     try:
         text.decode()
@@ -139,7 +139,7 @@ def last_item(data: bytes) -> int:
         20
     """
     wanted = 2 if data.lstrip()[:1] == b"{" else 1
-    found, depth, inside, start = 0, 0, False, 0
+    last_end, depth, inside, start = 0, 0, False, 0
     raw = np.frombuffer(data, np.uint8)
     while start < len(raw):
         end = _piece_end(data, min(start + _PIECE_BYTES, len(raw)))
@@ -151,15 +151,15 @@ def last_item(data: bytes) -> int:
         depths = depth + np.cumsum(_STEP[piece[marks]], dtype=np.int64)
         closing = np.flatnonzero((depths == wanted) & (piece[marks] == ord("}")))
         if len(closing):
-            found = start + int(marks[closing[-1]]) + 1
+            last_end = start + int(marks[closing[-1]]) + 1
         depth = int(depths[-1]) if len(depths) else depth
         inside = bool((len(quotes) + inside) % 2)
         start = end
-    return found
+    return last_end
 
 
 def _piece_end(data: bytes, end: int) -> int:
-    """Move a boundary on to where no escape is split."""
+    """Move a boundary so that it splits no escape sequence."""
     while end < len(data) and data[end - 1] == _BACKSLASH:
         end += 1
     return min(end + 1, len(data)) if end < len(data) and data[end - 2] == _BACKSLASH else end

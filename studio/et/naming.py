@@ -1,4 +1,4 @@
-"""What to call a job whose files do not say it: `0.et`, `rank3.et`, or `kineto_0.json` and `pytorch_et_0.json`."""
+"""Name jobs whose files do not: `0.et`, `rank3.et`, or `kineto_0.json` and `pytorch_et_0.json`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _TELLS_NOTHING = ("", "rank", "worker", "ranks", "npu", "gpu")
 
 
 def name_of(files: Sequence[SourceFile]) -> str:
-    """Return the name of the only file, what the names of several begin with, or the folder they were named in.
+    """Return the name of the only file, the common start of several names, or the folder the user gave.
 
     Files that were uploaded lie in no folder that means anything, and archives tell their own name. Where names begin
     with nothing in common, each kind is named: `kineto_0.json` and `pytorch_et_0.json` make `kineto + pytorch_et`.
@@ -41,7 +41,7 @@ def name_of(files: Sequence[SourceFile]) -> str:
 
 
 def _beginning(stems: Sequence[str]) -> str:
-    """Return what all stems begin with, up to the end of a word."""
+    """Return the common start of all stems, up to the end of a word."""
     # By characters, as is wanted here: these are no paths.
     common = os.path.commonprefix(stems)  # noqa: RUF071
     if all(stem == common or stem[len(common)] in _BETWEEN for stem in stems):
@@ -59,7 +59,7 @@ def _stem(name: str) -> str:
 
 
 def _folder(files: Sequence[SourceFile]) -> str:
-    """Return the name of the folder that the user named all these files in, "" where there is no such folder."""
+    """Return the folder that the user gave for all these files, "" where there is none."""
     if not all(file.named and file.path.name == PurePosixPath(file.name).name for file in files):
         return ""
     # Not resolve(): a link is called what the user calls it.
@@ -68,7 +68,7 @@ def _folder(files: Sequence[SourceFile]) -> str:
 
 
 def _cut(name: str) -> str:
-    """Return a name of bearable length, which keeps its beginning and its end."""
+    """Shorten a long name in the middle."""
     if len(name) <= _LONGEST:
         return name
     half = _LONGEST // 2

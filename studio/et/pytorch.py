@@ -1,4 +1,4 @@
-"""PyTorch execution traces (JSON): the operators a process called, with their tensors, but without times.
+"""Read PyTorch execution traces (JSON): the operators a process called, with their tensors, without times.
 
 Files with the same schema string differ in their fields, so a file is read by the keys that are there. In flat
 files (1.0.1) everything is a key of the node; since 1.0.2 the call parent is `ctrl_deps`, inputs and outputs are
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain
 from operator import attrgetter
 from typing import Any, Literal
@@ -20,7 +20,8 @@ import numpy as np
 from studio.decoding import decoder
 from studio.errors import TraceFormatError
 from studio.et.format import Format, HostPart, Part, Reading
-from studio.et.mend import collector_paused, decoded
+from studio.et.mend import collector_paused, decode_mended
+from studio.et.recording import HostTrace
 from studio.trace import NONE, Finding, Int32, Int64
 
 NUMBERS = {"rf_id": 0, "fw_parent": 0, "seq_id": NONE, "scope": 0, "tid": 0, "fw_tid": 0}
@@ -42,7 +43,7 @@ COMM_KEYS = (
     "src_rank",
     "dst_rank",
 )
-"""What `record_param_comms` tells about a collective, where the recorder writes it."""
+"""Attributes of `record_param_comms` that describe a collective, where recorded."""
 
 _KNOWN_NAMES = (
     "",
@@ -55,78 +56,8 @@ _KNOWN_NAMES = (
     "kernel_hash",
 )
 
-_ROOT_MARK = "[pytorch|"
-_ROOT = re.compile(r"\[pytorch\|profiler\|execution_(trace|graph)\|(process|thread)\]")
-_NOTE = re.compile(r"## .+ ##")
-_TYPE_COLUMNS = (2, 5)
-"""Where `HostTrace.io` has the types of inputs and outputs."""
 _HEAD = re.compile(rb"\s*\{")
 _LARGEST_ID = 2**62
-
-
-@dataclass(frozen=True, slots=True)
-class HostTrace:
-    """The execution trace of one process, by rising id.
-
-    N nodes.
-
-    Attributes:
-        file: Name of the file.
-        schema: Schema string.
-        pid: Process id, -1 where it is not told.
-        header: The other texts and numbers of the file's head, by key.
-        id, parent: (N,) id, and id of the calling node; parent -1 where there is none.
-        numbers: (N,) for each of `NUMBERS`.
-        names: (N,) operator names.
-        op_schema: (N,) signatures, "" where there is none.
-        io: (N, 6) values, shapes and types of the inputs, then of the outputs, as indices into `texts`.
-        texts: Texts written like Python lists.
-        comm: What `COMM_KEYS` a node has, by row.
-        extra: Other attributes that are not empty: key → rows and values.
-        damaged: Whether the file is cut off or broken, so that nodes are missing.
-    """
-
-    file: str
-    schema: str
-    pid: int
-    header: dict[str, int | str]
-    id: Int64
-    parent: Int64
-    numbers: dict[str, Int64]
-    names: list[str]
-    op_schema: list[str]
-    io: Int32
-    texts: list[str]
-    comm: dict[int, dict[str, Any]]
-    extra: dict[str, tuple[list[int], list[Any]]]
-    damaged: bool = False
-
-    def __len__(self) -> int:
-        return len(self.id)
-
-    @property
-    def roots(self) -> np.ndarray[Any, np.dtype[np.bool_]]:
-        """Which nodes (N,) stand for the process or a thread and not for an operator."""
-        return np.array([name.startswith(_ROOT_MARK) and is_root(name) for name in self.names], np.bool_)
-
-    @property
-    def notes(self) -> np.ndarray[Any, np.dtype[np.bool_]]:
-        """Which nodes (N,) only say something about the recording, such as which process groups there are.
-
-        Nothing runs there: `## … ##` by name, without a signature, without callees, without tensors.
-        """
-        found = np.array(
-            [name[:2] == "##" and _NOTE.fullmatch(name) is not None for name in self.names], np.bool_
-        )
-        for row in np.flatnonzero(found).tolist():
-            kinds = (self.texts[int(self.io[row, column])] for column in _TYPE_COLUMNS)
-            found[row] = not self.op_schema[row] and not any("Tensor" in kind for kind in kinds)
-        return found & ~np.isin(self.id, self.parent)
-
-
-def is_root(name: str) -> bool:
-    """Whether a node of this name stands for the process or a thread."""
-    return name.startswith(_ROOT_MARK) and _ROOT.match(name) is not None
 
 
 def sniff(head: bytes) -> bool:
@@ -161,19 +92,19 @@ def _read(reading: Reading) -> list[Part]:
     try:
         host, lost = _columns(content, nodes, reading.name)
     except msgspec.ValidationError:
-        content, findings = decoded(reading.data, _by_hand, reading.name)
+        content, findings = decode_mended(reading.data, _by_hand, reading.name)
         host, lost = _columns(content, content.nodes or [], reading.name)
-    found = [*reading.findings, *findings]
+    noticed = [*reading.findings, *findings]
     if lost:
         message = f"{reading.name}: nodes without a usable id, or repeating one, left out: {lost:,}."
-        found.append(Finding("error", "damaged-node", message, file=reading.name))
-    if content.finish_ts is None and not any(f.code == "damaged-file" for f in found):
+        noticed.append(Finding("error", "damaged-node", message, file=reading.name))
+    if content.finish_ts is None and not any(f.code == "damaged-file" for f in noticed):
         message = (
             f"{reading.name}: the recording was not closed (no finish_ts); its last operators may be missing."
         )
-        found.append(Finding("warning", "unfinished", message, file=reading.name))
-    damaged = any(finding.level == "error" for finding in found)
-    return [HostPart(replace(host, damaged=damaged), tuple(found))]
+        noticed.append(Finding("warning", "unfinished", message, file=reading.name))
+    damaged = any(finding.level == "error" for finding in noticed)
+    return [HostPart(replace(host, damaged=damaged), tuple(noticed))]
 
 
 # ---------------------------------------------------------------------------------------------------
@@ -263,15 +194,15 @@ def _content(data: bytes | memoryview, name: str) -> tuple[_Content, tuple[Findi
     ways: tuple[Callable[[bytes | memoryview], _Content], ...] = (_flat,) if is_flat else (_known, _nested)
     for decode in ways:
         try:
-            return decoded(data, decode, name)
+            return decode_mended(data, decode, name)
         except msgspec.ValidationError:
             pass
     # Some node is of another shape: slower, node by node.
-    return decoded(data, _by_hand, name)
+    return decode_mended(data, _by_hand, name)
 
 
 def _by_hand(raw: bytes | memoryview) -> _Content:
-    """Decode a file whose nodes are of several shapes, some of them damaged."""
+    """Decode a file whose nodes have several shapes, some of them damaged."""
     value = _anything(raw)
     if not isinstance(value, dict):
         return _Content()
@@ -322,7 +253,7 @@ def _columns(content: _Content, nodes: list[Any], name: str) -> tuple[HostTrace,
         fresh = np.append(True, np.diff(ids[order]) > 0)
         order = order[fresh]
     lost = len(nodes) - len(order)
-    chosen = [nodes[at] for at in order.tolist()]
+    chosen = [nodes[index] for index in order.tolist()]
     flat = bool(chosen) and isinstance(chosen[0], _FlatNode)
     parents = [node.parent for node in chosen] if flat else [_parent(node.ctrl_deps) for node in chosen]
     parent, there = integers(parents)
@@ -332,8 +263,8 @@ def _columns(content: _Content, nodes: list[Any], name: str) -> tuple[HostTrace,
     for key, missing in NUMBERS.items():
         column = np.full(count, missing, np.int64)
         rows, values = attrs.pop(key, ([], []))
-        found, usable = integers(values)
-        column[np.array(rows, np.int64)[usable]] = found[usable]
+        integral, usable = integers(values)
+        column[np.array(rows, np.int64)[usable]] = integral[usable]
         numbers[key] = column
     schemas = [""] * count
     for row, value in zip(*attrs.pop("op_schema", ([], [])), strict=True):
@@ -381,10 +312,10 @@ def integers(values: Sequence[Any]) -> tuple[Int64, np.ndarray[Any, np.dtype[np.
     except (ValueError, OverflowError):
         pass
     numbers, good = np.zeros(len(values), np.int64), np.zeros(len(values), np.bool_)
-    for at, value in enumerate(values):
+    for index, value in enumerate(values):
         number = _integer(value)
         if number is not None and -(2**63) <= number < 2**63:
-            numbers[at], good[at] = number, True
+            numbers[index], good[index] = number, True
     return numbers, good
 
 
@@ -409,16 +340,16 @@ def _attributes(nodes: Sequence[_Node]) -> _Lists:
     """
     sizes = np.array([len(node.attrs) for node in nodes], np.int64)
     order = np.argsort(sizes, kind="stable")
-    found: dict[str, list[tuple[int, Int64, list[Any]]]] = {}
+    by_key: dict[str, list[tuple[int, Int64, list[Any]]]] = {}
     for rows in np.split(order, np.flatnonzero(np.diff(sizes[order])) + 1):
         size = int(sizes[rows[0]]) if len(rows) else 0
         flat = [attr for row in rows.tolist() for attr in nodes[row].attrs]
         # In the order they lie in memory, and only then every n-th.
         names, values = [attr.name for attr in flat], [attr.value for attr in flat]
-        for at in range(size):
-            for key, here, told in _by_name(names[at::size], rows, values[at::size]):
-                found.setdefault(key, []).append((at, here, told))
-    merged = {key: _merged(parts) for key, parts in found.items()}
+        for index in range(size):
+            for key, here, key_values in _by_name(names[index::size], rows, values[index::size]):
+                by_key.setdefault(key, []).append((index, here, key_values))
+    merged = {key: _merge_parts(parts) for key, parts in by_key.items()}
     return {key: merged[key][1] for key in sorted(merged, key=lambda key: merged[key][0])}
 
 
@@ -428,48 +359,48 @@ def _by_name(names: list[Any], rows: Int64, values: list[Any]) -> Iterator[tuple
         yield names[0], rows, values
         return
     places: dict[str, list[int]] = {}
-    for at, name in enumerate(names):
-        places.setdefault(str(name), []).append(at)
+    for index, name in enumerate(names):
+        places.setdefault(str(name), []).append(index)
     for key, chosen in places.items():
-        yield key, rows[chosen], [values[at] for at in chosen]
+        yield key, rows[chosen], [values[index] for index in chosen]
 
 
-def _merged(
+def _merge_parts(
     parts: list[tuple[int, Int64, list[Any]]],
 ) -> tuple[tuple[int, int], tuple[list[int], list[Any]]]:
     """Return where an attribute first appears, and its rows with their values."""
     if len(parts) == 1:
         [(first, rows, values)] = parts
         return (int(rows[0]), first), (rows.tolist(), values)
-    at = np.repeat([part[0] for part in parts], [len(part[1]) for part in parts])
+    part_of = np.repeat([part[0] for part in parts], [len(part[1]) for part in parts])
     rows = np.concatenate([part[1] for part in parts])
     values = [value for part in parts for value in part[2]]
-    order = np.lexsort((at, rows))
-    told = [values[place] for place in order.tolist()]
-    return (int(rows[order[0]]), int(at[order[0]])), (rows[order].tolist(), told)
+    order = np.lexsort((part_of, rows))
+    merged_values = [values[place] for place in order.tolist()]
+    return (int(rows[order[0]]), int(part_of[order[0]])), (rows[order].tolist(), merged_values)
 
 
 def _flat_attributes(nodes: Sequence[_FlatNode]) -> _Lists:
-    found: _Lists = {}
+    lists: _Lists = {}
     for key in (*NUMBERS, "op_schema"):
         values = [getattr(node, key) for node in nodes]
         rows = [row for row, value in enumerate(values) if value is not None]
-        found[key] = (rows, [values[row] for row in rows])
-    return found
+        lists[key] = (rows, [values[row] for row in rows])
+    return lists
 
 
 def _telling(attrs: _Lists) -> _Lists:
-    """Return the attributes that say something: recorders write many as empty texts."""
+    """Return the attributes without empty values: recorders write many as empty texts."""
     kept: _Lists = {}
     for key, (rows, values) in attrs.items():
-        useful = [at for at, value in enumerate(values) if value not in ("", None)]
+        useful = [index for index, value in enumerate(values) if value not in ("", None)]
         if useful and key:
-            kept[key] = ([rows[at] for at in useful], [values[at] for at in useful])
+            kept[key] = ([rows[index] for index in useful], [values[index] for index in useful])
     return kept
 
 
 def _io_texts(nodes: Sequence[Any], flat: bool) -> tuple[Int32, list[str]]:
-    """Return inputs and outputs as Python writes lists, every text once.
+    """Return inputs and outputs written like Python lists, each distinct text once.
 
     Raises:
         msgspec.ValidationError: Some are of another shape.
@@ -482,11 +413,11 @@ def _io_texts(nodes: Sequence[Any], flat: bool) -> tuple[Int32, list[str]]:
         ]
         return np.array(columns, np.int32).T.copy(), [python_text(raw) for raw in codes]
     sides = [list(map(bytes, map(attrgetter(side), nodes))) for side in ("inputs", "outputs")]
-    whole = {raw: at for at, raw in enumerate(dict.fromkeys(chain.from_iterable(sides)))}
-    found: list[int] = []
+    whole = {raw: index for index, raw in enumerate(dict.fromkeys(chain.from_iterable(sides)))}
+    text_codes: list[int] = []
     for io in map(_side, whole):
-        found += [codes.setdefault(bytes(part), len(codes)) for part in (io.values, io.shapes, io.types)]
-    parts = np.array(found, np.int32).reshape(-1, 3)
+        text_codes += [codes.setdefault(bytes(part), len(codes)) for part in (io.values, io.shapes, io.types)]
+    parts = np.array(text_codes, np.int32).reshape(-1, 3)
     chosen = [parts[np.fromiter(map(whole.__getitem__, side), np.int64, len(side))] for side in sides]
     return np.concatenate(chosen, axis=1), [python_text(raw) for raw in codes]
 

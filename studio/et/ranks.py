@@ -1,4 +1,4 @@
-"""Rank numbers the user gives for files that do not tell theirs."""
+"""Rank numbers that the user gives for files that have none."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from studio.et.source import SourceFile
 
 
 def ranks_by_file(files: Sequence[SourceFile], given: Mapping[str, int]) -> dict[str, int]:
-    """Return the rank numbers under the full names of their files.
+    """Return rank numbers by the full names of their files.
 
     Args:
         files: The files there are.
@@ -30,17 +30,17 @@ def ranks_by_file(files: Sequence[SourceFile], given: Mapping[str, int]) -> dict
     by_base: dict[str, list[str]] = {}
     for file in files:
         by_base.setdefault(file.name.rpartition("/")[2], []).append(file.name)
-    found = {}
+    numbers = {}
     for name, number in given.items():
         meant = by_name.get(name) or by_base.get(name) or []
         if len(meant) > 1:
             raise ConfigError(
-                f"--rank {name}={number}: {len(meant)} files are called so: {', '.join(meant[:4])}.",
+                f"--rank {name}={number}: {len(meant)} files have this name: {', '.join(meant[:4])}.",
                 hint="Use their full names, as given here.",
             )
         if not meant:
             near = difflib.get_close_matches(name, [*by_name, *by_base], n=1, cutoff=0)
             hint = f"The nearest is {near[0]}." if near else ""
             raise ConfigError(f"--rank {name}={number}: no such file among those opened.", hint=hint)
-        found[meant[0]] = number
-    return found
+        numbers[meant[0]] = number
+    return numbers

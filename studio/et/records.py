@@ -1,4 +1,4 @@
-"""Nodes that other formats describe, as Chakra records: what the Chakra reader makes of them is the rank.
+"""Write nodes of other formats as Chakra records, so that one reader sets the rules for all.
 
 A format that says the same as a Chakra file in another notation is read by writing its nodes down in Chakra's. So every
 rule of the Chakra reader (dangling dependencies, repeated ids, slots, times to the nanosecond) holds for it, too.
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from studio.et import chakra
-from studio.et.encode import PLAIN_INTS, PLAIN_LISTS, PlainInts, framed, length, put_attribute, serialised
+from studio.et.encode import PLAIN_INTS, PLAIN_LISTS, PlainInts, add_length, length, put_attribute, serialise
 from studio.et.format import RankPart, Reading
 from studio.et.schema import schema
 from studio.trace import NONE, Attribute, Finding, ValueKind
@@ -73,7 +73,7 @@ def fits(kind: ValueKind, value: int) -> bool:
 
 
 def clean(text: str) -> str:
-    """Return a text without halves of characters, which no file can hold."""
+    """Return a text without unpaired surrogates, which no file can hold."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
@@ -85,7 +85,7 @@ def rank_part(
     metadata: Iterable[Attribute] = (),
     findings: Iterable[Finding] = (),
 ) -> RankPart:
-    """Return the rank that some nodes are.
+    """Return a rank made of nodes.
 
     Args:
         reading: The file they come from.
@@ -111,12 +111,12 @@ def rank_part(
 def _metadata(version: str, attrs: Iterable[Attribute]) -> bytes:
     record = schema().metadata(version=clean(version))
     for attr in attrs:
-        put_attribute(record.attr.add(), _cleaned(attr))
-    return framed(record.SerializeToString())
+        put_attribute(record.attr.add(), _clean_attribute(attr))
+    return add_length(record.SerializeToString())
 
 
 class _Encoder:
-    """Writes nodes down; attributes, which recur, are kept as they were written."""
+    """Serialises nodes; keeps serialised attributes, which recur."""
 
     def __init__(self) -> None:
         self.texts: dict[str, bytes] = {}
@@ -129,13 +129,13 @@ class _Encoder:
         parts = [_number(b"\x08", node.id), self._text(b"\x12", node.name), _number(b"\x18", node.type)]
         for tag, ids in ((b"\x22", node.ctrl), (b"\x2a", node.data)):
             if ids:
-                parts.append(tag + framed(b"".join(map(length, ids))))
+                parts.append(tag + add_length(b"".join(map(length, ids))))
         parts += [_number(b"\x30", max(node.start_ns, 0) // 1000), _number(b"\x38", node.duration_ns // 1000)]
         for tag, texts in ((b"\x42", node.inputs), (b"\x4a", node.outputs)):
             if texts is not None:
                 values, shapes, types = texts
                 inner = self._text(b"\x0a", values) + self._text(b"\x12", shapes) + self._text(b"\x1a", types)
-                parts.append(tag + framed(inner))
+                parts.append(tag + add_length(inner))
         parts += map(self._attribute, node.attrs)
         for key, time_ns in (("start_ns", node.start_ns), ("duration_ns", node.duration_ns)):
             if time_ns > 0 and time_ns % 1000:
@@ -143,7 +143,7 @@ class _Encoder:
         if 0 <= node.start_ns < 1000:
             # proto3 leaves out a zero; written by hand, a recorded start at 0 stays a recorded start.
             parts.append(b"\x30\x00")
-        return framed(b"".join(parts))
+        return add_length(b"".join(parts))
 
     def _text(self, tag: bytes, text: str) -> bytes:
         """Return a field that holds a text; nothing where it is empty."""
@@ -153,7 +153,7 @@ class _Encoder:
         if written is None:
             if len(self.texts) >= _MOST_KNOWN:
                 self.texts.clear()
-            written = self.texts[text] = framed(clean(text).encode())
+            written = self.texts[text] = add_length(clean(text).encode())
         return tag + written
 
     def _attribute(self, attr: Attribute) -> bytes:
@@ -171,8 +171,8 @@ class _Encoder:
     def _list(self, attr: Attribute) -> bytes:
         """Return a list; those of whole numbers recur."""
         if attr.kind not in PLAIN_LISTS or not isinstance(attr.value, list):
-            return _written(attr)
-        return self._kept((attr.name, attr.kind, tuple(attr.value), attr.doc), attr)
+            return _serialise_attribute(attr)
+        return self._serialised_once((attr.name, attr.kind, tuple(attr.value), attr.doc), attr)
 
     def _scalar(self, attr: Attribute) -> bytes:
         value, kind = attr.value, attr.kind
@@ -182,15 +182,15 @@ class _Encoder:
                 known = self.ints[attr.name, kind] = PlainInts(clean(attr.name).encode(), kind)
             return known.written(int(value))
         # By its text: 0.0 and -0.0 are equal, and nan is not.
-        return self._kept(
+        return self._serialised_once(
             (attr.name, kind, repr(value) if isinstance(value, float) else value, attr.doc), attr
         )
 
-    def _kept(self, key: tuple[Any, ...], attr: Attribute) -> bytes:
+    def _serialised_once(self, key: tuple[Any, ...], attr: Attribute) -> bytes:
         if key not in self.known:
             if len(self.known) >= _MOST_KNOWN:
                 self.known.clear()
-            self.known[key] = _written(attr)
+            self.known[key] = _serialise_attribute(attr)
         return self.known[key]
 
 
@@ -202,12 +202,12 @@ def _number(tag: bytes, number: int) -> bytes:
     return tag + length(number & LARGEST_ID) if number else b""
 
 
-def _written(attr: Attribute) -> bytes:
-    plain = _cleaned(attr)
-    return serialised(plain.name, plain.kind, plain.value, plain.doc)
+def _serialise_attribute(attr: Attribute) -> bytes:
+    plain = _clean_attribute(attr)
+    return serialise(plain.name, plain.kind, plain.value, plain.doc)
 
 
-def _cleaned(attr: Attribute) -> Attribute:
+def _clean_attribute(attr: Attribute) -> Attribute:
     value: Any = attr.value
     if isinstance(value, str):
         value = clean(value)

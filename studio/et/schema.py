@@ -63,8 +63,8 @@ def schema() -> Schema:
     pool = descriptor_pool.DescriptorPool()
     pool.Add(file)
     names = ("GlobalMetadata", "Node", "AttributeProto")
-    found = [pool.FindMessageTypeByName(f"{_PACKAGE}.{name}") for name in names]
-    return Schema(*map(message_factory.GetMessageClass, found))
+    descriptors = [pool.FindMessageTypeByName(f"{_PACKAGE}.{name}") for name in names]
+    return Schema(*map(message_factory.GetMessageClass, descriptors))
 
 
 def _list_name(kind: ValueKind) -> str:

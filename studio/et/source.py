@@ -1,4 +1,4 @@
-"""Files as given by the user: folders walked, archives unpacked, gzip undone."""
+"""Open files as the user gives them: walk folders, unpack archives, decompress gzip."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ class SourceFile:
 
 
 @contextmanager
-def opened(paths: Sequence[Path | str]) -> Iterator[list[SourceFile]]:
-    """Yield the files behind `paths`; what archives hold exists only inside the `with`.
+def open_sources(paths: Sequence[Path | str]) -> Iterator[list[SourceFile]]:
+    """Yield the files behind `paths`; members of archives exist only inside the `with`.
 
     Raises:
         TraceError: A path does not exist.
@@ -47,20 +47,20 @@ def opened(paths: Sequence[Path | str]) -> Iterator[list[SourceFile]]:
     """
     with tempfile.TemporaryDirectory(prefix="chakra-studio-") as scratch:
         files: list[SourceFile] = []
-        for index, (name, path) in enumerate(_labelled([Path(given) for given in paths])):
+        for index, (name, path) in enumerate(_label_paths([Path(given) for given in paths])):
             if not path.is_dir() and not path.is_file():
                 raise TraceError(f"{path}: no such file or folder.", hint="Check the spelling.")
-            found = _walk(path, name) if path.is_dir() else [SourceFile(name, path, named=True)]
-            if not found:
+            sources = _walk(path, name) if path.is_dir() else [SourceFile(name, path, named=True)]
+            if not sources:
                 raise TraceFormatError(
                     f"{path}: the folder is empty.", hint="Expected files such as job.0.et, job.1.et, …"
                 )
-            files += unpacked(found, Path(scratch) / str(index))
+            files += unpack_archives(sources, Path(scratch) / str(index))
         yield files
 
 
-def _labelled(paths: Sequence[Path]) -> list[tuple[str, Path]]:
-    """Return each path once with a name for it: its last part, or as much as tells it from the others."""
+def _label_paths(paths: Sequence[Path]) -> list[tuple[str, Path]]:
+    """Return each path once with a short name: its last part, or as much as makes it unique."""
     # Not resolve(): a link is called what the user calls it.
     whole = {Path(os.path.abspath(path)): path for path in paths}  # noqa: PTH100
     names = [path.name or "traces" for path in whole]
@@ -70,7 +70,7 @@ def _labelled(paths: Sequence[Path]) -> list[tuple[str, Path]]:
     return list(zip(names, whole.values(), strict=True))
 
 
-def unpacked(files: Sequence[SourceFile], scratch: Path) -> list[SourceFile]:
+def unpack_archives(files: Sequence[SourceFile], scratch: Path) -> list[SourceFile]:
     """Return `files` with every archive replaced by its members, unpacked below `scratch`."""
     result: list[SourceFile] = []
     for index, file in enumerate(files):
@@ -86,16 +86,16 @@ def unpacked(files: Sequence[SourceFile], scratch: Path) -> list[SourceFile]:
 
 def _walk(folder: Path, name: str) -> list[SourceFile]:
     """Return the files below a folder by name, hidden ones left out."""
-    found = []
+    sources = []
     for path in sorted(folder.rglob("*")):
         relative = path.relative_to(folder)
         if path.is_file() and not any(part.startswith(".") for part in relative.parts):
-            found.append(SourceFile(f"{name}/{relative.as_posix()}", path))
-    return found
+            sources.append(SourceFile(f"{name}/{relative.as_posix()}", path))
+    return sources
 
 
 def head(path: Path) -> bytes:
-    """Return the uncompressed start of a file, as far as it can be read; of a broken gzip stream its own."""
+    """Return the decompressed start of a file as far as it can be read; of broken gzip the raw start."""
     with path.open("rb") as stream:
         raw = stream.read(HEAD_BYTES)
     start, packed = b"", raw
@@ -110,7 +110,7 @@ def head(path: Path) -> bytes:
 
 
 def inflated_bytes(path: Path) -> int:
-    """Return about how many bytes a file has uncompressed, as a gzip stream says at its end."""
+    """Return about how large a file is uncompressed, from the end of its gzip stream."""
     size = path.stat().st_size
     with path.open("rb") as stream:
         if size < 18 or stream.read(2) != _GZIP:
@@ -120,7 +120,7 @@ def inflated_bytes(path: Path) -> int:
 
 
 def load(file: SourceFile) -> tuple[bytes | memoryview, tuple[Finding, ...]]:
-    """Return the uncompressed content of a file, and what was noticed while reading it.
+    """Return the decompressed content of a file, and findings about reading it.
 
     Raises:
         TraceFormatError: The gzip stream is broken from the start or inflates beyond reason.
@@ -136,7 +136,7 @@ def load(file: SourceFile) -> tuple[bytes | memoryview, tuple[Finding, ...]]:
 
 
 def _inflate(stream: BinaryIO, name: str) -> tuple[memoryview, tuple[Finding, ...]]:
-    """Undo gzip, several members one after another included; keep what comes before damage."""
+    """Decompress gzip, also several members in a row; keep what comes before damage."""
     taken, content, problem = 0, bytearray(), "ends early"
     inflater = zlib.decompressobj(wbits=31)
     raw = b""
@@ -169,12 +169,12 @@ def _refuse_bomb(name: str, taken: int, made: int) -> None:
     if made > _LONGEST_INFLATED or (made > _RATIO_FROM and made > _RATIO * taken):
         raise TraceFormatError(
             f"{name}: inflates to more than {made >> 20:,} MiB from {max(taken >> 20, 1):,} MiB.",
-            hint="It looks like a decompression bomb. If it is a real trace, decompress it first.",
+            hint="This looks like a decompression bomb. If it is a real trace, decompress it first.",
         )
 
 
 def looks_like(start: bytes) -> str:
-    """Return what a file that no format recognises seems to be, in words for a message."""
+    """Describe what an unrecognised file seems to be."""
     text = start.lstrip()
     if not start:
         return "an empty file"

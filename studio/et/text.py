@@ -1,4 +1,4 @@
-"""ASTRA-sim's text workloads: a kind of parallelism and a list of layers, from which all ranks follow.
+"""Read ASTRA-sim's text workloads: a kind of parallelism and a list of layers, expanded to all ranks.
 
 The first line names the kind of parallelism and sizes, the second the number of layers; then each layer has a line:
 name, a reserved number, then for forward pass, input gradient and weight gradient compute time (µs), collective and its
@@ -46,7 +46,7 @@ _TENSOR, _DATA, _EXPERT, _REPLICATED_EXPERT, _WORLD = "tp", "dp", "ep", "dp_ep",
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """How a kind of parallelism runs.
+    """How a kind of parallelism schedules layers.
 
     Attributes:
         run: Adds one pass.
@@ -67,7 +67,7 @@ class _Kind:
 
 @dataclass(frozen=True, slots=True)
 class _Phase:
-    """What a layer does in one phase; `collective` is "" where it does not communicate."""
+    """A layer's work in one phase; `collective` is "" where it does not communicate."""
 
     compute_ns: int
     collective: str
@@ -106,22 +106,22 @@ def sniff(head: bytes) -> bool:
     return _HEAD.match(head) is not None
 
 
-def _parsed(text: str, name: str) -> _Workload:
-    lines = [(at, words) for at, line in enumerate(text.split("\n"), 1) if (words := line.split())]
+def _parse_workload(text: str, name: str) -> _Workload:
+    lines = [(number, words) for number, line in enumerate(text.split("\n"), 1) if (words := line.split())]
     kind, *header = lines[0][1]
     count = int(lines[1][1][0])
     rows = lines[2:]
     layers, bad = [], []
-    for at, row in rows[:count]:
+    for number, row in rows[:count]:
         layer = _layer(row, customized=kind == "HYBRID_CUSTOMIZED")
         if layer is None:
-            bad.append(at)
+            bad.append(number)
         else:
             layers.append(layer)
     findings = []
     if bad:
         message = (
-            f"{name}: lines that are no layer were left out: {len(bad):,}, the first being line {bad[0]}. "
+            f"{name}: lines that are not layers were left out: {len(bad):,}, the first being line {bad[0]}. "
             "Expected: name, -1, then three times compute time, collective and bytes, then the time of the update."
         )
         findings.append(Finding("error", "damaged-layer", message, "Correct these lines.", file=name))
@@ -144,27 +144,27 @@ def _numbers(words: Sequence[str]) -> dict[str, tuple[int, ...]]:
         >>> _numbers("model_parallel_NPU_group: 8 checkpoints: 2 0 4 pp_comm 64".split())
         {'model_parallel_npu_group': (8,), 'checkpoints': (2, 0, 4), 'pp_comm': (64,)}
     """
-    found: dict[str, list[int]] = {}
+    numbers: dict[str, list[int]] = {}
     key = ""
     for word in words:
         number = _whole(word, _LARGEST_BYTES)
         if number is None:
             key = word.rstrip(":").lower()
-        elif len(found.setdefault(key, [])) < _MOST_CHECKPOINTS:
-            found[key].append(number)
-    return {key: tuple(values) for key, values in found.items()}
+        elif len(numbers.setdefault(key, [])) < _MOST_CHECKPOINTS:
+            numbers[key].append(number)
+    return {key: tuple(values) for key, values in numbers.items()}
 
 
 def _layer(row: Sequence[str], *, customized: bool) -> _Layer | None:
-    """Return a layer, None where the line is none."""
+    """Parse a line as a layer, None where it is none."""
     if len(row) < 12:
         return None
     phases = []
-    for at in (2, 5, 8):
+    for column in (2, 5, 8):
         compute_us, collective, size_bytes = (
-            _decimal(row[at]),
-            row[at + 1].upper(),
-            _whole(row[at + 2], _LARGEST_BYTES),
+            _decimal(row[column]),
+            row[column + 1].upper(),
+            _whole(row[column + 2], _LARGEST_BYTES),
         )
         if compute_us is None or size_bytes is None or not re.fullmatch(r"[A-Z_]+", collective):
             return None
@@ -237,7 +237,7 @@ class _Layout:
         return shared.get(word, self.replicas // self.expert)
 
     def key(self, word: str, rank: int) -> tuple[int, ...]:
-        """Return what the ranks of a group have in common."""
+        """Return what identifies a rank's group."""
         if self.data_first:
             (part, replica), stage = divmod(rank, self.replicas), 0
         else:
@@ -256,16 +256,16 @@ class _Layout:
         members: dict[tuple[int, ...], list[int]] = {}
         for rank in range(self.npus):
             members.setdefault(self.key(word, rank), []).append(rank)
-        found, names = [], [""] * self.npus
+        groups, names = [], [""] * self.npus
         for index, ranks in enumerate(members.values()):
-            found.append(CommGroup(f"{word}{index}", tuple(ranks)))
+            groups.append(CommGroup(f"{word}{index}", tuple(ranks)))
             for rank in ranks:
                 names[rank] = f"{word}{index}"
-        return found, names
+        return groups, names
 
 
 def _layout(workload: _Workload, reading: Reading) -> tuple[_Layout, list[Finding]]:
-    """Return how the ranks of a job are grouped, with what is to be said about it.
+    """Return how the ranks of a job are grouped, and findings about it.
 
     Raises:
         NpusNeededError: Neither the file nor the user says how many there are.
@@ -279,14 +279,14 @@ def _layout(workload: _Workload, reading: Reading) -> tuple[_Layout, list[Findin
         npus = tensor * stages * experts
         if npus <= 1:
             raise NpusNeededError([name])
-        message = f"{name}: the number of NPUs is not told; taken to be {npus:,}, one replica."
-        findings.append(Finding("info", "npus-assumed", message, "Say it with --npus NUMBER.", file=name))
+        message = f"{name}: the number of NPUs is missing; taken as {npus:,}, one replica."
+        findings.append(Finding("info", "npus-assumed", message, "Give it with --npus NUMBER.", file=name))
     _check_size(name, npus, tensor * stages)
     sized = _WORLD not in (kind.model, kind.data)
     layout = _Layout(npus, tensor, stages, data_first=kind.data_first) if sized and tensor else _Layout(npus)
     if sized and not tensor:
-        message = f"{name}: group sizes are not told; every collective runs over all {npus:,} NPUs."
-        hint = "Write model_parallel_NPU_group: NUMBER behind the kind of parallelism in line 1."
+        message = f"{name}: group sizes are missing; every collective runs over all {npus:,} NPUs."
+        hint = "Write model_parallel_NPU_group: NUMBER after the kind of parallelism in line 1."
         findings.append(Finding("info", "groups-unknown", message, hint, file=name))
     if layout.tensor and stages > 1:
         message = (
@@ -303,14 +303,14 @@ def _layout(workload: _Workload, reading: Reading) -> tuple[_Layout, list[Findin
 
 
 def _check_size(name: str, npus: int, part: int) -> None:
-    """Raise where so many NPUs cannot be opened or divided into parts of this size."""
+    """Raise if so many NPUs cannot be opened or divided into parts of this size."""
     if npus > LARGEST_NPUS:
         message = f"{name}: {npus:,} NPUs; at most {LARGEST_NPUS:,} can be opened."
         raise TraceError(message, hint="Say --npus NUMBER.")
     if part and npus % part:
         raise TraceError(
-            f"{name}: {npus:,} NPUs are no multiple of the {part:,} that one replica of the model takes.",
-            hint="Say --npus NUMBER with a multiple of it, or correct line 1.",
+            f"{name}: {npus:,} NPUs are not a multiple of the {part:,} that one replica of the model takes.",
+            hint="Give --npus a multiple of it, or correct line 1.",
         )
 
 
@@ -386,13 +386,13 @@ class _Builder:
             self.alone += 1
             return None
         last: int | None = None
-        for one in _TWO_IN_ONE.get(collective, (collective,)):
-            name = f"COMM_COLL_NODE_{layer.name}_{mark}{one}"
-            known = _COLLECTIVES.get(one)
+        for part in _TWO_IN_ONE.get(collective, (collective,)):
+            name = f"COMM_COLL_NODE_{layer.name}_{mark}{part}"
+            known = _COLLECTIVES.get(part)
             last = self._add(name, NodeType.COMP if known is None else NodeType.COMM_COLL, after)
             after = [last]
             if known is None:
-                self.unknown[one] = self.unknown.get(one, 0) + 1
+                self.unknown[part] = self.unknown.get(part, 0) + 1
                 continue
             attrs = self.nodes[last].attrs
             attrs.append(Attribute("comm_type", ValueKind.INT64, int(known)))
@@ -402,29 +402,29 @@ class _Builder:
         return last
 
     def too_many(self) -> TraceError:
-        """Return what is said of a workload that is too large."""
+        """Return the message about a workload that is too large."""
         return TraceError(
             f"{self.name}: more than {MOST_NODES:,} nodes a rank.",
-            hint="Say --passes NUMBER with fewer passes.",
+            hint="Give --passes a smaller number.",
         )
 
     def _add(self, name: str, node_type: NodeType, after: Sequence[int | None], duration_ns: int = 0) -> int:
         row = len(self.nodes)
         if row == MOST_NODES:
             raise self.too_many()
-        waits = list(dict.fromkeys(one for one in after if one is not None))
+        waits = list(dict.fromkeys(row for row in after if row is not None))
         self.nodes.append(NodeRecord(row, name, int(node_type), data=waits, duration_ns=duration_ns))
         return row
 
 
 def _micro(run: _Builder) -> None:
-    """The collectives of weight gradients alone, all at once."""
+    """Only the collectives of weight gradients, all at once."""
     for layer in run.layers:
         run.weight_gradient(layer)
 
 
 def _data(run: _Builder) -> None:
-    """Gradients are reduced while the backward pass goes on; a layer waits for its own before it runs again."""
+    """Reduce gradients during the backward pass; a layer waits for its own before it runs again."""
     last: int | None = None
     for index, layer in enumerate(run.layers):
         last = run.compute(layer, "FWD", layer.forward, last, run.gradient.get(index))
@@ -437,7 +437,7 @@ def _data(run: _Builder) -> None:
 
 
 def _weight_gradient(run: _Builder, index: int, *after: int | None) -> int:
-    """Add the weight gradient of a layer and its collective, which nothing of this pass waits for."""
+    """Add a layer's weight gradient and its collective, which nothing in this pass waits for."""
     layer = run.layers[index]
     computed = run.compute(layer, "BWD_WG", layer.weight_gradient, *after)
     reduced = run.weight_gradient(layer, computed)
@@ -457,7 +457,7 @@ def _model(run: _Builder) -> None:
 
 
 def _hybrid(run: _Builder) -> None:
-    """Each layer waits for the collective of the one before it; input gradients are sent beside the weight gradient."""
+    """Each layer waits for the previous layer's collective; input gradients are sent beside the weight gradient."""
     last, sent = _forward(run), None
     for index in reversed(range(len(run.layers))):
         layer = run.layers[index]
@@ -477,7 +477,7 @@ def _forward(run: _Builder) -> int | None:
 
 
 def _transformer(run: _Builder) -> None:
-    """Input gradients are waited for, also that of the first layer; before some layers part of the forward pass is repeated."""
+    """Wait for all input gradients; before some layers part of the forward pass is repeated."""
     last = _forward(run)
     # The first number is how many follow.
     checkpoints = sorted(run.workload.numbers.get("checkpoints", ())[1:])
@@ -486,10 +486,10 @@ def _transformer(run: _Builder) -> None:
         if index in initiates:
             before = bisect_right(checkpoints, index)
             first = checkpoints[before - 1] if before else 0
-            for one in range(first, index):
-                if one > first and one in initiates:
+            for earlier in range(first, index):
+                if earlier > first and earlier in initiates:
                     break
-                repeated = run.layers[one]
+                repeated = run.layers[earlier]
                 last = run.compute(repeated, "FWD_IN_BWD", repeated.forward, last)
                 sent = run.forward(repeated, last)
                 last = last if sent is None else sent
@@ -500,7 +500,7 @@ def _transformer(run: _Builder) -> None:
 
 
 def _dlrm(run: _Builder) -> None:
-    """The first layer exchanges embeddings, which only the last bottom layer waits for, and so do their gradients."""
+    """The first layer exchanges embeddings, which only the last bottom layer waits for; so do their gradients."""
     bottom = run.workload.number("dlrm_last_bottom_layer", "") or 0
     last: int | None = None
     exchanged: int | None = None
@@ -519,7 +519,7 @@ def _dlrm(run: _Builder) -> None:
 
 
 def _inference(run: _Builder) -> None:
-    """Forward passes, one after another."""
+    """Run forward passes one after another."""
     if run.last is not None:
         run.gradient[0] = run.last
     run.last = _forward(run)
@@ -548,14 +548,14 @@ _HEAD = re.compile(
 
 
 def read(reading: Reading) -> list[Part]:
-    """Read a workload into the ranks that run it.
+    """Expand a workload to the ranks that run it.
 
     Raises:
         TraceFormatError: It has no layers.
         NpusNeededError: Neither the file nor the user says how many NPUs run it.
         TraceError: The number of NPUs or passes does not fit it.
     """
-    workload = _parsed(bytes(reading.data).decode("utf-8", "replace"), reading.name)
+    workload = _parse_workload(bytes(reading.data).decode("utf-8", "replace"), reading.name)
     name, passes = reading.name, 1 if reading.size.passes is None else reading.size.passes
     if not workload.layers:
         raise TraceFormatError(
@@ -582,25 +582,25 @@ def read(reading: Reading) -> list[Part]:
         Attribute("passes", ValueKind.INT64, passes),
     ]
     part = rank_part(reading, builder.nodes, metadata=metadata)
-    told = [*part.findings, *workload.findings, *findings, *_said(builder, name)]
-    return _ranks(part, layout, told)
+    noticed = [*part.findings, *workload.findings, *findings, *_workload_findings(builder, name)]
+    return _ranks(part, layout, noticed)
 
 
-def _said(builder: _Builder, name: str) -> list[Finding]:
-    found = []
+def _workload_findings(builder: _Builder, name: str) -> list[Finding]:
+    findings = []
     if builder.unknown:
-        names = ", ".join(f"{one} ({count:,})" for one, count in list(builder.unknown.items())[:6])
+        names = ", ".join(f"{word} ({count:,})" for word, count in list(builder.unknown.items())[:6])
         message = f"{name}: unknown collectives, kept as nodes that take no time: {names}."
-        found.append(
+        findings.append(
             Finding("warning", "unknown-collective", message, "They send nothing in a simulation.", file=name)
         )
     if builder.alone:
         message = f"{name}: collectives in groups of one rank, which move nothing, were left out: {builder.alone:,} per rank."
-        found.append(Finding("info", "lone-collective", message, file=name))
+        findings.append(Finding("info", "lone-collective", message, file=name))
     if builder.unused:
         message = f"{name}: collectives that {builder.workload.kind} does not run were left out: {builder.unused:,} per rank."
-        found.append(Finding("info", "unused-collective", message, file=name))
-    return found
+        findings.append(Finding("info", "unused-collective", message, file=name))
+    return findings
 
 
 def _ranks(part: RankPart, layout: _Layout, findings: Sequence[Finding]) -> list[Part]:
@@ -609,8 +609,8 @@ def _ranks(part: RankPart, layout: _Layout, findings: Sequence[Finding]) -> list
     groups: list[CommGroup] = []
     names: dict[str, list[str]] = {}
     for word in words:
-        found, names[word] = layout.groups(word)
-        groups += found
+        of_word, names[word] = layout.groups(word)
+        groups += of_word
     parts: list[Part] = [GroupsPart(tuple(groups), tuple(findings))]
     for number in range(layout.npus):
         slots = tuple(names[word][number] for word in words)

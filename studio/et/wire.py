@@ -1,4 +1,4 @@
-"""Runs the kernel over the bytes of a file: compiled where it pays, interpreted where it does not.
+"""Run the kernel over the bytes of a file: compiled where it pays, interpreted where it does not.
 
 Numba takes half a second to import and, once per installation, a few seconds to compile the kernel. Small
 files are read interpreted, so nobody waits for either.
@@ -46,7 +46,7 @@ Tick = Callable[[int], None]
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """What the walk found.
+    """The columns that the kernel filled.
 
     Attributes:
         out: The kernel's columns, see the names in `kernel`; texts are indices into `strings`.
@@ -82,15 +82,21 @@ def read_columns(data: Buffer, start: int, tick: Tick, total_bytes: int) -> Colu
     counts, most_texts, end = _count(engine, start, tick)
     out = _allocate(counts, most_texts)
     texts = engine.interner()
-    at = engine.counters()
+    counters = engine.counters()
     while start < end:
-        row, attr, item = at[k.NODES], at[k.ATTRS], at[k.ITEMS]
-        at[k.TEXTS] = 0
-        engine.walk(start, end, out, at, True)
-        start = int(at[k.GOOD_END])
-        used = at[k.TEXTS]
+        row, attr, item = counters[k.NODES], counters[k.ATTRS], counters[k.ITEMS]
+        counters[k.TEXTS] = 0
+        engine.walk(start, end, out, counters, True)
+        start = int(counters[k.GOOD_END])
+        used = counters[k.TEXTS]
         codes = texts.codes(engine.buffer, out[k.TEXT_START][:used], out[k.TEXT_LENGTH][:used])
-        _recode(out, codes, slice(row, at[k.NODES]), slice(attr, at[k.ATTRS]), slice(item, at[k.ITEMS]))
+        _recode(
+            out,
+            codes,
+            slice(row, counters[k.NODES]),
+            slice(attr, counters[k.ATTRS]),
+            slice(item, counters[k.ITEMS]),
+        )
         _recode_extras(out, codes, int(row))
         engine.forget(start)
         tick(len(data) + start)
@@ -98,17 +104,17 @@ def read_columns(data: Buffer, start: int, tick: Tick, total_bytes: int) -> Colu
 
 
 def _count(engine: _Engine, start: int, tick: Tick) -> tuple[list[int], int, int]:
-    """Walk without filling; return the counters, the most texts of one slice and the end of the last record."""
-    at, most, empty = engine.counters(), 0, _allocate([0] * k.COUNTERS, 0)
+    """Count entries without storing them; return counters, most texts in a slice, and the last record's end."""
+    counters, most, empty = engine.counters(), 0, _allocate([0] * k.COUNTERS, 0)
     while True:
-        before = int(at[k.TEXTS])
-        engine.walk(start, len(engine.data), empty, at, False)
-        most = max(most, int(at[k.TEXTS]) - before)
-        start = int(at[k.GOOD_END])
+        before = int(counters[k.TEXTS])
+        engine.walk(start, len(engine.data), empty, counters, False)
+        most = max(most, int(counters[k.TEXTS]) - before)
+        start = int(counters[k.GOOD_END])
         engine.forget(start)
         tick(start)
-        if start >= len(engine.data) or at[k.ERROR] != k.OK:
-            return [int(count) for count in at], most, start
+        if start >= len(engine.data) or counters[k.ERROR] != k.OK:
+            return [int(count) for count in counters], most, start
 
 
 class _Engine:
@@ -121,15 +127,15 @@ class _Engine:
     def counters(self) -> Any:
         return np.zeros(k.COUNTERS, np.int64) if self.native else [0] * k.COUNTERS
 
-    def walk(self, start: int, end: int, out: tuple[Any, ...], at: Any, fill: bool) -> None:
+    def walk(self, start: int, end: int, out: tuple[Any, ...], counters: Any, fill: bool) -> None:
         walk = compiled().walk if self.native else k.walk
-        walk(self.buffer, start, end, out, at, fill, SLICE_BYTES)
+        walk(self.buffer, start, end, out, counters, fill, SLICE_BYTES)
 
     def interner(self) -> _CompiledInterner | _DictInterner:
         return _CompiledInterner() if self.native else _DictInterner()
 
     def forget(self, done: int) -> None:
-        """Give pages of a mapped file that were read back to the system; they can be read again."""
+        """Give pages of a mapped file that were read back to the system."""
         mapping = getattr(self.data, "obj", None)
         if isinstance(mapping, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
             mapping.madvise(mmap.MADV_DONTNEED, 0, done - done % mmap.PAGESIZE)
@@ -177,15 +183,15 @@ def _recode(out: tuple[Any, ...], codes: Int32, rows: slice, attrs: slice, items
     kinds, values = out[k.KINDS][attrs], out[k.VALUES][attrs]
     texts = (kinds == ValueKind.STRING) | (kinds == ValueKind.BYTES)
     values[texts] = table[values[texts]]
-    lists, found = (kinds == ValueKind.STRING_LIST) | (kinds == ValueKind.BYTES_LIST), out[k.ITEM][items]
+    lists, item_codes = (kinds == ValueKind.STRING_LIST) | (kinds == ValueKind.BYTES_LIST), out[k.ITEM][items]
     lengths = out[k.LENGTHS][attrs]
     where = np.repeat(lists, lengths)
-    if len(where) == len(found):
-        found[where] = table[found[where]]
+    if len(where) == len(item_codes):
+        item_codes[where] = table[item_codes[where]]
         return
     # A damaged or odd file left items that belong to no attribute: go list by list.
-    for at in np.flatnonzero(lists).tolist():
-        part = slice(values[at], values[at] + lengths[at])
+    for row in np.flatnonzero(lists).tolist():
+        part = slice(values[row], values[row] + lengths[row])
         out[k.ITEM][part] = table[out[k.ITEM][part]]
 
 
@@ -249,7 +255,7 @@ def _exercise(module: ModuleType) -> None:
 
 
 def worth_compiling(total_bytes: int) -> bool:
-    """Whether a job of this size is read faster compiled, the wait for the compiler counted in."""
+    """Whether a job of this size is read faster compiled, including the wait for the compiler."""
     if KERNEL.loaded is not None:
         return True
     return total_bytes > (INTERPRETED_BYTES if KERNEL.cached() else INTERPRETED_COLD_BYTES)

@@ -1,4 +1,4 @@
-"""Work on the ranks of a job by other processes, so that all processors are used.
+"""Run work on the ranks of a job in several processes.
 
 A worker is asked over pipes to call functions, and keeps for later what they leave with it. It imports neither the
 program that started it nor anything that program did not.
@@ -52,7 +52,7 @@ class Worker:
         )
 
     def ask(self, task: Task, *arguments: Any, tick: Tick = lambda _done: None) -> Any:
-        """Return what a function returns; raises what it raises."""
+        """Call a function in the worker; return its result or raise its error."""
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         try:
@@ -68,7 +68,7 @@ class Worker:
                     return value
         except (EOFError, BrokenPipeError, pickle.UnpicklingError) as error:
             raise StudioError(
-                "A process that worked on the job ended early; it may have run out of memory.",
+                "A worker process ended early; it may have run out of memory.",
                 hint="Try again with more memory, or with fewer ranks.",
             ) from error
 
@@ -84,7 +84,7 @@ class Worker:
 
 
 def serve() -> None:
-    """Be a worker: call what comes in until nothing comes any more."""
+    """Run as a worker: call what arrives until the pipe closes."""
     source, target = sys.stdin.buffer, sys.stdout.buffer
     # Whatever prints must not print into the answers.
     sys.stdout = sys.stderr
@@ -108,7 +108,7 @@ def serve() -> None:
 
 
 class Team:
-    """Workers that share items among them; each item stays with the worker that took it first."""
+    """Workers that share items; each item stays with the worker that took it first."""
 
     def __init__(self, size: int) -> None:
         self.workers = [Worker() for _ in range(min(size, _MOST_WORKERS))]
@@ -126,13 +126,13 @@ class Team:
         for worker in self.workers:
             worker.close()
 
-    def shared(
+    def share(
         self, items: Sequence[Item], work: Callable[[Worker, Item], Result]
     ) -> list[tuple[Worker, Result]]:
-        """Return who did each item and what came of it; whoever is free takes the next."""
+        """Return each item's worker and result; free workers take the next item."""
         waiting = iter(enumerate(items))
         lock = threading.Lock()
-        found: dict[int, tuple[Worker, Result]] = {}
+        results: dict[int, tuple[Worker, Result]] = {}
 
         def run(worker: Worker) -> None:
             while not self.stopped:
@@ -140,30 +140,30 @@ class Team:
                     following = next(waiting, None)
                 if following is None:
                     return
-                at, item = following
-                found[at] = worker, work(worker, item)
+                index, item = following
+                results[index] = worker, work(worker, item)
 
         self._all([partial(run, worker) for worker in self.workers])
-        return [found[at] for at in range(len(items))]
+        return [results[index] for index in range(len(items))]
 
-    def own(
+    def run_own(
         self, tasks: Sequence[tuple[Worker, Item]], work: Callable[[Worker, Item], Result]
     ) -> list[Result]:
-        """Return what comes of items that lie with their workers."""
-        found: dict[int, Result] = {}
+        """Run items on the workers that hold them and return the results."""
+        results: dict[int, Result] = {}
 
         def run(worker: Worker) -> None:
-            for at, (whose, item) in enumerate(tasks):
+            for index, (whose, item) in enumerate(tasks):
                 if whose is worker and not self.stopped:
-                    found[at] = work(worker, item)
+                    results[index] = work(worker, item)
 
         self._all([partial(run, worker) for worker in self.workers])
-        return [found[at] for at in range(len(tasks))]
+        return [results[index] for index in range(len(tasks))]
 
     def _all(self, runs: Sequence[Callable[[], None]]) -> None:
-        """Run what each worker is to do; the first error ends all."""
+        """Run each worker's part; the first error ends all."""
         with ThreadPoolExecutor(max_workers=len(runs)) as pool:
-            futures = [pool.submit(self._guarded, run) for run in runs]
+            futures = [pool.submit(self._catch, run) for run in runs]
             try:
                 errors = [error for future in futures if (error := future.result()) is not None]
             except BaseException:
@@ -172,7 +172,7 @@ class Team:
         if errors:
             raise errors[0]
 
-    def _guarded(self, run: Callable[[], None]) -> BaseException | None:
+    def _catch(self, run: Callable[[], None]) -> BaseException | None:
         try:
             run()
         except BaseException as error:  # noqa: BLE001 (raised once all have ended)

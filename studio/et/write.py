@@ -1,4 +1,4 @@
-"""A trace to files: `<job>.<rank>.et` for every rank, and the comm groups beside them."""
+"""Write a trace: `<job>.<rank>.et` for every rank, and the comm groups beside them."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def write(
             put(path, rank_file(trace, rank, compress=compress, progress=progress, nodes=(done, total)))
             written.append(path)
             done += len(trace.graph_of(rank))
-        if groups.listed(trace):
+        if groups.listed_groups(trace):
             path = target / f"{name}.json"
             put(path, [groups.write(trace).encode()])
             written.append(path)
@@ -73,23 +73,25 @@ def rank_file(
         progress: Told the nodes written.
         nodes: Nodes written before of other ranks, and of all ranks together.
     """
-    return _packed(_told(trace, rank, progress, nodes), compress)
+    return _compress(_report_written(trace, rank, progress, nodes), compress)
 
 
-def _told(trace: Trace, rank: Rank, progress: Progress | None, nodes: tuple[int, int]) -> Iterator[bytes]:
-    """Yield the file of a rank in pieces, and tell the nodes written, counted on from those of other ranks."""
+def _report_written(
+    trace: Trace, rank: Rank, progress: Progress | None, nodes: tuple[int, int]
+) -> Iterator[bytes]:
+    """Yield the file of a rank in pieces and report the nodes written so far."""
     before, total = nodes
     graph = trace.graph_of(rank)
-    for at, piece in enumerate(encode.write(graph, rank)):
+    for index, piece in enumerate(encode.write(graph, rank)):
         yield piece
         # The first piece is the metadata.
-        if progress and (at or not len(graph)):
-            progress("writing", before + min(at * encode.NODES_AT_ONCE, len(graph)), total)
+        if progress and (index or not len(graph)):
+            progress("writing", before + min(index * encode.NODES_AT_ONCE, len(graph)), total)
 
 
 @contextmanager
 def written_together() -> Iterator[Callable[[Path, Iterable[bytes]], None]]:
-    """Give a function that writes files aside; they get their names at the end, after an error none is left."""
+    """Yield a function that writes files aside; they are renamed together at the end, or all removed after an error."""
     asides: dict[Path, Path] = {}
 
     def put(path: Path, pieces: Iterable[bytes]) -> None:
@@ -108,7 +110,7 @@ def written_together() -> Iterator[Callable[[Path, Iterable[bytes]], None]]:
             aside.unlink(missing_ok=True)
 
 
-def _packed(pieces: Iterable[bytes], compress: bool) -> Iterator[bytes]:
+def _compress(pieces: Iterable[bytes], compress: bool) -> Iterator[bytes]:
     if not compress:
         yield from pieces
         return

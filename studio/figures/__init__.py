@@ -1,1 +1,1 @@
-"""Results in, figures out."""
+"""Turn results into figures."""

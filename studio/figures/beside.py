@@ -25,7 +25,7 @@ def beside(
     dark: bool,
     rows: Sequence[Sequence[str]] = (),
 ) -> Any:
-    """Return the figure: a heatmap for each run, up to four in a line, rows in order of time, one scale for all.
+    """Return one heatmap per run, up to four in a line, rows by time, on one colour scale.
 
     Colours follow the logarithm, as on the page Collectives.
 
@@ -39,25 +39,27 @@ def beside(
     import plotly.graph_objects as go
 
     colours = palette(dark)
-    most = max((float(np.nanmax(one)) for one in tables if one.size and not np.isnan(one).all()), default=1.0)
+    most = max(
+        (float(np.nanmax(table)) for table in tables if table.size and not np.isnan(table).all()), default=1.0
+    )
     unit, scale = axis_unit(most)
     lines = -(-len(tables) // _ACROSS)
     across = -(-len(tables) // lines)
     gap, wide, high = 0.06 if across < _ACROSS else 0.045, 1 / across, 1 / lines
     # All tables at once, so that they share the range.
-    shade, least, longest = shades(np.concatenate([one.ravel() for one in tables]))
-    parts = np.split(shade, np.cumsum([one.size for one in tables])[:-1])
-    zero = any(bool((one == 0).any()) for one in tables)
-    called = rows or [[str(at) for at in range(len(one))] for one in tables]
+    shade, least, longest = shades(np.concatenate([table.ravel() for table in tables]))
+    parts = np.split(shade, np.cumsum([table.size for table in tables])[:-1])
+    zero = any(bool((table == 0).any()) for table in tables)
+    called = rows or [[str(row) for row in range(len(table))] for table in tables]
     figure = go.Figure(
         layout=layout(dark, height=_HEIGHT * lines, margin={"l": 10, "r": 10, "t": 24, "b": 10})
     )
-    for at, (found, numbers, labels, name) in enumerate(zip(tables, ranks, called, names, strict=True)):
-        axis = "" if at == 0 else str(at + 1)
+    for index, (table, numbers, labels, name) in enumerate(zip(tables, ranks, called, names, strict=True)):
+        axis = "" if index == 0 else str(index + 1)
         figure.add_trace(
             go.Heatmap(
-                z=parts[at].reshape(found.shape).astype(np.float32),
-                customdata=(found / scale).astype(np.float32),
+                z=parts[index].reshape(table.shape).astype(np.float32),
+                customdata=(table / scale).astype(np.float32),
                 x=[str(number) for number in numbers],
                 y=list(labels),
                 xaxis=f"x{axis}",
@@ -68,7 +70,7 @@ def beside(
             )
         )
         every = labels[:: max(1, -(-len(labels) // 6))]
-        line, place = divmod(at, across)
+        line, place = divmod(index, across)
         domain = [
             place * wide + (gap / 2 if place else 0),
             (place + 1) * wide - (gap / 2 if place + 1 < across else 0),

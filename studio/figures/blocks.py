@@ -1,4 +1,4 @@
-"""A folded graph as Cytoscape draws it: blocks, frames around what is open, single nodes, lines with counts."""
+"""Cytoscape elements of a folded graph: blocks, frames around open ones, single nodes, and lines with counts."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from studio.analysis.blocks import Block, BlockTree, Folded, Path
-from studio.analysis.layout import Layout, layered
-from studio.figures.graph import HEIGHT, STEP_X, STEP_Y, WIDTH, layer_span, look, node_data, shortened
+from studio.analysis.graph.blocks import Block, BlockTree, Folded, Path
+from studio.analysis.graph.layout import Layout, layered_layout
+from studio.figures.graph import HEIGHT, STEP_X, STEP_Y, WIDTH, layer_span, look, node_data, shorten
 from studio.trace import Float64, Graph, Int64
 from studio.units import format_bytes, format_count, format_ns
 
 _LOWEST_TYPE, _HIGHEST_TYPE = -1, 255
-"""Types that are told apart; what lies beyond looks like any other."""
+"""Types with looks of their own; all others look alike."""
 BLOCK_WIDTH, BLOCK_HEIGHT = 172, 52
 _BLOCK_STEP_X, _BLOCK_STEP_Y = 200, 84
 _FRAME_TOP, _FRAME_SIDE = 34, 16
@@ -26,7 +26,7 @@ _NAME, _SHORT_NAME = 26, 15
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """A place in the drawing, in pixels at zoom 1; x and y are its left upper corner."""
+    """A rectangle in the drawing, in pixels at zoom 1; x and y are its upper left corner."""
 
     x: float
     y: float
@@ -35,13 +35,13 @@ class Box:
 
     @property
     def middle(self) -> dict[str, float]:
-        """Where Cytoscape puts it."""
+        """The centre, which Cytoscape positions by."""
         return {"x": round(self.x + self.width / 2, 1), "y": round(self.y + self.height / 2, 1)}
 
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """What blocks add up.
+    """Values that blocks sum up.
 
     N nodes.
 
@@ -58,8 +58,8 @@ class Weights:
     layers: tuple[int, int]
 
 
-def arranged(tree: BlockTree, folded: Folded, layouts: dict[Path, Layout]) -> dict[Path, Box]:
-    """Return where everything stands.
+def arrange(tree: BlockTree, folded: Folded, layouts: dict[Path, Layout]) -> dict[Path, Box]:
+    """Return the position of every block and frame.
 
     What is closed stands where it always stands among its neighbours; what is open pushes those right of it and those
     below it away by what it is larger, so that closing it gives the same drawing as before.
@@ -83,16 +83,26 @@ def arranged(tree: BlockTree, folded: Folded, layouts: dict[Path, Layout]) -> di
                 sizes.append((wide + 2 * _FRAME_SIDE, high + _FRAME_TOP + _FRAME_SIDE))
             else:
                 sizes.append((WIDTH, HEIGHT) if child.is_node else (BLOCK_WIDTH, BLOCK_HEIGHT))
-        placed = _packed(_layout(tree, block, layouts), sizes, all(one.is_node for one in children))
-        found: list[tuple[Block, Box]] = []
+        placed = _pack(
+            _layout(tree, block, layouts), sizes, all(child_block.is_node for child_block in children)
+        )
+        boxes: list[tuple[Block, Box]] = []
         for child, box in zip(children, placed, strict=True):
-            found.append((child, box))
-            found += [
-                (one, Box(box.x + _FRAME_SIDE + at.x, box.y + _FRAME_TOP + at.y, at.width, at.height))
-                for one, at in inner.get(child.path, ())
+            boxes.append((child, box))
+            boxes += [
+                (
+                    inner_block,
+                    Box(
+                        box.x + _FRAME_SIDE + inner_box.x,
+                        box.y + _FRAME_TOP + inner_box.y,
+                        inner_box.width,
+                        inner_box.height,
+                    ),
+                )
+                for inner_block, inner_box in inner.get(child.path, ())
             ]
         wide = max((box.x + box.width for box in placed), default=0.0)
-        return wide, max((box.y + box.height for box in placed), default=0.0), found
+        return wide, max((box.y + box.height for box in placed), default=0.0), boxes
 
     for block, box in measure(tree.root)[2]:
         boxes[block.path] = box
@@ -100,29 +110,29 @@ def arranged(tree: BlockTree, folded: Folded, layouts: dict[Path, Layout]) -> di
 
 
 def _layout(tree: BlockTree, block: Block, layouts: dict[Path, Layout]) -> Layout:
-    found = layouts.get(block.path)
-    if found is None:
+    layout = layouts.get(block.path)
+    if layout is None:
         children = tree.children(block)
-        first = np.array([tree.first_place(one) for one in children.blocks], np.int64)
+        first = np.array([tree.first_place(child) for child in children.blocks], np.int64)
         # Lines may lead both ways: what comes first stands above, and what leads back goes upwards.
         down = first[children.before] < first[children.after]
         steps = (
             (STEP_X, STEP_Y)
-            if all(one.is_node for one in children.blocks)
+            if all(child.is_node for child in children.blocks)
             else (_BLOCK_STEP_X, _BLOCK_STEP_Y)
         )
-        found = layered(
+        layout = layered_layout(
             len(children.blocks),
             children.before[down],
             children.after[down],
             aspect=16 / 9 * steps[1] / steps[0],
         )
-        layouts[block.path] = found
-    return found
+        layouts[block.path] = layout
+    return layout
 
 
-def _packed(layout: Layout, sizes: Sequence[tuple[float, float]], small: bool) -> list[Box]:
-    """Return where things of some sizes stand that are laid out as if all were of one size."""
+def _pack(layout: Layout, sizes: Sequence[tuple[float, float]], small: bool) -> list[Box]:
+    """Return the boxes of things of various sizes, laid out as if they were of one size."""
     step_x, step_y, wide, high = (
         (STEP_X, STEP_Y, WIDTH, HEIGHT)
         if small
@@ -136,12 +146,12 @@ def _packed(layout: Layout, sizes: Sequence[tuple[float, float]], small: bool) -
         for row in np.unique(layout.y[members]).tolist():
             here = members[layout.y[members] == row]
             pushed, tallest = 0.0, float(high)
-            for at in here[np.argsort(layout.x[here], kind="stable")].tolist():
-                width, height = sizes[at]
+            for index in here[np.argsort(layout.x[here], kind="stable")].tolist():
+                width, height = sizes[index]
                 # A single node stands in the middle of the room that a block would take.
                 inset = max(0.0, (wide - width) / 2)
-                x = left + (layout.x[at] - origin) * step_x + pushed + inset
-                boxes[at] = Box(x, top + max(0.0, (high - height) / 2), width, height)
+                x = left + (layout.x[index] - origin) * step_x + pushed + inset
+                boxes[index] = Box(x, top + max(0.0, (high - height) / 2), width, height)
                 pushed += max(0.0, width - wide)
                 tallest, right = max(tallest, height), max(right, x + width + inset)
             top += tallest + step_y - high
@@ -150,7 +160,7 @@ def _packed(layout: Layout, sizes: Sequence[tuple[float, float]], small: bool) -
 
 
 def block_ref(path: Path) -> str:
-    """Return how addresses and the drawing name a block."""
+    """Return the address of a block, also used in the drawing."""
     return ".".join(map(str, path))
 
 
@@ -175,21 +185,21 @@ def folded_elements(
         kept: Layouts and figures that were worked out before, by block; filled in. Figures are of these weights.
     """
     layouts, known = kept
-    boxes = arranged(tree, folded, layouts)
-    rows = np.array([one.rows[0] for one in folded.shown if one.is_node], np.int64)
+    boxes = arrange(tree, folded, layouts)
+    rows = np.array([shown_block.rows[0] for shown_block in folded.shown if shown_block.is_node], np.int64)
     singles = iter(node_data(graph, rows))
 
     def describe(block: Block) -> dict[str, Any]:
         if block.path not in known:
             known[block.path] = figures_of(graph, block, weights)
-        return _described(block, known[block.path])
+        return _block_data(block, known[block.path])
 
-    found: list[dict[str, Any]] = []
+    elements: list[dict[str, Any]] = []
     for frame in folded.frames:
         box = boxes[frame.path]
         data = describe(frame) | {"id": f"f{block_ref(frame.path)}", "kind": "frame"}
         data |= {"w": round(box.width, 1), "h": round(box.height, 1)}
-        found.append({"group": "nodes", "data": data, "position": box.middle, "selectable": False})
+        elements.append({"group": "nodes", "data": data, "position": box.middle, "selectable": False})
     ids = []
     for block in folded.shown:
         data = (
@@ -198,14 +208,14 @@ def folded_elements(
             else describe(block)
         )
         data["inside"] = block_ref(block.path[:-1])
-        found.append({"group": "nodes", "data": data, "position": boxes[block.path].middle})
+        elements.append({"group": "nodes", "data": data, "position": boxes[block.path].middle})
         ids.append(data["id"])
-    return found + _lines(folded, ids, [boxes[one.path] for one in folded.shown])
+    return elements + _lines(folded, ids, [boxes[drawn_block.path] for drawn_block in folded.shown])
 
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """What a block adds up to, as its drawing shows it.
+    """The sums of a block, as shown in the drawing.
 
     Attributes:
         parts: Kinds of nodes with their shares, the largest first.
@@ -220,7 +230,7 @@ class Figures:
 
 
 def figures_of(graph: Graph, block: Block, weights: Weights) -> Figures:
-    """Return what a block adds up to."""
+    """Return the sums of a block."""
     count = np.bincount(graph.type[block.rows].clip(_LOWEST_TYPE, _HIGHEST_TYPE) - _LOWEST_TYPE)
     kinds = np.flatnonzero(count) + _LOWEST_TYPE
     return Figures(
@@ -231,17 +241,17 @@ def figures_of(graph: Graph, block: Block, weights: Weights) -> Figures:
     )
 
 
-def _described(block: Block, figures: Figures) -> dict[str, Any]:
+def _block_data(block: Block, figures: Figures) -> dict[str, Any]:
     time_ns, in_bytes = figures.time_ns, figures.bytes
-    told = [format_ns(time_ns)] if time_ns else []
+    figures_shown = [format_ns(time_ns)] if time_ns else []
     name = " ".join(block.name.split())
     return {
         "id": f"b{block_ref(block.path)}",
         "block": block_ref(block.path),
         "kind": "block",
         "name": block.name,
-        "label": f"{shortened(name, _NAME)}\n{' · '.join([f'{format_count(len(block.rows))} nodes', *told])}",
-        "short": shortened(name, _SHORT_NAME),
+        "label": f"{shorten(name, _NAME)}\n{' · '.join([f'{format_count(len(block.rows))} nodes', *figures_shown])}",
+        "short": shorten(name, _SHORT_NAME),
         "count": len(block.rows),
         "time": format_ns(time_ns) if time_ns else "",
         "bytes": format_bytes(in_bytes) if in_bytes else "",
@@ -251,19 +261,21 @@ def _described(block: Block, figures: Figures) -> dict[str, Any]:
 
 
 def _shares(kinds: Int64, count: Int64) -> list[list[Any]]:
-    """Return the kinds of nodes that a block has with their shares, the largest first."""
+    """Return the kinds of nodes in a block with their shares, the largest first."""
     total: dict[str, int] = {}
     for number, nodes in zip(kinds.tolist(), count.tolist(), strict=True):
         if nodes:
             total[look(number).kind] = total.get(look(number).kind, 0) + nodes
     whole = sum(total.values())
-    return [[name, round(nodes / whole, 4)] for name, nodes in sorted(total.items(), key=lambda one: -one[1])]
+    return [
+        [name, round(nodes / whole, 4)] for name, nodes in sorted(total.items(), key=lambda item: -item[1])
+    ]
 
 
 def _lines(folded: Folded, ids: list[str], boxes: list[Box]) -> list[dict[str, Any]]:
-    found = []
+    lines = []
     widths = _widths(folded.count)
-    for one, other, count, data_count, width in zip(
+    for this, other, count, data_count, width in zip(
         folded.before.tolist(),
         folded.after.tolist(),
         folded.count.tolist(),
@@ -271,11 +283,11 @@ def _lines(folded: Folded, ids: list[str], boxes: list[Box]) -> list[dict[str, A
         widths.tolist(),
         strict=True,
     ):
-        back = boxes[other].y < boxes[one].y
-        apart = folded.shown[one].path[:-1] != folded.shown[other].path[:-1]
+        back = boxes[other].y < boxes[this].y
+        apart = folded.shown[this].path[:-1] != folded.shown[other].path[:-1]
         data = {
-            "id": f"{ids[one]}>{ids[other]}",
-            "source": ids[one],
+            "id": f"{ids[this]}>{ids[other]}",
+            "source": ids[this],
             "target": ids[other],
             "dep": "data" if data_count else "ctrl",
             "far": int(back or apart),
@@ -283,11 +295,11 @@ def _lines(folded: Folded, ids: list[str], boxes: list[Box]) -> list[dict[str, A
         }
         if count > 1:
             data["times"] = format_count(count)
-        found.append({"group": "edges", "data": data})
-    return found
+        lines.append({"group": "edges", "data": data})
+    return lines
 
 
 def _widths(count: Int64) -> Float64:
-    """Return (L,) how wide lines are: by the number of dependencies, on a logarithmic scale."""
+    """Return (L,) the widths of lines: the logarithm of the number of dependencies."""
     width: Float64 = np.round(1.2 + 0.55 * np.log10(np.maximum(count, 1)), 2)
     return width

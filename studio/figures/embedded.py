@@ -1,4 +1,4 @@
-"""Figures in a file of their own: plotly's script packed small, figures as JSON."""
+"""Embed figures in a file: plotly's script compressed, figures as JSON."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from typing import Any
 
 @cache
 def plotly_packed() -> str:
-    """Return plotly's script, compressed with gzip, in base64; 2 MB instead of 4.8."""
+    """Return plotly's script, gzipped, in base64: 2 MB instead of 4.8."""
     from plotly.offline import get_plotlyjs
 
     return base64.b64encode(gzip.compress(get_plotlyjs().encode(), 9, mtime=0)).decode()
 
 
 def figure_json(figure: Any) -> str:
-    """Return a figure as JSON that can stand inside a script element, whatever texts it holds."""
+    """Return a figure as JSON that is safe inside a script element."""
     text: str = figure.to_json()
     # Neither the end of the element nor a comment may begin in it; line separators end lines in old scripts.
     escapes: dict[str, str | int | None] = {

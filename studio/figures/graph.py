@@ -1,4 +1,4 @@
-"""A part of a graph as Cytoscape draws it: elements with places, names that fit, and how they look."""
+"""Cytoscape elements of a part of a graph: positions, labels that fit, and styles."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from studio.analysis.layout import Layout, layered
-from studio.analysis.neighbours import Adjacency, Part
+from studio.analysis.graph.layout import Layout, layered_layout
+from studio.analysis.graph.neighbours import Adjacency, Part
 from studio.figures.theme import Palette, palette
 from studio.trace import Graph, Int64, NodeType, collective_name, int_column, type_name
 from studio.units import format_bytes
@@ -31,7 +31,7 @@ _FONT = "system-ui, Segoe UI, Roboto, Liberation Sans, DejaVu Sans, sans-serif"
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """How nodes of a kind are told apart: by colour and by shape.
+    """Colour and shape of a kind of node.
 
     Attributes:
         kind: Short name, used by stylesheets.
@@ -59,12 +59,12 @@ OTHER = Look("other", "other", "host", "rectangle")
 
 
 def look(number: int) -> Look:
-    """Return how nodes of a type look; types the schema does not define look alike."""
+    """Return the look of a node type; undefined types look alike."""
     return LOOKS.get(NodeType(number), OTHER) if number in NodeType._value2member_map_ else OTHER
 
 
 def legend(graph: Graph, rows: Int64) -> list[tuple[Look, int]]:
-    """Return the looks among some nodes with how many nodes have them, most frequent first."""
+    """Return the looks of some nodes with their counts, most frequent first."""
     counts: dict[Look, int] = {}
     for number, count in zip(*np.unique(graph.type[rows], return_counts=True), strict=True):
         counts[look(int(number))] = counts.get(look(int(number)), 0) + int(count)
@@ -72,9 +72,9 @@ def legend(graph: Graph, rows: Int64) -> list[tuple[Look, int]]:
 
 
 def place(part: Part) -> Layout:
-    """Return where the nodes of a part stand."""
+    """Return the layout of a part."""
     before, after = (np.searchsorted(part.rows, rows) for rows in (part.edges.before, part.edges.after))
-    return layered(len(part.rows), before, after, aspect=16 / 9 * STEP_Y / STEP_X)
+    return layered_layout(len(part.rows), before, after, aspect=16 / 9 * STEP_Y / STEP_X)
 
 
 def elements(graph: Graph, part: Part, near: Adjacency, layer: Int64 | None = None) -> list[dict[str, Any]]:
@@ -87,32 +87,32 @@ def elements(graph: Graph, part: Part, near: Adjacency, layer: Int64 | None = No
     places = place(part)
     hidden = _hidden(part, near)
     layers = (0, 0) if layer is None or not len(layer) else (int(layer.min()), int(layer.max()))
-    found: list[dict[str, Any]] = []
-    for at, data in enumerate(node_data(graph, part.rows)):
-        position = {"x": round(places.x[at] * STEP_X, 1), "y": round(places.y[at] * STEP_Y, 1)}
-        data |= {"hidden": int(hidden[at])}
+    drawn: list[dict[str, Any]] = []
+    for index, data in enumerate(node_data(graph, part.rows)):
+        position = {"x": round(places.x[index] * STEP_X, 1), "y": round(places.y[index] * STEP_Y, 1)}
+        data |= {"hidden": int(hidden[index])}
         if layer is not None:
-            data["m"] = layer_span(layer, part.rows[at : at + 1], layers)
-        found.append({"group": "nodes", "data": data, "position": position})
-    return found + _edges(part, places, [one["data"]["id"] for one in found])
+            data["m"] = layer_span(layer, part.rows[index : index + 1], layers)
+        drawn.append({"group": "nodes", "data": data, "position": position})
+    return drawn + _edges(part, places, [node["data"]["id"] for node in drawn])
 
 
 def layer_span(layer: Int64, rows: Int64, layers: tuple[int, int]) -> list[float]:
-    """Return where the layers of some nodes begin and end, as parts of all layers from the least to the greatest."""
+    """Return the first and last layer of some nodes, as fractions of all layers."""
     low, count = layers[0], layers[1] - layers[0] + 1
     here = layer[rows] - low
     return [round(int(here.min()) / count, 5), round((int(here.max()) + 1) / count, 5)]
 
 
 def node_data(graph: Graph, rows: Int64) -> list[dict[str, Any]]:
-    """Return what is said of some nodes; their rows may be in any order."""
+    """Return the data of some nodes; their rows may be in any order."""
     refs = node_refs(graph, rows)
     sizes, collectives = _numbers(graph, "comm_size", rows), _numbers(graph, "comm_type", rows)
-    found = []
+    entries = []
     for ref, row in zip(refs, rows.tolist(), strict=True):
         number = int(graph.type[row])
         name = graph.strings[int(graph.name[row])]
-        found.append(
+        entries.append(
             {
                 "id": ref,
                 "label": label(name or f"id {ref}", number, collectives.get(row), sizes.get(row)),
@@ -123,25 +123,25 @@ def node_data(graph: Graph, rows: Int64) -> list[dict[str, Any]]:
                 "bytes": format_bytes(sizes[row]) if row in sizes else "",
             }
         )
-    return found
+    return entries
 
 
 def _edges(part: Part, places: Layout, refs: list[str]) -> list[dict[str, Any]]:
     before, after = (np.searchsorted(part.rows, rows) for rows in (part.edges.before, part.edges.after))
     # Edges of many rows or to another column would hide what lies under them: they are drawn faintly.
     far = (places.column[before] != places.column[after]) | (np.abs(places.y[after] - places.y[before]) > 3.5)
-    found = []
-    for one, other, is_data, is_far in zip(
+    drawn = []
+    for this, other, is_data, is_far in zip(
         before.tolist(), after.tolist(), part.edges.is_data.tolist(), far.tolist(), strict=True
     ):
         dep = "data" if is_data else "ctrl"
-        data = {"id": f"{refs[one]}>{refs[other]}:{dep}", "source": refs[one], "target": refs[other]}
-        found.append({"group": "edges", "data": data | {"dep": dep, "far": int(is_far)}})
-    return found
+        data = {"id": f"{refs[this]}>{refs[other]}:{dep}", "source": refs[this], "target": refs[other]}
+        drawn.append({"group": "edges", "data": data | {"dep": dep, "far": int(is_far)}})
+    return drawn
 
 
 def _hidden(part: Part, near: Adjacency) -> Int64:
-    """Return (N,) how many dependencies of each node of a part lead out of it."""
+    """Return (N,) the number of dependencies of each node that lead out of the part."""
     degree = near.up[part.rows + 1] - near.up[part.rows] + near.down[part.rows + 1] - near.down[part.rows]
     drawn = np.zeros(len(part.rows), np.int64)
     for ends in (part.edges.before, part.edges.after):
@@ -150,13 +150,13 @@ def _hidden(part: Part, near: Adjacency) -> Int64:
 
 
 def _numbers(graph: Graph, key: str, rows: Int64) -> dict[int, int]:
-    """Return the values of an integer attribute at the nodes of a part that have it."""
-    at, values = int_column(graph, key, among=np.unique(rows))
-    return dict(zip(at.tolist(), values.tolist(), strict=True))
+    """Return the values of an integer attribute, for nodes of a part that have it."""
+    owners, values = int_column(graph, key, among=np.unique(rows))
+    return dict(zip(owners.tolist(), values.tolist(), strict=True))
 
 
 def node_refs(graph: Graph, rows: Int64) -> list[str]:
-    """Return how addresses name some nodes: by id, with a number where ids repeat (see `analysis.nodes.node_ref`)."""
+    """Return the addresses of nodes: ids, with a count where ids repeat (see `analysis.job.nodes.node_ref`)."""
     ids = graph.id[rows]
     same = np.flatnonzero(np.isin(graph.id, ids))
     order = same[np.lexsort((same, graph.id[same]))]
@@ -165,7 +165,7 @@ def node_refs(graph: Graph, rows: Int64) -> list[str]:
     again = np.arange(len(order)) - np.repeat(starts, np.diff(np.append(starts, len(order))))
     number = dict(zip(order.tolist(), again.tolist(), strict=True))
     pairs = zip(ids.tolist(), (number[row] for row in rows.tolist()), strict=True)
-    return [f"{one}.{count}" if count else str(one) for one, count in pairs]
+    return [f"{number}.{count}" if count else str(number) for number, count in pairs]
 
 
 def _what(number: int, collective: int | None) -> str:
@@ -178,7 +178,7 @@ def _what(number: int, collective: int | None) -> str:
 
 
 def label(name: str, number: int, collective: int | None = None, size: int | None = None) -> str:
-    r"""Return the text inside a node: two lines that fit.
+    r"""Return the two-line text inside a node.
 
     Example:
         >>> label("mb0.transformer.1.mha.attn_kernel.dq@0_COMP", NodeType.COMP)
@@ -189,13 +189,13 @@ def label(name: str, number: int, collective: int | None = None, size: int | Non
     last, rest = _last(_parts(name), _LINE)
     what = communication(number, collective)
     if what:
-        return f"{shortened(what, _LINE)}\n{last if size is None else format_bytes(size)}"
+        return f"{shorten(what, _LINE)}\n{last if size is None else format_bytes(size)}"
     first, _ = _last(rest, _LINE)
     return f"{first}\n{last}" if first else last
 
 
 def short_label(name: str, number: int, collective: int | None = None) -> str:
-    """Return the text inside a node seen from afar: one short line.
+    """Return the one-line text inside a node at low zoom.
 
     Example:
         >>> short_label("mb0.transformer.1.mha.attn_kernel.dq@0_COMP", NodeType.COMP)
@@ -203,14 +203,14 @@ def short_label(name: str, number: int, collective: int | None = None) -> str:
     """
     what = communication(number, collective)
     return (
-        _ABBREVIATED.get(what, shortened(what, _SHORT_LINE + 1))
+        _ABBREVIATED.get(what, shorten(what, _SHORT_LINE + 1))
         if what
         else _last(_parts(name), _SHORT_LINE)[0]
     )
 
 
 def communication(number: int, collective: int | None) -> str:
-    """Return what a communication node is called in the drawing, "" for other nodes."""
+    """Return the displayed name of a communication node, "" for other nodes."""
     if number == NodeType.COMM_COLL and collective is not None:
         return collective_name(collective).lower().replace("_", "-")
     return {int(NodeType.COMM_SEND): "send", int(NodeType.COMM_RECV): "receive"}.get(number, "")
@@ -221,7 +221,7 @@ _SEPARATORS = re.compile(r"(?<=[./:])")
 
 
 def _parts(name: str) -> list[str]:
-    """Return the levels of a hierarchical name, separators kept at their ends."""
+    """Return the levels of a hierarchical name, each with its separator."""
     # STG ends names with the kind of node, which colour and shape tell already.
     plain = _STG_SUFFIX.sub("", " ".join(name.split()))
     return [part for part in _SEPARATORS.split(plain) if part]
@@ -237,27 +237,30 @@ def _last(parts: list[str], most: int) -> tuple[str, list[str]]:
             if start and len(text) < _TELLING and room > 1:
                 return f"{parts[start - 1][:room]}….{text}", parts[: start - 1]
             return text, parts[:start]
-    return (shortened(parts[-1].rstrip("./:"), most), parts[:-1]) if parts else ("", [])
+    return (shorten(parts[-1].rstrip("./:"), most), parts[:-1]) if parts else ("", [])
 
 
-def shortened(text: str, most: int) -> str:
-    """Return a text with its middle left out where it is too long.
+def shorten(text: str, most: int) -> str:
+    """Return a text, cut in the middle if it is too long.
 
     Example:
-        >>> shortened("convolution_backward_overrideable", 15)
+        >>> shorten("convolution_backward_overrideable", 15)
         'convolu…ideable'
     """
     return text if len(text) <= most else f"{text[: most // 2]}…{text[len(text) - (most - most // 2 - 1) :]}"
 
 
 def stylesheet(dark: bool) -> list[dict[str, Any]]:
-    """Return how Cytoscape draws nodes and edges in a theme."""
+    """Return the Cytoscape stylesheet of a theme."""
     colours = palette(dark)
     looks = [*LOOKS.values(), OTHER]
     return [
         {"selector": "core", "style": {"active-bg-opacity": 0, "selection-box-opacity": 0}},
         {"selector": "node", "style": _node_style(colours)},
-        *({"selector": f'node[kind = "{one.kind}"]', "style": _kind_style(one, colours)} for one in looks),
+        *(
+            {"selector": f'node[kind = "{node_look.kind}"]', "style": _kind_style(node_look, colours)}
+            for node_look in looks
+        ),
         {"selector": "node[hidden > 0]", "style": {"border-style": "dashed"}},
         {"selector": "edge", "style": _edge_style(colours)},
         {"selector": "edge[far = 1]", "style": {"opacity": 0.3, "width": 1}},
@@ -286,23 +289,23 @@ def _node_style(colours: Palette) -> dict[str, Any]:
     }
 
 
-def _kind_style(one: Look, colours: Palette) -> dict[str, Any]:
-    colour = getattr(colours, one.colour)
+def _kind_style(node_look: Look, colours: Palette) -> dict[str, Any]:
+    colour = getattr(colours, node_look.colour)
     style = {
-        "shape": one.shape,
+        "shape": node_look.shape,
         "border-color": colour,
-        "background-color": mixed(colour, colours.panel, 0.2),
+        "background-color": mix(colour, colours.panel, 0.2),
     }
-    if one.shape in ("hexagon", "tag", "concave-hexagon"):
+    if node_look.shape in ("hexagon", "tag", "concave-hexagon"):
         style["width"] = WIDTH + 4
-    if one.shape == "hexagon":
+    if node_look.shape == "hexagon":
         # Cytoscape's own hexagon is too pointed for two lines of text.
         style |= {"shape": "polygon", "shape-polygon-points": "-1 0 -0.87 -1 0.87 -1 1 0 0.87 1 -0.87 1"}
     return style
 
 
 def _block_styles(colours: Palette) -> list[dict[str, Any]]:
-    """Return how blocks, the frames around open ones and the lines between them show."""
+    """Return the styles of blocks, frames and the lines between them."""
     block = {
         "width": 172,
         "height": 52,
@@ -324,7 +327,7 @@ def _block_styles(colours: Palette) -> list[dict[str, Any]]:
         "shape": "round-rectangle",
         "border-color": colours.dim,
         "border-width": 0.8,
-        "background-color": mixed(colours.border, colours.background, 0.28),
+        "background-color": mix(colours.border, colours.background, 0.28),
         "text-valign": "top",
         "text-halign": "center",
         "text-margin-y": 20,
@@ -363,7 +366,7 @@ def _block_styles(colours: Palette) -> list[dict[str, Any]]:
 
 
 def _edge_style(colours: Palette) -> dict[str, Any]:
-    line = mixed(colours.dim, colours.background, 0.75)
+    line = mix(colours.dim, colours.background, 0.75)
     return {
         "width": 1.3,
         "line-color": line,
@@ -377,7 +380,7 @@ def _edge_style(colours: Palette) -> dict[str, Any]:
 
 
 def _state_styles(colours: Palette) -> list[dict[str, Any]]:
-    """Return how selection, search hits and the pointer show."""
+    """Return the styles of selection, search hits and hover."""
     strong = {
         "line-color": colours.accent,
         "target-arrow-color": colours.accent,
@@ -411,12 +414,14 @@ def _state_styles(colours: Palette) -> list[dict[str, Any]]:
     ]
 
 
-def mixed(colour: str, ground: str, share: float) -> str:
-    """Return `share` of a colour over a ground.
+def mix(colour: str, ground: str, share: float) -> str:
+    """Return a colour blended over a ground with opacity `share`.
 
     Example:
-        >>> mixed("#ff0000", "#000000", 0.5)
+        >>> mix("#ff0000", "#000000", 0.5)
         '#800000'
     """
-    parts = [(int(colour[at : at + 2], 16), int(ground[at : at + 2], 16)) for at in (1, 3, 5)]
-    return "#" + "".join(f"{round(one * share + other * (1 - share)):02x}" for one, other in parts)
+    parts = [
+        (int(colour[offset : offset + 2], 16), int(ground[offset : offset + 2], 16)) for offset in (1, 3, 5)
+    ]
+    return "#" + "".join(f"{round(mine * share + other * (1 - share)):02x}" for mine, other in parts)

@@ -1,4 +1,4 @@
-"""Colours of nodes by a number or a category, and the legend that tells them."""
+"""Colour nodes by a number or a category, with a legend."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from studio.figures.graph import mixed
+from studio.figures.graph import mix
 from studio.figures.theme import Palette
 from studio.trace import Float64, Int64
 
@@ -20,7 +20,7 @@ _CATEGORIES = 7
 _SEQUENTIAL = (
     "#440154", "#472d7b", "#3b528b", "#2c728e", "#21918c", "#28ae80", "#5ec962", "#addc30", "#fde725",
 )  # fmt: skip
-"""Viridis: evenly spaced to the eye, and told apart by colour-blind eyes."""
+"""Viridis: evenly spaced to the eye, and distinguishable for colour-blind eyes."""
 _LIGHT = ("#0072b2", "#b87800", "#00805c", "#c24e00", "#a8457f", "#2f8fbf", "#6f7500")
 _DARK = ("#56b4e9", "#f0b040", "#35c79a", "#ff8547", "#d98bb8", "#8fd0f2", "#c9cf4a")
 
@@ -40,8 +40,8 @@ class Swatch:
     count: int
 
 
-def scaled(values: Float64, said: Callable[[float], str]) -> tuple[list[str], list[Swatch]]:
-    """Return the hue of each of some numbers on a logarithmic scale, and the legend; what is NaN has no hue.
+def scale_colours(values: Float64, said: Callable[[float], str]) -> tuple[list[str], list[Swatch]]:
+    """Return the hue of each number on a logarithmic scale, and the legend; NaN has no hue.
 
     Args:
         values: (V,) numbers, not negative.
@@ -54,19 +54,22 @@ def scaled(values: Float64, said: Callable[[float], str]) -> tuple[list[str], li
     if high > low:
         step[there] = np.minimum(STEPS * (np.log(values[there]) - low) / (high - low), STEPS - 1)
     known = ~np.isnan(values)
-    hues = [f"s{at}" if told else "none" for at, told in zip(step.tolist(), known.tolist(), strict=True)]
+    hues = [
+        f"s{number}" if is_known else "none"
+        for number, is_known in zip(step.tolist(), known.tolist(), strict=True)
+    ]
     legend = []
-    for at in range(STEPS):
-        here = known & (step == at)
+    for number in range(STEPS):
+        here = known & (step == number)
         if here.any():
             least, most = float(values[here].min()), float(values[here].max())
             both = said(least) if said(least) == said(most) else f"{said(least)} to {said(most)}"
-            legend.append(Swatch(f"s{at}", both, int(here.sum())))
+            legend.append(Swatch(f"s{number}", both, int(here.sum())))
     return hues, legend + _unknown(known)
 
 
 def diverging(values: Float64, said: Callable[[float], str]) -> tuple[list[str], list[Swatch]]:
-    """Return the hue of each of some differences, and the legend: blue below zero, vermilion above."""
+    """Return the hue of each difference, and the legend: blue below zero, vermilion above."""
     known = ~np.isnan(values)
     most = float(np.abs(values[known]).max()) if known.any() else 0.0
     half = STEPS // 2
@@ -75,19 +78,22 @@ def diverging(values: Float64, said: Callable[[float], str]) -> tuple[list[str],
     step = np.where(known, np.clip(np.rint(np.where(known, share, 0) * half) + half, 0, STEPS - 1), 0).astype(
         int
     )
-    hues = [f"d{at}" if told else "none" for at, told in zip(step.tolist(), known.tolist(), strict=True)]
+    hues = [
+        f"d{number}" if is_known else "none"
+        for number, is_known in zip(step.tolist(), known.tolist(), strict=True)
+    ]
     legend = []
-    for at in range(STEPS):
-        here = known & (step == at)
+    for number in range(STEPS):
+        here = known & (step == number)
         if here.any():
             least, greatest = float(values[here].min()), float(values[here].max())
             both = said(least) if said(least) == said(greatest) else f"{said(least)} to {said(greatest)}"
-            legend.append(Swatch(f"d{at}", both, int(here.sum())))
+            legend.append(Swatch(f"d{number}", both, int(here.sum())))
     return hues, legend + _unknown(known)
 
 
 def categories(codes: Int64, names: Callable[[int], str], none: str) -> tuple[list[str], list[Swatch]]:
-    """Return the hue of each of some categories, and the legend: the most frequent have colours of their own.
+    """Return the hue of each category, and the legend: the most frequent have their own colours.
 
     Args:
         codes: (V,) categories, -1 for none.
@@ -95,14 +101,16 @@ def categories(codes: Int64, names: Callable[[int], str], none: str) -> tuple[li
         none: What it is called to have none.
     """
     distinct, inverse, count = np.unique(codes, return_inverse=True, return_counts=True)
-    ranked = [at for at in np.argsort(-count, kind="stable").tolist() if distinct[at] >= 0]
-    hue = {at: f"c{number}" if number < _CATEGORIES else "more" for number, at in enumerate(ranked)}
-    hue |= {at: "none" for at in range(len(distinct)) if distinct[at] < 0}
-    legend = [Swatch(hue[at], names(int(distinct[at])), int(count[at])) for at in ranked[:_CATEGORIES]]
+    ranked = [index for index in np.argsort(-count, kind="stable").tolist() if distinct[index] >= 0]
+    hue = {index: f"c{number}" if number < _CATEGORIES else "more" for number, index in enumerate(ranked)}
+    hue |= {index: "none" for index in range(len(distinct)) if distinct[index] < 0}
+    legend = [
+        Swatch(hue[index], names(int(distinct[index])), int(count[index])) for index in ranked[:_CATEGORIES]
+    ]
     rest = ranked[_CATEGORIES:]
     if rest:
         legend.append(Swatch("more", f"{len(rest)} more", int(count[rest].sum())))
-    return [hue[at] for at in inverse.tolist()], legend + _unknown(codes >= 0, none)
+    return [hue[index] for index in inverse.tolist()], legend + _unknown(codes >= 0, none)
 
 
 def _unknown(known: Any, title: str = "not known") -> list[Swatch]:
@@ -119,18 +127,20 @@ def hue_colour(hue: str, colours: Palette, dark: bool) -> str:
     if hue[0] == "d":
         away = int(hue[1:]) - STEPS // 2
         end = colours.compute if away < 0 else colours.p2p
-        return mixed(end, colours.panel, abs(away) / (STEPS // 2))
-    return mixed(colours.host, colours.panel, 0.5 if hue == "more" else 0.15)
+        return mix(end, colours.panel, abs(away) / (STEPS // 2))
+    return mix(colours.host, colours.panel, 0.5 if hue == "more" else 0.15)
 
 
 def hue_styles(colours: Palette, dark: bool) -> list[dict[str, Any]]:
-    """Return how Cytoscape draws nodes of each hue."""
-    hues = [f"{kind}{at}" for kind in "sd" for at in range(STEPS)] + [f"c{at}" for at in range(_CATEGORIES)]
-    found = []
+    """Return the Cytoscape styles of hues."""
+    hues = [f"{kind}{number}" for kind in "sd" for number in range(STEPS)] + [
+        f"c{number}" for number in range(_CATEGORIES)
+    ]
+    styles = []
     for hue in [*hues, "more", "none"]:
         colour = hue_colour(hue, colours, dark)
-        fill = mixed(colour, colours.panel, 0.3) if hue[0] == "c" else colour
-        found.append(
+        fill = mix(colour, colours.panel, 0.3) if hue[0] == "c" else colour
+        styles.append(
             {
                 "selector": f'node[hue = "{hue}"]',
                 "style": {
@@ -140,17 +150,20 @@ def hue_styles(colours: Palette, dark: bool) -> list[dict[str, Any]]:
                 },
             }
         )
-    return found
+    return styles
 
 
 def ink(ground: str) -> str:
-    """Return the colour of text that stands out from a ground: nearly black, or white.
+    """Return a text colour that contrasts with a ground: nearly black, or white.
 
     Example:
         >>> ink("#fde725"), ink("#440154")
         ('#101418', '#ffffff')
     """
-    red, green, blue = (int(ground[at : at + 2], 16) / 255 for at in (1, 3, 5))
-    linear = [one / 12.92 if one <= 0.04045 else ((one + 0.055) / 1.055) ** 2.4 for one in (red, green, blue)]
+    red, green, blue = (int(ground[offset : offset + 2], 16) / 255 for offset in (1, 3, 5))
+    linear = [
+        channel / 12.92 if channel <= 0.04045 else ((channel + 0.055) / 1.055) ** 2.4
+        for channel in (red, green, blue)
+    ]
     light = 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
     return "#101418" if light > 0.18 else "#ffffff"

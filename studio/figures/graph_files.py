@@ -1,4 +1,4 @@
-"""What the Graph page draws as files: SVG, GraphML, DOT and CSV."""
+"""Export the drawing of the Graph page as SVG, GraphML, DOT and CSV."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import re
 from html import escape
 from typing import Any, Literal
 
-from studio.figures.graph import HEIGHT, LOOKS, OTHER, WIDTH, mixed
+from studio.figures.graph import HEIGHT, LOOKS, OTHER, WIDTH, mix
 from studio.figures.graph_colours import hue_colour, ink
 from studio.figures.theme import Palette, palette
 
@@ -16,7 +16,7 @@ FileKind = Literal["svg", "graphml", "dot", "csv"]
 Element = dict[str, Any]
 
 _MARGIN = 24
-_LOOK = {one.kind: one for one in [*LOOKS.values(), OTHER]}
+_LOOK = {known.kind: known for known in [*LOOKS.values(), OTHER]}
 _OUTLINES: dict[str, list[tuple[float, float]]] = {
     "hexagon": [(-1, 0), (-0.87, -1), (0.87, -1), (1, 0), (0.87, 1), (-0.87, 1)],
     "tag": [(-1, -1), (0.5, -1), (1, 0), (0.5, 1), (-1, 1)],
@@ -28,16 +28,16 @@ _COLUMNS = ("id", "name", "kind", "type", "count", "time", "bytes", "value")
 _FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
-def written(kind: FileKind, elements: list[Element], *, dark: bool = False) -> str:
-    """Return a drawing as a file of some kind."""
+def write_drawing(kind: FileKind, elements: list[Element], *, dark: bool = False) -> str:
+    """Return a drawing as a file of the given kind."""
     if kind == "svg":
         return svg(elements, dark=dark)
     return {"graphml": graphml, "dot": dot, "csv": table}[kind](elements)
 
 
 def _split(elements: list[Element]) -> tuple[list[Element], list[Element]]:
-    nodes = [one for one in elements if one["group"] == "nodes"]
-    return nodes, [one for one in elements if one["group"] == "edges"]
+    nodes = [element for element in elements if element["group"] == "nodes"]
+    return nodes, [element for element in elements if element["group"] == "edges"]
 
 
 def table(elements: list[Element]) -> str:
@@ -45,29 +45,29 @@ def table(elements: list[Element]) -> str:
     text = io.StringIO()
     write = csv.writer(text, lineterminator="\n").writerow
     write(_COLUMNS)
-    for one in _split(elements)[0]:
-        write([_harmless(one["data"].get(key, "")) for key in _COLUMNS])
+    for node in _split(elements)[0]:
+        write([_harmless(node["data"].get(key, "")) for key in _COLUMNS])
     return text.getvalue()
 
 
 def _harmless(value: Any) -> Any:
-    """Return a value that a spreadsheet does not take for a formula."""
+    """Return a value that a spreadsheet does not read as a formula."""
     text = str(value)
     return f"'{text}" if text[:1] in ("=", "+", "-", "@", "\t", "\r") else value
 
 
 def dot(elements: list[Element]) -> str:
-    """Return a drawing for Graphviz, at the places where it is drawn (`neato -n` keeps them)."""
+    """Return a drawing for Graphviz, with fixed positions (`neato -n` keeps them)."""
     nodes, edges = _split(elements)
     lines = ["digraph chakra {", "  node [shape=box, fontname=Helvetica];"]
-    for one in nodes:
-        data = one["data"]
+    for node in nodes:
+        data = node["data"]
         if data["kind"] == "frame":
             continue
-        at = f"{one['position']['x']:.0f},{-one['position']['y']:.0f}"
-        lines.append(f"  {_dot(data['id'])} [label={_dot(data['label'])}, pos={_dot(at)}];")
-    for one in edges:
-        data = one["data"]
+        position = f"{node['position']['x']:.0f},{-node['position']['y']:.0f}"
+        lines.append(f"  {_dot(data['id'])} [label={_dot(data['label'])}, pos={_dot(position)}];")
+    for node in edges:
+        data = node["data"]
         style = ["style=dashed"] if data["dep"] == "ctrl" else []
         style += [f"label={_dot(data['times'])}"] if "times" in data else []
         more = f" [{', '.join(style)}]" if style else ""
@@ -81,21 +81,21 @@ def _dot(text: str) -> str:
 
 
 def graphml(elements: list[Element]) -> str:
-    """Return a drawing as GraphML, with what is known of nodes and lines as attributes, and places as x and y."""
+    """Return a drawing as GraphML, with the data of nodes and lines as attributes, and positions as x and y."""
     import networkx as nx
 
     network: nx.MultiDiGraph[str] = nx.MultiDiGraph()
     nodes, edges = _split(elements)
-    for one in nodes:
-        if one["data"]["kind"] != "frame":
-            network.add_node(one["data"]["id"], **_plain(one["data"]), **one["position"])
-    for one in edges:
-        network.add_edge(one["data"]["source"], one["data"]["target"], **_plain(one["data"]))
+    for node in nodes:
+        if node["data"]["kind"] != "frame":
+            network.add_node(node["data"]["id"], **_plain(node["data"]), **node["position"])
+    for node in edges:
+        network.add_edge(node["data"]["source"], node["data"]["target"], **_plain(node["data"]))
     return "\n".join(nx.generate_graphml(network)) + "\n"
 
 
 def _plain(data: dict[str, Any]) -> dict[str, Any]:
-    """Return what of an element's data a file can hold, without characters that XML cannot."""
+    """Return the data of an element that a file can hold, without characters that XML forbids."""
     keep = {key: value for key, value in data.items() if isinstance(value, str | int | float)}
     for key in ("id", "source", "target", "drawing", "hue", "short", "far", "lw", "wd", "inside"):
         keep.pop(key, None)
@@ -114,13 +114,13 @@ def svg(elements: list[Element], *, dark: bool) -> str:
     """Return a drawing as SVG in a theme, with text as text."""
     colours = palette(dark)
     nodes, edges = _split(elements)
-    sizes = {one["data"]["id"]: _size(one["data"]) for one in nodes}
-    places = {one["data"]["id"]: (one["position"]["x"], one["position"]["y"]) for one in nodes}
+    sizes = {node["data"]["id"]: _size(node["data"]) for node in nodes}
+    places = {node["data"]["id"]: (node["position"]["x"], node["position"]["y"]) for node in nodes}
     low_x = min((places[ref][0] - sizes[ref][0] / 2 for ref in places), default=0) - _MARGIN
     low_y = min((places[ref][1] - sizes[ref][1] / 2 for ref in places), default=0) - _MARGIN
     wide = max((places[ref][0] + sizes[ref][0] / 2 for ref in places), default=0) + _MARGIN - low_x
     high = max((places[ref][1] + sizes[ref][1] / 2 for ref in places), default=0) + _MARGIN - low_y
-    line = mixed(colours.dim, colours.background, 0.75)
+    line = mix(colours.dim, colours.background, 0.75)
     parts = [
         (
             f'<svg xmlns="http://www.w3.org/2000/svg" width="{wide:.0f}" height="{high:.0f}" '
@@ -133,9 +133,9 @@ def svg(elements: list[Element], *, dark: bool) -> str:
         ),
         f'<rect x="{low_x:.1f}" y="{low_y:.1f}" width="{wide:.1f}" height="{high:.1f}" fill="{colours.background}"/>',
     ]
-    parts += [_frame(one, colours) for one in nodes if one["data"]["kind"] == "frame"]
-    parts += [_line(one["data"], places, sizes, line, colours) for one in edges]
-    parts += [_node(one, colours, dark) for one in nodes if one["data"]["kind"] != "frame"]
+    parts += [_frame(node, colours) for node in nodes if node["data"]["kind"] == "frame"]
+    parts += [_line(edge["data"], places, sizes, line, colours) for edge in edges]
+    parts += [_node(node, colours, dark) for node in nodes if node["data"]["kind"] != "frame"]
     return "\n".join([*parts, "</svg>", ""])
 
 
@@ -146,15 +146,15 @@ def _size(data: dict[str, Any]) -> tuple[float, float]:
     return data.get("wd", wide), high
 
 
-def _frame(one: Element, colours: Palette) -> str:
-    wide, high = _size(one["data"])
-    x, y = one["position"]["x"], one["position"]["y"]
-    fill = mixed(colours.border, colours.background, 0.28)
+def _frame(node: Element, colours: Palette) -> str:
+    wide, high = _size(node["data"])
+    x, y = node["position"]["x"], node["position"]["y"]
+    fill = mix(colours.border, colours.background, 0.28)
     return (
         f'<rect x="{x - wide / 2:.1f}" y="{y - high / 2:.1f}" width="{wide:.1f}" height="{high:.1f}" rx="6" '
         f'fill="{fill}" stroke="{colours.dim}" stroke-width="0.8"/>'
         f'<text x="{x:.1f}" y="{y - high / 2 + 20:.1f}" text-anchor="middle" font-size="12" font-weight="bold" '
-        f'fill="{colours.text}">{_text(one["data"]["name"])}</text>'
+        f'fill="{colours.text}">{_text(node["data"]["name"])}</text>'
     )
 
 
@@ -165,9 +165,9 @@ def _line(
     colour: str,
     colours: Palette,
 ) -> str:
-    one, other = data["source"], data["target"]
-    x1, y1 = _border(places[one], sizes[one], places[other])
-    x2, y2 = _border(places[other], sizes[other], places[one])
+    this, other = data["source"], data["target"]
+    x1, y1 = _border(places[this], sizes[this], places[other])
+    x2, y2 = _border(places[other], sizes[other], places[this])
     critical = "crit" in data
     dash = ' stroke-dasharray="5 4"' if data["dep"] == "ctrl" else ""
     faint = ' opacity="0.4"' if data["far"] and not critical else ""
@@ -184,26 +184,26 @@ def _line(
 
 
 def _border(
-    at: tuple[float, float], size: tuple[float, float], towards: tuple[float, float]
+    middle: tuple[float, float], size: tuple[float, float], towards: tuple[float, float]
 ) -> tuple[float, float]:
-    """Return where a line from the middle of a box towards a point leaves it."""
-    dx, dy = towards[0] - at[0], towards[1] - at[1]
+    """Return where a line from the centre of a box towards a point leaves the box."""
+    dx, dy = towards[0] - middle[0], towards[1] - middle[1]
     if not dx and not dy:
-        return at
+        return middle
     scale = min(size[0] / 2 / abs(dx) if dx else 1e9, size[1] / 2 / abs(dy) if dy else 1e9)
-    return at[0] + dx * scale, at[1] + dy * scale
+    return middle[0] + dx * scale, middle[1] + dy * scale
 
 
-def _node(one: Element, colours: Palette, dark: bool) -> str:
-    data = one["data"]
-    x, y = one["position"]["x"], one["position"]["y"]
+def _node(node: Element, colours: Palette, dark: bool) -> str:
+    data = node["data"]
+    x, y = node["position"]["x"], node["position"]["y"]
     wide, high = _size(data)
     look = _LOOK.get(data["kind"], OTHER)
     edge = colours.dim if data["kind"] == "block" else getattr(colours, look.colour)
-    fill, text = mixed(edge, colours.panel, 0.2), colours.text
+    fill, text = mix(edge, colours.panel, 0.2), colours.text
     if "hue" in data:
         hue = hue_colour(data["hue"], colours, dark)
-        fill = mixed(hue, colours.panel, 0.3) if data["hue"][0] == "c" else hue
+        fill = mix(hue, colours.panel, 0.3) if data["hue"][0] == "c" else hue
         edge, text = (hue if data["hue"][0] == "c" else colours.dim), ink(fill)
     stroke = (
         f'stroke="{colours.text}" stroke-width="4"'
@@ -218,8 +218,8 @@ def _node(one: Element, colours: Palette, dark: bool) -> str:
     )
     lines = data["label"].split("\n")
     size = 12 if data["kind"] == "block" else 10.5
-    for at, said in enumerate(lines):
-        down = y + (at - (len(lines) - 1) / 2) * size * 1.15 + size * 0.35
+    for index, said in enumerate(lines):
+        down = y + (index - (len(lines) - 1) / 2) * size * 1.15 + size * 0.35
         drawn += f'<text x="{x:.1f}" y="{down:.1f}" text-anchor="middle" font-size="{size}" fill="{text}">{_text(said)}</text>'
     return f"<g><title>{_text(data['name'] or data['id'])}</title>{drawn}</g>"
 
@@ -236,14 +236,14 @@ def _shape(shape: str, x: float, y: float, wide: float, high: float, style: str)
 def _bands(
     parts: list[tuple[str, float]], x: float, y: float, wide: float, high: float, colours: Palette
 ) -> str:
-    found, at = [], 0.0
+    bands, offset = [], 0.0
     for kind, share in parts:
-        fill = mixed(getattr(colours, _LOOK.get(kind, OTHER).colour), colours.panel, 0.24)
-        found.append(
-            f'<rect x="{x + at * wide:.1f}" y="{y:.1f}" width="{share * wide:.1f}" height="{high:.1f}" fill="{fill}"/>'
+        fill = mix(getattr(colours, _LOOK.get(kind, OTHER).colour), colours.panel, 0.24)
+        bands.append(
+            f'<rect x="{x + offset * wide:.1f}" y="{y:.1f}" width="{share * wide:.1f}" height="{high:.1f}" fill="{fill}"/>'
         )
-        at += share
-    return "".join(found)
+        offset += share
+    return "".join(bands)
 
 
 def _text(text: str) -> str:

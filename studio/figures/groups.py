@@ -1,4 +1,4 @@
-"""Comm groups × ranks: who communicates where, and how much."""
+"""Heatmap of comm groups × ranks: who communicates where, and how much."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from typing import Any
 
 import numpy as np
 
-from studio.analysis.communication import GroupUse
+from studio.analysis.collectives.groups import GroupUse
 from studio.figures.shades import FAINT, scale_ticks, shades
 from studio.figures.theme import SEQUENTIAL, layout, palette
-from studio.units import format_bytes
+from studio.units import format_bytes, format_counted
 
 _ROW_PX, _LEAST_PX, _MOST_PX = 18, 150, 560
 _CELL_PX, _BESIDE_PX, _WIDEST_PX = 44, 210, 1200
 
 
 def widest_px(use: GroupUse) -> int:
-    """Return how wide the matrix of groups and ranks is at most: cells of few ranks are no slabs."""
+    """Return the largest width of the matrix of groups and ranks, so that few ranks do not get huge cells."""
     return min(_WIDEST_PX, max(_CELL_PX * 8, _CELL_PX * len(use.ranks)) + _BESIDE_PX)
 
 
 def group_matrix(use: GroupUse, *, dark: bool, notes: Sequence[str] = ()) -> Any:
-    """Return the heatmap of bytes by comm group and rank, as wide as its place; None where there is nothing to show.
+    """Return the heatmap of bytes by comm group and rank, at full width; None where there is nothing to show.
 
     Cells are blank where a rank is no member, and faintest where a member moves nothing. Colour is the logarithm of
     the bytes.
@@ -47,7 +47,7 @@ def group_matrix(use: GroupUse, *, dark: bool, notes: Sequence[str] = ()) -> Any
             if sized or not count
             else "sizes not recorded"
         )
-        hover[group, rank] = f"{count:,} nodes, {said}"
+        hover[group, rank] = f"{format_counted(count, 'node')}, {said}"
     shade, low, high = shades(size)
     # Nothing of a size that is not recorded is no size of 0.
     known = bool((use.sized[use.bytes == 0] > 0).any()) or bool((use.count[use.bytes == 0] == 0).any())

@@ -1,29 +1,29 @@
-"""What all ranks were doing over time, stacked to the whole."""
+"""What all ranks did over time, as stacked areas."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from studio.analysis.occupancy import Occupancy
+from studio.analysis.job.occupancy import Occupancy
 from studio.figures.theme import axis_unit, layout, palette
 from studio.units import format_ns
 
 _NAMES = ("compute", "exposed communication", "memory", "CPU")
 
 
-def occupancy_areas(found: Occupancy, *, dark: bool) -> Any:
-    """Return the figure: share of ranks in each part over time; what stays empty is idle.
+def occupancy_areas(shares: Occupancy, *, dark: bool) -> Any:
+    """Return stacked areas of the share of ranks in each part over time; the empty rest is idle.
 
     Args:
-        found: The shares.
+        shares: Occupancy of all ranks.
         dark: Which theme.
     """
     import plotly.graph_objects as go
 
     colours = palette(dark)
     shades = (colours.compute, colours.collective, colours.memory, colours.host)
-    unit, scale = axis_unit(float(found.edges_ns[-1]))
-    middle = (found.edges_ns[:-1] + found.edges_ns[1:]) / 2
+    unit, scale = axis_unit(float(shares.edges_ns[-1]))
+    middle = (shares.edges_ns[:-1] + shares.edges_ns[1:]) / 2
     figure = go.Figure(
         [
             go.Scatter(
@@ -34,10 +34,10 @@ def occupancy_areas(found: Occupancy, *, dark: bool) -> Any:
                 mode="lines",
                 line={"width": 0, "shape": "hvh", "color": shade},
                 fillcolor=shade,
-                customdata=[format_ns(float(at)) for at in middle],
+                customdata=[format_ns(float(time_ns)) for time_ns in middle],
                 hovertemplate=f"%{{customdata}} · {name} %{{y:.3g}} % of the ranks<extra></extra>",
             )
-            for name, share, shade in zip(_NAMES, found.share, shades, strict=True)
+            for name, share, shade in zip(_NAMES, shares.share, shades, strict=True)
             if share.any()
         ],
         layout(dark, height=190),

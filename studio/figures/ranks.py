@@ -1,4 +1,4 @@
-"""Where the time of each rank went: a column per rank, as high as the rank took."""
+"""Where the time of each rank went: one stacked column per rank."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from studio.analysis.breakdown import Breakdown
+from studio.analysis.job.breakdown import Breakdown
 from studio.figures.theme import axis_unit, layout, palette
 from studio.trace import Int64
 from studio.units import format_ns
@@ -16,7 +16,7 @@ _COLUMNS = 128
 
 
 def rank_times(times: Breakdown, finish_ns: Int64, numbers: Sequence[int], *, dark: bool) -> Any:
-    """Return the figure: compute, exposed communication, the rest, idle, stacked up to when the rank finished.
+    """Return columns of compute, exposed communication, the rest and idle time, up to each rank's finish.
 
     Above 128 ranks a column stands for several neighbours and shows the one that finishes last.
 
@@ -37,7 +37,7 @@ def rank_times(times: Breakdown, finish_ns: Int64, numbers: Sequence[int], *, da
         (
             "exposed communication",
             times.exposed_communication_ns,
-            _hatched(colours.collective, colours.panel),
+            _hatch(colours.collective, colours.panel),
         ),
         ("memory and CPU alone", rest, {"color": colours.host}),
         ("idle", times.idle_ns, {"color": "rgba(0,0,0,0)", "line": {"color": colours.border, "width": 1}}),
@@ -76,7 +76,8 @@ def rank_times(times: Breakdown, finish_ns: Int64, numbers: Sequence[int], *, da
     figure.update_xaxes(
         tickvals=list(range(0, len(chosen), every)),
         ticktext=[
-            names[at].removeprefix("rank ").removeprefix("ranks ") for at in range(0, len(chosen), every)
+            names[index].removeprefix("rank ").removeprefix("ranks ")
+            for index in range(0, len(chosen), every)
         ],
         title="rank",
         title_standoff=4,
@@ -87,7 +88,7 @@ def rank_times(times: Breakdown, finish_ns: Int64, numbers: Sequence[int], *, da
 
 
 def columns(finish_ns: Int64, numbers: Sequence[int]) -> tuple[Int64, list[str]]:
-    """Return the rank each column shows, and what the column is called.
+    """Return the rank and the label of each column.
 
     Example:
         >>> columns(np.array([3, 9, 5]), [0, 1, 2])[1]
@@ -103,7 +104,7 @@ def columns(finish_ns: Int64, numbers: Sequence[int]) -> tuple[Int64, list[str]]
     return np.array(chosen, np.int64), names
 
 
-def _hatched(colour: str, ground: str) -> dict[str, Any]:
+def _hatch(colour: str, ground: str) -> dict[str, Any]:
     return {
         "color": colour,
         "pattern": {"shape": "/", "fgcolor": ground, "bgcolor": colour, "size": 5, "solidity": 0.25},

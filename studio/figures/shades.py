@@ -1,4 +1,4 @@
-"""Colours by the logarithm, for figures that span orders of magnitude: one rule for every heatmap drawn by plotly."""
+"""Logarithmic colour scale, shared by all heatmaps drawn by plotly."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ FAINT = 0.25
 
 
 def shades(values: Float64) -> tuple[Float64, float, float]:
-    """Return the logarithm of figures, NaN where there is none, and its range over those above 0; zeros lie below it."""
+    """Return logarithms of values, NaN where missing, and the range of the positive ones; zeros lie below it."""
     above = values > 0
     logs = np.log10(values, out=np.full(values.shape, np.nan), where=above)
     low, high = (float(np.nanmin(logs)), float(np.nanmax(logs))) if above.any() else (0.0, 0.0)
@@ -25,7 +25,7 @@ def shades(values: Float64) -> tuple[Float64, float, float]:
 def scale_ticks(
     low: float, high: float, said: Callable[[float], str], *, zero: str = ""
 ) -> dict[str, Sequence[Any]]:
-    """Return the ticks of a colour scale of logarithms; `zero` is what stands at zeros, if there are any."""
+    """Return the ticks of a logarithmic colour scale; `zero` is the value that stands for zeros, if any."""
     nothing = [low - FAINT * (high - low)] if zero else []
     ticks = np.linspace(low, high, 5).tolist() if high - low > 0.05 else [high]
     return {

@@ -1,4 +1,4 @@
-"""Colours of figures in both themes; the same as the tokens of the stylesheets."""
+"""Colours of figures in both themes, equal to the tokens of the stylesheets."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def palette(dark: bool) -> Palette:
 
 
 def layout(dark: bool, **more: Any) -> dict[str, Any]:
-    """Return what every figure's layout has in common."""
+    """Return the layout that all figures share."""
     colours = palette(dark)
     axis = {"gridcolor": colours.border, "linecolor": colours.border, "zeroline": False, "automargin": True}
     return {
@@ -94,7 +94,7 @@ def layout(dark: bool, **more: Any) -> dict[str, Any]:
 
 
 def axis_unit(most_ns: float) -> tuple[str, float]:
-    """Return the unit an axis of times is in, and how many ns it has."""
+    """Return the unit of a time axis, and its length in ns."""
     for unit, scale in (("s", 1e9), ("ms", 1e6), ("µs", 1e3)):
         if most_ns >= scale:
             return unit, scale

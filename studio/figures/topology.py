@@ -1,4 +1,4 @@
-"""The network of a system as a drawing: NPUs, switches, links, the many folded.
+"""Draw the network of a system: NPUs, switches and links, folded where there are many.
 
 The drawing is a list of shapes without colours: the browser makes SVG of them, and the stylesheet gives each class its
 colour in either theme. Dimension 0 lies nearest the NPU. One dimension is drawn as the circle or the star that it is;
@@ -26,7 +26,7 @@ _LITTLE_ROOM = ((8, 3), (4, 2), (4, 2))
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """A piece of the drawing, in its own units, y downwards.
+    """A shape of the drawing, in its own units, y downwards.
 
     Attributes:
         kind: "rect", "line", "path" or "text".
@@ -49,7 +49,7 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class Drawing:
-    """A drawing of `width` × `height`, and the same in a sentence."""
+    """A drawing of `width` × `height`, with a sentence that describes it."""
 
     width: float
     height: float
@@ -65,7 +65,7 @@ class _Block:
 
 
 def topology_drawing(topology: Topology) -> Drawing:
-    """Return the drawing of a network.
+    """Draw a network.
 
     Example:
         >>> drawing = topology_drawing(Topology((Dimension("ring", 4, 50.0, 500.0),)))
@@ -80,15 +80,15 @@ def topology_drawing(topology: Topology) -> Drawing:
         block = _npu()
         stride = 1
         for level, dim in enumerate(dims):
-            block = _nested(block, dim, level, (widths[level], stride), _room(len(dims), level))
+            block = _nest(block, dim, level, (widths[level], stride), _room(len(dims), level))
             stride *= dim.size
     margin = 4.0
-    shapes = tuple(_moved(shape, margin, margin) for shape in block.shapes)
+    shapes = tuple(_move(shape, margin, margin) for shape in block.shapes)
     return Drawing(block.width + 2 * margin, block.height + 2 * margin, shapes, sentence(topology))
 
 
 def sentence(topology: Topology) -> str:
-    """Return a network in words, the innermost dimension first.
+    """Describe a network in words, the innermost dimension first.
 
     Example:
         >>> dims = Dimension("switch", 8, 400.0), Dimension("ring", 4, 50.0)
@@ -97,21 +97,21 @@ def sentence(topology: Topology) -> str:
     """
     how = {"ring": "in a ring", "fully_connected": "fully connected", "switch": "behind a switch"}
     parts = [
-        f"{format_count(dim.size)} {'NPUs' if at == 0 else 'of these'} {how[dim.kind]}"
-        for at, dim in enumerate(topology.dims)
+        f"{format_count(dim.size)} {'NPUs' if level == 0 else 'of these'} {how[dim.kind]}"
+        for level, dim in enumerate(topology.dims)
     ]
     return "; ".join(parts) + f": {format_count(topology.npus)} NPUs" if len(parts) > 1 else parts[0]
 
 
-def described(dim: Dimension, level: int) -> str:
-    """Return a dimension's links in words."""
+def describe_links(dim: Dimension, level: int) -> str:
+    """Describe the links of a dimension in words."""
     what = {"ring": "ring", "fully_connected": "fully connected", "switch": "switch"}[dim.kind]
     rate, latency = format_rate(dim.bytes_per_ns), format_ns(dim.latency_ns)
     return f"dimension {level}: {what} of {format_count(dim.size)}, {rate} and {latency} per link"
 
 
 def _widths(dims: Sequence[Dimension]) -> list[float]:
-    """Return widths of lines: a link of twice the bandwidth is half a unit wider, within what can be told apart."""
+    """Return line widths: twice the bandwidth is half a unit wider, within visible limits."""
     least = min(dim.bytes_per_ns for dim in dims)
     return [min(1.2 + 0.5 * math.log2(dim.bytes_per_ns / least), 4.0) for dim in dims]
 
@@ -120,7 +120,7 @@ def _npu() -> _Block:
     return _Block(_NPU, _NPU, (Shape("rect", (0, 0, _NPU, _NPU), "sim-npu", title="NPU"),))
 
 
-def _moved(shape: Shape, x: float, y: float) -> Shape:
+def _move(shape: Shape, x: float, y: float) -> Shape:
     if shape.kind == "path":
         words = shape.d.split(" ")
         moved, horizontal = [], True
@@ -142,13 +142,13 @@ def _moved(shape: Shape, x: float, y: float) -> Shape:
 
 
 def _circle(dim: Dimension, width: float) -> _Block:
-    """Return a ring as a circle, a fully connected dimension as a circle with its chords."""
+    """Draw a ring as a circle, and a fully connected dimension as a circle with chords."""
     count = min(dim.size, _ALL_ON_CIRCLE)
     folded = dim.size > count
     places = count + 2 if folded else count
     radius = max(46.0, places * (_NPU + 8) / (2 * math.pi))
     centre = radius + _NPU / 2
-    link, title = "sim-link sim-dim-0", described(dim, 0)
+    link, title = "sim-link sim-dim-0", describe_links(dim, 0)
 
     def place(index: int) -> tuple[float, float]:
         # The gap of a folded circle is at the bottom, where its label has room.
@@ -158,7 +158,7 @@ def _circle(dim: Dimension, width: float) -> _Block:
     points = [place(index) for index in range(count)]
     shapes: list[Shape] = []
     if dim.kind == "ring":
-        pairs = [(at, at + 1) for at in range(count - 1)] + (
+        pairs = [(index, index + 1) for index in range(count - 1)] + (
             [(count - 1, 0)] if not folded and count > 2 else []
         )
     else:
@@ -197,10 +197,10 @@ def _room(dims: int, level: int) -> tuple[int, int]:
     return rooms[min(level, len(rooms) - 1)]
 
 
-def _nested(
+def _nest(
     child: _Block, dim: Dimension, level: int, drawn: tuple[float, int], room: tuple[int, int]
 ) -> _Block:
-    """Return `dim.size` blocks and what joins them, in a row where the level is even, else in a column."""
+    """Draw `dim.size` blocks and their connection, in a row on even levels, else in a column."""
     across = level % 2 == 0
     width, stride = drawn
     most, before = room
@@ -208,18 +208,18 @@ def _nested(
     indices = [*range(before), dim.size - 1] if folded else list(range(dim.size))
     gap = _GAP if level == 0 else _GAP + 6 * level
     if level:
-        child = _boxed(child)
+        child = _draw_box(child)
     extent = child.width if across else child.height
     fold_room = 64.0 if across else 26.0
-    starts, at = [], 0.0
+    starts, position = [], 0.0
     for index in range(len(indices)):
-        starts.append(at)
-        at += extent + (fold_room if folded and index == before - 1 else gap)
+        starts.append(position)
+        position += extent + (fold_room if folded and index == before - 1 else gap)
     length = starts[-1] + extent
     shapes: list[Shape] = []
     for start, index in zip(starts, indices, strict=True):
         x, y = (start, 0.0) if across else (0.0, start)
-        shapes += [_moved(_named(shape, index, stride), x, y) for shape in child.shapes]
+        shapes += [_move(_name_copy(shape, index, stride), x, y) for shape in child.shapes]
     thick = child.height if across else child.width
     joints, before_side, after_side = _joints(dim, level, width, starts, extent, thick)
     if folded:
@@ -227,26 +227,26 @@ def _nested(
         label = f"⋯ {format_count(dim.size - len(indices))} more"
         joints.append(_text(middle, thick / 2 + 4, label) if across else _text(thick / 2, middle + 4, label))
     turned = [
-        _turned(shape) if not across and shape.look.startswith(("sim-link", "sim-switch")) else shape
+        _turn(shape) if not across and shape.look.startswith(("sim-link", "sim-switch")) else shape
         for shape in joints
     ]
     dx, dy = (0.0, before_side) if across else (0.0, 0.0)
-    moved = tuple(_moved(shape, dx, dy) for shape in (*turned, *shapes))
+    moved = tuple(_move(shape, dx, dy) for shape in (*turned, *shapes))
     if across:
         return _Block(length, thick + before_side + after_side, moved)
     return _Block(thick + before_side + after_side, length, moved)
 
 
-def _named(shape: Shape, index: int, stride: int) -> Shape:
-    """Return the shape of a copy, an NPU with its number."""
+def _name_copy(shape: Shape, index: int, stride: int) -> Shape:
+    """Return the shape of a copied block; an NPU gets its number."""
     if shape.look != "sim-npu":
         return shape
     number = int(shape.title.removeprefix("NPU") or 0) + index * stride
     return replace(shape, title=f"NPU {number}")
 
 
-def _boxed(block: _Block) -> _Block:
-    shapes = tuple(_moved(shape, _PAD, _PAD) for shape in block.shapes)
+def _draw_box(block: _Block) -> _Block:
+    shapes = tuple(_move(shape, _PAD, _PAD) for shape in block.shapes)
     width, height = block.width + 2 * _PAD, block.height + 2 * _PAD
     return _Block(width, height, (Shape("rect", (0, 0, width, height), "sim-box"), *shapes))
 
@@ -254,11 +254,11 @@ def _boxed(block: _Block) -> _Block:
 def _joints(
     dim: Dimension, level: int, width: float, starts: list[float], extent: float, thick: float
 ) -> tuple[list[Shape], float, float]:
-    """Return what joins blocks in a row, and the room it takes above and below them.
+    """Return the connections of blocks in a row, and the space they take above and below.
 
     For a column the same is turned: above becomes right, where `thick` is what the blocks measure across.
     """
-    link, title = f"sim-link sim-dim-{min(level, 3)}", described(dim, level)
+    link, title = f"sim-link sim-dim-{min(level, 3)}", describe_links(dim, level)
     across = level % 2 == 0
     middles = [start + extent / 2 for start in starts]
     first, last = middles[0], middles[-1]
@@ -268,7 +268,8 @@ def _joints(
         reach = 12.0
         bar_at = edge + out * (reach + _BAR) if out < 0 else edge + reach
         shapes = [
-            Shape("line", (at, edge, at, edge + out * reach), link, width, title=title) for at in middles
+            Shape("line", (middle, edge, middle, edge + out * reach), link, width, title=title)
+            for middle in middles
         ]
         shapes.append(Shape("rect", (first - 8, bar_at, last - first + 16, _BAR), "sim-switch", title=title))
         room = reach + _BAR
@@ -294,8 +295,8 @@ def _joints(
     return shapes, 13.0 if dim.size > 2 else 0.0, 0.0
 
 
-def _turned(shape: Shape) -> Shape:
-    """Return a shape with x and y exchanged."""
+def _turn(shape: Shape) -> Shape:
+    """Return a shape with x and y swapped."""
     if shape.kind == "path":
         words = shape.d.split(" ")
         numbers = [word for word in words if not word.isalpha()]

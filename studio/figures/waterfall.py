@@ -1,4 +1,4 @@
-"""From one finish to another: what each part of the time adds or takes away."""
+"""Waterfall from one makespan to another: what each part of the time adds or takes away."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Mapping
 from typing import Any
 
-from studio.analysis.comparison import Step, Waterfall
+from studio.analysis.compare.runs import Step, Waterfall
 from studio.figures.theme import axis_unit, layout, palette
 from studio.units import format_ns
 
@@ -16,7 +16,7 @@ _CUT = 0.3
 
 
 def waterfall(shown: Waterfall, names: tuple[str, str], words: Mapping[str, str], *, dark: bool) -> Any:
-    """Return the figure: A's finish, the steps that change it, B's finish, from top to bottom.
+    """Return A's makespan, the steps that change it, and B's makespan, from top to bottom.
 
     Args:
         shown: The waterfall; parts that are equal on both sides are left out.
@@ -41,7 +41,7 @@ def waterfall(shown: Waterfall, names: tuple[str, str], words: Mapping[str, str]
         *(colours.p2p if step.difference_ns > 0 else colours.compute for step in steps),
         colours.host,
     ]
-    texts = [format_ns(shown.a_ns), *map(_told, steps), format_ns(shown.b_ns)]
+    texts = [format_ns(shown.a_ns), *map(_step_label, steps), format_ns(shown.b_ns)]
     hovers = [
         f"{names[0]}: {shown.a_ns:,} ns",
         *(
@@ -68,10 +68,10 @@ def waterfall(shown: Waterfall, names: tuple[str, str], words: Mapping[str, str]
         ),
         layout(dark, height=_ROW * len(labels) + 40, showlegend=False, bargap=0.3),
     )
-    for at, level in enumerate(levels):
+    for index, level in enumerate(levels):
         # From each bar to the next: where the one ends the other begins.
         figure.add_shape(
-            type="line", x0=level / scale, x1=level / scale, y0=at - 0.31, y1=at + 1.31,
+            type="line", x0=level / scale, x1=level / scale, y0=index - 0.31, y1=index + 1.31,
             line={"color": colours.dim, "width": 1}, layer="below",
         )  # fmt: skip
     span = max(ends) - low
@@ -91,14 +91,14 @@ def waterfall(shown: Waterfall, names: tuple[str, str], words: Mapping[str, str]
 
 
 def _begin(levels: list[int]) -> int:
-    """Return where the axis begins: at 0 unless what changes would be too narrow to see."""
+    """Return the start of the axis: 0, unless the changes would be too narrow to see."""
     low, high = min(levels), max(levels)
     if high - low >= _CUT * high or high == low:
         return 0
     return max(0, round(low - 0.6 * (high - low)))
 
 
-def _told(step: Step) -> str:
+def _step_label(step: Step) -> str:
     sign, arrow = ("+", "▲") if step.difference_ns > 0 else ("−", "▼")
     percent = 0 if step.share is None else round(100 * step.share)
     share = f" · {percent} %".replace("-", "−") if percent else ""

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from dash import dcc, html
 
-from studio.analysis.communication import group_use, shared_use
-from studio.analysis.roles import Role, group_roles
-from studio.analysis.traffic import Traffic, group_title, rank_traffic
+from studio.analysis.collectives.groups import group_use, shared_use
+from studio.analysis.collectives.roles import Role, group_roles
+from studio.analysis.collectives.traffic import Traffic, group_title, rank_traffic
 from studio.figures.groups import group_matrix, widest_px
 from studio.pages._export import Table, copied, exports
 from studio.pages._state import kept, run_of, shown_run, trace

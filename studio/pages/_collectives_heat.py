@@ -10,9 +10,17 @@ from typing import Any
 
 import numpy as np
 
-from studio.analysis.heat import SORTS, Heat, Look, Shown, aligned, heat_of
-from studio.analysis.imbalance import GROUPINGS, METRICS, UNTIMED, Metric, matrix, rows_of, spread_of
-from studio.analysis.members import Members, collective_members
+from studio.analysis.collectives.heat import SORTS, Heat, Look, Shown, align_lines, heat_of
+from studio.analysis.collectives.imbalance import (
+    GROUPINGS,
+    METRICS,
+    UNTIMED,
+    Metric,
+    matrix,
+    rows_of,
+    spread_of,
+)
+from studio.analysis.collectives.members import Members, collective_members
 from studio.errors import TraceError
 from studio.pages._state import kept, run_of, shown_run, times_of, trace, workspace
 
@@ -102,7 +110,7 @@ def shown_of(job: str, view: Mapping[str, str]) -> Shown:
     if view.get("like"):
         other = other_view(view["like"])
         rest = {key: value for key, value in view.items() if key not in ("run", "like")}
-        heat = aligned(heat, _heat(settled(other["job"], {**rest, **_explicit(asked), **other})))
+        heat = align_lines(heat, _heat(settled(other["job"], {**rest, **_explicit(asked), **other})))
     return Shown(trace(job), heat, asked.look, asked.relative, origin_of(job, asked.run))
 
 

@@ -8,10 +8,10 @@ from typing import Any
 
 from dash import html
 
-from studio.analysis.cell import FORMATS, exact_text
-from studio.analysis.heat import Shown, line_name, worst_lines
-from studio.analysis.imbalance import Metric, Offender
-from studio.analysis.nodes import node_ref
+from studio.analysis.collectives.cell import FORMATS, exact_text
+from studio.analysis.collectives.heat import Shown, line_name, worst_lines
+from studio.analysis.collectives.imbalance import Metric, Offender
+from studio.analysis.job.nodes import node_ref
 from studio.pages._collectives_heat import Settled
 from studio.pages._export import exports
 from studio.pages._widgets import exact, hint, link

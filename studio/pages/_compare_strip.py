@@ -13,7 +13,7 @@ from studio.figures.waterfall import waterfall
 from studio.pages._export import Table, exports
 from studio.pages._state import RECORDED, workspace
 from studio.pages._widgets import hint, labelled, link
-from studio.units import told_apart
+from studio.units import format_distinct
 
 _BASIS = (
     "Every nanosecond from the first node to the last end stands in exactly one part, so that the steps add up. On a rank "
@@ -125,7 +125,7 @@ def _verdicts(shown: Lineup, pair: int) -> Any:
         if len(shown.found) > 1:
             content.append(_pressed("Why", {"pair": str(at) if at > 1 else None}, on=at == pair))
         lines.append(html.P(content, className="cs-compare-verdict", title=f"{grew:+,} ns"))
-    times = told_apart([one.side.makespan_ns for one in shown.sides])
+    times = format_distinct([one.side.makespan_ns for one in shown.sides])
     finishes = " · ".join(f"{LETTERS[at]} {one}" for at, one in enumerate(times))
     return html.Div([*lines, html.P(f"Finish: {finishes}", className="cs-dim")], id="compare-verdict")
 

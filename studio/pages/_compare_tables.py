@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from dash import dcc, html
 
-from studio.analysis.comparison import Comparison, Figure, NodeAlone, NodeChange, Side
-from studio.analysis.imbalance import matrix, rows_of
-from studio.analysis.members import collective_members
+from studio.analysis.collectives.imbalance import matrix, rows_of
+from studio.analysis.collectives.members import collective_members
+from studio.analysis.compare.runs import Comparison, Figure, NodeAlone, NodeChange, Side
 from studio.comparing import (
     LETTERS,
     WORDS,

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from studio.analysis.collectives import collective_times
-from studio.analysis.comparison import Side
-from studio.analysis.nodes import find_node, node_ref
-from studio.analysis.steps import graph_steps
+from studio.analysis.collectives.times import collective_times
+from studio.analysis.compare.runs import Side
+from studio.analysis.job.nodes import find_node, node_ref
+from studio.analysis.job.steps import graph_steps
 from studio.comparing import Lineup
 from studio.errors import TraceError
 from studio.trace import NONE, collective_name

@@ -9,12 +9,12 @@ from typing import Any, cast
 
 import numpy as np
 
-from studio.analysis.critical import gates
-from studio.analysis.graph_map import GraphMap, graph_map
-from studio.analysis.graph_search import Kinds, found_rows, kinds_of
-from studio.analysis.neighbours import MOST_ELEMENTS, Adjacency, Direction, Part, neighbourhood, whole
-from studio.analysis.nodes import find_node, node_ref
-from studio.analysis.paths import between, walkable
+from studio.analysis.graph.critical import gates
+from studio.analysis.graph.map import GraphMap, graph_map
+from studio.analysis.graph.neighbours import MOST_ELEMENTS, Adjacency, Direction, Part, neighbourhood, whole
+from studio.analysis.graph.paths import between, walkable
+from studio.analysis.graph.search import Kinds, found_rows, kinds_of
+from studio.analysis.job.nodes import find_node, node_ref
 from studio.errors import TraceError
 from studio.figures.graph import communication, elements, look
 from studio.figures.graph_colours import Swatch
@@ -225,7 +225,7 @@ def key_of(asked: Request) -> str:
 
 @lru_cache(maxsize=16)
 def hits_of(root: str, job: str, graph: int, text: str, groups: tuple[str, ...] = ()) -> Int64:
-    """Return the rows that a text finds, see `analysis.graph_search`.
+    """Return the rows that a text finds, see `analysis.graph.search`.
 
     Raises:
         TraceError: A regular expression cannot be read.

@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from studio.analysis.blocks import BlockTree, Folded, Path
-from studio.analysis.depth import Depths, depths
-from studio.analysis.layout import Layout
-from studio.analysis.levels import LevelName, Source, first_choice, offered
-from studio.analysis.nameparts import NameParts
-from studio.analysis.neighbours import Adjacency, adjacency
+from studio.analysis.graph.blocks import BlockTree, Folded, Path
+from studio.analysis.graph.depth import Depths, depths
+from studio.analysis.graph.layout import Layout
+from studio.analysis.graph.levels import LevelName, Source, first_choice, offered_levels
+from studio.analysis.graph.nameparts import NameParts
+from studio.analysis.graph.neighbours import Adjacency, adjacency
 from studio.figures.blocks import Figures, Weights, folded_elements
 from studio.pages._graph_request import KINDS, Request
 from studio.pages._graph_times import node_spans
@@ -66,7 +66,7 @@ def source_of(asked: Request) -> Source:
 def levels_of(root: str, job: str, graph: int) -> list[LevelName]:
     """Return what a graph can be folded by."""
     near = adjacency_of(root, job, graph, "both")
-    return offered(Source(trace(job).graphs[graph], near, parts_of(root, job, graph), ()))
+    return offered_levels(Source(trace(job).graphs[graph], near, parts_of(root, job, graph), ()))
 
 
 def level_asked_for(asked: Request, wanted: str | None) -> LevelName:

@@ -8,7 +8,7 @@ import dash_cytoscape as cyto
 import dash_mantine_components as dmc
 from dash import html
 
-from studio.analysis.graph_search import HELP as SEARCH_HELP
+from studio.analysis.graph.search import HELP as SEARCH_HELP
 from studio.figures.graph import stylesheet
 from studio.figures.graph_colours import hue_styles
 from studio.figures.theme import palette

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from studio.analysis.critical import Schedule, schedule
-from studio.analysis.levels import thread_lanes
-from studio.figures.graph_colours import Swatch, categories, diverging, scaled
+from studio.analysis.graph.critical import Schedule, schedule
+from studio.analysis.graph.levels import thread_lanes
+from studio.figures.graph_colours import Swatch, categories, diverging, scale_colours
 from studio.pages._graph_fold import adjacency_of, depths_of
 from studio.pages._graph_request import Request
 from studio.pages._graph_times import node_spans
@@ -118,7 +118,7 @@ def _hues(asked: Request, rows: list[Int64]) -> tuple[list[str], list[Swatch], l
         )
         if found.basis == "nodes":
             said = _nodes
-    hues, legend = scaled(values, said)
+    hues, legend = scale_colours(values, said)
     return (
         hues,
         legend,

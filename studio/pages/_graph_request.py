@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from studio.analysis.blocks import Path
-from studio.analysis.levels import LevelName
-from studio.analysis.neighbours import BOTH, Direction, Kind
+from studio.analysis.graph.blocks import Path
+from studio.analysis.graph.levels import LevelName
+from studio.analysis.graph.neighbours import BOTH, Direction, Kind
 
 DEPTH, DEEPEST = 2, 10
 KINDS: dict[str, tuple[Kind, ...]] = {"both": BOTH, "data": ("data",), "ctrl": ("ctrl",)}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from studio.analysis.critical import gates
+from studio.analysis.graph.critical import gates
 from studio.pages._graph import graph_of, part_of
 from studio.pages._graph_paint import schedule_of
 from studio.pages._graph_request import Request

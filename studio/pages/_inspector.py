@@ -8,9 +8,9 @@ from typing import Any
 
 from dash import Dash, Input, Output, dcc, html
 
-from studio.analysis.communication import group_of
-from studio.analysis.neighbours import predecessors, successors
-from studio.analysis.nodes import NodeIndex, find_node, node_ref
+from studio.analysis.collectives.groups import group_of
+from studio.analysis.graph.neighbours import predecessors, successors
+from studio.analysis.job.nodes import NodeIndex, find_node, node_ref
 from studio.errors import StudioError
 from studio.pages._state import has_runs, node_index, rank_of, shown_run, times_of
 from studio.pages._still import still

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from dash import dcc, html
 
-from studio.analysis.breakdown import RankUse
-from studio.analysis.occupancy import Occupancy
+from studio.analysis.job.breakdown import RankUse
+from studio.analysis.job.occupancy import Occupancy
 from studio.figures.occupancy import occupancy_areas
 from studio.figures.ranks import rank_times
 from studio.pages._export import Table, exports

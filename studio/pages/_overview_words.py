@@ -7,9 +7,9 @@ from typing import Any
 
 from dash import html
 
-from studio.analysis.communication import GroupUse
-from studio.analysis.summary import Summary
-from studio.analysis.type_times import TypeTime
+from studio.analysis.collectives.groups import GroupUse
+from studio.analysis.job.summary import Summary
+from studio.analysis.job.type_times import TypeTime
 from studio.pages._export import Table, copied
 from studio.pages._widgets import exact, hint, labelled, table, term
 from studio.trace import NONE

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from studio.analysis.breakdown import Breakdown
+from studio.analysis.job.breakdown import Breakdown
 from studio.pages._export import Table
 from studio.trace import Int64
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from dash import html
 
-from studio.figures.topology import Drawing, described, topology_drawing
+from studio.figures.topology import Drawing, describe_links, topology_drawing
 from studio.pages._asked import EDIT, asks
 from studio.pages._export import Table, exports
 from studio.pages._widgets import exact, findings_list, hint
@@ -88,7 +88,7 @@ def legend(topology: Topology) -> Any:
     """Return a line per dimension: what its links are."""
     lines = html.Ul(
         [
-            html.Li([html.Span(className=f"sim-key sim-key-{min(at, 3)}"), described(dim, at)])
+            html.Li([html.Span(className=f"sim-key sim-key-{min(at, 3)}"), describe_links(dim, at)])
             for at, dim in enumerate(topology.dims)
         ],
         className="sim-legend",

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from dash import dcc, html
 
-from studio.analysis.breakdown import Breakdown
+from studio.analysis.job.breakdown import Breakdown
 from studio.errors import StudioError
 from studio.figures.ranks import rank_times
 from studio.pages._asked import EDIT, ORDER, RUNS, asks

@@ -9,12 +9,12 @@ from typing import Any, TypeVar
 
 import dash
 
-from studio.analysis.breakdown import RankUse
-from studio.analysis.counters import Series, in_flight
-from studio.analysis.differences import Ghost
-from studio.analysis.gantt import Gantt
-from studio.analysis.nodes import NodeIndex
-from studio.analysis.occupancy import Occupancy
+from studio.analysis.job.breakdown import RankUse
+from studio.analysis.job.nodes import NodeIndex
+from studio.analysis.job.occupancy import Occupancy
+from studio.analysis.timeline.counters import Series, in_flight
+from studio.analysis.timeline.differences import Ghost
+from studio.analysis.timeline.gantt import Gantt
 from studio.comparing import Compared, Lineup, recording, side_use, simulation
 from studio.comparing import lineup as compared_with_first
 from studio.doctor import Change, Examination, repair

@@ -9,7 +9,7 @@ import dash
 import dash_mantine_components as dmc
 from dash import ClientsideFunction, Input, Output, State, callback, clientside_callback, dcc, html, no_update
 
-from studio.analysis.imbalance import METRICS, SIZED, UNTIMED
+from studio.analysis.collectives.imbalance import METRICS, SIZED, UNTIMED
 from studio.errors import StudioError
 from studio.pages._collectives_groups import UNNAMED, groups_panel, traffic_of, traffic_side
 from studio.pages._collectives_heat import Settled, members_of, other_view, settled, shown_of, told

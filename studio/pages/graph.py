@@ -9,8 +9,8 @@ import dash
 import numpy as np
 from dash import ClientsideFunction, Input, Output, State, callback, clientside_callback, dcc, html, no_update
 
-from studio.analysis.levels import TITLES
-from studio.analysis.nodes import node_ref
+from studio.analysis.graph.levels import TITLES
+from studio.analysis.job.nodes import node_ref
 from studio.errors import StudioError
 from studio.figures.blocks import block_ref
 from studio.figures.graph import legend, node_refs

@@ -11,7 +11,7 @@ import dash_ag_grid as dag
 import dash_mantine_components as dmc
 from dash import ClientsideFunction, Input, Output, callback, clientside_callback, dcc, html, no_update
 
-from studio.analysis.nodes import TEXT_COLUMNS
+from studio.analysis.job.nodes import TEXT_COLUMNS
 from studio.errors import StudioError
 from studio.pages._export import exports
 from studio.pages._state import node_index, run_note, workspace

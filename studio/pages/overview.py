@@ -7,9 +7,9 @@ from typing import Any
 import dash
 from dash import Input, Output, callback, dcc, html, no_update
 
-from studio.analysis.communication import group_use, shared_use
-from studio.analysis.summary import Summary, unsized
-from studio.analysis.type_times import type_times
+from studio.analysis.collectives.groups import group_use, shared_use
+from studio.analysis.job.summary import Summary, count_unsized
+from studio.analysis.job.type_times import type_times
 from studio.errors import StudioError
 from studio.figures.groups import group_matrix, widest_px
 from studio.pages._collectives_groups import left_out
@@ -67,7 +67,7 @@ def show(view: dict[str, Any], theme: str) -> Any:
                     className="cs-section",
                 ),
                 html.Div(
-                    [html.H2("Communication by type"), collectives_table(summary, unsized(found))],
+                    [html.H2("Communication by type"), collectives_table(summary, count_unsized(found))],
                     className="cs-section",
                 ),
             ],

@@ -7,8 +7,8 @@ from typing import Any
 import dash
 from dash import ClientsideFunction, Input, Output, State, callback, clientside_callback, dcc, html
 
-from studio.analysis.coverage import Category
-from studio.analysis.perfetto_events import INSTALL, cannot_write
+from studio.analysis.timeline.coverage import Category
+from studio.analysis.timeline.perfetto import INSTALL, cannot_write
 from studio.errors import StudioError
 from studio.pages._export import menu
 from studio.pages._state import runs_of, shown_run

@@ -1,4 +1,4 @@
-"""A run or a comparison as one HTML file that needs nothing else: `report(sides)`."""
+"""Write a run or a comparison as one self-contained HTML file: `report(sides)`."""
 
 from studio.reporting.content import report
 

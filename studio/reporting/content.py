@@ -1,4 +1,4 @@
-"""What a report says: of one run where its time went; of several how they differ, and then the same of each."""
+"""The content of a report: where the time of each run went, and how several runs differ."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from collections.abc import Sequence
 import numpy as np
 
 from studio import __version__
-from studio.analysis.breakdown import Breakdown
-from studio.analysis.collectives import CollectiveTimes, collective_times
-from studio.analysis.comparison import Comparison, Figure, NodeChange, Side
-from studio.analysis.imbalance import matrix, rows_of, spread_of, worst_rows
-from studio.analysis.members import Members, collective_members
-from studio.analysis.summary import summarise
+from studio.analysis.collectives.imbalance import matrix, rows_of, spread_of, worst_rows
+from studio.analysis.collectives.members import Members, collective_members
+from studio.analysis.collectives.times import CollectiveTimes, collective_times
+from studio.analysis.compare.runs import Comparison, Figure, NodeChange, Side
+from studio.analysis.job.breakdown import Breakdown
+from studio.analysis.job.summary import summarise
 from studio.comparing import (
     LETTERS,
     WORDS,
@@ -34,7 +34,7 @@ from studio.figures.ranks import rank_times
 from studio.figures.waterfall import waterfall
 from studio.reporting.document import Cell, Document
 from studio.trace import Float64, Int64, collective_name, trace_digest
-from studio.units import format_bytes, format_count, format_ns, format_rate
+from studio.units import format_bytes, format_count, format_counted, format_ns, format_rate
 
 _LISTED = 12
 _FINDINGS = 20
@@ -43,26 +43,28 @@ _RANKS_NAMED = 6
 
 
 def report(sides: Sequence[Compared], progress: Progress | None = None) -> str:
-    """Return a run, or the comparison of several with the first, as one HTML file.
+    """Return a report about one run, or comparing several with the first, as one HTML file.
 
     It holds its figures and the script that draws them, and asks for nothing from any network. `progress` is told how
     many runs are compared and drawn.
     """
     tell = progress or (lambda _phase, _done, _total: None)
-    title = " against ".join(one.name for one in sides)
+    title = " against ".join(side.name for side in sides)
     document = Document(f"{title} · Chakra Studio")
     document.heading(1, title)
     if len(sides) > 1:
-        for letter, other, found in zip(LETTERS[1:], sides[1:], comparisons(sides, progress), strict=False):
-            _difference(document, found, (sides[0], other), letter)
+        for letter, other, comparison in zip(
+            LETTERS[1:], sides[1:], comparisons(sides, progress), strict=False
+        ):
+            _difference(document, comparison, (sides[0], other), letter)
         _settings(document, sides)
-    for done, (letter, one) in enumerate(zip(LETTERS, sides, strict=False)):
+    for done, (letter, side) in enumerate(zip(LETTERS, sides, strict=False)):
         tell("drawing", done, len(sides) + 1)
         if len(sides) > 1:
-            document.heading(2, f"{letter}: {one.name}")
-        _run(document, one, alone=len(sides) == 1)
+            document.heading(2, f"{letter}: {side.name}")
+        _run(document, side, alone=len(sides) == 1)
     made = time.strftime("%Y-%m-%d %H:%M", time.localtime())
-    hashes = ", ".join(dict.fromkeys(trace_digest(one.side.trace)[:12] for one in sides))
+    hashes = ", ".join(dict.fromkeys(trace_digest(side.side.trace)[:12] for side in sides))
     tell("drawing", len(sides), len(sides) + 1)
     html = document.html(f"Chakra Studio {__version__} · {made} · traces {hashes}")
     tell("drawing", len(sides) + 1, len(sides) + 1)
@@ -73,11 +75,13 @@ def report(sides: Sequence[Compared], progress: Progress | None = None) -> str:
 # Several runs
 
 
-def _difference(document: Document, found: Comparison, sides: tuple[Compared, Compared], letter: str) -> None:
+def _difference(
+    document: Document, comparison: Comparison, sides: tuple[Compared, Compared], letter: str
+) -> None:
     document.heading(2, f"From A to {letter}")
-    document.paragraph(verdict(found, f"A ({sides[0].name})", f"{letter} ({sides[1].name})"), "verdict")
-    fall = found.waterfall("busiest")
-    if found.difference_ns:
+    document.paragraph(verdict(comparison, f"A ({sides[0].name})", f"{letter} ({sides[1].name})"), "verdict")
+    fall = comparison.waterfall("busiest")
+    if comparison.difference_ns:
         document.figure(
             "Where the difference comes from",
             waterfall(fall, ("A", letter), WORDS, dark=False),
@@ -102,16 +106,16 @@ def _difference(document: Document, found: Comparison, sides: tuple[Compared, Co
         numeric=(1, 2, 3, 4),
         caption="The parts add up exactly.",
     )
-    _figures(document, "Means over ranks", found.figures, letter)
+    _figures(document, "Means over ranks", comparison.figures, letter)
     about = dict.fromkeys(side.side.dimensions.about for side in sides)
     caption = " Or: ".join(words for words in about if words)
-    _figures(document, "Dimensions of the network", found.dimensions, letter, carried=caption)
-    _changes(document, "Nodes that take longer", found, found.slower, letter)
-    _changes(document, "Nodes that take less", found, found.faster, letter)
-    alignment = found.alignment
+    _figures(document, "Dimensions of the network", comparison.dimensions, letter, carried=caption)
+    _changes(document, "Nodes that take longer", comparison, comparison.slower, letter)
+    _changes(document, "Nodes that take less", comparison, comparison.faster, letter)
+    alignment = comparison.alignment
     document.paragraph(
-        f"{_percent(alignment.share)} of the nodes could be matched, by {alignment.by}; {format_count(found.added_count)} "
-        f"are in {letter} alone, {format_count(found.removed_count)} in A alone.",
+        f"{_percent(alignment.share)} of the nodes could be matched, by {alignment.by}; {format_count(comparison.added_count)} "
+        f"are in {letter} alone, {format_count(comparison.removed_count)} in A alone.",
         "dim",
     )
 
@@ -121,16 +125,16 @@ def _figures(
 ) -> None:
     rows: list[list[Cell]] = []
     # A recording knows nothing of what the network carried.
-    for one in (figure for figure in figures if figure.difference is not None):
-        shown, change = _SHOWN[one.unit]
-        told = change(one.difference or 0)
-        cells = ["" if value is None else shown(value) for value in (one.a, one.b)]
-        name = f"{WORDS.get(one.key, one.key)}{_TOLD[one.unit] if carried else ''}"
-        rows.append([name, *cells, told, _share(one.share)])
+    for difference in (figure for figure in figures if figure.difference is not None):
+        shown, change = _SHOWN[difference.unit]
+        change_text = change(difference.difference or 0)
+        cells = ["" if value is None else shown(value) for value in (difference.a, difference.b)]
+        name = f"{WORDS.get(difference.key, difference.key)}{_UNIT_NOTES[difference.unit] if carried else ''}"
+        rows.append([name, *cells, change_text, _share(difference.share)])
     if rows:
         document.heading(3, title)
         document.table(
-            ["", "A", letter, "difference", "share of that of the finish"],
+            ["", "A", letter, "difference", "share of the finish's change"],
             rows,
             numeric=(1, 2, 3, 4),
             caption=carried,
@@ -138,21 +142,21 @@ def _figures(
 
 
 def _changes(
-    document: Document, title: str, found: Comparison, changes: Sequence[NodeChange], letter: str
+    document: Document, title: str, comparison: Comparison, changes: Sequence[NodeChange], letter: str
 ) -> None:
     if not changes:
         return
     rows: list[list[Cell]] = []
-    for one in changes[:_LISTED]:
-        node = node_words(found.a, one.rank_a, one.row_a)
+    for change in changes[:_LISTED]:
+        node = node_words(comparison.a, change.rank_a, change.row_a)
         rows.append(
             [
                 node["name"] or "(no name)",
                 str(node["rank"]),
                 node["node"],
-                _time(one.a_ns),
-                _time(one.b_ns),
-                _change(one.difference_ns),
+                _time(change.a_ns),
+                _time(change.b_ns),
+                _change(change.difference_ns),
             ]
         )
     document.heading(3, title)
@@ -175,8 +179,8 @@ def _settings(document: Document, sides: Sequence[Compared]) -> None:
 # One run
 
 
-def _run(document: Document, one: Compared, *, alone: bool) -> None:
-    side = one.side
+def _run(document: Document, run: Compared, *, alone: bool) -> None:
+    side = run.side
     use, busy = side_use(side)
     times, finish, numbers = use.times, use.finish_ns, use.numbers
     document.facts(_facts(side, times, finish))
@@ -193,7 +197,7 @@ def _run(document: Document, one: Compared, *, alone: bool) -> None:
     if alone:
         document.heading(3, "Settings")
         document.table(
-            ["setting", "value"], [[key, (value.text, value.exact)] for key, value in one.settings.items()]
+            ["setting", "value"], [[key, (value.text, value.exact)] for key, value in run.settings.items()]
         )
     _findings(document, side)
 
@@ -216,8 +220,8 @@ def _facts(side: Side, times: Breakdown, finish: Int64) -> list[tuple[str, Cell]
     return made
 
 
-def _binned(table: Float64) -> Float64:
-    """Return a table of (L, R) with at most `_ROWS` rows, each the maximum of neighbours."""
+def _bin_rows(table: Float64) -> Float64:
+    """Return a table of (L, R) reduced to at most `_ROWS` rows, each the maximum of its neighbours."""
     if len(table) <= _ROWS:
         return table
     edges = np.linspace(0, len(table), _ROWS + 1).astype(np.int64)[:-1]
@@ -252,8 +256,8 @@ def _collectives(
         [
             "type",
             "count",
-            "bytes, one member each",
-            "time in all",
+            "bytes of one member",
+            "total time",
             "longest",
             "waiting for the last",
             "bus bandwidth, median",
@@ -262,7 +266,7 @@ def _collectives(
         numeric=(1, 2, 3, 4, 5, 6),
         caption="Time from the first member's beginning to the last one's end; bandwidth as nccl-tests defines it, from the last arrival.",
     )
-    table = _binned(matrix(members, rows_of(members), "duration"))
+    table = _bin_rows(matrix(members, rows_of(members), "duration"))
     if table.size and not np.isnan(table).all():
         document.figure(
             "When collectives took long, and on which ranks",
@@ -277,18 +281,18 @@ def _collectives(
 def _slowest(document: Document, times: CollectiveTimes) -> None:
     rows: list[list[Cell]] = [
         [
-            collective_name(int(times.type[at])),
-            times.groups[int(times.group[at])] or "all ranks",
-            str(int(times.position[at])),
-            _size(float(times.bytes[at])) if times.bytes.any() else "not recorded",
-            _time(int(times.duration_ns[at])),
-            _time(int(times.skew_ns[at])),
-            str(int(times.last_rank[at])),
-            _rate(times.bus_bytes_per_ns[at : at + 1]),
+            collective_name(int(times.type[index])),
+            times.groups[int(times.group[index])] or "all ranks",
+            str(int(times.position[index])),
+            _size(float(times.bytes[index])) if times.bytes.any() else "not recorded",
+            _time(int(times.duration_ns[index])),
+            _time(int(times.skew_ns[index])),
+            str(int(times.last_rank[index])),
+            _rate(times.bus_bytes_per_ns[index : index + 1]),
         ]
-        for at in np.argsort(-times.duration_ns, kind="stable")[:_LISTED].tolist()
+        for index in np.argsort(-times.duration_ns, kind="stable")[:_LISTED].tolist()
     ]
-    document.heading(3, "Collectives that take longest")
+    document.heading(3, "Longest collectives")
     document.table(
         [
             "type",
@@ -314,22 +318,22 @@ def _uneven(document: Document, members: Members) -> None:
         document.paragraph("Not known: the trace does not record how much they move.")
         return
     if not worst:
-        document.paragraph("Every rank puts as much into each collective as the others of its group.")
+        document.paragraph("All ranks of a group put equally much into each collective.")
         return
     made: list[list[Cell]] = []
-    for one in worst:
-        first = int(rows.first[one.row])
-        heavy = ", ".join(map(str, one.heavy[:_RANKS_NAMED])) + (
-            " …" if len(one.heavy) > _RANKS_NAMED else ""
+    for offender in worst:
+        first = int(rows.first[offender.row])
+        heavy = ", ".join(map(str, offender.heavy[:_RANKS_NAMED])) + (
+            " …" if len(offender.heavy) > _RANKS_NAMED else ""
         )
         made.append(
             [
                 members.titles[int(members.title[first])] or "(no name)",
                 members.groups[int(members.group[first])] or "all ranks",
                 heavy,
-                _size(one.most),
-                f"{one.max:.3f}",
-                _size(one.excess),
+                _size(offender.most),
+                f"{offender.max:.3f}",
+                _size(offender.excess),
             ]
         )
     document.table(
@@ -347,10 +351,10 @@ def _network(document: Document, side: Side) -> None:
         chosen = range(len(carried.names)) if order is None else order.tolist()
         document.heading(3, title)
         document.table(
-            ["", "bytes", "offered load" if order is None else "time it was sending, of the finish"],
+            ["", "bytes", "offered load" if order is None else "share of the finish spent sending"],
             [
-                [carried.names[at], _size(float(carried.bytes[at])), _load(float(carried.load[at]))]
-                for at in chosen
+                [carried.names[index], _size(float(carried.bytes[index])), _load(float(carried.load[index]))]
+                for index in chosen
             ],
             numeric=(1, 2),
             caption=carried.about,
@@ -358,15 +362,15 @@ def _network(document: Document, side: Side) -> None:
 
 
 def _findings(document: Document, side: Side) -> None:
-    found = side.trace.findings
+    findings = side.trace.findings
     document.heading(3, "What the reader noticed")
-    if not found:
-        document.paragraph(f"Nothing, in {format_count(summarise(side.trace).nodes)} nodes.")
+    if not findings:
+        document.paragraph(f"No findings in {format_counted(summarise(side.trace).nodes, 'node')}.")
         return
-    document.bullets([f"{one.level}: {one.message}" for one in found[:_FINDINGS]])
-    if len(found) > _FINDINGS:
+    document.bullets([f"{finding.level}: {finding.message}" for finding in findings[:_FINDINGS]])
+    if len(findings) > _FINDINGS:
         document.paragraph(
-            f"{format_count(len(found) - _FINDINGS)} more: chakra-studio info lists all.", "dim"
+            f"{format_count(len(findings) - _FINDINGS)} more: chakra-studio info lists all.", "dim"
         )
 
 
@@ -407,4 +411,4 @@ def _rate(rates: np.ndarray[tuple[int, ...], np.dtype[np.float64]]) -> Cell:
 
 
 _SHOWN = {"ns": (_time, signed), "bytes": (_size, signed_bytes), "share": (_load, signed_share)}
-_TOLD = {"ns": ", time one port takes to send it", "bytes": ", bytes of all", "share": ", offered load"}
+_UNIT_NOTES = {"ns": ", time one port takes to send it", "bytes": ", bytes of all", "share": ", offered load"}

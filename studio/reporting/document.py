@@ -1,4 +1,4 @@
-"""HTML that opens from disk: every text escaped, figures and the script that draws them inside, no network."""
+"""Build HTML that opens from disk: all text escaped, figures and their script embedded, no network."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ _DRAW = """
 """
 
 Cell = str | tuple[str, str]
-"""A text, or a text and what is said of it on hover."""
+"""A text, or a text and its tooltip."""
 
 
 class Document:
-    """A page that is being written, from top to bottom."""
+    """An HTML page, written from top to bottom."""
 
     def __init__(self, title: str) -> None:
         self._title = title
@@ -60,13 +60,13 @@ class Document:
         self._parts.append(f"<h{level}>{escape(text)}</h{level}>")
 
     def paragraph(self, text: str, kind: str = "") -> None:
-        """Write a paragraph; `kind` is "dim", "verdict" or nothing."""
+        """Write a paragraph; `kind` is "dim", "verdict" or empty."""
         self._parts.append(
             f'<p class="{escape(kind)}">{escape(text)}</p>' if kind else f"<p>{escape(text)}</p>"
         )
 
     def facts(self, facts: Sequence[tuple[str, Cell]]) -> None:
-        """Write numbers, each under its name."""
+        """Write numbers with labels."""
         items = "".join(f"<div><dt>{escape(name)}</dt><dd>{_cell(value)}</dd></div>" for name, value in facts)
         self._parts.append(f"<dl>{items}</dl>")
 
@@ -78,12 +78,12 @@ class Document:
         numeric: Sequence[int] = (),
         caption: str = "",
     ) -> None:
-        """Write a table; columns in `numeric` stand right."""
+        """Write a table; columns in `numeric` are right-aligned."""
 
         def line(tag: str, cells: Sequence[Cell]) -> str:
             written = [
-                f"<{tag}{' class=num' if at in numeric else ''}>{_cell(cell)}</{tag}>"
-                for at, cell in enumerate(cells)
+                f"<{tag}{' class=num' if column in numeric else ''}>{_cell(cell)}</{tag}>"
+                for column, cell in enumerate(cells)
             ]
             return f"<tr>{''.join(written)}</tr>"
 
@@ -96,7 +96,7 @@ class Document:
         self._parts.append(f"<ul>{''.join(f'<li>{escape(text)}</li>' for text in texts)}</ul>")
 
     def figure(self, title: str, figure: Any, about: str = "") -> None:
-        """Write a plotly figure under its title."""
+        """Write a plotly figure with a title."""
         self.heading(3, title)
         if about:
             self.paragraph(about, "dim")

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 from flask import Response, request
 
-from studio.analysis.gantt import Gantt
+from studio.analysis.timeline.gantt import Gantt
 from studio.errors import StudioError, TraceError
 from studio.units import format_count
 

@@ -6,8 +6,8 @@ from typing import Any
 
 from flask import request
 
-from studio.analysis.gantt import Bar, Gantt
-from studio.analysis.nodes import find_node, node_ref
+from studio.analysis.job.nodes import find_node, node_ref
+from studio.analysis.timeline.gantt import Bar, Gantt
 from studio.server.answers import FARTHEST, NAME_AT_MOST, whole
 from studio.trace import type_name
 

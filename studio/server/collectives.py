@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from flask import Blueprint, Response, request, stream_with_context
 
-from studio.analysis.cell import UNITS, cell_words
-from studio.analysis.heat import Heat, Shown, Tile, line_name, strongest, tile, worst_lines
-from studio.analysis.nodes import find_node, node_ref
+from studio.analysis.collectives.cell import UNITS, cell_words
+from studio.analysis.collectives.heat import Heat, Shown, Tile, line_name, strongest, tile, worst_lines
+from studio.analysis.job.nodes import find_node, node_ref
 from studio.errors import StudioError, TraceError
 from studio.figures.theme import DIVERGING, SEQUENTIAL
 from studio.server.answers import FARTHEST, as_json, csv_line, exact_number, harmless, refusal, whole

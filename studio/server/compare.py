@@ -7,8 +7,8 @@ from typing import Any
 
 from flask import Blueprint, Response, request
 
-from studio.analysis.gantt import Gantt
-from studio.analysis.nodes import find_node, node_ref
+from studio.analysis.job.nodes import find_node, node_ref
+from studio.analysis.timeline.gantt import Gantt
 from studio.comparing import RECORDED, SIDES_AT_MOST, Lineup
 from studio.errors import StudioError, TraceError
 from studio.server.answers import NAME_AT_MOST, as_json, refusal, whole

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from flask import Blueprint, Response, request, stream_with_context
 
-from studio.analysis.counters import Series
-from studio.analysis.gantt import LEVEL_AT_MOST, TILE_BINS, Gantt
+from studio.analysis.timeline.counters import Series
+from studio.analysis.timeline.gantt import LEVEL_AT_MOST, TILE_BINS, Gantt
 from studio.server.answers import FARTHEST, as_json, exact_number, plain_cell, whole, window
 from studio.server.packed import packed
 

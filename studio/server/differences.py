@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from flask import Blueprint, Response, request
 
-from studio.analysis.differences import differences
-from studio.analysis.gantt import Gantt
+from studio.analysis.timeline.differences import differences
+from studio.analysis.timeline.gantt import Gantt
 from studio.figures.graph import node_refs
 from studio.server.answers import FARTHEST, NAME_AT_MOST, as_json, plain_cell, whole
 from studio.server.bars import bar_asked_for

@@ -7,9 +7,9 @@ from typing import Any
 
 from flask import Blueprint, Response, request
 
-from studio.analysis.graph_map import GraphMap
+from studio.analysis.graph.map import GraphMap
 from studio.errors import StudioError, TraceError
-from studio.figures.graph_files import SAID, written
+from studio.figures.graph_files import SAID, write_drawing
 from studio.server.answers import as_json, refusal
 from studio.server.packed import packed
 
@@ -36,7 +36,7 @@ def graph_blueprint(drawn: Drawn, mapped: Mapped, named: Named) -> Blueprint:
         if told is None:
             known = ", ".join(SAID)
             raise TraceError(f"A graph cannot be saved as {kind[:20]!r}.", hint=f"The kinds are {known}.")
-        text = written(told, drawn(_view(job)), dark=request.args.get("theme") == "dark")
+        text = write_drawing(told, drawn(_view(job)), dark=request.args.get("theme") == "dark")
         name = f'attachment; filename="graph-{job}.{told}"'
         return Response(text, mimetype=SAID[told], headers={"Content-Disposition": name})
 

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 from flask import Blueprint, Response, request, stream_with_context
 
-from studio.analysis.nodes import TIME_COLUMNS, Condition, Node, NodeIndex, Query, find_node
+from studio.analysis.job.nodes import TIME_COLUMNS, Condition, Node, NodeIndex, Query, find_node
 from studio.decoding import decoder
 from studio.errors import StudioError, TraceError
 from studio.server.answers import as_json, harmless, refusal

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 from flask import Blueprint, Response, request
 
-from studio.analysis.nodes import NodeIndex, Query
+from studio.analysis.job.nodes import NodeIndex, Query
 from studio.errors import StudioError
 from studio.trace import Rank, Trace
 from studio.units import format_count, format_ns

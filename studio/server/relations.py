@@ -9,10 +9,10 @@ import numpy as np
 from flask import Blueprint, Response, request
 from numpy.typing import NDArray
 
-from studio.analysis.chains import chain_of
-from studio.analysis.gantt import Gantt
-from studio.analysis.hits import find_hits
-from studio.analysis.peers import peers_of
+from studio.analysis.timeline.chains import chain_of
+from studio.analysis.timeline.gantt import Gantt
+from studio.analysis.timeline.hits import find_hits
+from studio.analysis.timeline.peers import peers_of
 from studio.server.answers import as_json
 from studio.server.bars import bar_as_json, bar_asked_for
 from studio.server.packed import packed

@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 from flask import Blueprint, Response, request, stream_with_context
 
-from studio.analysis.chrome_events import chrome_events
-from studio.analysis.counters import Series
-from studio.analysis.gantt import LEVEL_AT_MOST, TILE_BINS, Bar, Gantt
-from studio.analysis.perfetto_events import perfetto_events
-from studio.analysis.undrawn import Undrawn, undrawn
+from studio.analysis.timeline.chrome import chrome_events
+from studio.analysis.timeline.counters import Series
+from studio.analysis.timeline.gantt import LEVEL_AT_MOST, TILE_BINS, Bar, Gantt
+from studio.analysis.timeline.perfetto import perfetto_events
+from studio.analysis.timeline.undrawn import Undrawn, undrawn
 from studio.errors import StudioError
 from studio.figures.graph import node_refs
 from studio.server.answers import FARTHEST, NAME_AT_MOST, as_json, harmless, refusal, rows_asked_for, whole

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from flask import Blueprint, Response, request, stream_with_context
 
-from studio.analysis.heat import plain_tile
-from studio.analysis.traffic import Traffic
+from studio.analysis.collectives.heat import plain_tile
+from studio.analysis.collectives.traffic import Traffic
 from studio.errors import StudioError
 from studio.figures.theme import DIVERGING, SEQUENTIAL
 from studio.server.answers import csv_line, refusal

@@ -7,8 +7,8 @@ from typing import Any
 
 from flask import Blueprint, Response, request
 
-from studio.analysis.gantt import Gantt
-from studio.analysis.window import BY, By, idle_times, shares, spreads
+from studio.analysis.timeline.gantt import Gantt
+from studio.analysis.timeline.window import BY, By, idle_times, shares, spreads
 from studio.errors import TraceError
 from studio.server.answers import NAME_AT_MOST, as_json, plain_cell, window
 

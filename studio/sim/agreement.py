@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from studio.analysis.matching import (
+from studio.analysis.collectives.matching import (
     Collectives,
     Disagreement,
     GroupMatching,

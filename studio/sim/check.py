@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from studio.analysis.matching import (
+from studio.analysis.collectives.matching import (
     GroupMatching,
     edges,
     match_collectives,

@@ -12,9 +12,9 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from studio.analysis.counters import Series, Steps, span_bytes
-from studio.analysis.coverage import Category, Float64
-from studio.analysis.gantt import Gantt
+from studio.analysis.timeline.counters import Series, Steps, span_bytes
+from studio.analysis.timeline.coverage import Category, Float64
+from studio.analysis.timeline.gantt import Gantt
 from studio.sim.result import SimResult
 from studio.sim.traffic import offered_load_words
 from studio.timeline import LANE_KINDS

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from studio.analysis.breakdown import Breakdown, Spans, breakdown, node_kinds
+from studio.analysis.job.breakdown import Breakdown, Spans, breakdown, node_kinds
 from studio.sim.config import SystemConfig
 from studio.sim.folding import expanded_links
 from studio.sim.kernel import layout as k
@@ -16,7 +16,7 @@ from studio.sim.links import first_records
 from studio.sim.node_records import roofline
 from studio.sim.plan import Plan
 from studio.sim.traffic import DimensionTraffic, LinkTraffic, dimensions_carried, links_carried
-from studio.timeline import NodeTimes, Timeline, arranged, empty_times, rank_indices
+from studio.timeline import NodeTimes, Timeline, arrange_lanes, empty_times, rank_indices
 from studio.trace import Bool, Int64, NodeType, Trace
 
 WRAP = 1 << 64
@@ -87,7 +87,7 @@ class SimResult:
         """
         chosen = rank_indices(self.trace, ranks)
         groups = self.trace.groups if self.config.groups is None else self.config.groups
-        return arranged(
+        return arrange_lanes(
             self.trace, self.node_times(chosen).spans(self.trace, chosen), ranks=chosen, groups=groups
         )
 

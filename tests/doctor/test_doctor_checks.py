@@ -66,7 +66,7 @@ def test_the_worst_is_told_first():
 @pytest.mark.parametrize(
     ("code", "level", "message"),
     [
-        ("missing-rank", "error", "Rank 1 is missing, as the numbers of the others tell."),
+        ("missing-rank", "error", "Rank 1 is missing, according to the other rank numbers."),
         (
             "dangling",
             "error",
@@ -76,11 +76,11 @@ def test_the_worst_is_told_first():
             "cycle",
             "error",
             (
-                "3 nodes of rank 0 wait for each other in 1 circle. Removing 1 dependency (the fewest that open all of "
-                "them) mends it: node 1 (n1) waits for node 3 (n3)."
+                "3 nodes of rank 0 wait for each other in 1 cycle. Removing 1 dependency (the fewest that open all "
+                "cycles) fixes it: node 1 (n1) waits for node 3 (n3)."
             ),
         ),
-        ("duplicate-id", "error", "1 node of rank 0 has an id that an earlier node has: node 1 (n1)."),
+        ("duplicate-id", "error", "1 node of rank 0 has the id of an earlier node: node 1 (n1)."),
         (
             "collectives-disagree",
             "error",
@@ -112,7 +112,7 @@ def test_the_worst_is_told_first():
             "stream-order",
             "warning",
             (
-                "1 kernel of rank 0 does not wait for the one before on the same stream: node 12 (n12) comes after node 11 "
+                "1 kernel of rank 0 does not wait for the previous kernel on the same stream: node 12 (n12) comes after node 11 "
                 "(n11)."
             ),
         ),
@@ -129,7 +129,7 @@ def test_the_worst_is_told_first():
         (
             "forward",
             "info",
-            "1 node of rank 0 waits for nodes that come later in the file: node 1 (n1) waits for node 2 (n2).",
+            "1 node of rank 0 waits for nodes later in the file: node 1 (n1) waits for node 2 (n2).",
         ),
     ],
 )
@@ -198,7 +198,7 @@ def test_a_large_circle_is_opened_by_a_heuristic_that_says_so():
     nodes = [comp(n, *(other for other in (n - 1, n + 1) if 1 <= other <= 20)) for n in range(1, 21)]
     one = found(trace_of([nodes]), "cycle")
     assert evidence(one)["to remove"] == "19 (heuristic)"
-    assert "fewer may do" in one.message
+    assert "fewer may be enough" in one.message
 
 
 def test_a_large_circle_that_one_dependency_opens_is_opened_by_it():
@@ -374,7 +374,10 @@ def test_a_pair_of_which_nothing_is_linked_is_an_error():
     trace = with_metadata(healthy(), link_host_operations=100, link_device_operations=50, link_linked=0)
     one = found(trace, "unlinked")
     assert one.level == "error"
-    assert one.message == "Nothing of the execution trace of ranks 0–1 could be linked with its device trace."
+    assert (
+        one.message
+        == "No operator of the execution trace of ranks 0–1 could be linked with its device trace."
+    )
 
 
 def test_clocks_of_groups_are_joined_through_the_ranks_they_share():

@@ -97,7 +97,7 @@ def test_dangling_dependencies_go_and_the_others_stay():
     done = repair(BROKEN["dangling"](), "dangling")
     assert waits(done.trace.graphs[0], 2) == [1]
     assert len(done.trace.graphs[0].data.dangling) == 0
-    assert done.changes[0].first == ("rank 0: node 2 (n2) waited for node 99, which is not there",)
+    assert done.changes[0].first == ("rank 0: node 2 (n2) waited for node 99, which is missing",)
 
 
 def test_repeated_ids_become_new_ones_and_dependencies_stay_with_the_first():

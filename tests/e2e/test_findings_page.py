@@ -47,9 +47,9 @@ def test_what_is_wrong_is_listed_the_worst_first(studio: Studio, page):
     page.click("nav >> text=Findings")
     page.locator("#findings-list").wait_for()
     assert titles(page)[:4] == [
-        "Dependencies on nodes that are not there",
+        "Dependencies on missing nodes",
         "Nodes that wait for themselves",
-        "Nodes that wait in a circle",
+        "Dependency cycles",
         "Collectives on which ranks disagree",
     ]
     assert page.locator(".fi-count").first.inner_text() == "4 errors"
@@ -69,17 +69,17 @@ def test_a_clean_job_says_so_and_what_was_looked_for(studio: Studio, page):
     page.goto(studio.address("findings", "healthy"))
     page.locator("h2", has_text="Nothing is wrong with this job").wait_for()
     assert not page.locator("#findings-badge *").count()
-    page.locator(".fi-passed li", has_text="Nodes that wait in a circle").wait_for()
+    page.locator(".fi-passed li", has_text="Dependency cycles").wait_for()
     assert page.locator(".fi-passed li").count() == len(CHECKS)
 
 
 def test_a_finding_opens_by_keyboard_and_leads_to_its_nodes(studio: Studio, page):
     """What is open and selected is in the address."""
     page.goto(studio.address("findings", "broken"))
-    head = page.locator(".fi-head", has_text="Nodes that wait in a circle")
+    head = page.locator(".fi-head", has_text="Dependency cycles")
     head.focus()
     page.keyboard.press("Enter")
-    page.locator(".fi-details", has_text="None of them ever starts").wait_for()
+    page.locator(".fi-details", has_text="None of these nodes ever starts").wait_for()
     assert head.get_attribute("aria-expanded") == "true"
     page.click(".fi-nodes a >> nth=1")
     page.locator("#inspector h2", has_text="n2").wait_for()

@@ -12,9 +12,9 @@ from axe_playwright_python.sync_playwright import Axe
 from perfetto.protos.perfetto.trace import perfetto_trace_pb2
 
 import studio as library
-from studio.analysis.counters import in_flight
-from studio.analysis.gantt import Gantt
-from studio.analysis.window import idle_times, shares
+from studio.analysis.timeline.counters import in_flight
+from studio.analysis.timeline.gantt import Gantt
+from studio.analysis.timeline.window import idle_times, shares
 from studio.runs import Run
 from studio.samples import sample_path
 from studio.sim import simulate

@@ -10,10 +10,10 @@ import pytest
 
 import studio
 from studio import converting, timeline
-from studio.analysis.chrome_events import chrome_events
-from studio.analysis.gantt import Gantt
-from studio.analysis.perfetto_events import perfetto_events
-from studio.analysis.slices import Slices
+from studio.analysis.timeline.chrome import chrome_events
+from studio.analysis.timeline.gantt import Gantt
+from studio.analysis.timeline.perfetto import perfetto_events
+from studio.analysis.timeline.slices import Slices
 from studio.converting import convert
 from studio.errors import StudioError, TraceError, TraceFormatError
 from studio.samples import sample_path

@@ -16,8 +16,8 @@ import studio
 from studio.errors import TraceFormatError
 from studio.et import kineto, pytorch
 from studio.et.format import Reading
-from studio.et.kineto import EventKind
 from studio.et.mend import last_item
+from studio.et.recording import EventKind
 from tests.et.pytorch_files import device_file, event, host_file, kernel, node, small_rank, tensor
 
 ROOT = Path(__file__).resolve().parent.parent.parent

@@ -144,7 +144,7 @@ def test_the_number_of_npus_is_asked_for(tmp_path):
 
 def test_numbers_that_do_not_fit_are_refused(tmp_path):
     path = written(tmp_path, TRANSFORMER.format(checkpoints=""))
-    with pytest.raises(TraceError, match="7 NPUs are no multiple of the 2"):
+    with pytest.raises(TraceError, match="7 NPUs are not a multiple of the 2"):
         studio.read(path, npus=7)
     with pytest.raises(TraceError, match="at most 65,536"):
         studio.read(path, npus=1 << 30)

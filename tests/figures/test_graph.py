@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from studio.analysis.neighbours import adjacency, neighbourhood, whole
-from studio.analysis.nodes import node_ref
+from studio.analysis.graph.neighbours import adjacency, neighbourhood, whole
+from studio.analysis.job.nodes import node_ref
 from studio.figures import graph as figure
 from studio.figures.theme import DARK, LIGHT
 from studio.trace import CollectiveType, NodeType

@@ -12,7 +12,7 @@ from tests.figures.test_graph import contrast
 
 
 def test_numbers_spread_over_the_scale_by_their_size():
-    hues, legend = figure.scaled(np.array([1.0, 10.0, 1000.0, np.nan, 0.0]), format_ns)
+    hues, legend = figure.scale_colours(np.array([1.0, 10.0, 1000.0, np.nan, 0.0]), format_ns)
     assert hues == ["s0", "s3", "s8", "none", "s0"]
     assert [(one.hue, one.title, one.count) for one in legend] == [
         ("s0", "0 ns to 1 ns", 2),
@@ -20,7 +20,7 @@ def test_numbers_spread_over_the_scale_by_their_size():
         ("s8", "1.00 µs", 1),
         ("none", "not known", 1),
     ]
-    assert figure.scaled(np.array([7.0, 7.0]), format_ns)[0] == ["s0", "s0"]
+    assert figure.scale_colours(np.array([7.0, 7.0]), format_ns)[0] == ["s0", "s0"]
 
 
 def test_differences_have_a_true_middle_and_two_sides():

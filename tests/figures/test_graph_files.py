@@ -9,9 +9,9 @@ import xml.etree.ElementTree as ET
 import networkx as nx
 import pytest
 
-from studio.analysis.neighbours import adjacency, whole
+from studio.analysis.graph.neighbours import adjacency, whole
 from studio.figures.graph import elements
-from studio.figures.graph_files import SAID, dot, graphml, svg, table, written
+from studio.figures.graph_files import SAID, dot, graphml, svg, table, write_drawing
 from studio.trace import NodeType
 from tests.graphs import graph
 
@@ -76,4 +76,4 @@ def test_a_table_lists_what_is_drawn_and_is_no_formula(drawn):
 
 @pytest.mark.parametrize("kind", SAID)
 def test_nothing_is_a_file_too(kind):
-    assert written(kind, [])
+    assert write_drawing(kind, [])

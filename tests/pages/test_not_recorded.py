@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from studio.analysis.communication import group_use
-from studio.analysis.counters import in_flight
-from studio.analysis.gantt import Gantt
-from studio.analysis.imbalance import amounts, matrix, rows_of, spread_of, worst_rows
-from studio.analysis.members import collective_members
-from studio.analysis.summary import summarise, unsized
+from studio.analysis.collectives.groups import group_use
+from studio.analysis.collectives.imbalance import amounts, matrix, rows_of, spread_of, worst_rows
+from studio.analysis.collectives.members import collective_members
+from studio.analysis.job.summary import count_unsized, summarise
+from studio.analysis.timeline.counters import in_flight
+from studio.analysis.timeline.gantt import Gantt
 from studio.comparing import recording
 from studio.figures.beside import beside
 from studio.figures.groups import group_matrix
@@ -41,8 +41,8 @@ def job(*sizes: int | None) -> Trace:
 
 def test_sizes_that_are_not_recorded_are_not_0() -> None:
     trace = job(None, None)
-    assert unsized(trace) == {"ALL_REDUCE": 4}
-    said = texts(collectives_table(summarise(trace), unsized(trace)))
+    assert count_unsized(trace) == {"ALL_REDUCE": 4}
+    said = texts(collectives_table(summarise(trace), count_unsized(trace)))
     assert "ALL_REDUCE 4 not recorded not recorded" in said
     assert "BARRIER 2 0 B 0 B" in said  # a barrier moves nothing, which is known
     use = group_use(trace)
@@ -67,9 +67,9 @@ def test_sizes_that_are_not_recorded_are_not_0() -> None:
 
 def test_sizes_of_which_some_are_recorded_are_said_to_be_more() -> None:
     trace = job(None, 4096)
-    said = texts(collectives_table(summarise(trace), unsized(trace)))
+    said = texts(collectives_table(summarise(trace), count_unsized(trace)))
     assert "ALL_REDUCE 4 8.00 KiB and more 4.00 KiB and more" in said
-    assert unsized(job(0)) == {}
+    assert count_unsized(job(0)) == {}
 
 
 def test_ranks_that_tie_for_most_are_not_named() -> None:

@@ -6,9 +6,9 @@ import re
 
 import numpy as np
 
-from studio.analysis.breakdown import Breakdown, RankUse
-from studio.analysis.summary import summarise
-from studio.analysis.type_times import TypeTime, type_times
+from studio.analysis.job.breakdown import Breakdown, RankUse
+from studio.analysis.job.summary import summarise
+from studio.analysis.job.type_times import TypeTime, type_times
 from studio.pages._overview_times import _in_words
 from studio.pages._overview_words import types_table
 from studio.timeline import NodeTimes, recorded_times

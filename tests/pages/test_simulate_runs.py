@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 import studio
-from studio.analysis.gantt import Gantt
+from studio.analysis.timeline.gantt import Gantt
 from studio.comparing import lineup, simulation
 from studio.pages._compare_tables import summary
 from studio.pages._simulate_live import _IDEAL

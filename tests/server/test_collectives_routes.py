@@ -7,8 +7,8 @@ import io
 
 from flask import Flask
 
-from studio.analysis.heat import Look, Shown, heat_of
-from studio.analysis.members import collective_members
+from studio.analysis.collectives.heat import Look, Shown, heat_of
+from studio.analysis.collectives.members import collective_members
 from studio.server.collectives import collectives_blueprint
 from tests.handmade import collective, trace_of
 

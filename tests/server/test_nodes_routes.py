@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import studio
-from studio.analysis.nodes import NodeIndex
+from studio.analysis.job.nodes import NodeIndex
 from studio.samples import sample_path
 from studio.server.nodes import nodes_blueprint
 from studio.timeline import recorded_times

@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 
 import studio
-from studio.analysis import perfetto_events
-from studio.analysis.counters import in_flight
-from studio.analysis.differences import Ghost
-from studio.analysis.gantt import TILE_BINS, Gantt
-from studio.analysis.nodes import node_ref
-from studio.analysis.undrawn import Undrawn, undrawn
+from studio.analysis.job.nodes import node_ref
+from studio.analysis.timeline import perfetto as perfetto_events
+from studio.analysis.timeline.counters import in_flight
+from studio.analysis.timeline.differences import Ghost
+from studio.analysis.timeline.gantt import TILE_BINS, Gantt
+from studio.analysis.timeline.undrawn import Undrawn, undrawn
 from studio.errors import TraceError
 from studio.samples import sample_path
 from studio.server.timeline import timeline_blueprint

@@ -1,4 +1,4 @@
-"""Execution traces and Kineto traces of all ranks to one job.
+"""Link the execution traces and Kineto traces of all ranks into one job.
 
 Both files of a rank are paired (`pair`), their operators joined (`join`), device operations given to the operators
 that launched them (`attribute`), communication found (`communication`) and put in order (`sequence`), dependencies
@@ -13,15 +13,14 @@ from dataclasses import dataclass
 
 from studio.errors import TraceError
 from studio.et.format import RankPart
-from studio.et.kineto import DeviceTrace
 from studio.et.link.assemble import assemble
-from studio.et.link.clock import align, corrected
+from studio.et.link.clock import align, correct_times
 from studio.et.link.draft import RankDraft, draft
 from studio.et.link.membership import resolve
+from studio.et.link.numbering import number
 from studio.et.link.options import DEP_KINDS, DepKind, LinkOptions
 from studio.et.link.pair import Pair, pair
-from studio.et.link.sequence import number
-from studio.et.pytorch import HostTrace
+from studio.et.recording import DeviceTrace, HostTrace
 from studio.trace import CommGroup, Finding
 
 __all__ = ["DEP_KINDS", "DepKind", "LinkOptions", "link_ranks"]
@@ -42,36 +41,36 @@ def link_ranks(
         tick: Told the steps done, two for each rank; may raise to stop.
 
     Returns:
-        One part per rank, the comm groups, and what is to be said about the job.
+        One part per rank, the comm groups, and findings about the job.
 
     Raises:
         TraceError: The two traces of a rank are of different processes.
     """
     chosen = options or LinkOptions()
     pairs = pair(hosts, devices)
-    findings = _refused(pairs)
-    fitting = [one for one in pairs if not one.refused]
+    findings = _mismatch_findings(pairs)
+    fitting = [candidate for candidate in pairs if not candidate.refused]
     drafts: list[RankDraft] = []
     tick(0, 2 * len(fitting))
-    for one in fitting:
-        drafts.append(draft(one, chosen))
+    for candidate in fitting:
+        drafts.append(draft(candidate, chosen))
         tick(len(drafts), 2 * len(fitting))
     settled = settle(drafts, chosen)
     parts: list[RankPart] = []
-    for made in settled.drafts:
-        parts.append(assemble(made, settled.origin_ns, settled.world, chosen))
+    for rank_draft in settled.drafts:
+        parts.append(assemble(rank_draft, settled.origin_ns, settled.world, chosen))
         tick(len(drafts) + len(parts), 2 * len(fitting))
     return parts, settled.groups, [*findings, *settled.findings]
 
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """The ranks of a job brought together.
+    """The ranks of a job with common groups, clocks and numbers.
 
     Attributes:
         drafts: The ranks, in order; every communication has its group, every rank its clock.
         groups: The comm groups.
-        findings: What is to be said about groups and clocks.
+        findings: Findings about groups and clocks.
         origin_ns: Time of the common clock that becomes 0.
         world: Ranks of the job.
     """
@@ -84,37 +83,44 @@ class Settled:
 
 
 def settle(drafts: Sequence[RankDraft], options: LinkOptions) -> Settled:
-    """Bring ranks together; outlines of them suffice."""
-    ordered = sorted(drafts, key=lambda made: -1 if made.number is None else made.number)
+    """Give ranks common groups, clocks and collective numbers; outlines of them suffice."""
+    ordered = sorted(drafts, key=lambda rank_draft: -1 if rank_draft.number is None else rank_draft.number)
     groups, about_groups = resolve(ordered)
     number(ordered)
     about_clocks = align(ordered) if options.align_clocks else []
     origin = min(
-        (_begin(made) for made in ordered if made.device is not None and len(made.device)), default=0
+        (
+            _begin(rank_draft)
+            for rank_draft in ordered
+            if rank_draft.device is not None and len(rank_draft.device)
+        ),
+        default=0,
     )
     world = max([len(ordered), *(len(group.ranks) for group in groups), *_told_sizes(ordered)])
     return Settled(ordered, groups, [*about_groups, *about_clocks], origin, world)
 
 
-def _refused(pairs: Sequence[Pair]) -> list[Finding]:
-    """Return what is to be said about pairs that do not belong together; raises where there is no other."""
+def _mismatch_findings(pairs: Sequence[Pair]) -> list[Finding]:
+    """Return findings about files of different processes; raise if nothing else is left."""
     findings = []
-    for one in pairs:
-        if one.refused and one.host and one.device:
-            message = f"{one.host.file} and {one.device.file} are not of the same process: {one.refused}."
+    for candidate in pairs:
+        if candidate.refused and candidate.host and candidate.device:
+            message = f"{candidate.host.file} and {candidate.device.file} are not of the same process: {candidate.refused}."
             hint = "Open the execution trace and the Kineto trace that one process recorded together."
             if all(other.refused for other in pairs):
                 raise TraceError(message, hint=hint)
             findings.append(
-                Finding("error", "unrelated", message, hint, rank=one.number, file=one.device.file)
+                Finding(
+                    "error", "unrelated", message, hint, rank=candidate.number, file=candidate.device.file
+                )
             )
     return findings
 
 
-def _begin(made: RankDraft) -> int:
-    assert made.device is not None
-    return int(corrected(made.device.start_ns[:1], made.clock)[0])
+def _begin(rank_draft: RankDraft) -> int:
+    assert rank_draft.device is not None
+    return int(correct_times(rank_draft.device.start_ns[:1], rank_draft.clock)[0])
 
 
 def _told_sizes(drafts: Sequence[RankDraft]) -> list[int]:
-    return [made.device.head.world_size or 0 for made in drafts if made.device is not None]
+    return [rank_draft.device.head.world_size or 0 for rank_draft in drafts if rank_draft.device is not None]

@@ -1,4 +1,4 @@
-"""A linked rank as a graph: operators first, then the gaps between them, then what ran on devices."""
+"""Turn a linked rank into a graph: operators first, then the gaps between them, then device operations."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import numpy as np
 
 from studio.et.columns import AttributeColumns, Texts, canonical, dependencies
 from studio.et.format import RankPart
-from studio.et.kineto import EventKind
-from studio.et.link.clock import corrected
+from studio.et.link.clock import correct_times
 from studio.et.link.communication import INIT, Facts
 from studio.et.link.draft import RankDraft
 from studio.et.link.names import RECEIVE, SEND, node_type
 from studio.et.link.options import DEP_KINDS, DepKind, LinkOptions
+from studio.et.recording import EventKind
 from studio.trace import (
     NONE,
     TEXT_KINDS,
@@ -34,27 +34,27 @@ _DEVICE_KINDS = {EventKind.KERNEL: "kernel", EventKind.COPY: "memcpy", EventKind
 _LARGEST_INT32 = 2**31 - 1
 
 
-def assemble(made: RankDraft, origin_ns: int, world: int, options: LinkOptions) -> RankPart:
-    """Return a rank's graph and identity.
+def assemble(rank_draft: RankDraft, origin_ns: int, world: int, options: LinkOptions) -> RankPart:
+    """Return the graph and identity of a rank.
 
     Args:
-        made: The linked rank.
+        rank_draft: The linked rank.
         origin_ns: Time of the common clock that becomes 0.
         world: Ranks of the job.
         options: How process groups are written.
     """
     texts = Texts()
     texts.code("")
-    nodes = _Nodes(made, options)
+    nodes = _Nodes(rank_draft, options)
     columns = AttributeColumns(texts)
     start_ns, duration_ns = nodes.times(origin_ns)
     source, target, kinds = nodes.dependencies()
     data = (kinds & ~int(DepKind.CALL)) != 0
     call = (kinds & int(DepKind.CALL)) != 0
-    _host_attributes(columns, made)
-    _device_attributes(columns, made, nodes.first_device)
-    _comm_attributes(columns, made, nodes.first_device)
-    _plan_attributes(columns, made)
+    _host_attributes(columns, rank_draft)
+    _device_attributes(columns, rank_draft, nodes.first_device)
+    _comm_attributes(columns, rank_draft, nodes.first_device)
+    _plan_attributes(columns, rank_draft)
     lengths = np.bincount(target[data], minlength=len(nodes))
     rows = np.flatnonzero(lengths)
     columns.ragged(
@@ -67,7 +67,7 @@ def assemble(made: RankDraft, origin_ns: int, world: int, options: LinkOptions) 
     for key, column in (("start_ns", start_ns), ("duration_ns", duration_ns)):
         rows = np.flatnonzero((column > 0) & (column % 1000 != 0))
         columns.numbers(key, rows, column[rows])
-    attrs, slot_key, slots = columns.finished(len(nodes))
+    attrs, slot_key, slots = columns.finish(len(nodes))
     graph = Graph(
         id=nodes.ids(),
         type=nodes.types(),
@@ -83,25 +83,25 @@ def assemble(made: RankDraft, origin_ns: int, world: int, options: LinkOptions) 
         extra=np.empty(0, np.int32),
         strings=texts.strings(),
     )
-    rank = Rank(NONE, NONE, slots, VERSION, metadata(made, origin_ns, world), b"", made.files)
-    return RankPart(rank, _canonical(graph), made.number, tuple(made.findings))
+    rank = Rank(NONE, NONE, slots, VERSION, metadata(rank_draft, origin_ns, world), b"", rank_draft.files)
+    return RankPart(rank, _canonical(graph), rank_draft.number, tuple(rank_draft.findings))
 
 
 class _Nodes:
     """The rows of the graph: N operations, G gaps, D device operations."""
 
-    def __init__(self, made: RankDraft, options: LinkOptions) -> None:
-        self.made, self.options = made, options
-        self.gaps = made.plan.gaps
-        self.first_gap = len(made.operations)
+    def __init__(self, rank_draft: RankDraft, options: LinkOptions) -> None:
+        self.made, self.options = rank_draft, options
+        self.gaps = rank_draft.plan.gaps
+        self.first_gap = len(rank_draft.operations)
         self.first_device = self.first_gap + len(self.gaps)
-        self.devices = len(made.launched) if made.launched is not None else 0
+        self.devices = len(rank_draft.launched) if rank_draft.launched is not None else 0
 
     def __len__(self) -> int:
         return self.first_device + self.devices
 
     def ids(self) -> Any:
-        """Return ids: operations keep theirs, the others get new ones."""
+        """Return ids: operations keep theirs, other nodes get new ones."""
         own = self.made.operations.id
         first = int(own.max()) + 1 if len(own) else 1
         added = np.arange(first, first + len(self) - len(own))
@@ -120,91 +120,97 @@ class _Nodes:
 
     def names(self) -> list[str]:
         """Return names."""
-        made = self.made
-        names = [*made.operations.names, *["host gap"] * len(self.gaps)]
-        if made.device is not None and made.launched is not None:
-            names += [made.device.names[code] for code in made.device.name[made.launched.event].tolist()]
+        rank_draft = self.made
+        names = [*rank_draft.operations.names, *["host gap"] * len(self.gaps)]
+        if rank_draft.device is not None and rank_draft.launched is not None:
+            names += [
+                rank_draft.device.names[code]
+                for code in rank_draft.device.name[rank_draft.launched.event].tolist()
+            ]
         return names
 
     def times(self, origin_ns: int) -> tuple[Int64, Int64]:
-        """Return start, -1 where none was recorded, and the time each node took itself."""
-        made = self.made
-        operations, gaps = made.operations, self.gaps
+        """Return starts, -1 where not recorded, and the time each node took itself."""
+        rank_draft = self.made
+        operations, gaps = rank_draft.operations, self.gaps
         start = [operations.start_ns, np.array([gap.start_ns for gap in gaps], np.int64)]
-        duration = [np.maximum(made.plan.own_ns, 0), np.array([gap.duration_ns for gap in gaps], np.int64)]
-        if made.device is not None and made.launched is not None:
-            start.append(made.device.start_ns[made.launched.event])
-            duration.append(made.device.duration_ns[made.launched.event])
+        duration = [
+            np.maximum(rank_draft.plan.own_ns, 0),
+            np.array([gap.duration_ns for gap in gaps], np.int64),
+        ]
+        if rank_draft.device is not None and rank_draft.launched is not None:
+            start.append(rank_draft.device.start_ns[rank_draft.launched.event])
+            duration.append(rank_draft.device.duration_ns[rank_draft.launched.event])
         raw = np.concatenate(start)
         timed = np.concatenate((operations.timed, np.ones(len(raw) - len(operations), np.bool_)))
-        aligned = np.maximum(corrected(raw, made.clock) - origin_ns, 0)
+        aligned = np.maximum(correct_times(raw, rank_draft.clock) - origin_ns, 0)
         return np.where(timed, aligned, NONE), np.concatenate(duration)
 
     def dependencies(self) -> tuple[Int64, Int64, Int32]:
-        """Return dependencies by target; those on gaps that are not there were never made."""
+        """Return dependencies by target, without those on gaps that were not made."""
         plan = self.made.plan
         return plan.source, plan.target, plan.kinds
 
     def io(self, texts: Texts) -> Int32:
         """Return inputs and outputs; a device operation has those of its operator."""
-        made = self.made
-        if made.host is None:
+        rank_draft = self.made
+        if rank_draft.host is None:
             return np.empty((0, 6), np.int32)
-        codes = texts.of(made.host.texts)
-        own = codes[made.host.io]
+        codes = texts.of(rank_draft.host.texts)
+        own = codes[rank_draft.host.io]
         io = np.full((len(self), 6), NONE, np.int32)
         io[: self.first_gap] = own
-        if made.launched is not None:
-            there = np.flatnonzero(made.launched.operator >= 0)
-            io[self.first_device + there] = own[made.launched.operator[there]]
+        if rank_draft.launched is not None:
+            there = np.flatnonzero(rank_draft.launched.operator >= 0)
+            io[self.first_device + there] = own[rank_draft.launched.operator[there]]
         return io
 
 
-def comm_rows(made: RankDraft, first_device: int) -> dict[int, Facts]:
-    """Return what communicates, by row of the graph."""
-    found = dict(made.communication.operators)
-    found |= {first_device + at: facts for at, facts in made.communication.devices.items()}
-    return found
+def comm_rows(rank_draft: RankDraft, first_device: int) -> dict[int, Facts]:
+    """Return the communication facts by row of the graph."""
+    by_row = dict(rank_draft.communication.operators)
+    by_row |= {first_device + place: facts for place, facts in rank_draft.communication.devices.items()}
+    return by_row
 
 
 # ---------------------------------------------------------------------------------------------------
 # Attributes
 
 
-def _host_attributes(columns: AttributeColumns, made: RankDraft) -> None:
-    operations = made.operations
+def _host_attributes(columns: AttributeColumns, rank_draft: RankDraft) -> None:
+    operations = rank_draft.operations
     rows = np.arange(len(operations))
-    communicating = np.isin(rows, list(made.communication.operators))
+    communicating = np.isin(rows, list(rank_draft.communication.operators))
     columns.numbers("is_cpu_op", rows, (~communicating).astype(np.int64), ValueKind.BOOL)
-    gaps = np.arange(len(operations), len(operations) + len(made.plan.gaps))
+    gaps = np.arange(len(operations), len(operations) + len(rank_draft.plan.gaps))
     columns.flag("is_cpu_op", gaps, True)
-    columns.words("gap", gaps, [gap.why for gap in made.plan.gaps])
-    if made.host is not None:
-        for key, values in made.host.numbers.items():
+    columns.words("gap", gaps, [gap.why for gap in rank_draft.plan.gaps])
+    if rank_draft.host is not None:
+        for key, values in rank_draft.host.numbers.items():
             columns.numbers(key, rows, values)
-        signed = np.array([row for row, schema in enumerate(made.host.op_schema) if schema], np.int64)
-        columns.words("op_schema", signed, [made.host.op_schema[row] for row in signed.tolist()])
-        for key, (where, others) in made.host.extra.items():
+        signed = np.array([row for row, schema in enumerate(rank_draft.host.op_schema) if schema], np.int64)
+        columns.words("op_schema", signed, [rank_draft.host.op_schema[row] for row in signed.tolist()])
+        for key, (where, others) in rank_draft.host.extra.items():
             columns.words(key, np.array(where, np.int64), [str(other) for other in others])
-        if made.device is not None:
-            loose = np.flatnonzero(~operations.timed & ~made.host.roots & ~made.host.notes)
+        if rank_draft.device is not None:
+            loose = np.flatnonzero(~operations.timed & ~rank_draft.host.roots & ~rank_draft.host.notes)
             columns.flag("unlinked", loose, True)
-    if made.device is not None:
-        _thread_attributes(columns, made, gaps)
+    if rank_draft.device is not None:
+        _thread_attributes(columns, rank_draft, gaps)
 
 
-def _thread_attributes(columns: AttributeColumns, made: RankDraft, gaps: Int64) -> None:
+def _thread_attributes(columns: AttributeColumns, rank_draft: RankDraft, gaps: Int64) -> None:
     """Write the thread of the operating system, as the Kineto trace numbers it."""
-    assert made.device is not None
-    names = [thread[1] for thread in made.device.threads]
-    operations = made.operations
+    assert rank_draft.device is not None
+    names = [thread[1] for thread in rank_draft.device.threads]
+    operations = rank_draft.operations
     rows = np.flatnonzero(operations.timed)
     columns.words("thread", rows, [names[lane] for lane in operations.thread[rows].tolist()])
-    columns.words("thread", gaps, [names[gap.thread] for gap in made.plan.gaps])
+    columns.words("thread", gaps, [names[gap.thread] for gap in rank_draft.plan.gaps])
 
 
-def _device_attributes(columns: AttributeColumns, made: RankDraft, first_device: int) -> None:
-    device, launched = made.device, made.launched
+def _device_attributes(columns: AttributeColumns, rank_draft: RankDraft, first_device: int) -> None:
+    device, launched = rank_draft.device, rank_draft.launched
     if device is None or launched is None or not len(launched):
         return
     places, events = np.arange(len(launched)) + first_device, launched.event
@@ -224,45 +230,47 @@ def _device_attributes(columns: AttributeColumns, made: RankDraft, first_device:
     columns.flag("unattributed", places[launched.operator < 0], True)
 
 
-def _comm_attributes(columns: AttributeColumns, made: RankDraft, first_device: int) -> None:
-    facts = comm_rows(made, first_device)
+def _comm_attributes(columns: AttributeColumns, rank_draft: RankDraft, first_device: int) -> None:
+    facts = comm_rows(rank_draft, first_device)
     rows = np.array(sorted(facts), np.int64)
     known = [facts[row] for row in rows.tolist()]
 
     def some(key: str, values: list[int | None], kind: ValueKind = ValueKind.INT64) -> None:
-        there = [at for at, value in enumerate(values) if value is not None]
-        columns.numbers(key, rows[there], np.array([values[at] for at in there], np.int64), kind)
+        there = [index for index, value in enumerate(values) if value is not None]
+        columns.numbers(key, rows[there], np.array([values[index] for index in there], np.int64), kind)
 
-    messages = [one.kind in (SEND, RECEIVE) for one in known]
+    messages = [facts.kind in (SEND, RECEIVE) for facts in known]
     narrow = ValueKind.INT32
-    some("comm_type", [None if message else one.kind for one, message in zip(known, messages, strict=True)])
-    some("comm_size", [one.bytes for one in known])
-    named = [at for at, one in enumerate(known) if one.group]
-    columns.words("pg_name", rows[named], [known[at].group or "" for at in named])
-    own = made.number
-    some("comm_src", [_end(one, own, RECEIVE) for one in known], narrow)
-    some("comm_dst", [_end(one, own, SEND) for one in known], narrow)
+    some(
+        "comm_type", [None if message else facts.kind for facts, message in zip(known, messages, strict=True)]
+    )
+    some("comm_size", [facts.bytes for facts in known])
+    named = [index for index, facts in enumerate(known) if facts.group]
+    columns.words("pg_name", rows[named], [known[index].group or "" for index in named])
+    own = rank_draft.number
+    some("comm_src", [_end(facts, own, RECEIVE) for facts in known], narrow)
+    some("comm_dst", [_end(facts, own, SEND) for facts in known], narrow)
     some(
         "comm_tag",
         [
-            min(one.tag, _LARGEST_INT32) if message else None
-            for one, message in zip(known, messages, strict=True)
+            min(facts.tag, _LARGEST_INT32) if message else None
+            for facts, message in zip(known, messages, strict=True)
         ],
         narrow,
     )
-    some("comm_root", [one.root if one.root >= 0 else None for one in known], narrow)
-    some("bytes_in", [one.bytes_in if one.bytes_in >= 0 else None for one in known])
-    some("bytes_out", [one.bytes_out if one.bytes_out >= 0 else None for one in known])
-    some("comm_seq", [one.seq if one.seq >= 0 else None for one in known])
-    some("comm_calls", [one.calls if one.calls > 1 else None for one in known])
+    some("comm_root", [facts.root if facts.root >= 0 else None for facts in known], narrow)
+    some("bytes_in", [facts.bytes_in if facts.bytes_in >= 0 else None for facts in known])
+    some("bytes_out", [facts.bytes_out if facts.bytes_out >= 0 else None for facts in known])
+    some("comm_seq", [facts.seq if facts.seq >= 0 else None for facts in known])
+    some("comm_calls", [facts.calls if facts.calls > 1 else None for facts in known])
     for key, lists in (
-        ("split_bytes_in", [one.splits_in for one in known]),
-        ("split_bytes_out", [one.splits_out for one in known]),
+        ("split_bytes_in", [facts.splits_in for facts in known]),
+        ("split_bytes_out", [facts.splits_out for facts in known]),
     ):
-        there = [at for at, parts in enumerate(lists) if parts]
-        columns.number_lists(key, rows[there], [lists[at] for at in there], ValueKind.INT64_LIST)
-    guessed = [at for at, one in enumerate(known) if one.inferred]
-    columns.word_lists("comm_inferred", rows[guessed], [known[at].inferred for at in guessed])
+        there = [index for index, parts in enumerate(lists) if parts]
+        columns.number_lists(key, rows[there], [lists[index] for index in there], ValueKind.INT64_LIST)
+    guessed = [index for index, facts in enumerate(known) if facts.inferred]
+    columns.word_lists("comm_inferred", rows[guessed], [known[index].inferred for index in guessed])
 
 
 def _end(facts: Facts, own: int | None, far: int) -> int | None:
@@ -273,28 +281,28 @@ def _end(facts: Facts, own: int | None, far: int) -> int | None:
     return value if value is not None and 0 <= value <= _LARGEST_INT32 else None
 
 
-def _plan_attributes(columns: AttributeColumns, made: RankDraft) -> None:
-    operations, plan = made.operations, made.plan
+def _plan_attributes(columns: AttributeColumns, rank_draft: RankDraft) -> None:
+    operations, plan = rank_draft.operations, rank_draft.plan
     rows = np.flatnonzero(operations.timed & (operations.end_ns - operations.start_ns != plan.own_ns))
     columns.numbers("inclusive_ns", rows, (operations.end_ns - operations.start_ns)[rows])
     rows = np.flatnonzero(plan.wait_ns > 0)
     columns.numbers("wait_ns", rows, plan.wait_ns[rows])
 
 
-def metadata(made: RankDraft, origin_ns: int, world: int) -> tuple[Attribute, ...]:
-    """Return what the file says about its rank, with how the linking went."""
-    host, device, joined = made.host, made.device, made.joined
-    found: list[tuple[str, ValueKind, Any]] = [
+def metadata(rank_draft: RankDraft, origin_ns: int, world: int) -> tuple[Attribute, ...]:
+    """Return the rank's metadata from its files, with statistics of the linking."""
+    host, device, joined = rank_draft.host, rank_draft.device, rank_draft.joined
+    entries: list[tuple[str, ValueKind, Any]] = [
         ("schema", ValueKind.STRING, host.schema if host else "kineto")
     ]
     pid = host.pid if host else device.pid if device else NONE
-    found += [("pid", ValueKind.UINT64, pid)] if 0 <= pid < 2**64 else []
+    entries += [("pid", ValueKind.UINT64, pid)] if 0 <= pid < 2**64 else []
     for key, value in (host.header if host else {}).items():
-        found.append((key, *_plain(value)))
-    if made.number is not None:
-        found.append(("rank", ValueKind.INT64, made.number))
-    found.append(("world_size", ValueKind.INT64, world))
-    if made.communication.groups:
+        entries.append((key, *_plain(value)))
+    if rank_draft.number is not None:
+        entries.append(("rank", ValueKind.INT64, rank_draft.number))
+    entries.append(("world_size", ValueKind.INT64, world))
+    if rank_draft.communication.groups:
         groups = [
             {
                 "pg_name": group.name,
@@ -302,28 +310,28 @@ def metadata(made: RankDraft, origin_ns: int, world: int) -> tuple[Attribute, ..
                 "ranks": list(group.ranks),
                 "group_size": group.size,
             }
-            for group in made.communication.groups.values()
+            for group in rank_draft.communication.groups.values()
         ]
-        found.append(("process_groups", ValueKind.STRING, json.dumps(groups)))
-    launched = made.launched
+        entries.append(("process_groups", ValueKind.STRING, json.dumps(groups)))
+    launched = rank_draft.launched
     figures = {
-        "host_operations": made.host_operations,
+        "host_operations": rank_draft.host_operations,
         "linked": joined.count if joined is not None else 0,
         "host_events": joined.events if joined is not None else 0,
         "device_operations": len(launched) if launched is not None else 0,
         "attributed": int((launched.operator >= 0).sum()) if launched is not None else 0,
     }
-    found += [(f"link_{key}", ValueKind.INT64, value) for key, value in figures.items()]
-    found.append(("link_method", ValueKind.STRING, joined.method if joined is not None else "none"))
+    entries += [(f"link_{key}", ValueKind.INT64, value) for key, value in figures.items()]
+    entries.append(("link_method", ValueKind.STRING, joined.method if joined is not None else "none"))
     if device is not None:
-        found += [
+        entries += [
             ("clock_origin_ns", ValueKind.INT64, origin_ns),
-            ("clock_offset_ns", ValueKind.INT64, made.clock.offset_ns),
+            ("clock_offset_ns", ValueKind.INT64, rank_draft.clock.offset_ns),
         ]
-        found.append(("clock_drift_ppb", ValueKind.DOUBLE, float(made.clock.drift_ppb)))
-        found.append(("clock_residual_ns", ValueKind.INT64, made.clock.residual_ns))
-        found.append(("clock_matched", ValueKind.INT64, made.clock.matched))
-    return tuple(Attribute(key, kind, value) for key, kind, value in found)
+        entries.append(("clock_drift_ppb", ValueKind.DOUBLE, float(rank_draft.clock.drift_ppb)))
+        entries.append(("clock_residual_ns", ValueKind.INT64, rank_draft.clock.residual_ns))
+        entries.append(("clock_matched", ValueKind.INT64, rank_draft.clock.matched))
+    return tuple(Attribute(key, kind, value) for key, kind, value in entries)
 
 
 def _plain(value: int | str) -> tuple[ValueKind, int | str]:
@@ -333,7 +341,7 @@ def _plain(value: int | str) -> tuple[ValueKind, int | str]:
 
 
 def _canonical(graph: Graph) -> Graph:
-    """Return the graph with texts numbered as a reader of its file would number them."""
+    """Return the graph with texts numbered as reading its file would number them."""
     attrs = graph.attrs
     scalars = kind_table((ValueKind.STRING, ValueKind.BYTES))[attrs.kind] & ~attrs.slot
     listed = np.repeat(kind_table(TEXT_KINDS)[attrs.kind], attrs.length)

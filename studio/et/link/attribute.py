@@ -1,4 +1,4 @@
-"""Which operator launched each device operation: by correlation to the launch, by time to the operator around it."""
+"""Find the operator that launched each device operation, by correlation to the launch, then by time."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from studio.et.kineto import DeviceTrace, EventKind
 from studio.et.link.operations import Operations
+from studio.et.recording import DeviceTrace, EventKind
 from studio.trace import NONE, Int64
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceOperations:
-    """What ran on the devices of a process, by start.
+    """The device operations of a process, by start.
 
     D operations.
 
@@ -34,7 +34,7 @@ class DeviceOperations:
 
 
 def attribute(operations: Operations, device: DeviceTrace) -> DeviceOperations:
-    """Find the launch and the operator of every device operation; none is left out."""
+    """Find the launch and the operator of every device operation; all of them are kept."""
     rows = np.flatnonzero(device.is_device)
     launch = launches(device, rows)
     there = launch >= 0
@@ -57,8 +57,8 @@ def launches(device: DeviceTrace, rows: Int64) -> Int64:
     wanted = device.correlation[rows]
     if not len(calls):
         return np.full(len(rows), NONE, np.int64)
-    at = np.minimum(np.searchsorted(known, wanted), len(calls) - 1)
-    return np.where((wanted >= 0) & (known[at] == wanted), calls[at], NONE)
+    place = np.minimum(np.searchsorted(known, wanted), len(calls) - 1)
+    return np.where((wanted >= 0) & (known[place] == wanted), calls[place], NONE)
 
 
 def covering(operations: Operations, device: DeviceTrace, calls: Int64) -> Int64:
@@ -66,36 +66,36 @@ def covering(operations: Operations, device: DeviceTrace, calls: Int64) -> Int64
 
     Where one of the operations around a call carries the call's external id, that one counts as the innermost.
     """
-    found = np.full(len(calls), NONE, np.int64)
+    operator = np.full(len(calls), NONE, np.int64)
     timed = np.flatnonzero(operations.timed & (operations.event >= 0))
     lanes = device.thread[operations.event[timed]]
     for lane in np.unique(device.thread[calls]).tolist():
         here = np.flatnonzero(device.thread[calls] == lane)
-        _sweep(operations, device, timed[lanes == lane], calls, here, found)
-    return found
+        _sweep(operations, device, timed[lanes == lane], calls, here, operator)
+    return operator
 
 
 def _sweep(
-    operations: Operations, device: DeviceTrace, rows: Int64, calls: Int64, here: Int64, found: Int64
+    operations: Operations, device: DeviceTrace, rows: Int64, calls: Int64, here: Int64, operator: Int64
 ) -> None:
-    """Go through one thread in time with a stack of the operations that are under way."""
+    """Go through one thread by time with a stack of running operations."""
     start, end = operations.start_ns[rows], operations.end_ns[rows]
     order = np.lexsort((operations.depth[rows], -end, start))
     rows, starts, ends = rows[order].tolist(), start[order].tolist(), end[order].tolist()
     external = device.external[operations.event[np.array(rows, np.int64)]].tolist() if rows else []
     times = device.start_ns[calls[here]]
     stack: list[int] = []
-    at = 0
+    reached = 0
     for place in np.argsort(times, kind="stable").tolist():
         time, wanted = int(times[place]), int(device.external[calls[here[place]]])
-        while at < len(rows) and starts[at] <= time:
-            while stack and ends[stack[-1]] < starts[at]:
+        while reached < len(rows) and starts[reached] <= time:
+            while stack and ends[stack[-1]] < starts[reached]:
                 stack.pop()
-            stack.append(at)
-            at += 1
+            stack.append(reached)
+            reached += 1
         while stack and ends[stack[-1]] < time:
             stack.pop()
-        around = [one for one in stack if ends[one] >= time]
+        around = [row for row in stack if ends[row] >= time]
         if around:
-            named = [one for one in around if wanted >= 0 and external[one] == wanted]
-            found[here[place]] = rows[(named or around)[-1]]
+            named = [row for row in around if wanted >= 0 and external[row] == wanted]
+            operator[here[place]] = rows[(named or around)[-1]]

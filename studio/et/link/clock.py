@@ -1,4 +1,4 @@
-"""Clocks of ranks brought together: all members leave an all-reduce at about the same moment."""
+"""Align the clocks of ranks: all members leave an all-reduce at about the same moment."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from studio.et.link.draft import Clock, RankDraft
 from studio.trace import CollectiveType, Finding, Int64
-from studio.units import format_ns
+from studio.units import format_counted, format_ns
 
 _TOGETHER = (
     CollectiveType.ALL_REDUCE,
@@ -19,7 +19,7 @@ _TOGETHER = (
     CollectiveType.BARRIER,
 )
 _LEAST_FOR_DRIFT = 16
-_TOLD = 8
+_MOST_LISTED = 8
 _LARGEST_DRIFT_PPB = 200_000.0
 """Crystals are better than 200 ppm; a larger slope is not a clock's."""
 
@@ -29,64 +29,77 @@ _Ends = dict[_Key, Int64]
 
 
 def align(drafts: Sequence[RankDraft]) -> list[Finding]:
-    """Set the clock of every draft, that of the first rank being the measure.
+    """Set the clock of every draft, relative to the first rank's.
 
-    Ranks on one machine share its clock: it is left alone and only the residual told.
+    Ranks on one machine share its clock: it is left alone and only the residual is reported.
     """
     if len(drafts) < 2:
         return []
-    ends = [collective_ends(made) for made in drafts]
+    ends = [collective_ends(rank_draft) for rank_draft in drafts]
     every = range(len(drafts))
     # A rank whose files were cut off is no measure: it may match none of the others.
-    first = next((one for one in every if any(_shared(ends[one], ends[at]) for at in every if at != one)), 0)
+    first = next(
+        (
+            rank
+            for rank in every
+            if any(_count_shared(ends[rank], ends[other]) for other in every if other != rank)
+        ),
+        0,
+    )
     done, waiting = [first], set(every) - {first}
     drafts[first].clock = Clock(residual_ns=0)
     while waiting:
         best = max(
-            ((_shared(ends[one], ends[other]), -other, one) for one in done for other in waiting),
+            (
+                (_count_shared(ends[reference], ends[other]), -other, reference)
+                for reference in done
+                for other in waiting
+            ),
             default=None,
         )
         if best is None or best[0] == 0:
             break
-        other, one = -best[1], best[2]
-        drafts[other].clock = _fit(drafts[one], ends[one], drafts[other], ends[other])
+        other, reference = -best[1], best[2]
+        drafts[other].clock = _fit(drafts[reference], ends[reference], drafts[other], ends[other])
         done.append(other)
         waiting.discard(other)
     return _findings(drafts, waiting)
 
 
-def collective_ends(made: RankDraft) -> _Ends:
-    """Return when collectives that end together ended (C,), by group, kind and side, in order."""
-    if made.device is None or made.launched is None:
+def collective_ends(rank_draft: RankDraft) -> _Ends:
+    """Return the end times (C,) of collectives whose members end together, by group, kind and side, in order."""
+    if rank_draft.device is None or rank_draft.launched is None:
         return {}
-    found: dict[_Key, list[tuple[int, int]]] = {}
-    operations, device = made.operations, made.device
-    for row, facts in made.communication.operators.items():
+    ends_by_key: dict[_Key, list[tuple[int, int]]] = {}
+    operations, device = rank_draft.operations, rank_draft.device
+    for row, facts in rank_draft.communication.operators.items():
         if facts.kind in _TOGETHER and operations.start_ns[row] >= 0:
             key = facts.group or "", facts.kind, False
-            found.setdefault(key, []).append((int(operations.start_ns[row]), int(operations.end_ns[row])))
-    for at, facts in made.communication.devices.items():
+            ends_by_key.setdefault(key, []).append(
+                (int(operations.start_ns[row]), int(operations.end_ns[row]))
+            )
+    for place, facts in rank_draft.communication.devices.items():
         if facts.kind in _TOGETHER:
-            event = int(made.launched.event[at])
+            event = int(rank_draft.launched.event[place])
             start = int(device.start_ns[event])
             end = start + int(device.duration_ns[event])
-            found.setdefault((facts.group or "", facts.kind, True), []).append((start, end))
-    return {key: np.array([end for _, end in sorted(times)], np.int64) for key, times in found.items()}
+            ends_by_key.setdefault((facts.group or "", facts.kind, True), []).append((start, end))
+    return {key: np.array([end for _, end in sorted(times)], np.int64) for key, times in ends_by_key.items()}
 
 
-def _shared(one: _Ends, other: _Ends) -> int:
-    return sum(len(ends) for key, ends in one.items() if key in other and len(other[key]) == len(ends))
+def _count_shared(this: _Ends, other: _Ends) -> int:
+    return sum(len(ends) for key, ends in this.items() if key in other and len(other[key]) == len(ends))
 
 
-def _fit(one: RankDraft, ends: _Ends, other: RankDraft, other_ends: _Ends) -> Clock:
-    """Return the clock of `other` by that of `one`."""
+def _fit(reference: RankDraft, ends: _Ends, other: RankDraft, other_ends: _Ends) -> Clock:
+    """Return the clock of `other` relative to that of `reference`."""
     shared = [key for key in ends if key in other_ends and len(ends[key]) == len(other_ends[key])]
-    measure = corrected(np.concatenate([ends[key] for key in shared]), one.clock)
+    measure = correct_times(np.concatenate([ends[key] for key in shared]), reference.clock)
     theirs = np.concatenate([other_ends[key] for key in shared])
     difference = measure - theirs
-    if _same_clock(one, other):
-        clock = one.clock
-        residual = int(np.median(np.abs(measure - corrected(theirs, clock))))
+    if _same_clock(reference, other):
+        clock = reference.clock
+        residual = int(np.median(np.abs(measure - correct_times(theirs, clock))))
         return Clock(clock.offset_ns, clock.drift_ppb, clock.about_ns, residual, len(theirs))
     about = int(theirs.min())
     offset, drift = float(np.median(difference)), 0.0
@@ -100,19 +113,19 @@ def _fit(one: RankDraft, ends: _Ends, other: RankDraft, other_ends: _Ends) -> Cl
         ):
             offset, drift = float(np.median(straight)), slope * 1e9
     clock = Clock(round(offset), drift, about)
-    residual = int(np.median(np.abs(measure - corrected(theirs, clock))))
+    residual = int(np.median(np.abs(measure - correct_times(theirs, clock))))
     return Clock(clock.offset_ns, drift, about, residual, len(theirs))
 
 
-def _same_clock(one: RankDraft, other: RankDraft) -> bool:
-    if one.device is None or other.device is None:
+def _same_clock(this: RankDraft, other: RankDraft) -> bool:
+    if this.device is None or other.device is None:
         return False
-    first, second = one.device.head, other.device.head
+    first, second = this.device.head, other.device.head
     based = first.base_ns is not None and second.base_ns is not None
     return based and first.host != "" and first.host == second.host
 
 
-def corrected(times_ns: Int64, clock: Clock) -> Int64:
+def correct_times(times_ns: Int64, clock: Clock) -> Int64:
     """Return times (M,) by the common clock."""
     moved = times_ns + clock.offset_ns
     if clock.drift_ppb:
@@ -121,63 +134,69 @@ def corrected(times_ns: Int64, clock: Clock) -> Int64:
 
 
 def _drift(moved: Sequence[RankDraft]) -> str:
-    drifts = [abs(made.clock.drift_ppb) for made in moved if made.clock.drift_ppb]
+    drifts = [abs(rank_draft.clock.drift_ppb) for rank_draft in moved if rank_draft.clock.drift_ppb]
     return f" and for a drift of up to {max(drifts) / 1000:.2f} ppm" if drifts else ""
 
 
 def _findings(drafts: Sequence[RankDraft], waiting: set[int]) -> list[Finding]:
-    found = []
-    timed = [made for made in drafts if made.device is not None]
-    aligned = [made for made in drafts if made.clock.matched]
+    findings = []
+    timed = [rank_draft for rank_draft in drafts if rank_draft.device is not None]
+    aligned = [rank_draft for rank_draft in drafts if rank_draft.clock.matched]
     if aligned:
-        worst = max(aligned, key=lambda made: made.clock.residual_ns)
-        moved = [made for made in aligned if made.clock.offset_ns or made.clock.drift_ppb]
-        largest = max((abs(made.clock.offset_ns) for made in moved), default=0)
+        worst = max(aligned, key=lambda rank_draft: rank_draft.clock.residual_ns)
+        moved = [
+            rank_draft for rank_draft in aligned if rank_draft.clock.offset_ns or rank_draft.clock.drift_ppb
+        ]
+        largest = max((abs(rank_draft.clock.offset_ns) for rank_draft in moved), default=0)
         how = (
-            f"{len(moved):,} clocks were moved, by up to {format_ns(largest)}{_drift(moved)}"
+            f"{format_counted(len(moved), 'clock')} {'was' if len(moved) == 1 else 'were'} moved, by up to {format_ns(largest)}{_drift(moved)}"
             if moved
             else "all ranks share the clock of one machine, so none was moved"
         )
         message = (
-            f"Clocks compared by {max(made.clock.matched for made in aligned):,} matched collectives: {how}; "
+            f"Clocks compared by {max(rank_draft.clock.matched for rank_draft in aligned):,} matched collectives: {how}; "
             f"median distance of matched ends at most {format_ns(worst.clock.residual_ns)} (rank {worst.number})."
         )
-        found.append(Finding("info", "clock", message))
-    lost = [drafts[at] for at in sorted(waiting) if drafts[at].device is not None]
+        findings.append(Finding("info", "clock", message))
+    lost = [drafts[rank] for rank in sorted(waiting) if drafts[rank].device is not None]
     if lost and len(timed) > 1:
-        found += _uncompared(lost)
-    return found
+        findings += _uncompared_findings(lost)
+    return findings
 
 
-def _uncompared(lost: Sequence[RankDraft]) -> list[Finding]:
-    """Return what is to be said about ranks whose clocks could not be compared; damaged files are the first reason."""
-    found = []
-    damaged = [made for made in lost if _damaged(made)]
-    others = [made for made in lost if not _damaged(made)]
-    for made in damaged[:_TOLD]:
+def _uncompared_findings(lost: Sequence[RankDraft]) -> list[Finding]:
+    """Return findings about ranks whose clocks could not be compared; damaged files are the first reason."""
+    findings = []
+    damaged = [rank_draft for rank_draft in lost if _damaged_files(rank_draft)]
+    others = [rank_draft for rank_draft in lost if not _damaged_files(rank_draft)]
+    for rank_draft in damaged[:_MOST_LISTED]:
         message = (
-            f"{' and '.join(_damaged(made))} {'is' if len(_damaged(made)) == 1 else 'are'} cut off or broken: what is left "
-            f"of rank {made.number} has no collectives that match those of another rank, so its clock could not be compared."
+            f"{' and '.join(_damaged_files(rank_draft))} {'is' if len(_damaged_files(rank_draft)) == 1 else 'are'} cut off or broken: what is left "
+            f"of rank {rank_draft.number} has no collectives that match those of another rank, so its clock could not be compared."
         )
-        hint = (
-            f"Times of rank {made.number} may be shifted against the others. Record or copy its files again."
+        hint = f"Times of rank {rank_draft.number} may be shifted against the others. Record or copy its files again."
+        findings.append(
+            Finding(
+                "warning", "clock", message, hint, rank=rank_draft.number, file=_damaged_files(rank_draft)[0]
+            )
         )
-        found.append(Finding("warning", "clock", message, hint, rank=made.number, file=_damaged(made)[0]))
-    others += damaged[_TOLD:]
+    others += damaged[_MOST_LISTED:]
     if others:
         several = len(others) > 1
-        ranks = ", ".join(str(made.number) for made in others[:_TOLD]) + (
-            ", …" if len(others) > _TOLD else ""
+        ranks = ", ".join(str(rank_draft.number) for rank_draft in others[:_MOST_LISTED]) + (
+            ", …" if len(others) > _MOST_LISTED else ""
         )
         message = (
             f"{'Clocks of ranks' if several else 'The clock of rank'} {ranks} could not be compared: no collective of "
             f"{'theirs' if several else 'its own'} matches one of another rank."
         )
         hint = f"Times of {'these ranks' if several else 'this rank'} may be shifted against the others."
-        found.append(Finding("warning", "clock", message, hint))
-    return found
+        findings.append(Finding("warning", "clock", message, hint))
+    return findings
 
 
-def _damaged(made: RankDraft) -> list[str]:
+def _damaged_files(rank_draft: RankDraft) -> list[str]:
     """Return the files of a rank that are cut off or broken."""
-    return [one.file for one in (made.host, made.device) if one is not None and one.damaged]
+    return [
+        trace.file for trace in (rank_draft.host, rank_draft.device) if trace is not None and trace.damaged
+    ]

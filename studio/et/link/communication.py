@@ -1,4 +1,4 @@
-"""Which nodes communicate, and what: from metadata first, from the operators' tensors next, from names last."""
+"""Find which nodes communicate, and what: from metadata, else from tensors, else from names."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from studio.et.kineto import DeviceTrace, EventKind, Group, rank_list
+from studio.et.kineto import rank_list
 from studio.et.link.attribute import DeviceOperations
 from studio.et.link.names import (
     KERNEL,
@@ -24,7 +24,7 @@ from studio.et.link.names import (
     plain,
 )
 from studio.et.link.operations import Operations
-from studio.et.pytorch import HostTrace, is_root
+from studio.et.recording import DeviceTrace, EventKind, Group, HostTrace, is_root
 from studio.trace import NONE, CollectiveType
 
 INIT = "process_group:init"
@@ -44,7 +44,7 @@ _LONGEST_TEXT = 1 << 22
 
 
 def is_timeless(name: str) -> bool:
-    """Whether a node of a PyTorch trace has no time of its own by nature.
+    """Whether a node of a PyTorch trace is of a kind that has no time.
 
     Operators hang below nodes that stand for the process and its threads; other nodes mark process groups and steps.
     """
@@ -89,7 +89,7 @@ class Facts:
 
     @property
     def bytes(self) -> int:
-        """The size simulators want: what a rank gives; for what it only receives, that; of a scatter what the root gives."""
+        """The size simulators use: what a rank gives, else what it receives; of a scatter what the root gives."""
         if self.kind == CollectiveType.SCATTER and self.bytes_in <= 0:
             return max(self.bytes_out, 0) * max(self.members, 1)
         return self.bytes_in if self.bytes_in > 0 else max(self.bytes_out, 0)
@@ -120,17 +120,17 @@ def communicate(
     device: DeviceTrace | None,
     launched: DeviceOperations | None,
 ) -> Communication:
-    """Find every communication of a rank, once: as the kernel, the library's own operation, or the call."""
-    found = Communication(groups=_groups(operations, host, device))
-    calls = _calls(operations, host, device, found)
+    """Find every communication of a rank once: as the kernel, the library's own operation, or the call."""
+    communication = Communication(groups=_groups(operations, host, device))
+    calls = _calls(operations, host, device, communication)
     on_device: set[int] = set()
     if device is not None and launched is not None:
-        on_device = _device_side(operations, device, launched, calls, found)
-    carried = _library_side(operations, calls, host, on_device, found)
+        on_device = _device_side(operations, device, launched, calls, communication)
+    carried = _library_side(operations, calls, host, on_device, communication)
     for row, facts in calls.items():
         if row not in on_device and row not in carried:
-            found.operators[row] = facts
-    return found
+            communication.operators[row] = facts
+    return communication
 
 
 # ---------------------------------------------------------------------------------------------------
@@ -138,10 +138,10 @@ def communicate(
 
 
 def _calls(
-    operations: Operations, host: HostTrace | None, device: DeviceTrace | None, found: Communication
+    operations: Operations, host: HostTrace | None, device: DeviceTrace | None, communication: Communication
 ) -> dict[int, Facts]:
-    """Return the facts of each call by row, the outermost that is about one collective."""
-    told = _Told(operations, host, device)
+    """Return the facts of each call by row; of nested calls for one collective the outermost."""
+    reader = _FactReader(operations, host, device)
     rows: dict[int, Facts] = {}
     recorders, functional = [], []
     telling = {name for name in set(operations.names) if name == _RECORDER or name.startswith(_NAMESPACES)}
@@ -149,38 +149,46 @@ def _calls(
         if name not in telling:
             continue
         if name.startswith("c10d::"):
-            facts = told.of_operator(row)
+            facts = reader.of_operator(row)
             if facts:
                 rows[row] = facts
             elif plain(name) not in NO_COLLECTIVES:
-                found.unknown[name] = found.unknown.get(name, 0) + 1
+                communication.unknown[name] = communication.unknown.get(name, 0) + 1
         elif name == _RECORDER:
             recorders.append(row)
         elif operator_kind(name) is not None:
             functional.append(row)
-    _add_recorded(operations, told, recorders, rows, found)
-    _add_functional(operations, told, functional, rows, found)
+    _add_recorded(operations, reader, recorders, rows, communication)
+    _add_functional(operations, reader, functional, rows, communication)
     return rows
 
 
 def _add_recorded(
-    operations: Operations, told: _Told, recorders: list[int], rows: dict[int, Facts], found: Communication
+    operations: Operations,
+    reader: _FactReader,
+    recorders: list[int],
+    rows: dict[int, Facts],
+    communication: Communication,
 ) -> None:
-    """Complete calls by what recorders tell below them; a recorder without a call is one itself."""
+    """Complete calls with what recorders below them say; a recorder without a call becomes one."""
     for row in recorders:
-        facts = told.of_recorder(row, found)
+        facts = reader.of_recorder(row, communication)
         call = _above(operations, row, "c10d::")
         if facts and call in rows:
-            rows[call] = _merged(facts, rows[call])
+            rows[call] = _merge_facts(facts, rows[call])
         elif facts:
             rows[row] = facts
 
 
 def _add_functional(
-    operations: Operations, told: _Told, functional: list[int], rows: dict[int, Facts], found: Communication
+    operations: Operations,
+    reader: _FactReader,
+    functional: list[int],
+    rows: dict[int, Facts],
+    communication: Communication,
 ) -> None:
-    """Give calls the group that the functional collective above them names; one without a call is one itself."""
-    named = {row: told.group_text(row, found.groups) for row in functional}
+    """Give calls the group that the functional collective above them names; one without a call becomes one."""
+    named = {row: reader.group_text(row, communication.groups) for row in functional}
     covered = set()
     for row, facts in list(rows.items()):
         above = _above(operations, row, _NAMESPACES[1:])
@@ -188,7 +196,7 @@ def _add_functional(
         if facts.group is None and named.get(above):
             rows[row] = replace(facts, group=named[above])
     for row in named.keys() - covered:
-        if facts_of_row := told.of_operator(row):
+        if facts_of_row := reader.of_operator(row):
             rows[row] = replace(facts_of_row, group=named[row] or None)
 
 
@@ -203,8 +211,8 @@ def _above(operations: Operations, row: int, prefixes: str | tuple[str, ...]) ->
     return NONE
 
 
-def _merged(first: Facts, second: Facts) -> Facts:
-    """Return facts of two sources about the same call; the first counts where both know."""
+def _merge_facts(first: Facts, second: Facts) -> Facts:
+    """Merge the facts of two sources about one call; the first wins where both know."""
     return replace(
         first,
         bytes_in=first.bytes_in if first.bytes_in >= 0 else second.bytes_in,
@@ -230,8 +238,8 @@ def _knows(facts: Facts, what: str) -> bool:
     )
 
 
-class _Told:
-    """What the files say about the operations of a process."""
+class _FactReader:
+    """Reads communication facts from the recorded operations of a process."""
 
     def __init__(self, operations: Operations, host: HostTrace | None, device: DeviceTrace | None) -> None:
         self.operations, self.host, self.device = operations, host, device
@@ -240,7 +248,7 @@ class _Told:
         """Return the inputs of an operation, empty where they are not recorded."""
         if self.host is None:
             return []
-        value = parsed(self.host.texts[int(self.host.io[row, 0])])
+        value = parse_literal(self.host.texts[int(self.host.io[row, 0])])
         return value if isinstance(value, list) else []
 
     def event(self, row: int) -> dict[str, Any]:
@@ -249,7 +257,7 @@ class _Told:
         return self.device.comm.get(event, {}) if self.device is not None and event >= 0 else {}
 
     def of_operator(self, row: int) -> Facts | None:
-        """Return the facts a c10d operator's arguments tell, None where it is no collective."""
+        """Return the facts in a c10d operator's arguments, None where it is no collective."""
         kind = operator_kind(self.operations.names[row])
         if kind is None:
             return None
@@ -257,25 +265,25 @@ class _Told:
         if not values:
             return self._of_dims(row, kind)
         functional = not self.operations.names[row].startswith("c10d::")
-        one = kind in _ONE_LIST or functional
-        given = tensor_bytes(values[0 if one else 1]) if len(values) > (0 if one else 1) else NONE
-        taken = given if one else tensor_bytes(values[0])
+        single = kind in _ONE_LIST or functional
+        given = tensor_bytes(values[0 if single else 1]) if len(values) > (0 if single else 1) else NONE
+        taken = given if single else tensor_bytes(values[0])
         facts = Facts(kind, given, taken)
         return facts if functional else _with_arguments(facts, values)
 
     def _of_dims(self, row: int, kind: int) -> Facts:
-        """Return the facts that shapes and types alone tell; a list of tensors has no size there."""
+        """Return the facts in shapes and types alone; a list of tensors has no size there."""
         event = self.event(row)
         dims, types = event.get("dims"), event.get("types")
         if not isinstance(dims, list) or not isinstance(types, list):
             return Facts(kind)
         sizes = [_dims_bytes(*pair) for pair in zip(dims, types, strict=False)]
-        one = kind in _ONE_LIST
-        given = sizes[0 if one else 1] if len(sizes) > (0 if one else 1) else NONE
-        return Facts(kind, given, given if one or not sizes else sizes[0], inferred=("size",))
+        single = kind in _ONE_LIST
+        given = sizes[0 if single else 1] if len(sizes) > (0 if single else 1) else NONE
+        return Facts(kind, given, given if single or not sizes else sizes[0], inferred=("size",))
 
-    def of_recorder(self, row: int, found: Communication) -> Facts | None:
-        """Return the facts that `record_param_comms` tells, None where it tells of no collective."""
+    def of_recorder(self, row: int, communication: Communication) -> Facts | None:
+        """Return the facts in `record_param_comms`, None where it names no collective."""
         comm = dict(self.host.comm.get(row, {})) if self.host is not None else {}
         said = {_KINETO_NAMES.get(key, key): value for key, value in self.event(row).items()} | comm
         values = self.values(row)
@@ -286,7 +294,7 @@ class _Told:
         kind = operator_kind(name)
         if kind is None:
             if plain(name) not in NO_COLLECTIVES:
-                found.unknown[name] = found.unknown.get(name, 0) + 1
+                communication.unknown[name] = communication.unknown.get(name, 0) + 1
             return None
         facts = _of_metadata(kind, said)
         if facts.bytes_in < 0 and values:
@@ -351,7 +359,7 @@ def _count(value: Any) -> int:
 
 def _numbers(value: Any) -> tuple[int, ...]:
     if isinstance(value, str):
-        value = parsed(value)
+        value = parse_literal(value)
     return (
         tuple(map(_count, value))
         if isinstance(value, list) and all(_count(part) >= 0 for part in value)
@@ -391,7 +399,7 @@ def _dims_bytes(dims: Any, kind: Any) -> int:
     return size * int(np.prod(np.array(dims, object))) if dims else size
 
 
-def parsed(text: str) -> Any:
+def parse_literal(text: str) -> Any:
     """Return the value of a text written like a Python list, None where it is none."""
     if len(text) > _LONGEST_TEXT:
         return None
@@ -435,78 +443,88 @@ def _device_side(
     device: DeviceTrace,
     launched: DeviceOperations,
     calls: dict[int, Facts],
-    found: Communication,
+    communication: Communication,
 ) -> set[int]:
-    """Give kernels of communication libraries their facts; returns the calls they carry out."""
+    """Give kernels of communication libraries their facts; return the calls they carry out."""
     kernels = np.flatnonzero(device.kind[launched.event] == EventKind.KERNEL)
     communicating = [
-        (at, event)
-        for at, event in zip(kernels.tolist(), launched.event[kernels].tolist(), strict=True)
+        (place, event)
+        for place, event in zip(kernels.tolist(), launched.event[kernels].tolist(), strict=True)
         if "collective" in device.comm.get(event, {}) or KERNEL.search(device.names[device.name[event]])
     ]
     of_call: dict[int, list[int]] = {}
-    for at, event in communicating:
-        row = int(launched.operator[at])
+    for place, event in communicating:
+        row = int(launched.operator[place])
         while row >= 0 and row not in calls:
             row = int(operations.parent[row])
-        facts = _kernel_facts(device, event, calls.get(row), found)
+        facts = _kernel_facts(device, event, calls.get(row), communication)
         if facts is None:
             continue
         if row >= 0:
-            of_call.setdefault(row, []).append(at)
-            if int(launched.operator[at]) != row:
-                found.issued_by[int(launched.operator[at])] = row
-        found.devices[at] = facts
+            of_call.setdefault(row, []).append(place)
+            if int(launched.operator[place]) != row:
+                communication.issued_by[int(launched.operator[place])] = row
+        communication.devices[place] = facts
     for row, places in of_call.items():
-        _share(places, calls[row], device, launched, found)
-    _coalesced(operations, launched, calls, set(of_call), found)
+        _share(places, calls[row], device, launched, communication)
+    _add_coalesced(operations, launched, calls, set(of_call), communication)
     return set(of_call)
 
 
-def _kernel_facts(device: DeviceTrace, event: int, call: Facts | None, found: Communication) -> Facts | None:
-    """Return what a kernel communicates, None (counted) where nothing tells."""
+def _kernel_facts(
+    device: DeviceTrace, event: int, call: Facts | None, communication: Communication
+) -> Facts | None:
+    """Return what a kernel communicates; None, counted as unknown, where nothing says."""
     said = {_KINETO_NAMES.get(key, key): value for key, value in device.comm.get(event, {}).items()}
     name = device.names[device.name[event]]
     kind = operator_kind(str(said.get("collective_name", "")))
     if kind is not None:
         facts = _of_metadata(kind, said)
-        return _merged(facts, call) if call and call.kind == kind else facts
+        return _merge_facts(facts, call) if call and call.kind == kind else facts
     if call is not None:
         return call
     kind = kernel_kind(name)
     if kind is None:
         label = str(said.get("collective_name") or name.split("(")[0])
-        found.unknown[label] = found.unknown.get(label, 0) + 1
+        communication.unknown[label] = communication.unknown.get(label, 0) + 1
         return None
     return Facts(kind, inferred=("type", "size", "group"))
 
 
 def _share(
-    places: Sequence[int], call: Facts, device: DeviceTrace, launched: DeviceOperations, found: Communication
+    places: Sequence[int],
+    call: Facts,
+    device: DeviceTrace,
+    launched: DeviceOperations,
+    communication: Communication,
 ) -> None:
-    """Let the kernels of one call that say nothing themselves share its bytes, so that they count once."""
-    silent = [at for at in places if "collective" not in device.comm.get(int(launched.event[at]), {})]
+    """Divide a call's bytes among its kernels that have no size of their own, so that they count once."""
+    silent = [
+        place for place in places if "collective" not in device.comm.get(int(launched.event[place]), {})
+    ]
     if len(places) < 2 or not silent or call.bytes_in < 0:
         return
     if len(silent) < len(places):
         rest = 0
     else:
         rest = call.bytes_in
-    for index, at in enumerate(silent):
+    for index, place in enumerate(silent):
         part = rest * (index + 1) // len(silent) - rest * index // len(silent)
-        found.devices[at] = replace(found.devices[at], bytes_in=part, bytes_out=NONE, inferred=("size",))
+        communication.devices[place] = replace(
+            communication.devices[place], bytes_in=part, bytes_out=NONE, inferred=("size",)
+        )
 
 
-def _coalesced(
+def _add_coalesced(
     operations: Operations,
     launched: DeviceOperations,
     calls: dict[int, Facts],
     done: set[int],
-    found: Communication,
+    communication: Communication,
 ) -> None:
     """Add up calls whose kernel was launched for several of them at once by a `coalesced` annotation."""
-    for at, facts in list(found.devices.items()):
-        row = int(launched.operator[at])
+    for place, facts in list(communication.devices.items()):
+        row = int(launched.operator[place])
         if row < 0 or not operations.names[row].endswith("coalesced"):
             continue
         top = int(operations.parent[row])
@@ -521,7 +539,7 @@ def _coalesced(
         if inside:
             total = sum(max(calls[other].bytes_in, 0) for other in inside)
             done.update(inside)
-            found.devices[at] = replace(
+            communication.devices[place] = replace(
                 facts, bytes_in=total or facts.bytes_in, calls=len(inside), inferred=("size",)
             )
 
@@ -531,9 +549,9 @@ def _library_side(
     calls: dict[int, Facts],
     host: HostTrace | None,
     on_device: set[int],
-    found: Communication,
+    communication: Communication,
 ) -> set[int]:
-    """Hand calls over to the operations in which the library carries them out on the processor (gloo).
+    """Move calls to the operations in which the library carries them out on the processor (gloo).
 
     A call that a kernel carries out stays with the kernel.
 
@@ -544,13 +562,15 @@ def _library_side(
     carried: set[int] = set()
     library = [row for row, name in enumerate(operations.names) if name.startswith("gloo:")]
     for row in sorted(library, key=lambda row: int(operations.begin[row])):
-        call = _call_of(operations, row, calls, [one for one in waiting if one not in carried], host)
+        call = _call_of(
+            operations, row, calls, [call_row for call_row in waiting if call_row not in carried], host
+        )
         if call is None:
             continue
         carried.add(call)
-        found.issued_by[row] = call
+        communication.issued_by[row] = call
         if call not in on_device:
-            found.operators[row] = calls[call]
+            communication.operators[row] = calls[call]
     return carried
 
 
@@ -579,7 +599,7 @@ def _call_of(
 
 
 def _storages(host: HostTrace, row: int) -> set[tuple[int, int]]:
-    value = parsed(host.texts[int(host.io[row, 0])])
+    value = parse_literal(host.texts[int(host.io[row, 0])])
     return {(tensor[0], tensor[1]) for tensor in tensors(value)}
 
 
@@ -589,22 +609,22 @@ def _storages(host: HostTrace, row: int) -> set[tuple[int, int]]:
 
 def _groups(operations: Operations, host: HostTrace | None, device: DeviceTrace | None) -> dict[str, Group]:
     """Return the process groups that a rank's files list, by name."""
-    found = {group.name: group for group in device.head.groups} if device is not None else {}
+    by_name = {group.name: group for group in device.head.groups} if device is not None else {}
     if host is None:
-        return found
+        return by_name
     for row, name in enumerate(operations.names):
         if INIT not in name:
             continue
-        values = parsed(host.texts[int(host.io[row, 0])])
+        values = parse_literal(host.texts[int(host.io[row, 0])])
         for text in values if isinstance(values, list) else ():
-            for group in _listed(text):
-                known = found.get(group.name)
+            for group in _parse_groups(text):
+                known = by_name.get(group.name)
                 if known is None or not known.ranks:
-                    found[group.name] = group
-    return found
+                    by_name[group.name] = group
+    return by_name
 
 
-def _listed(text: Any) -> list[Group]:
+def _parse_groups(text: Any) -> list[Group]:
     try:
         entries = json.loads(text) if isinstance(text, str) else None
     except (ValueError, RecursionError):

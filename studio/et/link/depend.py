@@ -1,4 +1,4 @@
-"""What waits for what: every dependency of a rank with its reasons, and the time the processor spent on its own.
+"""Derive the dependencies of a rank with their reasons, and the time the processor spent itself.
 
 All times and rows are of one process. Every dependency points back in one order of all nodes (by time, callers
 before what they call), so there can be no cycle; what would point forward, because clocks of processor and device
@@ -13,14 +13,13 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from studio.et.kineto import DeviceTrace, EventKind
 from studio.et.link.attribute import DeviceOperations, covering
 from studio.et.link.communication import Communication
-from studio.et.link.operations import Operations, nested
+from studio.et.link.operations import Operations, find_parents
 from studio.et.link.options import DepKind, LinkOptions
-from studio.et.link.sequence import Place, chains, issued
+from studio.et.link.sequence import Place, chains, issue_order
 from studio.et.link.tensors import tensor_dependencies
-from studio.et.pytorch import HostTrace
+from studio.et.recording import DeviceTrace, EventKind, HostTrace
 from studio.trace import NONE, Bool, Int32, Int64
 
 _DEVICE_SYNC = re.compile(r"(cuda|hip|mtia|cu)(Device|Ctx|Context)Synchronize")
@@ -78,7 +77,7 @@ _Causes = dict[tuple[int, int], tuple[int, int]]
 
 @dataclass(slots=True)
 class _Draft:
-    """Dependencies as they are found; rows of gaps are counted from N on, device rows from `device_row` on."""
+    """Dependencies collected so far; rows of gaps are counted from N on, device rows from `device_row` on."""
 
     sources: list[Int64] = field(default_factory=list)
     targets: list[Int64] = field(default_factory=list)
@@ -127,19 +126,19 @@ def depend(
     around = _around(operations)
     own, waited = _own_time(operations, waits, around)
     inside = _inside(operations, around, library, options)
-    told = _Told(~_within(operations, around, library), library, _first_callee(operations, around))
-    gaps, causes = _gaps(operations, waits, inside, own, told, options)
+    own_times = _OwnTimes(~_within(operations, around, library), library, _first_callee(operations, around))
+    gaps, causes = _gaps(operations, waits, inside, own, own_times, options)
     first_device = len(operations) + len(gaps)
-    follows = chains(issued(operations, device, launched, communication), communication)
+    follows = chains(issue_order(operations, device, launched, communication), communication)
     follows = follows if options.sequence else []
-    order = _order(operations, gaps, device, launched, _begun(operations, follows))
+    order = _order(operations, gaps, device, launched, _issue_times(operations, follows))
     draft = _Draft()
-    places = np.array([[at + first_device * there for there, at in pair] for pair in follows], np.int64)
+    places = np.array([[row + first_device * there for there, row in pair] for pair in follows], np.int64)
     earlier, later = places.reshape(-1, 2).T
     draft.add(earlier, later, DepKind.SEQUENCE)
     _thread_order(draft, operations, gaps, order)
     _held_up(draft, operations, gaps, waits, causes, order)
-    rows, mistaken = _called(operations, library)
+    rows, mistaken = _waiting_callees(operations, library)
     draft.add(operations.parent[rows], rows, DepKind.CALL)
     apart = [
         (call, row) for row, call in library.items() if operations.thread[row] != operations.thread[call]
@@ -154,13 +153,13 @@ def depend(
         draft.add(*readers, DepKind.DATA)
         if launched is not None and device is not None and len(launched):
             _between_streams(draft, device, launched, *readers, first_device)
-    source, target, kinds, dropped = _checked(draft, order, options.kinds)
+    source, target, kinds, dropped = _select_dependencies(draft, order, options.kinds)
     if mistaken and DepKind.CALL in options.kinds:
         dropped["call"] = dropped.get("call", 0) + mistaken
     return Plan(own, waited, tuple(gaps), source, target, kinds, order, dropped)
 
 
-def _called(operations: Operations, library: dict[int, int]) -> tuple[Int64, int]:
+def _waiting_callees(operations: Operations, library: dict[int, int]) -> tuple[Int64, int]:
     """Return the operations that wait for their caller, and how many have a caller that cannot be one.
 
     Recorders note the last call begun, on whatever thread, so an operator may be written down as called by a
@@ -180,15 +179,15 @@ def _called(operations: Operations, library: dict[int, int]) -> tuple[Int64, int
 # Order
 
 
-def _begun(operations: Operations, follows: Sequence[tuple[Place, Place]]) -> Int64:
-    """Return times (N,) to order operations by: their begin, but not before the collective they follow in a group.
+def _issue_times(operations: Operations, follows: Sequence[tuple[Place, Place]]) -> Int64:
+    """Return times (N,) to order operations by: their begin, but after the collective they follow in a group.
 
     Two threads may begin theirs the other way round. Where one had ended before the other began, they stay so.
     """
     begin = operations.begin.copy()
-    for (one_on_device, one), (on_device, other) in follows:
-        if not (one_on_device or on_device) and begin[one] < operations.finish[other]:
-            begin[other] = max(begin[other], begin[one] + 1)
+    for (this_on_device, this), (on_device, other) in follows:
+        if not (this_on_device or on_device) and begin[this] < operations.finish[other]:
+            begin[other] = max(begin[other], begin[this] + 1)
     return begin
 
 
@@ -199,7 +198,7 @@ def _order(
     launched: DeviceOperations | None,
     begun: Int64,
 ) -> Int64:
-    """Return the place (N+G+D,) of every node: by time, callers first, device operations after their launch."""
+    """Return the position (N+G+D,) of every node: by time, callers first, device operations after their launch."""
     begin = [begun, np.array([gap.start_ns for gap in gaps], np.int64)]
     if device is not None and launched is not None:
         begin.append(_device_begin(operations, device, launched))
@@ -235,7 +234,9 @@ def _streams(device: DeviceTrace, launched: DeviceOperations) -> list[Int64]:
     return [part for part in np.split(order, np.flatnonzero(np.diff(codes[order])) + 1) if len(part)]
 
 
-def _checked(draft: _Draft, order: Int64, wanted: DepKind) -> tuple[Int64, Int64, Int32, dict[str, int]]:
+def _select_dependencies(
+    draft: _Draft, order: Int64, wanted: DepKind
+) -> tuple[Int64, Int64, Int32, dict[str, int]]:
     """Return the wanted dependencies, each pair once with all its reasons, none pointing forward."""
     empty = np.zeros(0, np.int64)
     source = np.concatenate([empty, *draft.sources])
@@ -243,7 +244,11 @@ def _checked(draft: _Draft, order: Int64, wanted: DepKind) -> tuple[Int64, Int64
     kind = np.repeat(np.array(draft.kinds, np.int64), [len(part) for part in draft.sources])
     keep = (kind & int(wanted)) != 0
     forward = order[source] >= order[target]
-    dropped = {one.name.lower(): int((forward & keep & (kind == one)).sum()) for one in DepKind if one.name}
+    dropped = {
+        reason.name.lower(): int((forward & keep & (kind == reason)).sum())
+        for reason in DepKind
+        if reason.name
+    }
     keep &= ~forward
     source, target, kind = source[keep], target[keep], kind[keep]
     key = target * len(order) + source
@@ -264,7 +269,7 @@ def _checked(draft: _Draft, order: Int64, wanted: DepKind) -> tuple[Int64, Int64
 
 
 def _waits(operations: Operations, device: DeviceTrace, launched: DeviceOperations) -> list[_Wait]:
-    """Return when the processor waited for which device operations (their places)."""
+    """Return when the processor waited for which device operations (their positions)."""
     runtime = np.flatnonzero(device.kind == EventKind.RUNTIME)
     names = [device.names[code] for code in device.name[runtime].tolist()]
     calls = [call for call, name in zip(runtime.tolist(), names, strict=True) if _is_sync(name)]
@@ -332,7 +337,7 @@ class _Launched:
         if stream >= 0:
             place = self.last_before(stream, begin)
             return [place] if place >= 0 else []
-        # The stream is not told: it is the one whose last operation ended while the call waited.
+        # The stream is not recorded: it is the one whose last operation ended while the call waited.
         end = begin + int(device.duration_ns[call])
         ended = np.flatnonzero((self.finish > begin) & (self.finish <= end) & (self.launch_ns <= begin))
         return [int(ended[np.argmax(self.finish[ended])])] if len(ended) else []
@@ -358,11 +363,11 @@ def _own_time(operations: Operations, waits: list[_Wait], around: Int64) -> tupl
 
 
 def _around(operations: Operations) -> Int64:
-    """Return the innermost operation (N,) around each in time on its thread, steps not counted; -1 where there is none."""
+    """Return the innermost operation (N,) around each by time on its thread, ignoring steps; -1 where there is none."""
     rows = np.flatnonzero(operations.timed & ~operations.frame)
     # Callers first, where both take the same time.
     rows = rows[np.lexsort((operations.id[rows], operations.depth[rows]))]
-    parent, _ = nested(operations.start_ns[rows], operations.end_ns[rows], operations.thread[rows])
+    parent, _ = find_parents(operations.start_ns[rows], operations.end_ns[rows], operations.thread[rows])
     around = np.full(len(operations), NONE, np.int64)
     around[rows] = np.where(parent >= 0, rows[parent], NONE)
     return around
@@ -370,7 +375,7 @@ def _around(operations: Operations) -> Int64:
 
 @dataclass(frozen=True, slots=True)
 class _Span:
-    """Time in which a thread may have waited for another.
+    """An interval in which a thread may have waited for another.
 
     Attributes:
         thread: The thread.
@@ -391,7 +396,7 @@ class _Span:
 def _inside(
     operations: Operations, around: Int64, library: dict[int, int], options: LinkOptions
 ) -> list[_Span]:
-    """Return the time that operations spent themselves after their first callee, or after setting a thread going.
+    """Return the intervals operations spent themselves after their first callee, or after starting a thread.
 
     A thread may have waited in it. Operations that compute did not, and those of communication libraries are what
     others wait for; of operations without callees only those count that are known to wait. What sets a thread going is
@@ -425,23 +430,23 @@ def _inside(
 
 
 def _issuing(operations: Operations, library: dict[int, int]) -> dict[int, int]:
-    """Return the calls that set another thread going while they ran, and when that began."""
+    """Return the calls that started another thread's work while they ran, and when that began."""
     start, end, thread = operations.start_ns, operations.end_ns, operations.thread
-    found: dict[int, int] = {}
+    began: dict[int, int] = {}
     for row, call in library.items():
         if start[call] >= 0 and start[call] <= start[row] < end[call] and thread[row] != thread[call]:
-            found[call] = min(found.get(call, int(start[row])), int(start[row]))
-    return found
+            began[call] = min(began.get(call, int(start[row])), int(start[row]))
+    return began
 
 
 def _with_callers(rows: Iterable[int], around: Int64) -> set[int]:
-    """Return operations and all they lie within."""
-    found: set[int] = set()
+    """Return operations and all operations around them."""
+    rows_within: set[int] = set()
     for row in rows:
-        while row >= 0 and row not in found:
-            found.add(row)
+        while row >= 0 and row not in rows_within:
+            rows_within.add(row)
             row = int(around[row])  # noqa: PLW2901 (walks outwards)
-    return found
+    return rows_within
 
 
 def _within(operations: Operations, around: Int64, library: dict[int, int]) -> Bool:
@@ -454,8 +459,8 @@ def _within(operations: Operations, around: Int64, library: dict[int, int]) -> B
 
 
 @dataclass(frozen=True, slots=True)
-class _Told:
-    """What is known of why a thread went on.
+class _OwnTimes:
+    """Tells when a thread was busy with its own work, and when libraries worked for it.
 
     Attributes:
         telling: (N,) whether the end of each operation may have set another thread going.
@@ -473,19 +478,20 @@ def _gaps(
     waits: list[_Wait],
     inside: list[_Span],
     own: Int64,
-    told: _Told,
+    own_times: _OwnTimes,
     options: LinkOptions,
 ) -> tuple[list[Gap], _Causes]:
-    """Return the gaps of all threads, and what held threads up; takes what becomes a gap from `own`."""
+    """Return the gaps of all threads, and what held threads up; subtracts gaps from `own`."""
     rows = np.flatnonzero(operations.timed & ~operations.frame)
     lanes = {
         int(lane): rows[operations.thread[rows] == lane]
         for lane in np.unique(operations.thread[rows]).tolist()
     }
     ends = {
-        lane: np.sort(operations.end_ns[own_rows[told.telling[own_rows]]]) for lane, own_rows in lanes.items()
+        lane: np.sort(operations.end_ns[own_rows[own_times.telling[own_rows]]])
+        for lane, own_rows in lanes.items()
     }
-    by_call = _by_call(operations, told, options)
+    by_call = _by_call(operations, own_times, options)
     started = int(operations.start_ns[rows].min()) if len(rows) else 0
     gaps: list[Gap] = []
     causes: dict[tuple[int, int], tuple[int, int]] = {}
@@ -504,9 +510,9 @@ def _gaps(
                 else by_call.get((lane, span.end)) or _cause(others, span, options)
             )
             if cause:
-                at = max(span.begin, cause[-1])
-                causes[lane, at] = cause[:2]
-                gaps += _gap(lane, at, span.end, "thread", options)
+                start = max(span.begin, cause[-1])
+                causes[lane, start] = cause[:2]
+                gaps += _gap(lane, start, span.end, "thread", options)
             elif span.operation < 0:
                 gaps += _around_waits(lane, span, wait, options)
             elif span.issued:
@@ -525,17 +531,17 @@ def _outside(operations: Operations, wait: _Wait) -> bool:
 
 
 def _idle(operations: Operations, rows: Int64, lane: int, started: int) -> list[_Span]:
-    """Return the time in which a thread ran no operator, from the start of the recording on."""
+    """Return the intervals in which a thread ran no operator, from the start of the recording on."""
     order = rows[np.argsort(operations.start_ns[rows], kind="stable")]
     start = operations.start_ns[order]
     busy = np.maximum.accumulate(operations.end_ns[order])
     before = np.append(started, busy[:-1])
-    at = np.flatnonzero(start > before)
-    return [_Span(lane, int(before[one]), int(start[one]), one == 0) for one in at.tolist()]
+    gap_places = np.flatnonzero(start > before)
+    return [_Span(lane, int(before[place]), int(start[place]), place == 0) for place in gap_places.tolist()]
 
 
 def _around_waits(lane: int, span: _Span, waits: list[tuple[int, int]], options: LinkOptions) -> list[Gap]:
-    """Return what is left of time between operators around the times the processor waited for the device in it."""
+    """Cut the processor's waits for the device out of intervals between operators."""
     gaps: list[Gap] = []
     begin, why = span.begin, "program"
     for low, high in [*waits, (span.end, span.end)]:
@@ -553,21 +559,21 @@ def _first_callee(operations: Operations, around: Int64) -> Int64:
 
 
 def _by_call(
-    operations: Operations, told: _Told, options: LinkOptions
+    operations: Operations, own_times: _OwnTimes, options: LinkOptions
 ) -> dict[tuple[int, int], tuple[int, int, int]]:
     """Return thread and begin of a library's operations → thread, begin and own end of the call that each carries out.
 
     Whatever else ended meanwhile on that thread, it was the call that the operation had waited for. The begin is given
     so that the call is the last that began before it. Its own end is where its node ends: callees are nodes after it.
     """
-    start, first, thread = operations.start_ns, told.first_callee_ns, operations.thread
+    start, first, thread = operations.start_ns, own_times.first_callee_ns, operations.thread
     return {
         (int(thread[row]), int(start[row])): (
             int(thread[call]),
             int(start[call]) + 1,
             int(min(first[call], start[row])),
         )
-        for row, call in told.calls.items()
+        for row, call in own_times.calls.items()
         if options.threads and thread[row] != thread[call] and 0 <= start[call] <= start[row]
     }
 
@@ -581,28 +587,28 @@ def _cause(others: dict[int, Int64], span: _Span, options: LinkOptions) -> tuple
         return None
     best: tuple[int, int] | None = None
     for thread, ends in others.items():
-        at = int(np.searchsorted(ends, span.end, side="right")) - 1
-        if at >= 0 and ends[at] > span.begin and (best is None or ends[at] > best[1]):
-            best = thread, int(ends[at])
+        place = int(np.searchsorted(ends, span.end, side="right")) - 1
+        if place >= 0 and ends[place] > span.begin and (best is None or ends[place] > best[1]):
+            best = thread, int(ends[place])
     if best and (span.first or best[1] - span.begin >= span.end - best[1]):
         return best
     return None
 
 
 def _lanes(operations: Operations, gaps: list[Gap], order: Int64) -> dict[int, tuple[Int64, Int64]]:
-    """Return the rows of each thread in order, gaps included, and when they began."""
+    """Return the rows of each thread in order, including gaps, and when they began."""
     thread = np.concatenate((operations.thread, np.array([gap.thread for gap in gaps], np.int64)))
     times = np.concatenate((operations.begin, np.array([gap.start_ns for gap in gaps], np.int64)))
-    found = {}
+    by_lane = {}
     for lane in np.unique(thread).tolist():
         rows = np.flatnonzero(thread == lane)
         rows = rows[np.argsort(order[rows], kind="stable")]
-        found[lane] = rows, times[rows]
-    return found
+        by_lane[lane] = rows, times[rows]
+    return by_lane
 
 
 def _thread_order(draft: _Draft, operations: Operations, gaps: list[Gap], order: Int64) -> None:
-    """Add the order of each thread."""
+    """Add the order of operations on each thread."""
     for rows, _ in _lanes(operations, gaps, order).values():
         draft.add(rows[:-1], rows[1:], DepKind.ORDER)
 
@@ -615,22 +621,22 @@ def _held_up(
     causes: _Causes,
     order: Int64,
 ) -> None:
-    """Add what threads waited for: the first of a thread's nodes that began after the waiting depends on it."""
+    """Add what threads waited for, to the first node of the thread that began after the wait."""
     first_device = len(operations) + len(gaps)
     lanes = _lanes(operations, gaps, order)
     for wait in waits:
         rows, times = lanes.get(wait.thread, (order[:0], order[:0]))
-        at = int(np.searchsorted(times, wait.end, side="left"))
-        if at < len(rows):
+        place = int(np.searchsorted(times, wait.end, side="left"))
+        if place < len(rows):
             places = np.array(wait.device, np.int64) + first_device
-            draft.add(places, np.full(len(places), rows[at]), DepKind.SYNC)
+            draft.add(places, np.full(len(places), rows[place]), DepKind.SYNC)
     for (lane, time), (other, until) in causes.items():
         rows, times = lanes[lane]
-        at = int(np.searchsorted(times, time, side="left"))
+        place = int(np.searchsorted(times, time, side="left"))
         # The last that the other thread began before: by its end all before it have ended, too.
         cause = int(np.searchsorted(lanes[other][1], until, side="left")) - 1
-        if at < len(rows) and cause >= 0:
-            draft.add(lanes[other][0][cause : cause + 1], rows[at : at + 1], DepKind.THREAD)
+        if place < len(rows) and cause >= 0:
+            draft.add(lanes[other][0][cause : cause + 1], rows[place : place + 1], DepKind.THREAD)
 
 
 # ---------------------------------------------------------------------------------------------------
@@ -640,7 +646,7 @@ def _held_up(
 def _device_dependencies(
     draft: _Draft, device: DeviceTrace, launched: DeviceOperations, first_device: int
 ) -> None:
-    """Add launches, the order of streams, and waits of streams for events of others."""
+    """Add launches, stream order, and waits of streams for events of others."""
     there = np.flatnonzero(launched.operator >= 0)
     draft.add(launched.operator[there], there + first_device, DepKind.LAUNCH)
     draft.add(launched.operator[there], there + first_device, DepKind.CALL)
@@ -686,14 +692,14 @@ def _between_streams(
     target: Int64,
     first_device: int,
 ) -> None:
-    """Add the same between the kernels of writer and reader where they run on different streams.
+    """Add data dependencies between kernels of writer and reader on different streams.
 
     Only where the recording agrees: the writer's kernel ended before the reader's began.
     """
     of_operator: dict[int, list[int]] = {}
-    for at, row in enumerate(launched.operator.tolist()):
+    for place, row in enumerate(launched.operator.tolist()):
         if row >= 0:
-            of_operator.setdefault(row, []).append(at)
+            of_operator.setdefault(row, []).append(place)
     start = device.start_ns[launched.event]
     finish = start + device.duration_ns[launched.event]
     stream = device.stream[launched.event]

@@ -1,4 +1,4 @@
-"""One rank on its way from two files to a graph."""
+"""Link the two files of one rank, before ranks are compared."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from studio.et.kineto import DeviceTrace
 from studio.et.link.attribute import DeviceOperations, attribute
 from studio.et.link.communication import Communication, communicate
 from studio.et.link.depend import Plan, depend
@@ -14,13 +13,14 @@ from studio.et.link.join import Joined
 from studio.et.link.operations import Operations, from_device, from_host
 from studio.et.link.options import LinkOptions
 from studio.et.link.pair import Pair
-from studio.et.pytorch import HostTrace
+from studio.et.recording import DeviceTrace, HostTrace
 from studio.trace import NONE, Finding
+from studio.units import format_counted
 
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """How a rank's clock is brought to that of the others.
+    """Offset and drift that bring a rank's clock to that of the others.
 
     Attributes:
         offset_ns: Added to its times.
@@ -39,7 +39,7 @@ class Clock:
 
 @dataclass(slots=True)
 class RankDraft:
-    """What is known about a rank.
+    """A rank that is being linked.
 
     Attributes:
         number: The rank, None where nothing tells it.
@@ -49,7 +49,7 @@ class RankDraft:
         host_operations: Operators of the execution trace, roots not counted.
         operations, launched, communication, plan: What was made of them.
         clock: Set once all ranks are known.
-        findings: What is to be said.
+        findings: Findings about the rank.
     """
 
     number: int | None
@@ -70,10 +70,10 @@ class RankDraft:
         return " + ".join(trace.file for trace in (self.host, self.device) if trace is not None)
 
 
-def outline(made: RankDraft) -> RankDraft:
-    """Return what others have to know of a rank to be brought together with it: communication and times."""
+def outline(rank_draft: RankDraft) -> RankDraft:
+    """Return the part of a draft that other ranks need: communication and times."""
     none, none32 = np.zeros(0, np.int64), np.zeros(0, np.int32)
-    host, device = made.host, made.device
+    host, device = rank_draft.host, rank_draft.device
     if host is not None:
         empty = none32.reshape(0, 6)
         host = HostTrace(host.file, "", NONE, {}, none, none, {}, [], [], empty, [], {}, {}, host.damaged)
@@ -82,13 +82,13 @@ def outline(made: RankDraft) -> RankDraft:
         device = replace(device, external=none, correlation=none, stream=none, device=none, bytes=none)
         device = replace(device, wait_stream=none, wait_record=none)
     return RankDraft(
-        made.number, host, device, None, made.host_operations, replace(made.operations, names=[]),
-        made.launched, made.communication, Plan(none, none, (), none, none, none32, none, {}), made.clock,
+        rank_draft.number, host, device, None, rank_draft.host_operations, replace(rank_draft.operations, names=[]),
+        rank_draft.launched, rank_draft.communication, Plan(none, none, (), none, none, none32, none, {}), rank_draft.clock,
     )  # fmt: skip
 
 
 def draft(pair: Pair, options: LinkOptions) -> RankDraft:
-    """Link the files of one rank as far as they go."""
+    """Link the files of one rank as far as possible."""
     host, device, joined = pair.host, pair.device, pair.joined
     count = _operators(host, joined)
     findings: list[Finding] = []
@@ -105,13 +105,15 @@ def draft(pair: Pair, options: LinkOptions) -> RankDraft:
     launched = attribute(operations, device) if device is not None else None
     communication = communicate(operations, host, device, launched)
     plan = depend(operations, host, device, launched, communication, options)
-    made = RankDraft(pair.number, host, device, joined, count, operations, launched, communication, plan)
-    made.findings = [*findings, *_missing(pair), *_told(made)]
-    return made
+    rank_draft = RankDraft(
+        pair.number, host, device, joined, count, operations, launched, communication, plan
+    )
+    rank_draft.findings = [*findings, *_missing(pair), *_draft_findings(rank_draft)]
+    return rank_draft
 
 
 def _operators(host: HostTrace | None, joined: Joined | None) -> int:
-    """Return how many operators an execution trace holds; roots and notes are none."""
+    """Return how many operators an execution trace holds, without roots and notes."""
     if joined is not None:
         return joined.operators
     return 0 if host is None else int((~host.roots & ~host.notes).sum())
@@ -147,14 +149,14 @@ def _missing(pair: Pair) -> list[Finding]:
     return []
 
 
-def _told(made: RankDraft) -> list[Finding]:
-    """Return what is worth saying about a linked rank."""
-    found = []
-    files, joined = made.files, made.joined
-    if joined is not None and made.host is not None and joined.count < joined.operators:
+def _draft_findings(rank_draft: RankDraft) -> list[Finding]:
+    """Return findings about a linked rank."""
+    findings = []
+    files, joined = rank_draft.files, rank_draft.joined
+    if joined is not None and rank_draft.host is not None and joined.count < joined.operators:
         left = joined.operators - joined.count
-        message = f"{files}: {left:,} of {joined.operators:,} operators have no event and so no times."
-        found.append(
+        message = f"{files}: {left:,} of {format_counted(joined.operators, 'operator')} {'has' if left == 1 else 'have'} no event and so no times."
+        findings.append(
             Finding("warning", "unlinked", message, "Their names are in the node list (attribute unlinked).")
         )
     if joined is not None and joined.alone:
@@ -164,21 +166,23 @@ def _told(made: RankDraft) -> list[Finding]:
             f"{files}: {count:,} of {joined.events:,} events of the program in the Kineto trace belong to no operator of "
             f"the execution trace and are left out ({reasons}); the first is {joined.first_alone!r}."
         )
-        found.append(Finding("info", "event-alone", message))
-    if made.launched is not None and made.launched.why:
-        reasons = ", ".join(f"{reason}: {count:,}" for reason, count in made.launched.why.items())
-        count = sum(made.launched.why.values())
-        message = f"{files}: {count:,} of {len(made.launched):,} device operations belong to no operator ({reasons})."
+        findings.append(Finding("info", "event-alone", message))
+    if rank_draft.launched is not None and rank_draft.launched.why:
+        reasons = ", ".join(f"{reason}: {count:,}" for reason, count in rank_draft.launched.why.items())
+        count = sum(rank_draft.launched.why.values())
+        message = f"{files}: {count:,} of {len(rank_draft.launched):,} device operations belong to no operator ({reasons})."
         hint = "They are kept with their times and streams (attribute unattributed)."
-        found.append(Finding("warning", "unattributed", message, hint))
-    if made.communication.unknown:
+        findings.append(Finding("warning", "unattributed", message, hint))
+    if rank_draft.communication.unknown:
         names = ", ".join(
-            f"{name} ({count:,})" for name, count in list(made.communication.unknown.items())[:6]
+            f"{name} ({count:,})" for name, count in list(rank_draft.communication.unknown.items())[:6]
         )
         message = f"{files}: unknown collectives, kept as computation: {names}."
-        found.append(Finding("warning", "unknown-collective", message, "They send nothing in a simulation."))
-    if made.plan.dropped:
-        reasons = ", ".join(f"{name}: {count:,}" for name, count in made.plan.dropped.items())
+        findings.append(
+            Finding("warning", "unknown-collective", message, "They send nothing in a simulation.")
+        )
+    if rank_draft.plan.dropped:
+        reasons = ", ".join(f"{name}: {count:,}" for name, count in rank_draft.plan.dropped.items())
         message = f"{files}: dependencies that the recorded times contradict were left out ({reasons})."
-        found.append(Finding("info", "contradicted-dependency", message))
-    return found
+        findings.append(Finding("info", "contradicted-dependency", message))
+    return findings

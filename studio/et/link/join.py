@@ -1,4 +1,4 @@
-"""Which operator of the execution trace is which event of the Kineto trace."""
+"""Match the operators of the execution trace with the events of the Kineto trace."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from typing import Literal
 
 import numpy as np
 
-from studio.et.kineto import DeviceTrace
-from studio.et.pytorch import HostTrace
+from studio.et.recording import DeviceTrace, HostTrace
 from studio.trace import NONE, Bool, Int64
 
 Method = Literal["record function id", "external id", "none"]
@@ -45,17 +44,17 @@ class Joined:
 
     @property
     def count(self) -> int:
-        """Operators that were joined."""
+        """Operators that have an event."""
         return int((self.event >= 0).sum())
 
     @property
     def share(self) -> float:
-        """Joined operators, of those that could be."""
+        """Operators with an event, as a share of those that could have one."""
         return self.count / max(min(self.operators, self.events), 1)
 
 
 def join(host: HostTrace, device: DeviceTrace) -> Joined:
-    """Join operators and events by record-function id, by external id only where that proves right.
+    """Match operators with events by record-function id; by external id only where that proves right.
 
     Roots are left out, an id of 0 means none, and names have to be equal.
     """
@@ -65,7 +64,7 @@ def join(host: HostTrace, device: DeviceTrace) -> Joined:
     every = int((~roots).sum()), int(is_host.sum())
     numbered = is_host & (device.record_function > 0)
     if numbered.any():
-        event, candidates = _matched(host, device, usable, numbered, device.record_function)
+        event, candidates = _match_events(host, device, usable, numbered, device.record_function)
         sizes = int((~roots & ~(notes & (event < 0))).sum()), every[1]
         result = Joined(event, "record function id", candidates, *sizes)
         if result.share >= LEAST_SHARE:
@@ -77,7 +76,7 @@ def join(host: HostTrace, device: DeviceTrace) -> Joined:
             *every,
             f"of {candidates:,} operators with the same record-function id only {result.count:,} have the same name",
         )
-    event, candidates = _matched(host, device, usable, is_host & (device.external > 0), device.external)
+    event, candidates = _match_events(host, device, usable, is_host & (device.external > 0), device.external)
     sizes = int((~roots & ~(notes & (event < 0))).sum()), every[1]
     result = Joined(event, "external id", candidates, *sizes)
     if result.share >= LEAST_SHARE and result.count >= _LEAST_AGREEMENT * candidates:
@@ -90,7 +89,7 @@ def join(host: HostTrace, device: DeviceTrace) -> Joined:
 
 
 def _with_alone(joined: Joined, host: HostTrace, device: DeviceTrace, numbers: Int64) -> Joined:
-    """Add which events (E,) of the program have no operator, by reason; `numbers` are what joins."""
+    """Add which events (E,) have no operator, by reason; `numbers` are the ids to match by."""
     left = device.is_host
     left[joined.event[joined.event >= 0]] = False
     rows = np.flatnonzero(left)
@@ -108,7 +107,7 @@ def _with_alone(joined: Joined, host: HostTrace, device: DeviceTrace, numbers: I
     return replace(joined, alone={why: count for why, count in reasons.items() if count}, first_alone=first)
 
 
-def _matched(
+def _match_events(
     host: HostTrace, device: DeviceTrace, usable: Bool, events: Bool, numbers: Int64
 ) -> tuple[Int64, int]:
     """Return the event (N,) of each operator, and how many have one with the same number, whatever its name."""
@@ -118,7 +117,7 @@ def _matched(
     sorted_numbers = numbers[order]
     low = np.searchsorted(sorted_numbers, wanted, side="left")
     high = np.searchsorted(sorted_numbers, wanted, side="right")
-    found = np.full(len(host), NONE, np.int64)
+    event_of = np.full(len(host), NONE, np.int64)
     codes = {name: code for code, name in enumerate(device.names)}
     names = np.array([codes.get(name, NONE) for name in host.names], np.int64)
     candidates = np.flatnonzero(usable & (high > low))
@@ -128,12 +127,12 @@ def _matched(
     alone = (high - low == 1)[candidates] & (sharing[candidates] == 1)
     rows = candidates[alone]
     rows = rows[device.name[order[low[rows]]] == names[rows]]
-    found[rows] = order[low[rows]]
+    event_of[rows] = order[low[rows]]
     taken: set[int] = set()
     for row in candidates[~alone].tolist():
         for event in order[low[row] : high[row]].tolist():
             if device.name[event] == names[row] and event not in taken:
-                found[row] = event
+                event_of[row] = event
                 taken.add(event)
                 break
-    return found, len(candidates)
+    return event_of, len(candidates)

@@ -1,4 +1,4 @@
-"""The process groups of a job, and which group each communication is in."""
+"""Find the process groups of a job, and the group of each communication."""
 
 from __future__ import annotations
 
@@ -16,36 +16,37 @@ WORLD = "0"
 
 
 def resolve(drafts: Sequence[RankDraft]) -> tuple[tuple[CommGroup, ...], list[Finding]]:
-    """Return the groups of a job, and give every communication of the drafts its group and its peer's rank."""
+    """Return the groups of a job; set group and peer rank of every communication in the drafts."""
     members, findings = _members(drafts)
-    for made in drafts:
-        renamed = _renamed(made, members)
+    for rank_draft in drafts:
+        renamed = _rename_groups(rank_draft, members)
         inferred: Counter[str] = Counter()
-        for facts_of in (made.communication.operators, made.communication.devices):
-            default = _unnamed(made, members, facts_of)
+        for facts_of in (rank_draft.communication.operators, rank_draft.communication.devices):
+            default = _default_groups(rank_draft, members, facts_of)
             for key, facts in facts_of.items():
-                resolved = _resolved(facts, default, renamed, members)
+                resolved = _resolve_facts(facts, default, renamed, members)
                 facts_of[key] = resolved
                 if "group" in resolved.inferred and resolved.group:
                     inferred[resolved.group] += 1
-        if inferred and len([one for one in members.values() if made.number in one]) > 1:
+        if inferred and len([ranks for ranks in members.values() if rank_draft.number in ranks]) > 1:
             names = ", ".join(f"{name!r}: {count:,}" for name, count in inferred.items())
-            message = (
-                f"{made.files}: collectives that name no group were put into one by elimination ({names})."
-            )
-            findings.append(Finding("info", "comm-group-inferred", message, rank=made.number))
+            message = f"{rank_draft.files}: collectives that name no group were put into one by elimination ({names})."
+            findings.append(Finding("info", "comm-group-inferred", message, rank=rank_draft.number))
     return tuple(CommGroup(name, ranks) for name, ranks in members.items()), findings
 
 
 def _members(drafts: Sequence[RankDraft]) -> tuple[dict[str, tuple[int, ...]], list[Finding]]:
-    """Return the ranks of each group; of different groups with one name the later get longer names."""
+    """Return the ranks of each group; groups with the same name but other ranks get longer names."""
     members: dict[str, tuple[int, ...]] = {}
     findings = []
-    for made in drafts:
-        listed = [(group.name, group.ranks) for group in made.communication.groups.values()]
+    for rank_draft in drafts:
+        listed = [(group.name, group.ranks) for group in rank_draft.communication.groups.values()]
         listed += [
             (facts.group, facts.group_ranks)
-            for facts in (*made.communication.operators.values(), *made.communication.devices.values())
+            for facts in (
+                *rank_draft.communication.operators.values(),
+                *rank_draft.communication.devices.values(),
+            )
             if facts.group is not None
         ]
         for name, ranks in listed:
@@ -54,8 +55,8 @@ def _members(drafts: Sequence[RankDraft]) -> tuple[dict[str, tuple[int, ...]], l
             known = members.setdefault(name, ranks)
             if known != ranks and _longer(name, ranks) not in members:
                 members[_longer(name, ranks)] = ranks
-                message = f"{made.files}: group {name!r} has ranks {list(ranks)} here and {list(known)} on other ranks."
-                findings.append(Finding("warning", "comm-group-differs", message, rank=made.number))
+                message = f"{rank_draft.files}: group {name!r} has ranks {list(ranks)} here and {list(known)} on other ranks."
+                findings.append(Finding("warning", "comm-group-differs", message, rank=rank_draft.number))
     return members, findings
 
 
@@ -63,23 +64,23 @@ def _longer(name: str, ranks: tuple[int, ...]) -> str:
     return f"{name}:{'-'.join(map(str, ranks[:8]))}"
 
 
-def _renamed(made: RankDraft, members: dict[str, tuple[int, ...]]) -> dict[str, str]:
+def _rename_groups(rank_draft: RankDraft, members: dict[str, tuple[int, ...]]) -> dict[str, str]:
     """Return the job-wide names of the rank's groups where they differ."""
     return {
         group.name: _longer(group.name, group.ranks)
-        for group in made.communication.groups.values()
+        for group in rank_draft.communication.groups.values()
         if group.ranks and members.get(group.name) != group.ranks
     }
 
 
-def _unnamed(
-    made: RankDraft, members: dict[str, tuple[int, ...]], facts_of: dict[int, Facts]
+def _default_groups(
+    rank_draft: RankDraft, members: dict[str, tuple[int, ...]], facts_of: dict[int, Facts]
 ) -> tuple[str, str]:
     """Return the group of a rank's collectives that name none, and that of its messages.
 
     With one group it is that. With several, the one besides the world that no other collective names; else the world.
     """
-    number = 0 if made.number is None else made.number
+    number = 0 if rank_draft.number is None else rank_draft.number
     own = [name for name, ranks in members.items() if number in ranks]
     if len(own) == 1:
         return own[0], own[0]
@@ -89,7 +90,7 @@ def _unnamed(
     return (left[0] if len(left) == 1 else world), world
 
 
-def _resolved(
+def _resolve_facts(
     facts: Facts, default: tuple[str, str], renamed: dict[str, str], members: dict[str, tuple[int, ...]]
 ) -> Facts:
     group, inferred = facts.group, facts.inferred

@@ -1,4 +1,4 @@
-"""What collectives are called: by operators, by recorders, by annotations and by kernels."""
+"""Recognise collectives by the names that operators, recorders, annotations and kernels give them."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ BYTES = {
 
 
 def operator_kind(name: str) -> int | None:
-    """Return the collective an operator, recorder or annotation names, None where it names none.
+    """Return the collective that an operator, recorder or annotation names, None where it names none.
 
     Example:
         >>> operator_kind("c10d::_allgather_base_"), operator_kind("all_to_allv"), operator_kind("aten::add")
@@ -82,12 +82,12 @@ def operator_kind(name: str) -> int | None:
 
 
 def plain(name: str) -> str:
-    """Return the name of a collective without namespace, underlines and case."""
+    """Return the name of a collective without namespace, underscores and case."""
     return _PREFIX.sub("", name, count=1).replace("_", "").replace("-", "").lower()
 
 
 def kernel_kind(name: str) -> int | None:
-    """Return the collective a kernel's name tells; None for those that carry out several.
+    """Return the collective in a kernel's name; None for kernels that carry out several.
 
     Example:
         >>> kernel_kind("ncclDevKernel_ReduceScatter_Sum_f32_RING_LL"), kernel_kind("ncclDevKernel_SendRecv")

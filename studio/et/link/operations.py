@@ -1,4 +1,4 @@
-"""What the processor did, in one shape wherever it comes from: both traces, or one of them alone."""
+"""The operators of a process in one shape, from both traces or from one of them."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from studio.et.kineto import DeviceTrace
-from studio.et.pytorch import HostTrace
+from studio.et.recording import DeviceTrace, HostTrace
 from studio.trace import NONE, Bool, Int64
 
 STEP = "ProfilerStep"
@@ -64,7 +63,7 @@ def from_host(host: HostTrace, device: DeviceTrace | None, event: Int64) -> Oper
         start[linked] = device.start_ns[event[linked]]
         end[linked] = start[linked] + device.duration_ns[event[linked]]
         thread = _threads(host.numbers["tid"], parent, depth, linked, device.thread[event].astype(np.int64))
-        begin, finish = _filled(start, end, thread, linked, place)
+        begin, finish = _fill_times(start, end, thread, linked, place)
     else:
         begin, finish = place, last
     frame = host.roots | np.array([name.startswith(STEP) for name in host.names], np.bool_)
@@ -72,19 +71,19 @@ def from_host(host: HostTrace, device: DeviceTrace | None, event: Int64) -> Oper
 
 
 def from_device(device: DeviceTrace) -> Operations:
-    """Return the operators a Kineto trace alone tells, called by those they lie within."""
+    """Return the operators of a Kineto trace alone; callers are the operators around them."""
     rows = np.flatnonzero(device.is_host)
     start = device.start_ns[rows]
     end = start + device.duration_ns[rows]
     thread = device.thread[rows].astype(np.int64)
-    parent, depth = nested(start, end, thread)
+    parent, depth = find_parents(start, end, thread)
     names = [device.names[code] for code in device.name[rows].tolist()]
     frame = np.array([name.startswith(STEP) for name in names], np.bool_)
     ids = np.arange(1, len(rows) + 1, dtype=np.int64)
     return Operations(ids, parent, names, start, end, start, end, depth, thread, rows, frame)
 
 
-def nested(start: Int64, end: Int64, thread: Int64) -> tuple[Int64, Int64]:
+def find_parents(start: Int64, end: Int64, thread: Int64) -> tuple[Int64, Int64]:
     """Return the innermost interval (N,) of the same thread that covers each interval, and how many do.
 
     Intervals that overlap without covering each other count as side by side.
@@ -107,13 +106,13 @@ def nested(start: Int64, end: Int64, thread: Int64) -> tuple[Int64, Int64]:
 
 
 def _tree(ids: Int64, parent_ids: Int64) -> tuple[Int64, Int64, Int64, Int64]:
-    """Return callers as rows (N,), their number, and the first and last place of each call in order of calling.
+    """Return callers as rows (N,), their number, and the first and last position of each call in calling order.
 
     Self-loops (the process root has one) and circles of callers are cut.
     """
     count = len(ids)
-    at = np.minimum(np.searchsorted(ids, parent_ids), max(count - 1, 0))
-    parent = np.where((parent_ids >= 0) & (ids[at] == parent_ids), at, NONE) if count else at
+    caller = np.minimum(np.searchsorted(ids, parent_ids), max(count - 1, 0))
+    parent = np.where((parent_ids >= 0) & (ids[caller] == parent_ids), caller, NONE) if count else caller
     parent[parent == np.arange(count)] = NONE
     children: list[list[int]] = [[] for _ in range(count)]
     tops: list[int] = []
@@ -151,7 +150,7 @@ def _walk(
 
 
 def _threads(tid: Int64, parent: Int64, depth: Int64, linked: Bool, thread: Int64) -> Int64:
-    """Return the thread (N,) of every operator: of its event, of its caller's, or what its number mostly means."""
+    """Return the thread (N,) of every operator: its event's, its caller's, or what its number mostly means."""
     usual: dict[int, Counter[int]] = {}
     both = Counter(zip(tid[linked].tolist(), thread[linked].tolist(), strict=True))
     for (number, lane), count in both.items():
@@ -168,7 +167,7 @@ def _threads(tid: Int64, parent: Int64, depth: Int64, linked: Bool, thread: Int6
     return result
 
 
-def _filled(start: Int64, end: Int64, thread: Int64, linked: Bool, place: Int64) -> tuple[Int64, Int64]:
+def _fill_times(start: Int64, end: Int64, thread: Int64, linked: Bool, place: Int64) -> tuple[Int64, Int64]:
     """Return times for every operator; one without takes that of the one called before it on its thread."""
     begin, finish = start.copy(), end.copy()
     first = int(start[linked].min())

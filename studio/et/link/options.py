@@ -1,4 +1,4 @@
-"""What linking derives, each kind of it switchable."""
+"""Which dependencies linking derives, each kind switchable."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ DEP_KINDS = "dep_kinds"
 
 @dataclass(frozen=True, slots=True)
 class LinkOptions:
-    """What to derive.
+    """Which dependencies to derive.
 
     Attributes:
         host_order: Each operator waits for the one before it on its thread.

@@ -1,4 +1,4 @@
-"""Which execution trace and which Kineto trace belong to the same rank."""
+"""Find which execution trace and which Kineto trace belong to the same rank."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from studio.et.kineto import DeviceTrace
 from studio.et.link.join import LEAST_SHARE, Joined, join
-from studio.et.pytorch import HostTrace
+from studio.et.recording import DeviceTrace, HostTrace
 
 _ALIKE = 0.8
 
@@ -36,7 +35,7 @@ ToldDevice = tuple[DeviceTrace, int | None]
 
 
 def pair(hosts: Sequence[Told], devices: Sequence[ToldDevice]) -> list[Pair]:
-    """Pair the files of a job by rank and content; the order they are given in does not count.
+    """Pair the files of a job by rank and content, independent of their order.
 
     Args:
         hosts: Execution traces, each with the rank its name tells, if any.
@@ -61,15 +60,15 @@ def pair(hosts: Sequence[Told], devices: Sequence[ToldDevice]) -> list[Pair]:
         choice.take(host, device)
     if len(choice.hosts) == len(choice.devices) == 1:
         choice.take(*choice.hosts, *choice.devices)
-    found = [
-        _checked(hosts[host], devices[device], choice.fit(host, device)) for host, device in choice.pairs
+    pairs = [
+        _check_pair(hosts[host], devices[device], choice.fit(host, device)) for host, device in choice.pairs
     ]
-    found += [Pair(hosts[at][1], hosts[at][0], None) for at in sorted(choice.hosts)]
-    return found + [Pair(devices[at][1], None, devices[at][0]) for at in sorted(choice.devices)]
+    pairs += [Pair(hosts[index][1], hosts[index][0], None) for index in sorted(choice.hosts)]
+    return pairs + [Pair(devices[index][1], None, devices[index][0]) for index in sorted(choice.devices)]
 
 
 class _Choice:
-    """Pairs taken so far, what is left, and how well two files fit."""
+    """Pairs made so far, what is left, and how well two files fit."""
 
     def __init__(self, hosts: Sequence[Told], devices: Sequence[ToldDevice]) -> None:
         self.given = hosts, devices
@@ -96,8 +95,8 @@ class _Choice:
 
 
 def _by_rank(hosts: Sequence[Told], devices: Sequence[ToldDevice]) -> list[tuple[int, int]]:
-    by_number = {number: at for at, (_, number) in enumerate(devices) if number is not None}
-    return [(at, by_number[number]) for at, (_, number) in enumerate(hosts) if number in by_number]
+    by_number = {number: index for index, (_, number) in enumerate(devices) if number is not None}
+    return [(index, by_number[number]) for index, (_, number) in enumerate(hosts) if number in by_number]
 
 
 def _may(host: Told, device: ToldDevice) -> bool:
@@ -105,11 +104,11 @@ def _may(host: Told, device: ToldDevice) -> bool:
 
 
 def may_belong(host: HostTrace, device: DeviceTrace) -> bool:
-    """Whether the process ids leave it open that the two belong together; comparing content takes long."""
+    """Whether the process ids allow two files to belong together; comparing content takes long."""
     return host.pid < 0 or device.pid < 0 or host.pid == device.pid
 
 
-def _checked(host: Told, device: ToldDevice, joined: Joined) -> Pair:
+def _check_pair(host: Told, device: ToldDevice, joined: Joined) -> Pair:
     number = host[1] if device[1] is None else device[1]
     if joined.share >= LEAST_SHARE:
         return Pair(number, host[0], device[0], joined)

@@ -1,4 +1,4 @@
-"""The ranks of a large job read and linked by several processes.
+"""Read and link the ranks of a large job in several processes.
 
 Each process reads the files of a rank, drafts it and keeps it; from outlines of all of them the ranks are brought together
 here, and every process finishes its own. The result is the same, to the order of the findings.
@@ -24,24 +24,24 @@ from studio.trace import Finding
 
 @dataclass(frozen=True, slots=True)
 class RankFiles:
-    """Both files of a rank, as their names tell.
+    """Both files of a rank, by their names.
 
     Attributes:
         number: The rank.
         host: Its execution trace.
         device: Its Kineto trace.
-        told: Whether the user told the rank, so that what the file says does not count.
+        by_user: Whether the user gave the rank, which then wins over the file.
     """
 
     number: int
     host: SourceFile
     device: SourceFile
-    told: bool = False
+    by_user: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class LinkedRanks:
-    """What became of a job's ranks.
+    """The linked ranks of a job.
 
     Attributes:
         parts: One per rank.
@@ -75,44 +75,44 @@ def link_files(
     """
     with Team(min(workers, len(ranks))) as team:
 
-        def drafted(worker: Worker, files: RankFiles) -> _Drafted | None:
+        def draft_on(worker: Worker, files: RankFiles) -> _Drafted | None:
             sides = files.host.name, files.device.name
 
             def tick(done: int) -> None:
                 read(sides[done // 1001], done % 1001)
 
-            found: _Drafted | None = worker.ask(draft_files, files, options, tick=tick)
-            if found is None:
+            answer: _Drafted | None = worker.ask(draft_files, files, options, tick=tick)
+            if answer is None:
                 raise _UnsureError
             for name in sides:
                 read(name, 1000)
-            return found
+            return answer
 
         try:
-            drafts = team.shared(ranks, drafted)
+            drafts = team.share(ranks, draft_on)
         except _UnsureError:
             return None
-        outlines = [made.outline for _, made in drafts if made is not None]
+        outlines = [answer.outline for _, answer in drafts if answer is not None]
         settled = settle(outlines, options)
         whose = {files.number: worker for files, (worker, _) in zip(ranks, drafts, strict=True)}
-        tasks = [(whose[made.number or 0], made) for made in settled.drafts]
+        tasks = [(whose[outline.number or 0], outline) for outline in settled.drafts]
         done: list[int] = []
 
-        def finished(worker: Worker, made: RankDraft) -> RankPart:
-            part: RankPart = worker.ask(finish, made, settled.origin_ns, settled.world, options)
+        def finish_on(worker: Worker, settled_outline: RankDraft) -> RankPart:
+            part: RankPart = worker.ask(finish, settled_outline, settled.origin_ns, settled.world, options)
             done.append(1)
             linked(len(done), len(tasks))
             return part
 
-        parts = team.own(tasks, finished)
+        parts = team.run_own(tasks, finish_on)
     findings: dict[str, tuple[Finding, ...]] = {}
-    for _, made in drafts:
-        findings |= made.findings if made is not None else {}
+    for _, answer in drafts:
+        findings |= answer.findings if answer is not None else {}
     return LinkedRanks(parts, settled, findings)
 
 
 class _UnsureError(Exception):
-    """The content of files does not bear out their names."""
+    """The content of files contradicts their names."""
 
 
 # ---------------------------------------------------------------------------------------------------
@@ -126,20 +126,20 @@ class _Drafted:
 
 
 def draft_files(state: State, tick: Tick, files: RankFiles, options: LinkOptions) -> _Drafted | None:
-    """Read and draft a rank, and keep it; returns its outline, None where the two files may not be of one rank."""
+    """Read and draft a rank and keep it here; return its outline, None if the files may be of two ranks."""
     [host] = pytorch.read(_reading(files.host, tick))
     [device] = kineto.read(_reading(files.device, lambda done: tick(1001 + done)))
     assert isinstance(host, HostPart)
     assert isinstance(device, DevicePart)
     said = device.trace.head.rank
-    if (said not in (None, files.number) and not files.told) or not may_belong(host.trace, device.trace):
+    if (said not in (None, files.number) and not files.by_user) or not may_belong(host.trace, device.trace):
         return None
     [both] = pair([(host.trace, files.number)], [(device.trace, files.number)])
     if not _sure(both):
         return None
-    made = draft(both, options)
-    state[files.number] = made
-    return _Drafted(outline(made), {files.host.name: host.findings, files.device.name: device.findings})
+    rank_draft = draft(both, options)
+    state[files.number] = rank_draft
+    return _Drafted(outline(rank_draft), {files.host.name: host.findings, files.device.name: device.findings})
 
 
 def _reading(file: SourceFile, tick: Tick) -> Reading:
@@ -155,9 +155,9 @@ def _sure(both: Pair) -> bool:
 def finish(
     state: State, _tick: Tick, settled: RankDraft, origin_ns: int, world: int, options: LinkOptions
 ) -> RankPart:
-    """Finish a rank that was kept with what its outline has become."""
-    made: RankDraft = state.pop(settled.number)
-    made.communication.operators = settled.communication.operators
-    made.communication.devices = settled.communication.devices
-    made.clock = settled.clock
-    return assemble(made, origin_ns, world, options)
+    """Finish a kept rank with its settled outline."""
+    rank_draft: RankDraft = state.pop(settled.number)
+    rank_draft.communication.operators = settled.communication.operators
+    rank_draft.communication.devices = settled.communication.devices
+    rank_draft.clock = settled.clock
+    return assemble(rank_draft, origin_ns, world, options)

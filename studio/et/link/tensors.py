@@ -1,4 +1,4 @@
-"""Who reads what whom wrote: operations joined by the storages of their tensors."""
+"""Data dependencies from the tensor storages that operators read and write."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from studio.et.link.operations import Operations
-from studio.et.pytorch import HostTrace
+from studio.et.recording import HostTrace
 from studio.trace import Int64
 
 _MOST_UNDER_WAY = 64
@@ -20,7 +20,7 @@ _STORAGE = re.compile(r"[\[(]\d+,\s*(\d+),\s*\d+,\s*\d+,\s*\d+,\s*'")
 def tensor_dependencies(
     operations: Operations, host: HostTrace, library: dict[int, int]
 ) -> tuple[Int64, Int64]:
-    """Return who reads a tensor (second) and the last operation that wrote its storage before (first).
+    """Return readers of tensors (second) and the last operation that wrote their storage before (first).
 
     Of calls within each other that wrote it, that is the innermost: the one that began last among those that had
     finished.
@@ -42,17 +42,17 @@ def tensor_dependencies(
     sort = np.lexsort((order[writer], moment[writer], written))
     writer, written = writer[sort], written[sort]
     reader, wanted = reads.T
-    at = np.searchsorted(written * span + moment[writer], wanted * span + moment[reader]) - 1
+    place = np.searchsorted(written * span + moment[writer], wanted * span + moment[reader]) - 1
     sources, targets = [], []
     left = np.arange(len(reader))
     for _ in range(_MOST_UNDER_WAY):
-        left = left[at[left] >= 0]
-        left = left[written[at[left]] == wanted[left]]
-        finished = operations.finish[writer[at[left]]] <= operations.begin[reader[left]]
-        sources.append(writer[at[left[finished]]])
+        left = left[place[left] >= 0]
+        left = left[written[place[left]] == wanted[left]]
+        finished = operations.finish[writer[place[left]]] <= operations.begin[reader[left]]
+        sources.append(writer[place[left[finished]]])
         targets.append(reader[left[finished]])
         left = left[~finished]
-        at[left] -= 1
+        place[left] -= 1
         if not len(left):
             break
     return np.concatenate(sources), np.concatenate(targets)
@@ -72,7 +72,7 @@ class _Storages:
         known: dict[str, int] = {}
         numbers = [known.setdefault(storage, len(known)) for storage in chain.from_iterable(listed)]
         counts = np.zeros(len(host.texts), np.int64)
-        counts[used] = [len(one) for one in listed]
+        counts[used] = [len(storages) for storages in listed]
         self.numbers, self.counts = np.array(numbers, np.int64), counts
         # Texts that are not used hold none, so the numbers of a text stand behind those of the texts before it.
         self.first = np.cumsum(counts) - counts
@@ -94,7 +94,7 @@ def _distinct(rows: Int64, storages: Int64) -> _Pairs:
 def _with_library(
     reads: _Pairs, writes: _Pairs, library: dict[int, int], count: int
 ) -> tuple[_Pairs, _Pairs, Int64]:
-    """Return who reads and writes what with the tensors of calls given to the library's operations, where those are known.
+    """Return readers and writers with the tensors of calls given to the library's operations, where known.
 
     Returns:
         The pairs of readers and of writers, and the order (N,) of writers that begin at the same time.
@@ -105,7 +105,7 @@ def _with_library(
     order[fresh] = count + np.arange(len(fresh))
 
     def of_calls(pairs: _Pairs) -> Any:
-        """Return the pairs of calls as those of their operations."""
+        """Return pairs of calls as pairs of the library operations that carry them out."""
         sort = np.argsort(calls, kind="stable")
         low, high = (np.searchsorted(calls[sort], pairs[:, 0], side) for side in ("left", "right"))
         counts = high - low

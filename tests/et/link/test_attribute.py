@@ -10,7 +10,7 @@ from studio.et import kineto, pytorch
 from studio.et.format import Reading
 from studio.et.link.attribute import attribute
 from studio.et.link.join import join
-from studio.et.link.operations import from_device, nested
+from studio.et.link.operations import find_parents, from_device
 from studio.et.link.pair import pair
 from tests.et.pytorch_files import device_file, event, host_file, kernel, launch, node
 
@@ -72,7 +72,7 @@ def test_the_caller_is_the_shortest_that_covers(spans):
     start = np.array([low for low, _, _ in spans], np.int64)
     end = start + np.array([length for _, length, _ in spans], np.int64)
     thread = np.array([lane for _, _, lane in spans], np.int64)
-    parent, _ = nested(start, end, thread)
+    parent, _ = find_parents(start, end, thread)
     for row, above in enumerate(parent.tolist()):
         if above >= 0:
             assert thread[above] == thread[row]

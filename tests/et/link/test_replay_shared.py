@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 import studio
 from studio import replaying
-from studio.analysis.step_times import StepTime
+from studio.analysis.job.step_times import StepTime
 from studio.cli import main
 from studio.errors import TraceError
 from studio.et import LinkOptions

@@ -1,0 +1,1 @@
+"""Collectives across ranks: matching, times, bandwidths, imbalance, traffic, comm groups."""

@@ -1,0 +1,337 @@
+"""Find load imbalance: figures of collectives by rank, how uneven each row is, and what evens it out.
+
+A row is one collective with the ranks of its group. Where parallel groups do the same side by side (every tensor
+parallel group its own n-th all-reduce, say), their collectives share a row, so that a row spans all ranks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import numpy as np
+
+from studio.analysis.collectives.members import Members
+from studio.analysis.collectives.times import bus_factor, whole_bytes
+from studio.trace import NONE, Bool, Float64, Int64, collective_name
+
+Metric = Literal["size", "duration", "waiting", "lateness", "algorithm", "bus"]
+METRICS: tuple[Metric, ...] = get_args(Metric)
+UNTIMED: tuple[Metric, ...] = ("size",)
+"""Metrics that need no times."""
+SIZED: tuple[Metric, ...] = ("size", "algorithm", "bus")
+"""Metrics that need sizes."""
+Grouping = Literal["none", "group", "type", "step", "name"]
+GROUPINGS: tuple[Grouping, ...] = get_args(Grouping)
+Measure = Literal["max", "variation", "gini", "excess"]
+MEASURES: tuple[Measure, ...] = get_args(Measure)
+
+WORLD_TITLE = "all ranks"
+"""What the section of the group of all ranks is called."""
+_EVEN = 0.005
+_NEVER = np.iinfo(np.int64).max
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """What the rows of a heatmap are.
+
+    L rows, C collectives.
+
+    Attributes:
+        of: (C,) row of each collective.
+        first: (L,) the first collective of each row: it tells type, name, group and step.
+        section: (L,) index into `sections`.
+        sections: What the rows are grouped by, in words; one "" where they are not.
+        folded: Whether a row adds up its whole section.
+    """
+
+    of: Int64
+    first: Int64
+    section: Int64
+    sections: tuple[str, ...]
+    folded: bool = False
+
+    def __len__(self) -> int:
+        return len(self.first)
+
+
+def rows_of(members: Members, by: Grouping = "none", *, fold: bool = False) -> Rows:
+    """Return the rows of a job's collectives, by time.
+
+    Args:
+        members: The collectives.
+        by: What puts rows into a section. By comm group, parallel groups have rows of their own.
+        fold: Make one row of each section, which adds up its collectives.
+    """
+    if not len(members):
+        return Rows(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.int64), (), fold)
+    of = np.arange(len(members)) if by == "group" else _parallel(members)
+    _, first, of = np.unique(of, return_index=True, return_inverse=True)
+    section, sections = _sections(members, by)
+    if fold:
+        of, first = section.copy(), np.unique(section, return_index=True)[1]
+        return Rows(of, first, np.arange(len(first)), sections, folded=True)
+    # In order of time, which is that of the collectives.
+    order = np.argsort(first, kind="stable")
+    place = np.empty(len(order), np.int64)
+    place[order] = np.arange(len(order))
+    return Rows(place[of], first[order], section[first[order]], sections)
+
+
+def _parallel(members: Members) -> Int64:
+    """Return (C,) a number shared by collectives of parallel groups: the k-th of equal type and name of each."""
+    family = _families(members)[members.group]
+    what = members.type.astype(np.int64) + 1 + (int(members.type.max()) + 2) * members.title.astype(np.int64)
+    again = _count_before(members.group.astype(np.int64) * (int(what.max()) + 1) + what)
+    _, what = np.unique(what, return_inverse=True)
+    number: Int64 = (family * (int(what.max()) + 1) + what) * (int(again.max()) + 1) + again
+    return number
+
+
+def _count_before(keys: Int64) -> Int64:
+    """Return how many equal keys come before each."""
+    order = np.argsort(keys, kind="stable")
+    starts = np.append(True, np.diff(keys[order]) != 0)
+    begin = np.maximum.accumulate(np.where(starts, np.arange(len(keys)), 0))
+    before = np.empty(len(keys), np.int64)
+    before[order] = np.arange(len(keys)) - begin
+    return before
+
+
+def _families(members: Members) -> Int64:
+    """Return (G,) the family of each group: groups of equal size and rank distances that share no rank."""
+    family = np.zeros(len(members.groups), np.int64)
+    taken: dict[bytes, list[tuple[int, Int64]]] = {}
+    count = 0
+    seen, first = np.unique(members.group, return_index=True)
+    for group, first_of in zip(seen.tolist(), first.tolist(), strict=True):
+        ranks = members.rank[members.offsets[first_of] : members.offsets[first_of + 1]].astype(np.int64)
+        listed = taken.setdefault(np.diff(ranks).tobytes() + len(ranks).to_bytes(8, "little"), [])
+        free = next((family for family in listed if not family[1][ranks].any()), None)
+        if free is None:
+            free = (count, np.zeros(members.ranks, np.int64))
+            listed.append(free)
+            count += 1
+        free[1][ranks] = 1
+        family[group] = free[0]
+    return family
+
+
+def _sections(members: Members, by: Grouping) -> tuple[Int64, tuple[str, ...]]:
+    """Return (C,) the section of each collective, and their names by first appearance."""
+    if by == "none":
+        return np.zeros(len(members), np.int64), ("",)
+    column, name = {
+        "group": (members.group, lambda code: members.groups[code] or WORLD_TITLE),
+        "type": (members.type, lambda code: collective_name(code) if code != NONE else "no type"),
+        "step": (members.step, lambda code: f"step {code}" if code != NONE else "outside of steps"),
+        "name": (members.title, lambda code: members.titles[code] or "(no name)"),
+    }[by]
+    values, first, inverse = np.unique(column, return_index=True, return_inverse=True)
+    order = np.argsort(first, kind="stable")
+    place = np.empty(len(order), np.int64)
+    place[order] = np.arange(len(order))
+    tell: Callable[[int], str] = name
+    return place[inverse], tuple(tell(value) for value in values[order].tolist())
+
+
+# ---------------------------------------------------------------------------------------------------
+# Figures
+
+
+def amounts(members: Members, metric: Metric) -> tuple[Float64, Float64 | None]:
+    """Return (M,) a figure of every member, NaN where unknown.
+
+    Bandwidths come as two parts, what was moved and how long it took, so that they can be added up: the second is None
+    for every other metric.
+
+    - size: bytes the rank puts in.
+    - duration: from its own beginning to its own end.
+    - waiting: from its own beginning to that of the last member.
+    - lateness: from the first member's beginning to its own; its maximum is the arrival skew.
+    - algorithm: the whole array by the time from the last arrival to its own end.
+    - bus: the same times the factor of the collective; see `analysis.collectives.times`.
+    """
+    if metric == "size":
+        written = members.bytes.astype(np.float64)
+        return (written if members.sized else np.full(len(written), np.nan)), None
+    start, end, of = members.start_ns, members.end_ns, members.of
+    known = start >= 0
+    if not len(members):
+        return np.zeros(0), None
+    if metric == "duration":
+        return np.where(known, end - start, np.nan), None
+    if metric == "lateness":
+        first = np.minimum.reduceat(np.where(known, start, _NEVER), members.offsets[:-1])
+        return np.where(known, start - first[of], np.nan), None
+    last = np.maximum.reduceat(start, members.offsets[:-1])[of]
+    if metric == "waiting":
+        return np.where(known, last - start, np.nan), None
+    kind, size = members.type.astype(np.int64), members.size.astype(np.int64)
+    moved = whole_bytes(kind[of], members.bytes, size[of]).astype(np.float64)
+    if metric == "bus":
+        moved = moved * bus_factor(kind, size)[of]
+    valid = known & (end > last) & (moved > 0)
+    return np.where(valid, moved, np.nan), np.where(valid, (end - last).astype(np.float64), np.nan)
+
+
+def matrix(members: Members, rows: Rows, metric: Metric) -> Float64:
+    """Return (L, R) the figures of rows and ranks, NaN where a rank takes no part or the figure is unknown.
+
+    Where a row stands for several collectives of a rank they are added up; bandwidths are what was moved in all by
+    the time it took in all.
+    """
+    value, divisor = amounts(members, metric)
+    shape = len(rows), members.ranks
+    cell = rows.of[members.of] * members.ranks + members.rank
+    total = _sum_cells(cell, value, shape)
+    return total if divisor is None else total / _sum_cells(cell, divisor, shape)
+
+
+def _sum_cells(cell: Int64, value: Float64, shape: tuple[int, int]) -> Float64:
+    there = ~np.isnan(value)
+    cell, value = cell[there], value[there]
+    taken = np.zeros(shape[0] * shape[1], bool)
+    taken[cell] = True
+    return np.where(taken, np.bincount(cell, value, minlength=len(taken)), np.nan).reshape(shape)
+
+
+# ---------------------------------------------------------------------------------------------------
+# How uneven
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """Imbalance of each row of a matrix, over the ranks that have a figure.
+
+    L rows. NaN where a row has no figure, or only zeros.
+
+    Attributes:
+        count: (L,) ranks with a figure.
+        mean: (L,) their mean.
+        worst: (L,) column of the largest figure, -1 where there is none.
+        max: (L,) the largest figure by the mean: 1 is even.
+        variation: (L,) standard deviation by the mean, of all ranks rather than a sample: 0 is even.
+        gini: (L,) half the mean difference of two ranks, by the mean: 0 is even, near 1 where one rank has all.
+        excess: (L,) what lies above the mean in all: what would have to move for all to be even.
+    """
+
+    count: Int64
+    mean: Float64
+    worst: Int64
+    max: Float64
+    variation: Float64
+    gini: Float64
+    excess: Float64
+
+    def measure(self, name: Measure) -> Float64:
+        """Return a measure by its name."""
+        values: Float64 = getattr(self, name)
+        return values
+
+
+def spread_of(table: Float64) -> Spread:
+    """Return the imbalance of the rows of an (L, R) table.
+
+    Example:
+        >>> found = spread_of(np.array([[20480.0, 28672, 36864, 45056], [8192, 8192, 8192, np.nan]]))
+        >>> found.max.tolist(), found.worst.tolist(), found.excess.tolist()
+        ([1.375, 1.0], [3, 0], [16384.0, 0.0])
+    """
+    there = ~np.isnan(table)
+    count = there.sum(axis=1)
+    filled = np.where(there, table, 0.0)
+    total = filled.sum(axis=1)
+    some = count > 0
+    mean = _divide_where(total, count.astype(np.float64), some)
+    uneven = some & (total != 0)
+    above = np.where(there, table - mean[:, None], 0.0)
+    highest = np.where(there, table, -np.inf)
+    worst = np.where(some, highest.argmax(axis=1) if table.shape[1] else NONE, NONE)
+    largest = np.where(some, highest.max(axis=1, initial=-np.inf), np.nan)
+    deviation = np.sqrt(_divide_where((above**2).sum(axis=1), count.astype(np.float64), some))
+    excess = np.where(some, np.maximum(above, 0).sum(axis=1), np.nan)
+    return Spread(
+        count,
+        mean,
+        worst,
+        _divide_where(largest, mean, uneven),
+        _divide_where(deviation, mean, uneven),
+        np.where(uneven, _gini(table, count, total), np.nan),
+        excess,
+    )
+
+
+def _divide_where(value: Float64, by: Float64, where: Bool) -> Float64:
+    quotient: Float64 = np.divide(value, by, out=np.full(len(value), np.nan), where=where)
+    return quotient
+
+
+def _gini(table: Float64, count: Int64, total: Float64) -> Float64:
+    """Return (L,) sum of (2i - n - 1) x_i by n times the sum of x, x rising and i counted from 1."""
+    rising = np.sort(table, axis=1)  # NaN stand last
+    place = np.arange(1, table.shape[1] + 1, dtype=np.float64)
+    weight = 2 * place - count[:, None] - 1
+    part = np.where(np.isnan(rising), 0.0, rising * weight).sum(axis=1)
+    bottom = count * total
+    return _divide_where(part, bottom, bottom != 0)
+
+
+def order_of(spread: Spread, section: Int64, sort: Measure | Literal["time"]) -> Int64:
+    """Return the rows section by section, the most uneven first, or by time.
+
+    Sections are ordered by their most uneven row.
+    """
+    if sort == "time":
+        return np.argsort(section, kind="stable")
+    value = np.nan_to_num(spread.measure(sort), nan=-1.0)
+    sections = int(section.max(initial=-1)) + 1
+    best = np.full(sections, -np.inf)
+    np.maximum.at(best, section, value)
+    place = np.empty(sections, np.int64)
+    place[np.argsort(-best, kind="stable")] = np.arange(sections)
+    return np.lexsort((np.arange(len(value)), -value, place[section]))
+
+
+@dataclass(frozen=True, slots=True)
+class Offender:
+    """An uneven row.
+
+    Attributes:
+        row: Its number.
+        worst: Place of the rank with most.
+        heavy: Places of the ranks above the mean, those with most first.
+        most, mean: The largest figure and the mean.
+        max, variation, gini: See `Spread`.
+        excess: What would have to move for balance.
+    """
+
+    row: int
+    worst: int
+    heavy: tuple[int, ...]
+    most: float
+    mean: float
+    max: float
+    variation: float
+    gini: float
+    excess: float
+
+
+def worst_rows(
+    table: Float64, spread: Spread, by: Measure = "excess", most: int | None = 50
+) -> list[Offender]:
+    """Return the most uneven rows, the worst first, None for all of them; even rows are left out."""
+    value = np.nan_to_num(spread.measure(by), nan=-1.0)
+    uneven = np.flatnonzero(np.nan_to_num(spread.max, nan=1.0) > 1 + _EVEN)
+    chosen = uneven[np.argsort(-value[uneven], kind="stable")][:most]
+    offenders = []
+    for row in chosen.tolist():
+        line, mean = table[row], float(spread.mean[row])
+        heavy = np.flatnonzero(line > mean * (1 + _EVEN))
+        heavy = heavy[np.argsort(-line[heavy], kind="stable")]
+        figures = [float(getattr(spread, name)[row]) for name in ("max", "variation", "gini", "excess")]
+        worst = int(spread.worst[row])
+        offenders.append(Offender(row, worst, tuple(heavy.tolist()), float(line[worst]), mean, *figures))
+    return offenders

@@ -1,0 +1,508 @@
+"""Match collectives of a comm group across ranks by position, and sends with their receives.
+
+Where the collectives of every member of a group are numbered (`comm_seq`), those of one number belong together; a
+member that lacks a number has a gap there. Elsewhere, as in the libraries that carry them out, the n-th one a rank
+issues in a group meets the n-th one every other member issues there. A timeline that tells neither groups nor types
+leaves the names alone: there the n-th one of a name meets the n-th of that name (`match_by_name`).
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from studio.analysis.collectives.groups import comm_nodes
+from studio.trace import (
+    NONE,
+    WORLD,
+    Bool,
+    CommGroup,
+    Dependencies,
+    Graph,
+    Int64,
+    NodeType,
+    Rank,
+    Trace,
+    dense_column,
+    int_column,
+    world_names,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Collectives:
+    """The collectives of one comm group on one rank, by order of issue or by number.
+
+    C collectives. By numbers, one that other members have and this one lacks is a gap: row and type -1, 0 bytes.
+
+    Attributes:
+        rows: (C,) rows of the rank's graph.
+        type: (C,) CollectiveType, -1 where the node names none.
+        bytes: (C,) payload on this rank, 0 where none is written.
+        number: (C,) `comm_seq`, -1 where the node has none.
+    """
+
+    rows: Int64
+    type: Int64
+    bytes: Int64
+    number: Int64
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @property
+    def count(self) -> int:
+        """How many there are, without gaps."""
+        return int((self.rows != NONE).sum())
+
+
+@dataclass(frozen=True, slots=True)
+class GroupMatching:
+    """The collectives of one comm group, position by position.
+
+    M members, S distinct sequences.
+
+    Attributes:
+        name: The group's name; "" is the group of all ranks.
+        members: (M,) rank numbers, in the order of the group.
+        sequence_of: (M,) index into `sequences`, -1 where the trace has no such rank.
+        sequences: (S,) what members do; members that share a graph share theirs.
+        outsiders: Ranks that name the group and are not in it.
+        by_number: Whether members were matched by the numbers of their collectives, or by names in place of them, not by
+            their order.
+    """
+
+    name: str
+    members: tuple[int, ...]
+    sequence_of: Int64
+    sequences: tuple[Collectives, ...]
+    outsiders: tuple[int, ...] = ()
+    by_number: bool = False
+
+    def rows(self) -> Int64:
+        """Return (M, C) the row of each member's graph that is the c-th collective, -1 where it has none."""
+        longest = max(map(len, self.sequences), default=0)
+        table = np.full((len(self.sequences) + 1, longest), NONE, np.int64)
+        for index, sequence in enumerate(self.sequences):
+            table[index, : len(sequence)] = sequence.rows
+        # Index -1 takes the last line, which stays empty: ranks that are not there.
+        return table[self.sequence_of]
+
+
+@dataclass(frozen=True, slots=True)
+class Disagreement:
+    """Where members of a group first differ.
+
+    Attributes:
+        position: Which collective of the group, counted from 0.
+        rank, row: A rank that differs, and its node there; row -1 where it has no more.
+        other_rank, other_row: A rank that does what most do, likewise.
+    """
+
+    position: int
+    rank: int
+    row: int
+    other_rank: int
+    other_row: int
+
+
+_Use = tuple[int, tuple[int, ...]]
+"""How a rank names a group: its graph, and the slots that hold the group's name."""
+_GraphCollectives = tuple[Collectives, Int64]
+_Aligned = dict[tuple[int, ...], tuple[Collectives, ...]]
+"""Sequences, by identity → the same with every number of any of them in the same place."""
+
+
+def match_collectives(
+    trace: Trace, groups: Sequence[CommGroup] | None = None, *, by_number: bool = True
+) -> tuple[GroupMatching, ...]:
+    """Match the collectives of all ranks: by number in groups where all members have numbers, else by order.
+
+    Ranks that share a graph differ in their group names alone, so a thousand of them take about
+    as long as one.
+
+    Args:
+        trace: The trace.
+        groups: Comm groups in place of the trace's. A group that nobody lists has the ranks that name it.
+        by_number: Whether numbers count; a simulator that does not know them goes by order alone.
+
+    Returns:
+        Groups in the order they are listed, then others; those that no collective names are left out.
+    """
+    listed = {group.name: group for group in (trace.groups if groups is None else groups)}
+    numbers = tuple(rank.number for rank in trace.ranks)
+    world = world_names(listed.values(), numbers)
+    graphs = [_collectives(graph) for graph in trace.graphs]
+    slots_of = [np.unique(slot).tolist() for _, slot in graphs]
+    users: dict[str, dict[int, _Use]] = {name: {} for name in listed if name not in world}
+    for rank in trace.ranks:
+        for name, slots in _slots_by_group(rank, slots_of[rank.graph], world).items():
+            users.setdefault(name, {})[rank.number] = (rank.graph, slots)
+    picked = {
+        use: _pick_groups(graphs[use[0]], use[1])
+        for use in {use for using in users.values() for use in using.values()}
+    }
+    matchings, present = [], frozenset(numbers)
+    aligned: _Aligned = {}
+    for name, using in users.items():
+        if using:
+            inferred = numbers if name == WORLD else tuple(using)
+            members = listed[name].ranks if name in listed else inferred
+            group = _group(name, members, using, picked, present)
+            matchings.append(_match_numbers(group, aligned) if by_number else group)
+    return tuple(matchings)
+
+
+def match_by_name(trace: Trace, groups: Sequence[CommGroup] | None = None) -> tuple[GroupMatching, ...]:
+    """Match collectives; by name where they have neither group nor type and names differ by rank.
+
+    That is what the timelines of simulators hold. By order the first collective of one pipeline stage would meet that
+    of another, and wait for it. Members that lack a name have a gap there.
+    """
+    matchings = match_collectives(trace, groups)
+    return tuple(_match_names(trace, matching) if _is_bare(matching) else matching for matching in matchings)
+
+
+def _is_bare(group: GroupMatching) -> bool:
+    untyped = all(bool((sequence.type == NONE).all()) for sequence in group.sequences)
+    return group.name == WORLD and not group.by_number and len(group.sequences) > 1 and untyped
+
+
+def _match_names(trace: Trace, group: GroupMatching) -> GroupMatching:
+    """Match a group by names of collectives; unchanged where names agree in order or only one member has them."""
+    graph_of = {rank.number: trace.graphs[rank.graph] for rank in trace.ranks}
+    codes: dict[str, int] = {}
+    numbered: list[Collectives] = []
+    for index, sequence in enumerate(group.sequences):
+        graph = graph_of[group.members[int(np.flatnonzero(group.sequence_of == index)[0])]]
+        names = [graph.strings[code] for code in graph.name[sequence.rows].tolist()]
+        number = [codes.setdefault(name, len(codes)) for name in names]
+        numbered.append(replace(sequence, number=np.array(number, np.int64)))
+    if all(np.array_equal(sequence.number, numbered[0].number) for sequence in numbered):
+        return group
+    # A name that has the rank in it tells nothing of what belongs together.
+    members = np.bincount(group.sequence_of[group.sequence_of != NONE], minlength=len(numbered)).tolist()
+    users = np.zeros(len(codes), np.int64)
+    for sequence, count in zip(numbered, members, strict=True):
+        users[np.unique(sequence.number)] += count
+    if (users < 2).any():
+        return group
+    return replace(group, sequences=_align_by_number(numbered), by_number=True)
+
+
+def _collectives(graph: Graph) -> _GraphCollectives:
+    """Return all collectives of a graph by order of issue, and (C,) the slot of each one's group."""
+    nodes = comm_nodes(graph)
+    chosen = np.flatnonzero(nodes.type == NodeType.COMM_COLL)
+    order = chosen[np.argsort(issue_order(graph)[nodes.rows[chosen]], kind="stable")]
+    rows = nodes.rows[order]
+    numbers = dense_column(graph, "comm_seq", NONE)[rows]
+    return Collectives(rows, nodes.collective[order], nodes.bytes[order], numbers), nodes.group_slot[order]
+
+
+def _slots_by_group(rank: Rank, slots: list[int], world: frozenset[str]) -> dict[str, tuple[int, ...]]:
+    slots_of: dict[str, tuple[int, ...]] = {}
+    for slot in slots:
+        name = WORLD if slot == NONE else str(rank.slots[slot])
+        name = WORLD if name in world else name
+        slots_of[name] = (*slots_of.get(name, ()), slot)
+    return slots_of
+
+
+def _pick_groups(collectives: _GraphCollectives, slots: tuple[int, ...]) -> Collectives:
+    """Return the collectives of groups in these slots."""
+    everything, slot = collectives
+    chosen = slot == slots[0] if len(slots) == 1 else np.isin(slot, slots)
+    return Collectives(
+        everything.rows[chosen], everything.type[chosen], everything.bytes[chosen], everything.number[chosen]
+    )
+
+
+def _group(
+    name: str,
+    members: tuple[int, ...],
+    using: dict[int, _Use],
+    picked: dict[_Use, Collectives],
+    present: frozenset[int],
+) -> GroupMatching:
+    number: dict[_Use | None, int] = {}
+    sequences, sequence_of = [], []
+    for member in members:
+        use = using.get(member)
+        if member not in present:
+            sequence_of.append(NONE)
+            continue
+        if use not in number:
+            number[use] = len(number)
+            sequences.append(picked[use] if use else _NOTHING)
+        sequence_of.append(number[use])
+    inside = frozenset(members)
+    outsiders = tuple(rank for rank in using if rank not in inside)
+    return GroupMatching(name, members, np.array(sequence_of, np.int64), tuple(sequences), outsiders)
+
+
+_NOTHING = Collectives(*(np.zeros(0, np.int64) for _ in range(4)))
+
+
+def _match_numbers(group: GroupMatching, known: _Aligned) -> GroupMatching:
+    """Match a group by numbers; unchanged where a collective of a member has none."""
+    if not any(map(len, group.sequences)) or any((sequence.number < 0).any() for sequence in group.sequences):
+        return group
+    key = tuple(map(id, group.sequences))
+    if key not in known:
+        known[key] = _align_by_number(group.sequences)
+    return replace(group, sequences=known[key], by_number=True)
+
+
+def _align_by_number(sequences: Sequence[Collectives]) -> tuple[Collectives, ...]:
+    """Return sequences of equal length with a position for each number of any of them.
+
+    Collectives that were issued together may share a number; then the n-th of each belong together.
+    """
+    sorting = [np.argsort(sequence.number, kind="stable") for sequence in sequences]
+    keys = []
+    for sequence, order in zip(sequences, sorting, strict=True):
+        number = sequence.number[order]
+        first = np.searchsorted(number, number, side="left")
+        keys.append(np.stack([number, np.arange(len(number)) - first]))
+    every = np.unique(np.concatenate(keys, axis=1), axis=1)
+    made = []
+    for sequence, order, key in zip(sequences, sorting, keys, strict=True):
+        # Numbers and turns as one number: turns are fewer than collectives.
+        turns = max(map(len, sequences)) + 1
+        place = np.searchsorted(every[0] * turns + every[1], key[0] * turns + key[1])
+        columns = np.full((3, every.shape[1]), NONE, np.int64)
+        columns[2] = 0
+        columns[:, place] = sequence.rows[order], sequence.type[order], sequence.bytes[order]
+        made.append(Collectives(columns[0], columns[1], columns[2], every[0]))
+    return tuple(made)
+
+
+def disagreement(group: GroupMatching) -> Disagreement | None:
+    """Return where members of a group first differ in type, size or number of collectives; None where they agree.
+
+    What most members do is taken to be right.
+    """
+    counts = np.bincount(group.sequence_of[group.sequence_of >= 0], minlength=len(group.sequences))
+    shared: dict[bytes, int] = {}
+    for sequence, count in zip(group.sequences, counts.tolist(), strict=True):
+        shared[_content(sequence)] = shared.get(_content(sequence), 0) + count
+    if len(shared) < 2:
+        return None
+    usual = max(shared, key=lambda content: shared[content])
+    usual_at = next(index for index, sequence in enumerate(group.sequences) if _content(sequence) == usual)
+    normal = group.sequences[usual_at]
+    differs = [
+        (_first_difference(sequence, normal), index)
+        for index, sequence in enumerate(group.sequences)
+        if _content(sequence) != usual
+    ]
+    position, odd_at = min(differs)
+    odd = group.sequences[odd_at]
+    rank, other = (
+        group.members[int(np.flatnonzero(group.sequence_of == index)[0])] for index in (odd_at, usual_at)
+    )
+    return Disagreement(position, rank, _row(odd, position), other, _row(normal, position))
+
+
+def _content(sequence: Collectives) -> bytes:
+    gaps = np.flatnonzero(sequence.rows == NONE)
+    return sequence.type.tobytes() + sequence.bytes.tobytes() + gaps.tobytes()
+
+
+def _first_difference(this: Collectives, other: Collectives) -> int:
+    both = min(len(this), len(other))
+    unequal = (this.type[:both] != other.type[:both]) | (this.bytes[:both] != other.bytes[:both])
+    unequal |= (this.rows[:both] == NONE) != (other.rows[:both] == NONE)
+    return int(np.argmax(unequal)) if unequal.any() else both
+
+
+def _row(sequence: Collectives, position: int) -> int:
+    return int(sequence.rows[position]) if position < len(sequence) else NONE
+
+
+# ---------------------------------------------------------------------------------------------------
+# The order of issue
+
+
+def issue_order(graph: Graph) -> Int64:
+    """Return (N,) each node's position in the order of issue, assuming nodes take no time.
+
+    A node is issued once all it waits for are complete, of several the one with the lowest id. Nodes on
+    a cycle, or behind one, come last.
+    """
+    if waits_for_lower_ids(graph):
+        order = np.argsort(graph.id, kind="stable")
+    else:
+        order = np.array(_by_dependencies(graph), np.int64)
+    place = np.empty(len(graph), np.int64)
+    place[order] = np.arange(len(graph))
+    return place
+
+
+def waits_for_lower_ids(graph: Graph) -> bool:
+    """Whether every node waits for lower ids only: then ids are an order of issue, without cycles."""
+    return all(
+        bool(np.all(graph.id[rows] < graph.id[of])) for of, rows in map(edges, (graph.ctrl, graph.data))
+    )
+
+
+def edges(deps: Dependencies) -> tuple[Int64, Int64]:
+    """Return (D,) waiting nodes and (D,) nodes waited for, without dangling ids."""
+    of = np.repeat(np.arange(len(deps.offsets) - 1), np.diff(deps.offsets))
+    there = deps.rows >= 0
+    return of[there], deps.rows[there].astype(np.int64)
+
+
+def _by_dependencies(graph: Graph) -> list[int]:
+    """Return the rows in order of issue; the only place that needs a loop over nodes."""
+    waiting, children, offsets = _children(graph)
+    ids = graph.id.tolist()
+    ready = [(ids[row], row) for row in np.flatnonzero(waiting == 0).tolist()]
+    heapq.heapify(ready)
+    left, after, bounds = waiting.tolist(), children.tolist(), offsets.tolist()
+    order = []
+    while ready:
+        _, row = heapq.heappop(ready)
+        order.append(row)
+        for child in after[bounds[row] : bounds[row + 1]]:
+            left[child] -= 1
+            if not left[child]:
+                heapq.heappush(ready, (ids[child], child))
+    stuck = sorted((ids[row], row) for row in np.flatnonzero(np.array(left, np.int64) > 0).tolist())
+    return order + [row for _, row in stuck]
+
+
+def _children(graph: Graph) -> tuple[Int64, Int64, Int64]:
+    """Return (N,) how many each node waits for, and the waiting nodes as values and (N+1,) offsets."""
+    (ctrl_of, ctrl), (data_of, data) = edges(graph.ctrl), edges(graph.data)
+    of, parent = np.concatenate([ctrl_of, data_of]), np.concatenate([ctrl, data])
+    sorting = np.argsort(parent, kind="stable")
+    offsets = np.zeros(len(graph) + 1, np.int64)
+    np.cumsum(np.bincount(parent, minlength=len(graph)), out=offsets[1:])
+    return np.bincount(of, minlength=len(graph)), of[sorting], offsets
+
+
+# ---------------------------------------------------------------------------------------------------
+# Sends and receives
+
+
+@dataclass(frozen=True, slots=True)
+class Messages:
+    """Sends and receives of all ranks, paired.
+
+    M messages. Rank -1 and row -1 stand for the half that is missing.
+
+    Attributes:
+        source, target: (M,) rank numbers; -1 where a send does not say where to, or a receive not where from.
+        tag, bytes: (M,) what both halves have to agree on besides.
+        send_rank, send_row: (M,) index into the trace's ranks and row of the rank's graph.
+        receive_rank, receive_row: (M,) likewise.
+    """
+
+    source: Int64
+    target: Int64
+    tag: Int64
+    bytes: Int64
+    send_rank: Int64
+    send_row: Int64
+    receive_rank: Int64
+    receive_row: Int64
+
+    def __len__(self) -> int:
+        return len(self.source)
+
+    @property
+    def known(self) -> Bool:
+        """(M,) whether both ends are recorded; others cannot be paired."""
+        return np.asarray((self.source != NONE) & (self.target != NONE))
+
+
+def match_messages(trace: Trace) -> Messages:
+    """Pair sends with receives: equal source, target, tag and size, the n-th of one rank with the n-th of the other."""
+    halves = np.concatenate([_EMPTY_HALVES, *_halves(trace)], axis=1)
+    source, target, tag, size, receives, rank, row, place = halves
+    order = np.lexsort((place, receives, size, tag, target, source))
+    key = halves[:4, order]
+    starts = np.ones(len(order), bool)
+    starts[1:] = (key[:, 1:] != key[:, :-1]).any(axis=0)
+    # Within a key sends come first, then receives: the n-th of each has the same number.
+    side = starts.copy()
+    side[1:] |= np.diff(receives[order]) != 0
+    begin = np.maximum.accumulate(np.where(side, np.arange(len(order)), 0))
+    nth = np.arange(len(order)) - begin
+    pair = np.stack([np.cumsum(starts), nth])
+    _, number = np.unique(pair, axis=1, return_inverse=True)
+    count = int(number.max(initial=-1)) + 1
+    made = np.full((8, count), NONE, np.int64)
+    made[:4, number] = key
+    for column, half in ((4, receives[order] == 0), (6, receives[order] == 1)):
+        made[column, number[half]] = rank[order][half]
+        made[column + 1, number[half]] = row[order][half]
+    return Messages(*made)
+
+
+_EMPTY_HALVES = np.zeros((8, 0), np.int64)
+
+
+def _halves(trace: Trace) -> list[Int64]:
+    """Return sends and receives graph by graph, looking up the values of all its ranks at once."""
+    halves = []
+    for index, graph in enumerate(trace.graphs):
+        rows = np.flatnonzero((graph.type == NodeType.COMM_SEND) | (graph.type == NodeType.COMM_RECV))
+        using = [place for place, rank in enumerate(trace.ranks) if rank.graph == index]
+        if not (len(rows) and using):
+            continue
+        receives = graph.type[rows] == NodeType.COMM_RECV
+        own = np.array([trace.ranks[place].number for place in using], np.int64)[:, None]
+        slots = _slot_numbers(trace, using, len(graph.slot_key))
+        # What is left out is the own rank on the own side, and not known on the other.
+        source = peers(graph, "comm_src", rows, np.where(receives, NONE, own), slots)
+        target = peers(graph, "comm_dst", rows, np.where(receives, own, NONE), slots)
+        shape = source.shape
+        columns = (
+            source,
+            target,
+            _dense(graph, "comm_tag", rows),
+            _dense(graph, "comm_size", rows),
+            receives,
+            np.array(using, np.int64)[:, None],
+            rows,
+            issue_order(graph)[rows],
+        )
+        halves.append(
+            np.stack([np.broadcast_to(column, shape).ravel() for column in columns]).astype(np.int64)
+        )
+    return halves
+
+
+def _slot_numbers(trace: Trace, using: list[int], slots: int) -> Int64:
+    """Return (ranks, slots) the slots' values, texts as 0."""
+    table = [
+        [value if isinstance(value, int) else 0 for value in trace.ranks[place].slots] for place in using
+    ]
+    return np.array(table, np.int64).reshape(len(using), slots)
+
+
+def peers(graph: Graph, key: str, rows: Int64, default: Int64, slots: Int64) -> Int64:
+    """Return (ranks, rows) the rank an attribute names, that of `default` (ranks, rows) where it names none."""
+    owners, where = graph.rows_with(key)
+    named = np.zeros(len(graph), bool)
+    value = np.zeros(len(graph), np.int64)
+    bound: Bool = np.zeros(len(graph), bool)
+    named[owners], value[owners], bound[owners] = True, graph.attrs.value[where], graph.attrs.slot[where]
+    fixed = np.where(named[rows], value[rows], default)
+    if not bound.any():
+        return fixed
+    looked_up = slots[:, np.where(bound[rows], value[rows], 0)]
+    return np.where(bound[rows], looked_up, fixed)
+
+
+def _dense(graph: Graph, key: str, rows: Int64) -> Int64:
+    column = np.zeros(len(graph), np.int64)
+    owners, values = int_column(graph, key)
+    column[owners] = values
+    return column[rows]

@@ -1,0 +1,242 @@
+"""Duration and bandwidth of each collective, as defined by NCCL's own tests.
+
+A collective is one instance across ranks: the n-th that each member of a comm group begins. Bandwidths are those
+of nccl-tests (NVIDIA, `doc/PERFORMANCE.md`): the algorithm bandwidth is size / time; the bus bandwidth is that times
+a factor by which it can be compared with the links, whatever the number of ranks n:
+
+    all-reduce                                                          2 (n-1) / n
+    all-gather, reduce-scatter, all-to-all, gather, scatter             (n-1) / n
+    broadcast, reduce                                                   1
+
+Its size is that of the whole array. In a trace `comm_size` is what a rank puts in, so the whole of an all-gather and
+of a gather is n times that; of the others it is `comm_size` itself. Its time is that of ranks that begin together.
+Here members arrive at different times, so time counts from the arrival of the last one; how long the others waited
+for it is the skew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+
+from studio.analysis.collectives.matching import GroupMatching, match_by_name
+from studio.timeline import NodeTimes
+from studio.trace import NONE, CollectiveType, CommGroup, Float64, Int64, Trace
+
+_WHOLE_IS_ALL_INPUTS = (CollectiveType.ALL_GATHER, CollectiveType.GATHER)
+_ONE_TO_ALL = (CollectiveType.BROADCAST, CollectiveType.REDUCE)
+
+
+@dataclass(frozen=True, slots=True)
+class CollectiveTimes:
+    """Every collective that ran, by start.
+
+    C collectives. Bandwidths are NaN where a collective moves nothing or its time is not known.
+
+    Attributes:
+        groups: Names of comm groups; "" is the group of all ranks.
+        group: (C,) index into `groups`.
+        position: (C,) which collective of its group, counted from 0.
+        type: (C,) CollectiveType, -1 where the nodes name none.
+        members: (C,) ranks of the group.
+        present: (C,) those of them that have times for it.
+        bytes: (C,) what a rank puts in, as the trace says.
+        whole_bytes: (C,) size of the whole array, as NCCL counts it.
+        start_ns: (C,) when the first member began.
+        arrived_ns: (C,) when the last member did.
+        end_ns: (C,) when the last member ended.
+        last_rank, last_row: (C,) the member that arrived last, and its node there.
+        algorithm_bytes_per_ns: (C,) whole_bytes by the time from the last arrival to the end.
+        bus_bytes_per_ns: (C,) the same, made comparable with the bandwidth of links.
+    """
+
+    groups: tuple[str, ...]
+    group: Int64
+    position: Int64
+    type: Int64
+    members: Int64
+    present: Int64
+    bytes: Int64
+    whole_bytes: Int64
+    start_ns: Int64
+    arrived_ns: Int64
+    end_ns: Int64
+    last_rank: Int64
+    last_row: Int64
+    algorithm_bytes_per_ns: Float64
+    bus_bytes_per_ns: Float64
+
+    def __len__(self) -> int:
+        return len(self.group)
+
+    @property
+    def duration_ns(self) -> Int64:
+        """(C,) from the first member's start to the last member's end."""
+        duration: Int64 = self.end_ns - self.start_ns
+        return duration
+
+    @property
+    def skew_ns(self) -> Int64:
+        """(C,) how long the first member waited for the last one."""
+        skew: Int64 = self.arrived_ns - self.start_ns
+        return skew
+
+
+def collective_times(
+    trace: Trace, times: NodeTimes, groups: Sequence[CommGroup] | None = None
+) -> CollectiveTimes:
+    """Return every collective of a trace that ran, recorded or simulated.
+
+    Members are matched by the numbers of their collectives where all have them, by names where those are all there is
+    (`match_by_name`); else by the order in which they begin collectives of a group, or, where times are missing, by the
+    order their dependencies give.
+
+    Args:
+        trace: The trace.
+        times: When its nodes ran; see `timeline.node_times` and `SimResult.node_times`.
+        groups: Comm groups in place of the trace's.
+    """
+    place = {rank.number: index for index, rank in enumerate(trace.ranks)}
+    matchings = match_by_name(trace, groups)
+    known: _Known = {}
+    columns = [
+        _NOTHING,
+        *(_of_group(number, matching, times, place, known) for number, matching in enumerate(matchings)),
+    ]
+    table = np.concatenate(columns, axis=1)
+    table = table[:, np.lexsort((table[0], table[7], table[6]))]
+    group, position, kind, members, present, size, start, arrived, end, rank, row = table
+    whole = whole_bytes(kind, size, members)
+    algorithm = np.full(len(kind), np.nan)
+    np.divide(whole, end - arrived, out=algorithm, where=(end > arrived) & (whole > 0))
+    bus = algorithm * bus_factor(kind, members)
+    names = tuple(matching.name for matching in matchings)
+    return CollectiveTimes(
+        names,
+        group,
+        position,
+        kind,
+        members,
+        present,
+        size,
+        whole,
+        start,
+        arrived,
+        end,
+        rank,
+        row,
+        algorithm,
+        bus,
+    )
+
+
+def whole_bytes(kind: Int64, size: Int64, members: Int64) -> Int64:
+    """Return (C,) the size of the whole array, as NCCL counts it, from what a rank puts in.
+
+    Args:
+        kind: (C,) CollectiveType.
+        size: (C,) what a rank puts in, in bytes.
+        members: (C,) ranks.
+    """
+    return np.where(np.isin(kind, _WHOLE_IS_ALL_INPUTS), size * members, size)
+
+
+def bus_factor(kind: Int64, members: Int64) -> Float64:
+    """Return (C,) the bus bandwidth of collectives by their algorithm bandwidth; NaN for barriers and unknown ones.
+
+    Args:
+        kind: (C,) CollectiveType.
+        members: (C,) ranks.
+
+    Example:
+        >>> bus_factor(np.array([CollectiveType.ALL_REDUCE, CollectiveType.BROADCAST]), np.array([4, 4])).tolist()
+        [1.5, 1.0]
+    """
+    factor: Float64 = (members - 1) / members
+    factor[kind == CollectiveType.ALL_REDUCE] *= 2
+    factor[np.isin(kind, _ONE_TO_ALL)] = 1
+    factor[(kind == CollectiveType.BARRIER) | (kind < 0) | (kind > CollectiveType.BARRIER)] = np.nan
+    return factor
+
+
+_NOTHING = np.zeros((11, 0), np.int64)
+_Known = dict[tuple[object, ...], tuple[Int64, Int64]]
+"""What was found for a group, and the place of each last member: groups of equal members with the same times share it."""
+
+
+def _of_group(
+    number: int, group: GroupMatching, times: NodeTimes, place: dict[int, int], known: _Known
+) -> Int64:
+    """Return (11, C) the columns of a group's collectives, without bandwidths."""
+    ranks = np.array([place.get(member, NONE) for member in group.members], np.int64)
+    first = np.where(ranks == NONE, NONE, times.first[ranks])
+    key = (*map(id, group.sequences), group.sequence_of.tobytes(), first.tobytes())
+    if key not in known:
+        known[key] = _of_members(group, first, times)
+    columns, last = known[key]
+    columns = columns.copy()
+    columns[0], columns[9] = number, np.array(group.members, np.int64)[last]
+    return columns
+
+
+def _of_members(group: GroupMatching, first_time: Int64, times: NodeTimes) -> tuple[Int64, Int64]:
+    """Return (11, C) the columns of collectives, group and last rank open, and (C,) the last member's index."""
+    there = (group.sequence_of != NONE) & (first_time != NONE)
+    if not there.any() or not group.sequences:
+        return _NOTHING, np.zeros(0, np.int64)
+    rows = group.rows()[there]
+    known = rows != NONE
+    where = np.where(known, first_time[there][:, None] + rows, 0)
+    start, end = np.where(known, times.start_ns[where], NONE), np.where(known, times.end_ns[where], NONE)
+    # In order of beginning; a member of which times are missing keeps the order its dependencies give.
+    key = np.where((known & (start < 0)).any(axis=1)[:, None], 0, np.where(known, start, _NEVER))
+    order = np.argsort(key, axis=1, kind="stable")
+    if group.by_number:
+        order = np.broadcast_to(np.arange(rows.shape[1]), rows.shape)
+    rows, start, end = (np.take_along_axis(table, order, axis=1) for table in (rows, start, end))
+    began = start >= 0
+    count = began.sum(axis=0)
+    first, last = began.argmax(axis=0), np.where(began, start, NONE).argmax(axis=0)
+    columns = np.arange(rows.shape[1])
+    source = order[first, columns]
+    kind, size = _content(group, np.flatnonzero(there)[first], source)
+    nothing = np.zeros(len(columns), np.int64)
+    table = np.stack([
+        nothing, columns, kind, np.full(len(columns), len(group.members)), count, size,
+        np.where(began, start, _NEVER).min(axis=0), np.where(began, start, NONE).max(axis=0),
+        np.where(began, end, NONE).max(axis=0), nothing, rows[last, columns],
+    ])  # fmt: skip
+    return table[:, count > 0], np.flatnonzero(there)[last[count > 0]]
+
+
+_NEVER = np.iinfo(np.int64).max
+
+
+def _content(group: GroupMatching, member: Int64, position: Int64) -> tuple[Int64, Int64]:
+    """Return type and bytes of collectives, each given by a member and a position in its sequence."""
+    longest = max(map(len, group.sequences))
+    table = np.zeros((2, len(group.sequences), longest), np.int64)
+    for index, sequence in enumerate(group.sequences):
+        table[0, index, : len(sequence)], table[1, index, : len(sequence)] = sequence.type, sequence.bytes
+    sequence_of = group.sequence_of[member]
+    return table[0, sequence_of, position], table[1, sequence_of, position]
+
+
+def as_rows(times: CollectiveTimes, chosen: Int64) -> list[dict[str, Any]]:
+    """Return collectives as plain data, times in ns and bandwidths in bytes per ns, None where there is none."""
+    columns: dict[str, list[Any]] = {
+        spec.name: getattr(times, spec.name)[chosen].tolist()
+        for spec in fields(times)
+        if spec.name != "groups"
+    }
+    columns["group"] = [times.groups[number] for number in times.group[chosen].tolist()]
+    columns["duration_ns"], columns["skew_ns"] = (
+        times.duration_ns[chosen].tolist(),
+        times.skew_ns[chosen].tolist(),
+    )
+    for key in ("algorithm_bytes_per_ns", "bus_bytes_per_ns"):
+        columns[key] = [None if value != value else value for value in columns[key]]
+    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]

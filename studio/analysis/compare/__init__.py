@@ -1,0 +1,1 @@
+"""Two runs side by side: matched nodes, parts of the finish, differences."""

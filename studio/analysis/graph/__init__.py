@@ -1,0 +1,1 @@
+"""A graph as it is drawn: blocks, layout, neighbourhoods, critical path, search."""

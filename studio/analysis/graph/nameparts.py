@@ -1,0 +1,160 @@
+"""Split node names such as `mb0.transformer.1.mha` into parts, a million names at a time."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from studio.trace import Bool, Graph, Int64, UInt8
+
+_SEPARATORS = b"./:"
+_STOPS = b"@<( "
+"""What begins the part of a name that is no level: arguments, types of templates, the suffix of generated names."""
+ENDED = -1
+_SAMPLE = 20_000
+_WORD = 7
+"""Bytes of a piece that make a number without a sign."""
+
+
+class NameParts:
+    """The names of a graph's nodes, split into parts and searchable. Safe to share between threads.
+
+    Parts are what separators (`.`, `/`, `:`, also doubled) stand between, up to the first `@`, `<`, `(` or blank.
+    """
+
+    def __init__(self, graph: Graph) -> None:
+        self._pool, self._of = _names(graph)
+        self._offsets = np.frombuffer(self._pool.buffers()[1], np.int64)[: len(self._pool) + 1]
+        self._data = np.frombuffer(self._pool.buffers()[2] or b"", np.uint8)
+        self._small: pa.Array | None = None
+        self._ends = self._first_of(_STOPS)
+        is_cut = _is_any(self._data, _SEPARATORS)
+        # Of doubled separators the last one counts.
+        is_cut[:-1] &= ~is_cut[1:]
+        cuts = np.flatnonzero(is_cut)
+        self._first, self._last = (np.searchsorted(cuts, edge) for edge in (self._offsets[:-1], self._ends))
+        # One more, so that what lies behind the last one can be looked up too.
+        self._cuts = np.append(cuts, 0)
+
+    def keys(self, rows: Int64, depth: int) -> Int64:
+        """Return (R,) numbers of the parts at a depth, equal for equal parts, `ENDED` where there is no such part."""
+        here = np.full(len(self._pool), False)
+        here[self._of[rows]] = True
+        codes = np.flatnonzero(here)
+        start, end = self._part(codes, depth)
+        numbers = np.full(len(here), ENDED, np.int64)
+        there = start < end
+        numbers[codes[there]] = _number_pieces(self._data, start[there], end[there])
+        return numbers[self._of[rows]]
+
+    def label(self, row: int, depth: int) -> str:
+        """Return the part of a node's name at a depth; the whole name where there is none."""
+        code = int(self._of[row])
+        start, end = self._part(np.array([code]), depth)
+        if start[0] >= end[0]:
+            start, end = self._offsets[code : code + 1], self._offsets[code + 1 : code + 2]
+        return self._data[start[0] : end[0]].tobytes().decode("utf-8", "replace")
+
+    def share_with_parts(self) -> float:
+        """Return the share of nodes with names of at least two parts; of many nodes a sample is checked."""
+        rows = np.arange(0, len(self._of), max(1, len(self._of) // _SAMPLE))
+        start, end = self._part(self._of[rows], 1)
+        return float((start < end).mean()) if len(rows) else 0.0
+
+    def matching(self, pattern: str) -> Bool:
+        """Return (N,) whether names match a regular expression of RE2.
+
+        Raises:
+            pa.ArrowInvalid: It is not a regular expression.
+        """
+        return self._fits(pc.match_substring_regex(self._pool, pattern=pattern))
+
+    def containing(self, text: str, *, ignore_case: bool = True) -> Bool:
+        """Return (N,) whether names contain a text."""
+        if ignore_case and text.isascii():
+            # Three times as fast as comparing letter by letter whatever its case.
+            return self._fits(pc.match_substring(self._small_letters(), pattern=text.lower()))
+        return self._fits(pc.match_substring(self._pool, pattern=text, ignore_case=ignore_case))
+
+    def _small_letters(self) -> pa.Array:
+        """Return the names with A to Z in lower case."""
+        if self._small is None:
+            # Bytes below "A" come out above all letters: they wrap around.
+            is_capital = (self._data - np.uint8(ord("A"))) < 26
+            data = self._data | (is_capital.view(np.uint8) << 5)
+            buffers = [None, pa.py_buffer(self._offsets), pa.py_buffer(data)]
+            self._small = pa.Array.from_buffers(pa.large_binary(), len(self._pool), buffers)
+        return self._small
+
+    def sample(self) -> pa.Array:
+        """Return some of the names: as many as can be checked quickly."""
+        return self._pool[:: max(1, len(self._pool) // _SAMPLE)] if len(self._pool) > _SAMPLE else self._pool
+
+    def _fits(self, mask: pa.Array) -> Bool:
+        fits: Bool = mask.to_numpy(zero_copy_only=False)[self._of]
+        return fits
+
+    def _first_of(self, characters: bytes) -> Int64:
+        """Return the position of the first separator in each text, not at its start; its end where there is none."""
+        begin, ends = self._offsets[:-1], self._offsets[1:]
+        stops = np.flatnonzero(_is_any(self._data, characters))
+        if not len(stops):
+            return ends
+        place = np.searchsorted(stops, begin)
+        first = np.where(place < len(stops), stops[np.minimum(place, len(stops) - 1)], ends)
+        return np.where(first == begin, ends, np.minimum(first, ends))
+
+    def _part(self, codes: Int64, depth: int) -> tuple[Int64, Int64]:
+        """Return where the parts at a depth begin and end in the texts; empty ranges for names without it."""
+        ends, last, cuts = self._ends[codes], self._last[codes], self._cuts
+        cut = self._first[codes] + depth
+        start = np.where(depth == 0, self._offsets[codes], cuts[np.minimum(cut, len(cuts)) - 1] + 1)
+        start = np.where(cut <= last, start, ends)
+        end = np.where(cut < last, cuts[np.minimum(cut, len(cuts) - 1)], ends)
+        # The first of doubled separators belongs to none of the parts.
+        doubled = end > start
+        doubled[doubled] = np.isin(self._data[end[doubled] - 1], np.frombuffer(_SEPARATORS, np.uint8))
+        return start, end - doubled
+
+
+def _names(graph: Graph) -> tuple[pa.Array, Int64]:
+    """Return the distinct names of nodes as bytes, also invalid UTF-8, and (N,) each node's name."""
+    strings = graph.strings
+    buffers = [None, pa.py_buffer(strings.offsets), pa.py_buffer(strings.data)]
+    pool = pa.Array.from_buffers(pa.large_binary(), len(strings), buffers)
+    used = np.full(len(strings), False)
+    used[graph.name] = True
+    # Attributes have their texts in the same pool, often more than there are names.
+    return pool.take(pa.array(np.flatnonzero(used))), (np.cumsum(used) - 1)[graph.name]
+
+
+def _is_any(data: UInt8, characters: bytes) -> Bool:
+    fits: Bool = np.full(len(data), False)
+    for character in characters:
+        fits |= data == character
+    return fits
+
+
+def _number_pieces(data: UInt8, start: Int64, end: Int64) -> Int64:
+    """Return (P,) numbers of pieces of a text, equal for equal pieces."""
+    length = end - start
+    if len(start) and (length == length[0]).all() and length[0] <= _WORD:
+        return _short_numbered(data, start, int(length[0]))
+    offsets = np.zeros(len(start) + 1, np.int64)
+    np.cumsum(length, out=offsets[1:])
+    places = np.arange(int(offsets[-1])) + np.repeat(start - offsets[:-1], length)
+    pieces = np.ascontiguousarray(data[places])
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(pieces)]
+    encoded = pa.Array.from_buffers(pa.large_binary(), len(start), buffers).dictionary_encode()
+    return np.asarray(encoded.indices.to_numpy(zero_copy_only=False), np.int64)
+
+
+def _short_numbered(data: UInt8, start: Int64, length: int) -> Int64:
+    """Return (P,) numbers of equally long pieces that fit into a word."""
+    word = np.zeros(len(start), np.int64)
+    for offset in range(length):
+        word = word << 8 | data[start + offset]
+    if (word == word[0]).all():
+        return np.zeros(len(start), np.int64)
+    return np.unique(word, return_inverse=True)[1].astype(np.int64)

@@ -1,0 +1,89 @@
+"""Duration of each training step of a rank, recorded and replayed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from studio.timeline import NodeTimes
+from studio.trace import NONE, Bool, Graph, Int64, Trace, dense_column
+
+STEP = "ProfilerStep"
+"""PyTorch's profiler calls its steps so, with a number."""
+
+
+@dataclass(frozen=True, slots=True)
+class StepTime:
+    """One step of one rank.
+
+    Attributes:
+        rank: The rank's number.
+        name: What the recording calls the step, "" for a rank without steps, which is one as a whole.
+        recorded_ns: From its first node to that of the next step; of the last step, to the end of the rank.
+        replayed_ns: The same in the other times.
+    """
+
+    rank: int
+    name: str
+    recorded_ns: int
+    replayed_ns: int
+
+    @property
+    def difference(self) -> float:
+        """How much longer the replay took, as a share of the recording; NaN where nothing was recorded."""
+        return self.replayed_ns / self.recorded_ns - 1 if self.recorded_ns else float("nan")
+
+
+def step_times(trace: Trace, times: NodeTimes) -> list[StepTime]:
+    """Return the steps of every rank that has recorded times.
+
+    To a step belongs what began, in the recording, after its beginning and before that of the next.
+
+    Args:
+        trace: The recording.
+        times: Other times of the same nodes, as a simulation gives them.
+    """
+    steps = []
+    for index, rank in enumerate(trace.ranks):
+        graph = trace.graph_of(rank)
+        rows = np.flatnonzero(graph.start_ns >= 0)
+        if not len(rows) or times.first[index] == NONE:
+            continue
+        names, begins = _steps(graph, rows)
+        step = np.searchsorted(begins, graph.start_ns[rows], side="right") - 1
+        whole = dense_column(graph, "inclusive_ns", NONE)[rows]
+        length = np.where(whole < 0, graph.duration_ns[rows], whole)
+        counted = np.isin(rows, _marks(graph, rows), invert=True)
+        place = times.first[index] + rows
+        recorded = _lengths(step, graph.start_ns[rows], graph.start_ns[rows] + length, len(names), counted)
+        replayed = _lengths(step, times.start_ns[place], times.end_ns[place], len(names), counted)
+        for name, recorded_ns, other in zip(names, recorded, replayed, strict=True):
+            steps.append(StepTime(rank.number, name, recorded_ns, other))
+    return steps
+
+
+def _marks(graph: Graph, rows: Int64) -> Int64:
+    """Return the rows that mark steps, by start."""
+    named = np.array([name.startswith(STEP) for name in graph.strings], np.bool_)
+    marks = rows[named[graph.name[rows]]]
+    return marks[np.argsort(graph.start_ns[marks], kind="stable")]
+
+
+def _steps(graph: Graph, rows: Int64) -> tuple[list[str], Int64]:
+    """Return names and starts of steps; what comes before the first belongs to it."""
+    marks = _marks(graph, rows)
+    if not len(marks):
+        return [""], np.array([graph.start_ns[rows].min()], np.int64)
+    begins = graph.start_ns[marks].copy()
+    begins[0] = min(begins[0], graph.start_ns[rows].min())
+    return [graph.strings[int(code)] for code in graph.name[marks]], begins
+
+
+def _lengths(step: Int64, start: Int64, end: Int64, count: int, counted: Bool) -> list[int]:
+    """Return the duration of each step: to the first node of the next, of the last to the end."""
+    first = np.full(count + 1, np.iinfo(np.int64).max)
+    np.minimum.at(first, step[counted], start[counted])
+    first[count] = int(end[counted].max(initial=0))
+    first = np.minimum.accumulate(first[::-1])[::-1]
+    return [int(length) for length in np.diff(first)]

@@ -1,0 +1,64 @@
+"""Find the training step of a node, from annotations and names.
+
+Two things tell: a name with a number after "step" or "iteration", such as `step0.mb1.layer3.fc1`; and PyTorch's
+annotation `ProfilerStep#7`, which encloses in time what belongs to it, on every thread.
+"""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+
+from studio.trace import NONE, Graph, Int64, dense_column
+
+_NAMED = re.compile(r"(?:^|[^A-Za-z])(?:step|iteration|iter)[ _#.\-]?(\d{1,9})(?![A-Za-z0-9])", re.IGNORECASE)
+_ENCLOSING = re.compile(rb"ProfilerStep ?#(\d{1,9})")
+
+
+def graph_steps(graph: Graph) -> Int64:
+    """Return (N,) the training step of each node, -1 where unknown.
+
+    Example:
+        >>> step_of_name("step3.mb0.layer1.qkv"), step_of_name("Optimizer.step#SGD.step"), step_of_name("iter 12/fwd")
+        (3, -1, 12)
+    """
+    used, inverse = np.unique(graph.name, return_inverse=True)
+    by_name = np.array([step_of_name(graph.strings[code]) for code in used.tolist()], np.int64)
+    named = by_name[inverse] if len(used) else np.zeros(0, np.int64)
+    return np.where(named != NONE, named, enclosing_steps(graph, np.arange(len(graph))))
+
+
+def enclosing_steps(graph: Graph, rows: Int64) -> Int64:
+    """Return (M,) the step whose annotation encloses a node's start, -1 where none does."""
+    steps = np.full(len(rows), NONE, np.int64)
+    start = graph.start_ns[rows]
+    for number, begin, end in _annotations(graph):
+        steps[(start >= begin) & (start < end) & (steps == NONE)] = number
+    return steps
+
+
+def step_of_name(name: str) -> int:
+    """Return the training step in a node's name, -1 where there is none."""
+    match = _NAMED.search(name)
+    return int(match[1]) if match else NONE
+
+
+def _annotations(graph: Graph) -> list[tuple[int, int, int]]:
+    """Return number, start and end of steps annotated by PyTorch."""
+    if _ENCLOSING.search(graph.strings.data.tobytes()) is None:
+        return []
+    names = np.unique(graph.name)
+    numbers = {
+        code: match for code in names.tolist() if (match := _ENCLOSING.fullmatch(graph.strings.raw(code)))
+    }
+    rows = np.flatnonzero(np.isin(graph.name, list(numbers)))
+    # An annotation takes no time of its own; how long it lasts stands beside.
+    lasts = np.maximum(dense_column(graph, "inclusive_ns", 0)[rows], graph.duration_ns[rows])
+    return [
+        (int(numbers[code][1]), begin, begin + length)
+        for code, begin, length in zip(
+            graph.name[rows].tolist(), graph.start_ns[rows].tolist(), lasts.tolist(), strict=True
+        )
+        if begin >= 0 and length > 0
+    ]

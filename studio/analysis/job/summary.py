@@ -1,0 +1,193 @@
+"""A job in a few numbers, computed once at import and stored with it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from studio.analysis.collectives.groups import comm_nodes
+from studio.trace import NONE, Graph, Int64, NodeType, Trace, collective_name, int_column, type_name
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """One kind of node, over all ranks.
+
+    Attributes:
+        name: Node type, or collective type.
+        nodes: How many there are on all ranks together.
+        rank_least, rank_most: Fewest and most nodes on one rank.
+        bytes: Payload on all ranks together, 0 for kinds that move none.
+        bytes_least, bytes_most: Least and most payload on one rank.
+        bytes_mean: Mean payload of a rank.
+        bytes_most_rank: The rank with the most payload; -1 where several tie, or none has any.
+        duration_ns: Recorded durations on all ranks together.
+        duration_most_ns, duration_most_rank: Longest on one rank, and which it is; -1 where several tie, or nothing is
+            recorded.
+    """
+
+    name: str
+    nodes: int
+    rank_least: int
+    rank_most: int
+    bytes: int = 0
+    bytes_least: int = 0
+    bytes_most: int = 0
+    bytes_mean: float = 0.0
+    bytes_most_rank: int = NONE
+    duration_ns: int = 0
+    duration_most_ns: int = 0
+    duration_most_rank: int = NONE
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """A job in a few numbers.
+
+    Attributes:
+        ranks: Ranks present.
+        graphs: Distinct graphs among them.
+        nodes: Nodes on all ranks together.
+        control_dependencies, data_dependencies: Likewise.
+        types: Nodes by type, most frequent first.
+        collectives: Collectives by type, then sends and receives; most bytes first.
+        operations: Floating-point operations of compute nodes (attribute `num_ops`), all ranks.
+        start_ns, end_ns: First recorded start and last recorded end; -1 where no node has a start.
+        timed_nodes: Nodes with a recorded start.
+        duration_ns: Recorded durations added up over all ranks.
+        schema: Schema versions the files name.
+    """
+
+    ranks: int
+    graphs: int
+    nodes: int
+    control_dependencies: int
+    data_dependencies: int
+    types: tuple[Share, ...]
+    collectives: tuple[Share, ...]
+    operations: int
+    start_ns: int
+    end_ns: int
+    timed_nodes: int
+    duration_ns: int
+    schema: tuple[str, ...]
+
+
+def summarise(trace: Trace) -> Summary:
+    """Return the summary of a trace."""
+    graph_of_rank = np.array([rank.graph for rank in trace.ranks], np.int64)
+    uses = np.bincount(graph_of_rank, minlength=len(trace.graphs)).tolist()
+    graphs = trace.graphs
+    starts = [int(g.start_ns[g.start_ns >= 0].min(initial=2**63 - 1)) for g in graphs]
+    timed = [int((g.start_ns >= 0).sum()) for g in graphs]
+    ends = [int((g.start_ns + g.duration_ns)[g.start_ns >= 0].max(initial=NONE)) for g in graphs]
+    return Summary(
+        ranks=len(trace.ranks),
+        graphs=len(graphs),
+        nodes=trace.node_count,
+        control_dependencies=sum(len(g.ctrl.rows) * n for g, n in zip(graphs, uses, strict=True)),
+        data_dependencies=sum(len(g.data.rows) * n for g, n in zip(graphs, uses, strict=True)),
+        types=_shares(trace, graph_of_rank, _by_type),
+        collectives=_shares(trace, graph_of_rank, _by_collective),
+        operations=sum(int(int_column(g, "num_ops")[1].sum()) * n for g, n in zip(graphs, uses, strict=True)),
+        start_ns=min(starts, default=NONE) if any(timed) else NONE,
+        end_ns=max(ends, default=NONE),
+        timed_nodes=sum(t * n for t, n in zip(timed, uses, strict=True)),
+        duration_ns=sum(int(g.duration_ns.sum()) * n for g, n in zip(graphs, uses, strict=True)),
+        schema=tuple(sorted({rank.version for rank in trace.ranks if rank.version})),
+    )
+
+
+Sums = tuple[int, int, int]
+"""Nodes, bytes and recorded nanoseconds."""
+
+
+def _shares(
+    trace: Trace, graph_of_rank: Int64, split: Callable[[Graph], dict[str, Sums]]
+) -> tuple[Share, ...]:
+    """Return the kinds that `split` finds in each graph, summed over ranks; most bytes first, then most nodes."""
+    tables = [split(graph) for graph in trace.graphs]
+    numbers = [rank.number for rank in trace.ranks]
+    shares = []
+    for name in sorted({name for table in tables for name in table}):
+        sums = np.array([table.get(name, (0, 0, 0)) for table in tables], np.int64)[graph_of_rank]
+        shares.append(_share(name, sums, numbers))
+    # Types are ordered by nodes, collectives by bytes: by what tells most of each.
+    by_bytes = split is _by_collective
+    return tuple(
+        sorted(shares, key=lambda share: (-share.bytes if by_bytes else 0, -share.nodes, share.name))
+    )
+
+
+def _by_type(graph: Graph) -> dict[str, Sums]:
+    size = np.zeros(len(graph), np.int64)
+    nodes = comm_nodes(graph)
+    size[nodes.rows] = nodes.bytes
+    by_type = {}
+    for number in np.unique(graph.type).tolist():
+        chosen = graph.type == number
+        sums = int(chosen.sum()), int(size[chosen].sum()), int(graph.duration_ns[chosen].sum())
+        by_type[type_name(number)] = sums
+    return by_type
+
+
+def _by_collective(graph: Graph) -> dict[str, Sums]:
+    """Return collectives by type; sends and receives under the name of their node type."""
+    nodes = comm_nodes(graph)
+    duration_ns = graph.duration_ns[nodes.rows]
+    labels = np.where(nodes.type == NodeType.COMM_COLL, nodes.collective, -10 - nodes.type.astype(np.int64))
+    by_label = {}
+    for label in np.unique(labels).tolist():
+        chosen = labels == label
+        sums = int(chosen.sum()), int(nodes.bytes[chosen].sum()), int(duration_ns[chosen].sum())
+        by_label[_label(label)] = sums
+    return by_label
+
+
+def count_unsized(trace: Trace) -> dict[str, int]:
+    """Return how many communication nodes of each kind of `Summary.collectives` have no size."""
+    uses = np.bincount([rank.graph for rank in trace.ranks], minlength=len(trace.graphs)).tolist()
+    counts: dict[str, int] = {}
+    for graph, count in zip(trace.graphs, uses, strict=True):
+        nodes = comm_nodes(graph)
+        labels = np.where(
+            nodes.type == NodeType.COMM_COLL, nodes.collective, -10 - nodes.type.astype(np.int64)
+        )
+        for label, rows in zip(*np.unique(labels[~nodes.sized], return_counts=True), strict=True):
+            name = _label(int(label))
+            counts[name] = counts.get(name, 0) + int(rows) * count
+    return counts
+
+
+def _label(label: int) -> str:
+    if label <= -10:
+        return type_name(-10 - label).removeprefix("COMM_")
+    return "UNNAMED COLLECTIVE" if label == NONE else collective_name(label)
+
+
+def rank_with_most(of_rank: Int64, ranks: Sequence[int]) -> int:
+    """Return the rank with the most, -1 where several tie or none has any."""
+    most = of_rank.max()
+    indices = np.flatnonzero(of_rank == most)
+    return ranks[indices[0]] if most and len(indices) == 1 else NONE
+
+
+def _share(name: str, sums: Int64, ranks: Sequence[int]) -> Share:
+    """Return the share of one kind, from its (R, 3) sums per rank."""
+    counts, sizes, times = sums.T
+    return Share(
+        name,
+        int(counts.sum()),
+        int(counts.min()),
+        int(counts.max()),
+        int(sizes.sum()),
+        int(sizes.min()),
+        int(sizes.max()),
+        float(sizes.mean()),
+        rank_with_most(sizes, ranks),
+        int(times.sum()),
+        int(times.max()),
+        rank_with_most(times, ranks),
+    )

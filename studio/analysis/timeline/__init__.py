@@ -1,0 +1,1 @@
+"""What the Timeline shows: rows and tiles, bars and their peers, counters, windows, exports."""

@@ -1,0 +1,105 @@
+"""Show another run of the job in the lanes of this one, and how much each node differs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from studio.analysis.timeline.coverage import GivenTracks
+from studio.analysis.timeline.gantt import Gantt
+from studio.timeline import NodeTimes
+from studio.trace import NONE, Int64
+
+
+class Ghost(Gantt):
+    """The rows of a Gantt with the times of another run."""
+
+    def __init__(self, gantt: Gantt, times: NodeTimes, *, origin_ns: int = 0) -> None:
+        """Put the other run's spans into the rows of the nodes in this one.
+
+        Args:
+            gantt: Whose rows it has.
+            times: When nodes ran in the other run. Those that have no time there, or none here, are left out.
+            origin_ns: What to count from.
+        """
+        self.trace, self.origin_ns = gantt.trace, origin_ns
+        self._numbers = {rank.number: rank for rank in self.trace.ranks}
+        self._source = {number: number for number in self._numbers}
+        self.rows = replace(gantt.rows, track=np.arange(len(gantt.rows)))
+        place = {number: index for index, number in enumerate(self._numbers)}
+        parts = [np.zeros((4, 0), np.int64)]
+        bounds = np.zeros(len(self.rows) + 1, np.int64)
+        for row, number in enumerate(self.rows.rank.tolist()):
+            spans = _elsewhere(gantt, row, int(times.first[place[number]]), times)
+            parts.append(spans)
+            bounds[row + 1] = bounds[row] + spans.shape[1]
+        self.coverage = GivenTracks(bounds, np.concatenate(parts, axis=1))
+        self.span_ns = max(int(self.coverage.end_ns.max(initial=origin_ns)) - origin_ns, 1)
+        self._index()
+
+
+def _elsewhere(gantt: Gantt, row: int, first: int, times: NodeTimes) -> Int64:
+    """Return (4, S) node, start, end and category of a row's spans by the other run's times, sorted by start."""
+    here = gantt.row_places(row)
+    node = gantt.coverage.row[here]
+    if first == NONE:
+        return np.zeros((4, 0), np.int64)
+    start, end = times.start_ns[first + node], times.end_ns[first + node]
+    spans = np.stack([node, start, end, gantt.coverage.category[here]])[:, start >= 0]
+    return spans[:, np.argsort(spans[1], kind="stable")]
+
+
+@dataclass(frozen=True, slots=True)
+class Differences:
+    """Durations of nodes in both runs, the largest difference first.
+
+    N nodes.
+
+    Attributes:
+        rank: (N,) number of the rank.
+        node: (N,) row of the rank's graph.
+        start_ns, other_start_ns: (N,) when it was issued, after the beginning of either run.
+        time_ns, other_ns: (N,) how long it took.
+    """
+
+    rank: Int64
+    node: Int64
+    start_ns: Int64
+    other_start_ns: Int64
+    time_ns: Int64
+    other_ns: Int64
+
+    def __len__(self) -> int:
+        return len(self.rank)
+
+
+def differences(gantt: Gantt, other: Gantt, window: tuple[int, int]) -> Differences:
+    """Compare the nodes that overlap a window with the same nodes in another run.
+
+    Args:
+        gantt: A run.
+        other: Its ghost.
+        window: Start and end in ns, after the beginning of `gantt`.
+    """
+    start_ns, end_ns = (time + gantt.origin_ns for time in window)
+    parts = [np.zeros((6, 0), np.int64)]
+    for rank in gantt.trace.ranks:
+        there = other.places(rank)
+        for row in gantt.rows_of(rank):
+            track = int(gantt.rows.track[row])
+            here = gantt.coverage.spans(track, start_ns, end_ns)
+            node = gantt.coverage.row[here]
+            match = there[node].astype(np.int64)
+            here, node, match = (part[match != NONE] for part in (here, node, match))
+            begin, until = gantt.coverage.start_ns[here], gantt.coverage.end_ns[here]
+            other_begin, other_until = other.coverage.start_ns[match], other.coverage.end_ns[match]
+            parts.append(
+                np.stack([
+                    np.full(len(here), rank.number), node, begin - gantt.origin_ns, other_begin - other.origin_ns,
+                    until - begin, other_until - other_begin,
+                ])
+            )  # fmt: skip
+    table = np.concatenate(parts, axis=1)
+    table = table[:, np.lexsort((table[1], table[0], -np.abs(table[4] - table[5])))]
+    return Differences(*table)

@@ -1,0 +1,129 @@
+"""Find bars by the names of their nodes."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import numpy as np
+
+from studio.analysis.timeline.gantt import Gantt
+from studio.errors import TraceError
+from studio.timeline import LANE_KINDS
+from studio.trace import (
+    NONE,
+    Bool,
+    CollectiveType,
+    Graph,
+    Int64,
+    Rank,
+    collective_name,
+    int_column,
+    type_name,
+)
+
+HITS_AT_MOST = 50_000
+"""Bars that are sent to be walked through; their count is exact beyond."""
+HOW = "Write part of a name, /a regular expression/, id:118, type:all_reduce or group:tp0."
+_COMMUNICATION = LANE_KINDS.index("communication")
+
+
+@dataclass(frozen=True, slots=True)
+class Hits:
+    """Matching bars, by start.
+
+    H bars, the first of `count`.
+
+    Attributes:
+        row: (H,) row of the Gantt.
+        node: (H,) row of the rank's graph.
+        start_ns, end_ns: (H,) after the beginning of the timeline.
+        count: How many fit.
+    """
+
+    row: Int64
+    node: Int64
+    start_ns: Int64
+    end_ns: Int64
+    count: int
+
+
+def find_hits(gantt: Gantt, text: str) -> Hits:
+    """Return the bars whose nodes match a text.
+
+    Args:
+        gantt: Where to look.
+        text: Part of a name, whatever its case; `/expression/`; or `id:`, `type:` or `group:` with what to find.
+
+    Raises:
+        TraceError: The expression or the id is none.
+    """
+    text = text.strip()
+    kind, _, wanted = text.partition(":")
+    if kind == "group":
+        parts = [_of_group(gantt, rank, wanted.strip()) for rank in gantt.trace.ranks]
+    else:
+        fits = {index: _fitting(graph, text) for index, graph in enumerate(gantt.trace.graphs)}
+        parts = [_of_rows(gantt, rank, fits[rank.graph]) for rank in gantt.trace.ranks]
+    row, place = np.concatenate([np.zeros((2, 0), np.int64), *parts], axis=1)
+    start = gantt.coverage.start_ns[place] - gantt.origin_ns
+    order = np.lexsort((row, start))[:HITS_AT_MOST]
+    row, place, start = row[order], place[order], start[order]
+    end = gantt.coverage.end_ns[place] - gantt.origin_ns
+    return Hits(row, gantt.coverage.row[place], start, end, sum(part.shape[1] for part in parts))
+
+
+def _of_rows(gantt: Gantt, rank: Rank, fits: Int64) -> Int64:
+    """Return (2, H) the rows and indices of a rank's matching nodes that have times."""
+    place = gantt.places(rank)[fits].astype(np.int64)
+    place = place[place != NONE]
+    return np.stack([gantt.rows_at(rank, place), place])
+
+
+def _of_group(gantt: Gantt, rank: Rank, name: str) -> Int64:
+    parts = [np.zeros((2, 0), np.int64)]
+    for row in gantt.rows_of(rank):
+        if gantt.rows.kind[row] == _COMMUNICATION and gantt.rows.names[int(gantt.rows.name[row])] == name:
+            place = gantt.row_places(row)
+            parts.append(np.stack([np.full(len(place), row), place]))
+    return np.concatenate(parts, axis=1)
+
+
+def _fitting(graph: Graph, text: str) -> Int64:
+    """Return the rows of matching nodes."""
+    kind, _, wanted = text.partition(":")
+    wanted = wanted.strip()
+    if kind == "id":
+        return np.flatnonzero(graph.id == np.uint64(_id(wanted)))
+    if kind == "type":
+        return np.flatnonzero(_types(graph, wanted.lower()))
+    used, code = np.unique(graph.name, return_inverse=True)
+    if len(text) > 2 and text[0] == text[-1] == "/":
+        pattern = _pattern(text[1:-1])
+        fits = [bool(pattern.search(graph.strings[code])) for code in used.tolist()]
+    else:
+        lower = text.lower()
+        fits = [lower in graph.strings[code].lower() for code in used.tolist()]
+    return np.flatnonzero(np.array(fits, bool)[code]) if len(used) else np.zeros(0, np.int64)
+
+
+def _types(graph: Graph, wanted: str) -> Bool:
+    codes = np.unique(graph.type).tolist()
+    fits: Bool = np.isin(graph.type, [code for code in codes if wanted in type_name(code).lower()])
+    rows, values = int_column(graph, "comm_type")
+    kinds = [kind.value for kind in CollectiveType if wanted in collective_name(kind.value).lower()]
+    fits[rows[np.isin(values, kinds)]] = True
+    return fits
+
+
+def _id(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and int(text) < 1 << 64):
+        raise TraceError(f"{text[:40]!r} is not a node id.", hint="Ids are whole numbers: id:118.")
+    return int(text)
+
+
+def _pattern(text: str) -> re.Pattern[str]:
+    try:
+        return re.compile(text, re.IGNORECASE)
+    except re.error as error:
+        raise TraceError(f"The expression {text[:60]!r} cannot be read: {error}.", hint=HOW) from None

@@ -1,0 +1,156 @@
+"""A timeline prepared for export: threads without overlapping slices, and flows between slices.
+
+Flows are the dependencies of each rank, each message from its send to its receive, and, for a collective, from each
+member to the one that arrives next.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+
+from studio.analysis.timeline.gantt import Gantt
+from studio.analysis.timeline.peers import members_in_order
+from studio.timeline import LANE_KINDS, LaneKind
+from studio.trace import NONE, Int32, Int64, Rank
+
+DEPENDENCY_KINDS = ("ctrl", "data")
+_FLOWS_AT_ONCE = 8192
+
+
+@dataclass(frozen=True, slots=True)
+class Thread:
+    """Slices of a rank that do not overlap.
+
+    Attributes:
+        number: From 1, within the rank.
+        kind: What its lane is.
+        title: Kind and name of the lane, and which of its threads; untrusted text.
+        places: Where in the gantt's coverage the slices are, rising by start.
+    """
+
+    number: int
+    kind: LaneKind
+    title: str
+    places: Int64
+
+
+class End(NamedTuple):
+    """The slice at which a flow starts or ends.
+
+    Attributes:
+        rank: Number of the rank.
+        thread: Number of the thread within the rank.
+        start_ns: When the slice begins, after the beginning of the timeline.
+        place: Where in the gantt's coverage it is.
+    """
+
+    rank: int
+    thread: int
+    start_ns: int
+    place: int
+
+
+class Slices:
+    """The threads and flows of a gantt."""
+
+    def __init__(self, gantt: Gantt) -> None:
+        """Wrap a gantt; everything else is computed on demand."""
+        self.gantt = gantt
+        self._numbers: dict[int, Int32] = {}
+
+    def threads(self, rank: Rank) -> Iterator[Thread]:
+        """Yield the threads of a rank from the top: one per row, and more where spans of a row overlap."""
+        rows = self.gantt.rows
+        number = 0
+        for row in self.gantt.rows_of(rank):
+            kind = LANE_KINDS[int(rows.kind[row])]
+            lane, level = f"{kind} {rows.names[int(rows.name[row])]}".strip(), int(rows.level[row])
+            for below, places in enumerate(self._apart(self.gantt.row_places(row))):
+                number += 1
+                nth = level + below + 1
+                yield Thread(number, kind, lane if nth == 1 else f"{lane} · {nth}", places)
+
+    def _apart(self, places: Int64) -> list[Int64]:
+        """Distribute spans sorted by start over as few threads as possible without overlaps."""
+        start, end = self.gantt.coverage.start_ns[places], self.gantt.coverage.end_ns[places]
+        if not (start[1:] < end[:-1]).any():
+            return [places]
+        parts: list[list[int]] = []
+        busy: list[tuple[int, int]] = []
+        for place, begin, finish in zip(places.tolist(), start.tolist(), end.tolist(), strict=True):
+            if busy and busy[0][0] <= begin:
+                chosen = heapq.heappop(busy)[1]
+            else:
+                chosen = len(parts)
+                parts.append([])
+            parts[chosen].append(place)
+            heapq.heappush(busy, (finish, chosen))
+        return [np.array(part, np.int64) for part in parts]
+
+    def _ends(self, rank: Rank, places: Int64) -> list[End]:
+        coverage = self.gantt.coverage
+        known = self._numbers.get(rank.number)
+        if known is None:
+            known = np.zeros(len(self.gantt.trace.graph_of(rank)), np.int32)
+            for thread in self.threads(rank):
+                known[coverage.row[thread.places]] = thread.number
+            self._numbers[rank.number] = known
+        columns = (known[coverage.row[places]], coverage.start_ns[places] - self.gantt.origin_ns, places)
+        return [
+            End(rank.number, *values) for values in zip(*(column.tolist() for column in columns), strict=True)
+        ]
+
+    def dependencies(self, rank: Rank) -> Iterator[tuple[str, End, End]]:
+        """Yield the dependencies between slices of a rank: kind, slice waited for, waiting slice."""
+        edges = self.gantt.adjacency_of(rank).edges
+        places = self.gantt.places(rank).astype(np.int64)
+        before, after = places[edges.before], places[edges.after]
+        there = (before != NONE) & (after != NONE)
+        before, after, data = before[there], after[there], edges.is_data[there]
+        for first in range(0, len(data), _FLOWS_AT_ONCE):
+            part = slice(first, first + _FLOWS_AT_ONCE)
+            sides = (self._ends(rank, side[part]) for side in (before, after))
+            for kind, waited_for, two in zip(data[part].tolist(), *sides, strict=True):
+                yield DEPENDENCY_KINDS[kind], waited_for, two
+
+    def meetings(self) -> Iterator[tuple[str, list[End]]]:
+        """Yield the slices of every collective, by arrival, and of every message, its send first."""
+        gantt = self.gantt
+        for matching in gantt.matchings:
+            rows = members_in_order(gantt, matching)
+            table: list[list[End]] = [[] for _ in range(rows.shape[1])]
+            for number, mine in zip(matching.members, rows, strict=True):
+                there = np.flatnonzero(mine != NONE)
+                if not len(there):
+                    continue
+                rank = gantt.rank(number)
+                places = gantt.places(rank)[mine[there]].astype(np.int64)
+                timed = places != NONE
+                for position, end in zip(there[timed].tolist(), self._ends(rank, places[timed]), strict=True):
+                    table[position].append(end)
+            yield from (("collective", sorted(ends, key=lambda end: end.start_ns)) for ends in table)
+        messages = gantt.messages
+        halves = (messages.send_rank, messages.send_row, messages.receive_rank, messages.receive_row)
+        for source, row, target, other in zip(*(half.tolist() for half in halves), strict=True):
+            if NONE in (source, target):
+                continue
+            ends = []
+            for index, node in ((source, row), (target, other)):
+                rank = gantt.trace.ranks[index]
+                place = gantt.places(rank)[[node]].astype(np.int64)
+                ends += self._ends(rank, place[place != NONE])
+            yield "message", ends
+
+    def flows(self) -> Iterator[tuple[str, End, End]]:
+        """Yield every flow: its kind, its first slice, its last slice."""
+        for rank in self.gantt.trace.ranks:
+            yield from self.dependencies(rank)
+        for kind, ends in self.meetings():
+            for before, after in pairwise(ends):
+                yield kind, before, after

@@ -1,0 +1,170 @@
+"""Where the time of a window went: by category, comm group or name, per rank or for all ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import numpy as np
+
+from studio.analysis.timeline.coverage import Category
+from studio.analysis.timeline.gantt import Gantt
+from studio.timeline import LANE_KINDS
+from studio.trace import Bool, Int64, Rank, UInt8
+
+By = Literal["category", "group", "name"]
+BY: tuple[By, ...] = get_args(By)
+IDLE = "idle"
+_COMMUNICATION = LANE_KINDS.index("communication")
+_WORDS = {Category.HOST: "CPU"}
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """Time of one rank in the window under one heading.
+
+    Attributes:
+        rank: The rank's number.
+        what: Category, comm group or name; untrusted text.
+        nodes: Spans that lie in the window, also in part.
+        time_ns: How long at least one of them ran inside the window: what overlaps counts once.
+    """
+
+    rank: int
+    what: str
+    nodes: int
+    time_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """Time of all ranks under one heading.
+
+    Attributes:
+        what: Category, comm group or name; untrusted text.
+        ranks: Ranks that have it in the window.
+        nodes: Spans of all of them.
+        total_ns, mean_ns: Time of all, and of one of the `ranks` on average.
+        least_ns, least_rank, most_ns, most_rank: Who has least of it and who most, of the `ranks`.
+    """
+
+    what: str
+    ranks: int
+    nodes: int
+    total_ns: int
+    mean_ns: float
+    least_ns: int
+    least_rank: int
+    most_ns: int
+    most_rank: int
+
+
+def shares(gantt: Gantt, start_ns: int, end_ns: int, by: By) -> Iterator[Share]:
+    """Yield where each rank's time in the window went, rank by rank, the largest first.
+
+    By category there is the idle time of each rank, too. Where an accelerator computes, what its CPU does is no work.
+    """
+    known: dict[object, list[tuple[str, int, int]]] = {}
+    for rank in gantt.trace.ranks:
+        rows = gantt.rows_of(rank)
+        # Ranks that one stands for differ in the names of their groups only.
+        key = (rank.graph, *gantt.rows.track[rows.start : rows.stop].tolist())
+        if by == "group":
+            key = (*key, *gantt.rows.name[rows.start : rows.stop].tolist())
+        if key not in known:
+            known[key] = _of_rank(gantt, rank, start_ns, end_ns, by)
+        for what, nodes, time in known[key]:
+            yield Share(rank.number, what, nodes, time)
+
+
+def spreads(shares_found: Iterator[Share]) -> list[Spread]:
+    """Return the shares of all ranks together, the largest first."""
+    parts: dict[str, list[Share]] = {}
+    for share in shares_found:
+        parts.setdefault(share.what, []).append(share)
+    made = []
+    for what, mine in parts.items():
+        least, most = min(mine, key=lambda entry: entry.time_ns), max(mine, key=lambda entry: entry.time_ns)
+        total = sum(share.time_ns for share in mine)
+        nodes = sum(share.nodes for share in mine)
+        ends = (least.time_ns, least.rank, most.time_ns, most.rank)
+        made.append(Spread(what, len(mine), nodes, total, total / len(mine), *ends))
+    return sorted(made, key=lambda spread: (-spread.total_ns, spread.what))
+
+
+def _of_rank(gantt: Gantt, rank: Rank, start_ns: int, end_ns: int, by: By) -> list[tuple[str, int, int]]:
+    places, row = _places(gantt, rank, start_ns, end_ns)
+    low, high = start_ns + gantt.origin_ns, end_ns + gantt.origin_ns
+    start = np.clip(gantt.coverage.start_ns[places], low, high) - low
+    end = np.clip(gantt.coverage.end_ns[places], low, high) - low
+    code, names = _codes(gantt, rank, (places, row), by)
+    headings = []
+    if len(places):
+        nodes = np.bincount(code, minlength=len(names))
+        time = _covered_by_code(code, start, end, len(names))
+        headings = [
+            (name, int(nodes[index]), int(time[index])) for index, name in enumerate(names) if nodes[index]
+        ]
+    headings.sort(key=lambda heading: (-heading[2], heading[0]))
+    if by == "category":
+        counts = _busy(gantt, places)
+        busy = int(_covered_by_code(np.zeros(int(counts.sum()), np.int64), start[counts], end[counts], 1)[0])
+        headings.append((IDLE, 0, high - low - busy))
+    return headings
+
+
+def idle_times(gantt: Gantt) -> Int64:
+    """Return (number of ranks,) how long each rank of the trace was idle until the end of the timeline."""
+    idle_ns = [share.time_ns for share in shares(gantt, 0, gantt.span_ns, "category") if share.what == IDLE]
+    return np.array(idle_ns, np.int64)
+
+
+def _busy(gantt: Gantt, places: Int64) -> Bool:
+    """Return the spans of a rank that count as work."""
+    category = gantt.coverage.category[places]
+    if (category == Category.COMPUTE).any():
+        return np.asarray(category != Category.HOST)
+    return np.ones(len(places), bool)
+
+
+def _places(gantt: Gantt, rank: Rank, start_ns: int, end_ns: int) -> tuple[Int64, Int64]:
+    """Return the spans of a rank in the window, and their rows."""
+    places, rows = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+    for row in gantt.rows_of(rank):
+        track = int(gantt.rows.track[row])
+        mine = gantt.coverage.spans(track, start_ns + gantt.origin_ns, end_ns + gantt.origin_ns)
+        places.append(mine)
+        rows.append(np.full(len(mine), row))
+    return np.concatenate(places), np.concatenate(rows)
+
+
+def _codes(gantt: Gantt, rank: Rank, where: tuple[Int64, Int64], by: By) -> tuple[Int64, list[str]]:
+    """Return the heading of each span as an index, and the headings."""
+    places, row = where
+    if by == "name":
+        graph = gantt.trace.graph_of(rank)
+        used, code = np.unique(graph.name[gantt.coverage.row[places]], return_inverse=True)
+        return code, [graph.strings[text_code] or "(no name)" for text_code in used.tolist()]
+    category: UInt8 = gantt.coverage.category[places]
+    if by == "category":
+        return category.astype(np.int64), [_WORDS.get(kind, kind.name.lower()) for kind in Category]
+    talks = gantt.rows.kind[row] == _COMMUNICATION
+    group = np.where(talks, gantt.rows.name[row], len(gantt.rows.names))
+    used, code = np.unique(group, return_inverse=True)
+    names = [*gantt.rows.names, "(no communication)"]
+    return code, [names[text_code] or "(no name)" for text_code in used.tolist()]
+
+
+def _covered_by_code(code: Int64, start: Int64, end: Int64, count: int) -> Int64:
+    """Return (count,) the time covered by the spans of each code."""
+    order = np.lexsort((start, code))
+    code, start, end = code[order], start[order], end[order]
+    # Each code in a stretch of time of its own, so that no span reaches into another's.
+    stretch = int(end.max(initial=0)) + 1
+    begin, until = start + code * stretch, end + code * stretch
+    reach = np.maximum.accumulate(until) if len(until) else until
+    begin = np.maximum(begin, np.append(begin[:1], reach[:-1]))
+    time = np.zeros(count, np.int64)
+    np.add.at(time, code, np.maximum(until - begin, 0))
+    return time

@@ -1,0 +1,63 @@
+"""Number the collectives of every comm group.
+
+NCCL's recorders write that number (`seq`); elsewhere the order of the calls tells it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise
+
+from studio.et.link.communication import Communication
+from studio.et.link.draft import RankDraft
+from studio.et.link.sequence import Place, facts_of, issue_order
+
+
+def number(drafts: Sequence[RankDraft]) -> None:
+    """Give every collective its number in its comm group, continuing recorded numbers, else from 0.
+
+    Where a recorder numbered those of some ranks of a group, the others are left without: theirs would not fit.
+    """
+    orders = [
+        issue_order(rank_draft.operations, rank_draft.device, rank_draft.launched, rank_draft.communication)
+        for rank_draft in drafts
+    ]
+    recorded = Counter[str]()
+    for rank_draft, order in zip(drafts, orders, strict=True):
+        known = [facts_of(rank_draft.communication, place) for place in order]
+        recorded.update({facts.group for facts in known if facts.group and facts.seq >= 0})
+    for rank_draft, order in zip(drafts, orders, strict=True):
+        groups: dict[str, list[Place]] = {}
+        for place in order:
+            groups.setdefault(facts_of(rank_draft.communication, place).group or "", []).append(place)
+        for name, places in groups.items():
+            written = [facts_of(rank_draft.communication, place).seq for place in places]
+            if max(written) < 0 and recorded[name]:
+                continue
+            for place, seq, before in zip(places, _fill_numbers(written), written, strict=True):
+                if before < 0 and seq >= 0:
+                    _renumber(rank_draft.communication, place, seq)
+
+
+def _fill_numbers(written: Sequence[int]) -> list[int]:
+    """Fill in missing numbers by counting on; return the list unchanged where that does not fit.
+
+    Example:
+        >>> _fill_numbers([-1, -1]), _fill_numbers([-1, 7, -1, 9]), _fill_numbers([3, -1, 4])
+        ([0, 1], [6, 7, 8, 9], [3, -1, 4])
+    """
+    first = next((index for index, seq in enumerate(written) if seq >= 0), None)
+    start = 0 if first is None else written[first] - first
+    numbers: list[int] = []
+    for index, seq in enumerate(written):
+        numbers.append(seq if seq >= 0 else (numbers[-1] + 1 if numbers else start + index))
+    rising = all(this < other for this, other in pairwise(numbers))
+    return numbers if rising and numbers[:1] >= [0] else list(written)
+
+
+def _renumber(communication: Communication, place: Place, seq: int) -> None:
+    by_place = communication.devices if place[0] else communication.operators
+    facts = by_place[place[1]]
+    by_place[place[1]] = replace(facts, seq=seq, inferred=(*facts.inferred, "seq"))

@@ -1,0 +1,50 @@
+"""Collectives that are numbered belong together by number everywhere, whoever begins which first."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from studio.analysis.collectives.matching import match_collectives
+from studio.analysis.collectives.members import collective_members
+from studio.analysis.collectives.times import collective_times
+from studio.analysis.compare.partition import arrivals
+from studio.analysis.timeline.gantt import Gantt
+from studio.analysis.timeline.peers import members_in_order
+from studio.timeline import node_times, recorded
+from tests.handmade import collective, trace_of
+
+
+def crossed():
+    """Rank 0 begins number 7 at 10 µs and 8 at 20; rank 1 begins 8 at 12 and 7 at 25; all end at 40."""
+
+    def rank(*begun):
+        made = []
+        for at, (number, size, start) in enumerate(begun, start=1):
+            one = collective(at, "ALL_REDUCE", size, comm_seq=number)
+            one.start_time_micros, one.duration_micros = start, 40 - start
+            made.append(one)
+        return made
+
+    return trace_of([rank((7, 100, 10), (8, 200, 20)), rank((8, 200, 12), (7, 100, 25))])
+
+
+def test_times_members_arrivals_and_peers_agree():
+    trace = crossed()
+    timeline = recorded(trace)
+    times = node_times(trace, timeline)
+
+    found = collective_times(trace, times)
+    assert found.bytes.tolist() == [100, 200]
+    assert (found.arrived_ns // 1000).tolist() == [25, 20]
+    assert found.last_rank.tolist() == [1, 0]
+
+    members = collective_members(trace, times)
+    assert members.bytes.reshape(2, 2).tolist() == [[100, 100], [200, 200]]
+    assert (members.start_ns.reshape(2, 2) // 1000).tolist() == [[10, 25], [20, 12]]
+
+    begun = arrivals(trace, times)[times.first[:, None] + np.arange(2)] // 1000
+    assert begun.tolist() == [[25, 20], [20, 25]]
+
+    gantt = Gantt(trace, timeline, origin_ns=int(timeline.start_ns.min()))
+    [matching] = match_collectives(trace)
+    assert members_in_order(gantt, matching).tolist() == [[0, 1], [1, 0]]

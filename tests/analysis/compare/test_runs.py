@@ -1,0 +1,296 @@
+"""Two runs side by side: what is told of hand-made jobs, and what holds for any."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from studio.analysis.compare.alignment import align, match_rows, plain_name
+from studio.analysis.compare.partition import PARTS
+from studio.analysis.compare.runs import Carried, Side, compare, recorded_side
+from studio.errors import TraceError
+from studio.sim import simulate
+from studio.sim.astra import from_parts
+from studio.timeline import node_times, recorded
+from tests.examples import examples
+from tests.handmade import collective, node, trace_of
+
+
+def timed(made, start: int, micros: int):
+    """A node with a recorded start and duration, in µs; 0 in a file would say that nothing was recorded."""
+    made.start_time_micros, made.duration_micros = 1 + start, micros
+    return made
+
+
+def side(ranks, groups=None, **more) -> Side:
+    trace = trace_of(ranks, groups)
+    made = recorded_side(trace, node_times(trace, recorded(trace)))
+    return Side(trace, made.times, made.finish_ns, made.origin_ns, **more)
+
+
+def two_ranks(compute: int, late: int):
+    """Rank 0 computes, then both reduce for 10 µs; rank 1 has little to do and waits. Starts at 100 µs."""
+    end = 100 + compute + late + 10
+
+    def rank(micros: int):
+        return [
+            timed(node(1, "COMP", name="layer.0.fwd"), 100, micros),
+            timed(collective(2, "ALL_REDUCE", 4096, 1, name="grad.0"), 100 + micros, end - 100 - micros),
+        ]
+
+    return side([rank(compute + late), rank(20)])
+
+
+def steps(waterfall):
+    return {one.part: one.difference_ns for one in waterfall.steps if one.difference_ns}
+
+
+def test_a_straggler_is_compute_on_the_busiest_rank_and_waiting_on_the_others():
+    """Rank 0 computes 30 µs longer: that alone explains the finish; in the mean half of it is rank 1 waiting."""
+    found = compare(two_ranks(50, 0), two_ranks(50, 30))
+    assert found.difference_ns == 30_000
+    busiest = found.waterfall("busiest")
+    assert (busiest.rank_a, busiest.rank_b, busiest.a_ns, busiest.b_ns) == (0, 0, 60_000, 90_000)
+    assert steps(busiest) == {"compute": 30_000}
+    assert steps(found.waterfall("mean")) == {"compute": 15_000, "waiting": 15_000}
+    figures = {one.key: (one.a, one.b, one.share) for one in found.figures}
+    assert figures["finish"] == (60_000, 90_000, 1.0)
+    assert figures["compute"] == (35_000, 50_000, 0.5)
+    assert figures["exposed"] == figures["communication"] == (25_000, 40_000, 0.5)
+
+
+def test_a_run_against_itself_differs_in_nothing():
+    found = compare(two_ranks(50, 10), two_ranks(50, 10))
+    assert found.difference_ns == 0
+    assert [step.difference_ns for fall in found.waterfalls for step in fall.steps] == [0] * 14
+    assert {figure.difference for figure in found.figures} == {0}
+    assert {figure.share for figure in found.figures} == {None}
+    assert (found.alignment.by, found.alignment.share) == ("id", 1.0)
+    assert (found.slower, found.faster, found.added, found.removed) == ((), (), (), ())
+    assert {one.difference_ns for one in found.operations} == {0}
+
+
+def test_nodes_that_changed_most_come_first_with_the_rank_where_they_did():
+    found = compare(two_ranks(50, 0), two_ranks(50, 30))
+    [compute, reduce] = found.slower
+    assert (compute.rank_a, compute.row_a, compute.difference_ns) == (0, 0, 30_000)
+    assert (reduce.rank_a, reduce.row_a, reduce.difference_ns) == (1, 1, 30_000)
+    assert (compute.ranks, compute.total_ns, reduce.total_ns) == (2, 30_000, 30_000)
+    assert found.faster == ()
+    back = compare(two_ranks(50, 30), two_ranks(50, 0))
+    assert [(one.rank_a, one.row_a, one.difference_ns) for one in back.faster] == [
+        (0, 0, -30_000),
+        (1, 1, -30_000),
+    ]
+
+
+def test_operations_add_up_over_ranks_and_numbers_in_names():
+    found = compare(two_ranks(50, 0), two_ranks(50, 30))
+    told = {(one.type, one.name): (one.count_a, one.count_b, one.a_ns, one.b_ns) for one in found.operations}
+    assert told == {
+        ("COMP", "layer.#.fwd"): (2, 2, 70_000, 100_000),
+        ("COMM_COLL", "grad.#"): (2, 2, 50_000, 80_000),
+    }
+
+
+def layers(names, *, first_id: int = 1, size: int = 100):
+    """A chain of layers: compute and a reduction each."""
+    made, at, before = [], first_id, ()
+    for index, name in enumerate(names):
+        made.append(timed(node(at, "COMP", *before, name=f"{name}.fwd"), 20 * index, 10))
+        made.append(
+            timed(collective(at + 1, "ALL_REDUCE", size, at, name=f"{name}.reduce"), 20 * index + 10, 10)
+        )
+        at, before = at + 2, (at + 1,)
+    return made
+
+
+def test_a_layer_put_in_is_added_and_all_others_find_each_other():
+    """The ids differ and the names are the same for all: only the order tells the layers apart."""
+    a = side([layers(["block"] * 4)])
+    b = side(
+        [
+            [
+                *layers(["block"] * 2, first_id=11),
+                timed(node(90, "COMP", 14, name="new"), 40, 7),
+                *layers(["block"] * 2, first_id=91),
+            ]
+        ]
+    )
+    found = compare(a, b)
+    assert found.alignment.by == "structure"
+    [pairs] = found.alignment.pairs
+    assert list(zip(pairs.row_a.tolist(), pairs.row_b.tolist(), strict=True)) == [
+        (0, 0), (1, 1), (2, 2), (3, 3), (4, 5), (5, 6), (6, 7), (7, 8)
+    ]  # fmt: skip
+    assert [(one.row, one.ns) for one in found.added] == [(4, 7000)]
+    assert (found.added_count, found.removed_count) == (1, 0)
+    assert found.alignment.share == pytest.approx(16 / 17)
+    assert found.alignment.partner(0, 4) == (0, 5)
+    assert found.alignment.partner_back(0, 5) == (0, 4)
+    assert found.alignment.partner_back(0, 4) is None
+
+
+def test_names_and_sizes_may_differ_where_nothing_else_fits():
+    """Another numbering and twice the batch: every layer is found again."""
+    a = side([layers([f"mb0.layer{at}" for at in range(3)])])
+    b = side([layers([f"mb7.layer{at + 3}" for at in range(3)], first_id=50, size=200)])
+    assert compare(a, b).alignment.share == 1
+    assert plain_name("MB7.layer3@0x1F") == "mb#.layer#@#"
+
+
+def test_comm_groups_are_known_by_their_role_not_by_their_name():
+    """Two reductions of one name and size: the one in the pair of neighbours, and the one across."""
+
+    def ranks(near: str, far: str, *, swapped: bool):
+        order = (far, near) if swapped else (near, far)
+        return [
+            [collective(1, "ALL_REDUCE", 8, group=order[0] + str(n // 2 if order[0] == near else n % 2), name="r"),
+             collective(2, "ALL_REDUCE", 8, group=order[1] + str(n // 2 if order[1] == near else n % 2), name="r")]
+            for n in range(4)
+        ]  # fmt: skip
+
+    def groups(near, far):
+        return {near + "0": [0, 1], near + "1": [2, 3], far + "0": [0, 2], far + "1": [1, 3]}
+
+    a = trace_of(ranks("tp", "dp", swapped=False), groups("tp", "dp"))
+    b = trace_of([[*one, node(3, "COMP")] for one in ranks("x", "y", swapped=True)], groups("x", "y"))
+    [pairs, *_] = align(a, b).pairs
+    assert list(zip(pairs.row_a.tolist(), pairs.row_b.tolist(), strict=True)) == [(0, 1), (1, 0)]
+
+
+def test_ranks_that_only_one_side_has_are_told_apart_from_nodes_that_are():
+    a, b = side([layers(["x"])] * 2), side([layers(["x"])] * 3)
+    found = compare(a, b)
+    assert (found.alignment.alone_a.tolist(), found.alignment.alone_b.tolist()) == ([], [2])
+    assert (found.added_count, found.alignment.matched, found.alignment.nodes_b) == (0, 4, 6)
+
+
+def test_dimensions_and_links_are_compared_by_name():
+    def carried(names, busy):
+        load = np.array([one / 100 for one in busy], float)
+        return Carried(names, np.array([10 * one for one in busy]), np.array(busy, float), load)
+
+    a = two_ranks(50, 0)
+    a = Side(
+        a.trace, a.times, a.finish_ns, a.origin_ns, None, carried(("0",), [5]), carried(("x", "y"), [1, 2])
+    )
+    b = two_ranks(50, 30)
+    b = Side(
+        b.trace,
+        b.times,
+        b.finish_ns,
+        b.origin_ns,
+        None,
+        carried(("0", "1"), [35, 8]),
+        carried(("y", "x"), [2, 9]),
+    )
+    found = compare(a, b)
+    told = [(one.key, one.unit, one.a, one.b, one.share) for one in found.dimensions]
+    assert told == [
+        ("0", "ns", 5, 35, 0.001), ("0", "bytes", 50, 350, None), ("0", "share", 0.05, 0.35, None),
+        ("1", "ns", None, 8, None), ("1", "bytes", None, 80, None), ("1", "share", None, 0.08, None),
+    ]  # fmt: skip
+    assert [one.key for one in found.links if one.unit == "ns"] == ["x", "y"]
+
+
+def test_a_receive_waits_for_its_send():
+    """Rank 0 sends at 40 µs what rank 1 wanted from 10 µs on: 30 µs of the 35 are waiting."""
+    sends = [
+        timed(node(1, "COMP"), 0, 40),
+        timed(node(2, "COMM_SEND", 1, comm_dst=1, comm_tag=0, comm_size=8), 40, 5),
+    ]
+    receives = [
+        timed(node(1, "COMP"), 0, 10),
+        timed(node(2, "COMM_RECV", 1, comm_src=0, comm_tag=0, comm_size=8), 10, 35),
+    ]
+    a = side([sends, receives])
+    found = compare(a, a).waterfall("mean")
+    told = {step.part: step.a_ns for step in found.steps if step.a_ns}
+    assert told == {"compute": 25_000, "transfer": 5_000, "waiting": 15_000}
+
+
+def system(kind: str) -> tuple[dict[str, object], dict[str, object]]:
+    """Eight NPUs in a topology of one dimension."""
+    network = {"topology": [kind], "npus_count": [8], "bandwidth": [50], "latency": [500]}
+    settings = {
+        "scheduling-policy": "LIFO",
+        "collective-optimization": "baseline",
+        "preferred-dataset-splits": 2,
+        "all-reduce-implementation": ["ring" if kind == "Ring" else "halvingDoubling"],
+    }
+    return network, settings
+
+
+def test_a_recording_against_a_simulation_and_two_systems():
+    """Folded ranks, collectives and metadata of a simulation; every waterfall adds up."""
+    trace = trace_of([[*layers(["x", "y"], size=1 << 20), node(9, "COMP", 4, micros=30)] for _ in range(8)])
+    measured = recorded_side(trace, node_times(trace, recorded(trace)))
+    results = [simulate(trace, from_parts(*system(kind)), native=False) for kind in ("Ring", "Switch")]
+    sims = [Side(trace, one.node_times(), one.finish_ns) for one in results]
+    for one, other in ((measured, sims[0]), (sims[0], sims[1]), (sims[1], measured)):
+        found = compare(one, other)
+        assert found.alignment.share == 1
+        for fall in found.waterfalls:
+            assert sum(step.a_ns for step in fall.steps) == one.makespan_ns
+            assert fall.a_ns + sum(step.difference_ns for step in fall.steps) == other.makespan_ns
+    assert found.b is measured
+
+
+def test_a_job_without_times_is_refused():
+    trace = trace_of([[node(1, "COMP")]])
+    with pytest.raises(TraceError, match="hold no times"):
+        recorded_side(trace, node_times(trace, recorded(trace)))
+
+
+SPANS = st.lists(
+    st.tuples(
+        st.integers(0, 50), st.integers(0, 30), st.sampled_from(["COMP", "ALL_REDUCE", "MEM_LOAD", "METADATA"]), st.booleans()
+    ),
+    min_size=1,
+    max_size=8,
+)  # fmt: skip
+
+
+def any_side(ranks) -> Side:
+    def made(at, start, micros, kind, cpu):
+        if kind == "ALL_REDUCE":
+            return timed(collective(at, kind, 8), start, micros)
+        return timed(node(at, kind, is_cpu_op=cpu), start, micros)
+
+    return side([[made(at, *one) for at, one in enumerate(rank)] for rank in ranks])
+
+
+@settings(max_examples=examples(60), deadline=None)
+@given(*[st.lists(SPANS, min_size=1, max_size=3)] * 2)
+def test_whatever_ran_the_waterfall_adds_up_and_swapping_turns_every_sign(a, b):
+    one, other = any_side(a), any_side(b)
+    there, back = compare(one, other), compare(other, one)
+    for basis in ("busiest", "mean"):
+        fall, turned = there.waterfall(basis), back.waterfall(basis)
+        assert tuple(step.part for step in fall.steps) == PARTS
+        assert min(step.a_ns for step in fall.steps) >= 0
+        assert sum(step.a_ns for step in fall.steps) == fall.a_ns == one.makespan_ns
+        assert fall.a_ns + sum(step.difference_ns for step in fall.steps) == other.makespan_ns
+        assert [step.difference_ns for step in fall.steps] == [-step.difference_ns for step in turned.steps]
+    assert [figure.difference for figure in there.figures] == [-figure.difference for figure in back.figures]
+    assert there.alignment.matched == back.alignment.matched
+    assert {(x.type, x.name): x.difference_ns for x in there.operations} == {
+        (x.type, x.name): -x.difference_ns for x in back.operations
+    }
+
+
+@settings(max_examples=examples(40), deadline=None)
+@given(st.lists(st.sampled_from("abcd"), min_size=1, max_size=12), st.data())
+def test_what_is_matched_is_of_one_type_and_every_row_once(names, data):
+    """Of a job with nodes taken out, all that are left are found, each once."""
+    kept = data.draw(st.lists(st.booleans(), min_size=len(names), max_size=len(names)))
+    a = trace_of([[node(at, "COMP", name=name) for at, name in enumerate(names)]]).graphs[0]
+    rest = [node(100 + at, "COMP", name=name) for at, name in enumerate(names) if kept[at]]
+    b = trace_of([rest or [node(100, "MEM_LOAD", name="z")]]).graphs[0]
+    rows_a, rows_b = match_rows(a, b)
+    assert len(rows_a) == len(rest)
+    assert len(set(rows_a.tolist())) == len(set(rows_b.tolist())) == len(rest)
+    assert (a.type[rows_a] == b.type[rows_b]).all()

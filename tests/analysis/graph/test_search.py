@@ -1,0 +1,54 @@
+"""What people type into the search of a graph, and what it finds."""
+
+from __future__ import annotations
+
+import pytest
+
+from studio.analysis.graph.nameparts import NameParts
+from studio.analysis.graph.search import found_rows, kinds_of
+from studio.errors import TraceError
+from studio.pages._graph import _kind_name
+from tests.handmade import collective, node, trace_of
+
+
+@pytest.fixture
+def job():
+    return trace_of([[
+        node(1, "COMP", name="layer0.Forward"),
+        collective(7, "ALL_REDUCE", 64, 1, group="tp0", name="grads"),
+        collective(8, "ALL_GATHER", 64, 7, group="dp1", name="layer1.x"),
+        node(71, "MEM_LOAD", name="all-reduce.buffer"),
+    ]])  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "rows"),
+    [
+        ("FORWARD", [0]),
+        ("layer", [0, 2]),
+        ("7", [1]),
+        ("id:71", [3]),
+        ("id:x", []),
+        ("all-reduce", [1, 3]),
+        ("type:all-reduce", [1]),
+        ("type:all_reduce", [1]),
+        ("type:compute", [0]),
+        ("type:collective", [1, 2]),
+        ("group:TP", [1]),
+        ("group:nobody", []),
+        ("/^layer[01]/", [0, 2]),
+        ("/", []),
+        ("type:", []),
+        ("ä", []),
+    ],
+)
+def test_a_search_finds(job, text, rows):
+    found = job.graphs[0]
+    groups = [str(one) for one in job.ranks[0].slots]
+    assert found_rows(found, NameParts(found), kinds_of(found), text, _kind_name, groups).tolist() == rows
+
+
+def test_a_wrong_regular_expression_is_told(job):
+    found = job.graphs[0]
+    with pytest.raises(TraceError, match=r"/\(a/ is not a regular expression"):
+        found_rows(found, NameParts(found), kinds_of(found), "/(a/", _kind_name, [])
