@@ -18,7 +18,7 @@ from studio.et import FORMATS
 from studio.pages._mantine import COMPONENTS
 from tests.conftest import ROOT
 
-HEAVY = ("dash", "flask", "plotly", "numba", "pandas", "pyarrow", "networkx", "igraph", "google.protobuf")
+HEAVY = ("dash", "flask", "plotly", "numba", "pandas", "pyarrow", "networkx", "rustworkx", "google.protobuf")
 
 
 def loaded_by(statement: str) -> list[str]:
@@ -88,7 +88,7 @@ with tempfile.TemporaryDirectory() as folder:
     close_simulations(simulations)
     close_registry(registry)
 """
-    assert not {"pandas", "numba", "networkx", "igraph"} & set(loaded_by(program))
+    assert not {"pandas", "numba", "networkx", "rustworkx"} & set(loaded_by(program))
 
 
 def test_the_components_that_are_loaded_are_those_that_are_used():

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from studio.analysis.digraph import strong_components
 from studio.analysis.matching import (
     GroupMatching,
     Messages,
@@ -19,9 +19,6 @@ from studio.analysis.matching import (
 )
 from studio.sim.check import flag
 from studio.trace import NONE, Bool, CommGroup, Graph, Int64, Level, NodeType, Trace
-
-if TYPE_CHECKING:
-    import igraph
 
 NODES_NAMED = 16
 """Nodes a finding names; the others are counted."""
@@ -127,23 +124,13 @@ class GraphCase:
         return np.asarray((kind >= NodeType.COMM_SEND) & (kind <= NodeType.COMM_COLL))
 
     @cached_property
-    def network(self) -> igraph.Graph:
-        """Return the graph with arrows from what is waited for to what waits; vertex N follows every node that computes."""
-        import igraph
-
-        of, waited = self.pairs
-        count = len(self.graph)
-        last = np.flatnonzero(~self.communicates & (self.graph.type > NodeType.METADATA))
-        both = np.stack([np.append(waited, last), np.append(of, np.full(len(last), count))], axis=1)
-        return igraph.Graph(n=count + 1, edges=both, directed=True)
-
-    @cached_property
     def circles(self) -> Int64:
         """(N,) number of the circle each node is on, -1 where it is on none; nodes that wait for themselves alone do not count."""
         none = np.full(len(self.graph), NONE, np.int64)
-        if waits_for_lower_ids(self.graph) or self.network.is_dag():
+        if waits_for_lower_ids(self.graph):
             return none
-        component = np.array(self.network.connected_components(mode="strong").membership, np.int64)[:-1]
+        of, waited = self.pairs
+        component = strong_components(len(self.graph), waited, of)
         large = np.bincount(component, minlength=1)[component] > 1
         _, number = np.unique(component[large], return_inverse=True)
         none[large] = number
