@@ -57,7 +57,7 @@ def test_storing_and_opening_a_job_needs_no_pandas():
     """It would take longer to import than the job to open."""
     program = """
 import tempfile
-from studio.opening import open_sample
+from studio.jobs import open_sample
 from studio.samples import SAMPLES
 from studio.workspace import Workspace
 with tempfile.TemporaryDirectory() as folder:
@@ -72,11 +72,11 @@ with tempfile.TemporaryDirectory() as folder:
 def test_the_studio_starts_without_what_only_some_pages_need():
     program = """
 import tempfile
-from studio.serving import load_components
+from studio.commands.serve import load_components
 load_components()
 from studio.app import create_app, script_hashes
 from studio.imports import close_registry, open_registry
-from studio.opening import upload_reader
+from studio.jobs import upload_reader
 from studio.simulations import close_simulations, open_simulations, simulate_jobs
 from studio.workspace import Workspace
 with tempfile.TemporaryDirectory() as folder:

@@ -17,6 +17,7 @@ from studio.analysis.matching import (
     match_messages,
     waits_for_lower_ids,
 )
+from studio.analysis.nodes import node_ref
 from studio.sim.check import flag
 from studio.trace import NONE, Bool, CommGroup, Graph, Int64, Level, NodeType, Trace
 
@@ -209,3 +210,9 @@ def by_rank(trace: Trace, nodes: Iterable[tuple[int, int]]) -> Iterator[NodeAt]:
     """Yield nodes given by their rank's place in the trace and their row."""
     for at, row in nodes:
         yield NodeAt(trace.ranks[at].number, row)
+
+
+def node_names(trace: Trace, diagnosis: Diagnosis) -> list[tuple[int, str]]:
+    """Return the nodes of a diagnosis as addresses name them: rank and node."""
+    graphs = {rank.number: trace.graph_of(rank) for rank in trace.ranks}
+    return [(node.rank, node_ref(graphs[node.rank], node.row)) for node in diagnosis.nodes]
