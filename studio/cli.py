@@ -1,4 +1,4 @@
-"""The command `chakra-studio`: serve the studio, look at traces, convert them."""
+"""The command `chakra-studio`: options, help and exit codes of its verbs; what they do is in `studio/commands/`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from studio.comparing import Compared
 
 _T = TypeVar("_T")
-
 _WIDTH = 100
 _BAR = 30
 _SHOW_EVERY_S = 0.1
@@ -623,7 +622,7 @@ def presets(as_json: bool) -> None:
     """List the systems that --preset knows, with where their numbers come from."""
     from studio.commands import presets as command
 
-    _print(None, as_json, lambda _: command.report(), lambda _: command.text())
+    _print(command.run(), as_json, command.report, command.text)
 
 
 def _print(result: _T, as_json: bool, report: Callable[[_T], Any], text: Callable[[_T], str]) -> None:

@@ -7,6 +7,7 @@ import json
 import re
 import subprocess
 import sys
+from dataclasses import is_dataclass
 from pathlib import Path
 
 import click
@@ -160,6 +161,19 @@ def test_every_error_can_be_caught_as_a_studio_error_and_says_what_to_do():
         assert isinstance(error, studio.StudioError)
         assert (error.message, error.hint, str(error)) == ("what", "do", "what\ndo")
     assert str(studio.StudioError("what")) == "what"
+
+
+@pytest.mark.parametrize("verb", main.commands)
+def test_every_command_is_a_declaration_and_a_module(verb):
+    """What is asked for, doing it, plain data for `--json`, words: in one place for each verb, callable without click."""
+    module = importlib.import_module(f"studio.commands.{verb}")
+    command = main.commands[verb]
+    assert callable(module.run)
+    assert verb == "presets" or is_dataclass(module.Request)
+    if any(option.name == "as_json" for option in command.params):
+        assert callable(module.report)
+    if verb != "serve":
+        assert callable(module.text)
 
 
 # ---------------------------------------------------------------------------------------------------

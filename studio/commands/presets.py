@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from studio.sim.config import SystemConfig
 from studio.sim.network import TOPOLOGIES, network_gb_per_s
-from studio.sim.presets import PRESETS
+from studio.sim.presets import PRESETS, Preset
 
 TOPOLOGY_NAMES = {kind: name for name, kind in TOPOLOGIES.items()}
 
 
-def report() -> list[dict[str, Any]]:
+def run() -> Sequence[Preset]:
+    """Return the presets."""
+    return tuple(PRESETS.values())
+
+
+def report(presets: Sequence[Preset]) -> list[dict[str, Any]]:
     """Return the presets as plain data."""
     return [
         {
@@ -23,14 +29,14 @@ def report() -> list[dict[str, Any]]:
             "system": one.parts.system,
             "congestion": one.parts.congestion,
         }
-        for one in PRESETS.values()
+        for one in presets
     ]
 
 
-def text() -> str:
+def text(presets: Sequence[Preset]) -> str:
     """Return the presets for reading in a terminal."""
     lines = []
-    for one in PRESETS.values():
+    for one in presets:
         lines += [
             f"{one.name:16} {one.title}",
             f"{'':16} {system_label(one.config)}",
