@@ -20,7 +20,7 @@ import time
 from pathlib import Path
 
 from studio.et import wire
-from studio.opening import open_paths
+from studio.jobs import open_paths
 from studio.trace import node_attributes
 from studio.workspace import Workspace
 

@@ -316,13 +316,13 @@ def _read_merged(made: Path) -> str:
 
 
 def _link(made: Path, folder: str) -> str:
+    from studio.commands.link import Request, run
     from studio.et import LinkOptions
-    from studio.linking import run
 
     source = made / folder
     size = sum(path.stat().st_size for path in source.iterdir())
     with tempfile.TemporaryDirectory(dir=made) as target:
-        linked = run([source], Path(target), options=LinkOptions())
+        linked = run(Request((source,), Path(target), LinkOptions()))
     counts = [len(linked.trace.graph_of(rank)) for rank in linked.trace.ranks]
     return f"{len(counts)} × {counts[0]:,} nodes, {size / 1e6:.0f} MB"
 
@@ -339,8 +339,7 @@ STEPS: dict[str, tuple[str, Callable[[Path], str]]] = {
 def _inside(step: str, made: Path) -> int:
     """Take one step in this process and print what it took."""
     title, take = STEPS[step]
-    import studio.et
-    import studio.linking  # noqa: F401 (so that it is not timed)
+    import studio.commands.link  # noqa: F401 (so that it is not timed)
 
     start_s, start_cpu_s = time.perf_counter(), _cpu_s()
     what = take(made)

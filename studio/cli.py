@@ -1,4 +1,4 @@
-"""The command `chakra-studio`: serve the studio, look at traces, convert them."""
+"""The command `chakra-studio`: options, help and exit codes of its verbs; what they do is in `studio/commands/`."""
 
 from __future__ import annotations
 
@@ -11,18 +11,20 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from studio import __version__
+from studio.commands.terminal import printable
 from studio.errors import StudioError
-from studio.terminal import printable
 from studio.trace import Finding, Level
 
 if TYPE_CHECKING:
+    from studio.commands.for_astra_sim import Reader
     from studio.comparing import Compared
 
+_T = TypeVar("_T")
 _WIDTH = 100
 _BAR = 30
 _SHOW_EVERY_S = 0.1
@@ -207,8 +209,8 @@ def serve(
 
     PATHS are files, folders or archives of traces to open first.
     """
+    from studio.commands.serve import Request, run
     from studio.et.format import JobSize
-    from studio.serving import Request, run
 
     size = JobSize(npus, passes)
     request = Request(paths, host, port, allow_host, workspace, browser, sample, ranks, size, app)
@@ -236,25 +238,12 @@ def info(
     As JSON it is one object for one job, and a list for several. The exit code is 4 where a file was damaged, so that
     something is missing from what is printed.
     """
-    from studio.et import discover, read_job
+    from studio.commands import info as command
     from studio.et.format import JobSize
-    from studio.et.ranks import ranks_by_file
-    from studio.et.source import open_sources
-    from studio.reports import as_text, report
 
-    progress = _progress_line()
-    with open_sources(paths) as files:
-        numbers = ranks_by_file(files, ranks)
-        jobs = discover(files)
-        size = JobSize(npus, passes)
-        traces = [read_job(job, ranks=numbers, progress=progress, size=size) for job in jobs]
-    reports = [report(job.name, trace) for job, trace in zip(jobs, traces, strict=True)]
-    if as_json:
-        # ASCII: names may hold what a terminal would obey, and not every terminal knows every letter.
-        click.echo(json.dumps(reports if len(reports) > 1 else reports[0], indent=2))
-    else:
-        click.echo("\n\n".join(as_text(one) for one in reports))
-    _end_with_losses(ctx, (finding for trace in traces for finding in trace.findings), allow_damaged)
+    jobs = command.run(command.Request(paths, ranks, JobSize(npus, passes)), progress=_progress_line())
+    _print(jobs, as_json, command.report, command.text)
+    _end_with_losses(ctx, (finding for job in jobs for finding in job.trace.findings), allow_damaged)
 
 
 def _repairs(_ctx: click.Context, _param: click.Parameter, codes: tuple[str, ...]) -> tuple[str, ...]:
@@ -311,19 +300,16 @@ def check(
     left in the mended job. The exit code is 0 where nothing of the level of --fail-on was found, 1 where something was,
     2 where the command was called wrongly.
     """
-    from studio import checking
+    from studio.commands import check as command
 
     if only and target is None:
         raise click.UsageError(
             "--only chooses among repairs: name a folder for the mended job with --repair."
         )
-    done = checking.run(paths, target=target, only=only, ranks=ranks, progress=_progress_line())
-    if as_json:
-        reports = [checking.report(one) for one in done]
-        click.echo(json.dumps(reports if len(reports) > 1 else reports[0], indent=2))
-    else:
-        click.echo("\n\n".join(checking.as_text(one) for one in done))
-    if checking.worst_at_least(done, fail_on):
+    request = command.Request(paths, target, only, ranks)
+    done = command.run(request, progress=_progress_line())
+    _print(done, as_json, command.report, command.text)
+    if command.worst_at_least(done, fail_on):
         ctx.exit(1)
 
 
@@ -333,15 +319,6 @@ _for_option = click.option(
     type=click.Choice(["astra-sim"]),
     help="Leave out what this simulator stops at, and say how much of what.",
 )
-
-
-def _for_reader(reader: str | None) -> dict[str, Any]:
-    """Return how a trace is changed for who reads it."""
-    if reader is None:
-        return {}
-    from studio.reference import for_astra_sim
-
-    return {"change": for_astra_sim}
 
 
 @main.command(epilog="Example: chakra-studio convert traces.zip out/")
@@ -358,7 +335,7 @@ def convert(
     source: Path,
     target: Path,
     compress: bool,
-    reader: str | None,
+    reader: Reader | None,
     allow_damaged: bool,
     ranks: dict[str, int],
     npus: int | None,
@@ -376,25 +353,13 @@ def convert(
         raise click.UsageError(
             f"--gzip compresses the files of a folder; for one file, name it {target.name}.gz."
         )
-    from studio.converting import convert as convert_traces
-    from studio.linking import written_line
+    from studio.commands import convert as command
+    from studio.et.format import JobSize
 
-    found: list[Finding] = []
-    written = convert_traces(
-        source,
-        target,
-        compress=compress,
-        ranks=ranks,
-        progress=_progress_line(),
-        notice=found.append,
-        npus=npus,
-        passes=passes,
-        **_for_reader(reader),
-    )
-    for finding in found:
-        _warn(finding)
-    _say(written_line(written))
-    _end_with_losses(ctx, found, allow_damaged)
+    request = command.Request(source, target, compress, reader, ranks, JobSize(npus, passes))
+    converted = command.run(request, progress=_progress_line(), notice=_warn)
+    click.echo(command.text(converted))
+    _end_with_losses(ctx, converted.findings, allow_damaged)
 
 
 @main.command(epilog="Example: chakra-studio link run1/ -o linked/ --json")
@@ -420,7 +385,7 @@ def link(
     target: Path,
     without: tuple[str, ...],
     compress: bool,
-    reader: str | None,
+    reader: Reader | None,
     as_json: bool,
     allow_damaged: bool,
     ranks: dict[str, int],
@@ -431,19 +396,14 @@ def link(
     many of them were found in the Kineto trace, device operations, how many of them were given to an operator, and
     the collectives. Of damaged files what can be read is linked; the exit code is 4 then.
     """
-    from studio import linking
+    from studio.commands import link as command
 
-    options = linking.without(without, lambda message: click.BadParameter(message, param_hint="--without"))
-    linked = linking.run(
-        paths,
-        target,
-        options=options,
-        compress=compress,
-        ranks=ranks,
-        progress=_progress_line(),
-        **_for_reader(reader),
+    options = command.options_without(
+        without, lambda message: click.BadParameter(message, param_hint="--without")
     )
-    click.echo(json.dumps(linking.report(linked), indent=2) if as_json else linking.as_text(linked))
+    request = command.Request(paths, target, options, compress, reader, ranks)
+    linked = command.run(request, progress=_progress_line())
+    _print(linked, as_json, command.report, command.text)
     _end_with_losses(ctx, linked.trace.findings, allow_damaged)
 
 
@@ -533,7 +493,6 @@ def simulate(
     /,
     workload: tuple[str, ...],
     settings: tuple[str, ...],
-    events: Path | None,
     time_limit: float | None,
     as_json: bool,
     allow_damaged: bool,
@@ -544,31 +503,21 @@ def simulate(
     WORKLOAD is a folder, files, the prefix of files <prefix>.<rank>.et, or the id of a job in the workspace.
     The system is a preset, or ASTRA-sim's files; keys of either are changed with --set.
     """
-    from studio import simulating
-    from studio.converting import refuse_unwritable
+    from studio.commands import simulate as command
     from studio.et.format import JobSize
 
-    if events is not None:
-        refuse_unwritable(events)
     words = ("num_queues_per_dim", "injection_scale", "rendezvous_protocol", "comm_scale", "compute_scale")
     options = {word.replace("_", "-"): given.pop(word) for word in words}
-    chosen = {key: value for key, value in options.items() if value is not None}
-    request = simulating.Request(
+    request = command.Request(
         workload,
-        options=chosen,
+        options={key: value for key, value in options.items() if value is not None},
         settings=settings,
         time_limit_s=time_limit,
-        every_rank=events is not None and simulating.in_order(events),
         size=JobSize(given.pop("npus"), given.pop("passes")),
         **given,
     )
-    outcome = simulating.run(request, progress=_progress_line(), notice=_wait)
-    if events:
-        simulating.write_events(outcome.result, events)
-    if as_json:
-        click.echo(json.dumps(simulating.report(outcome), indent=2))
-    else:
-        click.echo(simulating.as_text(outcome))
+    outcome = command.run(request, progress=_progress_line(), notice=_wait)
+    _print(outcome, as_json, command.report, command.text)
     _end_with_losses(ctx, outcome.result.trace.findings, allow_damaged, told=False)
 
 
@@ -580,13 +529,9 @@ def simulate(
 )
 def runs(job: str | None, as_json: bool, workspace: Path | None) -> None:
     """List the simulations that were kept, of all jobs or of the JOB of this id or name."""
-    from studio import simulating
+    from studio.commands import runs as command
 
-    found = simulating.kept_runs(workspace, job)
-    if as_json:
-        click.echo(json.dumps(simulating.runs_report(found), indent=2))
-    else:
-        click.echo(simulating.runs_text(found))
+    _print(command.run(command.Request(workspace, job)), as_json, command.report, command.text)
 
 
 @main.command(epilog="Example: chakra-studio compare traces/ fast --fail-if-slower 2")
@@ -622,20 +567,16 @@ def compare(
     The exit code is 0, 1 for an error, 2 for a wrong call, 3 where --fail-if-slower finds one slower, and 4 where a side
     was read from damaged files.
     """
-    from studio import comparing
+    from studio.commands import compare as command
+    from studio.comparing import SIDES_AT_MOST
 
-    if not 2 <= len(sides) <= comparing.SIDES_AT_MOST:
-        raise click.UsageError(f"Name 2 to {comparing.SIDES_AT_MOST} runs to compare, not {len(sides)}.")
-    progress = _progress_line()
-    chosen = comparing.find(sides, workspace, ranks=ranks, progress=progress)
-    shown = comparing.lineup(chosen, progress)
-    if as_json:
-        click.echo(json.dumps(comparing.report(shown), indent=2))
-    else:
-        click.echo(comparing.as_text(shown))
-    slower = fail_if_slower is not None and comparing.slower_than(shown, fail_if_slower)
+    if not 2 <= len(sides) <= SIDES_AT_MOST:
+        raise click.UsageError(f"Name 2 to {SIDES_AT_MOST} runs to compare, not {len(sides)}.")
+    shown = command.run(command.Request(sides, workspace, ranks), progress=_progress_line())
+    _print(shown, as_json, command.report, command.text)
+    slower = fail_if_slower is not None and command.slower_than(shown, fail_if_slower)
     # That a run is slower is what the user asked about; that a side is damaged is said all the same.
-    _end_with_losses(ctx, _findings_of(chosen), allow_damaged or slower, told=False)
+    _end_with_losses(ctx, _findings_of(shown.sides), allow_damaged or slower, told=False)
     if slower:
         ctx.exit(3)
 
@@ -668,34 +609,26 @@ def report(
 
     A and the others are named as for compare. The file holds its figures and needs no network.
     """
-    from studio import comparing
-    from studio.linking import written_line
-    from studio.storage import appearing
+    from studio.commands import report as command
 
-    progress = _progress_line()
-    chosen = comparing.find(sides, workspace, ranks=ranks, progress=progress, least=1)
-    if progress:
-        # What draws figures takes a moment to load.
-        progress("drawing", 0, len(chosen) + 1)
-    from studio.reporting import report as written
-
-    text = written(chosen, progress)
-    with appearing(out, "--out") as stream:
-        stream.write(text)
-    _say(written_line([out]))
-    _end_with_losses(ctx, _findings_of(chosen), allow_damaged, told=False)
+    written = command.run(command.Request(sides, out, workspace, ranks), progress=_progress_line())
+    click.echo(command.text(written))
+    _end_with_losses(ctx, _findings_of(written.sides), allow_damaged, told=False)
 
 
 @main.command(epilog="Example: chakra-studio presets")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def presets(as_json: bool) -> None:
     """List the systems that --preset knows, with where their numbers come from."""
-    from studio import simulating
+    from studio.commands import presets as command
 
-    if as_json:
-        click.echo(json.dumps(simulating.presets_report(), indent=2))
-    else:
-        click.echo(simulating.presets_text())
+    _print(command.run(), as_json, command.report, command.text)
+
+
+def _print(result: _T, as_json: bool, report: Callable[[_T], Any], text: Callable[[_T], str]) -> None:
+    """Print what came of a command, as JSON or in words."""
+    # ASCII: names may hold what a terminal would obey, and not every terminal knows every letter.
+    click.echo(json.dumps(report(result), indent=2) if as_json else text(result))
 
 
 def _warn(finding: Finding) -> None:
@@ -715,7 +648,7 @@ def _end_with_losses(
         allowed: Whether the user said that input may be damaged.
         told: Whether the findings themselves were shown already.
     """
-    from studio.losses import STATUS, losses, lost_line
+    from studio.commands.losses import STATUS, losses, lost_line
 
     found = losses(findings)
     if not found:

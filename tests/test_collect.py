@@ -13,8 +13,8 @@ import pytest
 
 import studio
 from studio.collect import Recorder, recorder
+from studio.commands.link import rank_figures
 from studio.errors import ConfigError, StudioError
-from studio.linking import rank_figures
 from studio.trace import NodeType
 from tests.waiting import PATIENCE_S
 

@@ -7,9 +7,10 @@ from dataclasses import replace
 
 import pytest
 
+from studio.commands.info import job_report as report
+from studio.commands.info import job_text as as_text
 from studio.et import discover, read_job
 from studio.et.source import open_sources
-from studio.reports import as_text, report
 from studio.samples import SAMPLES, sample_path
 from studio.trace import CommGroup, Finding, Trace
 from tests.et.chakra_bytes import attr, file_of, num, sized

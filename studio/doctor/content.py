@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
+from studio.analysis.graph.digraph import build_network, reachable
 from studio.doctor.diagnosis import Case, Found, GraphCase, Where, where
 from studio.doctor.structure import percent, worth_warning
 from studio.et.link.communication import is_timeless
@@ -309,15 +310,26 @@ def detached(case: Case) -> Iterator[Found]:
         )
 
 
+def _before_computation(case: GraphCase) -> Bool:
+    """Return (N,) which nodes some node that computes waits for, directly or not; those that compute among them."""
+    count, (of, waited) = len(case.graph), case.pairs
+    computing = np.flatnonzero(~case.communicates & (case.graph.type > NodeType.METADATA))
+    # A node behind all of them: what it is reached from, some of them waits for.
+    network = build_network(
+        count + 1, np.append(waited, computing), np.append(of, np.full(len(computing), count))
+    )
+    leads = np.zeros(count + 1, bool)
+    leads[reachable(network, count, backwards=True)] = True
+    return leads[:-1]
+
+
 def trailing(case: Case) -> Iterator[Found]:
     """Yield ranks on which no computation follows any communication."""
     chosen, ends = [], 0
     for graph_case in case.graphs:
         if not graph_case.communicates.any() or graph_case.communicates.all():
             continue
-        leads = np.zeros(len(graph_case.graph) + 1, bool)
-        leads[graph_case.network.subcomponent(len(graph_case.graph), mode="in")] = True
-        off = np.flatnonzero(graph_case.communicates & ~leads[:-1])
+        off = np.flatnonzero(graph_case.communicates & ~_before_computation(graph_case))
         off = np.setdiff1d(off, detached_rows(graph_case))
         ends += len(off) * len(graph_case.ranks)
         if len(off) and len(off) == int(graph_case.communicates.sum()):

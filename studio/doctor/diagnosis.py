@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -17,11 +16,10 @@ from studio.analysis.collectives.matching import (
     match_messages,
     waits_for_lower_ids,
 )
+from studio.analysis.graph.digraph import strong_components
+from studio.analysis.job.nodes import node_ref
 from studio.sim.check import flag
 from studio.trace import NONE, Bool, CommGroup, Graph, Int64, Level, NodeType, Trace
-
-if TYPE_CHECKING:
-    import igraph
 
 NODES_NAMED = 16
 """Nodes a finding names; the others are counted."""
@@ -127,23 +125,13 @@ class GraphCase:
         return np.asarray((kind >= NodeType.COMM_SEND) & (kind <= NodeType.COMM_COLL))
 
     @cached_property
-    def network(self) -> igraph.Graph:
-        """Return the graph with edges from each node to those waiting for it; vertex N follows all computation."""
-        import igraph
-
-        of, waited = self.pairs
-        count = len(self.graph)
-        last = np.flatnonzero(~self.communicates & (self.graph.type > NodeType.METADATA))
-        both = np.stack([np.append(waited, last), np.append(of, np.full(len(last), count))], axis=1)
-        return igraph.Graph(n=count + 1, edges=both, directed=True)
-
-    @cached_property
     def circles(self) -> Int64:
         """(N,) number of the cycle each node is on, -1 where it is on none; self-loops do not count."""
         none = np.full(len(self.graph), NONE, np.int64)
-        if waits_for_lower_ids(self.graph) or self.network.is_dag():
+        if waits_for_lower_ids(self.graph):
             return none
-        component = np.array(self.network.connected_components(mode="strong").membership, np.int64)[:-1]
+        of, waited = self.pairs
+        component = strong_components(len(self.graph), waited, of)
         large = np.bincount(component, minlength=1)[component] > 1
         _, number = np.unique(component[large], return_inverse=True)
         none[large] = number
@@ -219,6 +207,12 @@ def where(cases: Iterable[tuple[GraphCase, Int64]]) -> Where:
 
 
 def by_rank(trace: Trace, nodes: Iterable[tuple[int, int]]) -> Iterator[NodeAt]:
-    """Yield nodes given by rank index and row."""
-    for index, row in nodes:
-        yield NodeAt(trace.ranks[index].number, row)
+    """Yield nodes given by their rank's place in the trace and their row."""
+    for at, row in nodes:
+        yield NodeAt(trace.ranks[at].number, row)
+
+
+def node_names(trace: Trace, diagnosis: Diagnosis) -> list[tuple[int, str]]:
+    """Return the nodes of a diagnosis as addresses name them: rank and node."""
+    graphs = {rank.number: trace.graph_of(rank) for rank in trace.ranks}
+    return [(node.rank, node_ref(graphs[node.rank], node.row)) for node in diagnosis.nodes]

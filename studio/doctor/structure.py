@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from studio.analysis.graph.digraph import build_network, reachable
 from studio.doctor.cycles import Removal, removal
 from studio.doctor.diagnosis import Case, Found, GraphCase, Where, where
 from studio.doctor.streams import stream_order
@@ -136,15 +137,13 @@ def edge_texts(graph: Graph, cut: Removal) -> list[str]:
 
 
 def _behind(case: GraphCase) -> int:
-    """Return how many nodes are on no cycle and wait, directly or not, for one that is."""
-    import igraph
-
+    """Return how many nodes are on no circle and wait, directly or not, for one that is."""
     of, waited = case.pairs
     count = len(case.graph)
     members = np.flatnonzero(case.circles != NONE)
-    both = np.stack([np.append(waited, np.full(len(members), count)), np.append(of, members)], axis=1)
-    network = igraph.Graph(n=count + 1, edges=both, directed=True)
-    return len(network.subcomponent(count, mode="out")) - 1 - len(members)
+    before = np.append(waited, np.full(len(members), count))
+    network = build_network(count + 1, before, np.append(of, members))
+    return len(reachable(network, count)) - 1 - len(members)
 
 
 def forward_rows(case: GraphCase) -> Int64:

@@ -8,7 +8,8 @@ from typing import Any
 
 from dash import dcc, html
 
-from studio.comparing import LETTERS, WORDS, Lineup, verdict
+from studio.analysis.comparison_words import WORDS, verdict
+from studio.comparing import LETTERS, Lineup
 from studio.figures.waterfall import waterfall
 from studio.pages._export import Table, exports
 from studio.pages._state import RECORDED, workspace

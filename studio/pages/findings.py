@@ -13,7 +13,7 @@ from dash import Input, Output, callback, dcc, html, no_update
 from studio.doctor import CHECKS, REPAIRS, Change, Diagnosis, Examination
 from studio.doctor.diagnosis import LEVELS
 from studio.errors import StudioError
-from studio.mending import mend, origin
+from studio.jobs import mend, origin
 from studio.pages._asked import FINDINGS, Asked, answer, answered, asks, stores
 from studio.pages._export import Table, exports
 from studio.pages._state import examination, repair_preview, trace, workspace
@@ -262,7 +262,7 @@ def _nodes(found: Trace, one: Diagnosis, view: dict[str, Any]) -> Any:
 
 
 def _refs(found: Trace, one: Diagnosis) -> list[str]:
-    from studio.checking import node_names
+    from studio.doctor.diagnosis import node_names
 
     return [ref for _, ref in node_names(found, one)]
 

@@ -12,22 +12,10 @@ from studio.analysis.collectives.imbalance import matrix, rows_of, spread_of, wo
 from studio.analysis.collectives.members import Members, collective_members
 from studio.analysis.collectives.times import CollectiveTimes, collective_times
 from studio.analysis.compare.runs import Comparison, Figure, NodeChange, Side
+from studio.analysis.comparison_words import WORDS, node_words, signed, signed_bytes, signed_share, verdict
 from studio.analysis.job.breakdown import Breakdown
 from studio.analysis.job.summary import summarise
-from studio.comparing import (
-    LETTERS,
-    WORDS,
-    Compared,
-    Progress,
-    comparisons,
-    node_words,
-    settings_table,
-    side_use,
-    signed,
-    signed_bytes,
-    signed_share,
-    verdict,
-)
+from studio.comparing import LETTERS, Compared, Progress, comparisons, settings_table, side_use
 from studio.figures.beside import beside
 from studio.figures.occupancy import occupancy_areas
 from studio.figures.ranks import rank_times

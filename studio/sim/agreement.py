@@ -17,6 +17,7 @@ from studio.analysis.collectives.matching import (
     issue_order,
     match_messages,
 )
+from studio.analysis.graph.digraph import build_network, reachable
 from studio.sim.config import SystemConfig
 from studio.trace import (
     NONE,
@@ -282,16 +283,13 @@ def _is_fixed(trace: Trace, number: int, sequence: Collectives, position: int) -
     """Whether on this rank every earlier collective comes before the one at `position`, and that before every later one."""
     rank = trace.rank(number)
     assert rank is not None
-    import igraph
-
     graph = trace.graph_of(rank)
     (ctrl_of, ctrl), (data_of, data) = edges(graph.ctrl), edges(graph.data)
-    pairs = np.stack([np.concatenate([ctrl, data]), np.concatenate([ctrl_of, data_of])], axis=1)
-    network = igraph.Graph(n=len(graph), edges=pairs, directed=True)
+    network = build_network(len(graph), np.concatenate([ctrl, data]), np.concatenate([ctrl_of, data_of]))
     row = int(sequence.rows[position])
-    before, after = set(network.subcomponent(row, mode="in")), set(network.subcomponent(row, mode="out"))
-    return before.issuperset(sequence.rows[:position].tolist()) and after.issuperset(
-        sequence.rows[position:].tolist()
+    before, after = reachable(network, row, backwards=True), reachable(network, row)
+    return bool(
+        np.isin(sequence.rows[:position], before).all() and np.isin(sequence.rows[position:], after).all()
     )
 
 

@@ -19,6 +19,7 @@ from studio.analysis.collectives.matching import (
     match_messages,
     waits_for_lower_ids,
 )
+from studio.analysis.graph.digraph import build_network, reachable, shortest_cycle
 from studio.sim.agreement import group_findings, group_label, message_findings, node_label, rank_list
 from studio.sim.collectives import EXTENDED_KIND_OF, KIND_OF, ROOT_KEYS, ROOTED, any_size, listed_for
 from studio.sim.config import Algorithm, CollectiveKind, SystemConfig
@@ -115,16 +116,14 @@ def _ways(config: SystemConfig) -> Iterator[Finding]:
     """Yield that some NPUs cannot reach each other over single links; which pairs talk is known as they do."""
     if config.links is None:
         return
-    import igraph
-
     graph = config.links
-    ends = [(link.source, link.target) for link in graph.links]
-    network = igraph.Graph(n=graph.npus + graph.switches, edges=ends, directed=True)
-    for mode in ("out", "in"):
-        near = set(network.subcomponent(0, mode=mode))
+    ends = np.array([(link.source, link.target) for link in graph.links], np.int64).reshape(-1, 2)
+    network = build_network(graph.npus + graph.switches, ends[:, 0], ends[:, 1])
+    for backwards in (False, True):
+        near = set(reachable(network, 0, backwards=backwards).tolist())
         far = next((npu for npu in range(graph.npus) if npu not in near), None)
         if far is not None:
-            source, target = (0, far) if mode == "out" else (far, 0)
+            source, target = (far, 0) if backwards else (0, far)
             yield Finding(
                 "warning",
                 "no-way",
@@ -240,25 +239,12 @@ def smallest_cycle(graph: Graph) -> list[int]:
     """
     if waits_for_lower_ids(graph):
         return []
-    import igraph
-
     (ctrl_of, ctrl), (data_of, data) = edges(graph.ctrl), edges(graph.data)
-    pairs = np.stack([np.concatenate([ctrl_of, data_of]), np.concatenate([ctrl, data])], axis=1)
-    itself = pairs[pairs[:, 0] == pairs[:, 1], 0]
+    of, waited = np.concatenate([ctrl_of, data_of]), np.concatenate([ctrl, data])
+    itself = of[of == waited]
     if len(itself):
         return [int(itself.min())]
-    network = igraph.Graph(n=len(graph), edges=pairs, directed=True)
-    component = np.array(network.connected_components(mode="strong").membership, np.int64)
-    on_cycle = np.flatnonzero(np.bincount(component, minlength=1)[component] > 1)
-    best: list[int] = []
-    for start in on_cycle[:_CYCLE_STARTS].tolist():
-        inside = [other for other in network.predecessors(start) if component[other] == component[start]]
-        for path in network.get_shortest_paths(start, to=inside, mode="out"):
-            if path and (not best or len(path) < len(best)):
-                best = path
-        if len(best) == 2:
-            break
-    return best
+    return shortest_cycle(len(graph), of, waited, starts=_CYCLE_STARTS)
 
 
 def _node_types(job: _Job, config: SystemConfig) -> Iterator[Finding]:

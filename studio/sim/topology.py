@@ -10,7 +10,6 @@ hold where messages wait for each other; in the congestion-unaware network nothi
 from __future__ import annotations
 
 from itertools import combinations
-from typing import Any
 
 from studio.sim.config import Dimension, Topology
 from studio.sim.extensions import LinkGraph
@@ -166,28 +165,25 @@ def _npu_rates(graph: LinkGraph) -> tuple[list[float], list[float]]:
     return out, into
 
 
-def _igraph(graph: LinkGraph, more: list[tuple[int, int]]) -> Any:
-    """Return the devices, two more, and the links with `more` of them."""
-    import igraph
-
-    ends = [(link.source, link.target) for link in graph.links]
-    return igraph.Graph(n=graph.npus + graph.switches + 2, edges=ends + more, directed=True)
-
-
 def _halves_bytes_per_ns(graph: LinkGraph) -> float:
-    devices, half = graph.npus + graph.switches, graph.npus // 2
-    source, sink = devices, devices + 1
-    rates = [link.bytes_per_ns for link in graph.links]
+    """Return what the links carry from one half of the NPUs to the other, in the direction that carries less."""
+    half = graph.npus // 2
     if not half:
         return 0.0
-    whole = sum(rates) + 1
-    flows = []
-    for lower, upper in ((source, sink), (sink, source)):
-        ends = [(source, npu) if lower == source else (npu, sink) for npu in range(half)]
-        ends += [(npu, sink) if upper == sink else (source, npu) for npu in range(half, graph.npus)]
-        network = _igraph(graph, ends)
-        flows.append(float(network.maxflow_value(source, sink, rates + [whole] * len(ends))))
-    return min(flows)
+    import networkx as nx
+
+    network: nx.DiGraph[int | str] = nx.DiGraph()
+    for link in graph.links:
+        known = network.get_edge_data(link.source, link.target, {"capacity": 0.0})["capacity"]
+        network.add_edge(link.source, link.target, capacity=known + link.bytes_per_ns)
+    # An edge without a capacity carries anything.
+    network.add_edges_from(("lower", npu) for npu in range(half))
+    network.add_edges_from((npu, "upper") for npu in range(half, graph.npus))
+    there = nx.maximum_flow_value(network, "lower", "upper")
+    network.remove_nodes_from(("lower", "upper"))
+    network.add_edges_from((npu, "lower") for npu in range(half))
+    network.add_edges_from(("upper", npu) for npu in range(half, graph.npus))
+    return float(min(there, nx.maximum_flow_value(network, "upper", "lower")))
 
 
 def _ideal_of_links(graph: LinkGraph, size_bytes: int) -> float:
@@ -197,8 +193,20 @@ def _ideal_of_links(graph: LinkGraph, size_bytes: int) -> float:
         return float("inf")
     messages = 2 * (graph.npus - 1) * size_bytes
     bounds = [size_bytes / min(narrow), messages / sum(out), messages / sum(into)]
-    step = -(-graph.npus // _FARTHEST_FROM)
-    table = _igraph(graph, []).distances(
-        range(0, graph.npus, step), range(graph.npus), weights=[link.latency_ns for link in graph.links]
-    )
-    return max(*bounds, *(float(max(row)) for row in table))
+    return max(*bounds, _farthest_ns(graph))
+
+
+def _farthest_ns(graph: LinkGraph) -> float:
+    """Return the latency from NPUs to those farthest from them, the greatest of several NPUs."""
+    from rustworkx import PyDiGraph, digraph_dijkstra_shortest_path_lengths
+
+    network: PyDiGraph[None, float] = PyDiGraph()
+    network.add_nodes_from([None] * (graph.npus + graph.switches))
+    network.add_edges_from([(link.source, link.target, link.latency_ns) for link in graph.links])
+    farthest = 0.0
+    for npu in range(0, graph.npus, -(-graph.npus // _FARTHEST_FROM)):
+        latency = digraph_dijkstra_shortest_path_lengths(network, npu, float)
+        for other in range(graph.npus):
+            if other != npu:
+                farthest = max(farthest, latency[other] if other in latency else float("inf"))
+    return farthest

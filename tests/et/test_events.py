@@ -9,16 +9,18 @@ import numpy as np
 import pytest
 
 import studio
-from studio import converting, timeline
+from studio import timeline
 from studio.analysis.timeline.chrome import chrome_events
 from studio.analysis.timeline.gantt import Gantt
 from studio.analysis.timeline.perfetto import perfetto_events
 from studio.analysis.timeline.slices import Slices
-from studio.converting import convert
+from studio.commands import timelines
+from studio.commands.convert import Request, run
+from studio.commands.timelines import write_events
 from studio.errors import StudioError, TraceError, TraceFormatError
+from studio.et.format import JobSize
 from studio.samples import sample_path
 from studio.sim.config import Algorithm, Dimension, SystemConfig, Topology
-from studio.simulating import write_events
 from studio.trace import Trace
 from tests.handmade import collective, node, trace_of
 
@@ -173,14 +175,14 @@ def test_what_is_written_reads_as_the_same(tmp_path):
     timed.write_text(
         lines(("issue", 0, 1, 1), ("callback", 0, 4, 1), ("issue", 1, 4, 7), ("callback", 1, 4, 7))
     )
-    [again] = convert(timed, tmp_path / "again.csv")
+    [again] = run(Request(timed, tmp_path / "again.csv")).files
     assert spans(studio.read(again)) == spans(studio.read(timed))
     assert studio.read(again) == studio.read(timed)
 
 
 def test_a_chrome_trace_has_every_span_in_microseconds(shared, tmp_path):
     source = shared / "traces" / "timeline" / "llama_8r_rawnames.csv.gz"
-    [path] = convert(source, tmp_path / "x.json")
+    [path] = run(Request(source, tmp_path / "x.json")).files
     events = json.loads(path.read_text())["traceEvents"]
     trace = studio.read(source)
     shown = sorted(
@@ -194,24 +196,24 @@ def test_a_chrome_trace_has_every_span_in_microseconds(shared, tmp_path):
     lanes = {(one["pid"], one["tid"]): one["args"]["name"] for one in events if one["name"] == "thread_name"}
     assert len(lanes) == len(timeline.recorded(trace).lanes)
     assert all((one["pid"], one["tid"]) in lanes for one in events if one["ph"] == "X")
-    assert convert(source, path) == [path]
+    assert run(Request(source, path)).files == (path,)
 
 
 def test_without_times_there_is_no_timeline_to_write(tmp_path):
     source = tmp_path / "w.txt"
     source.write_text("MICRO\n1\na -1 5 NONE 0 5 NONE 0 5 ALLREDUCE 64 5\n")
     with pytest.raises(TraceError, match="no node of the trace has a start"):
-        convert(source, tmp_path / "x.json", npus=2)
+        run(Request(source, tmp_path / "x.json", size=JobSize(2)))
     assert not (tmp_path / "x.json").exists()
     (tmp_path / "groups.json").write_text('{"a": [1]}')
     with pytest.raises(TraceError, match="no trace"):
-        convert(source, tmp_path / "groups.json", npus=2)
+        run(Request(source, tmp_path / "groups.json", size=JobSize(2)))
 
 
 def test_times_of_all_sizes_are_written_exactly(tmp_path):
     source = tmp_path / "t.csv"
     source.write_text(lines(("issue", 0, 2**62 + 1, 1), ("callback", 0, 2**62 + 8, 1)))
-    [path] = convert(source, tmp_path / "x.json")
+    [path] = run(Request(source, tmp_path / "x.json")).files
     assert '"ts": 4611686018427387.905, "dur": 0.007' in path.read_text()
     assert np.array_equal(studio.read(source).graphs[0].start_ns, [2**62 + 1])
 
@@ -221,14 +223,14 @@ def test_convert_and_events_write_what_the_timeline_page_saves(suffix, tmp_path)
     """The recording by `convert`, the simulation by `--events`: bytes equal to those of the page's exporters."""
     write = {".json": lambda gantt: "".join(chrome_events(gantt)).encode(), ".pftrace": joined}[suffix]
     studio.write(studio.read(sample_path("transformer_8r")), tmp_path / "in", "job")
-    [path] = convert(tmp_path / "in", tmp_path / "new" / f"recorded{suffix}")
+    [path] = run(Request(tmp_path / "in", tmp_path / "new" / f"recorded{suffix}")).files
     trace = studio.read(tmp_path / "in")
     assert path.read_bytes() == write(Gantt(trace, timeline.recorded(trace)))
     # A file of the form may be written again, another may not.
-    assert convert(tmp_path / "in", path) == [path]
+    assert run(Request(tmp_path / "in", path)).files == (path,)
     path.write_bytes(b"{}")
     with pytest.raises(TraceError, match="no trace"):
-        convert(tmp_path / "in", path)
+        run(Request(tmp_path / "in", path))
     nodes = [node(1, "COMP", micros=3), collective(2, "ALL_REDUCE", 1 << 20, 1)]
     topology = Topology((Dimension("ring", 2, 50.0, 500.0),))
     system = SystemConfig(topology, algorithms={"all_reduce": (Algorithm("ring"),)})
@@ -253,10 +255,10 @@ def names_of(folder):
 
 def test_without_the_package_perfettos_format_is_refused_before_anything_is_read(tmp_path, monkeypatch):
     monkeypatch.setattr(
-        converting, "cannot_write", lambda: "It is written by perfetto, which is not installed."
+        timelines, "cannot_write", lambda: "It is written by perfetto, which is not installed."
     )
     with pytest.raises(StudioError, match="which is not installed") as refused:
-        convert(tmp_path / "nothing", tmp_path / "x.pftrace")
+        run(Request(tmp_path / "nothing", tmp_path / "x.pftrace"))
     assert "pip install 'chakra-studio[perfetto]'" in refused.value.hint
     assert ".json" in refused.value.hint
     assert names_of(tmp_path) == []

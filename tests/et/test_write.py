@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 import studio
-from studio.converting import convert
+from studio.commands.convert import Request, run
 from studio.errors import TraceError
 from studio.et import encode, write
 from studio.trace import CommGroup, Trace
@@ -92,18 +92,18 @@ def test_progress(tmp_path):
 
 def test_convert_between_the_forms(tmp_path):
     (tmp_path / "in.3.et").write_bytes(RAW)
-    [packed] = convert(tmp_path / "in.3.et", tmp_path / "deep" / "out.et.gz")
+    [packed] = run(Request(tmp_path / "in.3.et", tmp_path / "deep" / "out.et.gz")).files
     assert gzip.decompress(packed.read_bytes()) == RAW
-    [plain] = convert(packed, tmp_path / "out.et")
+    [plain] = run(Request(packed, tmp_path / "out.et")).files
     assert plain.read_bytes() == RAW
-    [inside] = convert(tmp_path / "in.3.et", tmp_path / "folder", compress=True)
+    [inside] = run(Request(tmp_path / "in.3.et", tmp_path / "folder", compress=True)).files
     assert inside == tmp_path / "folder" / "in.3.et.gz"
 
 
 def test_convert_refuses_what_does_not_fit(tmp_path):
     write(small(), tmp_path / "in", "job")
     with pytest.raises(TraceError, match="2 ranks do not fit one file"):
-        convert(tmp_path / "in", tmp_path / "out.et")
+        run(Request(tmp_path / "in", tmp_path / "out.et"))
     write(small(), tmp_path / "in", "other")
     with pytest.raises(TraceError, match="holds 2 jobs"):
-        convert(tmp_path / "in", tmp_path / "out")
+        run(Request(tmp_path / "in", tmp_path / "out"))

@@ -481,10 +481,12 @@ def _halves(trace: Trace) -> list[Int64]:
 
 def _slot_numbers(trace: Trace, using: list[int], slots: int) -> Int64:
     """Return (ranks, slots) the slots' values, texts as 0."""
+    # As 64 bits, which is how graphs hold numbers: unsigned ones may be too large for a signed integer.
+    bits = (1 << 64) - 1
     table = [
-        [value if isinstance(value, int) else 0 for value in trace.ranks[place].slots] for place in using
+        [value & bits if isinstance(value, int) else 0 for value in trace.ranks[at].slots] for at in using
     ]
-    return np.array(table, np.int64).reshape(len(using), slots)
+    return np.array(table, np.uint64).view(np.int64).reshape(len(using), slots)
 
 
 def peers(graph: Graph, key: str, rows: Int64, default: Int64, slots: Int64) -> Int64:

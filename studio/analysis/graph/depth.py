@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from studio.analysis.graph.digraph import topological_order
 from studio.analysis.graph.neighbours import Edges
 from studio.trace import Bool, Int64
 
@@ -58,14 +59,12 @@ def _places(count: int, edges: Edges) -> Int64:
     rows = np.arange(count)
     if bool((edges.before <= edges.after).all()):
         return rows
-    import igraph
-
-    pairs = np.column_stack((edges.before, edges.after))
-    graph = igraph.Graph(n=count, edges=pairs[edges.before != edges.after], directed=True)
-    if not graph.is_dag():
+    other = edges.before != edges.after
+    order = topological_order(count, edges.before[other], edges.after[other])
+    if len(order) < count:
         return rows
     place = np.empty(count, np.int64)
-    place[graph.topological_sorting()] = rows
+    place[order] = rows
     return place
 
 

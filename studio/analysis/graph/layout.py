@@ -8,6 +8,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from studio.analysis.graph.digraph import feedback_edges, topological_order
 from studio.trace import Int64
 
 Float = NDArray[np.float64]
@@ -97,27 +98,23 @@ def _scale(x: Float, y: Float, aspect: float) -> float:
 
 
 def _acyclic(count: int, before: Int64, after: Int64) -> tuple[Int64, Int64]:
-    """Return the dependencies without loops and without one dependency of every cycle."""
-    import igraph
-
+    """Return the dependencies without loops and without one of every cycle."""
     other = before != after
     before, after = before[other], after[other]
-    graph = igraph.Graph(n=count, edges=np.column_stack((before, after)), directed=True)
-    if graph.is_dag():
+    if len(topological_order(count, before, after)) == count:
         return before, after
     keep = np.full(len(before), True)
-    keep[graph.feedback_arc_set(method="eades")] = False
+    keep[feedback_edges(count, before, after)] = False
     return before[keep], after[keep]
 
 
 def _layers(count: int, before: Int64, after: Int64) -> Int64:
-    """Return (N,) layers: as high as possible; nodes without dependencies right above their first user."""
-    import igraph
-
-    graph = igraph.Graph(n=count, edges=np.column_stack((before, after)), directed=True)
+    """Return (N,) layers: as high as dependencies allow, and what waits for nothing right above its first user."""
+    users: list[list[int]] = [[] for _ in range(count)]
+    for row, user in zip(before.tolist(), after.tolist(), strict=True):
+        users[row].append(user)
     layer = np.zeros(count, np.int64)
-    users = graph.get_adjlist("out")
-    for row in graph.topological_sorting():
+    for row in topological_order(count, before, after):
         if users[row]:
             layer[users[row]] = np.maximum(layer[users[row]], layer[row] + 1)
     waits = np.bincount(after, minlength=count)

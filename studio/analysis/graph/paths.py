@@ -6,23 +6,21 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from studio.analysis.graph.digraph import build_network, reachable, shortest_path
 from studio.analysis.graph.neighbours import Adjacency
 from studio.trace import Int64
 
 if TYPE_CHECKING:
-    import igraph
+    from studio.analysis.graph.digraph import Network
 
 
-def walkable(near: Adjacency) -> igraph.Graph:
-    """Return a graph's dependencies as an igraph graph."""
-    import igraph
-
-    pairs = np.column_stack((near.edges.before, near.edges.after))
-    return igraph.Graph(n=len(near), edges=pairs, directed=True)
+def walkable(near: Adjacency) -> Network:
+    """Return a graph's dependencies, ready for `between`."""
+    return build_network(len(near), near.edges.before, near.edges.after)
 
 
-def between(network: igraph.Graph, this: int, other: int, most: int) -> tuple[Int64, int]:
-    """Return the nodes on all paths between two nodes, in either direction; none where there is no path.
+def between(network: Network, one: int, other: int, most: int) -> tuple[Int64, int]:
+    """Return the nodes on all paths from one node to another, or the other way round; nothing where there is no path.
 
     Where these are more than `most`, only the nodes of a shortest path are returned; of one that is longer still as many
     of its beginning and of its end.
@@ -30,17 +28,14 @@ def between(network: igraph.Graph, this: int, other: int, most: int) -> tuple[In
     Returns:
         (P,) rows, rising, and how many nodes are on any path.
     """
-    for source, target in ((this, other), (other, this)):
-        down = network.subcomponent(source, mode="out")
-        inside = np.zeros(network.vcount(), np.bool_)
-        inside[down] = True
-        if not inside[target]:
+    for source, target in ((one, other), (other, one)):
+        down = reachable(network, source)
+        if target not in down:
             continue
-        up = np.array(network.subcomponent(target, mode="in"), np.int64)
-        rows = np.sort(up[inside[up]])
+        rows = np.intersect1d(down, reachable(network, target, backwards=True))
         if len(rows) <= most:
             return rows, len(rows)
-        shortest = network.get_shortest_paths(source, to=target, mode="out", output="vpath")[0]
+        shortest = shortest_path(network, source, target)
         kept = shortest if len(shortest) <= most else shortest[: most // 2] + shortest[-(most // 2) :]
         return np.sort(np.array(kept, np.int64)), len(rows)
     return np.zeros(0, np.int64), 0

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 import studio
+from studio.commands.link import Linked, rank_figures, text
 from studio.doctor import examine
 from studio.errors import TraceError
 from studio.et import DepKind, LinkOptions
-from studio.linking import Linked, as_text, rank_figures
 from studio.trace import NodeType, int_column, node_attributes
 from tests.et.pytorch_files import (
     device_file,
@@ -579,7 +579,7 @@ def test_a_clock_that_runs_slow_is_moved_and_stretched(tmp_path):
     assert clock["residual_ns"] < 1000
     [said] = [finding.message for finding in trace.findings if finding.code == "clock"]
     assert "drift of up to 50.0" in said
-    assert "+50.0" in as_text(Linked(trace, (tmp_path,)))
+    assert "+50.0" in text(Linked(trace, (tmp_path,)))
     found = [one for one in examine(trace) if one.code == "clock-skew"]
     assert [(one.level, one.ranks) for one in found] == [("info", (1,))]
     assert "Linking moved the clock of rank 1, by up to 5.00 ms" in found[0].message

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 import studio
+from studio.commands.link import communication, rank_figures
 from studio.errors import TraceError
 from studio.et import LinkOptions
-from studio.linking import communication, rank_figures
 from studio.sim.matched import sequence_alone
 from studio.trace import Graph, NodeType, Rank, Trace, dense_column, node_attributes, type_name
 from tests.et.link.test_link import assert_acyclic, names

@@ -9,9 +9,9 @@ import pytest
 from click.testing import CliRunner
 
 import studio
-from studio import replaying
 from studio.analysis.job.step_times import StepTime
 from studio.cli import main
+from studio.commands import replay as replaying
 from studio.errors import TraceError
 from studio.et import LinkOptions
 from studio.sim import simulate

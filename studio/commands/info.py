@@ -1,20 +1,75 @@
-"""What `chakra-studio info` prints of a job."""
+"""`chakra-studio info`: what a job is."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from studio.analysis.collectives.groups import group_use
 from studio.analysis.job.summary import Share, summarise
+from studio.commands.terminal import printable
 from studio.decoding import converted
-from studio.terminal import printable
+from studio.et import Progress, discover, read_job
+from studio.et.format import UNSAID, JobSize
+from studio.et.ranks import ranks_by_file
+from studio.et.source import open_sources
 from studio.trace import Trace
 from studio.units import format_bytes, format_count, format_ns, format_si
 
 
-def report(name: str, trace: Trace) -> dict[str, Any]:
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What to read.
+
+    Attributes:
+        paths: Files, folders or archives.
+        ranks: Rank numbers by file name, for files that do not tell theirs.
+        size: NPUs and passes, where a workload leaves them open.
+    """
+
+    paths: tuple[Path, ...]
+    ranks: Mapping[str, int] = field(default_factory=dict)
+    size: JobSize = UNSAID
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A job that was read."""
+
+    name: str
+    trace: Trace
+
+
+def run(request: Request, *, progress: Progress | None = None) -> list[Job]:
+    """Read every job at the paths.
+
+    Raises:
+        StudioError: A file cannot be read.
+    """
+    with open_sources(request.paths) as files:
+        numbers = ranks_by_file(files, request.ranks)
+        return [
+            Job(job.name, read_job(job, ranks=numbers, progress=progress, size=request.size))
+            for job in discover(files)
+        ]
+
+
+def report(jobs: Sequence[Job]) -> dict[str, Any] | list[dict[str, Any]]:
+    """Return a job's report as plain data, or a list of those of several."""
+    reports = [job_report(job.name, job.trace) for job in jobs]
+    return reports if len(reports) > 1 else reports[0]
+
+
+def text(jobs: Sequence[Job]) -> str:
+    """Return the same for reading in a terminal."""
+    return "\n\n".join(job_text(job_report(job.name, job.trace)) for job in jobs)
+
+
+def job_report(name: str, trace: Trace) -> dict[str, Any]:
     """Return a job's report as plain data: summary, ranks, comm groups, findings."""
     use = group_use(trace)
     members = {group.name: group for group in trace.groups}
@@ -43,7 +98,7 @@ def report(name: str, trace: Trace) -> dict[str, Any]:
     }
 
 
-def as_text(report: dict[str, Any]) -> str:
+def job_text(report: dict[str, Any]) -> str:
     """Return a report for reading in a terminal, texts from the files with their control characters escaped."""
     summary = report["summary"]
     lines = [

@@ -1,51 +1,45 @@
-"""A simulation from the command line: which job, on which system, and what is said about the outcome."""
+"""`chakra-studio simulate`: simulate a job on a system, and say how long it takes."""
 
 from __future__ import annotations
 
 import dataclasses
-import difflib
-import glob
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 import msgspec
 import numpy as np
 
-from studio import replaying
 from studio.analysis.collectives.times import CollectiveTimes, as_rows, collective_times
-from studio.analysis.timeline.gantt import Gantt
-from studio.converting import gantt_file, refuse_unwritable
+from studio.commands import replay as replaying
+from studio.commands.names import prefixed
+from studio.commands.presets import TOPOLOGY_NAMES, system_label
+from studio.commands.terminal import printable, shortened
+from studio.commands.timelines import in_order, refuse_unwritable, write_events
 from studio.errors import ConfigError, StudioError, TraceError
 from studio.et import read
-from studio.et.events import line_ends
 from studio.et.format import UNSAID, JobSize
-from studio.opening import open_paths
-from studio.runs import Mode, Run, RunInfo
+from studio.jobs import open_paths
+from studio.runs import Mode, Run
 from studio.sim import astra, simulate
 from studio.sim.agreement import rank_list
 from studio.sim.check import check
 from studio.sim.config import Congestion, SystemConfig
-from studio.sim.network import TOPOLOGIES, network_gb_per_s
-from studio.sim.parts import EXTENDED, Parts, imported, with_mode, with_settings
+from studio.sim.parts import Parts, imported, with_mode, with_settings
 from studio.sim.presets import PRESETS, preset
 from studio.sim.result import SimResult, breakdown_of, exposed_ns, statistics
 from studio.sim.traffic import LinkTraffic
-from studio.storage import appearing
-from studio.terminal import printable
 from studio.trace import Finding, Int64, Trace, collective_name
 from studio.units import format_bytes, format_count, format_distinct, format_ns, format_rate
-from studio.workspace import JobInfo, Workspace
+from studio.workspace import Workspace
 
 Progress = Callable[[str, int, int], None]
 Notice = Callable[[str], None]
 _SLOWEST = 3
 _TOLD = 8
 _BUSIEST = 5
-_SYSTEM_WIDTH = 48
-TOPOLOGY_NAMES = {kind: name for name, kind in TOPOLOGIES.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +54,7 @@ class Request:
         options: Options of ASTRA-sim's command line, without dashes.
         settings: KEY=VALUE each, the last word on any key of the files.
         time_limit_s: Stop after this long; None never.
-        every_rank: Whether to simulate every rank, because the order of events across ranks is asked for.
+        events: File to write the events into, as its suffix asks for; None for none.
         workspace: Its folder; None is the user's.
         ranks: Rank numbers by file name, for files that do not tell theirs.
         size: NPUs and passes, where a workload leaves them open.
@@ -79,7 +73,7 @@ class Request:
     options: Mapping[str, str] = field(default_factory=dict)
     settings: tuple[str, ...] = ()
     time_limit_s: float | None = None
-    every_rank: bool = False
+    events: Path | None = None
     workspace: Path | None = None
     ranks: Mapping[str, int] = field(default_factory=dict)
     size: JobSize = UNSAID
@@ -111,7 +105,7 @@ class Outcome:
 
 
 def run(request: Request, *, progress: Progress | None = None, notice: Notice | None = None) -> Outcome:
-    """Simulate a job.
+    """Simulate a job, keep the run and write its events where that is asked for.
 
     Args:
         request: What to simulate.
@@ -122,6 +116,19 @@ def run(request: Request, *, progress: Progress | None = None, notice: Notice | 
         ConfigError: The system cannot be simulated.
         TraceError: The job cannot, some ranks wait for ever, or the time limit has passed.
     """
+    if request.events is not None:
+        refuse_unwritable(request.events)
+    outcome, parts = _outcome(request, progress, notice)
+    if outcome.job is not None and request.out is not None:
+        kept = Run(request.out, outcome.result, parts, outcome.spent_s)
+        outcome = replace(outcome, run=Workspace(_root(request)).save_run(outcome.job, kept))
+    if request.events is not None:
+        write_events(outcome.result, request.events)
+    return outcome
+
+
+def _outcome(request: Request, progress: Progress | None, notice: Notice | None) -> tuple[Outcome, Parts]:
+    """Simulate a job, and return the system it was simulated on, too; a job that a run is kept of is imported first."""
     started = time.monotonic()
     # A replay without a system gets one as large as the job; else mistakes are told before files are read.
     left_out = request.replay and not (request.preset or request.system or request.network)
@@ -134,16 +141,14 @@ def run(request: Request, *, progress: Progress | None = None, notice: Notice | 
         read_config = imported(parts)
     findings = (*read_config.findings, *check(trace, read_config.config))
     _refuse(findings, _presets_of(len(trace.ranks)) if request.preset else ())
+    # The order of events across ranks is that of ranks which were all simulated.
+    every_rank = request.events is not None and in_order(request.events)
     begun = time.monotonic()
     limit = Limit(started, request.time_limit_s)
-    result = _simulated(trace, read_config.config, limit, progress, notice, fold=not request.every_rank)
+    result = _simulated(trace, read_config.config, limit, progress, notice, fold=not every_rank)
     spent_s = time.monotonic() - begun
     told = (*findings, *_beyond_capacity(result))
-    outcome = Outcome(", ".join(request.workload), result, told, spent_s, request.every_rank)
-    if job is None or request.out is None:
-        return outcome
-    run_id = Workspace(_root(request)).save_run(job, Run(request.out, result, parts, outcome.spent_s))
-    return replace(outcome, job=job, run=run_id)
+    return Outcome(", ".join(request.workload), result, told, spent_s, every_rank, job), parts
 
 
 def _refuse(findings: Sequence[Finding], fitting: Sequence[str]) -> None:
@@ -315,18 +320,6 @@ def _job(request: Request) -> str:
         ) from error
 
 
-def prefixed(prefix: str) -> list[Path]:
-    """Return the traces `<prefix>.<rank>.et` or `.et.gz`, and the comm groups `<prefix>.json` beside them."""
-    base = Path(prefix)
-    found = []
-    for path in sorted(base.parent.glob(f"{glob.escape(base.name)}.*")) if base.name else []:
-        middle, *suffixes = path.name[len(base.name) + 1 :].split(".")
-        if middle.isdecimal() and suffixes in (["et"], ["et", "gz"]):
-            found.append(path)
-    groups = base.with_name(f"{base.name}.json") if base.name else base
-    return [*found, groups] if found and groups.is_file() else found
-
-
 def parts_for(request: Request, instead: Parts | None = None) -> Parts:
     """Return the configuration that is asked for: the preset, the files over it, the settings over both.
 
@@ -460,7 +453,7 @@ def _collectives_report(result: SimResult) -> list[dict[str, Any]]:
     return rows
 
 
-def as_text(outcome: Outcome) -> str:
+def text(outcome: Outcome) -> str:
     """Return an outcome for reading in a terminal."""
     result = outcome.result
     finish = result.finish_ns
@@ -504,20 +497,6 @@ def _header(outcome: Outcome) -> str:
         npus = len(result.trace.ranks)
         return f"{outcome.workload}: {npus:,} {'rank' if npus == 1 else 'ranks'}, {replaying.NO_NETWORK}"
     return f"{outcome.workload} on {system_label(result.config)}"
-
-
-def system_label(config: SystemConfig) -> str:
-    """Return a system in a line: its dimensions, rates, network model and the mode."""
-    dims = " × ".join(
-        f"{TOPOLOGY_NAMES[dim.kind]} {dim.size} ({network_gb_per_s(dim.bytes_per_ns):g} GiB/s, {dim.latency_ns:g} ns)"
-        for dim in config.topology.dims
-    )
-    links = ""
-    if config.links is not None:
-        links = f" over {len(config.links.links):,} links and {config.links.switches:,} switches"
-    mode = "compatible" if config.extensions is None else "extended"
-    npus = config.topology.npus
-    return f"{npus:,} {'NPU' if npus == 1 else 'NPUs'}: {dims}{links}, congestion-{config.congestion}, {mode}"
 
 
 def _slowest(result: SimResult) -> Iterator[str]:
@@ -581,14 +560,10 @@ def _slowest_collectives(result: SimResult) -> Iterator[str]:
             format_ns(int(times.skew_ns[at])),
         )
         yield (
-            f"  {_shortened(printable(name), 30):30}"
+            f"  {shortened(printable(name), 30):30}"
             + "".join(f"{cell:>12}" for cell in cells)
             + "".join(f"{format_rate(rate) if rate == rate else '-':>14}" for rate in rates)
         )
-
-
-def _shortened(text: str, width: int) -> str:
-    return text if len(text) < width else f"{text[: width - 2]}…"
 
 
 def _classes(outcome: Outcome) -> str:
@@ -605,170 +580,3 @@ def _told(findings: Sequence[Finding]) -> Iterator[str]:
         yield f"  {finding.level:7} {finding.message}"
         if finding.hint:
             yield f"          {finding.hint}"
-
-
-# ---------------------------------------------------------------------------------------------------
-# Runs that were kept
-
-
-def kept_runs(root: Path | None, job_id: str | None) -> list[tuple[JobInfo, list[RunInfo]]]:
-    """Return the runs of a job, by its id or name, or of all jobs that have some, the newest job first.
-
-    Raises:
-        ConfigError: There is no such job, or several have the name.
-    """
-    folder = root or Workspace.default_root()
-    if not folder.is_dir() and job_id is None:
-        return []
-    workspace = Workspace(folder)
-    if job_id is not None:
-        job = _named(workspace, job_id)
-        return [(job, workspace.runs(job.id))]
-    return [(job, workspace.runs(job.id)) for job in workspace.jobs() if job.runs]
-
-
-def _named(workspace: Workspace, name: str) -> JobInfo:
-    """Return the job of an id or name."""
-    jobs = workspace.jobs() if workspace.root.is_dir() else []
-    found = [job for job in jobs if job.id == name] or [job for job in jobs if job.name == name]
-    if len(found) == 1:
-        return found[0]
-    if found:
-        ids = ", ".join(job.id for job in found[:_TOLD])
-        raise ConfigError(
-            f"JOB {name!r} is the name of {len(found)} jobs: {ids}", hint="Name one of them by its id."
-        )
-    words = list(dict.fromkeys(word for job in jobs for word in (job.id, job.name)))
-    near = [word for word in words if name and name.lower() in word.lower()]
-    near = near or difflib.get_close_matches(name[:200], words, n=3)
-    if near:
-        hint = f"The nearest {'is' if len(near) == 1 else 'are'} {_listed(near)}."
-    elif jobs:
-        hint = f"The jobs there are: {_listed([job.id for job in jobs])}."
-    else:
-        hint = "It has no jobs yet: `chakra-studio simulate WORKLOAD … --out NAME` keeps a run, and the job with it."
-    raise ConfigError(
-        f"There is no job {name[:80]!r} in the workspace {workspace.root}, by id or by name", hint=hint
-    )
-
-
-def _listed(names: Sequence[str]) -> str:
-    return ", ".join(names[:_TOLD]) + (", …" if len(names) > _TOLD else "")
-
-
-def runs_text(found: Sequence[tuple[JobInfo, Sequence[RunInfo]]]) -> str:
-    """Return runs for reading in a terminal."""
-    lines: list[str] = []
-    for job, runs in found:
-        lines += [printable(f"{job.name} ({job.id})"), *(f"  {line}" for line in _run_lines(runs)), ""]
-    return (
-        "\n".join(lines).rstrip() or "No runs yet. `chakra-studio simulate WORKLOAD … --out NAME` keeps one."
-    )
-
-
-def _run_lines(runs: Sequence[RunInfo]) -> Iterator[str]:
-    if not runs:
-        yield "no runs"
-        return
-    systems = [_topology(run) for run in runs]
-    wide = max(map(len, [*systems, "system"]))
-    yield (
-        f"{'run':24}{'finish':>12}{'exposed':>12}{'NPUs':>9}  {'system':{wide}}  {'congestion':12}{'mode':12}"
-        f"{'made':18}{'size':>10}  name"
-    )
-    for run, system in zip(runs, systems, strict=True):
-        figures = (run.makespan_ns, run.summary.exposed_communication_ns)
-        cells = "".join(f"{format_ns(figure):>12}" for figure in figures)
-        size = format_bytes(run.stored_bytes)
-        made = time.strftime("%Y-%m-%d %H:%M", time.localtime(run.created))
-        yield (
-            f"{run.id:24}{cells}{run.npus:>9,}  {system:{wide}}  {run.congestion:12}{run.mode:12}"
-            f"{made:18}{size:>10}  {printable(run.name)}"
-        )
-
-
-def _topology(run: RunInfo) -> str:
-    """Return the dimensions of a run's system: `Switch 8 × Ring 2`; of a replay that it needed none."""
-    extended = run.tables.system.get(EXTENDED)
-    if isinstance(extended, Mapping) and extended.get("communication-times") == "recorded":
-        return replaying.NO_NETWORK
-    columns = [run.tables.network.get(key) for key in ("topology", "npus_count")]
-    kinds, sizes = (column if isinstance(column, list | tuple) else [column] for column in columns)
-    text = " × ".join(f"{kind} {size}" for kind, size in zip(kinds, sizes, strict=False))
-    return _shortened(printable(text), _SYSTEM_WIDTH)
-
-
-def runs_report(found: Sequence[tuple[JobInfo, Sequence[RunInfo]]]) -> list[dict[str, Any]]:
-    """Return runs as plain data."""
-    return [msgspec.to_builtins(run) for _, runs in found for run in runs]
-
-
-def presets_text() -> str:
-    """Return the presets for reading in a terminal."""
-    lines = []
-    for one in PRESETS.values():
-        lines += [
-            f"{one.name:16} {one.title}",
-            f"{'':16} {system_label(one.config)}",
-            f"{'':16} Source: {one.source}.",
-            "",
-        ]
-    return "\n".join(lines).rstrip()
-
-
-def presets_report() -> list[dict[str, Any]]:
-    """Return the presets as plain data."""
-    return [
-        {
-            "name": one.name,
-            "title": one.title,
-            "source": one.source,
-            "npus": one.config.topology.npus,
-            "network": one.parts.network,
-            "system": one.parts.system,
-            "congestion": one.parts.congestion,
-        }
-        for one in PRESETS.values()
-    ]
-
-
-# ---------------------------------------------------------------------------------------------------
-# The events, as timeline tools read them
-
-
-def in_order(path: Path) -> bool:
-    """Whether a file of events shows the order of events across ranks, so that every rank has to be simulated."""
-    return path.suffix not in (".json", ".pftrace")
-
-
-def write_events(result: SimResult, path: Path) -> None:
-    """Write the events as the suffix asks for; the file appears when it is complete.
-
-    A file ending in `.json` becomes a Chrome trace, one in `.pftrace` a trace in Perfetto's own format, any other gets a
-    line per event, in the order they happened. For those every rank must have been simulated.
-
-    Raises:
-        ConfigError: The file cannot be written.
-        StudioError: The package that writes Perfetto's format is not there.
-    """
-    refuse_unwritable(path)
-    with appearing(path, "--events") as stream:
-        if in_order(path):
-            event_lines(result, stream)
-            return
-        numbers = [rank.number for rank in result.trace.ranks]
-        stands_for = [numbers[at] for at in result.representative.tolist()]
-        gantt = Gantt(result.trace, result.timeline(sorted(set(stands_for))), stands_for=stands_for)
-        # Below the text, which stays empty: Perfetto's format is none.
-        stream.buffer.writelines(gantt_file(gantt, path.suffix))
-
-
-def event_lines(result: SimResult, stream: TextIO) -> None:
-    """Write the events as `issue,sys->id=0,tick=0,node->id=1,node->name=…,node->type=4` and `callback,…`."""
-    numbers = [rank.number for rank in result.trace.ranks]
-    ends = [line_ends(graph) for graph in result.trace.graphs]
-    of_rank = [ends[rank.graph] for rank in result.trace.ranks]
-    columns = (result.event_end, result.event_rank, result.event_ns, result.event_row)
-    for ended, rank, tick, row in zip(*(column.tolist() for column in columns), strict=True):
-        word = "callback" if ended else "issue"
-        stream.write(f"{word},sys->id={numbers[rank]},tick={tick},{of_rank[rank][row]}\n")

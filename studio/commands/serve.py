@@ -11,7 +11,7 @@ from studio.errors import ConfigError
 from studio.et import Progress, wire
 from studio.et.format import UNSAID, JobSize
 from studio.imports import close_registry, open_registry
-from studio.opening import open_paths, open_sample, upload_reader
+from studio.jobs import open_paths, open_sample, upload_reader
 from studio.pages._mantine import load_components
 from studio.samples import SAMPLES
 from studio.server.guard import Policy, protect

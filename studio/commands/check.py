@@ -1,27 +1,43 @@
-"""What `chakra-studio check` does and prints: jobs examined, and mended where that is asked for."""
+"""`chakra-studio check`: find what is wrong with jobs, and write them repaired where that is asked for."""
 
 from __future__ import annotations
 
 import textwrap
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from studio.analysis.job.nodes import node_ref
+from studio.commands.terminal import printable
 from studio.doctor import CHECKS, REPAIRS, Change, Diagnosis, Examination, examination, repair_all
-from studio.doctor.diagnosis import LEVELS
+from studio.doctor.diagnosis import LEVELS, node_names
 from studio.errors import TraceError
 from studio.et import Progress, discover, read_job, write
 from studio.et.ranks import ranks_by_file
 from studio.et.source import open_sources
-from studio.terminal import printable
 from studio.trace import Level, Trace
 from studio.units import format_count
 
 _WIDTH = 110
 _NODES_SHOWN = 4
 _CHANGES_SHOWN = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What to examine.
+
+    Attributes:
+        paths: Files, folders or archives.
+        target: Folder for the repaired job; None repairs nothing.
+        only: Codes of the repairs to make; none stands for all.
+        ranks: Rank numbers by file name, for files that do not tell theirs.
+    """
+
+    paths: tuple[Path, ...]
+    target: Path | None = None
+    only: tuple[str, ...] = ()
+    ranks: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,42 +61,29 @@ class Checked:
     left: Examination | None = None
 
 
-def run(
-    paths: Sequence[Path],
-    *,
-    target: Path | None = None,
-    only: Sequence[str] = (),
-    ranks: Mapping[str, int] | None = None,
-    progress: Progress | None = None,
-) -> list[Checked]:
-    """Examine every job at `paths`, and write it mended where a folder is given.
-
-    Args:
-        paths: Files, folders or archives.
-        target: Folder for the mended job.
-        only: The repairs to make; none stands for all.
-        ranks: Rank numbers by file name, for files that do not tell theirs.
-        progress: Told how far it is.
+def run(request: Request, *, progress: Progress | None = None) -> list[Checked]:
+    """Examine every job at the paths, and write it repaired where a folder is given.
 
     Raises:
         TraceError: Several jobs are to be mended into one folder.
         TraceFormatError: A file is of no known format.
     """
-    with open_sources(paths) as files:
+    target = request.target
+    with open_sources(request.paths) as files:
         jobs = discover(files)
         if target is not None and len(jobs) > 1:
             names = ", ".join(job.name for job in jobs[:6])
             raise TraceError(f"{len(jobs)} jobs found, not one: {names}.", hint="Mend them one by one.")
-        numbers = ranks_by_file(files, ranks or {})
+        numbers = ranks_by_file(files, request.ranks)
         done = []
         for job in jobs:
             trace = read_job(job, ranks=numbers, progress=progress)
             checked = Checked(job.name, trace, examination(trace, progress=progress))
-            done.append(checked if target is None else _mended(checked, target, only, progress))
+            done.append(checked if target is None else _repaired(checked, target, request.only, progress))
     return done
 
 
-def _mended(checked: Checked, target: Path, only: Sequence[str], progress: Progress | None) -> Checked:
+def _repaired(checked: Checked, target: Path, only: Sequence[str], progress: Progress | None) -> Checked:
     repaired = repair_all(checked.trace, only or None)
     name = "".join(c if c.isalnum() or c in "._-" else "_" for c in checked.name).lstrip(".")[:150] or "job"
     files = write(repaired.trace, target, name, progress=progress)
@@ -94,12 +97,13 @@ def worst_at_least(done: Sequence[Checked], level: Level) -> bool:
     return any(one.level in bad for job in done for one in (job.left or job.found).diagnoses)
 
 
-# ---------------------------------------------------------------------------------------------------
-# Output
+def report(done: Sequence[Checked]) -> dict[str, Any] | list[dict[str, Any]]:
+    """Return what was found of a job as plain data, or a list of that of several."""
+    reports = [_job_report(checked) for checked in done]
+    return reports if len(reports) > 1 else reports[0]
 
 
-def report(checked: Checked) -> dict[str, Any]:
-    """Return what `--json` prints of a job."""
+def _job_report(checked: Checked) -> dict[str, Any]:
     made: dict[str, Any] = {
         "name": checked.name,
         "ranks": len(checked.trace.ranks),
@@ -143,14 +147,12 @@ def _finding(trace: Trace, one: Diagnosis) -> dict[str, Any]:
     }
 
 
-def node_names(trace: Trace, one: Diagnosis) -> list[tuple[int, str]]:
-    """Return the nodes of a diagnosis as addresses name them: rank and node."""
-    graphs = {rank.number: trace.graph_of(rank) for rank in trace.ranks}
-    return [(at.rank, node_ref(graphs[at.rank], at.row)) for at in one.nodes]
-
-
-def as_text(checked: Checked) -> str:
+def text(done: Sequence[Checked]) -> str:
     """Return the same for reading in a terminal."""
+    return "\n\n".join(_job_text(checked) for checked in done)
+
+
+def _job_text(checked: Checked) -> str:
     trace, found = checked.trace, checked.found
     ranks = "1 rank" if len(trace.ranks) == 1 else f"{format_count(len(trace.ranks))} ranks"
     lines = [f"{checked.name}: {ranks}, {format_count(trace.node_count)} nodes: {verdict(found)}."]

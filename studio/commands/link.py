@@ -1,20 +1,42 @@
-"""What `chakra-studio link` does and prints: traces linked, files written, figures per rank."""
+"""`chakra-studio link`: link PyTorch's traces, write Chakra files, and count per rank what was linked."""
 
 from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from studio.commands.for_astra_sim import Reader, for_reader
+from studio.commands.terminal import printable, written_line
 from studio.et import LinkOptions, link, write
 from studio.et.job import Progress
-from studio.terminal import printable
 from studio.trace import NodeType, Rank, Trace, collective_name, int_column
 from studio.units import format_bytes, format_count, format_ns
 
 FIGURES = ("host_operations", "linked", "host_events", "device_operations", "attributed")
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What to link.
+
+    Attributes:
+        paths: The files of all ranks of one job, or folders of them.
+        target: Folder for the Chakra files.
+        options: Which dependencies to draw.
+        compress: Whether the files become `.et.gz`.
+        reader: The simulator that is to read the files, where it stops at something; None for any.
+        ranks: Rank numbers by file name, for files that do not tell theirs.
+    """
+
+    paths: tuple[Path, ...]
+    target: Path
+    options: LinkOptions
+    compress: bool = False
+    reader: Reader | None = None
+    ranks: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,25 +47,19 @@ class Linked:
     files: tuple[Path, ...]
 
 
-def run(  # noqa: PLR0913 (each an option of the command)
-    paths: Sequence[Path],
-    target: Path,
-    *,
-    options: LinkOptions,
-    compress: bool = False,
-    ranks: Mapping[str, int] | None = None,
-    progress: Progress | None = None,
-    change: Callable[[Trace], Trace] = lambda trace: trace,
-) -> Linked:
-    """Link the traces at `paths` and write them, or what `change` makes of them, as Chakra files into a folder.
+def run(request: Request, *, progress: Progress | None = None) -> Linked:
+    """Link traces and write them as Chakra files into a folder.
 
     Raises:
         TraceError: There is nothing to link, or files do not belong together.
         TraceFormatError: A file cannot be read.
     """
-    trace = change(link(paths, options=options, ranks=ranks, progress=progress))
-    name = Path(paths[0]).resolve().name.split(".")[0] or "job"
-    return Linked(trace, tuple(write(trace, target, name, compress=compress, progress=progress)))
+    paths = request.paths
+    linked = link(paths, options=request.options, ranks=request.ranks, progress=progress)
+    trace = for_reader(linked, request.reader)
+    name = paths[0].resolve().name.split(".")[0] or "job"
+    files = write(trace, request.target, name, compress=request.compress, progress=progress)
+    return Linked(trace, tuple(files))
 
 
 def rank_figures(trace: Trace, rank: Rank) -> dict[str, Any]:
@@ -96,7 +112,7 @@ def report(linked: Linked) -> dict[str, Any]:
     }
 
 
-def as_text(linked: Linked) -> str:
+def text(linked: Linked) -> str:
     """Return the same for reading in a terminal."""
     lines = ["rank  host operations  linked  host events  device operations  attributed  communication"]
     for rank in linked.trace.ranks:
@@ -119,18 +135,6 @@ def as_text(linked: Linked) -> str:
     return "\n".join(printable(line) for line in lines)
 
 
-def written_line(files: Sequence[Path]) -> str:
-    """Return how many files were written, with the first and the last of them.
-
-    Example:
-        >>> written_line([Path("a.et")]), written_line([Path("a.0.et"), Path("a.1.et")])
-        ('1 file written: a.et', '2 files written: a.0.et … a.1.et')
-    """
-    more = len(files) > 1
-    count = f"{format_count(len(files))} {'files' if more else 'file'} written: {files[0]}"
-    return count + (f" … {files[-1]}" if more else "")
-
-
 _CLOCKS_TOLD = 32
 
 
@@ -151,19 +155,19 @@ def _clock_lines(trace: Trace) -> list[str]:
     return lines
 
 
-def without(kinds: Sequence[str], say: Callable[[str], Exception]) -> LinkOptions:
+def options_without(kinds: Sequence[str], error: Callable[[str], Exception]) -> LinkOptions:
     """Return the options with some kinds of dependencies, or host gaps, switched off.
 
     Args:
         kinds: Names of switches, with dashes.
-        say: Makes an exception of a message.
+        error: Makes the exception to raise of a message.
     """
     known = {name.replace("_", "-"): name for name in SWITCHES}
     unknown = next((kind for kind in kinds if kind not in known), None)
     if unknown is not None:
         near = difflib.get_close_matches(unknown, known, n=1)
         meant = f" Did you mean {near[0]!r}?" if near else ""
-        raise say(f"{unknown!r} is none of {', '.join(known)}.{meant}")
+        raise error(f"{unknown!r} is none of {', '.join(known)}.{meant}")
     return LinkOptions(**{known[kind]: False for kind in kinds})
 
 

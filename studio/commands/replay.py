@@ -7,9 +7,9 @@ from dataclasses import replace
 from typing import Any
 
 from studio.analysis.job.step_times import StepTime, step_times
+from studio.commands.terminal import printable
 from studio.sim.parts import EXTENDED, Parts
 from studio.sim.result import SimResult
-from studio.terminal import printable
 from studio.units import format_ns
 
 RECORDED = {"communication-times": "recorded", "rank-starts": "recorded"}

@@ -7,6 +7,7 @@ groups that are no whole numbers above 0 or are not in the comm group file; an a
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Literal
 
 import numpy as np
 
@@ -28,6 +29,7 @@ from studio.trace import (
     world_names,
 )
 
+Reader = Literal["astra-sim"]
 CODE = "for-astra-sim"
 _KNOWN = (
     CollectiveType.ALL_REDUCE,
@@ -36,6 +38,11 @@ _KNOWN = (
     CollectiveType.REDUCE_SCATTER,
     CollectiveType.BROADCAST,
 )
+
+
+def for_reader(trace: Trace, reader: Reader | None) -> Trace:
+    """Return a trace as a simulator takes it; as it is where none is named."""
+    return for_astra_sim(trace) if reader == "astra-sim" else trace
 
 
 def for_astra_sim(trace: Trace) -> Trace:

@@ -1,0 +1,93 @@
+"""What is said of a comparison of two runs: differences with their sign, and how much and why in a sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from studio.analysis.compare.runs import Comparison, Side
+from studio.analysis.job.nodes import node_ref
+from studio.trace import type_name
+from studio.units import format_bytes, format_ns
+
+WORDS: Mapping[str, str] = {
+    "finish": "finish",
+    "compute": "compute",
+    "communication": "communication",
+    "exposed": "exposed communication",
+    "transfer": "exposed communication under way",
+    "waiting": "exposed, waiting for other ranks",
+    "memory": "memory",
+    "cpu": "CPU",
+    "idle": "idle",
+    "finished": "done before the last rank",
+}
+"""Figures and parts of a finish as they are called."""
+
+
+def verdict(found: Comparison, name_a: str = "A", name_b: str = "B") -> str:
+    """Return how much and why, in a sentence.
+
+    The reasons are the steps of the waterfall on the busiest ranks that change the finish most.
+    """
+    grew, before = found.difference_ns, found.a.makespan_ns
+    steps = sorted(found.waterfall("busiest").steps, key=lambda one: -abs(one.difference_ns))
+    reasons = [
+        f"{WORDS[one.part]} {signed(one.difference_ns)}"
+        for one in steps
+        if abs(one.difference_ns) * 50 >= max(abs(grew), 1)
+    ][:3]
+    if not grew:
+        same = f"{name_b} takes as long as {name_a}: {format_ns(before)}."
+        return f"{same} Within it: {', '.join(reasons)}." if reasons else same
+    word = "slower" if grew > 0 else "faster"
+    share = f" ({percent(abs(grew) / before)})" if before else ""
+    return f"{name_b} is {format_ns(abs(grew))}{share} {word} than {name_a}: {', '.join(reasons)}."
+
+
+def percent(share: float) -> str:
+    """Return a part of a whole in percent, with three digits or all whole ones.
+
+    Example:
+        >>> percent(0.28412), percent(28.9), percent(-0.000265)
+        ('28.4 %', '2,890 %', '−0.0265 %')
+    """
+    size = 100 * abs(share)
+    return f"{'−' if share < 0 else ''}{f'{size:,.0f}' if size >= 100 else f'{size:.3g}'} %"
+
+
+def signed(ns: float) -> str:
+    """Return a difference in time with its sign.
+
+    Example:
+        >>> signed(1_500_000), signed(-20), signed(0)
+        ('+1.50 ms', '−20 ns', '0 ns')
+    """
+    return f"{'+' if ns > 0 else '−' if ns < 0 else ''}{format_ns(abs(ns))}"
+
+
+def signed_bytes(size: float) -> str:
+    """Return a difference in bytes with its sign."""
+    return f"{'+' if size > 0 else '−' if size < 0 else ''}{format_bytes(abs(size))}"
+
+
+def signed_share(share: float) -> str:
+    """Return a difference in percentage points with its sign.
+
+    Example:
+        >>> signed_share(0.066), signed_share(-0.5), signed_share(-0.00001)
+        ('+6.6 points', '−50.0 points', '0.0 points')
+    """
+    points = round(100 * share, 1)
+    return f"{'+' if points > 0 else '−' if points < 0 else ''}{abs(points):.1f} points"
+
+
+def node_words(side: Side, rank: int, row: int) -> dict[str, Any]:
+    """Return which node a row is: rank number, node as addresses name it, type and name."""
+    graph = side.trace.graph_of(side.trace.ranks[rank])
+    return {
+        "rank": side.trace.ranks[rank].number,
+        "node": node_ref(graph, row),
+        "type": type_name(int(graph.type[row])),
+        "name": graph.strings[int(graph.name[row])],
+    }

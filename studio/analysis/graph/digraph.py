@@ -1,0 +1,238 @@
+"""Questions about directed graphs of millions of edges: order, reach, cycles.
+
+Rows are numbered from 0, edges are two arrays of rows. All answers are fixed by the edges alone: where several are equally
+right, lower rows come first.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from studio.trace import Int64
+
+if TYPE_CHECKING:
+    from rustworkx import PyDiGraph
+
+    Network = PyDiGraph[None, None]
+
+Rows = NDArray[np.integer[Any]]
+
+
+def build_network(count: int, before: Rows, after: Rows) -> Network:
+    """Return a graph of `count` nodes, whose edges lead from `before` to `after`, for several questions."""
+    from rustworkx import PyDiGraph
+
+    network: Network = PyDiGraph()
+    network.add_nodes_from([None] * count)
+    network.extend_from_edge_list(list(zip(before.tolist(), after.tolist(), strict=True)))
+    return network
+
+
+def reachable(network: Network, start: int, *, backwards: bool = False) -> Int64:
+    """Return the rows, in no order, that can be reached from `start`, itself among them.
+
+    Args:
+        network: The graph.
+        start: A row.
+        backwards: Whether edges are followed from their end to their beginning.
+    """
+    from rustworkx import ancestors, descendants
+
+    rows = ancestors(network, start) if backwards else descendants(network, start)
+    return np.append(np.fromiter(rows, np.int64, len(rows)), start)
+
+
+def shortest_path(network: Network, start: int, end: int) -> list[int]:
+    """Return the rows on a path from `start` to `end` with the fewest edges; empty where there is none."""
+    came_from = {start: start}
+    waiting = deque([start])
+    while waiting and end not in came_from:
+        row = waiting.popleft()
+        for following in sorted(network.successor_indices(row)):
+            if following not in came_from:
+                came_from[following] = row
+                waiting.append(following)
+    return _way_back(came_from, end) if end in came_from else []
+
+
+def topological_order(count: int, before: Rows, after: Rows) -> list[int]:
+    """Return the rows so that every edge leads to a later one; rows on cycles and behind them are left out.
+
+    Example:
+        >>> topological_order(4, np.array([2, 3, 1]), np.array([0, 1, 3]))
+        [2, 0]
+    """
+    order = np.lexsort((after, before))
+    bounds = np.searchsorted(before[order], np.arange(count + 1)).tolist()
+    following = after[order].tolist()
+    missing = np.bincount(after, minlength=count).tolist()
+    done = [row for row, waits in enumerate(missing) if not waits]
+    for row in done:  # grows while it is read
+        for other in following[bounds[row] : bounds[row + 1]]:
+            missing[other] -= 1
+            if not missing[other]:
+                done.append(other)
+    return done
+
+
+def strong_components(count: int, before: Rows, after: Rows) -> Int64:
+    """Return (N,) the number of the strongly connected component of each row, rising along edges between them.
+
+    Example:
+        >>> strong_components(4, np.array([0, 1, 2, 2]), np.array([1, 2, 1, 3])).tolist()
+        [0, 1, 1, 2]
+    """
+    from rustworkx import strongly_connected_components
+
+    # Turned round and sorted, so that components come in this order and in no other.
+    order = np.lexsort((after, before))
+    network = build_network(count, after[order], before[order])
+    component = np.empty(count, np.int64)
+    for number, rows in enumerate(strongly_connected_components(network)):
+        component[rows] = number
+    return component
+
+
+def shortest_cycle(count: int, before: Rows, after: Rows, *, starts: int) -> list[int]:
+    """Return the rows of a cycle with the fewest edges, each leading to the next; empty where there is none.
+
+    Args:
+        count: N, how many rows.
+        before: (E,) where edges begin.
+        after: (E,) where they end; loops are left out of account.
+        starts: Through how many rows on cycles, the lowest, a cycle is looked for.
+
+    Example:
+        >>> shortest_cycle(5, np.array([0, 1, 2, 3, 4]), np.array([1, 2, 0, 4, 3]), starts=9)
+        [3, 4]
+    """
+    component = strong_components(count, before, after)
+    inside = (component[before] == component[after]) & (before != after)
+    out: dict[int, set[int]] = {}
+    into: dict[int, set[int]] = {}
+    for start, end in zip(before[inside].tolist(), after[inside].tolist(), strict=True):
+        out.setdefault(start, set()).add(end)
+        into.setdefault(end, set()).add(start)
+    best: list[int] = []
+    for start in sorted(out)[:starts]:
+        if start in out:
+            best = _cycle_through(start, out, len(best)) or best
+            # No shorter cycle leads through this row, nor through those that only led to it.
+            _remove(start, out, into)
+    return best
+
+
+def _cycle_through(start: int, out: Mapping[int, set[int]], below: int) -> list[int]:
+    """Return a shortest cycle from `start`; empty where it has `below` rows or more, unless this is 0."""
+    came_from = {start: start}
+    ring, length = [start], 1
+    while ring and (not below or length < below):
+        closing = min((row for row in ring if start in out[row]), default=None)
+        if closing is not None:
+            return _way_back(came_from, closing)
+        following = []
+        for row in ring:
+            for other in sorted(out[row]):
+                if other not in came_from:
+                    came_from[other] = row
+                    following.append(other)
+        ring, length = following, length + 1
+    return []
+
+
+def _remove(row: int, out: dict[int, set[int]], into: Mapping[int, set[int]]) -> None:
+    """Remove a row, and every row from which no edge leads on then."""
+    ended = [row]
+    while ended:
+        row = ended.pop()
+        del out[row]
+        for other in into[row]:
+            if other in out:
+                out[other].discard(row)
+                if not out[other]:
+                    ended.append(other)
+
+
+def _way_back(came_from: Mapping[int, int], end: int) -> list[int]:
+    """Return the rows from the one that came from itself to `end`."""
+    path = [end]
+    while came_from[path[-1]] != path[-1]:
+        path.append(came_from[path[-1]])
+    return path[::-1]
+
+
+def feedback_edges(count: int, before: Rows, after: Rows, weight: Rows | None = None) -> Int64:
+    """Return the edges, rising, without which a graph has no cycles: a light set, though seldom the lightest.
+
+    This is the heuristic of Eades, Lin and Smyth (1993): rows are put in an order from both ends, sources first, sinks
+    last, and of the rest the one next from which most leads away; edges against this order are returned, and loops.
+
+    Args:
+        count: N, how many rows.
+        before: (E,) where edges begin.
+        after: (E,) where they end.
+        weight: (E,) what it costs to lose an edge; 1 where it is not given.
+
+    Example:
+        >>> feedback_edges(3, np.array([0, 1, 2]), np.array([1, 2, 0])).tolist()
+        [2]
+    """
+    weights = np.ones(len(before), np.int64) if weight is None else weight
+    place = _eades_order(count, before, after, weights)
+    return np.flatnonzero(place[before] >= place[after])
+
+
+def _eades_order(count: int, before: Rows, after: Rows, weight: Rows) -> Int64:
+    """Return (N,) the place of each row in an order against which only light edges lead."""
+    out, into = _weighted_neighbours(count, before, after, weight)
+    leaving, entering = [len(edges) for edges in out], [len(edges) for edges in into]
+    surplus = [sum(cost for _, cost in out[row]) - sum(cost for _, cost in into[row]) for row in range(count)]
+    sinks = [row for row in range(count) if not leaving[row]]
+    sources = [row for row in range(count) if not entering[row]]
+    # A row is queued anew whenever its surplus changes; entries that are out of date are passed over.
+    richest = [(-surplus[row], row) for row in range(count)]
+    heapq.heapify(richest)
+    front: list[int] = []
+    back: list[int] = []
+    placed = [False] * count
+    while len(front) + len(back) < count:
+        if sinks or sources:
+            row = (sinks or sources).pop()
+        else:
+            value, row = heapq.heappop(richest)
+            if value != -surplus[row]:
+                continue
+        if placed[row]:
+            continue
+        placed[row] = True
+        (front if leaving[row] else back).append(row)
+        for neighbours, sign, still, free in ((out, 1, entering, sources), (into, -1, leaving, sinks)):
+            for other, cost in neighbours[row]:
+                still[other] -= 1
+                surplus[other] += sign * cost
+                if not still[other]:
+                    free.append(other)
+                if not placed[other]:
+                    heapq.heappush(richest, (-surplus[other], other))
+    place = np.empty(count, np.int64)
+    place[front + back[::-1]] = np.arange(count)
+    return place
+
+
+def _weighted_neighbours(
+    count: int, before: Rows, after: Rows, weight: Rows
+) -> tuple[list[list[tuple[int, int]]], list[list[tuple[int, int]]]]:
+    """Return for each row where its edges lead and what they cost, and where those that lead to it begin; loops left out."""
+    out: list[list[tuple[int, int]]] = [[] for _ in range(count)]
+    into: list[list[tuple[int, int]]] = [[] for _ in range(count)]
+    for start, end, cost in zip(before.tolist(), after.tolist(), weight.tolist(), strict=True):
+        if start != end:
+            out[start].append((end, cost))
+            into[end].append((start, cost))
+    return out, into

@@ -1,0 +1,148 @@
+"""`chakra-studio convert`: write traces in another form, as Chakra files or as a timeline."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from studio.commands.for_astra_sim import Reader, for_reader
+from studio.commands.terminal import printable, written_line
+from studio.commands.timelines import SUFFIXES as TIMELINES
+from studio.commands.timelines import is_timeline, refuse_unwritable, write_timeline
+from studio.errors import TraceError
+from studio.et import Progress, discover, read_job, write
+from studio.et.format import UNSAID, JobSize
+from studio.et.ranks import ranks_by_file
+from studio.et.source import open_sources
+from studio.et.write import rank_file, written_together
+from studio.trace import Finding, Trace
+
+_SUFFIXES = (".et", ".et.gz")
+
+
+def _file_name(name: str) -> str:
+    r"""Return a job's name as it can be part of a file's.
+
+    Example:
+        >>> _file_name(".a\x1bb"), _file_name("llama 70b")
+        ('_a_b', 'llama 70b')
+    """
+    # Half a character, or the stand-in for a byte that is none, cannot be written.
+    plain = re.sub(r"^\.|[/\\\x00-\x1f\x7f\ud800-\udfff]", "_", name)
+    return plain.encode()[:180].decode("utf-8", "ignore") or "job"
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What to convert.
+
+    Attributes:
+        source: A file, folder or archive with one job.
+        target: A file ending in `.et` or `.et.gz` for a single rank; in `.json` for a Chrome trace, `.pftrace` for
+            Perfetto's own format or `.csv` for issue and callback lines of all ranks; else a folder, made where it is
+            not there.
+        compress: Whether files in a folder become `.et.gz`.
+        reader: The simulator that is to read the files, where it stops at something; None for any.
+        ranks: Rank numbers by file name, for files that do not tell theirs.
+        size: NPUs and passes, where a workload leaves them open.
+    """
+
+    source: Path
+    target: Path
+    compress: bool = False
+    reader: Reader | None = None
+    ranks: Mapping[str, int] = field(default_factory=dict)
+    size: JobSize = UNSAID
+
+
+@dataclass(frozen=True, slots=True)
+class Converted:
+    """The files written, and what reading brought to light."""
+
+    files: tuple[Path, ...]
+    findings: tuple[Finding, ...]
+
+
+def run(
+    request: Request, *, progress: Progress | None = None, notice: Callable[[Finding], None] | None = None
+) -> Converted:
+    """Read traces and write them as Chakra files, or as a timeline.
+
+    Args:
+        request: What to convert.
+        progress: Told the bytes read and the ranks written.
+        notice: Told each finding of the reader before anything is written: what was lost in a damaged file is lost in
+            what is written, too.
+
+    Raises:
+        TraceError: Several ranks do not fit one file, several jobs are given, or a timeline is asked for and no node
+            has a start.
+        ConfigError: `ranks` names a file that is not there.
+    """
+    path = request.target
+    _refuse_other_file(path)
+    if _is_timeline(path):
+        refuse_unwritable(path)
+    name, trace = _read(request, progress)
+    if notice:
+        for finding in trace.findings:
+            notice(finding)
+    return Converted(tuple(_write(trace, name, request, progress)), trace.findings)
+
+
+def text(converted: Converted) -> str:
+    """Return what was written."""
+    return printable(written_line(converted.files))
+
+
+def _refuse_other_file(path: Path) -> None:
+    """Raise where something would be overwritten that this command does not write."""
+    known = path.name.endswith(_SUFFIXES)
+    if path.exists() and not path.is_dir() and not known and not is_timeline(path):
+        raise TraceError(
+            f"{path}: there is a file of this name that is no trace.",
+            hint="Name a folder, a file ending in .et or .et.gz, or a new one ending in .json, .pftrace or .csv.",
+        )
+
+
+def _is_timeline(path: Path) -> bool:
+    return path.suffix in TIMELINES and not path.is_dir()
+
+
+def _read(request: Request, progress: Progress | None) -> tuple[str, Trace]:
+    """Return the job's name and trace."""
+    with open_sources([request.source]) as files:
+        jobs = discover(files)
+        if len(jobs) > 1:
+            names = ", ".join(job.name for job in jobs[:6])
+            raise TraceError(
+                f"{request.source}: holds {len(jobs)} jobs, not one: {names}.",
+                hint="Convert them one by one.",
+            )
+        numbers = ranks_by_file(files, request.ranks)
+        trace = read_job(jobs[0], ranks=numbers, progress=progress, size=request.size)
+    return jobs[0].name, for_reader(trace, request.reader)
+
+
+def _write(trace: Trace, name: str, request: Request, progress: Progress | None) -> list[Path]:
+    """Write the trace in the form that the target asks for, and return the files."""
+    path = request.target
+    if _is_timeline(path):
+        return [write_timeline(trace, path)]
+    if path.is_dir() or not path.name.endswith(_SUFFIXES):
+        return write(trace, path, _file_name(name), compress=request.compress, progress=progress)
+    if len(trace.ranks) > 1:
+        raise TraceError(
+            f"{path}: {len(trace.ranks)} ranks do not fit one file.",
+            hint="Name a folder instead; it gets one file per rank.",
+        )
+    path.parent.mkdir(parents=True, exist_ok=True)
+    nodes = (0, trace.node_count)
+    with written_together() as put:
+        pieces = rank_file(
+            trace, trace.ranks[0], compress=path.suffix == ".gz", progress=progress, nodes=nodes
+        )
+        put(path, pieces)
+    return [path]

@@ -1,0 +1,139 @@
+"""What the names on a command line stand for: files by their prefix, jobs and runs of the workspace by id or name."""
+
+from __future__ import annotations
+
+import difflib
+import glob
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from studio.comparing import RECORDED, SIDES_AT_MOST, Compared, load, name_in_errors, recording
+from studio.errors import ConfigError
+from studio.et import Progress, read
+from studio.workspace import JobInfo, Workspace
+
+_LISTED = 8
+
+
+def prefixed(prefix: str) -> list[Path]:
+    """Return the traces `<prefix>.<rank>.et` or `.et.gz`, and the comm groups `<prefix>.json` beside them."""
+    base = Path(prefix)
+    found = []
+    for path in sorted(base.parent.glob(f"{glob.escape(base.name)}.*")) if base.name else []:
+        middle, *suffixes = path.name[len(base.name) + 1 :].split(".")
+        if middle.isdecimal() and suffixes in (["et"], ["et", "gz"]):
+            found.append(path)
+    groups = base.with_name(f"{base.name}.json") if base.name else base
+    return [*found, groups] if found and groups.is_file() else found
+
+
+def find_job(workspace: Workspace, name: str) -> JobInfo:
+    """Return the job of an id or name.
+
+    Raises:
+        ConfigError: There is no such job, or several have the name.
+    """
+    jobs = workspace.jobs() if workspace.root.is_dir() else []
+    found = [job for job in jobs if job.id == name] or [job for job in jobs if job.name == name]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        ids = ", ".join(job.id for job in found[:_LISTED])
+        raise ConfigError(
+            f"JOB {name!r} is the name of {len(found)} jobs: {ids}", hint="Name one of them by its id."
+        )
+    words = list(dict.fromkeys(word for job in jobs for word in (job.id, job.name)))
+    near = [word for word in words if name and name.lower() in word.lower()]
+    near = near or difflib.get_close_matches(name[:200], words, n=3)
+    if near:
+        hint = f"The nearest {'is' if len(near) == 1 else 'are'} {_listed(near)}."
+    elif jobs:
+        hint = f"The jobs there are: {_listed([job.id for job in jobs])}."
+    else:
+        hint = "It has no jobs yet: `chakra-studio simulate WORKLOAD … --out NAME` keeps a run, and the job with it."
+    raise ConfigError(
+        f"There is no job {name[:80]!r} in the workspace {workspace.root}, by id or by name", hint=hint
+    )
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(names[:_LISTED]) + (", …" if len(names) > _LISTED else "")
+
+
+def find_runs(
+    names: Sequence[str],
+    workspace: Path | None = None,
+    *,
+    ranks: Mapping[str, int] | None = None,
+    progress: Progress | None = None,
+    least: int = 2,
+) -> list[Compared]:
+    """Return the runs that are named.
+
+    A name is a path of traces, or, in the workspace: `job/run`, a run, a job (its recording, else its newest run);
+    jobs and runs by id or by name.
+
+    Args:
+        names: `least` to `SIDES_AT_MOST`.
+        workspace: Folder of imported jobs; None is the user's.
+        ranks: Rank numbers by file name, for files that do not tell theirs.
+        progress: Told how far reading is.
+        least: How many there have to be.
+
+    Raises:
+        ConfigError: Too few or too many names, or nothing is called so; names the nearest.
+        StudioError: What is named cannot be read, or holds no times.
+    """
+    if not least <= len(names) <= SIDES_AT_MOST:
+        raise ConfigError(
+            f"{len(names)} runs are named; allowed: {least} to {SIDES_AT_MOST}",
+            hint="`chakra-studio runs` lists the simulations that were kept.",
+        )
+    root = workspace or Workspace.default_root()
+    return [_find_run(name, root, ranks, progress) for name in names]
+
+
+def _find_run(name: str, root: Path, ranks: Mapping[str, int] | None, progress: Progress | None) -> Compared:
+    files: list[Path] = [Path(name)] if Path(name).exists() else prefixed(name)
+    if files:
+        with name_in_errors(name):
+            return recording(read(files, ranks=ranks, progress=progress), name)
+    if not root.is_dir():
+        raise ConfigError(
+            f"{name!r}: no file or folder, no files {name}.<rank>.et, and no workspace with runs",
+            hint="Name a folder of traces.",
+        )
+    store = Workspace(root)
+    job, run = _find_kept(store, name)
+    return load(store, job, run)
+
+
+def _find_kept(store: Workspace, name: str) -> tuple[str, str]:
+    """Return job and run of the workspace that are called so."""
+    found: dict[str, list[tuple[str, str]]] = {}
+    for job in store.jobs():
+        runs = store.runs(job.id) if job.runs else []
+        timed = job.summary.timed_nodes > 0
+        usual = RECORDED if timed or not runs else runs[0].id
+        for word in dict.fromkeys((job.id, job.name)):
+            found.setdefault(word, []).append((job.id, usual))
+            found.setdefault(f"{word}/{RECORDED}", []).append((job.id, RECORDED))
+            for run in runs:
+                for label in dict.fromkeys((run.id, run.name)):
+                    found.setdefault(f"{word}/{label}", []).append((job.id, run.id))
+        for run in runs:
+            for label in dict.fromkeys((run.id, run.name)):
+                found.setdefault(label, []).append((job.id, run.id))
+    fitting = list(dict.fromkeys(found.get(name, [])))
+    if len(fitting) == 1:
+        return fitting[0]
+    if fitting:
+        told = ", ".join(f"{job}/{run}" for job, run in fitting[:SIDES_AT_MOST])
+        raise ConfigError(f"{name!r} names {len(fitting)} runs: {told}", hint="Name one of them by its ids.")
+    near = difflib.get_close_matches(name[:200], found, n=1)
+    raise ConfigError(
+        f"{name!r}: no file or folder, no files {name}.<rank>.et, no run or job of the workspace {store.root}",
+        hint=f"The nearest is {near[0]}."
+        if near
+        else "`chakra-studio runs` lists the simulations that were kept.",
+    )

@@ -1,0 +1,60 @@
+"""`chakra-studio presets`: list the systems that go by a name."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from studio.sim.config import SystemConfig
+from studio.sim.network import TOPOLOGIES, network_gb_per_s
+from studio.sim.presets import PRESETS, Preset
+
+TOPOLOGY_NAMES = {kind: name for name, kind in TOPOLOGIES.items()}
+
+
+def run() -> Sequence[Preset]:
+    """Return the presets."""
+    return tuple(PRESETS.values())
+
+
+def report(presets: Sequence[Preset]) -> list[dict[str, Any]]:
+    """Return the presets as plain data."""
+    return [
+        {
+            "name": one.name,
+            "title": one.title,
+            "source": one.source,
+            "npus": one.config.topology.npus,
+            "network": one.parts.network,
+            "system": one.parts.system,
+            "congestion": one.parts.congestion,
+        }
+        for one in presets
+    ]
+
+
+def text(presets: Sequence[Preset]) -> str:
+    """Return the presets for reading in a terminal."""
+    lines = []
+    for one in presets:
+        lines += [
+            f"{one.name:16} {one.title}",
+            f"{'':16} {system_label(one.config)}",
+            f"{'':16} Source: {one.source}.",
+            "",
+        ]
+    return "\n".join(lines).rstrip()
+
+
+def system_label(config: SystemConfig) -> str:
+    """Return a system in a line: its dimensions, rates, network model and the mode."""
+    dims = " × ".join(
+        f"{TOPOLOGY_NAMES[dim.kind]} {dim.size} ({network_gb_per_s(dim.bytes_per_ns):g} GiB/s, {dim.latency_ns:g} ns)"
+        for dim in config.topology.dims
+    )
+    links = ""
+    if config.links is not None:
+        links = f" over {len(config.links.links):,} links and {config.links.switches:,} switches"
+    mode = "compatible" if config.extensions is None else "extended"
+    npus = config.topology.npus
+    return f"{npus:,} {'NPU' if npus == 1 else 'NPUs'}: {dims}{links}, congestion-{config.congestion}, {mode}"

@@ -1,0 +1,99 @@
+"""`chakra-studio runs`: list the simulations that were kept."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from studio.commands.names import find_job
+from studio.commands.replay import NO_NETWORK
+from studio.commands.terminal import printable, shortened
+from studio.runs import RunInfo
+from studio.sim.parts import EXTENDED
+from studio.units import format_bytes, format_ns
+from studio.workspace import JobInfo, Workspace
+
+_SYSTEM_WIDTH = 48
+
+JobRuns = tuple[JobInfo, list[RunInfo]]
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """Which runs to list.
+
+    Attributes:
+        workspace: Its folder; None is the user's.
+        job: A job by id or name; None for all jobs that have runs.
+    """
+
+    workspace: Path | None = None
+    job: str | None = None
+
+
+def run(request: Request) -> list[JobRuns]:
+    """Return the runs of the job, or of all jobs that have some, the newest job first.
+
+    Raises:
+        ConfigError: There is no such job, or several have the name.
+    """
+    folder = request.workspace or Workspace.default_root()
+    if not folder.is_dir() and request.job is None:
+        return []
+    workspace = Workspace(folder)
+    if request.job is not None:
+        job = find_job(workspace, request.job)
+        return [(job, workspace.runs(job.id))]
+    return [(job, workspace.runs(job.id)) for job in workspace.jobs() if job.runs]
+
+
+def report(jobs: Sequence[JobRuns]) -> list[dict[str, Any]]:
+    """Return runs as plain data."""
+    return [msgspec.to_builtins(run) for _, runs in jobs for run in runs]
+
+
+def text(jobs: Sequence[JobRuns]) -> str:
+    """Return runs for reading in a terminal."""
+    lines: list[str] = []
+    for job, runs in jobs:
+        lines += [printable(f"{job.name} ({job.id})"), *(f"  {line}" for line in _run_lines(runs)), ""]
+    return (
+        "\n".join(lines).rstrip() or "No runs yet. `chakra-studio simulate WORKLOAD … --out NAME` keeps one."
+    )
+
+
+def _run_lines(runs: Sequence[RunInfo]) -> Iterator[str]:
+    if not runs:
+        yield "no runs"
+        return
+    systems = [_topology(run) for run in runs]
+    wide = max(map(len, [*systems, "system"]))
+    yield (
+        f"{'run':24}{'finish':>12}{'exposed':>12}{'NPUs':>9}  {'system':{wide}}  {'congestion':12}{'mode':12}"
+        f"{'made':18}{'size':>10}  name"
+    )
+    for run, system in zip(runs, systems, strict=True):
+        figures = (run.makespan_ns, run.summary.exposed_communication_ns)
+        cells = "".join(f"{format_ns(figure):>12}" for figure in figures)
+        size = format_bytes(run.stored_bytes)
+        made = time.strftime("%Y-%m-%d %H:%M", time.localtime(run.created))
+        yield (
+            f"{run.id:24}{cells}{run.npus:>9,}  {system:{wide}}  {run.congestion:12}{run.mode:12}"
+            f"{made:18}{size:>10}  {printable(run.name)}"
+        )
+
+
+def _topology(run: RunInfo) -> str:
+    """Return the dimensions of a run's system: `Switch 8 × Ring 2`; of a replay that it needed none."""
+    extended = run.tables.system.get(EXTENDED)
+    if isinstance(extended, Mapping) and extended.get("communication-times") == "recorded":
+        return NO_NETWORK
+    columns = [run.tables.network.get(key) for key in ("topology", "npus_count")]
+    kinds, sizes = (column if isinstance(column, list | tuple) else [column] for column in columns)
+    text = " × ".join(f"{kind} {size}" for kind, size in zip(kinds, sizes, strict=False))
+    return shortened(printable(text), _SYSTEM_WIDTH)

@@ -1,0 +1,121 @@
+"""Timelines as files for other viewers: issue and callback lines, Chrome traces, and Perfetto's own format."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TextIO
+
+from studio.analysis.timeline.chrome import HEAD, chrome_events
+from studio.analysis.timeline.gantt import Gantt
+from studio.analysis.timeline.perfetto import INSTALL, cannot_write, perfetto_events
+from studio.errors import StudioError, TraceError
+from studio.et import events
+from studio.et.events import line_ends
+from studio.et.write import written_together
+from studio.sim.result import SimResult
+from studio.storage import appearing
+from studio.timeline import recorded
+from studio.trace import Trace
+
+SUFFIXES = (".json", ".pftrace", ".csv")
+"""Forms of a timeline, by the suffix that asks for them."""
+
+
+def refuse_unwritable(path: Path) -> None:
+    """Raise where a form cannot be written here, before anything is read or simulated.
+
+    Raises:
+        StudioError: The form is Perfetto's own, and the package that writes it is not there.
+    """
+    reason = cannot_write() if path.suffix == ".pftrace" else ""
+    if reason:
+        raise StudioError(
+            f"{path}: {reason[0].lower()}{reason[1:]}",
+            hint=f"{INSTALL}, or name a file ending in .json: a Chrome trace, which Perfetto opens, too.",
+        )
+
+
+def is_timeline(path: Path) -> bool:
+    """Whether a file is one that `write_timeline` wrote."""
+    with path.open("rb") as stream:
+        start = stream.read(4096)
+    if path.suffix == ".pftrace":
+        # Packets alone, each of which begins so.
+        return start[:1] == b"\n"
+    return (path.suffix == ".csv" and events.sniff(start)) or (
+        path.suffix == ".json" and start.startswith(HEAD.encode())
+    )
+
+
+def write_timeline(trace: Trace, path: Path) -> Path:
+    """Write when everything was recorded to have run, in the form that the suffix asks for.
+
+    Raises:
+        TraceError: No node has a start.
+        StudioError: The form is Perfetto's own, and the package that writes it is not there.
+    """
+    if not any((graph.start_ns >= 0).any() for graph in trace.graphs):
+        raise TraceError(
+            f"{path}: no node of the trace has a start, so there is no timeline to write.",
+            hint="Simulate the trace first: chakra-studio simulate … --events FILE writes a timeline.",
+        )
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with written_together() as put:
+        put(path, _timeline(trace, path.suffix))
+    return path
+
+
+def _timeline(trace: Trace, suffix: str) -> Iterator[bytes]:
+    if suffix == ".csv":
+        return (line.encode() for line in events.write(trace))
+    return gantt_file(Gantt(trace, recorded(trace)), suffix)
+
+
+def in_order(path: Path) -> bool:
+    """Whether a file of events shows the order of events across ranks, so that every rank has to be simulated."""
+    return path.suffix not in (".json", ".pftrace")
+
+
+def write_events(result: SimResult, path: Path) -> None:
+    """Write the events as the suffix asks for; the file appears when it is complete.
+
+    A file ending in `.json` becomes a Chrome trace, one in `.pftrace` a trace in Perfetto's own format, any other gets a
+    line per event, in the order they happened. For those every rank must have been simulated.
+
+    Raises:
+        ConfigError: The file cannot be written.
+        StudioError: The package that writes Perfetto's format is not there.
+    """
+    refuse_unwritable(path)
+    with appearing(path, "--events") as stream:
+        if in_order(path):
+            event_lines(result, stream)
+            return
+        numbers = [rank.number for rank in result.trace.ranks]
+        stands_for = [numbers[at] for at in result.representative.tolist()]
+        gantt = Gantt(result.trace, result.timeline(sorted(set(stands_for))), stands_for=stands_for)
+        # Below the text, which stays empty: Perfetto's format is none.
+        stream.buffer.writelines(gantt_file(gantt, path.suffix))
+
+
+def event_lines(result: SimResult, stream: TextIO) -> None:
+    """Write the events as `issue,sys->id=0,tick=0,node->id=1,node->name=…,node->type=4` and `callback,…`."""
+    numbers = [rank.number for rank in result.trace.ranks]
+    ends = [line_ends(graph) for graph in result.trace.graphs]
+    of_rank = [ends[rank.graph] for rank in result.trace.ranks]
+    columns = (result.event_end, result.event_rank, result.event_ns, result.event_row)
+    for ended, rank, tick, row in zip(*(column.tolist() for column in columns), strict=True):
+        word = "callback" if ended else "issue"
+        stream.write(f"{word},sys->id={numbers[rank]},tick={tick},{of_rank[rank][row]}\n")
+
+
+def gantt_file(gantt: Gantt, suffix: str) -> Iterator[bytes]:
+    """Yield a timeline for other viewers: a Chrome trace (`.json`), or Perfetto's own format (`.pftrace`).
+
+    Raises:
+        StudioError: The package that writes Perfetto's format is not there.
+    """
+    if suffix == ".pftrace":
+        return perfetto_events(gantt)
+    return (piece.encode() for piece in chrome_events(gantt))
