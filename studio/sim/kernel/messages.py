@@ -54,9 +54,12 @@ from studio.sim.kernel.order import label
 
 
 def chain_of(m, tag, pair, size):
-    """Return where the hash chain of a key starts: the middle bits of a product depend on all lower ones."""
-    h = tag * 0x1E3779B97F4A7C15 + pair * 0x42B2AE3D27D4EB4F + size * 0x165667B19E3779F9
-    return m[CHANNELS] + ((h >> 31) & m[CHANNEL_MASK])
+    """Return where the hash chain of a key starts: the middle bits of a product depend on all lower ones.
+
+    Keys that differ in their destination alone lie side by side, for who sends to many sends to them in turn.
+    """
+    h = tag * 0x1E3779B97F4A7C15 + (pair >> 20) * 0x42B2AE3D27D4EB4F + size * 0x165667B19E3779F9
+    return m[CHANNELS] + (((h >> 31) + pair) & m[CHANNEL_MASK])
 
 
 def channel(m, tag, pair, size):
