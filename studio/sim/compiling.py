@@ -19,7 +19,7 @@ import llvmlite.binding as llvm
 import llvmlite.ir as ir
 import numba
 from numba import types
-from numba.core import compiler, typed_passes, untyped_passes
+from numba.core import cgutils, compiler, typed_passes, untyped_passes
 from numba.core.callconv import RETCODE_OK, CPUCallConv, excinfo_ptr_t
 from numba.core.codegen import JITCodeLibrary, RuntimeLinker
 from numba.core.compiler_machinery import LoweringPass, PassManager, register_pass
@@ -54,6 +54,7 @@ def compile_kernel(
         setattr(namespace, name, dispatcher)
     namespace.data_of = intrinsic(_address)
     namespace.lowest = trailing_zeros
+    namespace.prefetch = intrinsic(_prefetch)
     outermost = numba.njit(cache=True, pipeline_class=_WholeCompiler, **_OPTIONS)(getattr(namespace, entry))
     setattr(namespace, entry, outermost)
     # Numba looks at the file of the outermost function alone to see whether what it keeps is of this source.
@@ -82,6 +83,19 @@ def _address(_context: Any, array: Any) -> Any:
         return context.make_array(signature.args[0])(context, builder, args[0]).data
 
     return types.CPointer(array.dtype)(array), codegen
+
+
+def _prefetch(_context: Any, pointer: Any, _index: Any) -> Any:
+    def codegen(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
+        at = builder.bitcast(builder.gep(args[0], [args[1]]), ir.IntType(8).as_pointer())
+        flag = ir.IntType(32)
+        kind = ir.FunctionType(ir.VoidType(), [at.type, flag, flag, flag])
+        call = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
+        # To be written to, kept in all caches, data.
+        builder.call(call, [at, flag(1), flag(3), flag(1)])
+        return _context.get_dummy_value()
+
+    return types.void(pointer, types.int64), codegen
 
 
 def _make_parts(namespace: Any, functions: Sequence[str]) -> None:

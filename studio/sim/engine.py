@@ -168,7 +168,7 @@ def _callees_first(function: Any, seen: set[str]) -> list[str]:
     return [*found, function.__name__]
 
 
-_REPLACED = ("lowest",)
+_REPLACED = ("lowest", "prefetch")
 """What `compile_kernel` has its own form of."""
 _INLINED = (
     *(

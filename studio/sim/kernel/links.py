@@ -5,7 +5,7 @@ Links of the congestion-aware network are store and forward: a message enters th
 
 from __future__ import annotations
 
-from studio.sim.kernel.clock import push
+from studio.sim.kernel.clock import prefetch, push
 from studio.sim.kernel.layout import (
     AWARE,
     DIM_COUNT,
@@ -171,8 +171,12 @@ def free_link(m, f, link):
     if e == 0:
         m[link] = 0
         return
-    m[link + 1] = m[e]
+    after = m[e]
+    m[link + 1] = after
     m[link + 6] -= 1
+    # Of many messages that wait on many links none is in the cache when its turn comes, nor is its channel.
+    prefetch(m, after)
+    prefetch(m, m[e + 2])
     if m[AWARE] == ONE_DIMENSION:
         transmit(m, e, link)
     else:
