@@ -97,7 +97,7 @@ def _lay_out(planning: Planning, folded: bool) -> Plan:
     head[k.WHEEL] = arena.room(k.LEVELS * k.SPAN)
     # With the direct algorithm every rank sends to every other in the first tick.
     channels = npus * count if planning.uses_direct else 8 * count
-    for base, mask, words in ((k.TICKS, k.TICK_MASK, 4 * count), (k.CHANNELS, k.CHANNEL_MASK, channels)):
+    for base, mask, words in ((k.TICKS, k.TICK_MASK, 16 * count), (k.CHANNELS, k.CHANNEL_MASK, channels)):
         size = min(max(1 << (words - 1).bit_length(), 1024), 1 << 20)
         head[base], head[mask] = arena.room(size), size - 1
     head[k.DIMS] = arena.put(np.array([[d.size, DIMENSION_CODE[d.kind]] for d in dims], np.int64))

@@ -26,6 +26,7 @@ from studio.sim.kernel.layout import (
     L_THIRD,
     LEVEL_BITS,
     LEVELS,
+    LIST,
     LIST_SHIFT,
     MANY,
     MAX_TICK,
@@ -121,9 +122,10 @@ def merge(m, links, a, b):
             a = r
 
 
-# A wheel of six levels with 1,024 slots each holds the ticks to come; ticks are found by a hash. A level
-# is a mask of 32 bits that says which of the 32 masks after it are not 0, which say which of the slots after them
-# are not. Callbacks of a tick lie one behind the other, so the next ones are in the cache when their turn comes.
+# A wheel of six levels with 1,024 slots each holds the ticks to come. A level is a mask of 32 bits that says which of
+# the 32 masks after it are not 0, which say which of the slots after them are not. A slot of the lowest level is one
+# tick, so it says which; ticks of the others are found by a hash. Callbacks of a tick lie one behind the other, so
+# the next ones are in the cache when their turn comes.
 
 
 def put_tick(m, t, tick):
@@ -167,29 +169,75 @@ def next_tick(m):
         c = m[t + T_WHEEL]
         if c == 0:
             m[NOW] = m[t]
+            if level != 0:
+                forget_tick(m, t)
+            if bits != 0:
+                prefetch(m, m[base + SLOTS_AT + 32 * word + lowest(bits)])
             return t
         # Several ticks of one slot go down, as seen from where the slot begins.
         shift = LEVEL_BITS * level
         m[NOW] = (m[t] >> shift) << shift
-        put_tick(m, t, m[t])
+        lower_tick(m, t)
         while c != 0:
             t = c
             c = m[t + T_WHEEL]
-            put_tick(m, t, m[t])
+            lower_tick(m, t)
 
 
-def new_tick(m, tick, h):
-    """Make the record of a tick."""
-    if tick > MAX_TICK or tick < 0:
-        m[ERROR] = E_CLOCK
-        tick = MAX_TICK
+def lower_tick(m, t):
+    """Put a tick into a lower level of the wheel."""
+    tick = m[t]
+    if (tick ^ m[NOW]) >> LEVEL_BITS == 0:
+        forget_tick(m, t)
+    put_tick(m, t, tick)
+
+
+def forget_tick(m, t):
+    """Take a tick out of the hash."""
+    h = m[TICKS] + (m[t] & m[TICK_MASK])
+    if m[h] == t:
+        m[h] = m[t + T_CHAIN]
+    else:
+        c = m[h]
+        while m[c + T_CHAIN] != t:
+            c = m[c + T_CHAIN]
+        m[c + T_CHAIN] = m[t + T_CHAIN]
+
+
+def new_tick(m, tick):
+    """Make the record of a tick, and put it into the wheel."""
     t = alloc_block(m)
     m[t] = tick
     m[t + T_READ] = t + T_EVENTS
     m[t + T_WRITE] = t + T_EVENTS
-    m[t + T_CHAIN] = m[h]
-    m[h] = t
     put_tick(m, t, tick)
+    return t
+
+
+def near_tick(m, tick):
+    """Return a tick of the wheel's lowest level, made where there is none."""
+    t = m[m[WHEEL] + SLOTS_AT + (tick & ((1 << LEVEL_BITS) - 1))]
+    if t == 0 and tick == m[NOW]:
+        # The tick that runs is in the wheel no more.
+        t = m[LIST]
+    if t == 0:
+        t = new_tick(m, tick)
+    return t
+
+
+def far_tick(m, tick):
+    """Return a tick of a higher level, made where there is none."""
+    h = m[TICKS] + (tick & m[TICK_MASK])
+    t = m[h]
+    while t != 0 and m[t] != tick:
+        t = m[t + T_CHAIN]
+    if t == 0:
+        if tick > MAX_TICK or tick < 0:
+            m[ERROR] = E_CLOCK
+            tick = MAX_TICK
+        t = new_tick(m, tick)
+        m[t + T_CHAIN] = m[h]
+        m[h] = t
     return t
 
 
@@ -208,26 +256,9 @@ def append(m, t, x, y):
 
 def push(m, tick, x, y):
     """Schedule a callback as the last one of a tick; return where it is written."""
-    h = m[TICKS] + (tick & m[TICK_MASK])
-    t = m[h]
-    while t != 0 and m[t] != tick:
-        t = m[t + T_CHAIN]
-    if t == 0:
-        t = new_tick(m, tick, h)
+    near = (tick ^ m[NOW]) >> LEVEL_BITS == 0
+    t = near_tick(m, tick) if near else far_tick(m, tick)
     return append(m, t, x, y)
-
-
-def drop_tick(m, t):
-    """Forget a tick whose callbacks have all run."""
-    h = m[TICKS] + (m[t] & m[TICK_MASK])
-    if m[h] == t:
-        m[h] = m[t + T_CHAIN]
-    else:
-        c = m[h]
-        while m[c + T_CHAIN] != t:
-            c = m[c + T_CHAIN]
-        m[c + T_CHAIN] = m[t + T_CHAIN]
-    drop_list(m, t)
 
 
 def drop_list(m, t):

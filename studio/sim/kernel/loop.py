@@ -13,7 +13,7 @@ from studio.sim.kernel.arrivals import (
     wake,
 )
 from studio.sim.kernel.bus import bus_sent
-from studio.sim.kernel.clock import drop_list, drop_tick, forget_list, merge, next_of, next_tick, release
+from studio.sim.kernel.clock import drop_list, forget_list, merge, next_of, next_tick, release
 from studio.sim.kernel.layout import (
     A_BEGIN,
     A_BUS,
@@ -73,6 +73,7 @@ from studio.sim.kernel.layout import (
     STAMPS,
     STARTED,
     STEPS,
+    T_EVENTS,
     T_READ,
     T_WRITE,
     TOP,
@@ -236,16 +237,19 @@ def run(m, f, room, budget):
             if t != 0:
                 at = m[t + T_READ]
             if settling or t == 0 or at == m[t + T_WRITE]:
-                settling = m[TOUCHED] != 0
-                m[SETTLING] = settling
-                if settling:
+                if m[TOUCHED] != 0:
+                    settling = True
+                    m[SETTLING] = 1
                     steps += 1
                     settle_next(m, f)
                     continue
-                if t != 0 and at != m[t + T_WRITE]:
-                    continue
+                if settling:
+                    settling = False
+                    m[SETTLING] = 0
+                    if t != 0 and at != m[t + T_WRITE]:
+                        continue
                 if t != 0:
-                    drop_tick(m, t)
+                    drop_list(m, t)
                 m[LIST] = 0
                 t = 0
                 if m[ERROR] != 0:
@@ -259,7 +263,7 @@ def run(m, f, room, budget):
                 if t == 0:
                     m[STEPS] += steps
                     return DONE
-                continue
+                at = t + T_EVENTS
             at = next_of(m, t, at)
             m[t + T_READ] = at + 2
             x = m[at]
