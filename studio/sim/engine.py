@@ -31,7 +31,7 @@ from studio.sim.kernel import (
     queues,
     routes,
 )
-from studio.sim.kernel import layout as k
+from studio.sim.kernel import records as k
 from studio.sim.plan import Plan
 
 INTERPRETED_STEPS = 100_000
@@ -81,17 +81,17 @@ def execute(
     batch = BATCH if native else INTERPRETED_BATCH
     while True:
         state = run(m, f, batch)
-        if state == k.DONE:
+        if state == k.Outcome.DONE:
             break
-        if state == k.FAILED:
+        if state == k.Outcome.FAILED:
             if plan.folding is not None:
                 # Whatever it is, it is told of the run in which every rank is simulated.
                 break
             raise _failure(m)
-        if state == k.GROW:
+        if state == k.Outcome.GROW:
             m = _grown(m) if native else m + [0] * len(m)
         if progress is not None:
-            progress((int(m[k.LOG]) - plan.log) // 4, plan.instances)
+            progress((int(m[k.Head.LOG]) - plan.log) // 4, plan.instances)
         if cancel is not None and cancel():
             raise Cancelled
     plan.m = m if native else np.array(m, np.int64)
@@ -100,11 +100,9 @@ def execute(
 def stopped_short(plan: Plan) -> str:
     """Return why the answer of a folded run is none, "" where it is one."""
     m = plan.m
-    if m[k.ERROR] == k.E_ORDER:
-        return (
-            f"what happens first on rank {m[k.ERROR_RANK]} at {m[k.NOW]:,} ns depends on the numbers of ranks"
-        )
-    if m[k.ERROR] != k.E_NONE or m[k.LOG] - plan.log < 4 * plan.instances:
+    if m[k.Head.ERROR] == k.Error.ORDER:
+        return f"what happens first on rank {m[k.Head.ERROR_RANK]} at {m[k.Head.NOW]:,} ns depends on the numbers of ranks"
+    if m[k.Head.ERROR] != k.Error.NONE or m[k.Head.LOG] - plan.log < 4 * plan.instances:
         return "the job does not come to its end"
     return ""
 
@@ -115,7 +113,7 @@ class Cancelled(Exception):  # noqa: N818 (no error: somebody asked for it)
 
 def _grown(m: Any) -> Any:
     # What is never touched costs nothing, so it is better to ask once for much than often for little.
-    least = 2 * int(m[k.MARGIN]) + 4 * int(m[k.CHANNEL_MASK] + 1)
+    least = 2 * int(m[k.Head.MARGIN]) + 4 * int(m[k.Head.CHANNEL_MASK] + 1)
     room = len(m) + max(len(m), min(8 * len(m), _RESERVE_WORDS), least)
     longer = aligned(room)
     longer[: len(m)] = m
@@ -123,18 +121,18 @@ def _grown(m: Any) -> Any:
 
 
 def _failure(m: Any) -> TraceError:
-    if m[k.ERROR] == k.E_SELF:
+    if m[k.Head.ERROR] == k.Error.SELF:
         return TraceError(
-            f"rank {m[k.ERROR_RANK]} sends a message to itself; allowed: other ranks",
+            f"rank {m[k.Head.ERROR_RANK]} sends a message to itself; allowed: other ranks",
             hint="Correct comm_src and comm_dst in the trace.",
         )
-    if m[k.ERROR] == k.E_ROUTE:
+    if m[k.Head.ERROR] == k.Error.ROUTE:
         return TraceError(
-            f"rank {m[k.ERROR_RANK]} sends a message to rank {m[k.ERROR_PEER]}, and no way over the links leads there",
+            f"rank {m[k.Head.ERROR_RANK]} sends a message to rank {m[k.Head.ERROR_PEER]}, and no way over the links leads there",
             hint="Add the links that are missing, or let those ranks not talk to each other.",
         )
     return TraceError(
-        f"the simulated time passes {k.MAX_TICK:,} ns (18 years)",
+        f"the simulated time passes {k.Tick.MAX:,} ns (18 years)",
         hint="Check durations and sizes in the trace, and the bandwidths of the network.",
     )
 
@@ -208,10 +206,11 @@ _INLINED = (
 """What every message passes; a call costs more than these do."""
 
 _PARTS = (
-    *(k, clock, order, routes, links, messages),
+    *(clock, order, routes, links, messages),
     *(bus, packets, phases, queues, nodes, arrivals),
 )
-KERNEL = Kernel(loop, __name__, _compile_all, _PARTS)
+_RECORDS = tuple(vars(k)[name] for name in k.__all__)
+KERNEL = Kernel(loop, __name__, _compile_all, _PARTS, _RECORDS)
 COMPILING = "compiling the simulator, once per installation, about 15 s"
 
 

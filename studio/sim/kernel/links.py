@@ -6,41 +6,14 @@ Links of the congestion-aware network are store and forward: a message enters th
 from __future__ import annotations
 
 from studio.sim.kernel.clock import prefetch, push
-from studio.sim.kernel.layout import (
-    AWARE,
-    DIM_COUNT,
-    DIMS,
-    ERROR,
-    F_HEADER,
-    FULLY_CONNECTED,
-    GRAPH,
-    HOP,
-    LINK_BASES,
-    LINK_FLOATS,
-    LINK_FREE,
-    LINK_ORDER,
-    LINKS,
-    NOW,
-    NPUS,
-    ONE_DIMENSION,
-    PEERS,
-    PRODUCT,
-    RANK_WORDS,
-    RANKS,
-    RING_DIM,
-    SWITCH,
-    TRAFFIC,
-    TRAFFIC_WORDS,
-    WATCH,
-    WHAT,
-)
 from studio.sim.kernel.order import in_order, label
+from studio.sim.kernel.records import Callback, Head, Network, Rank, Real
 from studio.sim.kernel.routes import next_single, route_delay
 
 
 def dimension(m, src, dst):
     """Return the lowest dimension in which two ranks differ."""
-    at = m[DIMS]
+    at = m[Head.DIMS]
     d = 0
     while src % m[at] == dst % m[at]:
         src //= m[at]
@@ -52,7 +25,7 @@ def dimension(m, src, dst):
 
 def account(m, number, d, count, size):
     """Count messages that a rank sends into a dimension."""
-    at = m[TRAFFIC] + TRAFFIC_WORDS * (number * m[DIM_COUNT] + d)
+    at = m[Head.TRAFFIC] + Network.TRAFFIC_WORDS * (number * m[Head.DIM_COUNT] + d)
     m[at] += count * size
     m[at + 1] += count
 
@@ -64,9 +37,9 @@ def crossing(m, f, d, hops, size):
     whatever its size (Alexandrov et al., LogGP: Incorporating Long Messages into the LogP Model, SPAA 1995).
     The reference has none, so it is 0 in the compatible mode.
     """
-    at = F_HEADER + 2 * d
+    at = Real.DIMS + 2 * d
     time = hops * f[at] + size / f[at + 1]
-    return int(time + f[F_HEADER + 2 * m[DIM_COUNT] + d])
+    return int(time + f[Real.DIMS + 2 * m[Head.DIM_COUNT] + d])
 
 
 def delay(m, f, src, dst, size, count):
@@ -78,7 +51,7 @@ def delay(m, f, src, dst, size, count):
     d = 0
     a = src
     b = dst
-    at = m[DIMS]
+    at = m[Head.DIMS]
     while True:
         n = m[at]
         x = a % n
@@ -90,13 +63,13 @@ def delay(m, f, src, dst, size, count):
         at += 2
         d += 1
     account(m, src, d, count, size)
-    if m[GRAPH] != 0:
+    if m[Head.GRAPH] != 0:
         return route_delay(m, f, src, dst, size)
     kind = m[at + 1]
     hops = 1
-    if kind == SWITCH:
+    if kind == Network.SWITCH:
         hops = 2
-    elif kind == RING_DIM:
+    elif kind == Network.RING:
         hops = abs(x - y)
         if n - hops < hops:
             hops = n - hops
@@ -106,7 +79,7 @@ def delay(m, f, src, dst, size, count):
 def stride_of(m, d):
     """Return the distance, in rank numbers, of neighbours in a dimension."""
     stride = 1
-    at = m[DIMS]
+    at = m[Head.DIMS]
     for _ in range(d):
         stride *= m[at]
         at += 2
@@ -127,16 +100,16 @@ def transmit(m, e, link):
 
 def occupy(m, e, link, busy, time):
     """Take a link for a message that is under way for `time`."""
-    now = m[NOW]
+    now = m[Head.NOW]
     m[link] = 1
     m[link + 3] += m[e + 1]
     m[link + 4] += busy
     m[link + 5] += 1
-    push(m, now + time, HOP | e << WHAT, 0)
+    push(m, now + time, Callback.HOP | e << Callback.WHAT, 0)
     y = 0
-    if m[WATCH] != 0:
+    if m[Head.WATCH] != 0:
         y = label(m, 0)
-    push(m, now + busy, LINK_FREE | link << WHAT, y)
+    push(m, now + busy, Callback.LINK_FREE | link << Callback.WHAT, y)
 
 
 def carry(m, f, e, link):
@@ -145,10 +118,10 @@ def carry(m, f, e, link):
     The link is taken for overhead + size / bandwidth, the message arrives a latency later. The overhead is
     that of the dimension, paid on the first link in it.
     """
-    at = m[LINK_FLOATS] + (link - m[LINKS]) // 4
+    at = m[Head.LINK_FLOATS] + (link - m[Head.LINKS]) // 4
     wire = m[e + 1] / f[at + 1]
-    if m[AWARE] == PRODUCT and m[e + 7] != 0:
-        wire += f[F_HEADER + 2 * m[DIM_COUNT] + m[e + 6] - 1]
+    if m[Head.AWARE] == Network.PRODUCT and m[e + 7] != 0:
+        wire += f[Real.DIMS + 2 * m[Head.DIM_COUNT] + m[e + 6] - 1]
     occupy(m, e, link, int(wire), int(f[at] + wire))
 
 
@@ -177,7 +150,7 @@ def free_link(m, f, link):
     # Of many messages that wait on many links none is in the cache when its turn comes, nor is its channel.
     prefetch(m, after)
     prefetch(m, m[e + 2])
-    if m[AWARE] == ONE_DIMENSION:
+    if m[Head.AWARE] == Network.ONE_DIMENSION:
         transmit(m, e, link)
     else:
         carry(m, f, e, link)
@@ -185,26 +158,26 @@ def free_link(m, f, link):
 
 def enter_link(m, f, e, at, to):
     """Send a message that is at device `at` one device on towards `to`, or let it wait for the link."""
-    if m[AWARE] == ONE_DIMENSION:
+    if m[Head.AWARE] == Network.ONE_DIMENSION:
         link = only_link(m, e, at, to)
-        if m[WATCH] != 0:
+        if m[Head.WATCH] != 0:
             # A link serves the rank it leaves, or, behind a switch, the one it leads to.
             owner = at
-            if at == m[NPUS]:
+            if at == m[Head.NPUS]:
                 owner = to
-            mine = m[LINK_ORDER] + 2 * link
-            m[mine] = m[RANKS] + RANK_WORDS * m[m[PEERS] + owner]
+            mine = m[Head.LINK_ORDER] + 2 * link
+            m[mine] = m[Head.RANKS] + Rank.WORDS * m[m[Head.PEERS] + owner]
             in_order(m, m[mine], mine + 1)
-        link = m[LINKS] + 8 * link
+        link = m[Head.LINKS] + 8 * link
         if m[link] == 0:
             transmit(m, e, link)
         else:
             wait_for_link(m, e, link)
         return
-    link = next_link(m, e, at, to) if m[AWARE] == PRODUCT else next_single(m, f, e, at, to)
-    if m[ERROR] != 0:
+    link = next_link(m, e, at, to) if m[Head.AWARE] == Network.PRODUCT else next_single(m, f, e, at, to)
+    if m[Head.ERROR] != 0:
         return
-    link = m[LINKS] + 8 * link
+    link = m[Head.LINKS] + 8 * link
     if m[link] == 0:
         carry(m, f, e, link)
     else:
@@ -213,12 +186,12 @@ def enter_link(m, f, e, at, to):
 
 def only_link(m, e, at, to):
     """Return the link towards `to` in the only dimension, and note the device it leads to."""
-    n = m[NPUS]
-    kind = m[m[DIMS] + 1]
-    if kind == FULLY_CONNECTED:
+    n = m[Head.NPUS]
+    kind = m[m[Head.DIMS] + 1]
+    if kind == Network.FULLY_CONNECTED:
         link = at * n + to
         nxt = to
-    elif kind == SWITCH:
+    elif kind == Network.SWITCH:
         link = at
         nxt = n
         if at == n:
@@ -247,32 +220,32 @@ def next_link(m, e, at, to):
 
     The switch of a line is device NPUs × (1 + dimension) + the line's first rank.
     """
-    npus = m[NPUS]
+    npus = m[Head.NPUS]
     if at >= npus:
         d = at // npus - 1
         stride = stride_of(m, d)
-        n = m[m[DIMS] + 2 * d]
+        n = m[m[Head.DIMS] + 2 * d]
         nxt = at % npus + to // stride % n * stride
         m[e + 4] = nxt
         m[e + 7] = 0
-        return m[m[LINK_BASES] + d] + npus + nxt
+        return m[m[Head.LINK_BASES] + d] + npus + nxt
     d = dimension(m, at, to)
     stride = stride_of(m, d)
-    n = m[m[DIMS] + 2 * d]
-    kind = m[m[DIMS] + 2 * d + 1]
+    n = m[m[Head.DIMS] + 2 * d]
+    kind = m[m[Head.DIMS] + 2 * d + 1]
     x = at // stride % n
     y = to // stride % n
-    link = m[m[LINK_BASES] + d]
+    link = m[m[Head.LINK_BASES] + d]
     line = at - x * stride
     m[e + 7] = 0
     if m[e + 6] != d + 1:
         m[e + 6] = d + 1
         m[e + 7] = 1
         account(m, at, d, 1, m[e + 1])
-    if kind == FULLY_CONNECTED:
+    if kind == Network.FULLY_CONNECTED:
         m[e + 4] = line + y * stride
         return link + at * n + y
-    if kind == SWITCH:
+    if kind == Network.SWITCH:
         m[e + 4] = npus * (1 + d) + line
         return link + at
     if 2 * ((y - x) % n) <= n:

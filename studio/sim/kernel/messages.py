@@ -9,48 +9,22 @@ destination, or, where one rank stands for many, what source and destination are
 from __future__ import annotations
 
 from studio.sim.kernel.clock import alloc, push, release
-from studio.sim.kernel.layout import (
-    ARRIVE,
-    AWARE,
-    CHANNEL_COUNT,
-    CHANNEL_MASK,
-    CHANNELS,
-    CONTROL_BYTES,
-    CONTROL_TAG,
-    DIMS,
-    E_SELF,
-    ERROR,
-    ERROR_RANK,
-    F_HEADER,
-    L_WILD,
-    LATE,
-    NOW,
-    O_POSTED,
-    ONE_DIMENSION,
-    P_STREAM,
-    PEERS,
-    PRODUCT,
-    R_NUMBER,
-    R_ORDER,
-    RANK_WORDS,
-    RANKS,
-    RENDEZVOUS,
-    S_POSTED,
-    SWITCH,
-    TOP,
-    UNAWARE,
-    UNCLAIMED,
-    UNEVEN_TAG,
-    W_NODE,
-    W_RECV,
-    W_RING,
-    W_SEND,
-    W_STREAM,
-    WATCH,
-    WHAT,
-)
 from studio.sim.kernel.links import account, delay, dimension, enter_link
 from studio.sim.kernel.order import label
+from studio.sim.kernel.records import (
+    Callback,
+    Channel,
+    Error,
+    Head,
+    Label,
+    Network,
+    Order,
+    Rank,
+    Real,
+    Ring,
+    Stream,
+    Waiter,
+)
 
 
 def chain_of(m, tag, pair, size):
@@ -59,12 +33,12 @@ def chain_of(m, tag, pair, size):
     Keys that differ in their destination alone lie side by side, for who sends to many sends to them in turn.
     """
     h = tag * 0x1E3779B97F4A7C15 + (pair >> 20) * 0x42B2AE3D27D4EB4F + size * 0x165667B19E3779F9
-    return m[CHANNELS] + (((h >> 31) + pair) & m[CHANNEL_MASK])
+    return m[Head.CHANNELS] + (((h >> 31) + pair) & m[Head.CHANNEL_MASK])
 
 
 def channel(m, tag, pair, size):
     """Return the channel of a key, made where there is none."""
-    if tag >= UNEVEN_TAG:
+    if tag >= Channel.UNEVEN_TAG:
         size = 0
     h = chain_of(m, tag, pair, size)
     c = m[h]
@@ -82,7 +56,7 @@ def channel(m, tag, pair, size):
     m[c + 6] = 0
     m[c + 7] = 0
     m[h] = c
-    m[CHANNEL_COUNT] += 1
+    m[Head.CHANNEL_COUNT] += 1
     return c
 
 
@@ -96,7 +70,7 @@ def drop_channel(m, c):
         while m[p] != c:
             p = m[p]
         m[p] = m[c]
-    m[CHANNEL_COUNT] -= 1
+    m[Head.CHANNEL_COUNT] -= 1
     release(m, c)
 
 
@@ -108,14 +82,14 @@ def settle(m, c):
 
 def rehash(m):
     """Give the channels a table of four times the size; the caller has seen to the room."""
-    old = m[CHANNELS]
-    size = m[CHANNEL_MASK] + 1
-    new = m[TOP]
-    m[TOP] = new + 4 * size
+    old = m[Head.CHANNELS]
+    size = m[Head.CHANNEL_MASK] + 1
+    new = m[Head.TOP]
+    m[Head.TOP] = new + 4 * size
     for i in range(4 * size):
         m[new + i] = 0
-    m[CHANNELS] = new
-    m[CHANNEL_MASK] = 4 * size - 1
+    m[Head.CHANNELS] = new
+    m[Head.CHANNEL_MASK] = 4 * size - 1
     for i in range(size):
         c = m[old + i]
         while c != 0:
@@ -128,10 +102,10 @@ def rehash(m):
 
 def stream_of(m, w):
     """Return the stream that waits; 0 where something else does."""
-    if w & 7 == W_STREAM:
+    if w & 7 == Waiter.STREAM:
         return w >> 3
-    if w & 7 == W_RING:
-        return m[(w >> 3) + P_STREAM]
+    if w & 7 == Waiter.RING:
+        return m[(w >> 3) + Ring.STREAM]
     return 0
 
 
@@ -139,9 +113,9 @@ def note_post(m, w):
     """Note when a receive was posted."""
     s = stream_of(m, w)
     if s != 0:
-        m[s + S_POSTED] = m[NOW]
-    elif w & 7 == W_NODE:
-        m[m[m[RANKS] + RANK_WORDS * ((w >> 3) & 0xFFFFF) + R_ORDER] + O_POSTED] = m[NOW]
+        m[s + Stream.POSTED] = m[Head.NOW]
+    elif w & 7 == Waiter.NODE:
+        m[m[m[Head.RANKS] + Rank.WORDS * ((w >> 3) & 0xFFFFF) + Rank.ORDER] + Order.POSTED] = m[Head.NOW]
 
 
 def post(m, c, w):
@@ -149,14 +123,14 @@ def post(m, c, w):
     if m[c + 4] > 0:
         m[c + 4] -= 1
         settle(m, c)
-        if m[WATCH] != 0:
+        if m[Head.WATCH] != 0:
             w = label(m, w)
             # Whether the message or the receive came first is not known where both came in this tick.
-            if m[UNCLAIMED] == m[NOW]:
-                m[w + L_WILD] = 1
-        push(m, m[NOW], LATE, w)
+            if m[Head.UNCLAIMED] == m[Head.NOW]:
+                m[w + Label.WILD] = 1
+        push(m, m[Head.NOW], Callback.LATE, w)
         return
-    if m[WATCH] != 0:
+    if m[Head.WATCH] != 0:
         note_post(m, w)
     if m[c + 5] == 0:
         m[c + 5] = w
@@ -192,25 +166,25 @@ def take_waiter(m, c):
 def launch(m, f, c, src, dst, size, time, code):
     """Put a message of channel `c` on the network; `time` is its delay where that is known, else -1."""
     m[c + 7] += 1
-    if m[WATCH] != 0:
+    if m[Head.WATCH] != 0:
         code = label(m, code)
-    aware = m[AWARE]
-    if aware != UNAWARE:
+    aware = m[Head.AWARE]
+    if aware != Network.UNAWARE:
         e = alloc(m)
         m[e + 1] = size
         m[e + 2] = c
         m[e + 3] = code
         m[e + 5] = dst
-        if aware == ONE_DIMENSION:
-            wire = size / f[F_HEADER + 1]
+        if aware == Network.ONE_DIMENSION:
+            wire = size / f[Real.DIMS + 1]
             m[e + 6] = int(wire)
-            m[e + 7] = int(f[F_HEADER] + wire)
+            m[e + 7] = int(f[Real.DIMS] + wire)
             account(m, src, 0, 1, size)
-            if m[PEERS] != 0 and m[m[DIMS] + 1] == SWITCH:
+            if m[Head.PEERS] != 0 and m[m[Head.DIMS] + 1] == Network.SWITCH:
                 # The link behind the switch is that of the rank which stands for the receiver.
-                dst = m[m[RANKS] + RANK_WORDS * m[m[PEERS] + dst] + R_NUMBER]
+                dst = m[m[Head.RANKS] + Rank.WORDS * m[m[Head.PEERS] + dst] + Rank.NUMBER]
                 m[e + 5] = dst
-        elif aware == PRODUCT:
+        elif aware == Network.PRODUCT:
             m[e + 6] = 0
         else:
             m[e + 6] = src
@@ -219,16 +193,16 @@ def launch(m, f, c, src, dst, size, time, code):
         return
     if time < 0:
         time = delay(m, f, src, dst, size, 1)
-    push(m, m[NOW] + time, ARRIVE | c << WHAT, code)
+    push(m, m[Head.NOW] + time, Callback.ARRIVE | c << Callback.WHAT, code)
 
 
 def send(m, f, tag, pair, src, dst, size, code):
     """Send a message; `code` says what its arrival means to the sender."""
     if src == dst:
-        m[ERROR] = E_SELF
-        m[ERROR_RANK] = src
+        m[Head.ERROR] = Error.SELF
+        m[Head.ERROR_RANK] = src
         return
-    if m[RENDEZVOUS] == 0:
+    if m[Head.RENDEZVOUS] == 0:
         launch(m, f, channel(m, tag, pair, size), src, dst, size, -1, code)
         return
     r = alloc(m)
@@ -239,16 +213,16 @@ def send(m, f, tag, pair, src, dst, size, code):
     m[r + 5] = code
     m[r + 6] = pair
     # Control messages bear the name of the message they are about; their tags are their own.
-    post(m, channel(m, tag + CONTROL_TAG, pair, CONTROL_BYTES), r * 8 + W_SEND)
+    post(m, channel(m, tag + Channel.CONTROL_TAG, pair, Channel.CONTROL_BYTES), r * 8 + Waiter.SEND)
 
 
 def receive(m, f, tag, pair, src, dst, size, w):
     """Post a receive; `w` is what waits for the message."""
     if src == dst:
-        m[ERROR] = E_SELF
-        m[ERROR_RANK] = src
+        m[Head.ERROR] = Error.SELF
+        m[Head.ERROR_RANK] = src
         return
-    if m[RENDEZVOUS] == 0:
+    if m[Head.RENDEZVOUS] == 0:
         post(m, channel(m, tag, pair, size), w)
         return
     r = alloc(m)
@@ -258,5 +232,5 @@ def receive(m, f, tag, pair, src, dst, size, w):
     m[r + 4] = size & 0xFFFFFFFF
     m[r + 5] = w
     m[r + 6] = pair
-    c = channel(m, tag + CONTROL_TAG, pair, CONTROL_BYTES)
-    launch(m, f, c, dst, src, CONTROL_BYTES, -1, r * 8 + W_RECV)
+    c = channel(m, tag + Channel.CONTROL_TAG, pair, Channel.CONTROL_BYTES)
+    launch(m, f, c, dst, src, Channel.CONTROL_BYTES, -1, r * 8 + Waiter.RECV)
