@@ -21,10 +21,13 @@ from studio.sim.kernel.records import (
     Action,
     Bus,
     Callback,
+    Channel,
     Head,
+    Job,
     Label,
     Order,
     Phase,
+    Queue,
     Rank,
     Request,
     Ring,
@@ -120,7 +123,7 @@ def ring_free(m, f, g):
     hop = m[g + Ring.HOP]
     if hop >= 0:
         # Most messages of most simulations go this way: nothing but the channel and the time is needed.
-        m[c + 7] += 1
+        m[c + Channel.USES] += 1
         y = 0
         if m[Head.WATCH] != 0:
             y = label(m, 0)
@@ -137,25 +140,25 @@ def end_phase(m, f, s):
     ph = m[s + Stream.PHASE]
     c = m[s + Stream.SEND]
     if c != 0:
-        m[c + 7] -= 1
+        m[c + Channel.USES] -= 1
         settle(m, c)
         c = m[s + Stream.RECV]
-        m[c + 7] -= 1
+        m[c + Channel.USES] -= 1
         settle(m, c)
     coll = m[s + Stream.COLLECTIVE]
-    rank = m[coll + 1]
-    in_order(m, rank, q + 3)
+    rank = m[coll + Job.RANK]
+    in_order(m, rank, q + Queue.STAMP)
     index = m[s + Stream.INDEX] + 1
     if m[ph + Phase.LAST] != 0:
-        in_order(m, rank, coll + 4)
-        m[coll + 3] -= 1
-        if m[coll + 3] == 0:
-            pos = m[coll + 2]
+        in_order(m, rank, coll + Job.STAMP)
+        m[coll + Job.LEFT] -= 1
+        if m[coll + Job.LEFT] == 0:
+            pos = m[coll + Job.NODE]
             release(m, coll)
             complete(m, f, rank, pos)
-        m[s] = m[Head.FREE_STREAM]
+        m[s + Stream.NEXT] = m[Head.FREE_STREAM]
         m[Head.FREE_STREAM] = s
-        m[q] -= 1
+        m[q + Queue.RUNNING] -= 1
         start_waiting(m, f, rank, q)
         return
     if m[ph + Phase.SCALE] == Phase.SHRINK:
@@ -165,9 +168,9 @@ def end_phase(m, f, s):
     m[s + Stream.INDEX] = index
     m[s + Stream.PHASE] = ph + Phase.WORDS
     after = m[s + Stream.PHASES + index] >> 2
-    in_order(m, rank, after + 3)
+    in_order(m, rank, after + Queue.STAMP)
     enqueue(m, after, s)
-    m[q] -= 1
+    m[q + Queue.RUNNING] -= 1
     start_waiting(m, f, rank, q)
     start_waiting(m, f, rank, after)
 
@@ -235,11 +238,11 @@ def wake(m, f, code, r, source, wild):
 
 def arrive_watched(m, f, c, r):
     """A message reaches its destination where the order within a tick is watched."""
-    m[c + 7] -= 1
-    source = m[c + 2]
+    m[c + Channel.USES] -= 1
+    source = m[c + Channel.PAIR]
     code = m[r + Label.CODE]
-    if m[c + 5] == 0:
-        m[c + 4] += 1
+    if m[c + Channel.WAITER] == 0:
+        m[c + Channel.UNCLAIMED] += 1
         m[Head.UNCLAIMED] = m[Head.NOW]
         if code != 0:
             wake(m, f, code, r, Order.OWN, False)
@@ -265,14 +268,14 @@ def arrive(m, f, c, code):
     if m[Head.WATCH] != 0:
         arrive_watched(m, f, c, code)
         return
-    m[c + 7] -= 1
-    if m[c + 5] != 0:
+    m[c + Channel.USES] -= 1
+    if m[c + Channel.WAITER] != 0:
         w = take_waiter(m, c)
         settle(m, c)
         if code != 0:
             fire(m, f, code)
         fire(m, f, w)
         return
-    m[c + 4] += 1
+    m[c + Channel.UNCLAIMED] += 1
     if code != 0:
         fire(m, f, code)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from studio.sim.kernel.clock import prefetch, push
 from studio.sim.kernel.order import in_order, label
-from studio.sim.kernel.records import Callback, Head, Network, Rank, Real
+from studio.sim.kernel.records import Callback, Head, Link, Message, Network, Rank, Real
 from studio.sim.kernel.routes import next_single, route_delay
 
 
@@ -95,16 +95,16 @@ def stride_of(m, d):
 
 def transmit(m, e, link):
     """Start sending a message over a link of the only dimension."""
-    occupy(m, e, link, m[e + 6], m[e + 7])
+    occupy(m, e, link, m[e + Message.WIRE], m[e + Message.TIME])
 
 
 def occupy(m, e, link, busy, time):
     """Take a link for a message that is under way for `time`."""
     now = m[Head.NOW]
-    m[link] = 1
-    m[link + 3] += m[e + 1]
-    m[link + 4] += busy
-    m[link + 5] += 1
+    m[link + Link.BUSY] = 1
+    m[link + Link.BYTES] += m[e + Message.SIZE]
+    m[link + Link.BUSY_NS] += busy
+    m[link + Link.MESSAGES] += 1
     push(m, now + time, Callback.HOP | e << Callback.WHAT, 0)
     y = 0
     if m[Head.WATCH] != 0:
@@ -119,37 +119,37 @@ def carry(m, f, e, link):
     that of the dimension, paid on the first link in it.
     """
     at = m[Head.LINK_FLOATS] + (link - m[Head.LINKS]) // 4
-    wire = m[e + 1] / f[at + 1]
-    if m[Head.AWARE] == Network.PRODUCT and m[e + 7] != 0:
-        wire += f[Real.DIMS + 2 * m[Head.DIM_COUNT] + m[e + 6] - 1]
+    wire = m[e + Message.SIZE] / f[at + 1]
+    if m[Head.AWARE] == Network.PRODUCT and m[e + Message.ENTERS] != 0:
+        wire += f[Real.DIMS + 2 * m[Head.DIM_COUNT] + m[e + Message.CROSSING] - 1]
     occupy(m, e, link, int(wire), int(f[at] + wire))
 
 
 def wait_for_link(m, e, link):
     """Let a message wait until a link is free."""
-    m[e] = 0
-    if m[link + 1] == 0:
-        m[link + 1] = e
+    m[e + Message.NEXT] = 0
+    if m[link + Link.FIRST] == 0:
+        m[link + Link.FIRST] = e
     else:
-        m[m[link + 2]] = e
-    m[link + 2] = e
-    m[link + 6] += 1
-    if m[link + 6] > m[link + 7]:
-        m[link + 7] = m[link + 6]
+        m[m[link + Link.LAST] + Message.NEXT] = e
+    m[link + Link.LAST] = e
+    m[link + Link.WAITING] += 1
+    if m[link + Link.WAITING] > m[link + Link.MOST_WAITING]:
+        m[link + Link.MOST_WAITING] = m[link + Link.WAITING]
 
 
 def free_link(m, f, link):
     """A link has sent a message: it takes the next one, if any waits."""
-    e = m[link + 1]
+    e = m[link + Link.FIRST]
     if e == 0:
-        m[link] = 0
+        m[link + Link.BUSY] = 0
         return
-    after = m[e]
-    m[link + 1] = after
-    m[link + 6] -= 1
+    after = m[e + Message.NEXT]
+    m[link + Link.FIRST] = after
+    m[link + Link.WAITING] -= 1
     # Of many messages that wait on many links none is in the cache when its turn comes, nor is its channel.
     prefetch(m, after)
-    prefetch(m, m[e + 2])
+    prefetch(m, m[e + Message.CHANNEL])
     if m[Head.AWARE] == Network.ONE_DIMENSION:
         transmit(m, e, link)
     else:
@@ -168,8 +168,8 @@ def enter_link(m, f, e, at, to):
             mine = m[Head.LINK_ORDER] + 2 * link
             m[mine] = m[Head.RANKS] + Rank.WORDS * m[m[Head.PEERS] + owner]
             in_order(m, m[mine], mine + 1)
-        link = m[Head.LINKS] + 8 * link
-        if m[link] == 0:
+        link = m[Head.LINKS] + Link.WORDS * link
+        if m[link + Link.BUSY] == 0:
             transmit(m, e, link)
         else:
             wait_for_link(m, e, link)
@@ -177,8 +177,8 @@ def enter_link(m, f, e, at, to):
     link = next_link(m, e, at, to) if m[Head.AWARE] == Network.PRODUCT else next_single(m, f, e, at, to)
     if m[Head.ERROR] != 0:
         return
-    link = m[Head.LINKS] + 8 * link
-    if m[link] == 0:
+    link = m[Head.LINKS] + Link.WORDS * link
+    if m[link + Link.BUSY] == 0:
         carry(m, f, e, link)
     else:
         wait_for_link(m, e, link)
@@ -211,7 +211,7 @@ def only_link(m, e, at, to):
             nxt = at - 1
             if nxt < 0:
                 nxt = n - 1
-    m[e + 4] = nxt
+    m[e + Message.DEVICE] = nxt
     return link
 
 
@@ -226,8 +226,8 @@ def next_link(m, e, at, to):
         stride = stride_of(m, d)
         n = m[m[Head.DIMS] + 2 * d]
         nxt = at % npus + to // stride % n * stride
-        m[e + 4] = nxt
-        m[e + 7] = 0
+        m[e + Message.DEVICE] = nxt
+        m[e + Message.ENTERS] = 0
         return m[m[Head.LINK_BASES] + d] + npus + nxt
     d = dimension(m, at, to)
     stride = stride_of(m, d)
@@ -237,19 +237,19 @@ def next_link(m, e, at, to):
     y = to // stride % n
     link = m[m[Head.LINK_BASES] + d]
     line = at - x * stride
-    m[e + 7] = 0
-    if m[e + 6] != d + 1:
-        m[e + 6] = d + 1
-        m[e + 7] = 1
-        account(m, at, d, 1, m[e + 1])
+    m[e + Message.ENTERS] = 0
+    if m[e + Message.CROSSING] != d + 1:
+        m[e + Message.CROSSING] = d + 1
+        m[e + Message.ENTERS] = 1
+        account(m, at, d, 1, m[e + Message.SIZE])
     if kind == Network.FULLY_CONNECTED:
-        m[e + 4] = line + y * stride
+        m[e + Message.DEVICE] = line + y * stride
         return link + at * n + y
     if kind == Network.SWITCH:
-        m[e + 4] = npus * (1 + d) + line
+        m[e + Message.DEVICE] = npus * (1 + d) + line
         return link + at
     if 2 * ((y - x) % n) <= n:
-        m[e + 4] = line + (x + 1) % n * stride
+        m[e + Message.DEVICE] = line + (x + 1) % n * stride
         return link + at
-    m[e + 4] = line + (x + n - 1) % n * stride
+    m[e + Message.DEVICE] = line + (x + n - 1) % n * stride
     return link + npus + at

@@ -23,11 +23,14 @@ from studio.sim.kernel.queues import start_streams
 from studio.sim.kernel.records import (
     Action,
     Callback,
+    Channel,
     Extended,
     Head,
     Label,
+    Message,
     Order,
     Outcome,
+    Queue,
     Rank,
     Stream,
     Tick,
@@ -61,8 +64,8 @@ def settle_next(m, f):
         go_on(m, f, rank)
     while m[x + Extended.QUEUES] > 0:
         q = m[x + Extended.QUEUES]
-        m[x + Extended.QUEUES] = m[q + 3]
-        m[q + 3] = 0
+        m[x + Extended.QUEUES] = m[q + Queue.NEXT]
+        m[q + Queue.NEXT] = 0
         start_streams(m, f, q)
     m[x + Extended.TOUCHED] = 0
 
@@ -130,19 +133,25 @@ def call_back(m, f, kind, x, y):
     elif kind == Callback.HOP:
         if m[Head.WATCH] != 0:
             # What was scheduled last is the way over the link before this device.
-            m[m[x + 3] + Label.TICK] = m[Head.NOW] - m[x + 7]
+            m[m[x + Message.CODE] + Label.TICK] = m[Head.NOW] - m[x + Message.TIME]
             m[Head.STAMPS] += 1
-            m[m[x + 3] + Label.CHAIN] = m[Head.STAMPS]
-            if m[x + 4] == m[Head.NPUS]:
-                rank = m[Head.RANKS] + Rank.WORDS * m[m[Head.PEERS] + m[x + 5]]
-                enter(m, rank, m[Head.NOW] - m[x + 7], m[m[x + 2] + 2], m[Head.STAMPS])
-        if m[x + 4] == m[x + 5]:
-            c = m[x + 2]
-            y = m[x + 3]
+            m[m[x + Message.CODE] + Label.CHAIN] = m[Head.STAMPS]
+            if m[x + Message.DEVICE] == m[Head.NPUS]:
+                rank = m[Head.RANKS] + Rank.WORDS * m[m[Head.PEERS] + m[x + Message.DESTINATION]]
+                enter(
+                    m,
+                    rank,
+                    m[Head.NOW] - m[x + Message.TIME],
+                    m[m[x + Message.CHANNEL] + Channel.PAIR],
+                    m[Head.STAMPS],
+                )
+        if m[x + Message.DEVICE] == m[x + Message.DESTINATION]:
+            c = m[x + Message.CHANNEL]
+            y = m[x + Message.CODE]
             release(m, x)
             arrive(m, f, c, y)
         else:
-            enter_link(m, f, x, m[x + 4], m[x + 5])
+            enter_link(m, f, x, m[x + Message.DEVICE], m[x + Message.DESTINATION])
     elif kind == Callback.OVER:
         part(m, f, x)
     else:

@@ -17,6 +17,7 @@ from studio.sim.kernel.records import (
     Error,
     Head,
     Label,
+    Message,
     Network,
     Order,
     Rank,
@@ -43,18 +44,18 @@ def channel(m, tag, pair, size):
     h = chain_of(m, tag, pair, size)
     c = m[h]
     while c != 0:
-        if m[c + 2] == pair and m[c + 1] == tag and m[c + 3] == size:
+        if m[c + Channel.PAIR] == pair and m[c + Channel.TAG] == tag and m[c + Channel.SIZE] == size:
             return c
-        c = m[c]
+        c = m[c + Channel.NEXT]
     c = alloc(m)
-    m[c] = m[h]
-    m[c + 1] = tag
-    m[c + 2] = pair
-    m[c + 3] = size
-    m[c + 4] = 0
-    m[c + 5] = 0
-    m[c + 6] = 0
-    m[c + 7] = 0
+    m[c + Channel.NEXT] = m[h]
+    m[c + Channel.TAG] = tag
+    m[c + Channel.PAIR] = pair
+    m[c + Channel.SIZE] = size
+    m[c + Channel.UNCLAIMED] = 0
+    m[c + Channel.WAITER] = 0
+    m[c + Channel.MORE] = 0
+    m[c + Channel.USES] = 0
     m[h] = c
     m[Head.CHANNEL_COUNT] += 1
     return c
@@ -62,21 +63,21 @@ def channel(m, tag, pair, size):
 
 def drop_channel(m, c):
     """Forget a channel nobody uses."""
-    h = chain_of(m, m[c + 1], m[c + 2], m[c + 3])
+    h = chain_of(m, m[c + Channel.TAG], m[c + Channel.PAIR], m[c + Channel.SIZE])
     if m[h] == c:
-        m[h] = m[c]
+        m[h] = m[c + Channel.NEXT]
     else:
         p = m[h]
-        while m[p] != c:
-            p = m[p]
-        m[p] = m[c]
+        while m[p + Channel.NEXT] != c:
+            p = m[p + Channel.NEXT]
+        m[p + Channel.NEXT] = m[c + Channel.NEXT]
     m[Head.CHANNEL_COUNT] -= 1
     release(m, c)
 
 
 def settle(m, c):
     """Forget a channel if nobody uses it."""
-    if m[c + 7] == 0 and m[c + 5] == 0 and m[c + 4] == 0:
+    if m[c + Channel.USES] == 0 and m[c + Channel.WAITER] == 0 and m[c + Channel.UNCLAIMED] == 0:
         drop_channel(m, c)
 
 
@@ -93,9 +94,9 @@ def rehash(m):
     for i in range(size):
         c = m[old + i]
         while c != 0:
-            after = m[c]
-            h = chain_of(m, m[c + 1], m[c + 2], m[c + 3])
-            m[c] = m[h]
+            after = m[c + Channel.NEXT]
+            h = chain_of(m, m[c + Channel.TAG], m[c + Channel.PAIR], m[c + Channel.SIZE])
+            m[c + Channel.NEXT] = m[h]
             m[h] = c
             c = after
 
@@ -120,8 +121,8 @@ def note_post(m, w):
 
 def post(m, c, w):
     """Wait for the next message of a channel; one that is there already is handed over in this tick."""
-    if m[c + 4] > 0:
-        m[c + 4] -= 1
+    if m[c + Channel.UNCLAIMED] > 0:
+        m[c + Channel.UNCLAIMED] -= 1
         settle(m, c)
         if m[Head.WATCH] != 0:
             w = label(m, w)
@@ -132,31 +133,31 @@ def post(m, c, w):
         return
     if m[Head.WATCH] != 0:
         note_post(m, w)
-    if m[c + 5] == 0:
-        m[c + 5] = w
+    if m[c + Channel.WAITER] == 0:
+        m[c + Channel.WAITER] = w
         return
     a = alloc(m)
     m[a + 1] = w
-    end = m[c + 6]
+    end = m[c + Channel.MORE]
     if end == 0:
         m[a] = a
     else:
         m[a] = m[end]
         m[end] = a
-    m[c + 6] = a
+    m[c + Channel.MORE] = a
 
 
 def take_waiter(m, c):
     """Return the first waiter of a channel, taken off; 0 where there is none."""
-    w = m[c + 5]
-    end = m[c + 6]
+    w = m[c + Channel.WAITER]
+    end = m[c + Channel.MORE]
     if end == 0:
-        m[c + 5] = 0
+        m[c + Channel.WAITER] = 0
         return w
     a = m[end]
-    m[c + 5] = m[a + 1]
+    m[c + Channel.WAITER] = m[a + 1]
     if a == end:
-        m[c + 6] = 0
+        m[c + Channel.MORE] = 0
     else:
         m[end] = m[a]
     release(m, a)
@@ -165,29 +166,29 @@ def take_waiter(m, c):
 
 def launch(m, f, c, src, dst, size, time, code):
     """Put a message of channel `c` on the network; `time` is its delay where that is known, else -1."""
-    m[c + 7] += 1
+    m[c + Channel.USES] += 1
     if m[Head.WATCH] != 0:
         code = label(m, code)
     aware = m[Head.AWARE]
     if aware != Network.UNAWARE:
         e = alloc(m)
-        m[e + 1] = size
-        m[e + 2] = c
-        m[e + 3] = code
-        m[e + 5] = dst
+        m[e + Message.SIZE] = size
+        m[e + Message.CHANNEL] = c
+        m[e + Message.CODE] = code
+        m[e + Message.DESTINATION] = dst
         if aware == Network.ONE_DIMENSION:
             wire = size / f[Real.DIMS + 1]
-            m[e + 6] = int(wire)
-            m[e + 7] = int(f[Real.DIMS] + wire)
+            m[e + Message.WIRE] = int(wire)
+            m[e + Message.TIME] = int(f[Real.DIMS] + wire)
             account(m, src, 0, 1, size)
             if m[Head.PEERS] != 0 and m[m[Head.DIMS] + 1] == Network.SWITCH:
                 # The link behind the switch is that of the rank which stands for the receiver.
                 dst = m[m[Head.RANKS] + Rank.WORDS * m[m[Head.PEERS] + dst] + Rank.NUMBER]
-                m[e + 5] = dst
+                m[e + Message.DESTINATION] = dst
         elif aware == Network.PRODUCT:
-            m[e + 6] = 0
+            m[e + Message.CROSSING] = 0
         else:
-            m[e + 6] = src
+            m[e + Message.SOURCE] = src
             account(m, src, dimension(m, src, dst), 1, size)
         enter_link(m, f, e, src, dst)
         return

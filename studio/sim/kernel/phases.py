@@ -19,9 +19,12 @@ from studio.sim.kernel.packets import (
 from studio.sim.kernel.records import (
     Action,
     Algorithm,
+    Channel,
     Collective,
     Custom,
+    Group,
     Head,
+    Member,
     Network,
     Op,
     Phase,
@@ -163,10 +166,10 @@ def start_ring(m, f, s, ph, n, kind):
         if m[Head.RENDEZVOUS] == 0:
             far = m[s + Stream.DIRECTION] % n
             c = channel(m, m[s + Stream.TAG], named(m, s, me, after, far), size)
-            m[c + 7] += 1
+            m[c + Channel.USES] += 1
             m[s + Stream.SEND] = c
             c = channel(m, m[s + Stream.TAG], named(m, s, before, me, far), size)
-            m[c + 7] += 1
+            m[c + Channel.USES] += 1
             m[s + Stream.RECV] = c
             if m[s + Stream.HOP] < 0 and m[Head.AWARE] == 0:
                 m[s + Stream.HOP] = delay(m, f, number, m[s + Stream.A], size, left)
@@ -196,7 +199,7 @@ def start_custom(m, f, s, ph):
     """Play the trace of a rank's place in the group from its nodes that wait for nothing."""
     place = m[s + Stream.PLACE]
     if m[ph + Phase.N] == 0:
-        place = m[m[s + Stream.MEMBER] + 3]
+        place = m[m[s + Stream.MEMBER] + Member.SORTED]
     table = m[ph + Phase.TABLE] + 8 * place
     m[s + Stream.C] = table
     count = m[table + Custom.COUNT]
@@ -237,10 +240,10 @@ def start_phase(m, f, s):
     number = m[rank + Rank.NUMBER]
     if n == 0:
         member = m[s + Stream.MEMBER]
-        group = m[member]
-        n = m[group]
-        m[s + Stream.PLACE] = m[member + 1]
-        m[s + Stream.BASE] = m[group + 1]
+        group = m[member + Member.GROUP]
+        n = m[group + Group.SIZE]
+        m[s + Stream.PLACE] = m[member + Member.PLACE]
+        m[s + Stream.BASE] = m[group + Group.RANKS]
     else:
         me = number // stride % n
         m[s + Stream.PLACE] = me

@@ -16,9 +16,11 @@ from studio.sim.kernel.records import (
     Extended,
     Group,
     Head,
+    Job,
     Member,
     Node,
     Phase,
+    Queue,
     Rank,
     Stream,
 )
@@ -55,48 +57,48 @@ def enqueue(m, q, s):
             m[s + Stream.BYTES] = 2 * m[s + Stream.SIZE]
         elif m[ph + Phase.SCALE] == Phase.GROW_BY:
             m[s + Stream.BYTES] = m[s + Stream.SIZE] * m[ph + Phase.N]
-    tail = m[q + 2]
-    if m[q + 1] == 0:
-        m[s] = 0
-        m[q + 1] = s
-        m[q + 2] = s
+    tail = m[q + Queue.LAST]
+    if m[q + Queue.FIRST] == 0:
+        m[s + Stream.NEXT] = 0
+        m[q + Queue.FIRST] = s
+        m[q + Queue.LAST] = s
         return
     if ahead(m, tail, s):
-        m[s] = 0
-        m[tail] = s
-        m[q + 2] = s
+        m[s + Stream.NEXT] = 0
+        m[tail + Stream.NEXT] = s
+        m[q + Queue.LAST] = s
         return
-    c = m[q + 1]
+    c = m[q + Queue.FIRST]
     before = 0
     while ahead(m, c, s):
         before = c
-        c = m[c]
-    m[s] = c
+        c = m[c + Stream.NEXT]
+    m[s + Stream.NEXT] = c
     if before == 0:
-        m[q + 1] = s
+        m[q + Queue.FIRST] = s
     else:
-        m[before] = s
+        m[before + Stream.NEXT] = s
 
 
 def start_waiting(m, f, rank, q):
     """Start waiting streams of a queue while fewer than allowed run; with symmetric ties, at the end of the tick."""
     if m[Head.SYMMETRIC] == 0:
         start_streams(m, f, q)
-    elif m[q + 3] == 0:
+    elif m[q + Queue.NEXT] == 0:
         at = touch(m, rank) + Extended.QUEUES
         while m[at] > 0 and m[at] < q:
-            at = m[at] + 3
+            at = m[at] + Queue.NEXT
         # Not 0, so that the last one is known to be there.
-        m[q + 3] = m[at] if m[at] != 0 else -1
+        m[q + Queue.NEXT] = m[at] if m[at] != 0 else -1
         m[at] = q
 
 
 def start_streams(m, f, q):
     """Start waiting streams of a queue while fewer than allowed run."""
-    while m[q] < m[Head.ACTIVE] and m[q + 1] != 0:
-        s = m[q + 1]
-        m[q + 1] = m[s]
-        m[q] += 1
+    while m[q + Queue.RUNNING] < m[Head.ACTIVE] and m[q + Queue.FIRST] != 0:
+        s = m[q + Queue.FIRST]
+        m[q + Queue.FIRST] = m[s + Stream.NEXT]
+        m[q + Queue.RUNNING] += 1
         start_phase(m, f, s)
 
 
@@ -135,7 +137,7 @@ def assign_queue(m, rank, member, ph):
         at = trees + m[ph + Phase.TREE]
         tree = m[at]
         m[at] = 1 - tree
-    return (queues + 4 * (d * q + i)) * 4 + tree * 2 + back
+    return (queues + Queue.WORDS * (d * q + i)) * 4 + tree * 2 + back
 
 
 def issue_collective(m, f, rank, pos, node):
@@ -144,10 +146,10 @@ def issue_collective(m, f, rank, pos, node):
     if m[node + Node.GROUP] >= 0:
         member = m[m[rank + Rank.SLOTS] + m[node + Node.GROUP]]
     phases = m[node + Node.WORLD]
-    if member != 0 and m[m[member]] != m[Head.NPUS]:
+    if member != 0 and m[m[member + Member.GROUP] + Group.SIZE] != m[Head.NPUS]:
         phases = m[node + Node.GROUPED]
         if m[Head.EXTENDED] != 0:
-            phases = m[m[m[member] + Group.PHASES] + phases]
+            phases = m[m[m[member + Member.GROUP] + Group.PHASES] + phases]
     count = m[node + Node.STREAMS]
     if m[phases] == 0 or count == 0:
         # Nothing would ever end such a collective: its node stays in progress.
@@ -160,10 +162,10 @@ def issue_collective(m, f, rank, pos, node):
     else:
         priority = m[node + Node.PRIORITY]
     coll = alloc(m)
-    m[coll + 1] = rank
-    m[coll + 2] = pos
-    m[coll + 3] = count
-    m[coll + 4] = 0
+    m[coll + Job.RANK] = rank
+    m[coll + Job.NODE] = pos
+    m[coll + Job.LEFT] = count
+    m[coll + Job.STAMP] = 0
     single = m[phases + 1]
     for i in range(count):
         number = m[rank + Rank.STREAMS]
@@ -180,7 +182,7 @@ def issue_collective(m, f, rank, pos, node):
             phases = m[single + i]
         s = m[Head.FREE_STREAM]
         if s != 0:
-            m[Head.FREE_STREAM] = m[s]
+            m[Head.FREE_STREAM] = m[s + Stream.NEXT]
         else:
             s = m[Head.TOP]
             m[Head.TOP] = s + m[Head.STREAM_WORDS]
@@ -194,10 +196,10 @@ def issue_collective(m, f, rank, pos, node):
         m[s + Stream.MEMBER] = member
         m[s + Stream.CODES] = m[Head.PEERS]
         if member != 0 and m[Head.PEERS] != 0:
-            m[s + Stream.CODES] = m[m[member] + 2]
+            m[s + Stream.CODES] = m[m[member + Member.GROUP] + Group.CODES]
         for at in range(m[phases]):
             m[s + Stream.PHASES + at] = assign_queue(m, rank, member, phases + 8 + Phase.WORDS * at)
         q = m[s + Stream.PHASES] >> 2
-        in_order(m, rank, q + 3)
+        in_order(m, rank, q + Queue.STAMP)
         enqueue(m, q, s)
         start_waiting(m, f, rank, q)

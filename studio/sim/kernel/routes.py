@@ -10,7 +10,7 @@ listed, the one numbered (source + destination) mod count. So the way depends on
 
 from __future__ import annotations
 
-from studio.sim.kernel.records import Error, Graph, Head
+from studio.sim.kernel.records import Error, Graph, Head, Message
 
 
 def find_routes(m, f, dst):
@@ -96,9 +96,9 @@ def single_link(m, f, at, src, dst):
 
 def next_single(m, f, e, at, to):
     """Return the single link towards `to`, and note the device it leads to."""
-    link = single_link(m, f, at, m[e + 6], to)
+    link = single_link(m, f, at, m[e + Message.SOURCE], to)
     if link >= 0:
-        m[e + 4] = m[m[m[Head.GRAPH] + Graph.TARGETS] + link]
+        m[e + Message.DEVICE] = m[m[m[Head.GRAPH] + Graph.TARGETS] + link]
     return link
 
 
