@@ -19,6 +19,7 @@ from studio.sim.kernel.packets import custom_done, packet_free, ring_received, s
 from studio.sim.kernel.queues import enqueue, start_waiting
 from studio.sim.kernel.records import (
     Action,
+    Announcement,
     Bus,
     Callback,
     Channel,
@@ -27,12 +28,14 @@ from studio.sim.kernel.records import (
     Label,
     Order,
     Phase,
+    Pool,
     Queue,
     Rank,
     Request,
     Ring,
     Stream,
     Waiter,
+    Waiting,
 )
 
 
@@ -87,7 +90,7 @@ def bus_got(m, f, end):
     if m[end + Bus.PENDING] < 2:
         m[end + Bus.STATE] = Bus.IDLE
     r = m[end + Bus.GETS]
-    m[end + Bus.GETS] = m[r]
+    m[end + Bus.GETS] = m[r + Request.NEXT]
     m[end + Bus.PENDING] -= 1
     if m[r + Request.REDUCE] != 0:
         m[r + Request.REDUCE] = 0
@@ -103,7 +106,7 @@ def bus_got(m, f, end):
 def bus_reduced(m, f, end):
     """A reduction has ended."""
     r = m[end + Bus.WORK]
-    m[end + Bus.WORK] = m[r]
+    m[end + Bus.WORK] = m[r + Request.NEXT]
     m[end + Bus.WORKING] = 0
     pass_on(m, f, end, r)
     start_work(m, end)
@@ -179,13 +182,13 @@ def memory_done(m, f, rank, pos):
     """A request of shared memory ends: its node completes, then the next request starts."""
     pool = m[rank + Rank.MEMORY]
     complete(m, f, rank, pos)
-    r = m[pool + 1]
+    r = m[pool + Pool.FIRST]
     if r == 0:
-        m[pool] = 0
+        m[pool + Pool.BUSY] = 0
         return
-    m[pool + 1] = m[r]
-    other = m[r + 1]
-    at = m[r + 2]
+    m[pool + Pool.FIRST] = m[r + Waiting.NEXT]
+    other = m[r + Waiting.RANK]
+    at = m[r + Waiting.NODE]
     release(m, r)
     later(m, other, m[m[other + Rank.TIMES] + at], Action.MEMORY, 0, at)
 
@@ -206,12 +209,12 @@ def fire(m, f, code):
         if custom_done(m, f, x >> 20, x & 0xFFFFF):
             end_phase(m, f, x >> 20)
     elif Waiter.SEND <= kind <= Waiter.RECV:
-        tag = m[x + 1]
-        src = m[x + 2]
-        dst = m[x + 3]
-        size = m[x + 4]
-        code = m[x + 5]
-        c = channel(m, tag, m[x + 6], size)
+        tag = m[x + Announcement.TAG]
+        src = m[x + Announcement.FROM]
+        dst = m[x + Announcement.TO]
+        size = m[x + Announcement.SIZE]
+        code = m[x + Announcement.CODE]
+        c = channel(m, tag, m[x + Announcement.PAIR], size)
         release(m, x)
         if kind == Waiter.SEND:
             launch(m, f, c, src, dst, size, -1, code)

@@ -77,16 +77,16 @@ def send_next(m, f, end):
     if m[end + Bus.BEFORE] == Bus.SENDING and m[Head.BUS_O] + since <= m[Head.BUS_GAP]:
         offset = m[Head.BUS_GAP] - since
     r = m[end + Bus.SENDS]
-    m[end + Bus.SENDS] = m[r]
+    m[end + Bus.SENDS] = m[r + Request.NEXT]
     gap = f[Real.BUS_G]
     if m[end + Bus.SIDE] >= Bus.INNER_NPU:
         gap = f[Real.BUS_INNER_G]
     wire = gap * (m[r + Request.SIZE] - 1)
-    m[r] = 0
+    m[r + Request.NEXT] = 0
     if m[other + Bus.GETS] == 0:
         m[other + Bus.GETS] = r
     else:
-        m[m[other + Bus.GETS_END]] = r
+        m[m[other + Bus.GETS_END] + Request.NEXT] = r
     m[other + Bus.GETS_END] = r
     m[other + Bus.PENDING] += 1
     m[other + Bus.BEFORE] = m[other + Bus.STATE]
@@ -117,20 +117,20 @@ def start_work(m, end):
 
 def queue_work(m, end, r):
     """Queue a request for reduction."""
-    m[r] = 0
+    m[r + Request.NEXT] = 0
     if m[end + Bus.WORK] == 0:
         m[end + Bus.WORK] = r
     else:
-        m[m[end + Bus.WORK_END]] = r
+        m[m[end + Bus.WORK_END] + Request.NEXT] = r
     m[end + Bus.WORK_END] = r
     start_work(m, end)
 
 
 def queue_back(m, end, r):
     """Queue a request for sending; the caller sees to the sending."""
-    m[r] = 0
+    m[r + Request.NEXT] = 0
     if m[end + Bus.SENDS] == 0:
         m[end + Bus.SENDS] = r
     else:
-        m[m[end + Bus.SENDS_END]] = r
+        m[m[end + Bus.SENDS_END] + Request.NEXT] = r
     m[end + Bus.SENDS_END] = r

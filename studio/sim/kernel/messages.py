@@ -12,6 +12,7 @@ from studio.sim.kernel.clock import alloc, push, release
 from studio.sim.kernel.links import account, delay, dimension, enter_link
 from studio.sim.kernel.order import label
 from studio.sim.kernel.records import (
+    Announcement,
     Callback,
     Channel,
     Error,
@@ -207,12 +208,12 @@ def send(m, f, tag, pair, src, dst, size, code):
         launch(m, f, channel(m, tag, pair, size), src, dst, size, -1, code)
         return
     r = alloc(m)
-    m[r + 1] = tag
-    m[r + 2] = src
-    m[r + 3] = dst
-    m[r + 4] = size & 0xFFFFFFFF
-    m[r + 5] = code
-    m[r + 6] = pair
+    m[r + Announcement.TAG] = tag
+    m[r + Announcement.FROM] = src
+    m[r + Announcement.TO] = dst
+    m[r + Announcement.SIZE] = size & 0xFFFFFFFF
+    m[r + Announcement.CODE] = code
+    m[r + Announcement.PAIR] = pair
     # Control messages bear the name of the message they are about; their tags are their own.
     post(m, channel(m, tag + Channel.CONTROL_TAG, pair, Channel.CONTROL_BYTES), r * 8 + Waiter.SEND)
 
@@ -227,11 +228,11 @@ def receive(m, f, tag, pair, src, dst, size, w):
         post(m, channel(m, tag, pair, size), w)
         return
     r = alloc(m)
-    m[r + 1] = tag
-    m[r + 2] = src
-    m[r + 3] = dst
-    m[r + 4] = size & 0xFFFFFFFF
-    m[r + 5] = w
-    m[r + 6] = pair
+    m[r + Announcement.TAG] = tag
+    m[r + Announcement.FROM] = src
+    m[r + Announcement.TO] = dst
+    m[r + Announcement.SIZE] = size & 0xFFFFFFFF
+    m[r + Announcement.CODE] = w
+    m[r + Announcement.PAIR] = pair
     c = channel(m, tag + Channel.CONTROL_TAG, pair, Channel.CONTROL_BYTES)
     launch(m, f, c, dst, src, Channel.CONTROL_BYTES, -1, r * 8 + Waiter.RECV)

@@ -24,8 +24,10 @@ from studio.sim.kernel.records import (
     Member,
     Node,
     Order,
+    Pool,
     Rank,
     Waiter,
+    Waiting,
 )
 
 
@@ -153,19 +155,19 @@ def issue(m, f, rank, pos):
         pool = m[rank + Rank.MEMORY]
         if pool == 0:
             later(m, rank, m[m[rank + Rank.TIMES] + pos], Action.NODE, 0, pos)
-        elif m[pool] == 0:
-            m[pool] = 1
+        elif m[pool + Pool.BUSY] == 0:
+            m[pool + Pool.BUSY] = 1
             later(m, rank, m[m[rank + Rank.TIMES] + pos], Action.MEMORY, 0, pos)
         else:
             r = alloc(m)
-            m[r] = 0
-            m[r + 1] = rank
-            m[r + 2] = pos
-            if m[pool + 1] == 0:
-                m[pool + 1] = r
+            m[r + Waiting.NEXT] = 0
+            m[r + Waiting.RANK] = rank
+            m[r + Waiting.NODE] = pos
+            if m[pool + Pool.FIRST] == 0:
+                m[pool + Pool.FIRST] = r
             else:
-                m[m[pool + 2]] = r
-            m[pool + 2] = r
+                m[m[pool + Pool.LAST] + Waiting.NEXT] = r
+            m[pool + Pool.LAST] = r
     else:
         number = m[rank + Rank.NUMBER]
         other = m[m[rank + Rank.SLOTS] + m[node + Node.PEER]]
@@ -194,14 +196,14 @@ def meet(m, rank, pos, node):
         later(m, rank, -time, Action.NODE, 0, pos)
     else:
         r = alloc(m)
-        m[r] = 0
-        m[r + 1] = rank
-        m[r + 2] = pos
-        m[r + 3] = time
+        m[r + Waiting.NEXT] = 0
+        m[r + Waiting.RANK] = rank
+        m[r + Waiting.NODE] = pos
+        m[r + Waiting.TIME] = time
         if m[v + Meeting.FIRST] == 0:
             m[v + Meeting.FIRST] = r
         else:
-            m[m[v + Meeting.LAST]] = r
+            m[m[v + Meeting.LAST] + Waiting.NEXT] = r
         m[v + Meeting.LAST] = r
     if m[v + Meeting.LEFT] == 0 and m[v + Meeting.FIRST] != 0:
         push(m, m[Head.NOW] + 1, Callback.OVER + (v << Callback.WHAT), 0)
@@ -210,12 +212,12 @@ def meet(m, rank, pos, node):
 def part(m, f, v):
     """All had come to a meeting in the tick before: the first who waits takes its time, the others follow in this tick."""
     r = m[v + Meeting.FIRST]
-    m[v + Meeting.FIRST] = m[r]
-    if m[r] != 0:
+    m[v + Meeting.FIRST] = m[r + Waiting.NEXT]
+    if m[r + Waiting.NEXT] != 0:
         push(m, m[Head.NOW], Callback.OVER + (v << Callback.WHAT), 0)
-    rank = m[r + 1]
-    pos = m[r + 2]
-    time = m[r + 3]
+    rank = m[r + Waiting.RANK]
+    pos = m[r + Waiting.NODE]
+    time = m[r + Waiting.TIME]
     release(m, r)
     if time > 1:
         later(m, rank, time - 1, Action.NODE, 0, pos)

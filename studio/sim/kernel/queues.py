@@ -20,6 +20,7 @@ from studio.sim.kernel.records import (
     Member,
     Node,
     Phase,
+    PhaseList,
     Queue,
     Rank,
     Stream,
@@ -151,7 +152,7 @@ def issue_collective(m, f, rank, pos, node):
         if m[Head.EXTENDED] != 0:
             phases = m[m[m[member + Member.GROUP] + Group.PHASES] + phases]
     count = m[node + Node.STREAMS]
-    if m[phases] == 0 or count == 0:
+    if m[phases + PhaseList.COUNT] == 0 or count == 0:
         # Nothing would ever end such a collective: its node stays in progress.
         return
     priority = m[rank + Rank.PRIORITY]
@@ -166,7 +167,7 @@ def issue_collective(m, f, rank, pos, node):
     m[coll + Job.NODE] = pos
     m[coll + Job.LEFT] = count
     m[coll + Job.STAMP] = 0
-    single = m[phases + 1]
+    single = m[phases + PhaseList.SINGLE]
     for i in range(count):
         number = m[rank + Rank.STREAMS]
         if member == 0 or m[Head.EXTENDED] == 0:
@@ -188,7 +189,7 @@ def issue_collective(m, f, rank, pos, node):
             m[Head.TOP] = s + m[Head.STREAM_WORDS]
         m[s + Stream.RANK] = rank
         m[s + Stream.SIZE] = m[node + Node.SIZE]
-        m[s + Stream.PHASE] = phases + 8
+        m[s + Stream.PHASE] = phases + PhaseList.PHASES
         m[s + Stream.INDEX] = 0
         m[s + Stream.COLLECTIVE] = coll
         m[s + Stream.TAG] = tags + number % Channel.STREAM_TAG
@@ -197,8 +198,10 @@ def issue_collective(m, f, rank, pos, node):
         m[s + Stream.CODES] = m[Head.PEERS]
         if member != 0 and m[Head.PEERS] != 0:
             m[s + Stream.CODES] = m[m[member + Member.GROUP] + Group.CODES]
-        for at in range(m[phases]):
-            m[s + Stream.PHASES + at] = assign_queue(m, rank, member, phases + 8 + Phase.WORDS * at)
+        for at in range(m[phases + PhaseList.COUNT]):
+            m[s + Stream.PHASES + at] = assign_queue(
+                m, rank, member, phases + PhaseList.PHASES + Phase.WORDS * at
+            )
         q = m[s + Stream.PHASES] >> 2
         in_order(m, rank, q + Queue.STAMP)
         enqueue(m, q, s)

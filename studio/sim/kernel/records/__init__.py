@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from studio.sim.kernel.records import action as Action
 from studio.sim.kernel.records import algorithm as Algorithm
+from studio.sim.kernel.records import announcement as Announcement
 from studio.sim.kernel.records import bus as Bus
 from studio.sim.kernel.records import callback as Callback
 from studio.sim.kernel.records import channel as Channel
 from studio.sim.kernel.records import collective as Collective
 from studio.sim.kernel.records import custom as Custom
+from studio.sim.kernel.records import dimension as Dimension
 from studio.sim.kernel.records import error as Error
 from studio.sim.kernel.records import extended as Extended
 from studio.sim.kernel.records import graph as Graph
@@ -32,6 +34,8 @@ from studio.sim.kernel.records import op as Op
 from studio.sim.kernel.records import order as Order
 from studio.sim.kernel.records import outcome as Outcome
 from studio.sim.kernel.records import phase as Phase
+from studio.sim.kernel.records import phase_list as PhaseList
+from studio.sim.kernel.records import pool as Pool
 from studio.sim.kernel.records import queue as Queue
 from studio.sim.kernel.records import rank as Rank
 from studio.sim.kernel.records import real as Real
@@ -40,16 +44,19 @@ from studio.sim.kernel.records import ring as Ring
 from studio.sim.kernel.records import stream as Stream
 from studio.sim.kernel.records import tick as Tick
 from studio.sim.kernel.records import waiter as Waiter
+from studio.sim.kernel.records import waiting as Waiting
 from studio.sim.kernel.records import wheel as Wheel
 
 __all__ = [
     "Action",
     "Algorithm",
+    "Announcement",
     "Bus",
     "Callback",
     "Channel",
     "Collective",
     "Custom",
+    "Dimension",
     "Error",
     "Extended",
     "Graph",
@@ -69,6 +76,8 @@ __all__ = [
     "Order",
     "Outcome",
     "Phase",
+    "PhaseList",
+    "Pool",
     "Queue",
     "Rank",
     "Real",
@@ -77,5 +86,6 @@ __all__ = [
     "Stream",
     "Tick",
     "Waiter",
+    "Waiting",
     "Wheel",
 ]

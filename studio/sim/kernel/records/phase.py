@@ -1,4 +1,4 @@
-"""A phase of streams (SEMANTICS 5.3); 8 words before it begin a list: count, and lists of single streams."""
+"""A phase of streams (SEMANTICS 5.3)."""
 
 from __future__ import annotations
 

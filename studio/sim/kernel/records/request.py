@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+NEXT = 0  # next of its queue
 SIZE = 1  # bytes
 REDUCE = 2  # whether to reduce
 BACK = 3  # whether to send back
