@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from studio.sim.kernel.clock import prefetch, push
 from studio.sim.kernel.order import in_order, label
-from studio.sim.kernel.records import Callback, Head, Link, Message, Network, Rank, Real
+from studio.sim.kernel.records import Callback, Dimension, Head, Link, Message, Network, Rank, Real
 from studio.sim.kernel.routes import next_single, route_delay
 
 
@@ -15,10 +15,10 @@ def dimension(m, src, dst):
     """Return the lowest dimension in which two ranks differ."""
     at = m[Head.DIMS]
     d = 0
-    while src % m[at] == dst % m[at]:
-        src //= m[at]
-        dst //= m[at]
-        at += 2
+    while src % m[at + Dimension.SIZE] == dst % m[at + Dimension.SIZE]:
+        src //= m[at + Dimension.SIZE]
+        dst //= m[at + Dimension.SIZE]
+        at += Dimension.WORDS
         d += 1
     return d
 
@@ -53,19 +53,19 @@ def delay(m, f, src, dst, size, count):
     b = dst
     at = m[Head.DIMS]
     while True:
-        n = m[at]
+        n = m[at + Dimension.SIZE]
         x = a % n
         y = b % n
         if x != y:
             break
         a //= n
         b //= n
-        at += 2
+        at += Dimension.WORDS
         d += 1
     account(m, src, d, count, size)
     if m[Head.GRAPH] != 0:
         return route_delay(m, f, src, dst, size)
-    kind = m[at + 1]
+    kind = m[at + Dimension.KIND]
     hops = 1
     if kind == Network.SWITCH:
         hops = 2
@@ -81,8 +81,8 @@ def stride_of(m, d):
     stride = 1
     at = m[Head.DIMS]
     for _ in range(d):
-        stride *= m[at]
-        at += 2
+        stride *= m[at + Dimension.SIZE]
+        at += Dimension.WORDS
     return stride
 
 
@@ -187,7 +187,7 @@ def enter_link(m, f, e, at, to):
 def only_link(m, e, at, to):
     """Return the link towards `to` in the only dimension, and note the device it leads to."""
     n = m[Head.NPUS]
-    kind = m[m[Head.DIMS] + 1]
+    kind = m[m[Head.DIMS] + Dimension.KIND]
     if kind == Network.FULLY_CONNECTED:
         link = at * n + to
         nxt = to
@@ -224,15 +224,15 @@ def next_link(m, e, at, to):
     if at >= npus:
         d = at // npus - 1
         stride = stride_of(m, d)
-        n = m[m[Head.DIMS] + 2 * d]
+        n = m[m[Head.DIMS] + Dimension.WORDS * d + Dimension.SIZE]
         nxt = at % npus + to // stride % n * stride
         m[e + Message.DEVICE] = nxt
         m[e + Message.ENTERS] = 0
         return m[m[Head.LINK_BASES] + d] + npus + nxt
     d = dimension(m, at, to)
     stride = stride_of(m, d)
-    n = m[m[Head.DIMS] + 2 * d]
-    kind = m[m[Head.DIMS] + 2 * d + 1]
+    n = m[m[Head.DIMS] + Dimension.WORDS * d + Dimension.SIZE]
+    kind = m[m[Head.DIMS] + Dimension.WORDS * d + Dimension.KIND]
     x = at // stride % n
     y = to // stride % n
     link = m[m[Head.LINK_BASES] + d]

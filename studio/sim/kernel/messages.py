@@ -15,6 +15,7 @@ from studio.sim.kernel.records import (
     Announcement,
     Callback,
     Channel,
+    Dimension,
     Error,
     Head,
     Label,
@@ -182,7 +183,7 @@ def launch(m, f, c, src, dst, size, time, code):
             m[e + Message.WIRE] = int(wire)
             m[e + Message.TIME] = int(f[Real.DIMS] + wire)
             account(m, src, 0, 1, size)
-            if m[Head.PEERS] != 0 and m[m[Head.DIMS] + 1] == Network.SWITCH:
+            if m[Head.PEERS] != 0 and m[m[Head.DIMS] + Dimension.KIND] == Network.SWITCH:
                 # The link behind the switch is that of the rank which stands for the receiver.
                 dst = m[m[Head.RANKS] + Rank.WORDS * m[m[Head.PEERS] + dst] + Rank.NUMBER]
                 m[e + Message.DESTINATION] = dst

@@ -22,6 +22,7 @@ from studio.sim.kernel.records import (
     Channel,
     Collective,
     Custom,
+    Dimension,
     Group,
     Head,
     Member,
@@ -142,7 +143,7 @@ def start_ring(m, f, s, ph, n, kind):
         # Neighbours in one dimension, or no ring: every message of the phase takes the same time.
         hops = 1
         d = m[ph + Phase.FIXED]
-        kind = m[m[Head.DIMS] + 2 * d + 1]
+        kind = m[m[Head.DIMS] + Dimension.WORDS * d + Dimension.KIND]
         if kind == Network.SWITCH:
             hops = 2
         if kind != Network.RING or not direct:
