@@ -20,16 +20,25 @@ from studio.sim.arena import aligned
 from studio.sim.kernel import (
     arrivals,
     bus,
+    bus_arrivals,
     clock,
+    collectives,
+    custom,
+    endings,
+    halving,
     links,
     loop,
+    memory,
     messages,
     nodes,
     order,
     packets,
     phases,
+    programs,
     queues,
+    ring,
     routes,
+    trees,
 )
 from studio.sim.kernel import records as k
 from studio.sim.plan import Plan
@@ -206,8 +215,9 @@ _INLINED = (
 """What every message passes; a call costs more than these do."""
 
 _PARTS = (
-    *(clock, order, routes, links, messages),
-    *(bus, packets, phases, queues, nodes, arrivals),
+    *(clock, order, routes, links, messages, bus, packets),
+    *(ring, halving, trees, programs, custom, phases, queues),
+    *(collectives, memory, nodes, endings, bus_arrivals, arrivals),
 )
 _RECORDS = tuple(vars(k)[name] for name in k.__all__)
 KERNEL = Kernel(loop, __name__, _compile_all, _PARTS, _RECORDS)

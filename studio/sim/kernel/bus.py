@@ -1,4 +1,4 @@
-"""The shared bus: two chained LogGP channels per rank in place of the endpoint delay.
+"""The shared bus (SEMANTICS.md, section 12): two chained LogGP channels per rank in place of the endpoint delay.
 
 The outer pair joins NPU and memory; whatever passes its NPU end also passes the inner pair attached there. What has come
 is in `arrivals`.

@@ -1,24 +1,18 @@
-"""The loop: callbacks and actions in their order, from the first tick to the last."""
+"""The loop (SEMANTICS.md, section 1): callbacks and actions in their order, from the first tick to the last."""
 
 from __future__ import annotations
 
-from studio.sim.kernel.arrivals import (
-    arrive,
-    bus_got,
-    bus_reduced,
-    end_phase,
-    fire,
-    memory_done,
-    ring_free,
-    wake,
-)
+from studio.sim.kernel.arrivals import arrive, fire, wake
 from studio.sim.kernel.bus import bus_sent
+from studio.sim.kernel.bus_arrivals import bus_got, bus_reduced
 from studio.sim.kernel.clock import drop_list, forget_list, merge, next_of, next_tick, release
+from studio.sim.kernel.custom import custom_done
+from studio.sim.kernel.endings import end_phase, memory_done
 from studio.sim.kernel.links import enter_link, free_link
 from studio.sim.kernel.messages import rehash
 from studio.sim.kernel.nodes import complete, finish_node, go_on, make_ready, part, sweep
 from studio.sim.kernel.order import enter, extended_of, in_order, later, next_action, open_list
-from studio.sim.kernel.packets import custom_done, packet_free
+from studio.sim.kernel.phases import packet_free
 from studio.sim.kernel.queues import start_streams
 from studio.sim.kernel.records import (
     Action,
@@ -35,6 +29,7 @@ from studio.sim.kernel.records import (
     Stream,
     Tick,
 )
+from studio.sim.kernel.ring import ring_free
 
 
 def settle_next(m, f):
@@ -73,7 +68,9 @@ def settle_next(m, f):
 def act(m, f, rank, kind, x, y):
     """Run an action of a rank."""
     if kind == Action.RING:
-        ring_free(m, f, x)
+        s = ring_free(m, f, x)
+        if s != 0:
+            end_phase(m, f, s)
     elif kind == Action.WAIT:
         later(m, rank, y, Action.RING, x, 0)
     elif kind == Action.BUS:

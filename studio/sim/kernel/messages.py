@@ -1,4 +1,4 @@
-"""Messages: how they are sent, received, and found by who waits for them.
+"""Messages (SEMANTICS.md, section 8): how they are sent, received, and found by who waits for them.
 
 A channel is a key (tag, pair, size): next of the hash chain, tag, pair, size, messages arrived unclaimed, first waiter,
 further waiters (circular), uses (messages under way and streams that remember the channel). The k-th message of a

@@ -1,4 +1,4 @@
-"""Nodes: which are ready, which are issued, and what their completion makes possible.
+"""Nodes (SEMANTICS.md, section 3): which are ready, which are issued, and what their completion makes possible.
 
 Per rank one slot each for CPU, compute and communication; receives need none. A sweep visits the nodes that are ready in
 ascending id and issues each whose slot is free at that moment. It happens at the start and after every completion. Nodes
@@ -11,9 +11,10 @@ per node.
 from __future__ import annotations
 
 from studio.sim.kernel.clock import alloc, merge, push, release
+from studio.sim.kernel.collectives import issue_collective
+from studio.sim.kernel.memory import request_memory
 from studio.sim.kernel.messages import receive, send
 from studio.sim.kernel.order import extended_of, in_order, later, touch
-from studio.sim.kernel.queues import issue_collective
 from studio.sim.kernel.records import (
     Action,
     Callback,
@@ -24,7 +25,6 @@ from studio.sim.kernel.records import (
     Member,
     Node,
     Order,
-    Pool,
     Rank,
     Waiter,
     Waiting,
@@ -152,22 +152,7 @@ def issue(m, f, rank, pos):
         finish_node(m, rank, pos)
         m[Head.WOKEN] = m[Head.EXTENDED]
     elif kind == Kind.MEMORY:
-        pool = m[rank + Rank.MEMORY]
-        if pool == 0:
-            later(m, rank, m[m[rank + Rank.TIMES] + pos], Action.NODE, 0, pos)
-        elif m[pool + Pool.BUSY] == 0:
-            m[pool + Pool.BUSY] = 1
-            later(m, rank, m[m[rank + Rank.TIMES] + pos], Action.MEMORY, 0, pos)
-        else:
-            r = alloc(m)
-            m[r + Waiting.NEXT] = 0
-            m[r + Waiting.RANK] = rank
-            m[r + Waiting.NODE] = pos
-            if m[pool + Pool.FIRST] == 0:
-                m[pool + Pool.FIRST] = r
-            else:
-                m[m[pool + Pool.LAST] + Waiting.NEXT] = r
-            m[pool + Pool.LAST] = r
+        request_memory(m, rank, pos)
     else:
         number = m[rank + Rank.NUMBER]
         other = m[m[rank + Rank.SLOTS] + m[node + Node.PEER]]
