@@ -7,8 +7,10 @@ the compiled kernel takes longer than the case.
 from __future__ import annotations
 
 import importlib
+import importlib.metadata
 import inspect
 from collections.abc import Callable
+from functools import cache
 from types import ModuleType
 from typing import Any
 
@@ -46,6 +48,10 @@ from studio.sim.plan import Plan
 INTERPRETED_STEPS = 100_000
 INTERPRETED_COLD_STEPS = 5_000_000
 """Above these, compiling pays: when the installation has compiled before, and when it has not."""
+INTERPRETED_SLOW_STEPS = 100_000_000
+"""The same where it has not and compiling is slow, see `compiles_fast`; it compiles in the background meanwhile."""
+FAST_RELEASES = ("0.68.",)
+"""Releases of numba with which `compiling` is known to work."""
 BATCH = 4_000_000
 """Callbacks between two looks at `cancel`: a tenth of a second or less, compiled."""
 INTERPRETED_BATCH = 20_000
@@ -81,9 +87,9 @@ def execute(
         TraceError: The simulated time leaves the range of the clock, or a rank sends to itself.
     """
     if native is None:
-        native = worth_compiling(plan.steps)
+        native = _runs_compiled(plan.steps)
     if native and notice is not None and KERNEL.loaded is None and not KERNEL.cached():
-        notice(COMPILING)
+        notice(COMPILING if compiles_fast() else COMPILING_SLOWLY)
     run: Any = compiled().entry if native else loop.entry
     m: Any = plan.m if native else plan.m.tolist()
     f: Any = plan.f if native else plan.f.tolist()
@@ -150,7 +156,28 @@ def worth_compiling(steps: int) -> bool:
     """Whether about so many steps run faster compiled, loading or compiling counted in."""
     if KERNEL.loaded is not None:
         return True
-    return steps > (INTERPRETED_STEPS if KERNEL.cached() else INTERPRETED_COLD_STEPS)
+    if KERNEL.cached():
+        return steps > INTERPRETED_STEPS
+    return steps > (INTERPRETED_COLD_STEPS if compiles_fast() else INTERPRETED_SLOW_STEPS)
+
+
+def compiles_fast() -> bool:
+    """Whether numba is of a release whose private classes `compiling` is known to work with."""
+    return importlib.metadata.version("numba").startswith(FAST_RELEASES)
+
+
+def _runs_compiled(steps: int) -> bool:
+    """Whether to run about so many steps compiled; where compiling is slow, see to it that it is done next time."""
+    native = worth_compiling(steps)
+    if not native and steps > INTERPRETED_STEPS and not compiles_fast():
+        _compile_in_background()
+    return native
+
+
+@cache
+def _compile_in_background() -> object:
+    """Compile in another process for the next time; once in this one."""
+    return KERNEL.warm_up()
 
 
 def _compile_all(module: Any) -> None:
@@ -158,8 +185,8 @@ def _compile_all(module: Any) -> None:
 
     A pointer is one register and no reference count, and its items need no check for negative indices.
     """
-    compiling: Any = importlib.import_module("studio.sim.compiling")
-    compiling.compile_kernel(
+    way = "compiling" if compiles_fast() else "public_compiling"
+    importlib.import_module(f"studio.sim.{way}").compile_kernel(
         module, "entry", _callees_first(loop.run, set()), inlined=_INLINED, kernel=KERNEL
     )
 
@@ -222,6 +249,7 @@ _PARTS = (
 _RECORDS = tuple(vars(k)[name] for name in k.__all__)
 KERNEL = Kernel(loop, __name__, _compile_all, _PARTS, _RECORDS)
 COMPILING = "compiling the simulator, once per installation, about 15 s"
+COMPILING_SLOWLY = "compiling the simulator, once per installation, about 90 s"
 
 
 def compiled() -> ModuleType:
