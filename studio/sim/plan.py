@@ -28,7 +28,7 @@ DIMENSION_CODE = {
     "switch": k.Network.SWITCH,
     "ring": k.Network.RING,
 }
-POLICY_CODE = {"lifo": 0, "fifo": 1, "explicit": 2}
+POLICY_CODE = {"lifo": k.Policy.LIFO, "fifo": k.Policy.FIFO, "explicit": k.Policy.EXPLICIT}
 INNER_GAP_NS = 0.0038
 """Time per byte in the inner channel of the shared bus."""
 

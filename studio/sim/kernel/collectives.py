@@ -14,6 +14,7 @@ from studio.sim.kernel.records import (
     Node,
     Phase,
     PhaseList,
+    Policy,
     Queue,
     Rank,
     Stream,
@@ -35,9 +36,9 @@ def issue_collective(m, f, rank, pos, node):
         # Nothing would ever end such a collective: its node stays in progress.
         return
     priority = m[rank + Rank.PRIORITY]
-    if m[Head.POLICY] == 0:
+    if m[Head.POLICY] == Policy.LIFO:
         m[rank + Rank.PRIORITY] = priority + 1
-    elif m[Head.POLICY] == 1:
+    elif m[Head.POLICY] == Policy.FIFO:
         m[rank + Rank.PRIORITY] = priority - 1
     else:
         priority = m[node + Node.PRIORITY]

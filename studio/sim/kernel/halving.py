@@ -39,7 +39,7 @@ def start_halving(m, f, s, n, kind):
 
 
 def insert_halving(m, f, s):
-    """The same for halving-doubling: note distance and size, then step on to the next ones."""
+    """Let the next packet of a stream wait: note its distance and size, then step on to the next ones."""
     o = m[s + Stream.DISTANCE]
     size = m[s + Stream.MESSAGE]
     m[s + Stream.PACKET_DISTANCE] = o

@@ -86,13 +86,6 @@ def stride_of(m, d):
     return stride
 
 
-# A link: busy, first and last waiting message, bytes, busy time, messages, messages waiting now, and at most.
-# A message on its way is an event record: next, kind, channel, what waits for its arrival, device it goes to,
-# destination, serialisation, serialisation and latency. In other networks than one dimension these two are worked
-# out link by link; instead it holds, in several dimensions, one more than the dimension it is in, and whether the
-# link is its first one there; among single links its source.
-
-
 def transmit(m, e, link):
     """Start sending a message over a link of the only dimension."""
     occupy(m, e, link, m[e + Message.WIRE], m[e + Message.TIME])

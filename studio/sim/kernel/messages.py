@@ -1,9 +1,8 @@
 """Messages (SEMANTICS.md, section 8): how they are sent, received, and found by who waits for them.
 
-A channel is a key (tag, pair, size): next of the hash chain, tag, pair, size, messages arrived unclaimed, first waiter,
-further waiters (circular), uses (messages under way and streams that remember the channel). The k-th message of a
-channel belongs to the k-th receive; messages of one key cannot overtake each other. A pair is source << 20 |
-destination, or, where one rank stands for many, what source and destination are to each other, see `packets.named`.
+A channel is a key: tag, pair, size. The k-th message of a channel belongs to the k-th receive; messages of one key cannot
+overtake each other. A pair is source << 20 | destination, or, where one rank stands for many, what source and destination
+are to each other, see `packets.named`.
 """
 
 from __future__ import annotations

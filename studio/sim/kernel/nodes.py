@@ -26,6 +26,7 @@ from studio.sim.kernel.records import (
     Node,
     Order,
     Rank,
+    Slot,
     Waiter,
     Waiting,
 )
@@ -59,12 +60,12 @@ def finish_node(m, rank, pos):
     log(m, rank, pos, 1)
     node = m[rank + Rank.NODES] + Node.WORDS * pos
     slot = m[node + Node.SLOT]
-    if slot < 3:
+    if slot < Slot.NONE:
         m[rank + Rank.SLOT + slot] = 0
-    if slot == 2 and m[Head.SLOTS] > 1:
+    if slot == Slot.COMMUNICATION and m[Head.SLOTS] > 1:
         m[extended_of(m, rank) + Extended.USED] -= 1
         if m[node + Node.KIND] == Kind.COLLECTIVE:
-            free_turn(m, rank, group_state(m, rank, node), rank + Rank.HEAP + 2)
+            free_turn(m, rank, group_state(m, rank, node), rank + Rank.HEAP + Slot.COMMUNICATION)
     if m[node + Node.LANE] != 0:
         at = m[extended_of(m, rank) + Extended.LANES] + 2 * m[node + Node.LANE]
         free_turn(m, rank, at, rank + Rank.HEAP + slot)
@@ -131,9 +132,9 @@ def issue(m, f, rank, pos):
     log(m, rank, pos, 0)
     m[rank + Rank.BUSY] += 1
     slot = m[node + Node.SLOT]
-    if slot < 3 and m[node + Node.LANE] == 0:
+    if slot < Slot.NONE and m[node + Node.LANE] == 0:
         m[rank + Rank.SLOT + slot] = 1
-    if slot == 2 and m[Head.SLOTS] > 1:
+    if slot == Slot.COMMUNICATION and m[Head.SLOTS] > 1:
         at = extended_of(m, rank) + Extended.USED
         m[at] += 1
         if m[at] < m[Head.SLOTS]:
@@ -141,7 +142,7 @@ def issue(m, f, rank, pos):
     kind = m[node + Node.KIND]
     if kind == Kind.DELAY:
         time = m[m[rank + Rank.TIMES] + pos]
-        if slot == 1 and m[Head.SPEEDS] != 0:
+        if slot == Slot.COMPUTE and m[Head.SPEEDS] != 0:
             time = max(int(time / f[m[Head.SPEEDS] + m[rank + Rank.NUMBER]]), 1)
         later(m, rank, time, Action.NODE, 0, pos)
     elif kind >= Kind.MEET:
@@ -216,16 +217,16 @@ def sweep(m, f, rank):
     while True:
         best = 0
         slot = 0
-        for i in range(4):
+        for i in range(Slot.COUNT):
             root = m[rank + Rank.HEAP + i]
-            if root != 0 and (best == 0 or root < best) and (i == 3 or m[rank + Rank.SLOT + i] == 0):
+            if root != 0 and (best == 0 or root < best) and (i == Slot.NONE or m[rank + Rank.SLOT + i] == 0):
                 best = root
                 slot = i
         if best == 0:
             break
         links = m[rank + Rank.LINKS]
         m[rank + Rank.HEAP + slot] = merge(m, links, m[links + 2 * best], m[links + 2 * best + 1])
-        if slot == 2 and m[Head.SLOTS] > 1 and waits_for_group(m, rank, best):
+        if slot == Slot.COMMUNICATION and m[Head.SLOTS] > 1 and waits_for_group(m, rank, best):
             continue
         if m[Head.LANES] != 0 and waits_for_lane(m, rank, best):
             continue

@@ -53,7 +53,7 @@ def start_phase(m, f, s):
     elif algorithm == Algorithm.HALVING:
         start_halving(m, f, s, n, kind)
     elif algorithm == Algorithm.TREE:
-        m[s + Stream.TREE_REDUCTION] = reduction(f, m[s + Stream.SIZE])
+        m[s + Stream.STEP_REDUCTION] = reduction(f, m[s + Stream.SIZE])
         start_tree(m, f, s, n, (flags >> 1) & 1)
     elif algorithm == Algorithm.PROGRAM:
         start_program(m, f, s, ph, flags)
@@ -72,7 +72,7 @@ def stream_received(m, f, s):
     elif algorithm == Algorithm.HALVING:
         insert_halving(m, f, s)
     elif algorithm == Algorithm.PROGRAM:
-        wait_on_bus(m, f, s, m[s + Stream.MESSAGE], m[s + Stream.TREE_REDUCTION], False, False)
+        wait_on_bus(m, f, s, m[s + Stream.MESSAGE], m[s + Stream.STEP_REDUCTION], False, False)
     else:
         tree_received(m, f, s)
 

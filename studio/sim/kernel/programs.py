@@ -40,7 +40,7 @@ def next_step(m, f, s):
     me = m[m[s + Stream.RANK] + Rank.NUMBER]
     m[s + Stream.FREE] = 0
     count = 0
-    m[s + Stream.TREE_REDUCTION] = 0
+    m[s + Stream.STEP_REDUCTION] = 0
     while m[op] < Op.STEP:
         size = m[s + Stream.SIZE] // m[op + 2] * m[op + 3]
         there = m[op + 1]
@@ -58,7 +58,7 @@ def next_step(m, f, s):
             )
             continue
         if what == Op.REDUCE:
-            m[s + Stream.TREE_REDUCTION] = reduction(f, size) + 1
+            m[s + Stream.STEP_REDUCTION] = reduction(f, size) + 1
         receive(
             m, f, tag, named(m, s, there, here, (here - there) % n), other, me, size, s * 8 + Waiter.STREAM
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from studio.sim.kernel.bus import wait_on_bus
 from studio.sim.kernel.messages import receive, send
 from studio.sim.kernel.packets import peer
-from studio.sim.kernel.records import Rank, Stream, Waiter
+from studio.sim.kernel.records import Rank, Stream, TreeRole, Waiter
 
 
 def start_tree(m, f, s, n, tree):
@@ -21,7 +21,7 @@ def start_tree(m, f, s, n, tree):
     shift = 1 - tree
     w = s * 8 + Waiter.STREAM
     if v == top:
-        m[s + Stream.COUNT] = 2
+        m[s + Stream.COUNT] = TreeRole.ROOT
         m[s + Stream.A] = peer(m, s, n // 2 - shift)
         receive(m, f, tag, (m[s + Stream.A] << 20) | me, m[s + Stream.A], me, x, w)
         return
@@ -31,10 +31,10 @@ def start_tree(m, f, s, n, tree):
         up = top
     m[s + Stream.C] = peer(m, s, up - shift)
     if b == 1:
-        m[s + Stream.COUNT] = 0
+        m[s + Stream.COUNT] = TreeRole.LEAF
         wait_on_bus(m, f, s, x, 0, True, False)
         return
-    m[s + Stream.COUNT] = 1
+    m[s + Stream.COUNT] = TreeRole.INNER
     m[s + Stream.A] = peer(m, s, v - b // 2 - shift)
     m[s + Stream.B] = peer(m, s, v + b // 2 - shift)
     receive(m, f, tag, (m[s + Stream.A] << 20) | me, m[s + Stream.A], me, x, w)
@@ -46,9 +46,9 @@ def tree_received(m, f, s):
     m[s + Stream.RECEIVED] += 1
     red = 0
     back = False
-    if m[s + Stream.COUNT] > 0:
-        red = m[s + Stream.TREE_REDUCTION] + 1
-        back = m[s + Stream.COUNT] == 2 or m[s + Stream.RECEIVED] > 1
+    if m[s + Stream.COUNT] != TreeRole.LEAF:
+        red = m[s + Stream.STEP_REDUCTION] + 1
+        back = m[s + Stream.COUNT] == TreeRole.ROOT or m[s + Stream.RECEIVED] > 1
     wait_on_bus(m, f, s, m[s + Stream.SIZE], red, False, back)
 
 
@@ -61,10 +61,10 @@ def use_tree_packet(m, f, s):
     m[s + Stream.FREE] = free
     x = m[s + Stream.SIZE]
     role = m[s + Stream.COUNT]
-    if role == 2:
+    if role == TreeRole.ROOT:
         send(m, f, tag, (me << 20) | m[s + Stream.A], me, m[s + Stream.A], x, 0)
         return True
-    if role == 0:
+    if role == TreeRole.LEAF:
         if free == 2:
             return True
         send(m, f, tag, (me << 20) | m[s + Stream.C], me, m[s + Stream.C], x, 0)

@@ -35,14 +35,17 @@ from studio.sim.kernel.records import order as Order
 from studio.sim.kernel.records import outcome as Outcome
 from studio.sim.kernel.records import phase as Phase
 from studio.sim.kernel.records import phase_list as PhaseList
+from studio.sim.kernel.records import policy as Policy
 from studio.sim.kernel.records import pool as Pool
 from studio.sim.kernel.records import queue as Queue
 from studio.sim.kernel.records import rank as Rank
 from studio.sim.kernel.records import real as Real
 from studio.sim.kernel.records import request as Request
 from studio.sim.kernel.records import ring as Ring
+from studio.sim.kernel.records import slot as Slot
 from studio.sim.kernel.records import stream as Stream
 from studio.sim.kernel.records import tick as Tick
+from studio.sim.kernel.records import tree_role as TreeRole
 from studio.sim.kernel.records import waiter as Waiter
 from studio.sim.kernel.records import waiting as Waiting
 from studio.sim.kernel.records import wheel as Wheel
@@ -77,14 +80,17 @@ __all__ = [
     "Outcome",
     "Phase",
     "PhaseList",
+    "Policy",
     "Pool",
     "Queue",
     "Rank",
     "Real",
     "Request",
     "Ring",
+    "Slot",
     "Stream",
     "Tick",
+    "TreeRole",
     "Waiter",
     "Waiting",
     "Wheel",

@@ -32,7 +32,7 @@ DIM_COUNT = 20  # how many there are
 ENDPOINT = 24  # endpoint delay, ns
 QUEUES = 25  # queues per dimension
 ACTIVE = 26  # phases that may run at once in a queue
-POLICY = 27  # order of priorities: 0 LIFO, 1 FIFO, 2 explicit
+POLICY = 27  # see `Policy`
 RENDEZVOUS = 22  # whether messages are announced before they are sent
 TRAFFIC = 58  # bytes and messages each rank sends into each dimension
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 KIND = 0  # see `Kind`
-SLOT = 1  # slot it takes: 0 CPU, 1 compute, 2 communication, 3 none
+SLOT = 1  # see `Slot`
 DURATION = 2  # read of collectives given as traces only, see `Rank.TIMES`
 SIZE = 3  # bytes of a message, or of a chunk
 STREAMS = 4  # chunks of a collective
