@@ -16,7 +16,7 @@ import pytest
 from studio.native import Kernel
 from studio.sim import engine, simulate
 from studio.sim import kernel as kernel_package
-from studio.sim.kernel import loop, records
+from studio.sim.kernel import clock, loop, records
 from studio.sim.links import Float64
 from studio.sim.plan import make_plan
 from studio.trace import Int64
@@ -208,3 +208,71 @@ def test_a_change_in_any_file_of_a_kernel_is_compiled(
     assert answers == [(False, 14, 14), (False, 21, 21), (True, 21, 21), (True, 21, 21)]
     for name in [name for name in sys.modules if name.startswith("few_functions")]:
         del sys.modules[name]
+
+
+CLOCK = """
+from studio.sim.kernel.clock import drop_list, next_of, next_tick, push
+from studio.sim.kernel.records import Head, Tick
+
+
+def data_of(array):
+    return array
+
+
+def run(m, last):
+    total = 0
+    for i in range(9):
+        push(m, 1 + 400 * i, i, 0)
+    t = next_tick(m)
+    while t != 0:
+        m[Head.LIST] = t
+        at = m[t + Tick.READ]
+        while at != m[t + Tick.WRITE]:
+            at = next_of(m, t, at)
+            m[t + Tick.READ] = at + 2
+            x = m[at]
+            now = m[Head.NOW]
+            total = (31 * total + now + x) % 1000003
+            if now < last:
+                push(m, now + 1 + x % 1500, (7 * x + now) % 997, 0)
+                if x % 5 == 0:
+                    push(m, now, x + 1, 0)
+            at += 2
+        drop_list(m, t)
+        m[Head.LIST] = 0
+        t = next_tick(m)
+    return total
+
+
+def entry(m, f, budget):
+    return run(data_of(m), budget)
+"""
+
+
+def test_the_public_interface_of_numba_compiles_the_clock_to_the_same_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A small job of the kernel's own functions; `python -m tests.parity --public` runs them all."""
+    from studio.sim import public_compiling
+
+    (tmp_path / "clock_alone").mkdir()
+    (tmp_path / "clock_alone" / "__init__.py").touch()
+    (tmp_path / "clock_alone" / "whole.py").write_text(CLOCK)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+    whole = importlib.import_module("clock_alone.whole")
+
+    def prepare(module: ModuleType) -> None:
+        names = engine._callees_first(whole.run, set())
+        public_compiling.compile_kernel(module, "entry", names, inlined=("push",), kernel=kernel)
+
+    kernel = Kernel(whole, __name__, prepare, (clock,), engine.KERNEL.constants)
+    m = np.zeros(1 << 17, np.int64)
+    m[records.Head.WHEEL], m[records.Head.TICKS], m[records.Head.TOP] = 128, 8192, 8704
+    m[records.Head.TICK_MASK] = 255
+    assert m[records.Head.NOW] == 0
+    interpreted = m.tolist()
+    answer = whole.entry(interpreted, [], 9_000)
+    assert kernel.compiled().entry(m, np.zeros(1), 9_000) == answer
+    assert m.tolist() == interpreted
+    assert len(interpreted) == len(m) > interpreted[records.Head.TOP] > 8704
