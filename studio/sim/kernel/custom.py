@@ -13,11 +13,11 @@ def start_custom(m, f, s, ph):
     if m[ph + Phase.N] == 0:
         place = m[m[s + Stream.MEMBER] + Member.SORTED]
     table = m[ph + Phase.TABLE] + 8 * place
-    m[s + Stream.C] = table
+    m[s + Stream.TABLE] = table
     count = m[table + Custom.COUNT]
     pend = m[Head.TOP]
     m[Head.TOP] = pend + (count + 7) // 8 * 8
-    m[s + Stream.A] = pend
+    m[s + Stream.PENDING] = pend
     m[s + Stream.LEFT] = count
     for pos in range(count):
         m[pend + pos] = m[m[table + Custom.PARENTS] + pos]
@@ -28,7 +28,7 @@ def start_custom(m, f, s, ph):
 
 def issue_custom(m, f, s, pos):
     """Issue a node of a collective given as a trace: no slots, no endpoint or reduction delay."""
-    table = m[s + Stream.C]
+    table = m[s + Stream.TABLE]
     node = m[table + Custom.NODES] + Node.WORDS * pos
     kind = m[node + Node.KIND]
     rank = m[s + Stream.RANK]
@@ -46,8 +46,8 @@ def issue_custom(m, f, s, pos):
 
 def custom_done(m, f, s, pos):
     """A node of a collective given as a trace completes; returns whether it was the last one."""
-    node = m[m[s + Stream.C] + Custom.NODES] + Node.WORDS * pos
-    pend = m[s + Stream.A]
+    node = m[m[s + Stream.TABLE] + Custom.NODES] + Node.WORDS * pos
+    pend = m[s + Stream.PENDING]
     at = m[node + Node.CHILDREN]
     for i in range(at, at + m[node + Node.CHILD_COUNT]):
         child = m[i]

@@ -15,7 +15,7 @@ def start_halving(m, f, s, n, kind):
     while (1 << rounds) < n:
         rounds += 1
     m[s + Stream.LEFT] = rounds
-    m[s + Stream.BARRIER] = 0
+    m[s + Stream.TURNS] = 0
     m[s + Stream.DIRECTION] = 1
     m[s + Stream.DISTANCE] = 1
     m[s + Stream.MESSAGE] = x // 2
@@ -24,7 +24,7 @@ def start_halving(m, f, s, n, kind):
     m[s + Stream.TOGGLE] = 0
     if kind == Collective.ALL_REDUCE:
         m[s + Stream.LEFT] = 2 * rounds
-        m[s + Stream.BARRIER] = 1
+        m[s + Stream.TURNS] = 1
         m[s + Stream.REDUCTION] = 1
         m[s + Stream.TOGGLE] = 1
     elif kind == Collective.ALL_GATHER:
@@ -57,7 +57,7 @@ def insert_halving(m, f, s):
     if m[s + Stream.DIRECTION] > 0:
         o *= 2
         size //= 2
-        if o == m[s + Stream.N] and m[s + Stream.BARRIER] != 0:
+        if o == m[s + Stream.N] and m[s + Stream.TURNS] != 0:
             o //= 2
             size *= 2
             m[s + Stream.DIRECTION] = -1

@@ -14,12 +14,12 @@ def start_program(m, f, s, ph, flags):
     if m[ph + Phase.N] != 0:
         at = m[m[s + Stream.RANK] + Rank.NUMBER]
     op = m[m[m[ph + Phase.TABLE] + (flags & 3)] + at]
-    m[s + Stream.A] = op
-    m[s + Stream.B] = 0
+    m[s + Stream.OP] = op
+    m[s + Stream.ROUND] = 0
     m[s + Stream.MESSAGE] = m[s + Stream.SIZE]
     if m[op] == Op.STEP:
-        m[s + Stream.A] = op + Op.WORDS
-        m[s + Stream.COUNT] = 1
+        m[s + Stream.OP] = op + Op.WORDS
+        m[s + Stream.AWAITED] = 1
         wait_on_bus(m, f, s, 0, 0, True, False)
     else:
         next_step(m, f, s)
@@ -31,7 +31,7 @@ def next_step(m, f, s):
     A step is over when its messages have come, and waited as packets do; those of the rank's own that it
     waits for, at their destination.
     """
-    op = m[s + Stream.A]
+    op = m[s + Stream.OP]
     if m[op] == Op.END:
         return True
     tag = m[s + Stream.TAG]
@@ -62,14 +62,14 @@ def next_step(m, f, s):
         receive(
             m, f, tag, named(m, s, there, here, (here - there) % n), other, me, size, s * 8 + Waiter.STREAM
         )
-    m[s + Stream.COUNT] = count
-    m[s + Stream.B] += 1
-    if m[s + Stream.B] < m[op + 1]:
+    m[s + Stream.AWAITED] = count
+    m[s + Stream.ROUND] += 1
+    if m[s + Stream.ROUND] < m[op + 1]:
         op -= m[op + 2]
     else:
-        m[s + Stream.B] = 0
+        m[s + Stream.ROUND] = 0
         op += Op.WORDS
-    m[s + Stream.A] = op
+    m[s + Stream.OP] = op
     return m[op] == Op.END and count == 0
 
 
@@ -77,4 +77,4 @@ def use_program_packet(m, f, s):
     """Use a free packet of a program; returns whether that ends the phase."""
     free = m[s + Stream.FREE] + 1
     m[s + Stream.FREE] = free
-    return free == m[s + Stream.COUNT] and next_step(m, f, s)
+    return free == m[s + Stream.AWAITED] and next_step(m, f, s)

@@ -112,8 +112,8 @@ def start_ring(m, f, s, ph, n, kind):
         if before < 0:
             before = n - 1
         number = m[m[s + Stream.RANK] + Rank.NUMBER]
-        m[s + Stream.A] = peer(m, s, after)
-        m[s + Stream.B] = peer(m, s, before)
+        m[s + Stream.NEXT_RANK] = peer(m, s, after)
+        m[s + Stream.PREVIOUS_RANK] = peer(m, s, before)
         if m[Head.RENDEZVOUS] == 0:
             far = m[s + Stream.DIRECTION] % n
             c = channel(m, m[s + Stream.TAG], named(m, s, me, after, far), size)
@@ -123,7 +123,7 @@ def start_ring(m, f, s, ph, n, kind):
             m[c + Channel.USES] += 1
             m[s + Stream.RECV] = c
             if m[s + Stream.HOP] < 0 and m[Head.AWARE] == 0:
-                m[s + Stream.HOP] = delay(m, f, number, m[s + Stream.A], size, left)
+                m[s + Stream.HOP] = delay(m, f, number, m[s + Stream.NEXT_RANK], size, left)
             if m[Head.BUS] == 0:
                 # From here on the ring keeps its own, shorter books. The first packet does not reduce, the
                 # n - 1 after it do where messages are reduced at all; and with one packet at a time, one
@@ -175,7 +175,9 @@ def ring_free(m, f, g):
         push(m, m[Head.NOW] + hop, Callback.ARRIVE | c << Callback.WHAT, y)
     else:
         s = m[g + Ring.STREAM]
-        launch(m, f, c, m[m[g + Ring.RANK] + Rank.NUMBER], m[s + Stream.A], m[s + Stream.MESSAGE], -1, 0)
+        launch(
+            m, f, c, m[m[g + Ring.RANK] + Rank.NUMBER], m[s + Stream.NEXT_RANK], m[s + Stream.MESSAGE], -1, 0
+        )
     post(m, m[g + Ring.RECV], g * 8 + Waiter.RING)
     return 0
 
@@ -186,16 +188,16 @@ def send_ring(m, f, s):
     rank = m[m[s + Stream.RANK] + Rank.NUMBER]
     size = m[s + Stream.MESSAGE]
     if c != 0:
-        launch(m, f, c, rank, m[s + Stream.A], size, m[s + Stream.HOP], 0)
+        launch(m, f, c, rank, m[s + Stream.NEXT_RANK], size, m[s + Stream.HOP], 0)
         post(m, m[s + Stream.RECV], s * 8 + Waiter.STREAM)
         return
     me = m[s + Stream.PLACE]
     n = m[s + Stream.N]
     step = m[s + Stream.DIRECTION]
     pair = named(m, s, me, (me + step) % n, step % n)
-    send(m, f, m[s + Stream.TAG], pair, rank, m[s + Stream.A], size, 0)
+    send(m, f, m[s + Stream.TAG], pair, rank, m[s + Stream.NEXT_RANK], size, 0)
     pair = named(m, s, (me - step) % n, me, step % n)
-    receive(m, f, m[s + Stream.TAG], pair, m[s + Stream.B], rank, size, s * 8 + Waiter.STREAM)
+    receive(m, f, m[s + Stream.TAG], pair, m[s + Stream.PREVIOUS_RANK], rank, size, s * 8 + Waiter.STREAM)
 
 
 def send_direct(m, f, s):

@@ -21,24 +21,24 @@ def start_tree(m, f, s, n, tree):
     shift = 1 - tree
     w = s * 8 + Waiter.STREAM
     if v == top:
-        m[s + Stream.COUNT] = TreeRole.ROOT
-        m[s + Stream.A] = peer(m, s, n // 2 - shift)
-        receive(m, f, tag, (m[s + Stream.A] << 20) | me, m[s + Stream.A], me, x, w)
+        m[s + Stream.TREE_ROLE] = TreeRole.ROOT
+        m[s + Stream.LEFT_CHILD] = peer(m, s, n // 2 - shift)
+        receive(m, f, tag, (m[s + Stream.LEFT_CHILD] << 20) | me, m[s + Stream.LEFT_CHILD], me, x, w)
         return
     b = v & -v
     up = (v - b) | (2 * b)
     if up == n:
         up = top
-    m[s + Stream.C] = peer(m, s, up - shift)
+    m[s + Stream.PARENT] = peer(m, s, up - shift)
     if b == 1:
-        m[s + Stream.COUNT] = TreeRole.LEAF
+        m[s + Stream.TREE_ROLE] = TreeRole.LEAF
         wait_on_bus(m, f, s, x, 0, True, False)
         return
-    m[s + Stream.COUNT] = TreeRole.INNER
-    m[s + Stream.A] = peer(m, s, v - b // 2 - shift)
-    m[s + Stream.B] = peer(m, s, v + b // 2 - shift)
-    receive(m, f, tag, (m[s + Stream.A] << 20) | me, m[s + Stream.A], me, x, w)
-    receive(m, f, tag, (m[s + Stream.B] << 20) | me, m[s + Stream.B], me, x, w)
+    m[s + Stream.TREE_ROLE] = TreeRole.INNER
+    m[s + Stream.LEFT_CHILD] = peer(m, s, v - b // 2 - shift)
+    m[s + Stream.RIGHT_CHILD] = peer(m, s, v + b // 2 - shift)
+    receive(m, f, tag, (m[s + Stream.LEFT_CHILD] << 20) | me, m[s + Stream.LEFT_CHILD], me, x, w)
+    receive(m, f, tag, (m[s + Stream.RIGHT_CHILD] << 20) | me, m[s + Stream.RIGHT_CHILD], me, x, w)
 
 
 def tree_received(m, f, s):
@@ -46,9 +46,9 @@ def tree_received(m, f, s):
     m[s + Stream.RECEIVED] += 1
     red = 0
     back = False
-    if m[s + Stream.COUNT] != TreeRole.LEAF:
+    if m[s + Stream.TREE_ROLE] != TreeRole.LEAF:
         red = m[s + Stream.STEP_REDUCTION] + 1
-        back = m[s + Stream.COUNT] == TreeRole.ROOT or m[s + Stream.RECEIVED] > 1
+        back = m[s + Stream.TREE_ROLE] == TreeRole.ROOT or m[s + Stream.RECEIVED] > 1
     wait_on_bus(m, f, s, m[s + Stream.SIZE], red, False, back)
 
 
@@ -60,21 +60,21 @@ def use_tree_packet(m, f, s):
     free = m[s + Stream.FREE] + 1
     m[s + Stream.FREE] = free
     x = m[s + Stream.SIZE]
-    role = m[s + Stream.COUNT]
+    role = m[s + Stream.TREE_ROLE]
     if role == TreeRole.ROOT:
-        send(m, f, tag, (me << 20) | m[s + Stream.A], me, m[s + Stream.A], x, 0)
+        send(m, f, tag, (me << 20) | m[s + Stream.LEFT_CHILD], me, m[s + Stream.LEFT_CHILD], x, 0)
         return True
     if role == TreeRole.LEAF:
         if free == 2:
             return True
-        send(m, f, tag, (me << 20) | m[s + Stream.C], me, m[s + Stream.C], x, 0)
-        receive(m, f, tag, (m[s + Stream.C] << 20) | me, m[s + Stream.C], me, x, w)
+        send(m, f, tag, (me << 20) | m[s + Stream.PARENT], me, m[s + Stream.PARENT], x, 0)
+        receive(m, f, tag, (m[s + Stream.PARENT] << 20) | me, m[s + Stream.PARENT], me, x, w)
         return False
     if free == 2:
-        send(m, f, tag, (me << 20) | m[s + Stream.C], me, m[s + Stream.C], x, 0)
-        receive(m, f, tag, (m[s + Stream.C] << 20) | me, m[s + Stream.C], me, x, w)
+        send(m, f, tag, (me << 20) | m[s + Stream.PARENT], me, m[s + Stream.PARENT], x, 0)
+        receive(m, f, tag, (m[s + Stream.PARENT] << 20) | me, m[s + Stream.PARENT], me, x, w)
     if free == 3:
-        send(m, f, tag, (me << 20) | m[s + Stream.A], me, m[s + Stream.A], x, 0)
-        send(m, f, tag, (me << 20) | m[s + Stream.B], me, m[s + Stream.B], x, 0)
+        send(m, f, tag, (me << 20) | m[s + Stream.LEFT_CHILD], me, m[s + Stream.LEFT_CHILD], x, 0)
+        send(m, f, tag, (me << 20) | m[s + Stream.RIGHT_CHILD], me, m[s + Stream.RIGHT_CHILD], x, 0)
         return True
     return False

@@ -8,7 +8,8 @@ POSITION = 2  # place of the next packet in its cycle
 PLAIN = 3  # plain packets of a cycle, which never reduce
 CYCLE = 4  # packets of a cycle
 RECEIVED = 5  # messages that have come in this phase
-BARRIER = 6  # messages that must have come before the second half is sent; halving: whether it turns round
+BARRIER = 6  # messages that must have come before the second half is sent
+TURNS = 6  # halving: whether it turns round
 ALGORITHM = 7  # see `Algorithm`
 RANK = 8  # the rank
 LEFT = 9  # messages to send, or nodes to complete
@@ -37,11 +38,22 @@ PACKET_DISTANCE = 31  # halving: distance of the packet that waits
 PACKET_SIZE = 32  # halving: its size
 STEP_REDUCTION = 33  # time of a reduction: tree, program (one more; 0 for none)
 MEMBER = 34  # `Member` record; 0 for all ranks
-COUNT = 35  # tree: see `TreeRole`; program: messages a step waits for
-# Peers of a ring (next, previous), of a tree (children, parent); place in a program; what a trace's nodes wait for
-A = 36
-B = 37
-C = 38
+# Ring
+NEXT_RANK = 36  # rank it sends to
+PREVIOUS_RANK = 37  # rank it receives from
+# Tree
+TREE_ROLE = 35  # see `TreeRole`
+LEFT_CHILD = 36  # rank of the left child; of the root, the only one
+RIGHT_CHILD = 37  # rank of the right child
+PARENT = 38  # rank of the parent
+# Program
+AWAITED = 35  # messages the step waits for
+OP = 36  # where it is in the program
+ROUND = 37  # how often the step has been done
+# Collective given as a trace
+PENDING = 36  # per node, parents that have not completed
+TABLE = 38  # `Custom` record
+# What all have in common
 TOGGLE = 39  # sum of the reductions of two cycles
 CODES = 40  # names of ranks in folded runs; 0 where ranks have their numbers
 POSTED = 41  # tick of its last receive
