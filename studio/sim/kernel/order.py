@@ -1,4 +1,6 @@
-"""The order within a tick (SEMANTICS.md, section 1, has the rule): watched where one rank stands for many, put off to its end with symmetric ties.
+"""The order within a tick: watched where one rank stands for many, put off to its end with symmetric ties.
+
+The rule itself is in SEMANTICS.md, section 1.
 
 Where one rank stands for many, see `studio.sim.folding`: of two things that happen to a rank in one tick the one
 scheduled in the earlier tick comes first; of two scheduled in the same tick by the same rank the one scheduled first.
