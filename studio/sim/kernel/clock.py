@@ -1,4 +1,4 @@
-"""The clock (SEMANTICS.md, section 1): records and heaps of what is to come, ticks and the callbacks in them, and the lists of ranks.
+"""The clock (SEMANTICS.md, section 1): ticks to come, the callbacks in them, and the lists of ranks.
 
 Rules (the order of events is part of the answer):
 

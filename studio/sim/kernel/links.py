@@ -1,4 +1,4 @@
-"""The network (SEMANTICS.md, section 7): the time of a message without contention, and links on which messages wait for each other.
+"""The network (SEMANTICS.md, section 7): the time of a message, and links on which messages wait for each other.
 
 Links of the congestion-aware network are store and forward: a message enters the next link when all of it has come.
 """
