@@ -33,6 +33,7 @@ class Kernel:
         home: The module whose `compiled()` compiles it.
         prepare: Turns the functions of a copy of the source into compiled ones.
         parts: Modules of the kernel which the source builds on.
+        constants: Modules of numbers that the kernel names as `module.NUMBER`.
         loaded: The compiled copy; None until somebody asked for it.
         lock: Held while it is made.
     """
@@ -41,6 +42,7 @@ class Kernel:
     home: str
     prepare: Callable[[ModuleType], None]
     parts: tuple[ModuleType, ...] = ()
+    constants: tuple[ModuleType, ...] = ()
     loaded: ModuleType | None = None
     lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -60,7 +62,7 @@ class Kernel:
     @property
     def stamp(self) -> str:
         """What tells this very source from others: when its files were written, and how long they are."""
-        files = [Path(str(part.__file__)).stat() for part in (*self.parts, self.source)]
+        files = [Path(str(part.__file__)).stat() for part in (*self.parts, *self.constants, self.source)]
         told = repr([(file.st_mtime_ns, file.st_size) for file in files])
         return hashlib.blake2s(told.encode(), digest_size=8).hexdigest()
 

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from studio.errors import StudioError
-from studio.sim import simulate
+from studio.sim import engine, simulate
 from studio.sim.result import WRAP, SimResult, exposed_ns, statistics
 from tests.golden import Record, case, records
 
@@ -216,7 +216,12 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--id", help="only the case with this id")
     parser.add_argument("--jobs", type=int, default=2, help="processes at work")
     parser.add_argument("--interpreted", action="store_true", help="run the engine uncompiled")
+    parser.add_argument(
+        "--public", action="store_true", help="compile as with an unknown release of numba, for a minute"
+    )
     options = parser.parse_args(arguments)
+    if options.public:
+        engine.compiles_fast = lambda: False
     chosen = (
         record
         for record in records(options.file)
@@ -226,10 +231,8 @@ def main(arguments: list[str] | None = None) -> int:
     if options.jobs <= 1:
         return 0 if report(outcome for chunk in _chunks(chosen) for outcome in work(chunk)) else 1
     if not options.interpreted:
-        from studio.sim.engine import compiled
-
         # Once here, not once in every process.
-        compiled()
+        engine.compiled()
     with ProcessPoolExecutor(options.jobs) as pool:
         done = report(outcome for outcomes in pool.map(work, _chunks(chosen)) for outcome in outcomes)
     return 0 if done else 1

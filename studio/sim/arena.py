@@ -40,7 +40,7 @@ def aligned(words: int) -> Int64:
         skip = -raw.ctypes.data % 64 // 8
         return raw[skip : skip + words]
     size = -(-words * 8 // _HUGE_PAGE) * _HUGE_PAGE
-    block = mmap.mmap(-1, size + _HUGE_PAGE)
+    block = mmap.mmap(-1, size + _HUGE_PAGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     # A refusal costs nothing but time.
     with suppress(OSError):
         block.madvise(mmap.MADV_HUGEPAGE)

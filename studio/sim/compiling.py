@@ -5,12 +5,14 @@ it, optimises the whole, makes machine code of it and wraps it, so that the inne
 compiled again in every one that leads to them. Here only the outermost function is treated so. The others are
 translated and checked one by one and kept as parts, without optimisation and without machine code; all are
 linked into the outermost, and optimised and made machine code of there, together.
+
+That takes private classes of numba, which any release may change, and nothing else in the project does: `engine` names
+the releases it is known to work with. With others `public_compiling` takes its place.
 """
 
 from __future__ import annotations
 
 import copy
-import inspect
 from collections.abc import Sequence
 from types import ModuleType
 from typing import Any
@@ -18,16 +20,14 @@ from typing import Any
 import llvmlite.binding as llvm
 import llvmlite.ir as ir
 import numba
-from numba import types
 from numba.core import compiler, typed_passes, untyped_passes
 from numba.core.callconv import RETCODE_OK, CPUCallConv, excinfo_ptr_t
 from numba.core.codegen import JITCodeLibrary, RuntimeLinker
 from numba.core.compiler_machinery import LoweringPass, PassManager, register_pass
 from numba.core.cpu import CPUContext
-from numba.cpython.unsafe.numbers import trailing_zeros
-from numba.extending import intrinsic
 
 from studio.native import Kernel
+from studio.sim.public_compiling import ENTRY, add_instructions, signature_of
 
 _OPTIONS: dict[str, Any] = {"nogil": True, "_nrt": False, "error_model": "numpy"}
 
@@ -52,17 +52,14 @@ def compile_kernel(
             getattr(namespace, name), forceinline=name in inlined, pipeline_class=_PartCompiler, **_OPTIONS
         )
         setattr(namespace, name, dispatcher)
-    namespace.data_of = intrinsic(_address)
-    namespace.lowest = trailing_zeros
+    add_instructions(namespace)
     outermost = numba.njit(cache=True, pipeline_class=_WholeCompiler, **_OPTIONS)(getattr(namespace, entry))
     setattr(namespace, entry, outermost)
     # Numba looks at the file of the outermost function alone to see whether what it keeps is of this source.
     outermost._cache._cache_file._source_stamp = kernel.stamp  # noqa: SLF001 (numba has no public way)
-    ints, floats = types.Array(types.int64, 1, "C"), types.Array(types.float64, 1, "C")
-    signature = (ints, floats, types.int64)
-    if not _kept(outermost, signature):
+    if not _kept(outermost, ENTRY):
         _make_parts(namespace, functions)
-    outermost.compile(signature)
+    outermost.compile(ENTRY)
     _PARTS.clear()
 
 
@@ -77,16 +74,8 @@ def _kept(outermost: Any, signature: Sequence[Any]) -> bool:
     return cache._cache_file.load(key) is not None  # noqa: SLF001
 
 
-def _address(_context: Any, array: Any) -> Any:
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return context.make_array(signature.args[0])(context, builder, args[0]).data
-
-    return types.CPointer(array.dtype)(array), codegen
-
-
 def _make_parts(namespace: Any, functions: Sequence[str]) -> None:
     """Translate and check the inner functions, each for its one signature."""
-    kinds = {"m": types.CPointer(types.int64), "f": types.CPointer(types.float64)}
     settings: Any = numba.config
     full = settings.OPT
     # What is optimised within the outermost function need not be before.
@@ -94,8 +83,7 @@ def _make_parts(namespace: Any, functions: Sequence[str]) -> None:
     try:
         for name in functions:
             dispatcher = getattr(namespace, name)
-            parameters = inspect.signature(dispatcher.py_func).parameters
-            signature = tuple(kinds.get(key, types.int64) for key in parameters)
+            signature = signature_of(dispatcher.py_func)
             if signature in dispatcher.overloads:  # made on the way, by one that calls it and is called by it
                 continue
             # Its own `compile` wants machine code to call.

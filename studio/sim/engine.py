@@ -7,8 +7,10 @@ the compiled kernel takes longer than the case.
 from __future__ import annotations
 
 import importlib
+import importlib.metadata
 import inspect
 from collections.abc import Callable
+from functools import cache
 from types import ModuleType
 from typing import Any
 
@@ -20,23 +22,36 @@ from studio.sim.arena import aligned
 from studio.sim.kernel import (
     arrivals,
     bus,
+    bus_arrivals,
     clock,
+    collectives,
+    custom,
+    endings,
+    halving,
     links,
     loop,
+    memory,
     messages,
     nodes,
     order,
     packets,
     phases,
+    programs,
     queues,
+    ring,
     routes,
+    trees,
 )
-from studio.sim.kernel import layout as k
+from studio.sim.kernel import records as k
 from studio.sim.plan import Plan
 
 INTERPRETED_STEPS = 100_000
 INTERPRETED_COLD_STEPS = 5_000_000
 """Above these, compiling pays: when the installation has compiled before, and when it has not."""
+INTERPRETED_SLOW_STEPS = 100_000_000
+"""The same where it has not and compiling is slow, see `compiles_fast`; it compiles in the background meanwhile."""
+FAST_RELEASES = ("0.68.",)
+"""Releases of numba with which `compiling` is known to work."""
 BATCH = 4_000_000
 """Callbacks between two looks at `cancel`: a tenth of a second or less, compiled."""
 INTERPRETED_BATCH = 20_000
@@ -72,26 +87,26 @@ def execute(
         TraceError: The simulated time leaves the range of the clock, or a rank sends to itself.
     """
     if native is None:
-        native = worth_compiling(plan.steps)
+        native = _runs_compiled(plan.steps)
     if native and notice is not None and KERNEL.loaded is None and not KERNEL.cached():
-        notice(COMPILING)
+        notice(COMPILING if compiles_fast() else COMPILING_SLOWLY)
     run: Any = compiled().entry if native else loop.entry
     m: Any = plan.m if native else plan.m.tolist()
     f: Any = plan.f if native else plan.f.tolist()
     batch = BATCH if native else INTERPRETED_BATCH
     while True:
         state = run(m, f, batch)
-        if state == k.DONE:
+        if state == k.Outcome.DONE:
             break
-        if state == k.FAILED:
+        if state == k.Outcome.FAILED:
             if plan.folding is not None:
                 # Whatever it is, it is told of the run in which every rank is simulated.
                 break
             raise _failure(m)
-        if state == k.GROW:
+        if state == k.Outcome.GROW:
             m = _grown(m) if native else m + [0] * len(m)
         if progress is not None:
-            progress((int(m[k.LOG]) - plan.log) // 4, plan.instances)
+            progress((int(m[k.Head.LOG]) - plan.log) // 4, plan.instances)
         if cancel is not None and cancel():
             raise Cancelled
     plan.m = m if native else np.array(m, np.int64)
@@ -100,11 +115,9 @@ def execute(
 def stopped_short(plan: Plan) -> str:
     """Return why the answer of a folded run is none, "" where it is one."""
     m = plan.m
-    if m[k.ERROR] == k.E_ORDER:
-        return (
-            f"what happens first on rank {m[k.ERROR_RANK]} at {m[k.NOW]:,} ns depends on the numbers of ranks"
-        )
-    if m[k.ERROR] != k.E_NONE or m[k.LOG] - plan.log < 4 * plan.instances:
+    if m[k.Head.ERROR] == k.Error.ORDER:
+        return f"what happens first on rank {m[k.Head.ERROR_RANK]} at {m[k.Head.NOW]:,} ns depends on the numbers of ranks"
+    if m[k.Head.ERROR] != k.Error.NONE or m[k.Head.LOG] - plan.log < 4 * plan.instances:
         return "the job does not come to its end"
     return ""
 
@@ -115,7 +128,7 @@ class Cancelled(Exception):  # noqa: N818 (no error: somebody asked for it)
 
 def _grown(m: Any) -> Any:
     # What is never touched costs nothing, so it is better to ask once for much than often for little.
-    least = 2 * int(m[k.MARGIN]) + 4 * int(m[k.CHANNEL_MASK] + 1)
+    least = 2 * int(m[k.Head.MARGIN]) + 4 * int(m[k.Head.CHANNEL_MASK] + 1)
     room = len(m) + max(len(m), min(8 * len(m), _RESERVE_WORDS), least)
     longer = aligned(room)
     longer[: len(m)] = m
@@ -123,18 +136,18 @@ def _grown(m: Any) -> Any:
 
 
 def _failure(m: Any) -> TraceError:
-    if m[k.ERROR] == k.E_SELF:
+    if m[k.Head.ERROR] == k.Error.SELF:
         return TraceError(
-            f"rank {m[k.ERROR_RANK]} sends a message to itself; allowed: other ranks",
+            f"rank {m[k.Head.ERROR_RANK]} sends a message to itself; allowed: other ranks",
             hint="Correct comm_src and comm_dst in the trace.",
         )
-    if m[k.ERROR] == k.E_ROUTE:
+    if m[k.Head.ERROR] == k.Error.ROUTE:
         return TraceError(
-            f"rank {m[k.ERROR_RANK]} sends a message to rank {m[k.ERROR_PEER]}, and no way over the links leads there",
+            f"rank {m[k.Head.ERROR_RANK]} sends a message to rank {m[k.Head.ERROR_PEER]}, and no way over the links leads there",
             hint="Add the links that are missing, or let those ranks not talk to each other.",
         )
     return TraceError(
-        f"the simulated time passes {k.MAX_TICK:,} ns (18 years)",
+        f"the simulated time passes {k.Tick.MAX:,} ns (18 years)",
         hint="Check durations and sizes in the trace, and the bandwidths of the network.",
     )
 
@@ -143,7 +156,28 @@ def worth_compiling(steps: int) -> bool:
     """Whether about so many steps run faster compiled, loading or compiling counted in."""
     if KERNEL.loaded is not None:
         return True
-    return steps > (INTERPRETED_STEPS if KERNEL.cached() else INTERPRETED_COLD_STEPS)
+    if KERNEL.cached():
+        return steps > INTERPRETED_STEPS
+    return steps > (INTERPRETED_COLD_STEPS if compiles_fast() else INTERPRETED_SLOW_STEPS)
+
+
+def compiles_fast() -> bool:
+    """Whether numba is of a release whose private classes `compiling` is known to work with."""
+    return importlib.metadata.version("numba").startswith(FAST_RELEASES)
+
+
+def _runs_compiled(steps: int) -> bool:
+    """Whether to run about so many steps compiled; where compiling is slow, see to it that it is done next time."""
+    native = worth_compiling(steps)
+    if not native and steps > INTERPRETED_STEPS and not compiles_fast():
+        _compile_in_background()
+    return native
+
+
+@cache
+def _compile_in_background() -> object:
+    """Compile in another process for the next time; once in this one."""
+    return KERNEL.warm_up()
 
 
 def _compile_all(module: Any) -> None:
@@ -151,8 +185,8 @@ def _compile_all(module: Any) -> None:
 
     A pointer is one register and no reference count, and its items need no check for negative indices.
     """
-    compiling: Any = importlib.import_module("studio.sim.compiling")
-    compiling.compile_kernel(
+    way = "compiling" if compiles_fast() else "public_compiling"
+    importlib.import_module(f"studio.sim.{way}").compile_kernel(
         module, "entry", _callees_first(loop.run, set()), inlined=_INLINED, kernel=KERNEL
     )
 
@@ -168,14 +202,18 @@ def _callees_first(function: Any, seen: set[str]) -> list[str]:
     return [*found, function.__name__]
 
 
-_REPLACED = ("lowest",)
+_REPLACED = ("lowest", "prefetch")
 """What `compile_kernel` has its own form of."""
 _INLINED = (
     *(
         "alloc",
         "next_tick",
         "put_tick",
-        "drop_tick",
+        "lower_tick",
+        "forget_tick",
+        "new_tick",
+        "near_tick",
+        "far_tick",
         "drop_list",
         "release",
         "alloc_block",
@@ -204,11 +242,14 @@ _INLINED = (
 """What every message passes; a call costs more than these do."""
 
 _PARTS = (
-    *(k, clock, order, routes, links, messages),
-    *(bus, packets, phases, queues, nodes, arrivals),
+    *(clock, order, routes, links, messages, bus, packets),
+    *(ring, halving, trees, programs, custom, phases, queues),
+    *(collectives, memory, nodes, endings, bus_arrivals, arrivals),
 )
-KERNEL = Kernel(loop, __name__, _compile_all, _PARTS)
+_RECORDS = tuple(vars(k)[name] for name in k.__all__)
+KERNEL = Kernel(loop, __name__, _compile_all, _PARTS, _RECORDS)
 COMPILING = "compiling the simulator, once per installation, about 15 s"
+COMPILING_SLOWLY = "compiling the simulator, once per installation, about 90 s"
 
 
 def compiled() -> ModuleType:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from studio.errors import TraceError
-from studio.sim.kernel import layout as k
+from studio.sim.kernel import records as k
 from studio.sim.lanes import Lanes, lanes
 from studio.sim.matched import sequence_alone
 from studio.sim.node_records import Columns, Draft, node_name
@@ -53,7 +53,7 @@ def graph_plans(planning: Planning) -> dict[int, GraphPlan]:
 
 def put_graph(planning: Planning, plan: GraphPlan) -> int:
     """Return where the nodes of a graph lie, and their children."""
-    plan.nodes[:, k.N_CHILDREN] += planning.arena.put(plan.children)
+    plan.nodes[:, k.Node.CHILDREN] += planning.arena.put(plan.children)
     return planning.arena.put(plan.nodes)
 
 
@@ -64,21 +64,21 @@ def _graph_plan(planning: Planning, graph: Graph, rank: Rank, custom: bool = Fal
     order = np.argsort(graph.id, kind="stable")
     children, offsets, parents = _edges(planning, graph, order, rank, custom=custom)
     columns = Columns(graph, order)
-    nodes = np.zeros((count, k.NODE_WORDS), np.int64)
-    nodes[:, k.N_CHILDREN] = offsets[:-1]
-    nodes[:, k.N_CHILD_COUNT] = np.diff(offsets)
+    nodes = np.zeros((count, k.Node.WORDS), np.int64)
+    nodes[:, k.Node.CHILDREN] = offsets[:-1]
+    nodes[:, k.Node.CHILD_COUNT] = np.diff(offsets)
     draft = Draft(planning, columns, rank, nodes, None if custom else partial(custom_lists, planning))
     draft.fill()
-    own = lanes(graph, order, nodes[:, k.N_CLASS], planning.extensions) if not custom else Lanes(None, 0)
+    own = lanes(graph, order, nodes[:, k.Node.SLOT], planning.extensions) if not custom else Lanes(None, 0)
     if own.lane is not None:
-        nodes[:, k.N_LANE] = own.lane
+        nodes[:, k.Node.LANE] = own.lane
     return GraphPlan(
         graph,
         order,
         nodes,
         children,
         parents,
-        nodes[:, k.N_DURATION].copy(),
+        nodes[:, k.Node.DURATION].copy(),
         tuple(draft.literals),
         draft.collective_slots,
         frozenset(draft.peer_slots),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from studio.sim.kernel import layout as k
+from studio.sim.kernel import records as k
 from studio.sim.links import Float64, first_records, link_table, neighbours
 from studio.sim.planning import Planning
 from studio.trace import Int64
@@ -20,46 +20,46 @@ def put_links(planning: Planning, head: Int64) -> Float64:
         return none
     alone = graph is None and len(dims) == 1 and not dims[0].message_overhead_ns
     if alone and not (dims[0].kind == "ring" and dims[0].size == 2):
-        head[k.AWARE] = k.ONE_DIMENSION
-        head[k.LINKS] = arena.room(8 * first_records(config.topology)[-1])
+        head[k.Head.AWARE] = k.Network.ONE_DIMENSION
+        head[k.Head.LINKS] = arena.room(8 * first_records(config.topology)[-1])
         if planning.folding is not None:
-            head[k.LINK_ORDER] = arena.room(2 * first_records(config.topology)[-1])
+            head[k.Head.LINK_ORDER] = arena.room(2 * first_records(config.topology)[-1])
         return none
     table = link_table(config)
     rates = np.zeros((table.records, 2), np.float64)
     rates[table.record, 0], rates[table.record, 1] = table.latency_ns, table.bytes_per_ns
-    head[k.LINK_FLOATS] = k.F_HEADER + 3 * len(dims)
+    head[k.Head.LINK_FLOATS] = k.Real.DIMS + 3 * len(dims)
     if aware:
-        head[k.LINKS] = arena.room(8 * table.records)
-        head[k.AWARE] = k.PRODUCT if graph is None else k.SINGLE_LINKS
+        head[k.Head.LINKS] = arena.room(8 * table.records)
+        head[k.Head.AWARE] = k.Network.PRODUCT if graph is None else k.Network.SINGLE_LINKS
     if graph is None:
-        head[k.LINK_BASES] = arena.put(np.array(first_records(config.topology), np.int64))
+        head[k.Head.LINK_BASES] = arena.put(np.array(first_records(config.topology), np.int64))
         return rates.reshape(-1)
     near = neighbours(graph, table)
     devices = graph.npus + graph.switches
-    record = np.zeros(k.GRAPH_WORDS, np.int64)
-    head[k.GRAPH] = arena.room(k.GRAPH_WORDS)
+    record = np.zeros(k.Graph.RECORD_WORDS, np.int64)
+    head[k.Head.GRAPH] = arena.room(k.Graph.RECORD_WORDS)
     pairs = np.stack((near.device, near.first, near.count, np.zeros_like(near.count)), axis=1)
     targets = np.zeros(table.records, np.int64)
     targets[table.record] = table.target
-    record[k.G_DEVICES], record[k.G_BITS] = devices, near.bits
-    record[k.G_PER], record[k.G_WORDS] = near.per_word, near.row_words
+    record[k.Graph.DEVICES], record[k.Graph.BITS] = devices, near.bits
+    record[k.Graph.PER], record[k.Graph.WORDS] = near.per_word, near.row_words
     for at, values in (
-        (k.G_OUT, near.out),
-        (k.G_PAIRS, pairs),
-        (k.G_INTO, near.into),
-        (k.G_SOURCES, near.sources),
-        (k.G_TARGETS, targets),
+        (k.Graph.OUT, near.out),
+        (k.Graph.PAIRS, pairs),
+        (k.Graph.INTO, near.into),
+        (k.Graph.SOURCES, near.sources),
+        (k.Graph.TARGETS, targets),
     ):
         record[at] = arena.put(values)
     for at, words in (
-        (k.G_ROWS, near.row_words * graph.npus),
-        (k.G_KNOWN, graph.npus),
-        (k.G_DISTANCE, devices),
-        (k.G_QUEUE, devices),
+        (k.Graph.ROWS, near.row_words * graph.npus),
+        (k.Graph.KNOWN, graph.npus),
+        (k.Graph.DISTANCE, devices),
+        (k.Graph.QUEUE, devices),
     ):
         record[at] = arena.room(words)
-    record[k.G_LEAST] = head[k.LINK_FLOATS] + rates.size
-    record[k.G_REACH] = record[k.G_LEAST] + len(near.latency_ns)
-    arena.parts.append((int(head[k.GRAPH]), record))
+    record[k.Graph.LEAST] = head[k.Head.LINK_FLOATS] + rates.size
+    record[k.Graph.REACH] = record[k.Graph.LEAST] + len(near.latency_ns)
+    arena.parts.append((int(head[k.Head.GRAPH]), record))
     return np.concatenate((rates.reshape(-1), near.latency_ns, np.zeros(devices)))

@@ -22,7 +22,7 @@ from studio.sim.collectives import (
     stream_phases,
 )
 from studio.sim.config import CollectiveKind, SystemConfig
-from studio.sim.kernel import layout as k
+from studio.sim.kernel import records as k
 from studio.sim.links import Float64
 from studio.sim.phase_lists import phase_list, stream_lists
 from studio.sim.planning import Planning, Variety
@@ -116,34 +116,34 @@ class Draft:
         slot[types == NodeType.COMP] = 1
         slot[types == NodeType.COMM_RECV] = 3
         slot[cpu] = 0
-        nodes[:, k.N_CLASS] = slot
-        nodes[:, k.N_DURATION] = np.maximum(self.graph.duration_ns[self.order], 1)
-        nodes[:, k.N_KIND] = k.K_DELAY
-        nodes[:, k.N_GROUP] = -1
+        nodes[:, k.Node.SLOT] = slot
+        nodes[:, k.Node.DURATION] = np.maximum(self.graph.duration_ns[self.order], 1)
+        nodes[:, k.Node.KIND] = k.Kind.DELAY
+        nodes[:, k.Node.GROUP] = -1
         if self.config.replay_only:
             return
         for pos in np.flatnonzero(cpu & np.isin(types, _COMM)).tolist():
             name = type_name(int(types[pos]))
             raise self.fail(pos, f"{name} is a CPU operation; allowed: communication beside the CPU")
         nothing = np.isin(types, (NodeType.INVALID, NodeType.METADATA))
-        nodes[nothing, k.N_KIND] = k.K_INSTANT
+        nodes[nothing, k.Node.KIND] = k.Kind.INSTANT
         if self.extensions is not None and self.extensions.tie_order == "symmetric":
-            nodes[nothing, k.N_CLASS] = 3
+            nodes[nothing, k.Node.SLOT] = 3
         self._compute(~cpu & (types == NodeType.COMP))
         self._memory(np.isin(types, _MEM))
         if self.planning.replays:
             self._meetings(types)
             return
         self._collectives(types == NodeType.COMM_COLL)
-        self._messages(types == NodeType.COMM_SEND, k.K_SEND, "comm_dst", "comm_src")
-        self._messages(types == NodeType.COMM_RECV, k.K_RECV, "comm_src", "comm_dst")
+        self._messages(types == NodeType.COMM_SEND, k.Kind.SEND, "comm_dst", "comm_src")
+        self._messages(types == NodeType.COMM_RECV, k.Kind.RECV, "comm_src", "comm_dst")
 
     def _meetings(self, types: Any) -> None:
         """Let communication take its recorded time: number the nodes, and give them no slot."""
         among = np.flatnonzero(np.isin(types, _COMM))
-        self.nodes[among, k.N_KIND] = k.K_MEET
-        self.nodes[among, k.N_CLASS] = 3
-        self.nodes[among, k.N_PEER] = np.arange(len(among))
+        self.nodes[among, k.Node.KIND] = k.Kind.MEET
+        self.nodes[among, k.Node.SLOT] = 3
+        self.nodes[among, k.Node.PEER] = np.arange(len(among))
 
     def _fill_custom(self) -> None:
         nodes, types = self.nodes, self.type
@@ -153,10 +153,10 @@ class Draft:
             raise self.fail(
                 pos, f"{name} in the trace of a collective; allowed: send, receive and compute nodes"
             )
-        nodes[:, k.N_DURATION] = np.maximum(self.graph.duration_ns[self.order], 1)
-        nodes[:, k.N_KIND] = k.K_DELAY
-        self._messages(types == NodeType.COMM_SEND, k.K_SEND, "comm_dst", "comm_src")
-        self._messages(types == NodeType.COMM_RECV, k.K_RECV, "comm_src", "comm_dst")
+        nodes[:, k.Node.DURATION] = np.maximum(self.graph.duration_ns[self.order], 1)
+        nodes[:, k.Node.KIND] = k.Kind.DELAY
+        self._messages(types == NodeType.COMM_SEND, k.Kind.SEND, "comm_dst", "comm_src")
+        self._messages(types == NodeType.COMM_RECV, k.Kind.RECV, "comm_src", "comm_dst")
 
     def _check_types(self) -> None:
         known = np.isin(self.type, list(NodeType))
@@ -190,12 +190,14 @@ class Draft:
             return
         ops, size = self._required("num_ops", among), self._required("tensor_size", among)
         nothing = among & (size == 0)
-        self.nodes[nothing, k.N_KIND] = k.K_INSTANT
+        self.nodes[nothing, k.Node.KIND] = k.Kind.INSTANT
         some = np.flatnonzero(among & ~nothing)
         for pos in some[ops[some] == 0][:1].tolist():
             raise self.fail(pos, "attribute 'num_ops' is 0; allowed with the roofline model: 1 and above")
         performance = roofline(self.config, ops[some], size[some])[1]
-        self.nodes[some, k.N_DURATION] = (ops[some].astype(np.float64) / performance * 1e9).astype(np.int64)
+        self.nodes[some, k.Node.DURATION] = (ops[some].astype(np.float64) / performance * 1e9).astype(
+            np.int64
+        )
 
     def _memory(self, among: Any) -> None:
         if not among.any():
@@ -209,8 +211,8 @@ class Draft:
             )
         size = self._required("tensor_size", among)
         time = memory.latency_ns + (size / memory.bytes_per_ns).astype(np.int64)
-        self.nodes[among, k.N_KIND] = k.K_MEMORY
-        self.nodes[among, k.N_DURATION] = time[among]
+        self.nodes[among, k.Node.KIND] = k.Kind.MEMORY
+        self.nodes[among, k.Node.DURATION] = time[among]
 
     def _slot(self, key: str, among: Any, column: int) -> Int64:
         """Point nodes to the slot that holds their peer or group; returns those that have none."""
@@ -245,23 +247,25 @@ class Draft:
         types = self._required("comm_type", among)
         sized = among & (types != CollectiveType.BARRIER) if self.all_collectives else among
         sizes = self._required("comm_size", sized)
-        nodes[:, k.N_PRIORITY] = self.columns.values("comm_priority", 0)[0]
-        self._slot("pg_name", among, k.N_GROUP)
+        nodes[:, k.Node.PRIORITY] = self.columns.values("comm_priority", 0)[0]
+        self._slot("pg_name", among, k.Node.GROUP)
         masks = self._involved(among)
         live = np.flatnonzero(among & (self.all_collectives | (types != CollectiveType.BROADCAST)))
         custom = self._custom_numbers()
-        columns = (types, sizes, masks, nodes[:, k.N_GROUP], custom, self._roots())
+        columns = (types, sizes, masks, nodes[:, k.Node.GROUP], custom, self._roots())
         keys = np.stack([column[live] for column in columns])
         distinct, first, inverse = np.unique(keys, axis=1, return_index=True, return_inverse=True)
         found = np.zeros((distinct.shape[1], 4), np.int64)
         for at, (kind, size, mask, slot, own, root) in enumerate(distinct.T.tolist()):
             found[at] = self._collective(int(live[first[at]]), kind, size, mask, (slot, own, root))
-        nodes[live, k.N_KIND] = k.K_COLLECTIVE
+        nodes[live, k.Node.KIND] = k.Kind.COLLECTIVE
         picked = found[inverse.reshape(-1)]
-        for column, values in zip((k.N_SIZE, k.N_STREAMS, k.N_WORLD, k.N_GROUPED), picked.T, strict=True):
+        for column, values in zip(
+            (k.Node.SIZE, k.Node.STREAMS, k.Node.WORLD, k.Node.GROUPED), picked.T, strict=True
+        ):
             nodes[live, column] = values
-        nodes[live, k.N_COLLECTIVE] = types[live]
-        planning.most_streams = max(planning.most_streams, int(nodes[live, k.N_STREAMS].max(initial=1)))
+        nodes[live, k.Node.COLLECTIVE] = types[live]
+        planning.most_streams = max(planning.most_streams, int(nodes[live, k.Node.STREAMS].max(initial=1)))
 
     def _custom_numbers(self) -> Int64:
         """Return (N,) the number of the node's own algorithm among `custom_nodes`, -1 where it has none."""
@@ -374,12 +378,12 @@ class Draft:
         if not among.any():
             return
         nodes = self.nodes
-        nodes[among, k.N_KIND] = kind
-        nodes[among, k.N_SIZE] = self._required("comm_size", among)[among]
-        nodes[among, k.N_TAG] = self._required("comm_tag", among)[among] % k.STREAM_TAG
-        for pos in self._slot(peer, among, k.N_PEER)[:1].tolist():
+        nodes[among, k.Node.KIND] = kind
+        nodes[among, k.Node.SIZE] = self._required("comm_size", among)[among]
+        nodes[among, k.Node.TAG] = self._required("comm_tag", among)[among] % k.Channel.STREAM_TAG
+        for pos in self._slot(peer, among, k.Node.PEER)[:1].tolist():
             raise self.fail(pos, f"attribute {peer!r} is missing")
-        self.peer_slots.update(np.unique(nodes[among, k.N_PEER]).tolist())
+        self.peer_slots.update(np.unique(nodes[among, k.Node.PEER]).tolist())
         if self.custom_lists is not None:
             self._own(own, among)
 

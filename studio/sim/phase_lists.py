@@ -13,16 +13,16 @@ import numpy as np
 
 from studio.sim.collectives import ROOTED, Phase
 from studio.sim.folding import Neighbourhood
-from studio.sim.kernel import layout as k
+from studio.sim.kernel import records as k
 from studio.sim.planning import Planning
 from studio.sim.programs import Program, Recipe, programs
 from studio.trace import Int64
 
 KIND_CODE: dict[str, int] = {
-    "all_reduce": k.ALL_REDUCE,
-    "all_gather": k.ALL_GATHER,
-    "reduce_scatter": k.REDUCE_SCATTER,
-    "all_to_all": k.ALL_TO_ALL,
+    "all_reduce": k.Collective.ALL_REDUCE,
+    "all_gather": k.Collective.ALL_GATHER,
+    "reduce_scatter": k.Collective.REDUCE_SCATTER,
+    "all_to_all": k.Collective.ALL_TO_ALL,
     "reduce": 4,
     "gather": 5,
     "scatter": 6,
@@ -31,19 +31,19 @@ KIND_CODE: dict[str, int] = {
     "barrier": 9,
 }
 _SCALE = {
-    "reduce_scatter": k.SHRINK,
-    "scatter": k.SHRINK,
-    "all_gather": k.GROW_BY,
-    "gather": k.GROW_BY,
+    "reduce_scatter": k.Phase.SHRINK,
+    "scatter": k.Phase.SHRINK,
+    "all_gather": k.Phase.GROW_BY,
+    "gather": k.Phase.GROW_BY,
 }
-_OPS = {"send": k.OP_SEND, "send_wait": k.OP_SEND_WAIT, "receive": k.OP_RECEIVE, "reduce": k.OP_REDUCE}
+_OPS = {"send": k.Op.SEND, "send_wait": k.Op.SEND_WAIT, "receive": k.Op.RECEIVE, "reduce": k.Op.REDUCE}
 ALGORITHM_CODE = {
-    "ring": k.RING,
-    "direct": k.DIRECT,
-    "halving_doubling": k.HALVING,
-    "double_binary_tree": k.TREE,
+    "ring": k.Algorithm.RING,
+    "direct": k.Algorithm.DIRECT,
+    "halving_doubling": k.Algorithm.HALVING,
+    "double_binary_tree": k.Algorithm.TREE,
 }
-ROLE_CODE = {"normal": k.NORMAL, "up": k.UP, "down": k.DOWN}
+ROLE_CODE = {"normal": k.Phase.NORMAL, "up": k.Phase.UP, "down": k.Phase.DOWN}
 
 
 def phase_list(planning: Planning, phases: Sequence[Phase], group_size: int = 0) -> int:
@@ -56,14 +56,14 @@ def phase_list(planning: Planning, phases: Sequence[Phase], group_size: int = 0)
     """
     key = ("phases", group_size, *phases)
     if key not in planning.lists:
-        records = np.zeros(8 + k.PHASE_WORDS * len(phases), np.int64)
+        records = np.zeros(8 + k.Phase.WORDS * len(phases), np.int64)
         records[0] = len(phases)
         for at, phase in enumerate(phases):
-            record = records[8 + k.PHASE_WORDS * at :]
+            record = records[8 + k.Phase.WORDS * at :]
             _phase(planning, record, phase, phases)
-            record[k.PH_LAST] = at == len(phases) - 1
+            record[k.Phase.LAST] = at == len(phases) - 1
             if planning.folding is not None:
-                record[k.PH_NAME] = planning.folding.kinds.get(Neighbourhood.of(phase), 0)
+                record[k.Phase.NAME] = planning.folding.kinds.get(Neighbourhood.of(phase), 0)
             if planning.extensions is not None:
                 _program(planning, record, phase, phase.size or group_size)
         planning.lists[key] = planning.arena.put(records)
@@ -100,13 +100,13 @@ def _program(planning: Planning, record: Int64, phase: Phase, ranks: int) -> Non
     halving, tree = algorithm.kind == "halving_doubling", algorithm.kind == "double_binary_tree"
     if kind == "barrier" and not (halving or tree):
         # Of nothing: what counts is that all have heard of all.
-        record[k.PH_TYPE] = k.ALL_GATHER
+        record[k.Phase.TYPE] = k.Collective.ALL_GATHER
         return
     odd = ranks & (ranks - 1) != 0 or (tree and phase.size == 0) or ranks == 1
     own_form = kind in ROOTED or (halving and kind in ("barrier", "all_to_all"))
     if not own_form and not ((halving or tree) and odd):
         return
-    record[k.PH_ALGORITHM] = k.PROGRAM
+    record[k.Phase.ALGORITHM] = k.Algorithm.PROGRAM
     tables = []
     for bits in range(4):
         recipe = Recipe(
@@ -118,7 +118,7 @@ def _program(planning: Planning, record: Int64, phase: Phase, ranks: int) -> Non
             second=bool(bits & 2) and tree,
         )
         tables.append(_program_table(planning, recipe, phase))
-    record[k.PH_TABLE] = planning.arena.put(np.array(tables, np.int64))
+    record[k.Phase.TABLE] = planning.arena.put(np.array(tables, np.int64))
 
 
 def _program_table(planning: Planning, recipe: Recipe, phase: Phase) -> int:
@@ -151,45 +151,45 @@ def _put_program(planning: Planning, program: Program) -> int:
     ops: list[tuple[int, int, int, int]] = []
     # A packet waits at its rank before it is sent; a receive that comes first is posted at once.
     if not program or any(message.what.startswith("send") for message in program[0].messages):
-        ops.append((k.OP_STEP, 0, 0, 0))
+        ops.append((k.Op.STEP, 0, 0, 0))
     for step in program:
         ops += [(_OPS[one.what], one.peer, one.divisor, one.factor) for one in step.messages]
-        ops.append((k.OP_STEP, step.times, k.OP_WORDS * len(step.messages), 0))
+        ops.append((k.Op.STEP, step.times, k.Op.WORDS * len(step.messages), 0))
         planning.longest_step = max(planning.longest_step, len(step.messages))
-    ops.append((k.OP_END, 0, 0, 0))
+    ops.append((k.Op.END, 0, 0, 0))
     return planning.arena.put(np.array(ops, np.int64))
 
 
 def custom_list(planning: Planning, table: int, size: int) -> int:
     """Return a list of the one phase of a collective given as a trace, for all ranks or (size 0) for comm groups."""
-    record = np.zeros(8 + k.PHASE_WORDS, np.int64)
+    record = np.zeros(8 + k.Phase.WORDS, np.int64)
     record[0] = 1
     phase = record[8:]
-    phase[k.PH_ALGORITHM], phase[k.PH_TABLE], phase[k.PH_TREE] = k.CUSTOM, table, -1
-    phase[k.PH_N], phase[k.PH_STRIDE] = size, 1 if size else 0
-    phase[k.PH_LAST] = 1
+    phase[k.Phase.ALGORITHM], phase[k.Phase.TABLE], phase[k.Phase.TREE] = k.Algorithm.CUSTOM, table, -1
+    phase[k.Phase.N], phase[k.Phase.STRIDE] = size, 1 if size else 0
+    phase[k.Phase.LAST] = 1
     return planning.arena.put(record)
 
 
 def _phase(planning: Planning, record: Int64, phase: Phase, phases: Sequence[Phase]) -> None:
     algorithm, dims = phase.algorithm, planning.config.topology.dims
     planning.uses_direct |= algorithm.kind == "direct"
-    record[k.PH_TYPE] = KIND_CODE[phase.kind]
-    record[k.PH_ALGORITHM] = ALGORITHM_CODE[algorithm.kind]
+    record[k.Phase.TYPE] = KIND_CODE[phase.kind]
+    record[k.Phase.ALGORITHM] = ALGORITHM_CODE[algorithm.kind]
     if algorithm.kind != "double_binary_tree" or phase.kind in ROOTED:
         # The reference's trees carry out an all-reduce, whatever they are asked for.
-        record[k.PH_SCALE] = _SCALE.get(phase.kind, k.KEEP)
-    record[k.PH_WINDOW] = algorithm.window or 0
-    record[k.PH_N], record[k.PH_STRIDE] = phase.size, phase.stride
-    record[k.PH_DIM], record[k.PH_ROLE] = phase.dim, ROLE_CODE[phase.role]
-    record[k.PH_TREE] = -1
+        record[k.Phase.SCALE] = _SCALE.get(phase.kind, k.Phase.KEEP)
+    record[k.Phase.WINDOW] = algorithm.window or 0
+    record[k.Phase.N], record[k.Phase.STRIDE] = phase.size, phase.stride
+    record[k.Phase.DIM], record[k.Phase.ROLE] = phase.dim, ROLE_CODE[phase.role]
+    record[k.Phase.TREE] = -1
     if algorithm.kind == "double_binary_tree":
         # All phases of an all-reduce count together.
         kind = "all_reduce" if any(p.kind == "all_reduce" for p in phases) else phase.kind
-        record[k.PH_TREE] = KIND_CODE[kind] * len(dims) + phase.dim
-    record[k.PH_LOCAL] = phase.size == 0
+        record[k.Phase.TREE] = KIND_CODE[kind] * len(dims) + phase.dim
+    record[k.Phase.LOCAL] = phase.size == 0
     free = phase.size == 0 or (algorithm.single and len(dims) > 1) or planning.config.links is not None
-    record[k.PH_FIXED] = -1 if free else phase.dim
+    record[k.Phase.FIXED] = -1 if free else phase.dim
 
 
 def turns(planning: Planning, dims: int) -> tuple[int, int, int]:

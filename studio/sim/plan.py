@@ -15,7 +15,7 @@ from studio.sim.arena import aligned
 from studio.sim.config import SystemConfig
 from studio.sim.folding import Folding
 from studio.sim.graph_plans import graph_plans, put_graph
-from studio.sim.kernel import layout as k
+from studio.sim.kernel import records as k
 from studio.sim.link_records import put_links
 from studio.sim.links import Float64
 from studio.sim.planning import GraphPlan, Planning
@@ -23,8 +23,12 @@ from studio.sim.rank_classes import fold_ranks, name_neighbourhoods
 from studio.sim.rank_records import put_ranks
 from studio.trace import Int64, Trace
 
-DIMENSION_CODE = {"fully_connected": k.FULLY_CONNECTED, "switch": k.SWITCH, "ring": k.RING_DIM}
-POLICY_CODE = {"lifo": 0, "fifo": 1, "explicit": 2}
+DIMENSION_CODE = {
+    "fully_connected": k.Network.FULLY_CONNECTED,
+    "switch": k.Network.SWITCH,
+    "ring": k.Network.RING,
+}
+POLICY_CODE = {"lifo": k.Policy.LIFO, "fifo": k.Policy.FIFO, "explicit": k.Policy.EXPLICIT}
 INNER_GAP_NS = 0.0038
 """Time per byte in the inner channel of the shared bus."""
 
@@ -88,67 +92,70 @@ def _check_ranks(trace: Trace, npus: int) -> None:
 def _lay_out(planning: Planning, folded: bool) -> Plan:
     """Let every part be laid out in turn, then put the array together."""
     config, arena, npus = planning.config, planning.arena, planning.npus
-    head = np.zeros(k.HEADER, np.int64)
+    head = np.zeros(k.Head.WORDS, np.int64)
     plans = graph_plans(planning)
     unfolded = fold_ranks(planning, plans) if folded else "folding was not asked for"
     count = len(planning.simulated)
     node_at = {index: put_graph(planning, plans[index]) for index in set(planning.first_alike.values())}
     dims = config.topology.dims
-    head[k.WHEEL] = arena.room(k.LEVELS * k.SPAN)
+    head[k.Head.WHEEL] = arena.room(k.Wheel.LEVELS * k.Wheel.SPAN)
     # With the direct algorithm every rank sends to every other in the first tick.
-    channels = npus * count // 2 if planning.uses_direct else 8 * count
-    for base, mask, words in ((k.TICKS, k.TICK_MASK, 4 * count), (k.CHANNELS, k.CHANNEL_MASK, channels)):
+    channels = npus * count if planning.uses_direct else 8 * count
+    for base, mask, words in (
+        (k.Head.TICKS, k.Head.TICK_MASK, 16 * count),
+        (k.Head.CHANNELS, k.Head.CHANNEL_MASK, channels),
+    ):
         size = min(max(1 << (words - 1).bit_length(), 1024), 1 << 20)
         head[base], head[mask] = arena.room(size), size - 1
-    head[k.DIMS] = arena.put(np.array([[d.size, DIMENSION_CODE[d.kind]] for d in dims], np.int64))
-    head[k.DIM_COUNT], head[k.NPUS] = len(dims), npus
-    head[k.COUNT], head[k.STAMPS], head[k.UNCLAIMED] = count, k.MOST_CHAINS, -1
+    head[k.Head.DIMS] = arena.put(np.array([[d.size, DIMENSION_CODE[d.kind]] for d in dims], np.int64))
+    head[k.Head.DIM_COUNT], head[k.Head.NPUS] = len(dims), npus
+    head[k.Head.COUNT], head[k.Head.STAMPS], head[k.Head.UNCLAIMED] = count, k.Order.MOST_CHAINS, -1
     if planning.folding is not None:
-        head[k.PEERS] = arena.put(planning.folding.class_of)
-        head[k.WATCH] = not planning.symmetric
+        head[k.Head.PEERS] = arena.put(planning.folding.class_of)
+        head[k.Head.WATCH] = not planning.symmetric
         name_neighbourhoods(planning, planning.folding)
-    head[k.RENDEZVOUS] = config.rendezvous
-    head[k.TRAFFIC] = arena.room(k.TRAFFIC_WORDS * npus * len(dims))
+    head[k.Head.RENDEZVOUS] = config.rendezvous
+    head[k.Head.TRAFFIC] = arena.room(k.Network.TRAFFIC_WORDS * npus * len(dims))
     link_floats = put_links(planning, head)
-    head[k.ENDPOINT], head[k.QUEUES] = config.packet_delay_ns, config.queues_per_dimension
-    head[k.ACTIVE] = -(-config.active_chunks // config.queues_per_dimension)
+    head[k.Head.ENDPOINT], head[k.Head.QUEUES] = config.packet_delay_ns, config.queues_per_dimension
+    head[k.Head.ACTIVE] = -(-config.active_chunks // config.queues_per_dimension)
     bus = config.shared_bus
     if bus is not None:
-        head[k.BUS], head[k.BUS_L], head[k.BUS_O] = 1, bus.latency_ns, bus.overhead_ns
-        head[k.BUS_GAP], head[k.BUS_REDUCE] = bus.gap_ns, bus.reduction_delay_ns
-    head[k.POLICY] = POLICY_CODE[config.scheduling]
-    head[k.STREAM_WORDS] = (k.S_PHASES + planning.stream_phases + 7) // 8 * 8
+        head[k.Head.BUS], head[k.Head.BUS_L], head[k.Head.BUS_O] = 1, bus.latency_ns, bus.overhead_ns
+        head[k.Head.BUS_GAP], head[k.Head.BUS_REDUCE] = bus.gap_ns, bus.reduction_delay_ns
+    head[k.Head.POLICY] = POLICY_CODE[config.scheduling]
+    head[k.Head.STREAM_WORDS] = (k.Stream.PHASES + planning.stream_phases + 7) // 8 * 8
     _put_extensions(planning, head, plans)
-    head[k.RANKS] = put_ranks(planning, plans, node_at)
-    lists = np.zeros((count, k.LIST_WORDS), np.int64)
-    lists[:, [k.L_FIRST, k.L_SECOND, k.L_THIRD]] = -1
-    head[k.SOON] = arena.put(lists)
+    head[k.Head.RANKS] = put_ranks(planning, plans, node_at)
+    lists = np.zeros((count, k.Lists.WORDS), np.int64)
+    lists[:, [k.Lists.FIRST, k.Lists.SECOND, k.Lists.THIRD]] = -1
+    head[k.Head.SOON] = arena.put(lists)
     instances = sum(len(plans[r.graph].order) for r in planning.simulated)
-    head[k.LOG] = head[k.LOG_START] = arena.room(4 * instances)
-    head[k.MARGIN] = _margin(planning, plans)
-    head[k.TOP] = arena.top
-    m = aligned(arena.top + 2 * int(head[k.MARGIN]) + 64 * count)
+    head[k.Head.LOG] = head[k.Head.LOG_START] = arena.room(4 * instances)
+    head[k.Head.MARGIN] = _margin(planning, plans)
+    head[k.Head.TOP] = arena.top
+    m = aligned(arena.top + 2 * int(head[k.Head.MARGIN]) + 64 * count)
     f = np.concatenate((_floats(planning), link_floats, _speeds(planning)))
     if planning.extensions is not None and planning.extensions.compute_speeds:
-        head[k.SPEEDS] = len(f) - npus
-    m[: k.HEADER] = head
+        head[k.Head.SPEEDS] = len(f) - npus
+    m[: k.Head.WORDS] = head
     for at, values in arena.parts:
         m[at : at + len(values)] = values
     graph_of = np.array([r.graph for r in planning.trace.ranks], np.int64)
     listed = [plans.get(i) for i in range(len(planning.trace.graphs))]
     steps = sum(_steps(planning, plans[r.graph]) for r in planning.simulated)
-    numbers = instances, int(head[k.LOG]), steps
+    numbers = instances, int(head[k.Head.LOG]), steps
     return Plan(m, f, listed, graph_of, *numbers, planning.folding, unfolded)  # type: ignore[arg-type]
 
 
 def _steps(planning: Planning, plan: GraphPlan) -> int:
     """Return about how many callbacks and actions a rank takes: five per message, two per node."""
     if id(plan.nodes) not in planning.steps:
-        nodes = plan.nodes[plan.nodes[:, k.N_KIND] == k.K_COLLECTIVE]
-        lists = np.where(nodes[:, k.N_GROUP] < 0, nodes[:, k.N_WORLD], nodes[:, k.N_GROUPED])
+        nodes = plan.nodes[plan.nodes[:, k.Node.KIND] == k.Kind.COLLECTIVE]
+        lists = np.where(nodes[:, k.Node.GROUP] < 0, nodes[:, k.Node.WORLD], nodes[:, k.Node.GROUPED])
         messages = sum(
             count * planning.messages.get(at, 1)
-            for at, count in zip(lists.tolist(), nodes[:, k.N_STREAMS].tolist(), strict=True)
+            for at, count in zip(lists.tolist(), nodes[:, k.Node.STREAMS].tolist(), strict=True)
         )
         planning.steps[id(plan.nodes)] = 2 * len(plan.nodes) + 5 * messages
     return planning.steps[id(plan.nodes)]
@@ -156,15 +163,15 @@ def _steps(planning: Planning, plan: GraphPlan) -> int:
 
 def _floats(planning: Planning) -> Float64:
     dims = planning.config.topology.dims
-    f = np.zeros(k.F_HEADER + 3 * len(dims), np.float64)
-    f[k.LOCAL_MEMORY] = planning.config.local_memory_bytes_per_ns * 1e9
+    f = np.zeros(k.Real.DIMS + 3 * len(dims), np.float64)
+    f[k.Real.LOCAL_MEMORY] = planning.config.local_memory_bytes_per_ns * 1e9
     if planning.config.shared_bus is not None:
-        f[k.BUS_G] = np.float32(planning.config.shared_bus.gap_per_byte_ns)
-        f[k.BUS_INNER_G] = INNER_GAP_NS
+        f[k.Real.BUS_G] = np.float32(planning.config.shared_bus.gap_per_byte_ns)
+        f[k.Real.BUS_INNER_G] = INNER_GAP_NS
     for at, dim in enumerate(dims):
-        f[k.F_HEADER + 2 * at] = dim.latency_ns
-        f[k.F_HEADER + 2 * at + 1] = dim.bytes_per_ns * dim.efficiency
-        f[k.F_HEADER + 2 * len(dims) + at] = dim.message_overhead_ns
+        f[k.Real.DIMS + 2 * at] = dim.latency_ns
+        f[k.Real.DIMS + 2 * at + 1] = dim.bytes_per_ns * dim.efficiency
+        f[k.Real.DIMS + 2 * len(dims) + at] = dim.message_overhead_ns
     return f
 
 
@@ -187,16 +194,16 @@ def _speeds(planning: Planning) -> Float64:
 def _put_extensions(planning: Planning, head: Int64, plans: dict[int, GraphPlan]) -> None:
     """Write what the extended mode switches on into the header."""
     extensions = planning.extensions
-    head[k.SLOTS] = 1
+    head[k.Head.SLOTS] = 1
     if extensions is None:
         return
-    head[k.EXTENDED] = _put_records(planning, plans)
-    head[k.LANES] = any(plan.lanes for plan in plans.values())
-    head[k.SYMMETRIC] = extensions.tie_order == "symmetric"
-    head[k.SLOTS] = extensions.communication_slots
-    head[k.OWN_QUEUES] = planning.own_queues
-    head[k.SMALLEST] = extensions.chunk_order == "smallest"
-    head[k.TOUCHED_LINKS] = planning.arena.room(2 * planning.npus + 2)
+    head[k.Head.EXTENDED] = _put_records(planning, plans)
+    head[k.Head.LANES] = any(plan.lanes for plan in plans.values())
+    head[k.Head.SYMMETRIC] = extensions.tie_order == "symmetric"
+    head[k.Head.SLOTS] = extensions.communication_slots
+    head[k.Head.OWN_QUEUES] = planning.own_queues
+    head[k.Head.SMALLEST] = extensions.chunk_order == "smallest"
+    head[k.Head.TOUCHED_LINKS] = planning.arena.room(2 * planning.npus + 2)
 
 
 def _put_records(planning: Planning, plans: dict[int, GraphPlan]) -> int:
@@ -204,15 +211,15 @@ def _put_records(planning: Planning, plans: dict[int, GraphPlan]) -> int:
     records = np.zeros((planning.npus, 8), np.int64)
     for record, rank in zip(records, planning.simulated, strict=False):
         count = plans[rank.graph].lanes
-        record[k.X_LANES] = planning.arena.room(2 * count + 2) if count else 0
+        record[k.Extended.LANES] = planning.arena.room(2 * count + 2) if count else 0
     return planning.arena.put(records)
 
 
 def _margin(planning: Planning, plans: dict[int, GraphPlan]) -> int:
     """Return words that one callback can need at most: whatever a single sweep may issue."""
     widest = max(len(p.order) for p in plans.values())
-    per_stream = (k.S_PHASES + planning.stream_phases + 7) // 8 * 8 + 128
-    margin = 4096 + 8 * k.RECORDS + 96 * widest + planning.most_streams * per_stream
+    per_stream = (k.Stream.PHASES + planning.stream_phases + 7) // 8 * 8 + 128
+    margin = 4096 + 8 * k.Head.RECORDS + 96 * widest + planning.most_streams * per_stream
     margin += 96 * planning.longest_custom * (planning.config.active_chunks + 1)
     margin += 64 * planning.longest_step * (4 * planning.config.active_chunks + 8)
     if planning.extensions is not None:

@@ -14,7 +14,7 @@ from studio.sim.arena import Arena
 from studio.sim.collectives import Phase
 from studio.sim.config import CollectiveKind, SystemConfig
 from studio.sim.folding import Folding
-from studio.sim.kernel import layout as k
+from studio.sim.kernel import records as k
 from studio.sim.matched import by_number, replays_communication, sequences
 from studio.trace import Graph, Int64, Rank, Trace
 
@@ -104,7 +104,7 @@ class Planning:
     def __init__(self, trace: Trace, config: SystemConfig) -> None:
         self.trace, self.config = trace, config
         self.npus = config.topology.npus
-        self.arena = Arena(k.HEADER)
+        self.arena = Arena(k.Head.WORDS)
         self.groups = {g.name: g for g in (trace.groups if config.groups is None else config.groups)}
         self.extensions = config.extensions
         self.varieties: dict[Variety, int] = {}

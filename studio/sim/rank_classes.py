@@ -9,7 +9,7 @@ import numpy as np
 
 from studio.sim.collectives import Phase, group_phases
 from studio.sim.folding import WORLD, Folding, GraphUse, Job, Neighbourhood, Unfoldable, fold
-from studio.sim.kernel import layout as k
+from studio.sim.kernel import records as k
 from studio.sim.planning import GraphPlan, Planning
 from studio.sim.slots import group_number, is_world
 from studio.trace import Int64
@@ -36,13 +36,13 @@ def fold_ranks(planning: Planning, plans: dict[int, GraphPlan]) -> str:
 
 def _use(planning: Planning, plan: GraphPlan, ranks: Int64) -> GraphUse:
     """Return what decides about the classes of the ranks of a graph."""
-    kind, memory = plan.nodes[:, k.N_KIND], planning.config.remote_memory
-    if memory is not None and memory.sharing != "per_npu" and (kind == k.K_MEMORY).any():
+    kind, memory = plan.nodes[:, k.Node.KIND], planning.config.remote_memory
+    if memory is not None and memory.sharing != "per_npu" and (kind == k.Kind.MEMORY).any():
         raise Unfoldable("NPUs wait for shared memory in the order of their numbers")
-    nodes = plan.nodes[kind == k.K_COLLECTIVE]
+    nodes = plan.nodes[kind == k.Kind.COLLECTIVE]
     world: dict[int, frozenset[Phase]] = {}
     grouped: dict[int, frozenset[Phase]] = {}
-    columns = (k.N_GROUP, k.N_WORLD, k.N_GROUPED)
+    columns = (k.Node.GROUP, k.Node.WORLD, k.Node.GROUPED)
     for slot, all_, part in np.unique(nodes[:, columns], axis=0).tolist():
         if all_ not in planning.phases_of:
             raise Unfoldable("a collective is given as a trace")
@@ -57,7 +57,7 @@ def _use(planning: Planning, plan: GraphPlan, ranks: Int64) -> GraphUse:
             values[slot] = [rank.slots[slot] for rank in mine]
         else:
             values[slot] = [plan.literals[slot - own][1]] * len(mine)
-    return GraphUse(ranks, *slots, values, int(nodes[:, k.N_STREAMS].sum()), world, grouped)
+    return GraphUse(ranks, *slots, values, int(nodes[:, k.Node.STREAMS].sum()), world, grouped)
 
 
 def _grouped_phases(planning: Planning, part: int) -> frozenset[Phase]:
@@ -74,5 +74,5 @@ def name_neighbourhoods(planning: Planning, folding: Folding) -> None:
         if key[0] == "phases":
             for i, phase in enumerate(key[2:]):
                 assert isinstance(phase, Phase)
-                record = placed[at][8 + k.PHASE_WORDS * i :]
-                record[k.PH_NAME] = folding.kinds.get(Neighbourhood.of(phase), 0)
+                record = placed[at][8 + k.Phase.WORDS * i :]
+                record[k.Phase.NAME] = folding.kinds.get(Neighbourhood.of(phase), 0)

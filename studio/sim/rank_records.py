@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from studio.sim.kernel import layout as k
+from studio.sim.kernel import records as k
 from studio.sim.matched import meetings, rank_starts
 from studio.sim.phase_lists import turns
 from studio.sim.planning import GraphPlan, Planning
@@ -16,18 +16,20 @@ def put_ranks(planning: Planning, plans: dict[int, GraphPlan], node_at: dict[int
     """Return where the records of the simulated ranks lie, side by side; `node_at` says where each graph's nodes do."""
     config, arena = planning.config, planning.arena
     count = len(planning.simulated)
-    records = np.zeros((count, k.RANK_WORDS), np.int64)
+    records = np.zeros((count, k.Rank.WORDS), np.int64)
     at = planning.ranks_at = arena.room(records.size)
     dims = len(config.topology.dims)
-    records[:, k.R_NUMBER] = [rank.number for rank in planning.simulated]
-    records[:, k.R_FINISH] = -1
-    for column, words in zip((k.R_QUEUES, k.R_POINTERS, k.R_TREES), turns(planning, dims), strict=True):
+    records[:, k.Rank.NUMBER] = [rank.number for rank in planning.simulated]
+    records[:, k.Rank.FINISH] = -1
+    for column, words in zip(
+        (k.Rank.QUEUES, k.Rank.POINTERS, k.Rank.TREES), turns(planning, dims), strict=True
+    ):
         step = (words + 7) // 8 * 8
         records[:, column] = arena.room(step * count) + step * np.arange(count)
     if planning.folding is not None:
-        order = np.zeros((count, k.ORDER_WORDS), np.int64)
-        order[:, [k.O_TICK, k.O_FROZEN, k.O_POSTED]] = -1
-        records[:, k.R_ORDER] = arena.put(order) + k.ORDER_WORDS * np.arange(count)
+        order = np.zeros((count, k.Order.WORDS), np.int64)
+        order[:, [k.Order.TICK, k.Order.FROZEN, k.Order.POSTED]] = -1
+        records[:, k.Rank.ORDER] = arena.put(order) + k.Order.WORDS * np.arange(count)
     else:
         _put_pools(planning, records)
     if config.shared_bus is not None:
@@ -36,15 +38,15 @@ def put_ranks(planning: Planning, plans: dict[int, GraphPlan], node_at: dict[int
     for rank, record in zip(planning.simulated, records, strict=True):
         plan = plans[rank.graph]
         count = len(plan.order)
-        record[k.R_NODES], record[k.R_COUNT] = node_at[planning.first_alike[rank.graph]], count
-        record[k.R_TIMES] = times[rank.graph]
-        record[k.R_PEND] = arena.put(plan.parents)
-        record[k.R_LINKS] = arena.room(2 * count + 2)
-        record[k.R_SLOTS] = put_slots(planning, rank, plan)
+        record[k.Rank.NODES], record[k.Rank.COUNT] = node_at[planning.first_alike[rank.graph]], count
+        record[k.Rank.TIMES] = times[rank.graph]
+        record[k.Rank.PARENTS] = arena.put(plan.parents)
+        record[k.Rank.LINKS] = arena.room(2 * count + 2)
+        record[k.Rank.SLOTS] = put_slots(planning, rank, plan)
     if planning.replays:
-        records[:, k.R_MEETINGS] = _put_meetings(planning, plans)
+        records[:, k.Rank.MEETINGS] = _put_meetings(planning, plans)
     if planning.extensions is not None and planning.extensions.rank_starts == "recorded":
-        records[:, k.R_BEGIN] = rank_starts(planning.trace)
+        records[:, k.Rank.BEGIN] = rank_starts(planning.trace)
     arena.parts.append((at, records.reshape(-1)))
     return at
 
@@ -52,8 +54,8 @@ def put_ranks(planning: Planning, plans: dict[int, GraphPlan], node_at: dict[int
 def _put_meetings(planning: Planning, plans: dict[int, GraphPlan]) -> list[int]:
     """Lay out meetings, and for each rank which of its nodes comes to which; nodes are told by `N_PEER`."""
     found = meetings(planning.trace, planning.config.groups)
-    records = np.zeros((len(found.count), k.MEETING_WORDS), np.int64)
-    records[:, k.V_LEFT] = found.count
+    records = np.zeros((len(found.count), k.Meeting.WORDS), np.int64)
+    records[:, k.Meeting.LEFT] = found.count
     first = planning.arena.put(records)
     tables = []
     order = np.argsort(found.rank, kind="stable")
@@ -64,8 +66,8 @@ def _put_meetings(planning: Planning, plans: dict[int, GraphPlan]) -> list[int]:
         place = np.empty(len(plan.order), np.int64)
         place[plan.order] = np.arange(len(plan.order))
         table = np.zeros((len(mine), 2), np.int64)
-        number = plan.nodes[place[found.row[mine]], k.N_PEER]
-        table[number, 0] = first + k.MEETING_WORDS * found.meeting[mine]
+        number = plan.nodes[place[found.row[mine]], k.Node.PEER]
+        table[number, 0] = first + k.Meeting.WORDS * found.meeting[mine]
         table[number, 1] = np.where(found.waits[mine], found.time_ns[mine], -found.time_ns[mine])
         tables.append(planning.arena.put(table))
     return tables
@@ -77,15 +79,15 @@ def _put_pools(planning: Planning, records: Int64) -> None:
         return
     per_pool = planning.npus if memory.sharing == "pool" else memory.npus_per_node
     pools = -(-planning.npus // per_pool)
-    records[:, k.R_MEMORY] = planning.arena.room(8 * pools) + 8 * (np.arange(planning.npus) // per_pool)
+    records[:, k.Rank.MEMORY] = planning.arena.room(8 * pools) + 8 * (np.arange(planning.npus) // per_pool)
 
 
 def _put_buses(planning: Planning, records: Int64) -> None:
-    ends = np.zeros((planning.npus, 4, k.BUS_WORDS), np.int64)
-    ends[:, :, k.B_SIDE] = np.arange(4)
+    ends = np.zeros((planning.npus, 4, k.Bus.WORDS), np.int64)
+    ends[:, :, k.Bus.SIDE] = np.arange(4)
     at = planning.arena.room(ends.size)
     # Ranks are addressed as records, which are laid out before.
     first = planning.ranks_at
-    ends[:, :, k.B_RANK] = (first + k.RANK_WORDS * np.arange(planning.npus))[:, None]
+    ends[:, :, k.Bus.RANK] = (first + k.Rank.WORDS * np.arange(planning.npus))[:, None]
     planning.arena.parts.append((at, ends.reshape(-1)))
-    records[:, k.R_BUS] = at + 4 * k.BUS_WORDS * np.arange(planning.npus)
+    records[:, k.Rank.BUS] = at + 4 * k.Bus.WORDS * np.arange(planning.npus)

@@ -11,7 +11,7 @@ import numpy as np
 from studio.analysis.job.breakdown import Breakdown, Spans, breakdown, node_kinds
 from studio.sim.config import SystemConfig
 from studio.sim.folding import expanded_links
-from studio.sim.kernel import layout as k
+from studio.sim.kernel import records as k
 from studio.sim.links import first_records
 from studio.sim.node_records import roofline
 from studio.sim.plan import Plan
@@ -119,12 +119,12 @@ def result_of(trace: Trace, config: SystemConfig, plan: Plan, unfolded: str = ""
         DeadlockError: Some rank did not finish; says what the stuck ranks wait for.
     """
     m = plan.m
-    start, end = plan.log, int(m[k.LOG])
+    start, end = plan.log, int(m[k.Head.LOG])
     log = m[start:end].reshape(-1, 2)
     packed = log[:, 1]
     rank, pos, done = packed >> 40, (packed >> 1) & ((1 << 39) - 1), (packed & 1) != 0
-    records = m[m[k.RANKS] : m[k.RANKS] + k.RANK_WORDS * m[k.COUNT]].reshape(-1, k.RANK_WORDS)
-    finish = records[:, k.R_FINISH].copy()
+    records = m[m[k.Head.RANKS] : m[k.Head.RANKS] + k.Rank.WORDS * m[k.Head.COUNT]].reshape(-1, k.Rank.WORDS)
+    finish = records[:, k.Rank.FINISH].copy()
     row = _rows(plan, rank, pos)
     if len(log) < 2 * plan.instances or (finish < 0).any():
         from studio.sim.deadlock import deadlock
@@ -134,8 +134,8 @@ def result_of(trace: Trace, config: SystemConfig, plan: Plan, unfolded: str = ""
     if plan.folding is not None:
         of = plan.folding.class_of
         representative, finish = plan.folding.representatives[of], finish[of]
-        if m[k.AWARE]:
-            start, count = int(m[k.LINKS]), first_records(config.topology)[-1]
+        if m[k.Head.AWARE]:
+            start, count = int(m[k.Head.LINKS]), first_records(config.topology)[-1]
             links = m[start : start + 8 * count].reshape(-1, 8)
             links[:] = expanded_links(plan.folding, config, links.copy())
     return SimResult(
@@ -148,7 +148,7 @@ def result_of(trace: Trace, config: SystemConfig, plan: Plan, unfolded: str = ""
         done,
         links_carried(config, m),
         dimensions_carried(config, m, representative),
-        int(m[k.STEPS]),
+        int(m[k.Head.STEPS]),
         representative,
         unfolded,
     )

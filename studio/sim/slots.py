@@ -13,12 +13,12 @@ import numpy as np
 from studio.errors import ConfigError, TraceError
 from studio.sim.collectives import ROOTED, check_group, group_phases
 from studio.sim.folding import WORLD_NAMES
-from studio.sim.kernel import layout as k
+from studio.sim.kernel import records as k
 from studio.sim.phase_lists import phase_list, turns
 from studio.sim.planning import GraphPlan, Planning, Variety
 from studio.trace import CommGroup, Int64, Rank
 
-_TAGS_PER_GROUP = 2 * k.CONTROL_TAG
+_TAGS_PER_GROUP = 2 * k.Channel.CONTROL_TAG
 
 
 def put_slots(planning: Planning, rank: Rank, plan: GraphPlan) -> int:
@@ -85,19 +85,19 @@ def is_world(planning: Planning, name: str, group: CommGroup | None) -> bool:
 
 def _member(planning: Planning, group: CommGroup, rank: Rank) -> Int64:
     record = np.zeros(16, np.int64)
-    record[k.M_GROUP] = _group(planning, group)
-    record[k.M_PLACE] = group.ranks.index(rank.number)
-    record[k.M_SORTED] = sorted(group.ranks).index(rank.number)
+    record[k.Member.GROUP] = _group(planning, group)
+    record[k.Member.PLACE] = group.ranks.index(rank.number)
+    record[k.Member.SORTED] = sorted(group.ranks).index(rank.number)
     if planning.extensions is None:
         # The streams of equivalent groups have the same numbers.
-        record[k.M_NUMBER] = 1_000_000 * (1 if planning.folding is not None else group_number(group))
+        record[k.Member.NUMBER] = 1_000_000 * (1 if planning.folding is not None else group_number(group))
         return record
     # Streams count from 0 in each group; tags of different groups, and of all ranks, are apart.
     number = list(planning.group_at).index(group.name) if planning.folding is None else 0
-    record[k.M_TAGS] = (1 + number) * _TAGS_PER_GROUP
+    record[k.Member.TAGS] = (1 + number) * _TAGS_PER_GROUP
     if planning.own_queues:
         dims = 1 if len(group.ranks) < planning.npus else len(planning.config.topology.dims)
-        columns = (k.M_QUEUES, k.M_POINTERS, k.M_TREES)
+        columns = (k.Member.QUEUES, k.Member.POINTERS, k.Member.TREES)
         for column, words in zip(columns, turns(planning, dims), strict=True):
             record[column] = planning.arena.room(words)
     return record
@@ -162,9 +162,9 @@ def _group(planning: Planning, group: CommGroup) -> int:
         members = planning.arena.put(np.array(ranks, np.int64))
         record = np.array([len(ranks), members, 0, 0], np.int64)
         if planning.folding is not None:
-            record[k.G_CODES] = planning.arena.put(planning.folding.names[group.name])
+            record[k.Group.CODES] = planning.arena.put(planning.folding.names[group.name])
         if group.name in planning.group_phases:
-            record[k.G_PHASES] = planning.arena.put(planning.group_phases[group.name])
+            record[k.Group.PHASES] = planning.arena.put(planning.group_phases[group.name])
         planning.group_at[group.name] = planning.arena.put(record)
     return planning.group_at[group.name]
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from studio.sim.config import SystemConfig
-from studio.sim.kernel import layout as k
+from studio.sim.kernel import records as k
 from studio.sim.links import Float64, LinkTable, link_table
 from studio.sim.topology import ports
 from studio.trace import Int64
@@ -106,11 +106,11 @@ def offered_load_words(config: SystemConfig) -> str:
 
 def links_carried(config: SystemConfig, m: Int64) -> LinkTraffic:
     """Return what the links carried, out of the engine's array."""
-    if not m[k.AWARE]:
+    if not m[k.Head.AWARE]:
         none = np.zeros(0, np.int64)
         return LinkTraffic(config.topology.npus, none, none, none, none, none, none)
     table: LinkTable = link_table(config)
-    records = m[m[k.LINKS] : m[k.LINKS] + 8 * table.records].reshape(-1, 8)[table.record]
+    records = m[m[k.Head.LINKS] : m[k.Head.LINKS] + 8 * table.records].reshape(-1, 8)[table.record]
     size, busy, messages, peak = (records[:, column].copy() for column in (3, 4, 5, 7))
     return LinkTraffic(table.npus, table.source, table.target, size, messages, busy, peak)
 
@@ -118,9 +118,9 @@ def links_carried(config: SystemConfig, m: Int64) -> LinkTraffic:
 def dimensions_carried(config: SystemConfig, m: Int64, representative: Int64) -> tuple[DimensionTraffic, ...]:
     """Return what the ranks sent into each dimension; `representative` (R,) says whose figures a rank has."""
     dims = config.topology.dims
-    words = k.TRAFFIC_WORDS * int(m[k.NPUS]) * len(dims)
-    start = int(m[k.TRAFFIC])
-    counted = m[start : start + words].reshape(-1, len(dims), k.TRAFFIC_WORDS)[representative]
+    words = k.Network.TRAFFIC_WORDS * int(m[k.Head.NPUS]) * len(dims)
+    start = int(m[k.Head.TRAFFIC])
+    counted = m[start : start + words].reshape(-1, len(dims), k.Network.TRAFFIC_WORDS)[representative]
     found = []
     for at, dim in enumerate(dims):
         size, messages = counted[:, at, 0].copy(), counted[:, at, 1].copy()

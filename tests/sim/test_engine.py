@@ -16,7 +16,7 @@ import pytest
 from studio.native import Kernel
 from studio.sim import engine, simulate
 from studio.sim import kernel as kernel_package
-from studio.sim.kernel import loop
+from studio.sim.kernel import clock, loop, records
 from studio.sim.links import Float64
 from studio.sim.plan import make_plan
 from studio.trace import Int64
@@ -87,6 +87,23 @@ def test_whoever_waits_for_the_compiler_is_told_and_only_then(mark: Path, compil
     assert compilations == ["compiled"]
 
 
+def test_another_release_of_numba_compiles_in_the_background(
+    mark: Path, compilations: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is slow to compile is asked for once, and nobody waits for it."""
+    started: list[object] = []
+    monkeypatch.setattr("studio.native.subprocess.Popen", lambda command, **_: started.append(command))
+    monkeypatch.setattr(engine, "compiles_fast", lambda: False)
+    monkeypatch.setattr(engine, "INTERPRETED_STEPS", 1)
+    monkeypatch.setattr(engine, "INTERPRETED_COLD_STEPS", 1)
+    engine._compile_in_background.cache_clear()
+    for _ in range(2):
+        simulate(trace_of_workload({"all_ranks": [COLLECTIVE]}, 4), ring_config(4))
+    engine._compile_in_background.cache_clear()
+    assert len(started) == 1
+    assert not compilations
+
+
 def test_the_size_of_a_case_is_guessed_within_a_factor_of_three() -> None:
     for size in (2, 8, 32):
         trace, config = trace_of_workload({"all_ranks": [COLLECTIVE]}, size), ring_config(size)
@@ -108,11 +125,15 @@ def test_warming_up_compiles_in_another_process_and_once(mark: Path, monkeypatch
 
 def test_the_kernel_is_all_modules_of_its_package_and_no_two_functions_share_a_name() -> None:
     modules = (*engine.KERNEL.parts, engine.KERNEL.source)
-    package = kernel_package.__name__
-    found = {f"{package}.{module.name}" for module in pkgutil.iter_modules(kernel_package.__path__)}
-    assert {module.__name__ for module in modules} == found
+    assert {module.__name__ for module in modules} == _modules_in(kernel_package)
+    assert {module.__name__ for module in engine.KERNEL.constants} == _modules_in(records)
     own = [name for module in modules for name, value in vars(module).items() if _defined_in(module, value)]
     assert len(own) == len(set(own)) > 100
+
+
+def _modules_in(package: ModuleType) -> set[str]:
+    found = pkgutil.iter_modules(package.__path__)
+    return {f"{package.__name__}.{module.name}" for module in found if not module.ispkg}
 
 
 def _defined_in(module: Any, value: Any) -> bool:
@@ -146,18 +167,19 @@ def test_the_mark_lies_where_numba_keeps_what_it_compiles(
     assert engine.KERNEL.marker().parent == tmp_path
 
 
-def few_functions(whole: ModuleType, part: ModuleType) -> Kernel:
-    from studio.sim.compiling import compile_kernel
+def few_functions(whole: ModuleType, part: ModuleType, way: str) -> Kernel:
+    compiling: Any = importlib.import_module(f"studio.sim.{way}")
 
     def prepare(module: ModuleType) -> None:
-        compile_kernel(module, "entry", ["times", "run"], inlined=("times",), kernel=kernel)
+        compiling.compile_kernel(module, "entry", ["times", "run"], inlined=("times",), kernel=kernel)
 
     kernel = Kernel(whole, __name__, prepare, (part,))
     return kernel
 
 
+@pytest.mark.parametrize("way", ["compiling", "public_compiling"])
 def test_a_change_in_any_file_of_a_kernel_is_compiled(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = tmp_path / "few_functions"
     folder.mkdir()
@@ -167,8 +189,10 @@ def test_a_change_in_any_file_of_a_kernel_is_compiled(
     answers = []
     for second, factor in enumerate((2, 3, 3, 3)):
         if second == 3:  # as on a machine of another kind: the mark is there, and no code for this processor
-            [index] = (folder / "__pycache__").glob("*.nbi")
-            index.unlink()
+            indexes = list((folder / "__pycache__").rglob("*.nbi"))
+            assert indexes
+            for index in indexes:
+                index.unlink()
         (folder / "part.py").write_text(PART.format(factor=factor))
         # Python itself tells sources apart by seconds.
         os.utime(folder / "part.py", (2e9 + min(second, 1), 2e9 + min(second, 1)))
@@ -177,10 +201,78 @@ def test_a_change_in_any_file_of_a_kernel_is_compiled(
         importlib.invalidate_caches()
         whole = importlib.import_module("few_functions.whole")
         part = importlib.import_module("few_functions.part")
-        kernel = few_functions(whole, part)
+        kernel = few_functions(whole, part, way)
         cached = kernel.cached()
         compiled = kernel.compiled()
         answers.append((cached, compiled.entry(np.array([7]), np.zeros(1), 0), part.times([7])))
     assert answers == [(False, 14, 14), (False, 21, 21), (True, 21, 21), (True, 21, 21)]
     for name in [name for name in sys.modules if name.startswith("few_functions")]:
         del sys.modules[name]
+
+
+CLOCK = """
+from studio.sim.kernel.clock import drop_list, next_of, next_tick, push
+from studio.sim.kernel.records import Head, Tick
+
+
+def data_of(array):
+    return array
+
+
+def run(m, last):
+    total = 0
+    for i in range(9):
+        push(m, 1 + 400 * i, i, 0)
+    t = next_tick(m)
+    while t != 0:
+        m[Head.LIST] = t
+        at = m[t + Tick.READ]
+        while at != m[t + Tick.WRITE]:
+            at = next_of(m, t, at)
+            m[t + Tick.READ] = at + 2
+            x = m[at]
+            now = m[Head.NOW]
+            total = (31 * total + now + x) % 1000003
+            if now < last:
+                push(m, now + 1 + x % 1500, (7 * x + now) % 997, 0)
+                if x % 5 == 0:
+                    push(m, now, x + 1, 0)
+            at += 2
+        drop_list(m, t)
+        m[Head.LIST] = 0
+        t = next_tick(m)
+    return total
+
+
+def entry(m, f, budget):
+    return run(data_of(m), budget)
+"""
+
+
+def test_the_public_interface_of_numba_compiles_the_clock_to_the_same_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A small job of the kernel's own functions; `python -m tests.parity --public` runs them all."""
+    from studio.sim import public_compiling
+
+    (tmp_path / "clock_alone").mkdir()
+    (tmp_path / "clock_alone" / "__init__.py").touch()
+    (tmp_path / "clock_alone" / "whole.py").write_text(CLOCK)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+    whole = importlib.import_module("clock_alone.whole")
+
+    def prepare(module: ModuleType) -> None:
+        names = engine._callees_first(whole.run, set())
+        public_compiling.compile_kernel(module, "entry", names, inlined=("push",), kernel=kernel)
+
+    kernel = Kernel(whole, __name__, prepare, (clock,), engine.KERNEL.constants)
+    m = np.zeros(1 << 17, np.int64)
+    m[records.Head.WHEEL], m[records.Head.TICKS], m[records.Head.TOP] = 128, 8192, 8704
+    m[records.Head.TICK_MASK] = 255
+    assert m[records.Head.NOW] == 0
+    interpreted = m.tolist()
+    answer = whole.entry(interpreted, [], 9_000)
+    assert kernel.compiled().entry(m, np.zeros(1), 9_000) == answer
+    assert m.tolist() == interpreted
+    assert len(interpreted) == len(m) > interpreted[records.Head.TOP] > 8704

@@ -12,7 +12,7 @@ import pytest
 from studio.errors import StudioError, TraceError
 from studio.sim import engine, simulate
 from studio.sim.config import Algorithm, Dimension, SystemConfig, Topology
-from studio.sim.kernel import layout
+from studio.sim.kernel.records import Head
 from tests.golden import Record, case, records, trace_of_workload
 from tests.parity import judge
 
@@ -134,8 +134,8 @@ def test_running_full_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     from studio.sim.result import result_of
 
     plan = make_plan(trace, config)
-    plan.m = plan.m[: plan.m[layout.TOP] + plan.m[layout.MARGIN] + 8].copy()
-    plan.m[layout.MARGIN] = 3000
+    plan.m = plan.m[: plan.m[Head.TOP] + plan.m[Head.MARGIN] + 8].copy()
+    plan.m[Head.MARGIN] = 3000
     before = len(plan.m)
     engine.execute(plan, native=False)
     tight = result_of(trace, config, plan)

@@ -1,58 +1,31 @@
-"""The network: the time of a message without contention, and links on which messages wait for each other.
+"""The network (SEMANTICS.md, section 7): the time of a message, and links on which messages wait for each other.
 
 Links of the congestion-aware network are store and forward: a message enters the next link when all of it has come.
 """
 
 from __future__ import annotations
 
-from studio.sim.kernel.clock import push
-from studio.sim.kernel.layout import (
-    AWARE,
-    DIM_COUNT,
-    DIMS,
-    ERROR,
-    F_HEADER,
-    FULLY_CONNECTED,
-    GRAPH,
-    HOP,
-    LINK_BASES,
-    LINK_FLOATS,
-    LINK_FREE,
-    LINK_ORDER,
-    LINKS,
-    NOW,
-    NPUS,
-    ONE_DIMENSION,
-    PEERS,
-    PRODUCT,
-    RANK_WORDS,
-    RANKS,
-    RING_DIM,
-    SWITCH,
-    TRAFFIC,
-    TRAFFIC_WORDS,
-    WATCH,
-    WHAT,
-)
+from studio.sim.kernel.clock import prefetch, push
 from studio.sim.kernel.order import in_order, label
+from studio.sim.kernel.records import Callback, Dimension, Head, Link, Message, Network, Rank, Real
 from studio.sim.kernel.routes import next_single, route_delay
 
 
 def dimension(m, src, dst):
     """Return the lowest dimension in which two ranks differ."""
-    at = m[DIMS]
+    at = m[Head.DIMS]
     d = 0
-    while src % m[at] == dst % m[at]:
-        src //= m[at]
-        dst //= m[at]
-        at += 2
+    while src % m[at + Dimension.SIZE] == dst % m[at + Dimension.SIZE]:
+        src //= m[at + Dimension.SIZE]
+        dst //= m[at + Dimension.SIZE]
+        at += Dimension.WORDS
         d += 1
     return d
 
 
 def account(m, number, d, count, size):
     """Count messages that a rank sends into a dimension."""
-    at = m[TRAFFIC] + TRAFFIC_WORDS * (number * m[DIM_COUNT] + d)
+    at = m[Head.TRAFFIC] + Network.TRAFFIC_WORDS * (number * m[Head.DIM_COUNT] + d)
     m[at] += count * size
     m[at + 1] += count
 
@@ -64,9 +37,9 @@ def crossing(m, f, d, hops, size):
     whatever its size (Alexandrov et al., LogGP: Incorporating Long Messages into the LogP Model, SPAA 1995).
     The reference has none, so it is 0 in the compatible mode.
     """
-    at = F_HEADER + 2 * d
+    at = Real.DIMS + 2 * d
     time = hops * f[at] + size / f[at + 1]
-    return int(time + f[F_HEADER + 2 * m[DIM_COUNT] + d])
+    return int(time + f[Real.DIMS + 2 * m[Head.DIM_COUNT] + d])
 
 
 def delay(m, f, src, dst, size, count):
@@ -78,25 +51,25 @@ def delay(m, f, src, dst, size, count):
     d = 0
     a = src
     b = dst
-    at = m[DIMS]
+    at = m[Head.DIMS]
     while True:
-        n = m[at]
+        n = m[at + Dimension.SIZE]
         x = a % n
         y = b % n
         if x != y:
             break
         a //= n
         b //= n
-        at += 2
+        at += Dimension.WORDS
         d += 1
     account(m, src, d, count, size)
-    if m[GRAPH] != 0:
+    if m[Head.GRAPH] != 0:
         return route_delay(m, f, src, dst, size)
-    kind = m[at + 1]
+    kind = m[at + Dimension.KIND]
     hops = 1
-    if kind == SWITCH:
+    if kind == Network.SWITCH:
         hops = 2
-    elif kind == RING_DIM:
+    elif kind == Network.RING:
         hops = abs(x - y)
         if n - hops < hops:
             hops = n - hops
@@ -106,37 +79,30 @@ def delay(m, f, src, dst, size, count):
 def stride_of(m, d):
     """Return the distance, in rank numbers, of neighbours in a dimension."""
     stride = 1
-    at = m[DIMS]
+    at = m[Head.DIMS]
     for _ in range(d):
-        stride *= m[at]
-        at += 2
+        stride *= m[at + Dimension.SIZE]
+        at += Dimension.WORDS
     return stride
-
-
-# A link: busy, first and last waiting message, bytes, busy time, messages, messages waiting now, and at most.
-# A message on its way is an event record: next, kind, channel, what waits for its arrival, device it goes to,
-# destination, serialisation, serialisation and latency. In other networks than one dimension these two are worked
-# out link by link; instead it holds, in several dimensions, one more than the dimension it is in, and whether the
-# link is its first one there; among single links its source.
 
 
 def transmit(m, e, link):
     """Start sending a message over a link of the only dimension."""
-    occupy(m, e, link, m[e + 6], m[e + 7])
+    occupy(m, e, link, m[e + Message.WIRE], m[e + Message.TIME])
 
 
 def occupy(m, e, link, busy, time):
     """Take a link for a message that is under way for `time`."""
-    now = m[NOW]
-    m[link] = 1
-    m[link + 3] += m[e + 1]
-    m[link + 4] += busy
-    m[link + 5] += 1
-    push(m, now + time, HOP | e << WHAT, 0)
+    now = m[Head.NOW]
+    m[link + Link.BUSY] = 1
+    m[link + Link.BYTES] += m[e + Message.SIZE]
+    m[link + Link.BUSY_NS] += busy
+    m[link + Link.MESSAGES] += 1
+    push(m, now + time, Callback.HOP | e << Callback.WHAT, 0)
     y = 0
-    if m[WATCH] != 0:
+    if m[Head.WATCH] != 0:
         y = label(m, 0)
-    push(m, now + busy, LINK_FREE | link << WHAT, y)
+    push(m, now + busy, Callback.LINK_FREE | link << Callback.WHAT, y)
 
 
 def carry(m, f, e, link):
@@ -145,35 +111,39 @@ def carry(m, f, e, link):
     The link is taken for overhead + size / bandwidth, the message arrives a latency later. The overhead is
     that of the dimension, paid on the first link in it.
     """
-    at = m[LINK_FLOATS] + (link - m[LINKS]) // 4
-    wire = m[e + 1] / f[at + 1]
-    if m[AWARE] == PRODUCT and m[e + 7] != 0:
-        wire += f[F_HEADER + 2 * m[DIM_COUNT] + m[e + 6] - 1]
+    at = m[Head.LINK_FLOATS] + (link - m[Head.LINKS]) // 4
+    wire = m[e + Message.SIZE] / f[at + 1]
+    if m[Head.AWARE] == Network.PRODUCT and m[e + Message.ENTERS] != 0:
+        wire += f[Real.DIMS + 2 * m[Head.DIM_COUNT] + m[e + Message.CROSSING] - 1]
     occupy(m, e, link, int(wire), int(f[at] + wire))
 
 
 def wait_for_link(m, e, link):
     """Let a message wait until a link is free."""
-    m[e] = 0
-    if m[link + 1] == 0:
-        m[link + 1] = e
+    m[e + Message.NEXT] = 0
+    if m[link + Link.FIRST] == 0:
+        m[link + Link.FIRST] = e
     else:
-        m[m[link + 2]] = e
-    m[link + 2] = e
-    m[link + 6] += 1
-    if m[link + 6] > m[link + 7]:
-        m[link + 7] = m[link + 6]
+        m[m[link + Link.LAST] + Message.NEXT] = e
+    m[link + Link.LAST] = e
+    m[link + Link.WAITING] += 1
+    if m[link + Link.WAITING] > m[link + Link.MOST_WAITING]:
+        m[link + Link.MOST_WAITING] = m[link + Link.WAITING]
 
 
 def free_link(m, f, link):
     """A link has sent a message: it takes the next one, if any waits."""
-    e = m[link + 1]
+    e = m[link + Link.FIRST]
     if e == 0:
-        m[link] = 0
+        m[link + Link.BUSY] = 0
         return
-    m[link + 1] = m[e]
-    m[link + 6] -= 1
-    if m[AWARE] == ONE_DIMENSION:
+    after = m[e + Message.NEXT]
+    m[link + Link.FIRST] = after
+    m[link + Link.WAITING] -= 1
+    # Of many messages that wait on many links none is in the cache when its turn comes, nor is its channel.
+    prefetch(m, after)
+    prefetch(m, m[e + Message.CHANNEL])
+    if m[Head.AWARE] == Network.ONE_DIMENSION:
         transmit(m, e, link)
     else:
         carry(m, f, e, link)
@@ -181,27 +151,27 @@ def free_link(m, f, link):
 
 def enter_link(m, f, e, at, to):
     """Send a message that is at device `at` one device on towards `to`, or let it wait for the link."""
-    if m[AWARE] == ONE_DIMENSION:
+    if m[Head.AWARE] == Network.ONE_DIMENSION:
         link = only_link(m, e, at, to)
-        if m[WATCH] != 0:
+        if m[Head.WATCH] != 0:
             # A link serves the rank it leaves, or, behind a switch, the one it leads to.
             owner = at
-            if at == m[NPUS]:
+            if at == m[Head.NPUS]:
                 owner = to
-            mine = m[LINK_ORDER] + 2 * link
-            m[mine] = m[RANKS] + RANK_WORDS * m[m[PEERS] + owner]
+            mine = m[Head.LINK_ORDER] + 2 * link
+            m[mine] = m[Head.RANKS] + Rank.WORDS * m[m[Head.PEERS] + owner]
             in_order(m, m[mine], mine + 1)
-        link = m[LINKS] + 8 * link
-        if m[link] == 0:
+        link = m[Head.LINKS] + Link.WORDS * link
+        if m[link + Link.BUSY] == 0:
             transmit(m, e, link)
         else:
             wait_for_link(m, e, link)
         return
-    link = next_link(m, e, at, to) if m[AWARE] == PRODUCT else next_single(m, f, e, at, to)
-    if m[ERROR] != 0:
+    link = next_link(m, e, at, to) if m[Head.AWARE] == Network.PRODUCT else next_single(m, f, e, at, to)
+    if m[Head.ERROR] != 0:
         return
-    link = m[LINKS] + 8 * link
-    if m[link] == 0:
+    link = m[Head.LINKS] + Link.WORDS * link
+    if m[link + Link.BUSY] == 0:
         carry(m, f, e, link)
     else:
         wait_for_link(m, e, link)
@@ -209,12 +179,12 @@ def enter_link(m, f, e, at, to):
 
 def only_link(m, e, at, to):
     """Return the link towards `to` in the only dimension, and note the device it leads to."""
-    n = m[NPUS]
-    kind = m[m[DIMS] + 1]
-    if kind == FULLY_CONNECTED:
+    n = m[Head.NPUS]
+    kind = m[m[Head.DIMS] + Dimension.KIND]
+    if kind == Network.FULLY_CONNECTED:
         link = at * n + to
         nxt = to
-    elif kind == SWITCH:
+    elif kind == Network.SWITCH:
         link = at
         nxt = n
         if at == n:
@@ -234,7 +204,7 @@ def only_link(m, e, at, to):
             nxt = at - 1
             if nxt < 0:
                 nxt = n - 1
-    m[e + 4] = nxt
+    m[e + Message.DEVICE] = nxt
     return link
 
 
@@ -243,36 +213,36 @@ def next_link(m, e, at, to):
 
     The switch of a line is device NPUs × (1 + dimension) + the line's first rank.
     """
-    npus = m[NPUS]
+    npus = m[Head.NPUS]
     if at >= npus:
         d = at // npus - 1
         stride = stride_of(m, d)
-        n = m[m[DIMS] + 2 * d]
+        n = m[m[Head.DIMS] + Dimension.WORDS * d + Dimension.SIZE]
         nxt = at % npus + to // stride % n * stride
-        m[e + 4] = nxt
-        m[e + 7] = 0
-        return m[m[LINK_BASES] + d] + npus + nxt
+        m[e + Message.DEVICE] = nxt
+        m[e + Message.ENTERS] = 0
+        return m[m[Head.LINK_BASES] + d] + npus + nxt
     d = dimension(m, at, to)
     stride = stride_of(m, d)
-    n = m[m[DIMS] + 2 * d]
-    kind = m[m[DIMS] + 2 * d + 1]
+    n = m[m[Head.DIMS] + Dimension.WORDS * d + Dimension.SIZE]
+    kind = m[m[Head.DIMS] + Dimension.WORDS * d + Dimension.KIND]
     x = at // stride % n
     y = to // stride % n
-    link = m[m[LINK_BASES] + d]
+    link = m[m[Head.LINK_BASES] + d]
     line = at - x * stride
-    m[e + 7] = 0
-    if m[e + 6] != d + 1:
-        m[e + 6] = d + 1
-        m[e + 7] = 1
-        account(m, at, d, 1, m[e + 1])
-    if kind == FULLY_CONNECTED:
-        m[e + 4] = line + y * stride
+    m[e + Message.ENTERS] = 0
+    if m[e + Message.CROSSING] != d + 1:
+        m[e + Message.CROSSING] = d + 1
+        m[e + Message.ENTERS] = 1
+        account(m, at, d, 1, m[e + Message.SIZE])
+    if kind == Network.FULLY_CONNECTED:
+        m[e + Message.DEVICE] = line + y * stride
         return link + at * n + y
-    if kind == SWITCH:
-        m[e + 4] = npus * (1 + d) + line
+    if kind == Network.SWITCH:
+        m[e + Message.DEVICE] = npus * (1 + d) + line
         return link + at
     if 2 * ((y - x) % n) <= n:
-        m[e + 4] = line + (x + 1) % n * stride
+        m[e + Message.DEVICE] = line + (x + 1) % n * stride
         return link + at
-    m[e + 4] = line + (x + n - 1) % n * stride
+    m[e + Message.DEVICE] = line + (x + n - 1) % n * stride
     return link + npus + at

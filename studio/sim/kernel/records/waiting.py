@@ -1,0 +1,8 @@
+"""A node that waits for shared memory, or at a meeting."""
+
+from __future__ import annotations
+
+NEXT = 0  # next that waits
+RANK = 1  # its rank
+NODE = 2  # its position
+TIME = 3  # time it takes then (meetings)
