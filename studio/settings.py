@@ -7,9 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeGuard
 
-from studio.runs import Tables
 from studio.sim.network import UNIT
-from studio.sim.parts import EXTENDED, OPTION_IGNORED, PATH_OPTIONS, SYSTEM_IGNORED
+from studio.sim.parts import EXTENDED, OPTION_IGNORED, PATH_OPTIONS, SYSTEM_IGNORED, Parts
 from studio.units import format_bytes, format_count, format_ns
 
 _WITHOUT_EFFECT = {*SYSTEM_IGNORED, *OPTION_IGNORED, *PATH_OPTIONS}
@@ -91,11 +90,11 @@ def _counted(number: float) -> str:
 _FORMATS: dict[str, Callable[[float], str]] = {"ns": format_ns, "bytes": format_bytes, "things": _counted}
 
 
-def differences(tables: Tables, base: Tables) -> list[str]:
+def differences(tables: Parts, base: Parts) -> list[str]:
     """Return the settings of a system that are not those of another.
 
     Example:
-        >>> one, other = Tables({"bandwidth": [50]}, {"L": 1}), Tables({"bandwidth": [100]}, {"L": 1, "boost-mode": 1})
+        >>> one, other = Parts({"bandwidth": [50]}, {"L": 1}), Parts({"bandwidth": [100]}, {"L": 1, "boost-mode": 1})
         >>> differences(other, one), differences(one, one)
         (['bandwidth 100 GiB/s'], [])
     """
@@ -122,11 +121,11 @@ def told(values: Sequence[Setting | None]) -> list[tuple[str, str]]:
     return texts
 
 
-def settings_of(tables: Tables) -> dict[str, Setting]:
+def settings_of(tables: Parts) -> dict[str, Setting]:
     """Return every setting of a system, keys without effect left out.
 
     Example:
-        >>> found = settings_of(Tables({"topology": ["Ring", "Switch"], "latency": [500, 2000]}, {"boost-mode": 1}))
+        >>> found = settings_of(Parts({"topology": ["Ring", "Switch"], "latency": [500, 2000]}, {"boost-mode": 1}))
         >>> {key: one.text for key, one in found.items()}
         {'topology': 'Ring × Switch', 'latency': '500 ns × 2.00 µs', 'mode': 'compatible', 'congestion': 'unaware'}
     """

@@ -126,12 +126,12 @@ def run(request: Request, *, progress: Progress | None = None, notice: Notice | 
     # A replay without a system gets one as large as the job; else mistakes are told before files are read.
     left_out = request.replay and not (request.preset or request.system or request.network)
     parts = None if left_out else parts_for(request)
-    read_config = None if parts is None else imported(parts)
+    read_config = None if parts is None else _imported(parts, request)
     job = None if request.out is None else kept_job(request, progress)
     trace = workload(request, progress) if job is None else Workspace(_root(request)).load(job)
     if parts is None or read_config is None:
         parts = parts_for(request, replaying.idle_system(len(trace.ranks)))
-        read_config = imported(parts)
+        read_config = _imported(parts, request)
     findings = (*read_config.findings, *check(trace, read_config.config))
     _refuse(findings, _presets_of(len(trace.ranks)) if request.preset else ())
     begun = time.monotonic()
@@ -352,6 +352,10 @@ def parts_for(request: Request, instead: Parts | None = None) -> Parts:
     parts = replaying.as_replay(parts) if request.replay else parts
     parts = with_settings(parts, request.settings)
     return with_mode(parts, request.mode) if request.mode else parts
+
+
+def _imported(parts: Parts, request: Request) -> astra.Imported:
+    return imported(parts, astra.custom_algorithms(parts.system, request.system))
 
 
 def _with_files(parts: Parts, request: Request) -> Parts:

@@ -15,11 +15,10 @@ import numpy as np
 from studio.decoding import decoder
 from studio.drafts import Draft
 from studio.pages._simulate_fields import ALGORITHMS, DIMENSION_FIELDS, FIELDS, Field
-from studio.runs import Tables
 from studio.sim.check import check
 from studio.sim.config import SystemConfig
 from studio.sim.network import EXTENDED_NETWORK_KEYS
-from studio.sim.parts import EXTENDED
+from studio.sim.parts import EXTENDED, Parts
 from studio.sim.presets import PRESETS
 from studio.sim.problems import examined
 from studio.trace import Finding, NodeType, Trace
@@ -41,12 +40,12 @@ _ASSUMED_MEMORY: Mapping[str, object] = {
 _LISTS = (*DIMENSION_FIELDS, *ALGORITHMS)
 
 
-def is_extended(tables: Tables) -> bool:
+def is_extended(tables: Parts) -> bool:
     """Whether a system is to be simulated in the extended mode."""
     return EXTENDED in tables.system
 
 
-def dimensions(tables: Tables) -> int:
+def dimensions(tables: Parts) -> int:
     """Return how many dimensions the network has."""
     kinds = tables.network.get("topology")
     return len(kinds) if isinstance(kinds, list | tuple) else 0
@@ -56,11 +55,11 @@ def dimensions(tables: Tables) -> int:
 # Texts
 
 
-def shown_text(tables: Tables, field: Field, at: int | None = None) -> str:
+def shown_text(tables: Parts, field: Field, at: int | None = None) -> str:
     """Return what a field shows; empty where nothing is written.
 
     Example:
-        >>> tables = Tables({"bandwidth": [50, 12.5]}, {"roofline-enabled": 1})
+        >>> tables = Parts({"bandwidth": [50, 12.5]}, {"roofline-enabled": 1})
         >>> shown_text(tables, FIELDS["bandwidth"], 1), shown_text(tables, FIELDS["roofline-enabled"])
         ('12.5', '1')
         >>> shown_text(tables, FIELDS["memory-type"]), shown_text(tables, FIELDS["local-mem-bw"])
@@ -106,11 +105,11 @@ def _speeds(text: str) -> object:
     return {npu.strip(): _value(FIELDS["bandwidth"], speed.strip()) for npu, _, speed in pairs}
 
 
-def with_text(tables: Tables, key: str, text: str) -> Tables:
+def with_text(tables: Parts, key: str, text: str) -> Parts:
     """Return a system with one field changed; `key` is that of a field, or `bandwidth[1]` for an entry of a list.
 
     Example:
-        >>> tables = Tables({"topology": ["Ring"], "bandwidth": [50]}, {})
+        >>> tables = Parts({"topology": ["Ring"], "bandwidth": [50]}, {})
         >>> with_text(tables, "bandwidth[0]", "tbd").network["bandwidth"]
         ['tbd']
         >>> with_text(tables, "preferred-dataset-splits", "8").system
@@ -135,7 +134,7 @@ def with_text(tables: Tables, key: str, text: str) -> Tables:
     return _with_value(tables, field, items or None)
 
 
-def _table(tables: Tables, field: Field) -> Mapping[str, object]:
+def _table(tables: Parts, field: Field) -> Mapping[str, object]:
     if field.section == "extended":
         nested = tables.system.get(EXTENDED)
         return nested if isinstance(nested, Mapping) else {}
@@ -143,7 +142,7 @@ def _table(tables: Tables, field: Field) -> Mapping[str, object]:
     return found or {}
 
 
-def _with_value(tables: Tables, field: Field, value: object) -> Tables:
+def _with_value(tables: Parts, field: Field, value: object) -> Parts:
     table = {**_table(tables, field), field.key: value}
     if value is None:
         del table[field.key]
@@ -154,7 +153,7 @@ def _with_value(tables: Tables, field: Field, value: object) -> Tables:
     return replace(tables, **{field.section: table})  # type: ignore[arg-type]  # the section is one of the tables
 
 
-def changed_texts(tables: Tables, texts: Mapping[str, str]) -> dict[str, str]:
+def changed_texts(tables: Parts, texts: Mapping[str, str]) -> dict[str, str]:
     """Return the fields whose text is another than the system's."""
     changed = {}
     for key, text in texts.items():
@@ -169,7 +168,7 @@ def changed_texts(tables: Tables, texts: Mapping[str, str]) -> dict[str, str]:
 # Dimensions
 
 
-def _per_dimension(tables: Tables, change: Any) -> Tables:
+def _per_dimension(tables: Parts, change: Any) -> Parts:
     """Return a system whose lists with an entry per dimension are changed by `change(key, items)`."""
     count = dimensions(tables)
     for field in _LISTS:
@@ -182,7 +181,7 @@ def _per_dimension(tables: Tables, change: Any) -> Tables:
     return tables
 
 
-def with_dimension(tables: Tables) -> Tables:
+def with_dimension(tables: Parts) -> Parts:
     """Return a system with one more dimension, the outermost."""
 
     def add(field: Field, items: list[object]) -> list[object]:
@@ -193,14 +192,14 @@ def with_dimension(tables: Tables) -> Tables:
     return _per_dimension(tables, add)
 
 
-def without_dimension(tables: Tables, at: int) -> Tables:
+def without_dimension(tables: Parts, at: int) -> Parts:
     """Return a system without one of its dimensions; the last one stays."""
     if dimensions(tables) < 2:
         return tables
     return _per_dimension(tables, lambda _field, items: items[:at] + items[at + 1 :])
 
 
-def with_dimension_moved(tables: Tables, at: int, by: int) -> Tables:
+def with_dimension_moved(tables: Parts, at: int, by: int) -> Parts:
     """Return a system with a dimension moved inwards (-1) or outwards (1)."""
     to = at + by
     if not (0 <= at < dimensions(tables) and 0 <= to < dimensions(tables)):
@@ -232,7 +231,7 @@ def fitting_sizes(sizes: Sequence[int], ranks: int) -> list[int]:
     return found
 
 
-def fitted(tables: Tables, ranks: int) -> Tables:
+def fitted(tables: Parts, ranks: int) -> Parts:
     """Return a system with as many NPUs as a job has ranks.
 
     Single links are those of one number of NPUs: with another the dimensions take their place.
@@ -262,9 +261,9 @@ def fitted(tables: Tables, ranks: int) -> Tables:
 # Where to start from
 
 
-def from_preset(name: str) -> Tables:
+def from_preset(name: str) -> Parts:
     """Return the system of a preset."""
-    tables = Tables.of(PRESETS[name].parts)
+    tables = PRESETS[name].parts
     lists = {
         key: list(value) if isinstance(value, list | tuple) else value
         for key, value in tables.network.items()
@@ -284,11 +283,11 @@ def is_changed(draft: Draft, trace: Trace) -> bool:
 _anything = decoder(object)
 
 
-def _said(tables: Tables) -> object:
+def _said(tables: Parts) -> object:
     return _anything(msgspec.json.encode(replace(tables, groups=None, names={})))
 
 
-def with_mode(tables: Tables, *, extended: bool) -> Tables:
+def with_mode(tables: Parts, *, extended: bool) -> Parts:
     """Return a system in a mode; what only the extended one has goes with it."""
     if extended:
         return tables if is_extended(tables) else replace(tables, system={**tables.system, EXTENDED: {}})
@@ -352,9 +351,9 @@ def _lacks_roofline(trace: Trace) -> bool:
     return False
 
 
-def findings_of(trace: Trace, config: SystemConfig | None, tables: Tables) -> list[Finding]:
+def findings_of(trace: Trace, config: SystemConfig | None, tables: Parts) -> list[Finding]:
     """Return what would go wrong in a simulation, and what reading the system brought to light."""
-    read = examined(tables.parts)
+    read = examined(tables)
     return [*(check(trace, config) if config else []), *read.findings]
 
 
@@ -362,7 +361,7 @@ def run_name(draft: Draft, taken: Collection[str] = ()) -> str:
     """Return what a run on a system is called until it is renamed: its dimensions and rates, and a number from the second on.
 
     Example:
-        >>> draft = Draft(Tables({"topology": ["Switch", "Ring"], "npus_count": [8, 4], "bandwidth": [400, 50]}, {}), "")
+        >>> draft = Draft(Parts({"topology": ["Switch", "Ring"], "npus_count": [8, 4], "bandwidth": [400, 50]}, {}), "")
         >>> run_name(draft), run_name(draft, ["Switch 8 × Ring 4, 400/50 GiB/s"])
         ('Switch 8 × Ring 4, 400/50 GiB/s', 'Switch 8 × Ring 4, 400/50 GiB/s #2')
     """

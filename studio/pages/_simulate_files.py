@@ -14,10 +14,9 @@ from pathlib import Path
 from typing import Any, get_args
 
 from studio.errors import ConfigError
-from studio.runs import Tables
 from studio.sim import astra
 from studio.sim.config import Congestion
-from studio.sim.parts import CUSTOM, MEMORY_KEYS, PER_NODE_CUSTOM, SYSTEM_IGNORED, SYSTEM_KEYS
+from studio.sim.parts import CUSTOM, MEMORY_KEYS, PER_NODE_CUSTOM, SYSTEM_IGNORED, SYSTEM_KEYS, Parts
 
 _MANY = 8
 _MOST_BYTES = 8 << 20
@@ -37,7 +36,7 @@ _TELLING: Mapping[str, frozenset[str]] = {
 _OPTION = re.compile(rb"--[a-z][a-z-]*(=.*)?")
 
 
-def imported_files(tables: Tables, files: Mapping[str, bytes]) -> tuple[Tables, tuple[str, ...]]:
+def imported_files(tables: Parts, files: Mapping[str, bytes]) -> tuple[Parts, tuple[str, ...]]:
     """Return a system with the tables of files in place of its own, and what was taken for what.
 
     A zip stands for the files in it; one that holds both a network and a system is a whole system: what it lacks of
@@ -195,10 +194,10 @@ def _refuse_traces(name: str, table: Mapping[str, object]) -> None:
         )
 
 
-def exported(tables: Tables) -> bytes:
+def exported(tables: Parts) -> bytes:
     """Return a system as a zip of ASTRA-sim's files, values as they were written."""
     with tempfile.TemporaryDirectory() as folder:
-        files = astra.save(tables.parts, folder)
+        files = astra.save(tables, folder)
         stream = io.BytesIO()
         with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:
             for path in sorted(Path(folder).iterdir()):

@@ -23,7 +23,7 @@ from studio.pages._simulate_fields import (
     Field,
 )
 from studio.pages._widgets import hint, labelled
-from studio.runs import Tables
+from studio.sim.parts import Parts
 
 _DEBOUNCE_MS = 200
 
@@ -53,7 +53,7 @@ def keyed(name: str) -> dict[str, str]:
 # Dimensions
 
 
-def _dimensions(tables: Tables) -> Any:
+def _dimensions(tables: Parts) -> Any:
     columns = [field for field in DIMENSION_FIELDS if not field.extended]
     further = [field for field in DIMENSION_FIELDS if field.extended and is_extended(tables)]
     count = dimensions(tables)
@@ -86,14 +86,14 @@ def _dimensions(tables: Tables) -> Any:
     )
 
 
-def _inline(tables: Tables, field: Field, at: int) -> Any:
+def _inline(tables: Parts, field: Field, at: int) -> Any:
     """Return a setting of a dimension that stands below the others, its name beside it."""
     unit = f" {field.unit}" if field.unit else ""
     name = html.Span([field.label.lower(), unit, hint(field.label, field.hint)], className="cs-dim sim-label")
     return html.Span([name, _dimension_control(tables, field, at)], className="cs-graph-field")
 
 
-def _dimension_control(tables: Tables, field: Field, at: int) -> Any:
+def _dimension_control(tables: Parts, field: Field, at: int) -> Any:
     name = f"{field.label} of dimension {at}"
     return control(field, f"{field.key}[{at}]", shown_text(tables, field, at), name)
 
@@ -116,7 +116,7 @@ def _order(at: int, count: int) -> list[Any]:
     ]
 
 
-def _algorithms(tables: Tables) -> Any:
+def _algorithms(tables: Parts) -> Any:
     count = dimensions(tables)
     rows = [field for field in ALGORITHMS if is_extended(tables) or not field.extended]
     head = [
@@ -151,7 +151,7 @@ def _algorithms(tables: Tables) -> Any:
 # Fields that stand alone
 
 
-def _shown(tables: Tables, group: str) -> list[Field]:
+def _shown(tables: Parts, group: str) -> list[Field]:
     def counts(field: Field) -> bool:
         if field.extended and not is_extended(tables):
             return False
@@ -163,7 +163,7 @@ def _shown(tables: Tables, group: str) -> list[Field]:
     return [field for field in GROUPS[group] if counts(field)]
 
 
-def _fields(tables: Tables, group: str) -> Any:
+def _fields(tables: Parts, group: str) -> Any:
     items = []
     for field in _shown(tables, group):
         unit = html.Span(f" {field.unit}", className="cs-dim") if field.unit else None
@@ -210,7 +210,7 @@ def control(field: Field, key: str, text: str, name: str) -> Any:
     )
 
 
-def congestion_control(tables: Tables) -> Any:
+def congestion_control(tables: Parts) -> Any:
     """Return the choice between the network models, which stands above the form."""
     return html.Span(
         [

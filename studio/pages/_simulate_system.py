@@ -413,7 +413,7 @@ def judge(
     if not state or len(known) < len(fields) or len(spots) < len(places):
         raise PreventUpdate  # a form that has gone meanwhile has no ids left
     draft = load_draft(workspace().root, state["config"])
-    found = examined(draft.tables.parts)
+    found = examined(draft.tables)
     messages = said(found.problems)
     general = [text for spot, texts in messages.items() if spot not in spots for text in texts]
     errors = [key in found.problems or _whole_list(key, found) for key in known]
@@ -447,7 +447,7 @@ def foresee(state: FormState | None) -> Any:
     if not state:
         return None, "Run"
     draft = load_draft(workspace().root, state["config"])
-    found = examined(draft.tables.parts)
+    found = examined(draft.tables)
     if found.usable is None:
         return html.P("The settings marked above have to be mended before a run.", className="cs-dim"), "Run"
     findings = findings_of(trace(state["job"]), found.usable, draft.tables)

@@ -172,12 +172,11 @@ class Parts:
 
     Attributes:
         network: `network.yml`.
-        system: `system.json`, without the algorithms given as traces.
+        system: `system.json`.
         memory: `remote_memory.json`; None where there is none.
         groups: `comm_group.json`; None where there is none.
         options: Command-line options, without the leading dashes.
         congestion: Which of the reference's two programs.
-        custom, custom_nodes: Algorithms given as traces, read.
         names: What messages call each table; and, by key, where a single value comes from.
     """
 
@@ -187,9 +186,18 @@ class Parts:
     groups: Table | None = None
     options: Table = field(default_factory=dict)
     congestion: Congestion = "unaware"
-    custom: Mapping[CollectiveKind, Trace] = field(default_factory=dict)
-    custom_nodes: Mapping[int, Trace] = field(default_factory=dict)
     names: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class CustomAlgorithms:
+    """Algorithms given as traces: those of all collectives of a kind, and those of single nodes by id."""
+
+    kinds: Mapping[CollectiveKind, Trace] = field(default_factory=dict)
+    nodes: Mapping[int, Trace] = field(default_factory=dict)
+
+
+NO_CUSTOM = CustomAlgorithms()
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,8 +208,12 @@ class Imported:
     findings: tuple[Finding, ...] = ()
 
 
-def imported(parts: Parts) -> Imported:
+def imported(parts: Parts, custom: CustomAlgorithms = NO_CUSTOM) -> Imported:
     """Return what ASTRA-sim's tables mean.
+
+    Args:
+        parts: The tables.
+        custom: The traces of the algorithms that the tables only name.
 
     Raises:
         ConfigError: A value is not allowed; names the file, the key, the value and the values allowed.
@@ -245,8 +257,8 @@ def imported(parts: Parts) -> Imported:
         rendezvous=options.flag("rendezvous-protocol"),
         remote_memory=_remote_memory(memory, topology.npus, findings) if parts.memory is not None else None,
         shared_bus=_shared_bus(system),
-        custom=parts.custom,
-        custom_nodes=parts.custom_nodes,
+        custom=custom.kinds,
+        custom_nodes=custom.nodes,
         groups=_groups(parts, topology.npus, findings),
         links=links,
         extensions=_extensions(extended, topology.npus) if EXTENDED in system else None,
@@ -427,7 +439,7 @@ def _groups(parts: Parts, npus: int, findings: list[Finding]) -> tuple[CommGroup
 
 
 def parts_of(config: SystemConfig) -> Parts:
-    """Return a configuration as ASTRA-sim writes it.
+    """Return a configuration as ASTRA-sim writes it, without its algorithms given as traces.
 
     Reading it again gives an equal configuration, but for one thing: in the compatible mode one rate in fourteen
     has no GB/s of 2^30 bytes that gives exactly it; then the nearest is written, off by one part in 10^16.
@@ -443,8 +455,6 @@ def parts_of(config: SystemConfig) -> Parts:
             "rendezvous-protocol": config.rendezvous,
         },
         congestion=config.congestion,
-        custom=config.custom,
-        custom_nodes=config.custom_nodes,
     )
 
 

@@ -12,10 +12,10 @@ import pytest
 from studio.errors import ConfigError
 from studio.pages._simulate_edits import from_preset, with_mode, with_text
 from studio.pages._simulate_files import exported, imported_files
-from studio.runs import Tables
+from studio.sim.parts import Parts
 from studio.sim.presets import PRESETS
 
-OTHER = Tables(
+OTHER = Parts(
     {"topology": ["Ring"], "npus_count": [3], "bandwidth": [1], "latency": [1]},
     {"L": 9},
     memory={"memory-type": "MEMORY_POOL"},
