@@ -18,7 +18,7 @@ import types
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Any, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 import numpy as np
@@ -28,7 +28,7 @@ from studio import __version__
 from studio.decoding import converted, decoder
 from studio.errors import ConfigError
 from studio.sim.config import CollectiveKind, Congestion, SystemConfig, Topology
-from studio.sim.parts import CustomAlgorithms, Parts, imported
+from studio.sim.parts import CustomAlgorithms, Mode, Parts, imported
 from studio.sim.result import SimResult, breakdown_of
 from studio.storage import (
     Damaged,
@@ -42,7 +42,6 @@ from studio.storage import (
 from studio.trace import Trace, trace_digest
 
 LAYOUT = 1
-Mode = Literal["compatible", "extended"]
 
 
 @dataclass(frozen=True, slots=True)

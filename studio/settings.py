@@ -9,25 +9,11 @@ from typing import TypeGuard
 
 from studio.sim.network import UNIT
 from studio.sim.parts import EXTENDED, OPTION_IGNORED, PATH_OPTIONS, SYSTEM_IGNORED, Parts
+from studio.sim.settings import BY_KEY, NETWORK_UNIT
 from studio.units import format_bytes, format_count, format_ns
 
 _WITHOUT_EFFECT = {*SYSTEM_IGNORED, *OPTION_IGNORED, *PATH_OPTIONS}
 _LONGEST = 60
-_TIMES = frozenset(
-    {
-        "latency",
-        "message-overhead",
-        "endpoint-delay",
-        "L",
-        "o",
-        "g",
-        "local-reduction-delay",
-        "remote-mem-latency",
-    }
-)
-_UNITS = {**dict.fromkeys(_TIMES, "ns"), "G": "ns/B", "peak-perf": "TFLOP/s"}
-_NETWORK_RATE = "bandwidth"
-_MEMORY_RATES = frozenset({"local-mem-bw", "remote-mem-bw"})
 _BASE = {"GB/s": 10**9, "GiB/s": 2**30}
 """Bytes per second of the units in which rates are given."""
 _NAMES = {"ns": "ns", "ns/B": "ns_per_byte", "TFLOP/s": "tflop_per_s", "bytes": "bytes"}
@@ -136,7 +122,7 @@ def settings_of(tables: Parts) -> dict[str, Setting]:
     found["congestion"] = tables.congestion
     if isinstance(nested, Mapping):
         found |= nested
-    rate = "GB/s" if tables.network.get(UNIT) == "GB/s" else "GiB/s"
+    rate = "GB/s" if tables.network.get(UNIT) == "GB/s" else NETWORK_UNIT
     settings = {
         key: Setting(value, _unit(key, rate)) for key, value in found.items() if key not in _WITHOUT_EFFECT
     }
@@ -163,9 +149,8 @@ def plain_name(key: str, setting: Setting) -> str:
 
 
 def _unit(key: str, rate: str) -> str:
-    if key == _NETWORK_RATE:
-        return rate
-    return "GB/s" if key in _MEMORY_RATES else _UNITS.get(key, "")
+    row = BY_KEY.get(key)
+    return "" if row is None else rate if row.unit == NETWORK_UNIT else row.unit
 
 
 def _listed(value: object) -> list[object]:

@@ -23,13 +23,13 @@ from studio.et import read
 from studio.et.events import line_ends
 from studio.et.format import UNSAID, JobSize
 from studio.opening import open_paths
-from studio.runs import Mode, Run, RunInfo
+from studio.runs import Run, RunInfo
 from studio.sim import astra, simulate
 from studio.sim.agreement import rank_list
 from studio.sim.check import check
 from studio.sim.config import Congestion, SystemConfig
-from studio.sim.network import TOPOLOGIES, network_gb_per_s
-from studio.sim.parts import EXTENDED, Parts, imported, with_mode, with_settings
+from studio.sim.network import TOPOLOGY_NAMES, network_gb_per_s
+from studio.sim.parts import EXTENDED, Mode, Parts, imported, with_mode, with_settings
 from studio.sim.presets import PRESETS, preset
 from studio.sim.result import SimResult, breakdown_of, exposed_ns, statistics
 from studio.sim.traffic import LinkTraffic
@@ -45,7 +45,6 @@ _SLOWEST = 3
 _TOLD = 8
 _BUSIEST = 5
 _SYSTEM_WIDTH = 48
-TOPOLOGY_NAMES = {kind: name for name, kind in TOPOLOGIES.items()}
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,11 +20,11 @@ from studio.et import read as read_trace
 from studio.et import write as write_trace
 from studio.sim.config import Congestion, SystemConfig
 from studio.sim.fields import Fields, shown
+from studio.sim.network import UNIT
 from studio.sim.parts import (
     CUSTOM,
     NO_CUSTOM,
     OPTION_IGNORED,
-    OPTION_KEYS,
     PATH_OPTIONS,
     PER_NODE_CUSTOM,
     CustomAlgorithms,
@@ -34,6 +34,7 @@ from studio.sim.parts import (
     imported,
     parts_of,
 )
+from studio.sim.settings import DIMENSION_SETTINGS, in_file
 from studio.trace import Trace
 
 __all__ = [
@@ -187,7 +188,8 @@ def options(words: Sequence[str]) -> dict[str, str]:
         >>> options(["--num-queues-per-dim=2", "--injection-scale", "0.5", "--rendezvous-protocol"])
         {'num-queues-per-dim': '2', 'injection-scale': '0.5', 'rendezvous-protocol': 'true'}
     """
-    known = ", ".join(f"--{key}" for key in (*OPTION_KEYS, *OPTION_IGNORED, *PATH_OPTIONS))
+    settings = {setting.key: setting for setting in in_file("options")}
+    known = ", ".join(f"--{key}" for key in (*settings, *OPTION_IGNORED, *PATH_OPTIONS))
     found: dict[str, str] = {}
     rest = list(words)
     while rest:
@@ -197,7 +199,7 @@ def options(words: Sequence[str]) -> dict[str, str]:
             raise ConfigError(f"command line: {shown(word)} is no option; allowed: {known}")
         if not given and rest and not rest[0].startswith("--"):
             value = rest.pop(0)
-        elif not given and name == "rendezvous-protocol":
+        elif not given and name in settings and settings[name].type == "flag":
             value = "true"
         elif not given:
             raise ConfigError(f"command line: --{name} has no value", hint=f"Write --{name}=VALUE.")
@@ -252,8 +254,9 @@ def _write_optional(path: Path, table: Table | None) -> Path | None:
 
 def _write_network(path: Path, network: Table) -> Path:
     """Write the network in the form the reference's own files have: one list per line, the units beside it."""
-    unit = network.get("bandwidth-unit", "GB/s (1 GB = 2^30 bytes)")
-    units = {"bandwidth": f"  # {unit}, per link", "latency": "  # ns", "message-overhead": "  # ns"}
+    unit = network.get(UNIT, "GB/s (1 GB = 2^30 bytes)")
+    units = {setting.key: f"  # {setting.unit}" for setting in DIMENSION_SETTINGS if setting.unit}
+    units["bandwidth"] = f"  # {unit}, per link"
     lines = [f"{key}: {json.dumps(value)}{units.get(key, '')}\n" for key, value in network.items()]
     path.write_text("".join(lines), encoding="utf-8")
     return path

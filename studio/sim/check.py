@@ -20,7 +20,7 @@ from studio.analysis.matching import (
     waits_for_lower_ids,
 )
 from studio.sim.agreement import group_findings, group_label, message_findings, node_label, rank_list
-from studio.sim.collectives import EXTENDED_KIND_OF, KIND_OF, ROOT_KEYS, ROOTED, any_size, listed_for
+from studio.sim.collectives import EXTENDED_KIND_OF, KIND_OF, ROOT_KEYS, ROOTED, any_size, listed_for, refused
 from studio.sim.config import Algorithm, CollectiveKind, SystemConfig
 from studio.sim.matched import by_number, replays_communication, unrecorded
 from studio.trace import (
@@ -524,9 +524,9 @@ def _applied(
 
 
 def _refusal(algorithm: Algorithm, kind: CollectiveKind, size: int) -> str:
-    if algorithm.kind == "halving_doubling" and kind == "all_to_all":
+    if refused(algorithm, kind):
         return f"has no {algorithm.name} form"
-    if algorithm.kind in ("halving_doubling", "double_binary_tree") and size & (size - 1):
+    if algorithm.row.powers_of_two and size & (size - 1):
         return f"by {algorithm.name} over {size} ranks; allowed: a power of two"
     return ""
 
