@@ -172,7 +172,7 @@ def _unit(unit: str) -> Any:
 
 
 def _hint(field: Setting) -> Any:
-    return hint(field.label, f"{field.hint} {field.source}".rstrip())
+    return hint(field.label, field.about)
 
 
 def _fields(tables: Parts, group: str) -> Any:

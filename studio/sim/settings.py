@@ -9,7 +9,7 @@ of the configuration that it fills, and the code that uses it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from studio.sim.values import allowed_number, allowed_whole, number, one_of, whole
@@ -72,7 +72,7 @@ class Setting:
         per_dimension: Whether it is a list with an entry per dimension.
         extended: Whether only the extended mode has it.
         needs: Key of the setting that has to be on (or not at its first choice) for this one to matter.
-        source: Where the meaning comes from.
+        source: Where the meaning comes from, if not from the reference.
     """
 
     key: str
@@ -95,6 +95,12 @@ class Setting:
     extended: bool = False
     needs: str = ""
     source: str = ""
+
+    @property
+    def about(self) -> str:
+        """What it means, and where that comes from."""
+        source = self.source or ("" if self.extended else REFERENCE)
+        return f"{self.hint} {source}".rstrip()
 
     @property
     def attribute(self) -> str:
@@ -180,9 +186,7 @@ def _algorithms(collective: str, label: str, *, extended: bool = False, instead:
     )
 
 
-def _switch(
-    key: str, heading: str, label: str, hint: str, choices: tuple[Choice, ...], source: str = ""
-) -> Setting:
+def _switch(key: str, label: str, hint: str, choices: tuple[Choice, ...], source: str = "") -> Setting:
     """Return the row of a choice that only the extended mode has."""
     return Setting(
         key,
@@ -193,7 +197,6 @@ def _switch(
         "choice",
         choices=choices,
         default=choices[0].value,
-        heading=heading,
         extended=True,
         source=source,
     )
@@ -208,85 +211,46 @@ def _bus(key: str, attribute: str, label: str, hint: str, **more: Any) -> Settin
         label,
         hint,
         least=0,
-        heading=ENDS,
         needs="model-shared-bus",
         **more,
     )
 
 
+def _under(heading: str, *settings: Setting) -> tuple[Setting, ...]:
+    return tuple(replace(setting, heading=heading) for setting in settings)
+
+
+# fmt: off
+# The formatter would give every argument a line of its own, and the table three hundred lines more.
 _DIMENSIONS = (
-    _dimension(
-        "topology",
-        "kind",
-        "Kind",
-        "How the NPUs of the dimension are connected. Ring: a link to either neighbour; a message takes the shorter way "
-        "round. Fully connected: a link between any two. Switch: a link up and a link down per NPU, two hops.",
+    _dimension("topology", "kind", "Kind",
+        "How the NPUs of the dimension are connected. Ring: a link to either neighbour; a message takes "
+        "the shorter way round. Fully connected: a link between any two. Switch: a link up and a link "
+        "down per NPU, two hops.",
         type="choice",
-        choices=_choices(
-            ("Ring", "ring", "Ring"),
-            ("FullyConnected", "fully_connected", "Fully connected"),
-            ("Switch", "switch", "Switch"),
-        ),
-        required=True,
-        start="Switch",
-        source=REFERENCE,
-    ),
-    _dimension(
-        "npus_count",
-        "size",
-        "NPUs",
-        "NPUs along this dimension, at least 2 (in the extended mode 1, for a job of one rank). The system has the "
-        "product of all dimensions. Dimension 0 lies nearest the NPU: it varies fastest in the rank number.",
-        type="whole",
-        least=1,
-        most=MAX_NPUS,
-        required=True,
-        start=2,
-    ),
-    _dimension(
-        "bandwidth",
-        "bytes_per_ns",
-        "Bandwidth",
-        "Bandwidth of one link in one direction. A message takes hops × latency + bytes / bandwidth. The reference takes "
-        "a GB of the network as 2^30 bytes, so the compatible mode counts in GiB/s.",
-        above=0,
-        required=True,
-        start=50,
-        unit=NETWORK_UNIT,
-        source=REFERENCE,
-    ),
-    _dimension(
-        "latency",
-        "latency_ns",
-        "Latency",
+        choices=_choices(("Ring", "ring", "Ring"), ("FullyConnected", "fully_connected", "Fully connected"),
+            ("Switch", "switch", "Switch")),
+        required=True, start="Switch"),
+    _dimension("npus_count", "size", "NPUs",
+        "NPUs along this dimension, at least 2 (in the extended mode 1, for a job of one rank). The "
+        "system has the product of all dimensions. Dimension 0 lies nearest the NPU: it varies fastest in "
+        "the rank number.",
+        type="whole", least=1, most=MAX_NPUS, required=True, start=2),
+    _dimension("bandwidth", "bytes_per_ns", "Bandwidth",
+        "Bandwidth of one link in one direction. A message takes hops × latency + bytes / bandwidth. The "
+        "reference takes a GB of the network as 2^30 bytes, so the compatible mode counts in GiB/s.",
+        above=0, required=True, start=50, unit=NETWORK_UNIT),
+    _dimension("latency", "latency_ns", "Latency",
         "Latency of one link. A message takes hops × latency + bytes / bandwidth.",
-        least=0,
-        required=True,
-        start=1000,
-        unit="ns",
-        source=REFERENCE,
-    ),
-    _dimension(
-        "efficiency",
-        "efficiency",
-        "Efficiency",
-        "Share of the bandwidth that messages get: a message takes hops × latency + overhead + bytes / (bandwidth × "
-        "efficiency). For matching measured systems.",
-        above=0,
-        most=1,
-        default=1.0,
-        extended=True,
-    ),
-    _dimension(
-        "message-overhead",
-        "message_overhead_ns",
-        "Overhead",
-        "Fixed time of every message that crosses the dimension, in front of its bytes. For matching measured systems.",
-        least=0,
-        default=0.0,
-        unit="ns",
-        extended=True,
-    ),
+        least=0, required=True, start=1000, unit="ns"),
+    _dimension("efficiency", "efficiency", "Efficiency",
+        "Share of the bandwidth that messages get: a message takes hops × latency + overhead + bytes / "
+        "(bandwidth × efficiency). For matching measured systems.",
+        above=0, most=1, default=1.0, extended=True),
+    _dimension("message-overhead", "message_overhead_ns", "Overhead",
+        "Fixed time of every message that crosses the dimension, in front of its bytes. For matching "
+        "measured systems.",
+        least=0, default=0.0, unit="ns", extended=True),
 )
 _ALGORITHMS = (
     _algorithms("all_reduce", "All-reduce"),
@@ -300,424 +264,179 @@ _ALGORITHMS = (
     _algorithms("reduce_scatter_block", "Reduce-scatter-block", extended=True, instead="as reduce-scatter"),
     _algorithms("barrier", "Barrier", extended=True, instead="as all-reduce"),
 )
-_CHUNKS = (
-    Setting(
-        "scheduling-policy",
-        "system",
-        "SystemConfig.scheduling",
-        "Scheduling",
-        "Which collective's chunks go first where several wait: the latest (LIFO), the earliest (FIFO), or those of the "
-        "smallest comm_priority (EXPLICIT).",
+_CHUNKS = _under(CHUNKS,
+    Setting("scheduling-policy", "system", "SystemConfig.scheduling", "Scheduling",
+        "Which collective's chunks go first where several wait: the latest (LIFO), the earliest (FIFO), "
+        "or those of the smallest comm_priority (EXPLICIT).",
         "choice",
-        choices=_choices(
-            ("LIFO", "lifo", "LIFO"), ("FIFO", "fifo", "FIFO"), ("EXPLICIT", "explicit", "EXPLICIT")
-        ),
-        required=True,
-        start="LIFO",
-        heading=CHUNKS,
-        source=REFERENCE,
-    ),
-    Setting(
-        "preferred-dataset-splits",
-        "system",
-        "SystemConfig.splits",
-        "Chunks per collective",
-        "Chunks a collective is cut into; they follow each other through the dimensions like a pipeline. A chunk has "
-        "size / splits bytes, rounded down; what is left over makes one more chunk.",
-        "whole",
-        least=1,
-        most=1 << 20,
-        default=1,
-        start=1,
-        heading=CHUNKS,
-        source=REFERENCE,
-    ),
-    Setting(
-        "active-chunks-per-dimension",
-        "system",
-        "SystemConfig.active_chunks",
-        "Active chunks",
+        choices=_choices(("LIFO", "lifo", "LIFO"), ("FIFO", "fifo", "FIFO"), ("EXPLICIT", "explicit", "EXPLICIT")),
+        required=True, start="LIFO"),
+    Setting("preferred-dataset-splits", "system", "SystemConfig.splits", "Chunks per collective",
+        "Chunks a collective is cut into; they follow each other through the dimensions like a pipeline. "
+        "A chunk has size / splits bytes, rounded down; what is left over makes one more chunk.",
+        "whole", least=1, most=1 << 20, default=1, start=1),
+    Setting("active-chunks-per-dimension", "system", "SystemConfig.active_chunks", "Active chunks",
         "Chunks under way per dimension at a time; the others wait.",
-        "whole",
-        least=1,
-        most=1 << 30,
-        default=1,
-        heading=CHUNKS,
-        source=REFERENCE,
-    ),
-    Setting(
-        "num-queues-per-dim",
-        "options",
-        "SystemConfig.queues_per_dimension",
-        "Queues",
+        "whole", least=1, most=1 << 30, default=1),
+    Setting("num-queues-per-dim", "options", "SystemConfig.queues_per_dimension", "Queues",
         "Queues of each dimension that chunks are spread over.",
-        "whole",
-        least=1,
-        most=1 << 16,
-        default=1,
-        heading=CHUNKS,
-        source=REFERENCE,
-    ),
-    Setting(
-        "collective-optimization",
-        "system",
-        "SystemConfig.collective_optimization",
-        "Across dimensions",
-        "How an all-reduce crosses several dimensions. Baseline: an all-reduce in each. Local bandwidth aware: "
-        "reduce-scatter up, all-gather down again, so that outer dimensions carry 1/n of the data.",
+        "whole", least=1, most=1 << 16, default=1),
+    Setting("collective-optimization", "system", "SystemConfig.collective_optimization", "Across dimensions",
+        "How an all-reduce crosses several dimensions. Baseline: an all-reduce in each. Local bandwidth "
+        "aware: reduce-scatter up, all-gather down again, so that outer dimensions carry 1/n of the data.",
         "choice",
         choices=_choices(("baseline", "baseline"), ("localBWAware", "local_bw_aware", "local BW aware")),
-        required=True,
-        start="baseline",
-        heading=CHUNKS,
-        source=REFERENCE,
-    ),
-    _switch(
-        "dimension-order",
-        CHUNKS,
-        "Dimension order",
-        "The order in which the chunks of a collective pass the dimensions. Balanced gives every chunk the order that "
-        "loads the dimensions most evenly.",
+        required=True, start="baseline"),
+    _switch("dimension-order", "Dimension order",
+        "The order in which the chunks of a collective pass the dimensions. Balanced gives every chunk "
+        "the order that loads the dimensions most evenly.",
         _choices(("ascending", "ascending"), ("descending", "descending"), ("balanced", "balanced (Themis)")),
-        "Source: Themis, Rashidi et al., ISCA 2022.",
-    ),
-    _switch(
-        "chunk-order",
-        CHUNKS,
-        "Chunk order",
-        "Which of the waiting chunks of equal priority starts first in a dimension: the one that came first, or the one "
-        "with the fewest bytes left to send there.",
-        _choices(("arrival", "by arrival"), ("smallest", "smallest first")),
-    ),
-    _switch(
-        "collective-order",
-        CHUNKS,
-        "Collective order",
-        "Which collective of a comm group begins first where several are ready: that of the lowest number, in groups "
-        "whose members number theirs (comm_seq, as linked PyTorch traces do), or, as in the reference, the one that is "
-        "ready first.",
-        _choices(("sequence", "by number"), ("ready", "as ready")),
-    ),
-    Setting(
-        "communication-slots",
-        "extended",
-        "Extensions.communication_slots",
-        "Communication slots",
-        "Communication nodes of different comm groups that may be under way on one NPU at a time. The reference has one, "
-        "so a second collective waits for the first.",
-        "whole",
-        least=1,
-        most=1 << 16,
-        default=1,
-        heading=CHUNKS,
-        extended=True,
-    ),
+        "Source: Themis, Rashidi et al., ISCA 2022."),
+    _switch("chunk-order", "Chunk order",
+        "Which of the waiting chunks of equal priority starts first in a dimension: the one that came "
+        "first, or the one with the fewest bytes left to send there.",
+        _choices(("arrival", "by arrival"), ("smallest", "smallest first"))),
+    _switch("collective-order", "Collective order",
+        "Which collective of a comm group begins first where several are ready: that of the lowest "
+        "number, in groups whose members number theirs (comm_seq, as linked PyTorch traces do), or, as in "
+        "the reference, the one that is ready first.",
+        _choices(("sequence", "by number"), ("ready", "as ready"))),
+    Setting("communication-slots", "extended", "Extensions.communication_slots", "Communication slots",
+        "Communication nodes of different comm groups that may be under way on one NPU at a time. The "
+        "reference has one, so a second collective waits for the first.",
+        "whole", least=1, most=1 << 16, default=1, extended=True),
 )
-_COMPUTE = (
-    Setting(
-        "roofline-enabled",
-        "system",
-        "",
-        "Roofline",
-        "Compute nodes take num_ops / min(memory bandwidth × num_ops / tensor_size, peak) instead of their recorded time.",
-        "flag",
-        default=False,
-        heading=COMPUTE,
-        source="Source: Williams et al., CACM 52(4), 2009, as ASTRA-sim applies it.",
-    ),
-    Setting(
-        "peak-perf",
-        "system",
-        "Roofline.peak_tera_ops_per_s",
-        "Peak",
+_COMPUTE = _under(COMPUTE,
+    Setting("roofline-enabled", "system", "", "Roofline",
+        "Compute nodes take num_ops / min(memory bandwidth × num_ops / tensor_size, peak) instead of "
+        "their recorded time.",
+        "flag", default=False,
+        source="Source: Williams et al., CACM 52(4), 2009, as ASTRA-sim applies it."),
+    Setting("peak-perf", "system", "Roofline.peak_tera_ops_per_s", "Peak",
         "Peak performance of an NPU, in 10^12 operations per second; the flat part of the roofline.",
-        above=0,
-        required=True,
-        start=1,
-        unit="TFLOP/s",
-        heading=COMPUTE,
-        needs="roofline-enabled",
-    ),
-    Setting(
-        "local-mem-bw",
-        "system",
-        "SystemConfig.local_memory_bytes_per_ns",
-        "Local memory",
-        "Bandwidth of an NPU's own memory, a GB of 10^9 bytes: the slope of the roofline, and what reductions of "
-        "collectives read and write. 0 makes reductions free.",
-        least=0,
-        default=0.0,
-        start=1,
-        unit="GB/s",
-        heading=COMPUTE,
-    ),
-    Setting(
-        "compute-speeds",
-        "extended",
-        "Extensions.compute_speeds",
-        "Compute speeds",
-        "Speed of single NPUs relative to the recorded or roofline time, as NPU: speed, such as 3: 0.9, 7: 1.1. Those not "
-        "listed have speed 1.",
-        "speeds",
-        above=0,
-        shown="none differ",
-        heading=COMPUTE,
-        extended=True,
-    ),
-    _switch(
-        "host-slots",
-        COMPUTE,
-        "Host nodes",
-        "CPU nodes that may be under way on one NPU at a time: one per thread that nodes name (thread, tid), so that "
-        "threads run side by side, or, as in the reference, one.",
-        _choices(("per_thread", "one per thread"), ("one", "one")),
-    ),
-    _switch(
-        "compute-slots",
-        COMPUTE,
-        "Compute nodes",
-        "Compute nodes that may be under way on one NPU at a time: one per stream that nodes name (stream, device), so "
-        "that streams run side by side, or, as in the reference, one.",
-        _choices(("per_stream", "one per stream"), ("one", "one")),
-    ),
-    _switch(
-        "communication-times",
-        COMPUTE,
-        "Communication takes",
-        "What its messages take in the network, or what it took in the recording: a collective then ends on every rank as "
-        "long after the last member has begun it as it did there. With recorded times no message is simulated.",
-        _choices(("simulated", "simulated time"), ("recorded", "recorded time")),
-    ),
-    _switch(
-        "rank-starts",
-        COMPUTE,
-        "Ranks begin",
+        above=0, required=True, start=1, unit="TFLOP/s", needs="roofline-enabled"),
+    Setting("local-mem-bw", "system", "SystemConfig.local_memory_bytes_per_ns", "Local memory",
+        "Bandwidth of an NPU's own memory, a GB of 10^9 bytes: the slope of the roofline, and what "
+        "reductions of collectives read and write. 0 makes reductions free.",
+        least=0, default=0.0, start=1, unit="GB/s"),
+    Setting("compute-speeds", "extended", "Extensions.compute_speeds", "Compute speeds",
+        "Speed of single NPUs relative to the recorded or roofline time, as NPU: speed, such as 3: 0.9, "
+        "7: 1.1. Those not listed have speed 1.",
+        "speeds", above=0, shown="none differ", extended=True),
+    _switch("host-slots", "Host nodes",
+        "CPU nodes that may be under way on one NPU at a time: one per thread that nodes name (thread, "
+        "tid), so that threads run side by side, or, as in the reference, one.",
+        _choices(("per_thread", "one per thread"), ("one", "one"))),
+    _switch("compute-slots", "Compute nodes",
+        "Compute nodes that may be under way on one NPU at a time: one per stream that nodes name "
+        "(stream, device), so that streams run side by side, or, as in the reference, one.",
+        _choices(("per_stream", "one per stream"), ("one", "one"))),
+    _switch("communication-times", "Communication takes",
+        "What its messages take in the network, or what it took in the recording: a collective then ends "
+        "on every rank as long after the last member has begun it as it did there. With recorded times no "
+        "message is simulated.",
+        _choices(("simulated", "simulated time"), ("recorded", "recorded time"))),
+    _switch("rank-starts", "Ranks begin",
         "All together, or as far apart as their first nodes in the recording.",
-        _choices(("together", "together"), ("recorded", "as recorded")),
-    ),
-    Setting(
-        "replay-only",
-        "system",
-        "SystemConfig.replay_only",
-        "Replay only",
+        _choices(("together", "together"), ("recorded", "as recorded"))),
+    Setting("replay-only", "system", "SystemConfig.replay_only", "Replay only",
         "Every node takes its recorded time, communication included: nothing of the network is simulated.",
-        "flag",
-        default=False,
-        heading=COMPUTE,
-        source=REFERENCE,
-    ),
+        "flag", default=False),
 )
-_ENDS = (
-    Setting(
-        "endpoint-delay",
-        "system",
-        "SystemConfig.endpoint_delay_ns",
-        "Endpoint delay",
-        "What a packet waits at its rank before it is sent on; where it is not set, 10 ns whatever the injection scale.",
-        least=0,
-        unit="ns",
-        shown="10",
-        heading=ENDS,
-        source=REFERENCE,
-    ),
-    Setting(
-        "injection-scale",
-        "options",
-        "SystemConfig.injection_scale",
-        "Injection scale",
+_ENDS = _under(ENDS,
+    Setting("endpoint-delay", "system", "SystemConfig.endpoint_delay_ns", "Endpoint delay",
+        "What a packet waits at its rank before it is sent on; where it is not set, 10 ns whatever the "
+        "injection scale.",
+        least=0, unit="ns", shown="10"),
+    Setting("injection-scale", "options", "SystemConfig.injection_scale", "Injection scale",
         "Factor on a given endpoint delay.",
-        least=0,
-        default=1.0,
-        heading=ENDS,
-        source=REFERENCE,
-    ),
-    Setting(
-        "rendezvous-protocol",
-        "options",
-        "SystemConfig.rendezvous",
-        "Rendezvous",
+        least=0, default=1.0),
+    Setting("rendezvous-protocol", "options", "SystemConfig.rendezvous", "Rendezvous",
         "Point-to-point senders wait for a control message of the receiver before they send.",
-        "flag",
-        default=False,
-        heading=ENDS,
-        source=REFERENCE,
-    ),
-    Setting(
-        "model-shared-bus",
-        "system",
-        "",
-        "Shared bus",
+        "flag", default=False),
+    Setting("model-shared-bus", "system", "", "Shared bus",
         "The LogGP model of the bus between NPU and memory, in place of the endpoint delay.",
-        "flag",
-        default=False,
-        heading=ENDS,
-        source="Source: Alexandrov et al., LogGP, SPAA 1995.",
-    ),
-    _bus("L", "latency_ns", "L, latency", "LogGP: time on the wire."),
-    _bus("o", "overhead_ns", "o, overhead", "LogGP: time a sender or receiver is busy per message."),
-    _bus("g", "gap_ns", "g, gap", "LogGP: least time between two messages."),
-    _bus(
-        "G",
-        "gap_per_byte_ns",
-        "G, per byte",
+        "flag", default=False, source="Source: Alexandrov et al., LogGP, SPAA 1995."),
+    _bus("L", "latency_ns", "L, latency",
+        "LogGP: time on the wire."),
+    _bus("o", "overhead_ns", "o, overhead",
+        "LogGP: time a sender or receiver is busy per message."),
+    _bus("g", "gap_ns", "g, gap",
+        "LogGP: least time between two messages."),
+    _bus("G", "gap_per_byte_ns", "G, per byte",
         "LogGP: time per byte.",
-        type="number",
-        default=0.0,
-        unit="ns/B",
-    ),
-    _bus(
-        "local-reduction-delay",
-        "reduction_delay_ns",
-        "Reduction",
+        type="number", default=0.0, unit="ns/B"),
+    _bus("local-reduction-delay", "reduction_delay_ns", "Reduction",
         "Time per 100 bytes of a reduction.",
-        default=1,
-    ),
+        default=1),
 )
-_MEMORY = (
-    Setting(
-        "memory-type",
-        "memory",
-        "RemoteMemory.sharing",
-        "Remote memory",
-        "What load and store nodes reach, and who waits for whom: nobody, the NPUs of a node, or all. A request takes "
-        "latency + size / bandwidth.",
+_MEMORY = _under(MEMORY,
+    Setting("memory-type", "memory", "RemoteMemory.sharing", "Remote memory",
+        "What load and store nodes reach, and who waits for whom: nobody, the NPUs of a node, or all. A "
+        "request takes latency + size / bandwidth.",
         "choice",
-        choices=_choices(
-            ("NO_MEMORY_EXPANSION", None, "none"),
-            ("PER_NPU_MEMORY_EXPANSION", "per_npu", "one per NPU"),
-            ("PER_NODE_MEMORY_EXPANSION", "per_node", "one per node"),
-            ("MEMORY_POOL", "pool", "one pool"),
-        ),
-        required=True,
-        start="NO_MEMORY_EXPANSION",
-        heading=MEMORY,
-        source=REFERENCE,
-    ),
-    Setting(
-        "remote-mem-latency",
-        "memory",
-        "RemoteMemory.latency_ns",
-        "Latency",
+        choices=_choices(("NO_MEMORY_EXPANSION", None, "none"), ("PER_NPU_MEMORY_EXPANSION", "per_npu", "one per NPU"),
+            ("PER_NODE_MEMORY_EXPANSION", "per_node", "one per node"), ("MEMORY_POOL", "pool", "one pool")),
+        required=True, start="NO_MEMORY_EXPANSION"),
+    Setting("remote-mem-latency", "memory", "RemoteMemory.latency_ns", "Latency",
         "Time of an empty request.",
-        "whole",
-        least=0,
-        most=MAX_NS,
-        required=True,
-        start=1000,
-        unit="ns",
-        heading=MEMORY,
-        needs="memory-type",
-    ),
-    Setting(
-        "remote-mem-bw",
-        "memory",
-        "RemoteMemory.bytes_per_ns",
-        "Bandwidth",
+        "whole", least=0, most=MAX_NS, required=True, start=1000, unit="ns", needs="memory-type"),
+    Setting("remote-mem-bw", "memory", "RemoteMemory.bytes_per_ns", "Bandwidth",
         "Bandwidth of the remote memory, a GB of 10^9 bytes.",
-        above=0,
-        required=True,
-        start=64,
-        unit="GB/s",
-        heading=MEMORY,
-        needs="memory-type",
-    ),
-    Setting(
-        "num-nodes",
-        "memory",
-        "",
-        "Nodes",
-        "Nodes of the system; checked against the number of NPUs and without effect.",
-        "whole",
-        least=1,
-        most=MAX_NPUS,
-    ),
-    Setting(
-        "num-npus-per-node",
-        "memory",
-        "RemoteMemory.npus_per_node",
-        "NPUs per node",
+        above=0, required=True, start=64, unit="GB/s", needs="memory-type"),
+    Setting("num-npus-per-node", "memory", "RemoteMemory.npus_per_node", "NPUs per node",
         "NPUs that share one memory, where a node's NPUs do.",
-        "whole",
-        least=1,
-        most=MAX_NPUS,
-        default=1,
-        start=1,
-        heading=MEMORY,
-        needs="memory-type",
-    ),
+        "whole", least=1, most=MAX_NPUS, default=1, start=1, needs="memory-type"),
 )
-_RULES = (
-    Setting(
-        "bandwidth-unit",
-        "network",
-        "",
-        "Bandwidths in",
-        "What the bandwidths of the network are counted in: GiB/s of 2^30 bytes, which is what the reference takes a GB "
-        "to be, or GB/s of 10^9 bytes, as data sheets do.",
-        "choice",
-        choices=_choices((NETWORK_UNIT, NETWORK_UNIT), ("GB/s", "GB/s")),
-        heading=RULES,
-        extended=True,
-    ),
-    Setting(
-        "switches",
-        "network",
-        "",
-        "Switches",
+_RULES = _under(RULES,
+    Setting("bandwidth-unit", "network", "", "Bandwidths in",
+        "What the bandwidths of the network are counted in: GiB/s of 2^30 bytes, which is what the "
+        "reference takes a GB to be, or GB/s of 10^9 bytes, as data sheets do.",
+        "choice", choices=_choices((NETWORK_UNIT, NETWORK_UNIT), ("GB/s", "GB/s")), extended=True),
+    _switch("collectives", "Collectives",
+        "All ten are carried out by messages, or, as in the reference, four of them: a broadcast then "
+        "takes its recorded time, and reduce, gather, scatter, barrier and reduce-scatter-block are "
+        "refused.",
+        _choices(("all", "all ten"), ("reference", "as the reference"))),
+    _switch("tie-order", "Ties",
+        "What happens first among the events of one rank in one nanosecond. Symmetric: the same on every "
+        "rank, so equal ranks stay equal and a symmetric job cannot deadlock. As the reference: the order "
+        "of registration.",
+        _choices(("symmetric", "symmetric"), ("reference", "as the reference"))),
+    _switch("group-sizes", "Group sizes",
+        "Whether halving-doubling and trees run on any number of ranks, or on powers of two only, as in "
+        "the reference.",
+        _choices(("any", "any"), ("powers_of_two", "powers of two"))),
+)
+_CONGESTION = Setting("congestion", "run", "SystemConfig.congestion", "Congestion",
+    "Whether messages wait for each other on links. Unaware: every message takes hops × latency + bytes / "
+    "bandwidth, whatever else is under way. Aware: a link sends one message after the other. The "
+    "reference has a program for each, the aware one for one dimension.",
+    "choice", choices=_choices(("aware", "aware"), ("unaware", "unaware")), default="unaware")
+_FILES_ONLY = (
+    Setting("num-nodes", "memory", "", "Nodes",
+        "Nodes of the system; checked against the number of NPUs and without effect.",
+        "whole", least=1, most=MAX_NPUS),
+    Setting("switches", "network", "", "Switches",
         "Devices beside the NPUs that single links join; numbered on from them.",
-        "whole",
-        least=0,
-        most=MAX_DEVICES,
-        extended=True,
-    ),
-    Setting(
-        "links",
-        "network",
-        "",
-        "Links",
+        "whole", least=0, most=MAX_DEVICES, extended=True),
+    Setting("links", "network", "", "Links",
         "Single links [source, target, bandwidth, latency in ns], one direction each.",
-        "links",
-        extended=True,
-    ),
-    _switch(
-        "collectives",
-        RULES,
-        "Collectives",
-        "All ten are carried out by messages, or, as in the reference, four of them: a broadcast then takes its recorded "
-        "time, and reduce, gather, scatter, barrier and reduce-scatter-block are refused.",
-        _choices(("all", "all ten"), ("reference", "as the reference")),
-    ),
-    _switch(
-        "tie-order",
-        RULES,
-        "Ties",
-        "What happens first among the events of one rank in one nanosecond. Symmetric: the same on every rank, so equal "
-        "ranks stay equal and a symmetric job cannot deadlock. As the reference: the order of registration.",
-        _choices(("symmetric", "symmetric"), ("reference", "as the reference")),
-    ),
-    _switch(
-        "group-sizes",
-        RULES,
-        "Group sizes",
-        "Whether halving-doubling and trees run on any number of ranks, or on powers of two only, as in the reference.",
-        _choices(("any", "any"), ("powers_of_two", "powers of two")),
-    ),
+        "links", extended=True),
 )
-_CONGESTION = Setting(
-    "congestion",
-    "run",
-    "SystemConfig.congestion",
-    "Congestion",
-    "Whether messages wait for each other on links. Unaware: every message takes hops × latency + bytes / bandwidth, "
-    "whatever else is under way. Aware: a link sends one message after the other. The reference has a program for each, "
-    "the aware one for one dimension.",
-    "choice",
-    choices=_choices(("aware", "aware"), ("unaware", "unaware")),
-    default="unaware",
-    source=REFERENCE,
-)
+# fmt: on
 
-SETTINGS = (_CONGESTION, *_DIMENSIONS, *_ALGORITHMS, *_CHUNKS, *_COMPUTE, *_ENDS, *_MEMORY, *_RULES)
+SETTINGS = (
+    _CONGESTION,
+    *_DIMENSIONS,
+    *_CHUNKS,
+    *_ALGORITHMS,
+    *_COMPUTE,
+    *_ENDS,
+    *_MEMORY,
+    *_RULES,
+    *_FILES_ONLY,
+)
 """Every setting. The order is that of the form, and of keys in files."""
 BY_KEY: Mapping[str, Setting] = {setting.key: setting for setting in SETTINGS}
 DIMENSION_SETTINGS = tuple(setting for setting in SETTINGS if setting.per_dimension)
