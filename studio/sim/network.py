@@ -42,7 +42,7 @@ def network_of(network: Fields, *, extended: bool) -> tuple[Topology, LinkGraph 
                 "no such key in the compatible mode",
                 'Set the mode to extended ("extended": {} in system.json, or --mode extended), or take the key out.',
             )
-    unit = network.read(BY_KEY[UNIT]) or NETWORK_UNIT
+    unit = network.read(BY_KEY[UNIT])
     topology = _topology(network, unit, extended=extended)
     if "links" in network:
         return topology, _links(network, unit, topology.npus)
@@ -70,14 +70,14 @@ def _topology(network: Fields, unit: str, *, extended: bool) -> Topology:
             (replace(setting, least=2) if setting.key == _SIZE else setting, items)
             for setting, items in lists
         ]
-    dims = []
-    for at in range(len(kinds)):
-        values = {
+    entries = (
+        {
             setting.attribute: _entry(network, setting, f"{setting.key}[{at}]", items[at], unit)
             for setting, items in lists
         }
-        dims.append(Dimension(**values))
-    return Topology(tuple(dims))
+        for at in range(len(kinds))
+    )
+    return Topology(tuple(Dimension(**values) for values in entries))
 
 
 def _entry(network: Fields, setting: Setting, key: str, value: object, unit: str) -> Any:

@@ -152,15 +152,14 @@ def imported(parts: Parts, custom: CustomAlgorithms = NO_CUSTOM) -> Imported:
     topology, links = network_of(network, extended=is_extended(parts))
     extended = _extended(parts, system, findings)
     read = {"system": system, "options": options, "memory": memory, "extended": extended}
+    bus = system.read(BY_KEY["model-shared-bus"])
     config = SystemConfig(
         topology=topology,
         congestion=parts.congestion,
         algorithms=_algorithms(read, len(topology.dims), findings),
         roofline=_roofline(read),
         remote_memory=_remote_memory(read, topology.npus, findings) if parts.memory is not None else None,
-        shared_bus=SharedBus(**_values(read, "SharedBus"))
-        if system.read(BY_KEY["model-shared-bus"])
-        else None,
+        shared_bus=SharedBus(**_values(read, "SharedBus")) if bus else None,
         custom=custom.kinds,
         custom_nodes=custom.nodes,
         groups=_groups(parts, topology.npus, findings),

@@ -392,7 +392,7 @@ _RULES = _under(RULES,
     Setting("bandwidth-unit", "network", "", "Bandwidths in",
         "What the bandwidths of the network are counted in: GiB/s of 2^30 bytes, which is what the "
         "reference takes a GB to be, or GB/s of 10^9 bytes, as data sheets do.",
-        "choice", choices=_choices((NETWORK_UNIT, NETWORK_UNIT), ("GB/s", "GB/s")), extended=True),
+        "choice", choices=_choices((NETWORK_UNIT, NETWORK_UNIT), ("GB/s", "GB/s")), default=NETWORK_UNIT, extended=True),
     _switch("collectives", "Collectives",
         "All ten are carried out by messages, or, as in the reference, four of them: a broadcast then "
         "takes its recorded time, and reduce, gather, scatter, barrier and reduce-scatter-block are "
