@@ -8,6 +8,7 @@ import math
 import os
 from dataclasses import replace
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -179,6 +180,13 @@ def test_algorithms_given_as_traces_are_kept_too(workspace):
     loaded = workspace.load_run(job_id, workspace.save_run(job_id, run))
     assert loaded.result.config == run.result.config
     assert loaded.parts == parts
+
+
+def test_tables_are_stored_under_the_names_they_always_had():
+    """Runs, drafts and simulations of earlier versions are read, and earlier versions read these."""
+    stored = msgspec.json.decode(msgspec.json.encode(PARTS))
+    assert list(stored) == ["network", "system", "memory", "groups", "options", "congestion", "names"]
+    assert msgspec.json.decode(msgspec.json.encode(stored), type=Parts) == PARTS
 
 
 def test_tables_of_another_system_are_refused_and_nothing_is_left_behind(workspace, made):

@@ -244,8 +244,8 @@ _DIMENSIONS = (
         "Latency of one link. A message takes hops × latency + bytes / bandwidth.",
         least=0, required=True, start=1000, unit="ns"),
     _dimension("efficiency", "efficiency", "Efficiency",
-        "Share of the bandwidth that messages get: a message takes hops × latency + overhead + bytes / "
-        "(bandwidth × efficiency). For matching measured systems.",
+        "Share of the bandwidth that messages get, above 0 and at most 1: a message takes hops × latency + "
+        "overhead + bytes / (bandwidth × efficiency). For matching measured systems.",
         above=0, most=1, default=1.0, extended=True),
     _dimension("message-overhead", "message_overhead_ns", "Overhead",
         "Fixed time of every message that crosses the dimension, in front of its bytes. For matching "
