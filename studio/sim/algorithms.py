@@ -144,11 +144,11 @@ ALGORITHMS_HINT = (
 )
 
 
-def row_named(text: str) -> tuple[AlgorithmRow, bool, int | None] | None:
+def find_algorithm(text: str) -> tuple[AlgorithmRow, bool, int | None] | None:
     """Return the algorithm that files call `text`, whether over all ranks, and its window; None where there is none.
 
     Example:
-        >>> row, single, window = row_named("oneDirect4")
+        >>> row, single, window = find_algorithm("oneDirect4")
         >>> row.kind, single, window
         ('direct', True, 4)
     """
@@ -215,7 +215,7 @@ _OPPOSITE: dict[CollectiveKind, CollectiveKind] = {"reduce": "broadcast", "gathe
 
 
 def _rooted(recipe: Recipe, row: AlgorithmRow) -> Iterator[p.Program]:
-    """Yield the programs of a collective with a root; places count from the root."""
+    """Yield the programs of a collective with a root."""
     outward = _OPPOSITE.get(recipe.kind, recipe.kind)
     spread = outward == "scatter"
     steps = row.scatter if spread else row.broadcast
@@ -227,18 +227,18 @@ def _rooted(recipe: Recipe, row: AlgorithmRow) -> Iterator[p.Program]:
     for place in range(size):
         from_root = sign * (place - recipe.root) % size
         program = [
-            p.Step(tuple(_placed(message, recipe, sign) for message in step.messages), step.times)
+            p.Step(tuple(_place_message(message, recipe, sign) for message in step.messages), step.times)
             for step in steps(shape, from_root)
         ]
-        yield tuple(program if recipe.kind == outward else _reversed(program, recipe.kind == "reduce"))
+        yield tuple(program if recipe.kind == outward else _reverse(program, recipe.kind == "reduce"))
 
 
-def _placed(message: p.Message, recipe: Recipe, sign: int) -> p.Message:
+def _place_message(message: p.Message, recipe: Recipe, sign: int) -> p.Message:
     peer = (recipe.root + sign * message.peer) % recipe.size
     return p.Message(message.what, peer, message.divisor, message.factor)
 
 
-def _reversed(program: list[p.Step], reduces: bool) -> list[p.Step]:
+def _reverse(program: list[p.Step], reduces: bool) -> list[p.Step]:
     received: p.What = "reduce" if reduces else "receive"
     swapped: dict[p.What, p.What] = {"send_wait": received, "receive": "send_wait"}
     return [

@@ -20,7 +20,15 @@ from studio.analysis.matching import (
     waits_for_lower_ids,
 )
 from studio.sim.agreement import group_findings, group_label, message_findings, node_label, rank_list
-from studio.sim.collectives import EXTENDED_KIND_OF, KIND_OF, ROOT_KEYS, ROOTED, any_size, listed_for, refused
+from studio.sim.collectives import (
+    EXTENDED_KIND_OF,
+    KIND_OF,
+    ROOT_KEYS,
+    ROOTED,
+    any_size,
+    lacks_form,
+    listed_for,
+)
 from studio.sim.config import Algorithm, CollectiveKind, SystemConfig
 from studio.sim.matched import by_number, replays_communication, unrecorded
 from studio.trace import (
@@ -524,7 +532,7 @@ def _applied(
 
 
 def _refusal(algorithm: Algorithm, kind: CollectiveKind, size: int) -> str:
-    if refused(algorithm, kind):
+    if lacks_form(algorithm, kind):
         return f"has no {algorithm.name} form"
     if algorithm.row.powers_of_two and size & (size - 1):
         return f"by {algorithm.name} over {size} ranks; allowed: a power of two"

@@ -272,7 +272,7 @@ def listed_for(config: SystemConfig, kind: CollectiveKind) -> tuple[Algorithm, .
     return next(filter(None, (config.algorithms.get(name, ()) for name in (kind, *instead))), ())
 
 
-def refused(algorithm: Algorithm, kind: CollectiveKind) -> bool:
+def lacks_form(algorithm: Algorithm, kind: CollectiveKind) -> bool:
     """Whether the reference has no form of an algorithm for one of its own collectives."""
     return kind in algorithm.row.lacks and kind in REFERENCE_KINDS
 
@@ -288,7 +288,7 @@ def check_size(
             f"{algorithm.name} for {kind} on the {size} ranks of {where}; allowed: powers of two",
             hint="Use ring or direct there, or the extended mode.",
         )
-    if refused(algorithm, kind):
+    if lacks_form(algorithm, kind):
         others = ", ".join(row.name for row in ALGORITHMS.values() if not row.powers_of_two and not row.lacks)
         raise ConfigError(
             f"{algorithm.name} for {kind} in {where}; allowed: {others}",

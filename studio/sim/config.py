@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Literal, get_args
 
 from studio.errors import ConfigError
-from studio.sim.algorithms import ALGORITHMS, ALGORITHMS_ALLOWED, AlgorithmKind, AlgorithmRow, row_named
+from studio.sim.algorithms import ALGORITHMS, ALGORITHMS_ALLOWED, AlgorithmKind, AlgorithmRow, find_algorithm
 from studio.sim.extensions import Extensions, LinkGraph
 from studio.sim.settings import DEFAULT, DIMENSION_SETTINGS, MAX_NPUS, check_limits
 from studio.sim.values import one_of, whole
@@ -157,7 +157,7 @@ class Algorithm:
         Raises:
             ConfigError: There is no such algorithm.
         """
-        found = row_named(text)
+        found = find_algorithm(text)
         if found is None:
             raise ConfigError(f"collective algorithm is {text!r}; allowed: {ALGORITHMS_ALLOWED}")
         row, single, window = found

@@ -29,7 +29,7 @@ from studio.sim.config import (
 from studio.sim.extensions import Extensions
 from studio.sim.fields import Fields, nearest, shown
 from studio.sim.network import EXTENDED_NETWORK_KEYS, network_of, network_table, plain
-from studio.sim.settings import ALGORITHM_SETTINGS, BY_KEY, SETTINGS, File, Setting, held_by, in_file
+from studio.sim.settings import ALGORITHM_SETTINGS, BY_KEY, SETTINGS, File, Setting, in_file, settings_held_by
 from studio.trace import CommGroup, Finding, Trace
 
 Table = Mapping[str, object]
@@ -159,15 +159,15 @@ def imported(parts: Parts, custom: CustomAlgorithms = NO_CUSTOM) -> Imported:
         algorithms=_algorithms(read, len(topology.dims), findings),
         roofline=_roofline(read),
         remote_memory=_remote_memory(read, topology.npus, findings) if parts.memory is not None else None,
-        shared_bus=SharedBus(**_values(read, "SharedBus")) if bus else None,
+        shared_bus=SharedBus(**_read_values(read, "SharedBus")) if bus else None,
         custom=custom.kinds,
         custom_nodes=custom.nodes,
         groups=_groups(parts, topology.npus, findings),
         links=links,
         extensions=_extensions(read, topology.npus) if is_extended(parts) else None,
-        **_values(read, "SystemConfig"),
+        **_read_values(read, "SystemConfig"),
     )
-    return Imported(config, tuple(_splits_missing(system, findings)))
+    return Imported(config, tuple(_report_missing_splits(system, findings)))
 
 
 def is_extended(parts: Parts) -> bool:
@@ -180,11 +180,11 @@ def mode_of(parts: Parts) -> Mode:
     return "extended" if is_extended(parts) else "compatible"
 
 
-def _values(read: Mapping[str, Fields], name: str) -> dict[str, Any]:
+def _read_values(read: Mapping[str, Fields], name: str) -> dict[str, Any]:
     """Return the attributes of an object of the configuration that files say, by the name of its class."""
     return {
         setting.attribute: read[setting.file].read(setting)
-        for setting in held_by(name)
+        for setting in settings_held_by(name)
         if setting.file in read
     }
 
@@ -210,7 +210,7 @@ def _extensions(read: Mapping[str, Fields], npus: int) -> Extensions:
     table = read["extended"]
     values = {
         setting.attribute: _speeds(table, setting, npus) if setting.type == "speeds" else table.read(setting)
-        for setting in held_by("Extensions")
+        for setting in settings_held_by("Extensions")
     }
     return Extensions(**values)
 
@@ -233,7 +233,7 @@ def _speeds(table: Fields, setting: Setting, npus: int) -> Mapping[int, float] |
     return found
 
 
-def _splits_missing(system: Fields, findings: list[Finding]) -> list[Finding]:
+def _report_missing_splits(system: Fields, findings: list[Finding]) -> list[Finding]:
     """Return findings with one more where the number of splits is missing."""
     key = "preferred-dataset-splits"
     if key in system:
@@ -289,7 +289,7 @@ def _roofline(read: Mapping[str, Fields]) -> Roofline | None:
     if not system.read(memory):
         allowed = f"a number above 0, in {memory.unit}, where roofline-enabled is 1"
         raise system.error(memory.key, system.table.get(memory.key, 0), allowed)
-    return Roofline(**_values(read, "Roofline"))
+    return Roofline(**_read_values(read, "Roofline"))
 
 
 def _remote_memory(read: Mapping[str, Fields], npus: int, findings: list[Finding]) -> RemoteMemory | None:
@@ -299,7 +299,7 @@ def _remote_memory(read: Mapping[str, Fields], npus: int, findings: list[Finding
         return None
     if sharing == "per_node" and of_node.key not in memory:
         raise memory.missing(of_node.key, of_node.allowed())
-    made = RemoteMemory(**_values(read, "RemoteMemory"))
+    made = RemoteMemory(**_read_values(read, "RemoteMemory"))
     if sharing == "per_node" and nodes.key in memory:
         count = memory.read(nodes)
         if count * made.npus_per_node != npus:
@@ -348,38 +348,38 @@ def parts_of(config: SystemConfig) -> Parts:
         system=_system_of(config),
         memory=_memory_of(config.remote_memory, config.topology.npus),
         groups=None if config.groups is None else {group.name: list(group.ranks) for group in config.groups},
-        options=_written(config, "options"),
+        options=_write_values(config, "options"),
         congestion=config.congestion,
     )
 
 
 def _system_of(config: SystemConfig) -> dict[str, object]:
-    system = _written(config, "system") | _algorithms_of(config, "system")
+    system = _write_values(config, "system") | _algorithms_of(config, "system")
     if config.roofline:
-        system |= {"roofline-enabled": 1, **_written(config.roofline, "system")}
+        system |= {"roofline-enabled": 1, **_write_values(config.roofline, "system")}
     if config.shared_bus:
-        system |= {"model-shared-bus": 1, **_written(config.shared_bus, "system")}
+        system |= {"model-shared-bus": 1, **_write_values(config.shared_bus, "system")}
     if config.extensions is not None:
-        system[EXTENDED] = _written(config.extensions, "extended") | _algorithms_of(config, "extended")
+        system[EXTENDED] = _write_values(config.extensions, "extended") | _algorithms_of(config, "extended")
     return system
 
 
 def _memory_of(memory: RemoteMemory | None, npus: int) -> dict[str, object] | None:
     if memory is None:
         return None
-    return {**_written(memory, "memory"), "num-nodes": -(-npus // memory.npus_per_node)}
+    return {**_write_values(memory, "memory"), "num-nodes": -(-npus // memory.npus_per_node)}
 
 
-def _written(made: object, file: File) -> dict[str, object]:
+def _write_values(made: object, file: File) -> dict[str, object]:
     """Return the settings that an object of the configuration holds, as a file has them."""
-    held = [setting for setting in held_by(type(made).__name__) if setting.file == file]
-    values = {setting.key: _plain(setting, getattr(made, setting.attribute)) for setting in held}
+    held = [setting for setting in settings_held_by(type(made).__name__) if setting.file == file]
+    values = {setting.key: _file_value(setting, getattr(made, setting.attribute)) for setting in held}
     if file == "system":
         values = {key: value for key, value in values.items() if value is not False}
     return {key: value for key, value in values.items() if value is not None}
 
 
-def _plain(setting: Setting, value: Any) -> object:
+def _file_value(setting: Setting, value: Any) -> object:
     if setting.choices:
         return setting.name_of(value)
     if setting.type == "speeds":
@@ -448,13 +448,13 @@ def with_settings(parts: Parts, settings: Sequence[str]) -> Parts:
 
 
 def _with_setting(parts: Parts, given: str, at: str | None, text: str) -> Parts:
-    setting, npu = _setting_named(given)
-    value = _setting_value(text, setting)
+    setting, npu = _find_setting(given)
+    value = _parse_setting(text, setting)
     if setting.file == "run":
         Fields("--set", {given: text}).choice_in(given, text, setting.values)
     before = table_of(parts, setting.file).get(setting.key)
     if at is not None:
-        value = _with_item(setting.key, before, int(at), value)
+        value = _replace_item(setting.key, before, int(at), value)
     elif npu:
         value = {**(before if isinstance(before, Mapping) else {}), npu: value}
     elif not text:
@@ -462,7 +462,7 @@ def _with_setting(parts: Parts, given: str, at: str | None, text: str) -> Parts:
     return replace(with_value(parts, setting, value), names={**parts.names, setting.path: "--set"})
 
 
-def _setting_named(given: str) -> tuple[Setting, str]:
+def _find_setting(given: str) -> tuple[Setting, str]:
     """Return the setting that `--set` names, and the NPU it is for: `extended.compute-speeds.3` is that of NPU 3.
 
     Raises:
@@ -515,7 +515,7 @@ def with_mode(parts: Parts, mode: Mode, *, strip: bool = False) -> Parts:
     )
 
 
-def _with_item(key: str, before: object, at: int, value: object) -> list[object]:
+def _replace_item(key: str, before: object, at: int, value: object) -> list[object]:
     items = list(before) if isinstance(before, list | tuple) else []
     if at >= len(items):
         raise ConfigError(
@@ -527,7 +527,7 @@ def _with_item(key: str, before: object, at: int, value: object) -> list[object]
     return items
 
 
-def _setting_value(text: str, setting: Setting) -> object:
+def _parse_setting(text: str, setting: Setting) -> object:
     """Return what a text of the command line stands for; a wrong one stays a text, and is refused by name later."""
     if setting.type == "links":
         try:

@@ -62,13 +62,13 @@ def examined(parts: Parts) -> Examined:
             problems.setdefault(key, error)
             if not key or known:
                 return Examined(None, (), problems)
-            parts = _mended(parts, key)
+            parts = _replace_refused(parts, key)
         else:
             return Examined(found.config, found.findings, problems)
     return Examined(None, (), problems)
 
 
-def _mended(parts: Parts, key: str) -> Parts:
+def _replace_refused(parts: Parts, key: str) -> Parts:
     """Return the tables with an allowed value at `key`."""
     if key == "congestion":
         return replace(parts, congestion="unaware")
@@ -80,11 +80,11 @@ def _mended(parts: Parts, key: str) -> Parts:
         system = {key: value for key, value in parts.system.items() if key != name}
         return replace(parts, groups=None if parts.groups is None else groups, system=system)
     if setting.per_dimension or (setting.type == "algorithms" and at is not None):
-        return with_value(parts, setting, _mended_list(parts, setting, at))
+        return with_value(parts, setting, _replace_entries(parts, setting, at))
     return with_value(parts, setting, setting.start)
 
 
-def _mended_list(parts: Parts, setting: Setting, at: str | None) -> list[object]:
+def _replace_entries(parts: Parts, setting: Setting, at: str | None) -> list[object]:
     """Return a list with an allowed entry at a place, or only such entries where it is refused as a whole."""
     kinds, values = (table_of(parts, setting.file).get(key) for key in ("topology", setting.key))
     entry = "ring" if setting.type == "algorithms" else setting.first

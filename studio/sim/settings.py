@@ -216,7 +216,7 @@ def _bus(key: str, attribute: str, label: str, hint: str, **more: Any) -> Settin
     )
 
 
-def _under(heading: str, *settings: Setting) -> tuple[Setting, ...]:
+def _with_heading(heading: str, *settings: Setting) -> tuple[Setting, ...]:
     return tuple(replace(setting, heading=heading) for setting in settings)
 
 
@@ -264,7 +264,7 @@ _ALGORITHMS = (
     _algorithms("reduce_scatter_block", "Reduce-scatter-block", extended=True, instead="as reduce-scatter"),
     _algorithms("barrier", "Barrier", extended=True, instead="as all-reduce"),
 )
-_CHUNKS = _under(CHUNKS,
+_CHUNKS = _with_heading(CHUNKS,
     Setting("scheduling-policy", "system", "SystemConfig.scheduling", "Scheduling",
         "Which collective's chunks go first where several wait: the latest (LIFO), the earliest (FIFO), "
         "or those of the smallest comm_priority (EXPLICIT).",
@@ -306,7 +306,7 @@ _CHUNKS = _under(CHUNKS,
         "reference has one, so a second collective waits for the first.",
         "whole", least=1, most=1 << 16, default=1, extended=True),
 )
-_COMPUTE = _under(COMPUTE,
+_COMPUTE = _with_heading(COMPUTE,
     Setting("roofline-enabled", "system", "", "Roofline",
         "Compute nodes take num_ops / min(memory bandwidth × num_ops / tensor_size, peak) instead of "
         "their recorded time.",
@@ -343,7 +343,7 @@ _COMPUTE = _under(COMPUTE,
         "Every node takes its recorded time, communication included: nothing of the network is simulated.",
         "flag", default=False),
 )
-_ENDS = _under(ENDS,
+_ENDS = _with_heading(ENDS,
     Setting("endpoint-delay", "system", "SystemConfig.endpoint_delay_ns", "Endpoint delay",
         "What a packet waits at its rank before it is sent on; where it is not set, 10 ns whatever the "
         "injection scale.",
@@ -370,7 +370,7 @@ _ENDS = _under(ENDS,
         "Time per 100 bytes of a reduction.",
         default=1),
 )
-_MEMORY = _under(MEMORY,
+_MEMORY = _with_heading(MEMORY,
     Setting("memory-type", "memory", "RemoteMemory.sharing", "Remote memory",
         "What load and store nodes reach, and who waits for whom: nobody, the NPUs of a node, or all. A "
         "request takes latency + size / bandwidth.",
@@ -388,7 +388,7 @@ _MEMORY = _under(MEMORY,
         "NPUs that share one memory, where a node's NPUs do.",
         "whole", least=1, most=MAX_NPUS, default=1, start=1, needs="memory-type"),
 )
-_RULES = _under(RULES,
+_RULES = _with_heading(RULES,
     Setting("bandwidth-unit", "network", "", "Bandwidths in",
         "What the bandwidths of the network are counted in: GiB/s of 2^30 bytes, which is what the "
         "reference takes a GB to be, or GB/s of 10^9 bytes, as data sheets do.",
@@ -448,7 +448,7 @@ def in_file(file: File) -> tuple[Setting, ...]:
     return tuple(setting for setting in SETTINGS if setting.file == file)
 
 
-def held_by(name: str) -> tuple[Setting, ...]:
+def settings_held_by(name: str) -> tuple[Setting, ...]:
     """Return the settings that an object of the configuration holds, by the name of its class."""
     return _OF[name]
 
@@ -473,5 +473,5 @@ def check_limits(made: object, called: str = "") -> None:
     Raises:
         ConfigError: A value is not allowed; names the attribute, the value and the values allowed.
     """
-    for setting in held_by(type(made).__name__):
+    for setting in settings_held_by(type(made).__name__):
         setting.check(getattr(made, setting.attribute), f"{called}{setting.attribute}")
