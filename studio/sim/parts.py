@@ -208,7 +208,7 @@ def _extended(parts: Parts, system: Fields, findings: list[Finding]) -> Fields:
 
 def _extensions(read: Mapping[str, Fields], npus: int) -> Extensions:
     table = read["extended"]
-    values = {
+    values: dict[str, Any] = {
         setting.attribute: _speeds(table, setting, npus) if setting.type == "speeds" else table.read(setting)
         for setting in settings_held_by("Extensions")
     }
@@ -388,9 +388,11 @@ def _file_value(setting: Setting, value: Any) -> object:
 
 
 def _algorithms_of(config: SystemConfig, file: File) -> dict[str, object]:
-    given = {kind: [algorithm.name for algorithm in listed] for kind, listed in config.algorithms.items()}
+    given: dict[str, object] = {
+        kind: [algorithm.name for algorithm in listed] for kind, listed in config.algorithms.items()
+    }
     return {
-        setting.key: given[setting.attribute]  # type: ignore[index]  # the attribute names a collective
+        setting.key: given[setting.attribute]
         for setting in ALGORITHM_SETTINGS
         if setting.file == file and setting.attribute in given
     }

@@ -89,6 +89,6 @@ def _replace_entries(parts: Parts, setting: Setting, at: str | None) -> list[obj
     kinds, values = (table_of(parts, setting.file).get(key) for key in ("topology", setting.key))
     entry = "ring" if setting.type == "algorithms" else setting.first
     if at is None or not isinstance(values, list | tuple):
-        one = setting.key == "topology" or not isinstance(kinds, list | tuple) or not kinds
-        return [entry] * (1 if one else len(kinds))
+        count = len(kinds) if isinstance(kinds, list | tuple) and setting.key != "topology" else 1
+        return [entry] * max(count, 1)
     return [entry if index == int(at) else value for index, value in enumerate(values)]
