@@ -375,7 +375,8 @@ def _write_values(made: object, file: File) -> dict[str, object]:
     held = [setting for setting in settings_held_by(type(made).__name__) if setting.file == file]
     values = {setting.key: _file_value(setting, getattr(made, setting.attribute)) for setting in held}
     if file == "system":
-        values = {key: value for key, value in values.items() if value is not False}
+        # As the reference's files have flags: 1, or not there.
+        values = {key: 1 if value is True else value for key, value in values.items() if value is not False}
     return {key: value for key, value in values.items() if value is not None}
 
 
