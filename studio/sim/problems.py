@@ -79,7 +79,8 @@ def _replace_refused(parts: Parts, key: str) -> Parts:
         groups = {group: ranks for group, ranks in (parts.groups or {}).items() if group != name}
         system = {key: value for key, value in parts.system.items() if key != name}
         return replace(parts, groups=None if parts.groups is None else groups, system=system)
-    if setting.per_dimension or (setting.type == "algorithms" and at is not None):
+    listed = setting.per_dimension or setting.type == "algorithms"
+    if listed and (at is not None or setting.required):
         return with_value(parts, setting, _replace_entries(parts, setting, at))
     return with_value(parts, setting, setting.start)
 
