@@ -50,7 +50,7 @@ def examined(parts: Parts) -> Examined:
         >>> network = {"topology": ["Ring"], "npus_count": [1], "bandwidth": ["tbd"], "latency": [500]}
         >>> system = {"scheduling-policy": "LIFO", "collective-optimization": "best", "preferred-dataset-splits": 4}
         >>> list(examined(Parts(network, system)).problems)
-        ['bandwidth[0]', 'npus_count[0]', 'collective-optimization']
+        ['npus_count[0]', 'bandwidth[0]', 'collective-optimization']
     """
     problems: dict[str, ConfigError] = {}
     for _ in range(_AT_MOST):
