@@ -20,7 +20,7 @@ import msgspec
 from studio.decoding import decoder
 from studio.errors import StudioError
 from studio.imports import write_json
-from studio.runs import Tables
+from studio.sim.parts import Parts
 
 _ID = re.compile(r"[0-9a-f]{16}")
 _KEEP_S = 30 * 86_400
@@ -38,7 +38,7 @@ class Draft:
         notes: What the studio has set by itself and why.
     """
 
-    tables: Tables
+    tables: Parts
     origin: str
     before: str = ""
     edited: str = ""

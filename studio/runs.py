@@ -15,10 +15,10 @@ import dataclasses
 import hashlib
 import time
 import types
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Any, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 import numpy as np
@@ -28,7 +28,7 @@ from studio import __version__
 from studio.decoding import converted, decoder
 from studio.errors import ConfigError
 from studio.sim.config import CollectiveKind, Congestion, SystemConfig, Topology
-from studio.sim.parts import Parts, imported
+from studio.sim.parts import CustomAlgorithms, Mode, Parts, imported
 from studio.sim.result import SimResult, breakdown_of
 from studio.storage import (
     Damaged,
@@ -42,30 +42,6 @@ from studio.storage import (
 from studio.trace import Trace, trace_digest
 
 LAYOUT = 1
-Mode = Literal["compatible", "extended"]
-
-
-@dataclass(frozen=True, slots=True)
-class Tables:
-    """A configuration that can be written down: `Parts` without the algorithms given as traces."""
-
-    network: Mapping[str, object]
-    system: Mapping[str, object]
-    memory: Mapping[str, object] | None = None
-    groups: Mapping[str, object] | None = None
-    options: Mapping[str, object] = field(default_factory=dict)
-    congestion: Congestion = "unaware"
-    names: Mapping[str, str] = field(default_factory=dict)
-
-    @staticmethod
-    def of(parts: Parts) -> Tables:
-        """Return the tables of a configuration."""
-        return Tables(**{spec.name: getattr(parts, spec.name) for spec in dataclasses.fields(Tables)})
-
-    @property
-    def parts(self) -> Parts:
-        """The configuration, its algorithms given as traces left out."""
-        return Parts(**{spec.name: getattr(self, spec.name) for spec in dataclasses.fields(Tables)})
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +94,7 @@ class RunInfo:
     job: str
     name: str
     created: float
-    tables: Tables
+    tables: Parts
     mode: Mode
     congestion: Congestion
     npus: int
@@ -181,7 +157,8 @@ def write_run(run: Run, folder: Path, *, run_id: str, job_id: str, name: str) ->
     """
     result = run.result
     rates = tuple(dim.bytes_per_ns for dim in result.config.topology.dims)
-    if _config(run.parts, rates) != result.config:
+    algorithms = CustomAlgorithms(result.config.custom, result.config.custom_nodes)
+    if _config(run.parts, rates, algorithms) != result.config:
         raise ConfigError(
             "the tables of this run do not describe the system that was simulated",
             hint="Give those the configuration was read from, or those of studio.sim.parts.parts_of.",
@@ -195,7 +172,7 @@ def write_run(run: Run, folder: Path, *, run_id: str, job_id: str, name: str) ->
     kinds = {key: array.dtype.str for key, array in columns.items()}
     write_columns(folder / "events.arrow", [((key, _narrow(array)) for key, array in columns.items())])
     write_file(folder / "result.json", msgspec.json.encode({"fields": plain, "kinds": kinds}))
-    custom = dict(_custom(run.parts))
+    custom = {str(key): trace for key, trace in (*algorithms.kinds.items(), *algorithms.nodes.items())}
     for key, trace in custom.items():
         (folder / "custom" / key).mkdir(parents=True)
         write_trace(trace, folder / "custom" / key)
@@ -204,7 +181,7 @@ def write_run(run: Run, folder: Path, *, run_id: str, job_id: str, name: str) ->
         job=job_id,
         name=name,
         created=time.time(),
-        tables=Tables.of(run.parts),
+        tables=run.parts,
         mode="compatible" if result.config.extensions is None else "extended",
         congestion=result.config.congestion,
         npus=len(result.finish_ns),
@@ -231,13 +208,6 @@ def _summary(result: SimResult) -> RunSummary:
     times = breakdown_of(result)
     means = {spec.name: float(getattr(times, spec.name).mean()) for spec in dataclasses.fields(times)}
     return RunSummary(first_finish_ns=int(result.finish_ns.min()), events=len(result.event_ns), **means)
-
-
-def _custom(parts: Parts) -> Iterator[tuple[str, Trace]]:
-    for kind, trace in parts.custom.items():
-        yield kind, trace
-    for node, trace in parts.custom_nodes.items():
-        yield str(node), trace
 
 
 def _apart(value: Any, name: str, columns: dict[str, NDArray[np.generic]]) -> Any:
@@ -318,15 +288,14 @@ def read_run(folder: Path, info: RunInfo, trace: Trace) -> Run:
             for key, value in stored.fields.items()
             if key in hints
         }
-        parts = _with_custom(info, folder)
         try:
-            config = _config(parts, info.bytes_per_ns)
+            config = _config(info.tables, info.bytes_per_ns, _custom(info, folder))
         except ConfigError as error:
             raise Damaged(error.message) from error
         result = SimResult(trace, config, **values)
         if len(result.finish_ns) != len(trace.ranks):
             raise Damaged("it is of another job")
-        return Run(info.name, result, parts, info.spent_s)
+        return Run(info.name, result, info.tables, info.spent_s)
 
 
 def _widened(array: NDArray[np.generic], kind: str) -> NDArray[np.generic]:
@@ -356,21 +325,21 @@ def _together(kind: Any, plain: Any, name: str, columns: Mapping[str, NDArray[np
     return converted(plain, kind)
 
 
-def _with_custom(info: RunInfo, folder: Path) -> Parts:
-    custom: dict[CollectiveKind, Trace] = {}
+def _custom(info: RunInfo, folder: Path) -> CustomAlgorithms:
+    kinds: dict[CollectiveKind, Trace] = {}
     nodes: dict[int, Trace] = {}
     for key in info.custom:
         trace = read_trace(folder / "custom" / Path(key).name)
         if key.isdecimal():
             nodes[int(key)] = trace
         else:
-            custom[converted(key, CollectiveKind)] = trace
-    return replace(info.tables.parts, custom=custom, custom_nodes=nodes)
+            kinds[converted(key, CollectiveKind)] = trace
+    return CustomAlgorithms(kinds, nodes)
 
 
-def _config(parts: Parts, bytes_per_ns: tuple[float, ...]) -> SystemConfig:
+def _config(parts: Parts, bytes_per_ns: tuple[float, ...], custom: CustomAlgorithms) -> SystemConfig:
     """Return what the tables mean, with these rates where they come within rounding of the tables'."""
-    config = imported(parts).config
+    config = imported(parts, custom).config
     dims = config.topology.dims
     if len(dims) != len(bytes_per_ns):
         return config

@@ -7,28 +7,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeGuard
 
-from studio.runs import Tables
 from studio.sim.network import UNIT
-from studio.sim.parts import EXTENDED, OPTION_IGNORED, PATH_OPTIONS, SYSTEM_IGNORED
+from studio.sim.parts import EXTENDED, OPTION_IGNORED, PATH_OPTIONS, SYSTEM_IGNORED, Parts
+from studio.sim.settings import BY_KEY, NETWORK_UNIT
 from studio.units import format_bytes, format_count, format_ns
 
 _WITHOUT_EFFECT = {*SYSTEM_IGNORED, *OPTION_IGNORED, *PATH_OPTIONS}
 _LONGEST = 60
-_TIMES = frozenset(
-    {
-        "latency",
-        "message-overhead",
-        "endpoint-delay",
-        "L",
-        "o",
-        "g",
-        "local-reduction-delay",
-        "remote-mem-latency",
-    }
-)
-_UNITS = {**dict.fromkeys(_TIMES, "ns"), "G": "ns/B", "peak-perf": "TFLOP/s"}
-_NETWORK_RATE = "bandwidth"
-_MEMORY_RATES = frozenset({"local-mem-bw", "remote-mem-bw"})
 _BASE = {"GB/s": 10**9, "GiB/s": 2**30}
 """Bytes per second of the units in which rates are given."""
 _NAMES = {"ns": "ns", "ns/B": "ns_per_byte", "TFLOP/s": "tflop_per_s", "bytes": "bytes"}
@@ -91,11 +76,11 @@ def _counted(number: float) -> str:
 _FORMATS: dict[str, Callable[[float], str]] = {"ns": format_ns, "bytes": format_bytes, "things": _counted}
 
 
-def differences(tables: Tables, base: Tables) -> list[str]:
+def differences(tables: Parts, base: Parts) -> list[str]:
     """Return the settings of a system that are not those of another.
 
     Example:
-        >>> one, other = Tables({"bandwidth": [50]}, {"L": 1}), Tables({"bandwidth": [100]}, {"L": 1, "boost-mode": 1})
+        >>> one, other = Parts({"bandwidth": [50]}, {"L": 1}), Parts({"bandwidth": [100]}, {"L": 1, "boost-mode": 1})
         >>> differences(other, one), differences(one, one)
         (['bandwidth 100 GiB/s'], [])
     """
@@ -122,11 +107,11 @@ def told(values: Sequence[Setting | None]) -> list[tuple[str, str]]:
     return texts
 
 
-def settings_of(tables: Tables) -> dict[str, Setting]:
+def settings_of(tables: Parts) -> dict[str, Setting]:
     """Return every setting of a system, keys without effect left out.
 
     Example:
-        >>> found = settings_of(Tables({"topology": ["Ring", "Switch"], "latency": [500, 2000]}, {"boost-mode": 1}))
+        >>> found = settings_of(Parts({"topology": ["Ring", "Switch"], "latency": [500, 2000]}, {"boost-mode": 1}))
         >>> {key: one.text for key, one in found.items()}
         {'topology': 'Ring × Switch', 'latency': '500 ns × 2.00 µs', 'mode': 'compatible', 'congestion': 'unaware'}
     """
@@ -137,7 +122,7 @@ def settings_of(tables: Tables) -> dict[str, Setting]:
     found["congestion"] = tables.congestion
     if isinstance(nested, Mapping):
         found |= nested
-    rate = "GB/s" if tables.network.get(UNIT) == "GB/s" else "GiB/s"
+    rate = "GB/s" if tables.network.get(UNIT) == "GB/s" else NETWORK_UNIT
     settings = {
         key: Setting(value, _unit(key, rate)) for key, value in found.items() if key not in _WITHOUT_EFFECT
     }
@@ -164,9 +149,8 @@ def plain_name(key: str, setting: Setting) -> str:
 
 
 def _unit(key: str, rate: str) -> str:
-    if key == _NETWORK_RATE:
-        return rate
-    return "GB/s" if key in _MEMORY_RATES else _UNITS.get(key, "")
+    row = BY_KEY.get(key)
+    return "" if row is None else rate if row.unit == NETWORK_UNIT else row.unit
 
 
 def _listed(value: object) -> list[object]:

@@ -28,9 +28,9 @@ import msgspec
 from studio.decoding import decoder
 from studio.errors import StudioError
 from studio.imports import Problem, Registry, is_running, write_json
-from studio.runs import Run, Tables
+from studio.runs import Run
 from studio.sim.deadlock import DeadlockError, Stuck
-from studio.sim.parts import Parts, imported
+from studio.sim.parts import CUSTOM, PER_NODE_CUSTOM, Parts, imported
 from studio.workspace import Workspace
 
 Status = Literal["queued", "compiling", "running", "done", "failed", "cancelled", "interrupted"]
@@ -69,7 +69,7 @@ class Simulation:
     id: str
     job: str
     name: str
-    tables: Tables
+    tables: Parts
     created: float
     status: Status = "queued"
     done: int = 0
@@ -163,12 +163,12 @@ def start(simulations: Simulations, job: str, parts: Parts, name: str) -> Simula
     Raises:
         StudioError: The configuration cannot be kept, or the workspace cannot be written.
     """
-    if parts.custom or parts.custom_nodes:
+    if parts.system.keys() & {*CUSTOM, PER_NODE_CUSTOM}:
         raise StudioError(
             "Algorithms given as traces are simulated by the command line only.",
             hint="Use chakra-studio simulate --system system.json.",
         )
-    made = Simulation(secrets.token_hex(8), job, name, Tables.of(parts), simulations.now())
+    made = Simulation(secrets.token_hex(8), job, name, parts, simulations.now())
     with simulations.mutex:
         _save(simulations, made)
         simulations.live[made.id] = made
@@ -324,7 +324,7 @@ def simulate_jobs(workspace: Workspace) -> Work:
 
         started = time.monotonic()
         trace = workspace.load(simulation.job)
-        config = imported(simulation.tables.parts).config
+        config = imported(simulation.tables).config
         try:
             result = simulate(
                 trace,
@@ -337,7 +337,7 @@ def simulate_jobs(workspace: Workspace) -> Work:
             raise SimulationCancelled from None
         if told.cancelled():
             raise SimulationCancelled
-        run = Run(simulation.name, result, simulation.tables.parts, time.monotonic() - started)
+        run = Run(simulation.name, result, simulation.tables, time.monotonic() - started)
         run_id = workspace.save_run(simulation.job, run)
         if not told.saved(run_id):
             # Cancelled while it was being written, which takes seconds where there are many events.

@@ -11,7 +11,7 @@ from typing import Any
 
 from studio.et.build import graph_of_nodes
 from studio.sim.config import SystemConfig
-from studio.sim.parts import Parts, imported
+from studio.sim.parts import CustomAlgorithms, Parts, imported
 from studio.trace import CommGroup, Graph, Rank, Trace, digest
 
 CUSTOM_KEYS = {
@@ -49,9 +49,8 @@ def case(record: Record) -> tuple[Trace, SystemConfig]:
         None,
         record.get("cli") or {},
         record["mode"],
-        custom,
     )
-    config = imported(parts).config
+    config = imported(parts, CustomAlgorithms(custom)).config
     return trace_of_workload(record["workload"], npus, record.get("groups")), config
 
 

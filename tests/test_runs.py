@@ -8,6 +8,7 @@ import math
 import os
 from dataclasses import replace
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -17,7 +18,7 @@ from studio.runs import LAYOUT, Run, config_digest
 from studio.sim import simulate
 from studio.sim.astra import from_parts
 from studio.sim.config import Dimension, Topology
-from studio.sim.parts import Parts, imported, parts_of
+from studio.sim.parts import NO_CUSTOM, CustomAlgorithms, Parts, imported, parts_of
 from studio.sim.result import SimResult, breakdown_of
 from studio.sim.traffic import DimensionTraffic, LinkTraffic
 from studio.trace import trace_digest
@@ -43,8 +44,8 @@ def job():
     return trace_of([nodes(100), nodes(10), nodes(10), nodes(10)])
 
 
-def run_of(trace, parts=PARTS, name="fast ring") -> Run:
-    return Run(name, simulate(trace, imported(parts).config, native=False), parts, 0.25)
+def run_of(trace, parts=PARTS, name="fast ring", custom=NO_CUSTOM) -> Run:
+    return Run(name, simulate(trace, imported(parts, custom).config, native=False), parts, 0.25)
 
 
 @pytest.fixture(scope="module")
@@ -112,7 +113,7 @@ def test_the_list_says_what_was_simulated_on_what_and_what_came_out(stored, made
     [info] = workspace.runs(job_id)
     assert info == workspace.run_info(job_id, run_id)
     assert (info.id, info.job, info.name) == (run_id, job_id, "fast ring")
-    assert info.tables.parts == PARTS
+    assert info.tables == PARTS
     assert (info.mode, info.congestion, info.npus, info.simulated) == ("compatible", "unaware", 4, 4)
     assert info.makespan_ns == run.result.makespan_ns
     assert info.summary.compute_ns == (100_000 + 3 * 10_000) / 4
@@ -173,12 +174,19 @@ def test_algorithms_given_as_traces_are_kept_too(workspace):
 
     custom = trace_of([side(0, 1), side(1, 0), side(2, 3), side(3, 2)])
     system = {**SYSTEM, "preferred-dataset-splits": 1}
-    parts = replace(PARTS, system=system, custom={"all_reduce": custom}, custom_nodes={12: custom})
-    run = run_of(job(), parts)
+    parts = replace(PARTS, system=system)
+    run = run_of(job(), parts, custom=CustomAlgorithms({"all_reduce": custom}, {12: custom}))
     job_id = workspace.save(job(), "job")
     loaded = workspace.load_run(job_id, workspace.save_run(job_id, run))
     assert loaded.result.config == run.result.config
     assert loaded.parts == parts
+
+
+def test_tables_are_stored_under_the_names_they_always_had():
+    """Runs, drafts and simulations of earlier versions are read, and earlier versions read these."""
+    stored = msgspec.json.decode(msgspec.json.encode(PARTS))
+    assert list(stored) == ["network", "system", "memory", "groups", "options", "congestion", "names"]
+    assert msgspec.json.decode(msgspec.json.encode(stored), type=Parts) == PARTS
 
 
 def test_tables_of_another_system_are_refused_and_nothing_is_left_behind(workspace, made):

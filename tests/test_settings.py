@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from studio.runs import Tables
 from studio.settings import Setting, differ, differences, plain_settings, settings_of, told
+from studio.sim.parts import Parts
 
 
-def network(unit: str, *rates: float) -> Tables:
-    return Tables({"bandwidth-unit": unit, "bandwidth": list(rates), "latency": [500]}, {})
+def network(unit: str, *rates: float) -> Parts:
+    return Parts({"bandwidth-unit": unit, "bandwidth": list(rates), "latency": [500]}, {})
 
 
 def test_numbers_have_units_and_the_exact_value_beside_them():
     found = settings_of(
-        Tables({"bandwidth": [50, 0.123456789], "latency": [500, 1500]}, {"G": 2, "peak-perf": 989})
+        Parts({"bandwidth": [50, 0.123456789], "latency": [500, 1500]}, {"G": 2, "peak-perf": 989})
     )
     assert found["bandwidth"].text == "50 × 0.123457 GiB/s"
     exact = 0.123456789 * 2**30 / 10**9
@@ -28,7 +28,7 @@ def test_what_differs_is_found_on_exact_values():
     near = network("GB/s", 50.0000001), network("GB/s", 50)
     assert differences(*near) == ["bandwidth 50.0000001 GB/s = 50.0000001 bytes per ns"]
     assert differences(network("GB/s", 2**30 / 10**9), network("GiB/s", 1)) == ["bandwidth-unit GB/s"]
-    groups = [Tables({}, {}, groups={"1": ranks}) for ranks in ([0, 1], [0, 2])]
+    groups = [Parts({}, {}, groups={"1": ranks}) for ranks in ([0, 1], [0, 2])]
     assert differences(*groups) == ['comm groups {"1": [0, 1]}']
     assert not differ([Setting(1), Setting(1)])
     assert differ([Setting(0), None])
@@ -37,7 +37,7 @@ def test_what_differs_is_found_on_exact_values():
 
 
 def test_what_is_no_number_stays_as_it_is():
-    odd = Tables({"bandwidth": "fast", "latency": ["1", None]}, {"extended": {"compute-speeds": {"3": 0.9}}})
+    odd = Parts({"bandwidth": "fast", "latency": ["1", None]}, {"extended": {"compute-speeds": {"3": 0.9}}})
     found = settings_of(odd)
     assert found["bandwidth"].text == "fast"
     assert found["latency"].text == "1 × None"

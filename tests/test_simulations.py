@@ -259,8 +259,9 @@ def test_cancelling_is_seen_by_work_that_reports(tmp_path):
 
 
 def test_algorithms_given_as_traces_are_refused(tmp_path):
+    system = {**PARTS.system, "all-reduce-implementation-custom": "mine"}
     with opened(tmp_path, Held()) as simulations, pytest.raises(Exception, match="command line only"):
-        start(simulations, "job", replace(PARTS, custom={"all_reduce": trace_of([[node(1, "COMP")]])}), "x")
+        start(simulations, "job", replace(PARTS, system=system), "x")
 
 
 def test_a_new_simulation_takes_the_lines_of_those_that_failed_with_it(tmp_path):

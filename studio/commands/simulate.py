@@ -21,13 +21,14 @@ from studio.commands.timelines import in_order, refuse_unwritable, write_events
 from studio.errors import ConfigError, StudioError, TraceError
 from studio.et import read
 from studio.et.format import UNSAID, JobSize
-from studio.jobs import open_paths
-from studio.runs import Mode, Run
+from studio.opening import open_paths
+from studio.runs import Run, RunInfo
 from studio.sim import astra, simulate
 from studio.sim.agreement import rank_list
 from studio.sim.check import check
 from studio.sim.config import Congestion, SystemConfig
-from studio.sim.parts import Parts, imported, with_mode, with_settings
+from studio.sim.network import TOPOLOGY_NAMES, network_gb_per_s
+from studio.sim.parts import EXTENDED, Mode, Parts, imported, with_mode, with_settings
 from studio.sim.presets import PRESETS, preset
 from studio.sim.result import SimResult, breakdown_of, exposed_ns, statistics
 from studio.sim.traffic import LinkTraffic
@@ -40,6 +41,7 @@ Notice = Callable[[str], None]
 _SLOWEST = 3
 _TOLD = 8
 _BUSIEST = 5
+_SYSTEM_WIDTH = 48
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,12 +135,12 @@ def _outcome(request: Request, progress: Progress | None, notice: Notice | None)
     # A replay without a system gets one as large as the job; else mistakes are told before files are read.
     left_out = request.replay and not (request.preset or request.system or request.network)
     parts = None if left_out else parts_for(request)
-    read_config = None if parts is None else imported(parts)
+    read_config = None if parts is None else _imported(parts, request)
     job = None if request.out is None else kept_job(request, progress)
     trace = workload(request, progress) if job is None else Workspace(_root(request)).load(job)
     if parts is None or read_config is None:
         parts = parts_for(request, replaying.idle_system(len(trace.ranks)))
-        read_config = imported(parts)
+        read_config = _imported(parts, request)
     findings = (*read_config.findings, *check(trace, read_config.config))
     _refuse(findings, _presets_of(len(trace.ranks)) if request.preset else ())
     # The order of events across ranks is that of ranks which were all simulated.
@@ -345,6 +347,10 @@ def parts_for(request: Request, instead: Parts | None = None) -> Parts:
     parts = replaying.as_replay(parts) if request.replay else parts
     parts = with_settings(parts, request.settings)
     return with_mode(parts, request.mode) if request.mode else parts
+
+
+def _imported(parts: Parts, request: Request) -> astra.Imported:
+    return imported(parts, astra.custom_algorithms(parts.system, request.system))
 
 
 def _with_files(parts: Parts, request: Request) -> Parts:

@@ -14,39 +14,24 @@ import numpy as np
 
 from studio.decoding import decoder
 from studio.drafts import Draft
-from studio.pages._simulate_fields import ALGORITHMS, DIMENSION_FIELDS, FIELDS, Field
-from studio.runs import Tables
 from studio.sim.check import check
 from studio.sim.config import SystemConfig
-from studio.sim.network import EXTENDED_NETWORK_KEYS
-from studio.sim.parts import EXTENDED
+from studio.sim.network import plain
+from studio.sim.parts import Parts, is_extended, mode_of, table_of, with_mode, with_value
 from studio.sim.presets import PRESETS
 from studio.sim.problems import examined
+from studio.sim.settings import ALGORITHM_SETTINGS, BY_KEY, DIMENSION_SETTINGS, Setting
 from studio.trace import Finding, NodeType, Trace
 
 _ROOFLINE = "roofline-enabled"
-_NEW_DIMENSION: Mapping[str, object] = {
-    "topology": "Switch",
-    "npus_count": 2,
-    "bandwidth": 50,
-    "latency": 1000,
-    "efficiency": 1,
-    "message-overhead": 0,
-}
 _ASSUMED_MEMORY: Mapping[str, object] = {
     "memory-type": "PER_NPU_MEMORY_EXPANSION",
-    "remote-mem-latency": 1000,
-    "remote-mem-bw": 64,
+    **{key: BY_KEY[key].start for key in ("remote-mem-latency", "remote-mem-bw")},
 }
-_LISTS = (*DIMENSION_FIELDS, *ALGORITHMS)
+_LISTS = (*DIMENSION_SETTINGS, *ALGORITHM_SETTINGS)
 
 
-def is_extended(tables: Tables) -> bool:
-    """Whether a system is to be simulated in the extended mode."""
-    return EXTENDED in tables.system
-
-
-def dimensions(tables: Tables) -> int:
+def dimensions(tables: Parts) -> int:
     """Return how many dimensions the network has."""
     kinds = tables.network.get("topology")
     return len(kinds) if isinstance(kinds, list | tuple) else 0
@@ -56,23 +41,21 @@ def dimensions(tables: Tables) -> int:
 # Texts
 
 
-def shown_text(tables: Tables, field: Field, at: int | None = None) -> str:
-    """Return what a field shows; empty where nothing is written.
+def shown_text(tables: Parts, setting: Setting, at: int | None = None) -> str:
+    """Return what the field of a setting shows; empty where nothing is written.
 
     Example:
-        >>> tables = Tables({"bandwidth": [50, 12.5]}, {"roofline-enabled": 1})
-        >>> shown_text(tables, FIELDS["bandwidth"], 1), shown_text(tables, FIELDS["roofline-enabled"])
+        >>> tables = Parts({"bandwidth": [50, 12.5]}, {"roofline-enabled": 1})
+        >>> shown_text(tables, BY_KEY["bandwidth"], 1), shown_text(tables, BY_KEY["roofline-enabled"])
         ('12.5', '1')
-        >>> shown_text(tables, FIELDS["memory-type"]), shown_text(tables, FIELDS["local-mem-bw"])
+        >>> shown_text(tables, BY_KEY["memory-type"]), shown_text(tables, BY_KEY["local-mem-bw"])
         ('NO_MEMORY_EXPANSION', '')
     """
-    if field.section == "run":
-        return tables.congestion
-    value = _table(tables, field).get(field.key)
+    value = table_of(tables, setting.file).get(setting.key)
     if at is not None:
         value = value[at] if isinstance(value, list | tuple) and at < len(value) else None
     if value is None or value == "":
-        return field.choices[0][0] if field.choices and at is None else ""
+        return form_choices(setting)[0][0] if form_choices(setting) and at is None else ""
     if isinstance(value, bool):
         return str(int(value))
     if isinstance(value, Mapping):
@@ -84,83 +67,75 @@ def _text(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def _value(field: Field, text: str) -> object:
+def form_choices(setting: Setting) -> Sequence[tuple[str, str]]:
+    """Return the texts a field may have, and what each is called; empty for a number or text."""
+    if setting.type == "flag":
+        return ("0", "off"), ("1", "on")
+    return [(choice.name, choice.label) for choice in setting.choices]
+
+
+def _value(setting: Setting, text: str) -> object:
     """Return what a text stands for; one that is no number stays a text, and is refused by name later."""
-    if field.key == "compute-speeds":
+    if setting.type == "speeds":
         return _speeds(text)
-    if field.choices == (("0", "off"), ("1", "on")):
-        return text == "1" if field.section == "options" else int(text or 0)
+    if setting.type == "flag":
+        return text == "1" if setting.file == "options" else int(text or 0)
+    return _number(text)
+
+
+def _number(text: str) -> object:
     try:
         number = float(text)
     except ValueError:
         return text
-    if not math.isfinite(number):
-        return text
-    return int(number) if number.is_integer() and abs(number) < 1 << 53 else number
+    return plain(number) if math.isfinite(number) else text
 
 
 def _speeds(text: str) -> object:
     pairs = [part.partition(":") for part in text.replace(";", ",").split(",") if part.strip()]
     if not all(colon for _, colon, _ in pairs):
         return text
-    return {npu.strip(): _value(FIELDS["bandwidth"], speed.strip()) for npu, _, speed in pairs}
+    return {npu.strip(): _number(speed.strip()) for npu, _, speed in pairs}
 
 
-def with_text(tables: Tables, key: str, text: str) -> Tables:
+def with_text(tables: Parts, key: str, text: str) -> Parts:
     """Return a system with one field changed; `key` is that of a field, or `bandwidth[1]` for an entry of a list.
 
     Example:
-        >>> tables = Tables({"topology": ["Ring"], "bandwidth": [50]}, {})
+        >>> tables = Parts({"topology": ["Ring"], "bandwidth": [50]}, {})
         >>> with_text(tables, "bandwidth[0]", "tbd").network["bandwidth"]
         ['tbd']
         >>> with_text(tables, "preferred-dataset-splits", "8").system
         {'preferred-dataset-splits': 8}
     """
     name, _, rest = key.partition("[")
-    field = FIELDS[name]
-    if field.section == "run":
-        return replace(tables, congestion="aware" if text == "aware" else "unaware")
-    text = text.strip()
+    setting, text = BY_KEY[name], text.strip()
     if not rest:
-        return _with_value(tables, field, _value(field, text) if text else None)
+        return _with_value(tables, setting, _value(setting, text) if text else None)
     at = int(rest.removesuffix("]"))
-    before = _table(tables, field).get(name)
+    before = table_of(tables, setting.file).get(name)
     items: list[object] = list(before) if isinstance(before, list | tuple) else []
-    missing = "ring" if field in ALGORITHMS else _value(field, field.default)
-    items += [missing] * (at + 1 - len(items))
-    items[at] = _value(field, text)
-    if field in ALGORITHMS:
+    items += ["ring" if setting in ALGORITHM_SETTINGS else setting.first] * (at + 1 - len(items))
+    items[at] = _value(setting, text)
+    if setting in ALGORITHM_SETTINGS:
         while items and items[-1] == "":
             items.pop()
-    return _with_value(tables, field, items or None)
+    return _with_value(tables, setting, items or None)
 
 
-def _table(tables: Tables, field: Field) -> Mapping[str, object]:
-    if field.section == "extended":
-        nested = tables.system.get(EXTENDED)
-        return nested if isinstance(nested, Mapping) else {}
-    found: Mapping[str, object] | None = getattr(tables, field.section)
-    return found or {}
-
-
-def _with_value(tables: Tables, field: Field, value: object) -> Tables:
-    table = {**_table(tables, field), field.key: value}
-    if value is None:
-        del table[field.key]
-    if field.section == "extended":
-        return replace(tables, system={**tables.system, EXTENDED: table})
-    if field.key == "memory-type" and value == "NO_MEMORY_EXPANSION":
+def _with_value(tables: Parts, setting: Setting, value: object) -> Parts:
+    if setting.key == "memory-type" and value == "NO_MEMORY_EXPANSION":
         return replace(tables, memory=None)
-    return replace(tables, **{field.section: table})  # type: ignore[arg-type]  # the section is one of the tables
+    return with_value(tables, setting, value)
 
 
-def changed_texts(tables: Tables, texts: Mapping[str, str]) -> dict[str, str]:
+def changed_texts(tables: Parts, texts: Mapping[str, str]) -> dict[str, str]:
     """Return the fields whose text is another than the system's."""
     changed = {}
     for key, text in texts.items():
         name, _, rest = key.partition("[")
         at = int(rest.removesuffix("]")) if rest else None
-        if (text or "").strip() != shown_text(tables, FIELDS[name], at):
+        if (text or "").strip() != shown_text(tables, BY_KEY[name], at):
             changed[key] = text or ""
     return changed
 
@@ -169,44 +144,44 @@ def changed_texts(tables: Tables, texts: Mapping[str, str]) -> dict[str, str]:
 # Dimensions
 
 
-def _per_dimension(tables: Tables, change: Any) -> Tables:
-    """Return a system whose lists with an entry per dimension are changed by `change(key, items)`."""
+def _per_dimension(tables: Parts, change: Any) -> Parts:
+    """Return a system whose lists with an entry per dimension are changed by `change(setting, items)`."""
     count = dimensions(tables)
-    for field in _LISTS:
-        items = _table(tables, field).get(field.key)
+    for setting in _LISTS:
+        items = table_of(tables, setting.file).get(setting.key)
         if isinstance(items, list | tuple):
             # A list of algorithms may be shorter than the dimensions, and has to stay in step nevertheless.
             padded = [*items, *[None] * (count - len(items))]
-            kept = [item for item in change(field, padded) if item is not None]
-            tables = _with_value(tables, field, kept or None)
+            kept = [item for item in change(setting, padded) if item is not None]
+            tables = with_value(tables, setting, kept or None)
     return tables
 
 
-def with_dimension(tables: Tables) -> Tables:
+def with_dimension(tables: Parts) -> Parts:
     """Return a system with one more dimension, the outermost."""
 
-    def add(field: Field, items: list[object]) -> list[object]:
-        if field in ALGORITHMS:
+    def add(setting: Setting, items: list[object]) -> list[object]:
+        if setting in ALGORITHM_SETTINGS:
             return [*items, "ring"] if None not in items else items
-        return [*items, _NEW_DIMENSION[field.key]]
+        return [*items, setting.first]
 
     return _per_dimension(tables, add)
 
 
-def without_dimension(tables: Tables, at: int) -> Tables:
+def without_dimension(tables: Parts, at: int) -> Parts:
     """Return a system without one of its dimensions; the last one stays."""
     if dimensions(tables) < 2:
         return tables
-    return _per_dimension(tables, lambda _field, items: items[:at] + items[at + 1 :])
+    return _per_dimension(tables, lambda _setting, items: items[:at] + items[at + 1 :])
 
 
-def with_dimension_moved(tables: Tables, at: int, by: int) -> Tables:
+def with_dimension_moved(tables: Parts, at: int, by: int) -> Parts:
     """Return a system with a dimension moved inwards (-1) or outwards (1)."""
     to = at + by
     if not (0 <= at < dimensions(tables) and 0 <= to < dimensions(tables)):
         return tables
 
-    def swap(_field: Field, items: list[object]) -> list[object]:
+    def swap(_setting: Setting, items: list[object]) -> list[object]:
         swapped = list(items)
         swapped[at], swapped[to] = swapped[to], swapped[at]
         return swapped
@@ -232,7 +207,7 @@ def fitting_sizes(sizes: Sequence[int], ranks: int) -> list[int]:
     return found
 
 
-def fitted(tables: Tables, ranks: int) -> Tables:
+def fitted(tables: Parts, ranks: int) -> Parts:
     """Return a system with as many NPUs as a job has ranks.
 
     Single links are those of one number of NPUs: with another the dimensions take their place.
@@ -262,9 +237,9 @@ def fitted(tables: Tables, ranks: int) -> Tables:
 # Where to start from
 
 
-def from_preset(name: str) -> Tables:
+def from_preset(name: str) -> Parts:
     """Return the system of a preset."""
-    tables = Tables.of(PRESETS[name].parts)
+    tables = PRESETS[name].parts
     lists = {
         key: list(value) if isinstance(value, list | tuple) else value
         for key, value in tables.network.items()
@@ -276,7 +251,7 @@ def is_changed(draft: Draft, trace: Trace) -> bool:
     """Whether a system is no longer the preset it began as; mode, comm groups and what suits the job do not count."""
     if draft.origin not in PRESETS:
         return False
-    preset = with_mode(from_preset(draft.origin), extended=is_extended(draft.tables))
+    preset = with_mode(from_preset(draft.origin), mode_of(draft.tables), strip=True)
     suiting = suited(Draft(preset, draft.origin), trace).tables
     return _said(draft.tables) not in (_said(preset), _said(suiting))
 
@@ -284,19 +259,8 @@ def is_changed(draft: Draft, trace: Trace) -> bool:
 _anything = decoder(object)
 
 
-def _said(tables: Tables) -> object:
+def _said(tables: Parts) -> object:
     return _anything(msgspec.json.encode(replace(tables, groups=None, names={})))
-
-
-def with_mode(tables: Tables, *, extended: bool) -> Tables:
-    """Return a system in a mode; what only the extended one has goes with it."""
-    if extended:
-        return tables if is_extended(tables) else replace(tables, system={**tables.system, EXTENDED: {}})
-    return replace(
-        tables,
-        system={key: value for key, value in tables.system.items() if key != EXTENDED},
-        network={key: value for key, value in tables.network.items() if key not in EXTENDED_NETWORK_KEYS},
-    )
 
 
 def proposed(trace: Trace) -> Draft:
@@ -324,7 +288,7 @@ def suited(draft: Draft, trace: Trace) -> Draft:
         )
     reason = extended_reason(trace)
     if reason and not is_extended(tables):
-        tables = with_mode(tables, extended=True)
+        tables = with_mode(tables, "extended")
         notes.append(f"Extended mode: {reason}.")
     return replace(draft, tables=tables, notes=tuple(notes))
 
@@ -352,9 +316,9 @@ def _lacks_roofline(trace: Trace) -> bool:
     return False
 
 
-def findings_of(trace: Trace, config: SystemConfig | None, tables: Tables) -> list[Finding]:
+def findings_of(trace: Trace, config: SystemConfig | None, tables: Parts) -> list[Finding]:
     """Return what would go wrong in a simulation, and what reading the system brought to light."""
-    read = examined(tables.parts)
+    read = examined(tables)
     return [*(check(trace, config) if config else []), *read.findings]
 
 
@@ -362,7 +326,7 @@ def run_name(draft: Draft, taken: Collection[str] = ()) -> str:
     """Return what a run on a system is called until it is renamed: its dimensions and rates, and a number from the second on.
 
     Example:
-        >>> draft = Draft(Tables({"topology": ["Switch", "Ring"], "npus_count": [8, 4], "bandwidth": [400, 50]}, {}), "")
+        >>> draft = Draft(Parts({"topology": ["Switch", "Ring"], "npus_count": [8, 4], "bandwidth": [400, 50]}, {}), "")
         >>> run_name(draft), run_name(draft, ["Switch 8 × Ring 4, 400/50 GiB/s"])
         ('Switch 8 × Ring 4, 400/50 GiB/s', 'Switch 8 × Ring 4, 400/50 GiB/s #2')
     """
@@ -370,7 +334,7 @@ def run_name(draft: Draft, taken: Collection[str] = ()) -> str:
     columns = [network.get(key) for key in ("topology", "npus_count", "bandwidth")]
     kinds, sizes, rates = (list(one) if isinstance(one, list | tuple) else [] for one in columns)
     dims = " × ".join(f"{kind} {size}" for kind, size in zip(kinds, sizes, strict=False))
-    unit = shown_text(draft.tables, FIELDS["bandwidth-unit"])
+    unit = shown_text(draft.tables, BY_KEY["bandwidth-unit"])
     aware = ", aware" if draft.tables.congestion == "aware" else ""
     name = f"{dims}, {'/'.join(str(rate) for rate in rates)} {unit}{aware}"
     if name not in taken:

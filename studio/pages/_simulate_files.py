@@ -11,13 +11,12 @@ import zlib
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 from studio.errors import ConfigError
-from studio.runs import Tables
 from studio.sim import astra
-from studio.sim.config import Congestion
-from studio.sim.parts import CUSTOM, MEMORY_KEYS, PER_NODE_CUSTOM, SYSTEM_IGNORED, SYSTEM_KEYS
+from studio.sim.parts import CUSTOM, PER_NODE_CUSTOM, SYSTEM_IGNORED, SYSTEM_KEYS, Parts
+from studio.sim.settings import BY_KEY, in_file
 
 _MANY = 8
 _MOST_BYTES = 8 << 20
@@ -30,14 +29,14 @@ _CALLED = {
 }
 _TELLING: Mapping[str, frozenset[str]] = {
     "network": frozenset(("topology", "npus_count")),
-    "memory": frozenset(MEMORY_KEYS),
+    "memory": frozenset(setting.key for setting in in_file("memory")),
     # L, o, g and G are keys too, but too short to tell a file by.
     "system": frozenset(key for key in (*SYSTEM_KEYS, *SYSTEM_IGNORED) if len(key) > 1),
 }
 _OPTION = re.compile(rb"--[a-z][a-z-]*(=.*)?")
 
 
-def imported_files(tables: Tables, files: Mapping[str, bytes]) -> tuple[Tables, tuple[str, ...]]:
+def imported_files(tables: Parts, files: Mapping[str, bytes]) -> tuple[Parts, tuple[str, ...]]:
     """Return a system with the tables of files in place of its own, and what was taken for what.
 
     A zip stands for the files in it; one that holds both a network and a system is a whole system: what it lacks of
@@ -136,9 +135,9 @@ def _options(name: str, content: bytes) -> dict[str, Any]:
     except ConfigError as error:
         raise ConfigError(error.message.replace("command line", name), hint=error.hint) from error
     congestion = given.pop("congestion", None)
-    allowed = get_args(Congestion)
-    if congestion is not None and congestion not in allowed:
-        raise ConfigError(f"{name}: congestion is {congestion[:40]!r}; allowed: {', '.join(allowed)}")
+    allowed = BY_KEY["congestion"]
+    if congestion is not None and congestion not in allowed.values:
+        raise ConfigError(f"{name}: congestion is {congestion[:40]!r}; allowed: {allowed.allowed()}")
     found: dict[str, Any] = {"options": {key: _option(value) for key, value in given.items()}}
     return found | ({"congestion": congestion} if congestion else {})
 
@@ -195,10 +194,10 @@ def _refuse_traces(name: str, table: Mapping[str, object]) -> None:
         )
 
 
-def exported(tables: Tables) -> bytes:
+def exported(tables: Parts) -> bytes:
     """Return a system as a zip of ASTRA-sim's files, values as they were written."""
     with tempfile.TemporaryDirectory() as folder:
-        files = astra.save(tables.parts, folder)
+        files = astra.save(tables, folder)
         stream = io.BytesIO()
         with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:
             for path in sorted(Path(folder).iterdir()):

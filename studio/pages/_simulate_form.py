@@ -11,21 +11,27 @@ from dash import html
 from studio.drafts import Draft
 from studio.errors import ConfigError
 from studio.pages._asked import EDIT, asks
-from studio.pages._simulate_edits import dimensions, is_extended, shown_text
-from studio.pages._simulate_fields import (
-    ALGORITHM_CHOICES,
-    ALGORITHM_HINT,
-    ALGORITHMS,
-    CONGESTION,
-    DIMENSION_FIELDS,
-    FIELDS,
-    GROUPS,
-    Field,
-)
+from studio.pages._simulate_edits import dimensions, form_choices, shown_text
 from studio.pages._widgets import hint, labelled
-from studio.runs import Tables
+from studio.sim.algorithms import ALGORITHM_NAMES, ALGORITHMS_HINT
+from studio.sim.parts import Parts, is_extended
+from studio.sim.settings import (
+    ALGORITHM_SETTINGS,
+    BY_KEY,
+    DIMENSION_SETTINGS,
+    HEADINGS,
+    NETWORK_UNIT,
+    REFERENCE,
+    SETTINGS,
+    Setting,
+)
 
 _DEBOUNCE_MS = 200
+_ALGORITHMS_HINT = (
+    f"How a collective is carried out along each dimension, dimension 0 first. {ALGORITHMS_HINT} {REFERENCE}"
+)
+_TABLES = (*DIMENSION_SETTINGS, *ALGORITHM_SETTINGS)
+"""Settings that have a field per dimension, in tables."""
 
 
 def form(draft: Draft) -> Any:
@@ -34,8 +40,8 @@ def form(draft: Draft) -> Any:
     return [
         html.Ul([html.Li(note) for note in draft.notes], className="sim-notes") if draft.notes else None,
         _section("Network", _dimensions(tables)),
-        _section("Algorithm of each collective", _algorithms(tables), ALGORITHM_HINT),
-        *[_section(name, _fields(tables, name)) for name in GROUPS if _shown(tables, name)],
+        _section("Algorithm of each collective", _algorithms(tables), _ALGORITHMS_HINT),
+        *[_section(name, _fields(tables, name)) for name in HEADINGS if _shown(tables, name)],
     ]
 
 
@@ -53,15 +59,15 @@ def keyed(name: str) -> dict[str, str]:
 # Dimensions
 
 
-def _dimensions(tables: Tables) -> Any:
-    columns = [field for field in DIMENSION_FIELDS if not field.extended]
-    further = [field for field in DIMENSION_FIELDS if field.extended and is_extended(tables)]
+def _dimensions(tables: Parts) -> Any:
+    columns = [field for field in DIMENSION_SETTINGS if not field.extended]
+    further = [field for field in DIMENSION_SETTINGS if field.extended and is_extended(tables)]
     count = dimensions(tables)
-    units = {"bandwidth": shown_text(tables, FIELDS["bandwidth-unit"]), "latency": "ns"}
+    network_unit = shown_text(tables, BY_KEY["bandwidth-unit"])
     head: list[Any] = [html.Th("Dim.", scope="col")]
     for field in columns:
-        unit = html.Span(f" {units[field.key]}", className="cs-dim") if field.key in units else None
-        title = html.Span([field.label, unit, hint(field.label, field.hint)], className="sim-label")
+        unit = _unit(network_unit if field.unit == NETWORK_UNIT else field.unit)
+        title = html.Span([field.label, unit, _hint(field)], className="sim-label")
         head.append(html.Th(title, scope="col"))
     head.append(html.Th(html.Span("Order", className="sim-unseen"), scope="col"))
     rows = []
@@ -86,14 +92,14 @@ def _dimensions(tables: Tables) -> Any:
     )
 
 
-def _inline(tables: Tables, field: Field, at: int) -> Any:
+def _inline(tables: Parts, field: Setting, at: int) -> Any:
     """Return a setting of a dimension that stands below the others, its name beside it."""
     unit = f" {field.unit}" if field.unit else ""
-    name = html.Span([field.label.lower(), unit, hint(field.label, field.hint)], className="cs-dim sim-label")
+    name = html.Span([field.label.lower(), unit, _hint(field)], className="cs-dim sim-label")
     return html.Span([name, _dimension_control(tables, field, at)], className="cs-graph-field")
 
 
-def _dimension_control(tables: Tables, field: Field, at: int) -> Any:
+def _dimension_control(tables: Parts, field: Setting, at: int) -> Any:
     name = f"{field.label} of dimension {at}"
     return control(field, f"{field.key}[{at}]", shown_text(tables, field, at), name)
 
@@ -116,9 +122,9 @@ def _order(at: int, count: int) -> list[Any]:
     ]
 
 
-def _algorithms(tables: Tables) -> Any:
+def _algorithms(tables: Parts) -> Any:
     count = dimensions(tables)
-    rows = [field for field in ALGORITHMS if is_extended(tables) or not field.extended]
+    rows = [field for field in ALGORITHM_SETTINGS if is_extended(tables) or not field.extended]
     head = [
         html.Th("Collective", scope="col"),
         *[html.Th(f"in dim. {at}" if count > 1 else "", scope="col") for at in range(count)],
@@ -141,7 +147,7 @@ def _algorithms(tables: Tables) -> Any:
     return html.Div(
         [
             html.Table([html.Thead(html.Tr(head)), html.Tbody(body)], className="sim-table sim-algorithms"),
-            html.Datalist([html.Option(value=name) for name in ALGORITHM_CHOICES], id="sim-algorithms"),
+            html.Datalist([html.Option(value=name) for name in ALGORITHM_NAMES], id="sim-algorithms"),
             html.Div(id={"sim-said": "algorithms"}, className="sim-said"),
         ]
     )
@@ -151,41 +157,46 @@ def _algorithms(tables: Tables) -> Any:
 # Fields that stand alone
 
 
-def _shown(tables: Tables, group: str) -> list[Field]:
-    def counts(field: Field) -> bool:
+def _shown(tables: Parts, group: str) -> list[Setting]:
+    def counts(field: Setting) -> bool:
         if field.extended and not is_extended(tables):
             return False
-        if not field.needs:
-            return True
-        master = next(one for one in GROUPS[group] if one.key == field.needs)
-        return shown_text(tables, master) != master.choices[0][0]
+        master = BY_KEY.get(field.needs)
+        return master is None or shown_text(tables, master) != form_choices(master)[0][0]
 
-    return [field for field in GROUPS[group] if counts(field)]
+    return [field for field in SETTINGS if field.heading == group and counts(field)]
 
 
-def _fields(tables: Tables, group: str) -> Any:
-    items = []
-    for field in _shown(tables, group):
-        unit = html.Span(f" {field.unit}", className="cs-dim") if field.unit else None
-        items.append(
-            html.Div(
-                [
-                    html.Div([field.label, unit, hint(field.label, field.hint)], className="sim-label"),
-                    control(field, field.key, shown_text(tables, field), field.label),
-                    html.Div(id={"sim-said": field.key}, className="sim-said"),
-                ],
-                className="sim-field",
-            )
+def _unit(unit: str) -> Any:
+    return html.Span(f" {unit}", className="cs-dim") if unit else None
+
+
+def _hint(field: Setting) -> Any:
+    return hint(field.label, field.about)
+
+
+def _fields(tables: Parts, group: str) -> Any:
+    items = [
+        html.Div(
+            [
+                html.Div([field.label, _unit(field.unit), _hint(field)], className="sim-label"),
+                control(field, field.key, shown_text(tables, field), field.label),
+                html.Div(id={"sim-said": field.key}, className="sim-said"),
+            ],
+            className="sim-field",
         )
+        for field in _shown(tables, group)
+    ]
     return html.Div(items, className="sim-fields")
 
 
-def control(field: Field, key: str, text: str, name: str) -> Any:
+def control(field: Setting, key: str, text: str, name: str) -> Any:
     """Return the control of a field, named `name` for those who do not see where it stands."""
     about = labelled(name)
-    if field.choices:
-        known = [{"value": value, "label": label} for value, label in field.choices]
-        if text not in dict(field.choices):
+    choices = dict(form_choices(field))
+    if choices:
+        known = [{"value": value, "label": label} for value, label in choices.items()]
+        if text not in choices:
             known.append({"value": text, "label": text})
         return dmc.Select(
             id=keyed(key),
@@ -196,13 +207,13 @@ def control(field: Field, key: str, text: str, name: str) -> Any:
             comboboxProps={"shadow": "sm"},
             **about,
         )
-    suggested = {"attributes": {"input": {"list": "sim-algorithms"}}} if field in ALGORITHMS else {}
+    suggested = {"attributes": {"input": {"list": "sim-algorithms"}}} if field in ALGORITHM_SETTINGS else {}
     return dmc.TextInput(
         id=keyed(key),
         value=text,
         size="xs",
         debounce=_DEBOUNCE_MS,
-        placeholder=field.default,
+        placeholder=field.placeholder,
         autoComplete="off",
         spellCheck=False,
         **suggested,
@@ -210,13 +221,14 @@ def control(field: Field, key: str, text: str, name: str) -> Any:
     )
 
 
-def congestion_control(tables: Tables) -> Any:
+def congestion_control(tables: Parts) -> Any:
     """Return the choice between the network models, which stands above the form."""
+    congestion = BY_KEY["congestion"]
     return html.Span(
         [
             html.Span("congestion", className="cs-dim"),
-            control(CONGESTION, CONGESTION.key, tables.congestion, "Congestion"),
-            hint(CONGESTION.label, CONGESTION.hint),
+            control(congestion, congestion.key, tables.congestion, congestion.label),
+            _hint(congestion),
         ],
         className="cs-graph-field sim-congestion",
     )
@@ -234,9 +246,10 @@ def place_of(key: str) -> str:
         ('dim-1', 'network', 'algorithms', 'peak-perf')
     """
     name, _, at = key.partition("[")
-    if name in {field.key for field in DIMENSION_FIELDS}:
+    setting = BY_KEY.get(name)
+    if setting in DIMENSION_SETTINGS:
         return f"dim-{at.removesuffix(']')}" if at else "network"
-    return "algorithms" if name in {field.key for field in ALGORITHMS} else name
+    return "algorithms" if setting in ALGORITHM_SETTINGS else name
 
 
 def said(problems: Mapping[str, ConfigError]) -> dict[str, list[Any]]:
@@ -251,5 +264,5 @@ def said(problems: Mapping[str, ConfigError]) -> dict[str, list[Any]]:
 
 
 def _called(key: str) -> str:
-    field = next((one for one in (*DIMENSION_FIELDS, *ALGORITHMS) if one.key == key.partition("[")[0]), None)
-    return f"{field.label} may be" if field else "It may be"
+    setting = BY_KEY.get(key.partition("[")[0])
+    return f"{setting.label} may be" if setting in _TABLES else "It may be"

@@ -61,9 +61,9 @@ def order(
     try:
         if asked["verb"] == "run":
             draft, _ = current(ids, texts, state)
-            if examined(draft.tables.parts).problems:
+            if examined(draft.tables).problems:
                 raise StudioError("The settings marked in the form have to be mended before a run.")
-            begun = start(found, state["job"], draft.tables.parts, run_name(draft, _names(state["job"]))).id
+            begun = start(found, state["job"], draft.tables, run_name(draft, _names(state["job"]))).id
             dismiss_ended(found, state["job"], but=begun)
         elif asked["verb"] == "stop":
             cancel(found, asked["of"])
@@ -83,7 +83,7 @@ def _again_or_dismissed(found: Simulations, verb: str, name: str) -> str | None:
     """Repeat or forget a simulation; returns the id of one that begins."""
     before = get(found, name)
     if before and verb == "again":
-        started = start(found, before.job, before.tables.parts, before.name)
+        started = start(found, before.job, before.tables, before.name)
         dismiss_ended(found, before.job, but=started.id)
         return started.id
     if before:

@@ -17,8 +17,9 @@ from studio.pages._asked import EDIT, ORDER, RUNS, asks
 from studio.pages._export import copied, exports
 from studio.pages._rank_table import rank_table
 from studio.pages._widgets import error_box, exact, hint, labelled, link, table
-from studio.runs import Run, RunInfo, Tables
+from studio.runs import Run, RunInfo
 from studio.settings import differences
+from studio.sim.parts import Parts
 from studio.sim.result import SimResult, breakdown_of
 from studio.sim.traffic import offered_load_words
 from studio.simulations import ACTIVE, Simulation
@@ -154,7 +155,7 @@ def _node(job: str, rank: int, node: int) -> Any:
 # A result
 
 
-def result(run: Run, info: RunInfo, in_form: Tables, *, dark: bool) -> Any:
+def result(run: Run, info: RunInfo, in_form: Parts, *, dark: bool) -> Any:
     """Return what a run found, and in what its system is not the one in the form."""
     found = run.result
     times = breakdown_of(found)
@@ -195,7 +196,7 @@ def result(run: Run, info: RunInfo, in_form: Tables, *, dark: bool) -> Any:
     )
 
 
-def made_with(info: RunInfo, in_form: Tables) -> Any:
+def made_with(info: RunInfo, in_form: Parts) -> Any:
     """Return whether a run was made with the settings in the form; where not, which it has, and a way to have them there."""
     found = differences(info.tables, in_form)
     if not found:

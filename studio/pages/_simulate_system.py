@@ -33,23 +33,22 @@ from studio.pages._simulate_edits import (
     fitted,
     from_preset,
     is_changed,
-    is_extended,
     proposed,
     suited,
     with_dimension,
     with_dimension_moved,
-    with_mode,
     with_text,
     without_dimension,
 )
-from studio.pages._simulate_fields import GROUPS
 from studio.pages._simulate_files import exported, imported_files
 from studio.pages._simulate_form import congestion_control, form, place_of, said
 from studio.pages._simulate_live import drawn, facts, legend, told
 from studio.pages._state import trace, workspace
 from studio.pages._widgets import error_box, no_job
+from studio.sim.parts import mode_of, with_mode
 from studio.sim.presets import PRESETS
 from studio.sim.problems import Examined, examined
+from studio.sim.settings import SETTINGS
 
 
 class FormState(TypedDict):
@@ -67,7 +66,7 @@ class FormState(TypedDict):
 
 
 _CHANGED = "changed:"
-_MASTERS = {field.needs for group in GROUPS.values() for field in group if field.needs} | {"bandwidth-unit"}
+_MASTERS = {setting.needs for setting in SETTINGS} | {"bandwidth-unit"}
 """Fields on which others depend: the form is drawn anew when one of them changes."""
 
 
@@ -130,7 +129,7 @@ def _shown(draft: Draft, config: str, state: FormState, *, replace_step: bool = 
         "hidden": False,
         "form": form(draft),
         "congestion": congestion_control(draft.tables),
-        "mode": "extended" if is_extended(draft.tables) else "compatible",
+        "mode": mode_of(draft.tables),
     }
 
 
@@ -296,7 +295,12 @@ def _acted(draft: Draft, verb: str, of: str, job: str) -> Draft:
         fresh = proposed(found)
         if draft.origin in PRESETS and draft.origin != fresh.origin:
             fresh = Draft(from_preset(draft.origin), draft.origin)
-            fresh = replace(fresh, tables=with_mode(fresh.tables, extended=bool(extended_reason(found))))
+            fresh = replace(
+                fresh,
+                tables=with_mode(
+                    fresh.tables, "extended" if extended_reason(found) else "compatible", strip=True
+                ),
+            )
         return fresh
     place, _, drawn = of.partition("/")
     at = int(place or 0)
@@ -337,8 +341,8 @@ def choose(
         after = (
             _preset(draft, preset, state["job"]) if "sim-preset.value" in ctx.triggered_prop_ids else draft
         )
-        if is_extended(draft.tables) != (mode == "extended"):
-            tables = with_mode(after.tables, extended=mode == "extended")
+        if mode_of(draft.tables) != mode:
+            tables = with_mode(after.tables, "extended" if mode == "extended" else "compatible", strip=True)
             after = replace(after, tables=tables, edited="", notes=())
     except StudioError as error:
         return _refused(error)
@@ -351,7 +355,7 @@ def _preset(draft: Draft, name: str | None, job: str) -> Draft:
         return draft
     if name == draft.origin and not is_changed(draft, trace(job)):
         return draft
-    tables = with_mode(from_preset(name), extended=is_extended(draft.tables))
+    tables = with_mode(from_preset(name), mode_of(draft.tables), strip=True)
     chosen = Draft(replace(tables, groups=draft.tables.groups), name)
     return suited(chosen, trace(job)) if name == draft.origin else chosen
 
@@ -413,7 +417,7 @@ def judge(
     if not state or len(known) < len(fields) or len(spots) < len(places):
         raise PreventUpdate  # a form that has gone meanwhile has no ids left
     draft = load_draft(workspace().root, state["config"])
-    found = examined(draft.tables.parts)
+    found = examined(draft.tables)
     messages = said(found.problems)
     general = [text for spot, texts in messages.items() if spot not in spots for text in texts]
     errors = [key in found.problems or _whole_list(key, found) for key in known]
@@ -447,7 +451,7 @@ def foresee(state: FormState | None) -> Any:
     if not state:
         return None, "Run"
     draft = load_draft(workspace().root, state["config"])
-    found = examined(draft.tables.parts)
+    found = examined(draft.tables)
     if found.usable is None:
         return html.P("The settings marked above have to be mended before a run.", className="cs-dim"), "Run"
     findings = findings_of(trace(state["job"]), found.usable, draft.tables)

@@ -18,20 +18,23 @@ import yaml
 from studio.errors import ConfigError, StudioError
 from studio.et import read as read_trace
 from studio.et import write as write_trace
-from studio.sim.config import CollectiveKind, Congestion, SystemConfig
+from studio.sim.config import Congestion, SystemConfig
 from studio.sim.fields import Fields, shown
+from studio.sim.network import UNIT
 from studio.sim.parts import (
     CUSTOM,
+    NO_CUSTOM,
     OPTION_IGNORED,
-    OPTION_KEYS,
     PATH_OPTIONS,
     PER_NODE_CUSTOM,
+    CustomAlgorithms,
     Imported,
     Parts,
     Table,
     imported,
     parts_of,
 )
+from studio.sim.settings import DIMENSION_SETTINGS, in_file
 from studio.trace import Trace
 
 __all__ = [
@@ -114,7 +117,8 @@ def read(files: Files) -> Imported:
     Raises:
         ConfigError: A file cannot be read, or a value is not allowed.
     """
-    return imported(load(files))
+    parts = load(files)
+    return imported(parts, custom_algorithms(parts.system, files.system))
 
 
 def read_config(
@@ -147,7 +151,7 @@ def read_config(
 
 
 def load(files: Files) -> Parts:
-    """Read the files as tables, without asking yet what their values mean; traces that are algorithms are read too."""
+    """Read the files as tables, without asking yet what their values mean."""
     given = load_given(files.system, files.network, files.comm_groups, files.remote_memory)
     return Parts(**given, options=options(files.options), congestion=files.congestion)
 
@@ -160,7 +164,6 @@ def load_given(
     names = {}
     if system:
         given["system"] = _json(system)
-        given["custom"], given["custom_nodes"] = _custom(Fields(str(system), given["system"]), system.parent)
         names["system"] = str(system)
     if network:
         given["network"] = _yaml(network)
@@ -185,7 +188,8 @@ def options(words: Sequence[str]) -> dict[str, str]:
         >>> options(["--num-queues-per-dim=2", "--injection-scale", "0.5", "--rendezvous-protocol"])
         {'num-queues-per-dim': '2', 'injection-scale': '0.5', 'rendezvous-protocol': 'true'}
     """
-    known = ", ".join(f"--{key}" for key in (*OPTION_KEYS, *OPTION_IGNORED, *PATH_OPTIONS))
+    settings = {setting.key: setting for setting in in_file("options")}
+    known = ", ".join(f"--{key}" for key in (*settings, *OPTION_IGNORED, *PATH_OPTIONS))
     found: dict[str, str] = {}
     rest = list(words)
     while rest:
@@ -195,7 +199,7 @@ def options(words: Sequence[str]) -> dict[str, str]:
             raise ConfigError(f"command line: {shown(word)} is no option; allowed: {known}")
         if not given and rest and not rest[0].startswith("--"):
             value = rest.pop(0)
-        elif not given and name == "rendezvous-protocol":
+        elif not given and name in settings and settings[name].type == "flag":
             value = "true"
         elif not given:
             raise ConfigError(f"command line: --{name} has no value", hint=f"Write --{name}=VALUE.")
@@ -208,21 +212,20 @@ def write_config(config: SystemConfig, folder: Path | str) -> Files:
 
     Files of the same names are replaced. Algorithms given as traces are written beside the others.
     """
-    return save(parts_of(config), folder)
+    return save(parts_of(config), folder, CustomAlgorithms(config.custom, config.custom_nodes))
 
 
-def save(parts: Parts, folder: Path | str) -> Files:
-    """Write the tables of a configuration to files."""
+def save(parts: Parts, folder: Path | str, custom: CustomAlgorithms = NO_CUSTOM) -> Files:
+    """Write the tables of a configuration to files, and the algorithms given as traces beside them."""
     target = Path(folder)
     target.mkdir(parents=True, exist_ok=True)
     system = dict(parts.system)
     for key, kind in CUSTOM.items():
-        if kind in parts.custom:
-            system[key] = _write_custom(parts.custom[kind], target, f"custom_{kind}")
-    if parts.custom_nodes:
+        if kind in custom.kinds:
+            system[key] = _write_custom(custom.kinds[kind], target, f"custom_{kind}")
+    if custom.nodes:
         prefixes = {
-            node: _write_custom(trace, target, f"custom_node_{node}")
-            for node, trace in parts.custom_nodes.items()
+            node: _write_custom(trace, target, f"custom_node_{node}") for node, trace in custom.nodes.items()
         }
         (target / "custom_nodes.yml").write_text(yaml.safe_dump(prefixes), encoding="utf-8")
         system[PER_NODE_CUSTOM] = "custom_nodes.yml"
@@ -251,8 +254,9 @@ def _write_optional(path: Path, table: Table | None) -> Path | None:
 
 def _write_network(path: Path, network: Table) -> Path:
     """Write the network in the form the reference's own files have: one list per line, the units beside it."""
-    unit = network.get("bandwidth-unit", "GB/s (1 GB = 2^30 bytes)")
-    units = {"bandwidth": f"  # {unit}, per link", "latency": "  # ns", "message-overhead": "  # ns"}
+    unit = network.get(UNIT, "GB/s (1 GB = 2^30 bytes)")
+    units = {setting.key: f"  # {setting.unit}" for setting in DIMENSION_SETTINGS if setting.unit}
+    units["bandwidth"] = f"  # {unit}, per link"
     lines = [f"{key}: {json.dumps(value)}{units.get(key, '')}\n" for key, value in network.items()]
     path.write_text("".join(lines), encoding="utf-8")
     return path
@@ -352,21 +356,31 @@ def _table(path: Path, table: object) -> dict[str, object]:
     return {str(key): value for key, value in table.items()}
 
 
-def _custom(system: Fields, folder: Path) -> tuple[dict[CollectiveKind, Trace], dict[int, Trace]]:
-    custom = {
-        kind: _custom_trace(system, key, system.text(key), folder)
-        for key, kind in CUSTOM.items()
-        if key in system
+def custom_algorithms(table: Table, system: Path | None) -> CustomAlgorithms:
+    """Read the traces that a system names as algorithms; without a file there are none.
+
+    Args:
+        table: What `system.json` holds.
+        system: Its path: traces lie beside it.
+
+    Raises:
+        ConfigError: A trace is not there, or cannot be read.
+    """
+    if system is None:
+        return NO_CUSTOM
+    keys, folder = Fields(str(system), table), system.parent
+    kinds = {
+        kind: _custom_trace(keys, key, keys.text(key), folder) for key, kind in CUSTOM.items() if key in keys
     }
     nodes: dict[int, Trace] = {}
-    if PER_NODE_CUSTOM in system:
-        path = _beside(folder, system.text(PER_NODE_CUSTOM))
-        table = Fields(str(path), _yaml(path))
-        for key in table.table:
+    if PER_NODE_CUSTOM in keys:
+        path = _beside(folder, keys.text(PER_NODE_CUSTOM))
+        prefixes = Fields(str(path), _yaml(path))
+        for key in prefixes.table:
             if not key.isdecimal():
                 raise ConfigError(f"{path}: {shown(key)} is no node id; allowed: a whole number from 0")
-            nodes[int(key)] = _custom_trace(table, key, table.text(key), path.parent)
-    return custom, nodes
+            nodes[int(key)] = _custom_trace(prefixes, key, prefixes.text(key), path.parent)
+    return CustomAlgorithms(kinds, nodes)
 
 
 def _custom_trace(table: Fields, key: str, prefix: str, folder: Path) -> Trace:

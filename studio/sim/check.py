@@ -21,7 +21,15 @@ from studio.analysis.collectives.matching import (
 )
 from studio.analysis.graph.digraph import build_network, reachable, shortest_cycle
 from studio.sim.agreement import group_findings, group_label, message_findings, node_label, rank_list
-from studio.sim.collectives import EXTENDED_KIND_OF, KIND_OF, ROOT_KEYS, ROOTED, any_size, listed_for
+from studio.sim.collectives import (
+    EXTENDED_KIND_OF,
+    KIND_OF,
+    ROOT_KEYS,
+    ROOTED,
+    any_size,
+    lacks_form,
+    listed_for,
+)
 from studio.sim.config import Algorithm, CollectiveKind, SystemConfig
 from studio.sim.matched import by_number, replays_communication, unrecorded
 from studio.trace import (
@@ -510,9 +518,9 @@ def _applied(
 
 
 def _refusal(algorithm: Algorithm, kind: CollectiveKind, size: int) -> str:
-    if algorithm.kind == "halving_doubling" and kind == "all_to_all":
+    if lacks_form(algorithm, kind):
         return f"has no {algorithm.name} form"
-    if algorithm.kind in ("halving_doubling", "double_binary_tree") and size & (size - 1):
+    if algorithm.row.powers_of_two and size & (size - 1):
         return f"by {algorithm.name} over {size} ranks; allowed: a power of two"
     return ""
 

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from studio.errors import ConfigError
+from studio.sim.algorithms import ALGORITHMS
 from studio.sim.config import REFERENCE_KINDS, Algorithm, CollectiveKind, SystemConfig
 from studio.trace import CollectiveType
 
@@ -187,8 +188,7 @@ def _work(config: SystemConfig, phase: Phase, size: float) -> tuple[float, float
         "all_reduce": (2 * size * share, size),
         "all_to_all": (size * share, size),
     }.get(kind, (size, size))
-    deep = (ranks - 1).bit_length()
-    steps = {"ring": ranks - 1, "direct": 1}.get(phase.algorithm.kind, deep) * (1 + (kind == "all_reduce"))
+    steps = phase.algorithm.row.rounds(ranks) * (1 + (kind == "all_reduce"))
     return steps * (dim.latency_ns + config.packet_delay_ns) + sent / dim.bytes_per_ns, after
 
 
@@ -238,9 +238,10 @@ def check_group(
     config: SystemConfig, kind: CollectiveKind, algorithm: Algorithm, size: int, name: str
 ) -> None:
     """Raise a ConfigError where a comm group cannot use an algorithm."""
-    if algorithm.kind == "double_binary_tree" and not any_size(config):
+    if not algorithm.row.in_groups and not any_size(config):
+        others = ", ".join(row.name for row in ALGORITHMS.values() if row.in_groups)
         raise ConfigError(
-            f"doubleBinaryTree for {kind} in comm group {name!r}; allowed: ring, direct, halvingDoubling",
+            f"{algorithm.name} for {kind} in comm group {name!r}; allowed: {others}",
             hint="Trees are built over whole dimensions only, but in the extended mode.",
         )
     check_size(config, kind, algorithm, size, f"comm group {name!r}")
@@ -271,21 +272,27 @@ def listed_for(config: SystemConfig, kind: CollectiveKind) -> tuple[Algorithm, .
     return next(filter(None, (config.algorithms.get(name, ()) for name in (kind, *instead))), ())
 
 
+def lacks_form(algorithm: Algorithm, kind: CollectiveKind) -> bool:
+    """Whether the reference has no form of an algorithm for one of its own collectives."""
+    return kind in algorithm.row.lacks and kind in REFERENCE_KINDS
+
+
 def check_size(
     config: SystemConfig, kind: CollectiveKind, algorithm: Algorithm, size: int, where: str
 ) -> None:
     """Raise a ConfigError where so many ranks cannot use an algorithm."""
     if any_size(config):
         return
-    if algorithm.kind in ("halving_doubling", "double_binary_tree") and size & (size - 1):
+    if algorithm.row.powers_of_two and size & (size - 1):
         raise ConfigError(
             f"{algorithm.name} for {kind} on the {size} ranks of {where}; allowed: powers of two",
             hint="Use ring or direct there, or the extended mode.",
         )
-    if algorithm.kind == "halving_doubling" and kind == "all_to_all":
+    if lacks_form(algorithm, kind):
+        others = ", ".join(row.name for row in ALGORITHMS.values() if not row.powers_of_two and not row.lacks)
         raise ConfigError(
-            f"{algorithm.name} for all_to_all in {where}; allowed: ring, direct",
-            hint="Halving-doubling exchanges no all-to-all, but in the extended mode.",
+            f"{algorithm.name} for {kind} in {where}; allowed: {others}",
+            hint=f"{algorithm.row.label} has no {kind.replace('_', '-')}, but in the extended mode.",
         )
 
 

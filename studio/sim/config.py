@@ -8,17 +8,18 @@ a size is in bytes, a time in nanoseconds, a rate in bytes per nanosecond.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
 from studio.errors import ConfigError
+from studio.sim.algorithms import ALGORITHMS, ALGORITHMS_ALLOWED, AlgorithmKind, AlgorithmRow, find_algorithm
 from studio.sim.extensions import Extensions, LinkGraph
-from studio.sim.values import number, one_of, whole
+from studio.sim.settings import DEFAULT, DIMENSION_SETTINGS, MAX_NPUS, check_limits
+from studio.sim.values import one_of, whole
 from studio.trace import CommGroup, Trace
 
 DimensionKind = Literal["ring", "fully_connected", "switch"]
-AlgorithmKind = Literal["ring", "direct", "halving_doubling", "double_binary_tree"]
 CollectiveKind = Literal[
     "all_reduce",
     "all_gather",
@@ -37,14 +38,10 @@ Scheduling = Literal["lifo", "fifo", "explicit"]
 CollectiveOptimization = Literal["baseline", "local_bw_aware"]
 MemorySharing = Literal["per_npu", "per_node", "pool"]
 
-DIMENSION_KINDS: tuple[str, ...] = get_args(DimensionKind)
-ALGORITHM_KINDS: tuple[str, ...] = get_args(AlgorithmKind)
 COLLECTIVE_KINDS: tuple[str, ...] = get_args(CollectiveKind)
 REFERENCE_KINDS: tuple[CollectiveKind, ...] = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all")
 """Collectives whose algorithms the compatible mode knows."""
 
-MAX_NPUS = 1 << 20
-MAX_NS = 1 << 62
 DEFAULT_ENDPOINT_DELAY_NS = 10
 """What a packet waits at its rank where the configuration says nothing, and always in a comm group's ring."""
 
@@ -72,16 +69,11 @@ class Dimension:
     size: int
     bytes_per_ns: float
     latency_ns: float = 0.0
-    efficiency: float = 1.0
-    message_overhead_ns: float = 0.0
+    efficiency: float = DEFAULT["efficiency"]
+    message_overhead_ns: float = DEFAULT["message-overhead"]
 
     def __post_init__(self) -> None:
-        one_of("dimension kind", self.kind, DIMENSION_KINDS)
-        whole("dimension size", self.size, 1, MAX_NPUS)
-        number("dimension bytes_per_ns", self.bytes_per_ns, above=0)
-        number("dimension latency_ns", self.latency_ns, least=0)
-        number("dimension efficiency", self.efficiency, above=0, most=1)
-        number("dimension message_overhead_ns", self.message_overhead_ns, least=0)
+        check_limits(self, "dimension ")
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,22 +129,25 @@ class Algorithm:
     single: bool = False
 
     def __post_init__(self) -> None:
-        one_of("algorithm kind", self.kind, ALGORITHM_KINDS)
+        one_of("algorithm kind", self.kind, tuple(ALGORITHMS))
         if self.window is not None:
-            if self.kind != "direct":
+            if not self.row.windowed:
                 raise ConfigError(
                     f"algorithm window is {self.window} for {self.kind}; allowed: only for direct"
                 )
             whole("algorithm window", self.window, 1, MAX_NPUS)
-        if self.single and self.kind == "double_binary_tree":
-            raise ConfigError("algorithm double_binary_tree has no form over all ranks as one dimension")
+        if self.single and not self.row.single:
+            raise ConfigError(f"algorithm {self.kind} has no form over all ranks as one dimension")
+
+    @property
+    def row(self) -> AlgorithmRow:
+        """What the table of algorithms says of it."""
+        return ALGORITHMS[self.kind]
 
     @property
     def name(self) -> str:
         """The spelling ASTRA-sim uses."""
-        base = {v: k for k, v in _NAMES.items()}[self.kind]
-        if self.single:
-            base = "one" + base[0].upper() + base[1:]
+        base = self.row.names[int(self.single)]
         return base if self.window is None else f"{base}{self.window}"
 
     @staticmethod
@@ -162,24 +157,11 @@ class Algorithm:
         Raises:
             ConfigError: There is no such algorithm.
         """
-        single = text.startswith("one") and len(text) > 3
-        rest = text[3].lower() + text[4:] if single else text
-        base = rest.rstrip("0123456789")
-        digits = rest[len(base) :]
-        if base not in _NAMES or (digits and base != "direct") or (single and base == "doubleBinaryTree"):
-            raise ConfigError(
-                f"collective algorithm is {text!r}; allowed: ring, direct, direct<window>, halvingDoubling, "
-                "doubleBinaryTree, oneRing, oneDirect, oneDirect<window>, oneHalvingDoubling"
-            )
-        return Algorithm(_NAMES[base], int(digits) if digits else None, single)
-
-
-_NAMES: dict[str, AlgorithmKind] = {
-    "ring": "ring",
-    "direct": "direct",
-    "halvingDoubling": "halving_doubling",
-    "doubleBinaryTree": "double_binary_tree",
-}
+        found = find_algorithm(text)
+        if found is None:
+            raise ConfigError(f"collective algorithm is {text!r}; allowed: {ALGORITHMS_ALLOWED}")
+        row, single, window = found
+        return Algorithm(row.kind, window, single)
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +176,7 @@ class Roofline:
     peak_tera_ops_per_s: float
 
     def __post_init__(self) -> None:
-        number("roofline peak_tera_ops_per_s", self.peak_tera_ops_per_s, above=0)
+        check_limits(self, "roofline ")
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,13 +193,10 @@ class RemoteMemory:
     sharing: MemorySharing
     latency_ns: int
     bytes_per_ns: float
-    npus_per_node: int = 1
+    npus_per_node: int = DEFAULT["num-npus-per-node"]
 
     def __post_init__(self) -> None:
-        one_of("remote memory sharing", self.sharing, get_args(MemorySharing))
-        whole("remote memory latency_ns", self.latency_ns, 0, MAX_NS)
-        number("remote memory bytes_per_ns", self.bytes_per_ns, above=0)
-        whole("remote memory npus_per_node", self.npus_per_node, 1, MAX_NPUS)
+        check_limits(self, "remote memory ")
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,16 +211,14 @@ class SharedBus:
         reduction_delay_ns: Time per 100 bytes of a reduction.
     """
 
-    latency_ns: int = 0
-    overhead_ns: int = 0
-    gap_ns: int = 0
-    gap_per_byte_ns: float = 0.0
-    reduction_delay_ns: int = 1
+    latency_ns: int = DEFAULT["L"]
+    overhead_ns: int = DEFAULT["o"]
+    gap_ns: int = DEFAULT["g"]
+    gap_per_byte_ns: float = DEFAULT["G"]
+    reduction_delay_ns: int = DEFAULT["local-reduction-delay"]
 
     def __post_init__(self) -> None:
-        for key in ("latency_ns", "overhead_ns", "gap_ns", "reduction_delay_ns"):
-            whole(f"shared bus {key}", getattr(self, key), 0, MAX_NS)
-        number("shared bus gap_per_byte_ns", self.gap_per_byte_ns, least=0)
+        check_limits(self, "shared bus ")
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,19 +256,19 @@ class SystemConfig:
     """
 
     topology: Topology
-    congestion: Congestion = "unaware"
+    congestion: Congestion = DEFAULT["congestion"]
     scheduling: Scheduling = "lifo"
     collective_optimization: CollectiveOptimization = "baseline"
     algorithms: Mapping[CollectiveKind, tuple[Algorithm, ...]] = field(default_factory=dict)
-    splits: int = 1
-    active_chunks: int = 1
-    queues_per_dimension: int = 1
-    endpoint_delay_ns: float | None = None
-    injection_scale: float = 1.0
-    local_memory_bytes_per_ns: float = 0.0
+    splits: int = DEFAULT["preferred-dataset-splits"]
+    active_chunks: int = DEFAULT["active-chunks-per-dimension"]
+    queues_per_dimension: int = DEFAULT["num-queues-per-dim"]
+    endpoint_delay_ns: float | None = DEFAULT["endpoint-delay"]
+    injection_scale: float = DEFAULT["injection-scale"]
+    local_memory_bytes_per_ns: float = DEFAULT["local-mem-bw"]
     roofline: Roofline | None = None
-    replay_only: bool = False
-    rendezvous: bool = False
+    replay_only: bool = DEFAULT["replay-only"]
+    rendezvous: bool = DEFAULT["rendezvous-protocol"]
     remote_memory: RemoteMemory | None = None
     shared_bus: SharedBus | None = None
     custom: Mapping[CollectiveKind, Trace] = field(default_factory=dict)
@@ -301,16 +278,7 @@ class SystemConfig:
     extensions: Extensions | None = None
 
     def __post_init__(self) -> None:
-        one_of("congestion", self.congestion, get_args(Congestion))
-        one_of("scheduling", self.scheduling, get_args(Scheduling))
-        one_of("collective_optimization", self.collective_optimization, get_args(CollectiveOptimization))
-        whole("splits", self.splits, 1, 1 << 20)
-        whole("active_chunks", self.active_chunks, 1, 1 << 30)
-        whole("queues_per_dimension", self.queues_per_dimension, 1, 1 << 16)
-        number("injection_scale", self.injection_scale, least=0)
-        if self.endpoint_delay_ns is not None:
-            number("endpoint_delay_ns", self.endpoint_delay_ns, least=0)
-        number("local_memory_bytes_per_ns", self.local_memory_bytes_per_ns, least=0)
+        check_limits(self)
         self._check_mode()
         self._check_congestion()
         self._check_algorithms()
@@ -353,10 +321,7 @@ class SystemConfig:
                 hint="Leave the dimension out, or set the mode to extended.",
             )
         given = [f"algorithms for {kind}" for kind in self.algorithms if kind not in REFERENCE_KINDS]
-        given += [f"efficiency of dimension {at}" for at, dim in enumerate(dims) if dim.efficiency != 1]
-        given += [
-            f"message_overhead_ns of dimension {at}" for at, dim in enumerate(dims) if dim.message_overhead_ns
-        ]
+        given += list(_extended_of(dims))
         given += ["links"] if self.links is not None else []
         if given:
             raise ConfigError(
@@ -386,16 +351,11 @@ class SystemConfig:
             raise ConfigError(
                 f"links join {links.npus:,} NPUs; allowed: {self.topology.npus:,}, as many as the topology has"
             )
-        for at, dim in enumerate(self.topology.dims):
-            for name, given in (
-                ("efficiency", dim.efficiency != 1),
-                ("message_overhead_ns", dim.message_overhead_ns != 0),
-            ):
-                if given:
-                    raise ConfigError(
-                        f"{name} of dimension {at} is given beside links; allowed: one of both",
-                        hint="Give every link the bandwidth and the latency it has for messages.",
-                    )
+        for given in _extended_of(self.topology.dims):
+            raise ConfigError(
+                f"{given} is given beside links; allowed: one of both",
+                hint="Give every link the bandwidth and the latency it has for messages.",
+            )
 
     def _check_algorithms(self) -> None:
         for kind, listed in self.algorithms.items():
@@ -416,3 +376,11 @@ class SystemConfig:
                 raise ConfigError(
                     f"comm group {group.name!r} has rank {bad[0]}; allowed: 0 to {self.topology.npus - 1}"
                 )
+
+
+def _extended_of(dims: Sequence[Dimension]) -> Iterator[str]:
+    """Yield what dimensions have that only the extended mode knows."""
+    for setting in DIMENSION_SETTINGS:
+        for at, dim in enumerate(dims):
+            if setting.extended and getattr(dim, setting.attribute) != setting.default:
+                yield f"{setting.attribute} of dimension {at}"

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal
 
 from studio.errors import ConfigError
-from studio.sim.values import number, one_of, whole
+from studio.sim.settings import DEFAULT, MAX_DEVICES, check_limits
+from studio.sim.values import number, whole
 
 Collectives = Literal["all", "reference"]
 TieOrder = Literal["symmetric", "reference"]
@@ -23,9 +24,6 @@ ComputeSlots = Literal["per_stream", "one"]
 CollectiveOrder = Literal["sequence", "ready"]
 CommunicationTimes = Literal["simulated", "recorded"]
 RankStarts = Literal["together", "recorded"]
-
-MOST_SLOTS = 1 << 16
-MOST_DEVICES = 1 << 21
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,31 +69,21 @@ class Extensions:
         rank_starts: When ranks begin: all `together`, or as far apart as their first nodes in the recording.
     """
 
-    collectives: Collectives = "all"
-    tie_order: TieOrder = "symmetric"
-    group_sizes: GroupSizes = "any"
-    communication_slots: int = 1
-    compute_speeds: Mapping[int, float] | None = None
-    dimension_order: DimensionOrder = "ascending"
-    chunk_order: ChunkOrder = "arrival"
-    host_slots: HostSlots = "per_thread"
-    compute_slots: ComputeSlots = "per_stream"
-    collective_order: CollectiveOrder = "sequence"
-    communication_times: CommunicationTimes = "simulated"
-    rank_starts: RankStarts = "together"
+    collectives: Collectives = DEFAULT["collectives"]
+    tie_order: TieOrder = DEFAULT["tie-order"]
+    group_sizes: GroupSizes = DEFAULT["group-sizes"]
+    communication_slots: int = DEFAULT["communication-slots"]
+    compute_speeds: Mapping[int, float] | None = DEFAULT["compute-speeds"]
+    dimension_order: DimensionOrder = DEFAULT["dimension-order"]
+    chunk_order: ChunkOrder = DEFAULT["chunk-order"]
+    host_slots: HostSlots = DEFAULT["host-slots"]
+    compute_slots: ComputeSlots = DEFAULT["compute-slots"]
+    collective_order: CollectiveOrder = DEFAULT["collective-order"]
+    communication_times: CommunicationTimes = DEFAULT["communication-times"]
+    rank_starts: RankStarts = DEFAULT["rank-starts"]
 
     def __post_init__(self) -> None:
-        one_of("collectives", self.collectives, get_args(Collectives))
-        one_of("tie_order", self.tie_order, get_args(TieOrder))
-        one_of("group_sizes", self.group_sizes, get_args(GroupSizes))
-        whole("communication_slots", self.communication_slots, 1, MOST_SLOTS)
-        one_of("dimension_order", self.dimension_order, get_args(DimensionOrder))
-        one_of("chunk_order", self.chunk_order, get_args(ChunkOrder))
-        one_of("host_slots", self.host_slots, get_args(HostSlots))
-        one_of("compute_slots", self.compute_slots, get_args(ComputeSlots))
-        one_of("collective_order", self.collective_order, get_args(CollectiveOrder))
-        one_of("communication_times", self.communication_times, get_args(CommunicationTimes))
-        one_of("rank_starts", self.rank_starts, get_args(RankStarts))
+        check_limits(self)
         for npu, speed in (self.compute_speeds or {}).items():
             number(f"compute_speeds of NPU {npu}", speed, above=0)
 
@@ -128,8 +116,8 @@ class Link:
     latency_ns: float = 0.0
 
     def __post_init__(self) -> None:
-        whole("link source", self.source, 0, MOST_DEVICES)
-        whole("link target", self.target, 0, MOST_DEVICES)
+        whole("link source", self.source, 0, MAX_DEVICES)
+        whole("link target", self.target, 0, MAX_DEVICES)
         number(f"bytes_per_ns of link {self.source} to {self.target}", self.bytes_per_ns, above=0)
         number(f"latency_ns of link {self.source} to {self.target}", self.latency_ns, least=0)
         if self.source == self.target:
@@ -153,8 +141,8 @@ class LinkGraph:
     links: tuple[Link, ...]
 
     def __post_init__(self) -> None:
-        whole("npus", self.npus, 1, MOST_DEVICES)
-        whole("switches", self.switches, 0, MOST_DEVICES)
+        whole("npus", self.npus, 1, MAX_DEVICES)
+        whole("switches", self.switches, 0, MAX_DEVICES)
         if not self.links:
             raise ConfigError("links is empty; allowed: at least one link")
         devices = self.npus + self.switches

@@ -5,9 +5,11 @@ from __future__ import annotations
 import difflib
 import math
 from collections.abc import Iterable, Mapping
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from studio.errors import ConfigError
+from studio.sim.settings import MAX_NS, Setting
+from studio.sim.values import allowed_number, allowed_whole
 from studio.trace import Finding
 
 T = TypeVar("T")
@@ -89,59 +91,74 @@ class Fields:
                 found.append(Finding("warning", "key-unknown", message, hint, file=self.name))
         return found
 
-    def number(
-        self, key: str, default: float | None, *, least: float | None = None, above: float | None = None
-    ) -> float:
-        """Return a number; without a default it has to be there."""
-        limit = f"at least {least:g}" if least is not None else f"above {above:g}"
-        allowed = f"a number {limit}"
-        if key not in self.table:
-            return _default(default, self.missing(key, allowed))
-        return self.number_in(key, self.table[key], allowed, least=least, above=above)
+    def read(self, setting: Setting) -> Any:
+        """Return the value of a setting as the configuration has it, its default where the key is not there.
+
+        Raises:
+            ConfigError: The value is not allowed, or the key has to be there.
+        """
+        if setting.key not in self.table:
+            if setting.required:
+                raise self.missing(setting.key, setting.allowed())
+            return setting.default
+        return self.read_in(setting, setting.key, self.table[setting.key])
+
+    def read_in(self, setting: Setting, key: str, value: object, unit: str = "", hint: str = "") -> Any:
+        """Return `value`, found at `key`, as a value of a setting; `unit` stands for the setting's own."""
+        if setting.type == "whole":
+            return self.whole_in(key, value, int(setting.least or 0), int(setting.most or 0), hint)
+        if setting.type == "flag":
+            return self.flag_in(key, value)
+        if setting.type == "choice":
+            return self.choice_in(key, value, setting.values)
+        allowed = setting.allowed(unit)
+        number = self.number_in(
+            key, value, allowed, least=setting.least, above=setting.above, most=setting.most
+        )
+        if setting.type != "truncated":
+            return number
+        if number > MAX_NS:
+            raise self.error(key, number, f"a number from 0 to {MAX_NS}")
+        return int(number)
 
     def number_in(
-        self, key: str, value: object, allowed: str, *, least: float | None = None, above: float | None = None
+        self,
+        key: str,
+        value: object,
+        allowed: str = "",
+        *,
+        least: float | None = None,
+        above: float | None = None,
+        most: float | None = None,
     ) -> float:
         """Return `value`, found at `key`, as a number."""
+        allowed = allowed or allowed_number(least, above, most)
         number = self._as_number(value)
         if number is None or not math.isfinite(number):
             hint = "A placeholder was left in the file: put a number there." if _is_placeholder(value) else ""
             raise self.error(key, value, allowed, hint)
-        if (least is not None and number < least) or (above is not None and number <= above):
+        too_low = (least is not None and number < least) or (above is not None and number <= above)
+        if too_low or (most is not None and number > most):
             raise self.error(key, value, allowed)
         return number
-
-    def whole(self, key: str, default: int | None, least: int, most: int) -> int:
-        """Return a whole number; without a default it has to be there."""
-        allowed = f"a whole number from {least} to {most}"
-        if key not in self.table:
-            return _default(default, self.missing(key, allowed))
-        return self.whole_in(key, self.table[key], least, most)
 
     def whole_in(self, key: str, value: object, least: int, most: int, hint: str = "") -> int:
         """Return `value`, found at `key`, as a whole number."""
         number = self._as_number(value)
         if number is None or number != number // 1 or not least <= number <= most:
-            raise self.error(key, value, f"a whole number from {least} to {most}", hint)
+            raise self.error(key, value, allowed_whole(least, most), hint)
         return int(number)
 
-    def flag(self, key: str) -> bool:
-        """Return a yes or no, also where it is written as 1 or 0; no where it is not there."""
-        value = self.table.get(key, False)
+    def flag_in(self, key: str, found: object) -> bool:
+        """Return `found`, at `key`, as a yes or no, also where it is written as 1 or 0."""
+        value = found
         known: dict[object, bool] = {True: True, False: False}
         if self._texts_are_numbers:
             known |= {"true": True, "false": False, "1": True, "0": False}
             value = value.lower() if isinstance(value, str) else value
         if not isinstance(value, str | bool | int | float) or value not in known:
-            raise self.error(key, self.table[key], "true, false, 1, 0")
+            raise self.error(key, found, "true, false, 1, 0")
         return known[value]
-
-    def choice(self, key: str, allowed: Mapping[str, T]) -> T:
-        """Return what the text at `key` stands for; it has to be there."""
-        names = ", ".join(allowed)
-        if key not in self.table:
-            raise self.missing(key, names)
-        return self.choice_in(key, self.table[key], allowed)
 
     def choice_in(self, key: str, value: object, allowed: Mapping[str, T]) -> T:
         """Return what `value`, found at `key`, stands for."""
@@ -181,12 +198,6 @@ class Fields:
             except ValueError:
                 return None
         return value if isinstance(value, int | float) and not isinstance(value, bool) else None
-
-
-def _default(default: T | None, error: ConfigError) -> T:
-    if default is None:
-        raise error
-    return default
 
 
 def _is_placeholder(value: object) -> bool:

@@ -90,7 +90,7 @@ class Neighbourhood:
     @staticmethod
     def of(phase: Phase) -> Neighbourhood:
         """Return the neighbourhood of a phase."""
-        return Neighbourhood(phase.stride, phase.size, phase.algorithm.kind == "halving_doubling")
+        return Neighbourhood(phase.stride, phase.size, phase.algorithm.row.reach == "powers_of_two")
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,16 +215,17 @@ def offsets(phases: Iterable[Phase], size: int) -> list[tuple[int, bool]]:
     for phase in phases:
         if phase.kind in ROOTED:
             raise Unfoldable(f"in a {phase.kind} every rank has a place of its own")
-        if phase.algorithm.kind == "halving_doubling" and phase.kind in ("barrier", "all_to_all"):
-            raise Unfoldable(f"halving-doubling of {phase.kind} sends messages of different sizes")
-        if phase.algorithm.kind == "halving_doubling":
+        row = phase.algorithm.row
+        if phase.kind in row.lacks:
+            raise Unfoldable(f"{row.label.lower()} of {phase.kind} sends messages of different sizes")
+        if row.reach == "powers_of_two":
             found |= {(1 << bit, True) for bit in range((size - 1).bit_length())}
-        elif phase.algorithm.kind == "direct":
+        elif row.reach == "all":
             found |= {(far, False) for far in range(1, size)}
-        elif phase.algorithm.kind == "ring":
+        elif row.reach == "next":
             found |= {(1, False), (-1, False)}
         else:
-            raise Unfoldable("in a double binary tree every rank has a place of its own")
+            raise Unfoldable(f"in a {row.label.lower()} every rank has a place of its own")
     return sorted(found)
 
 

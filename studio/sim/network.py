@@ -1,34 +1,31 @@
 """The keys of `network.yml`: dimensions as ASTRA-sim writes them, and what the extended mode adds.
 
 The reference takes a GB of the network to be 2^30 bytes. `bandwidth-unit` says it: `GiB/s` is that, `GB/s` is
-10^9 bytes per second. `efficiency` and `message-overhead` (ns) have an entry per dimension. `links` lists single
-links as [source, target, bandwidth, latency in ns], one direction each, `switches` says how many devices there
-are beside the NPUs; the dimensions then only say how collectives are carried out.
+10^9 bytes per second. With `links` the dimensions only say how collectives are carried out.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
 
 from studio.errors import ConfigError
-from studio.sim.config import MAX_NPUS, Dimension, DimensionKind, SystemConfig, Topology
-from studio.sim.extensions import MOST_DEVICES, Link, LinkGraph
+from studio.sim.config import Dimension, SystemConfig, Topology
+from studio.sim.extensions import Link, LinkGraph
 from studio.sim.fields import Fields
+from studio.sim.settings import BY_KEY, DIMENSION_SETTINGS, NETWORK_UNIT, Setting, in_file
 
 NETWORK_BYTES_PER_GB = 1 << 30
 """What the network layer of the reference takes a GB to be."""
 
-TOPOLOGIES: Mapping[str, DimensionKind] = {
-    "Ring": "ring",
-    "FullyConnected": "fully_connected",
-    "Switch": "switch",
-}
 UNIT = "bandwidth-unit"
-UNITS: Mapping[str, int] = {"GiB/s": NETWORK_BYTES_PER_GB, "GB/s": 1_000_000_000}
-NETWORK_KEYS = ("topology", "npus_count", "bandwidth", "latency")
-LISTED_KEYS = (*NETWORK_KEYS, "efficiency", "message-overhead")
-EXTENDED_NETWORK_KEYS = (UNIT, "efficiency", "message-overhead", "switches", "links")
+_SIZE = "npus_count"
+UNITS: Mapping[str, int] = {NETWORK_UNIT: NETWORK_BYTES_PER_GB, "GB/s": 1_000_000_000}
+TOPOLOGY_NAMES = {choice.value: choice.name for choice in BY_KEY["topology"].choices}
+"""What files call the kinds of dimensions."""
+EXTENDED_NETWORK_KEYS = tuple(setting.key for setting in in_file("network") if setting.extended)
 
 
 def network_of(network: Fields, *, extended: bool) -> tuple[Topology, LinkGraph | None]:
@@ -45,7 +42,7 @@ def network_of(network: Fields, *, extended: bool) -> tuple[Topology, LinkGraph 
                 "no such key in the compatible mode",
                 'Set the mode to extended ("extended": {} in system.json, or --mode extended), or take the key out.',
             )
-    unit = network.choice(UNIT, UNITS) if UNIT in network else NETWORK_BYTES_PER_GB
+    unit = network.read(BY_KEY[UNIT])
     topology = _topology(network, unit, extended=extended)
     if "links" in network:
         return topology, _links(network, unit, topology.npus)
@@ -56,54 +53,48 @@ def network_of(network: Fields, *, extended: bool) -> tuple[Topology, LinkGraph 
     return topology, None
 
 
-def _topology(network: Fields, unit: int, *, extended: bool) -> Topology:
+def _topology(network: Fields, unit: str, *, extended: bool) -> Topology:
     kinds = network.items("topology")
-    given = [key for key in LISTED_KEYS[1:] if key in NETWORK_KEYS or key in network]
-    lists = {key: network.items(key) for key in given}
-    for key, values in lists.items():
+    given = [setting for setting in DIMENSION_SETTINGS if setting.required or setting.key in network]
+    lists = [(setting, network.items(setting.key)) for setting in given]
+    for setting, values in lists:
         if len(values) != len(kinds):
             raise network.error(
-                key,
+                setting.key,
                 values,
                 f"{len(kinds)} entries, as many as topology has",
                 "All lists have one entry per dimension, the dimension nearest the NPU first.",
             )
-    lists["topology"] = kinds
-    return Topology(
-        tuple(_dimension(network, lists, at, unit, 1 if extended else 2) for at in range(len(kinds)))
+    if not extended:
+        lists = [
+            (replace(setting, least=2) if setting.key == _SIZE else setting, items)
+            for setting, items in lists
+        ]
+    entries = (
+        {
+            setting.attribute: _entry(network, setting, f"{setting.key}[{at}]", items[at], unit)
+            for setting, items in lists
+        }
+        for at in range(len(kinds))
     )
+    return Topology(tuple(Dimension(**values) for values in entries))
 
 
-def _dimension(
-    network: Fields, lists: Mapping[str, list[object]], at: int, unit: int, least: int
-) -> Dimension:
-    def number(key: str, default: float, allowed: str, least: float | None, above: float | None) -> float:
-        if key not in lists:
-            return default
-        return network.number_in(f"{key}[{at}]", lists[key][at], allowed, least=least, above=above)
-
-    kind = lists["topology"][at]
-    one_npu = "Leave a dimension of one NPU out of all lists."
-    bandwidth = number("bandwidth", 0, _rates_allowed(unit), None, 0)
-    efficiency = number("efficiency", 1.0, "a number above 0 and at most 1", None, 0)
-    if efficiency > 1:
-        raise network.error(f"efficiency[{at}]", lists["efficiency"][at], "a number above 0 and at most 1")
-    return Dimension(
-        kind=network.choice_in(f"topology[{at}]", kind, TOPOLOGIES),
-        size=network.whole_in(f"npus_count[{at}]", lists["npus_count"][at], least, MAX_NPUS, one_npu),
-        bytes_per_ns=_rate(bandwidth, unit),
-        latency_ns=number("latency", 0, "a number at least 0, in ns", 0, None),
-        efficiency=efficiency,
-        message_overhead_ns=number("message-overhead", 0.0, "a number at least 0, in ns", 0, None),
-    )
+def _entry(network: Fields, setting: Setting, key: str, value: object, unit: str) -> Any:
+    """Return an entry of a list of dimensions, rates in bytes per ns."""
+    if setting.key == _SIZE:
+        return network.read_in(setting, key, value, hint="Leave a dimension of one NPU out of all lists.")
+    if setting.unit != NETWORK_UNIT:
+        return network.read_in(setting, key, value)
+    return _rate(network.read_in(setting, key, value, unit), unit)
 
 
-def _links(network: Fields, unit: int, npus: int) -> LinkGraph:
+def _links(network: Fields, unit: str, npus: int) -> LinkGraph:
     listed = network.table["links"]
     form = "a list of [source, target, bandwidth, latency in ns], one per link and direction"
     if not isinstance(listed, list | tuple) or not listed:
         raise network.error("links", listed, form)
-    switches = network.whole("switches", 0, 0, MOST_DEVICES)
+    switches = network.read(BY_KEY["switches"]) or 0
     links = []
     for at, one in enumerate(listed):
         key = f"links[{at}]"
@@ -115,23 +106,18 @@ def _links(network: Fields, unit: int, npus: int) -> LinkGraph:
         )
         if source == target:
             raise network.error(key, one, "two devices that differ")
-        rate = network.number_in(f"{key}[2]", one[2], _rates_allowed(unit), above=0)
-        latency = network.number_in(f"{key}[3]", one[3], "a number at least 0, in ns", least=0)
-        links.append(Link(source, target, _rate(rate, unit), latency))
+        rate = _entry(network, BY_KEY["bandwidth"], f"{key}[2]", one[2], unit)
+        latency = _entry(network, BY_KEY["latency"], f"{key}[3]", one[3], unit)
+        links.append(Link(source, target, rate, latency))
     try:
         return LinkGraph(npus, switches, tuple(links))
     except ConfigError as error:
         raise ConfigError(f"{network.name}: {error.message}", hint=error.hint) from error
 
 
-def _rate(gb_per_s: float, unit: int) -> float:
+def _rate(rate: float, unit: str) -> float:
     """Return bytes per ns. A GB of 10^9 bytes stays as exact as it is written."""
-    return gb_per_s if unit == UNITS["GB/s"] else gb_per_s * unit / 1_000_000_000
-
-
-def _rates_allowed(unit: int) -> str:
-    name = next(name for name, size in UNITS.items() if size == unit)
-    return f"a number above 0, in {name}"
+    return rate if unit == "GB/s" else rate * UNITS[unit] / 1_000_000_000
 
 
 def _devices(npus: int, switches: int) -> str:
@@ -150,7 +136,6 @@ def network_table(config: SystemConfig) -> dict[str, object]:
     The extended mode states the unit: GiB/s where that gives every rate exactly and in fewer digits, else GB/s.
     """
     dims, links = config.topology.dims, config.links
-    kinds = {kind: name for name, kind in TOPOLOGIES.items()}
     rates = [dim.bytes_per_ns for dim in dims] + [
         link.bytes_per_ns for link in (links.links if links else ())
     ]
@@ -163,16 +148,14 @@ def network_table(config: SystemConfig) -> dict[str, object]:
         else:
             unit = "GiB/s"
         table[UNIT] = unit
-    table |= {
-        "topology": [kinds[dim.kind] for dim in dims],
-        "npus_count": [dim.size for dim in dims],
-        "bandwidth": written[: len(dims)],
-        "latency": [plain(dim.latency_ns) for dim in dims],
-    }
-    if any(dim.efficiency != 1 for dim in dims):
-        table["efficiency"] = [plain(dim.efficiency) for dim in dims]
-    if any(dim.message_overhead_ns for dim in dims):
-        table["message-overhead"] = [plain(dim.message_overhead_ns) for dim in dims]
+    for setting in DIMENSION_SETTINGS:
+        values = [getattr(dim, setting.attribute) for dim in dims]
+        if setting.unit == NETWORK_UNIT:
+            table[setting.key] = written[: len(dims)]
+        elif setting.choices:
+            table[setting.key] = [setting.name_of(value) for value in values]
+        elif setting.required or any(value != setting.default for value in values):
+            table[setting.key] = list(map(plain, values))
     if links is not None:
         table["switches"] = links.switches
         table["links"] = [

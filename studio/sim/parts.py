@@ -10,129 +10,41 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Literal, get_args
+from typing import Any, Literal
 
 from studio.errors import ConfigError
+from studio.sim.algorithms import ALGORITHM_NAMES, ALGORITHMS_ALLOWED
 from studio.sim.config import (
-    MAX_NPUS,
-    MAX_NS,
     Algorithm,
     CollectiveKind,
-    CollectiveOptimization,
     Congestion,
-    MemorySharing,
     RemoteMemory,
     Roofline,
-    Scheduling,
     SharedBus,
     SystemConfig,
 )
-from studio.sim.extensions import (
-    MOST_SLOTS,
-    ChunkOrder,
-    CollectiveOrder,
-    Collectives,
-    CommunicationTimes,
-    ComputeSlots,
-    DimensionOrder,
-    Extensions,
-    GroupSizes,
-    HostSlots,
-    RankStarts,
-    TieOrder,
-)
+from studio.sim.extensions import Extensions
 from studio.sim.fields import Fields, nearest, shown
-from studio.sim.network import (
-    EXTENDED_NETWORK_KEYS,
-    LISTED_KEYS,
-    NETWORK_KEYS,
-    network_of,
-    network_table,
-    plain,
-)
+from studio.sim.network import EXTENDED_NETWORK_KEYS, network_of, network_table, plain
+from studio.sim.settings import ALGORITHM_SETTINGS, BY_KEY, SETTINGS, File, Setting, in_file, settings_held_by
 from studio.trace import CommGroup, Finding, Trace
 
 Table = Mapping[str, object]
+Mode = Literal["compatible", "extended"]
 
-SCHEDULING: Mapping[str, Scheduling] = {"LIFO": "lifo", "FIFO": "fifo", "EXPLICIT": "explicit"}
-OPTIMIZATIONS: Mapping[str, CollectiveOptimization] = {
-    "baseline": "baseline",
-    "localBWAware": "local_bw_aware",
+CUSTOM: Mapping[str, CollectiveKind] = {
+    f"{setting.key}-custom": setting.attribute  # type: ignore[misc]  # the attribute names a collective
+    for setting in ALGORITHM_SETTINGS
+    if not setting.extended
 }
-MEMORY_TYPES: Mapping[str, MemorySharing | None] = {
-    "NO_MEMORY_EXPANSION": None,
-    "PER_NPU_MEMORY_EXPANSION": "per_npu",
-    "PER_NODE_MEMORY_EXPANSION": "per_node",
-    "MEMORY_POOL": "pool",
-}
-IMPLEMENTATIONS: Mapping[str, CollectiveKind] = {
-    "all-reduce-implementation": "all_reduce",
-    "all-gather-implementation": "all_gather",
-    "reduce-scatter-implementation": "reduce_scatter",
-    "all-to-all-implementation": "all_to_all",
-}
-CUSTOM: Mapping[str, CollectiveKind] = {f"{key}-custom": kind for key, kind in IMPLEMENTATIONS.items()}
+"""Keys of algorithms given as traces."""
 PER_NODE_CUSTOM = "per-node-custom-implementation"
-ALGORITHM_NAMES = (
-    "ring",
-    "direct",
-    "halvingDoubling",
-    "doubleBinaryTree",
-    "oneRing",
-    "oneDirect",
-    "oneHalvingDoubling",
-)
-
 EXTENDED = "extended"
 """The key of `system.json` that holds the settings of the extended mode; the reference does not read it."""
-EXTENDED_IMPLEMENTATIONS: Mapping[str, CollectiveKind] = {
-    "broadcast-implementation": "broadcast",
-    "reduce-implementation": "reduce",
-    "gather-implementation": "gather",
-    "scatter-implementation": "scatter",
-    "reduce-scatter-block-implementation": "reduce_scatter_block",
-    "barrier-implementation": "barrier",
-}
-EXTENDED_CHOICES: Mapping[str, tuple[str, ...]] = {
-    "collectives": get_args(Collectives),
-    "tie-order": get_args(TieOrder),
-    "group-sizes": get_args(GroupSizes),
-    "dimension-order": get_args(DimensionOrder),
-    "chunk-order": get_args(ChunkOrder),
-    "host-slots": get_args(HostSlots),
-    "compute-slots": get_args(ComputeSlots),
-    "collective-order": get_args(CollectiveOrder),
-    "communication-times": get_args(CommunicationTimes),
-    "rank-starts": get_args(RankStarts),
-}
-EXTENDED_KEYS = (*EXTENDED_CHOICES, "communication-slots", "compute-speeds", *EXTENDED_IMPLEMENTATIONS)
-
-SYSTEM_KEYS = (
-    "scheduling-policy",
-    "endpoint-delay",
-    "active-chunks-per-dimension",
-    "preferred-dataset-splits",
-    "collective-optimization",
-    "local-mem-bw",
-    *IMPLEMENTATIONS,
-    *CUSTOM,
-    PER_NODE_CUSTOM,
-    "roofline-enabled",
-    "peak-perf",
-    "replay-only",
-    "model-shared-bus",
-    "L",
-    "o",
-    "g",
-    "G",
-    "local-reduction-delay",
-    EXTENDED,
-)
-MEMORY_KEYS = ("memory-type", "remote-mem-latency", "remote-mem-bw", "num-nodes", "num-npus-per-node")
-OPTION_KEYS = ("num-queues-per-dim", "injection-scale", "rendezvous-protocol")
+SYSTEM_KEYS = (*(setting.key for setting in in_file("system")), *CUSTOM, PER_NODE_CUSTOM, EXTENDED)
 
 _NOT_READ = (
     "the reference does not read it; chunks are started in order of arrival, dimensions in rising order"
@@ -172,12 +84,11 @@ class Parts:
 
     Attributes:
         network: `network.yml`.
-        system: `system.json`, without the algorithms given as traces.
+        system: `system.json`.
         memory: `remote_memory.json`; None where there is none.
         groups: `comm_group.json`; None where there is none.
         options: Command-line options, without the leading dashes.
         congestion: Which of the reference's two programs.
-        custom, custom_nodes: Algorithms given as traces, read.
         names: What messages call each table; and, by key, where a single value comes from.
     """
 
@@ -187,9 +98,18 @@ class Parts:
     groups: Table | None = None
     options: Table = field(default_factory=dict)
     congestion: Congestion = "unaware"
-    custom: Mapping[CollectiveKind, Trace] = field(default_factory=dict)
-    custom_nodes: Mapping[int, Trace] = field(default_factory=dict)
     names: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class CustomAlgorithms:
+    """Algorithms given as traces: those of all collectives of a kind, and those of single nodes by id."""
+
+    kinds: Mapping[CollectiveKind, Trace] = field(default_factory=dict)
+    nodes: Mapping[int, Trace] = field(default_factory=dict)
+
+
+NO_CUSTOM = CustomAlgorithms()
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,58 +120,73 @@ class Imported:
     findings: tuple[Finding, ...] = ()
 
 
-def imported(parts: Parts) -> Imported:
+def imported(parts: Parts, custom: CustomAlgorithms = NO_CUSTOM) -> Imported:
     """Return what ASTRA-sim's tables mean.
+
+    Args:
+        parts: The tables.
+        custom: The traces of the algorithms that the tables only name.
 
     Raises:
         ConfigError: A value is not allowed; names the file, the key, the value and the values allowed.
     """
     findings: list[Finding] = []
 
-    def fields(part: str, name: str, table: Table, known: Sequence[str], ignored: Table) -> Fields:
+    def fields(
+        part: File, name: str, further: Sequence[str] = (), ignored: Table = MappingProxyType({})
+    ) -> Fields:
         made = Fields(
             parts.names.get(part, name),
-            table,
+            table_of(parts, part),
             texts_are_numbers=part in ("network", "options"),
             named=parts.names,
         )
+        known = (*(setting.key for setting in in_file(part)), *further)
         findings.extend(made.findings(known, {key: str(why) for key, why in ignored.items()}))
         return made
 
-    known = (*NETWORK_KEYS, *EXTENDED_NETWORK_KEYS)
-    network = fields("network", "network.yml", parts.network, known, {})
-    system = fields("system", "system.json", parts.system, SYSTEM_KEYS, SYSTEM_IGNORED)
-    memory = fields("memory", "remote_memory.json", parts.memory or {}, MEMORY_KEYS, {})
-    options = fields("options", "command line", parts.options, OPTION_KEYS + PATH_OPTIONS, OPTION_IGNORED)
-    topology, links = network_of(network, extended=EXTENDED in parts.system)
+    network = fields("network", "network.yml")
+    system = fields("system", "system.json", (*CUSTOM, PER_NODE_CUSTOM, EXTENDED), SYSTEM_IGNORED)
+    memory = fields("memory", "remote_memory.json")
+    options = fields("options", "command line", PATH_OPTIONS, OPTION_IGNORED)
+    topology, links = network_of(network, extended=is_extended(parts))
     extended = _extended(parts, system, findings)
+    read = {"system": system, "options": options, "memory": memory, "extended": extended}
+    bus = system.read(BY_KEY["model-shared-bus"])
     config = SystemConfig(
         topology=topology,
         congestion=parts.congestion,
-        scheduling=system.choice("scheduling-policy", SCHEDULING),
-        collective_optimization=system.choice("collective-optimization", OPTIMIZATIONS),
-        algorithms={
-            **_algorithms(system, IMPLEMENTATIONS, len(topology.dims), findings),
-            **_algorithms(extended, EXTENDED_IMPLEMENTATIONS, len(topology.dims), findings),
-        },
-        splits=_splits(system, findings),
-        active_chunks=system.whole("active-chunks-per-dimension", 1, 1, 1 << 30),
-        queues_per_dimension=options.whole("num-queues-per-dim", 1, 1, 1 << 16),
-        endpoint_delay_ns=system.number("endpoint-delay", 0, least=0) if "endpoint-delay" in system else None,
-        injection_scale=options.number("injection-scale", 1.0, least=0),
-        local_memory_bytes_per_ns=system.number("local-mem-bw", 0.0, least=0),
-        roofline=_roofline(system),
-        replay_only=system.flag("replay-only"),
-        rendezvous=options.flag("rendezvous-protocol"),
-        remote_memory=_remote_memory(memory, topology.npus, findings) if parts.memory is not None else None,
-        shared_bus=_shared_bus(system),
-        custom=parts.custom,
-        custom_nodes=parts.custom_nodes,
+        algorithms=_algorithms(read, len(topology.dims), findings),
+        roofline=_roofline(read),
+        remote_memory=_remote_memory(read, topology.npus, findings) if parts.memory is not None else None,
+        shared_bus=SharedBus(**_read_values(read, "SharedBus")) if bus else None,
+        custom=custom.kinds,
+        custom_nodes=custom.nodes,
         groups=_groups(parts, topology.npus, findings),
         links=links,
-        extensions=_extensions(extended, topology.npus) if EXTENDED in system else None,
+        extensions=_extensions(read, topology.npus) if is_extended(parts) else None,
+        **_read_values(read, "SystemConfig"),
     )
-    return Imported(config, tuple(findings))
+    return Imported(config, tuple(_report_missing_splits(system, findings)))
+
+
+def is_extended(parts: Parts) -> bool:
+    """Whether a system is to be simulated in the extended mode."""
+    return EXTENDED in parts.system
+
+
+def mode_of(parts: Parts) -> Mode:
+    """Return the mode in which a system is to be simulated."""
+    return "extended" if is_extended(parts) else "compatible"
+
+
+def _read_values(read: Mapping[str, Fields], name: str) -> dict[str, Any]:
+    """Return the attributes of an object of the configuration that files say, by the name of its class."""
+    return {
+        setting.attribute: read[setting.file].read(setting)
+        for setting in settings_held_by(name)
+        if setting.file in read
+    }
 
 
 def _extended(parts: Parts, system: Fields, findings: list[Finding]) -> Fields:
@@ -267,25 +202,21 @@ def _extended(parts: Parts, system: Fields, findings: list[Finding]) -> Fields:
     made = Fields(
         f"{system.name}: {EXTENDED}", {str(key): value for key, value in table.items()}, named=named
     )
-    findings.extend(made.findings(EXTENDED_KEYS, {}))
+    findings.extend(made.findings([setting.key for setting in in_file("extended")], {}))
     return made
 
 
-def _extensions(table: Fields, npus: int) -> Extensions:
-    given: dict[str, str] = {
-        key.replace("-", "_"): table.choice(key, {name: name for name in allowed})
-        for key, allowed in EXTENDED_CHOICES.items()
-        if key in table
+def _extensions(read: Mapping[str, Fields], npus: int) -> Extensions:
+    table = read["extended"]
+    values: dict[str, Any] = {
+        setting.attribute: _speeds(table, setting, npus) if setting.type == "speeds" else table.read(setting)
+        for setting in settings_held_by("Extensions")
     }
-    return Extensions(
-        communication_slots=table.whole("communication-slots", 1, 1, MOST_SLOTS),
-        compute_speeds=_compute_speeds(table, npus),
-        **given,  # type: ignore[arg-type]  # each is one of the names its Literal lists
-    )
+    return Extensions(**values)
 
 
-def _compute_speeds(table: Fields, npus: int) -> Mapping[int, float] | None:
-    key = "compute-speeds"
+def _speeds(table: Fields, setting: Setting, npus: int) -> Mapping[int, float] | None:
+    key = setting.key
     if key not in table:
         return None
     speeds = table.table[key]
@@ -298,23 +229,25 @@ def _compute_speeds(table: Fields, npus: int) -> Mapping[int, float] | None:
                 f"{table.name}: {key} names NPU {shown(npu)}; allowed: whole numbers from 0 to {npus - 1}",
                 key=key,
             )
-        found[int(npu)] = table.number_in(f"{key}[{npu}]", speed, "a number above 0", above=0)
+        found[int(npu)] = table.number_in(f"{key}[{npu}]", speed, above=setting.above)
     return found
 
 
-def _splits(system: Fields, findings: list[Finding]) -> int:
-    if "preferred-dataset-splits" in system:
-        return system.whole("preferred-dataset-splits", 1, 1, 1 << 20)
-    message = f"{system.name}: preferred-dataset-splits is missing; 1 was taken. The reference stops there."
-    findings.append(Finding("warning", "splits-missing", message, "Write it down.", file=system.name))
-    return 1
+def _report_missing_splits(system: Fields, findings: list[Finding]) -> list[Finding]:
+    """Return findings with one more where the number of splits is missing."""
+    key = "preferred-dataset-splits"
+    if key in system:
+        return findings
+    message = f"{system.name}: {key} is missing; 1 was taken. The reference stops there."
+    return [*findings, Finding("warning", "splits-missing", message, "Write it down.", file=system.name)]
 
 
 def _algorithms(
-    system: Fields, keys: Mapping[str, CollectiveKind], dims: int, findings: list[Finding]
+    read: Mapping[str, Fields], dims: int, findings: list[Finding]
 ) -> dict[CollectiveKind, tuple[Algorithm, ...]]:
     found: dict[CollectiveKind, tuple[Algorithm, ...]] = {}
-    for key, kind in keys.items():
+    for setting in ALGORITHM_SETTINGS:
+        key, kind, system = setting.key, setting.attribute, read[setting.file]
         if key not in system:
             continue
         listed = system.items(key)
@@ -325,8 +258,9 @@ def _algorithms(
                 f"up to {dims} entries, one per dimension of the network",
                 "Remove entries from the end, or add dimensions to the network.",
             )
-        found[kind] = tuple(_algorithm(system, f"{key}[{at}]", value) for at, value in enumerate(listed))
-        single = next((at for at, one in enumerate(found[kind]) if one.single), None)
+        made = tuple(_algorithm(system, f"{key}[{at}]", value) for at, value in enumerate(listed))
+        found[kind] = made  # type: ignore[index]  # the attribute names a collective
+        single = next((at for at, algorithm in enumerate(made) if algorithm.single), None)
         partial = f"{system.name}: {key} has {len(listed)} entries for {dims} dimensions"
         if single is not None and single + 1 < len(listed):
             message = f"{system.name}: {key} holds {listed[single]}, which stands for all dimensions; entries after it have no effect."
@@ -344,58 +278,35 @@ def _algorithm(system: Fields, key: str, value: object) -> Algorithm:
             return Algorithm.named(value)
     except ConfigError:
         pass
-    allowed = f"{', '.join(ALGORITHM_NAMES)}, and direct and oneDirect with a window from 1, such as direct4"
     near = nearest(value.rstrip("0123456789"), ALGORITHM_NAMES) if isinstance(value, str) else ""
-    raise system.error(key, value, allowed, f"The nearest is {near!r}." if near else "")
+    raise system.error(key, value, ALGORITHMS_ALLOWED, f"The nearest is {near!r}." if near else "")
 
 
-def _roofline(system: Fields) -> Roofline | None:
-    if not system.flag("roofline-enabled"):
+def _roofline(read: Mapping[str, Fields]) -> Roofline | None:
+    system, memory = read["system"], BY_KEY["local-mem-bw"]
+    if not system.read(BY_KEY["roofline-enabled"]):
         return None
-    if not system.number("local-mem-bw", 0.0, least=0):
-        allowed = "a number above 0, in GB/s, where roofline-enabled is 1"
-        raise system.error("local-mem-bw", system.table.get("local-mem-bw", 0), allowed)
-    return Roofline(system.number("peak-perf", None, above=0))
+    if not system.read(memory):
+        allowed = f"a number above 0, in {memory.unit}, where roofline-enabled is 1"
+        raise system.error(memory.key, system.table.get(memory.key, 0), allowed)
+    return Roofline(**_read_values(read, "Roofline"))
 
 
-def _shared_bus(system: Fields) -> SharedBus | None:
-    if not system.flag("model-shared-bus"):
-        return None
-    return SharedBus(
-        latency_ns=_truncated(system, "L", 0),
-        overhead_ns=_truncated(system, "o", 0),
-        gap_ns=_truncated(system, "g", 0),
-        gap_per_byte_ns=system.number("G", 0.0, least=0),
-        reduction_delay_ns=_truncated(system, "local-reduction-delay", 1),
-    )
-
-
-def _truncated(table: Fields, key: str, default: int) -> int:
-    number = table.number(key, default, least=0)
-    if number > MAX_NS:
-        raise table.error(key, number, f"a number from 0 to {MAX_NS}")
-    return int(number)
-
-
-def _remote_memory(memory: Fields, npus: int, findings: list[Finding]) -> RemoteMemory | None:
-    sharing = memory.choice("memory-type", MEMORY_TYPES)
+def _remote_memory(read: Mapping[str, Fields], npus: int, findings: list[Finding]) -> RemoteMemory | None:
+    memory, nodes, of_node = read["memory"], BY_KEY["num-nodes"], BY_KEY["num-npus-per-node"]
+    sharing = memory.read(BY_KEY["memory-type"])
     if sharing is None:
         return None
-    if sharing == "per_node" and "num-npus-per-node" not in memory:
-        raise memory.missing("num-npus-per-node", f"a whole number from 1 to {MAX_NPUS}")
-    per_node = memory.whole("num-npus-per-node", 1, 1, MAX_NPUS)
-    if sharing == "per_node" and "num-nodes" in memory:
-        nodes = memory.whole("num-nodes", None, 1, MAX_NPUS)
-        if nodes * per_node != npus:
-            message = f"{memory.name}: num-nodes is {nodes} and num-npus-per-node {per_node}, but the network has {npus} NPUs."
-            hint = "Only num-npus-per-node counts: NPU r uses the memory of node r // num-npus-per-node."
+    if sharing == "per_node" and of_node.key not in memory:
+        raise memory.missing(of_node.key, of_node.allowed())
+    made = RemoteMemory(**_read_values(read, "RemoteMemory"))
+    if sharing == "per_node" and nodes.key in memory:
+        count = memory.read(nodes)
+        if count * made.npus_per_node != npus:
+            message = f"{memory.name}: {nodes.key} is {count} and {of_node.key} {made.npus_per_node}, but the network has {npus} NPUs."
+            hint = f"Only {of_node.key} counts: NPU r uses the memory of node r // {of_node.key}."
             findings.append(Finding("warning", "memory-nodes", message, hint, file=memory.name))
-    return RemoteMemory(
-        sharing=sharing,
-        latency_ns=memory.whole("remote-mem-latency", None, 0, MAX_NS),
-        bytes_per_ns=memory.number("remote-mem-bw", None, above=0),
-        npus_per_node=per_node,
-    )
+    return made
 
 
 def _groups(parts: Parts, npus: int, findings: list[Finding]) -> tuple[CommGroup, ...] | None:
@@ -427,7 +338,7 @@ def _groups(parts: Parts, npus: int, findings: list[Finding]) -> tuple[CommGroup
 
 
 def parts_of(config: SystemConfig) -> Parts:
-    """Return a configuration as ASTRA-sim writes it.
+    """Return a configuration as ASTRA-sim writes it, without its algorithms given as traces.
 
     Reading it again gives an equal configuration, but for one thing: in the compatible mode one rate in fourteen
     has no GB/s of 2^30 bytes that gives exactly it; then the nearest is written, off by one part in 10^16.
@@ -437,66 +348,54 @@ def parts_of(config: SystemConfig) -> Parts:
         system=_system_of(config),
         memory=_memory_of(config.remote_memory, config.topology.npus),
         groups=None if config.groups is None else {group.name: list(group.ranks) for group in config.groups},
-        options={
-            "num-queues-per-dim": config.queues_per_dimension,
-            "injection-scale": plain(config.injection_scale),
-            "rendezvous-protocol": config.rendezvous,
-        },
+        options=_write_values(config, "options"),
         congestion=config.congestion,
-        custom=config.custom,
-        custom_nodes=config.custom_nodes,
     )
 
 
 def _system_of(config: SystemConfig) -> dict[str, object]:
-    scheduling = {value: name for name, value in SCHEDULING.items()}
-    optimizations = {value: name for name, value in OPTIMIZATIONS.items()}
-    system: dict[str, object] = {
-        "scheduling-policy": scheduling[config.scheduling],
-        "active-chunks-per-dimension": config.active_chunks,
-        "preferred-dataset-splits": config.splits,
-        "collective-optimization": optimizations[config.collective_optimization],
-        "local-mem-bw": plain(config.local_memory_bytes_per_ns),
-    }
-    if config.endpoint_delay_ns is not None:
-        system["endpoint-delay"] = plain(config.endpoint_delay_ns)
-    for key, kind in IMPLEMENTATIONS.items():
-        if kind in config.algorithms:
-            system[key] = [algorithm.name for algorithm in config.algorithms[kind]]
+    system = _write_values(config, "system") | _algorithms_of(config, "system")
     if config.roofline:
-        system |= {"roofline-enabled": 1, "peak-perf": plain(config.roofline.peak_tera_ops_per_s)}
-    if config.replay_only:
-        system["replay-only"] = 1
-    bus = config.shared_bus
-    if bus:
-        system |= {"model-shared-bus": 1, "L": bus.latency_ns, "o": bus.overhead_ns, "g": bus.gap_ns}
-        system |= {"G": plain(bus.gap_per_byte_ns), "local-reduction-delay": bus.reduction_delay_ns}
+        system |= {"roofline-enabled": 1, **_write_values(config.roofline, "system")}
+    if config.shared_bus:
+        system |= {"model-shared-bus": 1, **_write_values(config.shared_bus, "system")}
     if config.extensions is not None:
-        system[EXTENDED] = _extended_of(config, config.extensions)
+        system[EXTENDED] = _write_values(config.extensions, "extended") | _algorithms_of(config, "extended")
     return system
-
-
-def _extended_of(config: SystemConfig, extensions: Extensions) -> dict[str, object]:
-    table: dict[str, object] = {key: getattr(extensions, key.replace("-", "_")) for key in EXTENDED_CHOICES}
-    table["communication-slots"] = extensions.communication_slots
-    if extensions.compute_speeds is not None:
-        table["compute-speeds"] = {str(npu): plain(at) for npu, at in extensions.compute_speeds.items()}
-    for key, kind in EXTENDED_IMPLEMENTATIONS.items():
-        if kind in config.algorithms:
-            table[key] = [algorithm.name for algorithm in config.algorithms[kind]]
-    return table
 
 
 def _memory_of(memory: RemoteMemory | None, npus: int) -> dict[str, object] | None:
     if memory is None:
         return None
-    types = {sharing: name for name, sharing in MEMORY_TYPES.items()}
+    return {**_write_values(memory, "memory"), "num-nodes": -(-npus // memory.npus_per_node)}
+
+
+def _write_values(made: object, file: File) -> dict[str, object]:
+    """Return the settings that an object of the configuration holds, as a file has them."""
+    held = [setting for setting in settings_held_by(type(made).__name__) if setting.file == file]
+    values = {setting.key: _file_value(setting, getattr(made, setting.attribute)) for setting in held}
+    if file == "system":
+        # As the reference's files have flags: 1, or not there.
+        values = {key: 1 if value is True else value for key, value in values.items() if value is not False}
+    return {key: value for key, value in values.items() if value is not None}
+
+
+def _file_value(setting: Setting, value: Any) -> object:
+    if setting.choices:
+        return setting.name_of(value)
+    if setting.type == "speeds":
+        return None if value is None else {str(npu): plain(speed) for npu, speed in value.items()}
+    return value if value is None or setting.type == "flag" else plain(value)
+
+
+def _algorithms_of(config: SystemConfig, file: File) -> dict[str, object]:
+    given: dict[str, object] = {
+        kind: [algorithm.name for algorithm in listed] for kind, listed in config.algorithms.items()
+    }
     return {
-        "memory-type": types[memory.sharing],
-        "remote-mem-latency": memory.latency_ns,
-        "remote-mem-bw": plain(memory.bytes_per_ns),
-        "num-nodes": -(-npus // memory.npus_per_node),
-        "num-npus-per-node": memory.npus_per_node,
+        setting.key: given[setting.attribute]
+        for setting in ALGORITHM_SETTINGS
+        if setting.file == file and setting.attribute in given
     }
 
 
@@ -504,13 +403,29 @@ def _memory_of(memory: RemoteMemory | None, npus: int) -> dict[str, object] | No
 # Changing single values
 
 _SETTING = re.compile(r"(?P<key>[^=\[\]]+)(\[(?P<at>\d+)\])?=(?P<value>.*)", re.DOTALL)
-_SECTIONS: tuple[tuple[str, Sequence[str]], ...] = (
-    ("network", (*NETWORK_KEYS, *EXTENDED_NETWORK_KEYS)),
-    ("system", tuple(key for key in SYSTEM_KEYS if key not in (*CUSTOM, PER_NODE_CUSTOM, EXTENDED))),
-    ("memory", MEMORY_KEYS),
-    ("options", OPTION_KEYS),
-)
-CONGESTION: Mapping[str, Congestion] = {"aware": "aware", "unaware": "unaware"}
+
+
+def table_of(parts: Parts, file: File) -> Table:
+    """Return the table of a file; empty where there is none."""
+    if file == "run":
+        return {"congestion": parts.congestion}
+    if file == "extended":
+        nested = parts.system.get(EXTENDED)
+        return nested if isinstance(nested, Mapping) else {}
+    found: Table | None = getattr(parts, file)
+    return found or {}
+
+
+def with_value(parts: Parts, setting: Setting, value: object) -> Parts:
+    """Return `parts` with another value of a setting, as its file has it; None takes the key out."""
+    table = {**table_of(parts, setting.file), setting.key: value}
+    if value is None:
+        del table[setting.key]
+    if setting.file == "run":
+        return replace(parts, congestion="aware" if value == "aware" else "unaware")
+    if setting.file == "extended":
+        return replace(parts, system={**parts.system, EXTENDED: table})
+    return replace(parts, **{setting.file: table})  # type: ignore[arg-type]  # the file is one of the tables
 
 
 def with_settings(parts: Parts, settings: Sequence[str]) -> Parts:
@@ -536,92 +451,74 @@ def with_settings(parts: Parts, settings: Sequence[str]) -> Parts:
 
 
 def _with_setting(parts: Parts, given: str, at: str | None, text: str) -> Parts:
-    if _loose(given).startswith(f"{EXTENDED}."):
-        return _with_extended(parts, given[len(EXTENDED) + 1 :], at, text)
-    known = {_loose(key): (section, key) for section, keys in _SECTIONS for key in keys}
-    known |= {key: ("options", key) for key in ("congestion",)}
-    # L, o, g and G of the shared bus differ by case alone.
-    exact = {key: (section, key) for section, keys in _SECTIONS for key in keys}
-    section, key = exact.get(given) or known.get(_loose(given)) or ("", "")
-    if not key:
-        near = nearest(
-            given, [*(name for _, name in known.values()), *(f"{EXTENDED}.{one}" for one in EXTENDED_KEYS)]
-        )
-        hint = f"The nearest known key is {near!r}." if near else "Keys are those of ASTRA-sim's files."
-        raise ConfigError(f"--set {given!r}: there is no such key", hint=hint)
-    value = _setting_value(text, listed=key in LISTED_KEYS or key in IMPLEMENTATIONS)
-    if key == "links":
-        value = _setting_links(text)
-    names = {**parts.names, key: "--set"}
-    if key == "congestion":
-        return replace(parts, congestion=Fields("--set", {key: text}).choice(key, CONGESTION), names=names)
-    table = dict(_SECTION_OF[section](parts) or {})
+    setting, npu = _find_setting(given)
+    value = _parse_setting(text, setting)
+    if setting.file == "run":
+        Fields("--set", {given: text}).choice_in(given, text, setting.values)
+    before = table_of(parts, setting.file).get(setting.key)
     if at is not None:
-        table[key] = _with_item(key, table.get(key), int(at), value)
-    elif text:
-        table[key] = value
-    else:
-        table.pop(key, None)
-    return replace(parts, names=names, **{section: table})  # type: ignore[arg-type]  # the section is one of the tables
-
-
-def _with_extended(parts: Parts, given: str, at: str | None, text: str) -> Parts:
-    """Change a setting of the extended mode, which it brings about; `compute-speeds.3` is that of NPU 3."""
-    name, _, npu = given.partition(".")
-    key = _loose(name)
-    if key not in EXTENDED_KEYS or (npu and key != "compute-speeds"):
-        near = nearest(key, EXTENDED_KEYS)
-        hint = (
-            f"The nearest known key is '{EXTENDED}.{near}'."
-            if near
-            else f"Known: {', '.join(EXTENDED_KEYS)}."
-        )
-        raise ConfigError(f"--set '{EXTENDED}.{given}': there is no such key", hint=hint)
-    before = parts.system.get(EXTENDED)
-    table = dict(before) if isinstance(before, Mapping) else {}
-    value = _setting_value(text, listed=key in EXTENDED_IMPLEMENTATIONS)
-    if at is not None:
-        table[key] = _with_item(key, table.get(key), int(at), value)
+        value = _replace_item(setting.key, before, int(at), value)
     elif npu:
-        speeds = table.get(key)
-        table[key] = {**(speeds if isinstance(speeds, Mapping) else {}), npu: value}
-    elif text:
-        table[key] = value
-    else:
-        table.pop(key, None)
-    return replace(
-        parts,
-        names={**parts.names, f"{EXTENDED}.{key}": "--set"},
-        system={**parts.system, EXTENDED: table},
-    )
+        value = {**(before if isinstance(before, Mapping) else {}), npu: value}
+    elif not text:
+        value = None
+    return replace(with_value(parts, setting, value), names={**parts.names, setting.path: "--set"})
 
 
-def with_mode(parts: Parts, mode: Literal["compatible", "extended"]) -> Parts:
+def _find_setting(given: str) -> tuple[Setting, str]:
+    """Return the setting that `--set` names, and the NPU it is for: `extended.compute-speeds.3` is that of NPU 3.
+
+    Raises:
+        ConfigError: There is none of this name.
+    """
+    # L, o, g and G of the shared bus differ by case alone.
+    exact = {setting.path: setting for setting in SETTINGS}
+    if given in exact:
+        return exact[given], ""
+    path, _, npu = _loose(given).partition(".")
+    if path == EXTENDED and npu:
+        name, _, npu = npu.partition(".")
+        path = f"{EXTENDED}.{name}"
+    setting = {_loose(name): setting for name, setting in exact.items()}.get(path)
+    if setting and (not npu or setting.type == "speeds"):
+        return setting, npu
+    prefix = f"{EXTENDED}." if path.startswith(f"{EXTENDED}.") else ""
+    known = [setting.key for setting in in_file("extended")] if prefix else list(exact)
+    near = nearest(path.removeprefix(prefix) if prefix else given, known)
+    others = f"Known: {', '.join(known)}." if prefix else "Keys are those of ASTRA-sim's files."
+    hint = f"The nearest known key is '{prefix}{near}'." if near else others
+    raise ConfigError(f"--set {given!r}: there is no such key", hint=hint)
+
+
+def with_mode(parts: Parts, mode: Mode, *, strip: bool = False) -> Parts:
     """Return `parts` in the mode asked for; without settings of its own the extended mode has its defaults.
+
+    Args:
+        parts: The configuration.
+        mode: The mode.
+        strip: Whether the compatible mode takes out what only the extended one has, rather than refuses it.
 
     Raises:
         ConfigError: The compatible mode is asked for, and the system has settings of the extended mode.
     """
     if mode == "extended":
-        return parts if EXTENDED in parts.system else replace(parts, system={**parts.system, EXTENDED: {}})
-    if EXTENDED in parts.system:
+        return parts if is_extended(parts) else replace(parts, system={**parts.system, EXTENDED: {}})
+    if is_extended(parts) and not strip:
         raise ConfigError(
             f"{parts.names.get('system', 'system.json')}: {EXTENDED} is there; allowed in the compatible mode: "
             "no settings of the extended mode",
             hint="Leave the mode out, or take the key out.",
         )
-    return parts
+    if not strip:
+        return parts
+    return replace(
+        parts,
+        system={key: value for key, value in parts.system.items() if key != EXTENDED},
+        network={key: value for key, value in parts.network.items() if key not in EXTENDED_NETWORK_KEYS},
+    )
 
 
-_SECTION_OF: Mapping[str, Callable[[Parts], Table | None]] = {
-    "network": lambda parts: parts.network,
-    "system": lambda parts: parts.system,
-    "memory": lambda parts: parts.memory,
-    "options": lambda parts: parts.options,
-}
-
-
-def _with_item(key: str, before: object, at: int, value: object) -> list[object]:
+def _replace_item(key: str, before: object, at: int, value: object) -> list[object]:
     items = list(before) if isinstance(before, list | tuple) else []
     if at >= len(items):
         raise ConfigError(
@@ -633,18 +530,17 @@ def _with_item(key: str, before: object, at: int, value: object) -> list[object]
     return items
 
 
-def _setting_value(text: str, *, listed: bool) -> object:
-    if listed:
+def _parse_setting(text: str, setting: Setting) -> object:
+    """Return what a text of the command line stands for; a wrong one stays a text, and is refused by name later."""
+    if setting.type == "links":
+        try:
+            return json.loads(text)
+        except ValueError:
+            return text
+    if setting.per_dimension or setting.type == "algorithms":
         inner = text[1:-1] if text.startswith("[") and text.endswith("]") else text
         return [_literal(item.strip()) for item in inner.split(",")] if inner.strip() else []
     return _literal(text)
-
-
-def _setting_links(text: str) -> object:
-    try:
-        return json.loads(text)
-    except ValueError:
-        return text
 
 
 def _literal(text: str) -> object:

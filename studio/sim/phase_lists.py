@@ -11,11 +11,12 @@ from functools import partial
 
 import numpy as np
 
+from studio.sim.algorithms import Recipe, programs
 from studio.sim.collectives import ROOTED, Phase
 from studio.sim.folding import Neighbourhood
 from studio.sim.kernel import records as k
 from studio.sim.planning import Planning
-from studio.sim.programs import Program, Recipe, programs
+from studio.sim.programs import Program
 from studio.trace import Int64
 
 KIND_CODE: dict[str, int] = {
@@ -97,14 +98,13 @@ def stream_lists(planning: Planning, streams: Sequence[Sequence[Phase]]) -> int:
 def _program(planning: Planning, record: Int64, phase: Phase, ranks: int) -> None:
     """Let a phase run by a program where the engine has no algorithm of its own for it."""
     kind, algorithm = phase.kind, phase.algorithm
-    halving, tree = algorithm.kind == "halving_doubling", algorithm.kind == "double_binary_tree"
-    if kind == "barrier" and not (halving or tree):
+    row, tree = algorithm.row, algorithm.row.two_trees
+    if kind == "barrier" and kind not in row.steps and not tree:
         # Of nothing: what counts is that all have heard of all.
         record[k.Phase.TYPE] = k.Collective.ALL_GATHER
         return
     odd = ranks & (ranks - 1) != 0 or (tree and phase.size == 0) or ranks == 1
-    own_form = kind in ROOTED or (halving and kind in ("barrier", "all_to_all"))
-    if not own_form and not ((halving or tree) and odd):
+    if kind not in ROOTED and kind not in row.lacks and not (row.powers_of_two and odd):
         return
     record[k.Phase.ALGORITHM] = k.Algorithm.PROGRAM
     tables = []
@@ -174,8 +174,9 @@ def custom_list(planning: Planning, table: int, size: int) -> int:
 def _phase(planning: Planning, record: Int64, phase: Phase, phases: Sequence[Phase]) -> None:
     algorithm, dims = phase.algorithm, planning.config.topology.dims
     planning.uses_direct |= algorithm.kind == "direct"
-    record[k.Phase.TYPE] = KIND_CODE[phase.kind]
-    record[k.Phase.ALGORITHM] = ALGORITHM_CODE[algorithm.kind]
+    record[k.PH_TYPE] = KIND_CODE[phase.kind]
+    # What the engine does not know runs by its program.
+    record[k.PH_ALGORITHM] = ALGORITHM_CODE.get(algorithm.kind, k.PROGRAM)
     if algorithm.kind != "double_binary_tree" or phase.kind in ROOTED:
         # The reference's trees carry out an all-reduce, whatever they are asked for.
         record[k.Phase.SCALE] = _SCALE.get(phase.kind, k.Phase.KEEP)

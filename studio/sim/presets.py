@@ -15,7 +15,8 @@ from studio.errors import ConfigError
 from studio.sim.config import Congestion, SystemConfig
 from studio.sim.fabrics import Speed, rail_optimized
 from studio.sim.fields import nearest
-from studio.sim.parts import IMPLEMENTATIONS, Parts, Table, imported
+from studio.sim.parts import Parts, Table, imported
+from studio.sim.settings import ALGORITHM_SETTINGS
 
 _ASTRA = "ASTRA-sim, github.com/astra-sim/astra-sim, as of 2026"
 _RING_MEMORY = 50
@@ -71,7 +72,7 @@ def _preset(
         "active-chunks-per-dimension": 1,
         "preferred-dataset-splits": 1,
         "collective-optimization": "localBWAware",
-        **{key: ["ring"] * dims for key in IMPLEMENTATIONS},
+        **{setting.key: ["ring"] * dims for setting in ALGORITHM_SETTINGS if not setting.extended},
         **system,
     }
     names = dict.fromkeys(("network", "system", "memory", "options"), f"preset {name}")

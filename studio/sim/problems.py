@@ -12,31 +12,12 @@ from dataclasses import dataclass, replace
 
 from studio.errors import ConfigError
 from studio.sim.config import SystemConfig
-from studio.sim.network import EXTENDED_NETWORK_KEYS
-from studio.sim.parts import MEMORY_KEYS, OPTION_KEYS, Parts, Table, imported
+from studio.sim.parts import Parts, imported, table_of, with_value
+from studio.sim.settings import BY_KEY, Setting
 from studio.trace import Finding
 
 _AT_MOST = 60
 _ITEM = re.compile(r"(?P<key>[^\[]+)\[(?P<at>[^\]]+)\]")
-_LISTED: Mapping[str, object] = {
-    "topology": "Ring",
-    "npus_count": 2,
-    "bandwidth": 1,
-    "latency": 0,
-    "efficiency": 1,
-    "message-overhead": 0,
-}
-_NEEDED: Mapping[str, object] = {
-    "scheduling-policy": "LIFO",
-    "collective-optimization": "baseline",
-    "preferred-dataset-splits": 1,
-    "peak-perf": 1,
-    "local-mem-bw": 1,
-    "memory-type": "NO_MEMORY_EXPANSION",
-    "remote-mem-latency": 0,
-    "remote-mem-bw": 1,
-    "num-npus-per-node": 1,
-}
 _PLACES = (("congestion is", "congestion"), ("topology has", "npus_count"), ("local_memory", "local-mem-bw"))
 """Where refusals belong that concern the whole configuration, by how they begin."""
 
@@ -69,7 +50,7 @@ def examined(parts: Parts) -> Examined:
         >>> network = {"topology": ["Ring"], "npus_count": [1], "bandwidth": ["tbd"], "latency": [500]}
         >>> system = {"scheduling-policy": "LIFO", "collective-optimization": "best", "preferred-dataset-splits": 4}
         >>> list(examined(Parts(network, system)).problems)
-        ['bandwidth[0]', 'npus_count[0]', 'collective-optimization']
+        ['npus_count[0]', 'bandwidth[0]', 'collective-optimization']
     """
     problems: dict[str, ConfigError] = {}
     for _ in range(_AT_MOST):
@@ -81,62 +62,34 @@ def examined(parts: Parts) -> Examined:
             problems.setdefault(key, error)
             if not key or known:
                 return Examined(None, (), problems)
-            parts = _mended(parts, key)
+            parts = _replace_refused(parts, key)
         else:
             return Examined(found.config, found.findings, problems)
     return Examined(None, (), problems)
 
 
-def _mended(parts: Parts, key: str) -> Parts:
+def _replace_refused(parts: Parts, key: str) -> Parts:
     """Return the tables with an allowed value at `key`."""
     if key == "congestion":
         return replace(parts, congestion="unaware")
     match = _ITEM.fullmatch(key)
-    name = match["key"] if match else key
-    if name in _LISTED:
-        return replace(parts, network=_mended_network(parts.network, name, match["at"] if match else None))
-    for section, keys in (
-        ("network", EXTENDED_NETWORK_KEYS),
-        ("options", OPTION_KEYS),
-        ("memory", MEMORY_KEYS),
-    ):
-        if name in keys:
-            table = dict(getattr(parts, section) or {})
-            return replace(parts, **{section: _set_or_drop(table, name)})  # type: ignore[arg-type]  # one of the tables
-    if parts.groups is not None and name in parts.groups and name not in parts.system:
-        return replace(parts, groups={key: ranks for key, ranks in parts.groups.items() if key != name})
-    system = dict(parts.system)
-    nested = system.get("extended")
-    if isinstance(nested, Mapping) and name in nested:
-        system["extended"] = {key: value for key, value in nested.items() if key != name}
-        return replace(parts, system=system)
-    return replace(parts, system=_mended_system(system, name, match["at"] if match else None))
+    name, at = (match["key"], match["at"]) if match else (key, None)
+    setting = BY_KEY.get(name)
+    if setting is None or (setting.file == "extended" and name not in table_of(parts, "extended")):
+        groups = {group: ranks for group, ranks in (parts.groups or {}).items() if group != name}
+        system = {key: value for key, value in parts.system.items() if key != name}
+        return replace(parts, groups=None if parts.groups is None else groups, system=system)
+    listed = setting.per_dimension or setting.type == "algorithms"
+    if listed and (at is not None or setting.required):
+        return with_value(parts, setting, _replace_entries(parts, setting, at))
+    return with_value(parts, setting, setting.start)
 
 
-def _mended_network(network: Table, name: str, at: str | None) -> Table:
-    kinds = network.get("topology")
-    count = len(kinds) if isinstance(kinds, list | tuple) and kinds else 1
-    values = network.get(name)
+def _replace_entries(parts: Parts, setting: Setting, at: str | None) -> list[object]:
+    """Return a list with an allowed entry at a place, or only such entries where it is refused as a whole."""
+    kinds, values = (table_of(parts, setting.file).get(key) for key in ("topology", setting.key))
+    entry = "ring" if setting.type == "algorithms" else setting.first
     if at is None or not isinstance(values, list | tuple):
-        return {**network, name: [_LISTED[name]] * (1 if name == "topology" else count)}
-    return {
-        **network,
-        name: [_LISTED[name] if index == int(at) else value for index, value in enumerate(values)],
-    }
-
-
-def _mended_system(system: dict[str, object], name: str, at: str | None) -> Table:
-    values = system.get(name)
-    if at is not None and isinstance(values, list | tuple):
-        return {
-            **system,
-            name: ["ring" if index == int(at) else value for index, value in enumerate(values)],
-        }
-    return _set_or_drop(system, name)
-
-
-def _set_or_drop(table: dict[str, object], name: str) -> dict[str, object]:
-    if name in _NEEDED:
-        return {**table, name: _NEEDED[name]}
-    table.pop(name, None)
-    return table
+        count = len(kinds) if isinstance(kinds, list | tuple) and setting.key != "topology" else 1
+        return [entry] * max(count, 1)
+    return [entry if index == int(at) else value for index, value in enumerate(values)]

@@ -30,8 +30,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from studio.sim.config import AlgorithmKind, CollectiveKind
-
 What = Literal["send", "send_wait", "receive", "reduce"]
 
 
@@ -62,96 +60,22 @@ class Step:
 Program = tuple[Step, ...]
 
 
+# ---------------------------------------------------------------------------------------------------
+# Collectives with a root, which is place 0
+
+
 @dataclass(frozen=True, slots=True)
-class Recipe:
-    """Everything that decides the programs of a phase.
+class Shape:
+    """What the steps of a collective with a root depend on.
 
     Attributes:
-        kind: The collective.
-        algorithm: How it is carried out.
         size: Ranks.
-        root: Place of the rank all goes out from, or comes together at.
+        divisor: Parts the data is cut into, of which messages hold some.
+        spread: Whether each rank gets a part of its own (scatter) or all get the same (broadcast).
         window: Peers of the direct algorithm at a time, 0 for all.
-        backwards: Whether rings go round towards lower places.
         second: Whether it is the second of the two trees.
     """
 
-    kind: CollectiveKind
-    algorithm: AlgorithmKind
-    size: int
-    root: int = 0
-    window: int = 0
-    backwards: bool = False
-    second: bool = False
-
-
-def programs(recipe: Recipe) -> Iterator[Program]:
-    """Yield the program of every place in a group.
-
-    Example:
-        >>> for program in programs(Recipe("broadcast", "halving_doubling", 3, root=1)):
-        ...     print([[(message.what, message.peer) for message in step.messages] for step in program])
-        [[('receive', 1)]]
-        [[('send_wait', 0)], [('send_wait', 2)]]
-        [[('receive', 1)]]
-    """
-    kind = recipe.kind
-    if kind in _ROOTED:
-        yield from _rooted(recipe)
-    elif recipe.algorithm == "double_binary_tree":
-        yield from (_tree_all_reduce(recipe, place) for place in range(recipe.size))
-    else:
-        steps = _UNROOTED[kind]
-        yield from (tuple(steps(recipe.size, place)) for place in range(recipe.size))
-
-
-# ---------------------------------------------------------------------------------------------------
-# Collectives with a root. Places count from the root; `_blocks` says how much of the data a message holds.
-
-_ROOTED = ("broadcast", "reduce", "scatter", "gather")
-_OPPOSITE: dict[CollectiveKind, CollectiveKind] = {"reduce": "broadcast", "gather": "scatter"}
-"""Collectives that are others backwards: what is sent is received, the last step comes first."""
-
-
-def _rooted(recipe: Recipe) -> Iterator[Program]:
-    outward = _OPPOSITE.get(recipe.kind, recipe.kind)
-    spread = outward == "scatter"
-    steps = {
-        "ring": _ring_scatter if spread else _ring_broadcast,
-        "direct": _star,
-        "halving_doubling": _binomial,
-        "double_binary_tree": _tree,
-    }[recipe.algorithm]
-    size = recipe.size
-    # Parts of the data that a message holds: all of it, or so many blocks of which each rank gets one.
-    divisor = size if recipe.kind == "scatter" else 1
-    shape = _Shape(size, divisor, spread, recipe.window, recipe.second)
-    sign = -1 if recipe.backwards else 1
-    for place in range(size):
-        from_root = sign * (place - recipe.root) % size
-        program = [
-            Step(tuple(_placed(message, recipe, sign) for message in step.messages), step.times)
-            for step in steps(shape, from_root)
-        ]
-        yield tuple(program if recipe.kind == outward else _reversed(program, recipe.kind == "reduce"))
-
-
-def _placed(message: Message, recipe: Recipe, sign: int) -> Message:
-    peer = (recipe.root + sign * message.peer) % recipe.size
-    return Message(message.what, peer, message.divisor, message.factor)
-
-
-def _reversed(program: list[Step], reduces: bool) -> list[Step]:
-    received: What = "reduce" if reduces else "receive"
-    swapped: dict[What, What] = {"send_wait": received, "receive": "send_wait"}
-    return [
-        Step(tuple(Message(swapped[m.what], m.peer, m.divisor, m.factor) for m in step.messages), step.times)
-        for step in reversed(program)
-    ]
-
-
-@dataclass(frozen=True, slots=True)
-class _Shape:
     size: int
     divisor: int
     spread: bool
@@ -159,13 +83,15 @@ class _Shape:
     second: bool
 
     def send(self, peer: int, blocks: int = 1) -> Message:
+        """Return the message to a peer, which holds the parts of so many ranks."""
         return Message("send_wait", peer, self.divisor, blocks if self.spread else 1)
 
     def receive(self, peer: int, blocks: int = 1) -> Message:
+        """Return the message from a peer, which holds the parts of so many ranks."""
         return Message("receive", peer, self.divisor, blocks if self.spread else 1)
 
 
-def _ring_broadcast(shape: _Shape, place: int) -> list[Step]:
+def ring_broadcast(shape: Shape, place: int) -> list[Step]:
     """A pipeline: as many pieces as ranks go from neighbour to neighbour, n - 1 + n - 1 steps of a piece."""
     size = shape.size
     send, receive = Message("send_wait", place + 1, size), Message("receive", place - 1, size)
@@ -178,7 +104,7 @@ def _ring_broadcast(shape: _Shape, place: int) -> list[Step]:
     return [Step((receive,)), Step((send, receive), size - 1), Step((send,))]
 
 
-def _ring_scatter(shape: _Shape, place: int) -> list[Step]:
+def ring_scatter(shape: Shape, place: int) -> list[Step]:
     """Blocks go from neighbour to neighbour, the one for the farthest rank first: n - 1 steps of a block."""
     beyond = shape.size - 1 - place
     send, receive = shape.send(place + 1), shape.receive(place - 1)
@@ -190,7 +116,7 @@ def _ring_scatter(shape: _Shape, place: int) -> list[Step]:
     return [Step((receive,)), Step((send, receive), beyond)]
 
 
-def _star(shape: _Shape, place: int) -> list[Step]:
+def star(shape: Shape, place: int) -> list[Step]:
     """The root sends to all others, `window` of them at a time."""
     if place:
         return [Step((shape.receive(0),))]
@@ -202,7 +128,7 @@ def _star(shape: _Shape, place: int) -> list[Step]:
     ]
 
 
-def _binomial(shape: _Shape, place: int) -> list[Step]:
+def binomial(shape: Shape, place: int) -> list[Step]:
     """Whoever has the data sends it on, the half farthest away first: ⌈log2 n⌉ steps."""
     steps = []
     bit = place & -place
@@ -218,7 +144,7 @@ def _binomial(shape: _Shape, place: int) -> list[Step]:
     return steps
 
 
-def _tree(shape: _Shape, place: int) -> list[Step]:
+def binary_tree(shape: Shape, place: int) -> list[Step]:
     """A binary tree below the root's only child; chunks use this tree and the second one in turn."""
     others = shape.size - 1
     if not others:
@@ -291,15 +217,15 @@ def branch(label: int, count: int) -> Branch:
     return Branch(parent, high - low + 1, children)
 
 
-def _tree_all_reduce(recipe: Recipe, place: int) -> Program:
+def tree_all_reduce(size: int, place: int, *, second: bool) -> Program:
     """An all-reduce up a tree and down again, with the waits of the reference's tree.
 
     Places of the first tree are labels less one, the last one is the root; of the second, labels, and the
     first one is the root.
     """
-    others = recipe.size - 1
-    shift = 0 if recipe.second else 1
-    root = 0 if recipe.second else others
+    others = size - 1
+    shift = 0 if second else 1
+    root = 0 if second else others
     if not others:
         return ()
     if place == root:
@@ -356,7 +282,7 @@ def _fold(size: int, place: int) -> _Fold:
     return _Fold(place, size - (1 << rounds), rounds)
 
 
-def _halving_all_reduce(size: int, place: int) -> Iterator[Step]:
+def halving_all_reduce(size: int, place: int) -> Iterator[Step]:
     """Recursive halving, then doubling; ranks beyond the power of two give all to a neighbour, and get all back."""
     fold = _fold(size, place)
     if fold.is_out:
@@ -373,7 +299,7 @@ def _halving_all_reduce(size: int, place: int) -> Iterator[Step]:
         yield Step((Message("send_wait", place - 1),))
 
 
-def _halving_reduce_scatter(size: int, place: int) -> Iterator[Step]:
+def halving_reduce_scatter(size: int, place: int) -> Iterator[Step]:
     """Recursive halving: a step passes on the blocks of all ranks on the other side, a rank keeps one in the end."""
     fold = _fold(size, place)
     if fold.is_out:
@@ -390,7 +316,7 @@ def _halving_reduce_scatter(size: int, place: int) -> Iterator[Step]:
         yield Step((Message("send_wait", place - 1, size),))
 
 
-def _doubling_all_gather(size: int, place: int) -> Iterator[Step]:
+def doubling_all_gather(size: int, place: int) -> Iterator[Step]:
     """Recursive doubling: a step passes on all a rank has; ranks left out get the blocks of all others at the end."""
     fold = _fold(size, place)
     if fold.is_out:
@@ -407,7 +333,7 @@ def _doubling_all_gather(size: int, place: int) -> Iterator[Step]:
         yield Step((Message("send_wait", place - 1, 1, size - 1),))
 
 
-def _bruck(size: int, place: int) -> Iterator[Step]:
+def bruck(size: int, place: int) -> Iterator[Step]:
     """All-to-all: step k passes on, by 2^k places, the blocks that have such a part of their way before them."""
     bit = 1
     while bit < size:
@@ -417,19 +343,10 @@ def _bruck(size: int, place: int) -> Iterator[Step]:
         bit *= 2
 
 
-def _dissemination(size: int, place: int) -> Iterator[Step]:
+def dissemination(size: int, place: int) -> Iterator[Step]:
     """A barrier: in step k a rank tells the one 2^k places on that it has come, with all it has been told."""
     bit = 1
     while bit < size:
         to, source = (place + bit) % size, (place - bit) % size
         yield Step((Message("send_wait", to), Message("receive", source)))
         bit *= 2
-
-
-_UNROOTED: dict[CollectiveKind, Callable[[int, int], Iterator[Step]]] = {
-    "all_reduce": _halving_all_reduce,
-    "reduce_scatter": _halving_reduce_scatter,
-    "all_gather": _doubling_all_gather,
-    "all_to_all": _bruck,
-    "barrier": _dissemination,
-}

@@ -16,7 +16,18 @@ def one_of(key: str, value: object, allowed: tuple[str, ...]) -> None:
 def whole(key: str, value: object, least: int, most: int, hint: str = "") -> None:
     """Check a whole number from `least` to `most`."""
     if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
-        raise ConfigError(f"{key} is {value!r}; allowed: a whole number from {least} to {most}", hint=hint)
+        raise ConfigError(f"{key} is {value!r}; allowed: {allowed_whole(least, most)}", hint=hint)
+
+
+def allowed_whole(least: int, most: int) -> str:
+    """Return what a whole number may be, in words."""
+    return f"a whole number from {least} to {most}"
+
+
+def allowed_number(least: float | None, above: float | None, most: float | None = None) -> str:
+    """Return what a number may be, in words."""
+    limit = f"at least {least:g}" if least is not None else f"above {above:g}"
+    return f"a number {limit}" + (f" and at most {most:g}" if most is not None else "")
 
 
 def number(
@@ -25,13 +36,11 @@ def number(
     *,
     least: float | None = None,
     above: float | None = None,
-    most: float = math.inf,
+    most: float | None = None,
 ) -> None:
     """Check a finite number."""
     if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
         high_enough = (least is None or value >= least) and (above is None or value > above)
-        if high_enough and value <= most:
+        if high_enough and (most is None or value <= most):
             return
-    limit = f"at least {least:g}" if least is not None else f"above {above:g}"
-    limit += f" and at most {most:g}" if most < math.inf else ""
-    raise ConfigError(f"{key} is {value!r}; allowed: a number {limit}")
+    raise ConfigError(f"{key} is {value!r}; allowed: {allowed_number(least, above, most)}")

@@ -13,27 +13,27 @@ from studio.pages._simulate_edits import (
     shown_text,
     with_dimension,
     with_dimension_moved,
-    with_mode,
     with_text,
     without_dimension,
 )
-from studio.pages._simulate_fields import ALGORITHMS, DIMENSION_FIELDS, FIELDS
 from studio.pages._simulate_files import exported, imported_files
 from studio.sim.check import check
-from studio.sim.parts import EXTENDED_KEYS, MEMORY_KEYS, OPTION_KEYS, SYSTEM_KEYS
+from studio.sim.parts import with_mode
 from studio.sim.presets import PRESETS
 from studio.sim.problems import examined
+from studio.sim.settings import ALGORITHM_SETTINGS, BY_KEY, DIMENSION_SETTINGS, HEADINGS, SETTINGS
 from tests.handmade import collective, node, trace_of
 
 TWO = "hgx-h100-16"
 
 
 def test_every_setting_of_the_files_has_a_field_with_a_hint():
-    """But for algorithms given as traces, and for what only documents."""
-    keys = {*SYSTEM_KEYS, *OPTION_KEYS, *MEMORY_KEYS, *EXTENDED_KEYS}
-    left_out = {key for key in keys if "custom" in key} | {"extended", "num-nodes"}
-    assert keys - left_out <= set(FIELDS)
-    assert all(field.hint for field in FIELDS.values() if field not in ALGORITHMS)
+    """But for single links, and for what only documents."""
+    shown = {*DIMENSION_SETTINGS, *ALGORITHM_SETTINGS, BY_KEY["congestion"]}
+    shown |= {setting for setting in SETTINGS if setting.heading in HEADINGS}
+    left_out = {BY_KEY[key] for key in ("num-nodes", "links", "switches")}
+    assert shown | left_out == set(SETTINGS)
+    assert all(setting.hint for setting in SETTINGS)
 
 
 def test_what_a_form_shows_is_what_it_would_write():
@@ -42,12 +42,12 @@ def test_what_a_form_shows_is_what_it_would_write():
         tables = from_preset(name)
         texts = {
             key: shown_text(tables, field)
-            for key, field in FIELDS.items()
-            if field not in (*DIMENSION_FIELDS, *ALGORITHMS)
+            for key, field in BY_KEY.items()
+            if field not in (*DIMENSION_SETTINGS, *ALGORITHM_SETTINGS)
         }
         texts |= {
             f"{field.key}[{at}]": shown_text(tables, field, at)
-            for field in (*DIMENSION_FIELDS, *ALGORITHMS)
+            for field in (*DIMENSION_SETTINGS, *ALGORITHM_SETTINGS)
             for at in range(len(tables.network["topology"]))
         }
         assert changed_texts(tables, texts) == {}
@@ -73,15 +73,15 @@ def test_a_text_becomes_the_value_the_file_would_hold(key, text, section, value)
 
 
 def test_speeds_are_read_as_pairs():
-    tables = with_text(with_mode(from_preset(TWO), extended=True), "compute-speeds", "3: 0.9, 7:1.5")
+    tables = with_text(with_mode(from_preset(TWO), "extended"), "compute-speeds", "3: 0.9, 7:1.5")
     assert tables.system["extended"]["compute-speeds"] == {"3": 0.9, "7": 1.5}
-    assert shown_text(tables, FIELDS["compute-speeds"]) == "3: 0.9, 7: 1.5"
+    assert shown_text(tables, BY_KEY["compute-speeds"]) == "3: 0.9, 7: 1.5"
 
 
 def test_dimensions_come_go_and_move_with_all_that_is_theirs():
     tables = from_preset(TWO)
     more = with_dimension(tables)
-    assert examined(more.parts).problems == {}
+    assert examined(more).problems == {}
     assert [len(more.network[key]) for key in ("topology", "npus_count", "bandwidth", "latency")] == [3] * 4
     assert more.system["all-reduce-implementation"] == ["ring"] * 3
     assert without_dimension(more, 2) == tables
@@ -96,7 +96,7 @@ def test_dimensions_come_go_and_move_with_all_that_is_theirs():
 @pytest.mark.parametrize("ranks", [2, 3, 7, 8, 12, 16, 24, 30, 64, 97, 1024])
 def test_a_fitted_system_has_an_npu_per_rank_and_no_problem(ranks):
     for name in PRESETS:
-        found = examined(fitted(from_preset(name), ranks).parts)
+        found = examined(fitted(from_preset(name), ranks))
         assert found.problems == {}
         assert found.config.topology.npus == ranks
 
@@ -110,7 +110,7 @@ def test_what_is_proposed_for_a_job_can_run_it():
     ]
     trace = trace_of([nodes] * 6)
     draft = proposed(trace)
-    config = examined(draft.tables.parts).usable
+    config = examined(draft.tables).usable
     assert check(trace, config) == []
     assert len(draft.notes) == 3
 
@@ -123,8 +123,8 @@ def test_text_groups_propose_the_extended_mode_with_the_reason():
 
 
 def test_the_compatible_mode_takes_what_only_the_extended_one_has_away():
-    extended = with_text(with_mode(from_preset(TWO), extended=True), "efficiency[0]", "0.5")
-    assert with_mode(extended, extended=False) == from_preset(TWO)
+    extended = with_text(with_mode(from_preset(TWO), "extended"), "efficiency[0]", "0.5")
+    assert with_mode(extended, "compatible", strip=True) == from_preset(TWO)
 
 
 def test_drafts_are_kept_word_for_word_and_wrong_ids_are_refused(tmp_path):
@@ -176,10 +176,10 @@ def test_a_preset_counts_as_changed_once_its_settings_are_others():
     assert draft.tables != from_preset(draft.origin)
     assert not is_changed(draft, job)
     assert not is_changed(Draft(from_preset(TWO), TWO), job)
-    assert not is_changed(Draft(with_mode(draft.tables, extended=True), draft.origin), job)
+    assert not is_changed(Draft(with_mode(draft.tables, "extended"), draft.origin), job)
     other = with_text(draft.tables, "bandwidth[0]", "7")
     assert is_changed(Draft(other, draft.origin), job)
     assert is_changed(Draft(with_text(draft.tables, "congestion", "aware"), draft.origin), job)
     assert not is_changed(Draft(other, "imported files"), job)
-    back = with_text(other, "bandwidth[0]", shown_text(draft.tables, FIELDS["bandwidth"], 0))
+    back = with_text(other, "bandwidth[0]", shown_text(draft.tables, BY_KEY["bandwidth"], 0))
     assert not is_changed(Draft(back, draft.origin), job)

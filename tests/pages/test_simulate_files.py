@@ -10,12 +10,12 @@ from dataclasses import replace
 import pytest
 
 from studio.errors import ConfigError
-from studio.pages._simulate_edits import from_preset, with_mode, with_text
+from studio.pages._simulate_edits import from_preset, with_text
 from studio.pages._simulate_files import exported, imported_files
-from studio.runs import Tables
+from studio.sim.parts import Parts, with_mode
 from studio.sim.presets import PRESETS
 
-OTHER = Tables(
+OTHER = Parts(
     {"topology": ["Ring"], "npus_count": [3], "bandwidth": [1], "latency": [1]},
     {"L": 9},
     memory={"memory-type": "MEMORY_POOL"},
@@ -47,7 +47,7 @@ def test_what_was_exported_is_imported_as_it_was(name):
 
 
 def test_options_congestion_groups_memory_and_the_extended_mode_come_back():
-    tables = with_text(with_mode(from_preset("hgx-h100-8"), extended=True), "communication-slots", "2")
+    tables = with_text(with_mode(from_preset("hgx-h100-8"), "extended"), "communication-slots", "2")
     options = {
         "num-queues-per-dim": 2,
         "injection-scale": 0.5,

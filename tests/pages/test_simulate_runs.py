@@ -21,7 +21,7 @@ from studio.pages._simulate_runs import (
     spread,
 )
 from studio.reporting import report
-from studio.runs import Run, RunInfo, RunSummary, Tables
+from studio.runs import Run, RunInfo, RunSummary
 from studio.sim.load import network_load
 from studio.sim.parts import Parts
 from studio.sim.presets import preset
@@ -80,7 +80,7 @@ def test_among_single_links_a_dimension_has_no_time_to_compare():
         parts = preset(name).parts
         trace = trace_of([[collective(1, "ALL_REDUCE", MIB)]] * 32)
         result = studio.simulate(trace, studio.sim.parts.imported(parts).config, native=False)
-        made.append(simulation(Run(name, result, parts), info(name, Tables.of(parts), result.makespan_ns)))
+        made.append(simulation(Run(name, result, parts), info(name, parts, result.makespan_ns)))
     figures = lineup(made).found[0].dimensions
     assert [(one.a is None, one.b, one.difference, one.share) for one in figures if one.unit == "ns"] == [
         (False, None, None, None)
@@ -121,7 +121,7 @@ def test_the_load_of_a_dimension_is_one_number_everywhere(congestion):
     assert carried.capacity_bytes_per_ns == 2 * result.config.topology.dims[0].bytes_per_ns
     load = int(carried.bytes.sum()) / room
     assert (load > 1) == (congestion == "unaware")
-    side = simulation(Run("ring", result, parts), info("ring", Tables.of(parts), result.makespan_ns))
+    side = simulation(Run("ring", result, parts), info("ring", parts, result.makespan_ns))
     told = report([side])
     shown = f"{100 * load:.1f} %"
     assert f">{shown}</span>" in told.split("Dimensions of the network</h3>")[1].split("</table>")[0]
@@ -151,7 +151,7 @@ def test_ranks_that_finish_at_times_that_read_the_same_are_told_once():
 
 
 def test_runs_differ_from_the_shown_one_in_a_few_settings_and_the_rest_on_demand():
-    tables = Tables.of(preset("hgx-h100-8").parts)
+    tables = preset("hgx-h100-8").parts
     system = {**tables.system, "boost-mode": 7, "L": 11, "o": 12, "g": 13, "G": 14}
     other = replace(tables, system=system, options={"comm-scale": 3}, congestion="aware", groups={"1": [0]})
     assert differences(other, tables) == ["L 11 ns", "o 12 ns", "g 13 ns", "G 14 ns/B",
@@ -193,7 +193,7 @@ def info(name, tables, makespan):
 
 def test_lines_that_say_the_same_are_shown_once():
     def one(at, status, name="a system"):
-        return Simulation(f"{at}", "job", name, Tables({}, {}), created=at, status=status)
+        return Simulation(f"{at}", "job", name, Parts({}, {}), created=at, status=status)
 
     lines = progress_list(
         [one(3, "cancelled"), one(2, "cancelled"), one(1, "interrupted"), one(0, "done")], 9

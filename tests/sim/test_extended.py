@@ -15,12 +15,12 @@ import studio
 from studio.errors import ConfigError, TraceError
 from studio.samples import SAMPLES, Sample, sample_path
 from studio.sim import engine, simulate
+from studio.sim.algorithms import AlgorithmKind, Recipe, programs
 from studio.sim.check import check
-from studio.sim.config import Algorithm, AlgorithmKind, Dimension, SystemConfig, Topology
+from studio.sim.config import Algorithm, Dimension, SystemConfig, Topology
 from studio.sim.extensions import Extensions
 from studio.sim.parts import imported, with_mode
 from studio.sim.presets import preset
-from studio.sim.programs import Recipe, programs
 from studio.sim.result import SimResult, intervals
 from tests.examples import examples
 from tests.golden import Record, case, records, trace_of_workload

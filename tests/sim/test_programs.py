@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from studio.sim.programs import Program, Recipe, branch, programs
+from studio.sim.algorithms import ALGORITHMS, Recipe, programs
+from studio.sim.programs import Program, branch
 
 ROOTED = ("broadcast", "reduce", "scatter", "gather")
-ALGORITHMS = ("ring", "direct", "halving_doubling", "double_binary_tree")
 X = 5040
 """Divisible by every number of ranks below 11."""
 
@@ -22,7 +22,7 @@ def recipes(draw: st.DrawFn) -> Recipe:
     kind = draw(
         st.sampled_from([*ROOTED, "all_reduce", "all_gather", "reduce_scatter", "all_to_all", "barrier"])
     )
-    forms = ALGORITHMS if kind in ROOTED else ("halving_doubling", "double_binary_tree")
+    forms = [name for name, row in ALGORITHMS.items() if kind in (*ROOTED, *row.steps) or row.two_trees]
     return Recipe(
         kind,
         draw(st.sampled_from(forms)),
