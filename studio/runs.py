@@ -27,7 +27,8 @@ from numpy.typing import NDArray
 from studio import __version__
 from studio.decoding import converted, decoder
 from studio.errors import ConfigError
-from studio.sim.config import CollectiveKind, Congestion, SystemConfig, Topology
+from studio.sim.config import Congestion, SystemConfig, Topology
+from studio.sim.kinds import CollectiveKind
 from studio.sim.parts import CustomAlgorithms, Mode, Parts, imported
 from studio.sim.result import SimResult, breakdown_of
 from studio.storage import (

@@ -6,10 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from studio.sim.config import SystemConfig
-from studio.sim.network import TOPOLOGIES, network_gb_per_s
+from studio.sim.network import TOPOLOGY_NAMES, network_gb_per_s
 from studio.sim.presets import PRESETS, Preset
-
-TOPOLOGY_NAMES = {kind: name for name, kind in TOPOLOGIES.items()}
 
 
 def run() -> Sequence[Preset]:

@@ -15,20 +15,20 @@ import numpy as np
 from studio.analysis.collectives.times import CollectiveTimes, as_rows, collective_times
 from studio.commands import replay as replaying
 from studio.commands.names import prefixed
-from studio.commands.presets import TOPOLOGY_NAMES, system_label
+from studio.commands.presets import system_label
 from studio.commands.terminal import printable, shortened
 from studio.commands.timelines import in_order, refuse_unwritable, write_events
 from studio.errors import ConfigError, StudioError, TraceError
 from studio.et import read
 from studio.et.format import UNSAID, JobSize
-from studio.opening import open_paths
-from studio.runs import Run, RunInfo
+from studio.jobs import open_paths
+from studio.runs import Run
 from studio.sim import astra, simulate
 from studio.sim.agreement import rank_list
 from studio.sim.check import check
 from studio.sim.config import Congestion, SystemConfig
-from studio.sim.network import TOPOLOGY_NAMES, network_gb_per_s
-from studio.sim.parts import EXTENDED, Mode, Parts, imported, with_mode, with_settings
+from studio.sim.network import TOPOLOGY_NAMES
+from studio.sim.parts import Mode, Parts, imported, with_mode, with_settings
 from studio.sim.presets import PRESETS, preset
 from studio.sim.result import SimResult, breakdown_of, exposed_ns, statistics
 from studio.sim.traffic import LinkTraffic

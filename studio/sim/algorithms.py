@@ -11,12 +11,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from studio.sim import programs as p
-
-if TYPE_CHECKING:
-    from studio.sim.config import CollectiveKind
+from studio.sim.kinds import CollectiveKind
 
 AlgorithmKind = Literal["ring", "direct", "halving_doubling", "double_binary_tree"]
 RootedSteps = Callable[[p.Shape, int], list[p.Step]]

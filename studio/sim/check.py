@@ -30,7 +30,8 @@ from studio.sim.collectives import (
     lacks_form,
     listed_for,
 )
-from studio.sim.config import Algorithm, CollectiveKind, SystemConfig
+from studio.sim.config import Algorithm, SystemConfig
+from studio.sim.kinds import CollectiveKind
 from studio.sim.matched import by_number, replays_communication, unrecorded
 from studio.trace import (
     INT_KINDS,

@@ -23,7 +23,8 @@ from typing import Literal
 
 from studio.errors import ConfigError
 from studio.sim.algorithms import ALGORITHMS
-from studio.sim.config import REFERENCE_KINDS, Algorithm, CollectiveKind, SystemConfig
+from studio.sim.config import Algorithm, SystemConfig
+from studio.sim.kinds import REFERENCE_KINDS, CollectiveKind
 from studio.trace import CollectiveType
 
 Role = Literal["normal", "up", "down"]

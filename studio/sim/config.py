@@ -10,37 +10,21 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, get_args
+from typing import Literal
 
 from studio.errors import ConfigError
 from studio.sim.algorithms import ALGORITHMS, ALGORITHMS_ALLOWED, AlgorithmKind, AlgorithmRow, find_algorithm
 from studio.sim.extensions import Extensions, LinkGraph
+from studio.sim.kinds import COLLECTIVE_KINDS, REFERENCE_KINDS, CollectiveKind
 from studio.sim.settings import DEFAULT, DIMENSION_SETTINGS, MAX_NPUS, check_limits
 from studio.sim.values import one_of, whole
 from studio.trace import CommGroup, Trace
 
 DimensionKind = Literal["ring", "fully_connected", "switch"]
-CollectiveKind = Literal[
-    "all_reduce",
-    "all_gather",
-    "reduce_scatter",
-    "all_to_all",
-    "reduce",
-    "gather",
-    "scatter",
-    "broadcast",
-    "reduce_scatter_block",
-    "barrier",
-]
-"""All collectives; the compatible mode carries out the first four."""
 Congestion = Literal["aware", "unaware"]
 Scheduling = Literal["lifo", "fifo", "explicit"]
 CollectiveOptimization = Literal["baseline", "local_bw_aware"]
 MemorySharing = Literal["per_npu", "per_node", "pool"]
-
-COLLECTIVE_KINDS: tuple[str, ...] = get_args(CollectiveKind)
-REFERENCE_KINDS: tuple[CollectiveKind, ...] = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all")
-"""Collectives whose algorithms the compatible mode knows."""
 
 DEFAULT_ENDPOINT_DELAY_NS = 10
 """What a packet waits at its rank where the configuration says nothing, and always in a comm group's ring."""

@@ -21,8 +21,9 @@ from studio.sim.collectives import (
     group_phases,
     stream_phases,
 )
-from studio.sim.config import CollectiveKind, SystemConfig
+from studio.sim.config import SystemConfig
 from studio.sim.kernel import records as k
+from studio.sim.kinds import CollectiveKind
 from studio.sim.links import Float64
 from studio.sim.phase_lists import phase_list, stream_lists
 from studio.sim.planning import Planning, Variety

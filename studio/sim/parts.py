@@ -17,17 +17,10 @@ from typing import Any, Literal
 
 from studio.errors import ConfigError
 from studio.sim.algorithms import ALGORITHM_NAMES, ALGORITHMS_ALLOWED
-from studio.sim.config import (
-    Algorithm,
-    CollectiveKind,
-    Congestion,
-    RemoteMemory,
-    Roofline,
-    SharedBus,
-    SystemConfig,
-)
+from studio.sim.config import Algorithm, Congestion, RemoteMemory, Roofline, SharedBus, SystemConfig
 from studio.sim.extensions import Extensions
 from studio.sim.fields import Fields, nearest, shown
+from studio.sim.kinds import CollectiveKind
 from studio.sim.network import EXTENDED_NETWORK_KEYS, network_of, network_table, plain
 from studio.sim.settings import ALGORITHM_SETTINGS, BY_KEY, SETTINGS, File, Setting, in_file, settings_held_by
 from studio.trace import CommGroup, Finding, Trace

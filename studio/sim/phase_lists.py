@@ -174,9 +174,9 @@ def custom_list(planning: Planning, table: int, size: int) -> int:
 def _phase(planning: Planning, record: Int64, phase: Phase, phases: Sequence[Phase]) -> None:
     algorithm, dims = phase.algorithm, planning.config.topology.dims
     planning.uses_direct |= algorithm.kind == "direct"
-    record[k.PH_TYPE] = KIND_CODE[phase.kind]
+    record[k.Phase.TYPE] = KIND_CODE[phase.kind]
     # What the engine does not know runs by its program.
-    record[k.PH_ALGORITHM] = ALGORITHM_CODE.get(algorithm.kind, k.PROGRAM)
+    record[k.Phase.ALGORITHM] = ALGORITHM_CODE.get(algorithm.kind, k.Algorithm.PROGRAM)
     if algorithm.kind != "double_binary_tree" or phase.kind in ROOTED:
         # The reference's trees carry out an all-reduce, whatever they are asked for.
         record[k.Phase.SCALE] = _SCALE.get(phase.kind, k.Phase.KEEP)

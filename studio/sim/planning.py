@@ -12,9 +12,10 @@ from dataclasses import dataclass
 
 from studio.sim.arena import Arena
 from studio.sim.collectives import Phase
-from studio.sim.config import CollectiveKind, SystemConfig
+from studio.sim.config import SystemConfig
 from studio.sim.folding import Folding
 from studio.sim.kernel import records as k
+from studio.sim.kinds import CollectiveKind
 from studio.sim.matched import by_number, replays_communication, sequences
 from studio.trace import Graph, Int64, Rank, Trace
 

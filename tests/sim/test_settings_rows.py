@@ -12,8 +12,9 @@ from studio.errors import ConfigError
 from studio.sim import config as configuration
 from studio.sim import programs
 from studio.sim.algorithms import ALGORITHMS, AlgorithmRow
-from studio.sim.config import Algorithm, CollectiveKind
+from studio.sim.config import Algorithm
 from studio.sim.extensions import Extensions
+from studio.sim.kinds import CollectiveKind
 from studio.sim.parts import Parts, imported, parts_of, table_of, with_settings, with_value
 from studio.sim.problems import examined
 from studio.sim.settings import ALGORITHM_SETTINGS, SETTINGS, Setting
