@@ -33,7 +33,7 @@ from studio.analysis.summary import Summary, summarise
 from studio.decoding import decoder
 from studio.errors import StudioError, TraceError
 from studio.runs import Run, RunInfo, read_info, read_run, write_run
-from studio.storage import Damaged, encodable, read_trace, sync_folder, write_file, write_trace
+from studio.storage import Damaged, encodable, read_sealed, read_trace, sync_folder, write_sealed, write_trace
 from studio.trace import Trace
 
 LAYOUT = 1
@@ -106,8 +106,8 @@ class Workspace:
         """Return all jobs, newest first. Folders that cannot be read are left out."""
         found = []
         for job_id in self._ids():
-            with contextlib.suppress(OSError, msgspec.MsgspecError, UnicodeDecodeError):
-                raw = (self.root / "jobs" / job_id / "job.json").read_bytes()
+            with contextlib.suppress(OSError, Damaged, msgspec.MsgspecError, UnicodeDecodeError):
+                raw = read_sealed(self.root / "jobs" / job_id / "job.json")
                 found.append(self._counted(replace(_job_info(raw), id=job_id)))
         return sorted(found, key=lambda job: (-job.created, job.id))
 
@@ -120,9 +120,11 @@ class Workspace:
         """
         try:
             with self._storing(f"job {job_id} cannot be read"):
-                raw = (self._folder(job_id) / "job.json").read_bytes()
+                raw = read_sealed(self._folder(job_id) / "job.json")
         except FileNotFoundError:
             raise self._missing(job_id) from None
+        except Damaged as error:
+            raise _damaged(job_id, error) from error
         try:
             known = _layout(raw)
             if known.layout <= LAYOUT:
@@ -135,7 +137,7 @@ class Workspace:
         )
 
     def load(self, job_id: str) -> Trace:
-        """Open a job. Its arrays are read from disk as they are used.
+        """Open a job.
 
         Raises:
             StudioError: There is no such job, or a newer studio has written it.
@@ -181,7 +183,7 @@ class Workspace:
                 size = sum(path.stat().st_size for path in aside.iterdir())
                 info = _info(trace, job_id, cleaned, size)
                 info = replace(info, source=encodable(source), fingerprint=fingerprint)
-                write_file(aside / "job.json", msgspec.json.encode(info))
+                write_sealed(aside / "job.json", info)
                 sync_folder(aside)
                 aside.rename(self.root / "jobs" / job_id)
                 sync_folder(self.root / "jobs")
@@ -205,7 +207,7 @@ class Workspace:
         aside = self._aside(job_id)
         try:
             with self._storing(f"{info.name} cannot be renamed"):
-                write_file(aside, msgspec.json.encode(info))
+                write_sealed(aside, info)
                 aside.replace(folder / "job.json")
         except FileNotFoundError:
             raise self._missing(job_id) from None
@@ -299,7 +301,7 @@ class Workspace:
         return run_id
 
     def load_run(self, job_id: str, run_id: str) -> Run:
-        """Open a run, with its job's trace. Arrays are read from disk as they are used where they need no widening.
+        """Open a run, with its job's trace.
 
         Raises:
             StudioError: There is no such job or run, or a newer studio has written it.
@@ -325,7 +327,7 @@ class Workspace:
         aside = self._aside(job_id)
         try:
             with self._storing(f"run {info.name} cannot be renamed"):
-                write_file(aside, msgspec.json.encode(info))
+                write_sealed(aside, info)
                 aside.replace(self._run_folder(job_id, run_id) / "run.json")
         except FileNotFoundError:
             raise self._missing_run(job_id, run_id) from None

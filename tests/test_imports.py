@@ -536,6 +536,73 @@ def test_a_killed_studio_leaves_imports_that_the_next_one_finishes(studio: Studi
     assert json.loads(ended(late, half).job or "") == {"half.et": "abcd"}
 
 
+KILLED = """
+import io, os, signal, sys
+from pathlib import Path
+from studio import imports
+registry = imports.open_registry(Path(sys.argv[1]), lambda files, progress: "job")
+steps = 0
+def stopping(step):
+    def stop(*arguments, **options):
+        global steps
+        steps += 1
+        if steps == int(sys.argv[2]):
+            os.kill(os.getpid(), signal.SIGKILL)
+        return step(*arguments, **options)
+    return stop
+for name in ("mkdir", "fsync", "replace", "rename"):
+    setattr(os, name, stopping(getattr(os, name)))
+imports.create_import(registry, [imports.Announced("a.et", 1, 1.0)])
+print(steps, flush=True)
+os._exit(0)
+"""
+
+
+def test_a_kill_while_an_import_is_made_leaves_a_whole_one_or_none(studio: Studios, tmp_path: Path) -> None:
+    """Killed before each step that changes the disk."""
+    step, ends = 1, []
+    environ = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    while not ends or ends[-1] != 0:
+        folder = tmp_path / str(step)
+        child = subprocess.run(
+            [sys.executable, "-c", KILLED, str(folder), str(step)], env=environ, timeout=120, check=False
+        )
+        ends.append(child.returncode)
+        registry = imports.open_registry(folder, names)
+        left = list_imports(registry)
+        assert [one.status for one in left] in ([], ["interrupted"])
+        made = create_import(registry, [Announced("a.et", 1, 1.0)])
+        assert [one.id for one in left] in ([], [made.id])
+        append_chunk(registry, made.id, "000001", 0, io.BytesIO(b"a"), 1)
+        start(registry, made.id)
+        assert ended(registry, made.id).status == "done"
+        assert {entry.name for entry in registry.root.iterdir()} == {".lock", ".studios", made.id}
+        imports.close_registry(registry)
+        step += 1
+    assert ends[:-1] == [-signal.SIGKILL] * (step - 2)
+    assert step > 8
+
+
+@pytest.mark.parametrize("left", [(), ("files",), ("files", "plan.json"), ("files", "state.json")])
+def test_half_an_import_is_skipped_and_removed(studio: Studios, left: tuple[str, ...]) -> None:
+    registry = studio()
+    whole = create_import(registry, FILES)
+    half = registry.root / ("0" * 16)
+    half.mkdir()
+    for name in left:
+        if name == "files":
+            (half / name).mkdir()
+        else:
+            (half / name).write_bytes((registry.root / whole.id / name).read_bytes())
+    assert [one.id for one in list_imports(registry)] == [whole.id]
+    made = create_import(registry, [Announced("other.et", 1)])
+    assert {one.id for one in list_imports(registry)} == {whole.id, made.id}
+    assert not half.exists()
+    half.mkdir()
+    studio()
+    assert not half.exists()
+
+
 def test_a_damaged_state_is_shown_and_can_be_dismissed(studio: Studios) -> None:
     registry = studio()
     made = create_import(registry, FILES)

@@ -311,6 +311,31 @@ def test_damage_is_told_and_never_a_traceback(stored, damage):
     workspace.delete_run(job_id, run_id)
 
 
+def test_every_flipped_bit_of_a_run_is_noticed(workspace, made):
+    trace, _ = made
+    parts = replace(PARTS, custom_nodes={12: trace_of([[node(1, "COMP", micros=1)]])})
+    job_id = workspace.save(trace, "job")
+    run_id = workspace.save_run(
+        job_id, Run("odd", replace(made[1].result, config=imported(parts).config), parts)
+    )
+    folder = workspace.root / "jobs" / job_id / "runs" / run_id
+    paths = sorted(path for path in folder.rglob("*") if path.is_file())
+    assert len(paths) == 5
+    for path in paths:
+        whole = path.read_bytes()
+        for place in [
+            *range(0, 8 * len(whole), len(whole) // 20),
+            *range(8 * len(whole) - 192, 8 * len(whole)),
+        ]:
+            raw = bytearray(whole)
+            raw[place // 8] ^= 1 << place % 8
+            path.write_bytes(raw)
+            with pytest.raises(TraceError, match=f"Run {run_id}: .* damaged \\({path.name}: "):
+                workspace.load_run(job_id, run_id)
+        path.write_bytes(whole)
+    assert workspace.load_run(job_id, run_id).parts == parts
+
+
 def test_a_run_of_a_newer_studio_is_told(stored):
     workspace, job_id, run_id = stored
     path = workspace.root / "jobs" / job_id / "runs" / run_id / "run.json"

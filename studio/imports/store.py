@@ -32,6 +32,7 @@ from studio.imports.model import (
     is_full,
     no_such_import,
 )
+from studio.storage import sync_folder
 
 _ID = re.compile(r"[0-9a-f]{16}")
 
@@ -42,7 +43,8 @@ _FILE_ID = re.compile(r"[0-9]{6}")
 _KEEP_DONE_S = 7 * 86_400
 
 
-_KEEP_UNBORN_S = 3600
+_NEW, _GONE = ".new-", ".gone-"
+"""How folders begin that are being made or deleted."""
 
 
 RESUMABLE: frozenset[Status] = frozenset(("uploading", "interrupted", "failed", "cancelled"))
@@ -193,7 +195,43 @@ def file_writer(registry: Registry, import_id: str, file_id: str) -> threading.L
 
 def import_ids(registry: Registry) -> list[str]:
     """The ids of all imports of the workspace."""
+    return [name for name in _folders(registry) if not _is_half_made(registry.root / name)]
+
+
+def _folders(registry: Registry) -> list[str]:
     return sorted(entry.name for entry in os.scandir(registry.root) if _ID.fullmatch(entry.name))
+
+
+def _is_half_made(folder: Path) -> bool:
+    return not ((folder / "plan.json").is_file() and (folder / "state.json").is_file())
+
+
+def remove_half_made(registry: Registry) -> None:
+    """Delete folders that are no whole import; call it inside `exclusive`, so that nobody is about to finish one."""
+    for entry in list(os.scandir(registry.root)):
+        if entry.name.startswith((_NEW, _GONE)):
+            shutil.rmtree(entry.path, ignore_errors=True)
+    for name in _folders(registry):
+        if _is_half_made(registry.root / name):
+            remove_import(registry, name)
+
+
+def add_import(registry: Registry, import_id: str, plan: tuple[Announced, ...], state: State) -> None:
+    """Store an import that is new; call it inside `exclusive`.
+
+    Like a job it is written aside and appears by one rename, so a kill leaves a whole one or none.
+    """
+    aside = registry.root / f"{_NEW}{import_id}"
+    try:
+        (aside / "files").mkdir(parents=True)
+        write_json(aside / "plan.json", plan)
+        write_json(aside / "state.json", state)
+        sync_folder(aside)
+        aside.rename(registry.root / import_id)
+        sync_folder(registry.root)
+    except BaseException:
+        shutil.rmtree(aside, ignore_errors=True)
+        raise
 
 
 def load_state(registry: Registry, import_id: str) -> State:
@@ -232,7 +270,7 @@ def write_json(path: Path, value: object, *, durable: bool = True) -> None:
     except BaseException as error:
         aside.unlink(missing_ok=True)
         if isinstance(error, OSError) and is_full(error):
-            raise disk_full(path.parent.name, 0) from error
+            raise disk_full(path.parent.name.removeprefix(_NEW), 0) from error
         raise
 
 
@@ -290,7 +328,7 @@ def _dropped_bytes(registry: Registry, import_id: str, state: State) -> int:
 def remove_import(registry: Registry, import_id: str) -> None:
     """Delete an import and all that has arrived of it."""
     # Renamed first: a kill while deleting leaves a name that no list shows.
-    aside = registry.root / f".gone-{import_id}-{secrets.token_hex(4)}"
+    aside = registry.root / f"{_GONE}{import_id}-{secrets.token_hex(4)}"
     (registry.root / import_id).rename(aside)
     shutil.rmtree(aside, ignore_errors=True)
     for forget in (registry.plans, registry.cancels, registry.touched):
@@ -299,17 +337,10 @@ def remove_import(registry: Registry, import_id: str) -> None:
 
 def tidy(registry: Registry) -> None:
     """Delete what killed studios left half made or half deleted, and imports finished long ago."""
-    for entry in list(os.scandir(registry.root)):
-        if entry.name.startswith(".gone-"):
-            shutil.rmtree(entry.path, ignore_errors=True)
+    remove_half_made(registry)
     for import_id in import_ids(registry):
         folder = registry.root / import_id
-        try:
-            state = load_state(registry, import_id)
-        except ImportRefusedError:
-            if registry.now() - folder.stat().st_mtime > _KEEP_UNBORN_S:
-                remove_import(registry, import_id)
-            continue
+        state = load_state(registry, import_id)
         if state.status == "done":
             shutil.rmtree(folder / "files", ignore_errors=True)
             if registry.now() - state.created > _KEEP_DONE_S:

@@ -30,6 +30,7 @@ from studio.imports.model import (
 )
 from studio.imports.store import (
     RESUMABLE,
+    add_import,
     announced_file,
     cancel_event,
     exclusive,
@@ -39,13 +40,13 @@ from studio.imports.store import (
     is_mine,
     load_state,
     owned_state,
+    remove_half_made,
     remove_import,
     reopen_upload,
     resumable,
     save_state,
     size_of,
     status_of,
-    write_json,
 )
 
 FILES_AT_MOST = 100_000
@@ -69,6 +70,7 @@ def create_import(registry: Registry, files: Sequence[Announced], *, name: str =
     _check_files(files)
     fingerprint = _fingerprint(files)
     with exclusive(registry):
+        remove_half_made(registry)
         for import_id in import_ids(registry):
             state = load_state(registry, import_id)
             if state.fingerprint == fingerprint and resumable(registry, state):
@@ -78,22 +80,16 @@ def create_import(registry: Registry, files: Sequence[Announced], *, name: str =
         size_bytes = sum(file.size_bytes for file in files)
         _check_room(registry, size_bytes)
         import_id = secrets.token_hex(8)
-        folder = registry.root / import_id
-        (folder / "files").mkdir(parents=True)
-        write_json(folder / "plan.json", tuple(files))
-        save_state(
-            registry,
-            import_id,
-            State(
-                name=name.strip()[:200] or _name_of([file.path for file in files]),
-                created=registry.now(),
-                owner=registry.token,
-                fingerprint=fingerprint,
-                status="uploading",
-                files_total=len(files),
-                size_bytes=size_bytes,
-            ),
+        state = State(
+            name=name.strip()[:200] or _name_of([file.path for file in files]),
+            created=registry.now(),
+            owner=registry.token,
+            fingerprint=fingerprint,
+            status="uploading",
+            files_total=len(files),
+            size_bytes=size_bytes,
         )
+        add_import(registry, import_id, tuple(files), state)
     return get_import(registry, import_id)
 
 
