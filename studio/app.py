@@ -12,7 +12,6 @@ import flask
 from dash import ClientsideFunction, Dash, Input, Output, State, dcc, html, no_update
 
 from studio import __version__
-from studio.imports import Registry
 from studio.pages._activity import activity, run_choice
 from studio.pages._collectives_groups import traffic_of
 from studio.pages._collectives_heat import shown_of
@@ -31,8 +30,9 @@ from studio.server.timeline import timeline_blueprint
 from studio.server.traffic import traffic_blueprint
 from studio.server.uploads import uploads_blueprint
 from studio.simulations import Simulations
+from studio.store.imports import Registry
+from studio.store.workspace import Workspace
 from studio.units import TIME_UNITS, time_unit
-from studio.workspace import Workspace
 
 THEME_SCRIPT = (
     "(function(){var k='mantine-color-scheme-value',s;try{s=localStorage.getItem(k)}catch(e){}"

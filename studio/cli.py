@@ -670,7 +670,7 @@ def report(
     """
     from studio import comparing
     from studio.linking import written_line
-    from studio.storage import appearing
+    from studio.store.arrays import appearing
 
     progress = _progress_line()
     chosen = comparing.find(sides, workspace, ranks=ranks, progress=progress, least=1)

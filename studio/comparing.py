@@ -30,16 +30,16 @@ from studio.analysis.occupancy import Occupancy, occupancy
 from studio.analysis.summary import Summary, summarise
 from studio.errors import ConfigError, StudioError
 from studio.et import read
-from studio.runs import Run, RunInfo
 from studio.settings import Setting, differ, plain_name, plain_settings, settings_of, told
 from studio.sim.result import SimResult
 from studio.sim.traffic import offered_load_words
 from studio.simulating import prefixed
+from studio.store.runs import Run, RunInfo
+from studio.store.workspace import Workspace
 from studio.terminal import printable
 from studio.timeline import NodeTimes, node_times, recorded
 from studio.trace import Trace, type_name
 from studio.units import format_bytes, format_count, format_ns
-from studio.workspace import Workspace
 
 Progress = Callable[[str, int, int], None]
 RECORDED = "recorded"

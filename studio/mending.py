@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from studio.doctor import REPAIRS, repair_all
 from studio.errors import StudioError
-from studio.workspace import JobInfo, Workspace
+from studio.store.workspace import JobInfo, Workspace
 
 _MARK = "repair"
 

@@ -15,7 +15,7 @@ from studio.et.format import JobSize
 from studio.et.ranks import ranks_by_file
 from studio.et.source import SourceFile, opened
 from studio.samples import SAMPLES, sample_path
-from studio.workspace import Workspace
+from studio.store.workspace import Workspace
 
 
 def open_paths(

@@ -10,7 +10,6 @@ from studio.drafts import tidy_drafts
 from studio.errors import ConfigError
 from studio.et import Progress, wire
 from studio.et.format import UNSAID, JobSize
-from studio.imports import close_registry, open_registry
 from studio.opening import open_paths, open_sample, upload_reader
 from studio.pages._mantine import load_components
 from studio.samples import SAMPLES
@@ -29,7 +28,8 @@ from studio.server.serve import (
 )
 from studio.sim import engine
 from studio.simulations import close_simulations, open_simulations, simulate_jobs
-from studio.workspace import Workspace
+from studio.store.imports import close_registry, open_registry
+from studio.store.workspace import Workspace
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,6 @@ from studio.et import read
 from studio.et.events import line_ends
 from studio.et.format import UNSAID, JobSize
 from studio.opening import open_paths
-from studio.runs import Mode, Run, RunInfo
 from studio.sim import astra, simulate
 from studio.sim.agreement import rank_list
 from studio.sim.check import check
@@ -33,11 +32,12 @@ from studio.sim.parts import EXTENDED, Parts, imported, with_mode, with_settings
 from studio.sim.presets import PRESETS, preset
 from studio.sim.result import SimResult, breakdown_of, exposed_ns, statistics
 from studio.sim.traffic import LinkTraffic
-from studio.storage import appearing
+from studio.store.arrays import appearing
+from studio.store.runs import Mode, Run, RunInfo
+from studio.store.workspace import JobInfo, Workspace
 from studio.terminal import printable
 from studio.trace import Finding, Int64, Trace, collective_name
 from studio.units import format_bytes, format_count, format_ns, format_rate, told_apart
-from studio.workspace import JobInfo, Workspace
 
 Progress = Callable[[str, int, int], None]
 Notice = Callable[[str], None]

@@ -27,11 +27,11 @@ import msgspec
 
 from studio.decoding import decoder
 from studio.errors import StudioError
-from studio.imports import Problem, Registry, is_running, write_json
-from studio.runs import Run, Tables
 from studio.sim.deadlock import DeadlockError, Stuck
 from studio.sim.parts import Parts, imported
-from studio.workspace import Workspace
+from studio.store.imports import Problem, Registry, is_running, write_json
+from studio.store.runs import Run, Tables
+from studio.store.workspace import Workspace
 
 Status = Literal["queued", "compiling", "running", "done", "failed", "cancelled", "interrupted"]
 ACTIVE: tuple[Status, ...] = ("queued", "compiling", "running")

@@ -59,7 +59,7 @@ def test_storing_and_opening_a_job_needs_no_pandas():
 import tempfile
 from studio.opening import open_sample
 from studio.samples import SAMPLES
-from studio.workspace import Workspace
+from studio.store.workspace import Workspace
 with tempfile.TemporaryDirectory() as folder:
     workspace = Workspace(folder)
     trace = workspace.load(open_sample(workspace, SAMPLES[0].name))
@@ -75,10 +75,10 @@ import tempfile
 from studio.serving import load_components
 load_components()
 from studio.app import create_app, script_hashes
-from studio.imports import close_registry, open_registry
+from studio.store.imports import close_registry, open_registry
 from studio.opening import upload_reader
 from studio.simulations import close_simulations, open_simulations, simulate_jobs
-from studio.workspace import Workspace
+from studio.store.workspace import Workspace
 with tempfile.TemporaryDirectory() as folder:
     workspace = Workspace(folder)
     registry = open_registry(workspace.root, upload_reader(workspace))

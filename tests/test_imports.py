@@ -17,10 +17,10 @@ from pathlib import Path
 
 import pytest
 
-from studio import imports
 from studio.errors import StudioError, TraceFormatError
 from studio.et.source import SourceFile
-from studio.imports import (
+from studio.store import imports
+from studio.store.imports import (
     Announced,
     Import,
     ImportRefusedError,
@@ -492,7 +492,7 @@ def test_another_studio_sees_an_import_but_leaves_it_alone(studio: Studios) -> N
 CHILD = """
 import io, sys, time
 from pathlib import Path
-from studio import imports
+from studio.store import imports
 def reader(files, progress):
     progress("reading", 3, 9)
     print("reading", flush=True)
@@ -539,7 +539,7 @@ def test_a_killed_studio_leaves_imports_that_the_next_one_finishes(studio: Studi
 KILLED = """
 import io, os, signal, sys
 from pathlib import Path
-from studio import imports
+from studio.store import imports
 registry = imports.open_registry(Path(sys.argv[1]), lambda files, progress: "job")
 steps = 0
 def stopping(step):

@@ -7,7 +7,7 @@ import pytest
 from studio.doctor import examine
 from studio.errors import StudioError, TraceError
 from studio.mending import Origin, mend, origin, origin_of_mark
-from studio.workspace import Workspace
+from studio.store.workspace import Workspace
 from tests.doctor.broken_jobs import BROKEN, comp, healthy
 from tests.handmade import trace_of
 

@@ -13,15 +13,15 @@ import pytest
 
 from studio.analysis.breakdown import rank_use
 from studio.errors import ConfigError, StudioError, TraceError
-from studio.runs import LAYOUT, Run, config_digest
 from studio.sim import simulate
 from studio.sim.astra import from_parts
 from studio.sim.config import Dimension, Topology
 from studio.sim.parts import Parts, imported, parts_of
 from studio.sim.result import SimResult, breakdown_of
 from studio.sim.traffic import DimensionTraffic, LinkTraffic
+from studio.store.runs import LAYOUT, Run, config_digest
+from studio.store.workspace import Workspace
 from studio.trace import trace_digest
-from studio.workspace import Workspace
 from tests.handmade import collective, node, trace_of
 
 NETWORK = {"topology": ["Ring"], "npus_count": [4], "bandwidth": [50], "latency": [500]}

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from studio.runs import Tables
 from studio.settings import Setting, differ, differences, plain_settings, settings_of, told
+from studio.store.runs import Tables
 
 
 def network(unit: str, *rates: float) -> Tables:

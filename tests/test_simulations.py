@@ -10,7 +10,6 @@ from dataclasses import replace
 import pytest
 
 from studio.errors import TraceError
-from studio.imports import close_registry, open_registry
 from studio.sim.presets import preset
 from studio.simulations import (
     SimulationCancelled,
@@ -24,7 +23,8 @@ from studio.simulations import (
     simulate_jobs,
     start,
 )
-from studio.workspace import Workspace
+from studio.store.imports import close_registry, open_registry
+from studio.store.workspace import Workspace
 from tests.handmade import collective, node, trace_of
 
 PARTS = preset("hgx-h100-8").parts

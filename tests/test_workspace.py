@@ -24,8 +24,8 @@ from studio.errors import StudioError, TraceError
 from studio.et import discover, read_job
 from studio.et.source import opened
 from studio.samples import sample_path
+from studio.store.workspace import LAYOUT, Workspace
 from studio.trace import Attribute, Finding, Trace, ValueKind, arrays
-from studio.workspace import LAYOUT, Workspace
 from tests.conftest import ROOT
 from tests.small_jobs import some
 from tests.strategies import traces
@@ -34,7 +34,7 @@ DAY_S = 86_400
 
 CHILD = """
     import sys
-    from studio.workspace import Workspace
+    from studio.store.workspace import Workspace
     from tests.small_jobs import some
     workspace = Workspace(sys.argv[1])
     def say(*words):
@@ -441,9 +441,9 @@ def test_a_file_that_is_cut_or_overwritten_after_it_was_opened_changes_nothing(t
     """Where the file itself is mapped, the child ends with SIGBUS."""
     program = """
         import os
-        from studio import storage
+        from studio.store import arrays
         if sys.argv[2] == "False":
-            storage._IN_MEMORY_BYTES = 0
+            arrays._IN_MEMORY_BYTES = 0
         path = workspace.root / "jobs" / workspace.save(some(nodes=5000), "job") / "graphs.arrow"
         trace = workspace.load(path.parent.name)
         path.write_bytes(bytes(path.stat().st_size))

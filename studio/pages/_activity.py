@@ -8,10 +8,10 @@ from typing import Any
 from dash import dcc, html, no_update
 
 from studio.errors import StudioError
-from studio.imports import list_imports
 from studio.pages._state import RECORDED, registry, runs_of, simulations, workspace
 from studio.pages._widgets import link
 from studio.simulations import ACTIVE, listed
+from studio.store.imports import list_imports
 
 
 def activity(known: str | None) -> tuple[Any, Any, Any, Any]:

@@ -15,13 +15,13 @@ import numpy as np
 from studio.decoding import decoder
 from studio.drafts import Draft
 from studio.pages._simulate_fields import ALGORITHMS, DIMENSION_FIELDS, FIELDS, Field
-from studio.runs import Tables
 from studio.sim.check import check
 from studio.sim.config import SystemConfig
 from studio.sim.network import EXTENDED_NETWORK_KEYS
 from studio.sim.parts import EXTENDED
 from studio.sim.presets import PRESETS
 from studio.sim.problems import examined
+from studio.store.runs import Tables
 from studio.trace import Finding, NodeType, Trace
 
 _ROOFLINE = "roofline-enabled"

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any, get_args
 
 from studio.errors import ConfigError
-from studio.runs import Tables
 from studio.sim import astra
 from studio.sim.config import Congestion
 from studio.sim.parts import CUSTOM, MEMORY_KEYS, PER_NODE_CUSTOM, SYSTEM_IGNORED, SYSTEM_KEYS
+from studio.store.runs import Tables
 
 _MANY = 8
 _MOST_BYTES = 8 << 20

@@ -23,7 +23,7 @@ from studio.pages._simulate_fields import (
     Field,
 )
 from studio.pages._widgets import hint, labelled
-from studio.runs import Tables
+from studio.store.runs import Tables
 
 _DEBOUNCE_MS = 200
 

@@ -20,14 +20,14 @@ from studio.comparing import lineup as compared_with_first
 from studio.doctor import Change, Examination, repair
 from studio.doctor import examination as examined
 from studio.errors import StudioError, TraceError
-from studio.imports import Registry
-from studio.runs import Run
 from studio.sim.load import network_load
 from studio.simulations import Simulations
+from studio.store.imports import Registry
+from studio.store.runs import Run
+from studio.store.workspace import Workspace
 from studio.timeline import NodeTimes, recorded, recorded_times
 from studio.trace import Rank, Trace
 from studio.units import format_ns
-from studio.workspace import Workspace
 
 T = TypeVar("T")
 _KEPT = 4

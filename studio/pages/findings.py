@@ -30,9 +30,9 @@ from studio.pages._widgets import (
     unsaid_with_job,
 )
 from studio.sim.agreement import rank_list
+from studio.store.workspace import JobInfo
 from studio.trace import Level, Trace
 from studio.units import format_count
-from studio.workspace import JobInfo
 
 dash.register_page(__name__, path="/findings", name="Findings", title="Findings · Chakra Studio", order=8)
 

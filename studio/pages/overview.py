@@ -19,9 +19,9 @@ from studio.pages._overview_words import collectives_table, imported_from, types
 from studio.pages._state import kept, shown_run, times_of, trace, workspace
 from studio.pages._still import still
 from studio.pages._widgets import exact, findings_list, guarded, link, loading, no_job, page, term
-from studio.runs import RunInfo
+from studio.store.runs import RunInfo
+from studio.store.workspace import JobInfo
 from studio.units import format_count, format_ns, format_si
-from studio.workspace import JobInfo
 
 dash.register_page(__name__, path="/overview", name="Overview", title="Overview · Chakra Studio", order=1)
 

@@ -12,9 +12,9 @@ from flask import Blueprint, Response, request
 
 from studio.analysis.nodes import NodeIndex, Query
 from studio.errors import StudioError
+from studio.store.workspace import JobInfo, Workspace
 from studio.trace import Rank, Trace
 from studio.units import format_count, format_ns
-from studio.workspace import JobInfo, Workspace
 
 _OF_A_KIND = 6
 _LONGEST = 200

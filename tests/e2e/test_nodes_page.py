@@ -12,12 +12,12 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 
 from studio.et.schema import schema
-from studio.runs import Run
 from studio.sim import simulate
 from studio.sim.parts import imported
 from studio.sim.presets import preset
+from studio.store.runs import Run
+from studio.store.workspace import Workspace
 from studio.units import format_ns
-from studio.workspace import Workspace
 from tests.e2e.conftest import Held, Studio, becomes, quiet, running, until
 from tests.e2e.conftest import view_within_job as view
 from tests.handmade import node, trace_of

@@ -9,7 +9,7 @@ import zipfile
 
 import pytest
 
-from studio.workspace import Workspace
+from studio.store.workspace import Workspace
 from tests.e2e.conftest import Held, quiet, until, view
 from tests.handmade import collective, node, trace_of
 

@@ -15,13 +15,13 @@ import studio as library
 from studio.analysis.counters import in_flight
 from studio.analysis.gantt import Gantt
 from studio.analysis.window import idle_times, shares
-from studio.runs import Run
 from studio.samples import sample_path
 from studio.sim import simulate
 from studio.sim.parts import Parts, imported
+from studio.store.runs import Run
+from studio.store.workspace import Workspace
 from studio.timeline import recorded
 from studio.units import format_ns, format_offset
-from studio.workspace import Workspace
 from tests.e2e.conftest import Held, Studio, quiet, until
 from tests.e2e.conftest import view_within_job as view
 from tests.handmade import collective, node, trace_of

@@ -14,11 +14,11 @@ from markupsafe import escape
 from waitress import wasyncore
 from waitress.server import create_server
 
-from studio import imports
 from studio.errors import TraceFormatError
 from studio.et.source import SourceFile
-from studio.imports import Announced, NpusNeededError, Progress, RanksNeededError
 from studio.server.uploads import uploads_blueprint
+from studio.store import imports
+from studio.store.imports import Announced, NpusNeededError, Progress, RanksNeededError
 from tests.e2e.conftest import until
 from tests.server.test_uploads import LEFT_BY_WAITRESS
 

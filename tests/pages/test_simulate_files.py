@@ -12,8 +12,8 @@ import pytest
 from studio.errors import ConfigError
 from studio.pages._simulate_edits import from_preset, with_mode, with_text
 from studio.pages._simulate_files import exported, imported_files
-from studio.runs import Tables
 from studio.sim.presets import PRESETS
+from studio.store.runs import Tables
 
 OTHER = Tables(
     {"topology": ["Ring"], "npus_count": [3], "bandwidth": [1], "latency": [1]},

@@ -20,11 +20,11 @@ from flask import Flask
 from waitress import wasyncore
 from waitress.server import create_server
 
-from studio import imports
 from studio.errors import TraceFormatError
 from studio.et.source import SourceFile
-from studio.imports import Progress
 from studio.server.uploads import CHUNK_BYTES, uploads_blueprint
+from studio.store import imports
+from studio.store.imports import Progress
 
 # Waitress leaves the temporary file of a body that never came whole to Python, which closes it at once and warns.
 LEFT_BY_WAITRESS = "ignore:unclosed file:ResourceWarning"
@@ -304,7 +304,7 @@ import sys
 from pathlib import Path
 from flask import Flask
 from waitress.server import create_server
-from studio import imports
+from studio.store import imports
 from studio.server.uploads import uploads_blueprint
 app = Flask("child")
 registry = imports.open_registry(Path(sys.argv[1]), lambda files, progress: "job")

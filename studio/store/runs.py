@@ -30,7 +30,7 @@ from studio.errors import ConfigError
 from studio.sim.config import CollectiveKind, Congestion, SystemConfig, Topology
 from studio.sim.parts import Parts, imported
 from studio.sim.result import SimResult, breakdown_of
-from studio.storage import (
+from studio.store.arrays import (
     Checksum,
     Damaged,
     damage_told,

@@ -17,7 +17,8 @@ import msgspec
 from filelock import FileLock, Timeout
 
 from studio.decoding import decoder
-from studio.imports.model import (
+from studio.store.arrays import sync_folder
+from studio.store.imports.model import (
     Announced,
     FileStatus,
     Import,
@@ -32,7 +33,6 @@ from studio.imports.model import (
     is_full,
     no_such_import,
 )
-from studio.storage import sync_folder
 
 _ID = re.compile(r"[0-9a-f]{16}")
 

@@ -20,7 +20,7 @@ from studio.et import archive
 from studio.et.format import NpusNeededError
 from studio.et.job import RanksNeededError
 from studio.et.source import SourceFile
-from studio.imports.model import (
+from studio.store.imports.model import (
     Import,
     ImportCancelled,
     ImportFile,
@@ -33,7 +33,7 @@ from studio.imports.model import (
     incomplete,
     is_full,
 )
-from studio.imports.store import (
+from studio.store.imports.store import (
     RESUMABLE,
     cancel_event,
     exclusive,

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from studio.et.format import NpusNeededError
 from studio.et.job import RanksNeededError
-from studio.imports.model import (
+from studio.store.imports.model import (
     Announced,
     ByteStream,
     FileStatus,
@@ -33,9 +33,9 @@ from studio.imports.model import (
     Registry,
     Status,
 )
-from studio.imports.reading import Progress, ReadJob, close_registry, open_registry, run_import, start
-from studio.imports.store import get_import, is_running, list_files, list_imports, write_json
-from studio.imports.upload import (
+from studio.store.imports.reading import Progress, ReadJob, close_registry, open_registry, run_import, start
+from studio.store.imports.store import get_import, is_running, list_files, list_imports, write_json
+from studio.store.imports.upload import (
     FILES_AT_MOST,
     PATH_AT_MOST,
     append_chunk,

@@ -15,7 +15,7 @@ import msgspec
 
 from studio import units
 from studio.et import archive
-from studio.imports.model import (
+from studio.store.imports.model import (
     Announced,
     ByteStream,
     Import,
@@ -28,7 +28,7 @@ from studio.imports.model import (
     no_such_import,
     unwritable,
 )
-from studio.imports.store import (
+from studio.store.imports.store import (
     RESUMABLE,
     add_import,
     announced_file,
