@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +12,7 @@ from dash import ClientsideFunction, Dash, Input, Output, State, dcc, html, no_u
 
 from studio import __version__
 from studio.pages._activity import activity, run_choice
-from studio.pages._collectives_groups import traffic_of
-from studio.pages._collectives_heat import shown_of
-from studio.pages._graph import elements_shown, map_shown, node_named
 from studio.pages._missing import missing
-from studio.pages._state import counters, examined_already, gantt, ghost, lineup, node_index, nodes_shown
 from studio.pages._widgets import findings_badge, job_options, labelled
 from studio.server.collectives import collectives_blueprint
 from studio.server.compare import compare_blueprint
@@ -26,12 +21,13 @@ from studio.server.guard import script_hash
 from studio.server.nodes import nodes_blueprint
 from studio.server.palette import palette_blueprint
 from studio.server.report import report_blueprint
+from studio.server.status import status_blueprint
 from studio.server.timeline import timeline_blueprint
 from studio.server.traffic import traffic_blueprint
 from studio.server.uploads import uploads_blueprint
+from studio.session import Session
 from studio.simulations import Simulations
 from studio.store.imports import Registry
-from studio.store.workspace import Workspace
 from studio.units import TIME_UNITS, time_unit
 
 THEME_SCRIPT = (
@@ -40,6 +36,18 @@ THEME_SCRIPT = (
     "document.documentElement.setAttribute('data-mantine-color-scheme',s)})()"
 )
 """Runs before anything is drawn, so that a dark page never flashes white."""
+
+_BLUEPRINTS = (
+    nodes_blueprint,
+    timeline_blueprint,
+    graph_blueprint,
+    palette_blueprint,
+    report_blueprint,
+    collectives_blueprint,
+    traffic_blueprint,
+    compare_blueprint,
+    status_blueprint,
+)
 
 _INDEX = f"""<!DOCTYPE html>
 <html lang="en">
@@ -65,8 +73,8 @@ def assets_folder() -> Path:
     return inside if inside.is_dir() else Path(__file__).parent.parent / "assets"
 
 
-def create_app(workspace: Workspace, registry: Registry, simulations: Simulations) -> Dash:
-    """Return the app on a workspace. One per process: Dash keeps its pages in a global registry."""
+def create_app(session: Session, registry: Registry, simulations: Simulations) -> Dash:
+    """Return the app on a session. One per process: Dash keeps its pages in a global registry."""
     app = Dash(
         "studio",
         use_pages=True,
@@ -79,21 +87,16 @@ def create_app(workspace: Workspace, registry: Registry, simulations: Simulation
         suppress_callback_exceptions=True,
         on_error=_on_error,
     )
-    app.server.config["WORKSPACE"] = workspace
+    app.server.config["SESSION"] = session
     app.server.config["IMPORTS"] = registry
     app.server.config["SIMULATIONS"] = simulations
-    app.server.register_blueprint(uploads_blueprint(registry))
-    app.server.register_blueprint(nodes_blueprint(nodes_shown))
-    app.server.register_blueprint(timeline_blueprint(gantt, ghost, counters))
-    app.server.register_blueprint(graph_blueprint(elements_shown, map_shown, node_named))
-    app.server.register_blueprint(palette_blueprint(workspace, node_index, _pages))
-    app.server.register_blueprint(report_blueprint(lambda sides: _report(workspace, sides)))
+    app.server.config["PAGES"] = _pages()
     app.server.before_request(_times_as_asked)
-    app.server.register_blueprint(collectives_blueprint(shown_of))
-    app.server.register_blueprint(traffic_blueprint(traffic_of))
-    app.server.register_blueprint(compare_blueprint(lineup, gantt))
+    app.server.register_blueprint(uploads_blueprint(registry))
+    for blueprint in _BLUEPRINTS:
+        app.server.register_blueprint(blueprint())
     app.layout = _frame()
-    _wire_frame(app, workspace)
+    _wire_frame(app, session)
     # Only now are all pages and callbacks known.
     return app
 
@@ -175,14 +178,6 @@ def _pages() -> list[tuple[str, str]]:
     # The page for wrong addresses is none to go to.
     placed = (page for page in dash.page_registry.values() if not page["module"].endswith("not_found_404"))
     return [(page["name"], page["path"]) for page in sorted(placed, key=lambda page: page["order"])]
-
-
-def _report(workspace: Workspace, sides: Sequence[tuple[str, str]]) -> str:
-    """Return runs of the workspace as one HTML file."""
-    from studio.comparing import load
-    from studio.reporting import report
-
-    return report([load(workspace, job, run) for job, run in sides])
 
 
 def _times_as_asked() -> None:
@@ -272,7 +267,7 @@ def _context_bar() -> Any:
     )
 
 
-def _wire_frame(app: Dash, workspace: Workspace) -> None:
+def _wire_frame(app: Dash, session: Session) -> None:
     """Connect the frame: address ⇄ view, theme, links, job switch, inspector."""
     from studio.pages import _inspector
 
@@ -300,7 +295,7 @@ def _wire_frame(app: Dash, workspace: Workspace) -> None:
         Input("imported", "data"),
     )
     def list_jobs(job: str | None, _imported: str | None) -> tuple[list[dict[str, str]], str | None]:
-        return job_options(workspace.jobs()), job
+        return job_options(session.workspace.jobs()), job
 
     @app.callback(
         Output("run-pick", "data"),
@@ -346,7 +341,7 @@ def _wire_frame(app: Dash, workspace: Workspace) -> None:
 
     @app.callback(Output("findings-badge", "children"), Input("job", "data"))
     def count_findings(job: str | None) -> Any:
-        return findings_badge(examined_already(job)) if job else None
+        return findings_badge(session.examination_made(job)) if job else None
 
     app.clientside_callback(
         ClientsideFunction(client, "switchJob"),

@@ -8,8 +8,9 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -40,6 +41,9 @@ from studio.terminal import printable
 from studio.timeline import NodeTimes, node_times, recorded
 from studio.trace import Trace, type_name
 from studio.units import format_bytes, format_count, format_ns
+
+if TYPE_CHECKING:
+    from studio.session import Session
 
 Progress = Callable[[str, int, int], None]
 RECORDED = "recorded"
@@ -233,21 +237,32 @@ def find(
             hint="`chakra-studio runs` lists the simulations that were kept.",
         )
     root = workspace or Workspace.default_root()
-    return [_find(name, root, ranks, progress) for name in names]
+
+    @cache
+    def session() -> Session | None:
+        from studio.session import Session
+
+        return Session(Workspace(root)) if root.is_dir() else None
+
+    return [_find(name, session, ranks, progress) for name in names]
 
 
-def _find(name: str, root: Path, ranks: Mapping[str, int] | None, progress: Progress | None) -> Compared:
+def _find(
+    name: str,
+    open_session: Callable[[], Session | None],
+    ranks: Mapping[str, int] | None,
+    progress: Progress | None,
+) -> Compared:
     files: list[Path] = [Path(name)] if Path(name).exists() else prefixed(name)
     if files:
         return _named_in_errors(name, lambda: recording(read(files, ranks=ranks, progress=progress), name))
-    if not root.is_dir():
+    session = open_session()
+    if session is None:
         raise ConfigError(
             f"{name!r}: no file or folder, no files {name}.<rank>.et, and no workspace with runs",
             hint="Name a folder of traces.",
         )
-    store = Workspace(root)
-    job, run = _kept(store, name)
-    return load(store, job, run)
+    return session.compared(*_kept(session.workspace, name))
 
 
 def _named_in_errors(name: str, make: Callable[[], Compared]) -> Compared:
@@ -257,20 +272,6 @@ def _named_in_errors(name: str, make: Callable[[], Compared]) -> Compared:
         if name in error.message:
             raise
         raise type(error)(f"{name}: {error.message}", hint=error.hint) from error
-
-
-def load(store: Workspace, job: str, run: str) -> Compared:
-    """Open a run of the workspace, or the recording of a job.
-
-    Raises:
-        StudioError: There is no such job or run, or the job holds no times.
-    """
-    info = store.info(job)
-    if run == RECORDED:
-        return _named_in_errors(
-            info.name, lambda: recording(store.load(job), f"{info.name} · recorded", info.summary, job)
-        )
-    return simulation(store.load_run(job, run), store.run_info(job, run), info.summary, info.name)
 
 
 def _kept(store: Workspace, name: str) -> tuple[str, str]:

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from studio.doctor import REPAIRS, repair_all
 from studio.errors import StudioError
-from studio.store.workspace import JobInfo, Workspace
+from studio.session import Session
+from studio.store.workspace import JobInfo
 
 _MARK = "repair"
 
@@ -25,20 +26,21 @@ class Origin:
     repairs: tuple[str, ...]
 
 
-def mend(workspace: Workspace, job: str, codes: Sequence[str]) -> str:
+def mend(session: Session, job: str, codes: Sequence[str]) -> str:
     """Store a job mended and return the id of the new one; where the same was done before, of that one.
 
     Raises:
         TraceError: There is no such repair.
         StudioError: There is no such job, nothing to mend, or the workspace cannot be written.
     """
+    workspace = session.workspace
     info = workspace.info(job)
     wanted = [code for code in REPAIRS if code in codes]
     mark = f"{_MARK}:{job}:{','.join(wanted)}"
     known = workspace.find(mark)
     if known:
         return known.id
-    repaired = repair_all(workspace.load(job), codes)
+    repaired = repair_all(session.trace(job), codes)
     if not repaired.changes:
         raise StudioError(
             f"{info.name}: there is nothing to mend.", hint="Somebody may have mended it already."

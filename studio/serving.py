@@ -26,6 +26,7 @@ from studio.server.serve import (
     open_browser,
     serve,
 )
+from studio.session import Session
 from studio.sim import engine
 from studio.simulations import close_simulations, open_simulations, simulate_jobs
 from studio.store.imports import close_registry, open_registry
@@ -93,10 +94,11 @@ def _serve(
     load_components()
     from studio.app import create_app, script_hashes
 
+    session = Session(workspace)
     registry = open_registry(workspace.root, upload_reader(workspace))
-    simulations = open_simulations(workspace.root, registry, simulate_jobs(workspace))
+    simulations = open_simulations(workspace.root, registry, simulate_jobs(session))
     tidy_drafts(workspace.root)
-    app = create_app(workspace, registry, simulations)
+    app = create_app(session, registry, simulations)
     token = None if is_loopback(request.host) else new_token()
     policy = Policy(listener.host, listener.port, token, tuple(request.allow_host))
     protect(app.server, policy, script_hashes=script_hashes(app))

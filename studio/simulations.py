@@ -27,11 +27,11 @@ import msgspec
 
 from studio.decoding import decoder
 from studio.errors import StudioError
+from studio.session import Session
 from studio.sim.deadlock import DeadlockError, Stuck
 from studio.sim.parts import Parts, imported
 from studio.store.imports import Problem, Registry, is_running, write_json
 from studio.store.runs import Run, Tables
-from studio.store.workspace import Workspace
 
 Status = Literal["queued", "compiling", "running", "done", "failed", "cancelled", "interrupted"]
 ACTIVE: tuple[Status, ...] = ("queued", "compiling", "running")
@@ -315,7 +315,7 @@ def _tidy(simulations: Simulations) -> None:
 # What a simulation does
 
 
-def simulate_jobs(workspace: Workspace) -> Work:
+def simulate_jobs(session: Session) -> Work:
     """Return the work that simulates a job of the workspace and saves what it finds as a run of that job."""
 
     def work(simulation: Simulation, told: Told) -> str:
@@ -323,7 +323,7 @@ def simulate_jobs(workspace: Workspace) -> Work:
         from studio.sim.engine import Cancelled
 
         started = time.monotonic()
-        trace = workspace.load(simulation.job)
+        trace = session.trace(simulation.job)
         config = imported(simulation.tables.parts).config
         try:
             result = simulate(
@@ -338,10 +338,10 @@ def simulate_jobs(workspace: Workspace) -> Work:
         if told.cancelled():
             raise SimulationCancelled
         run = Run(simulation.name, result, simulation.tables.parts, time.monotonic() - started)
-        run_id = workspace.save_run(simulation.job, run)
+        run_id = session.workspace.save_run(simulation.job, run)
         if not told.saved(run_id):
             # Cancelled while it was being written, which takes seconds where there are many events.
-            workspace.delete_run(simulation.job, run_id)
+            session.workspace.delete_run(simulation.job, run_id)
             raise SimulationCancelled
         return run_id
 

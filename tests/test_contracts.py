@@ -75,6 +75,7 @@ import tempfile
 from studio.serving import load_components
 load_components()
 from studio.app import create_app, script_hashes
+from studio.session import Session
 from studio.store.imports import close_registry, open_registry
 from studio.opening import upload_reader
 from studio.simulations import close_simulations, open_simulations, simulate_jobs
@@ -82,8 +83,9 @@ from studio.store.workspace import Workspace
 with tempfile.TemporaryDirectory() as folder:
     workspace = Workspace(folder)
     registry = open_registry(workspace.root, upload_reader(workspace))
-    simulations = open_simulations(workspace.root, registry, simulate_jobs(workspace))
-    app = create_app(workspace, registry, simulations)
+    session = Session(workspace)
+    simulations = open_simulations(workspace.root, registry, simulate_jobs(session))
+    app = create_app(session, registry, simulations)
     script_hashes(app)
     close_simulations(simulations)
     close_registry(registry)

@@ -10,6 +10,7 @@ from dataclasses import replace
 import pytest
 
 from studio.errors import TraceError
+from studio.session import Session
 from studio.sim.presets import preset
 from studio.simulations import (
     SimulationCancelled,
@@ -82,7 +83,7 @@ def test_a_simulation_becomes_a_run_of_its_job(tmp_path):
     nodes = [node(1, "COMP", micros=20), collective(2, "ALL_REDUCE", 1 << 20, 1)]
     job = workspace.save(trace_of([nodes] * 8), "small")
     parts = replace(PARTS, system={**PARTS.system, "roofline-enabled": 0})
-    with opened(tmp_path, simulate_jobs(workspace)) as simulations:
+    with opened(tmp_path, simulate_jobs(Session(workspace))) as simulations:
         ended = settled(simulations, start(simulations, job, parts, "a run"))
         assert (ended.status, ended.error, ended.done) == ("done", None, ended.total)
     [info] = workspace.runs(job)
@@ -124,7 +125,7 @@ def test_a_simulation_cancelled_at_the_very_end_is_not_kept(tmp_path, monkeypatc
     workspace = (Stopping if late == "while" else Workspace)(tmp_path)
     job = workspace.save(trace_of([[node(1, "COMP", micros=20)]] * 8), "small")
     parts = replace(PARTS, system={**PARTS.system, "roofline-enabled": 0})
-    work = simulate_jobs(workspace)
+    work = simulate_jobs(Session(workspace))
     over = threading.Event()
     asked = []
 
@@ -209,7 +210,7 @@ def test_a_deadlock_is_kept_rank_by_rank(tmp_path):
     both = [collective(1, "ALL_REDUCE", 1 << 20), collective(2, "ALL_REDUCE", 1 << 20, 1)]
     job = workspace.save(trace_of([both, both[:1]]), "stuck")
     parts = replace(PARTS, network={**PARTS.network, "npus_count": [2]})
-    with opened(tmp_path, simulate_jobs(workspace)) as simulations:
+    with opened(tmp_path, simulate_jobs(Session(workspace))) as simulations:
         ended = settled(simulations, start(simulations, job, parts, "stuck"))
     assert ended.status == "failed"
     assert [(one.rank, one.nodes) for one in ended.stuck] == [(0, (2,))]

@@ -8,10 +8,11 @@ from typing import Any
 from dash import dcc, html, no_update
 
 from studio.errors import StudioError
-from studio.pages._state import RECORDED, registry, runs_of, simulations, workspace
+from studio.pages._state import RECORDED, registry, session, simulations, workspace
 from studio.pages._widgets import link
 from studio.simulations import ACTIVE, listed
 from studio.store.imports import list_imports
+from studio.views.address import runs_of
 
 
 def activity(known: str | None) -> tuple[Any, Any, Any, Any]:
@@ -48,7 +49,7 @@ def run_choice(shown: str | None) -> tuple[list[dict[str, str]], str | None, str
     if not job:
         return [], None, None, True
     try:
-        known = runs_of(job)
+        known = runs_of(session(), job)
     except StudioError:
         # The page says what is wrong with the job.
         return [], None, None, True

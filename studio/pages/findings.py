@@ -16,7 +16,7 @@ from studio.errors import StudioError
 from studio.mending import mend, origin
 from studio.pages._asked import FINDINGS, Asked, answer, answered, asks, stores
 from studio.pages._export import Table, exports
-from studio.pages._state import examination, repair_preview, trace, workspace
+from studio.pages._state import session, workspace
 from studio.pages._still import still
 from studio.pages._widgets import (
     error_box,
@@ -56,7 +56,7 @@ def show(view: dict[str, Any]) -> Any:
     """Show what is wrong with the job of the view, the finding of the view opened."""
     if not view.get("job"):
         return no_job()
-    info, found = workspace().info(view["job"]), examination(view["job"])
+    info, found = workspace().info(view["job"]), session().examination(view["job"])
     dash.set_props("findings-badge", {"children": findings_badge(found)})
     return still(
         page(
@@ -83,7 +83,7 @@ def change(asked: Asked | None) -> Any:
     job, _, rest = asked["of"].partition(" ")
     try:
         if asked["verb"] == "mend":
-            there = mend(workspace(), job, rest.split(","))
+            there = mend(session(), job, rest.split(","))
         else:
             workspace().delete(job)
             there = rest
@@ -236,7 +236,7 @@ def _details(one: Diagnosis, view: dict[str, Any]) -> Any:
             )
             if facts
             else None,
-            _nodes(trace(view["job"]), one, view),
+            _nodes(session().trace(view["job"]), one, view),
             _repair(one, view["job"]) if one.repair else None,
         ],
         className="fi-details",
@@ -270,7 +270,7 @@ def _refs(found: Trace, one: Diagnosis) -> list[str]:
 def _repair(one: Diagnosis, job: str) -> Any:
     """Return what a repair would change, and the button that makes it."""
     assert one.repair
-    known, changes = REPAIRS[one.repair], repair_preview(job, one.repair)
+    known, changes = REPAIRS[one.repair], session().repair_preview(job, one.repair)
     if not changes:
         blocked = (
             "Nothing can be changed as things stand: mend what stands above it first, circles above all."
