@@ -19,7 +19,7 @@ import msgspec
 
 from studio.decoding import decoder
 from studio.errors import StudioError
-from studio.store.imports import write_json
+from studio.store.arrays import write_json
 from studio.store.runs import Tables
 
 _ID = re.compile(r"[0-9a-f]{16}")

@@ -28,8 +28,9 @@ from studio.server.serve import (
 )
 from studio.session import Session
 from studio.sim import engine
-from studio.simulations import close_simulations, open_simulations, simulate_jobs
-from studio.store.imports import close_registry, open_registry
+from studio.simulations import Simulations, simulate_jobs
+from studio.store.imports import open_registry
+from studio.store.tasks import close_tasks, open_tasks
 from studio.store.workspace import Workspace
 
 
@@ -95,10 +96,10 @@ def _serve(
     from studio.app import create_app, script_hashes
 
     session = Session(workspace)
-    registry = open_registry(workspace.root, upload_reader(workspace))
-    simulations = open_simulations(workspace.root, registry, simulate_jobs(session))
+    tasks = open_tasks(workspace.root)
+    registry = open_registry(tasks, upload_reader(workspace))
     tidy_drafts(workspace.root)
-    app = create_app(session, registry, simulations)
+    app = create_app(session, registry, Simulations(tasks, simulate_jobs(session)))
     token = None if is_loopback(request.host) else new_token()
     policy = Policy(listener.host, listener.port, token, tuple(request.allow_host))
     protect(app.server, policy, script_hashes=script_hashes(app))
@@ -119,8 +120,7 @@ def _serve(
     try:
         serve(app.server, listener, ready=ready)
     finally:
-        close_simulations(simulations)
-        close_registry(registry)
+        close_tasks(tasks)
 
 
 def _show(address: str, request: Request, announce: Callable[[str], None]) -> None:

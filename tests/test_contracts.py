@@ -76,19 +76,19 @@ from studio.serving import load_components
 load_components()
 from studio.app import create_app, script_hashes
 from studio.session import Session
-from studio.store.imports import close_registry, open_registry
+from studio.store.imports import open_registry
+from studio.store.tasks import close_tasks, open_tasks
 from studio.opening import upload_reader
-from studio.simulations import close_simulations, open_simulations, simulate_jobs
+from studio.simulations import Simulations, simulate_jobs
 from studio.store.workspace import Workspace
 with tempfile.TemporaryDirectory() as folder:
     workspace = Workspace(folder)
-    registry = open_registry(workspace.root, upload_reader(workspace))
+    tasks = open_tasks(workspace.root)
+    registry = open_registry(tasks, upload_reader(workspace))
     session = Session(workspace)
-    simulations = open_simulations(workspace.root, registry, simulate_jobs(session))
-    app = create_app(session, registry, simulations)
+    app = create_app(session, registry, Simulations(tasks, simulate_jobs(session)))
     script_hashes(app)
-    close_simulations(simulations)
-    close_registry(registry)
+    close_tasks(tasks)
 """
     assert not {"pandas", "numba", "networkx", "igraph"} & set(loaded_by(program))
 

@@ -38,6 +38,7 @@ from studio.store.imports import (
     list_imports,
     start,
 )
+from studio.store.tasks import close_tasks, open_tasks
 
 FILES = (Announced("job/a.0.et", 5, 1.0), Announced("job/a.1.et", 3, 2.0), Announced("job/empty", 0))
 BODIES = (b"aaaaa", b"bbb", b"")
@@ -56,7 +57,7 @@ class Studios:
         self.opened: list[Registry] = []
 
     def __call__(self, read_job: imports.ReadJob = names, **options: Callable[[], float]) -> Registry:
-        self.opened.append(imports.open_registry(self.folder, read_job, **options))
+        self.opened.append(imports.open_registry(open_tasks(self.folder, **options), read_job))
         return self.opened[-1]
 
 
@@ -65,7 +66,7 @@ def studio(tmp_path: Path) -> Iterator[Studios]:
     studios = Studios(tmp_path)
     yield studios
     for registry in studios.opened:
-        imports.close_registry(registry)
+        close_tasks(registry.tasks)
 
 
 def upload(registry: Registry, import_id: str, bodies: tuple[bytes, ...] = BODIES) -> None:
@@ -99,7 +100,7 @@ def test_files_become_a_job_and_their_uploads_are_deleted(studio: Studios) -> No
     done = ended(registry, made.id)
     assert done.status == "done"
     assert json.loads(done.job or "") == {"job/a.0.et": "aaaaa", "job/a.1.et": "bbb", "job/empty": ""}
-    imports.close_registry(registry)
+    close_tasks(registry.tasks)
     assert not (registry.root / made.id / "files").exists()
     assert [file.status for file in list_files(registry, made.id)] == ["done"] * 3
 
@@ -128,7 +129,7 @@ def test_paths_of_users_never_reach_the_disk(studio: Studios, tmp_path: Path) ->
         *(f"files/{n:06d}" for n in range(1, len(hostile) + 1)),
     }
     assert [file.path for file in list_files(registry, made.id)] == hostile
-    assert {path.name for path in tmp_path.iterdir()} == {"imports"}
+    assert {path.name for path in tmp_path.iterdir()} == {"imports", "tasks"}
 
 
 @pytest.mark.parametrize(
@@ -301,7 +302,7 @@ def test_archives_are_opened_and_litter_is_left_out(studio: Studios) -> None:
     start(registry, made.id)
     done = ended(registry, made.id)
     assert json.loads(done.job or "") == {"all.et/job/r.0.et": "zero"}
-    imports.close_registry(registry)
+    close_tasks(registry.tasks)
     assert not (registry.root / made.id / "unpacked").exists()
 
 
@@ -483,7 +484,7 @@ def test_another_studio_sees_an_import_but_leaves_it_alone(studio: Studios) -> N
     ):
         assert reason(action) == "conflict"
     assert create_import(two, FILES).id != made.id
-    imports.close_registry(one)
+    close_tasks(one.tasks)
     assert get_import(two, made.id).status == "interrupted"
     append_chunk(two, made.id, "000001", 2, io.BytesIO(b"aaa"), 3)
     assert get_import(two, made.id).status == "uploading"
@@ -493,11 +494,12 @@ CHILD = """
 import io, sys, time
 from pathlib import Path
 from studio.store import imports
+from studio.store.tasks import close_tasks, open_tasks
 def reader(files, progress):
     progress("reading", 3, 9)
     print("reading", flush=True)
     time.sleep(600)
-registry = imports.open_registry(Path(sys.argv[1]), reader)
+registry = imports.open_registry(open_tasks(Path(sys.argv[1])), reader)
 half = imports.create_import(registry, [imports.Announced("half.et", 4, 1.0)])
 imports.append_chunk(registry, half.id, "000001", 0, io.BytesIO(b"ab"), 2)
 whole = imports.create_import(registry, [imports.Announced("whole.et", 1, 1.0)])
@@ -540,7 +542,8 @@ KILLED = """
 import io, os, signal, sys
 from pathlib import Path
 from studio.store import imports
-registry = imports.open_registry(Path(sys.argv[1]), lambda files, progress: "job")
+from studio.store.tasks import close_tasks, open_tasks
+registry = imports.open_registry(open_tasks(Path(sys.argv[1])), lambda files, progress: "job")
 steps = 0
 def stopping(step):
     def stop(*arguments, **options):
@@ -568,7 +571,7 @@ def test_a_kill_while_an_import_is_made_leaves_a_whole_one_or_none(studio: Studi
             [sys.executable, "-c", KILLED, str(folder), str(step)], env=environ, timeout=120, check=False
         )
         ends.append(child.returncode)
-        registry = imports.open_registry(folder, names)
+        registry = imports.open_registry(open_tasks(folder), names)
         left = list_imports(registry)
         assert [one.status for one in left] in ([], ["interrupted"])
         made = create_import(registry, [Announced("a.et", 1, 1.0)])
@@ -576,8 +579,8 @@ def test_a_kill_while_an_import_is_made_leaves_a_whole_one_or_none(studio: Studi
         append_chunk(registry, made.id, "000001", 0, io.BytesIO(b"a"), 1)
         start(registry, made.id)
         assert ended(registry, made.id).status == "done"
-        assert {entry.name for entry in registry.root.iterdir()} == {".lock", ".studios", made.id}
-        imports.close_registry(registry)
+        assert {entry.name for entry in registry.root.iterdir()} == {".lock", made.id}
+        close_tasks(registry.tasks)
         step += 1
     assert ends[:-1] == [-signal.SIGKILL] * (step - 2)
     assert step > 8
@@ -622,15 +625,15 @@ def test_opening_tidies_what_kills_left_and_forgets_old_jobs(studio: Studios, tm
     upload(registry, made.id)
     start(registry, made.id)
     ended(registry, made.id)
-    imports.close_registry(registry)
+    close_tasks(registry.tasks)
     (registry.root / ".gone-0-1").mkdir()
-    (registry.root / ".studios" / ("0" * 16 + ".lock")).touch()
+    (registry.tasks.root / ".studios" / ("0" * 16 + ".lock")).touch()
     (registry.root / made.id / "files").mkdir(exist_ok=True)
     second = studio()
     assert [one.status for one in list_imports(second)] == ["done"]
     assert not (registry.root / ".gone-0-1").exists()
     assert not (registry.root / made.id / "files").exists()
-    assert [lock.stem for lock in (registry.root / ".studios").iterdir()] == [second.token]
+    assert [lock.stem for lock in (registry.tasks.root / ".studios").iterdir()] == [second.tasks.token]
     third = studio(now=lambda: time.time() + 8 * 86_400)
     assert list_imports(third) == []
 

@@ -13,37 +13,29 @@ from studio.errors import TraceError
 from studio.session import Session
 from studio.sim.presets import preset
 from studio.simulations import (
-    SimulationCancelled,
+    Simulations,
     cancel,
-    close_simulations,
     dismiss,
     dismiss_ended,
     get,
     listed,
-    open_simulations,
     simulate_jobs,
     start,
 )
-from studio.store.imports import close_registry, open_registry
+from studio.store.tasks import TaskCancelled, close_tasks, open_tasks
 from studio.store.workspace import Workspace
 from tests.handmade import collective, node, trace_of
 
 PARTS = preset("hgx-h100-8").parts
 
 
-def never(*_):
-    raise AssertionError("nothing is imported here")
-
-
 @contextmanager
 def opened(root, work):
-    registry = open_registry(root, never)
-    simulations = open_simulations(root, registry, work)
+    tasks = open_tasks(root)
     try:
-        yield simulations
+        yield Simulations(tasks, work)
     finally:
-        close_simulations(simulations)
-        close_registry(registry)
+        close_tasks(tasks)
 
 
 def settled(simulations, one):
@@ -253,7 +245,7 @@ def test_cancelling_is_seen_by_work_that_reports(tmp_path):
             while True:
                 told.running(1, 2)
                 time.sleep(0.005)
-        except SimulationCancelled:
+        except TaskCancelled:
             seen.set()
             raise
 

@@ -16,7 +16,8 @@ from werkzeug.exceptions import ClientDisconnected, HTTPException
 from studio.decoding import decoder
 from studio.errors import StudioError
 from studio.store import imports
-from studio.store.imports import Announced, Import, ImportFile, ImportRefusedError, Problem, Registry
+from studio.store.imports import Announced, Import, ImportFile, ImportRefusedError, Registry
+from studio.store.tasks import Problem
 
 _T = TypeVar("_T")
 

@@ -17,6 +17,7 @@ import contextlib
 import mmap
 import os
 import re
+import secrets
 import struct
 import tempfile
 import zlib
@@ -139,6 +140,21 @@ class Checksum(msgspec.Struct, frozen=True):
 
     size_bytes: int
     crc32: str
+
+
+def write_json(path: Path, value: object, *, durable: bool = True) -> None:
+    """Replace a JSON file as a whole, so that whoever reads it sees the old or the new one."""
+    aside = path.with_suffix(f".{secrets.token_hex(4)}.new")
+    try:
+        with aside.open("wb") as file:
+            file.write(msgspec.json.encode(value))
+            if durable:
+                file.flush()
+                os.fsync(file.fileno())
+        aside.replace(path)
+    except BaseException:
+        aside.unlink(missing_ok=True)
+        raise
 
 
 Columns = Iterable[tuple[str, NDArray[np.generic]]]

@@ -14,10 +14,9 @@ from pathlib import Path
 from typing import TypeVar
 
 import msgspec
-from filelock import FileLock, Timeout
 
 from studio.decoding import decoder
-from studio.store.arrays import sync_folder
+from studio.store.arrays import sync_folder, write_json
 from studio.store.imports.model import (
     Announced,
     FileStatus,
@@ -25,7 +24,6 @@ from studio.store.imports.model import (
     ImportFile,
     ImportRefusedError,
     Phase,
-    Problem,
     Registry,
     State,
     Status,
@@ -33,6 +31,7 @@ from studio.store.imports.model import (
     is_full,
     no_such_import,
 )
+from studio.store.tasks import Problem, is_running
 
 _ID = re.compile(r"[0-9a-f]{16}")
 
@@ -90,7 +89,7 @@ def get_import(registry: Registry, import_id: str) -> Import:
         job=state.job,
         error=state.error,
         warnings=state.warnings,
-        idle_s=max(0.0, registry.now() - touched)
+        idle_s=max(0.0, registry.tasks.now() - touched)
         if status == "uploading" and is_mine(registry, state)
         else None,
     )
@@ -124,33 +123,15 @@ def exclusive(registry: Registry) -> Iterator[None]:
         yield
 
 
-def is_running(registry: Registry, token: str) -> bool:
-    """Tell whether the studio of this token still runs: the lock of a dead one is free, whatever killed it."""
-    if token in registry.gone or not _ID.fullmatch(token):
-        return False
-    if token == registry.token:
-        return True
-    path = registry.root / ".studios" / f"{token}.lock"
-    lock = FileLock(path)
-    try:
-        lock.acquire(timeout=0)
-    except Timeout:
-        return True
-    lock.release()
-    path.unlink(missing_ok=True)
-    registry.gone.add(token)
-    return False
-
-
 def is_mine(registry: Registry, state: State) -> bool:
     """Tell whether this studio works on the import, or was the last to."""
-    return state.owner == registry.token
+    return state.owner == registry.tasks.token
 
 
 def status_of(registry: Registry, state: State) -> Status:
     """Where an import stands: unfinished work of a studio that has gone is interrupted."""
     unfinished = state.status in ("uploading", "queued", "reading")
-    return "interrupted" if unfinished and not is_running(registry, state.owner) else state.status
+    return "interrupted" if unfinished and not is_running(registry.tasks, state.owner) else state.status
 
 
 def resumable(registry: Registry, state: State) -> bool:
@@ -178,8 +159,8 @@ def owned_state(registry: Registry, import_id: str) -> State:
 def reopen_upload(registry: Registry, import_id: str, state: State) -> None:
     """Take an import over for uploading, as if nothing had happened since."""
     registry.cancels[import_id] = threading.Event()
-    registry.touched[import_id] = registry.now()
-    reopened = replace(state, owner=registry.token, status="uploading", error=None, file_errors={})
+    registry.touched[import_id] = registry.tasks.now()
+    reopened = replace(state, owner=registry.tasks.token, status="uploading", error=None, file_errors={})
     save_state(registry, import_id, reopened)
 
 
@@ -224,8 +205,8 @@ def add_import(registry: Registry, import_id: str, plan: tuple[Announced, ...], 
     aside = registry.root / f"{_NEW}{import_id}"
     try:
         (aside / "files").mkdir(parents=True)
-        write_json(aside / "plan.json", plan)
-        write_json(aside / "state.json", state)
+        store_json(aside / "plan.json", plan)
+        store_json(aside / "state.json", state)
         sync_folder(aside)
         aside.rename(registry.root / import_id)
         sync_folder(registry.root)
@@ -254,22 +235,15 @@ def load_state(registry: Registry, import_id: str) -> State:
 
 def save_state(registry: Registry, import_id: str, state: State) -> None:
     """Note where an import stands; call it inside `exclusive`."""
-    write_json(registry.root / import_id / "state.json", state)
+    store_json(registry.root / import_id / "state.json", state)
 
 
-def write_json(path: Path, value: object, *, durable: bool = True) -> None:
-    """Replace a JSON file as a whole, so that whoever reads it sees the old or the new one."""
-    aside = path.with_suffix(f".{secrets.token_hex(4)}.new")
+def store_json(path: Path, value: object) -> None:
+    """Replace a JSON file; a full disk is said in the user's words."""
     try:
-        with aside.open("wb") as file:
-            file.write(msgspec.json.encode(value))
-            if durable:
-                file.flush()
-                os.fsync(file.fileno())
-        aside.replace(path)
-    except BaseException as error:
-        aside.unlink(missing_ok=True)
-        if isinstance(error, OSError) and is_full(error):
+        write_json(path, value)
+    except OSError as error:
+        if is_full(error):
             raise disk_full(path.parent.name.removeprefix(_NEW), 0) from error
         raise
 
@@ -343,7 +317,5 @@ def tidy(registry: Registry) -> None:
         state = load_state(registry, import_id)
         if state.status == "done":
             shutil.rmtree(folder / "files", ignore_errors=True)
-            if registry.now() - state.created > _KEEP_DONE_S:
+            if registry.tasks.now() - state.created > _KEEP_DONE_S:
                 remove_import(registry, import_id)
-    for lock in list((registry.root / ".studios").glob("*.lock")):
-        is_running(registry, lock.stem)

@@ -48,6 +48,7 @@ from studio.store.imports.store import (
     size_of,
     status_of,
 )
+from studio.store.tasks import cancel
 
 FILES_AT_MOST = 100_000
 
@@ -82,8 +83,8 @@ def create_import(registry: Registry, files: Sequence[Announced], *, name: str =
         import_id = secrets.token_hex(8)
         state = State(
             name=name.strip()[:200] or _name_of([file.path for file in files]),
-            created=registry.now(),
-            owner=registry.token,
+            created=registry.tasks.now(),
+            owner=registry.tasks.token,
             fingerprint=fingerprint,
             status="uploading",
             files_total=len(files),
@@ -125,7 +126,7 @@ def append_chunk(
                 received=received,
             )
         received = _copy(registry, import_id, stream, path, file, length)
-    registry.touched[import_id] = registry.now()
+    registry.touched[import_id] = registry.tasks.now()
     if received < offset + length:
         message = f"{file.path}: the connection ended at byte {received:,}, {offset + length - received:,} too early."
         raise ImportRefusedError("cut", message, hint="Go on from there.", received=received)
@@ -199,7 +200,9 @@ def cancel_file(registry: Registry, import_id: str, file_id: str) -> None:
         errors = {key: problem for key, problem in state.file_errors.items() if key != file_id}
         dropped = tuple(sorted({*state.dropped, file_id}))
         save_state(
-            registry, import_id, replace(state, owner=registry.token, dropped=dropped, file_errors=errors)
+            registry,
+            import_id,
+            replace(state, owner=registry.tasks.token, dropped=dropped, file_errors=errors),
         )
     with file_writer(registry, import_id, file_id):
         (registry.root / import_id / "files" / file_id).unlink(missing_ok=True)
@@ -215,9 +218,8 @@ def cancel_import(registry: Registry, import_id: str) -> Import | None:
         state = owned_state(registry, import_id)
         status = status_of(registry, state)
         cancel_event(registry, import_id).set()
-        if status == "queued":
-            save_state(registry, import_id, replace(state, status="cancelled"))
         if status in ("queued", "reading"):
+            cancel(registry.tasks, registry.reading.get(import_id, ""))
             return get_import(registry, import_id)
     for key in [key for key in registry.writers if key[0] == import_id]:
         with registry.writers[key]:
