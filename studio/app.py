@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,8 @@ import flask
 from dash import ClientsideFunction, Dash, Input, Output, State, dcc, html, no_update
 
 from studio import __version__
-from studio.pages._activity import activity, run_choice
+from studio.pages._activity import activity, change_activity, run_choice
+from studio.pages._asked import ACTIVITY, Asked, answer, answered, stores
 from studio.pages._missing import missing
 from studio.pages._widgets import findings_badge, job_options, labelled
 from studio.server.collectives import collectives_blueprint
@@ -136,6 +138,7 @@ def _frame() -> Any:
             dcc.Store(id="imported"),
             dcc.Store(id="activity-poke"),
             dcc.Store(id="activity-known"),
+            stores(ACTIVITY),
             dcc.Interval(id="activity-poll", interval=2000, disabled=True),
             html.A("Skip to content", href="#content", className="cs-skip"),
             dmc.AppShell(
@@ -329,8 +332,19 @@ def _wire_frame(app: Dash, session: Session) -> None:
         State("activity-known", "data"),
     )
     def count_activity(_poke: Any, _tick: Any, _job: Any, _imported: Any, known: str | None) -> Any:
-        *shown, mark = activity(known)
-        return *shown, mark, (known if mark is no_update else mark) == "[]"
+        return activity(known)
+
+    @app.callback(
+        Output("activity-poke", "data", allow_duplicate=True),
+        answered(ACTIVITY),
+        Input(ACTIVITY, "data"),
+        prevent_initial_call=True,
+    )
+    def end_activity(asked: Asked | None) -> Any:
+        if not asked:
+            return no_update, no_update
+        change_activity(asked)
+        return time.time(), answer(ACTIVITY, asked)
 
     app.clientside_callback(
         ClientsideFunction(client, "navLinks"),

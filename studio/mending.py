@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from studio.doctor import REPAIRS, repair_all
+from studio.doctor import REPAIRS, repair
 from studio.errors import StudioError
 from studio.session import Session
+from studio.store.tasks import Report, Task, TaskCancelled, Tasks, submit
 from studio.store.workspace import JobInfo
 
 _MARK = "repair"
@@ -26,12 +27,23 @@ class Origin:
     repairs: tuple[str, ...]
 
 
-def mend(session: Session, job: str, codes: Sequence[str]) -> str:
+def start_mending(tasks: Tasks, session: Session, job: str, codes: Sequence[str]) -> Task:
+    """Queue the mending of a job; the task's result is the id of the new one, see `mend`.
+
+    Raises:
+        StudioError: There is no such job.
+    """
+    name = session.workspace.info(job).name
+    return submit(tasks, "repair", name, lambda report: mend(session, job, codes, report), job=job)
+
+
+def mend(session: Session, job: str, codes: Sequence[str], report: Report | None = None) -> str:
     """Store a job mended and return the id of the new one; where the same was done before, of that one.
 
     Raises:
         TraceError: There is no such repair.
         StudioError: There is no such job, nothing to mend, or the workspace cannot be written.
+        TaskCancelled: The user has cancelled it, by `report`.
     """
     workspace = session.workspace
     info = workspace.info(job)
@@ -40,13 +52,27 @@ def mend(session: Session, job: str, codes: Sequence[str]) -> str:
     known = workspace.find(mark)
     if known:
         return known.id
-    repaired = repair_all(session.trace(job), codes)
-    if not repaired.changes:
+    trace, changes = session.trace(job), 0
+    for done, code in enumerate([*wanted, *(code for code in codes if code not in REPAIRS)]):
+        if report:
+            report.running(done, len(wanted), phase="repairing", unit="repairs")
+        repaired = repair(trace, code)
+        trace, changes = repaired.trace, changes + len(repaired.changes)
+    if not changes:
         raise StudioError(
             f"{info.name}: there is nothing to mend.", hint="Somebody may have mended it already."
         )
+
+    def tick(done: int, total: int) -> None:
+        if report:
+            report.running(done, total, phase="storing", unit="graphs")
+
     name = f"{info.name[:180]} (mended)" if not info.name.endswith("(mended)") else info.name
-    return workspace.save(repaired.trace, name, source=f"{info.name}, mended", fingerprint=mark)
+    made = workspace.save(trace, name, source=f"{info.name}, mended", fingerprint=mark, tick=tick)
+    if report and not report.finish(made):
+        workspace.delete(made)
+        raise TaskCancelled
+    return made
 
 
 def origin(info: JobInfo) -> Origin | None:

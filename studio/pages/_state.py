@@ -9,10 +9,11 @@ from studio.session import Session
 from studio.simulations import Simulations
 from studio.store.imports import Registry
 from studio.store.runs import Run
+from studio.store.tasks import Tasks
 from studio.store.workspace import Workspace
 from studio.trace import Trace
 
-__all__ = ["RECORDED", "registry", "run_of", "session", "simulations", "trace", "workspace"]
+__all__ = ["RECORDED", "registry", "run_of", "session", "simulations", "tasks", "trace", "workspace"]
 
 
 def session() -> Session:
@@ -40,6 +41,11 @@ def registry() -> Registry:
     """Return the imports of the workspace."""
     served: Registry = dash.get_app().server.config["IMPORTS"]
     return served
+
+
+def tasks() -> Tasks:
+    """Return what runs in the background, of every kind."""
+    return simulations().tasks
 
 
 def simulations() -> Simulations:

@@ -20,6 +20,8 @@ from studio.store.arrays import write_json
 from studio.store.tasks import Problem, Report, TaskCancelled, Tasks
 
 _PROGRESS_EVERY_S = 0.2
+_UNITS = {"unpacking": "files", "checking": "bytes", "reading": "bytes", "storing": "graphs"}
+"""What the progress of a phase counts."""
 
 Status = Literal["uploading", "queued", "reading", "done", "failed", "cancelled", "interrupted"]
 
@@ -168,7 +170,7 @@ class Progress:
     def __call__(self, phase: str, done: int, total: int, message: str = "") -> None:
         """Show how far the reading is."""
         self.check()
-        self._report.running(done, total, phase=phase)
+        self._report.running(done, total, phase=phase, unit=_UNITS.get(phase, ""))
         now_s = time.monotonic()
         if phase == self._shown.phase and done < total and now_s - self._written_s < _PROGRESS_EVERY_S:
             return
