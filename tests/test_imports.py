@@ -539,39 +539,51 @@ def test_a_killed_studio_leaves_imports_that_the_next_one_finishes(studio: Studi
 
 
 KILLED = """
-import io, os, signal, sys
+import os, signal, sys
+from itertools import count
 from pathlib import Path
 from studio.store import imports
-from studio.store.tasks import close_tasks, open_tasks
-registry = imports.open_registry(open_tasks(Path(sys.argv[1])), lambda files, progress: "job")
-steps = 0
-def stopping(step):
+from studio.store.tasks import open_tasks
+def stopping(step, done, at):
     def stop(*arguments, **options):
-        global steps
-        steps += 1
-        if steps == int(sys.argv[2]):
+        done.append(step)
+        if len(done) == at:
             os.kill(os.getpid(), signal.SIGKILL)
         return step(*arguments, **options)
     return stop
-for name in ("mkdir", "fsync", "replace", "rename"):
-    setattr(os, name, stopping(getattr(os, name)))
-imports.create_import(registry, [imports.Announced("a.et", 1, 1.0)])
-print(steps, flush=True)
-os._exit(0)
+def create(folder, at):
+    registry = imports.open_registry(open_tasks(folder), lambda files, progress: "job")
+    done = []
+    for name in ("mkdir", "fsync", "replace", "rename"):
+        setattr(os, name, stopping(getattr(os, name), done, at))
+    imports.create_import(registry, [imports.Announced("a.et", 1, 1.0)])
+for at in count(1):
+    child = os.fork()
+    if not child:
+        create(Path(sys.argv[1]) / str(at), at)
+        os._exit(0)
+    if not os.waitpid(child, 0)[1]:
+        print(at)
+        break
 """
 
 
-def test_a_kill_while_an_import_is_made_leaves_a_whole_one_or_none(studio: Studios, tmp_path: Path) -> None:
-    """Killed before each step that changes the disk."""
-    step, ends = 1, []
+def test_a_kill_while_an_import_is_made_leaves_a_whole_one_or_none(tmp_path: Path) -> None:
+    """Killed before each step that changes the disk; the last child is not."""
     environ = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
-    while not ends or ends[-1] != 0:
-        folder = tmp_path / str(step)
-        child = subprocess.run(
-            [sys.executable, "-c", KILLED, str(folder), str(step)], env=environ, timeout=120, check=False
-        )
-        ends.append(child.returncode)
-        registry = imports.open_registry(open_tasks(folder), names)
+    run = subprocess.run(
+        [sys.executable, "-c", KILLED, str(tmp_path)],
+        env=environ,
+        timeout=120,
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    steps = int(run.stdout)
+    assert steps > 8
+    for at in range(1, steps + 1):
+        tasks = open_tasks(tmp_path / str(at))
+        registry = imports.open_registry(tasks, names)
         left = list_imports(registry)
         assert [one.status for one in left] in ([], ["interrupted"])
         made = create_import(registry, [Announced("a.et", 1, 1.0)])
@@ -580,10 +592,7 @@ def test_a_kill_while_an_import_is_made_leaves_a_whole_one_or_none(studio: Studi
         start(registry, made.id)
         assert ended(registry, made.id).status == "done"
         assert {entry.name for entry in registry.root.iterdir()} == {".lock", made.id}
-        close_tasks(registry.tasks)
-        step += 1
-    assert ends[:-1] == [-signal.SIGKILL] * (step - 2)
-    assert step > 8
+        close_tasks(tasks)
 
 
 @pytest.mark.parametrize("left", [(), ("files",), ("files", "plan.json"), ("files", "state.json")])

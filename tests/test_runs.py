@@ -323,10 +323,8 @@ def test_every_flipped_bit_of_a_run_is_noticed(workspace, made):
     assert len(paths) == 5
     for path in paths:
         whole = path.read_bytes()
-        for place in [
-            *range(0, 8 * len(whole), len(whole) // 20),
-            *range(8 * len(whole) - 192, 8 * len(whole)),
-        ]:
+        bits = 8 * len(whole)
+        for place in [*range(0, bits, bits // 40), *range(bits - 192, bits, 7)]:
             raw = bytearray(whole)
             raw[place // 8] ^= 1 << place % 8
             path.write_bytes(raw)
