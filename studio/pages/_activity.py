@@ -16,11 +16,8 @@ from studio.store.tasks import ACTIVE, KindName, Task, cancel, dismiss, list_tas
 from studio.units import format_bytes, format_count, format_ns
 from studio.views.address import runs_of
 
-_KIND_WORDS: Mapping[KindName, str] = {
-    "import": "import",
-    "repair": "repair",
-    "simulation": "simulation",
-}
+_PAGES: Mapping[KindName, str] = {"import": "/", "repair": "/findings", "simulation": "/simulate"}
+"""Where tasks of a kind are at home."""
 
 
 def activity(known: str | None) -> tuple[Any, Any, Any, Any, bool]:
@@ -41,9 +38,7 @@ def activity(known: str | None) -> tuple[Any, Any, Any, Any, bool]:
     names = {job.id: job.name for job in workspace().jobs()}
     items = [_item(task, names) for task in shown]
     failed = len(shown) - active
-    count = " · ".join(
-        [f"{active} running"] * bool(active or not failed) + [f"{failed} failed"] * bool(failed)
-    )
+    count = f"{active} running" + (f" · {failed} failed" if failed else "")
     return count, items, not items, no_update if mark == known else mark, not active
 
 
@@ -54,14 +49,14 @@ def _failed_unseen(task: Task) -> bool:
 
 def _item(task: Task, names: Mapping[str, str]) -> Any:
     page, name = _PAGES[task.kind], names.get(task.job)
-    about = [_KIND_WORDS[task.kind], *([name] if name and name != task.title else []), _stand(task)]
+    about = [task.kind, *([name] if name and name != task.title else []), _stand(task)]
     active = task.status in ACTIVE
     verb, label = ("cancel", "Cancel") if active else ("dismiss", "Dismiss")
     button = html.Button(
         label,
         className="cs-button-quiet",
         **asks(ACTIVITY, verb, task.id),
-        **labelled(f"{_KIND_WORDS[task.kind]} {task.title}: {verb}"),
+        **labelled(f"{task.kind} {task.title}: {verb}"),
     )
     # Tasks of another studio are that studio's to end.
     own = task.id in tasks().live or not active
@@ -72,9 +67,6 @@ def _item(task: Task, names: Mapping[str, str]) -> Any:
             button if own else None,
         ]
     )
-
-
-_PAGES: Mapping[KindName, str] = {"import": "/", "repair": "/findings", "simulation": "/simulate"}
 
 
 def _stand(task: Task) -> str:
