@@ -237,7 +237,7 @@ class Session:
         return self.kept("use", job, lambda: side_use(self.compared(job, run or RECORDED).side), run)
 
 
-def derived(make: Callable[P, T]) -> Callable[P, T]:
+def keep_result(make: Callable[P, T]) -> Callable[P, T]:
     """Let the session keep what a function works out of a job.
 
     The function takes a session, the id of a job and whatever else it depends on, or one request with both. What is

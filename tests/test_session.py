@@ -12,7 +12,7 @@ from flask import Flask
 from studio.cache import Cache, measure
 from studio.errors import StudioError
 from studio.server.status import status_blueprint
-from studio.session import Session, derived
+from studio.session import Session, keep_result
 from studio.sim import simulate
 from studio.sim.parts import imported
 from studio.store.runs import Run
@@ -165,7 +165,7 @@ def test_a_job_or_run_that_is_deleted_is_gone_at_once_with_all_that_was_worked_o
 def test_derived_functions_are_kept_by_what_they_are_asked(session, job):
     run, asked = add_run(session, job, "run"), []
 
-    @derived
+    @keep_result
     def width(session: Session, job: str, run: str | None, factor: int) -> int:
         asked.append((run, factor))
         return len(session.trace(job).ranks) * factor
@@ -176,7 +176,7 @@ def test_derived_functions_are_kept_by_what_they_are_asked(session, job):
         job: str
         factor: int
 
-    @derived
+    @keep_result
     def height(request: Request) -> int:
         asked.append(request)
         return request.factor

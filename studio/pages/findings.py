@@ -89,7 +89,7 @@ def change(asked: Asked | None) -> Any:
     job, _, rest = asked["of"].partition(" ")
     try:
         if asked["verb"] == "mend":
-            there = _mended(job, rest.split(","))
+            there = _mend(job, rest.split(","))
         else:
             workspace().delete(job)
             there = rest
@@ -103,7 +103,7 @@ def change(asked: Asked | None) -> Any:
     return None, answer(FINDINGS, asked, go=link("/findings", {"job": there}))
 
 
-def _mended(job: str, codes: Sequence[str]) -> str | None:
+def _mend(job: str, codes: Sequence[str]) -> str | None:
     """Return the id of a job mended in the background; None where that takes longer than people like to wait."""
     started = start_mending(tasks(), session(), job, codes)
     task = wait(tasks(), started.id, _AT_ONCE_S)

@@ -215,7 +215,7 @@ def read_columns(path: Path, checksum: Checksum | None = None) -> list[dict[str,
 
     found = []
     try:
-        with pa.ipc.open_file(_copied(path, checksum)) as reader:
+        with pa.ipc.open_file(_copy_of(path, checksum)) as reader:
             for at in range(reader.num_record_batches):
                 batch = reader.get_batch(at)
                 batch.validate()
@@ -226,7 +226,7 @@ def read_columns(path: Path, checksum: Checksum | None = None) -> list[dict[str,
     return found
 
 
-def _copied(path: Path, checksum: Checksum | None) -> pa.Buffer:
+def _copy_of(path: Path, checksum: Checksum | None) -> pa.Buffer:
     """Return the content of a file as a buffer that no other process can change, its checksum compared."""
     import pyarrow as pa
 
@@ -234,19 +234,19 @@ def _copied(path: Path, checksum: Checksum | None) -> pa.Buffer:
         size = os.fstat(stream.fileno()).st_size
         if checksum and size != checksum.size_bytes:
             raise Damaged(f"{path.name}: it has {size:,} bytes instead of {checksum.size_bytes:,}")
-        room = _room(size, path.parent)
-        crc32 = at = 0
-        while at < size and (count := stream.readinto(room[at : at + _PIECE_BYTES])):
-            crc32 = zlib.crc32(room[at : at + count], crc32)
-            at += count
-    if at < size:
+        room = _allocate(size, path.parent)
+        crc32 = done = 0
+        while done < size and (count := stream.readinto(room[done : done + _PIECE_BYTES])):
+            crc32 = zlib.crc32(room[done : done + count], crc32)
+            done += count
+    if done < size:
         raise Damaged(f"{path.name}: it was cut while it was read")
     if checksum and f"{crc32:08x}" != checksum.crc32:
         raise Damaged(f"{path.name}: its checksum does not match")
     return pa.py_buffer(room.toreadonly())
 
 
-def _room(size: int, folder: Path) -> memoryview:
+def _allocate(size: int, folder: Path) -> memoryview:
     """Return memory for a file, or pages of a file without a name where that is large and the disk has room."""
     import pyarrow as pa
 

@@ -312,8 +312,8 @@ def cancel(tasks: Tasks, task_id: str) -> None:
             return
         tasks.cancels[task_id].set()
         _change(tasks, task_id, status="cancelled", ended=tasks.now())
-    if told := tasks.on_cancel.get(task.kind):
-        told(task)
+    if hook := tasks.on_cancel.get(task.kind):
+        hook(task)
 
 
 def dismiss(tasks: Tasks, task_id: str) -> None:

@@ -12,7 +12,7 @@ from studio.analysis.heat import SORTS, Heat, Look, Shown, aligned, heat_of
 from studio.analysis.imbalance import GROUPINGS, METRICS, UNTIMED, Metric, matrix, rows_of, spread_of
 from studio.analysis.members import Members, collective_members
 from studio.errors import TraceError
-from studio.session import Session, derived
+from studio.session import Session, keep_result
 from studio.views.address import shown_run
 
 _UNEVEN = 1.005
@@ -38,7 +38,7 @@ class Settled:
     log: bool
 
 
-@derived
+@keep_result
 def members_of(session: Session, job: str, run: str | None) -> Members:
     """Return the collectives of a job in a run, as recorded for "", without times for None."""
     trace = session.trace(job)
@@ -73,7 +73,7 @@ def settled(session: Session, job: str, view: Mapping[str, Any]) -> Settled:
     )
 
 
-@derived
+@keep_result
 def _natural(session: Session, job: str, run: str | None) -> tuple[Metric, bool]:
     """Return the metric that tells most of a job, and whether its sizes are uneven."""
     members = members_of(session, job, run)
@@ -105,7 +105,7 @@ def shown_of(session: Session, job: str, view: Mapping[str, str]) -> Shown:
     return Shown(session.trace(job), heat, asked.look, asked.relative, origin_of(session, job, asked.run))
 
 
-@derived
+@keep_result
 def origin_of(session: Session, job: str, run: str | None) -> int:
     """Return what the Timeline counts times from: the first start of a recording, the beginning of a run."""
     if run != "":
@@ -134,7 +134,7 @@ def other_view(text: str) -> dict[str, str]:
     return {"job": job, "run": run} if run else {"job": job}
 
 
-@derived
+@keep_result
 def _heat(session: Session, job: str, run: str | None, look: Look) -> Heat:
     return heat_of(members_of(session, job, run), look)
 

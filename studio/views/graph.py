@@ -18,7 +18,7 @@ from studio.comparing import RECORDED
 from studio.errors import TraceError
 from studio.figures.graph import communication, elements, look
 from studio.figures.graph_colours import Swatch
-from studio.session import Session, derived
+from studio.session import Session, keep_result
 from studio.trace import Graph, Int64, NodeType, Rank, type_name
 from studio.units import format_count
 from studio.views.address import rank_of, runs_of, shown_run
@@ -166,7 +166,7 @@ def near_of(asked: Request) -> Adjacency:
     return adjacency_of(asked.session, asked.job, asked.graph, asked.deps)
 
 
-@derived
+@keep_result
 def part_of(asked: Request) -> Part:
     """Return the part asked for."""
     near = near_of(asked)
@@ -192,7 +192,7 @@ def _path_rows(asked: Request) -> tuple[Int64, int]:
     return (rows, count) if count else (ends, len(ends))
 
 
-@derived
+@keep_result
 def _network(session: Session, job: str, graph: int, deps: str) -> Any:
     return walkable(adjacency_of(session, job, graph, deps))
 
@@ -206,7 +206,7 @@ def elements_of(asked: Request) -> list[dict[str, Any]]:
     return drawing_of(asked)[0]
 
 
-@derived
+@keep_result
 def drawing_of(asked: Request) -> tuple[list[dict[str, Any]], list[Swatch]]:
     """Return what Cytoscape draws, and the legend of its colours; none where nodes are coloured by type."""
     if asked.mode == "fold":
@@ -226,7 +226,7 @@ def key_of(asked: Request) -> str:
     return json.dumps(parts)
 
 
-@derived
+@keep_result
 def hits_of(session: Session, job: str, graph: int, text: str, groups: tuple[str, ...] = ()) -> Int64:
     """Return the rows that a text finds, see `analysis.graph_search`.
 
@@ -237,7 +237,7 @@ def hits_of(session: Session, job: str, graph: int, text: str, groups: tuple[str
     return found_rows(session.trace(job).graphs[graph], names, kinds, text, _kind_name, groups)
 
 
-@derived
+@keep_result
 def _kinds(session: Session, job: str, graph: int) -> Kinds:
     return kinds_of(session.trace(job).graphs[graph])
 
@@ -263,7 +263,7 @@ def map_shown(session: Session, view: dict[str, Any]) -> GraphMap:
     return _map(asked.session, asked.job, asked.graph)
 
 
-@derived
+@keep_result
 def _map(session: Session, job: str, graph: int) -> GraphMap:
     return graph_map(depths_of(session, job, graph, "both"), session.trace(job).graphs[graph].type)
 

@@ -15,7 +15,7 @@ from studio.analysis.levels import LevelName, Source, first_choice, offered
 from studio.analysis.nameparts import NameParts
 from studio.analysis.neighbours import Adjacency, adjacency
 from studio.figures.blocks import Figures, Weights, folded_elements
-from studio.session import Session, derived
+from studio.session import Session, keep_result
 from studio.trace import Int64, dense_column
 from studio.units import format_count
 from studio.views.graph_request import KINDS, Request
@@ -35,20 +35,20 @@ class Tree:
     figures: dict[tuple[str | None, int], dict[Path, Figures]] = field(default_factory=dict)
 
 
-@derived
+@keep_result
 def adjacency_of(session: Session, job: str, graph: int, deps: str) -> Adjacency:
     """Return the dependencies of a graph that count, ready to be walked."""
     return adjacency(session.trace(job).graphs[graph], KINDS[deps])
 
 
-@derived
+@keep_result
 def depths_of(session: Session, job: str, graph: int, deps: str) -> Depths:
     """Return how deep the nodes of a graph lie."""
     near = adjacency_of(session, job, graph, deps)
     return depths(len(near), near.edges)
 
 
-@derived
+@keep_result
 def parts_of(session: Session, job: str, graph: int) -> NameParts:
     """Return the names of a graph's nodes, ready to be searched."""
     return NameParts(session.trace(job).graphs[graph])
@@ -61,7 +61,7 @@ def source_of(asked: Request) -> Source:
     return Source(asked.session.trace(asked.job).graphs[asked.graph], near, names, asked.names)
 
 
-@derived
+@keep_result
 def levels_of(session: Session, job: str, graph: int) -> list[LevelName]:
     """Return what a graph can be folded by."""
     near = adjacency_of(session, job, graph, "both")
@@ -79,7 +79,7 @@ def tree_of(asked: Request) -> Tree:
     return _tree(asked.session, asked.job, asked.graph, asked.deps, asked.by, asked.names)
 
 
-@derived
+@keep_result
 def _tree(session: Session, job: str, graph: int, deps: str, by: LevelName, names: tuple[str, ...]) -> Tree:
     found = levels_of(session, job, graph)
     source = source_of(Request(session, job, graph, deps, by=by, names=names))
@@ -88,13 +88,13 @@ def _tree(session: Session, job: str, graph: int, deps: str, by: LevelName, name
     return Tree(BlockTree(source, depths_of(session, job, graph, deps), by, [then[0], *then[-1:]]))
 
 
-@derived
+@keep_result
 def folded_of(asked: Request) -> Folded:
     """Return the blocks that are drawn."""
     return tree_of(asked).blocks.folded(asked.opened)
 
 
-@derived
+@keep_result
 def weights_of(session: Session, job: str, graph: int, deps: str, run: str | None, rank: int) -> Weights:
     """Return what blocks add up: times of the run that is shown, else the durations in the files."""
     columns = session.trace(job).graphs[graph]

@@ -11,7 +11,7 @@ import numpy as np
 from studio.analysis.critical import Schedule, schedule
 from studio.analysis.levels import thread_lanes
 from studio.figures.graph_colours import Swatch, categories, diverging, scaled
-from studio.session import Session, derived
+from studio.session import Session, keep_result
 from studio.trace import NONE, Float64, Graph, Int64, NodeType, dense_column, group_slots
 from studio.units import format_bytes, format_count, format_ns
 from studio.views.graph_fold import adjacency_of, depths_of
@@ -22,7 +22,7 @@ _NARROWEST, _WIDEST = 46, 96
 _NARROWEST_BLOCK, _WIDEST_BLOCK = 80, 184
 
 
-@derived
+@keep_result
 def _schedule(session: Session, job: str, graph: int, deps: str, run: str | None, rank: int) -> Schedule:
     columns = session.trace(job).graphs[graph]
     start, end = node_spans(session, job, graph, run, rank)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from studio.session import Session, derived
+from studio.session import Session, keep_result
 from studio.trace import NONE, Int64
 
 
-@derived
+@keep_result
 def node_spans(session: Session, job: str, graph: int, run: str | None, rank: int) -> tuple[Int64, Int64]:
     """Return (N,) when the nodes of a graph began and ended on a rank, -1 where that is not known."""
     columns = session.trace(job).graphs[graph]

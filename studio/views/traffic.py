@@ -7,7 +7,7 @@ from typing import Any
 
 from studio.analysis.roles import Role, group_roles
 from studio.analysis.traffic import Traffic, rank_traffic
-from studio.session import Session, derived
+from studio.session import Session, keep_result
 from studio.trace import CommGroup, Trace
 from studio.views.address import shown_run
 
@@ -27,7 +27,7 @@ def traffic_of(session: Session, job: str, view: Mapping[str, Any]) -> tuple[Tra
     return session.trace(job), found
 
 
-@derived
+@keep_result
 def _traffic(session: Session, job: str, run: str | None, only: str | None) -> Traffic:
     wanted = None if only in (None, "", UNNAMED) else str(only).removeprefix("=")
     groups = groups_of(session, job, run)
@@ -39,6 +39,6 @@ def roles_of(session: Session, job: str, view: Mapping[str, Any]) -> dict[str, R
     return _roles(session, job, shown_run(session, job, view))
 
 
-@derived
+@keep_result
 def _roles(session: Session, job: str, run: str | None) -> dict[str, Role]:
     return group_roles(session.trace(job), groups_of(session, job, run))
