@@ -20,8 +20,8 @@ import numpy as np
 from playwright.sync_api import Page, Playwright, sync_playwright
 
 from scripts.serving import BROWSER_ARGUMENTS, chromium, most_frames, root_of, served
+from studio.store.workspace import Workspace
 from studio.trace import Attributes, Dependencies, Graph, NodeType, Rank, Strings, Trace, ValueKind
-from studio.workspace import Workspace
 
 LAYERS, OPERATIONS = 96, ("norm", "attention.qkv", "attention.scores", "mlp.up", "mlp.all_reduce")
 KEYS = ("comm_type", "comm_size", "stream")

@@ -21,8 +21,8 @@ from pathlib import Path
 
 from studio.et import wire
 from studio.jobs import open_paths
+from studio.store.workspace import Workspace
 from studio.trace import node_attributes
-from studio.workspace import Workspace
 
 
 def import_paths(workspace: str, traces: str) -> str:

@@ -22,8 +22,8 @@ import numpy as np
 from playwright.sync_api import Page, sync_playwright
 
 from scripts.serving import BROWSER_ARGUMENTS, chromium, root_of, served
+from studio.store.workspace import Workspace
 from studio.trace import CommGroup, Graph, Rank, Trace
-from studio.workspace import Workspace
 from tests.handmade import collective, node, trace_of
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -18,11 +18,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from playwright.sync_api import Page, Playwright, sync_playwright
 
 from scripts.serving import BROWSER_ARGUMENTS, chromium, most_frames, root_of, served
-from studio.runs import Run
 from studio.sim import simulate
 from studio.sim.parts import Parts, imported
+from studio.store.runs import Run
+from studio.store.workspace import Workspace
 from studio.trace import CommGroup, Rank, Trace
-from studio.workspace import Workspace
 from tests.handmade import collective, node, trace_of
 
 TENSOR = 8

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from studio.sim.astra import read_config, write_config
     from studio.sim.config import SystemConfig
     from studio.sim.presets import preset
+    from studio.store.workspace import Workspace
     from studio.trace import Trace
-    from studio.workspace import Workspace
 
 __version__ = "0.1.0"
 __all__ = [
@@ -58,7 +58,7 @@ _WHERE = {
     "to_networkx": "studio.analysis.job.export",
     "to_pandas": "studio.analysis.job.export",
     "Trace": "studio.trace",
-    "Workspace": "studio.workspace",
+    "Workspace": "studio.store.workspace",
     "write": "studio.et",
     "write_config": "studio.sim.astra",
 }

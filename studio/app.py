@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +12,9 @@ import flask
 from dash import ClientsideFunction, Dash, Input, Output, State, dcc, html, no_update
 
 from studio import __version__
-from studio.imports import Registry
-from studio.pages._activity import activity, run_choice
-from studio.pages._collectives_groups import traffic_of
-from studio.pages._collectives_heat import shown_of
-from studio.pages._graph import elements_shown, map_shown, node_named
+from studio.pages._activity import activity, change_activity, run_choice
+from studio.pages._asked import ACTIVITY, Asked, answer, answered, stores
 from studio.pages._missing import missing
-from studio.pages._state import counters, examined_already, gantt, ghost, lineup, node_index, nodes_shown
 from studio.pages._widgets import findings_badge, job_options, labelled
 from studio.server.collectives import collectives_blueprint
 from studio.server.compare import compare_blueprint
@@ -27,12 +23,14 @@ from studio.server.guard import script_hash
 from studio.server.nodes import nodes_blueprint
 from studio.server.palette import palette_blueprint
 from studio.server.report import report_blueprint
+from studio.server.status import status_blueprint
 from studio.server.timeline import timeline_blueprint
 from studio.server.traffic import traffic_blueprint
 from studio.server.uploads import uploads_blueprint
+from studio.session import Session
 from studio.simulations import Simulations
+from studio.store.imports import Registry
 from studio.units import TIME_UNITS, time_unit
-from studio.workspace import Workspace
 
 THEME_SCRIPT = (
     "(function(){var k='mantine-color-scheme-value',s;try{s=localStorage.getItem(k)}catch(e){}"
@@ -40,6 +38,18 @@ THEME_SCRIPT = (
     "document.documentElement.setAttribute('data-mantine-color-scheme',s)})()"
 )
 """Runs before anything is drawn, so that a dark page never flashes white."""
+
+_BLUEPRINTS = (
+    nodes_blueprint,
+    timeline_blueprint,
+    graph_blueprint,
+    palette_blueprint,
+    report_blueprint,
+    collectives_blueprint,
+    traffic_blueprint,
+    compare_blueprint,
+    status_blueprint,
+)
 
 _INDEX = f"""<!DOCTYPE html>
 <html lang="en">
@@ -65,8 +75,8 @@ def assets_folder() -> Path:
     return inside if inside.is_dir() else Path(__file__).parent.parent / "assets"
 
 
-def create_app(workspace: Workspace, registry: Registry, simulations: Simulations) -> Dash:
-    """Return the app on a workspace. One per process: Dash keeps its pages in a global registry."""
+def create_app(session: Session, registry: Registry, simulations: Simulations) -> Dash:
+    """Return the app on a session. One per process: Dash keeps its pages in a global registry."""
     app = Dash(
         "studio",
         use_pages=True,
@@ -79,21 +89,16 @@ def create_app(workspace: Workspace, registry: Registry, simulations: Simulation
         suppress_callback_exceptions=True,
         on_error=_on_error,
     )
-    app.server.config["WORKSPACE"] = workspace
+    app.server.config["SESSION"] = session
     app.server.config["IMPORTS"] = registry
     app.server.config["SIMULATIONS"] = simulations
-    app.server.register_blueprint(uploads_blueprint(registry))
-    app.server.register_blueprint(nodes_blueprint(nodes_shown))
-    app.server.register_blueprint(timeline_blueprint(gantt, ghost, counters))
-    app.server.register_blueprint(graph_blueprint(elements_shown, map_shown, node_named))
-    app.server.register_blueprint(palette_blueprint(workspace, node_index, _pages))
-    app.server.register_blueprint(report_blueprint(lambda sides: _report(workspace, sides)))
+    app.server.config["PAGES"] = _pages()
     app.server.before_request(_times_as_asked)
-    app.server.register_blueprint(collectives_blueprint(shown_of))
-    app.server.register_blueprint(traffic_blueprint(traffic_of))
-    app.server.register_blueprint(compare_blueprint(lineup, gantt))
+    app.server.register_blueprint(uploads_blueprint(registry))
+    for blueprint in _BLUEPRINTS:
+        app.server.register_blueprint(blueprint())
     app.layout = _frame()
-    _wire_frame(app, workspace)
+    _wire_frame(app, session)
     # Only now are all pages and callbacks known.
     return app
 
@@ -133,6 +138,7 @@ def _frame() -> Any:
             dcc.Store(id="imported"),
             dcc.Store(id="activity-poke"),
             dcc.Store(id="activity-known"),
+            stores(ACTIVITY),
             dcc.Interval(id="activity-poll", interval=2000, disabled=True),
             html.A("Skip to content", href="#content", className="cs-skip"),
             dmc.AppShell(
@@ -175,14 +181,6 @@ def _pages() -> list[tuple[str, str]]:
     # The page for wrong addresses is none to go to.
     placed = (page for page in dash.page_registry.values() if not page["module"].endswith("not_found_404"))
     return [(page["name"], page["path"]) for page in sorted(placed, key=lambda page: page["order"])]
-
-
-def _report(workspace: Workspace, sides: Sequence[tuple[str, str]]) -> str:
-    """Return runs of the workspace as one HTML file."""
-    from studio.comparing import load
-    from studio.reporting import report
-
-    return report([load(workspace, job, run) for job, run in sides])
 
 
 def _times_as_asked() -> None:
@@ -272,7 +270,7 @@ def _context_bar() -> Any:
     )
 
 
-def _wire_frame(app: Dash, workspace: Workspace) -> None:
+def _wire_frame(app: Dash, session: Session) -> None:
     """Connect the frame: address ⇄ view, theme, links, job switch, inspector."""
     from studio.pages import _inspector
 
@@ -300,7 +298,7 @@ def _wire_frame(app: Dash, workspace: Workspace) -> None:
         Input("imported", "data"),
     )
     def list_jobs(job: str | None, _imported: str | None) -> tuple[list[dict[str, str]], str | None]:
-        return job_options(workspace.jobs()), job
+        return job_options(session.workspace.jobs()), job
 
     @app.callback(
         Output("run-pick", "data"),
@@ -334,8 +332,19 @@ def _wire_frame(app: Dash, workspace: Workspace) -> None:
         State("activity-known", "data"),
     )
     def count_activity(_poke: Any, _tick: Any, _job: Any, _imported: Any, known: str | None) -> Any:
-        *shown, mark = activity(known)
-        return *shown, mark, (known if mark is no_update else mark) == "[]"
+        return activity(known)
+
+    @app.callback(
+        Output("activity-poke", "data", allow_duplicate=True),
+        answered(ACTIVITY),
+        Input(ACTIVITY, "data"),
+        prevent_initial_call=True,
+    )
+    def end_activity(asked: Asked | None) -> Any:
+        if not asked:
+            return no_update, no_update
+        change_activity(asked)
+        return time.time(), answer(ACTIVITY, asked)
 
     app.clientside_callback(
         ClientsideFunction(client, "navLinks"),
@@ -346,7 +355,7 @@ def _wire_frame(app: Dash, workspace: Workspace) -> None:
 
     @app.callback(Output("findings-badge", "children"), Input("job", "data"))
     def count_findings(job: str | None) -> Any:
-        return findings_badge(examined_already(job)) if job else None
+        return findings_badge(session.examination_made(job)) if job else None
 
     app.clientside_callback(
         ClientsideFunction(client, "switchJob"),

@@ -16,13 +16,12 @@ from studio.analysis.job.breakdown import RankUse, rank_use
 from studio.analysis.job.occupancy import Occupancy, occupancy
 from studio.analysis.job.summary import Summary, summarise
 from studio.errors import StudioError
-from studio.runs import Run, RunInfo
 from studio.settings import Setting, differ, settings_of, told
 from studio.sim.result import SimResult
 from studio.sim.traffic import offered_load_words
+from studio.store.runs import Run, RunInfo
 from studio.timeline import NodeTimes, node_times, recorded
 from studio.trace import Trace
-from studio.workspace import Workspace
 
 Progress = Callable[[str, int, int], None]
 RECORDED = "recorded"
@@ -175,19 +174,6 @@ def name_in_errors(name: str) -> Iterator[None]:
         if name in error.message:
             raise
         raise type(error)(f"{name}: {error.message}", hint=error.hint) from error
-
-
-def load(store: Workspace, job: str, run: str) -> Compared:
-    """Open a run of the workspace, or the recording of a job.
-
-    Raises:
-        StudioError: There is no such job or run, or the job holds no times.
-    """
-    info = store.info(job)
-    if run == RECORDED:
-        with name_in_errors(info.name):
-            return recording(store.load(job), f"{info.name} · recorded", info.summary, job)
-    return simulation(store.load_run(job, run), store.run_info(job, run), info.summary, info.name)
 
 
 def settings_table(

@@ -19,8 +19,8 @@ import msgspec
 
 from studio.decoding import decoder
 from studio.errors import StudioError
-from studio.imports import write_json
 from studio.sim.parts import Parts
+from studio.store.arrays import write_json
 
 _ID = re.compile(r"[0-9a-f]{16}")
 _KEEP_S = 30 * 86_400

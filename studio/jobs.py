@@ -10,14 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from studio.doctor import REPAIRS, repair_all
-from studio.errors import StudioError
 from studio.et import JobFiles, Progress, discover, read_job
 from studio.et.format import JobSize
 from studio.et.ranks import ranks_by_file
 from studio.et.source import SourceFile, open_sources
 from studio.samples import SAMPLES, sample_path
-from studio.workspace import JobInfo, Workspace
+from studio.store.workspace import Workspace
 
 
 def open_paths(
@@ -151,61 +149,3 @@ def _content_mark(file: SourceFile) -> str:
         while piece := stream.read(1 << 20):
             size, checksum = size + len(piece), zlib.crc32(piece, checksum)
     return f"{size}.{checksum:08x}"
-
-
-# ---------------------------------------------------------------------------------------------------
-# Repaired jobs
-
-_MARK = "repair"
-
-
-@dataclass(frozen=True, slots=True)
-class Origin:
-    """What a repaired job was made of.
-
-    Attributes:
-        job: Id of the job that was repaired; it may be gone by now.
-        repairs: Codes of the repairs.
-    """
-
-    job: str
-    repairs: tuple[str, ...]
-
-
-def mend(workspace: Workspace, job: str, codes: Sequence[str]) -> str:
-    """Store a repaired copy of a job and return its id; where the same was done before, that of the earlier copy.
-
-    Raises:
-        TraceError: There is no such repair.
-        StudioError: There is no such job, nothing to mend, or the workspace cannot be written.
-    """
-    info = workspace.info(job)
-    wanted = [code for code in REPAIRS if code in codes]
-    mark = f"{_MARK}:{job}:{','.join(wanted)}"
-    known = workspace.find(mark)
-    if known:
-        return known.id
-    repaired = repair_all(workspace.load(job), codes)
-    if not repaired.changes:
-        raise StudioError(
-            f"{info.name}: there is nothing to mend.", hint="Somebody may have mended it already."
-        )
-    name = f"{info.name[:180]} (mended)" if not info.name.endswith("(mended)") else info.name
-    return workspace.save(repaired.trace, name, source=f"{info.name}, mended", fingerprint=mark)
-
-
-def origin(info: JobInfo) -> Origin | None:
-    """Return what a job was repaired from, None where it was imported.
-
-    Example:
-        >>> origin_of_mark("repair:llama-1a2b3c:cycle,self-loop")
-        Origin(job='llama-1a2b3c', repairs=('cycle', 'self-loop'))
-    """
-    return origin_of_mark(info.fingerprint)
-
-
-def origin_of_mark(mark: str) -> Origin | None:
-    """Return what the fingerprint of a job tells of its origin."""
-    kind, _, rest = mark.partition(":")
-    job, _, codes = rest.partition(":")
-    return Origin(job, tuple(codes.split(","))) if kind == _MARK and job else None

@@ -1,50 +1,29 @@
-"""Simulations that run in the background of the studio, and are found again whatever page is open.
+"""Simulations in the background, found again whatever page is open.
 
-Layout below the workspace folder:
-
-    simulations/<id>.json   what is simulated and where it stands; replaced as a whole, never edited
-
-A simulation belongs to the studio whose token its state names. When that studio is gone the simulation counts as
-interrupted; nothing has to be written for that. How far it is lives in memory alone. What it finds is saved as a run
-of the job, after which the simulation itself is only a line in the list until it is dismissed.
+They are tasks of `studio.store.tasks`. What one finds is saved as a run of the job, after which the simulation itself is
+only a line in the list until it is dismissed.
 """
 
 from __future__ import annotations
 
-import contextlib
-import logging
-import re
-import secrets
-import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
-from pathlib import Path
-from queue import SimpleQueue
+from dataclasses import dataclass
 from typing import Literal
 
 import msgspec
 
-from studio.decoding import decoder
+from studio.decoding import converted
 from studio.errors import StudioError
-from studio.imports import Problem, Registry, is_running, write_json
-from studio.runs import Run
+from studio.session import Session
 from studio.sim.deadlock import DeadlockError, Stuck
 from studio.sim.parts import CUSTOM, PER_NODE_CUSTOM, Parts, imported
-from studio.workspace import Workspace
+from studio.store import tasks as queue
+from studio.store.runs import Run
+from studio.store.tasks import Problem, Report, Task, TaskCancelled, Tasks
 
 Status = Literal["queued", "compiling", "running", "done", "failed", "cancelled", "interrupted"]
 ACTIVE: tuple[Status, ...] = ("queued", "compiling", "running")
-
-_ID = re.compile(r"[0-9a-f]{16}")
-_AT_ONCE = 2
-_CLOSE_S = 5
-_KEEP_ENDED_S = 86_400
-_LOG = logging.getLogger(__name__)
-
-
-class SimulationCancelled(Exception):  # noqa: N818 (a wish fulfilled is no error)
-    """Raised inside a simulation once the user has cancelled it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,73 +67,27 @@ class Simulation:
 
 
 @dataclass(frozen=True, slots=True)
-class _Stored:
-    owner: str
-    simulation: Simulation
+class _Details:
+    """What a task knows that simulates."""
+
+    tables: Parts
+    stuck: tuple[Stuck, ...] = ()
 
 
-_stored = decoder(_Stored)
-
-
-@dataclass(frozen=True, slots=True)
-class Told:
-    """What a simulation tells while it runs, and asks.
-
-    Attributes:
-        compiling: Called before the engine is compiled.
-        running: Called with the nodes completed and the nodes in all.
-        cancelled: Whether to stop.
-        saved: Called with the id of the run once it is there; False where the simulation was cancelled meanwhile,
-            and the run has to go again.
-    """
-
-    compiling: Callable[[], None]
-    running: Callable[[int, int], None]
-    cancelled: Callable[[], bool]
-    saved: Callable[[str], bool]
-
-
-Work = Callable[[Simulation, Told], str]
-"""Simulates, saves the run and returns its id; may raise SimulationCancelled."""
+Work = Callable[[Simulation, Report], str]
+"""Simulates, saves the run and returns its id; may raise TaskCancelled."""
 
 
 @dataclass(frozen=True, slots=True)
 class Simulations:
-    """The simulations of a workspace as one running studio sees them; opened by `open_simulations`."""
+    """The simulations among the tasks of a workspace."""
 
-    root: Path
-    imports: Registry
-    now: Callable[[], float]
-    mutex: threading.RLock = field(default_factory=threading.RLock)
-    live: dict[str, Simulation] = field(default_factory=dict)
-    cancels: dict[str, threading.Event] = field(default_factory=dict)
-    queue: SimpleQueue[str | None] = field(default_factory=SimpleQueue)
-    workers: list[threading.Thread] = field(default_factory=list)
+    tasks: Tasks
+    work: Work
 
-
-def open_simulations(
-    workspace: Path, imports: Registry, work: Work, *, now: Callable[[], float] = time.time
-) -> Simulations:
-    """Open the simulations of a workspace and start the threads that run them, two at a time."""
-    root = workspace / "simulations"
-    root.mkdir(parents=True, exist_ok=True)
-    found = Simulations(root, imports, now)
-    _tidy(found)
-    for number in range(_AT_ONCE):
-        worker = threading.Thread(target=_serve, args=(found, work), name=f"simulation-{number}", daemon=True)
-        found.workers.append(worker)
-        worker.start()
-    return found
-
-
-def close_simulations(simulations: Simulations) -> None:
-    """Stop; what is not finished counts as interrupted from now on."""
-    for _ in simulations.workers:
-        simulations.queue.put(None)
-    for cancel_event in list(simulations.cancels.values()):
-        cancel_event.set()
-    for worker in simulations.workers:
-        worker.join(_CLOSE_S)
+    def now(self) -> float:
+        """Return the time, seconds since the epoch."""
+        return self.tasks.now()
 
 
 def start(simulations: Simulations, job: str, parts: Parts, name: str) -> Simulation:
@@ -168,33 +101,31 @@ def start(simulations: Simulations, job: str, parts: Parts, name: str) -> Simula
             "Algorithms given as traces are simulated by the command line only.",
             hint="Use chakra-studio simulate --system system.json.",
         )
-    made = Simulation(secrets.token_hex(8), job, name, parts, simulations.now())
-    with simulations.mutex:
-        _save(simulations, made)
-        simulations.live[made.id] = made
-        simulations.cancels[made.id] = threading.Event()
-    simulations.queue.put(made.id)
-    return made
+    details = msgspec.to_builtins(_Details(parts))
+
+    def work(report: Report) -> str | None:
+        simulation = get(simulations, report.id)
+        if simulation is None:
+            raise TaskCancelled
+        try:
+            return simulations.work(simulation, report)
+        except DeadlockError as error:
+            stuck = msgspec.to_builtins(error.stuck)
+            report.fail(Problem(error.message, error.hint), {**details, "stuck": stuck})
+            return None
+
+    task = queue.submit(simulations.tasks, "simulation", name, work, job=job, details=details)
+    return _simulation(task)
 
 
 def cancel(simulations: Simulations, simulation_id: str) -> None:
     """Stop a simulation; it counts as cancelled at once, and the engine stops when it next asks."""
-    with simulations.mutex:
-        if simulation_id in simulations.cancels:
-            simulations.cancels[simulation_id].set()
-        found = simulations.live.get(simulation_id)
-        if found and found.status in ACTIVE:
-            _change(simulations, simulation_id, status="cancelled", ended=simulations.now())
+    queue.cancel(simulations.tasks, simulation_id)
 
 
 def dismiss(simulations: Simulations, simulation_id: str) -> None:
     """Take a simulation that has ended out of the list."""
-    with simulations.mutex:
-        found = get(simulations, simulation_id)
-        if found and found.status not in ACTIVE:
-            (simulations.root / f"{simulation_id}.json").unlink(missing_ok=True)
-            simulations.live.pop(simulation_id, None)
-            simulations.cancels.pop(simulation_id, None)
+    queue.dismiss(simulations.tasks, simulation_id)
 
 
 def dismiss_ended(simulations: Simulations, job: str, *, but: str) -> None:
@@ -206,143 +137,66 @@ def dismiss_ended(simulations: Simulations, job: str, *, but: str) -> None:
 
 def get(simulations: Simulations, simulation_id: str) -> Simulation | None:
     """Return a simulation as it stands; None where there is none of this id."""
-    with simulations.mutex:
-        if simulation_id in simulations.live:
-            return simulations.live[simulation_id]
-    if not _ID.fullmatch(simulation_id):
-        return None
-    try:
-        stored = _stored((simulations.root / f"{simulation_id}.json").read_bytes())
-    except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
-        return None
-    found = stored.simulation
-    gone = found.status in ACTIVE and not is_running(simulations.imports, stored.owner)
-    # One that this very studio has started is in `live`, so an unknown one of its token is nobody's.
-    orphan = found.status in ACTIVE and stored.owner == simulations.imports.token
-    return replace(found, status="interrupted") if gone or orphan else found
+    task = queue.get(simulations.tasks, simulation_id)
+    return _simulation(task) if task and task.kind == "simulation" else None
 
 
 def listed(simulations: Simulations, job: str | None = None) -> list[Simulation]:
     """Return the simulations of the workspace, or of one job, the newest first."""
-    names = [path.stem for path in simulations.root.glob("*.json")]
-    found = [one for name in names if (one := get(simulations, name)) and job in (None, one.job)]
-    return sorted(found, key=lambda one: (-one.created, one.id))
+    return [_simulation(task) for task in queue.list_tasks(simulations.tasks, "simulation", job)]
 
 
-def _serve(simulations: Simulations, work: Work) -> None:
-    while (simulation_id := simulations.queue.get()) is not None:
-        stop = simulations.cancels.get(simulation_id)
-        if stop is None or stop.is_set():  # cancelled, and perhaps dismissed, before its turn came
-            continue
-        try:
-            _run(simulations, simulation_id, work, stop)
-        except (OSError, StudioError):
-            # The workspace cannot be written: the simulation counts as interrupted later on.
-            _LOG.exception("simulation %s could not be finished", simulation_id)
-
-
-def _run(simulations: Simulations, simulation_id: str, work: Work, stop: threading.Event) -> None:
-    """Run a queued simulation in this thread; how it ends is in its state, never raised."""
-
-    def compiling() -> None:
-        _change(simulations, simulation_id, status="compiling")
-
-    def running(done: int, total: int) -> None:
-        if stop.is_set():
-            raise SimulationCancelled
-        found = simulations.live[simulation_id]
-        started = found.started if found.status == "running" else simulations.now()
-        _change(simulations, simulation_id, status="running", done=done, total=total, started=started)
-
-    def saved(run: str) -> bool:
-        return _change(simulations, simulation_id, status="done", run=run, ended=simulations.now())
-
-    try:
-        running(0, 0)
-        run = work(simulations.live[simulation_id], Told(compiling, running, stop.is_set, saved))
-    except SimulationCancelled:
-        return
-    except StudioError as error:
-        stuck = error.stuck if isinstance(error, DeadlockError) else ()
-        _fail(simulations, simulation_id, Problem(error.message, error.hint), stuck)
-    except MemoryError:
-        problem = Problem("The memory is not enough for this simulation.", "Simulate fewer ranks or chunks.")
-        _fail(simulations, simulation_id, problem)
-    except Exception as error:  # noqa: BLE001 (a bug of the engine must not end the thread that serves all simulations)
-        _LOG.error("simulation %s failed", simulation_id, exc_info=error)
-        message = f"An internal error of the studio ({type(error).__name__}); the terminal shows the details."
-        _fail(simulations, simulation_id, Problem(message, "Report it with the details."))
-    else:
-        saved(run)
-
-
-def _fail(
-    simulations: Simulations, simulation_id: str, problem: Problem, stuck: tuple[Stuck, ...] = ()
-) -> None:
-    now = simulations.now()
-    _change(simulations, simulation_id, status="failed", error=problem, stuck=stuck, ended=now)
-
-
-def _change(simulations: Simulations, simulation_id: str, **changes: object) -> bool:
-    """Note where a simulation stands, and return whether that was taken: one that was cancelled stays so."""
-    with simulations.mutex:
-        found = simulations.live.get(simulation_id)
-        if found is None or found.status not in ACTIVE:
-            return False
-        changed = replace(found, **changes)  # type: ignore[arg-type]  # fields of Simulation
-        simulations.live[simulation_id] = changed
-        if changed.status != found.status:
-            _save(simulations, changed)
-    return True
-
-
-def _save(simulations: Simulations, simulation: Simulation) -> None:
-    stored = _Stored(simulations.imports.token, simulation)
-    write_json(simulations.root / f"{simulation.id}.json", stored, durable=False)
-
-
-def _tidy(simulations: Simulations) -> None:
-    """Forget simulations that ended long ago: their runs are in the list of runs."""
-    for path in simulations.root.glob("*.json"):
-        found = get(simulations, path.stem)
-        ended = found is not None and found.status not in (*ACTIVE, "interrupted")
-        with contextlib.suppress(OSError):
-            if (found is None or ended) and simulations.now() - path.stat().st_mtime > _KEEP_ENDED_S:
-                path.unlink()
+def _simulation(task: Task) -> Simulation:
+    details = converted(task.details, _Details)
+    return Simulation(
+        task.id,
+        task.job,
+        task.title,
+        details.tables,
+        task.created,
+        "compiling" if task.status == "preparing" else task.status,
+        task.done,
+        task.total,
+        task.phase_started,
+        task.ended,
+        task.result,
+        task.error,
+        details.stuck,
+    )
 
 
 # ---------------------------------------------------------------------------------------------------
 # What a simulation does
 
 
-def simulate_jobs(workspace: Workspace) -> Work:
+def simulate_jobs(session: Session) -> Work:
     """Return the work that simulates a job of the workspace and saves what it finds as a run of that job."""
 
-    def work(simulation: Simulation, told: Told) -> str:
+    def work(simulation: Simulation, report: Report) -> str:
         from studio.sim import simulate
         from studio.sim.engine import Cancelled
 
         started = time.monotonic()
-        trace = workspace.load(simulation.job)
+        trace = session.trace(simulation.job)
         config = imported(simulation.tables).config
         try:
             result = simulate(
                 trace,
                 config,
-                progress=told.running,
-                cancel=told.cancelled,
-                notice=lambda _why: told.compiling(),
+                progress=report.running,
+                cancel=report.cancelled,
+                notice=lambda _why: report.preparing(),
             )
         except Cancelled:
-            raise SimulationCancelled from None
-        if told.cancelled():
-            raise SimulationCancelled
+            raise TaskCancelled from None
+        if report.cancelled():
+            raise TaskCancelled
         run = Run(simulation.name, result, simulation.tables, time.monotonic() - started)
-        run_id = workspace.save_run(simulation.job, run)
-        if not told.saved(run_id):
+        run_id = session.workspace.save_run(simulation.job, run)
+        if not report.finish(run_id):
             # Cancelled while it was being written, which takes seconds where there are many events.
-            workspace.delete_run(simulation.job, run_id)
-            raise SimulationCancelled
+            session.workspace.delete_run(simulation.job, run_id)
+            raise TaskCancelled
         return run_id
 
     return work

@@ -25,7 +25,7 @@ from studio import __version__
 from studio.cli import main
 from studio.et import write
 from studio.samples import sample_path
-from studio.workspace import Workspace
+from studio.store.workspace import Workspace
 from tests.conftest import ROOT
 from tests.et.chakra_bytes import file_of, num
 from tests.et.pytorch_files import rank_files, small_rank

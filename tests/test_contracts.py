@@ -77,7 +77,7 @@ def test_storing_and_opening_a_job_needs_no_pandas():
 import tempfile
 from studio.jobs import open_sample
 from studio.samples import SAMPLES
-from studio.workspace import Workspace
+from studio.store.workspace import Workspace
 with tempfile.TemporaryDirectory() as folder:
     workspace = Workspace(folder)
     trace = workspace.load(open_sample(workspace, SAMPLES[0].name))
@@ -93,18 +93,20 @@ import tempfile
 from studio.commands.serve import load_components
 load_components()
 from studio.app import create_app, script_hashes
-from studio.imports import close_registry, open_registry
+from studio.session import Session
+from studio.store.imports import open_registry
+from studio.store.tasks import close_tasks, open_tasks
 from studio.jobs import upload_reader
-from studio.simulations import close_simulations, open_simulations, simulate_jobs
-from studio.workspace import Workspace
+from studio.simulations import Simulations, simulate_jobs
+from studio.store.workspace import Workspace
 with tempfile.TemporaryDirectory() as folder:
     workspace = Workspace(folder)
-    registry = open_registry(workspace.root, upload_reader(workspace))
-    simulations = open_simulations(workspace.root, registry, simulate_jobs(workspace))
-    app = create_app(workspace, registry, simulations)
+    tasks = open_tasks(workspace.root)
+    registry = open_registry(tasks, upload_reader(workspace))
+    session = Session(workspace)
+    app = create_app(session, registry, Simulations(tasks, simulate_jobs(session)))
     script_hashes(app)
-    close_simulations(simulations)
-    close_registry(registry)
+    close_tasks(tasks)
 """
     assert not {"pandas", "numba", "networkx", "rustworkx"} & set(loaded_by(program))
 

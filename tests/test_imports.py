@@ -17,10 +17,10 @@ from pathlib import Path
 
 import pytest
 
-from studio import imports
 from studio.errors import StudioError, TraceFormatError
 from studio.et.source import SourceFile
-from studio.imports import (
+from studio.store import imports
+from studio.store.imports import (
     Announced,
     Import,
     ImportRefusedError,
@@ -38,6 +38,7 @@ from studio.imports import (
     list_imports,
     start,
 )
+from studio.store.tasks import close_tasks, open_tasks
 from tests.waiting import wait_until
 
 FILES = (Announced("job/a.0.et", 5, 1.0), Announced("job/a.1.et", 3, 2.0), Announced("job/empty", 0))
@@ -57,7 +58,7 @@ class Studios:
         self.opened: list[Registry] = []
 
     def __call__(self, read_job: imports.ReadJob = names, **options: Callable[[], float]) -> Registry:
-        self.opened.append(imports.open_registry(self.folder, read_job, **options))
+        self.opened.append(imports.open_registry(open_tasks(self.folder, **options), read_job))
         return self.opened[-1]
 
 
@@ -66,7 +67,7 @@ def studio(tmp_path: Path) -> Iterator[Studios]:
     studios = Studios(tmp_path)
     yield studios
     for registry in studios.opened:
-        imports.close_registry(registry)
+        close_tasks(registry.tasks)
 
 
 def upload(registry: Registry, import_id: str, bodies: tuple[bytes, ...] = BODIES) -> None:
@@ -97,7 +98,7 @@ def test_files_become_a_job_and_their_uploads_are_deleted(studio: Studios) -> No
     done = ended(registry, made.id)
     assert done.status == "done"
     assert json.loads(done.job or "") == {"job/a.0.et": "aaaaa", "job/a.1.et": "bbb", "job/empty": ""}
-    imports.close_registry(registry)
+    close_tasks(registry.tasks)
     assert not (registry.root / made.id / "files").exists()
     assert [file.status for file in list_files(registry, made.id)] == ["done"] * 3
 
@@ -126,7 +127,7 @@ def test_paths_of_users_never_reach_the_disk(studio: Studios, tmp_path: Path) ->
         *(f"files/{n:06d}" for n in range(1, len(hostile) + 1)),
     }
     assert [file.path for file in list_files(registry, made.id)] == hostile
-    assert {path.name for path in tmp_path.iterdir()} == {"imports"}
+    assert {path.name for path in tmp_path.iterdir()} == {"imports", "tasks"}
 
 
 @pytest.mark.parametrize(
@@ -299,7 +300,7 @@ def test_archives_are_opened_and_litter_is_left_out(studio: Studios) -> None:
     start(registry, made.id)
     done = ended(registry, made.id)
     assert json.loads(done.job or "") == {"all.et/job/r.0.et": "zero"}
-    imports.close_registry(registry)
+    close_tasks(registry.tasks)
     assert not (registry.root / made.id / "unpacked").exists()
 
 
@@ -481,7 +482,7 @@ def test_another_studio_sees_an_import_but_leaves_it_alone(studio: Studios) -> N
     ):
         assert reason(action) == "conflict"
     assert create_import(two, FILES).id != made.id
-    imports.close_registry(one)
+    close_tasks(one.tasks)
     assert get_import(two, made.id).status == "interrupted"
     append_chunk(two, made.id, "000001", 2, io.BytesIO(b"aaa"), 3)
     assert get_import(two, made.id).status == "uploading"
@@ -490,12 +491,13 @@ def test_another_studio_sees_an_import_but_leaves_it_alone(studio: Studios) -> N
 CHILD = """
 import io, sys, time
 from pathlib import Path
-from studio import imports
+from studio.store import imports
+from studio.store.tasks import close_tasks, open_tasks
 def reader(files, progress):
     progress("reading", 3, 9)
     print("reading", flush=True)
     time.sleep(600)
-registry = imports.open_registry(Path(sys.argv[1]), reader)
+registry = imports.open_registry(open_tasks(Path(sys.argv[1])), reader)
 half = imports.create_import(registry, [imports.Announced("half.et", 4, 1.0)])
 imports.append_chunk(registry, half.id, "000001", 0, io.BytesIO(b"ab"), 2)
 whole = imports.create_import(registry, [imports.Announced("whole.et", 1, 1.0)])
@@ -534,6 +536,83 @@ def test_a_killed_studio_leaves_imports_that_the_next_one_finishes(studio: Studi
     assert json.loads(ended(late, half).job or "") == {"half.et": "abcd"}
 
 
+KILLED = """
+import os, signal, sys
+from itertools import count
+from pathlib import Path
+from studio.store import imports
+from studio.store.tasks import open_tasks
+def stopping(step, done, at):
+    def stop(*arguments, **options):
+        done.append(step)
+        if len(done) == at:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return step(*arguments, **options)
+    return stop
+def create(folder, at):
+    registry = imports.open_registry(open_tasks(folder), lambda files, progress: "job")
+    done = []
+    for name in ("mkdir", "fsync", "replace", "rename"):
+        setattr(os, name, stopping(getattr(os, name), done, at))
+    imports.create_import(registry, [imports.Announced("a.et", 1, 1.0)])
+for at in count(1):
+    child = os.fork()
+    if not child:
+        create(Path(sys.argv[1]) / str(at), at)
+        os._exit(0)
+    if not os.waitpid(child, 0)[1]:
+        print(at)
+        break
+"""
+
+
+def test_a_kill_while_an_import_is_made_leaves_a_whole_one_or_none(tmp_path: Path) -> None:
+    """Killed before each step that changes the disk; the last child is not."""
+    environ = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    run = subprocess.run(
+        [sys.executable, "-c", KILLED, str(tmp_path)],
+        env=environ,
+        timeout=120,
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    steps = int(run.stdout)
+    assert steps > 8
+    for at in range(1, steps + 1):
+        tasks = open_tasks(tmp_path / str(at))
+        registry = imports.open_registry(tasks, names)
+        left = list_imports(registry)
+        assert [one.status for one in left] in ([], ["interrupted"])
+        made = create_import(registry, [Announced("a.et", 1, 1.0)])
+        assert [one.id for one in left] in ([], [made.id])
+        append_chunk(registry, made.id, "000001", 0, io.BytesIO(b"a"), 1)
+        start(registry, made.id)
+        assert ended(registry, made.id).status == "done"
+        assert {entry.name for entry in registry.root.iterdir()} == {".lock", made.id}
+        close_tasks(tasks)
+
+
+@pytest.mark.parametrize("left", [(), ("files",), ("files", "plan.json"), ("files", "state.json")])
+def test_half_an_import_is_skipped_and_removed(studio: Studios, left: tuple[str, ...]) -> None:
+    registry = studio()
+    whole = create_import(registry, FILES)
+    half = registry.root / ("0" * 16)
+    half.mkdir()
+    for name in left:
+        if name == "files":
+            (half / name).mkdir()
+        else:
+            (half / name).write_bytes((registry.root / whole.id / name).read_bytes())
+    assert [one.id for one in list_imports(registry)] == [whole.id]
+    made = create_import(registry, [Announced("other.et", 1)])
+    assert {one.id for one in list_imports(registry)} == {whole.id, made.id}
+    assert not half.exists()
+    half.mkdir()
+    studio()
+    assert not half.exists()
+
+
 def test_a_damaged_state_is_shown_and_can_be_dismissed(studio: Studios) -> None:
     registry = studio()
     made = create_import(registry, FILES)
@@ -553,15 +632,15 @@ def test_opening_tidies_what_kills_left_and_forgets_old_jobs(studio: Studios, tm
     upload(registry, made.id)
     start(registry, made.id)
     ended(registry, made.id)
-    imports.close_registry(registry)
+    close_tasks(registry.tasks)
     (registry.root / ".gone-0-1").mkdir()
-    (registry.root / ".studios" / ("0" * 16 + ".lock")).touch()
+    (registry.tasks.root / ".studios" / ("0" * 16 + ".lock")).touch()
     (registry.root / made.id / "files").mkdir(exist_ok=True)
     second = studio()
     assert [one.status for one in list_imports(second)] == ["done"]
     assert not (registry.root / ".gone-0-1").exists()
     assert not (registry.root / made.id / "files").exists()
-    assert [lock.stem for lock in (registry.root / ".studios").iterdir()] == [second.token]
+    assert [lock.stem for lock in (registry.tasks.root / ".studios").iterdir()] == [second.tasks.token]
     third = studio(now=lambda: time.time() + 8 * 86_400)
     assert list_imports(third) == []
 

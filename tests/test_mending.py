@@ -6,8 +6,9 @@ import pytest
 
 from studio.doctor import examine
 from studio.errors import StudioError, TraceError
-from studio.jobs import Origin, mend, origin, origin_of_mark
-from studio.workspace import Workspace
+from studio.mending import Origin, mend, origin, origin_of_mark
+from studio.session import Session
+from studio.store.workspace import Workspace
 from tests.doctor.broken_jobs import BROKEN, comp, healthy
 from tests.handmade import trace_of
 
@@ -20,7 +21,7 @@ def workspace(tmp_path) -> Workspace:
 def test_a_mended_job_is_a_new_one_that_names_its_origin(workspace: Workspace):
     trace = BROKEN["cycle"]()
     job = workspace.save(trace, "llama")
-    made = mend(workspace, job, ["self-loop", "cycle"])
+    made = mend(Session(workspace), job, ["self-loop", "cycle"])
     info = workspace.info(made)
     assert (info.name, info.source) == ("llama (mended)", "llama, mended")
     assert origin(info) == Origin(job, ("self-loop", "cycle"))
@@ -33,24 +34,24 @@ def test_a_mended_job_is_a_new_one_that_names_its_origin(workspace: Workspace):
 
 def test_the_same_repair_opens_the_job_it_made_before(workspace: Workspace):
     job = workspace.save(BROKEN["cycle"](), "llama")
-    assert mend(workspace, job, ["cycle"]) == mend(workspace, job, ["cycle"])
+    assert mend(Session(workspace), job, ["cycle"]) == mend(Session(workspace), job, ["cycle"])
     assert len(workspace.jobs()) == 2
 
 
 def test_deleting_a_mended_job_takes_the_repair_back(workspace: Workspace):
     job = workspace.save(BROKEN["cycle"](), "llama")
-    made = mend(workspace, job, ["cycle"])
+    made = mend(Session(workspace), job, ["cycle"])
     workspace.delete(made)
     assert [one.id for one in workspace.jobs()] == [job]
-    assert mend(workspace, job, ["cycle"]) != made
+    assert mend(Session(workspace), job, ["cycle"]) != made
 
 
 def test_nothing_to_mend_and_no_such_repair_are_said(workspace: Workspace):
     job = workspace.save(healthy(), "llama")
     with pytest.raises(StudioError, match="nothing to mend"):
-        mend(workspace, job, ["cycle"])
+        mend(Session(workspace), job, ["cycle"])
     with pytest.raises(TraceError, match="no repair 'magic'"):
-        mend(workspace, job, ["magic"])
+        mend(Session(workspace), job, ["magic"])
     assert len(workspace.jobs()) == 1
 
 
@@ -62,5 +63,5 @@ def test_other_fingerprints_tell_of_no_repair():
 def test_a_mended_job_is_mended_again(workspace: Workspace):
     """The name does not grow."""
     job = workspace.save(trace_of([[comp(1, 1), comp(2, 99)]]), "llama")
-    again = mend(workspace, mend(workspace, job, ["self-loop"]), ["dangling"])
+    again = mend(Session(workspace), mend(Session(workspace), job, ["self-loop"]), ["dangling"])
     assert workspace.info(again).name == "llama (mended)"

@@ -14,7 +14,7 @@ from studio.et import JobSize, NpusNeededError, RanksNeededError, discover, writ
 from studio.et.source import SourceFile, open_sources
 from studio.jobs import fingerprint, open_paths, open_sample, upload_reader
 from studio.samples import SAMPLES
-from studio.workspace import Workspace
+from studio.store.workspace import Workspace
 from tests.et.chakra_bytes import file_of, num
 from tests.small_jobs import rank_file, some
 

@@ -11,10 +11,10 @@ from click.testing import CliRunner
 from studio.cli import main
 from studio.comparing import recording, simulation
 from studio.reporting import report
-from studio.runs import Run
 from studio.sim import simulate
 from studio.sim.parts import Parts, imported
-from studio.workspace import Workspace
+from studio.store.runs import Run
+from studio.store.workspace import Workspace
 from tests.handmade import collective, node, trace_of
 
 HOSTILE = "</script><img src=x onerror=window.harmed=1>"

@@ -14,15 +14,15 @@ import pytest
 
 from studio.analysis.job.breakdown import rank_use
 from studio.errors import ConfigError, StudioError, TraceError
-from studio.runs import LAYOUT, Run, config_digest
 from studio.sim import simulate
 from studio.sim.astra import from_parts
 from studio.sim.config import Dimension, Topology
 from studio.sim.parts import NO_CUSTOM, CustomAlgorithms, Parts, imported, parts_of
 from studio.sim.result import SimResult, breakdown_of
 from studio.sim.traffic import DimensionTraffic, LinkTraffic
+from studio.store.runs import LAYOUT, Run, config_digest
+from studio.store.workspace import Workspace
 from studio.trace import trace_digest
-from studio.workspace import Workspace
 from tests.handmade import collective, node, trace_of
 
 NETWORK = {"topology": ["Ring"], "npus_count": [4], "bandwidth": [50], "latency": [500]}
@@ -317,6 +317,30 @@ def test_damage_is_told_and_never_a_traceback(stored, damage):
         workspace.load_run(job_id, run_id)
     assert len(workspace.runs(job_id)) == (damage != "no list")
     workspace.delete_run(job_id, run_id)
+
+
+def test_every_flipped_bit_of_a_run_is_noticed(workspace, made):
+    trace, _ = made
+    parts = PARTS
+    custom = CustomAlgorithms({}, {12: trace_of([[node(1, "COMP", micros=1)]])})
+    job_id = workspace.save(trace, "job")
+    run_id = workspace.save_run(
+        job_id, Run("odd", replace(made[1].result, config=imported(parts, custom).config), parts)
+    )
+    folder = workspace.root / "jobs" / job_id / "runs" / run_id
+    paths = sorted(path for path in folder.rglob("*") if path.is_file())
+    assert len(paths) == 5
+    for path in paths:
+        whole = path.read_bytes()
+        bits = 8 * len(whole)
+        for place in [*range(0, bits, bits // 40), *range(bits - 192, bits, 7)]:
+            raw = bytearray(whole)
+            raw[place // 8] ^= 1 << place % 8
+            path.write_bytes(raw)
+            with pytest.raises(TraceError, match=f"Run {run_id}: .* damaged \\({path.name}: "):
+                workspace.load_run(job_id, run_id)
+        path.write_bytes(whole)
+    assert workspace.load_run(job_id, run_id).parts == parts
 
 
 def test_a_run_of_a_newer_studio_is_told(stored):

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from studio.cli import main
 from studio.et import write
 from studio.sim.presets import PRESETS
-from studio.workspace import Workspace
+from studio.store.workspace import Workspace
 from tests.handmade import collective, node, trace_of
 
 NETWORK = "topology: [ Ring ]\nnpus_count: [ 4 ]\nbandwidth: [ 50 ]\nlatency: [ 500 ]\n"

@@ -10,40 +10,33 @@ from dataclasses import replace
 import pytest
 
 from studio.errors import TraceError
-from studio.imports import close_registry, open_registry
+from studio.session import Session
 from studio.sim.presets import preset
 from studio.simulations import (
-    SimulationCancelled,
+    Simulations,
     cancel,
-    close_simulations,
     dismiss,
     dismiss_ended,
     get,
     listed,
-    open_simulations,
     simulate_jobs,
     start,
 )
-from studio.workspace import Workspace
+from studio.store.tasks import TaskCancelled, close_tasks, open_tasks
+from studio.store.workspace import Workspace
 from tests.handmade import collective, node, trace_of
 from tests.waiting import PATIENCE_S, wait_until
 
 PARTS = preset("hgx-h100-8").parts
 
 
-def never(*_):
-    raise AssertionError("nothing is imported here")
-
-
 @contextmanager
 def opened(root, work):
-    registry = open_registry(root, never)
-    simulations = open_simulations(root, registry, work)
+    tasks = open_tasks(root)
     try:
-        yield simulations
+        yield Simulations(tasks, work)
     finally:
-        close_simulations(simulations)
-        close_registry(registry)
+        close_tasks(tasks)
 
 
 def settled(simulations, one):
@@ -77,7 +70,7 @@ def test_a_simulation_becomes_a_run_of_its_job(tmp_path):
     nodes = [node(1, "COMP", micros=20), collective(2, "ALL_REDUCE", 1 << 20, 1)]
     job = workspace.save(trace_of([nodes] * 8), "small")
     parts = replace(PARTS, system={**PARTS.system, "roofline-enabled": 0})
-    with opened(tmp_path, simulate_jobs(workspace)) as simulations:
+    with opened(tmp_path, simulate_jobs(Session(workspace))) as simulations:
         ended = settled(simulations, start(simulations, job, parts, "a run"))
         assert (ended.status, ended.error, ended.done) == ("done", None, ended.total)
     [info] = workspace.runs(job)
@@ -119,7 +112,7 @@ def test_a_simulation_cancelled_at_the_very_end_is_not_kept(tmp_path, monkeypatc
     workspace = (Stopping if late == "while" else Workspace)(tmp_path)
     job = workspace.save(trace_of([[node(1, "COMP", micros=20)]] * 8), "small")
     parts = replace(PARTS, system={**PARTS.system, "roofline-enabled": 0})
-    work = simulate_jobs(workspace)
+    work = simulate_jobs(Session(workspace))
     over = threading.Event()
     asked = []
 
@@ -204,7 +197,7 @@ def test_a_deadlock_is_kept_rank_by_rank(tmp_path):
     both = [collective(1, "ALL_REDUCE", 1 << 20), collective(2, "ALL_REDUCE", 1 << 20, 1)]
     job = workspace.save(trace_of([both, both[:1]]), "stuck")
     parts = replace(PARTS, network={**PARTS.network, "npus_count": [2]})
-    with opened(tmp_path, simulate_jobs(workspace)) as simulations:
+    with opened(tmp_path, simulate_jobs(Session(workspace))) as simulations:
         ended = settled(simulations, start(simulations, job, parts, "stuck"))
     assert ended.status == "failed"
     assert [(one.rank, one.nodes) for one in ended.stuck] == [(0, (2,))]
@@ -247,7 +240,7 @@ def test_cancelling_is_seen_by_work_that_reports(tmp_path):
             while True:
                 told.running(1, 2)
                 time.sleep(0.005)
-        except SimulationCancelled:
+        except TaskCancelled:
             seen.set()
             raise
 

@@ -23,8 +23,8 @@ from studio.errors import StudioError, TraceError
 from studio.et import discover, read_job
 from studio.et.source import open_sources
 from studio.samples import sample_path
+from studio.store.workspace import LAYOUT, Workspace
 from studio.trace import Attribute, Finding, Trace, ValueKind, arrays
-from studio.workspace import LAYOUT, Workspace
 from tests.conftest import ROOT
 from tests.examples import examples
 from tests.kill_points import kill_everywhere
@@ -36,7 +36,7 @@ DAY_S = 86_400
 
 CHILD = """
     import sys
-    from studio.workspace import Workspace
+    from studio.store.workspace import Workspace
     from tests.small_jobs import some
     workspace = Workspace(sys.argv[1])
     def say(*words):
@@ -399,6 +399,67 @@ def test_every_cut_of_the_arrays_is_noticed(workspace):
             workspace.load(job_id)
     path.write_bytes(whole)
     assert workspace.load(job_id) == some()
+
+
+def flip(path: Path, place: int) -> None:
+    """Turn one bit of a file around; the second time, it is as it was."""
+    raw = bytearray(path.read_bytes())
+    raw[place // 8] ^= 1 << place % 8
+    path.write_bytes(raw)
+
+
+def test_every_flipped_bit_is_noticed(workspace):
+    job_id = workspace.save(some(), "job")
+    folder = workspace.root / "jobs" / job_id
+    names = sorted(path.name for path in folder.iterdir())
+    assert names == ["graphs.arrow", "job.json", "trace.json"]
+    for name in names:
+        bits = 8 * (folder / name).stat().st_size
+        # Also the last bytes, where the checksums of the JSON files are.
+        for place in [*range(0, bits, bits // 120), *range(bits - 8 * 24, bits, 3)]:
+            flip(folder / name, place)
+            with pytest.raises(TraceError, match=f"damaged \\({name}: ") as caught:
+                workspace.load(job_id)
+            assert caught.value.hint == "Delete it and import it again."
+            flip(folder / name, place)
+    assert workspace.load(job_id) == some()
+
+
+def test_jobs_without_checksums_open(workspace):
+    """So studios stored them before 2026-11."""
+    job_id = workspace.save(some(), "job")
+    for name in ("job.json", "trace.json"):
+
+        def unseal(table: dict[str, object]) -> None:
+            for key in ("sealed", "crc32", "graphs"):
+                table.pop(key, None)
+
+        rewrite(workspace.root / "jobs" / job_id / name, unseal)
+    assert workspace.load(job_id) == some()
+    assert workspace.rename(job_id, "other").name == "other"
+    assert workspace.load(job_id) == some()
+
+
+@pytest.mark.parametrize("in_memory", [True, False])
+def test_a_file_that_is_cut_or_overwritten_after_it_was_opened_changes_nothing(tmp_path, in_memory):
+    """Where the file itself is mapped, the child ends with SIGBUS."""
+    program = """
+        import os
+        from studio.store import arrays
+        if sys.argv[2] == "False":
+            arrays._IN_MEMORY_BYTES = 0
+        path = workspace.root / "jobs" / workspace.save(some(nodes=5000), "job") / "graphs.arrow"
+        trace = workspace.load(path.parent.name)
+        path.write_bytes(bytes(path.stat().st_size))
+        assert trace == some(nodes=5000)
+        os.truncate(path, 0)
+        assert trace == some(nodes=5000)
+        assert [entry.name for entry in path.parent.iterdir() if entry.name.startswith("tmp")] == []
+        say("whole")
+    """
+    process = child(program, tmp_path, in_memory)
+    out, err = process.communicate(timeout=120)
+    assert (process.returncode, out) == (0, "whole\n"), err
 
 
 @pytest.mark.parametrize("shape", ["same", "other"])

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import difflib
 import glob
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 
-from studio.comparing import RECORDED, SIDES_AT_MOST, Compared, load, name_in_errors, recording
+from studio.comparing import RECORDED, SIDES_AT_MOST, Compared, name_in_errors, recording
 from studio.errors import ConfigError
 from studio.et import Progress, read
-from studio.workspace import JobInfo, Workspace
+from studio.session import Session
+from studio.store.workspace import JobInfo, Workspace
 
 _LISTED = 8
 
@@ -90,22 +92,32 @@ def find_runs(
             hint="`chakra-studio runs` lists the simulations that were kept.",
         )
     root = workspace or Workspace.default_root()
-    return [_find_run(name, root, ranks, progress) for name in names]
+
+    @cache
+    def open_session() -> Session | None:
+        # One for all names, so that runs of one job share its trace.
+        return Session(Workspace(root)) if root.is_dir() else None
+
+    return [_find_run(name, open_session, ranks, progress) for name in names]
 
 
-def _find_run(name: str, root: Path, ranks: Mapping[str, int] | None, progress: Progress | None) -> Compared:
+def _find_run(
+    name: str,
+    open_session: Callable[[], Session | None],
+    ranks: Mapping[str, int] | None,
+    progress: Progress | None,
+) -> Compared:
     files: list[Path] = [Path(name)] if Path(name).exists() else prefixed(name)
     if files:
         with name_in_errors(name):
             return recording(read(files, ranks=ranks, progress=progress), name)
-    if not root.is_dir():
+    session = open_session()
+    if session is None:
         raise ConfigError(
             f"{name!r}: no file or folder, no files {name}.<rank>.et, and no workspace with runs",
             hint="Name a folder of traces.",
         )
-    store = Workspace(root)
-    job, run = _find_kept(store, name)
-    return load(store, job, run)
+    return session.compared(*_find_kept(session.workspace, name))
 
 
 def _find_kept(store: Workspace, name: str) -> tuple[str, str]:

@@ -10,7 +10,7 @@ from studio.commands.names import find_runs
 from studio.commands.terminal import printable, written_line
 from studio.comparing import Compared
 from studio.et import Progress
-from studio.storage import appearing
+from studio.store.arrays import appearing
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,10 +13,10 @@ import msgspec
 from studio.commands.names import find_job
 from studio.commands.replay import NO_NETWORK
 from studio.commands.terminal import printable, shortened
-from studio.runs import RunInfo
 from studio.sim.parts import EXTENDED
+from studio.store.runs import RunInfo
+from studio.store.workspace import JobInfo, Workspace
 from studio.units import format_bytes, format_ns
-from studio.workspace import JobInfo, Workspace
 
 _SYSTEM_WIDTH = 48
 

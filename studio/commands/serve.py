@@ -10,7 +10,6 @@ from studio.drafts import tidy_drafts
 from studio.errors import ConfigError
 from studio.et import Progress, wire
 from studio.et.format import UNSAID, JobSize
-from studio.imports import close_registry, open_registry
 from studio.jobs import open_paths, open_sample, upload_reader
 from studio.pages._mantine import load_components
 from studio.samples import SAMPLES
@@ -27,9 +26,12 @@ from studio.server.serve import (
     open_browser,
     serve,
 )
+from studio.session import Session
 from studio.sim import engine
-from studio.simulations import close_simulations, open_simulations, simulate_jobs
-from studio.workspace import Workspace
+from studio.simulations import Simulations, simulate_jobs
+from studio.store.imports import open_registry
+from studio.store.tasks import close_tasks, open_tasks
+from studio.store.workspace import Workspace
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,10 +95,11 @@ def _serve(
     load_components()
     from studio.app import create_app, script_hashes
 
-    registry = open_registry(workspace.root, upload_reader(workspace))
-    simulations = open_simulations(workspace.root, registry, simulate_jobs(workspace))
+    session = Session(workspace)
+    tasks = open_tasks(workspace.root)
+    registry = open_registry(tasks, upload_reader(workspace))
     tidy_drafts(workspace.root)
-    app = create_app(workspace, registry, simulations)
+    app = create_app(session, registry, Simulations(tasks, simulate_jobs(session)))
     token = None if is_loopback(request.host) else new_token()
     policy = Policy(listener.host, listener.port, token, tuple(request.allow_host))
     protect(app.server, policy, script_hashes=script_hashes(app))
@@ -117,8 +120,7 @@ def _serve(
     try:
         serve(app.server, listener, ready=ready)
     finally:
-        close_simulations(simulations)
-        close_registry(registry)
+        close_tasks(tasks)
 
 
 def _show(address: str, request: Request, announce: Callable[[str], None]) -> None:

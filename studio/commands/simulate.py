@@ -22,7 +22,6 @@ from studio.errors import ConfigError, StudioError, TraceError
 from studio.et import read
 from studio.et.format import UNSAID, JobSize
 from studio.jobs import open_paths
-from studio.runs import Run
 from studio.sim import astra, simulate
 from studio.sim.agreement import rank_list
 from studio.sim.check import check
@@ -32,9 +31,10 @@ from studio.sim.parts import Mode, Parts, imported, with_mode, with_settings
 from studio.sim.presets import PRESETS, preset
 from studio.sim.result import SimResult, breakdown_of, exposed_ns, statistics
 from studio.sim.traffic import LinkTraffic
+from studio.store.runs import Run
+from studio.store.workspace import Workspace
 from studio.trace import Finding, Int64, Trace, collective_name
 from studio.units import format_bytes, format_count, format_distinct, format_ns, format_rate
-from studio.workspace import Workspace
 
 Progress = Callable[[str, int, int], None]
 Notice = Callable[[str], None]

@@ -14,7 +14,7 @@ from studio.et import events
 from studio.et.events import line_ends
 from studio.et.write import written_together
 from studio.sim.result import SimResult
-from studio.storage import appearing
+from studio.store.arrays import appearing
 from studio.timeline import recorded
 from studio.trace import Trace
 

@@ -3,39 +3,90 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from dash import dcc, html, no_update
 
 from studio.errors import StudioError
-from studio.imports import list_imports
-from studio.pages._state import RECORDED, registry, runs_of, simulations, workspace
-from studio.pages._widgets import link
-from studio.simulations import ACTIVE, listed
+from studio.pages._asked import ACTIVITY, Asked, asks
+from studio.pages._state import RECORDED, session, tasks, workspace
+from studio.pages._widgets import labelled, link
+from studio.store.tasks import ACTIVE, KindName, Task, cancel, dismiss, list_tasks
+from studio.units import format_bytes, format_count, format_ns
+from studio.views.address import runs_of
+
+_PAGES: Mapping[KindName, str] = {"import": "/", "repair": "/findings", "simulation": "/simulate"}
+"""Where tasks of a kind are at home."""
 
 
-def activity(known: str | None) -> tuple[Any, Any, Any, Any]:
-    """Return what is under way: the count, the list, whether to hide both, and a text that tells two lists apart.
+def activity(known: str | None) -> tuple[Any, Any, Any, Any, bool]:
+    """Return what is under way in the background.
 
-    Count and list are left as they are where `known` says that they are shown: somebody may have them open.
+    Args:
+        known: The text that told apart the list that is shown.
+
+    Returns:
+        The count, the list, whether to hide both, a text that tells two lists apart but for progress, and whether
+        nothing is left to look for. What would stay as it is is left out.
     """
+    shown = [task for task in list_tasks(tasks()) if task.status in ACTIVE or _failed_unseen(task)]
+    active = sum(task.status in ACTIVE for task in shown)
+    mark = repr([(task.id, task.status in ACTIVE) for task in shown])
+    if mark == known and not active:
+        return no_update, no_update, no_update, no_update, True
     names = {job.id: job.name for job in workspace().jobs()}
-    items = [
-        (one.name, link("/simulate", {"job": one.job}), names.get(one.job, one.job))
-        for one in listed(simulations())
-        if one.status in ACTIVE
-    ]
-    items += [
-        (one.name, "/", "import") for one in list_imports(registry()) if one.status in ("queued", "reading")
-    ]
-    mark = repr(items)
-    if mark == known:
-        return no_update, no_update, no_update, no_update
-    shown = [
-        html.Li([dcc.Link(name, href=href), html.Span(f" · {about}", className="cs-dim")])
-        for name, href, about in items
-    ]
-    return f"{len(items)} running", shown, not items, mark
+    items = [_item(task, names) for task in shown]
+    failed = len(shown) - active
+    count = f"{active} running" + (f" · {failed} failed" if failed else "")
+    return count, items, not items, no_update if mark == known else mark, not active
+
+
+def _failed_unseen(task: Task) -> bool:
+    """Return whether a task failed that no page tells about."""
+    return task.kind == "repair" and task.status in ("failed", "interrupted")
+
+
+def _item(task: Task, names: Mapping[str, str]) -> Any:
+    page, name = _PAGES[task.kind], names.get(task.job)
+    about = [task.kind, *([name] if name and name != task.title else []), _stand(task)]
+    active = task.status in ACTIVE
+    verb, label = ("cancel", "Cancel") if active else ("dismiss", "Dismiss")
+    button = html.Button(
+        label,
+        className="cs-button-quiet",
+        **asks(ACTIVITY, verb, task.id),
+        **labelled(f"{task.kind} {task.title}: {verb}"),
+    )
+    # Tasks of another studio are that studio's to end.
+    own = task.id in tasks().live or not active
+    return html.Li(
+        [
+            dcc.Link(task.title, href=link(page, {"job": task.job} if task.job else {})),
+            html.Span(f" · {' · '.join(about)} ", className="cs-dim"),
+            button if own else None,
+        ]
+    )
+
+
+def _stand(task: Task) -> str:
+    """Return where a task stands, in a sentence."""
+    if task.error:
+        return task.error.message
+    if task.status != "running":
+        return task.status
+    if not task.total:
+        return task.phase or "preparing"
+    size = format_bytes if task.unit == "bytes" else format_count
+    words = f"{task.phase} {100 * task.done // task.total} %".strip()
+    words += f", {size(task.done)} of {size(task.total)}" + ("" if task.unit == "bytes" else f" {task.unit}")
+    left = task.remaining_s(tasks().now())
+    return words if left is None else f"{words}, about {format_ns(left * 1e9)} left"
+
+
+def change_activity(asked: Asked) -> None:
+    """Cancel a task, or take one that failed out of the list."""
+    (cancel if asked["verb"] == "cancel" else dismiss)(tasks(), asked["of"])
 
 
 def run_choice(shown: str | None) -> tuple[list[dict[str, str]], str | None, str | None, bool]:
@@ -48,7 +99,7 @@ def run_choice(shown: str | None) -> tuple[list[dict[str, str]], str | None, str
     if not job:
         return [], None, None, True
     try:
-        known = runs_of(job)
+        known = runs_of(session(), job)
     except StudioError:
         # The page says what is wrong with the job.
         return [], None, None, True

@@ -12,6 +12,8 @@ from typing import Any, TypedDict
 
 from dash import ClientsideFunction, Input, Output, clientside_callback, dcc, html
 
+ACTIVITY = "activity-asked"
+"""Tasks in the background, to cancel."""
 HOME = "home-asked"
 """Jobs of the list, and samples."""
 FINDINGS = "findings-asked"
@@ -67,7 +69,7 @@ def asks(name: str, verb: str, of: str | int = "") -> dict[str, Any]:
     return {"data-ask": name, "data-verb": verb, "data-of": str(of)}
 
 
-for _name in (HOME, FINDINGS, EDIT, ORDER, RUNS):
+for _name in (ACTIVITY, HOME, FINDINGS, EDIT, ORDER, RUNS):
     clientside_callback(
         ClientsideFunction("studio_asked", "answered"),
         Output(f"{_name}-heard", "title"),

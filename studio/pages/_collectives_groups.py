@@ -10,36 +10,16 @@ import numpy as np
 from dash import dcc, html
 
 from studio.analysis.collectives.groups import group_use, shared_use
-from studio.analysis.collectives.roles import Role, group_roles
-from studio.analysis.collectives.traffic import Traffic, group_title, rank_traffic
+from studio.analysis.collectives.roles import Role
+from studio.analysis.collectives.traffic import Traffic, group_title
 from studio.figures.groups import group_matrix, widest_px
 from studio.pages._export import Table, copied, exports
-from studio.pages._state import kept, run_of, shown_run, trace
+from studio.pages._state import session
 from studio.pages._widgets import exact, hint, table
-from studio.trace import CommGroup, Trace
 from studio.units import format_bytes, format_count
+from studio.views.traffic import UNNAMED, roles_of
 
-UNNAMED = "-"
-"""How addresses call the messages that name no group."""
 _LISTED = 200
-
-
-def groups_of(job: str, view: Mapping[str, Any]) -> tuple[CommGroup, ...] | None:
-    """Return the comm groups of the run that is shown, None for those of the trace."""
-    run = shown_run(job, dict(view))
-    return run_of(job, run).result.config.groups if run else None
-
-
-def traffic_of(job: str, view: Mapping[str, Any]) -> tuple[Trace, Traffic]:
-    """Return who sends how much to whom, in the group that the address names, or in all."""
-    groups, only = groups_of(job, view), view.get("of")
-    found = trace(job)
-
-    def make() -> Traffic:
-        wanted = None if only in (None, "", UNNAMED) else str(only).removeprefix("=")
-        return rank_traffic(found, groups, only=wanted, unnamed=only == UNNAMED)
-
-    return found, kept(f"traffic {only} {hash(groups)}", job, make)
 
 
 def traffic_side(traffic: Traffic, view: Mapping[str, Any]) -> list[Any]:
@@ -103,9 +83,8 @@ def _choice(value: str, title: str, size: int | None, *, on: bool) -> Any:
 
 def groups_panel(job: str, view: Mapping[str, Any], *, dark: bool) -> Any:
     """Return the matrix of comm groups and ranks, with the role that each group seems to have."""
-    found = trace(job)
-    groups = groups_of(job, view)
-    roles: dict[str, Role] = kept(f"roles {hash(groups)}", job, lambda: group_roles(found, groups))
+    found = session().trace(job)
+    roles = roles_of(session(), job, view)
     use, alone = shared_use(group_use(found))
     notes = [_note(roles.get(name)) for name in use.groups]
     figure = group_matrix(use, dark=dark, notes=notes)

@@ -12,11 +12,11 @@ from studio.analysis.collectives.cell import FORMATS, exact_text
 from studio.analysis.collectives.heat import Shown, line_name, worst_lines
 from studio.analysis.collectives.imbalance import Metric, Offender
 from studio.analysis.job.nodes import node_ref
-from studio.pages._collectives_heat import Settled
 from studio.pages._export import exports
 from studio.pages._widgets import exact, hint, link
 from studio.trace import Float64, collective_name
 from studio.units import format_count
+from studio.views.collectives import Settled
 
 METRIC_NAMES: dict[Metric, str] = {
     "size": "size",

@@ -13,7 +13,7 @@ from studio.figures.graph import stylesheet
 from studio.figures.graph_colours import hue_styles
 from studio.figures.theme import palette
 from studio.pages._export import menu
-from studio.pages._graph_request import COLOURS, DEEPEST
+from studio.views.graph_request import COLOURS, DEEPEST
 
 _KEYS = (
     ("↑ ↓ ← →", "walk along dependencies and beside"),

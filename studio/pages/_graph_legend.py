@@ -9,8 +9,8 @@ from dash import html
 from studio.figures.graph import Look
 from studio.figures.graph_colours import Swatch, hue_colour
 from studio.figures.theme import palette
-from studio.pages._graph_request import Request
 from studio.units import format_count
+from studio.views.graph_request import Request
 
 
 def legend_shown(asked: Request, looks: list[tuple[Look, int]], swatches: list[Swatch]) -> list[Any]:

@@ -12,7 +12,7 @@ from studio.analysis.collectives.groups import group_of
 from studio.analysis.graph.neighbours import predecessors, successors
 from studio.analysis.job.nodes import NodeIndex, find_node, node_ref
 from studio.errors import StudioError
-from studio.pages._state import has_runs, node_index, rank_of, shown_run, times_of
+from studio.pages._state import session, workspace
 from studio.pages._still import still
 from studio.pages._widgets import error_box, link
 from studio.trace import (
@@ -28,6 +28,7 @@ from studio.trace import (
     type_name,
 )
 from studio.units import format_bytes, format_count, format_ns, format_offset, format_si
+from studio.views.address import rank_of, shown_run
 
 _NEIGHBOURS_SHOWN = 100
 _ITEMS_SHOWN = 200
@@ -43,7 +44,7 @@ def connect(app: Dash) -> None:
         if not view:
             return None
         try:
-            index = node_index(view["job"])
+            index = session().node_index(view["job"])
             rank = rank_of(index.trace, view)
             row = find_node(index.trace.graph_of(rank), view["node"])
             return still(_node(index, rank, row, view))
@@ -70,7 +71,7 @@ def _node(index: NodeIndex, rank: Rank, row: int, view: dict[str, Any]) -> Any:
                 _pairs(
                     [
                         *_facts(found, rank, row, attributes, view),
-                        *_times(index, graph, row, simulated=bool(shown_run(view["job"], view))),
+                        *_times(index, graph, row, simulated=bool(shown_run(session(), view["job"], view))),
                         *_simulated(found, rank, row, view),
                     ]
                 )
@@ -137,10 +138,10 @@ def _led(text: str, path: str, view: dict[str, Any], title: str) -> Any:
 
 def _simulated(found: Trace, rank: Rank, row: int, view: dict[str, Any]) -> list[tuple[str, Any]]:
     """Return when the node ran in the simulation that is shown, if one is."""
-    run = shown_run(view["job"], view)
+    run = shown_run(session(), view["job"], view)
     if not run:
         return []
-    times = times_of(view["job"], run)
+    times = session().times(view["job"], run)
     first = int(times.first[found.ranks.index(rank)])
     start = int(times.start_ns[first + row]) if first >= 0 else -1
     if start < 0:
@@ -275,7 +276,7 @@ def _unknown(graph: Graph, row: int) -> Any:
 def _elsewhere(view: dict[str, Any], *, timed: bool, meets: bool) -> Any:
     keep = {name: view.get(name) for name in ("job", "run", "rank", "node")}
     places = [("Graph", "/graph"), ("Nodes", "/nodes")]
-    if timed or has_runs(view["job"]):
+    if timed or workspace().info(view["job"]).runs:
         places.append(("Timeline", "/timeline"))
     if meets:
         places.append(("Collectives", "/collectives"))

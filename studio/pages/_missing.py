@@ -8,8 +8,9 @@ from typing import Any
 from dash import html
 
 from studio.errors import StudioError
-from studio.pages._state import RECORDED, rank_of, runs_of, trace, workspace
+from studio.pages._state import RECORDED, session, workspace
 from studio.pages._widgets import labelled
+from studio.views.address import rank_of, runs_of
 
 _NAMED_AT_MOST = 60
 _OF_THE_JOB = frozenset({"/graph", "/timeline"})
@@ -30,7 +31,7 @@ def missing(named: str | None) -> list[Any]:
         found.append(_line(_no_run(job, run), "The pages that need its times show nothing.", {"run": None}))
     if rank is not None:
         try:
-            rank_of(trace(job), {"rank": rank})
+            rank_of(session().trace(job), {"rank": rank})
         except StudioError as error:
             found.append(_line(error.message, error.hint, {"rank": None, "node": None}))
     for key, text in (("with", beside), ("ghost", ghost)):
@@ -77,7 +78,7 @@ def is_side(part: str, *, timed: bool = False) -> bool:
         return False
     if run:
         return _is_run(job, run)
-    return not timed or bool(runs_of(job))
+    return not timed or bool(runs_of(session(), job))
 
 
 def _is_there(path: str | None, job: str, part: str) -> bool:

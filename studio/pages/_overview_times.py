@@ -13,7 +13,7 @@ from studio.figures.occupancy import occupancy_areas
 from studio.figures.ranks import rank_times
 from studio.pages._export import Table, exports
 from studio.pages._rank_table import rank_table
-from studio.pages._state import use_of, workspace
+from studio.pages._state import session, workspace
 from studio.pages._widgets import hint, link
 from studio.units import format_ns
 
@@ -31,7 +31,7 @@ def times_panel(job: str, run: str | None, *, dark: bool) -> Any:
         return html.P(
             ["The files hold no times. ", simulate, " to see where they would go."], className="cs-dim"
         )
-    use, over_time = use_of(job, run)
+    use, over_time = session().rank_use(job, run)
     name = f"simulated: {workspace().run_info(job, run).name}" if run else "as recorded"
     return html.Div(
         [

@@ -28,9 +28,9 @@ from studio.pages._simulate_system import FormState, current, typed
 from studio.pages._state import run_of, simulations, workspace
 from studio.pages._still import still
 from studio.pages._widgets import error_box, unsaid_with_job
-from studio.runs import RunInfo
 from studio.sim.problems import examined
 from studio.simulations import ACTIVE, Simulations, cancel, dismiss, dismiss_ended, get, listed, start
+from studio.store.runs import RunInfo
 
 _JUST_S = 10
 """For how long a simulation counts as just begun."""

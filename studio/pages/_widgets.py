@@ -11,8 +11,8 @@ from dash import ClientsideFunction, Input, Output, clientside_callback, dcc, ht
 
 from studio.doctor import Examination
 from studio.errors import StudioError
+from studio.store.workspace import JobInfo
 from studio.trace import Finding
-from studio.workspace import JobInfo
 
 P = ParamSpec("P")
 

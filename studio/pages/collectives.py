@@ -11,8 +11,7 @@ from dash import ClientsideFunction, Input, Output, State, callback, clientside_
 
 from studio.analysis.collectives.imbalance import METRICS, SIZED, UNTIMED
 from studio.errors import StudioError
-from studio.pages._collectives_groups import UNNAMED, groups_panel, traffic_of, traffic_side
-from studio.pages._collectives_heat import Settled, members_of, other_view, settled, shown_of, told
+from studio.pages._collectives_groups import groups_panel, traffic_side
 from studio.pages._collectives_words import (
     GROUPING_NAMES,
     METRIC_NAMES,
@@ -24,9 +23,12 @@ from studio.pages._collectives_words import (
 )
 from studio.pages._export import exports
 from studio.pages._missing import is_side
-from studio.pages._state import runs_of, workspace
+from studio.pages._state import session, workspace
 from studio.pages._still import still
 from studio.pages._widgets import error_box, labelled, link, no_job
+from studio.views.address import runs_of
+from studio.views.collectives import Settled, members_of, other_view, settled, shown_of, told
+from studio.views.traffic import UNNAMED, traffic_of
 
 dash.register_page(
     __name__, path="/collectives", name="Collectives", title="Collectives · Chakra Studio", order=5
@@ -116,7 +118,7 @@ def list_others(shown: str | None) -> list[dict[str, str]]:
     if not job:
         return []
     try:
-        own = [{"value": f"{job}/{one['value']}", "label": one["label"]} for one in runs_of(job)]
+        own = [{"value": f"{job}/{one['value']}", "label": one["label"]} for one in runs_of(session(), job)]
     except StudioError:
         return []
     return own + [{"value": one.id, "label": one.name} for one in workspace().jobs() if one.id != job]
@@ -228,7 +230,7 @@ def show(view: dict[str, Any], theme: str, before: dict[str, Any] | None) -> dic
     if not job:
         return _answer(notice=no_job(), hidden=True, settled={})
     try:
-        asked = settled(job, view)
+        asked = settled(session(), job, view)
         tab = view["tab"] if view.get("tab") in _TABS else "heat"
         key = _key(asked, view, tab, theme)
         if before and before.get("key") == key:
@@ -257,10 +259,10 @@ def _key(asked: Settled, view: dict[str, Any], tab: str, theme: str) -> str:
 
 
 def _heat_tab(asked: Settled, view: dict[str, Any], _theme: str) -> dict[str, Any]:
-    members = members_of(asked.job, asked.run)
+    members = members_of(session(), asked.job, asked.run)
     if not len(members):
         return {"notice": _nothing(view), "hidden": False, "tab": "cs-coll cs-coll-none", "panel": None}
-    shown = shown_of(asked.job, view)
+    shown = shown_of(session(), asked.job, view)
     title, subtitle = title_of(shown)
     other = view.get("with")
     timed, sized = members.timed, members.sized
@@ -304,7 +306,9 @@ def _other_head(text: str, view: dict[str, Any]) -> Any:
     address = _csv_address(
         "collectives", other["job"], {**parts, **({"run": other["run"]} if "run" in other else {})}
     )
-    run = next((one["label"] for one in runs_of(other["job"]) if one["value"] == other.get("run")), "")
+    run = next(
+        (one["label"] for one in runs_of(session(), other["job"]) if one["value"] == other.get("run")), ""
+    )
     name = workspace().info(other["job"]).name
     return [
         html.Div(
@@ -321,7 +325,7 @@ def _other_head(text: str, view: dict[str, Any]) -> Any:
 
 
 def _traffic_tab(asked: Settled, view: dict[str, Any], _theme: str) -> dict[str, Any]:
-    _, traffic = traffic_of(asked.job, view)
+    _, traffic = traffic_of(session(), asked.job, view)
     group = (
         f"in {view['of'].removeprefix('=') or 'the group of all ranks'}"
         if view.get("of") not in (None, "", UNNAMED)

@@ -16,10 +16,11 @@ from studio.pages._compare_tables import heatmaps, nodes_tables, settings_sectio
 from studio.pages._compare_times import ALIGN_START, align_options, anchors
 from studio.pages._export import exports
 from studio.pages._missing import is_side
-from studio.pages._state import RECORDED, lineup, shown_run, workspace
+from studio.pages._state import RECORDED, session, workspace
 from studio.pages._still import still
 from studio.pages._widgets import error_box, labelled, link, loading
 from studio.units import format_ns
+from studio.views.address import shown_run
 
 dash.register_page(__name__, path="/compare", name="Compare", title="Compare · Chakra Studio", order=7)
 
@@ -219,13 +220,13 @@ def chosen_sides(view: dict[str, Any]) -> list[list[str]]:
     """
     sides: list[list[str]] = []
     if view.get("job"):
-        run = shown_run(view["job"], view)
+        run = shown_run(session(), view["job"], view)
         if run is not None and is_side(f"{view['job']}/{run or RECORDED}"):
             sides.append([view["job"], run or RECORDED])
     for part in str(view.get("with") or "").split(","):
         job, _, run = part.partition("/")
         if is_side(part, timed=True):
-            sides.append([job, run or (shown_run(job, {}) or RECORDED)])
+            sides.append([job, run or (shown_run(session(), job, {}) or RECORDED)])
     distinct = [list(one) for one in dict.fromkeys(tuple(side) for side in sides)]
     return distinct[:SIDES_AT_MOST]
 
@@ -322,7 +323,7 @@ def show(source: Source | None, theme: str) -> Any:
 
 
 def _lineup(source: Source) -> Lineup:
-    return lineup([(job, run) for job, run in source["sides"]])
+    return session().lineup([(job, run) for job, run in source["sides"]])
 
 
 @callback(

@@ -13,10 +13,10 @@ from dash import Input, Output, callback, dcc, html, no_update
 from studio.doctor import CHECKS, REPAIRS, Change, Diagnosis, Examination
 from studio.doctor.diagnosis import LEVELS
 from studio.errors import StudioError
-from studio.jobs import mend, origin
+from studio.mending import origin, start_mending
 from studio.pages._asked import FINDINGS, Asked, answer, answered, asks, stores
 from studio.pages._export import Table, exports
-from studio.pages._state import examination, repair_preview, trace, workspace
+from studio.pages._state import session, tasks, workspace
 from studio.pages._still import still
 from studio.pages._widgets import (
     error_box,
@@ -30,12 +30,18 @@ from studio.pages._widgets import (
     unsaid_with_job,
 )
 from studio.sim.agreement import rank_list
+from studio.store.tasks import ACTIVE, dismiss, wait
+from studio.store.workspace import JobInfo
 from studio.trace import Level, Trace
 from studio.units import format_count
-from studio.workspace import JobInfo
 
 dash.register_page(__name__, path="/findings", name="Findings", title="Findings · Chakra Studio", order=8)
 
+_AT_ONCE_S = 2.0
+"""For how long a repair is waited for; after that it goes on in the background."""
+_GOES_ON = (
+    "The repair goes on in the background. The bar above shows how far it is; the new job appears on Home."
+)
 _LEVEL_WORDS = {"error": ("error", "errors"), "warning": ("warning", "warnings"), "info": ("note", "notes")}
 
 
@@ -56,7 +62,7 @@ def show(view: dict[str, Any]) -> Any:
     """Show what is wrong with the job of the view, the finding of the view opened."""
     if not view.get("job"):
         return no_job()
-    info, found = workspace().info(view["job"]), examination(view["job"])
+    info, found = workspace().info(view["job"]), session().examination(view["job"])
     dash.set_props("findings-badge", {"children": findings_badge(found)})
     return still(
         page(
@@ -83,15 +89,33 @@ def change(asked: Asked | None) -> Any:
     job, _, rest = asked["of"].partition(" ")
     try:
         if asked["verb"] == "mend":
-            there = mend(workspace(), job, rest.split(","))
+            there = _mend(job, rest.split(","))
         else:
             workspace().delete(job)
             there = rest
     except StudioError as error:
         return error_box(error, title="That did not work"), answer(FINDINGS, asked)
+    if there is None:
+        dash.set_props("activity-poke", {"data": time.time()})
+        return html.P(_GOES_ON, className="cs-dim"), answer(FINDINGS, asked)
     # The job switch in the frame lists the jobs.
     dash.set_props("imported", {"data": time.time()})
     return None, answer(FINDINGS, asked, go=link("/findings", {"job": there}))
+
+
+def _mend(job: str, codes: Sequence[str]) -> str | None:
+    """Return the id of a job mended in the background; None where that takes longer than people like to wait."""
+    started = start_mending(tasks(), session(), job, codes)
+    task = wait(tasks(), started.id, _AT_ONCE_S)
+    if task is None or task.status == "cancelled":
+        raise StudioError("The repair was cancelled.")
+    if task.error:
+        dismiss(tasks(), task.id)
+        raise StudioError(task.error.message, hint=task.error.hint)
+    if task.status in ACTIVE:
+        return None
+    dismiss(tasks(), task.id)
+    return task.result
 
 
 unsaid_with_job("findings-error")
@@ -236,7 +260,7 @@ def _details(one: Diagnosis, view: dict[str, Any]) -> Any:
             )
             if facts
             else None,
-            _nodes(trace(view["job"]), one, view),
+            _nodes(session().trace(view["job"]), one, view),
             _repair(one, view["job"]) if one.repair else None,
         ],
         className="fi-details",
@@ -270,7 +294,7 @@ def _refs(found: Trace, one: Diagnosis) -> list[str]:
 def _repair(one: Diagnosis, job: str) -> Any:
     """Return what a repair would change, and the button that makes it."""
     assert one.repair
-    known, changes = REPAIRS[one.repair], repair_preview(job, one.repair)
+    known, changes = REPAIRS[one.repair], session().repair_preview(job, one.repair)
     if not changes:
         blocked = (
             "Nothing can be changed as things stand: mend what stands above it first, circles above all."

@@ -14,7 +14,14 @@ from studio.analysis.job.nodes import node_ref
 from studio.errors import StudioError
 from studio.figures.blocks import block_ref
 from studio.figures.graph import legend, node_refs
-from studio.pages._graph import (
+from studio.pages._graph_layout import canvas, controls, foot, whole_map, worn
+from studio.pages._graph_legend import legend_shown
+from studio.pages._state import RECORDED, session
+from studio.pages._widgets import error_box, loading, no_job
+from studio.trace import Int64
+from studio.units import format_count
+from studio.views.address import rank_of
+from studio.views.graph import (
     asked_for,
     drawing_of,
     elements_of,
@@ -26,16 +33,10 @@ from studio.pages._graph import (
     others_of,
     part_of,
 )
-from studio.pages._graph_fold import fold_sentence, folded_of, hits_in_blocks, levels_of
-from studio.pages._graph_layout import canvas, controls, foot, whole_map, worn
-from studio.pages._graph_legend import legend_shown
-from studio.pages._graph_paint import critical_sentence
-from studio.pages._graph_request import KINDS, Request
-from studio.pages._graph_words import difference_sentence, gate_sentence, path_sentence
-from studio.pages._state import RECORDED, rank_of, trace
-from studio.pages._widgets import error_box, loading, no_job
-from studio.trace import Int64
-from studio.units import format_count
+from studio.views.graph_fold import fold_sentence, folded_of, hits_in_blocks, levels_of
+from studio.views.graph_paint import critical_sentence
+from studio.views.graph_request import KINDS, Request
+from studio.views.graph_words import difference_sentence, gate_sentence, path_sentence
 
 dash.register_page(__name__, path="/graph", name="Graph", title="Graph · Chakra Studio", order=3)
 
@@ -78,7 +79,7 @@ def draw(view: dict[str, Any], drawn: dict[str, Any]) -> dict[str, Any]:
     if not view.get("job"):
         return _answer(notice=no_job(), hidden=True, drawn={}, elements=[])
     try:
-        asked, note = asked_for(view)
+        asked, note = asked_for(session(), view)
     except StudioError as error:
         return _answer(
             notice=html.Div(error_box(error), className="cs-page"), hidden=True, drawn={}, elements=[]
@@ -95,9 +96,9 @@ def draw(view: dict[str, Any], drawn: dict[str, Any]) -> dict[str, Any]:
     nodes = [one["data"] for one in found if one["group"] == "nodes"]
     place, told = [asked.job, asked.graph], [asked.mode, asked.colour, asked.critical]
     if drawn.get("place") != place:
-        shown["ranks"] = [str(rank.number) for rank in trace(asked.job).ranks]
+        shown["ranks"] = [str(rank.number) for rank in session().trace(asked.job).ranks]
     if asked.mode == "fold" and drawn.get("levels") != place:
-        levels = levels_of(asked.root, asked.job, asked.graph)
+        levels = levels_of(asked.session, asked.job, asked.graph)
         shown["levels"] = [{"value": one, "label": TITLES[one]} for one in levels]
     # Blocks change the drawing, not what there is of which type.
     if told[:2] != ["fold", "type"] or [drawn.get("place"), drawn.get("told")] != [place, told]:
@@ -122,7 +123,7 @@ def draw(view: dict[str, Any], drawn: dict[str, Any]) -> dict[str, Any]:
     return shown | {
         "elements": _told(found, about),
         "drawn": about,
-        "runs": others_of(asked.job, view) if asked.colour == "difference" else no_update,
+        "runs": others_of(session(), asked.job, view) if asked.colour == "difference" else no_update,
     }
 
 
@@ -196,12 +197,14 @@ def search(searched: str | None) -> tuple[Any, list[str]]:
     if not view.get("job"):
         return None, []
     try:
-        asked, _ = asked_for(view)
+        asked, _ = asked_for(session(), view)
         graph = graph_of(asked)
         groups = (
-            tuple(map(str, rank_of(trace(view["job"]), view).slots)) if view["q"].startswith("group:") else ()
+            tuple(map(str, rank_of(session().trace(view["job"]), view).slots))
+            if view["q"].startswith("group:")
+            else ()
         )
-        rows = hits_of(asked.root, asked.job, asked.graph, view["q"], groups)
+        rows = hits_of(asked.session, asked.job, asked.graph, view["q"], groups)
     except StudioError as error:
         return html.Span(error.message, className="cs-dim", title=error.hint), []
     if not len(rows):

@@ -15,8 +15,8 @@ from studio.pages._export import copied
 from studio.pages._state import RECORDED, workspace
 from studio.pages._widgets import error_box, exact, labelled, link, page
 from studio.samples import SAMPLES
+from studio.store.workspace import JobInfo
 from studio.units import format_bytes, format_count, format_ns
-from studio.workspace import JobInfo
 
 dash.register_page(__name__, path="/", name="Home", title="Home · Chakra Studio", order=0)
 

@@ -14,8 +14,9 @@ from dash import ClientsideFunction, Input, Output, callback, clientside_callbac
 from studio.analysis.job.nodes import TEXT_COLUMNS
 from studio.errors import StudioError
 from studio.pages._export import exports
-from studio.pages._state import node_index, run_note, workspace
+from studio.pages._state import session, workspace
 from studio.pages._widgets import labelled, no_job
+from studio.views.address import run_note
 
 dash.register_page(__name__, path="/nodes", name="Nodes", title="Nodes · Chakra Studio", order=2)
 
@@ -225,7 +226,7 @@ def list_ranks(job: str | None) -> Any:
         return []
     try:
         workspace().info(job)
-        index = node_index(job)
+        index = session().node_index(job)
     except StudioError:
         return no_update  # the list itself says what is wrong
     # The first sort or search by name would wait for this.
@@ -237,7 +238,7 @@ def list_ranks(job: str | None) -> Any:
 def tell_times(shown: str | None) -> str:
     """Say which run the times are of."""
     job, run = json.loads(shown) if shown else (None, None)
-    return run_note(job, {"run": run})
+    return run_note(session(), job, {"run": run})
 
 
 clientside_callback(

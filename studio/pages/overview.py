@@ -16,12 +16,13 @@ from studio.pages._collectives_groups import left_out
 from studio.pages._export import exports
 from studio.pages._overview_times import times_panel
 from studio.pages._overview_words import collectives_table, imported_from, types_table, use_table
-from studio.pages._state import kept, shown_run, times_of, trace, workspace
+from studio.pages._state import session, workspace
 from studio.pages._still import still
 from studio.pages._widgets import exact, findings_list, guarded, link, loading, no_job, page, term
-from studio.runs import RunInfo
+from studio.store.runs import RunInfo
+from studio.store.workspace import JobInfo
 from studio.units import format_count, format_ns, format_si
-from studio.workspace import JobInfo
+from studio.views.address import shown_run
 
 dash.register_page(__name__, path="/overview", name="Overview", title="Overview · Chakra Studio", order=1)
 
@@ -38,9 +39,9 @@ def show(view: dict[str, Any], theme: str) -> Any:
     if not view.get("job"):
         return no_job()
     info = workspace().info(view["job"])
-    found = trace(view["job"])
+    found = session().trace(view["job"])
     summary = info.summary
-    (use, alone), run = shared_use(group_use(found)), shown_run(view["job"], view)
+    (use, alone), run = shared_use(group_use(found)), shown_run(session(), view["job"], view)
     simulated = _run_info(info.id, run)
     figure = group_matrix(use, dark=theme == "dark")
     shown = page(
@@ -130,7 +131,9 @@ def show_types(shown: list[Any]) -> Any:
     job, run, _ = shown
     if not _run_info(job, run):
         return no_update
-    took = kept(f"types {run}", job, lambda: type_times(trace(job), times_of(job, run)))
+    took = session().kept(
+        f"types {run}", job, lambda: type_times(session().trace(job), session().times(job, run))
+    )
     return still(types_table(workspace().info(job).summary, took))
 
 

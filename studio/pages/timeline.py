@@ -11,8 +11,9 @@ from studio.analysis.timeline.coverage import Category
 from studio.analysis.timeline.perfetto import INSTALL, cannot_write
 from studio.errors import StudioError
 from studio.pages._export import menu
-from studio.pages._state import runs_of, shown_run
+from studio.pages._state import session
 from studio.pages._widgets import error_box, labelled, link, loading, no_job
+from studio.views.address import runs_of, shown_run
 
 dash.register_page(__name__, path="/timeline", name="Timeline", title="Timeline · Chakra Studio", order=4)
 
@@ -251,13 +252,13 @@ def choose(view: dict[str, Any]) -> tuple[Any, bool, Any]:
     if not job:
         return no_job(), True, None
     try:
-        run = shown_run(job, view)
+        run = shown_run(session(), job, view)
     except StudioError as error:
         return html.Div(error_box(error), className="cs-page"), True, None
     if run is None:
         return _nothing(view), True, None
     # A run that is gone is the script's to report, with the others there to choose from.
-    return None, False, {"job": job, "run": run, "others": runs_of(job)}
+    return None, False, {"job": job, "run": run, "others": runs_of(session(), job)}
 
 
 def _nothing(view: dict[str, Any]) -> Any:

@@ -7,15 +7,22 @@ import io
 from typing import Any
 
 import msgspec
-from flask import Response, request
+from flask import Response, current_app, request
 
 from studio.analysis.timeline.gantt import Gantt
 from studio.errors import StudioError, TraceError
+from studio.session import Session
 from studio.units import format_count
 
 ROWS_AT_MOST = 2048
 FARTHEST = 1 << 53
 NAME_AT_MOST = 300
+
+
+def session() -> Session:
+    """Return the open jobs and runs of the workspace that is served."""
+    served: Session = current_app.config["SESSION"]
+    return served
 
 
 def rows_asked_for(gantt: Gantt) -> list[int]:

@@ -8,8 +8,18 @@ from flask import request
 
 from studio.analysis.job.nodes import find_node, node_ref
 from studio.analysis.timeline.gantt import Bar, Gantt
-from studio.server.answers import FARTHEST, NAME_AT_MOST, whole
+from studio.server.answers import FARTHEST, NAME_AT_MOST, session, whole
 from studio.trace import type_name
+
+
+def gantt_asked_for(job: str) -> Gantt:
+    """Return the timeline of a job in the run that an address names."""
+    return session().gantt(job, request.args.get("run", ""))
+
+
+def ghost_asked_for(job: str, other: str) -> Gantt:
+    """Return the times of another run in the lanes of the one that an address names."""
+    return session().ghost(job, request.args.get("run", ""), other)
 
 
 def bar_asked_for(gantt: Gantt) -> Bar | None:

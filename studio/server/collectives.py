@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -13,37 +13,40 @@ from studio.analysis.collectives.heat import Heat, Shown, Tile, line_name, stron
 from studio.analysis.job.nodes import find_node, node_ref
 from studio.errors import StudioError, TraceError
 from studio.figures.theme import DIVERGING, SEQUENTIAL
-from studio.server.answers import FARTHEST, as_json, csv_line, exact_number, harmless, refusal, whole
+from studio.server.answers import FARTHEST, as_json, csv_line, exact_number, harmless, refusal, session, whole
 from studio.server.packed import packed
 from studio.trace import NONE, Int64, collective_name
+from studio.views.collectives import shown_of
 
 _NAME_AT_MOST = 300
 
 
-def collectives_blueprint(shown_of: Callable[[str, Mapping[str, str]], Shown]) -> Blueprint:
-    """Make the routes below /api/jobs for the heatmap that `shown_of` finds by job and address."""
+def collectives_blueprint() -> Blueprint:
+    """Make the routes below /api/jobs."""
     routes = Blueprint("collectives", __name__, url_prefix="/api/jobs")
     routes.register_error_handler(StudioError, refusal)
 
     @routes.get("/<job>/collectives")
     def window(job: str) -> Response:
-        return _tile(shown_of(job, request.args))
+        return _tile(shown_of(session(), job, request.args))
 
     @routes.get("/<job>/collectives/cell")
     def cell(job: str) -> Response:
-        return as_json(_cell(shown_of(job, request.args)))
+        return as_json(_cell(shown_of(session(), job, request.args)))
 
     @routes.get("/<job>/collectives/find")
     def find(job: str) -> Response:
-        return as_json(_find(shown_of(job, request.args)))
+        return as_json(_find(shown_of(session(), job, request.args)))
 
     @routes.get("/<job>/collectives/imbalances.csv")
     def imbalances(job: str) -> Response:
-        return Response(stream_with_context(_imbalances(shown_of(job, request.args))), mimetype="text/csv")
+        return Response(
+            stream_with_context(_imbalances(shown_of(session(), job, request.args))), mimetype="text/csv"
+        )
 
     @routes.get("/<job>/collectives.csv")
     def numbers(job: str) -> Response:
-        shown = shown_of(job, request.args)
+        shown = shown_of(session(), job, request.args)
         return Response(stream_with_context(_csv(shown, _window(shown.heat))), mimetype="text/csv")
 
     return routes

@@ -2,32 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from typing import Any
 
 from flask import Blueprint, Response, request
 
 from studio.analysis.job.nodes import find_node, node_ref
 from studio.analysis.timeline.gantt import Gantt
-from studio.comparing import RECORDED, SIDES_AT_MOST, Lineup
+from studio.comparing import RECORDED, SIDES_AT_MOST
 from studio.errors import StudioError, TraceError
-from studio.server.answers import NAME_AT_MOST, as_json, refusal, whole
+from studio.server.answers import NAME_AT_MOST, as_json, refusal, session, whole
 from studio.trace import Trace, type_name
 
-Sides = Sequence[tuple[str, str]]
 
-
-def compare_blueprint(
-    lineup_of: Callable[[Sides], Lineup], gantt_of: Callable[[str, str], Gantt]
-) -> Blueprint:
-    """Make the routes below /api/compare for the runs that `lineup_of` compares and `gantt_of` draws."""
+def compare_blueprint() -> Blueprint:
+    """Make the routes below /api/compare."""
     routes = Blueprint("compare", __name__, url_prefix="/api/compare")
     routes.register_error_handler(StudioError, refusal)
 
     @routes.get("/node")
     def node() -> Response:
         sides = _sides()
-        shown = lineup_of(sides)
+        shown = session().lineup(sides)
         side = whole("side", len(sides) - 1)
         trace = shown.sides[side].side.trace
         rank = _rank(trace)
@@ -35,7 +30,7 @@ def compare_blueprint(
         row = find_node(graph, request.args.get("node", ""))
         found = shown.partners(side, rank, row)
         bars = [
-            None if one is None else _bar(gantt_of(job, "" if run == RECORDED else run), *one)
+            None if one is None else _bar(session().gantt(job, "" if run == RECORDED else run), *one)
             for (job, run), one in zip(sides, found, strict=True)
         ]
         return as_json({"sides": bars})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import islice
 from typing import Any
 
@@ -10,8 +10,8 @@ import numpy as np
 from flask import Blueprint, Response, request, stream_with_context
 
 from studio.analysis.timeline.counters import Series
-from studio.analysis.timeline.gantt import LEVEL_AT_MOST, TILE_BINS, Gantt
-from studio.server.answers import FARTHEST, as_json, exact_number, plain_cell, whole, window
+from studio.analysis.timeline.gantt import LEVEL_AT_MOST, TILE_BINS
+from studio.server.answers import FARTHEST, as_json, exact_number, plain_cell, session, whole, window
 from studio.server.packed import packed
 
 _HEAD = ("counter", "unit", "mean", "most", "most_from_ns", "most_until_ns", "about")
@@ -19,17 +19,11 @@ _COURSE_HEAD = ("counter", "unit", "from_ns", "until_ns", "value")
 _LINES_AT_ONCE = 4096
 
 
-def add_counters(
-    routes: Blueprint,
-    gantt_of: Callable[[str, str], Gantt],
-    counters_of: Callable[[str, str], tuple[Series, ...]],
-) -> None:
+def add_counters(routes: Blueprint) -> None:
     """Add the routes to those of the timeline."""
 
     def asked(job: str) -> tuple[Series, ...]:
-        run = request.args.get("run", "")
-        gantt_of(job, run)
-        return counters_of(job, run)
+        return session().counters(job, request.args.get("run", ""))
 
     @routes.get("/<job>/timeline/counters")
     def counters(job: str) -> Response:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,7 @@ from studio.analysis.timeline.differences import differences
 from studio.analysis.timeline.gantt import Gantt
 from studio.figures.graph import node_refs
 from studio.server.answers import FARTHEST, NAME_AT_MOST, as_json, plain_cell, whole
-from studio.server.bars import bar_asked_for
+from studio.server.bars import bar_asked_for, gantt_asked_for, ghost_asked_for
 
 SHOWN_AT_MOST = 2000
 _HEAD = (
@@ -20,16 +19,11 @@ _HEAD = (
 )  # fmt: skip
 
 
-def add_differences(
-    routes: Blueprint,
-    gantt_of: Callable[[str, str], Gantt],
-    ghost_of: Callable[[str, str, str], Gantt],
-) -> None:
+def add_differences(routes: Blueprint) -> None:
     """Add the routes to those of the timeline."""
 
     def both(job: str) -> tuple[Gantt, Gantt]:
-        run, other = request.args.get("run", ""), request.args.get("ghost", "")
-        return gantt_of(job, run), ghost_of(job, run, other)
+        return gantt_asked_for(job), ghost_asked_for(job, request.args.get("ghost", ""))
 
     @routes.get("/<job>/timeline/ghost")
     def ghost(job: str) -> Response:

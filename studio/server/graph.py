@@ -2,31 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 from flask import Blueprint, Response, request
 
-from studio.analysis.graph.map import GraphMap
 from studio.errors import StudioError, TraceError
 from studio.figures.graph_files import SAID, write_drawing
-from studio.server.answers import as_json, refusal
+from studio.server.answers import as_json, refusal, session
 from studio.server.packed import packed
-
-Drawn = Callable[[dict[str, str]], list[dict[str, Any]]]
-"""Returns the elements that a view draws."""
-Mapped = Callable[[dict[str, str]], GraphMap]
-Named = Callable[[dict[str, str], int], str]
+from studio.views.graph import elements_shown, map_shown, node_named
 
 
-def graph_blueprint(drawn: Drawn, mapped: Mapped, named: Named) -> Blueprint:
-    """Make the routes below /api/jobs.
-
-    Args:
-        drawn: Returns the elements that a view draws.
-        mapped: Returns the map of the graph that a view shows.
-        named: Returns how addresses name a row of that graph.
-    """
+def graph_blueprint() -> Blueprint:
+    """Make the routes below /api/jobs."""
     routes = Blueprint("graph", __name__, url_prefix="/api/jobs")
     routes.register_error_handler(StudioError, refusal)
 
@@ -36,13 +22,15 @@ def graph_blueprint(drawn: Drawn, mapped: Mapped, named: Named) -> Blueprint:
         if told is None:
             known = ", ".join(SAID)
             raise TraceError(f"A graph cannot be saved as {kind[:20]!r}.", hint=f"The kinds are {known}.")
-        text = write_drawing(told, drawn(_view(job)), dark=request.args.get("theme") == "dark")
+        text = write_drawing(
+            told, elements_shown(session(), _view(job)), dark=request.args.get("theme") == "dark"
+        )
         name = f'attachment; filename="graph-{job}.{told}"'
         return Response(text, mimetype=SAID[told], headers={"Content-Disposition": name})
 
     @routes.get("/<job>/graph/map")
     def describe(job: str) -> Response:
-        found = mapped(_view(job))
+        found = map_shown(session(), _view(job))
         header = {
             "width": found.width,
             "height": found.height,
@@ -54,9 +42,9 @@ def graph_blueprint(drawn: Drawn, mapped: Mapped, named: Named) -> Blueprint:
     @routes.get("/<job>/graph/map/node")
     def at(job: str) -> Response:
         view = _view(job)
-        found = mapped(view)
+        found = map_shown(session(), view)
         row = found.nearest(_share("x"), _share("y"))
-        return as_json({"node": named(view, row) if row >= 0 else None})
+        return as_json({"node": node_named(session(), view, row) if row >= 0 else None})
 
     return routes
 

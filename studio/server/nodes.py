@@ -17,8 +17,9 @@ from flask import Blueprint, Response, request, stream_with_context
 from studio.analysis.job.nodes import TIME_COLUMNS, Condition, Node, NodeIndex, Query, find_node
 from studio.decoding import decoder
 from studio.errors import StudioError, TraceError
-from studio.server.answers import as_json, harmless, refusal
+from studio.server.answers import as_json, harmless, refusal, session
 from studio.units import format_bytes, format_count, format_ns, format_offset, format_si
+from studio.views.address import nodes_shown
 
 _ROWS_AT_MOST = 1000
 SAVED_AT_MOST = 200_000
@@ -32,16 +33,11 @@ _RUN_TIMES = {f"run_{name}": name for name in TIME_COLUMNS} | {
 """What a file calls the times of a run and those recorded, and which fields of a node they are."""
 
 
-def nodes_blueprint(index_of: Callable[[str, str], NodeIndex]) -> Blueprint:
-    """Make the routes below /api/jobs.
-
-    Args:
-        index_of: Finds the nodes of a job with the times of a run, both by id; "" for what is shown where the
-            address names no run.
-    """
+def nodes_blueprint() -> Blueprint:
+    """Make the routes below /api/jobs."""
 
     def asked_for(job: str) -> NodeIndex:
-        return index_of(job, request.args.get("run", ""))
+        return nodes_shown(session(), job, request.args.get("run", ""))
 
     routes = Blueprint("nodes", __name__, url_prefix="/api/jobs")
     routes.register_error_handler(StudioError, refusal)

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Any
 
 import msgspec
-from flask import Blueprint, Response, request
+from flask import Blueprint, Response, current_app, request
 
-from studio.analysis.job.nodes import NodeIndex, Query
+from studio.analysis.job.nodes import Query
 from studio.errors import StudioError
+from studio.server.answers import session
+from studio.store.workspace import JobInfo
 from studio.trace import Rank, Trace
 from studio.units import format_count, format_ns
-from studio.workspace import JobInfo, Workspace
 
 _OF_A_KIND = 6
 _LONGEST = 200
@@ -24,26 +25,18 @@ Item = dict[str, Any]
 """What can be jumped to: `kind`, `title`, `about`, `view` (changes of the view), and `path` where it is another page."""
 
 
-def palette_blueprint(
-    workspace: Workspace, index_of: Callable[[str], NodeIndex], pages: Callable[[], Sequence[tuple[str, str]]]
-) -> Blueprint:
-    """Make the route `/api/palette`.
-
-    Args:
-        workspace: Where jobs and runs are.
-        index_of: The node list of a job, by id.
-        pages: Name and path of each page.
-    """
+def palette_blueprint() -> Blueprint:
+    """Make the route `/api/palette`."""
     routes = Blueprint("palette", __name__, url_prefix="/api/palette")
 
     @routes.get("")
     def find() -> Response:
         text = request.args.get("q", "")[:_LONGEST].strip()
         job = request.args.get("job", "")
-        found = [*_pages(pages(), text), *_jobs(workspace.jobs(), text, job)]
+        found = [*_pages(current_app.config["PAGES"], text), *_jobs(session().workspace.jobs(), text, job)]
         if job:
             # What is wrong with the job is said by the page that shows it.
-            for kind in (_runs(workspace, job, text), _nodes(index_of, job, text)):
+            for kind in (_runs(job, text), _nodes(job, text)):
                 try:
                     found += kind
                 except StudioError:
@@ -73,8 +66,8 @@ def _jobs(jobs: Sequence[JobInfo], text: str, shown: str) -> Iterator[Item]:
         yield {"kind": "job", "title": job.name, "about": about, "view": {"job": job.id, **gone}}
 
 
-def _runs(workspace: Workspace, job: str, text: str) -> Iterator[Item]:
-    fitting = (run for run in workspace.runs(job) if _fits(text, run.name))
+def _runs(job: str, text: str) -> Iterator[Item]:
+    fitting = (run for run in session().workspace.runs(job) if _fits(text, run.name))
     for run in islice(fitting, _OF_A_KIND):
         yield {
             "kind": "run",
@@ -84,11 +77,11 @@ def _runs(workspace: Workspace, job: str, text: str) -> Iterator[Item]:
         }
 
 
-def _nodes(index_of: Callable[[str], NodeIndex], job: str, text: str) -> Iterator[Item]:
+def _nodes(job: str, text: str) -> Iterator[Item]:
     """Yield the rank of that number and the nodes of that id or name."""
     if not text:
         return
-    index = index_of(job)
+    index = session().node_index(job)
     for rank in islice(_ranks(index.trace, text), _OF_A_KIND):
         yield {
             "kind": "rank",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,20 +9,19 @@ from flask import Blueprint, Response, request
 from numpy.typing import NDArray
 
 from studio.analysis.timeline.chains import chain_of
-from studio.analysis.timeline.gantt import Gantt
 from studio.analysis.timeline.hits import find_hits
 from studio.analysis.timeline.peers import peers_of
 from studio.server.answers import as_json
-from studio.server.bars import bar_as_json, bar_asked_for
+from studio.server.bars import bar_as_json, bar_asked_for, gantt_asked_for
 from studio.server.packed import packed
 
 
-def add_relations(routes: Blueprint, gantt_of: Callable[[str, str], Gantt]) -> None:
+def add_relations(routes: Blueprint) -> None:
     """Add the routes to those of the timeline."""
 
     @routes.get("/<job>/timeline/peers")
     def peers(job: str) -> Response:
-        gantt = gantt_of(job, request.args.get("run", ""))
+        gantt = gantt_asked_for(job)
         bar = bar_asked_for(gantt)
         found = None if bar is None else peers_of(gantt, bar)
         if bar is None or found is None:
@@ -34,7 +32,7 @@ def add_relations(routes: Blueprint, gantt_of: Callable[[str, str], Gantt]) -> N
 
     @routes.get("/<job>/timeline/search")
     def search(job: str) -> Response:
-        gantt = gantt_of(job, request.args.get("run", ""))
+        gantt = gantt_asked_for(job)
         found = find_hits(gantt, request.args.get("q", "")[:300])
         columns: dict[str, NDArray[Any]] = {
             "row": found.row.astype(np.int32),
@@ -46,7 +44,7 @@ def add_relations(routes: Blueprint, gantt_of: Callable[[str, str], Gantt]) -> N
 
     @routes.get("/<job>/timeline/chain")
     def chain(job: str) -> Response:
-        gantt = gantt_of(job, request.args.get("run", ""))
+        gantt = gantt_asked_for(job)
         bar = bar_asked_for(gantt)
         if bar is None:
             return as_json({"bars": [], "edges": [], "more": False})

@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
 
 from flask import Blueprint, Response, request
 
 from studio.errors import StudioError, TraceError
-from studio.server.answers import refusal
+from studio.server.answers import refusal, session
 
 
-def report_blueprint(report_of: Callable[[Sequence[tuple[str, str]]], str]) -> Blueprint:
-    """Make the route `/api/report?side=JOB/RUN[&side=…]`; RUN is "recorded" for a recording.
-
-    Args:
-        report_of: Makes the file of jobs and runs, by id.
-    """
+def report_blueprint() -> Blueprint:
+    """Make the route `/api/report?side=JOB/RUN[&side=…]`; RUN is "recorded" for a recording."""
     routes = Blueprint("report", __name__, url_prefix="/api/report")
     routes.register_error_handler(StudioError, refusal)
 
@@ -27,7 +22,10 @@ def report_blueprint(report_of: Callable[[Sequence[tuple[str, str]]], str]) -> B
             raise TraceError("No run is named.", hint="Open a job first.")
         name = re.sub(r"[^a-z0-9-]+", "-", "-vs-".join(job for job, _ in sides).lower())[:120]
         headers = {"Content-Disposition": f'attachment; filename="report-{name}.html"'}
-        return Response(report_of(sides), mimetype="text/html", headers=headers)
+        from studio.reporting import report
+
+        text = report([session().compared(job, run) for job, run in sides])
+        return Response(text, mimetype="text/html", headers=headers)
 
     return routes
 

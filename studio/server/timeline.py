@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import fields
 from typing import Any
 
@@ -16,14 +16,13 @@ import numpy as np
 from flask import Blueprint, Response, request, stream_with_context
 
 from studio.analysis.timeline.chrome import chrome_events
-from studio.analysis.timeline.counters import Series
 from studio.analysis.timeline.gantt import LEVEL_AT_MOST, TILE_BINS, Bar, Gantt
 from studio.analysis.timeline.perfetto import perfetto_events
 from studio.analysis.timeline.undrawn import Undrawn, undrawn
 from studio.errors import StudioError
 from studio.figures.graph import node_refs
 from studio.server.answers import FARTHEST, NAME_AT_MOST, as_json, harmless, refusal, rows_asked_for, whole
-from studio.server.bars import bar_as_json, bar_asked_for
+from studio.server.bars import bar_as_json, bar_asked_for, gantt_asked_for, ghost_asked_for
 from studio.server.counters import add_counters
 from studio.server.differences import add_differences
 from studio.server.packed import packed
@@ -36,34 +35,23 @@ from studio.units import format_count
 _RANKS_NAMED = 8
 
 
-def timeline_blueprint(
-    gantt_of: Callable[[str, str], Gantt],
-    ghost_of: Callable[[str, str, str], Gantt],
-    counters_of: Callable[[str, str], tuple[Series, ...]],
-) -> Blueprint:
-    """Make the routes below /api/jobs.
-
-    Args:
-        gantt_of: Finds the timeline of a job and a run by id.
-        ghost_of: Finds, in the rows of a job and a run, the times of another run.
-        counters_of: Counts, over time, what a job and a run have under way.
-    """
+def timeline_blueprint() -> Blueprint:
+    """Make the routes below /api/jobs."""
     routes = Blueprint("timeline", __name__, url_prefix="/api/jobs")
     routes.register_error_handler(StudioError, refusal)
-    add_relations(routes, gantt_of)
-    add_windows(routes, gantt_of)
-    add_differences(routes, gantt_of, ghost_of)
-    add_counters(routes, gantt_of, counters_of)
+    add_relations(routes)
+    add_windows(routes)
+    add_differences(routes)
+    add_counters(routes)
 
     @routes.get("/<job>/timeline")
     def describe(job: str) -> Response:
-        run = request.args.get("run", "")
-        return packed(*_description(gantt_of(job, run), run))
+        return packed(*_description(gantt_asked_for(job), request.args.get("run", "")))
 
     @routes.get("/<job>/timeline/tile")
     def tile(job: str) -> Response:
-        run, ghost = request.args.get("run", ""), request.args.get("ghost")
-        gantt = gantt_of(job, run) if ghost is None else ghost_of(job, run, ghost)
+        ghost = request.args.get("ghost")
+        gantt = gantt_asked_for(job) if ghost is None else ghost_asked_for(job, ghost)
         level = whole("level", LEVEL_AT_MOST)
         found = gantt.tile(level, whole("tile", FARTHEST >> level), rows_asked_for(gantt))
         columns = {one.name: getattr(found, one.name) for one in fields(found) if one.name != "names"}
@@ -71,13 +59,13 @@ def timeline_blueprint(
 
     @routes.get("/<job>/timeline/node")
     def node(job: str) -> Response:
-        gantt = gantt_of(job, request.args.get("run", ""))
+        gantt = gantt_asked_for(job)
         bar = bar_asked_for(gantt)
         return as_json({"bar": None} if bar is None else _node(gantt, bar))
 
     @routes.get("/<job>/timeline/spans.csv")
     def spans(job: str) -> Response:
-        gantt = gantt_of(job, request.args.get("run", ""))
+        gantt = gantt_asked_for(job)
         lines = _csv(gantt, whole("from", FARTHEST), whole("to", FARTHEST), rows_asked_for(gantt))
         name = f'attachment; filename="timeline-{job}.csv"'
         return Response(
@@ -86,7 +74,7 @@ def timeline_blueprint(
 
     @routes.get("/<job>/timeline/trace.json")
     def chrome(job: str) -> Response:
-        lines = chrome_events(gantt_of(job, request.args.get("run", "")))
+        lines = chrome_events(gantt_asked_for(job))
         name = f'attachment; filename="timeline-{job}.json"'
         return Response(
             stream_with_context(lines), mimetype="application/json", headers={"Content-Disposition": name}
@@ -94,7 +82,7 @@ def timeline_blueprint(
 
     @routes.get("/<job>/timeline/trace.pftrace")
     def perfetto(job: str) -> Response:
-        pieces = perfetto_events(gantt_of(job, request.args.get("run", "")))
+        pieces = perfetto_events(gantt_asked_for(job))
         name = f'attachment; filename="timeline-{job}.pftrace"'
         return Response(
             stream_with_context(pieces),

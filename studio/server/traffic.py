@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -12,24 +12,27 @@ from studio.analysis.collectives.heat import plain_tile
 from studio.analysis.collectives.traffic import Traffic
 from studio.errors import StudioError
 from studio.figures.theme import DIVERGING, SEQUENTIAL
-from studio.server.answers import csv_line, refusal
+from studio.server.answers import csv_line, refusal, session
 from studio.server.collectives import window_of
 from studio.server.packed import packed
 from studio.trace import NONE, Trace
+from studio.views.traffic import traffic_of
 
 
-def traffic_blueprint(traffic_of: Callable[[str, Mapping[str, str]], tuple[Trace, Traffic]]) -> Blueprint:
-    """Make the routes below /api/jobs for the traffic that `traffic_of` finds by job and address."""
+def traffic_blueprint() -> Blueprint:
+    """Make the routes below /api/jobs."""
     routes = Blueprint("traffic", __name__, url_prefix="/api/jobs")
     routes.register_error_handler(StudioError, refusal)
 
     @routes.get("/<job>/traffic")
     def window(job: str) -> Response:
-        return _tile(*traffic_of(job, request.args))
+        return _tile(*traffic_of(session(), job, request.args))
 
     @routes.get("/<job>/traffic.csv")
     def numbers(job: str) -> Response:
-        return Response(stream_with_context(_csv(*traffic_of(job, request.args))), mimetype="text/csv")
+        return Response(
+            stream_with_context(_csv(*traffic_of(session(), job, request.args))), mimetype="text/csv"
+        )
 
     return routes
 

@@ -13,10 +13,11 @@ import msgspec
 from flask import Blueprint, Response, request
 from werkzeug.exceptions import ClientDisconnected, HTTPException
 
-from studio import imports
 from studio.decoding import decoder
 from studio.errors import StudioError
-from studio.imports import Announced, Import, ImportFile, ImportRefusedError, Problem, Registry
+from studio.store import imports
+from studio.store.imports import Announced, Import, ImportFile, ImportRefusedError, Registry
+from studio.store.tasks import Problem
 
 _T = TypeVar("_T")
 

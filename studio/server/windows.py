@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from flask import Blueprint, Response, request
@@ -11,6 +11,7 @@ from studio.analysis.timeline.gantt import Gantt
 from studio.analysis.timeline.window import BY, By, idle_times, shares, spreads
 from studio.errors import TraceError
 from studio.server.answers import NAME_AT_MOST, as_json, plain_cell, window
+from studio.server.bars import gantt_asked_for
 
 SHOWN_AT_MOST = 2000
 _RANK_HEAD = ("rank", "what", "nodes", "time_ns", "share_of_window")
@@ -19,12 +20,12 @@ _ALL_HEAD = (
 )  # fmt: skip
 
 
-def add_windows(routes: Blueprint, gantt_of: Callable[[str, str], Gantt]) -> None:
+def add_windows(routes: Blueprint) -> None:
     """Add the routes to those of the timeline."""
 
     @routes.get("/<job>/timeline/window")
     def window_shown(job: str) -> Response:
-        head, rows = _table(gantt_of(job, request.args.get("run", "")))
+        head, rows = _table(gantt_asked_for(job))
         shown: list[tuple[Any, ...]] = []
         count = 0
         for row in rows:
@@ -35,11 +36,11 @@ def add_windows(routes: Blueprint, gantt_of: Callable[[str, str], Gantt]) -> Non
 
     @routes.get("/<job>/timeline/idle")
     def idle(job: str) -> Response:
-        return as_json({"idle": idle_times(gantt_of(job, request.args.get("run", ""))).tolist()})
+        return as_json({"idle": idle_times(gantt_asked_for(job)).tolist()})
 
     @routes.get("/<job>/timeline/window.tsv")
     def window_copied(job: str) -> Response:
-        head, rows = _table(gantt_of(job, request.args.get("run", "")))
+        head, rows = _table(gantt_asked_for(job))
         lines = ["\t".join(head), *("\t".join(map(plain_cell, row)) for row in rows)]
         return Response("\n".join(lines) + "\n", mimetype="text/tab-separated-values")
 

@@ -20,8 +20,8 @@ import pytest
 from playwright.sync_api import Error, Route
 
 from studio.samples import SAMPLES, sample_path
+from studio.store.workspace import Workspace
 from studio.trace import Trace
-from studio.workspace import Workspace
 from tests.processes import unmarked
 from tests.waiting import PATIENCE_S, wait_until
 

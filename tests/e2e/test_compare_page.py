@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 
-from studio.runs import Run
 from studio.sim import simulate
 from studio.sim.parts import Parts, imported
-from studio.workspace import Workspace
+from studio.store.runs import Run
+from studio.store.workspace import Workspace
 from tests.e2e.conftest import Studio, quiet, until, view
 
 pytestmark = pytest.mark.e2e
@@ -31,7 +31,7 @@ def parts(bandwidth: float) -> Parts:
 @pytest.fixture
 def runs(studio: Studio) -> list[str]:
     """Two runs of the sample on networks of different speed."""
-    store = Workspace(studio.workspace)
+    store = Workspace(studio.store.workspace)
     job = studio.job("transformer_8r")
     found = []
     for name, bandwidth in (("ring of 50", 50), ("ring of 400", 400)):

@@ -13,12 +13,12 @@ from axe_playwright_python.sync_playwright import Axe
 
 from studio.et import read
 from studio.et.schema import schema
-from studio.runs import Run
 from studio.sim import simulate
 from studio.sim.parts import imported
 from studio.sim.presets import preset
+from studio.store.runs import Run
+from studio.store.workspace import Workspace
 from studio.units import format_ns
-from studio.workspace import Workspace
 from tests.e2e.conftest import Held, Studio, becomes, quiet, until
 from tests.e2e.conftest import view_within_job as view
 from tests.handmade import node, trace_of
@@ -329,7 +329,7 @@ def test_times_follow_the_run_that_is_shown(studio: Studio, page):
     ]
     for at, one in enumerate(nodes):
         one.start_time_micros = 100 * (at + 1)
-    keeper = Workspace(studio.workspace)
+    keeper = Workspace(studio.store.workspace)
     job = keeper.save(trace_of([nodes] * 8), "thrice")
     parts = preset("hgx-h100-8").parts
     system = {**parts.system, "roofline-enabled": 0, "extended": {"compute-speeds": {"5": 0.1}}}

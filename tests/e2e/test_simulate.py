@@ -9,7 +9,7 @@ import zipfile
 
 import pytest
 
-from studio.workspace import Workspace
+from studio.store.workspace import Workspace
 from tests.e2e.conftest import Held, quiet, until, view
 from tests.handmade import collective, node, trace_of
 
@@ -30,7 +30,7 @@ SYSTEM = {
 
 def stored(studio, name, trace) -> str:
     """Put a job into the workspace of the running studio, which sees it at once."""
-    return Workspace(studio.workspace).save(trace, name)
+    return Workspace(studio.store.workspace).save(trace, name)
 
 
 @pytest.fixture
@@ -73,7 +73,7 @@ def typed(studio, page, name, text):
     written = re.compile(rf'[\[:," ]{re.escape(text)}[\],}}" ]')
 
     def kept():
-        path = studio.workspace / "drafts" / f"{view(page).get('config')}.json"
+        path = studio.store.workspace / "drafts" / f"{view(page).get('config')}.json"
         return path.is_file() and written.search(path.read_text(encoding="utf-8"))
 
     until(page, kept)
@@ -256,8 +256,8 @@ def test_run_takes_what_was_typed_a_moment_ago(studio, page, small):
     field(page, "Latency of dimension 0").fill("98765")
     until(page, lambda: typing)
     page.locator("#sim-run").click()
-    until(page, lambda: Workspace(studio.workspace).runs(small))
-    assert Workspace(studio.workspace).runs(small)[0].tables.network["latency"] == [98765]
+    until(page, lambda: Workspace(studio.store.workspace).runs(small))
+    assert Workspace(studio.store.workspace).runs(small)[0].tables.network["latency"] == [98765]
     typing.let_go()
     page.locator(".sim-made >> text=Simulated with the settings now in the form.").wait_for()
 
@@ -321,12 +321,12 @@ def test_the_system_is_still_there_after_a_visit_to_another_page(studio, page, s
     assert field(page, "Latency of dimension 0").input_value() == "4321"
 
 
-def test_a_simulation_goes_on_elsewhere_and_can_be_cancelled(studio, page):
-    """It shows in the bar of every page, is found again there, and stops when it is told to."""
+def left_running(studio, page, name):
+    """A job whose simulation takes long, left for another page with the list of what runs open; returns the job's id."""
     nodes = [collective(n, "ALL_REDUCE", 64 * MIB, *([n - 1] if n > 1 else [])) for n in range(1, 3000)]
     # Ranks that compute for different times cannot stand for each other, which would be over in no time.
     job = stored(
-        studio, "long", trace_of([[*nodes, node(3000, "COMP", micros=rank + 1)] for rank in range(24)])
+        studio, name, trace_of([[*nodes, node(3000, "COMP", micros=rank + 1)] for rank in range(24)])
     )
     opened(studio, page, job)
     typed(studio, page, "Chunks per collective", "64")
@@ -334,6 +334,12 @@ def test_a_simulation_goes_on_elsewhere_and_can_be_cancelled(studio, page):
     page.get_by_role("progressbar").wait_for()
     elsewhere(page)
     page.locator("#activity summary").click()
+    return job
+
+
+def test_a_simulation_goes_on_elsewhere_and_can_be_cancelled(studio, page):
+    """It shows in the bar of every page, is found again there, and stops when it is told to."""
+    job = left_running(studio, page, "long")
     page.locator("#activity a").click()
     page.locator("#overview-body").wait_for(state="detached")
     page.get_by_role("progressbar").wait_for()
@@ -348,7 +354,20 @@ def test_a_simulation_goes_on_elsewhere_and_can_be_cancelled(studio, page):
     page.get_by_role("button", name=re.compile("^Dismiss ")).click()
     page.get_by_text("No run of this job yet.").wait_for()
     until(page, lambda: page.get_by_text("was cancelled.").count() == 0)
-    assert Workspace(studio.workspace).runs(job) == []
+    assert Workspace(studio.store.workspace).runs(job) == []
+
+
+def test_the_list_above_every_page_tells_how_far_a_task_is_and_cancels_it(studio, page):
+    job = left_running(studio, page, "longer")
+    item = page.locator("#activity-list li")
+    until(
+        page,
+        lambda: re.search(r"simulation · longer · \d+ %, .* nodes, about .* left", item.inner_text()),
+        60,
+    )
+    item.get_by_role("button", name=re.compile("^simulation .*: cancel$")).click()
+    page.locator("#activity").wait_for(state="hidden")
+    assert Workspace(studio.store.workspace).runs(job) == []
 
 
 def test_ranks_that_disagree_are_named_before_a_run_and_in_its_report(studio, page):

@@ -15,13 +15,13 @@ import studio as library
 from studio.analysis.timeline.counters import in_flight
 from studio.analysis.timeline.gantt import Gantt
 from studio.analysis.timeline.window import idle_times, shares
-from studio.runs import Run
 from studio.samples import sample_path
 from studio.sim import simulate
 from studio.sim.parts import Parts, imported
+from studio.store.runs import Run
+from studio.store.workspace import Workspace
 from studio.timeline import recorded
 from studio.units import format_ns, format_offset
-from studio.workspace import Workspace
 from tests.e2e.conftest import Held, Studio, quiet, until
 from tests.e2e.conftest import view_within_job as view
 from tests.handmade import collective, node, trace_of
@@ -414,7 +414,7 @@ def untimed():
 @pytest.fixture
 def simulated(studio: Studio) -> tuple[str, str]:
     """A job of eight ranks without recorded times, with one run; its id and the run's."""
-    keeper = Workspace(studio.workspace)
+    keeper = Workspace(studio.store.workspace)
     trace = untimed()
     tables = Parts({**PARTS.network, "bandwidth": [5]}, PARTS.system)
     slow = Run("a slow ring", simulate(trace, imported(tables).config, native=False), tables)
@@ -427,7 +427,7 @@ def simulated(studio: Studio) -> tuple[str, str]:
 def test_a_run_is_drawn_and_told_with_the_simulators_figures(studio: Studio, page, simulated) -> None:
     """A job without times of its own shows its newest run."""
     found, run_id = simulated
-    run = Workspace(studio.workspace).load_run(found, run_id)
+    run = Workspace(studio.store.workspace).load_run(found, run_id)
     timeline = run.result.timeline([5])
     page.goto(f"{studio.url}/timeline?job={found}")
     page.wait_for_selector("#timeline-scroll[data-ready]")
@@ -445,11 +445,11 @@ def test_a_run_is_drawn_and_told_with_the_simulators_figures(studio: Studio, pag
     page.locator(
         "#timeline-status", has_text=re.compile(f"^rank 5 · .*{re.escape(words)} · 8 ranks begin together$")
     ).wait_for()
-    slow = next(one for one in Workspace(studio.workspace).runs(found) if one.name == "a slow ring")
+    slow = next(one for one in Workspace(studio.store.workspace).runs(found) if one.name == "a slow ring")
     page.select_option("#timeline-ghost", slow.id)
     page.wait_for_url(lambda _: view(page)["ghost"] == slow.id)
     page.wait_for_function("span => window.studioTimeline.chart.span === span", arg=slow.makespan_ns)
-    other = Workspace(studio.workspace).load_run(found, slow.id).result.timeline([5])
+    other = Workspace(studio.store.workspace).load_run(found, slow.id).result.timeline([5])
     part = other.of_lane(rows[0])
     there = int(other.end_ns[part][0]) - int(other.start_ns[part][0])
     at = point(page, len(timeline.lanes) * 5 + rows[0], (start + end) / 2)
@@ -468,7 +468,7 @@ def test_a_run_is_drawn_and_told_with_the_simulators_figures(studio: Studio, pag
 
 
 def test_a_job_without_times_says_what_to_do(studio: Studio, page) -> None:
-    found = Workspace(studio.workspace).save(untimed(), "no times either")
+    found = Workspace(studio.store.workspace).save(untimed(), "no times either")
     page.goto(f"{studio.url}/timeline?job={found}")
     page.wait_for_selector("text=No times yet")
     assert page.locator("a", has_text="Simulate it").get_attribute("href") == f"/simulate?job={found}"

@@ -14,11 +14,12 @@ from markupsafe import escape
 from waitress import wasyncore
 from waitress.server import create_server
 
-from studio import imports
 from studio.errors import TraceFormatError
 from studio.et.source import SourceFile
-from studio.imports import Announced, NpusNeededError, Progress, RanksNeededError
 from studio.server.uploads import uploads_blueprint
+from studio.store import imports
+from studio.store.imports import Announced, NpusNeededError, Progress, RanksNeededError
+from studio.store.tasks import close_tasks, open_tasks
 from tests.e2e.conftest import until
 from tests.server.test_uploads import LEFT_BY_WAITRESS
 from tests.waiting import PATIENCE_S
@@ -46,7 +47,7 @@ class Studio:
         self.reading.set()
         self.puts: list[tuple[str, int]] = []
         self.folder = folder
-        self.registry = imports.open_registry(folder, self.read)
+        self.registry = imports.open_registry(open_tasks(folder), self.read)
         app = Flask("test", static_folder=ASSETS, static_url_path="/assets")
         app.register_blueprint(uploads_blueprint(self.registry))
         app.before_request(self.hold)
@@ -93,7 +94,7 @@ class Studio:
         self.stop.set()
         self.thread.join()
         self.server.task_dispatcher.shutdown()
-        imports.close_registry(self.registry)
+        close_tasks(self.registry.tasks)
         self.reading.set()
 
 
@@ -258,12 +259,12 @@ def test_an_interrupted_upload_goes_on_when_its_files_are_dropped_again(
     studio: Studio, page: Page, tmp_path: Path
 ) -> None:
     (path,) = write(tmp_path / "in", a=2_000_000)
-    gone = imports.open_registry(studio.folder, studio.read)
+    gone = imports.open_registry(open_tasks(studio.folder), studio.read)
     modified = path.stat().st_mtime_ns // 1_000_000
     half = imports.create_import(gone, [Announced("a.et", 2_000_000, modified)])
     with path.open("rb") as stream:
         imports.append_chunk(gone, half.id, "000001", 0, stream, 1_500_000)
-    imports.close_registry(gone)
+    close_tasks(gone.tasks)
     page.goto(studio.url)
     page.get_by_text("interrupted: drop the same files again to go on").wait_for()
     drop(page, path)

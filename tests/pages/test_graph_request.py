@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -9,8 +10,10 @@ import numpy as np
 import pytest
 
 from studio.errors import TraceError
-from studio.pages import _graph, _graph_fold, _graph_paint, _graph_times, _graph_words
+from studio.session import Session
 from studio.trace import NodeType, Rank, Trace
+from studio.views import graph as graph_view
+from studio.views import graph_paint, graph_words
 from tests.graphs import graph
 
 
@@ -27,30 +30,31 @@ def jobs(monkeypatch):
     }
     traces = {name: Trace((one,), (Rank(3, 0),)) for name, one in found.items()}
     traces["nothing"] = Trace((), ())
-    for module in (_graph, _graph_fold, _graph_paint, _graph_times):
-        monkeypatch.setattr(module, "trace", traces.__getitem__)
-    monkeypatch.setattr(_graph, "workspace", lambda: SimpleNamespace(root="here"))
-    monkeypatch.setattr(_graph, "shown_run", lambda _job, _view: None)
-    everything = [
-        one for module in (_graph, _graph_fold, _graph_paint, _graph_times) for one in vars(module).values()
-    ]
-    cached = [one for one in everything if hasattr(one, "cache_clear")]
-    for one in cached:
-        one.cache_clear()
-    yield traces
-    for one in cached:
-        one.cache_clear()
+    monkeypatch.setattr(sys.modules[__name__], "SESSION", Given(traces))
+    monkeypatch.setattr(graph_view, "shown_run", lambda _session, _job, _view: None)
+    return traces
+
+
+class Given(Session):
+    """A session of traces that lie in no workspace."""
+
+    def __init__(self, traces):
+        super().__init__(SimpleNamespace(require=lambda *_: None), budget_bytes=1 << 30)
+        self.trace = traces.__getitem__
+
+
+SESSION = Session(SimpleNamespace(), budget_bytes=0)
 
 
 def ask(**view):
-    return _graph.asked_for(view)
+    return graph_view.asked_for(SESSION, view)
 
 
 def test_a_small_graph_is_whole_unless_a_neighbourhood_is_asked_for(jobs):
-    assert ask(job="small", node="2") == (_graph.Request("here", "small", 0, "both"), "")
+    assert ask(job="small", node="2") == (graph_view.Request(SESSION, "small", 0, "both"), "")
     near, note = ask(job="small", node="2", show="near", depth="1")
     assert (near.centre, near.depth, note) == (2, 1, "")
-    assert _graph.part_of(near).rows.tolist() == [1, 2, 3]
+    assert graph_view.part_of(near).rows.tolist() == [1, 2, 3]
 
 
 def test_a_neighbourhood_without_a_node_starts_at_the_first_communication_and_says_so(jobs):
@@ -65,11 +69,11 @@ def test_a_neighbourhood_without_a_node_starts_at_the_first_communication_and_sa
 def test_a_large_graph_is_folded_and_opens_around_the_node_that_is_selected(jobs):
     asked, note = ask(job="large")
     assert (asked.mode, asked.by, asked.opened, note) == ("fold", "order", (), "")
-    drawn = _graph.elements_of(asked)
+    drawn = graph_view.elements_of(asked)
     assert sum(one["data"]["count"] for one in drawn if one["group"] == "nodes") == 2000
     assert sum(one["group"] == "edges" for one in drawn) == 23
     asked, _ = ask(job="large", show="fold", by="order", open="none", node="1234")
-    refs = [one["data"]["id"] for one in _graph.elements_of(asked) if one["group"] == "nodes"]
+    refs = [one["data"]["id"] for one in graph_view.elements_of(asked) if one["group"] == "nodes"]
     assert "1234" in refs
     assert len(refs) < 100
     asked, note = ask(job="plain", show="whole")
@@ -83,7 +87,7 @@ def test_a_large_graph_is_folded_and_opens_around_the_node_that_is_selected(jobs
 )
 def test_any_text_in_the_address_says_which_blocks_are_open(jobs, text, opened):
     assert ask(job="plain", show="fold", open=text)[0].opened == opened
-    assert _graph.elements_of(ask(job="plain", show="fold", open=text)[0])
+    assert graph_view.elements_of(ask(job="plain", show="fold", open=text)[0])
 
 
 def test_the_centre_stays_for_nodes_around_it_and_follows_those_further_away(jobs):
@@ -108,12 +112,12 @@ def test_other_values_that_are_not_allowed_count_as_none(jobs):
 
 def test_odd_graphs_are_drawn(jobs):
     empty, note = ask(job="empty", show="near", node="1")
-    assert (_graph.elements_of(empty), note) == ([], "")
+    assert (graph_view.elements_of(empty), note) == ([], "")
     odd, _ = ask(job="odd")
-    nodes = [one["data"]["id"] for one in _graph.elements_of(odd) if one["group"] == "nodes"]
+    nodes = [one["data"]["id"] for one in graph_view.elements_of(odd) if one["group"] == "nodes"]
     assert nodes == ["7", "7.1", "8", "9"]
     near, _ = ask(job="odd", show="near", node="7.1", deps="ctrl")
-    assert _graph.part_of(near).rows.tolist() == [1]
+    assert graph_view.part_of(near).rows.tolist() == [1]
 
 
 def test_ranks_that_are_not_there_are_refused(jobs):
@@ -125,30 +129,32 @@ def test_ranks_that_are_not_there_are_refused(jobs):
 
 def test_hits_are_nodes_whose_name_contains_the_text_or_whose_id_it_is(jobs):
     jobs["named"] = Trace((graph(4, names={0: "A.b", 1: "a.B", 2: "c1"}, ids=[5, 6, 7, 1]),), (Rank(0, 0),))
-    assert _graph.hits_of("here", "named", 0, "a.b").tolist() == [0, 1]
-    assert _graph.hits_of("here", "named", 0, "1").tolist() == [2, 3]
-    assert _graph.hits_of("here", "named", 0, "9" * 40).tolist() == []
+    assert graph_view.hits_of(SESSION, "named", 0, "a.b").tolist() == [0, 1]
+    assert graph_view.hits_of(SESSION, "named", 0, "1").tolist() == [2, 3]
+    assert graph_view.hits_of(SESSION, "named", 0, "9" * 40).tolist() == []
 
 
 def test_the_same_drawing_has_the_same_name_on_every_rank_that_shares_the_graph(jobs):
     small = jobs["small"]
     jobs["small"] = replace(small, ranks=(Rank(0, 0), Rank(1, 0)))
-    assert _graph.key_of(ask(job="small", rank="0")[0]) == _graph.key_of(ask(job="small", rank="1")[0])
+    assert graph_view.key_of(ask(job="small", rank="0")[0]) == graph_view.key_of(
+        ask(job="small", rank="1")[0]
+    )
 
 
 def test_paths_gates_and_colours_are_drawn_of_any_graph(jobs):
 
     asked, _ = ask(job="large", show="path", node="705", anchor="702")
-    assert _graph.part_of(asked).rows.tolist() == [702, 703, 704, 705]
-    assert _graph_words.path_sentence(asked) == "All paths between n702 and n705: 4 nodes and 3 dependencies."
+    assert graph_view.part_of(asked).rows.tolist() == [702, 703, 704, 705]
+    assert graph_words.path_sentence(asked) == "All paths between n702 and n705: 4 nodes and 3 dependencies."
     asked, _ = ask(job="odd", show="path", node="9", anchor="8")
-    assert _graph_words.path_sentence(asked) == "No path of dependencies leads from n2 to n3, nor back."
+    assert graph_words.path_sentence(asked) == "No path of dependencies leads from n2 to n3, nor back."
     asked, _ = ask(job="small", show="gate", node="3")
-    assert _graph.part_of(asked).rows.tolist() == [0, 1, 2, 3]
-    assert _graph_words.gate_sentence(asked).startswith("What n3 waited for last, and so on up: 4 nodes")
+    assert graph_view.part_of(asked).rows.tolist() == [0, 1, 2, 3]
+    assert graph_words.gate_sentence(asked).startswith("What n3 waited for last, and so on up: 4 nodes")
     for show in ("fold", "near"):
         asked, _ = ask(job="large", show=show, crit="1", colour="slack", wide="1")
-        drawn = _graph.elements_of(asked)
+        drawn = graph_view.elements_of(asked)
         assert all(one["data"].get("crit") == 1 for one in drawn)
         assert {one["data"]["hue"] for one in drawn if one["group"] == "nodes"} == {"s0"}
 
@@ -156,22 +162,22 @@ def test_paths_gates_and_colours_are_drawn_of_any_graph(jobs):
 def test_differences_are_those_to_another_run(jobs, monkeypatch):
     """Without a choice the first other run is meant, never the one that is shown, and never times of 0."""
     runs = [{"value": one, "label": f"run {one}"} for one in ("b", "a")]
-    for module in (_graph, _graph_words):
-        monkeypatch.setattr(module, "runs_of", lambda _job: runs)
-    monkeypatch.setattr(_graph, "shown_run", lambda _job, view: view["run"])
+    for module in (graph_view, graph_words):
+        monkeypatch.setattr(module, "runs_of", lambda _session, _job: runs)
+    monkeypatch.setattr(graph_view, "shown_run", lambda _session, _job, view: view["run"])
     spans = {"a": 10, "b": 13}
     monkeypatch.setattr(
-        _graph_paint, "node_spans", lambda *place: (np.zeros(5, np.int64), np.full(5, spans[place[3]]))
+        graph_paint, "node_spans", lambda *place: (np.zeros(5, np.int64), np.full(5, spans[place[3]]))
     )
     rows = [[0], [1, 2]]
     view = {"job": "small", "colour": "difference"}
     for shown, other in (("a", {}), ("a", {"with": "a"}), ("a", {"with": "b"}), ("a", {"with": "gone"})):
         asked = ask(**view, run=shown, **other)[0]
         assert (asked.against, asked.run) == ("b", "a")
-        assert _graph_paint._hues(asked, rows)[2] == ["difference +3 ns", "difference +6 ns"]
-    assert "with run b than with run a" in _graph_words.difference_sentence(asked)
+        assert graph_paint._hues(asked, rows)[2] == ["difference +3 ns", "difference +6 ns"]
+    assert "with run b than with run a" in graph_words.difference_sentence(asked)
     runs.pop(0)
     asked = ask(**view, run="a")[0]
     assert asked.against is None
-    assert _graph_paint._hues(asked, rows)[2] == ["", ""]
-    assert "no other run" in _graph_words.difference_sentence(asked)
+    assert graph_paint._hues(asked, rows)[2] == ["", ""]
+    assert "no other run" in graph_words.difference_sentence(asked)

@@ -21,12 +21,12 @@ from studio.pages._simulate_runs import (
     spread,
 )
 from studio.reporting import report
-from studio.runs import Run, RunInfo, RunSummary
 from studio.sim.load import network_load
 from studio.sim.parts import Parts
 from studio.sim.presets import preset
 from studio.sim.result import breakdown_of
 from studio.simulations import Simulation
+from studio.store.runs import Run, RunInfo, RunSummary
 from studio.units import format_ns
 from tests.handmade import collective, node, trace_of
 

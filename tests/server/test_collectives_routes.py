@@ -7,21 +7,23 @@ import io
 
 from flask import Flask
 
-from studio.analysis.collectives.heat import Look, Shown, heat_of
-from studio.analysis.collectives.members import collective_members
 from studio.server.collectives import collectives_blueprint
+from studio.session import Session
+from studio.store.workspace import Workspace
 from tests.handmade import collective, trace_of
 
 
-def test_names_that_look_like_formulas_are_texts_in_both_files() -> None:
+def test_names_that_look_like_formulas_are_texts_in_both_files(tmp_path) -> None:
     trace = trace_of({rank: [collective(1, "ALL_REDUCE", 64 + 64 * rank, name="=1+1")] for rank in range(3)})
-    shown = Shown(trace, heat_of(collective_members(trace), Look()), Look(), relative=False)
+    session = Session(Workspace(tmp_path))
+    job = session.workspace.save(trace, "job")
     app = Flask("test")
-    app.register_blueprint(collectives_blueprint(lambda _job, _view: shown))
+    app.config["SESSION"] = session
+    app.register_blueprint(collectives_blueprint())
     client = app.test_client()
 
     def lines(path: str) -> list[list[str]]:
-        return list(csv.reader(io.StringIO(client.get(f"/api/jobs/one/{path}").text)))
+        return list(csv.reader(io.StringIO(client.get(f"/api/jobs/{job}/{path}?rel=0").text)))
 
     [head, row] = lines("collectives/imbalances.csv")
     assert dict(zip(head, row, strict=True)) == {

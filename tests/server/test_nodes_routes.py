@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from dataclasses import replace
+from types import SimpleNamespace
 from urllib.parse import quote
 
 import flask
@@ -25,7 +26,10 @@ def client():
     run = replace(recorded, end_ns=np.where(recorded.end_ns >= 0, recorded.end_ns + 1000, -1))
     lists = {"": index, "run": NodeIndex(index.trace, run, like=index)}
     server = flask.Flask("nodes")
-    server.register_blueprint(nodes_blueprint(lambda _job, run: lists[run]))
+    info = SimpleNamespace(summary=SimpleNamespace(timed_nodes=1))
+    workspace = SimpleNamespace(info=lambda _job: info, require=lambda *_: None)
+    server.config["SESSION"] = SimpleNamespace(workspace=workspace, node_index=lambda _job, run: lists[run])
+    server.register_blueprint(nodes_blueprint())
     return server.test_client()
 
 

@@ -6,6 +6,7 @@ import csv
 import io
 import json
 from itertools import pairwise
+from types import SimpleNamespace
 
 import flask
 import numpy as np
@@ -59,7 +60,10 @@ def client(gantt):
             raise TraceError(f"There is no run {other!r}.", hint="Choose another.")
         return Ghost(shown, slower(shown), origin_ns=shown.origin_ns)
 
-    server.register_blueprint(timeline_blueprint(find, ghost, lambda job, run: in_flight(find(job, run))))
+    server.config["SESSION"] = SimpleNamespace(
+        gantt=find, ghost=ghost, counters=lambda job, run: in_flight(find(job, run))
+    )
+    server.register_blueprint(timeline_blueprint())
     return server.test_client()
 
 
@@ -100,7 +104,8 @@ def test_nodes_without_a_bar_are_counted_by_type_with_the_reason() -> None:
     assert found == Undrawn(5, (("METADATA", 1), ("COMP", 1), ("COMM_COLL", 1)), (1,))
     assert len(gantt) + found.count == found.nodes
     server = flask.Flask("untimed")
-    server.register_blueprint(timeline_blueprint(lambda job, run: gantt, None, None))
+    server.config["SESSION"] = SimpleNamespace(gantt=lambda job, run: gantt)
+    server.register_blueprint(timeline_blueprint())
     asked = server.test_client().get
     assert unpacked(asked("/api/jobs/job/timeline"))["undrawn"] == (
         "3 of 5 nodes have no bar, as no start was recorded: 1 METADATA, 1 COMP, 1 COMM_COLL. "

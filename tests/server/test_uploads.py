@@ -19,11 +19,12 @@ from flask import Flask
 from waitress import wasyncore
 from waitress.server import create_server
 
-from studio import imports
 from studio.errors import TraceFormatError
 from studio.et.source import SourceFile
-from studio.imports import Progress
 from studio.server.uploads import CHUNK_BYTES, uploads_blueprint
+from studio.store import imports
+from studio.store.imports import Progress
+from studio.store.tasks import close_tasks, open_tasks
 from tests.waiting import PATIENCE_S, wait_until
 
 # Waitress leaves the temporary file of a body that never came whole to Python, which closes it at once and warns.
@@ -42,7 +43,7 @@ class Server:
     """The routes on a free port; `call` gives status and JSON."""
 
     def __init__(self, folder: Path) -> None:
-        self.registry = imports.open_registry(folder, sizes)
+        self.registry = imports.open_registry(open_tasks(folder), sizes)
         app = Flask("test")
         app.register_blueprint(uploads_blueprint(self.registry))
         self.server = create_server(app, host="127.0.0.1", port=0, threads=8)
@@ -65,7 +66,7 @@ class Server:
         self.stop.set()
         self.thread.join()
         self.server.task_dispatcher.shutdown()
-        imports.close_registry(self.registry)
+        close_tasks(self.registry.tasks)
 
 
 def call(port: int, method: str, path: str, body: object = None, **headers: str) -> tuple[int, Any]:
@@ -300,10 +301,11 @@ import sys
 from pathlib import Path
 from flask import Flask
 from waitress.server import create_server
-from studio import imports
+from studio.store import imports
+from studio.store.tasks import close_tasks, open_tasks
 from studio.server.uploads import uploads_blueprint
 app = Flask("child")
-registry = imports.open_registry(Path(sys.argv[1]), lambda files, progress: "job")
+registry = imports.open_registry(open_tasks(Path(sys.argv[1])), lambda files, progress: "job")
 app.register_blueprint(uploads_blueprint(registry))
 server = create_server(app, host="127.0.0.1", port=0)
 print(server.effective_port, flush=True)

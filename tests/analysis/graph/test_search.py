@@ -7,7 +7,7 @@ import pytest
 from studio.analysis.graph.nameparts import NameParts
 from studio.analysis.graph.search import found_rows, kinds_of
 from studio.errors import TraceError
-from studio.pages._graph import _kind_name
+from studio.views.graph import _kind_name
 from tests.handmade import collective, node, trace_of
 
 

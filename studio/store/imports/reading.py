@@ -1,15 +1,12 @@
-"""The reading of imports, one at a time, in a thread of the studio."""
+"""The reading of imports, as tasks in the background."""
 
 from __future__ import annotations
 
 import contextlib
 import logging
-import secrets
 import shutil
-import threading
-import time
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,22 +17,20 @@ from studio.et import archive
 from studio.et.format import NpusNeededError
 from studio.et.job import RanksNeededError
 from studio.et.source import SourceFile
-from studio.imports.model import (
+from studio.store.imports.model import (
     Import,
-    ImportCancelled,
     ImportFile,
     ImportRefusedError,
-    Phase,
-    Problem,
+    Progress,
+    ReadJob,
     Registry,
     State,
     disk_full,
     incomplete,
     is_full,
 )
-from studio.imports.store import (
+from studio.store.imports.store import (
     RESUMABLE,
-    cancel_event,
     exclusive,
     get_import,
     is_mine,
@@ -45,102 +40,30 @@ from studio.imports.store import (
     save_state,
     status_of,
     tidy,
-    write_json,
 )
-
-_PROGRESS_EVERY_S = 0.2
-
-
-_CLOSE_S = 5
-
+from studio.store.tasks import KINDS, Problem, Report, Task, TaskCancelled, Tasks, submit
 
 _LOG = logging.getLogger(__name__)
 
 
-class Progress:
-    """What a reader sees of the import it works for.
-
-    Call it to report: `progress("reading", 12, 64, "12 of 64 ranks")`. It raises ImportCancelled once the user has
-    cancelled, so a reader that reports often enough needs nothing else.
-
-    Attributes:
-        name: A name for the job, made from the files' paths.
-        ranks: Ranks the user entered, by `SourceFile.name`; see RanksNeededError.
-        npus: The number of NPUs the user entered; see NpusNeededError.
-    """
-
-    def __init__(self, folder: Path, state: State, cancel: threading.Event) -> None:
-        self.name = state.name
-        self.ranks: Mapping[str, int] = dict(state.ranks)
-        self.npus = state.npus
-        self.warnings: list[str] = []
-        self.file_errors: dict[str, Problem] = {}
-        self.upload_of: dict[Path, str] = {}
-        self._folder = folder
-        self._cancel = cancel
-        self._shown = Phase("", 0, 0)
-        self._written_s = 0.0
-
-    def __call__(self, phase: str, done: int, total: int, message: str = "") -> None:
-        """Show how far the reading is."""
-        self.check()
-        now_s = time.monotonic()
-        if phase == self._shown.phase and done < total and now_s - self._written_s < _PROGRESS_EVERY_S:
-            return
-        self._shown, self._written_s = Phase(phase, done, total, message), now_s
-        with contextlib.suppress(OSError):
-            write_json(self._folder / "progress.json", self._shown, durable=False)
-
-    def cancelled(self) -> bool:
-        """Tell whether the user has cancelled the import."""
-        return self._cancel.is_set()
-
-    def check(self) -> None:
-        """Raise ImportCancelled if the user has cancelled the import."""
-        if self._cancel.is_set():
-            raise ImportCancelled
-
-    def warn(self, message: str) -> None:
-        """Add a sentence that is shown with the finished import."""
-        self.warnings.append(message)
-
-    def file_failed(self, file: SourceFile, error: StudioError) -> None:
-        """Show an error beside one file of the import and go on."""
-        if upload := self.upload_of.get(file.path):
-            self.file_errors.setdefault(upload, Problem(error.message, error.hint))
-
-
-ReadJob = Callable[[list[SourceFile], Progress], str]
-"""Makes a job of files, archives already unpacked, and returns its id."""
-
-
-def open_registry(workspace: Path, read_job: ReadJob, *, now: Callable[[], float] = time.time) -> Registry:
-    """Open the imports of a workspace and start the thread that reads them, one at a time."""
-    root = workspace / "imports"
-    studios = root / ".studios"
-    studios.mkdir(parents=True, exist_ok=True)
-    token = secrets.token_hex(8)
-    alive = FileLock(studios / f"{token}.lock", thread_local=False)
-    alive.acquire(timeout=10)
-    registry = Registry(root, token, now, alive, FileLock(root / ".lock", timeout=60, thread_local=False))
+def open_registry(tasks: Tasks, read_job: ReadJob) -> Registry:
+    """Open the imports of a workspace; its tasks read them, one at a time."""
+    root = tasks.root.parent / "imports"
+    root.mkdir(parents=True, exist_ok=True)
+    registry = Registry(root, tasks, read_job, FileLock(root / ".lock", timeout=60, thread_local=False))
     with exclusive(registry):
         tidy(registry)
-    worker = threading.Thread(target=_work, args=(registry, read_job), name="imports", daemon=True)
-    registry.workers.append(worker)
-    worker.start()
+
+    def note(task: Task) -> None:
+        """Note that an import is cancelled whose turn had not come."""
+        import_id = str(task.details["import"])
+        with exclusive(registry), contextlib.suppress(ImportRefusedError):
+            state = load_state(registry, import_id)
+            if state.status == "queued" and registry.reading.get(import_id) == task.id:
+                save_state(registry, import_id, replace(state, status="cancelled"))
+
+    tasks.on_cancel["import"] = note
     return registry
-
-
-def close_registry(registry: Registry) -> None:
-    """Stop reading; what is not finished counts as interrupted from now on."""
-    registry.gone.add(registry.token)
-    registry.queue.put(None)
-    for cancel in list(registry.cancels.values()):
-        cancel.set()
-    for worker in registry.workers:
-        worker.join(_CLOSE_S)
-    registry.alive.release()
-    (registry.root / ".studios" / f"{registry.token}.lock").unlink(missing_ok=True)
 
 
 def start(
@@ -165,47 +88,58 @@ def start(
         missing = [file for file in files if file.received_bytes < file.size_bytes]
         if missing or not files:
             raise incomplete(missing, len(files))
-        registry.cancels[import_id] = threading.Event()
         (registry.root / import_id / "progress.json").unlink(missing_ok=True)
-        ready = replace(state, owner=registry.token, status="queued", error=None, warnings=(), details="")
+        ready = replace(
+            state, owner=registry.tasks.token, status="queued", error=None, warnings=(), details=""
+        )
         said = replace(ready, ranks={**state.ranks, **(ranks or {})}, npus=npus or state.npus)
         save_state(registry, import_id, replace(said, file_errors={}))
-    registry.queue.put(import_id)
+        task = submit(
+            registry.tasks,
+            "import",
+            state.name,
+            lambda report: _read(registry, import_id, report),
+            details={"import": import_id},
+        )
+        registry.reading[import_id] = task.id
     return get_import(registry, import_id)
 
 
-def run_import(registry: Registry, import_id: str, read_job: ReadJob) -> None:
-    """Read a queued import now, in this thread; how it ends is in its state, never raised."""
+def _read(registry: Registry, import_id: str, report: Report) -> str | None:
+    """Read a queued import; how it ends is in its state."""
     with exclusive(registry):
         try:
             state = load_state(registry, import_id)
         except ImportRefusedError:
-            return
+            raise TaskCancelled from None  # dismissed meanwhile
         if state.status != "queued" or not is_mine(registry, state):
-            return
+            raise TaskCancelled
         state = replace(state, status="reading")
         save_state(registry, import_id, state)
     folder = registry.root / import_id
-    progress = Progress(folder, state, cancel_event(registry, import_id))
-    ended = _attempt(registry, import_id, state, progress, read_job)
+    progress = Progress(folder, state, report)
+    ended = _attempt(registry, import_id, state, progress)
     shutil.rmtree(folder / "unpacked", ignore_errors=True)
     ended = replace(ended, warnings=tuple(progress.warnings), file_errors=progress.file_errors)
     with exclusive(registry):
-        closing = registry.token in registry.gone and ended.status != "done"
+        closing = registry.tasks.token in registry.tasks.gone and ended.status != "done"
         if closing or not is_mine(registry, load_state(registry, import_id)):
-            return
+            raise TaskCancelled
         save_state(registry, import_id, ended)
+    if ended.status == "cancelled":
+        raise TaskCancelled
     if ended.status == "done":
         # After the state: a kill in between leaves files to tidy up, never an import without its files.
         shutil.rmtree(folder / "files", ignore_errors=True)
+    elif ended.error:
+        report.fail(ended.error)
+    return ended.job
 
 
-def _attempt(
-    registry: Registry, import_id: str, state: State, progress: Progress, read_job: ReadJob
-) -> State:
+def _attempt(registry: Registry, import_id: str, state: State, progress: Progress) -> State:
     try:
-        job = read_job(_sources(registry, import_id, progress), progress)
-    except (ImportCancelled, archive.UnpackCancelled):
+        job = registry.read_job(_sources(registry, import_id, progress), progress)
+    except (TaskCancelled, archive.UnpackCancelled):
         return replace(state, status="cancelled")
     except RanksNeededError as error:
         return replace(state, status="failed", error=Problem(error.message, error.hint, error.names))
@@ -215,10 +149,7 @@ def _attempt(
     except StudioError as error:
         return replace(state, status="failed", error=Problem(error.message, error.hint))
     except MemoryError:
-        problem = Problem(
-            "The memory is not enough for this job.", "Close other programs, or open fewer ranks."
-        )
-        return replace(state, status="failed", error=problem)
+        return replace(state, status="failed", error=KINDS["import"].memory)
     except Exception as error:  # noqa: BLE001 (a reader's bug must not end the thread that serves all imports)
         return _failed_inside(state, error)
     return replace(state, status="done", job=job)
@@ -269,12 +200,3 @@ def _members(file: ImportFile, path: Path, into: Path, progress: Progress) -> li
         progress.file_errors[file.id] = Problem(error.message, error.hint)
         raise
     return [SourceFile(f"{file.path}/{member.name}", member.path) for member in members]
-
-
-def _work(registry: Registry, read_job: ReadJob) -> None:
-    while (import_id := registry.queue.get()) is not None:
-        try:
-            run_import(registry, import_id, read_job)
-        except (OSError, StudioError):
-            # Its folder was deleted by hand, or the disk is full: the import counts as interrupted later on.
-            _LOG.exception("import %s could not be finished", import_id)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from studio.analysis.graph.critical import gates
-from studio.pages._graph import graph_of, part_of
-from studio.pages._graph_paint import schedule_of
-from studio.pages._graph_request import Request
-from studio.pages._state import RECORDED, runs_of
+from studio.comparing import RECORDED
 from studio.units import format_count, format_ns
+from studio.views.address import runs_of
+from studio.views.graph import graph_of, part_of
+from studio.views.graph_paint import schedule_of
+from studio.views.graph_request import Request
 
 
 def name_of(asked: Request, row: int) -> str:
@@ -54,6 +55,6 @@ def difference_sentence(asked: Request) -> str:
     """Return in words which run is held against which, and what the sign says."""
     if asked.against is None or asked.run is None:
         return " There is no other run of this job to compare with: simulate it on another system."
-    names = {one["value"]: one["label"] for one in runs_of(asked.job)}
+    names = {one["value"]: one["label"] for one in runs_of(asked.session, asked.job)}
     other, shown = (names.get(one or RECORDED, one) for one in (asked.against, asked.run))
     return f" Colour: how much longer (+) or shorter (−) a node takes with {other} than with {shown}."

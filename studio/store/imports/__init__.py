@@ -3,7 +3,6 @@
 Layout below the workspace folder:
 
     imports/.lock                 held while any state.json is changed
-    imports/.studios/<token>.lock held by each running studio for as long as it lives
     imports/<id>/plan.json        the files announced; written once
     imports/<id>/state.json       where the import stands; replaced as a whole, never edited
     imports/<id>/progress.json    how far the reading is; may be lost
@@ -11,31 +10,31 @@ Layout below the workspace folder:
     imports/<id>/unpacked/        archives' members while they are read
 
 The paths users give are data in plan.json and never reach the file system. An import belongs to the studio whose
-token its state names; when that studio is gone, its lock is free, so nothing has to be written for an import to
-count as interrupted, and any studio may take it over.
+token its state names, see `studio.store.tasks`; when that studio is gone the import counts as interrupted, and any
+studio may take it over.
 """
 
 from __future__ import annotations
 
 from studio.et.format import NpusNeededError
 from studio.et.job import RanksNeededError
-from studio.imports.model import (
+from studio.store.imports.model import (
     Announced,
     ByteStream,
     FileStatus,
     Import,
-    ImportCancelled,
     ImportFile,
     ImportRefusedError,
     Phase,
-    Problem,
+    Progress,
+    ReadJob,
     Reason,
     Registry,
     Status,
 )
-from studio.imports.reading import Progress, ReadJob, close_registry, open_registry, run_import, start
-from studio.imports.store import get_import, is_running, list_files, list_imports, write_json
-from studio.imports.upload import (
+from studio.store.imports.reading import open_registry, start
+from studio.store.imports.store import get_import, list_files, list_imports
+from studio.store.imports.upload import (
     FILES_AT_MOST,
     PATH_AT_MOST,
     append_chunk,
@@ -52,12 +51,10 @@ __all__ = [
     "ByteStream",
     "FileStatus",
     "Import",
-    "ImportCancelled",
     "ImportFile",
     "ImportRefusedError",
     "NpusNeededError",
     "Phase",
-    "Problem",
     "Progress",
     "RanksNeededError",
     "ReadJob",
@@ -68,14 +65,10 @@ __all__ = [
     "append_files",
     "cancel_file",
     "cancel_import",
-    "close_registry",
     "create_import",
     "get_import",
-    "is_running",
     "list_files",
     "list_imports",
     "open_registry",
-    "run_import",
     "start",
-    "write_json",
 ]

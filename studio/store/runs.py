@@ -2,7 +2,7 @@
 
     run.json                name, system, figures: all that a list of runs shows
     result.json             what of the result is no array
-    events.arrow            its arrays, the events among them
+    events.arrow            its arrays, the events among them; result.json has their checksum
     custom/<name>/          a collective's algorithm given as a trace
 
 A result is taken apart field by field, so what it gains is kept without a line here. The system is kept as
@@ -31,13 +31,16 @@ from studio.sim.config import Congestion, SystemConfig, Topology
 from studio.sim.kinds import CollectiveKind
 from studio.sim.parts import CustomAlgorithms, Mode, Parts, imported
 from studio.sim.result import SimResult, breakdown_of
-from studio.storage import (
+from studio.store.arrays import (
+    Checksum,
     Damaged,
     damage_told,
+    decode_sealed,
     read_columns,
+    read_sealed,
     read_trace,
     write_columns,
-    write_file,
+    write_sealed,
     write_trace,
 )
 from studio.trace import Trace, trace_digest
@@ -171,8 +174,9 @@ def write_run(run: Run, folder: Path, *, run_id: str, job_id: str, name: str) ->
         if spec.name not in _NOT_STORED
     }
     kinds = {key: array.dtype.str for key, array in columns.items()}
-    write_columns(folder / "events.arrow", [((key, _narrow(array)) for key, array in columns.items())])
-    write_file(folder / "result.json", msgspec.json.encode({"fields": plain, "kinds": kinds}))
+    narrow = [((key, _narrow(array)) for key, array in columns.items())]
+    checksum = write_columns(folder / "events.arrow", narrow)
+    write_sealed(folder / "result.json", {"fields": plain, "kinds": kinds, "events": checksum})
     custom = {str(key): trace for key, trace in (*algorithms.kinds.items(), *algorithms.nodes.items())}
     for key, trace in custom.items():
         (folder / "custom" / key).mkdir(parents=True)
@@ -197,7 +201,7 @@ def write_run(run: Run, folder: Path, *, run_id: str, job_id: str, name: str) ->
         bytes_per_ns=rates,
         custom=tuple(custom),
     )
-    write_file(folder / "run.json", msgspec.json.encode(info))
+    write_sealed(folder / "run.json", info)
     return info
 
 
@@ -250,7 +254,7 @@ def read_info(folder: Path) -> RunInfo:
         Damaged: There is none, it is damaged, or a newer studio has written it.
     """
     with damage_told():
-        raw = (folder / "run.json").read_bytes()
+        raw = read_sealed(folder / "run.json")
         layout = _layout(raw).layout
         if layout > LAYOUT:
             raise Damaged("a newer Chakra Studio has stored it")
@@ -266,6 +270,7 @@ class _Layout(msgspec.Struct):
 class _StoredResult(msgspec.Struct):
     fields: dict[str, Any]
     kinds: dict[str, str]
+    events: Checksum | None = None
 
 
 _layout = decoder(_Layout)
@@ -280,8 +285,8 @@ def read_run(folder: Path, info: RunInfo, trace: Trace) -> Run:
         Damaged: It is damaged.
     """
     with damage_told():
-        stored = _stored_result((folder / "result.json").read_bytes())
-        [columns] = read_columns(folder / "events.arrow")
+        stored = decode_sealed(folder / "result.json", _stored_result)
+        [columns] = read_columns(folder / "events.arrow", stored.events)
         wide = {key: _widened(columns[key], kind) for key, kind in stored.kinds.items()}
         hints = get_type_hints(SimResult)
         values = {

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import fields, replace
-from functools import lru_cache
 from typing import Any, cast
 
 import numpy as np
@@ -15,10 +14,15 @@ from studio.analysis.graph.neighbours import MOST_ELEMENTS, Adjacency, Direction
 from studio.analysis.graph.paths import between, walkable
 from studio.analysis.graph.search import Kinds, found_rows, kinds_of
 from studio.analysis.job.nodes import find_node, node_ref
+from studio.comparing import RECORDED
 from studio.errors import TraceError
 from studio.figures.graph import communication, elements, look
 from studio.figures.graph_colours import Swatch
-from studio.pages._graph_fold import (
+from studio.session import Session, keep_result
+from studio.trace import Graph, Int64, NodeType, Rank, type_name
+from studio.units import format_count
+from studio.views.address import rank_of, runs_of, shown_run
+from studio.views.graph_fold import (
     adjacency_of,
     depths_of,
     fold_elements,
@@ -29,28 +33,25 @@ from studio.pages._graph_fold import (
     revealed,
     tree_of,
 )
-from studio.pages._graph_paint import painted, schedule_of
-from studio.pages._graph_request import COLOURS, DEEPEST, DEPTH, KINDS, Colour, Mode, Request
-from studio.pages._state import RECORDED, rank_of, runs_of, shown_run, trace, workspace
-from studio.trace import Graph, Int64, NodeType, Rank, type_name
-from studio.units import format_count
+from studio.views.graph_paint import painted, schedule_of
+from studio.views.graph_request import COLOURS, DEEPEST, DEPTH, KINDS, Colour, Mode, Request
 
 _LONGEST_CHAIN = 500
 _COMMUNICATION = (NodeType.COMM_COLL, NodeType.COMM_SEND, NodeType.COMM_RECV)
 
 
-def asked_for(view: dict[str, Any]) -> tuple[Request, str]:
+def asked_for(session: Session, view: dict[str, Any]) -> tuple[Request, str]:
     """Return what a view asks for, and what should be said about it.
 
     Raises:
         TraceError: The job has no ranks, or not the one named.
     """
-    found = trace(view["job"])
+    found = session.trace(view["job"])
     if not found.ranks:
         raise TraceError("This job has no ranks.", hint="Import it again with at least one trace file.")
     rank = rank_of(found, view)
     deps = view["deps"] if view.get("deps") in KINDS else "both"
-    asked = _look(Request(str(workspace().root), view["job"], rank.graph, deps), view, rank)
+    asked = _look(Request(session, view["job"], rank.graph, deps), view, rank)
     graph = found.graph_of(rank)
     mode, note = _mode(graph, len(graph) + len(near_of(asked).edges), view)
     if mode == "fold":
@@ -91,7 +92,9 @@ def _mode(graph: Graph, size: int, view: dict[str, Any]) -> tuple[Mode, str]:
 def _look(asked: Request, view: dict[str, Any], rank: Rank) -> Request:
     """Return a request with what nodes are coloured by, and the times that this needs."""
     colour: Colour = next((one for one in COLOURS if one == view.get("colour")), "type")
-    known = [one["value"] for one in others_of(asked.job, view)] if colour == "difference" else []
+    known = (
+        [one["value"] for one in others_of(asked.session, asked.job, view)] if colour == "difference" else []
+    )
     other = view["with"] if view.get("with") in known else next(iter(known), None)
     asked = replace(
         asked,
@@ -105,22 +108,22 @@ def _look(asked: Request, view: dict[str, Any], rank: Rank) -> Request:
     return _timed(asked, view) if timed or view.get("show") == "gate" else asked
 
 
-def others_of(job: str, view: dict[str, Any]) -> list[dict[str, str]]:
+def others_of(session: Session, job: str, view: dict[str, Any]) -> list[dict[str, str]]:
     """Return what a run that a view shows can be compared with: the recording and runs of the job, but for itself."""
-    shown = shown_run(job, view) or RECORDED
-    return [one for one in runs_of(job) if one["value"] != shown]
+    shown = shown_run(session, job, view) or RECORDED
+    return [one for one in runs_of(session, job) if one["value"] != shown]
 
 
 def _timed(asked: Request, view: dict[str, Any]) -> Request:
     """Return a request with the run whose times are shown; ranks that share a graph differ in those of a run."""
-    found, run = trace(asked.job), shown_run(asked.job, view)
+    found, run = asked.session.trace(asked.job), shown_run(asked.session, asked.job, view)
     by_rank = bool(run or asked.against)
     return replace(asked, run=run, rank=found.ranks.index(rank_of(found, view)) if by_rank else 0)
 
 
 def _fold(asked: Request, view: dict[str, Any]) -> Request:
     """Return a request for blocks, opened as far as the view says and around the node it selects."""
-    found = trace(asked.job)
+    found = asked.session.trace(asked.job)
     rank = rank_of(found, view)
     by = level_asked_for(asked, view.get("by"))
     names = tuple(map(str, rank.slots)) if "group" in (by, asked.colour) else ()
@@ -155,15 +158,15 @@ def node_row(graph: Graph, ref: str | None) -> int:
 
 def graph_of(asked: Request) -> Graph:
     """Return the graph asked about."""
-    return trace(asked.job).graphs[asked.graph]
+    return asked.session.trace(asked.job).graphs[asked.graph]
 
 
 def near_of(asked: Request) -> Adjacency:
     """Return the dependencies that count, ready to be walked."""
-    return adjacency_of(asked.root, asked.job, asked.graph, asked.deps)
+    return adjacency_of(asked.session, asked.job, asked.graph, asked.deps)
 
 
-@lru_cache(maxsize=64)
+@keep_result
 def part_of(asked: Request) -> Part:
     """Return the part asked for."""
     near = near_of(asked)
@@ -184,18 +187,18 @@ def _path_rows(asked: Request) -> tuple[Int64, int]:
     ends = np.unique([one for one in (asked.anchor, asked.centre) if one >= 0])
     if asked.anchor < 0 or asked.anchor == asked.centre:
         return ends, len(ends)
-    network = _network(asked.root, asked.job, asked.graph, asked.deps)
+    network = _network(asked.session, asked.job, asked.graph, asked.deps)
     rows, count = between(network, asked.anchor, asked.centre, MOST_ELEMENTS // 3)
     return (rows, count) if count else (ends, len(ends))
 
 
-@lru_cache(maxsize=2)
-def _network(root: str, job: str, graph: int, deps: str) -> Any:
-    return walkable(adjacency_of(root, job, graph, deps))
+@keep_result
+def _network(session: Session, job: str, graph: int, deps: str) -> Any:
+    return walkable(adjacency_of(session, job, graph, deps))
 
 
 def _layers(asked: Request) -> Int64:
-    return depths_of(asked.root, asked.job, asked.graph, "both").layer
+    return depths_of(asked.session, asked.job, asked.graph, "both").layer
 
 
 def elements_of(asked: Request) -> list[dict[str, Any]]:
@@ -203,7 +206,7 @@ def elements_of(asked: Request) -> list[dict[str, Any]]:
     return drawing_of(asked)[0]
 
 
-@lru_cache(maxsize=32)
+@keep_result
 def drawing_of(asked: Request) -> tuple[list[dict[str, Any]], list[Swatch]]:
     """Return what Cytoscape draws, and the legend of its colours; none where nodes are coloured by type."""
     if asked.mode == "fold":
@@ -219,24 +222,24 @@ def drawing_of(asked: Request) -> tuple[list[dict[str, Any]], list[Swatch]]:
 
 def key_of(asked: Request) -> str:
     """Return a text that names a drawing."""
-    parts = [getattr(asked, spec.name) for spec in fields(asked) if spec.name != "root"]
+    parts = [getattr(asked, spec.name) for spec in fields(asked) if spec.name != "session"]
     return json.dumps(parts)
 
 
-@lru_cache(maxsize=16)
-def hits_of(root: str, job: str, graph: int, text: str, groups: tuple[str, ...] = ()) -> Int64:
+@keep_result
+def hits_of(session: Session, job: str, graph: int, text: str, groups: tuple[str, ...] = ()) -> Int64:
     """Return the rows that a text finds, see `analysis.graph.search`.
 
     Raises:
         TraceError: A regular expression cannot be read.
     """
-    names, kinds = parts_of(root, job, graph), _kinds(root, job, graph)
-    return found_rows(trace(job).graphs[graph], names, kinds, text, _kind_name, groups)
+    names, kinds = parts_of(session, job, graph), _kinds(session, job, graph)
+    return found_rows(session.trace(job).graphs[graph], names, kinds, text, _kind_name, groups)
 
 
-@lru_cache(maxsize=4)
-def _kinds(_root: str, job: str, graph: int) -> Kinds:
-    return kinds_of(trace(job).graphs[graph])
+@keep_result
+def _kinds(session: Session, job: str, graph: int) -> Kinds:
+    return kinds_of(session.trace(job).graphs[graph])
 
 
 def _kind_name(number: int, collective: int) -> str:
@@ -249,23 +252,23 @@ def _kind_name(number: int, collective: int) -> str:
     return " ".join(said)
 
 
-def elements_shown(view: dict[str, Any]) -> list[dict[str, Any]]:
+def elements_shown(session: Session, view: dict[str, Any]) -> list[dict[str, Any]]:
     """Return what Cytoscape draws of a view."""
-    return elements_of(asked_for(view)[0])
+    return elements_of(asked_for(session, view)[0])
 
 
-def map_shown(view: dict[str, Any]) -> GraphMap:
+def map_shown(session: Session, view: dict[str, Any]) -> GraphMap:
     """Return the map of the graph that a view shows."""
-    asked = asked_for({"job": view["job"], "rank": view.get("rank"), "show": "near"})[0]
-    return _map(asked.root, asked.job, asked.graph)
+    asked = asked_for(session, {"job": view["job"], "rank": view.get("rank"), "show": "near"})[0]
+    return _map(asked.session, asked.job, asked.graph)
 
 
-@lru_cache(maxsize=4)
-def _map(root: str, job: str, graph: int) -> GraphMap:
-    return graph_map(depths_of(root, job, graph, "both"), trace(job).graphs[graph].type)
+@keep_result
+def _map(session: Session, job: str, graph: int) -> GraphMap:
+    return graph_map(depths_of(session, job, graph, "both"), session.trace(job).graphs[graph].type)
 
 
-def node_named(view: dict[str, Any], row: int) -> str:
+def node_named(session: Session, view: dict[str, Any], row: int) -> str:
     """Return how addresses name a row of the graph that a view shows."""
-    found = trace(view["job"])
+    found = session.trace(view["job"])
     return node_ref(found.graph_of(rank_of(found, view)), row)

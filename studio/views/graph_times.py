@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
-
 import numpy as np
 
-from studio.pages._state import times_of, trace
+from studio.session import Session, keep_result
 from studio.trace import NONE, Int64
 
 
-@lru_cache(maxsize=4)
-def node_spans(root: str, job: str, graph: int, run: str | None, rank: int) -> tuple[Int64, Int64]:
+@keep_result
+def node_spans(session: Session, job: str, graph: int, run: str | None, rank: int) -> tuple[Int64, Int64]:
     """Return (N,) when the nodes of a graph began and ended on a rank, -1 where that is not known."""
-    columns = trace(job).graphs[graph]
+    columns = session.trace(job).graphs[graph]
     if not run:
         return columns.start_ns, np.where(columns.start_ns >= 0, columns.start_ns + columns.duration_ns, NONE)
-    times = times_of(job, run)
+    times = session.times(job, run)
     first = int(times.first[rank])
     if first < 0:
         nothing = np.full(len(columns), NONE, np.int64)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -16,11 +15,11 @@ from studio.analysis.graph.levels import LevelName, Source, first_choice, offere
 from studio.analysis.graph.nameparts import NameParts
 from studio.analysis.graph.neighbours import Adjacency, adjacency
 from studio.figures.blocks import Figures, Weights, folded_elements
-from studio.pages._graph_request import KINDS, Request
-from studio.pages._graph_times import node_spans
-from studio.pages._state import trace
+from studio.session import Session, keep_result
 from studio.trace import Int64, dense_column
 from studio.units import format_count
+from studio.views.graph_request import KINDS, Request
+from studio.views.graph_times import node_spans
 
 _THEN: tuple[LevelName, ...] = ("calls", "scope", "order")
 """What goes on where the chosen level tells nothing apart: of calls and names the first that there is."""
@@ -36,81 +35,81 @@ class Tree:
     figures: dict[tuple[str | None, int], dict[Path, Figures]] = field(default_factory=dict)
 
 
-@lru_cache(maxsize=4)
-def adjacency_of(root: str, job: str, graph: int, deps: str) -> Adjacency:
+@keep_result
+def adjacency_of(session: Session, job: str, graph: int, deps: str) -> Adjacency:
     """Return the dependencies of a graph that count, ready to be walked."""
-    return adjacency(trace(job).graphs[graph], KINDS[deps])
+    return adjacency(session.trace(job).graphs[graph], KINDS[deps])
 
 
-@lru_cache(maxsize=4)
-def depths_of(root: str, job: str, graph: int, deps: str) -> Depths:
+@keep_result
+def depths_of(session: Session, job: str, graph: int, deps: str) -> Depths:
     """Return how deep the nodes of a graph lie."""
-    near = adjacency_of(root, job, graph, deps)
+    near = adjacency_of(session, job, graph, deps)
     return depths(len(near), near.edges)
 
 
-@lru_cache(maxsize=4)
-def parts_of(root: str, job: str, graph: int) -> NameParts:
+@keep_result
+def parts_of(session: Session, job: str, graph: int) -> NameParts:
     """Return the names of a graph's nodes, ready to be searched."""
-    return NameParts(trace(job).graphs[graph])
+    return NameParts(session.trace(job).graphs[graph])
 
 
 def source_of(asked: Request) -> Source:
     """Return what the levels of a graph are made from."""
-    near = adjacency_of(asked.root, asked.job, asked.graph, asked.deps)
-    names = parts_of(asked.root, asked.job, asked.graph)
-    return Source(trace(asked.job).graphs[asked.graph], near, names, asked.names)
+    near = adjacency_of(asked.session, asked.job, asked.graph, asked.deps)
+    names = parts_of(asked.session, asked.job, asked.graph)
+    return Source(asked.session.trace(asked.job).graphs[asked.graph], near, names, asked.names)
 
 
-@lru_cache(maxsize=8)
-def levels_of(root: str, job: str, graph: int) -> list[LevelName]:
+@keep_result
+def levels_of(session: Session, job: str, graph: int) -> list[LevelName]:
     """Return what a graph can be folded by."""
-    near = adjacency_of(root, job, graph, "both")
-    return offered_levels(Source(trace(job).graphs[graph], near, parts_of(root, job, graph), ()))
+    near = adjacency_of(session, job, graph, "both")
+    return offered_levels(Source(session.trace(job).graphs[graph], near, parts_of(session, job, graph), ()))
 
 
 def level_asked_for(asked: Request, wanted: str | None) -> LevelName:
     """Return what to fold by: what is wanted, where the graph has it."""
-    found = levels_of(asked.root, asked.job, asked.graph)
+    found = levels_of(asked.session, asked.job, asked.graph)
     return next((one for one in found if one == wanted), first_choice(found))
 
 
 def tree_of(asked: Request) -> Tree:
     """Return the blocks of the level that is asked for."""
-    return _tree(asked.root, asked.job, asked.graph, asked.deps, asked.by, asked.names)
+    return _tree(asked.session, asked.job, asked.graph, asked.deps, asked.by, asked.names)
 
 
-@lru_cache(maxsize=6)
-def _tree(root: str, job: str, graph: int, deps: str, by: LevelName, names: tuple[str, ...]) -> Tree:
-    found = levels_of(root, job, graph)
-    source = source_of(Request(root, job, graph, deps, by=by, names=names))
+@keep_result
+def _tree(session: Session, job: str, graph: int, deps: str, by: LevelName, names: tuple[str, ...]) -> Tree:
+    found = levels_of(session, job, graph)
+    source = source_of(Request(session, job, graph, deps, by=by, names=names))
     # Calls and names both tell what belongs together; what runs goes before what it is called.
     then = [one for one in _THEN if one in found or one == "order"]
-    return Tree(BlockTree(source, depths_of(root, job, graph, deps), by, [then[0], *then[-1:]]))
+    return Tree(BlockTree(source, depths_of(session, job, graph, deps), by, [then[0], *then[-1:]]))
 
 
-@lru_cache(maxsize=64)
+@keep_result
 def folded_of(asked: Request) -> Folded:
     """Return the blocks that are drawn."""
     return tree_of(asked).blocks.folded(asked.opened)
 
 
-@lru_cache(maxsize=8)
-def weights_of(root: str, job: str, graph: int, deps: str, run: str | None, rank: int) -> Weights:
+@keep_result
+def weights_of(session: Session, job: str, graph: int, deps: str, run: str | None, rank: int) -> Weights:
     """Return what blocks add up: times of the run that is shown, else the durations in the files."""
-    columns = trace(job).graphs[graph]
-    start, end = node_spans(root, job, graph, run, rank)
+    columns = session.trace(job).graphs[graph]
+    start, end = node_spans(session, job, graph, run, rank)
     busy = np.where(start >= 0, end - start, columns.duration_ns if not run else 0)
     size = dense_column(columns, "comm_size", 0)
-    layer = depths_of(root, job, graph, deps).layer
+    layer = depths_of(session, job, graph, deps).layer
     return Weights(busy, size, layer, (int(layer.min(initial=0)), int(layer.max(initial=0))))
 
 
 def fold_elements(asked: Request) -> list[dict[str, Any]]:
     """Return the folded drawing for Cytoscape."""
     tree = tree_of(asked)
-    weights = weights_of(asked.root, asked.job, asked.graph, asked.deps, asked.run, asked.rank)
-    graph = trace(asked.job).graphs[asked.graph]
+    weights = weights_of(asked.session, asked.job, asked.graph, asked.deps, asked.run, asked.rank)
+    graph = asked.session.trace(asked.job).graphs[asked.graph]
     known = tree.figures.setdefault((asked.run, asked.rank), {})
     return folded_elements(graph, tree.blocks, folded_of(asked), weights, (tree.layouts, known))
 
@@ -134,7 +133,7 @@ def revealed(asked: Request, row: int) -> tuple[Path, ...]:
 
 def fold_sentence(asked: Request) -> str:
     """Return in words what is drawn and what is folded away."""
-    folded, nodes = folded_of(asked), len(trace(asked.job).graphs[asked.graph])
+    folded, nodes = folded_of(asked), len(asked.session.trace(asked.job).graphs[asked.graph])
     blocks = [one for one in folded.shown if not one.is_node]
     hidden, alone = sum(len(one.rows) for one in blocks), len(folded.shown) - len(blocks)
     by_itself = f"{_n(alone, 'node')} drawn, " if alone else ""

@@ -1,18 +1,30 @@
 """A trace in a folder: its graphs as Arrow, the rest as JSON; and files that outlive a power cut.
 
-trace.json      ranks, comm groups, findings
+trace.json      ranks, comm groups, findings, size and checksum of graphs.arrow
 graphs.arrow    one record batch per distinct graph, one list column per array of the graph
+
+Every file carries a checksum that is compared each time the file is opened, so a bit that flipped on the disk is an
+error instead of another answer. JSON files end with their own; files written before there were checksums open as
+they always did.
+
+Arrays are opened from a private copy: a file that is cut, overwritten or removed afterwards changes nothing for who
+has it open. A mapping of the file itself would end the process (SIGBUS) once somebody cuts the file.
 """
 
 from __future__ import annotations
 
 import contextlib
+import mmap
 import os
+import re
+import secrets
 import struct
+import tempfile
+import zlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import IO, TYPE_CHECKING, Any, TextIO, TypeVar
 
 import msgspec
 import numpy as np
@@ -35,6 +47,11 @@ from studio.trace import (
 if TYPE_CHECKING:
     import pyarrow as pa
 
+
+_T = TypeVar("_T")
+_PIECE_BYTES = 1 << 20
+_IN_MEMORY_BYTES = 1 << 30
+"""Larger files of arrays are copied into a file without a name, whose pages the system can drop, not into memory."""
 
 _ODD_CONTENT = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, struct.error)
 """What damaged files that still decode raise on their way into arrays."""
@@ -77,42 +94,168 @@ def sync_folder(folder: Path) -> None:
             os.close(handle)
 
 
+_SEALED = b'{"sealed":true,'
+_SEAL = re.compile(rb',"crc32":"([0-9a-f]{8})"}\Z')
+
+
+def write_sealed(path: Path, value: Any) -> None:
+    """Write a value that becomes a JSON object, with a checksum as its last field."""
+    body = _SEALED + msgspec.json.encode(value)[1:-1]
+    write_file(path, body + b',"crc32":"%08x"}' % zlib.crc32(body))
+
+
+def read_sealed(path: Path) -> bytes:
+    """Return the JSON in a file, its checksum compared; files of older studios have none.
+
+    Raises:
+        OSError: It cannot be read.
+        Damaged: It is not as it was written.
+    """
+    raw = path.read_bytes()
+    seal = _SEAL.search(raw)
+    # Two marks: a flipped bit in either is not mistaken for a file without checksum.
+    if (seal or raw.startswith(_SEALED)) and not (
+        seal and int(seal[1], 16) == zlib.crc32(memoryview(raw)[: seal.start()])
+    ):
+        raise Damaged(f"{path.name}: its checksum does not match")
+    return raw
+
+
+def decode_sealed(path: Path, decode: Callable[[bytes], _T]) -> _T:
+    """Return the value in a JSON file, its checksum compared.
+
+    Raises:
+        OSError: It cannot be read.
+        Damaged: It is not as it was written.
+    """
+    raw = read_sealed(path)
+    try:
+        return decode(raw)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise Damaged(f"{path.name}: {error}") from error
+
+
+class Checksum(msgspec.Struct, frozen=True):
+    """Size and CRC-32 of a file, to be kept in another."""
+
+    size_bytes: int
+    crc32: str
+
+
+def write_json(path: Path, value: object, *, durable: bool = True) -> None:
+    """Replace a JSON file as a whole, so that whoever reads it sees the old or the new one."""
+    aside = path.with_suffix(f".{secrets.token_hex(4)}.new")
+    try:
+        with aside.open("wb") as file:
+            file.write(msgspec.json.encode(value))
+            if durable:
+                file.flush()
+                os.fsync(file.fileno())
+        aside.replace(path)
+    except BaseException:
+        aside.unlink(missing_ok=True)
+        raise
+
+
 Columns = Iterable[tuple[str, NDArray[np.generic]]]
 """Named arrays, of any lengths."""
 
 
-def write_columns(path: Path, batches: Iterable[Columns]) -> None:
+def write_columns(path: Path, batches: Iterable[Columns]) -> Checksum:
     """Write arrays as Arrow: a record batch of one row per element of `batches`, a list in it per array.
 
     Booleans become bytes, so that reading needs no copy.
+
+    Returns:
+        What `read_columns` wants to see again.
     """
     import pyarrow as pa
 
     with path.open("wb") as stream:
+        summing = _Summing(stream)
         writer = None
         for columns in batches:
             batch = _batch(columns)
-            writer = writer or pa.ipc.new_file(stream, batch.schema)
+            writer = writer or pa.ipc.new_file(summing, batch.schema)
             writer.write_batch(batch)
         if writer is None:
-            writer = pa.ipc.new_file(stream, pa.schema([]))
+            writer = pa.ipc.new_file(summing, pa.schema([]))
         writer.close()
         stream.flush()
         os.fsync(stream.fileno())
+        return Checksum(stream.tell(), f"{summing.crc32:08x}")
 
 
-def read_columns(path: Path) -> list[dict[str, NDArray[np.generic]]]:
-    """Return the arrays of every record batch, read from disk as they are used."""
+class _Summing:
+    """A stream for Arrow that computes the checksum of what passes."""
+
+    closed = False
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        self.crc32 = 0
+        self.tell = stream.tell
+        self.flush = stream.flush
+        self._stream = stream
+
+    def write(self, piece: bytes) -> int:
+        self.crc32 = zlib.crc32(piece, self.crc32)
+        return self._stream.write(piece)
+
+    def close(self) -> None:
+        """Do nothing: who opened the stream closes it."""
+
+
+def read_columns(path: Path, checksum: Checksum | None = None) -> list[dict[str, NDArray[np.generic]]]:
+    """Return the arrays of every record batch, out of a copy of the file that is nobody else's.
+
+    Raises:
+        Damaged: The file is not the one of the checksum.
+    """
     import pyarrow as pa
 
     found = []
-    with pa.ipc.open_file(pa.memory_map(str(path))) as reader:
-        for at in range(reader.num_record_batches):
-            batch = reader.get_batch(at)
-            batch.validate()
-            named = zip(batch.schema.names, batch.columns, strict=True)
-            found.append({name: _column(column.values) for name, column in named})
+    try:
+        with pa.ipc.open_file(_copy_of(path, checksum)) as reader:
+            for at in range(reader.num_record_batches):
+                batch = reader.get_batch(at)
+                batch.validate()
+                named = zip(batch.schema.names, batch.columns, strict=True)
+                found.append({name: _column(column.values) for name, column in named})
+    except (pa.ArrowException, *_ODD_CONTENT) as error:
+        raise Damaged(f"{path.name}: {error}") from error
     return found
+
+
+def _copy_of(path: Path, checksum: Checksum | None) -> pa.Buffer:
+    """Return the content of a file as a buffer that no other process can change, its checksum compared."""
+    import pyarrow as pa
+
+    with path.open("rb", buffering=0) as stream:
+        size = os.fstat(stream.fileno()).st_size
+        if checksum and size != checksum.size_bytes:
+            raise Damaged(f"{path.name}: it has {size:,} bytes instead of {checksum.size_bytes:,}")
+        room = _allocate(size, path.parent)
+        crc32 = done = 0
+        while done < size and (count := stream.readinto(room[done : done + _PIECE_BYTES])):
+            crc32 = zlib.crc32(room[done : done + count], crc32)
+            done += count
+    if done < size:
+        raise Damaged(f"{path.name}: it was cut while it was read")
+    if checksum and f"{crc32:08x}" != checksum.crc32:
+        raise Damaged(f"{path.name}: its checksum does not match")
+    return pa.py_buffer(room.toreadonly())
+
+
+def _allocate(size: int, folder: Path) -> memoryview:
+    """Return memory for a file, or pages of a file without a name where that is large and the disk has room."""
+    import pyarrow as pa
+
+    if size > _IN_MEMORY_BYTES and hasattr(os, "posix_fallocate"):
+        with contextlib.suppress(OSError), tempfile.TemporaryFile(dir=folder) as stream:
+            # Reserved now: a page that finds no room on the disk later ends the process.
+            os.posix_fallocate(stream.fileno(), 0, size)
+            return memoryview(mmap.mmap(stream.fileno(), size))
+    return memoryview(pa.allocate_buffer(size)).cast("B")
 
 
 def _batch(columns: Columns) -> pa.RecordBatch:
@@ -173,6 +316,7 @@ class _StoredTrace(msgspec.Struct):
     ranks: list[_StoredRank]
     groups: list[CommGroup]
     findings: list[Finding]
+    graphs: Checksum | None = None
 
 
 _stored_trace = decoder(_StoredTrace)
@@ -193,19 +337,19 @@ def write_trace(trace: Trace, folder: Path, tick: Callable[[int, int], None] | N
             if tick:
                 tick(done, len(trace.graphs))
 
-    write_columns(folder / "graphs.arrow", graphs())
-    write_file(folder / "trace.json", msgspec.json.encode(_stored(trace)))
+    checksum = write_columns(folder / "graphs.arrow", graphs())
+    write_sealed(folder / "trace.json", _stored(trace, checksum))
 
 
 def read_trace(folder: Path) -> Trace:
-    """Return the trace of a folder. Its arrays are read from disk as they are used.
+    """Return the trace of a folder.
 
     Raises:
         Damaged: It is not there, or not as it was stored.
     """
     with damage_told():
-        stored = _stored_trace((folder / "trace.json").read_bytes())
-        graphs = tuple(_graph(columns) for columns in read_columns(folder / "graphs.arrow"))
+        stored = decode_sealed(folder / "trace.json", _stored_trace)
+        graphs = tuple(_graph(columns) for columns in read_columns(folder / "graphs.arrow", stored.graphs))
         ranks = tuple(_rank(stored_rank, len(graphs)) for stored_rank in stored.ranks)
         return Trace(graphs, ranks, tuple(stored.groups), tuple(stored.findings))
 
@@ -214,7 +358,7 @@ def _graph(columns: dict[str, NDArray[np.generic]]) -> Graph:
     return graph_from_arrays({**columns, "attrs.slot": columns["attrs.slot"].view(np.bool_)})
 
 
-def _stored(trace: Trace) -> _StoredTrace:
+def _stored(trace: Trace, checksum: Checksum) -> _StoredTrace:
     ranks = [
         _StoredRank(
             rank.number,
@@ -231,7 +375,7 @@ def _stored(trace: Trace) -> _StoredTrace:
         replace(finding, message=encodable(finding.message), file=encodable(finding.file))
         for finding in trace.findings
     ]
-    return _StoredTrace(ranks, list(trace.groups), findings)
+    return _StoredTrace(ranks, list(trace.groups), findings, checksum)
 
 
 def encodable(text: str) -> str:

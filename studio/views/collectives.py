@@ -1,9 +1,7 @@
-"""What the Collectives page shows: the heatmap that an address asks for, made once while it is looked at."""
+"""The heatmap of collectives that an address asks for."""
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -22,12 +20,10 @@ from studio.analysis.collectives.imbalance import (
 )
 from studio.analysis.collectives.members import Members, collective_members
 from studio.errors import TraceError
-from studio.pages._state import kept, run_of, shown_run, times_of, trace, workspace
+from studio.session import Session, keep_result
+from studio.views.address import shown_run
 
-_KEPT_BYTES = 256 << 20
 _UNEVEN = 1.005
-_lock = threading.Lock()
-_heats: OrderedDict[tuple[str, ...], Heat] = OrderedDict()
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,13 +31,14 @@ class Settled:
     """What an address asks for, with everything it leaves open decided.
 
     Attributes:
-        job: Id of the job.
+        session, job: What is open, and the id of the job.
         run: Id of the run, "" for the recording, None where no times are known.
         look: What of the collectives is shown.
         relative: Whether by the mean of the row.
         log: Whether colours follow the logarithm.
     """
 
+    session: Session
     job: str
     run: str | None
     look: Look
@@ -49,24 +46,21 @@ class Settled:
     log: bool
 
 
-def members_of(job: str, run: str | None) -> Members:
+@keep_result
+def members_of(session: Session, job: str, run: str | None) -> Members:
     """Return the collectives of a job in a run, as recorded for "", without times for None."""
-
-    def make() -> Members:
-        found = trace(job)
-        if run is None:
-            return collective_members(found)
-        groups = run_of(job, run).result.config.groups if run else None
-        return collective_members(found, times_of(job, run), groups)
-
-    return kept(f"collectives {run}", job, make)
+    trace = session.trace(job)
+    if run is None:
+        return collective_members(trace)
+    groups = session.run(job, run).result.config.groups if run else None
+    return collective_members(trace, session.times(job, run), groups)
 
 
-def settled(job: str, view: Mapping[str, Any]) -> Settled:
+def settled(session: Session, job: str, view: Mapping[str, Any]) -> Settled:
     """Decide what an address leaves open: the metric that shows most, by the row's mean where rows are uneven."""
-    run = shown_run(job, dict(view))
-    members = members_of(job, run)
-    natural = kept(f"collectives metric {run}", job, lambda: _natural(members))
+    run = shown_run(session, job, view)
+    members = members_of(session, job, run)
+    natural = _natural(session, job, run)
     metric = natural[0]
     asked = view.get("metric")
     if asked in METRICS and (members.timed or asked in UNTIMED):
@@ -82,11 +76,15 @@ def settled(job: str, view: Mapping[str, Any]) -> Settled:
         "load" if view.get("order") == "load" else "number",
     )
     scale = view.get("scale")
-    return Settled(job, run, look, relative, scale == "log" if scale in ("log", "linear") else not relative)
+    return Settled(
+        session, job, run, look, relative, scale == "log" if scale in ("log", "linear") else not relative
+    )
 
 
-def _natural(members: Members) -> tuple[Metric, bool]:
+@keep_result
+def _natural(session: Session, job: str, run: str | None) -> tuple[Metric, bool]:
     """Return the metric that tells most of a job, and whether its sizes are uneven."""
+    members = members_of(session, job, run)
     if not len(members):
         return "size", False
     rows = rows_of(members)
@@ -99,32 +97,30 @@ def _natural(members: Members) -> tuple[Metric, bool]:
     return ("waiting", False) if bool((waiting[~np.isnan(waiting)] > 0).any()) else ("duration", False)
 
 
-def shown_of(job: str, view: Mapping[str, str]) -> Shown:
+def shown_of(session: Session, job: str, view: Mapping[str, str]) -> Shown:
     """Return the heatmap that an address asks for; with the lines of another one where it names that in `like`.
 
     Raises:
         StudioError: There is no such job or run.
     """
-    asked = settled(job, view)
-    heat = _heat(asked)
+    asked = settled(session, job, view)
+    heat = _heat(session, job, asked.run, asked.look)
     if view.get("like"):
         other = other_view(view["like"])
         rest = {key: value for key, value in view.items() if key not in ("run", "like")}
-        heat = align_lines(heat, _heat(settled(other["job"], {**rest, **_explicit(asked), **other})))
-    return Shown(trace(job), heat, asked.look, asked.relative, origin_of(job, asked.run))
+        held = settled(session, other["job"], {**rest, **_explicit(asked), **other})
+        heat = align_lines(heat, _heat(session, held.job, held.run, held.look))
+    return Shown(session.trace(job), heat, asked.look, asked.relative, origin_of(session, job, asked.run))
 
 
-def origin_of(job: str, run: str | None) -> int:
+@keep_result
+def origin_of(session: Session, job: str, run: str | None) -> int:
     """Return what the Timeline counts times from: the first start of a recording, the beginning of a run."""
     if run != "":
         return 0
-
-    def make() -> int:
-        start = times_of(job, run).start_ns
-        known = start[start >= 0]
-        return int(known.min()) if len(known) else 0
-
-    return kept("collectives origin", job, make)
+    start = session.times(job, run).start_ns
+    known = start[start >= 0]
+    return int(known.min()) if len(known) else 0
 
 
 def _explicit(asked: Settled) -> dict[str, str]:
@@ -146,23 +142,9 @@ def other_view(text: str) -> dict[str, str]:
     return {"job": job, "run": run} if run else {"job": job}
 
 
-def _heat(asked: Settled) -> Heat:
-    root = workspace()
-    root.info(asked.job)
-    look = asked.look
-    key = (str(root.root), asked.job, str(asked.run), repr(look))
-    with _lock:
-        if key in _heats:
-            _heats.move_to_end(key)
-            return _heats[key]
-    made = heat_of(members_of(asked.job, asked.run), look)
-    with _lock:
-        _heats[key] = made
-        while len(_heats) > 1 and sum(one.table.nbytes for one in _heats.values()) > _KEPT_BYTES:
-            _heats.popitem(last=False)
-        while len(_heats) > 24:
-            _heats.popitem(last=False)
-    return made
+@keep_result
+def _heat(session: Session, job: str, run: str | None, look: Look) -> Heat:
+    return heat_of(members_of(session, job, run), look)
 
 
 def told(asked: Settled) -> dict[str, str]:

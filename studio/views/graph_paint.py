@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
 from itertools import pairwise
 from typing import Any
 
@@ -12,24 +11,24 @@ import numpy as np
 from studio.analysis.graph.critical import Schedule, schedule
 from studio.analysis.graph.levels import thread_lanes
 from studio.figures.graph_colours import Swatch, categories, diverging, scale_colours
-from studio.pages._graph_fold import adjacency_of, depths_of
-from studio.pages._graph_request import Request
-from studio.pages._graph_times import node_spans
-from studio.pages._state import trace
+from studio.session import Session, keep_result
 from studio.trace import NONE, Float64, Graph, Int64, NodeType, dense_column, group_slots
 from studio.units import format_bytes, format_count, format_ns
+from studio.views.graph_fold import adjacency_of, depths_of
+from studio.views.graph_request import Request
+from studio.views.graph_times import node_spans
 
 _NARROWEST, _WIDEST = 46, 96
 _NARROWEST_BLOCK, _WIDEST_BLOCK = 80, 184
 
 
-@lru_cache(maxsize=3)
-def _schedule(root: str, job: str, graph: int, deps: str, run: str | None, rank: int) -> Schedule:
-    columns = trace(job).graphs[graph]
-    start, end = node_spans(root, job, graph, run, rank)
+@keep_result
+def _schedule(session: Session, job: str, graph: int, deps: str, run: str | None, rank: int) -> Schedule:
+    columns = session.trace(job).graphs[graph]
+    start, end = node_spans(session, job, graph, run, rank)
     return schedule(
-        adjacency_of(root, job, graph, deps).edges,
-        depths_of(root, job, graph, deps),
+        adjacency_of(session, job, graph, deps).edges,
+        depths_of(session, job, graph, deps),
         start,
         end,
         duration_ns=columns.duration_ns,
@@ -39,7 +38,7 @@ def _schedule(root: str, job: str, graph: int, deps: str, run: str | None, rank:
 
 def schedule_of(asked: Request) -> Schedule:
     """Return what holds up the rank that is asked about, in the run that is shown."""
-    return _schedule(asked.root, asked.job, asked.graph, asked.deps, asked.run, asked.rank)
+    return _schedule(asked.session, asked.job, asked.graph, asked.deps, asked.run, asked.rank)
 
 
 def _resources(graph: Graph) -> Int64:
@@ -76,8 +75,8 @@ def painted(
 
 
 def _durations(asked: Request, run: str | None) -> Float64:
-    graph = trace(asked.job).graphs[asked.graph]
-    start, end = node_spans(asked.root, asked.job, asked.graph, run, asked.rank)
+    graph = asked.session.trace(asked.job).graphs[asked.graph]
+    start, end = node_spans(asked.session, asked.job, asked.graph, run, asked.rank)
     if not (start >= 0).any() and not run:
         return graph.duration_ns.astype(float)
     return np.where(start >= 0, (end - start).astype(float), np.nan)
@@ -92,7 +91,7 @@ def _added(values: Float64, rows: list[Int64]) -> Float64:
 
 def _hues(asked: Request, rows: list[Int64]) -> tuple[list[str], list[Swatch], list[str]]:
     """Return hue and text of each element, and the legend."""
-    graph = trace(asked.job).graphs[asked.graph]
+    graph = asked.session.trace(asked.job).graphs[asked.graph]
     if asked.colour in ("group", "lane"):
         return _category_hues(asked, graph, rows)
     if asked.colour == "difference":
@@ -170,7 +169,7 @@ def _mark(
 ) -> None:
     """Mark what lies on the critical path, and the lines it takes."""
     path = schedule_of(asked).path
-    on_path = np.zeros(len(trace(asked.job).graphs[asked.graph]), np.bool_)
+    on_path = np.zeros(len(asked.session.trace(asked.job).graphs[asked.graph]), np.bool_)
     on_path[path] = True
     of = np.full(len(on_path), NONE, np.int64)
     for at, one in enumerate(rows):

@@ -8,6 +8,7 @@ from typing import Literal
 from studio.analysis.graph.blocks import Path
 from studio.analysis.graph.levels import LevelName
 from studio.analysis.graph.neighbours import BOTH, Direction, Kind
+from studio.session import Session
 
 DEPTH, DEEPEST = 2, 10
 KINDS: dict[str, tuple[Kind, ...]] = {"both": BOTH, "data": ("data",), "ctrl": ("ctrl",)}
@@ -30,7 +31,7 @@ class Request:
     """A part of a graph; equal requests give equal drawings.
 
     Attributes:
-        root, job: The workspace's folder and the job's name.
+        session, job: What is open, and the id of the job.
         graph: Index into `Trace.graphs`.
         deps: Which dependencies count: a key of `KINDS`.
         centre: Row in the middle of a neighbourhood, else -1.
@@ -48,7 +49,7 @@ class Request:
         wide: Whether nodes are as wide as they are long in time.
     """
 
-    root: str
+    session: Session
     job: str
     graph: int
     deps: str

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import threading
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from queue import SimpleQueue
 from typing import Literal, Protocol
 
 from filelock import FileLock
 
 from studio import units
 from studio.errors import StudioError
+from studio.et.source import SourceFile
+from studio.store.arrays import write_json
+from studio.store.tasks import Problem, Report, TaskCancelled, Tasks
+
+_PROGRESS_EVERY_S = 0.2
+_UNITS = {"unpacking": "files", "checking": "bytes", "reading": "bytes", "storing": "graphs"}
+"""What the progress of a phase counts."""
 
 Status = Literal["uploading", "queued", "reading", "done", "failed", "cancelled", "interrupted"]
 
@@ -36,26 +44,6 @@ class ImportRefusedError(StudioError):
         super().__init__(message, hint=hint)
         self.reason = reason
         self.received = received
-
-
-class ImportCancelled(Exception):  # noqa: N818 (a wish fulfilled is no error)
-    """Raised by `Progress` inside a reader once the user has cancelled the import."""
-
-
-@dataclass(frozen=True, slots=True)
-class Problem:
-    """What went wrong, to be shown in place.
-
-    Attributes:
-        message, hint: For the user.
-        ranks_for: Files whose rank the user is asked for.
-        npus_for: Files that leave open how many NPUs there are, which the user is asked for.
-    """
-
-    message: str
-    hint: str = ""
-    ranks_for: tuple[str, ...] = ()
-    npus_for: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,31 +143,85 @@ class State:
     details: str = ""
 
 
+class Progress:
+    """What a reader sees of the import it works for.
+
+    Call it to report: `progress("reading", 12, 64, "12 of 64 ranks")`. It raises TaskCancelled once the user has
+    cancelled, so a reader that reports often enough needs nothing else.
+
+    Attributes:
+        name: A name for the job, made from the files' paths.
+        ranks: Ranks the user entered, by `SourceFile.name`; see RanksNeededError.
+        npus: The number of NPUs the user entered; see NpusNeededError.
+    """
+
+    def __init__(self, folder: Path, state: State, report: Report) -> None:
+        self.name = state.name
+        self.ranks: Mapping[str, int] = dict(state.ranks)
+        self.npus = state.npus
+        self.warnings: list[str] = []
+        self.file_errors: dict[str, Problem] = {}
+        self.upload_of: dict[Path, str] = {}
+        self._folder = folder
+        self._report = report
+        self._shown = Phase("", 0, 0)
+        self._written_s = 0.0
+
+    def __call__(self, phase: str, done: int, total: int, message: str = "") -> None:
+        """Show how far the reading is."""
+        self.check()
+        self._report.running(done, total, phase=phase, unit=_UNITS.get(phase, ""))
+        now_s = time.monotonic()
+        if phase == self._shown.phase and done < total and now_s - self._written_s < _PROGRESS_EVERY_S:
+            return
+        self._shown, self._written_s = Phase(phase, done, total, message), now_s
+        with contextlib.suppress(OSError):
+            write_json(self._folder / "progress.json", self._shown, durable=False)
+
+    def cancelled(self) -> bool:
+        """Tell whether the user has cancelled the import."""
+        return self._report.cancelled()
+
+    def check(self) -> None:
+        """Raise TaskCancelled if the user has cancelled the import."""
+        if self._report.cancelled():
+            raise TaskCancelled
+
+    def warn(self, message: str) -> None:
+        """Add a sentence that is shown with the finished import."""
+        self.warnings.append(message)
+
+    def file_failed(self, file: SourceFile, error: StudioError) -> None:
+        """Show an error beside one file of the import and go on."""
+        if upload := self.upload_of.get(file.path):
+            self.file_errors.setdefault(upload, Problem(error.message, error.hint))
+
+
+ReadJob = Callable[[list[SourceFile], Progress], str]
+"""Makes a job of files, archives already unpacked, and returns its id."""
+
+
 @dataclass(frozen=True, slots=True)
 class Registry:
     """The imports of a workspace as one running studio sees them; opened by `open_registry`.
 
     Attributes:
         root: The folder of all imports.
-        token: Names this studio in the states of its imports.
-        now: The clock, seconds since the epoch.
+        tasks: What reads them, in the background.
 
-    The others are the inside of this module.
+    The others are the inside of this package.
     """
 
     root: Path
-    token: str
-    now: Callable[[], float]
-    alive: FileLock
+    tasks: Tasks
+    read_job: ReadJob
     lock: FileLock
     mutex: threading.RLock = field(default_factory=threading.RLock)
     writers: dict[tuple[str, str], threading.Lock] = field(default_factory=dict)
     plans: dict[str, tuple[Announced, ...]] = field(default_factory=dict)
     cancels: dict[str, threading.Event] = field(default_factory=dict)
     touched: dict[str, float] = field(default_factory=dict)
-    gone: set[str] = field(default_factory=set)
-    queue: SimpleQueue[str | None] = field(default_factory=SimpleQueue)
-    workers: list[threading.Thread] = field(default_factory=list)
+    reading: dict[str, str] = field(default_factory=dict)
 
 
 def no_such_import(import_id: str) -> ImportRefusedError:

@@ -15,7 +15,7 @@ import msgspec
 
 from studio import units
 from studio.et import archive
-from studio.imports.model import (
+from studio.store.imports.model import (
     Announced,
     ByteStream,
     Import,
@@ -28,8 +28,9 @@ from studio.imports.model import (
     no_such_import,
     unwritable,
 )
-from studio.imports.store import (
+from studio.store.imports.store import (
     RESUMABLE,
+    add_import,
     announced_file,
     cancel_event,
     exclusive,
@@ -39,14 +40,15 @@ from studio.imports.store import (
     is_mine,
     load_state,
     owned_state,
+    remove_half_made,
     remove_import,
     reopen_upload,
     resumable,
     save_state,
     size_of,
     status_of,
-    write_json,
 )
+from studio.store.tasks import cancel
 
 FILES_AT_MOST = 100_000
 
@@ -69,6 +71,7 @@ def create_import(registry: Registry, files: Sequence[Announced], *, name: str =
     _check_files(files)
     fingerprint = _fingerprint(files)
     with exclusive(registry):
+        remove_half_made(registry)
         for import_id in import_ids(registry):
             state = load_state(registry, import_id)
             if state.fingerprint == fingerprint and resumable(registry, state):
@@ -78,22 +81,16 @@ def create_import(registry: Registry, files: Sequence[Announced], *, name: str =
         size_bytes = sum(file.size_bytes for file in files)
         _check_room(registry, size_bytes)
         import_id = secrets.token_hex(8)
-        folder = registry.root / import_id
-        (folder / "files").mkdir(parents=True)
-        write_json(folder / "plan.json", tuple(files))
-        save_state(
-            registry,
-            import_id,
-            State(
-                name=name.strip()[:200] or _name_of([file.path for file in files]),
-                created=registry.now(),
-                owner=registry.token,
-                fingerprint=fingerprint,
-                status="uploading",
-                files_total=len(files),
-                size_bytes=size_bytes,
-            ),
+        state = State(
+            name=name.strip()[:200] or _name_of([file.path for file in files]),
+            created=registry.tasks.now(),
+            owner=registry.tasks.token,
+            fingerprint=fingerprint,
+            status="uploading",
+            files_total=len(files),
+            size_bytes=size_bytes,
         )
+        add_import(registry, import_id, tuple(files), state)
     return get_import(registry, import_id)
 
 
@@ -129,7 +126,7 @@ def append_chunk(
                 received=received,
             )
         received = _copy(registry, import_id, stream, path, file, length)
-    registry.touched[import_id] = registry.now()
+    registry.touched[import_id] = registry.tasks.now()
     if received < offset + length:
         message = f"{file.path}: the connection ended at byte {received:,}, {offset + length - received:,} too early."
         raise ImportRefusedError("cut", message, hint="Go on from there.", received=received)
@@ -203,7 +200,9 @@ def cancel_file(registry: Registry, import_id: str, file_id: str) -> None:
         errors = {key: problem for key, problem in state.file_errors.items() if key != file_id}
         dropped = tuple(sorted({*state.dropped, file_id}))
         save_state(
-            registry, import_id, replace(state, owner=registry.token, dropped=dropped, file_errors=errors)
+            registry,
+            import_id,
+            replace(state, owner=registry.tasks.token, dropped=dropped, file_errors=errors),
         )
     with file_writer(registry, import_id, file_id):
         (registry.root / import_id / "files" / file_id).unlink(missing_ok=True)
@@ -219,9 +218,8 @@ def cancel_import(registry: Registry, import_id: str) -> Import | None:
         state = owned_state(registry, import_id)
         status = status_of(registry, state)
         cancel_event(registry, import_id).set()
-        if status == "queued":
-            save_state(registry, import_id, replace(state, status="cancelled"))
         if status in ("queued", "reading"):
+            cancel(registry.tasks, registry.reading.get(import_id, ""))
             return get_import(registry, import_id)
     for key in [key for key in registry.writers if key[0] == import_id]:
         with registry.writers[key]:

@@ -3,7 +3,7 @@
     jobs/<id>/job.json      name, dates, sizes, summary: all that a list of jobs shows
     jobs/<id>/trace.json    ranks, comm groups, findings
     jobs/<id>/graphs.arrow  one record batch per distinct graph, one list column per array of the graph
-    jobs/<id>/runs/<run>/   a simulation of the job that was kept, see `studio.runs`
+    jobs/<id>/runs/<run>/   a simulation of the job that was kept, see `studio.store.runs`
     tmp/<id>/               a job being written; renamed to jobs/<id> when it is complete
     tmp/<id>.<random>       a run being written, what replaces a file, or what is being removed
     trash/<id>/             a job that was deleted, with its runs, for a day
@@ -32,8 +32,16 @@ import msgspec
 from studio.analysis.job.summary import Summary, summarise
 from studio.decoding import decoder
 from studio.errors import StudioError, TraceError
-from studio.runs import Run, RunInfo, read_info, read_run, write_run
-from studio.storage import Damaged, encodable, read_trace, sync_folder, write_file, write_trace
+from studio.store.arrays import (
+    Damaged,
+    encodable,
+    read_sealed,
+    read_trace,
+    sync_folder,
+    write_sealed,
+    write_trace,
+)
+from studio.store.runs import Run, RunInfo, read_info, read_run, write_run
 from studio.trace import Trace
 
 LAYOUT = 1
@@ -106,8 +114,8 @@ class Workspace:
         """Return all jobs, newest first. Folders that cannot be read are left out."""
         found = []
         for job_id in self._ids():
-            with contextlib.suppress(OSError, msgspec.MsgspecError, UnicodeDecodeError):
-                raw = (self.root / "jobs" / job_id / "job.json").read_bytes()
+            with contextlib.suppress(OSError, Damaged, msgspec.MsgspecError, UnicodeDecodeError):
+                raw = read_sealed(self.root / "jobs" / job_id / "job.json")
                 found.append(self._counted(replace(_job_info(raw), id=job_id)))
         return sorted(found, key=lambda job: (-job.created, job.id))
 
@@ -120,9 +128,11 @@ class Workspace:
         """
         try:
             with self._storing(f"job {job_id} cannot be read"):
-                raw = (self._folder(job_id) / "job.json").read_bytes()
+                raw = read_sealed(self._folder(job_id) / "job.json")
         except FileNotFoundError:
             raise self._missing(job_id) from None
+        except Damaged as error:
+            raise _damaged(job_id, error) from error
         try:
             known = _layout(raw)
             if known.layout <= LAYOUT:
@@ -134,8 +144,19 @@ class Workspace:
             hint="Update Chakra Studio, or import the traces again.",
         )
 
+    def require(self, job_id: str, run_id: str = "") -> None:
+        """Do nothing where there is such a job and, where one is named, such a run of it; costs next to nothing.
+
+        Raises:
+            StudioError: There is none; names the nearest.
+        """
+        if not (self._folder(job_id) / "job.json").is_file():
+            raise self._missing(job_id)
+        if run_id and not (self._run_folder(job_id, run_id) / "run.json").is_file():
+            raise self._missing_run(job_id, run_id)
+
     def load(self, job_id: str) -> Trace:
-        """Open a job. Its arrays are read from disk as they are used.
+        """Open a job.
 
         Raises:
             StudioError: There is no such job, or a newer studio has written it.
@@ -181,7 +202,7 @@ class Workspace:
                 size = sum(path.stat().st_size for path in aside.iterdir())
                 info = _info(trace, job_id, cleaned, size)
                 info = replace(info, source=encodable(source), fingerprint=fingerprint)
-                write_file(aside / "job.json", msgspec.json.encode(info))
+                write_sealed(aside / "job.json", info)
                 sync_folder(aside)
                 aside.rename(self.root / "jobs" / job_id)
                 sync_folder(self.root / "jobs")
@@ -205,7 +226,7 @@ class Workspace:
         aside = self._aside(job_id)
         try:
             with self._storing(f"{info.name} cannot be renamed"):
-                write_file(aside, msgspec.json.encode(info))
+                write_sealed(aside, info)
                 aside.replace(folder / "job.json")
         except FileNotFoundError:
             raise self._missing(job_id) from None
@@ -298,8 +319,13 @@ class Workspace:
             shutil.rmtree(aside, ignore_errors=True)
         return run_id
 
-    def load_run(self, job_id: str, run_id: str) -> Run:
-        """Open a run, with its job's trace. Arrays are read from disk as they are used where they need no widening.
+    def load_run(self, job_id: str, run_id: str, trace: Trace | None = None) -> Run:
+        """Open a run.
+
+        Args:
+            job_id: Its job.
+            run_id: Which.
+            trace: The trace of its job, where it is open already.
 
         Raises:
             StudioError: There is no such job or run, or a newer studio has written it.
@@ -307,7 +333,7 @@ class Workspace:
         """
         info = self.run_info(job_id, run_id)
         folder = self._run_folder(job_id, run_id)
-        trace = self.load(job_id)
+        trace = trace or self.load(job_id)
         try:
             return read_run(folder, info, trace)
         except Damaged as error:
@@ -325,7 +351,7 @@ class Workspace:
         aside = self._aside(job_id)
         try:
             with self._storing(f"run {info.name} cannot be renamed"):
-                write_file(aside, msgspec.json.encode(info))
+                write_sealed(aside, info)
                 aside.replace(self._run_folder(job_id, run_id) / "run.json")
         except FileNotFoundError:
             raise self._missing_run(job_id, run_id) from None

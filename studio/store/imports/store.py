@@ -14,17 +14,16 @@ from pathlib import Path
 from typing import TypeVar
 
 import msgspec
-from filelock import FileLock, Timeout
 
 from studio.decoding import decoder
-from studio.imports.model import (
+from studio.store.arrays import sync_folder, write_json
+from studio.store.imports.model import (
     Announced,
     FileStatus,
     Import,
     ImportFile,
     ImportRefusedError,
     Phase,
-    Problem,
     Registry,
     State,
     Status,
@@ -32,6 +31,7 @@ from studio.imports.model import (
     is_full,
     no_such_import,
 )
+from studio.store.tasks import Problem, is_running
 
 _ID = re.compile(r"[0-9a-f]{16}")
 
@@ -42,7 +42,8 @@ _FILE_ID = re.compile(r"[0-9]{6}")
 _KEEP_DONE_S = 7 * 86_400
 
 
-_KEEP_UNBORN_S = 3600
+_NEW, _GONE = ".new-", ".gone-"
+"""How folders begin that are being made or deleted."""
 
 
 RESUMABLE: frozenset[Status] = frozenset(("uploading", "interrupted", "failed", "cancelled"))
@@ -88,7 +89,7 @@ def get_import(registry: Registry, import_id: str) -> Import:
         job=state.job,
         error=state.error,
         warnings=state.warnings,
-        idle_s=max(0.0, registry.now() - touched)
+        idle_s=max(0.0, registry.tasks.now() - touched)
         if status == "uploading" and is_mine(registry, state)
         else None,
     )
@@ -122,33 +123,15 @@ def exclusive(registry: Registry) -> Iterator[None]:
         yield
 
 
-def is_running(registry: Registry, token: str) -> bool:
-    """Tell whether the studio of this token still runs: the lock of a dead one is free, whatever killed it."""
-    if token in registry.gone or not _ID.fullmatch(token):
-        return False
-    if token == registry.token:
-        return True
-    path = registry.root / ".studios" / f"{token}.lock"
-    lock = FileLock(path)
-    try:
-        lock.acquire(timeout=0)
-    except Timeout:
-        return True
-    lock.release()
-    path.unlink(missing_ok=True)
-    registry.gone.add(token)
-    return False
-
-
 def is_mine(registry: Registry, state: State) -> bool:
     """Tell whether this studio works on the import, or was the last to."""
-    return state.owner == registry.token
+    return state.owner == registry.tasks.token
 
 
 def status_of(registry: Registry, state: State) -> Status:
     """Where an import stands: unfinished work of a studio that has gone is interrupted."""
     unfinished = state.status in ("uploading", "queued", "reading")
-    return "interrupted" if unfinished and not is_running(registry, state.owner) else state.status
+    return "interrupted" if unfinished and not is_running(registry.tasks, state.owner) else state.status
 
 
 def resumable(registry: Registry, state: State) -> bool:
@@ -176,8 +159,8 @@ def owned_state(registry: Registry, import_id: str) -> State:
 def reopen_upload(registry: Registry, import_id: str, state: State) -> None:
     """Take an import over for uploading, as if nothing had happened since."""
     registry.cancels[import_id] = threading.Event()
-    registry.touched[import_id] = registry.now()
-    reopened = replace(state, owner=registry.token, status="uploading", error=None, file_errors={})
+    registry.touched[import_id] = registry.tasks.now()
+    reopened = replace(state, owner=registry.tasks.token, status="uploading", error=None, file_errors={})
     save_state(registry, import_id, reopened)
 
 
@@ -193,7 +176,43 @@ def file_writer(registry: Registry, import_id: str, file_id: str) -> threading.L
 
 def import_ids(registry: Registry) -> list[str]:
     """The ids of all imports of the workspace."""
+    return [name for name in _folders(registry) if not _is_half_made(registry.root / name)]
+
+
+def _folders(registry: Registry) -> list[str]:
     return sorted(entry.name for entry in os.scandir(registry.root) if _ID.fullmatch(entry.name))
+
+
+def _is_half_made(folder: Path) -> bool:
+    return not ((folder / "plan.json").is_file() and (folder / "state.json").is_file())
+
+
+def remove_half_made(registry: Registry) -> None:
+    """Delete folders that are no whole import; call it inside `exclusive`, so that nobody is about to finish one."""
+    for entry in list(os.scandir(registry.root)):
+        if entry.name.startswith((_NEW, _GONE)):
+            shutil.rmtree(entry.path, ignore_errors=True)
+    for name in _folders(registry):
+        if _is_half_made(registry.root / name):
+            remove_import(registry, name)
+
+
+def add_import(registry: Registry, import_id: str, plan: tuple[Announced, ...], state: State) -> None:
+    """Store an import that is new; call it inside `exclusive`.
+
+    Like a job it is written aside and appears by one rename, so a kill leaves a whole one or none.
+    """
+    aside = registry.root / f"{_NEW}{import_id}"
+    try:
+        (aside / "files").mkdir(parents=True)
+        store_json(aside / "plan.json", plan)
+        store_json(aside / "state.json", state)
+        sync_folder(aside)
+        aside.rename(registry.root / import_id)
+        sync_folder(registry.root)
+    except BaseException:
+        shutil.rmtree(aside, ignore_errors=True)
+        raise
 
 
 def load_state(registry: Registry, import_id: str) -> State:
@@ -216,23 +235,16 @@ def load_state(registry: Registry, import_id: str) -> State:
 
 def save_state(registry: Registry, import_id: str, state: State) -> None:
     """Note where an import stands; call it inside `exclusive`."""
-    write_json(registry.root / import_id / "state.json", state)
+    store_json(registry.root / import_id / "state.json", state)
 
 
-def write_json(path: Path, value: object, *, durable: bool = True) -> None:
-    """Replace a JSON file as a whole, so that whoever reads it sees the old or the new one."""
-    aside = path.with_suffix(f".{secrets.token_hex(4)}.new")
+def store_json(path: Path, value: object) -> None:
+    """Replace a JSON file; a full disk is said in the user's words."""
     try:
-        with aside.open("wb") as file:
-            file.write(msgspec.json.encode(value))
-            if durable:
-                file.flush()
-                os.fsync(file.fileno())
-        aside.replace(path)
-    except BaseException as error:
-        aside.unlink(missing_ok=True)
-        if isinstance(error, OSError) and is_full(error):
-            raise disk_full(path.parent.name, 0) from error
+        write_json(path, value)
+    except OSError as error:
+        if is_full(error):
+            raise disk_full(path.parent.name.removeprefix(_NEW), 0) from error
         raise
 
 
@@ -290,7 +302,7 @@ def _dropped_bytes(registry: Registry, import_id: str, state: State) -> int:
 def remove_import(registry: Registry, import_id: str) -> None:
     """Delete an import and all that has arrived of it."""
     # Renamed first: a kill while deleting leaves a name that no list shows.
-    aside = registry.root / f".gone-{import_id}-{secrets.token_hex(4)}"
+    aside = registry.root / f"{_GONE}{import_id}-{secrets.token_hex(4)}"
     (registry.root / import_id).rename(aside)
     shutil.rmtree(aside, ignore_errors=True)
     for forget in (registry.plans, registry.cancels, registry.touched):
@@ -299,20 +311,11 @@ def remove_import(registry: Registry, import_id: str) -> None:
 
 def tidy(registry: Registry) -> None:
     """Delete what killed studios left half made or half deleted, and imports finished long ago."""
-    for entry in list(os.scandir(registry.root)):
-        if entry.name.startswith(".gone-"):
-            shutil.rmtree(entry.path, ignore_errors=True)
+    remove_half_made(registry)
     for import_id in import_ids(registry):
         folder = registry.root / import_id
-        try:
-            state = load_state(registry, import_id)
-        except ImportRefusedError:
-            if registry.now() - folder.stat().st_mtime > _KEEP_UNBORN_S:
-                remove_import(registry, import_id)
-            continue
+        state = load_state(registry, import_id)
         if state.status == "done":
             shutil.rmtree(folder / "files", ignore_errors=True)
-            if registry.now() - state.created > _KEEP_DONE_S:
+            if registry.tasks.now() - state.created > _KEEP_DONE_S:
                 remove_import(registry, import_id)
-    for lock in list((registry.root / ".studios").glob("*.lock")):
-        is_running(registry, lock.stem)

@@ -1,0 +1,92 @@
+"""A mended job in the workspace: a job of its own that knows what it was made of and how."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from studio.doctor import REPAIRS, repair
+from studio.errors import StudioError
+from studio.session import Session
+from studio.store.tasks import Report, Task, TaskCancelled, Tasks, submit
+from studio.store.workspace import JobInfo
+
+_MARK = "repair"
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """What a mended job was made of.
+
+    Attributes:
+        job: Id of the job that was mended; it may be gone by now.
+        repairs: Codes of the repairs.
+    """
+
+    job: str
+    repairs: tuple[str, ...]
+
+
+def start_mending(tasks: Tasks, session: Session, job: str, codes: Sequence[str]) -> Task:
+    """Queue the mending of a job; the task's result is the id of the new one, see `mend`.
+
+    Raises:
+        StudioError: There is no such job.
+    """
+    name = session.workspace.info(job).name
+    return submit(tasks, "repair", name, lambda report: mend(session, job, codes, report), job=job)
+
+
+def mend(session: Session, job: str, codes: Sequence[str], report: Report | None = None) -> str:
+    """Store a job mended and return the id of the new one; where the same was done before, of that one.
+
+    Raises:
+        TraceError: There is no such repair.
+        StudioError: There is no such job, nothing to mend, or the workspace cannot be written.
+        TaskCancelled: The user has cancelled it, by `report`.
+    """
+    workspace = session.workspace
+    info = workspace.info(job)
+    wanted = [code for code in REPAIRS if code in codes]
+    mark = f"{_MARK}:{job}:{','.join(wanted)}"
+    known = workspace.find(mark)
+    if known:
+        return known.id
+    trace, changes = session.trace(job), 0
+    for done, code in enumerate([*wanted, *(code for code in codes if code not in REPAIRS)]):
+        if report:
+            report.running(done, len(wanted), phase="repairing", unit="repairs")
+        repaired = repair(trace, code)
+        trace, changes = repaired.trace, changes + len(repaired.changes)
+    if not changes:
+        raise StudioError(
+            f"{info.name}: there is nothing to mend.", hint="Somebody may have mended it already."
+        )
+
+    def tick(done: int, total: int) -> None:
+        if report:
+            report.running(done, total, phase="storing", unit="graphs")
+
+    name = f"{info.name[:180]} (mended)" if not info.name.endswith("(mended)") else info.name
+    made = workspace.save(trace, name, source=f"{info.name}, mended", fingerprint=mark, tick=tick)
+    if report and not report.finish(made):
+        workspace.delete(made)
+        raise TaskCancelled
+    return made
+
+
+def origin(info: JobInfo) -> Origin | None:
+    """Return what a job was mended of, None where it was imported.
+
+    Example:
+        >>> origin_of_mark("repair:llama-1a2b3c:cycle,self-loop")
+        Origin(job='llama-1a2b3c', repairs=('cycle', 'self-loop'))
+    """
+    return origin_of_mark(info.fingerprint)
+
+
+def origin_of_mark(mark: str) -> Origin | None:
+    """Return what the fingerprint of a job tells of its origin."""
+    kind, _, rest = mark.partition(":")
+    job, _, codes = rest.partition(":")
+    return Origin(job, tuple(codes.split(","))) if kind == _MARK and job else None

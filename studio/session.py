@@ -1,0 +1,284 @@
+"""What one studio or one command has open: jobs, their runs, and all that is worked out from them.
+
+Everything is made once, kept in one cache that is bounded by bytes, and known by the job and run it is of: their
+content never changes. What another studio deletes is gone at once.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+from functools import wraps
+from typing import Any, Final, ParamSpec, TypeVar, cast
+
+from studio.analysis.job.breakdown import RankUse
+from studio.analysis.job.nodes import NodeIndex
+from studio.analysis.job.occupancy import Occupancy
+from studio.analysis.timeline.counters import Series, in_flight
+from studio.analysis.timeline.differences import Ghost
+from studio.analysis.timeline.gantt import Gantt
+from studio.cache import Cache
+from studio.comparing import RECORDED, Compared, Lineup, recording, side_use, simulation
+from studio.comparing import lineup as compared_with_first
+from studio.doctor import Change, Examination, repair
+from studio.doctor import examination as examined
+from studio.errors import StudioError, TraceError
+from studio.et.memory import machine_bytes
+from studio.sim.load import network_load
+from studio.store.runs import Run
+from studio.store.workspace import Workspace
+from studio.timeline import NodeTimes, recorded, recorded_times
+from studio.trace import Trace
+
+T = TypeVar("T")
+P = ParamSpec("P")
+
+SHARE_OF_MEMORY: Final = 4
+"""The cache takes at most one part in so many of the machine's memory."""
+_UNKNOWN_MEMORY_BYTES = 4 << 30
+
+Sides = tuple[tuple[str, str], ...]
+"""Jobs and runs; "" stands for the job itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class CacheUse:
+    """How full the cache of a session is.
+
+    Attributes:
+        budget_bytes: What it may take.
+        used_bytes: What it takes, estimated.
+        entries: Things in it.
+    """
+
+    budget_bytes: int
+    used_bytes: int
+    entries: int
+
+
+class Session:
+    """A workspace with its open jobs and runs.
+
+    Attributes:
+        workspace: Where jobs and runs are.
+    """
+
+    def __init__(self, workspace: Workspace, *, budget_bytes: int | None = None) -> None:
+        """Open nothing yet.
+
+        Args:
+            workspace: Where jobs and runs are.
+            budget_bytes: What may be kept in memory, a quarter of the machine's for None.
+        """
+        self.workspace = workspace
+        if budget_bytes is None:
+            budget_bytes = (machine_bytes() or SHARE_OF_MEMORY * _UNKNOWN_MEMORY_BYTES) // SHARE_OF_MEMORY
+        self._cache: Cache[tuple[Sides, Hashable]] = Cache(budget_bytes)
+
+    @property
+    def use(self) -> CacheUse:
+        """How full the cache is."""
+        return CacheUse(self._cache.budget_bytes, self._cache.used_bytes, len(self._cache))
+
+    def keep(self, sides: Sides, what: Hashable, make: Callable[[], T]) -> T:
+        """Return what is worked out of jobs and runs, made where it is not there yet.
+
+        Args:
+            sides: The jobs and runs.
+            what: Tells it from all else that is worked out of them.
+            make: Makes it.
+
+        Raises:
+            StudioError: There is no such job or run.
+        """
+        for job, run in sides:
+            try:
+                self.workspace.require(job, run)
+            except StudioError:
+                self._cache.forget(lambda key, gone=(job, run): _is_of(key[0], *gone))  # type: ignore[misc]
+                raise
+        return self._cache.get((sides, what), make)
+
+    def kept(self, what: Hashable, job: str, make: Callable[[], T], run: str = "") -> T:
+        """Return what is worked out of a job, or of a run of it; see `keep`."""
+        return self.keep(((job, run),), what, make)
+
+    # -----------------------------------------------------------------------------------------------
+    # Jobs and runs
+
+    def trace(self, job: str) -> Trace:
+        """Return an open job.
+
+        Raises:
+            StudioError: There is no such job, or its files are damaged.
+        """
+        return self.kept("trace", job, lambda: self.workspace.load(job))
+
+    def run(self, job: str, run: str) -> Run:
+        """Return an open run; all runs of a job share its trace.
+
+        Raises:
+            StudioError: There is no such job or run, or its files are damaged.
+        """
+        return self.kept("run", job, lambda: self.workspace.load_run(job, run, self.trace(job)), run)
+
+    def times(self, job: str, run: str) -> NodeTimes:
+        """Return when the nodes of a job ran, in a run or, for "", as recorded."""
+
+        def make() -> NodeTimes:
+            return self.run(job, run).result.node_times() if run else recorded_times(self.trace(job))
+
+        return self.kept("times", job, make, run)
+
+    # -----------------------------------------------------------------------------------------------
+    # What pages show of them
+
+    def node_index(self, job: str, run: str = "") -> NodeIndex:
+        """Return the searchable list of a job's nodes, with the times of a run or, for "", those recorded."""
+
+        def make() -> NodeIndex:
+            if not run:
+                return NodeIndex(self.trace(job))
+            return NodeIndex(self.trace(job), self.times(job, run), like=self.node_index(job))
+
+        return self.kept("nodes", job, make, run)
+
+    def examination(self, job: str) -> Examination:
+        """Return what is wrong with a job."""
+        return self.kept("examination", job, lambda: examined(self.trace(job)))
+
+    def examination_made(self, job: str) -> Examination | None:
+        """Return what is wrong with a job where that is known; finding out would take its time."""
+        known: Examination | None = self._cache.peek((((job, ""),), "examination"))
+        return known
+
+    def repair_preview(self, job: str, code: str) -> tuple[Change, ...]:
+        """Return what a repair would change in a job."""
+        return self.kept(("repair", code), job, lambda: repair(self.trace(job), code).changes)
+
+    def gantt(self, job: str, run: str) -> Gantt:
+        """Return the drawable timeline of a run of a job, or of its recording for "".
+
+        Raises:
+            StudioError: There is no such job or run, or its files are damaged.
+            TraceError: The job holds no times.
+        """
+
+        def make() -> Gantt:
+            return simulated_gantt(self.run(job, run)) if run else recorded_gantt(self.trace(job))
+
+        return self.kept("gantt", job, make, run)
+
+    def ghost(self, job: str, run: str, other: str) -> Gantt:
+        """Return the lanes of a run of a job with the times of another in them; `RECORDED` names the recording.
+
+        Raises:
+            StudioError: There is no such job or run, or its files are damaged.
+            TraceError: One of them holds no times.
+        """
+        name = "" if other == RECORDED else other
+
+        def make() -> Gantt:
+            origin_ns = self.gantt(job, name).origin_ns
+            return Ghost(self.gantt(job, run), self.times(job, name), origin_ns=origin_ns)
+
+        return self.keep(((job, run), (job, name)), "ghost", make)
+
+    def counters(self, job: str, run: str) -> tuple[Series, ...]:
+        """Return what a run of a job, or its recording for "", has under way over time.
+
+        Raises:
+            StudioError: There is no such job or run, or its files are damaged.
+            TraceError: The job holds no times.
+        """
+
+        def make() -> tuple[Series, ...]:
+            shown = self.gantt(job, run)
+            return in_flight(shown) + (network_load(self.run(job, run).result, shown) if run else ())
+
+        return self.kept("counters", job, make, run)
+
+    # -----------------------------------------------------------------------------------------------
+    # Runs side by side; here `RECORDED` names a recording, as in addresses
+
+    def compared(self, job: str, run: str) -> Compared:
+        """Return a run of a job as pages, commands and reports compare it.
+
+        Raises:
+            StudioError: There is no such job or run, its files are damaged, or the job holds no times.
+        """
+        info = self.workspace.info(job)
+        if run != RECORDED:
+            return simulation(self.run(job, run), self.workspace.run_info(job, run), info.summary, info.name)
+        if not info.summary.timed_nodes:
+            raise TraceError(
+                f"{info.name}: The files of this job hold no times.", hint="Simulate it, and compare the run."
+            )
+        return recording(self.trace(job), f"{info.name} · recorded", info.summary, job, self.times(job, ""))
+
+    def lineup(self, sides: Sequence[tuple[str, str]]) -> Lineup:
+        """Return runs compared with the first, each given by its job and its id.
+
+        Raises:
+            StudioError: There is no such job or run, its files are damaged, or the job holds no times.
+        """
+        of = tuple((job, "" if run == RECORDED else run) for job, run in sides)
+        return self.keep(
+            of, "lineup", lambda: compared_with_first([self.compared(job, run) for job, run in sides])
+        )
+
+    def rank_use(self, job: str, run: str) -> tuple[RankUse, Occupancy]:
+        """Return where the time of each rank of a run, or of the recording for "", goes, and what ranks did over time.
+
+        Raises:
+            StudioError: There is no such job or run, its files are damaged, or the job holds no times.
+        """
+        return self.kept("use", job, lambda: side_use(self.compared(job, run or RECORDED).side), run)
+
+
+def keep_result(make: Callable[P, T]) -> Callable[P, T]:
+    """Let the session keep what a function works out of a job.
+
+    The function takes a session, the id of a job and whatever else it depends on, or one request with both. What is
+    called `run` is a run of the job.
+    """
+    names = list(inspect.signature(make).parameters)
+    place = names.index("run") if "run" in names else None
+
+    @wraps(make)
+    def get(*args: P.args, **kwargs: P.kwargs) -> T:
+        first, *rest = cast("tuple[Any, ...]", args)
+        if isinstance(first, Session):
+            session, job, run = first, str(rest[0]), "" if place is None else args[place]
+        else:
+            session, job, run = first.session, first.job, getattr(first, "run", "")
+        what = (make.__module__, make.__qualname__, *args, *kwargs.items())
+        return session.keep(((job, str(run or "")),), what, lambda: make(*args, **kwargs))
+
+    return get
+
+
+def recorded_gantt(trace: Trace) -> Gantt:
+    """Return the recording of a job, to be drawn.
+
+    Raises:
+        TraceError: It holds no times.
+    """
+    timeline = recorded(trace)
+    if not len(timeline):
+        raise TraceError("The files of this job hold no times.", hint="Simulate it, and look at a run.")
+    return Gantt(trace, timeline, origin_ns=int(timeline.start_ns.min()))
+
+
+def simulated_gantt(run: Run) -> Gantt:
+    """Return the timeline of a run; of ranks that are alike only the simulated one is laid out."""
+    result = run.result
+    ranks = result.trace.ranks
+    stands_for = [ranks[at].number for at in result.representative.tolist()]
+    timeline = result.timeline(sorted(set(stands_for)))
+    return Gantt(result.trace, timeline, stands_for=stands_for)
+
+
+def _is_of(sides: Sides, job: str, run: str) -> bool:
+    return any(other == job and run in ("", its) for other, its in sides)

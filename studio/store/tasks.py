@@ -1,0 +1,433 @@
+"""Work in the background: reading imports, repairing jobs, simulating. One queue, and one owner for each task.
+
+    tasks/<id>.json               a task as it stands; replaced as a whole, never edited
+    tasks/.studios/<token>.lock   held by each running studio for as long as it lives
+
+A task belongs to the studio whose token its file names. When that studio is gone its lock is free, so nothing has to be
+written for its tasks to count as interrupted.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import re
+import secrets
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from queue import SimpleQueue
+from types import MappingProxyType
+from typing import Any, Final, Literal
+
+import msgspec
+from filelock import FileLock, Timeout
+
+from studio.decoding import decoder
+from studio.errors import StudioError
+from studio.store.arrays import write_json
+
+KindName = Literal["import", "repair", "simulation"]
+Status = Literal["queued", "preparing", "running", "done", "failed", "cancelled", "interrupted"]
+ACTIVE: Final[tuple[Status, ...]] = ("queued", "preparing", "running")
+
+_ID = re.compile(r"[0-9a-f]{16}")
+_CLOSE_S = 5
+_KEEP_ENDED_S = 86_400
+_SAVED_EVERY_S = 1.0
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """What went wrong, to be shown in place.
+
+    Attributes:
+        message, hint: For the user.
+        ranks_for: Files whose rank the user is asked for.
+        npus_for: Files that leave open how many NPUs there are, which the user is asked for.
+    """
+
+    message: str
+    hint: str = ""
+    ranks_for: tuple[str, ...] = ()
+    npus_for: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What tasks of a kind have in common.
+
+    Attributes:
+        unit: What their progress counts.
+        at_once: How many of them run together.
+        memory: What to say where the memory does not suffice.
+        kept: Whether those that have ended stay listed; others are known elsewhere.
+    """
+
+    unit: str
+    at_once: int
+    memory: Problem
+    kept: bool = True
+
+
+KINDS: Final[Mapping[KindName, Kind]] = MappingProxyType(
+    {
+        "import": Kind(
+            "steps",
+            1,
+            Problem("Not enough memory for this job.", "Close other programs, or open fewer ranks."),
+            kept=False,
+        ),
+        "repair": Kind("steps", 1, Problem("Not enough memory to repair this job.", "Close other programs.")),
+        "simulation": Kind(
+            "nodes",
+            2,
+            Problem("Not enough memory for this simulation.", "Simulate fewer ranks or chunks."),
+        ),
+    }
+)
+
+
+class TaskCancelled(Exception):  # noqa: N818 (a wish fulfilled is no error)
+    """Raised inside a task once the user has cancelled it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A task as it stands.
+
+    Attributes:
+        id: Made by the studio.
+        kind: A key of `KINDS`.
+        job: Id of the job it is about, "" where there is none yet.
+        title: What the user calls it; untrusted text.
+        created: When it was asked for, seconds since the epoch.
+        status: "preparing" is work before it can be counted; "interrupted" means that its studio has gone.
+        done, total, unit: How much of it is done, of what; 0 of 0 before it has begun.
+        phase: What it is at, where it has several parts.
+        phase_started: When that began.
+        started, ended: When the task began and stopped; None where it has not.
+        result: Id of what it made.
+        error: Why it failed.
+        details: What else is known of tasks of its kind, as JSON has it.
+    """
+
+    id: str
+    kind: KindName
+    job: str
+    title: str
+    created: float
+    status: Status = "queued"
+    done: int = 0
+    total: int = 0
+    unit: str = ""
+    phase: str = ""
+    phase_started: float | None = None
+    started: float | None = None
+    ended: float | None = None
+    result: str | None = None
+    error: Problem | None = None
+    details: dict[str, Any] = field(default_factory=dict)
+
+    def remaining_s(self, now: float) -> float | None:
+        """Return how long the phase may still take at its pace so far; None while nobody can tell."""
+        if self.status != "running" or self.phase_started is None or not 0 < self.done <= self.total:
+            return None
+        return (now - self.phase_started) * (self.total - self.done) / self.done
+
+
+@dataclass(frozen=True, slots=True)
+class _Stored:
+    owner: str
+    task: Task
+
+
+_stored = decoder(_Stored)
+
+
+@dataclass(frozen=True, slots=True)
+class Tasks:
+    """The tasks of a workspace as one running studio sees them; opened by `open_tasks`.
+
+    Attributes:
+        root: The folder of all tasks.
+        token: Names this studio in what it works on.
+        now: The clock, seconds since the epoch.
+        on_cancel: Called with a task that was cancelled, by kind.
+
+    The others are the inside of this module.
+    """
+
+    root: Path
+    token: str
+    now: Callable[[], float]
+    alive: FileLock
+    on_cancel: dict[KindName, Callable[[Task], None]] = field(default_factory=dict)
+    mutex: threading.RLock = field(default_factory=threading.RLock)
+    live: dict[str, Task] = field(default_factory=dict)
+    saved: dict[str, float] = field(default_factory=dict)
+    cancels: dict[str, threading.Event] = field(default_factory=dict)
+    gone: set[str] = field(default_factory=set)
+    queues: dict[KindName, SimpleQueue[tuple[str, Work] | None]] = field(default_factory=dict)
+    workers: list[threading.Thread] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """How work says where it stands, and learns that it was cancelled."""
+
+    tasks: Tasks
+    id: str
+    kind: KindName
+    stop: threading.Event
+
+    def preparing(self) -> None:
+        """Say that the work waits for something that cannot be counted."""
+        _change(self.tasks, self.id, status="preparing")
+
+    def running(self, done: int, total: int, *, phase: str = "", unit: str = "") -> None:
+        """Say how far the work is.
+
+        Raises:
+            TaskCancelled: It was cancelled.
+        """
+        task, now = self.tasks.live.get(self.id), self.tasks.now()
+        if task is None or self.stop.is_set():
+            raise TaskCancelled
+        goes_on = task.status == "running" and task.phase == phase
+        _change(
+            self.tasks,
+            self.id,
+            status="running",
+            done=done,
+            total=total,
+            phase=phase,
+            unit=unit or KINDS[self.kind].unit,
+            phase_started=task.phase_started if goes_on else now,
+            started=now if task.started is None else task.started,
+        )
+
+    def cancelled(self) -> bool:
+        """Return whether to stop."""
+        return self.stop.is_set()
+
+    def finish(self, result: str) -> bool:
+        """Say what was made; False where the task was cancelled meanwhile, and it has to go again."""
+        return _change(self.tasks, self.id, status="done", result=result, ended=self.tasks.now())
+
+    def fail(self, problem: Problem, details: dict[str, Any] | None = None) -> None:
+        """Say why there will be no result, and what else is known of the task now."""
+        known = {} if details is None else {"details": details}
+        _change(self.tasks, self.id, status="failed", error=problem, ended=self.tasks.now(), **known)
+
+
+Work = Callable[[Report], str | None]
+"""Does a task and returns the id of what it made, None where it has reported its end; may raise TaskCancelled."""
+
+
+def open_tasks(workspace: Path, *, now: Callable[[], float] = time.time) -> Tasks:
+    """Open the tasks of a workspace and start the threads that work on them."""
+    root = workspace / "tasks"
+    studios = root / ".studios"
+    studios.mkdir(parents=True, exist_ok=True)
+    token = secrets.token_hex(8)
+    alive = FileLock(studios / f"{token}.lock", thread_local=False)
+    alive.acquire(timeout=10)
+    tasks = Tasks(root, token, now, alive)
+    _tidy(tasks)
+    for name, kind in KINDS.items():
+        tasks.queues[name] = SimpleQueue()
+        for number in range(kind.at_once):
+            worker = threading.Thread(target=_serve, args=(tasks, name), name=f"{name}-{number}", daemon=True)
+            tasks.workers.append(worker)
+            worker.start()
+    return tasks
+
+
+def close_tasks(tasks: Tasks) -> None:
+    """Stop; what is not finished counts as interrupted from now on."""
+    tasks.gone.add(tasks.token)
+    for name, queue in tasks.queues.items():
+        for _ in range(KINDS[name].at_once):
+            queue.put(None)
+    for stop in list(tasks.cancels.values()):
+        stop.set()
+    for worker in tasks.workers:
+        worker.join(_CLOSE_S)
+    tasks.alive.release()
+    (tasks.root / ".studios" / f"{tasks.token}.lock").unlink(missing_ok=True)
+
+
+def is_running(tasks: Tasks, token: str) -> bool:
+    """Tell whether the studio of this token still runs: the lock of a dead one is free, whatever killed it."""
+    if token in tasks.gone or not _ID.fullmatch(token):
+        return False
+    if token == tasks.token:
+        return True
+    path = tasks.root / ".studios" / f"{token}.lock"
+    lock = FileLock(path)
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        return True
+    lock.release()
+    path.unlink(missing_ok=True)
+    tasks.gone.add(token)
+    return False
+
+
+def submit(
+    tasks: Tasks,
+    kind: KindName,
+    title: str,
+    work: Work,
+    *,
+    job: str = "",
+    details: dict[str, Any] | None = None,
+) -> Task:
+    """Queue a task.
+
+    Raises:
+        OSError: The workspace cannot be written.
+    """
+    task = Task(
+        secrets.token_hex(8), kind, job, title, tasks.now(), unit=KINDS[kind].unit, details=details or {}
+    )
+    with tasks.mutex:
+        _save(tasks, task)
+        tasks.live[task.id] = task
+        tasks.cancels[task.id] = threading.Event()
+    tasks.queues[kind].put((task.id, work))
+    return task
+
+
+def cancel(tasks: Tasks, task_id: str) -> None:
+    """Stop a task of this studio; it counts as cancelled at once, and the work stops when it next asks."""
+    with tasks.mutex:
+        task = tasks.live.get(task_id)
+        if task is None or task.status not in ACTIVE:
+            return
+        tasks.cancels[task_id].set()
+        _change(tasks, task_id, status="cancelled", ended=tasks.now())
+    if hook := tasks.on_cancel.get(task.kind):
+        hook(task)
+
+
+def dismiss(tasks: Tasks, task_id: str) -> None:
+    """Take a task that has ended out of the list."""
+    with tasks.mutex:
+        task = get(tasks, task_id)
+        if task and task.status not in ACTIVE:
+            _forget(tasks, task_id)
+
+
+def get(tasks: Tasks, task_id: str) -> Task | None:
+    """Return a task as it stands; None where there is none of this id."""
+    with tasks.mutex:
+        if task_id in tasks.live:
+            return tasks.live[task_id]
+    if not _ID.fullmatch(task_id):
+        return None
+    try:
+        stored = _stored((tasks.root / f"{task_id}.json").read_bytes())
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
+        return None
+    task = stored.task
+    # What this very studio has started is in `live`, so an unknown one of its token is nobody's.
+    gone = stored.owner == tasks.token or not is_running(tasks, stored.owner)
+    return replace(task, status="interrupted") if task.status in ACTIVE and gone else task
+
+
+def list_tasks(tasks: Tasks, kind: KindName | None = None, job: str | None = None) -> list[Task]:
+    """Return the tasks of the workspace, of one kind or about one job, the newest first."""
+    known = [get(tasks, path.stem) for path in tasks.root.glob("*.json")]
+    wanted = [task for task in known if task and kind in (None, task.kind) and job in (None, task.job)]
+    return sorted(wanted, key=lambda task: (-task.created, task.id))
+
+
+def wait(tasks: Tasks, task_id: str, seconds: float) -> Task | None:
+    """Return a task once it has ended, or as it stands after so many seconds."""
+    until = time.monotonic() + seconds
+    while (task := get(tasks, task_id)) and task.status in ACTIVE and time.monotonic() < until:
+        time.sleep(0.01)
+    return task
+
+
+def _serve(tasks: Tasks, kind: KindName) -> None:
+    while (entry := tasks.queues[kind].get()) is not None:
+        task_id, work = entry
+        stop = tasks.cancels.get(task_id)
+        if stop is None or stop.is_set():  # cancelled, and perhaps dismissed, before its turn came
+            continue
+        try:
+            _run(Report(tasks, task_id, kind, stop), work)
+        except (OSError, StudioError):
+            # The workspace cannot be written: the task counts as interrupted later on.
+            _LOG.exception("task %s could not be finished", task_id)
+        if not KINDS[kind].kept:
+            dismiss(tasks, task_id)
+
+
+def _run(report: Report, work: Work) -> None:
+    """Work on a task in this thread; how it ends is in its state, never raised."""
+    try:
+        report.running(0, 0)
+        result = work(report)
+    except TaskCancelled:
+        # Unless the studio closes: then others see that it was interrupted.
+        if report.tasks.token not in report.tasks.gone:
+            _change(report.tasks, report.id, status="cancelled", ended=report.tasks.now())
+    except StudioError as error:
+        report.fail(Problem(error.message, error.hint))
+    except MemoryError:
+        report.fail(KINDS[report.kind].memory)
+    except Exception as error:  # noqa: BLE001 (a mistake in one must not end the thread that serves all)
+        _LOG.error("%s %s failed", report.kind, report.id, exc_info=error)
+        message = f"An internal error of the studio ({type(error).__name__}); the terminal shows the details."
+        report.fail(Problem(message, "Report it with the details."))
+    else:
+        if result is not None:
+            report.finish(result)
+
+
+def _change(tasks: Tasks, task_id: str, **changes: Any) -> bool:
+    """Note where a task stands, and return whether that was taken: one that was cancelled stays so."""
+    with tasks.mutex:
+        task = tasks.live.get(task_id)
+        if task is None or task.status not in ACTIVE:
+            return False
+        changed = replace(task, **changes)
+        tasks.live[task_id] = changed
+        if changed.status not in ACTIVE and not KINDS[task.kind].kept:
+            (tasks.root / f"{task_id}.json").unlink(missing_ok=True)
+        elif changed.status != task.status or tasks.now() - tasks.saved[task_id] >= _SAVED_EVERY_S:
+            _save(tasks, changed)
+    return True
+
+
+def _save(tasks: Tasks, task: Task) -> None:
+    tasks.saved[task.id] = tasks.now()
+    write_json(tasks.root / f"{task.id}.json", _Stored(tasks.token, task), durable=False)
+
+
+def _forget(tasks: Tasks, task_id: str) -> None:
+    (tasks.root / f"{task_id}.json").unlink(missing_ok=True)
+    for known in (tasks.live, tasks.cancels, tasks.saved):
+        known.pop(task_id, None)
+
+
+def _tidy(tasks: Tasks) -> None:
+    """Forget tasks that ended long ago, or whose end is told elsewhere, and the locks of dead studios."""
+    for path in list(tasks.root.glob("*.json")):
+        task = get(tasks, path.stem)
+        with contextlib.suppress(OSError):
+            if task is None or task.status not in (*ACTIVE, "interrupted"):
+                if tasks.now() - path.stat().st_mtime > _KEEP_ENDED_S:
+                    path.unlink()
+            elif task.status == "interrupted" and not KINDS[task.kind].kept:
+                path.unlink()
+    for lock in list((tasks.root / ".studios").glob("*.lock")):
+        is_running(tasks, lock.stem)

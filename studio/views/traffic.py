@@ -1,0 +1,44 @@
+"""The matrix of ranks that an address asks for: who sends how much to whom."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from studio.analysis.collectives.roles import Role, group_roles
+from studio.analysis.collectives.traffic import Traffic, rank_traffic
+from studio.session import Session, keep_result
+from studio.trace import CommGroup, Trace
+from studio.views.address import shown_run
+
+UNNAMED = "-"
+"""How addresses call the messages that name no group."""
+
+
+def groups_of(session: Session, job: str, run: str | None) -> tuple[CommGroup, ...] | None:
+    """Return the comm groups of a run, None for those of the trace."""
+    return session.run(job, run).result.config.groups if run else None
+
+
+def traffic_of(session: Session, job: str, view: Mapping[str, Any]) -> tuple[Trace, Traffic]:
+    """Return who sends how much to whom, in the group that the address names, or in all."""
+    only = view.get("of")
+    found = _traffic(session, job, shown_run(session, job, view), None if only is None else str(only))
+    return session.trace(job), found
+
+
+@keep_result
+def _traffic(session: Session, job: str, run: str | None, only: str | None) -> Traffic:
+    wanted = None if only in (None, "", UNNAMED) else str(only).removeprefix("=")
+    groups = groups_of(session, job, run)
+    return rank_traffic(session.trace(job), groups, only=wanted, unnamed=only == UNNAMED)
+
+
+def roles_of(session: Session, job: str, view: Mapping[str, Any]) -> dict[str, Role]:
+    """Return what the comm groups seem to be for, by name."""
+    return _roles(session, job, shown_run(session, job, view))
+
+
+@keep_result
+def _roles(session: Session, job: str, run: str | None) -> dict[str, Role]:
+    return group_roles(session.trace(job), groups_of(session, job, run))
