@@ -359,7 +359,7 @@ def test_what_the_system_refuses_is_no_traceback(job, monkeypatch):
     def refuse(*arguments: object, **options: object) -> None:
         raise PermissionError(13, "Permission denied", "/secret/job.0.et")
 
-    monkeypatch.setattr("studio.et.discover", refuse)
+    monkeypatch.setattr("studio.commands.info.discover", refuse)
     message = refused("info", job)
     assert message == "Error: /secret/job.0.et: Permission denied.\nHint: Check who may read and write it.\n"
 
