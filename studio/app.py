@@ -72,6 +72,8 @@ def create_app(workspace: Workspace, registry: Registry, simulations: Simulation
         use_pages=True,
         pages_folder=str(Path(__file__).parent / "pages"),
         assets_folder=str(assets_folder()),
+        # Dash adds "?m=..." to the modules it lists: one that others import as well would run twice.
+        assets_ignore=r"(?<!^studio)\.mjs$",
         index_string=_INDEX,
         title="Chakra Studio",
         update_title="",

@@ -1,0 +1,65 @@
+/** The only edge to Dash: everything here that it leaves untyped, and the one private name of it that is used. */
+
+/** Dash offers no types of what it puts into the page. @type {any} */
+const page = globalThis;
+
+/** What a client-side callback returns to leave its output as it is. @type {any} */
+export const noUpdate = page.dash_clientside?.no_update;
+
+/** dcc.Link sends this event, dcc.Location listens to it. Dash has no public way to visit a page without loading it. */
+const NAVIGATED = "_dashprivate_pushstate";
+
+/**
+ * Set properties of a component, as the answer of a callback would.
+ *
+ * @param {string | Record<string, unknown>} id
+ * @param {Record<string, unknown>} props
+ */
+export function setProps(id, props) {
+  page.dash_clientside.set_props(id, props);
+}
+
+/**
+ * Properties of a component as Dash has them; null if there is no such component.
+ *
+ * @param {string | Record<string, unknown>} id
+ * @returns {Record<string, any> | null}
+ */
+export function propsOf(id) {
+  return page.dash_component_api.getLayout(id)?.props ?? null;
+}
+
+/** Tell Dash that the address has changed, as its own links do. */
+export function notifyNavigation() {
+  page.dispatchEvent(new CustomEvent(NAVIGATED));
+}
+
+/**
+ * Call a function whenever the address changes: by a link, by `notifyNavigation`, or back and forth in the history.
+ * It runs before Dash hears of it; `event.stopImmediatePropagation()` keeps it from Dash.
+ *
+ * @param {(event: Event) => void} listener
+ */
+export function onNavigation(listener) {
+  page.addEventListener("popstate", listener, true);
+  page.addEventListener(NAVIGATED, listener, true);
+}
+
+/** The library behind dcc.Graph. @returns {any} */
+export function plotly() {
+  return page.Plotly;
+}
+
+/**
+ * The interface of a table of dash-ag-grid; undefined while it is not there.
+ *
+ * @param {string} id
+ * @returns {any}
+ */
+export function gridOf(id) {
+  try {
+    return page.dash_ag_grid?.getApi(id);
+  } catch {
+    return undefined;
+  }
+}
