@@ -17,11 +17,14 @@ COMPILE := $(STEP) "compiled reader and simulator, once per installation" $(BIN)
 	"from studio.et import wire; from studio.sim import engine; wire.compiled(); engine.compiled()"
 INPUTS := pyproject.toml constraints.txt
 PYTEST := $(BIN)/python -m pytest
+# Node comes from PyPI. What checks the scripts is fetched by it, in the versions of package-lock.json.
+NODE := $(BIN)/node
+SCRIPTS := node_modules/.package-lock.json
 # Tests wait for browsers and child processes much of their time. Every worker has a studio and a browser of its own.
 PARALLEL := --numprocesses auto --maxprocesses 4 --dist worksteal
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check lint format unit e2e chromium bench screenshots samples lock wheel-check clean
+.PHONY: help run test check lint format unit client e2e chromium bench screenshots samples lock wheel-check clean
 
 help: ## this list
 	@echo "usage: make <goal> [ARGS=\"...\"] [PYTHON=python3.11]"
@@ -36,20 +39,25 @@ run: $(VENV)/ready-run ## start the studio: a sample job, or ARGS="path/to/trace
 test: check ## every check: format, lint, types, import contracts, unit tests, doctests, browser tests
 	@$(PYTEST) $(PARALLEL) --cov=studio $(ARGS)
 
-check: $(VENV)/ready-test chromium lint
+check: $(VENV)/ready-test chromium lint client
 
-lint: $(VENV)/ready-test ## format, lint, types and import contracts
+lint: $(VENV)/ready-test $(SCRIPTS) ## format, lint, types and import contracts
 	$(STEP) "format (ruff format)" $(BIN)/ruff format --check .
 	$(STEP) "lint (ruff check)" $(BIN)/ruff check .
 	$(STEP) "types (mypy --strict)" $(BIN)/mypy
 	$(STEP) "import contracts (lint-imports)" $(BIN)/lint-imports
+	$(STEP) "types of the scripts (tsc)" $(NODE) node_modules/typescript/bin/tsc
+	$(STEP) "lint of the scripts (eslint)" $(NODE) node_modules/eslint/bin/eslint.js .
 
 format: $(VENV)/ready-test ## reformat the code and mend what ruff can mend
 	@$(BIN)/ruff check --quiet --fix-only .
 	@$(BIN)/ruff format .
 
-unit: $(VENV)/ready-test ## unit tests and doctests, without a browser; ARGS="tests/et -k gzip"
+unit: client $(VENV)/ready-test ## unit tests and doctests, without a browser; ARGS="tests/et -k gzip"
 	@$(PYTEST) $(PARALLEL) -m "not e2e" $(ARGS)
+
+client: $(VENV)/ready-test ## tests of the scripts' arithmetic
+	$(STEP) "tests of the scripts (node --test)" $(NODE) --test "tests/client/*.test.mjs"
 
 e2e: $(VENV)/ready-test chromium ## browser tests only
 	@$(PYTEST) $(PARALLEL) -m e2e $(ARGS)
@@ -82,6 +90,10 @@ $(VENV)/ready-test: $(VENV)/ready-python $(INPUTS)
 	$(COMPILE)
 	@touch $(VENV)/ready-run $@
 
+$(SCRIPTS): package.json package-lock.json | $(VENV)/ready-test
+	$(STEP) "what checks the scripts (npm ci)" env PATH="$(abspath $(BIN)):$$PATH" $(BIN)/npm ci --no-progress
+	@touch $@
+
 # Looked for each time: browsers come and go without notice to make.
 chromium: $(VENV)/ready-test
 	$(STEP) "Chromium for the browser tests" $(BIN)/python scripts/browser.py --record $(VENV)/chromium-path
@@ -107,5 +119,5 @@ wheel-check: $(VENV)/ready-test ## build sdist and wheel, install the wheel by i
 	$(STEP) "the wheel works by itself" scripts/wheel_check.sh $(BIN)/python
 
 clean: ## remove .venv, caches and builds
-	@rm -rf $(VENV) dist build .coverage .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	@rm -rf $(VENV) node_modules dist build .coverage .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	@find . -name __pycache__ -not -path './.git/*' -prune -exec rm -rf {} +

@@ -1,4 +1,4 @@
-/* The only classic script. Dash may call client-side callbacks before the modules are there; each waits for them. */
+/* The only classic script. Dash may call client-side callbacks before the modules are there; these wait. */
 (function () {
   "use strict";
 
@@ -7,49 +7,56 @@
     "studio_simulate", "studio_timeline",
   ];
 
-  /* Callbacks by namespace and name, once studio.mjs has brought them. */
+  /** @typedef {Record<string, Record<string, (...values: any[]) => unknown>>} Callbacks by namespace, name */
+
+  /** Dash's edge. @type {any} */
+  const page = window;
+  /** Those of studio.mjs, once it is there. @type {Callbacks | null} */
   let callbacks = null;
-  let bring;
+  let bring = function () {};
+  /** @type {Promise<void>} */
   const arrival = new Promise(function (resolve) { bring = resolve; });
 
+  /** @type {(namespace: string, name: string, values: ArrayLike<any>) => unknown} */
   function call(namespace, name, values) {
-    const callback = callbacks[namespace] && callbacks[namespace][name];
+    const callback = callbacks?.[namespace]?.[name];
     if (!callback) throw new Error("studio.mjs has no callback " + namespace + "." + name);
-    return callback.apply(null, values);
+    return callback(...Array.from(values));
   }
 
+  /** @type {(namespace: string) => object} */
   function waiting(namespace) {
     return new Proxy({}, {
-      get: function (_target, name) {
+      get: function (_target, /** @type {string} */ name) {
         return function () {
           const values = arguments;
           if (callbacks) return call(namespace, name, values);
           return arrival.then(function () { return call(namespace, name, values); });
         };
       },
-      has: function (_target, name) { return Boolean(callbacks && callbacks[namespace] && callbacks[namespace][name]); },
+      has: function (_target, /** @type {string} */ name) { return Boolean(callbacks?.[namespace]?.[name]); },
     });
   }
 
-  window.dash_clientside = window.dash_clientside || {};
+  page.dash_clientside = page.dash_clientside || {};
   NAMESPACES.forEach(function (namespace) {
-    if (!window.dash_clientside[namespace]) window.dash_clientside[namespace] = waiting(namespace);
+    if (!page.dash_clientside[namespace]) page.dash_clientside[namespace] = waiting(namespace);
   });
-  window.studioLoader = {
-    ready: function (brought) {
+  page.studioLoader = {
+    ready: function (/** @type {Callbacks} */ brought) {
       callbacks = brought;
       bring();
     },
   };
 
-  /* Errors of scripts do not bubble. A module that cannot be loaded fails its script element, one that breaks the window. */
+  /* A module that does not come fails its script element, one that breaks the window. Neither error bubbles. */
   window.addEventListener("error", function (event) {
     const isScript = event.target instanceof HTMLScriptElement && event.target.type === "module";
     if (callbacks || !(isScript || /\.mjs/.test(event.filename || ""))) return;
     const box = document.createElement("div");
     box.setAttribute("role", "alert");
     box.className = "cs-toast";
-    box.textContent = "Parts of this page could not be loaded. Reload it; if that does not help, restart the studio.";
+    box.textContent = "Parts of this page could not be loaded. Reload it, or restart the studio.";
     document.body.appendChild(box);
   }, true);
 })();

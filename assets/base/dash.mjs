@@ -1,12 +1,12 @@
-/** The only edge to Dash: everything here that it leaves untyped, and the one private name of it that is used. */
+/** The only edge to Dash: what it leaves untyped, and the one private name of it that is used. */
 
-/** Dash offers no types of what it puts into the page. @type {any} */
+/** Dash has no types of what it puts into the page. @type {any} */
 const page = globalThis;
 
 /** What a client-side callback returns to leave its output as it is. @type {any} */
 export const noUpdate = page.dash_clientside?.no_update;
 
-/** dcc.Link sends this event, dcc.Location listens to it. Dash has no public way to visit a page without loading it. */
+/** Sent by dcc.Link, heard by dcc.Location: Dash has no public way to visit a page without loading it. */
 const NAVIGATED = "_dashprivate_pushstate";
 
 /**
@@ -35,7 +35,7 @@ export function notifyNavigation() {
 }
 
 /**
- * Call a function whenever the address changes: by a link, by `notifyNavigation`, or back and forth in the history.
+ * Call a function whenever the address changes: by a link, by `notifyNavigation`, or by going back and forth.
  * It runs before Dash hears of it; `event.stopImmediatePropagation()` keeps it from Dash.
  *
  * @param {(event: Event) => void} listener
@@ -62,4 +62,22 @@ export function gridOf(id) {
   } catch {
     return undefined;
   }
+}
+
+/**
+ * Give the loader the client-side callbacks, by namespace and name.
+ *
+ * @param {Record<string, Record<string, (...values: any[]) => unknown>>} callbacks
+ */
+export function bringCallbacks(callbacks) {
+  page.studioLoader.ready(callbacks);
+}
+
+/**
+ * Put values where the browser tests find them: `window.studio`.
+ *
+ * @param {Record<string, unknown>} hooks
+ */
+export function showTests(hooks) {
+  page.studio = { ...page.studio, ...hooks };
 }

@@ -45,12 +45,12 @@ export function setVisible(node, isVisible) {
 }
 
 /**
- * Make an element. Attributes that are null, undefined or false are left out; true is an empty one; `text` is its text
- * and `onclick` its listener.
+ * Make an element. Attributes that are null, undefined or false are left out; true is an empty one.
+ * `text` is its text and `onclick` its listener.
  *
  * @template {keyof HTMLElementTagNameMap} Tag
  * @param {Tag} tag
- * @param {{ text?: string, onclick?: (event: MouseEvent) => void, [name: string]: unknown }} [attributes]
+ * @param {{ text?: string, onclick?: (event: Event) => void, [name: string]: unknown }} [attributes]
  * @param {...(Node | string)} children
  * @returns {HTMLElementTagNameMap[Tag]}
  */

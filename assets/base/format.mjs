@@ -9,16 +9,23 @@
 /** @type {Units} */
 export const TIMES = [["ns", 1], ["µs", 1e3], ["ms", 1e6], ["s", 1e9], ["min", 60e9], ["h", 3600e9]];
 
+const NAMES = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
 /** @type {Units} */
-export const SIZES = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"].map((unit, power) => [unit, 1024 ** power]);
+export const SIZES = NAMES.map((unit, power) => [unit, 1024 ** power]);
 
 /** Sizes are bytes per nanosecond. @type {Units} */
-export const RATES = [["B/s", 1e-9], ["kB/s", 1e-6], ["MB/s", 1e-3], ["GB/s", 1], ["TB/s", 1e3], ["PB/s", 1e6]];
+export const RATES = [
+  ["B/s", 1e-9], ["kB/s", 1e-6], ["MB/s", 1e-3], ["GB/s", 1], ["TB/s", 1e3], ["PB/s", 1e6],
+];
 
 /** Stands where a number would: 0 bytes in 0 ns have no rate. */
 const UNDEFINED = "–";
 
-/** Units of time the user can choose: name, nanoseconds, most decimals. @type {Record<string, [string, number, number]>} */
+/**
+ * Units of time the user can choose: name, nanoseconds, most decimals.
+ *
+ * @type {Record<string, [string, number, number]>}
+ */
 const CHOSEN = { s: ["s", 1e9, 9], ms: ["ms", 1e6, 6], us: ["µs", 1e3, 3], ns: ["ns", 1, 0] };
 
 /**
@@ -83,7 +90,8 @@ export function formatScaled(value, units) {
   for (let index = 0; ; index++) {
     const [unit, factor] = units[index] ?? ["", 1], next = units[index + 1];
     const digits = formatDigits(size / factor);
-    if (!next || Number(digits.replaceAll(",", "")) < Math.round(next[1] / factor)) return `${sign}${digits} ${unit}`;
+    const isBelowNext = !next || Number(digits.replaceAll(",", "")) < Math.round(next[1] / factor);
+    if (isBelowNext) return `${sign}${digits} ${unit}`;
   }
 }
 
@@ -113,7 +121,10 @@ export function formatTime(ns, chosen = timeUnit()) {
 export function formatMoment(ns, spanNs, chosen = timeUnit()) {
   const isShort = spanNs < 1e7, unit = CHOSEN[chosen];
   const sign = ns < 0 ? "-" : "", size = Math.abs(ns);
-  if (unit) return `${sign}${formatFixed(size / unit[1], Math.max(0, unit[2] - (isShort ? 0 : 3)))} ${unit[0]}`;
+  if (unit) {
+    const places = Math.max(0, unit[2] - (isShort ? 0 : 3));
+    return `${sign}${formatFixed(size / unit[1], places)} ${unit[0]}`;
+  }
   const thousandths = Math.floor(isShort ? size + 0.5 : (size + 500) / 1000);
   const rest = String(thousandths % 1000).padStart(3, "0");
   return `${sign}${formatFixed(Math.floor(thousandths / 1000))}.${rest} ${isShort ? "µs" : "ms"}`;

@@ -1,5 +1,5 @@
 /**
- * Timers of a page, by name: starting one again replaces it. One that ends after its page was left does nothing.
+ * Timers of a page, by name: starting one again replaces it. After its page was left it does nothing.
  *
  * @returns {(name: string, waitMs: number, act: () => void) => void}
  */

@@ -50,7 +50,7 @@ export function publishView() {
 }
 
 /**
- * Change parts of the view. A step the user takes enters the history; `replace` is for typing and corrections.
+ * Change parts of the view. A step of the user enters the history; `replace` is for typing and corrections.
  *
  * @param {Patch} patch
  * @param {{ replace?: boolean }} [options]
@@ -137,7 +137,7 @@ function noteTouch(event) {
 }
 
 /**
- * Whether the user touched a select last. It also reports a new value when its choices change: that is no choice.
+ * Whether the user touched a select last: it reports a new value also when its choices change.
  *
  * @param {string} id
  * @returns {boolean}
