@@ -49,7 +49,7 @@
     },
   };
 
-  /* A module that does not come fails its script element, one that breaks the window. Neither error bubbles. */
+  /* A module that does not come fails its script element, one that breaks the window; neither error bubbles. */
   window.addEventListener("error", function (event) {
     const isScript = event.target instanceof HTMLScriptElement && event.target.type === "module";
     if (callbacks || !(isScript || /\.mjs/.test(event.filename || ""))) return;
