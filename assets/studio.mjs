@@ -2,6 +2,10 @@
 
 import { bringCallbacks, showTests } from "./base/dash.mjs";
 import * as view from "./base/view.mjs";
+import { nodesCallbacks } from "./nodes/page.mjs";
 
-bringCallbacks({});
+bringCallbacks({ studio_nodes: nodesCallbacks });
 showTests({ view });
+
+/* Until frame/ is a module: frame.js publishes the view. */
+view.onViewChange(() => window.dispatchEvent(new PopStateEvent("popstate")));

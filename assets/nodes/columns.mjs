@@ -26,7 +26,8 @@ const TAIL = 16;
 /**
  * Choose the columns that are shown: none without a value, and only as many as there is room for.
  *
- * What was recorded has columns of its own only while a run is shown, or where the address filters or sorts by them.
+ * What was recorded has columns of its own only while a run is shown, or where the address filters or
+ * sorts by them.
  * @param {readonly ColumnWidth[]} columns
  * @param {number} width that there is
  * @param {object} list

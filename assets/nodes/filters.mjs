@@ -1,7 +1,8 @@
 /**
  * Filters and orders of the node list, as the address and as AG Grid write them. No DOM.
  *
- * In the address a filter is `{column: [operator, value]}`, two joined ones are `{column: ["AND", [...], [...]]}`, and an
+ * In the address a filter is `{column: [operator, value]}`, two joined ones are `{column: ["AND", [...],
+ * [...]]}`, and an
  * order is `name,-name`, where the minus means falling.
  */
 
@@ -84,7 +85,8 @@ function lengthen(parts, isText) {
 /**
  * Read the filters of an address as the grid takes them; of columns it does not have none.
  * @param {string} text
- * @param {(column: string) => boolean | null} isText whether a column holds texts, null if there is none of this name
+ * @param {(column: string) => boolean | null} isText whether a column holds texts, null if there is none
+ *   of this name
  */
 export function gridFilters(text, isText) {
   /** @type {FilterModel} */
@@ -148,6 +150,8 @@ export function rankOf(text) {
  * @param {string | null} rank
  */
 export function withRank(text, rank) {
-  const { rank: _, ...others } = readFilters(text);
-  return sortedJson(rank ? { ...others, rank: ["matches", rank] } : others);
+  const filters = readFilters(text);
+  if (rank) filters.rank = ["matches", rank];
+  else delete filters.rank;
+  return sortedJson(filters);
 }
