@@ -34,16 +34,28 @@ export function notifyNavigation() {
   page.dispatchEvent(new CustomEvent(NAVIGATED));
 }
 
+/** @type {Set<() => boolean | void>} */
+const navigated = new Set();
+
 /**
  * Call a function whenever the address changes: by a link, by `notifyNavigation`, or by going back and forth.
- * It runs before Dash hears of it; `event.stopImmediatePropagation()` keeps it from Dash.
+ * All are called, before Dash hears of it; where one returns true Dash does not, and leaves the page as it
+ * is.
  *
- * @param {(event: Event) => void} listener
+ * @param {() => boolean | void} listener
  */
 export function onNavigation(listener) {
-  page.addEventListener("popstate", listener, true);
-  page.addEventListener(NAVIGATED, listener, true);
+  navigated.add(listener);
 }
+
+/** @param {Event} event */
+function navigate(event) {
+  const answers = [...navigated].map((listener) => listener());
+  if (answers.includes(true)) event.stopImmediatePropagation();
+}
+
+// Captured, hence before dcc.Location's own listeners, whichever came first.
+for (const name of ["popstate", NAVIGATED]) page.addEventListener?.(name, navigate, true);
 
 /** The library behind dcc.Graph. @returns {any} */
 export function plotly() {
@@ -80,4 +92,20 @@ export function bringCallbacks(callbacks) {
  */
 export function showTests(hooks) {
   page.studio = { ...page.studio, ...hooks };
+}
+
+/**
+ * Ids of the components whose change a client-side callback answers; null where Dash no longer says, as after waiting.
+ *
+ * @returns {string[] | null}
+ */
+export function changedIds() {
+  /** @type {{ prop_id: string }[] | undefined} */
+  const triggered = page.dash_clientside.callback_context?.triggered;
+  return triggered?.map(({ prop_id: id }) => id.slice(0, id.lastIndexOf("."))) ?? null;
+}
+
+/** @param {Record<string, unknown>} names what scripts that are no modules yet expect as globals */
+export function keepOldNames(names) {
+  Object.assign(page, names);
 }

@@ -2,7 +2,7 @@
 
 Dash calls a callback whenever a button it listens to appears, and drops the answer to the call before. A click whose
 answer is under way while its surroundings are drawn would be carried out and never shown. So these buttons have no
-callback of their own: `assets/asked.js` puts what a click asks for into one store, and the next one when the answer has
+callback of their own: `assets/base/asked.mjs` puts what a click asks for into one store, and the next one when the answer has
 come. Two clicks in a row are two steps.
 """
 

@@ -46,7 +46,7 @@ def test_the_rank_that_carries_too_much_is_found_and_followed(studio: Studio, pa
     assert "rank 5" in page.inner_text(".cs-heat-tip")
     page.mouse.click(at["x"], at["y"])
     page.wait_for_selector("#inspector h2 >> text=all_to_all")
-    assert page.evaluate("window.studioView.read().rank") == "5"
+    assert page.evaluate("window.studio.view.readView().rank") == "5"
     # Every control is in the address, and the address alone brings the same picture back.
     page.click("#collectives-fold >> text=added up")
     page.wait_for_selector("#collectives-detail >> text=1 row × 8 ranks")
@@ -121,7 +121,7 @@ def test_a_real_job_that_was_linked_shows_its_imbalance(studio: Studio, page, sh
     page.click("#collectives-metric")
     page.click("[role=option] >> text=waiting")
     page.wait_for_selector("#collectives-title >> text=Who waits for others")
-    assert page.evaluate("window.studioView.read().metric") == "waiting"
+    assert page.evaluate("window.studio.view.readView().metric") == "waiting"
 
 
 def test_what_an_address_names_and_is_not_there_is_told_above_the_page(studio: Studio, page) -> None:

@@ -84,7 +84,7 @@ def test_fingers_move_and_zoom_the_timeline(studio: Studio, screen) -> None:
     assert sharp(screen, "#timeline-scroll canvas")
 
     def seen():
-        return screen.evaluate("(s => [s.from, s.to])(window.studioTimeline.stats())")
+        return screen.evaluate("(s => [s.from, s.to])(window.studio.timeline.stats())")
 
     whole = seen()
     pinched(screen, "#timeline-scroll")
@@ -98,7 +98,7 @@ def test_fingers_move_and_zoom_the_timeline(studio: Studio, screen) -> None:
     quiet(screen)
     trace = library.read(sample_path(JOB))
     row, at = longest(trace, *seen())
-    bar = screen.evaluate("at => window.studioTimeline.point(0, at)", at)
+    bar = screen.evaluate("at => window.studio.timeline.point(0, at)", at)
     screen.touchscreen.tap(bar["x"], bar["y"])
     until(screen, lambda: view(screen).get("node") == str(trace.graph_of(trace.ranks[0]).id[row]))
     assert view(screen)["rank"] == "0"
