@@ -1,4 +1,7 @@
-/** Numbers read the same in the browser as in Python: tests/test_units.py checks studio/units.py by the same table. */
+/**
+ * Numbers read the same in the browser as in Python: tests/test_units.py checks studio/units.py by the same
+ * table.
+ */
 
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
@@ -17,7 +20,10 @@ test("numbers are written as studio/units.py writes them", () => {
 
 test("ties are rounded to even", () => {
   assert.deepEqual([0.5, 1.5, 2.5, -2.5].map((value) => format.formatFixed(value)), ["0", "2", "2", "-2"]);
-  assert.deepEqual([0.125, 0.375, 0.25].map((value) => format.formatFixed(value, 2)), ["0.12", "0.38", "0.25"]);
+  assert.deepEqual(
+    [0.125, 0.375, 0.25].map((value) => format.formatFixed(value, 2)),
+    ["0.12", "0.38", "0.25"],
+  );
 });
 
 test("large numbers have commas, decimals have none", () => {
@@ -32,7 +38,10 @@ test("nothing is 0 of the smallest unit, and what is no number is a dash", () =>
 });
 
 test("a noun follows its number", () => {
-  assert.deepEqual([0, 1, 1200].map((count) => format.plural(count, "rank")), ["0 ranks", "1 rank", "1,200 ranks"]);
+  assert.deepEqual(
+    [0, 1, 1200].map((count) => format.plural(count, "rank")),
+    ["0 ranks", "1 rank", "1,200 ranks"],
+  );
   assert.equal(format.plural(2, "entry", "entries"), "2 entries");
   assert.equal(format.formatShare(0.1234), "12.3 %");
 });
