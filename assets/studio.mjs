@@ -5,9 +5,11 @@ import { parseCsv } from "./base/csv.mjs";
 import { bringCallbacks, keepOldNames, setProps, showTests } from "./base/dash.mjs";
 import { byId } from "./base/dom.mjs";
 import * as exporting from "./base/export.mjs";
-import { SIZES, formatScaled, formatTime } from "./base/format.mjs";
+import { formatTime } from "./base/format.mjs";
 import { watchStatic } from "./base/still.mjs";
 import * as view from "./base/view.mjs";
+import { startComparePage } from "./compare/page.mjs";
+import { watchTray } from "./compare/tray.mjs";
 import { callbacks as frame, followView } from "./frame/frame.mjs";
 import { watchHints } from "./frame/hints.mjs";
 import { watchLinks } from "./frame/links.mjs";
@@ -17,18 +19,16 @@ import { startUploads } from "./home/upload.mjs";
 import { startGraphPage } from "./graph/page.mjs";
 import { startNodesPage } from "./nodes/page.mjs";
 import { callbacks as simulate } from "./simulate/simulate.mjs";
-import { TimelinePage, timelineCallbacks } from "./timeline/page.mjs";
-import { ask } from "./timeline/server.mjs";
-
-const timeline = new TimelinePage();
+import { startTimelinePage } from "./timeline/page.mjs";
 
 bringCallbacks({
   studio_asked: asked,
+  studio_compare: startComparePage(),
   studio_frame: frame,
   studio_graph: startGraphPage(),
   studio_nodes: startNodesPage(),
   studio_simulate: simulate,
-  studio_timeline: timelineCallbacks(timeline),
+  studio_timeline: startTimelinePage(),
 });
 
 followView();
@@ -38,7 +38,7 @@ watchLinks();
 watchButtons();
 watchHints();
 watchPalette();
-timeline.listen();
+watchTray();
 exporting.watchExports();
 const uploads = startUploads({
   visit: view.visit,
@@ -48,11 +48,11 @@ const uploads = startUploads({
   },
 });
 
-showTests({ view, uploads, timeline });
+showTests({ view, uploads });
 
 // For the scripts that are no modules yet.
 keepOldNames({
-  studioTimeline: { get: ask, time: formatTime, scaled: formatScaled, SIZES },
+  studioTimeline: { time: formatTime },
   studioView: {
     read: view.readView, change: view.changeView, address: view.addressOf, isTouched: view.isTouched,
     visit: view.visit, go: view.goTo, timeUnit: view.timeUnit, say: view.announce, copied: view.copyText,

@@ -1,14 +1,14 @@
-/* The base of every canvas: size, pixel ratio, frames, theme colours, pointer positions, and saving as PNG or SVG. */
+/* The base of every canvas: size, frames, theme colours, pointer positions, and saving as PNG or SVG. */
 
 /** @typedef {[number, number, number]} Rgb */
 /** @typedef {CanvasRenderingContext2D["fillStyle"]} Style */
 
 /**
  * What drawing code may use of a canvas context; SvgPen offers the same.
- * @typedef {Pick<CanvasRenderingContext2D, "save" | "restore" | "beginPath" | "moveTo" | "lineTo" | "bezierCurveTo"
- *   | "rect" | "arc" | "clip" | "fill" | "stroke" | "setLineDash" | "clearRect" | "fillRect" | "strokeRect"
- *   | "fillText" | "measureText" | "drawImage" | "fillStyle" | "strokeStyle" | "lineWidth" | "globalAlpha" | "font"
- *   | "textAlign" | "textBaseline" | "imageSmoothingEnabled">} Pen
+ * @typedef {Pick<CanvasRenderingContext2D, "save" | "restore" | "beginPath" | "moveTo" | "lineTo" | "rect"
+ *   | "bezierCurveTo" | "arc" | "clip" | "fill" | "stroke" | "setLineDash" | "clearRect" | "fillRect"
+ *   | "strokeRect" | "fillText" | "measureText" | "drawImage" | "fillStyle" | "strokeStyle" | "lineWidth"
+ *   | "globalAlpha" | "font" | "textAlign" | "textBaseline" | "imageSmoothingEnabled">} Pen
  */
 
 /* ---- theme and colours ---- */
@@ -19,7 +19,7 @@ export function readScheme() {
 }
 
 /**
- * Read theme colours and fonts: readTokens("bg", "accent-soft") → {bg: "#…", "accent-soft": "#…"} from --cs-bg, ….
+ * Read theme colours and fonts: readTokens("bg", "text") → {bg: "#…", text: "#…"} from --cs-bg and --cs-text.
  * @template {string} Name
  * @param {...Name} names
  * @returns {Record<Name, string>}
@@ -32,8 +32,7 @@ export function readTokens(...names) {
 
 /**
  * The three parts of a colour written as #rrggbb; grey for anything else.
- * @param {string} text
- * @returns {Rgb}
+ * @param {string} text @returns {Rgb}
  */
 export function parseRgb(text) {
   const parts = /^#(..)(..)(..)$/.exec(text.trim());
@@ -42,10 +41,7 @@ export function parseRgb(text) {
 
 /**
  * The colour that lies at a share of the way from one to the other.
- * @param {Rgb} from
- * @param {Rgb} to
- * @param {number} share
- * @returns {Rgb}
+ * @param {Rgb} from @param {Rgb} to @param {number} share @returns {Rgb}
  */
 export function mixRgb(from, to, share) {
   const [red, green, blue] = from.map((value, part) => Math.round(value + (to[part] - value) * share));
@@ -66,23 +62,18 @@ function measureLuminance(colour) {
   return 0.2126 * red + 0.7152 * green + 0.0722 * blue;
 }
 
-/**
- * White or near-black, whichever can be read on a colour.
- * @param {Rgb} ground
- */
+/** White or near-black, whichever can be read on a colour. @param {Rgb} ground */
 export function pickInk(ground) {
   const light = measureLuminance(ground) + 0.05;
   return 1.05 / light >= light / 0.055 ? "#ffffff" : "#0d1014";
 }
 
-/** @type {WeakMap<object, HTMLCanvasElement>} The picture a pattern repeats: SvgPen needs it, the browser hides it. */
+/** What a pattern repeats: SvgPen needs it. @type {WeakMap<object, HTMLCanvasElement>} */
 const pictures = new WeakMap();
 
 /**
  * A colour with diagonal lines across.
- * @param {string} colour
- * @param {string} stroke
- * @param {boolean} falling
+ * @param {string} colour @param {string} stroke @param {boolean} falling
  * @param {number} [alpha] of the lines
  * @returns {Style}
  */
@@ -109,8 +100,7 @@ export function makeHatch(colour, stroke, falling, alpha = 0.3) {
 
 /**
  * The context of a canvas.
- * @param {HTMLCanvasElement} canvas
- * @param {CanvasRenderingContext2DSettings} [settings]
+ * @param {HTMLCanvasElement} canvas @param {CanvasRenderingContext2DSettings} [settings]
  */
 export function penOf(canvas, settings) {
   const pen = canvas.getContext("2d", settings);
@@ -120,8 +110,7 @@ export function penOf(canvas, settings) {
 
 /**
  * A canvas that is not on the page, of a size in pixels, and its context.
- * @param {number} wide
- * @param {number} high
+ * @param {number} wide @param {number} high
  */
 export function makePicture(wide, high) {
   const canvas = document.createElement("canvas");
@@ -145,7 +134,7 @@ export function makeFrames(render) {
   };
 }
 
-/** A canvas on the page: it takes the size it is given, in the pixels the screen has, and paints at most once a frame. */
+/** A canvas on the page: it takes the size it is given in the screen's pixels, and paints once a frame. */
 export class Surface {
   /**
    * @param {HTMLCanvasElement} canvas
@@ -164,8 +153,7 @@ export class Surface {
 
   /**
    * Take a size on the page. A new size empties the canvas.
-   * @param {number} wide
-   * @param {number} high
+   * @param {number} wide @param {number} high
    * @returns {boolean} whether size or pixel ratio changed
    */
   fit(wide, high) {
@@ -185,22 +173,17 @@ export class Surface {
 
   /**
    * Where on the canvas a pointer is: the start of hit testing.
-   * @param {{clientX: number, clientY: number}} event
-   * @returns {[number, number]}
+   * @param {{clientX: number, clientY: number}} event @returns {[number, number]}
    */
   locate(event) {
-    const box = this.canvas.getBoundingClientRect();
-    return [event.clientX - box.left, event.clientY - box.top];
+    const { left, top } = this.canvas.getBoundingClientRect();
+    return [event.clientX - left, event.clientY - top];
   }
 
-  /**
-   * Where on the page a point of the canvas is.
-   * @param {number} x
-   * @param {number} y
-   */
+  /** Where on the page a point of the canvas is. @param {number} x @param {number} y */
   place(x, y) {
-    const box = this.canvas.getBoundingClientRect();
-    return { x: box.left + x, y: box.top + y };
+    const { left, top } = this.canvas.getBoundingClientRect();
+    return { x: left + x, y: top + y };
   }
 
   /** What is shown, as a PNG. */
@@ -218,10 +201,7 @@ export class Surface {
   }
 }
 
-/**
- * @param {HTMLCanvasElement} canvas
- * @returns {Promise<Blob>}
- */
+/** @param {HTMLCanvasElement} canvas @returns {Promise<Blob>} */
 export function makeBlob(canvas) {
   return new Promise((resolve, reject) => {
     canvas.toBlob((blob) => (blob ? resolve(blob) : reject(new Error("the picture is too large"))));
@@ -230,8 +210,7 @@ export function makeBlob(canvas) {
 
 /**
  * What `paint` draws, as a PNG of a size of its own.
- * @param {number} wide
- * @param {number} high
+ * @param {number} wide @param {number} high
  * @param {number} ratio pixels for one of the page
  * @param {(pen: Pen) => void} paint
  */
@@ -244,9 +223,7 @@ export function drawPng(wide, high, ratio, paint) {
 
 /**
  * What `paint` draws, as the text of an SVG.
- * @param {number} wide
- * @param {number} high
- * @param {(pen: Pen) => void} paint
+ * @param {number} wide @param {number} high @param {(pen: Pen) => void} paint
  * @param {string} [ground] colour below everything
  */
 export function drawSvg(wide, high, paint, ground) {
@@ -261,12 +238,11 @@ export function drawSvg(wide, high, paint, ground) {
 
 /* ---- SVG ---- */
 
-/**
- * Text that may stand in XML, in an attribute too.
- * @param {unknown} text
- */
+const UNLAWFUL = /[^\t\n\r\x20-\ud7ff\ue000-\ufffd]/g;
+
+/** Text that may stand in XML, in an attribute too. @param {unknown} text */
 export function escapeXml(text) {
-  const lawful = String(text).replace(/[^\x09\x0a\x0d\x20-\ud7ff\ue000-\ufffd]/g, "\ufffd"); // eslint-disable-line no-control-regex
+  const lawful = String(text).replace(UNLAWFUL, "\ufffd");
   return lawful.replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;").replace(/"/g, "&quot;");
 }
 
@@ -280,11 +256,7 @@ const ANCHORS = { left: "start", start: "start", center: "middle", right: "end",
 /** @type {CanvasRenderingContext2D | null} */
 let ruler = null;
 
-/**
- * The size of a text, measured by a canvas that is never shown.
- * @param {string} font
- * @param {string} text
- */
+/** The size of a text, measured by a canvas that is never shown. @param {string} font @param {string} text */
 function measureText(font, text) {
   ruler ??= makePicture(1, 1).pen;
   ruler.font = font;
@@ -303,12 +275,9 @@ function startState() {
   };
 }
 
-/** A pen that writes SVG in place of pixels. Texts stay texts, and stand by their middle, as all our texts do. */
+/** A pen that writes SVG in place of pixels. Texts stay texts, placed by their middle as all texts are. */
 export class SvgPen {
-  /**
-   * @param {number} wide
-   * @param {number} high
-   */
+  /** @param {number} wide @param {number} high */
   constructor(wide, high) {
     this.wide = wide;
     this.high = high;
@@ -397,7 +366,7 @@ export class SvgPen {
   clearRect() { /* Nothing lies below. */ }
 
   fill() {
-    if (this.path) this.parts.push(`<path d="${this.path}" fill="${this.#name(this.fillStyle)}"${this.#opacity()}/>`);
+    if (this.path) this.parts.push(`<path d="${this.path}" ${this.#paint()}/>`);
   }
 
   stroke() {
@@ -406,7 +375,7 @@ export class SvgPen {
 
   /** @param {number} x @param {number} y @param {number} wide @param {number} high */
   fillRect(x, y, wide, high) {
-    this.parts.push(`<rect ${box(x, y, wide, high)} fill="${this.#name(this.fillStyle)}"${this.#opacity()}/>`);
+    this.parts.push(`<rect ${box(x, y, wide, high)} ${this.#paint()}/>`);
   }
 
   /** @param {number} x @param {number} y @param {number} wide @param {number} high */
@@ -423,14 +392,13 @@ export class SvgPen {
   fillText(text, x, y) {
     const anchor = this.textAlign === "left" ? "" : ` text-anchor="${ANCHORS[this.textAlign]}"`;
     const style = `style="font:${escapeXml(this.font)}" dominant-baseline="central" xml:space="preserve"`;
-    const fill = `fill="${this.#name(this.fillStyle)}"${this.#opacity()}`;
-    this.parts.push(`<text x="${shorten(x)}" y="${shorten(y)}"${anchor} ${style} ${fill}>${escapeXml(text)}</text>`);
+    const start = `<text x="${shorten(x)}" y="${shorten(y)}"${anchor} ${style}`;
+    this.parts.push(`${start} ${this.#paint()}>${escapeXml(text)}</text>`);
   }
 
   /**
    * The three forms a canvas knows: at a point, into a box, and part of a picture into a box.
-   * @param {CanvasImageSource} image
-   * @param {...number} numbers
+   * @param {CanvasImageSource} image @param {...number} numbers
    */
   drawImage(image, ...numbers) {
     const size = /** @type {{width: number, height: number}} */ (/** @type {unknown} */ (image));
@@ -441,7 +409,8 @@ export class SvgPen {
     const { canvas, pen } = makePicture(Math.max(1, across), Math.max(1, down));
     pen.drawImage(image, left, top, across, down, 0, 0, canvas.width, canvas.height);
     const look = 'preserveAspectRatio="none" style="image-rendering:pixelated"';
-    this.parts.push(`<image ${box(x, y, wide, high)} ${look} href="${canvas.toDataURL()}"${this.#opacity()}/>`);
+    const href = canvas.toDataURL();
+    this.parts.push(`<image ${box(x, y, wide, high)} ${look} href="${href}"${this.#opacity()}/>`);
   }
 
   /** The text of the whole picture. */
@@ -453,6 +422,10 @@ export class SvgPen {
 
   #opacity() {
     return this.globalAlpha < 1 ? ` opacity="${shorten(this.globalAlpha)}"` : "";
+  }
+
+  #paint() {
+    return `fill="${this.#name(this.fillStyle)}"${this.#opacity()}`;
   }
 
   #line() {
@@ -469,7 +442,8 @@ export class SvgPen {
       const id = "p" + this.patterns.size;
       const picture = pictures.get(style);
       const image = picture ? `<image width="8" height="8" href="${picture.toDataURL()}"/>` : "";
-      this.defs.push(`<pattern id="${id}" width="8" height="8" patternUnits="userSpaceOnUse">${image}</pattern>`);
+      const size = 'width="8" height="8" patternUnits="userSpaceOnUse"';
+      this.defs.push(`<pattern id="${id}" ${size}>${image}</pattern>`);
       name = `url(#${id})`;
       this.patterns.set(style, name);
     }

@@ -165,7 +165,7 @@ def test_fingers_move_and_zoom_the_comparison(studio: Studio, screen) -> None:
     screen.locator("#compare-canvas").scroll_into_view_if_needed()
 
     def seen():
-        return screen.evaluate("(s => [s.shown.from, s.shown.to])(window.studioCompare.state())")
+        return screen.evaluate("(s => [s.shown.from, s.shown.to])(window.studio.compare.state())")
 
     whole = seen()
     pinched(screen, "#compare-canvas")
@@ -177,7 +177,7 @@ def test_fingers_move_and_zoom_the_comparison(studio: Studio, screen) -> None:
     # A tap selects what is under it.
     trace = library.read(sample_path(JOB))
     row, at = longest(trace, *seen())
-    bar = screen.evaluate("at => window.studioCompare.point(0, 0, at)", at)
+    bar = screen.evaluate("at => window.studio.compare.point(0, 0, at)", at)
     screen.touchscreen.tap(bar["x"], bar["y"])
     until(screen, lambda: view(screen).get("node") == str(trace.graph_of(trace.ranks[0]).id[row]))
     assert view(screen)["rank"] == "0"
