@@ -18,10 +18,9 @@ import { Timeline } from "../timeline/timeline.mjs";
 import { drawComparison } from "./draw.mjs";
 import { GAP, GUTTER, HEAD, LETTERS, arrangeRanks, makePanes, placeLane, readSlots } from "./layout.mjs";
 
-/** @typedef {import("../timeline/timeline.mjs").Bar} Bar */
-/** @typedef {import("../timeline/hands.mjs").Point} Point */
-/** @typedef {import("./layout.mjs").Entry} Entry */
-/** @typedef {import("./layout.mjs").Pane} Pane */
+/** @import { Point } from "../timeline/hands.mjs" */
+/** @import { Bar } from "../timeline/timeline.mjs" */
+/** @import { Entry, Pane } from "./layout.mjs" */
 /** @typedef {{timeline: Timeline, slots: import("./layout.mjs").Slots}} Side */
 /**
  * What is at a point: row -1 is between lanes, side -1 left of them.

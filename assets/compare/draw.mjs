@@ -6,10 +6,10 @@ import { formatSigned } from "../timeline/ghost.mjs";
 import { textWidth } from "../timeline/text.mjs";
 import { AXIS, GAP, GUTTER, HEAD, LETTERS, judge, placeLane } from "./layout.mjs";
 
-/** @typedef {import("../base/canvas.mjs").Pen} Pen */
-/** @typedef {import("../timeline/axis.mjs").Tick} Tick */
-/** @typedef {import("./comparison.mjs").Comparison} Comparison */
-/** @typedef {import("./layout.mjs").Pane} Pane */
+/** @import { Pen } from "../base/canvas.mjs" */
+/** @import { Tick } from "../timeline/axis.mjs" */
+/** @import { Comparison } from "./comparison.mjs" */
+/** @import { Pane } from "./layout.mjs" */
 
 const BARS_FROM = 8; /* pixels of a lane in which bars are drawn one by one */
 

@@ -1,6 +1,6 @@
 /* Where the lanes of several runs stand, so that what belongs together is at one height in each. No DOM. */
 
-/** @typedef {import("../timeline/chart.mjs").Chart} Chart */
+/** @import { Chart } from "../timeline/chart.mjs" */
 
 /**
  * The rows of each rank by what they are: "kind/n/level" is a row of the n-th lane of a kind. The n-th comm

@@ -7,7 +7,7 @@ import { changeView, readView } from "../base/view.mjs";
 import { Comparison, nameSide } from "./comparison.mjs";
 import { AXIS, GUTTER } from "./layout.mjs";
 
-/** @typedef {import("../base/view.mjs").View} View */
+/** @import { View } from "../base/view.mjs" */
 /** @typedef {{sides: [string, string][], names?: string[]}} Source see studio/pages/compare.py */
 /** @typedef {{sides: [string, string][], ns: number[]}} Anchors */
 

@@ -5,9 +5,9 @@ import { plural } from "../base/format.mjs";
 import { boxOf, limit } from "./draw.mjs";
 import { GUTTER } from "./lanes.mjs";
 
-/** @typedef {import("../base/canvas.mjs").Pen} Pen */
-/** @typedef {import("./draw.mjs").Box} Box */
-/** @typedef {import("./scene.mjs").Scene} Scene */
+/** @import { Pen } from "../base/canvas.mjs" */
+/** @import { Box } from "./draw.mjs" */
+/** @import { Scene } from "./scene.mjs" */
 
 /**
  * Bars as row, start and end; edges as two places among them, and whether data goes along.

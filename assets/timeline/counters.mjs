@@ -10,8 +10,8 @@ import { saveAddress } from "./save.mjs";
 import { explain } from "./server.mjs";
 import { unpack } from "../base/packed.mjs";
 
-/** @typedef {import("../base/canvas.mjs").Pen} Pen */
-/** @typedef {import("./scene.mjs").Scene} Scene */
+/** @import { Pen } from "../base/canvas.mjs" */
+/** @import { Scene } from "./scene.mjs" */
 /** @typedef {{title: string, unit: string, most: number, about: string}} Series */
 /** @typedef {{series: Series[], bins: number, mean: Float64Array, peak: Float64Array}} CounterTile */
 

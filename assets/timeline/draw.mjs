@@ -4,10 +4,10 @@ import { plural } from "../base/format.mjs";
 import { AXIS, BAR, GUTTER, PAD } from "./lanes.mjs";
 import { cutEnd, textWidth } from "./text.mjs";
 
-/** @typedef {import("../base/canvas.mjs").Pen} Pen */
-/** @typedef {import("./axis.mjs").Tick} Tick */
-/** @typedef {import("./chart.mjs").Group} Group */
-/** @typedef {import("./scene.mjs").Scene} Scene */
+/** @import { Pen } from "../base/canvas.mjs" */
+/** @import { Tick } from "./axis.mjs" */
+/** @import { Group } from "./chart.mjs" */
+/** @import { Scene } from "./scene.mjs" */
 
 const FAR = 5000; /* pixels beyond the edge: nothing there is seen, and canvases err with numbers too large */
 

@@ -5,8 +5,8 @@ import { AXIS, GUTTER } from "./lanes.mjs";
 import { drawTag } from "./draw.mjs";
 import { textWidth } from "./text.mjs";
 
-/** @typedef {import("../base/canvas.mjs").Pen} Pen */
-/** @typedef {import("./scene.mjs").Scene} Scene */
+/** @import { Pen } from "../base/canvas.mjs" */
+/** @import { Scene } from "./scene.mjs" */
 
 const AT_MOST = 26; /* one for each letter */
 const NEAR = 5; /* pixels */

@@ -5,9 +5,9 @@ import { formatShare, formatTime } from "../base/format.mjs";
 import { AXIS } from "./lanes.mjs";
 import { drawOverLanes, limit } from "./draw.mjs";
 
-/** @typedef {import("../base/canvas.mjs").Pen} Pen */
-/** @typedef {import("./scene.mjs").Scene} Scene */
-/** @typedef {import("./timeline.mjs").Bar} Bar */
+/** @import { Pen } from "../base/canvas.mjs" */
+/** @import { Scene } from "./scene.mjs" */
+/** @import { Bar } from "./timeline.mjs" */
 /** @typedef {[number, number]} Times start and end, in ns */
 /** @typedef {{row: number, here: Times, there: Times | null}} Pair a node in both runs */
 

@@ -1,8 +1,8 @@
 /* Pointer, fingers and wheel on a time axis: dragging pans, two fingers or the wheel with a key zoom. */
 
-/** @typedef {import("../base/canvas.mjs").Surface} Surface */
-/** @typedef {import("./axis.mjs").Axis} Axis */
-/** @typedef {import("./motion.mjs").Motion} Motion */
+/** @import { Surface } from "../base/canvas.mjs" */
+/** @import { Axis } from "./axis.mjs" */
+/** @import { Motion } from "./motion.mjs" */
 /** @typedef {[number, number]} Point on the canvas */
 
 /**
@@ -31,7 +31,7 @@ const STILL = 4; /* pixels a pointer may move in a click */
 export class Hands {
   /**
    * @param {Surface} surface
-   * @param {HTMLElement} host takes the focus, and the wheel
+   * @param {HTMLElement} host takes the focus
    * @param {Axis} axis @param {Motion} motion @param {Acts} acts
    */
   constructor(surface, host, axis, motion, acts) {
@@ -50,7 +50,7 @@ export class Hands {
     canvas.addEventListener("pointerup", (event) => this.#release(event));
     canvas.addEventListener("pointercancel", (event) => this.#release(event));
     canvas.addEventListener("pointerleave", () => acts.leave());
-    host.addEventListener("wheel", (event) => this.#turn(event), { passive: false });
+    canvas.addEventListener("wheel", (event) => this.#turn(event), { passive: false });
   }
 
   isDragging() {

@@ -2,7 +2,7 @@
 
 import { byId } from "../base/dom.mjs";
 
-/** @typedef {import("./scene.mjs").Scene} Scene */
+/** @import { Scene } from "./scene.mjs" */
 
 /** @type {Record<string, (scene: Scene) => void>} */
 const KEYS = {

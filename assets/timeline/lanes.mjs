@@ -1,7 +1,6 @@
 /* Where the lanes of the Timeline page stand, and which lane is at a height. No DOM: sizes are given. */
 
-/** @typedef {import("./chart.mjs").Chart} Chart */
-/** @typedef {import("./chart.mjs").Group} Group */
+/** @import { Chart, Group } from "./chart.mjs" */
 /**
  * Where a row stands; `behind` pinned ranks it is not seen.
  * @typedef {{y: number, height: number, thin: boolean, group: Group, behind: boolean}} RowPlace

@@ -1,9 +1,7 @@
 /* Moves the window of an axis: pan, zoom, the glide to a new window, and the window in the address. */
 
-/** @typedef {import("./axis.mjs").Axis} Axis */
-/** @typedef {import("./axis.mjs").Span} Span */
-/** @typedef {import("../base/view.mjs").View} View */
-/** @typedef {import("../base/view.mjs").Patch} Patch */
+/** @import { Patch, View } from "../base/view.mjs" */
+/** @import { Axis, Span } from "./axis.mjs" */
 
 const GLIDE_MS = 110;
 const REST_MS = 250; /* after which a window goes into the address */

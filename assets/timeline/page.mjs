@@ -13,7 +13,7 @@ import { Scene } from "./scene.mjs";
 import { Refusal, ask, explain, timelineAddress } from "./server.mjs";
 import { Timeline } from "./timeline.mjs";
 
-/** @typedef {import("../base/view.mjs").View} View */
+/** @import { View } from "../base/view.mjs" */
 
 /**
  * What studio/pages/timeline.py says is to be shown.

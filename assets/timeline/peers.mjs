@@ -6,10 +6,10 @@ import { boxOf, drawOverLanes, drawTag, limit } from "./draw.mjs";
 import { AXIS, BAR, GUTTER } from "./lanes.mjs";
 import { textWidth } from "./text.mjs";
 
-/** @typedef {import("../base/canvas.mjs").Pen} Pen */
-/** @typedef {import("./draw.mjs").Box} Box */
-/** @typedef {import("./scene.mjs").Scene} Scene */
-/** @typedef {import("./timeline.mjs").Bar} Bar */
+/** @import { Pen } from "../base/canvas.mjs" */
+/** @import { Box } from "./draw.mjs" */
+/** @import { Scene } from "./scene.mjs" */
+/** @import { Bar } from "./timeline.mjs" */
 /** @typedef {{rank: number, row: number, start: number, end: number}} Peer */
 
 /**

@@ -2,9 +2,9 @@
 
 import { makePicture } from "../base/canvas.mjs";
 
-/** @typedef {import("./chart.mjs").Chart} Chart */
-/** @typedef {import("./look.mjs").Look} Look */
-/** @typedef {import("./tiles.mjs").Batch} Batch */
+/** @import { Chart } from "./chart.mjs" */
+/** @import { Look } from "./look.mjs" */
+/** @import { Batch } from "./tiles.mjs" */
 
 const FAINTEST = 36; /* alpha of a bin that was hardly busy: what is there at all is seen */
 

@@ -4,7 +4,7 @@ import { openTable, saveFile } from "../base/export.mjs";
 import { element } from "../base/dom.mjs";
 import { complain } from "../base/view.mjs";
 
-/** @typedef {import("./scene.mjs").Scene} Scene */
+/** @import { Scene } from "./scene.mjs" */
 
 /**
  * Save what an address answers with.

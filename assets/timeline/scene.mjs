@@ -21,12 +21,11 @@ import { ask, askJson } from "./server.mjs";
 import { WindowTable } from "./table.mjs";
 import { Words } from "./words.mjs";
 
-/** @typedef {import("../base/canvas.mjs").Pen} Pen */
-/** @typedef {import("../base/view.mjs").View} View */
-/** @typedef {import("../base/view.mjs").Patch} Patch */
-/** @typedef {import("./look.mjs").Look} Look */
-/** @typedef {import("./timeline.mjs").Timeline} Timeline */
-/** @typedef {import("./page.mjs").Source} Source */
+/** @import { Pen } from "../base/canvas.mjs" */
+/** @import { Patch, View } from "../base/view.mjs" */
+/** @import { Look } from "./look.mjs" */
+/** @import { Source } from "./page.mjs" */
+/** @import { Timeline } from "./timeline.mjs" */
 
 /**
  * What a feature adds: to changes of the view, to picture and axis, after frames, and its keys and buttons.

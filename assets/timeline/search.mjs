@@ -6,8 +6,8 @@ import { unpack } from "../base/packed.mjs";
 import { AXIS, GUTTER } from "./lanes.mjs";
 import { Refusal } from "./server.mjs";
 
-/** @typedef {import("../base/canvas.mjs").Pen} Pen */
-/** @typedef {import("./scene.mjs").Scene} Scene */
+/** @import { Pen } from "../base/canvas.mjs" */
+/** @import { Scene } from "./scene.mjs" */
 
 /**
  * What fits, by start. The count may be more than what is told of.

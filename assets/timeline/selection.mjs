@@ -3,11 +3,11 @@
 import { GUTTER, AXIS } from "./lanes.mjs";
 import { boxOf, drawOverLanes, limit } from "./draw.mjs";
 
-/** @typedef {import("../base/canvas.mjs").Pen} Pen */
-/** @typedef {import("../base/view.mjs").View} View */
-/** @typedef {import("./draw.mjs").Box} Box */
-/** @typedef {import("./scene.mjs").Scene} Scene */
-/** @typedef {import("./timeline.mjs").Bar} Bar */
+/** @import { Pen } from "../base/canvas.mjs" */
+/** @import { View } from "../base/view.mjs" */
+/** @import { Box } from "./draw.mjs" */
+/** @import { Scene } from "./scene.mjs" */
+/** @import { Bar } from "./timeline.mjs" */
 /** @typedef {Bar & {data: boolean}} Dependency on data, or on control */
 
 /**

@@ -8,11 +8,8 @@ import { formatSigned } from "./ghost.mjs";
 import { Refusal, ask, askJson } from "./server.mjs";
 import { shapeTable, sortRows } from "./table_shape.mjs";
 
-/** @typedef {import("./scene.mjs").Scene} Scene */
-/** @typedef {import("./table_shape.mjs").Answer} Answer */
-/** @typedef {import("./table_shape.mjs").By} By */
-/** @typedef {import("./table_shape.mjs").Cell} Cell */
-/** @typedef {import("./table_shape.mjs").Column} Column */
+/** @import { Scene } from "./scene.mjs" */
+/** @import { Answer, By, Cell, Column } from "./table_shape.mjs" */
 
 const SHOWN = 600; /* rows */
 const WORDS = ["text", "counter"]; /* kinds of columns that hold no numbers */

@@ -1,6 +1,6 @@
 /* Tiles of a run: asked for when they are missing, kept while they are of use. No DOM. */
 
-/** @typedef {import("./chart.mjs").Chart} Chart */
+/** @import { Chart } from "./chart.mjs" */
 
 /**
  * A tile of some rows as the server packs it, see studio/analysis/gantt.py: P rows, S spans, C strips, D rows

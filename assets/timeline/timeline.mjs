@@ -8,12 +8,11 @@ import { ask, timelineAddress } from "./server.mjs";
 import { cutStart, textWidth } from "./text.mjs";
 import { Tiles } from "./tiles.mjs";
 
-/** @typedef {import("../base/canvas.mjs").Pen} Pen */
-/** @typedef {import("./axis.mjs").Axis} Axis */
-/** @typedef {import("./chart.mjs").Chart} Chart */
-/** @typedef {import("./look.mjs").Look} Look */
-/** @typedef {import("./tiles.mjs").Batch} Batch */
-/** @typedef {import("./tiles.mjs").Tile} Tile */
+/** @import { Pen } from "../base/canvas.mjs" */
+/** @import { Axis } from "./axis.mjs" */
+/** @import { Chart } from "./chart.mjs" */
+/** @import { Look } from "./look.mjs" */
+/** @import { Batch, Tile } from "./tiles.mjs" */
 
 /**
  * A bar, as a tile or the server tells of it; the server says `node` and `type`, a tile the category.

@@ -4,10 +4,9 @@ import { byId, setText } from "../base/dom.mjs";
 import { formatBytes, formatTime, plural } from "../base/format.mjs";
 import { AXIS, GUTTER } from "./lanes.mjs";
 
-/** @typedef {import("./hands.mjs").Point} Point */
-/** @typedef {import("./scene.mjs").Scene} Scene */
-/** @typedef {import("./timeline.mjs").Bar} Bar */
-/** @typedef {import("./timeline.mjs").Bin} Bin */
+/** @import { Point } from "./hands.mjs" */
+/** @import { Scene } from "./scene.mjs" */
+/** @import { Bar, Bin } from "./timeline.mjs" */
 /** @typedef {{bar: Bar, bin?: undefined} | {bin: Bin, bar?: undefined}} Target */
 
 const PATIENCE_MS = 150; /* words that change at every frame cannot be read, and cost a layout each */
