@@ -78,29 +78,32 @@ class NodesPage {
   }
 }
 
-const page = new NodesPage();
-
-document.addEventListener("click", (event) => {
-  if (targetOf(event, "[data-nodes-clear]")) changeView({ q: null, f: null });
-});
-
-/** What Dash calls: see studio/pages/nodes.py. */
-export const nodesCallbacks = {
-  /** @param {View} view */
-  follow(view) {
-    setVisible(byId("nodes-none"), !view.job);
-    setVisible(byId("nodes-page"), Boolean(view.job));
-    page.follow();
-    return noUpdate;
-  },
-  /** @param {string | null} value */
-  search(value) {
-    page.search(value);
-    return noUpdate;
-  },
-  /** @param {string | null} value */
-  pickRank(value) {
-    page.pickRank(value);
-    return noUpdate;
-  },
-};
+/**
+ * Start what the Nodes page does in the browser.
+ * @returns what Dash calls: see studio/pages/nodes.py
+ */
+export function startNodesPage() {
+  const page = new NodesPage();
+  document.addEventListener("click", (event) => {
+    if (targetOf(event, "[data-nodes-clear]")) changeView({ q: null, f: null });
+  });
+  return {
+    /** @param {View} view */
+    follow(view) {
+      setVisible(byId("nodes-none"), !view.job);
+      setVisible(byId("nodes-page"), Boolean(view.job));
+      page.follow();
+      return noUpdate;
+    },
+    /** @param {string | null} value */
+    search(value) {
+      page.search(value);
+      return noUpdate;
+    },
+    /** @param {string | null} value */
+    pickRank(value) {
+      page.pickRank(value);
+      return noUpdate;
+    },
+  };
+}
