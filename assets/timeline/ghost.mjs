@@ -4,6 +4,7 @@ import { byId, element, setVisible } from "../base/dom.mjs";
 import { formatShare, formatTime } from "../base/format.mjs";
 import { AXIS } from "./lanes.mjs";
 import { drawOverLanes, limit } from "./draw.mjs";
+import { explain } from "./server.mjs";
 
 /** @import { Pen } from "../base/canvas.mjs" */
 /** @import { Scene } from "./scene.mjs" */
@@ -62,7 +63,7 @@ export class Ghost {
     }, (error) => {
       if (wanted !== scene.timeline.ghost) return;
       scene.timeline.ghost = "";
-      scene.say(error?.message || "The other run cannot be read.");
+      scene.say(explain(error));
       scene.draw();
     });
   }

@@ -4,7 +4,7 @@ import { byId, element, setText, setVisible } from "../base/dom.mjs";
 import { formatCount } from "../base/format.mjs";
 import { unpack } from "../base/packed.mjs";
 import { AXIS, GUTTER } from "./lanes.mjs";
-import { Refusal } from "./server.mjs";
+import { explain } from "./server.mjs";
 
 /** @import { Pen } from "../base/canvas.mjs" */
 /** @import { Scene } from "./scene.mjs" */
@@ -112,7 +112,7 @@ export class Search {
       isOver = true;
       if (this.asked !== text) return;
       this.hits = null;
-      this.#tell(error instanceof Refusal ? error.message : "The studio does not answer.");
+      this.#tell(explain(error));
       scene.draw();
     });
   }

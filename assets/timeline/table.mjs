@@ -5,7 +5,7 @@ import { formatCount, formatMoment, formatShare, formatTime } from "../base/form
 import { addressOf, copyText, readView } from "../base/view.mjs";
 import { formatCounter } from "./counters.mjs";
 import { formatSigned } from "./ghost.mjs";
-import { Refusal, ask, askJson } from "./server.mjs";
+import { ask, askJson, explain } from "./server.mjs";
 import { shapeTable, sortRows } from "./table_shape.mjs";
 
 /** @import { Scene } from "./scene.mjs" */
@@ -88,8 +88,7 @@ export class WindowTable {
       this.#show();
     }, (error) => {
       isOver = true;
-      const words = error instanceof Refusal ? error.message : "The studio does not answer.";
-      if (this.key === key && this.scene.isOpen) setText("timeline-window-count", words);
+      if (this.key === key && this.scene.isOpen) setText("timeline-window-count", explain(error));
     });
   }
 
