@@ -22,8 +22,8 @@ class Palette {
   constructor() {
     this.input = element("input", {
       type: "text", placeholder: "Page, job, run, rank, node name or id", autocomplete: "off",
-      spellcheck: "false", role: "combobox", "aria-label": "Jump to", "aria-expanded": "true", "aria-controls": "palette-list",
-      "aria-autocomplete": "list",
+      spellcheck: "false", role: "combobox", "aria-label": "Jump to", "aria-expanded": "true",
+      "aria-controls": "palette-list", "aria-autocomplete": "list",
     });
     this.list = element("ul", { id: "palette-list", role: "listbox", "aria-label": "Found" });
     this.dialog = element("dialog", { class: "cs-palette", "aria-label": "Jump to" }, this.input, this.list);

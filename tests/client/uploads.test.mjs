@@ -16,7 +16,8 @@ function makeFile(more) {
 function makeCard(more) {
   return {
     id: "c", name: "c", status: "uploading", mine: true, fresh: true, size: 0, received: 0, chunk: KIB,
-    created: 0, files: [], samples: [], job: "", error: null, progress: null, warnings: [], idle: null, ...more,
+    created: 0, files: [], samples: [], job: "", error: null, progress: null, warnings: [], idle: null,
+    ...more,
   };
 }
 
