@@ -202,7 +202,7 @@ export class Comparison {
 
   /** @param {number} by pixels @returns {boolean} whether there was anything to scroll */
   scrollBy(by) {
-    const [pane] = this.panes(), most = Math.max(0, this.high - (pane.high - HEAD));
+    const [pane] = this.listPanes(), most = Math.max(0, this.high - (pane.high - HEAD));
     const top = Math.min(Math.max(0, this.top + by), most), hasMoved = top !== this.top;
     this.top = top;
     this.draw();
@@ -217,7 +217,7 @@ export class Comparison {
   }
 
   /** @returns {Pane[]} */
-  panes() {
+  listPanes() {
     return makePanes(this.sides.length, this.surface.high, this.isOverlay);
   }
 
@@ -227,7 +227,7 @@ export class Comparison {
   }
 
   /** Ranks in sight. @param {Pane} pane */
-  visible(pane) {
+  listVisible(pane) {
     return this.list.filter((entry) => {
       const y = this.yOf(pane, entry);
       return y + entry.height > pane.top + HEAD && y < pane.top + pane.high;
@@ -246,7 +246,7 @@ export class Comparison {
 
   /** What is at a point. @param {Point} at @returns {Spot | null} */
   find([px, py]) {
-    const pane = this.panes().find(({ top, high }) => py >= top + HEAD && py < top + high);
+    const pane = this.listPanes().find(({ top, high }) => py >= top + HEAD && py < top + high);
     const entry = pane && this.list.find((other) => {
       const y = this.yOf(pane, other);
       return py >= y && py < y + other.height + GAP / 2;
@@ -380,7 +380,7 @@ export class Comparison {
 
   /** What every side has of the ranks in sight, in the window that is shown. */
   async #readSpans() {
-    const ranks = new Set(this.visible(this.panes()[0]).map(({ rank }) => rank));
+    const ranks = new Set(this.listVisible(this.listPanes()[0]).map(({ rank }) => rank));
     const { from, to } = this.axis.shown;
     const tables = await Promise.all(this.sides.map(async ({ timeline }, at) => {
       const { chart, offset } = timeline;

@@ -37,11 +37,11 @@ function write(pen, fill, text, x, y) {
  * @param {Comparison} comparison @param {Pen} pen
  */
 export function drawComparison(comparison, pen) {
-  const { surface: { wide, high }, look, sides } = comparison, ticks = comparison.axis.ticks();
+  const { surface: { wide, high }, look, sides } = comparison, ticks = comparison.axis.makeTicks();
   fillBox(pen, look.bg, 0, 0, wide, high);
   pen.textBaseline = "middle";
   for (const { timeline } of sides) timeline.begin(look);
-  for (const pane of comparison.panes()) {
+  for (const pane of comparison.listPanes()) {
     drawWithin(pen, 0, pane.top, wide, pane.high, () => {
       drawGround(comparison, pen, pane, ticks);
       drawLanes(comparison, pen, pane);
@@ -68,7 +68,7 @@ function drawGround(comparison, pen, pane, ticks) {
     if (begin > GUTTER) fillBox(pen, look.raised, GUTTER, top, begin - GUTTER, high);
   }
   for (const { ns } of ticks) fillBox(pen, look.raised, axis.x(ns), top, 1, high);
-  for (const entry of comparison.visible(pane).slice(1)) {
+  for (const entry of comparison.listVisible(pane).slice(1)) {
     fillBox(pen, look.raised, 0, comparison.yOf(pane, entry) - GAP / 2, wide, 1);
   }
 }
@@ -79,7 +79,7 @@ function drawLanes(comparison, pen, pane) {
   drawWithin(pen, GUTTER, pane.top + HEAD, wide - GUTTER, pane.high - HEAD, () => {
     for (const [lane, side] of pane.sides.entries()) {
       const { timeline, slots } = comparison.sides[side];
-      for (const entry of comparison.visible(pane)) {
+      for (const entry of comparison.listVisible(pane)) {
         const { y, tall } = placeLane(entry, lanes, lane), rows = slots.get(entry.rank);
         const height = Math.max(tall - (lanes > 1 ? 0.5 : 0), 1), top = comparison.yOf(pane, entry) + y;
         for (const [place, slot] of entry.slots.entries()) {
@@ -113,7 +113,7 @@ function drawNames(comparison, pen, pane) {
   const { look } = comparison;
   fillBox(pen, look.panel, 0, pane.top, GUTTER, pane.high);
   pen.font = look.font;
-  for (const entry of comparison.visible(pane)) {
+  for (const entry of comparison.listVisible(pane)) {
     const y = comparison.yOf(pane, entry) + Math.min(entry.height, 13) / 2;
     const title = (entry.folded ? "▸ " : "▾ ") + "rank " + entry.rank;
     if (y > pane.top + HEAD + 4) write(pen, look.dim, title, 8, y);

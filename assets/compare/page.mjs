@@ -14,14 +14,14 @@ import { AXIS, GUTTER } from "./layout.mjs";
 const ZOOM = 1 / 0.7;
 
 /** @param {Comparison} comparison */
-function aim({ pointer }) {
+function readAim({ pointer }) {
   return pointer && pointer[0] > GUTTER ? pointer[0] : null;
 }
 
 /** @type {Record<string, (comparison: Comparison) => void>} */
 const KEYS = {
-  w: (comparison) => comparison.motion.zoom(ZOOM, aim(comparison)),
-  s: (comparison) => comparison.motion.zoom(1 / ZOOM, aim(comparison)),
+  w: (comparison) => comparison.motion.zoom(ZOOM, readAim(comparison)),
+  s: (comparison) => comparison.motion.zoom(1 / ZOOM, readAim(comparison)),
   a: ({ motion }) => motion.pan(-0.2),
   d: ({ motion }) => motion.pan(0.2),
   ArrowLeft: ({ motion }) => motion.pan(-0.2),
@@ -105,7 +105,7 @@ export class ComparePage {
    * @param {number} side @param {number} row @param {number} ns
    */
   point(side, row, ns) {
-    const comparison = /** @type {Comparison} */ (this.comparison), panes = comparison.panes();
+    const comparison = /** @type {Comparison} */ (this.comparison), panes = comparison.listPanes();
     const pane = panes[comparison.isOverlay ? 0 : side], place = comparison.placeOf(pane, side, row);
     if (!place) return null;
     return comparison.surface.place(comparison.sides[side].timeline.x(ns), place.y + place.tall / 2);

@@ -40,7 +40,7 @@ export class Axis {
   }
 
   /** Everything, with a margin. @returns {Span} */
-  whole() {
+  measureWhole() {
     const margin = (this.bounds.to - this.bounds.from) * MARGIN;
     return { from: this.bounds.from - margin, to: this.bounds.to + margin };
   }
@@ -50,7 +50,7 @@ export class Axis {
    * @param {number} from @param {number} to @returns {Span}
    */
   clamp(from, to) {
-    const all = this.whole();
+    const all = this.measureWhole();
     const wide = Math.min(Math.max(to - from, this.narrowest), all.to - all.from), middle = (from + to) / 2;
     const start = Math.min(Math.max(middle - wide / 2, all.from), all.to - wide);
     return { from: start, to: start + wide };
@@ -62,7 +62,7 @@ export class Axis {
    * @param {number} factor more than 1 shows less
    * @param {number | null} px @returns {Span}
    */
-  zoomed({ from, to }, factor, px) {
+  zoomWindow({ from, to }, factor, px) {
     const share = px === null ? 0.5 : (px - this.gutter) / this.width, held = from + share * (to - from);
     const wide = Math.max((to - from) / factor, this.narrowest);
     return { from: held - share * wide, to: held + (1 - share) * wide };
@@ -70,12 +70,12 @@ export class Axis {
 
   /** Whether everything is shown. */
   isWhole() {
-    const all = this.whole();
+    const all = this.measureWhole();
     return this.shown.to - this.shown.from >= (all.to - all.from) * 0.9999;
   }
 
   /** Round moments to be named along the axis. @returns {Tick[]} */
-  ticks() {
+  makeTicks() {
     const { from, to } = this.shown;
     const least = ((to - from) * APART) / Math.max(this.width, 1);
     const power = 10 ** Math.floor(Math.log10(least));

@@ -55,7 +55,7 @@ export class Chain {
     return this.isWhole && this.key === this.scene.selection.key ? this.answer : null;
   }
 
-  words() {
+  describe() {
     const chain = this.#shown();
     if (!chain) return "";
     return " · chain of " + plural(chain.bars.length, "node") + (chain.more ? ", those nearest" : "");

@@ -69,7 +69,7 @@ export class Chart {
    * The level whose bins are at most as wide as a pixel.
    * @param {number} nsPerPixel of the screen
    */
-  levelFor(nsPerPixel) {
+  pickLevel(nsPerPixel) {
     return Math.min(this.top, Math.max(0, Math.ceil(Math.log2(nsPerPixel))));
   }
 
@@ -119,7 +119,7 @@ function groupRows({ rank, ranks, finish }) {
 }
 
 /**
- * Comm groups of a rank are told apart by shade; the same role has the same shade on every rank.
+ * Comm groups of a rank differ in shade; the same role has the same shade on every rank.
  * @param {Description} rows @param {Map<number, Group>} groups
  */
 function shadeRows({ rank, kind, kinds, name }, groups) {

@@ -98,7 +98,7 @@ export class Counters {
   afterFrame(isComplete) {
     const { scene } = this, { chart, axis, look } = scene, box = byId("timeline-counters");
     if (!box || !this.isShown) return;
-    const level = scene.timeline.levelNow(look), span = chart.tileSpan(level);
+    const level = scene.timeline.pickLevel(look), span = chart.tileSpan(level);
     const low = Math.max(0, Math.floor(axis.shown.from / span));
     const last = Math.max(low, Math.floor(Math.min(axis.shown.to, chart.own) / span));
     if (isComplete) {
@@ -160,7 +160,7 @@ export class Counters {
    * @returns {[number, number] | null}
    */
   #valueAt(row, at) {
-    const { chart, timeline, look } = this.scene, level = timeline.levelNow(look);
+    const { chart, timeline, look } = this.scene, level = timeline.pickLevel(look);
     const span = chart.tileSpan(level);
     const tile = this.#find(level, Math.floor(at / span));
     if (at < 0 || at > chart.own || !tile) return null;
@@ -175,7 +175,7 @@ export class Counters {
     if (!series || !value) return;
     const [mean, peak] = value.map((number) => formatCounter(series.unit, number));
     const figures = mean + " on average, at most " + peak;
-    this.scene.say([series.title, this.scene.moment(at), figures, series.about].join(" · "));
+    this.scene.say([series.title, this.scene.formatMoment(at), figures, series.about].join(" · "));
   }
 
   /**

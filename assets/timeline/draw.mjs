@@ -19,7 +19,7 @@ export function drawPicture(scene, pen) {
   const { wide, high } = scene.lanes.size;
   pen.fillStyle = scene.look.bg;
   pen.fillRect(0, 0, wide, high);
-  const ticks = scene.axis.ticks().filter((tick) => tick.ns >= 0);
+  const ticks = scene.axis.makeTicks().filter((tick) => tick.ns >= 0);
   drawGrid(scene, pen, ticks, high);
   drawLanes(scene, pen);
   drawMarked(scene, pen, high);
@@ -58,7 +58,7 @@ export function drawOverLanes(scene, pen, draw) {
  */
 function drawInParts({ lanes }, pen, left, draw) {
   const { wide, high } = lanes.size, fold = AXIS + lanes.pinHeight;
-  drawWithin(pen, left, fold, wide - left, high - fold, () => draw(lanes.scrolled(), false));
+  drawWithin(pen, left, fold, wide - left, high - fold, () => draw(lanes.listScrolled(), false));
   if (!lanes.pinHeight) return;
   const pinned = lanes.list.slice(0, lanes.pinned);
   drawWithin(pen, left, AXIS, wide - left, lanes.pinHeight, () => draw(pinned, true));

@@ -12,13 +12,14 @@ const AT_MOST = 26; /* one for each letter */
 const NEAR = 5; /* pixels */
 
 /** @param {number[]} numbers */
-function rising(numbers) {
+function sortRising(numbers) {
   return [...numbers].sort((a, b) => a - b);
 }
 
 /** Moments as the address holds them, rising. @param {string | undefined} text */
 export function readFlags(text) {
-  return rising((text || "").split(",").filter((part) => /^\d+$/.test(part)).map(Number)).slice(0, AT_MOST);
+  const parts = (text || "").split(",").filter((part) => /^\d+$/.test(part));
+  return sortRising(parts.map(Number)).slice(0, AT_MOST);
 }
 
 /**
@@ -29,7 +30,7 @@ export function readFlags(text) {
  */
 export function toggleFlag(flags, at, near) {
   const left = flags.filter((flag) => Math.abs(flag - at) > near);
-  return rising(left.length < flags.length ? left : [...left, at]);
+  return sortRising(left.length < flags.length ? left : [...left, at]);
 }
 
 export class Flags {
@@ -100,7 +101,7 @@ export class Flags {
     for (const [place, flag] of this.flags.entries()) {
       const x = scene.axis.x(flag);
       if (x < GUTTER || x > wide) continue;
-      const text = this.#letter(place) + " " + (place ? "+" + this.#gap(place) : scene.moment(flag));
+      const text = this.#letter(place) + " " + (place ? "+" + this.#gap(place) : scene.formatMoment(flag));
       const room = textWidth(pen, text) + 12;
       drawTag(scene, pen, text, x + room > wide ? x - room : x, room);
     }
@@ -116,10 +117,10 @@ export class Flags {
     return formatTime(this.flags[place] - this.flags[place - 1]);
   }
 
-  words() {
+  describe() {
     const words = this.flags.map((flag, place) => {
       const gap = place ? " (+" + this.#gap(place) + ")" : "";
-      return this.#letter(place) + " " + this.scene.moment(flag) + gap;
+      return this.#letter(place) + " " + this.scene.formatMoment(flag) + gap;
     });
     return words.join(" · ");
   }

@@ -127,12 +127,12 @@ export class Ghost {
         this.known.set(key, this.lit);
         scene.words.repeat();
         scene.draw();
-      }, () => { /* The bar alone is told. */ });
+      }, () => { /* The bar is described without it. */ });
     });
   }
 
   /** What the sentence about a bar adds. @param {Bar} bar */
-  words({ rank, index }) {
+  describe({ rank, index }) {
     const pair = this.scene.timeline.ghost && this.known.get(rank + "/" + index);
     return pair ? compareTimes(pair, this.#label()) : "";
   }

@@ -101,18 +101,18 @@ export class Lanes {
   }
 
   /** Ranks in sight that are not pinned. */
-  scrolled() {
+  listScrolled() {
     const first = Math.max(this.pinned, this.indexAt(this.size.top + this.pinHeight));
     return this.list.slice(first, this.indexAt(this.size.top + this.size.high - AXIS) + 1);
   }
 
   /** Ranks in sight, those that are pinned last. */
-  visible() {
-    return [...this.scrolled(), ...this.list.slice(0, this.pinned)];
+  listVisible() {
+    return [...this.listScrolled(), ...this.list.slice(0, this.pinned)];
   }
 
   /** The list from one height of it to another. @param {number} from @param {number} to */
-  between(from, to) {
+  listBetween(from, to) {
     return this.list.slice(Math.max(0, this.indexAt(from)), this.indexAt(to) + 1);
   }
 }

@@ -33,7 +33,8 @@ export class Motion {
     if (key === this.written) return;
     this.written = key;
     this.glide = null;
-    this.axis.shown = view.to !== undefined && to > from ? this.axis.clamp(from, to) : this.axis.whole();
+    const isWindow = view.to !== undefined && to > from;
+    this.axis.shown = isWindow ? this.axis.clamp(from, to) : this.axis.measureWhole();
   }
 
   /** Take the window from the address again: what there is has changed. */
@@ -86,12 +87,12 @@ export class Motion {
    * @param {boolean} [atOnce]
    */
   zoom(factor, px, atOnce) {
-    const { from, to } = this.axis.zoomed(this.target, factor, px);
+    const { from, to } = this.axis.zoomWindow(this.target, factor, px);
     this.go(from, to, atOnce);
   }
 
   fit() {
-    const { from, to } = this.axis.whole();
+    const { from, to } = this.axis.measureWhole();
     this.go(from, to);
   }
 

@@ -135,7 +135,7 @@ export class TimelinePage {
   stats() {
     const { timeline, axis, counts, look } = /** @type {Scene} */ (this.scene);
     const { kept, size } = timeline.tiles;
-    const level = timeline.levelNow(look);
+    const level = timeline.pickLevel(look);
     return { bytes: kept, tiles: size, ...axis.shown, level, ...counts, ...timeline.counts };
   }
 }

@@ -91,12 +91,12 @@ export class Peers {
         this.shown = meeting;
         scene.words.repeat();
         scene.draw();
-      }, () => { /* The bar alone is shown. */ });
+      }, () => { /* The bar is shown without them. */ });
     });
   }
 
   /** @param {Bar} bar */
-  words(bar) {
+  describe(bar) {
     const meeting = this.known.get(this.#keyOf(bar));
     return meeting ? describeMeeting(meeting, bar) : "";
   }

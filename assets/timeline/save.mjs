@@ -24,7 +24,7 @@ export function saveAddress(href, download) {
  */
 function spansAddress({ marked, axis, lanes, timeline }) {
   const [from, to] = marked ?? [axis.shown.from, axis.shown.to];
-  const rows = lanes.visible().map(({ first, count }) => first + "-" + (first + count - 1)).join(",");
+  const rows = lanes.listVisible().map(({ first, count }) => first + "-" + (first + count - 1)).join(",");
   const window = { from: Math.max(0, Math.floor(from)), to: Math.max(1, Math.ceil(to)) };
   return timeline.address("/spans.csv", { ...window, rows });
 }

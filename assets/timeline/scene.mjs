@@ -317,7 +317,7 @@ export class Scene {
   }
 
   /** A moment in words. @param {number} ns */
-  moment(ns) {
+  formatMoment(ns) {
     return formatMoment(ns, this.chart.span);
   }
 
@@ -378,9 +378,10 @@ export class Scene {
   #prefetch() {
     const { timeline, lanes, axis } = this, { tiles } = timeline;
     if (tiles.running || this.motion.glide) return;
-    const { top, high } = lanes.size, level = timeline.levelNow(this.look), span = this.chart.tileSpan(level);
-    const near = rowsOf(lanes.visible());
-    tiles.want(this.chart.top, 0, rowsOf(lanes.between(top - high, top + 2 * high)));
+    const { top, high } = lanes.size, level = timeline.pickLevel(this.look);
+    const span = this.chart.tileSpan(level);
+    const near = rowsOf(lanes.listVisible());
+    tiles.want(this.chart.top, 0, rowsOf(lanes.listBetween(top - high, top + 2 * high)));
     tiles.want(level, Math.floor(axis.shown.from / span) - 1, near);
     tiles.want(level, Math.floor(axis.shown.to / span) + 1, near);
   }

@@ -1,4 +1,4 @@
-/* Search: what fits is outlined, counted, and walked through. */
+/* Search: hits are outlined, counted, and stepped through. */
 
 import { byId, element, setText, setVisible } from "../base/dom.mjs";
 import { formatCount } from "../base/format.mjs";
@@ -10,7 +10,7 @@ import { explain } from "./server.mjs";
 /** @import { Scene } from "./scene.mjs" */
 
 /**
- * What fits, by start. The count may be more than what is told of.
+ * Hits, by start. `count` may be larger: the server sends the first of them.
  * @typedef {{count: number, row: Int32Array, node: Int32Array, start: Float64Array, end: Float64Array}} Hits
  */
 
@@ -139,7 +139,7 @@ export class Search {
     const { scene: { selection, axis, chart }, hits } = this;
     if (!hits?.row.length) return;
     let current = -1;
-    /* Until it is selected, and told of. */
+    /* Until it is selected, and the server has answered. */
     if (this.going >= 0 && (selection.key === this.leaving || selection.isAwaited())) current = this.going;
     else if (selection.bar) {
       const { row, index } = selection.bar;

@@ -1,4 +1,4 @@
-/* The selected node: told of by the server, framed, tied to what it depends on, and walked from. */
+/* The selected node: its frame, arrows to what it depends on, and steps to its neighbours. */
 
 import { GUTTER, AXIS } from "./lanes.mjs";
 import { boxOf, drawOverLanes, limit } from "./draw.mjs";
@@ -35,7 +35,7 @@ export class Selection {
     return this.answer?.bar ?? null;
   }
 
-  /** Whether a node is selected that the server has not told of yet. */
+  /** Whether a node is selected that the server has not answered for yet. */
   isAwaited() {
     return this.key !== "" && !this.answer;
   }
@@ -77,7 +77,7 @@ export class Selection {
     scene.measure();
     const { y, height, behind } = scene.lanes.placeOfRow(bar.row), { high } = scene.lanes.size;
     if (behind || y < AXIS + 4 || y + height > high - 4) scroll.scrollTop += y - high / 2;
-    const { from, to } = axis.shown, long = bar.end - bar.start, all = axis.whole();
+    const { from, to } = axis.shown, long = bar.end - bar.start, all = axis.measureWhole();
     if (bar.end >= from && bar.start <= to) return;
     const wide = Math.min(Math.max(to - from, long * 1.2), all.to - all.from);
     const middle = long > wide ? bar.start + wide * 0.4 : (bar.start + bar.end) / 2;
@@ -133,7 +133,7 @@ export class Selection {
 
   /** Nothing is selected yet: begin with the first bar in sight. */
   #pickFirst() {
-    const { lanes, axis: { shown } } = this.scene, [group] = lanes.visible();
+    const { lanes, axis: { shown } } = this.scene, [group] = lanes.listVisible();
     if (!group) return;
     const at = Math.max(0, Math.round((Math.max(shown.from, 0) + shown.to) / 2));
     this.#pickWhere({ row: group.first, at, within: Math.ceil((shown.to - shown.from) / 2) });

@@ -54,9 +54,10 @@ export class WindowTable {
       this.key = "";
       return;
     }
-    setText("timeline-window-title", formatTime(marked[1] - marked[0]) + " from " + scene.moment(marked[0]));
+    const [from, to] = marked;
+    setText("timeline-window-title", formatTime(to - from) + " from " + scene.formatMoment(from));
     if (wasHidden) scene.arrange(view.top);
-    this.#ask(marked[1] - marked[0]);
+    this.#ask(to - from);
   }
 
   /** @param {string} [suffix] */
@@ -156,7 +157,7 @@ function press(panel, name, value) {
 }
 
 /** @param {number} number @param {number} [places] */
-function inFull(number, places = 0) {
+function writeInFull(number, places = 0) {
   return number.toLocaleString("en", { maximumFractionDigits: places });
 }
 
@@ -180,11 +181,11 @@ const FILLS = {
   measure: (cell, value, row) => {
     const unit = String(row[5]);
     cell.textContent = formatCounter(unit, value);
-    cell.title = unit === "share" ? String(value) : inFull(value, 6) + " " + unit;
+    cell.title = unit === "share" ? String(value) : writeInFull(value, 6) + " " + unit;
   },
   moment: (cell, value, _row, _column, span) => {
     cell.textContent = formatMoment(value, span);
-    cell.title = inFull(value) + " ns";
+    cell.title = writeInFull(value) + " ns";
   },
   node: (cell, value, row) => {
     cell.append(viewLink(String(value), { rank: String(row[0]), node: String(value) }));
@@ -192,14 +193,14 @@ const FILLS = {
   rank: (cell, value) => cell.append(viewLink(String(value), { top: String(value) })),
   time: (cell, value, _row, { full }) => {
     cell.textContent = value ? formatTime(Math.round(value)) : "0";
-    cell.title = inFull(Math.round(value)) + " ns";
+    cell.title = writeInFull(Math.round(value)) + " ns";
     if (!full) return;
     cell.classList.add("cs-window-bar");
     cell.style.setProperty("--share", ((100 * value) / full).toFixed(2) + "%");
   },
   signed: (cell, value) => {
     cell.textContent = (value > 0 ? "▲ " : value < 0 ? "▼ " : "") + formatSigned(value);
-    cell.title = inFull(value) + " ns";
+    cell.title = writeInFull(value) + " ns";
     cell.classList.add(value > 0 ? "cs-worse" : value < 0 ? "cs-better" : "cs-same");
   },
   change: (cell, value) => {

@@ -23,7 +23,7 @@
 const ORDER = ["compute", "collective", "send", "receive", "memory", "CPU", "idle"];
 
 /** @param {...[string, Kind, number?]} columns @returns {Column[]} */
-function head(...columns) {
+function makeHead(...columns) {
   return columns.map(([title, kind, full]) => ({ title, kind, full }));
 }
 
@@ -38,14 +38,14 @@ export function shapeTable({ rows }, by, per, window) {
   if (per === "all") return shapeTotals(rows);
   if (by === "category") return shapeCategories(rows, window);
   const what = by === "group" ? "comm group" : "name";
-  const columns = head(["rank", "rank"], [what, "text"], ["nodes", "count"], ["time", "time", window]);
+  const columns = makeHead(["rank", "rank"], [what, "text"], ["nodes", "count"], ["time", "time", window]);
   return { head: [...columns, { title: "of the window", kind: "share" }], rows };
 }
 
 /** @param {Cell[][]} rows rank, node, name, here, there, more, begins here, begins there @returns {Shape} */
 function shapeDifferences(rows) {
   return {
-    head: head(
+    head: makeHead(
       ["rank", "rank"], ["node", "node"], ["name", "text"], ["here", "time"], ["other run", "time"],
       ["difference", "signed"], ["", "change"], ["issued here", "time"], ["other run", "time"],
     ),
@@ -58,7 +58,7 @@ function shapeDifferences(rows) {
 /** @param {Cell[][]} rows counter, unit, mean, most, from, until, about @returns {Shape} */
 function shapeCounters(rows) {
   return {
-    head: head(
+    head: makeHead(
       ["counter", "counter"], ["mean", "measure"], ["greatest", "measure"], ["first at", "moment"],
       ["for", "time"],
     ),
@@ -75,7 +75,7 @@ function shapeCounters(rows) {
 function shapeTotals(rows) {
   const full = Math.max(1, ...rows.map(([, , , total]) => Number(total)));
   return {
-    head: head(
+    head: makeHead(
       ["what", "text"], ["ranks", "count"], ["nodes", "count"], ["total", "time", full],
       ["mean of a rank", "time"], ["least", "time"], ["on rank", "rank"], ["most", "time"],
       ["on rank", "rank"], ["most / mean", "ratio"],
@@ -99,7 +99,7 @@ function shapeCategories(rows, window) {
     lines.set(rank, line.set(String(name), time));
   }
   return {
-    head: [...head(["rank", "rank"]), ...names.flatMap((name) => head([name, "time", window]))],
+    head: [...makeHead(["rank", "rank"]), ...names.flatMap((name) => makeHead([name, "time", window]))],
     rows: [...lines].map(([rank, line]) => [rank, ...names.map((name) => line.get(name) ?? 0)]),
   };
 }

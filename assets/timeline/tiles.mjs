@@ -1,4 +1,4 @@
-/* Tiles of a run: asked for when they are missing, kept while they are of use. No DOM. */
+/* Tiles of a run: requested when they are missing, dropped when memory runs out. No DOM. */
 
 /** @import { Chart } from "./chart.mjs" */
 

@@ -102,8 +102,8 @@ export class Timeline {
   }
 
   /** The level whose tiles are drawn now. @param {Look} look */
-  levelNow(look) {
-    return this.chart.levelFor(this.axis.nsPerPixel / look.ratio);
+  pickLevel(look) {
+    return this.chart.pickLevel(this.axis.nsPerPixel / look.ratio);
   }
 
   /** Begin a frame. @param {Look} look */
@@ -112,7 +112,7 @@ export class Timeline {
     this.tiles.clock++;
     this.from = this.axis.shown.from + this.offset;
     this.to = this.axis.shown.to + this.offset;
-    this.level = this.levelNow(look);
+    this.level = this.pickLevel(look);
     const span = this.chart.tileSpan(this.level);
     this.low = Math.max(0, Math.floor(this.from / span));
     this.last = Math.max(this.low, Math.floor(Math.min(this.to, this.chart.span) / span));
@@ -273,7 +273,7 @@ export class Timeline {
   hit(row, at) {
     const { chart, look } = this;
     if (at < 0 || !look) return null;
-    const level = this.levelNow(look), index = Math.floor(at / chart.tileSpan(level));
+    const level = this.pickLevel(look), index = Math.floor(at / chart.tileSpan(level));
     const tile = this.tiles.find(level, index, row);
     if (!tile) return null;
     if (tile.binned >= 0) return { bin: this.#readBin(tile, row, at) };

@@ -17,7 +17,7 @@ export class Words {
     this.scene = scene;
     /** @type {Target | null} What is under the pointer. */
     this.hover = null;
-    /** @type {Bar | null} The bar in the bin under the pointer, once the server has told. */
+    /** @type {Bar | null} The bar in the bin under the pointer, once the server has answered. */
     this.within = null;
     this.describedAt = 0;
   }
@@ -44,23 +44,24 @@ export class Words {
   #rest() {
     const { marked, selection, chain, flags } = this.scene;
     if (marked) {
-      const [from, to] = marked.map((ns) => this.scene.moment(ns));
+      const [from, to] = marked.map((ns) => this.scene.formatMoment(ns));
       const long = formatTime(marked[1] - marked[0]);
       return "Window " + from + " to " + to + ": " + long + " · Z zooms to it, Esc clears it";
     }
-    if (selection.bar) return this.#tellBar(selection.bar) + chain.words();
+    if (selection.bar) return this.#tellBar(selection.bar) + chain.describe();
     if (selection.answer) return "The selected node has no times here.";
     if (selection.key) return byId("timeline-status")?.textContent ?? "";
-    return flags.words() || "Point at a bar, or press ? for the keys.";
+    return flags.describe() || "Point at a bar, or press ? for the keys.";
   }
 
   /** @param {Bar} bar */
   #tellBar(bar) {
     const { scene } = this, long = formatTime(bar.end - bar.start), name = bar.name || "(no name)";
-    const times = "issued " + scene.moment(bar.start) + " · callback " + scene.moment(bar.end) + " · " + long;
+    const [issued, back] = [bar.start, bar.end].map((ns) => scene.formatMoment(ns));
+    const times = "issued " + issued + " · callback " + back + " · " + long;
     if (bar.ghost) return "the other run · rank " + bar.rank + " · " + name + " · " + times;
     const bytes = bar.bytes ? formatBytes(bar.bytes) + " · " : "";
-    const about = scene.peers.words(bar) + scene.ghost.words(bar);
+    const about = scene.peers.describe(bar) + scene.ghost.describe(bar);
     return "rank " + bar.rank + " · " + name + " · " + bytes + times + about;
   }
 
@@ -71,7 +72,7 @@ export class Words {
     });
     return [
       "rank " + scene.chart.rankOf(row) + " · " + scene.chart.laneName(row),
-      scene.moment(from) + " to " + scene.moment(to),
+      scene.formatMoment(from) + " to " + scene.formatMoment(to),
       busy.length ? "busy: " + busy.join(", ") : "idle",
       ...(begun ? [plural(begun, "node") + " begin"] : []),
     ];

@@ -49,10 +49,10 @@ function tileData() {
 test("a window is clamped to the whole and is never too narrow", () => {
   const axis = new Axis(100, 10);
   axis.bounds = { from: 0, to: 1000 };
-  assert.deepEqual(axis.whole(), { from: -10, to: 1010 });
+  assert.deepEqual(axis.measureWhole(), { from: -10, to: 1010 });
   assert.deepEqual(axis.clamp(-500, -400), { from: -10, to: 90 });
   assert.deepEqual(axis.clamp(500, 500), { from: 495, to: 505 });
-  assert.deepEqual(axis.clamp(-1e6, 1e6), axis.whole());
+  assert.deepEqual(axis.clamp(-1e6, 1e6), axis.measureWhole());
 });
 
 test("zooming holds the moment under the pointer, and pixels lead back to moments", () => {
@@ -60,23 +60,23 @@ test("zooming holds the moment under the pointer, and pixels lead back to moment
   [axis.width, axis.bounds, axis.shown] = [500, { from: 0, to: 1000 }, { from: 0, to: 1000 }];
   const held = axis.ns(225);
   assert.equal(axis.x(held), 225);
-  axis.shown = axis.zoomed(axis.shown, 4, 225);
+  axis.shown = axis.zoomWindow(axis.shown, 4, 225);
   assert.equal(axis.ns(225), held);
   assert.equal(axis.shown.to - axis.shown.from, 250);
   assert.equal(axis.nsPerPixel, 0.5);
   assert.equal(axis.isWhole(), false);
-  const { from, to } = axis.zoomed({ from: 0, to: 12 }, 100, null);
+  const { from, to } = axis.zoomWindow({ from: 0, to: 12 }, 100, null);
   assert.equal(to - from, 10);
 });
 
 test("ticks are round, far enough apart, and named in a unit that suits them", () => {
   const axis = new Axis(0, 10);
   [axis.width, axis.shown] = [1000, { from: -1e6, to: 50e6 }];
-  const ticks = axis.ticks();
+  const ticks = axis.makeTicks();
   assert.deepEqual(ticks.slice(0, 3).map(({ text }) => text), ["0", "5 ms", "10 ms"]);
   assert.ok(axis.x(ticks[1].ns) - axis.x(ticks[0].ns) >= 96);
   axis.shown = { from: 20e6, to: 20e6 + 500 };
-  assert.equal(axis.ticks()[1].text, "20,000.05 µs");
+  assert.equal(axis.makeTicks()[1].text, "20,000.05 µs");
 });
 
 test("rows are grouped by rank; comm groups of a rank have shades of their own", () => {
@@ -92,7 +92,7 @@ test("levels halve the detail, up to one tile for everything, also of a longer g
   const chart = new Chart("job", "", description());
   assert.equal(chart.top, 10);
   assert.ok(chart.tileSpan(chart.top) >= chart.span);
-  assert.deepEqual([0.1, 1, 3, 4, 5, 1e9].map((ns) => chart.levelFor(ns)), [0, 0, 2, 2, 3, 10]);
+  assert.deepEqual([0.1, 1, 3, 4, 5, 1e9].map((ns) => chart.pickLevel(ns)), [0, 0, 2, 2, 3, 10]);
   chart.reach(1 << 22);
   assert.deepEqual([chart.span, chart.top], [1 << 22, 12]);
   chart.reach(0);
@@ -177,8 +177,8 @@ test("a row is found at the height it stands at, scrolled or pinned", () => {
   }
   assert.ok(lanes.placeOfRow(0).behind);
   assert.equal(lanes.rowAt(AXIS - 1), null);
-  assert.deepEqual(lanes.visible().map(({ rank }) => rank), [0, 1, 3, 2]);
-  assert.deepEqual(rowsOf(lanes.scrolled().slice(0, 1)), [0, 1, 2]);
+  assert.deepEqual(lanes.listVisible().map(({ rank }) => rank), [0, 1, 3, 2]);
+  assert.deepEqual(rowsOf(lanes.listScrolled().slice(0, 1)), [0, 1, 2]);
 });
 
 test("pinned ranks leave room for the others, folded ones take less", () => {
