@@ -7,7 +7,8 @@
     "studio_simulate", "studio_timeline",
   ];
 
-  /** @typedef {Record<string, Record<string, (...values: any[]) => unknown>>} Callbacks by namespace, name */
+  /** @typedef {Record<string, Record<string, (...values: any[]) => unknown>>} Callbacks by namespace,
+     name */
 
   /** Dash's edge. @type {any} */
   const page = window;
@@ -38,6 +39,11 @@
     });
   }
 
+  /* Cytoscape warns on the console about every wheel sensitivity it is made with, dash-cytoscape's
+     default too. It is set
+     later, by graph/cytoscape.mjs. */
+  if (page.dash_cytoscape) delete page.dash_cytoscape.Cytoscape.defaultProps.wheelSensitivity;
+
   page.dash_clientside = page.dash_clientside || {};
   NAMESPACES.forEach(function (namespace) {
     if (!page.dash_clientside[namespace]) page.dash_clientside[namespace] = waiting(namespace);
@@ -49,7 +55,8 @@
     },
   };
 
-  /* A module that does not come fails its script element, one that breaks the window; neither error bubbles. */
+  /* A module that does not come fails its script element, one that breaks the window; neither error
+     bubbles. */
   window.addEventListener("error", function (event) {
     const isScript = event.target instanceof HTMLScriptElement && event.target.type === "module";
     if (callbacks || !(isScript || /\.mjs/.test(event.filename || ""))) return;

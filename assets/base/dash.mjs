@@ -95,7 +95,8 @@ export function showTests(hooks) {
 }
 
 /**
- * Ids of the components whose change a client-side callback answers; null where Dash no longer says, as after waiting.
+ * Ids of the components whose change a client-side callback answers; null where Dash no longer says, as
+ * after waiting.
  *
  * @returns {string[] | null}
  */
@@ -103,9 +104,4 @@ export function changedIds() {
   /** @type {{ prop_id: string }[] | undefined} */
   const triggered = page.dash_clientside.callback_context?.triggered;
   return triggered?.map(({ prop_id: id }) => id.slice(0, id.lastIndexOf("."))) ?? null;
-}
-
-/** @param {Record<string, unknown>} names what scripts that are no modules yet expect as globals */
-export function keepOldNames(names) {
-  Object.assign(page, names);
 }

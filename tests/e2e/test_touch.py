@@ -116,10 +116,10 @@ def test_fingers_move_and_zoom_the_heatmap(studio: Studio, screen) -> None:
     quiet(screen)
     assert "cols" in view(screen)
     low, high = map(int, view(screen)["rows"].split("-"))
-    lines = screen.evaluate("window.studioCollectives.data().lines")
+    lines = screen.evaluate("window.studio.collectives.data.lines")
     assert low > lines / 4 + 2
     assert high + 1 - low == pytest.approx(lines / 2, abs=2)
-    assert screen.evaluate("window.studioCollectives.data().window")[:2] == [low, high + 1]
+    assert screen.evaluate("window.studio.collectives.data.window")[:2] == [low, high + 1]
     # Moved again, back down this time, it shows as much as before.
     gesture(screen, [(x, y)], [(x, y + 60)])
     quiet(screen)
