@@ -3,8 +3,14 @@
 /** Dash has no types of what it puts into the page. @type {any} */
 const page = globalThis;
 
-/** What a client-side callback returns to leave its output as it is. @type {any} */
-export const noUpdate = page.dash_clientside?.no_update;
+/**
+ * What a client-side callback returns to leave its output as it is. Dash makes it at its first call of one,
+ * unless it is there: modules come before.
+ *
+ * @type {any}
+ */
+export const noUpdate = page.dash_clientside?.no_update ?? { description: "leave the output as it is" };
+if (page.dash_clientside) page.dash_clientside.no_update = noUpdate;
 
 /** Sent by dcc.Link, heard by dcc.Location: Dash has no public way to visit a page without loading it. */
 const NAVIGATED = "_dashprivate_pushstate";
