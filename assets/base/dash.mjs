@@ -10,7 +10,8 @@ const page = globalThis;
  * @type {any}
  */
 export const noUpdate = page.dash_clientside?.no_update ?? { description: "leave the output as it is" };
-if (page.dash_clientside) page.dash_clientside.no_update = noUpdate;
+// Dash's own cannot be written.
+if (page.dash_clientside && !page.dash_clientside.no_update) page.dash_clientside.no_update = noUpdate;
 
 /** Sent by dcc.Link, heard by dcc.Location: Dash has no public way to visit a page without loading it. */
 const NAVIGATED = "_dashprivate_pushstate";
