@@ -47,7 +47,7 @@ const BUTTONS = {
 };
 
 /** The page, however often it is opened. */
-export class ComparePage {
+class ComparePage {
   constructor() {
     this.later = pageTimers();
     /** @type {Comparison | null} */

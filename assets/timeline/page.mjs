@@ -38,7 +38,7 @@ const BUTTONS = {
 };
 
 /** The page, however often it is opened; the run that was shown last is kept with its tiles. */
-export class TimelinePage {
+class TimelinePage {
   constructor() {
     this.later = pageTimers();
     this.wanted = ""; /* the run that is shown or read */

@@ -41,7 +41,7 @@ import { Tiles } from "./tiles.mjs";
  * @typedef {{y: number, height: number, thin: boolean}} Place
  */
 
-export const GHOSTLY = 0.5; /* alpha of the other run */
+const GHOSTLY = 0.5; /* alpha of the other run */
 const FADED = 30; /* from this code on bars are a ghost's */
 const ITEMS = 6; /* numbers of a bar that waits to be filled: code, left, right, y, height, name */
 const FINER = 3; /* levels below that are tried while a tile is missing */
