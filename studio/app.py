@@ -65,6 +65,15 @@ def assets_folder() -> Path:
     return inside if inside.is_dir() else Path(__file__).parent.parent / "assets"
 
 
+def _index() -> str:
+    """Return the page everything stands in; it names all modules, so that the browser loads them side by side."""
+    folder = assets_folder()
+    names = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*.mjs"))
+    # Dash lists the entry itself, under an address of its own.
+    links = (f'<link rel="modulepreload" href="/assets/{name}">' for name in names if name != "studio.mjs")
+    return _INDEX.replace("{%css%}", "{%css%}\n" + "\n".join(links))
+
+
 def create_app(workspace: Workspace, registry: Registry, simulations: Simulations) -> Dash:
     """Return the app on a workspace. One per process: Dash keeps its pages in a global registry."""
     app = Dash(
@@ -74,7 +83,7 @@ def create_app(workspace: Workspace, registry: Registry, simulations: Simulation
         assets_folder=str(assets_folder()),
         # Dash adds "?m=..." to the modules it lists: one that others import as well would run twice.
         assets_ignore=r"(?<!^studio)\.mjs$",
-        index_string=_INDEX,
+        index_string=_index(),
         title="Chakra Studio",
         update_title="",
         serve_locally=True,
