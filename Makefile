@@ -17,6 +17,9 @@ COMPILE := $(STEP) "compiled reader and simulator, once per installation" $(BIN)
 	"from studio.et import wire; from studio.sim import engine; wire.compiled(); engine.compiled()"
 INPUTS := pyproject.toml constraints.txt
 PYTEST := $(BIN)/python -m pytest
+# Node comes from PyPI. What checks the scripts is fetched by it, in the versions of package-lock.json.
+NODE := $(BIN)/node
+SCRIPTS := node_modules/.package-lock.json
 # As many workers as cores: each keeps a core busy with Python, or with a studio and a browser of its own.
 PARALLEL := --numprocesses logical --dist worksteal --durations=20
 # `retry` runs a browser test that fails once more and says so at the end; `forbid` does not.
@@ -25,7 +28,7 @@ FLAKY ?= retry
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check lint format unit e2e coverage nightly chromium bench screenshots samples lock \
+.PHONY: help run test check lint format unit client e2e coverage nightly chromium bench screenshots samples lock \
 	wheel-check clean
 
 help: ## this list
@@ -41,19 +44,21 @@ run: $(VENV)/ready-run ## start the studio: a sample job, or ARGS="path/to/trace
 test: check ## every check: format, lint, types, import contracts, unit tests, doctests, browser tests
 	@HYPOTHESIS_PROFILE=ci $(PYTEST) $(PARALLEL) --flaky=$(FLAKY) $(ARGS)
 
-check: $(VENV)/ready-test chromium lint
+check: $(VENV)/ready-test chromium lint client
 
-lint: $(VENV)/ready-test ## format, lint, types and import contracts
+lint: $(VENV)/ready-test $(SCRIPTS) ## format, lint, types and import contracts
 	$(STEP) "format (ruff format)" $(BIN)/ruff format --check .
 	$(STEP) "lint (ruff check)" $(BIN)/ruff check .
 	$(STEP) "types (mypy --strict)" $(BIN)/mypy
 	$(STEP) "import contracts (lint-imports)" $(BIN)/lint-imports
+	$(STEP) "types of the scripts (tsc)" $(NODE) node_modules/typescript/bin/tsc
+	$(STEP) "lint of the scripts (eslint)" $(NODE) node_modules/eslint/bin/eslint.js .
 
 format: $(VENV)/ready-test ## reformat the code and mend what ruff can mend
 	@$(BIN)/ruff check --quiet --fix-only .
 	@$(BIN)/ruff format .
 
-unit: $(VENV)/ready-test ## unit tests and doctests, without a browser; ARGS="tests/et -k gzip"
+unit: client $(VENV)/ready-test ## unit tests and doctests, without a browser; ARGS="tests/et -k gzip"
 	@HYPOTHESIS_PROFILE=ci $(PYTEST) $(PARALLEL) -m "not e2e" $(ARGS)
 
 coverage: $(VENV)/ready-test ## unit tests with coverage, which must reach the floor in pyproject.toml
@@ -64,6 +69,9 @@ nightly: $(VENV)/ready-test ## twenty times the examples, 10,000 mutations per f
 	@for program in benchmarks/fuzz_*.py; do echo "== $$program"; $(BIN)/python "$$program" || exit 1; done
 	@cases="$${CHAKRA_STUDIO_SHARED:-../shared}/oracle/astra_sim_public.jsonl.gz"; \
 	if test -e "$$cases"; then $(BIN)/python -m tests.parity "$$cases"; else echo "no golden cases at $$cases"; fi
+
+client: $(VENV)/ready-test ## tests of the scripts' arithmetic
+	$(STEP) "tests of the scripts (node --test)" $(NODE) --test "tests/client/*.test.mjs"
 
 e2e: $(VENV)/ready-test chromium ## browser tests only
 	@$(PYTEST) $(PARALLEL) -m e2e --flaky=$(FLAKY) $(ARGS)
@@ -96,6 +104,10 @@ $(VENV)/ready-test: $(VENV)/ready-python $(INPUTS)
 	$(COMPILE)
 	@touch $(VENV)/ready-run $@
 
+$(SCRIPTS): package.json package-lock.json | $(VENV)/ready-test
+	$(STEP) "what checks the scripts (npm ci)" env PATH="$(abspath $(BIN)):$$PATH" $(BIN)/npm ci --no-progress
+	@touch $@
+
 # Looked for each time: browsers come and go without notice to make.
 chromium: $(VENV)/ready-test
 	$(STEP) "Chromium for the browser tests" $(BIN)/python scripts/browser.py --record $(VENV)/chromium-path
@@ -121,5 +133,5 @@ wheel-check: $(VENV)/ready-test ## build sdist and wheel, install the wheel by i
 	$(STEP) "the wheel works by itself" scripts/wheel_check.sh $(BIN)/python
 
 clean: ## remove .venv, caches and builds
-	@rm -rf $(VENV) dist build .coverage .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	@rm -rf $(VENV) node_modules dist build .coverage .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	@find . -name __pycache__ -not -path './.git/*' -prune -exec rm -rf {} +

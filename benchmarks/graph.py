@@ -135,7 +135,7 @@ def browse(playwright: Playwright, address: str, nodes: int) -> str:
         page.wait_for_timeout(500)
         inside = f"{CY}.nodes('[kind = \"block\"]')"
         page.evaluate(
-            f"() => {{ const all = {inside}; window.studioView.change({{block: all[all.length - 1].data('block')}}) }}"
+            f"() => {{ const all = {inside}; window.studio.view.changeView({{block: all[all.length - 1].data('block')}}) }}"
         )
         page.wait_for_timeout(500)
     frames = {act: page.evaluate(FRAMES.replace("CYTOSCAPE", CY).replace("ACT", MOVES[act])) for act in MOVES}
@@ -143,12 +143,12 @@ def browse(playwright: Playwright, address: str, nodes: int) -> str:
     near = []
     for share in (2, 3, 5, 7):
         page.evaluate(f"() => {{ window.before = {key} }}")
-        change = f"window.studioView.change({{show: 'near', node: '{nodes // share}'}})"
+        change = f"window.studio.view.changeView({{show: 'near', node: '{nodes // share}'}})"
         near.append(after_ms(page, change, f"{key} !== window.before"))
         page.wait_for_timeout(1500)
     finds = []
     for text in (f"layer{LAYERS // 2}.mlp", "/attention.[qk]/", "type:compute"):
-        search = f"window.studioView.change({{q: '{text}'}}); window.hits = document.querySelector('.cs-graph-count')?.textContent"
+        search = f"window.studio.view.changeView({{q: '{text}'}}); window.hits = document.querySelector('.cs-graph-count')?.textContent"
         finds.append(
             after_ms(
                 page,

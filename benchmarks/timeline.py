@@ -27,7 +27,7 @@ from tests.handmade import collective, node, trace_of
 
 TENSOR = 8
 FRAMES = """() => new Promise(done => {
-    const times = [], stats = () => window.studioTimeline.stats(), before = stats();
+    const times = [], stats = () => window.studio.timeline.stats(), before = stats();
     const began = performance.now();
     function tick(now) {
         times.push(now);
@@ -164,7 +164,7 @@ def browse(playwright: Playwright, address: str, seconds: float) -> None:
             one = measured(page, seconds, act)
             cells.append(f"{one['drawn']:.0f} ({one['spent']:.1f})")
     memory = page.evaluate("() => performance.memory.usedJSHeapSize / 1e6")
-    kept = page.evaluate("() => window.studioTimeline.stats().bytes / 1e6")
+    kept = page.evaluate("() => window.studio.timeline.stats().bytes / 1e6")
     print(bars)
     print(
         "| ready cold s | warm s | whole: drag | zoom | scroll | near: drag | zoom | scroll | heap MB | tiles MB |"

@@ -75,6 +75,15 @@ def assets_folder() -> Path:
     return inside if inside.is_dir() else Path(__file__).parent.parent / "assets"
 
 
+def _index() -> str:
+    """Return the page everything stands in; it names all modules, so that the browser loads them side by side."""
+    folder = assets_folder()
+    names = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*.mjs"))
+    # Dash lists the entry itself, under an address of its own.
+    links = (f'<link rel="modulepreload" href="/assets/{name}">' for name in names if name != "studio.mjs")
+    return _INDEX.replace("{%css%}", "{%css%}\n" + "\n".join(links))
+
+
 def create_app(session: Session, registry: Registry, simulations: Simulations) -> Dash:
     """Return the app on a session. One per process: Dash keeps its pages in a global registry."""
     app = Dash(
@@ -82,7 +91,9 @@ def create_app(session: Session, registry: Registry, simulations: Simulations) -
         use_pages=True,
         pages_folder=str(Path(__file__).parent / "pages"),
         assets_folder=str(assets_folder()),
-        index_string=_INDEX,
+        # Dash adds "?m=..." to the modules it lists: one that others import as well would run twice.
+        assets_ignore=r"(?<!^studio)\.mjs$",
+        index_string=_index(),
         title="Chakra Studio",
         update_title="",
         serve_locally=True,

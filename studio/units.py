@@ -132,8 +132,8 @@ def format_offset(ns: int, span_ns: int) -> str:
         places = max(0, _FINEST[asked] - (0 if span_ns < 10_000_000 else 3))
         return _sign_text(ns, f"{abs(ns) / dict(_TIMES)[asked]:,.{places}f}", asked)
     unit, scale = ("µs", 1_000) if span_ns < 10_000_000 else ("ms", 1_000_000)
-    whole, rest = divmod((ns * 1000 + scale // 2) // scale, 1000)
-    return f"{whole:,d}.{rest:03d} {unit}"
+    whole, rest = divmod((abs(ns) * 1000 + scale // 2) // scale, 1000)
+    return _sign_text(ns, f"{whole:,d}.{rest:03d}", unit)
 
 
 def format_bytes(size_bytes: float) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import tomllib
 from importlib.metadata import distribution
@@ -34,6 +35,14 @@ def test_constraints_hold_pins_and_nothing_else():
 @pytest.mark.parametrize("name", stated())
 def test_every_stated_package_is_pinned_once(name):
     assert [line.split("==")[0] for line in pins()].count(name) == 1
+
+
+def test_the_lock_of_the_scripts_checkers_names_no_host():
+    """Every package has a hash and no address, so any registry will do."""
+    lock = json.loads((ROOT / "package-lock.json").read_text(encoding="utf-8"))
+    packages = [package for place, package in lock["packages"].items() if place]
+    assert packages
+    assert [package for package in packages if "resolved" in package or "integrity" not in package] == []
 
 
 # ---------------------------------------------------------------------------------------------------

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from hypothesis import example, given
@@ -269,3 +271,23 @@ def test_times_are_written_in_the_unit_asked_for(unit: str, duration: str, offse
         assert units.format_ns(0).startswith("0 ")
     finally:
         units.time_unit.reset(asked)
+
+
+FORMATS = json.loads((Path(__file__).parent / "data" / "formats.json").read_text(encoding="utf-8"))
+WRITERS: dict[str, Callable[..., str]] = {
+    "formatTime": units.format_ns,
+    "formatMoment": units.format_offset,
+    "formatBytes": units.format_bytes,
+    "formatRate": units.format_rate,
+    "formatCount": units.format_count,
+}
+
+
+def test_numbers_are_written_as_in_the_browser() -> None:
+    """tests/client/formats.test.mjs checks assets/base/format.mjs by the same table."""
+    for name, values, unit, text in FORMATS:
+        chosen = units.time_unit.set(unit)
+        try:
+            assert WRITERS[name](*values) == text, (name, values, unit)
+        finally:
+            units.time_unit.reset(chosen)

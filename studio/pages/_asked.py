@@ -1,9 +1,9 @@
-"""Buttons inside of what callbacks draw anew, none of whose clicks is lost.
+"""Queue clicks on buttons that callbacks re-render; Dash would drop them.
 
-Dash calls a callback whenever a button it listens to appears, and drops the answer to the call before. A click whose
+Dash calls a callback whenever a button it listens to appears, and drops the answer to the previous call: a click whose
 answer is under way while its surroundings are drawn would be carried out and never shown. So these buttons have no
-callback of their own: `assets/asked.js` puts what a click asks for into one store, and the next one when the answer has
-come. Two clicks in a row are two steps.
+callback of their own. `assets/base/asked.mjs` puts the request of a click into one store, and the next request when
+the answer has come.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Saving a figure as PNG, SVG and CSV, and the table behind it, which copies as TSV: see `assets/export.js`."""
+"""Saving a figure as PNG, SVG and CSV, and the table behind it, which copies as TSV: see `assets/base/export.mjs`."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def exports(
     Args:
         name: What the files are called, without their ending.
         figure: Id of a `dcc.Graph`, of an element that holds an SVG, or one that a script told
-            `window.studioExport.register` how to draw. Without it there are no pictures to save.
+            `registerFigure` how to draw. Without it there are no pictures to save.
         table: What stands behind the figure, for tables of some thousand rows at most.
         source: In place of `table`, an address that answers with CSV; it is asked for when somebody wants it.
         title: What the table is called; the name where that is "".
@@ -76,7 +76,7 @@ def _kind(kind: str) -> dict[str, Any]:
 
 
 def menu(choices: Sequence[tuple[str, str, dict[str, Any]]], *, about: str, classes: str = "") -> Any:
-    """Return a button that opens a list of ways to save; `assets/export.js` closes it again.
+    """Return a button that opens a list of ways to save; `assets/base/export.mjs` closes it again.
 
     Args:
         choices: What each is called, what it does, and the attributes by which a script knows it.

@@ -174,7 +174,7 @@ def _search() -> Any:
 
 
 def whole_map() -> Any:
-    """Return where `assets/graph_map.js` draws the whole graph."""
+    """Return where `assets/graph/map.mjs` draws the whole graph."""
     about = (
         "Map of the whole graph: depth from left to right; what lies equally deep from top to bottom. "
         "Click to go there, or aim with the arrow keys and press Enter."

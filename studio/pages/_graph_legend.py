@@ -1,4 +1,4 @@
-"""The legend of the Graph page, which filters what is drawn: see `assets/graph.js`."""
+"""The legend of the Graph page, which filters what is drawn: see `assets/graph/marks.mjs`."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ def listing(simulations: Sequence[Simulation]) -> list[Any]:
 
 
 def how_far(simulations: Sequence[Simulation], now: float) -> list[dict[str, Any]]:
-    """Return where the simulations stand that are under way, for `assets/simulate.js` to write into their list."""
+    """Return where the simulations stand that are under way, for `assets/simulate/simulate.mjs` to write into their list."""
     active = [one for one in _in_order(simulations) if one.status in ACTIVE]
     return [
         {"id": one.id, "said": said(one, ahead, now), "done": one.done, "total": one.total}

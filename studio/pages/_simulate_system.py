@@ -57,7 +57,7 @@ class FormState(TypedDict):
     Attributes:
         job: Id of the job.
         config: Id of the system, as a draft.
-        turn: How often the address had gone elsewhere by itself when it was asked for: see `assets/simulate.js`.
+        turn: How often the address had gone elsewhere by itself when it was asked for: see `assets/simulate/simulate.mjs`.
     """
 
     job: str

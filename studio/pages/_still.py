@@ -1,8 +1,8 @@
-"""What nobody listens to is sent as one piece.
+"""Send static subtrees as one component: Dash pays per component.
 
-Dash keeps a store entry per component and tells all of them whenever one appears, so that a table of a thousand parts
-takes seconds to draw. Tables, lists and paragraphs that no callback reads or writes need none of that: they travel as a
-description in one attribute, of which `assets/still.js` makes elements and text, never markup.
+Dash keeps a store entry per component and notifies all of them whenever one appears, so that a table of a thousand
+parts takes seconds to draw. Tables, lists and paragraphs that no callback reads or writes are sent as a description in
+one attribute, of which `assets/base/still.mjs` makes elements and text, never markup.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ def term(name: str, shown: str | None = None) -> Any:
 
 
 def hint(name: str, text: str) -> Any:
-    """Return a question mark that tells what `name` is, on hover and focus: see `assets/frame.js`."""
+    """Return a question mark that tells what `name` is, on hover and focus: see `assets/frame/hints.mjs`."""
     about: dict[str, Any] = {"aria-label": f"What is {name}: {text}", "data-hint": text}
     return html.Button("?", className="cs-hint", **about)
 
@@ -76,7 +76,7 @@ def guarded(callback: Callable[P, Any]) -> Callable[P, Any]:
 def unsaid_with_job(place: str) -> None:
     """Take back what stands in a place of a page as soon as the page shows another job."""
     clientside_callback(
-        ClientsideFunction("studio_frame", "unsaid"),
+        ClientsideFunction("studio_frame", "clear"),
         Output(place, "children", allow_duplicate=True),
         Input("job", "data"),
         prevent_initial_call=True,

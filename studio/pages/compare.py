@@ -81,7 +81,7 @@ def layout(**_query: str) -> Any:
 
 
 def _timelines() -> Any:
-    """Return the timelines with their row of controls; `assets/compare.js` draws them."""
+    """Return the timelines with their row of controls; `assets/compare/` draws them."""
     align = dmc.Select(
         id="compare-align",
         data=[{"value": ALIGN_START, "label": "start"}],

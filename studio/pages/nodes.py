@@ -36,8 +36,8 @@ _NUMBER_FILTERS = [
     {
         "displayKey": "matches",
         "displayName": "<, >, !=, a..b",
-        # The server decides; the grid never compares.
-        "predicate": {"function": "nodesAny()"},
+        # The grid asks for a predicate but never calls it: the server compares.
+        "predicate": {"function": "true"},
         "numberOfInputs": 1,
     },
     "blank",
@@ -58,10 +58,15 @@ _THEME = """themeQuartz.withParams({
 })"""
 
 
-def _column(field: str, title: str, width: int, explained: str = "", **more: Any) -> dict[str, Any]:
-    """Return the definition of a column."""
+def _column(
+    field: str, title: str, width: int, explained: str = "", run_width: int | None = None, **more: Any
+) -> dict[str, Any]:
+    """Return the definition of a column; `context` is what assets/nodes/ reads.
+
+    `run_width` is for a column of times: how wide it is while a run is shown and its heading says so.
+    """
     text = field in TEXT_COLUMNS
-    found: dict[str, Any] = {
+    definition: dict[str, Any] = {
         "field": field,
         "headerName": title,
         "headerTooltip": explained,
@@ -71,13 +76,14 @@ def _column(field: str, title: str, width: int, explained: str = "", **more: Any
             "debounceMs": 300,
             "maxNumConditions": 2,
         },
+        "context": {"text": text, "run_width": run_width},
         **more,
     }
-    if found.get("flex") is None:
-        found["width"] = width
+    if definition.get("flex") is None:
+        definition["width"] = width
     if not text:
-        found["type"] = "rightAligned"
-    return found
+        definition["type"] = "rightAligned"
+    return definition
 
 
 def _measured(field: str, title: str, width: int, explained: str, **more: Any) -> dict[str, Any]:
@@ -89,16 +95,22 @@ _OFFSETS = "Counted from the first recorded start of the job, in a run from its 
 _COLUMNS = [
     _column("rank", "Rank", 60),
     _column("id", "Id", 72),
-    _column("name", "Name", 0, flex=1, minWidth=160, tooltipField="name", cellRenderer="nodesName"),
+    _column("name", "Name", 0, flex=1, minWidth=160, tooltipField="name"),
     _column("type", "Type", 98),
     _column("collective", "Collective", 132, "Collective that a COMM_COLL node takes part in"),
     _column("group", "Group", 74, "Comm group the node names", tooltipField="group"),
     _measured("bytes", "Bytes", 84, "Payload on this rank (comm_size). Filter: 48 MiB, > 1 GB, 1 KiB..1 MiB"),
     _measured("operations", "Operations", 96, "Floating-point operations (num_ops). Filter: 2 G, > 500 M"),
-    # While a run is shown the script calls the first three those of the run, and only then shows what was recorded.
-    _measured("start_ns", "Start", 104, f"When it began. {_OFFSETS}"),
-    _measured("end_ns", "End", 104, f"When it ended. {_OFFSETS}"),
-    _measured("duration_ns", "Duration", 94, "From start to end. Filter: 20 us, >= 1.5 ms, 1 ms..2 ms"),
+    # While a run is shown the script adds "in run" to the first three and shows what was recorded beside them.
+    _measured("start_ns", "Start", 104, f"When it began. {_OFFSETS}", run_width=104),
+    _measured("end_ns", "End", 104, f"When it ended. {_OFFSETS}", run_width=104),
+    _measured(
+        "duration_ns",
+        "Duration",
+        94,
+        "From start to end. Filter: 20 us, >= 1.5 ms, 1 ms..2 ms",
+        run_width=128,
+    ),
     _measured("recorded_start_ns", "Recorded start", 104, f"In the recording. {_OFFSETS}", hide=True),
     _measured(
         "recorded_duration_ns",

@@ -2,7 +2,7 @@
 
 Little-endian: four bytes with the length of the header, the header, then the arrays, each beginning at a multiple of
 eight bytes. The header's `arrays` lists `[name, type, offset, length]`, types being names of numpy's, offsets counted
-from the end of the header, lengths in items. `assets/packed.js` takes it apart.
+from the end of the header, lengths in items. `assets/base/packed.mjs` takes it apart.
 """
 
 from __future__ import annotations

@@ -40,13 +40,13 @@ def test_the_rank_that_carries_too_much_is_found_and_followed(studio: Studio, pa
         "step0.mb0.layer1.moe.dispatch.all_to_all.fwd,size,1.699951171875,57040896,33554432,23486464,5,5"
     )
     assert len(rest) + 1 == page.locator(".cs-worst li").count()
-    at = page.evaluate("window.studioCollectives.point(0, 5)")
+    at = page.evaluate("window.studio.collectives.map.pointOf(0, 5)")
     page.mouse.move(at["x"], at["y"])
     page.wait_for_selector("#collectives-status >> text=1.7 × the mean")
     assert "rank 5" in page.inner_text(".cs-heat-tip")
     page.mouse.click(at["x"], at["y"])
     page.wait_for_selector("#inspector h2 >> text=all_to_all")
-    assert page.evaluate("window.studioView.read().rank") == "5"
+    assert page.evaluate("window.studio.view.readView().rank") == "5"
     # Every control is in the address, and the address alone brings the same picture back.
     page.click("#collectives-fold >> text=added up")
     page.wait_for_selector("#collectives-detail >> text=1 row × 8 ranks")
@@ -57,10 +57,10 @@ def test_the_rank_that_carries_too_much_is_found_and_followed(studio: Studio, pa
     )
     ready(page)
     page.wait_for_selector("#collectives-detail >> text=2 rows × 8 ranks")
-    assert page.evaluate("[...window.studioCollectives.data().numbers][0]") == 5
+    assert page.evaluate("[...window.studio.collectives.data.numbers][0]") == 5
     assert "Gini" in page.get_attribute("#collectives-sort-hint button", "data-hint")
     # A row that adds up several collectives is opened by a click.
-    at = page.evaluate("window.studioCollectives.point(0, 0)")
+    at = page.evaluate("window.studio.collectives.map.pointOf(0, 0)")
     page.mouse.click(at["x"], at["y"])
     page.wait_for_selector("text=only ALL_TO_ALL")
     page.wait_for_selector("#collectives-detail >> text=32 collectives × 8 ranks")
@@ -75,7 +75,7 @@ def test_pairs_of_ranks_groups_and_another_job_are_shown(studio: Studio, page) -
     page.wait_for_selector("#collectives-detail >> text=8 ranks × 8 ranks")
     page.click(".cs-coll-choices >> text=pp0")
     until(page, lambda: view(page).get("of") == "=pp0")
-    values = "window.studioCollectives.data().values.filter(value => value === value).length"
+    values = "window.studio.collectives.data.values.filter(value => value === value).length"
     until(page, lambda: page.evaluate(values) == 2)
     page.click("#collectives-tab >> text=Groups × ranks")
     page.wait_for_selector("#collectives-groups-figure .heatmaplayer image")
@@ -121,7 +121,7 @@ def test_a_real_job_that_was_linked_shows_its_imbalance(studio: Studio, page, sh
     page.click("#collectives-metric")
     page.click("[role=option] >> text=waiting")
     page.wait_for_selector("#collectives-title >> text=Who waits for others")
-    assert page.evaluate("window.studioView.read().metric") == "waiting"
+    assert page.evaluate("window.studio.view.readView().metric") == "waiting"
 
 
 def test_what_an_address_names_and_is_not_there_is_told_above_the_page(studio: Studio, page) -> None:

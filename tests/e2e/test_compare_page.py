@@ -31,7 +31,7 @@ def parts(bandwidth: float) -> Parts:
 @pytest.fixture
 def runs(studio: Studio) -> list[str]:
     """Two runs of the sample on networks of different speed."""
-    store = Workspace(studio.store.workspace)
+    store = Workspace(studio.workspace)
     job = studio.job("transformer_8r")
     found = []
     for name, bandwidth in (("ring of 50", 50), ("ring of 400", 400)):
@@ -41,7 +41,7 @@ def runs(studio: Studio) -> list[str]:
 
 
 def state(page):
-    return page.evaluate("window.studioCompare.state()")
+    return page.evaluate("window.studio.compare.state()")
 
 
 def drawn(page) -> None:
@@ -79,7 +79,7 @@ def test_a_comparison_from_the_first_click_to_the_link(studio: Studio, page, run
     page.keyboard.press("Escape")
     middle = (bars[0]["start"] + bars[0]["end"]) / 2
     page.locator("#compare-canvas").scroll_into_view_if_needed()
-    spot = page.evaluate("([row, at]) => window.studioCompare.point(0, row, at)", [bars[0]["row"], middle])
+    spot = page.evaluate("([row, at]) => window.studio.compare.point(0, row, at)", [bars[0]["row"], middle])
     page.mouse.click(spot["x"], spot["y"])
     until(page, lambda: view(page).get("node") == bars[0]["node"])
 

@@ -83,7 +83,7 @@ def test_a_finding_opens_by_keyboard_and_leads_to_its_nodes(studio: Studio, page
     assert head.get_attribute("aria-expanded") == "true"
     page.click(".fi-nodes a >> nth=1")
     page.locator("#inspector h2", has_text="n2").wait_for()
-    assert page.evaluate("window.studioView.read().finding") == "cycle"
+    assert page.evaluate("window.studio.view.readView().finding") == "cycle"
     serious = [
         one for one in Axe().run(page).response["violations"] if one["impact"] in ("serious", "critical")
     ]
@@ -97,16 +97,16 @@ def test_a_repair_is_previewed_applied_and_undone(studio: Studio, page):
     page.goto(studio.address("findings", "broken", finding="self-loop"))
     page.locator(".fi-repair", has_text="Would change: 2 dependencies removed.").wait_for()
     page.locator(".fi-changes", has_text="rank 0: node 3 (n3) waited for node 3 (n3)").wait_for()
-    before = page.evaluate("window.studioView.read().job")
+    before = page.evaluate("window.studio.view.readView().job")
     page.click("text=Mend, as a new job")
     page.locator(".fi-origin", has_text="Mended from broken").wait_for()
-    assert page.evaluate("window.studioView.read().job") != before
+    assert page.evaluate("window.studio.view.readView().job") != before
     assert "Nodes that wait for themselves" not in titles(page)
     becomes(page, page.locator("#job-pick").input_value, "broken (mended)")
     # Twice, as people do: the job it was made of stays.
     page.dblclick("text=Undo: delete this job")
     page.locator(".fi-head", has_text="Nodes that wait for themselves").wait_for()
-    assert page.evaluate("window.studioView.read().job") == before
+    assert page.evaluate("window.studio.view.readView().job") == before
     assert page.locator(".fi-origin").count() == 0
     quiet(page)
     assert studio.job("broken") == before

@@ -135,7 +135,7 @@ def test_rows_are_selected_by_click_and_by_keyboard_and_the_inspector_follows(no
 
 def test_a_neighbour_is_one_click_away_and_in_sight(nodes):
     """The list scrolls to a node that was selected in the inspector, and only then."""
-    nodes.evaluate("window.studioView.change({rank: 6, node: '300'})")
+    nodes.evaluate("window.studio.view.changeView({rank: 6, node: '300'})")
     row = nodes.locator(".ag-row-selected")
     row.wait_for()
     assert row.locator("[col-id=rank]").inner_text() == "6"
@@ -191,7 +191,7 @@ CHOOSE_RANK_EARLY = """() => {
         try { grid = window.dash_ag_grid && window.dash_ag_grid.getApi('nodes-grid'); } catch (_) { /* not there yet */ }
         if (!grid) return;
         clearInterval(timer);
-        window.studioView.change({ f: JSON.stringify({ rank: ['matches', '3'] }) });
+        window.studio.view.changeView({ f: JSON.stringify({ rank: ['matches', '3'] }) });
     }, 1);
 }"""
 
@@ -240,9 +240,9 @@ def test_several_columns_sort_together(nodes):
 def test_a_click_on_a_heading_counts_while_the_list_follows_the_address(nodes):
     """What was done to the grid is newer than the address that is just being followed."""
     nodes.evaluate("""() => {
-        window.studioView.change({ q: "grads" });
+        window.studio.view.changeView({ q: "grads" });
         document.querySelector(".ag-header-cell[col-id=bytes] .ag-header-cell-label").click();
-        window.dash_clientside.studio_nodes.follow(window.studioView.read());
+        window.dash_clientside.studio_nodes.follow(window.studio.view.readView());
     }""")
     wait_for_view(nodes, q="grads", sort="bytes")
     counted(nodes, "80 of 2,488 nodes")
@@ -258,7 +258,7 @@ def test_what_waits_on_a_page_ends_with_it(studio: Studio, nodes):
     until(nodes, lambda: held)
     # In one go: what is typed is searched for 0.2 s later.
     nodes.evaluate(
-        "job => { window.dash_clientside.studio_nodes.search('grads'); window.studioView.go('/timeline', { job }); }",
+        "job => { window.dash_clientside.studio_nodes.search('grads'); window.studio.view.goTo('/timeline', { job }); }",
         studio.job(JOB),
     )
     nodes.wait_for_selector("#timeline-scroll[data-ready]")
@@ -329,7 +329,7 @@ def test_times_follow_the_run_that_is_shown(studio: Studio, page):
     ]
     for at, one in enumerate(nodes):
         one.start_time_micros = 100 * (at + 1)
-    keeper = Workspace(studio.store.workspace)
+    keeper = Workspace(studio.workspace)
     job = keeper.save(trace_of([nodes] * 8), "thrice")
     parts = preset("hgx-h100-8").parts
     system = {**parts.system, "roofline-enabled": 0, "extended": {"compute-speeds": {"5": 0.1}}}

@@ -30,7 +30,7 @@ SYSTEM = {
 
 def stored(studio, name, trace) -> str:
     """Put a job into the workspace of the running studio, which sees it at once."""
-    return Workspace(studio.store.workspace).save(trace, name)
+    return Workspace(studio.workspace).save(trace, name)
 
 
 @pytest.fixture
@@ -73,7 +73,7 @@ def typed(studio, page, name, text):
     written = re.compile(rf'[\[:," ]{re.escape(text)}[\],}}" ]')
 
     def kept():
-        path = studio.store.workspace / "drafts" / f"{view(page).get('config')}.json"
+        path = studio.workspace / "drafts" / f"{view(page).get('config')}.json"
         return path.is_file() and written.search(path.read_text(encoding="utf-8"))
 
     until(page, kept)
@@ -256,8 +256,8 @@ def test_run_takes_what_was_typed_a_moment_ago(studio, page, small):
     field(page, "Latency of dimension 0").fill("98765")
     until(page, lambda: typing)
     page.locator("#sim-run").click()
-    until(page, lambda: Workspace(studio.store.workspace).runs(small))
-    assert Workspace(studio.store.workspace).runs(small)[0].tables.network["latency"] == [98765]
+    until(page, lambda: Workspace(studio.workspace).runs(small))
+    assert Workspace(studio.workspace).runs(small)[0].tables.network["latency"] == [98765]
     typing.let_go()
     page.locator(".sim-made >> text=Simulated with the settings now in the form.").wait_for()
 
@@ -354,7 +354,7 @@ def test_a_simulation_goes_on_elsewhere_and_can_be_cancelled(studio, page):
     page.get_by_role("button", name=re.compile("^Dismiss ")).click()
     page.get_by_text("No run of this job yet.").wait_for()
     until(page, lambda: page.get_by_text("was cancelled.").count() == 0)
-    assert Workspace(studio.store.workspace).runs(job) == []
+    assert Workspace(studio.workspace).runs(job) == []
 
 
 def test_the_list_above_every_page_tells_how_far_a_task_is_and_cancels_it(studio, page):
@@ -367,7 +367,7 @@ def test_the_list_above_every_page_tells_how_far_a_task_is_and_cancels_it(studio
     )
     item.get_by_role("button", name=re.compile("^simulation .*: cancel$")).click()
     page.locator("#activity").wait_for(state="hidden")
-    assert Workspace(studio.store.workspace).runs(job) == []
+    assert Workspace(studio.workspace).runs(job) == []
 
 
 def test_ranks_that_disagree_are_named_before_a_run_and_in_its_report(studio, page):

@@ -49,7 +49,7 @@ def opened(studio: Studio, page, name: str = JOB, **more: object):
 
 def point(page, row: int, ns: float) -> dict[str, float]:
     """Where on the page a moment of a row is drawn."""
-    return page.evaluate("([row, ns]) => window.studioTimeline.point(row, ns)", [row, ns])
+    return page.evaluate("([row, ns]) => window.studio.timeline.point(row, ns)", [row, ns])
 
 
 def pixels(page, row: int, times: list[float]) -> list[tuple[int, ...]]:
@@ -63,7 +63,7 @@ def pixels(page, row: int, times: list[float]) -> list[tuple[int, ...]]:
                 const pen = copy.getContext('2d', {willReadFrequently: true}), ratio = canvas.width / box.width;
                 pen.drawImage(canvas, 0, 0);
                 return times.map(time => {
-                    const at = window.studioTimeline.point(row, time);
+                    const at = window.studio.timeline.point(row, time);
                     return [...pen.getImageData((at.x - box.left) * ratio, (at.y - box.top) * ratio, 1, 1).data];
                 });
             }""",
@@ -117,7 +117,7 @@ def test_pointing_at_a_bar_says_when_its_node_was_issued_and_called_back(
     trace, spans = recording
     graph = trace.graph_of(trace.ranks[0])
     opened(studio, page)
-    span = page.evaluate("window.studioTimeline.stats().to") / 1.01
+    span = page.evaluate("window.studio.timeline.stats().to") / 1.01
     node, start, end = max(spans, key=lambda one: one[2] - one[1])
     at = point(page, 0, (start + end) / 2)
     page.mouse.move(at["x"], at["y"])
@@ -135,7 +135,7 @@ def test_pointing_at_a_bar_says_when_its_node_was_issued_and_called_back(
 def test_a_crowded_lane_still_tells_its_nodes(studio: Studio, page) -> None:
     """Where bars would be too narrow the lane shows how busy it is, and a click finds the node."""
     opened(studio, page, "imbalance_8r")
-    page.wait_for_function("() => window.studioTimeline.stats().binned > 0")
+    page.wait_for_function("() => window.studio.timeline.stats().binned > 0")
     page.locator("#timeline-detail", has_text="crowded").wait_for()
     at = point(page, 0, 15e6)
     page.mouse.move(at["x"], at["y"])
@@ -165,11 +165,11 @@ def test_keys_and_wheel_move_the_window_in_the_address_and_back_undoes_them(stud
     page.go_back()
     page.wait_for_url(lambda _: view(page) == first)
     page.wait_for_function(
-        "from => Math.abs(window.studioTimeline.stats().from - from) < 1", arg=int(first["from"])
+        "from => Math.abs(window.studio.timeline.stats().from - from) < 1", arg=int(first["from"])
     )
     page.go_back()
     page.wait_for_url(lambda _: view(page) == {})
-    page.wait_for_function("() => window.studioTimeline.stats().from < 0")
+    page.wait_for_function("() => window.studio.timeline.stats().from < 0")
     page.keyboard.down("Control")
     page.mouse.wheel(0, -120)
     page.keyboard.up("Control")
@@ -303,7 +303,7 @@ def test_search_marks_pins_and_order(studio: Studio, page, recording) -> None:
     idle = idle_times(Gantt(trace, timeline, origin_ns=int(timeline.start_ns.min()))).tolist()
     expected = [0, *sorted(range(1, 8), key=lambda rank: (-idle[rank], rank))]
     page.wait_for_function(
-        "expected => window.studioTimeline.chart.list.map(one => one.rank).join() === expected",
+        "expected => window.studio.timeline.scene.lanes.list.map(one => one.rank).join() === expected",
         arg=",".join(map(str, expected)),
     )
 
@@ -337,12 +337,12 @@ def test_ranks_fold_and_categories_hide(studio: Studio, page) -> None:
     page.click("#timeline-fold")
     page.wait_for_url(lambda _: view(page) == {})
     quiet(page)
-    before = page.evaluate("window.studioTimeline.stats().drawn")
+    before = page.evaluate("window.studio.timeline.stats().drawn")
     page.click("#timeline-legend >> text=compute")
     page.wait_for_url(lambda _: view(page) == {"hide": "compute"})
-    page.wait_for_function("before => window.studioTimeline.stats().drawn < before", arg=before)
+    page.wait_for_function("before => window.studio.timeline.stats().drawn < before", arg=before)
     page.go_back()
-    page.wait_for_function("before => window.studioTimeline.stats().drawn === before", arg=before)
+    page.wait_for_function("before => window.studio.timeline.stats().drawn === before", arg=before)
 
 
 def save(page, kind: str) -> None:
@@ -414,7 +414,7 @@ def untimed():
 @pytest.fixture
 def simulated(studio: Studio) -> tuple[str, str]:
     """A job of eight ranks without recorded times, with one run; its id and the run's."""
-    keeper = Workspace(studio.store.workspace)
+    keeper = Workspace(studio.workspace)
     trace = untimed()
     tables = Parts({**PARTS.network, "bandwidth": [5]}, PARTS.system)
     slow = Run("a slow ring", simulate(trace, imported(tables).config, native=False), tables)
@@ -427,7 +427,7 @@ def simulated(studio: Studio) -> tuple[str, str]:
 def test_a_run_is_drawn_and_told_with_the_simulators_figures(studio: Studio, page, simulated) -> None:
     """A job without times of its own shows its newest run."""
     found, run_id = simulated
-    run = Workspace(studio.store.workspace).load_run(found, run_id)
+    run = Workspace(studio.workspace).load_run(found, run_id)
     timeline = run.result.timeline([5])
     page.goto(f"{studio.url}/timeline?job={found}")
     page.wait_for_selector("#timeline-scroll[data-ready]")
@@ -445,11 +445,11 @@ def test_a_run_is_drawn_and_told_with_the_simulators_figures(studio: Studio, pag
     page.locator(
         "#timeline-status", has_text=re.compile(f"^rank 5 · .*{re.escape(words)} · 8 ranks begin together$")
     ).wait_for()
-    slow = next(one for one in Workspace(studio.store.workspace).runs(found) if one.name == "a slow ring")
+    slow = next(one for one in Workspace(studio.workspace).runs(found) if one.name == "a slow ring")
     page.select_option("#timeline-ghost", slow.id)
     page.wait_for_url(lambda _: view(page)["ghost"] == slow.id)
-    page.wait_for_function("span => window.studioTimeline.chart.span === span", arg=slow.makespan_ns)
-    other = Workspace(studio.store.workspace).load_run(found, slow.id).result.timeline([5])
+    page.wait_for_function("span => window.studio.timeline.scene.chart.span === span", arg=slow.makespan_ns)
+    other = Workspace(studio.workspace).load_run(found, slow.id).result.timeline([5])
     part = other.of_lane(rows[0])
     there = int(other.end_ns[part][0]) - int(other.start_ns[part][0])
     at = point(page, len(timeline.lanes) * 5 + rows[0], (start + end) / 2)
@@ -468,7 +468,7 @@ def test_a_run_is_drawn_and_told_with_the_simulators_figures(studio: Studio, pag
 
 
 def test_a_job_without_times_says_what_to_do(studio: Studio, page) -> None:
-    found = Workspace(studio.store.workspace).save(untimed(), "no times either")
+    found = Workspace(studio.workspace).save(untimed(), "no times either")
     page.goto(f"{studio.url}/timeline?job={found}")
     page.wait_for_selector("text=No times yet")
     assert page.locator("a", has_text="Simulate it").get_attribute("href") == f"/simulate?job={found}"

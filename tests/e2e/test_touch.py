@@ -86,7 +86,7 @@ def test_fingers_move_and_zoom_the_timeline(studio: Studio, screen) -> None:
     assert sharp(screen, "#timeline-scroll canvas")
 
     def seen():
-        return screen.evaluate("(s => [s.from, s.to])(window.studioTimeline.stats())")
+        return screen.evaluate("(s => [s.from, s.to])(window.studio.timeline.stats())")
 
     whole = seen()
     pinched(screen, "#timeline-scroll")
@@ -100,7 +100,7 @@ def test_fingers_move_and_zoom_the_timeline(studio: Studio, screen) -> None:
     quiet(screen)
     trace = library.read(sample_path(JOB))
     row, at = longest(trace, *seen())
-    bar = screen.evaluate("at => window.studioTimeline.point(0, at)", at)
+    bar = screen.evaluate("at => window.studio.timeline.point(0, at)", at)
     screen.touchscreen.tap(bar["x"], bar["y"])
     until(screen, lambda: view(screen).get("node") == str(trace.graph_of(trace.ranks[0]).id[row]))
     assert view(screen)["rank"] == "0"
@@ -118,10 +118,10 @@ def test_fingers_move_and_zoom_the_heatmap(studio: Studio, screen) -> None:
     quiet(screen)
     assert "cols" in view(screen)
     low, high = map(int, view(screen)["rows"].split("-"))
-    lines = screen.evaluate("window.studioCollectives.data().lines")
+    lines = screen.evaluate("window.studio.collectives.data.lines")
     assert low > lines / 4 + 2
     assert high + 1 - low == pytest.approx(lines / 2, abs=2)
-    assert screen.evaluate("window.studioCollectives.data().window")[:2] == [low, high + 1]
+    assert screen.evaluate("window.studio.collectives.data.window")[:2] == [low, high + 1]
     # Moved again, back down this time, it shows as much as before.
     gesture(screen, [(x, y)], [(x, y + 60)])
     quiet(screen)
@@ -167,7 +167,7 @@ def test_fingers_move_and_zoom_the_comparison(studio: Studio, screen) -> None:
     screen.locator("#compare-canvas").scroll_into_view_if_needed()
 
     def seen():
-        return screen.evaluate("(s => [s.shown.from, s.shown.to])(window.studioCompare.state())")
+        return screen.evaluate("(s => [s.shown.from, s.shown.to])(window.studio.compare.state())")
 
     whole = seen()
     pinched(screen, "#compare-canvas")
@@ -179,7 +179,7 @@ def test_fingers_move_and_zoom_the_comparison(studio: Studio, screen) -> None:
     # A tap selects what is under it.
     trace = library.read(sample_path(JOB))
     row, at = longest(trace, *seen())
-    bar = screen.evaluate("at => window.studioCompare.point(0, 0, at)", at)
+    bar = screen.evaluate("at => window.studio.compare.point(0, 0, at)", at)
     screen.touchscreen.tap(bar["x"], bar["y"])
     until(screen, lambda: view(screen).get("node") == str(trace.graph_of(trace.ranks[0]).id[row]))
     assert view(screen)["rank"] == "0"

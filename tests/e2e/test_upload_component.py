@@ -31,10 +31,13 @@ pytestmark = [pytest.mark.e2e, pytest.mark.filterwarnings(LEFT_BY_WAITRESS)]
 
 ASSETS = Path(__file__).resolve().parents[2] / "assets"
 HEAD = """<!doctype html><html lang="en"><head><title>Uploads</title><link rel="icon" href="data:,">
-<link rel="stylesheet" href="/assets/tokens.css"><link rel="stylesheet" href="/assets/upload.css"></head><body><main><h1>Chakra Studio</h1>"""
+<link rel="stylesheet" href="/assets/tokens.css"><link rel="stylesheet" href="/assets/home/upload.css"></head><body><main><h1>Chakra Studio</h1>"""
 HOME = """<div id="home-drop"><p>Drop traces here</p><button id="home-pick-files">Choose files</button>
 <button id="home-pick-folder">Choose a folder</button></div><div id="home-uploads"></div>"""
-TAIL = """</main><script src="/assets/upload.js"></script></body></html>"""
+TAIL = """</main><script type="module">
+import { startUploads } from "/assets/home/upload.mjs";
+window.uploads = startUploads({ visit: address => location.assign(address), imported: () => {} });
+</script></body></html>"""
 HOSTILE = '<img src=x onerror=alert(1)>"><b>.0.et'
 
 
@@ -276,7 +279,7 @@ def test_a_thousand_files_show_eight_rows_and_a_summary(studio: Studio, page: Pa
     studio.chunks.clear()
     page.goto(studio.url)
     page.evaluate(
-        """() => chakraUpload.upload([...Array(1024).keys()].map(n => {
+        """() => uploads.upload([...Array(1024).keys()].map(n => {
             const file = new File(["x"], `r.${n}.et`);
             return {path: `job/r.${n}.et`, file};
         }))"""

@@ -1,0 +1,153 @@
+/** The view: what the address says. Pages read it, change it, and are told of changes. */
+
+import { notifyNavigation, setProps } from "./dash.mjs";
+
+export { timeUnit } from "./format.mjs";
+
+/** @typedef {Record<string, string>} View */
+/** @typedef {Record<string, string | number | null | undefined>} Patch null takes a part out */
+
+/**
+ * Read the view from the address.
+ *
+ * @returns {View}
+ */
+export function readView() {
+  return Object.fromEntries(new URLSearchParams(window.location.search));
+}
+
+/**
+ * The address of a page with a view; parts that are null, undefined or "" are left out.
+ *
+ * @param {string} path
+ * @param {Patch} view
+ * @returns {string}
+ */
+export function addressOf(path, view) {
+  const query = new URLSearchParams();
+  for (const [key, value] of Object.entries(view)) {
+    if (value !== null && value !== undefined && value !== "") query.set(key, String(value));
+  }
+  const text = query.toString();
+  return text ? `${path}?${text}` : path;
+}
+
+/** @type {Set<() => void>} */
+const listeners = new Set();
+
+/**
+ * Call a function after every change of the view within a page.
+ *
+ * @param {() => void} listener
+ */
+export function onViewChange(listener) {
+  listeners.add(listener);
+}
+
+/** Tell everybody that the view has changed. */
+export function publishView() {
+  for (const listener of listeners) listener();
+}
+
+/**
+ * Change parts of the view. A step of the user enters the history; `replace` is for typing and corrections.
+ *
+ * @param {Patch} patch
+ * @param {{ replace?: boolean }} [options]
+ */
+export function changeView(patch, options = {}) {
+  const path = window.location.pathname, before = readView();
+  const next = addressOf(path, { ...before, ...patch });
+  if (next === addressOf(path, before)) return;
+  if (options.replace) window.history.replaceState(null, "", next);
+  else window.history.pushState(null, "", next);
+  publishView();
+}
+
+/**
+ * Show another address of the studio without loading it anew.
+ *
+ * @param {string} href
+ */
+export function visit(href) {
+  window.history.pushState(null, "", href);
+  notifyNavigation();
+  window.scrollTo(0, 0);
+}
+
+/**
+ * Show a page with a view.
+ *
+ * @param {string} path
+ * @param {Patch} view
+ */
+export function goTo(path, view) {
+  visit(addressOf(path, view));
+}
+
+let announced = 0;
+
+/**
+ * Show a short message for some seconds; screen readers read it.
+ *
+ * @param {string} text
+ */
+export function announce(text) {
+  setProps("said", { children: text });
+  window.clearTimeout(announced);
+  announced = window.setTimeout(() => setProps("said", { children: "" }), 2500);
+}
+
+/**
+ * Show an error until another takes its place.
+ *
+ * @param {string} text
+ */
+export function complain(text) {
+  setProps("toast", { children: text });
+}
+
+/**
+ * Copy a text; rejects where the browser does not allow it.
+ *
+ * @param {string} text
+ * @returns {Promise<void>}
+ */
+export async function copyText(text) {
+  if (navigator.clipboard && window.isSecureContext) return navigator.clipboard.writeText(text);
+  // A page from another machine without encryption has no clipboard; the old way still works there.
+  const area = document.createElement("textarea");
+  area.value = text;
+  // An open dialog takes the focus from all that is outside of it.
+  (document.querySelector("dialog[open]") ?? document.body).append(area);
+  area.select();
+  const isCopied = document.execCommand("copy");
+  area.remove();
+  if (!isCopied) throw new Error("the browser does not let the page copy");
+}
+
+/** The element that was touched or typed into last. @type {Element | null} */
+let touched = null;
+
+/** @param {Event} event */
+function noteTouch(event) {
+  if (!(event.target instanceof Element)) return;
+  const list = event.target.closest("[role=listbox]");
+  touched = (list && document.querySelector(`[aria-controls='${CSS.escape(list.id)}']`)) ?? event.target;
+}
+
+/**
+ * Whether the user touched a select last: it reports a new value also when its choices change.
+ *
+ * @param {string} id
+ * @returns {boolean}
+ */
+export function isTouched(id) {
+  const field = document.getElementById(id)?.closest(".mantine-Select-root");
+  return Boolean(field && touched && field.contains(touched));
+}
+
+if (typeof document !== "undefined") {
+  document.addEventListener("pointerdown", noteTouch, true);
+  document.addEventListener("keydown", noteTouch, true);
+}

@@ -1,0 +1,91 @@
+/* The controls of the Collectives page and the address: each follows the other. */
+
+import { noUpdate, setProps } from "../base/dash.mjs";
+import { byId } from "../base/dom.mjs";
+import { changeView, isTouched, readView } from "../base/view.mjs";
+
+/** @typedef {import("../base/view.mjs").Patch} Patch */
+/** @typedef {Record<string, string | null | undefined>} Values by control */
+/** @typedef {{ key?: string, controls?: Values }} Settled what the server made of the address */
+
+/** In the order of the callbacks in studio/pages/collectives.py. */
+export const CONTROLS = ["tab", "metric", "rel", "scale", "by", "fold", "sort", "order", "with"];
+
+/**
+ * What an address that names nothing means: chosen, it needs no place in the address.
+ * @type {Record<string, string>}
+ */
+const DEFAULTS = { tab: "heat", by: "none", fold: "0", sort: "max", order: "number" };
+
+/** Controls that put other lines, or the same in another order: a window of them means nothing then. */
+const MOVES_LINES = ["tab", "metric", "rel", "by", "fold", "sort"];
+
+/**
+ * Return how the address changes with controls.
+ * @param {Values} chosen what was chosen, by control
+ * @returns {Patch}
+ */
+export function patchOf(chosen) {
+  const isChosen = (/** @type {string} */ name) => name in chosen;
+  /** @type {Patch} */
+  const patch = {};
+  for (const [name, value] of Object.entries(chosen)) patch[name] = DEFAULTS[name] === value ? null : value;
+  if (isChosen("rel") && !isChosen("scale")) patch.scale = null;
+  if (isChosen("metric")) Object.assign(patch, { rel: null, scale: null });
+  if (MOVES_LINES.some(isChosen)) patch.rows = null;
+  if (isChosen("by")) patch.only = null;
+  if (isChosen("order") || isChosen("tab")) patch.cols = null;
+  return patch;
+}
+
+export class Controls {
+  /** What the controls of this page were last told. @type {Values} */
+  #told = {};
+  /** What they have shown of that. @type {Values} */
+  #held = {};
+  /** A control of the page that was told last. @type {HTMLElement | null} */
+  #page = null;
+
+  /**
+   * Return the values of all controls; only what changes.
+   * @param {Settled | null} settled
+   * @param {readonly { value: string }[] | null} others runs and jobs to compare with
+   * @param {readonly (string | null)[]} values that they have
+   */
+  follow(settled, others, values) {
+    const wanted = settled?.controls ?? {}, view = readView(), page = byId("collectives-tab");
+    if (this.#page !== page) this.#told = {};
+    this.#page = page;
+    return CONTROLS.map((name, index) => {
+      const before = this.#told[name], value = wanted[name];
+      this.#told[name] = value;
+      if (value === undefined || value === values[index]) return noUpdate;
+      /* A choice that is not yet among the others would be given up by its control. */
+      if (name === "with") return value && !others?.some((other) => other.value === value) ? noUpdate : value;
+      /* What was chosen a moment ago and is on its way to the address is not taken back. */
+      const isChosen = value === before && values[index] !== (view[name] || DEFAULTS[name]);
+      return isChosen ? noUpdate : value;
+    });
+  }
+
+  /**
+   * Write into the address what the user chose.
+   * @param {Settled | null} settled
+   * @param {readonly (string | null)[]} values
+   */
+  write(settled, values) {
+    const wanted = settled?.controls ?? {};
+    /** @type {Values} */
+    const chosen = {};
+    CONTROLS.forEach((name, index) => {
+      const value = values[index] || null, now = wanted[name] || null;
+      /* Until a control has shown what is settled, what it says is its own beginning and nobody's wish. */
+      if (value === now) this.#held[name] = now;
+      if (value === now || this.#held[name] !== now || wanted[name] === undefined) return;
+      if (!value && name !== "with") return;
+      if (!value && !isTouched("collectives-with")) setProps("collectives-with", { value: now });
+      else chosen[name] = value;
+    });
+    if (Object.keys(chosen).length) changeView(patchOf(chosen));
+  }
+}

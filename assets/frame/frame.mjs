@@ -1,0 +1,135 @@
+/**
+ * The frame around all pages: keeps Dash's stores in step with the address, and the controls of the header.
+ */
+
+import { noUpdate, onNavigation, setProps } from "../base/dash.mjs";
+import { byId } from "../base/dom.mjs";
+import {
+  addressOf, announce, changeView, copyText, goTo, onViewChange, publishView, readView, timeUnit,
+} from "../base/view.mjs";
+import { changedParts, PARTS } from "./parts.mjs";
+import { report } from "./report.mjs";
+import { toggleTheme } from "./theme.mjs";
+
+/** @typedef {import("../base/view.mjs").View} View */
+
+const POLL_MS = 100;
+/**
+ * Polls without a callback under way after which a page counts as complete: before the first callback, and
+ * after.
+ */
+const QUIET_AT_FIRST = 10, QUIET = 2;
+
+const takeChanged = changedParts();
+let awaiting = 0;
+let shownPath = window.location.pathname;
+
+/** Give Dash the view, and those parts of it that have changed. */
+function publish() {
+  const view = readView();
+  setProps("view", { data: view });
+  const changed = takeChanged(view, window.location.pathname);
+  if ("job" in changed) dimUntilComplete();
+  for (const [store, data] of Object.entries(changed)) setProps(store, { data });
+}
+
+/** Dim what still shows the previous job, until the callbacks have answered. */
+function dimUntilComplete() {
+  const content = byId("content");
+  let quiet = 0, enough = QUIET_AT_FIRST;
+  content?.setAttribute("data-awaited", "");
+  window.clearInterval(awaiting);
+  awaiting = window.setInterval(() => {
+    if (document.querySelector("._dash-loading-callback")) {
+      quiet = 0;
+      enough = QUIET;
+    } else quiet += 1;
+    if (quiet < enough) return;
+    window.clearInterval(awaiting);
+    content?.removeAttribute("data-awaited");
+  }, POLL_MS);
+}
+
+/**
+ * Within a page the view is followed; Dash would draw the page anew, empty. Another page is drawn by Dash,
+ * and the view comes with it: see `viewFromAddress`.
+ */
+function followAddress() {
+  if (window.location.pathname !== shownPath) {
+    shownPath = window.location.pathname;
+    return false;
+  }
+  window.setTimeout(publishView, 0);
+  return true;
+}
+
+/** Keep Dash in step with the address from now on. */
+export function followView() {
+  onNavigation(followAddress);
+  onViewChange(publish);
+}
+
+/** What clears a message about one job when another is shown. */
+const clear = () => null;
+
+/** @returns {unknown[]} the view, then the parts of it in the order of PARTS */
+function viewFromAddress() {
+  const view = readView(), changed = takeChanged(view, window.location.pathname);
+  return [view, ...Object.keys(PARTS).map((store) => (store in changed ? changed[store] : noUpdate))];
+}
+
+/**
+ * Links keep the job, the run and the selection; what only one page knows stays behind.
+ *
+ * @param {View} view
+ * @param {{ nav: string }[]} ids
+ */
+function navLinks({ job, run, rank, node }, ids) {
+  return ids.map((id) => addressOf(id.nav, { job, run, rank, node }));
+}
+
+/** @type {(job: string | null, view: View) => unknown} */
+function switchJob(job, view) {
+  const path = window.location.pathname;
+  if (job && job !== view.job) goTo(path === "/" ? "/overview" : path, { job });
+  return noUpdate;
+}
+
+/** @type {(run: string | null, known: string | null) => unknown} */
+function switchRun(run, known) {
+  // A window of one run says nothing of another.
+  if (run && known && run !== known) changeView({ run, from: null, to: null, mark: null });
+  return noUpdate;
+}
+
+/** @type {(clicks: number | null) => unknown} */
+function share(clicks) {
+  if (clicks) {
+    const refused = "The browser does not let the link be copied; it is the address above.";
+    copyText(window.location.href)
+      .then(() => announce("Link to this view copied."), () => announce(refused));
+  }
+  return noUpdate;
+}
+
+/** @type {(unit: string | null) => unknown} */
+function switchTime(unit) {
+  const now = timeUnit();
+  if (!unit) return now;
+  if (unit !== now) {
+    document.cookie = `studio-time=${unit}; path=/; max-age=31536000; samesite=strict`;
+    window.location.reload();
+  }
+  return noUpdate;
+}
+
+/** @type {(view: View, aside: Record<string, unknown>) => unknown} */
+function showInspector(view, aside) {
+  const isClosed = !(view.job && view.node);
+  return { ...aside, collapsed: { desktop: isClosed, mobile: isClosed } };
+}
+
+export const callbacks = {
+  clear, viewFromAddress, navLinks, switchJob, switchRun, toggleTheme, share, report, switchTime,
+  showInspector,
+};

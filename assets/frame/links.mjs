@@ -1,0 +1,36 @@
+/**
+ * Links of static parts, which Dash knows nothing of.
+ *
+ * `<a data-view='{"rank":3}'>` changes the view in place; `<a data-link href="/graph?job=...">` visits
+ * another page. With a modifier the browser opens either as any link.
+ */
+
+import { isPlainClick, targetOf } from "../base/dom.mjs";
+import { addressOf, changeView, readView, visit } from "../base/view.mjs";
+
+/** @param {Element} target @returns {import("../base/view.mjs").Patch} */
+const patchOf = (target) => JSON.parse(target.getAttribute("data-view") ?? "{}");
+
+/** Follow links from now on. */
+export function watchLinks() {
+  document.addEventListener("click", (event) => {
+    const target = targetOf(event, "[data-view]");
+    // With Alt a browser would save what the link leads to, which is no file.
+    if (!target || event.ctrlKey || event.metaKey || event.shiftKey || event.button !== 0) return;
+    event.preventDefault();
+    event.stopPropagation();
+    changeView(patchOf(target));
+  }, true);
+  document.addEventListener("click", (event) => {
+    const target = targetOf(event, "a[data-link]");
+    if (!target || !isPlainClick(event)) return;
+    event.preventDefault();
+    visit(target.getAttribute("href") ?? "/");
+  });
+  // Opened in a tab of its own it shows the view as it is now, not as it was when the link was drawn.
+  document.addEventListener("pointerdown", (event) => {
+    const target = targetOf(event, "a[data-view]");
+    const view = () => (target ? { ...readView(), ...patchOf(target) } : {});
+    target?.setAttribute("href", addressOf(window.location.pathname, view()));
+  }, true);
+}

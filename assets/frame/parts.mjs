@@ -1,0 +1,44 @@
+/** What callbacks of the frame listen to: parts of the view, as texts. */
+
+/** @typedef {import("../base/view.mjs").View} View */
+
+/**
+ * Stores by id: what of a view each holds. Dash calls who listens to a store when its text changes, not at
+ * every step.
+ *
+ * @type {Record<string, (view: View, path: string) => string | null>}
+ */
+export const PARTS = {
+  job: (view) => view.job || null,
+  "shown-run": (view) => JSON.stringify([view.job || null, view.run || null]),
+  selection: (view) => {
+    const { job, run, rank, node } = view;
+    return JSON.stringify(job && node ? { job, run, rank, node } : {});
+  },
+  searched: (view) => JSON.stringify(view.q ? view : {}),
+  // What the server looks up, to say what of it does not exist.
+  named: (view, path) => {
+    const { job, run, rank, with: others, ghost } = view;
+    return JSON.stringify([path, ...[job, run, rank, others, ghost].map((part) => part ?? null)]);
+  },
+};
+
+/**
+ * Make a function that gives the stores whose text is another than when it was called last.
+ *
+ * @returns {(view: View, path: string) => Record<string, string | null>}
+ */
+export function changedParts() {
+  /** @type {Record<string, string | null>} */
+  const known = {};
+  return (view, path) => {
+    /** @type {Record<string, string | null>} */
+    const changed = {};
+    for (const [store, write] of Object.entries(PARTS)) {
+      const text = write(view, path);
+      if (known[store] !== text) changed[store] = text;
+    }
+    Object.assign(known, changed);
+    return changed;
+  };
+}

@@ -1,0 +1,187 @@
+/* A collective is one event on many lanes: the bars of all who take part, and how far apart they arrived. */
+
+import { formatTime } from "../base/format.mjs";
+import { COLLECTIVE, RECEIVE } from "./chart.mjs";
+import { boxOf, drawOverLanes, drawTag, limit } from "./draw.mjs";
+import { AXIS, BAR, GUTTER } from "./lanes.mjs";
+import { textWidth } from "./text.mjs";
+
+/** @import { Pen } from "../base/canvas.mjs" */
+/** @import { Box } from "./draw.mjs" */
+/** @import { Scene } from "./scene.mjs" */
+/** @import { Bar } from "./timeline.mjs" */
+/** @typedef {{rank: number, row: number, start: number, end: number}} Peer */
+
+/**
+ * Who takes part, by arrival.
+ * @typedef {object} Meeting
+ * @property {Peer[]} peers none where nobody else takes part
+ * @property {number} first ns when the first arrived
+ * @property {number} arrived ns when the last did
+ * @property {number} last its rank
+ * @property {boolean} isMessage between two
+ */
+
+/**
+ * Peers as rank, row, start, end, by start.
+ * @typedef {{peers: [number, number, number, number][], position: number}} Answer
+ */
+
+const KEPT = 300; /* meetings */
+
+/** @param {Answer} answer @returns {Meeting} */
+export function readMeeting({ peers, position }) {
+  const all = peers.length < 2 ? [] : peers.map(([rank, row, start, end]) => ({ rank, row, start, end }));
+  const last = all.at(-1);
+  const [first, arrived] = [all[0], last].map((peer) => peer?.start ?? 0);
+  return { peers: all, first, arrived, last: last?.rank ?? -1, isMessage: position < 0 };
+}
+
+/**
+ * What the sentence about a bar adds: how long it waited, and for whom.
+ * @param {Meeting} meeting @param {{rank: number, start: number, end: number}} bar
+ */
+export function describeMeeting({ peers, first, arrived, last, isMessage }, bar) {
+  if (!peers.length) return "";
+  const others = peers.map(({ rank }) => rank).filter((rank) => rank !== bar.rank);
+  if (isMessage) return " · with rank " + others.join();
+  const away = Math.min(arrived, bar.end) - bar.start;
+  const waits = away > 0 ? ", of which " + formatTime(away) + " waiting for rank " + last : "";
+  const how = arrived === first ? " begin together" : " arrive within " + formatTime(arrived - first);
+  return waits + " · " + peers.length + " ranks" + how;
+}
+
+export class Peers {
+  /** @param {Scene} scene */
+  constructor(scene) {
+    this.scene = scene;
+    /** @type {Map<string, Meeting>} by rank and node */
+    this.known = new Map();
+    /** @type {Meeting | null} What is lit. */
+    this.shown = null;
+    this.wanted = "";
+  }
+
+  /** @param {Bar | null} bar */
+  #keyOf(bar) {
+    if (!bar) return "";
+    const { category, type } = bar;
+    const isTold = category === undefined; /* by the server, which knows types, not by a tile */
+    const isComm = isTold ? /^COMM_/.test(type || "") : category >= COLLECTIVE && category <= RECEIVE;
+    return isComm ? bar.rank + "/" + bar.index : "";
+  }
+
+  /** Light all who take part in what a bar is. @param {Bar | null} bar */
+  light(bar) {
+    const { scene } = this, key = this.#keyOf(bar);
+    if (key === this.wanted) return;
+    this.wanted = key;
+    this.shown = this.known.get(key) ?? null;
+    scene.draw();
+    if (!key || this.shown || !bar) return;
+    scene.later("peers", 40, () => {
+      if (key !== this.wanted) return;
+      /** @type {Promise<Answer>} */
+      const answer = scene.askJson("/peers", { rank: bar.rank, index: bar.index });
+      answer.then((found) => {
+        if (this.known.size > KEPT) this.known.clear();
+        const meeting = readMeeting(found);
+        this.known.set(key, meeting);
+        if (key !== this.wanted) return;
+        this.shown = meeting;
+        scene.words.repeat();
+        scene.draw();
+      }, () => { /* The bar is shown without them. */ });
+    });
+  }
+
+  /** @param {Bar} bar */
+  describe(bar) {
+    const meeting = this.known.get(this.#keyOf(bar));
+    return meeting ? describeMeeting(meeting, bar) : "";
+  }
+
+  /** @param {Pen} pen @param {number} wide @param {number} high */
+  draw(pen, wide, high) {
+    const { scene, shown } = this;
+    if (!shown?.peers.length) return;
+    const boxes = shown.peers.map((peer) => boxOf(scene, peer)).filter((box) => box !== null);
+    drawOverLanes(scene, pen, () => {
+      if (!shown.isMessage) this.#drawSpread(pen, shown, boxes, high);
+      const seen = boxes.filter((box) => {
+        const isSeen = box.right >= GUTTER && box.left <= wide;
+        return isSeen && !box.behind && box.y + box.height >= AXIS && box.y <= high;
+      });
+      for (const box of seen) this.#drawPeer(pen, shown, box, wide);
+      if (!shown.isMessage) this.#drawArrivals(pen, seen);
+    });
+  }
+
+  /**
+   * The time from the first arrival to the last.
+   * @param {Pen} pen @param {Meeting} shown @param {Box[]} boxes @param {number} high
+   */
+  #drawSpread(pen, { first, arrived }, boxes, high) {
+    const { axis, look } = this.scene;
+    const [from, to] = [first, arrived].map((ns) => limit(this.scene, axis.x(ns)));
+    if (to - from <= 1.5) return;
+    const top = Math.max(Math.min(...boxes.map(({ y }) => y)) - 4, AXIS);
+    const tall = Math.min(Math.max(...boxes.map(({ y, height }) => y + height)), high) - top + 4;
+    pen.fillStyle = look.text;
+    pen.globalAlpha = 0.07;
+    pen.fillRect(from, top, to - from, tall);
+    pen.globalAlpha = 0.75;
+    pen.fillRect(Math.round(to), top, 1, tall);
+    pen.globalAlpha = 1;
+  }
+
+  /**
+   * A bar with its waiting shaded.
+   * @param {Pen} pen @param {Meeting} shown @param {Box} box @param {number} wide
+   */
+  #drawPeer(pen, { isMessage, arrived }, box, wide) {
+    const { axis, look } = this.scene;
+    const left = Math.max(box.left, GUTTER - 4), right = Math.min(box.right, wide + 4);
+    const until = Math.min(limit(this.scene, axis.x(arrived)), right);
+    if (!isMessage && until - left > 2) {
+      pen.fillStyle = look.waiting;
+      pen.fillRect(left, box.y, until - left, box.height);
+    }
+    pen.lineWidth = box.height < BAR ? 1 : 1.5;
+    pen.strokeStyle = pen.fillStyle = look.text;
+    if (right - left > 3) pen.strokeRect(left + 0.5, box.y + 0.5, right - left - 1, box.height - 1);
+    else pen.fillRect(left, box.y, Math.max(2, right - left), box.height);
+  }
+
+  /** The line of arrivals, from lane to lane. @param {Pen} pen @param {Box[]} boxes */
+  #drawArrivals(pen, boxes) {
+    const { look } = this.scene;
+    if (boxes.length < 2) return;
+    const rising = [...boxes].sort((a, b) => a.y - b.y);
+    for (const [colour, width] of /** @type {[string, number][]} */ ([[look.bg, 4], [look.text, 1.4]])) {
+      pen.beginPath();
+      for (const [place, { left, y, height }] of rising.entries()) {
+        const x = limit(this.scene, left);
+        if (place) pen.lineTo(x, y);
+        else pen.moveTo(x, y);
+        pen.lineTo(x, y + height);
+      }
+      pen.strokeStyle = colour;
+      pen.lineWidth = width;
+      pen.stroke();
+    }
+  }
+
+  /** @param {Pen} pen @param {number} wide */
+  drawAxis(pen, wide) {
+    const { scene: { axis, look }, shown } = this;
+    if (!shown?.peers.length || shown.isMessage || shown.arrived === shown.first) return;
+    const from = axis.x(shown.first), to = axis.x(shown.arrived);
+    if (to < GUTTER || from > wide) return;
+    const spread = formatTime(shown.arrived - shown.first);
+    const text = "arrive within " + spread + ", rank " + shown.last + " last";
+    pen.font = look.font;
+    const room = textWidth(pen, text) + 12, middle = (Math.max(from, GUTTER) + Math.min(to, wide)) / 2;
+    drawTag(this.scene, pen, text, Math.min(Math.max(middle - room / 2, GUTTER + 2), wide - room - 4), room);
+  }
+}

@@ -1,0 +1,61 @@
+/* Texts that fit. Widths are asked for at every bar of every frame, so they are kept. */
+
+/** @typedef {Pick<import("../base/canvas.mjs").Pen, "measureText">} Ruler */
+
+const KEPT = 20000;
+
+/** @type {Map<string, number>} */
+const widths = new Map();
+/** @type {Map<string, string>} */
+const cuts = new Map();
+
+/**
+ * @template Value
+ * @param {Map<string, Value>} kept
+ * @param {string} key
+ * @param {() => Value} make
+ */
+function recall(kept, key, make) {
+  let value = kept.get(key);
+  if (value === undefined) {
+    if (kept.size > KEPT) kept.clear();
+    kept.set(key, (value = make()));
+  }
+  return value;
+}
+
+/**
+ * How wide a text is. One font is used for all texts but titles, which are kept apart by a key of their own.
+ * @param {Ruler} pen @param {string} text @param {string} [key]
+ */
+export function textWidth(pen, text, key = text) {
+  return recall(widths, key, () => pen.measureText(text).width);
+}
+
+/**
+ * What fits of a hierarchical name: its end tells more than its beginning, and half a word tells nothing.
+ * @param {Ruler} pen @param {string} text
+ * @param {number} room in pixels, of which whole fours count
+ */
+export function cutStart(pen, text, room) {
+  const whole = (room >> 2) * 4;
+  return recall(cuts, text + "\n" + whole, () => {
+    const wide = textWidth(pen, text);
+    if (wide <= whole) return text;
+    const count = Math.floor((text.length * (whole - 8)) / wide);
+    if (count < 3) return "";
+    const tail = text.slice(text.length - count), word = tail.search(/[./:]/);
+    if (word >= 0 && tail.length - word > 3) return "…" + tail.slice(word + 1);
+    return count < 10 ? "" : "…" + tail;
+  });
+}
+
+/**
+ * What fits of the beginning of a name.
+ * @param {Ruler} pen @param {string} text
+ * @param {number} room in pixels
+ */
+export function cutEnd(pen, text, room) {
+  const wide = textWidth(pen, text), count = Math.max(1, Math.floor((text.length * (room - 8)) / wide));
+  return wide <= room ? text : text.slice(0, count) + "…";
+}

@@ -1,0 +1,72 @@
+/** The frame's arithmetic: parts of the view, addresses, and where the palette leads. */
+
+import assert from "node:assert/strict";
+import test from "node:test";
+
+import { addressOf } from "../../assets/base/view.mjs";
+import { jumpTo } from "../../assets/frame/jumps.mjs";
+import { changedParts } from "../../assets/frame/parts.mjs";
+
+const VIEW = { job: "j", run: "r", rank: "3", node: "7", q: "x" };
+
+test("an address leaves empty parts out and escapes the others", () => {
+  assert.equal(
+    addressOf("/graph", { job: "a b", node: null, q: "", rank: 0, run: undefined }),
+    "/graph?job=a+b&rank=0",
+  );
+  assert.equal(addressOf("/graph", {}), "/graph");
+});
+
+test("a store changes when its part of the view does, and only then", () => {
+  const take = changedParts();
+  assert.deepEqual(
+    Object.keys(take({ job: "j" }, "/graph")).sort(),
+    ["job", "named", "searched", "selection", "shown-run"],
+  );
+  assert.deepEqual(take({ job: "j", from: "12" }, "/graph"), {});
+  assert.deepEqual(take({ job: "j", run: "r" }, "/graph"), {
+    "shown-run": '["j","r"]', named: '["/graph","j","r",null,null,null]',
+  });
+  assert.deepEqual(take({ run: "r" }, "/graph").job, null);
+});
+
+test("the palette keeps job, run and selection on the way to a page", () => {
+  const item = { kind: "page", title: "", about: "", path: "/nodes", view: {} };
+  assert.deepEqual(
+    jumpTo(item, "/graph", VIEW),
+    { path: "/nodes", view: { job: "j", run: "r", rank: "3", node: "7" } },
+  );
+});
+
+test("another job is shown on the same page, from Home on the Overview", () => {
+  const item = { kind: "job", title: "", about: "", view: { job: "k" } };
+  assert.deepEqual(jumpTo(item, "/graph", VIEW), { path: "/graph", view: { job: "k" } });
+  assert.deepEqual(jumpTo(item, "/", VIEW), { path: "/overview", view: { job: "k" } });
+});
+
+test("a rank is seen where the page shows ranks, elsewhere in the graph", () => {
+  const item = { kind: "rank", title: "", about: "", view: { rank: "5" } };
+  assert.deepEqual(jumpTo(item, "/timeline", VIEW), { patch: { top: "5", rank: "5" } });
+  assert.deepEqual(jumpTo(item, "/graph", VIEW), { patch: { rank: "5" } });
+  assert.deepEqual(
+    jumpTo(item, "/simulate", VIEW),
+    { path: "/graph", view: { job: "j", run: "r", rank: "5" } },
+  );
+  const filters = { ...VIEW, f: '{"type":["is","comp"],"rank":["matches","1"]}' };
+  assert.deepEqual(jumpTo(item, "/nodes", filters), {
+    patch: { f: '{"type":["is","comp"],"rank":["matches","5"]}', rank: "5" },
+  });
+  assert.deepEqual(
+    jumpTo(item, "/nodes", { f: "no JSON" }),
+    { patch: { f: '{"rank":["matches","5"]}', rank: "5" } },
+  );
+});
+
+test("a node changes the view, and from Home opens the graph", () => {
+  const item = { kind: "node", title: "", about: "", view: { rank: "1", node: "2" } };
+  assert.deepEqual(jumpTo(item, "/timeline", VIEW), { patch: { rank: "1", node: "2" } });
+  assert.deepEqual(
+    jumpTo(item, "/", { job: "j" }),
+    { path: "/graph", view: { job: "j", rank: "1", node: "2" } },
+  );
+});

@@ -1,0 +1,95 @@
+/** What is said of uploads, and which files are sent together. */
+
+import assert from "node:assert/strict";
+import test from "node:test";
+
+import { byName, isWanted } from "../../assets/home/files.mjs";
+import { takeNext } from "../../assets/home/sending.mjs";
+import * as words from "../../assets/home/words.mjs";
+
+const KIB = 1024;
+
+function makeFile(more) {
+  return { id: "f", path: "f", size: 10, received: 0, status: "waiting", tries: 0, ...more };
+}
+
+function makeCard(more) {
+  return {
+    id: "c", name: "c", status: "uploading", mine: true, fresh: true, size: 0, received: 0, chunk: KIB,
+    created: 0, files: [], samples: [], job: "", error: null, progress: null, warnings: [], idle: null,
+    ...more,
+  };
+}
+
+test("hidden files and those of macOS are not wanted; rank 2 comes before rank 10", () => {
+  assert.deepEqual(["a/b.et", "a/.git/x", ".x", "__MACOSX/a"].map(isWanted), [true, false, false, false]);
+  assert.deepEqual(["r.10", "r.2"].sort(byName), ["r.2", "r.10"]);
+});
+
+test("small files are sent together up to the size of a chunk, others alone", () => {
+  const queue = [
+    makeFile({ size: 400 }),
+    makeFile({ size: 600 }),
+    makeFile({ size: 100 }),
+    makeFile({ size: 600 * KIB }),
+  ];
+  assert.deepEqual(
+    [1, 2, 3].map(() => takeNext(queue, KIB).map((file) => file.size)),
+    [[400, 600], [100], [600 * KIB]],
+  );
+  assert.deepEqual(takeNext(queue, KIB), []);
+  const many = Array.from({ length: 60 }, () => makeFile({ size: 1 }));
+  assert.equal(takeNext(many, KIB).length, 50);
+});
+
+test("a file that was begun, or failed among others, is sent alone", () => {
+  const queue = [makeFile({ alone: true }), makeFile({ received: 5 }), makeFile()];
+  assert.deepEqual([1, 2].map(() => takeNext(queue, KIB).length), [1, 1]);
+});
+
+test("speed is that of the last seconds", () => {
+  const samples = [];
+  assert.equal(words.measureSpeed(samples, 0, 0), 0);
+  assert.equal(words.measureSpeed(samples, 500, 200), 0);
+  assert.equal(words.measureSpeed(samples, 1000, 1000), 1000);
+  assert.equal(words.measureSpeed(samples, 1000, 6000), 0);
+});
+
+test("an upload says how far it is, how fast, and how long it takes", () => {
+  const card = makeCard({ files: [makeFile({ size: 4 * KIB, received: KIB })], samples: [[0, 0]] });
+  assert.equal(words.statusText(card, 1000), "uploading · 25 % of 4.00 KiB · 1.02 kB/s · 3 s left");
+  card.files.push(makeFile({ status: "cancelled", size: 999 }));
+  assert.deepEqual(words.sumFiles(card), { size: 4 * KIB, received: KIB });
+  assert.equal(words.statusText(makeCard({ retryAt: 2500 }), 1000), "connection lost, retrying in 2 s");
+});
+
+test("an upload of another window says whether anybody goes on with it", () => {
+  const card = makeCard({ mine: false, size: 10, received: 5, idle: 3 });
+  assert.equal(words.statusText(card, 0), "uploading in another window · 50 %");
+  assert.equal(
+    words.statusText({ ...card, idle: 20 }, 0),
+    "waiting for its files: drop the same files again to go on",
+  );
+});
+
+test("each state has its words", () => {
+  const say = (more) => words.statusText(makeCard(more), 0);
+  assert.equal(
+    say({ status: "reading", progress: { phase: "ranks", done: 12, total: 1024 } }),
+    "ranks 12 of 1,024",
+  );
+  assert.equal(say({ status: "failed", error: { message: "", ranks_for: ["a"] } }), "waiting for ranks");
+  assert.equal(say({ status: "failed", error: { message: "" } }), "failed");
+  assert.equal(
+    say({ status: "interrupted", size: 2, received: 1 }),
+    "interrupted: drop the same files again to go on",
+  );
+  assert.equal(say({ status: "done" }), "open");
+});
+
+test("progress, remaining time and the files that are not listed", () => {
+  assert.deepEqual([words.percent(1, 3), words.percent(9, 3), words.percent(0, 0)], [33, 100, 100]);
+  assert.deepEqual([0.2, 89, 90, 5400].map(words.formatRemaining), ["1 s", "89 s", "2 min", "1.5 h"]);
+  const rest = [makeFile(), makeFile(), makeFile({ status: "done" })];
+  assert.equal(words.restText(rest), "and 3 more: 2 waiting, 1 done");
+});
