@@ -1,0 +1,78 @@
+"""Modules under Dash: late ones are waited for, each runs once, and every callback of Python's is there."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from urllib.request import urlopen
+
+import pytest
+
+from tests.e2e.conftest import becomes, intercept, quiet, until
+
+pytestmark = pytest.mark.e2e
+
+LOADED = (
+    "() => performance.getEntriesByType('resource').map(one => one.name).filter(one => /[.]mjs/.test(one))"
+)
+
+
+def delay(route) -> None:
+    """Let a module arrive long after the callbacks that need it."""
+    time.sleep(2)
+    route.continue_()
+
+
+@pytest.mark.parametrize(
+    ("name", "late"), [("overview", "/base/view.mjs"), ("timeline", "/timeline/page.mjs")]
+)
+def test_a_page_waits_for_a_late_module(studio, page, name: str, late: str) -> None:
+    """Dash calls its client-side callbacks before; the page complains of nothing, and shows all the same."""
+    page.goto(studio.url)
+    intercept(page, lambda address: late in address, delay)
+    page.goto(studio.address(name, "imbalance_8r", rank=3, node=100))
+    becomes(page, page.locator("#job-pick").input_value, "imbalance_8r", 60)
+    until(page, "document.querySelector('#inspector').textContent.length > 0", 60)
+    quiet(page)
+    assert page.locator(".cs-toast[role=alert]:not(:empty)").count() == 0
+
+
+def test_each_module_runs_once(studio, page) -> None:
+    page.goto(studio.address("timeline", "imbalance_8r"))
+    quiet(page)
+    addresses = [address.split("?")[0] for address in page.evaluate(LOADED)]
+    assert len(addresses) == len(set(addresses)) > 20
+
+
+def test_a_module_that_never_comes_is_reported(studio, page) -> None:
+    page.expected += [r"view\.mjs", "Failed to load"]
+    page.goto(studio.url)
+    intercept(page, lambda address: "/base/view.mjs" in address, lambda route: route.abort())
+    page.reload()
+    page.get_by_text("Parts of this page could not be loaded.").wait_for()
+
+
+def test_every_client_side_callback_of_the_pages_is_there(studio, page) -> None:
+    with urlopen(f"{studio.url}/_dash-dependencies") as answer:
+        callbacks = [one["clientside_function"] for one in json.load(answer)]
+    wanted = {(one["namespace"], one["function_name"]) for one in callbacks if one}
+    ours = sorted(name for name in wanted if name[0].startswith("studio_"))
+    assert len(ours) > 20
+    page.goto(studio.url)
+    until(page, "Boolean(window.studio)")
+    assert (
+        page.evaluate("names => names.filter(([space, name]) => !(name in dash_clientside[space]))", ours)
+        == []
+    )
+
+
+def test_dash_lists_one_module_and_browsers_ask_whether_it_has_changed(studio) -> None:
+    """A module that is listed and imported would run twice; one that is kept unasked would outlive an update."""
+    with urlopen(studio.url) as answer:
+        listed = re.findall(r'src="([^"?]+\.mjs)', answer.read().decode())
+    assert listed == ["/assets/studio.mjs"]
+    with urlopen(f"{studio.url}/assets/base/view.mjs") as answer:
+        assert answer.headers["Cache-Control"] == "no-cache"
+        assert answer.headers["ETag"]
+        assert answer.headers.get_content_type() == "text/javascript"
