@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import time
+import zlib
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -75,13 +78,35 @@ def assets_folder() -> Path:
     return inside if inside.is_dir() else Path(__file__).parent.parent / "assets"
 
 
+@cache
+def _modules() -> dict[str, str]:
+    """Return the address of each module that others import, with its checksum: a new version has a new address."""
+    folder = assets_folder()
+    # The entry is listed by Dash itself, under an address of its own.
+    paths = [path for path in sorted(folder.rglob("*.mjs")) if path != folder / "studio.mjs"]
+    names = [f"/assets/{path.relative_to(folder).as_posix()}" for path in paths]
+    return {
+        name: f"{name}?m={zlib.crc32(path.read_bytes()):08x}" for name, path in zip(names, paths, strict=True)
+    }
+
+
+def _import_map() -> str:
+    """Return the import map, by which `import "./x.mjs"` asks for the versioned address."""
+    return json.dumps({"imports": _modules()})
+
+
 def _index() -> str:
     """Return the page everything stands in; it names all modules, so that the browser loads them side by side."""
-    folder = assets_folder()
-    names = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*.mjs"))
-    # Dash lists the entry itself, under an address of its own.
-    links = (f'<link rel="modulepreload" href="/assets/{name}">' for name in names if name != "studio.mjs")
-    return _INDEX.replace("{%css%}", "{%css%}\n" + "\n".join(links))
+    links = [f'<link rel="modulepreload" href="{address}">' for address in _modules().values()]
+    head = [f'<script type="importmap">{_import_map()}</script>', *links]
+    return _INDEX.replace("{%css%}", "{%css%}\n" + "\n".join(head))
+
+
+def _keep_versions(response: flask.Response) -> flask.Response:
+    """Let browsers keep scripts and styles whose address names their version; others are asked for again."""
+    if flask.request.path.startswith("/assets/") and "m" in flask.request.args:
+        response.headers["Cache-Control"] = "public, max-age=31536000, immutable"
+    return response
 
 
 def create_app(session: Session, registry: Registry, simulations: Simulations) -> Dash:
@@ -105,6 +130,7 @@ def create_app(session: Session, registry: Registry, simulations: Simulations) -
     app.server.config["SIMULATIONS"] = simulations
     app.server.config["PAGES"] = _pages()
     app.server.before_request(_times_as_asked)
+    app.server.after_request(_keep_versions)
     app.server.register_blueprint(uploads_blueprint(registry))
     for blueprint in _BLUEPRINTS:
         app.server.register_blueprint(blueprint())
@@ -118,7 +144,7 @@ def script_hashes(app: Dash) -> list[str]:
     """Return what the content security policy has to let run inline."""
     # Dash adds the inline script of its page router only when it answers its first request.
     app.server.test_client().get("/_dash-layout")
-    return [*app.csp_hashes(), script_hash(THEME_SCRIPT)]
+    return [*app.csp_hashes(), script_hash(THEME_SCRIPT), script_hash(_import_map())]
 
 
 def _frame() -> Any:

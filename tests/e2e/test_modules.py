@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import re
 import time
+import zlib
 from urllib.request import urlopen
 
 import pytest
 
+from studio.app import assets_folder
 from tests.e2e.conftest import becomes, intercept, quiet, until
 
 pytestmark = pytest.mark.e2e
@@ -32,8 +34,8 @@ def test_a_page_waits_for_a_late_module(studio, page, name: str, late: str) -> N
     page.goto(studio.url)
     intercept(page, lambda address: late in address, delay)
     page.goto(studio.address(name, "imbalance_8r", rank=3, node=100))
-    becomes(page, page.locator("#job-pick").input_value, "imbalance_8r", 60)
-    until(page, "document.querySelector('#inspector').textContent.length > 0", 60)
+    becomes(page, page.locator("#job-pick").input_value, "imbalance_8r")
+    until(page, "document.querySelector('#inspector').textContent.length > 0")
     quiet(page)
     assert page.locator(".cs-toast[role=alert]:not(:empty)").count() == 0
 
@@ -67,11 +69,16 @@ def test_every_client_side_callback_of_the_pages_is_there(studio, page) -> None:
     )
 
 
-def test_dash_lists_one_module_and_browsers_ask_whether_it_has_changed(studio) -> None:
-    """A module that is listed and imported would run twice; one that is kept unasked would outlive an update."""
+def test_dash_lists_one_module_and_an_update_reaches_the_browser(studio) -> None:
+    """A module that is listed and imported would run twice. The others' addresses change with their content."""
     with urlopen(studio.url) as answer:
-        listed = re.findall(r'src="([^"?]+\.mjs)', answer.read().decode())
-    assert listed == ["/assets/studio.mjs"]
+        head = answer.read().decode()
+    assert re.findall(r'src="([^"?]+\.mjs)', head) == ["/assets/studio.mjs"]
+    addresses = json.loads(re.search(r'<script type="importmap">(.+?)</script>', head)[1])["imports"]
+    content = (assets_folder() / "base" / "view.mjs").read_bytes()
+    assert addresses["/assets/base/view.mjs"] == f"/assets/base/view.mjs?m={zlib.crc32(content):08x}"
+    with urlopen(studio.url + addresses["/assets/base/view.mjs"]) as answer:
+        assert answer.headers["Cache-Control"] == "public, max-age=31536000, immutable"
     with urlopen(f"{studio.url}/assets/base/view.mjs") as answer:
         assert answer.headers["Cache-Control"] == "no-cache"
         assert answer.headers["ETag"]
