@@ -20,7 +20,7 @@ import time
 from pathlib import Path
 
 from studio.et import wire
-from studio.jobs import open_paths
+from studio.jobs.importing import open_paths
 from studio.store.workspace import Workspace
 from studio.trace import node_attributes
 

@@ -15,6 +15,7 @@ import flask
 from dash import ClientsideFunction, Dash, Input, Output, State, dcc, html, no_update
 
 from studio import __version__
+from studio.jobs.simulations import Simulations
 from studio.pages._activity import activity, change_activity, run_choice
 from studio.pages._asked import ACTIVITY, Asked, answer, answered, stores
 from studio.pages._missing import missing
@@ -31,7 +32,6 @@ from studio.server.timeline import timeline_blueprint
 from studio.server.traffic import traffic_blueprint
 from studio.server.uploads import uploads_blueprint
 from studio.session import Session
-from studio.simulations import Simulations
 from studio.store.imports import Registry
 from studio.units import TIME_UNITS, time_unit
 

@@ -16,8 +16,8 @@ from studio.analysis.job.breakdown import RankUse, rank_use
 from studio.analysis.job.occupancy import Occupancy, occupancy
 from studio.analysis.job.summary import Summary, summarise
 from studio.errors import StudioError
-from studio.settings import Setting, differ, settings_of, told
 from studio.sim.result import SimResult
+from studio.sim.setting_values import SettingValue, differ, settings_of, told
 from studio.sim.traffic import offered_load_words
 from studio.store.runs import Run, RunInfo
 from studio.timeline import NodeTimes, node_times, recorded
@@ -45,7 +45,7 @@ class Compared:
 
     name: str
     side: Side
-    settings: Mapping[str, Setting] = field(default_factory=dict)
+    settings: Mapping[str, SettingValue] = field(default_factory=dict)
     job: str = ""
     run: str = RECORDED
 
@@ -110,7 +110,9 @@ def recording(
         TraceError: The job holds no times.
     """
     side = recorded_side(trace, node_times(trace, recorded(trace)) if times is None else times)
-    return Compared(name, side, {"times": Setting("recorded"), **_facts(summary or summarise(trace))}, job)
+    return Compared(
+        name, side, {"times": SettingValue("recorded"), **_facts(summary or summarise(trace))}, job
+    )
 
 
 def simulation(run: Run, info: RunInfo, summary: Summary | None = None, job_name: str = "") -> Compared:
@@ -125,22 +127,22 @@ def simulation(run: Run, info: RunInfo, summary: Summary | None = None, job_name
         links=_links(result),
     )
     facts = _facts(summary or summarise(result.trace))
-    known = {"times": Setting("simulated"), **facts, **settings_of(info.tables)}
+    known = {"times": SettingValue("simulated"), **facts, **settings_of(info.tables)}
     return Compared(f"{job_name} · {info.name}" if job_name else info.name, side, known, info.job, info.id)
 
 
-def _facts(summary: Summary) -> dict[str, Setting]:
+def _facts(summary: Summary) -> dict[str, SettingValue]:
     """Return what tells jobs apart."""
     facts = {
-        "ranks": Setting(summary.ranks, "things"),
-        "nodes": Setting(summary.nodes, "things"),
-        "operations": Setting(summary.operations, "things"),
-        "schema": Setting(", ".join(summary.schema)),
+        "ranks": SettingValue(summary.ranks, "things"),
+        "nodes": SettingValue(summary.nodes, "things"),
+        "operations": SettingValue(summary.operations, "things"),
+        "schema": SettingValue(", ".join(summary.schema)),
     }
     for one in summary.collectives:
-        facts[f"{one.name} nodes"] = Setting(one.nodes, "things")
+        facts[f"{one.name} nodes"] = SettingValue(one.nodes, "things")
         if one.bytes:  # 0 where no size is recorded
-            facts[f"{one.name} bytes"] = Setting(one.bytes, "bytes")
+            facts[f"{one.name} bytes"] = SettingValue(one.bytes, "bytes")
     return facts
 
 

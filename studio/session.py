@@ -18,7 +18,6 @@ from studio.analysis.job.occupancy import Occupancy
 from studio.analysis.timeline.counters import Series, in_flight
 from studio.analysis.timeline.differences import Ghost
 from studio.analysis.timeline.gantt import Gantt
-from studio.cache import Cache
 from studio.comparing import RECORDED, Compared, Lineup, recording, side_use, simulation
 from studio.comparing import lineup as compared_with_first
 from studio.doctor import Change, Examination, repair
@@ -26,6 +25,7 @@ from studio.doctor import examination as examined
 from studio.errors import StudioError, TraceError
 from studio.et.memory import machine_bytes
 from studio.sim.load import network_load
+from studio.store.cache import Cache
 from studio.store.runs import Run
 from studio.store.workspace import Workspace
 from studio.timeline import NodeTimes, recorded, recorded_times

@@ -75,7 +75,7 @@ def test_storing_and_opening_a_job_needs_no_pandas():
     """It would take longer to import than the job to open."""
     program = """
 import tempfile
-from studio.jobs import open_sample
+from studio.jobs.importing import open_sample
 from studio.samples import SAMPLES
 from studio.store.workspace import Workspace
 with tempfile.TemporaryDirectory() as folder:
@@ -96,8 +96,8 @@ from studio.app import create_app, script_hashes
 from studio.session import Session
 from studio.store.imports import open_registry
 from studio.store.tasks import close_tasks, open_tasks
-from studio.jobs import upload_reader
-from studio.simulations import Simulations, simulate_jobs
+from studio.jobs.importing import upload_reader
+from studio.jobs.simulations import Simulations, simulate_jobs
 from studio.store.workspace import Workspace
 with tempfile.TemporaryDirectory() as folder:
     workspace = Workspace(folder)

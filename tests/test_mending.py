@@ -6,7 +6,7 @@ import pytest
 
 from studio.doctor import examine
 from studio.errors import StudioError, TraceError
-from studio.mending import Origin, mend, origin, origin_of_mark
+from studio.jobs.mending import Origin, mend, origin, origin_of_mark
 from studio.session import Session
 from studio.store.workspace import Workspace
 from tests.doctor.broken_jobs import BROKEN, comp, healthy

@@ -12,7 +12,7 @@ from studio import jobs
 from studio.errors import ConfigError, TraceFormatError
 from studio.et import JobSize, NpusNeededError, RanksNeededError, discover, write
 from studio.et.source import SourceFile, open_sources
-from studio.jobs import fingerprint, open_paths, open_sample, upload_reader
+from studio.jobs.importing import fingerprint, open_paths, open_sample, upload_reader
 from studio.samples import SAMPLES
 from studio.store.workspace import Workspace
 from tests.et.chakra_bytes import file_of, num

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from flask import Flask
 
-from studio.cache import Cache, measure
 from studio.errors import StudioError
 from studio.server.status import status_blueprint
 from studio.session import Session, keep_result
 from studio.sim import simulate
 from studio.sim.parts import imported
+from studio.store.cache import Cache, measure
 from studio.store.runs import Run
 from studio.store.workspace import Workspace
 from tests.handmade import collective, node, trace_of

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from studio.settings import Setting, differ, differences, plain_settings, settings_of, told
 from studio.sim.parts import Parts
+from studio.sim.setting_values import SettingValue, differ, differences, plain_settings, settings_of, told
 
 
 def network(unit: str, *rates: float) -> Parts:
@@ -30,9 +30,9 @@ def test_what_differs_is_found_on_exact_values():
     assert differences(network("GB/s", 2**30 / 10**9), network("GiB/s", 1)) == ["bandwidth-unit GB/s"]
     groups = [Parts({}, {}, groups={"1": ranks}) for ranks in ([0, 1], [0, 2])]
     assert differences(*groups) == ['comm groups {"1": [0, 1]}']
-    assert not differ([Setting(1), Setting(1)])
-    assert differ([Setting(0), None])
-    sizes = [Setting(size, "bytes") for size in (48 * 2**20, 48 * 2**20 + 1)]
+    assert not differ([SettingValue(1), SettingValue(1)])
+    assert differ([SettingValue(0), None])
+    sizes = [SettingValue(size, "bytes") for size in (48 * 2**20, 48 * 2**20 + 1)]
     assert [text for text, _ in told(sizes)] == ["50331648 bytes", "50331649 bytes"]
 
 

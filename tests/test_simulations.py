@@ -10,9 +10,7 @@ from dataclasses import replace
 import pytest
 
 from studio.errors import TraceError
-from studio.session import Session
-from studio.sim.presets import preset
-from studio.simulations import (
+from studio.jobs.simulations import (
     Simulations,
     cancel,
     dismiss,
@@ -22,6 +20,8 @@ from studio.simulations import (
     simulate_jobs,
     start,
 )
+from studio.session import Session
+from studio.sim.presets import preset
 from studio.store.tasks import TaskCancelled, close_tasks, open_tasks
 from studio.store.workspace import Workspace
 from tests.handmade import collective, node, trace_of

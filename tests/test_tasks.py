@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import pytest
 
 from studio.errors import StudioError
-from studio.mending import mend, start_mending
+from studio.jobs.mending import mend, start_mending
 from studio.session import Session
 from studio.store.tasks import (
     KINDS,

@@ -13,7 +13,7 @@ from studio.commands.names import find_runs
 from studio.commands.terminal import printable, shortened
 from studio.comparing import LETTERS, Compared, Lineup, lineup, settings_table
 from studio.et import Progress
-from studio.settings import plain_name, plain_settings
+from studio.sim.setting_values import plain_name, plain_settings
 from studio.units import format_count, format_ns
 
 _SHOWN = 8

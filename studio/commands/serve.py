@@ -6,11 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from studio.drafts import tidy_drafts
 from studio.errors import ConfigError
 from studio.et import Progress, wire
 from studio.et.format import UNSAID, JobSize
-from studio.jobs import open_paths, open_sample, upload_reader
+from studio.jobs.importing import open_paths, open_sample, upload_reader
+from studio.jobs.simulations import Simulations, simulate_jobs
 from studio.pages._mantine import load_components
 from studio.samples import SAMPLES
 from studio.server.guard import Policy, protect
@@ -28,7 +28,7 @@ from studio.server.serve import (
 )
 from studio.session import Session
 from studio.sim import engine
-from studio.simulations import Simulations, simulate_jobs
+from studio.store.drafts import tidy_drafts
 from studio.store.imports import open_registry
 from studio.store.tasks import close_tasks, open_tasks
 from studio.store.workspace import Workspace

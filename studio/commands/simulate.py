@@ -21,7 +21,7 @@ from studio.commands.timelines import in_order, refuse_unwritable, write_events
 from studio.errors import ConfigError, StudioError, TraceError
 from studio.et import read
 from studio.et.format import UNSAID, JobSize
-from studio.jobs import open_paths
+from studio.jobs.importing import open_paths
 from studio.sim import astra, simulate
 from studio.sim.agreement import rank_list
 from studio.sim.check import check

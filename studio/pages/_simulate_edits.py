@@ -13,7 +13,6 @@ import msgspec
 import numpy as np
 
 from studio.decoding import decoder
-from studio.drafts import Draft
 from studio.sim.check import check
 from studio.sim.config import SystemConfig
 from studio.sim.network import plain
@@ -21,6 +20,7 @@ from studio.sim.parts import Parts, is_extended, mode_of, table_of, with_mode, w
 from studio.sim.presets import PRESETS
 from studio.sim.problems import examined
 from studio.sim.settings import ALGORITHM_SETTINGS, BY_KEY, DIMENSION_SETTINGS, Setting
+from studio.store.drafts import Draft
 from studio.trace import Finding, NodeType, Trace
 
 _ROOFLINE = "roofline-enabled"

@@ -8,7 +8,6 @@ from typing import Any
 import dash_mantine_components as dmc
 from dash import html
 
-from studio.drafts import Draft
 from studio.errors import ConfigError
 from studio.pages._asked import EDIT, asks
 from studio.pages._simulate_edits import dimensions, form_choices, shown_text
@@ -25,6 +24,7 @@ from studio.sim.settings import (
     SETTINGS,
     Setting,
 )
+from studio.store.drafts import Draft
 
 _DEBOUNCE_MS = 200
 _ALGORITHMS_HINT = (

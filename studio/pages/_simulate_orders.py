@@ -19,8 +19,8 @@ from dash import (
 )
 from dash.exceptions import PreventUpdate
 
-from studio.drafts import load_draft
 from studio.errors import StudioError
+from studio.jobs.simulations import ACTIVE, Simulations, cancel, dismiss, dismiss_ended, get, listed, start
 from studio.pages._asked import ORDER, RUNS, Asked, answer, answered, asks
 from studio.pages._simulate_edits import run_name
 from studio.pages._simulate_runs import how_far, listing, made_with, progress_list, result, runs_table
@@ -29,7 +29,7 @@ from studio.pages._state import run_of, simulations, workspace
 from studio.pages._still import still
 from studio.pages._widgets import error_box, unsaid_with_job
 from studio.sim.problems import examined
-from studio.simulations import ACTIVE, Simulations, cancel, dismiss, dismiss_ended, get, listed, start
+from studio.store.drafts import load_draft
 from studio.store.runs import RunInfo
 
 _JUST_S = 10

@@ -13,15 +13,15 @@ from dash import dcc, html
 from studio.analysis.job.breakdown import Breakdown
 from studio.errors import StudioError
 from studio.figures.ranks import rank_times
+from studio.jobs.simulations import ACTIVE, Simulation
 from studio.pages._asked import EDIT, ORDER, RUNS, asks
 from studio.pages._export import copied, exports
 from studio.pages._rank_table import rank_table
 from studio.pages._widgets import error_box, exact, hint, labelled, link, table
-from studio.settings import differences
 from studio.sim.parts import Parts
 from studio.sim.result import SimResult, breakdown_of
+from studio.sim.setting_values import differences
 from studio.sim.traffic import offered_load_words
-from studio.simulations import ACTIVE, Simulation
 from studio.store.runs import Run, RunInfo
 from studio.units import format_bytes, format_count, format_ns, format_rate
 

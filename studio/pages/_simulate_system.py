@@ -22,7 +22,6 @@ from dash import (
 )
 from dash.exceptions import PreventUpdate
 
-from studio.drafts import Draft, load_draft, save_draft
 from studio.errors import StudioError
 from studio.pages._asked import EDIT, Asked, answer, answered
 from studio.pages._simulate_edits import (
@@ -49,6 +48,7 @@ from studio.sim.parts import mode_of, with_mode
 from studio.sim.presets import PRESETS
 from studio.sim.problems import Examined, examined
 from studio.sim.settings import SETTINGS
+from studio.store.drafts import Draft, load_draft, save_draft
 
 
 class FormState(TypedDict):

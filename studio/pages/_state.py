@@ -5,8 +5,8 @@ from __future__ import annotations
 import dash
 
 from studio.comparing import RECORDED
+from studio.jobs.simulations import Simulations
 from studio.session import Session
-from studio.simulations import Simulations
 from studio.store.imports import Registry
 from studio.store.runs import Run
 from studio.store.tasks import Tasks

@@ -13,7 +13,7 @@ from dash import Input, Output, callback, dcc, html, no_update
 from studio.doctor import CHECKS, REPAIRS, Change, Diagnosis, Examination
 from studio.doctor.diagnosis import LEVELS
 from studio.errors import StudioError
-from studio.mending import origin, start_mending
+from studio.jobs.mending import origin, start_mending
 from studio.pages._asked import FINDINGS, Asked, answer, answered, asks, stores
 from studio.pages._export import Table, exports
 from studio.pages._state import session, tasks, workspace

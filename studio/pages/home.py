@@ -9,7 +9,7 @@ import dash
 from dash import Input, Output, State, callback, dcc, html, no_update
 
 from studio.errors import StudioError
-from studio.jobs import open_sample
+from studio.jobs.importing import open_sample
 from studio.pages._asked import HOME, Asked, answer, answered, asks, stores
 from studio.pages._export import copied
 from studio.pages._state import RECORDED, workspace

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import pytest
 
-from studio.drafts import Draft, load_draft, save_draft
 from studio.errors import StudioError
 from studio.pages._simulate_edits import (
     changed_texts,
@@ -22,6 +21,7 @@ from studio.sim.parts import with_mode
 from studio.sim.presets import PRESETS
 from studio.sim.problems import examined
 from studio.sim.settings import ALGORITHM_SETTINGS, BY_KEY, DIMENSION_SETTINGS, HEADINGS, SETTINGS
+from studio.store.drafts import Draft, load_draft, save_draft
 from tests.handmade import collective, node, trace_of
 
 TWO = "hgx-h100-16"

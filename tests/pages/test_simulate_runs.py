@@ -10,6 +10,7 @@ import pytest
 import studio
 from studio.analysis.timeline.gantt import Gantt
 from studio.comparing import lineup, simulation
+from studio.jobs.simulations import Simulation
 from studio.pages._compare_tables import summary
 from studio.pages._simulate_live import _IDEAL
 from studio.pages._simulate_runs import (
@@ -25,7 +26,6 @@ from studio.sim.load import network_load
 from studio.sim.parts import Parts
 from studio.sim.presets import preset
 from studio.sim.result import breakdown_of
-from studio.simulations import Simulation
 from studio.store.runs import Run, RunInfo, RunSummary
 from studio.units import format_ns
 from tests.handmade import collective, node, trace_of

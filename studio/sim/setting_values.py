@@ -20,7 +20,7 @@ _NAMES = {"ns": "ns", "ns/B": "ns_per_byte", "TFLOP/s": "tflop_per_s", "bytes": 
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
+class SettingValue:
     """The value of one setting.
 
     Attributes:
@@ -93,13 +93,13 @@ def differences(tables: Parts, base: Parts) -> list[str]:
     return found
 
 
-def differ(values: Sequence[Setting | None]) -> bool:
+def differ(values: Sequence[SettingValue | None]) -> bool:
     """Return whether a setting is not the same everywhere, by exact values; `None` stands for none."""
     bases = [None if one is None else [one.base] for one in values]
     return any(one != bases[0] for one in bases[1:])
 
 
-def told(values: Sequence[Setting | None]) -> list[tuple[str, str]]:
+def told(values: Sequence[SettingValue | None]) -> list[tuple[str, str]]:
     """Return a setting of several systems in words, and exactly; where words do not tell values apart, exact ones do."""
     texts = [("", "") if one is None else (one.text, one.exact) for one in values]
     if differ(values) and len({text for text, _ in texts}) < 2:
@@ -107,7 +107,7 @@ def told(values: Sequence[Setting | None]) -> list[tuple[str, str]]:
     return texts
 
 
-def settings_of(tables: Parts) -> dict[str, Setting]:
+def settings_of(tables: Parts) -> dict[str, SettingValue]:
     """Return every setting of a system, keys without effect left out.
 
     Example:
@@ -124,24 +124,26 @@ def settings_of(tables: Parts) -> dict[str, Setting]:
         found |= nested
     rate = "GB/s" if tables.network.get(UNIT) == "GB/s" else NETWORK_UNIT
     settings = {
-        key: Setting(value, _unit(key, rate)) for key, value in found.items() if key not in _WITHOUT_EFFECT
+        key: SettingValue(value, _unit(key, rate))
+        for key, value in found.items()
+        if key not in _WITHOUT_EFFECT
     }
     if tables.groups:
-        settings["comm groups"] = Setting(dict(tables.groups), words=f"{len(tables.groups)} given")
+        settings["comm groups"] = SettingValue(dict(tables.groups), words=f"{len(tables.groups)} given")
     return settings
 
 
-def plain_settings(settings: Mapping[str, Setting]) -> dict[str, object]:
+def plain_settings(settings: Mapping[str, SettingValue]) -> dict[str, object]:
     """Return settings as plain data, numbers with the unit in the name.
 
     Example:
-        >>> plain_settings({"bandwidth": Setting([50], "GB/s"), "L": Setting(3, "ns"), "nodes": Setting(7, "things")})
+        >>> plain_settings({"bandwidth": SettingValue([50], "GB/s"), "L": SettingValue(3, "ns"), "nodes": SettingValue(7, "things")})
         {'bandwidth_bytes_per_ns': [50.0], 'L_ns': 3, 'nodes': 7}
     """
     return {plain_name(key, one): one.base for key, one in settings.items()}
 
 
-def plain_name(key: str, setting: Setting) -> str:
+def plain_name(key: str, setting: SettingValue) -> str:
     """Return what plain data calls a setting."""
     unit = "bytes_per_ns" if setting.unit in _BASE else _NAMES.get(setting.unit, "")
     name = key.replace(" ", "_")
