@@ -363,7 +363,6 @@ def test_the_list_above_every_page_tells_how_far_a_task_is_and_cancels_it(studio
     until(
         page,
         lambda: re.search(r"simulation · longer · \d+ %, .* nodes, about .* left", item.inner_text()),
-        60,
     )
     item.get_by_role("button", name=re.compile("^simulation .*: cancel$")).click()
     page.locator("#activity").wait_for(state="hidden")
