@@ -19,6 +19,7 @@ from studio.et.format import Reading
 from studio.et.mend import last_item
 from studio.et.recording import EventKind
 from tests.et.pytorch_files import device_file, event, host_file, kernel, node, small_rank, tensor
+from tests.waiting import PATIENCE_S
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
@@ -201,7 +202,7 @@ def impatient():
         raise AssertionError("reading hangs")
 
     before = signal.signal(signal.SIGALRM, stop)
-    signal.alarm(600)
+    signal.alarm(int(PATIENCE_S))
     yield
     signal.alarm(0)
     signal.signal(signal.SIGALRM, before)

@@ -12,6 +12,7 @@ import pytest
 
 import studio
 from studio.et.job import FORMATS, recognise
+from tests.waiting import PATIENCE_S
 
 BENCHMARKS = Path(__file__).resolve().parent.parent.parent / "benchmarks"
 
@@ -37,7 +38,7 @@ def impatient():
         raise AssertionError("reading hangs")
 
     before = signal.signal(signal.SIGALRM, stop)
-    signal.alarm(600)
+    signal.alarm(int(PATIENCE_S))
     yield
     signal.alarm(0)
     signal.signal(signal.SIGALRM, before)
