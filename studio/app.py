@@ -109,9 +109,17 @@ def _keep_versions(response: flask.Response) -> flask.Response:
     return response
 
 
+class _Studio(Dash):
+    """Dash that starts once the studio's modules have run: scripts of type module run in the order of the page."""
+
+    def interpolate_index(self, **parts: Any) -> str:  # type: ignore[override]  # as Dash's own example does
+        parts["renderer"] = parts["renderer"].replace('type="application/javascript"', 'type="module"', 1)
+        return str(super().interpolate_index(**parts))  # type: ignore[no-untyped-call]  # Dash annotates some only
+
+
 def create_app(session: Session, registry: Registry, simulations: Simulations) -> Dash:
     """Return the app on a session. One per process: Dash keeps its pages in a global registry."""
-    app = Dash(
+    app = _Studio(
         "studio",
         use_pages=True,
         pages_folder=str(Path(__file__).parent / "pages"),
