@@ -40,17 +40,17 @@ def mutated_json(raw: bytes, rng: Random) -> bytes:
     except ValueError:
         return mutated(raw, rng)
     for _ in range(rng.randint(1, 4)):
-        found = list(places(value))
-        if not found:
+        slots = list(places(value))
+        if not slots:
             break
-        holder, key = rng.choice(found)
+        holder, key = rng.choice(slots)
         kind = rng.random()
         if kind < 0.6:
             holder[key] = copy.deepcopy(rng.choice(_VALUES))
         elif kind < 0.75:
             del holder[key]
         else:
-            other, where = rng.choice(found)
+            other, where = rng.choice(slots)
             holder[key] = (
                 json.loads(json.dumps(other[where])) if where in other or isinstance(other, list) else None
             )

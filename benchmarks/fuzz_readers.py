@@ -138,10 +138,10 @@ def _other_values(raw: bytes, rng: Random) -> bytes:
     """Return an object with one to four of its values replaced or removed."""
     value = json.loads(raw)
     for _ in range(rng.randint(0, 4)):
-        found = list(places(value))
-        if not found:
+        slots = list(places(value))
+        if not slots:
             break
-        holder, key = rng.choice(found)
+        holder, key = rng.choice(slots)
         if rng.random() < 0.8:
             holder[key] = copy.deepcopy(rng.choice(_VALUES))
         else:

@@ -73,14 +73,14 @@ def configured(tried: list[str]) -> str | None:
 
 def installed(tried: list[str]) -> str | None:
     """The first installed Chromium or Chrome that starts."""
-    found = False
+    starts = False
     for path in candidates():
-        found = True
+        starts = True
         problem = why_not(path)
         if not problem:
             return path
         tried.append(f"{path}: {problem}")
-    if not found:
+    if not starts:
         tried.append(f"an installed browser: none of {', '.join(NAMES)} on PATH, none in the usual folders")
     return None
 

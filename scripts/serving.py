@@ -27,8 +27,8 @@ def served(workspace: Path | str, *arguments: str) -> Iterator[str]:
     command = [sys.executable, "-m", "studio", "--no-browser", "--port", "0", "--workspace", str(workspace)]
     with subprocess.Popen([*command, *arguments], stdout=subprocess.PIPE, text=True, cwd=ROOT) as server:
         try:
-            found = (re.search(r"http://\S+", line) for line in server.stdout or ())
-            yield next(one.group() for one in found if one is not None)
+            addresses = (re.search(r"http://\S+", line) for line in server.stdout or ())
+            yield next(match.group() for match in addresses if match is not None)
         finally:
             server.terminate()
 

@@ -97,8 +97,8 @@ def _fail(ctx: click.Context, message: str, hint: str) -> None:
     if sys.stderr.isatty():
         # Where a progress line was cut off.
         click.echo("\r\033[K", nl=False, err=True)
-    told = "\n".join(printable(line) for line in message.split("\n"))
-    click.secho(f"Error: {told}", fg="red", err=True)
+    lines = "\n".join(printable(line) for line in message.split("\n"))
+    click.secho(f"Error: {lines}", fg="red", err=True)
     if hint:
         click.echo(f"Hint: {printable(hint)}", err=True)
     ctx.exit(1)
@@ -128,12 +128,12 @@ def _ranks(_ctx: click.Context, _param: click.Parameter, given: Sequence[str]) -
     """Parse `--rank FILE=NUMBER`."""
     ranks: dict[str, int] = {}
     for item in given:
-        found = _RANK.fullmatch(item)
-        if not found:
+        match = _RANK.fullmatch(item)
+        if not match:
             raise click.BadParameter(f"{item!r} is not FILE=NUMBER, such as trace_a.et=0.")
-        if found["file"] in ranks:
-            raise click.BadParameter(f"{found['file']!r} is given twice.")
-        ranks[found["file"]] = int(found["number"])
+        if match["file"] in ranks:
+            raise click.BadParameter(f"{match['file']!r} is given twice.")
+        ranks[match["file"]] = int(match["number"])
     return ranks
 
 
@@ -518,7 +518,7 @@ def simulate(
     )
     outcome = command.run(request, progress=_progress_line(), notice=_wait)
     _print(outcome, as_json, command.report, command.text)
-    _end_with_losses(ctx, outcome.result.trace.findings, allow_damaged, told=False)
+    _end_with_losses(ctx, outcome.result.trace.findings, allow_damaged, warned=True)
 
 
 @main.command(epilog="Example: chakra-studio runs")
@@ -576,7 +576,7 @@ def compare(
     _print(shown, as_json, command.report, command.text)
     slower = fail_if_slower is not None and command.slower_than(shown, fail_if_slower)
     # That a run is slower is what the user asked about; that a side is damaged is said all the same.
-    _end_with_losses(ctx, _findings_of(shown.sides), allow_damaged or slower, told=False)
+    _end_with_losses(ctx, _findings_of(shown.sides), allow_damaged or slower, warned=True)
     if slower:
         ctx.exit(3)
 
@@ -613,7 +613,7 @@ def report(
 
     written = command.run(command.Request(sides, out, workspace, ranks), progress=_progress_line())
     click.echo(command.text(written))
-    _end_with_losses(ctx, _findings_of(written.sides), allow_damaged, told=False)
+    _end_with_losses(ctx, _findings_of(written.sides), allow_damaged, warned=True)
 
 
 @main.command(epilog="Example: chakra-studio presets")
@@ -638,7 +638,7 @@ def _warn(finding: Finding) -> None:
 
 
 def _end_with_losses(
-    ctx: click.Context, findings: Iterable[Finding], allowed: bool, *, told: bool = True
+    ctx: click.Context, findings: Iterable[Finding], allowed: bool, *, warned: bool = True
 ) -> None:
     """Say on stderr what damaged input cost, and leave with a status of its own, unless the user allows that.
 
@@ -646,16 +646,16 @@ def _end_with_losses(
         ctx: The command.
         findings: What the readers noticed.
         allowed: Whether the user said that input may be damaged.
-        told: Whether the findings themselves were shown already.
+        warned: Whether the findings themselves were shown already.
     """
     from studio.commands.losses import STATUS, losses, lost_line
 
-    found = losses(findings)
-    if not found:
+    lost = losses(findings)
+    if not lost:
         return
-    for finding in () if told else found:
+    for finding in () if warned else lost:
         _warn(finding)
-    click.secho(lost_line(found, allowed=allowed), fg="yellow", err=True)
+    click.secho(lost_line(lost, allowed=allowed), fg="yellow", err=True)
     if not allowed:
         ctx.exit(STATUS)
 

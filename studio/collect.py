@@ -135,8 +135,8 @@ def _recording(folder: Path | str, schedule: tuple[int, int, int]) -> Iterator[R
         # The observer ends its file when it is taken off.
         observer.unregister_callback()
         # Scripts join their group late, or leave it early.
-        found, _ = _place(torch)
-        recording.rank = next((number for number in (found, rank) if number is not None), 0)
+        torch_rank, _ = _place(torch)
+        recording.rank = next((number for number in (torch_rank, rank) if number is not None), 0)
         recording.files = tuple(target / name.format(recording.rank) for name in (HOST_FILE, DEVICE_FILE))
         for aside, path in zip((host, device), recording.files, strict=True):
             aside.replace(path)

@@ -68,8 +68,8 @@ class Lineup:
         if side:
             first = self.found[side - 1].alignment.partner_back(rank, row)
         if first is None:
-            return [(rank, row) if at == side else None for at in range(len(self.sides))]
-        return [first, *(one.alignment.partner(*first) for one in self.found)]
+            return [(rank, row) if index == side else None for index in range(len(self.sides))]
+        return [first, *(comparison.alignment.partner(*first) for comparison in self.found)]
 
 
 def lineup(sides: Sequence[Compared], progress: Progress | None = None) -> Lineup:
@@ -79,14 +79,14 @@ def lineup(sides: Sequence[Compared], progress: Progress | None = None) -> Lineu
 
 def comparisons(sides: Sequence[Compared], progress: Progress | None = None) -> list[Comparison]:
     """Compare each run with the first; `progress` is told how many are."""
-    found = []
+    compared = []
     for done, other in enumerate(sides[1:]):
         if progress:
             progress("comparing", done, len(sides) - 1)
-        found.append(compare(sides[0].side, other.side))
-    if progress and found:
-        progress("comparing", len(found), len(found))
-    return found
+        compared.append(compare(sides[0].side, other.side))
+    if progress and compared:
+        progress("comparing", len(compared), len(compared))
+    return compared
 
 
 def side_use(side: Side) -> tuple[RankUse, Occupancy]:
@@ -139,29 +139,29 @@ def _facts(summary: Summary) -> dict[str, SettingValue]:
         "operations": SettingValue(summary.operations, "things"),
         "schema": SettingValue(", ".join(summary.schema)),
     }
-    for one in summary.collectives:
-        facts[f"{one.name} nodes"] = SettingValue(one.nodes, "things")
-        if one.bytes:  # 0 where no size is recorded
-            facts[f"{one.name} bytes"] = SettingValue(one.bytes, "bytes")
+    for collective in summary.collectives:
+        facts[f"{collective.name} nodes"] = SettingValue(collective.nodes, "things")
+        if collective.bytes:  # 0 where no size is recorded
+            facts[f"{collective.name} bytes"] = SettingValue(collective.bytes, "bytes")
     return facts
 
 
 def _dimensions(result: SimResult) -> Carried:
     # By number: what a dimension is made of is a setting, which may be what is compared.
-    names = tuple(f"dimension {at}" for at in range(len(result.dimensions)))
-    size = [int(one.bytes.sum()) for one in result.dimensions]
+    names = tuple(f"dimension {index}" for index in range(len(result.dimensions)))
+    size = [int(carried.bytes.sum()) for carried in result.dimensions]
     # Among single links a dimension has no ports of its own: neither is known, and nothing is compared with it.
-    ports = [one.capacity_bytes_per_ns > 0 for one in result.dimensions]
-    told = list(zip(result.dimensions, ports, strict=True))
-    busy = [float(one.busy_ns.mean()) if known else np.nan for one, known in told]
-    load = [one.offered_load(result.makespan_ns) if known else np.nan for one, known in told]
+    ports = [carried.capacity_bytes_per_ns > 0 for carried in result.dimensions]
+    pairs = list(zip(result.dimensions, ports, strict=True))
+    busy = [float(carried.busy_ns.mean()) if known else np.nan for carried, known in pairs]
+    load = [carried.offered_load(result.makespan_ns) if known else np.nan for carried, known in pairs]
     about = offered_load_words(result.config)
     return Carried(names, np.array(size, np.int64), np.array(busy, float), np.array(load, float), about)
 
 
 def _links(result: SimResult) -> Carried:
     links = result.links
-    names = tuple(links.name(at) for at in range(len(links)))
+    names = tuple(links.name(index) for index in range(len(links)))
     busy = links.busy_ns.astype(float)
     about = "Time in which the link was sending, of the time until the finish."
     return Carried(names, links.bytes, busy, busy / max(result.makespan_ns, 1), about)

@@ -63,8 +63,8 @@ class Kernel:
     def stamp(self) -> str:
         """What tells this very source from others: when its files were written, and how long they are."""
         files = [Path(str(part.__file__)).stat() for part in (*self.parts, *self.constants, self.source)]
-        told = repr([(file.st_mtime_ns, file.st_size) for file in files])
-        return hashlib.blake2s(told.encode(), digest_size=8).hexdigest()
+        stamps = repr([(file.st_mtime_ns, file.st_size) for file in files])
+        return hashlib.blake2s(stamps.encode(), digest_size=8).hexdigest()
 
     def cached(self) -> bool:
         """Whether this installation has compiled this very source before."""

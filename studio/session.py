@@ -275,7 +275,7 @@ def simulated_gantt(run: Run) -> Gantt:
     """Return the timeline of a run; of ranks that are alike only the simulated one is laid out."""
     result = run.result
     ranks = result.trace.ranks
-    stands_for = [ranks[at].number for at in result.representative.tolist()]
+    stands_for = [ranks[place].number for place in result.representative.tolist()]
     timeline = result.timeline(sorted(set(stands_for)))
     return Gantt(result.trace, timeline, stands_for=stands_for)
 

@@ -94,7 +94,7 @@ def _repaired(checked: Checked, target: Path, only: Sequence[str], progress: Pro
 def worst_at_least(done: Sequence[Checked], level: Level) -> bool:
     """Return whether anything at a level or above it was found; of a mended job what is left counts."""
     bad = LEVELS[: LEVELS.index(level) + 1]
-    return any(one.level in bad for job in done for one in (job.left or job.found).diagnoses)
+    return any(diagnosis.level in bad for job in done for diagnosis in (job.left or job.found).diagnoses)
 
 
 def report(done: Sequence[Checked]) -> dict[str, Any] | list[dict[str, Any]]:
@@ -118,32 +118,32 @@ def _job_report(checked: Checked) -> dict[str, Any]:
                 for change in checked.changes
             ],
             "levels": {level: checked.left.count(level) for level in LEVELS},
-            "left": sorted({one.code for one in checked.left.diagnoses}),
+            "left": sorted({diagnosis.code for diagnosis in checked.left.diagnoses}),
         }
     return made
 
 
-def _examined(trace: Trace, found: Examination) -> dict[str, Any]:
+def _examined(trace: Trace, examination: Examination) -> dict[str, Any]:
     return {
-        "levels": {level: found.count(level) for level in LEVELS},
-        "findings": [_finding(trace, one) for one in found.diagnoses],
-        "passed": [check.code for check in found.passed],
+        "levels": {level: examination.count(level) for level in LEVELS},
+        "findings": [_finding(trace, diagnosis) for diagnosis in examination.diagnoses],
+        "passed": [check.code for check in examination.passed],
     }
 
 
-def _finding(trace: Trace, one: Diagnosis) -> dict[str, Any]:
+def _finding(trace: Trace, diagnosis: Diagnosis) -> dict[str, Any]:
     return {
-        "code": one.code,
-        "level": one.level,
-        "title": one.title,
-        "message": one.message,
-        "ranks": list(one.ranks),
-        "nodes": [{"rank": rank, "node": node} for rank, node in node_names(trace, one)],
-        "count": one.count,
-        "evidence": [{"what": what, "value": value} for what, value in one.evidence],
-        "consequence": one.consequence,
-        "advice": one.advice,
-        "repair": one.repair,
+        "code": diagnosis.code,
+        "level": diagnosis.level,
+        "title": diagnosis.title,
+        "message": diagnosis.message,
+        "ranks": list(diagnosis.ranks),
+        "nodes": [{"rank": rank, "node": node} for rank, node in node_names(trace, diagnosis)],
+        "count": diagnosis.count,
+        "evidence": [{"what": what, "value": value} for what, value in diagnosis.evidence],
+        "consequence": diagnosis.consequence,
+        "advice": diagnosis.advice,
+        "repair": diagnosis.repair,
     }
 
 
@@ -153,12 +153,12 @@ def text(done: Sequence[Checked]) -> str:
 
 
 def _job_text(checked: Checked) -> str:
-    trace, found = checked.trace, checked.found
+    trace, examination = checked.trace, checked.found
     ranks = "1 rank" if len(trace.ranks) == 1 else f"{format_count(len(trace.ranks))} ranks"
-    lines = [f"{checked.name}: {ranks}, {format_count(trace.node_count)} nodes: {verdict(found)}."]
-    for one in found.diagnoses:
-        lines += ["", *_told(trace, one)]
-    titles = "; ".join(check.title[0].lower() + check.title[1:] for check in found.passed)
+    lines = [f"{checked.name}: {ranks}, {format_count(trace.node_count)} nodes: {verdict(examination)}."]
+    for diagnosis in examination.diagnoses:
+        lines += ["", *_told(trace, diagnosis)]
+    titles = "; ".join(check.title[0].lower() + check.title[1:] for check in examination.passed)
     if titles:
         lines += ["", *_wrapped("Looked for and not found: ", f"{titles}.", "  ")]
     if checked.left is not None:
@@ -166,27 +166,31 @@ def _job_text(checked: Checked) -> str:
     return "\n".join(printable(line) for line in lines)
 
 
-def verdict(found: Examination) -> str:
+def verdict(examination: Examination) -> str:
     """Return how a job is, in a few words."""
-    counts = [(found.count(level), level) for level in ("error", "warning")]
-    told = ", ".join(f"{count} {level}{'s' if count > 1 else ''}" for count, level in counts if count)
-    return told or f"nothing is wrong, {len(CHECKS)} checks made"
+    counts = [(examination.count(level), level) for level in ("error", "warning")]
+    problems = ", ".join(f"{count} {level}{'s' if count > 1 else ''}" for count, level in counts if count)
+    return problems or f"nothing is wrong, {len(CHECKS)} checks made"
 
 
-def _told(trace: Trace, one: Diagnosis) -> list[str]:
-    lines = _wrapped(f"{one.level:8}", f"{one.title} [{one.code}]", " " * 8)
-    lines += _wrapped(" " * 8, one.message, " " * 8)
-    lines += [part for what, value in one.evidence for part in _wrapped(f"{'':8}{what}: ", value, " " * 10)]
-    nodes = [f"{node} of rank {rank}" for rank, node in node_names(trace, one)[:_NODES_SHOWN]]
+def _told(trace: Trace, diagnosis: Diagnosis) -> list[str]:
+    lines = _wrapped(f"{diagnosis.level:8}", f"{diagnosis.title} [{diagnosis.code}]", " " * 8)
+    lines += _wrapped(" " * 8, diagnosis.message, " " * 8)
+    lines += [
+        part for what, value in diagnosis.evidence for part in _wrapped(f"{'':8}{what}: ", value, " " * 10)
+    ]
+    nodes = [f"{node} of rank {rank}" for rank, node in node_names(trace, diagnosis)[:_NODES_SHOWN]]
     if nodes:
-        more = f" and {format_count(one.count - len(nodes))} more" if one.count > len(nodes) else ""
+        more = (
+            f" and {format_count(diagnosis.count - len(nodes))} more" if diagnosis.count > len(nodes) else ""
+        )
         lines += _wrapped(f"{'':8}nodes: ", ", ".join(nodes) + more, " " * 10)
-    if one.consequence:
-        lines += _wrapped(f"{'':8}→ ", one.consequence, " " * 10)
-    if one.repair:
-        lines += _wrapped(f"{'':8}--repair: ", f"{REPAIRS[one.repair].title}.", " " * 10)
-    if one.advice:
-        lines += _wrapped(" " * 8, one.advice, " " * 8)
+    if diagnosis.consequence:
+        lines += _wrapped(f"{'':8}→ ", diagnosis.consequence, " " * 10)
+    if diagnosis.repair:
+        lines += _wrapped(f"{'':8}--repair: ", f"{REPAIRS[diagnosis.repair].title}.", " " * 10)
+    if diagnosis.advice:
+        lines += _wrapped(" " * 8, diagnosis.advice, " " * 8)
     return lines
 
 

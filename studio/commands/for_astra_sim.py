@@ -62,9 +62,9 @@ def for_astra_sim(trace: Trace) -> Trace:
             changed = edit.without_nodes(changed, np.flatnonzero(gone))
         if changed is not graph:
             made[index] = changed
-    told = [f"{count:,} {what}" for what, count in counts.items() if count]
+    changes = [f"{count:,} {what}" for what, count in counts.items() if count]
     done, about_groups = _numbered(edit.with_graphs(trace, made) if made else trace)
-    findings = [*_told(told), *about_groups, *_uneven(done)]
+    findings = [*_told(changes), *about_groups, *_uneven(done)]
     return replace(done, findings=(*trace.findings, *findings))
 
 
@@ -79,19 +79,19 @@ def _refused(graph: Graph) -> dict[str, Bool]:
     """Return the nodes (N,) the reference stops at, by what they are."""
     kind, size = dense_column(graph, "comm_type", NONE), dense_column(graph, "comm_size", NONE)
     collective = graph.type == NodeType.COMM_COLL
-    found: dict[str, Bool] = {"METADATA nodes left out": np.asarray(graph.type == NodeType.METADATA)}
+    refused: dict[str, Bool] = {"METADATA nodes left out": np.asarray(graph.type == NodeType.METADATA)}
     for number in np.unique(kind[collective & ~np.isin(kind, _KNOWN)]).tolist():
         name = "collectives without type" if number == NONE else f"{collective_name(number)} collectives"
-        found[f"{name} left out"] = collective & (kind == number)
+        refused[f"{name} left out"] = collective & (kind == number)
     empty = collective & (kind == CollectiveType.ALL_GATHER) & (size == 0)
-    found["all-gathers of 0 bytes left out"] = np.asarray(empty)
-    return found
+    refused["all-gathers of 0 bytes left out"] = np.asarray(empty)
+    return refused
 
 
-def _told(told: list[str]) -> list[Finding]:
-    if not told:
+def _told(changes: list[str]) -> list[Finding]:
+    if not changes:
         return []
-    message = f"For ASTRA-sim: {'; '.join(told)}."
+    message = f"For ASTRA-sim: {'; '.join(changes)}."
     return [
         Finding("warning", CODE, message, "What waited for nodes left out waits for what they waited for.")
     ]
@@ -153,8 +153,11 @@ def _uneven(trace: Trace) -> list[Finding]:
     """Return that members bring different sizes to an all-to-all, for which the reference waits for ever."""
     for group in match_collectives(trace, by_number=False):
         present = group.sequence_of[group.sequence_of != NONE]
-        used = [group.sequences[at] for at in np.unique(present).tolist()]
-        if len({one.bytes[one.type == CollectiveType.ALL_TO_ALL].tobytes() for one in used}) > 1:
+        used = [group.sequences[position] for position in np.unique(present).tolist()]
+        if (
+            len({sequence.bytes[sequence.type == CollectiveType.ALL_TO_ALL].tobytes() for sequence in used})
+            > 1
+        ):
             message = "For ASTRA-sim: ranks bring different sizes to all-to-alls, and it would wait for them for ever."
             hint = "The extended mode here simulates them."
             return [Finding("warning", CODE, message, hint)]

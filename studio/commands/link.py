@@ -64,13 +64,13 @@ def run(request: Request, *, progress: Progress | None = None) -> Linked:
 
 def rank_figures(trace: Trace, rank: Rank) -> dict[str, Any]:
     """Return how the linking of a rank went, and what it communicates, as plain data."""
-    told = {attr.name: attr.value for attr in rank.metadata}
+    metadata = {attr.name: attr.value for attr in rank.metadata}
     figures: dict[str, Any] = {"rank": rank.number}
-    figures |= {key: told.get(f"link_{key}", 0) for key in FIGURES}
+    figures |= {key: metadata.get(f"link_{key}", 0) for key in FIGURES}
     figures["collectives"] = communication(trace, rank)
-    if "clock_residual_ns" in told:
+    if "clock_residual_ns" in metadata:
         figures["clock"] = {
-            key: told.get(f"clock_{key}") for key in ("offset_ns", "drift_ppb", "residual_ns", "matched")
+            key: metadata.get(f"clock_{key}") for key in ("offset_ns", "drift_ppb", "residual_ns", "matched")
         }
     return figures
 
@@ -79,7 +79,7 @@ def communication(trace: Trace, rank: Rank) -> dict[str, dict[str, int]]:
     """Return count and bytes by collective, sends and receives among them."""
     graph = trace.graph_of(rank)
     kinds, sizes = (dict(zip(*(c.tolist() for c in int_column(graph, key)), strict=True)) for key in _KEYS)
-    found: dict[str, dict[str, int]] = {}
+    totals: dict[str, dict[str, int]] = {}
     for row, kind in enumerate(graph.type.tolist()):
         if kind in (NodeType.COMM_SEND, NodeType.COMM_RECV):
             name = "SEND" if kind == NodeType.COMM_SEND else "RECV"
@@ -87,10 +87,10 @@ def communication(trace: Trace, rank: Rank) -> dict[str, dict[str, int]]:
             name = collective_name(kinds.get(row, -1))
         else:
             continue
-        share = found.setdefault(name, {"count": 0, "bytes": 0})
+        share = totals.setdefault(name, {"count": 0, "bytes": 0})
         share["count"] += 1
         share["bytes"] += sizes.get(row, 0)
-    return found
+    return totals
 
 
 _KEYS = ("comm_type", "comm_size")
@@ -140,8 +140,8 @@ _CLOCKS_TOLD = 32
 
 def _clock_lines(trace: Trace) -> list[str]:
     """Return offset, drift and what stays of every rank whose clock was compared with another's."""
-    told = [(rank.number, rank_figures(trace, rank).get("clock")) for rank in trace.ranks]
-    compared = [(number, clock) for number, clock in told if clock and clock["matched"]]
+    clocks = [(rank.number, rank_figures(trace, rank).get("clock")) for rank in trace.ranks]
+    compared = [(number, clock) for number, clock in clocks if clock and clock["matched"]]
     if not compared:
         return []
     lines = ["rank  clock moved by       drift  distance of matched ends that stays  collectives"]

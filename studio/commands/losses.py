@@ -17,11 +17,11 @@ def losses(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     return tuple(dict.fromkeys(finding for finding in findings if finding.level == "error"))
 
 
-def lost_line(found: Iterable[Finding], *, allowed: bool) -> str:
+def lost_line(findings: Iterable[Finding], *, allowed: bool) -> str:
     """Return that something was lost, how often, and what follows for the exit status.
 
     Args:
-        found: The losses, one or more.
+        findings: The losses, one or more.
         allowed: Whether the user said that they may be.
 
     Example:
@@ -29,7 +29,7 @@ def lost_line(found: Iterable[Finding], *, allowed: bool) -> str:
         >>> lost_line([one], allowed=True)
         'Damaged input (damaged-file: 1): the result lacks what could not be read.'
     """
-    codes = Counter(finding.code for finding in found)
-    told = ", ".join(f"{code}: {format_count(count)}" for code, count in codes.items())
-    line = f"Damaged input ({told}): the result lacks what could not be read."
+    codes = Counter(finding.code for finding in findings)
+    kinds = ", ".join(f"{code}: {format_count(count)}" for code, count in codes.items())
+    line = f"Damaged input ({kinds}): the result lacks what could not be read."
     return line if allowed else f"{line} Exit status {STATUS}; --allow-damaged makes it 0."

@@ -20,13 +20,13 @@ _LISTED = 8
 def prefixed(prefix: str) -> list[Path]:
     """Return the traces `<prefix>.<rank>.et` or `.et.gz`, and the comm groups `<prefix>.json` beside them."""
     base = Path(prefix)
-    found = []
+    paths = []
     for path in sorted(base.parent.glob(f"{glob.escape(base.name)}.*")) if base.name else []:
         middle, *suffixes = path.name[len(base.name) + 1 :].split(".")
         if middle.isdecimal() and suffixes in (["et"], ["et", "gz"]):
-            found.append(path)
+            paths.append(path)
     groups = base.with_name(f"{base.name}.json") if base.name else base
-    return [*found, groups] if found and groups.is_file() else found
+    return [*paths, groups] if paths and groups.is_file() else paths
 
 
 def find_job(workspace: Workspace, name: str) -> JobInfo:
@@ -36,13 +36,13 @@ def find_job(workspace: Workspace, name: str) -> JobInfo:
         ConfigError: There is no such job, or several have the name.
     """
     jobs = workspace.jobs() if workspace.root.is_dir() else []
-    found = [job for job in jobs if job.id == name] or [job for job in jobs if job.name == name]
-    if len(found) == 1:
-        return found[0]
-    if found:
-        ids = ", ".join(job.id for job in found[:_LISTED])
+    matches = [job for job in jobs if job.id == name] or [job for job in jobs if job.name == name]
+    if len(matches) == 1:
+        return matches[0]
+    if matches:
+        ids = ", ".join(job.id for job in matches[:_LISTED])
         raise ConfigError(
-            f"JOB {name!r} is the name of {len(found)} jobs: {ids}", hint="Name one of them by its id."
+            f"JOB {name!r} is the name of {len(matches)} jobs: {ids}", hint="Name one of them by its id."
         )
     words = list(dict.fromkeys(word for job in jobs for word in (job.id, job.name)))
     near = [word for word in words if name and name.lower() in word.lower()]
@@ -122,27 +122,29 @@ def _find_run(
 
 def _find_kept(store: Workspace, name: str) -> tuple[str, str]:
     """Return job and run of the workspace that are called so."""
-    found: dict[str, list[tuple[str, str]]] = {}
+    named: dict[str, list[tuple[str, str]]] = {}
     for job in store.jobs():
         runs = store.runs(job.id) if job.runs else []
         timed = job.summary.timed_nodes > 0
         usual = RECORDED if timed or not runs else runs[0].id
         for word in dict.fromkeys((job.id, job.name)):
-            found.setdefault(word, []).append((job.id, usual))
-            found.setdefault(f"{word}/{RECORDED}", []).append((job.id, RECORDED))
+            named.setdefault(word, []).append((job.id, usual))
+            named.setdefault(f"{word}/{RECORDED}", []).append((job.id, RECORDED))
             for run in runs:
                 for label in dict.fromkeys((run.id, run.name)):
-                    found.setdefault(f"{word}/{label}", []).append((job.id, run.id))
+                    named.setdefault(f"{word}/{label}", []).append((job.id, run.id))
         for run in runs:
             for label in dict.fromkeys((run.id, run.name)):
-                found.setdefault(label, []).append((job.id, run.id))
-    fitting = list(dict.fromkeys(found.get(name, [])))
+                named.setdefault(label, []).append((job.id, run.id))
+    fitting = list(dict.fromkeys(named.get(name, [])))
     if len(fitting) == 1:
         return fitting[0]
     if fitting:
-        told = ", ".join(f"{job}/{run}" for job, run in fitting[:SIDES_AT_MOST])
-        raise ConfigError(f"{name!r} names {len(fitting)} runs: {told}", hint="Name one of them by its ids.")
-    near = difflib.get_close_matches(name[:200], found, n=1)
+        choices = ", ".join(f"{job}/{run}" for job, run in fitting[:SIDES_AT_MOST])
+        raise ConfigError(
+            f"{name!r} names {len(fitting)} runs: {choices}", hint="Name one of them by its ids."
+        )
+    near = difflib.get_close_matches(name[:200], named, n=1)
     raise ConfigError(
         f"{name!r}: no file or folder, no files {name}.<rank>.et, no run or job of the workspace {store.root}",
         hint=f"The nearest is {near[0]}."

@@ -125,10 +125,10 @@ def _serve(
 
 def _show(address: str, request: Request, announce: Callable[[str], None]) -> None:
     """Open the studio in a browser, if there is one and it is wanted."""
-    found = app_browser() if request.app else None
-    if found is not None:
+    browser = app_browser() if request.app else None
+    if browser is not None:
         try:
-            open_app(found, address)
+            open_app(browser, address)
         except ConfigError as error:
             announce(str(error))
         return

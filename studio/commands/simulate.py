@@ -149,8 +149,8 @@ def _outcome(request: Request, progress: Progress | None, notice: Notice | None)
     limit = Limit(started, request.time_limit_s)
     result = _simulated(trace, read_config.config, limit, progress, notice, fold=not every_rank)
     spent_s = time.monotonic() - begun
-    told = (*findings, *_beyond_capacity(result))
-    return Outcome(", ".join(request.workload), result, told, spent_s, every_rank, job), parts
+    warnings = (*findings, *_beyond_capacity(result))
+    return Outcome(", ".join(request.workload), result, warnings, spent_s, every_rank, job), parts
 
 
 def _refuse(findings: Sequence[Finding], fitting: Sequence[str]) -> None:
@@ -178,21 +178,21 @@ def _with_hint(finding: Finding) -> str:
 
 
 def _presets_of(npus: int) -> list[str]:
-    return [name for name, one in PRESETS.items() if one.config.topology.npus == npus]
+    return [name for name, preset in PRESETS.items() if preset.config.topology.npus == npus]
 
 
 def _beyond_capacity(result: SimResult) -> Iterator[Finding]:
     """Yield dimensions that carried more than all ports could have sent until the end."""
     shares = [carried.offered_load(result.makespan_ns) for carried in result.dimensions]
-    full = [at for at, share in enumerate(shares) if share > 1]
+    full = [index for index, share in enumerate(shares) if share > 1]
     if not full:
         return
-    told = ", ".join(f"dimension {at} {100 * shares[at]:.0f} %" for at in full)
+    loads = ", ".join(f"dimension {index} {100 * shares[index]:.0f} %" for index in full)
     aware = "--mode extended --congestion aware" if len(shares) > 1 else "--congestion aware"
     yield Finding(
         "warning",
         "beyond-capacity",
-        f"More was sent than the ports have room for ({told}): the unaware network lets messages pass a port at the "
+        f"More was sent than the ports have room for ({loads}): the unaware network lets messages pass a port at the "
         "same time, as the reference does, so times are too short and bandwidths too high.",
         f"Try {aware}, or --set preferred-dataset-splits=1.",
     )
@@ -374,15 +374,15 @@ def report(outcome: Outcome) -> dict[str, Any]:
     ranks = [
         {
             "rank": number,
-            "finish_ns": int(result.finish_ns[at]),
-            **{key: int(column[at]) for key, column in times.items()},
+            "finish_ns": int(result.finish_ns[index]),
+            **{key: int(column[index]) for key, column in times.items()},
             "reference": {
-                "cycles": int(result.finish_ns[at]),
-                "exposed communication": exposed[at],
-                **(stats[at] if stats else {}),
+                "cycles": int(result.finish_ns[index]),
+                "exposed communication": exposed[index],
+                **(stats[index] if stats else {}),
             },
         }
-        for at, number in enumerate(numbers)
+        for index, number in enumerate(numbers)
     ]
     return {
         "workload": outcome.workload,
@@ -415,7 +415,7 @@ def _links_report(links: LinkTraffic) -> list[dict[str, Any]]:
     columns = (links.source, links.target, links.bytes, links.messages, links.busy_ns, links.peak_queue)
     return [
         {
-            "link": links.name(at),
+            "link": links.name(index),
             "source": source,
             "target": target,
             "bytes": size,
@@ -423,7 +423,7 @@ def _links_report(links: LinkTraffic) -> list[dict[str, Any]]:
             "busy_ns": busy,
             "peak_queue": peak,
         }
-        for at, (source, target, size, messages, busy, peak) in enumerate(
+        for index, (source, target, size, messages, busy, peak) in enumerate(
             zip(*(column.tolist() for column in columns), strict=True)
         )
     ]
@@ -433,14 +433,14 @@ def _dimensions_report(result: SimResult) -> list[dict[str, Any]]:
     """Return what all ranks together sent into each dimension."""
     return [
         {
-            "dimension": at,
+            "dimension": index,
             "bytes": int(carried.bytes.sum()),
             "messages": int(carried.messages.sum()),
             "busy_ns": round(float(carried.busy_ns.sum())),
             "npu_bytes_per_ns": carried.capacity_bytes_per_ns,
             "offered_load": carried.offered_load(result.makespan_ns),
         }
-        for at, carried in enumerate(result.dimensions)
+        for index, carried in enumerate(result.dimensions)
     ]
 
 
@@ -515,8 +515,8 @@ def _slowest(result: SimResult) -> Iterator[str]:
     for number, end in zip(numbers, finish.tolist(), strict=True):
         at_ns.setdefault(end, []).append(number)
     last, first = sorted(at_ns, reverse=True)[:_SLOWEST], min(at_ns)
-    told = format_distinct(last)
-    named = ", ".join(f"{rank_list(at_ns[end])} {text}" for end, text in zip(last, told, strict=True))
+    finishes = format_distinct(last)
+    named = ", ".join(f"{rank_list(at_ns[end])} {text}" for end, text in zip(last, finishes, strict=True))
     spread = 100 * (int(finish.max()) - int(finish.min())) / int(finish.max())
     yield f"  last to finish   {named}"
     yield f"  first to finish  {rank_list(at_ns[first])} {format_ns(first)} ({spread:.1f} % earlier)"
@@ -528,8 +528,10 @@ def _links(result: SimResult) -> Iterator[str]:
     if result.config.links is None and any(carried.messages.any() for carried in result.dimensions):
         yield ""
         yield f"  {'dimensions':24}{'sent':>12}{'messages':>12}{'rate':>14}{'offered load':>14}"
-        for at, (dim, carried) in enumerate(zip(result.config.topology.dims, result.dimensions, strict=True)):
-            size, name = int(carried.bytes.sum()), f"{at}: {TOPOLOGY_NAMES[dim.kind]} {dim.size}"
+        for index, (dim, carried) in enumerate(
+            zip(result.config.topology.dims, result.dimensions, strict=True)
+        ):
+            size, name = int(carried.bytes.sum()), f"{index}: {TOPOLOGY_NAMES[dim.kind]} {dim.size}"
             share = f"{100 * carried.offered_load(whole):.1f} %" if carried.capacity_bytes_per_ns else "-"
             messages = format_count(int(carried.messages.sum()))
             yield f"  {name:24}{format_bytes(size):>12}{messages:>12}{format_rate(size / whole):>14}{share:>14}"
@@ -539,11 +541,11 @@ def _links(result: SimResult) -> Iterator[str]:
         return
     yield ""
     yield f"  {'busiest links':24}{'carried':>12}{'busy':>12}{'rate':>14}{'most waiting':>14}"
-    for at in busiest:
-        size, busy = int(links.bytes[at]), int(links.busy_ns[at])
+    for index in busiest:
+        size, busy = int(links.bytes[index]), int(links.busy_ns[index])
         yield (
-            f"  {links.name(at):24}{format_bytes(size):>12}{100 * busy / whole:>10.1f} %{format_rate(size / whole):>14}"
-            f"{format_count(int(links.peak_queue[at])):>14}"
+            f"  {links.name(index):24}{format_bytes(size):>12}{100 * busy / whole:>10.1f} %{format_rate(size / whole):>14}"
+            f"{format_count(int(links.peak_queue[index])):>14}"
         )
 
 
@@ -555,15 +557,15 @@ def _slowest_collectives(result: SimResult) -> Iterator[str]:
         return
     yield ""
     yield f"  {'slowest collectives':30}{'size':>12}{'took':>12}{'skew':>12}{'algbw':>14}{'busbw':>14}"
-    for at in slowest:
-        group = times.groups[int(times.group[at])]
-        name = f"{collective_name(int(times.type[at]))} #{times.position[at]}"
+    for index in slowest:
+        group = times.groups[int(times.group[index])]
+        name = f"{collective_name(int(times.type[index]))} #{times.position[index]}"
         name += f", group {group}" if group else ""
-        rates = (float(column[at]) for column in (times.algorithm_bytes_per_ns, times.bus_bytes_per_ns))
+        rates = (float(column[index]) for column in (times.algorithm_bytes_per_ns, times.bus_bytes_per_ns))
         cells = (
-            format_bytes(int(times.whole_bytes[at])),
-            format_ns(int(took[at])),
-            format_ns(int(times.skew_ns[at])),
+            format_bytes(int(times.whole_bytes[index])),
+            format_ns(int(took[index])),
+            format_ns(int(times.skew_ns[index])),
         )
         yield (
             f"  {shortened(printable(name), 30):30}"

@@ -93,7 +93,7 @@ def write_events(result: SimResult, path: Path) -> None:
             event_lines(result, stream)
             return
         numbers = [rank.number for rank in result.trace.ranks]
-        stands_for = [numbers[at] for at in result.representative.tolist()]
+        stands_for = [numbers[place] for place in result.representative.tolist()]
         gantt = Gantt(result.trace, result.timeline(sorted(set(stands_for))), stands_for=stands_for)
         # Below the text, which stays empty: Perfetto's format is none.
         stream.buffer.writelines(gantt_file(gantt, path.suffix))

@@ -46,7 +46,7 @@ def open_paths(
 
 def open_sample(workspace: Workspace, name: str) -> str:
     """Import a sample, unless it is there already, and return its id."""
-    sample = next(one for one in SAMPLES if one.name == sample_path(name).stem)
+    sample = next(candidate for candidate in SAMPLES if candidate.name == sample_path(name).stem)
     known = workspace.find(_sample_mark(name))
     if known:
         return known.id

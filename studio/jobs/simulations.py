@@ -130,9 +130,9 @@ def dismiss(simulations: Simulations, simulation_id: str) -> None:
 
 def dismiss_ended(simulations: Simulations, job: str, *, but: str) -> None:
     """Take those of a job that ended without a run out of the list; `but` is kept: it has only just been started."""
-    for one in listed(simulations, job):
-        if one.id != but and one.status != "done":
-            dismiss(simulations, one.id)
+    for simulation in listed(simulations, job):
+        if simulation.id != but and simulation.status != "done":
+            dismiss(simulations, simulation.id)
 
 
 def get(simulations: Simulations, simulation_id: str) -> Simulation | None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from dash import dcc, html
 
-from studio.analysis.comparison_words import WORDS, verdict
+from studio.analysis.compare.words import WORDS, verdict
 from studio.comparing import LETTERS, Lineup
 from studio.figures.waterfall import waterfall
 from studio.pages._export import Table, exports

@@ -13,7 +13,7 @@ from dash import dcc, html
 from studio.analysis.collectives.imbalance import matrix, rows_of
 from studio.analysis.collectives.members import collective_members
 from studio.analysis.compare.runs import Comparison, Figure, NodeAlone, NodeChange, Side
-from studio.analysis.comparison_words import WORDS, node_words, signed, signed_bytes, signed_share
+from studio.analysis.compare.words import WORDS, node_words, signed, signed_bytes, signed_share
 from studio.comparing import LETTERS, Compared, Lineup, settings_table
 from studio.figures.beside import beside
 from studio.pages._export import Table, copied, exports

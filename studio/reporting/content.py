@@ -12,7 +12,7 @@ from studio.analysis.collectives.imbalance import matrix, rows_of, spread_of, wo
 from studio.analysis.collectives.members import Members, collective_members
 from studio.analysis.collectives.times import CollectiveTimes, collective_times
 from studio.analysis.compare.runs import Comparison, Figure, NodeChange, Side
-from studio.analysis.comparison_words import WORDS, node_words, signed, signed_bytes, signed_share, verdict
+from studio.analysis.compare.words import WORDS, node_words, signed, signed_bytes, signed_share, verdict
 from studio.analysis.job.breakdown import Breakdown
 from studio.analysis.job.summary import summarise
 from studio.comparing import LETTERS, Compared, Progress, comparisons, settings_table, side_use

@@ -21,16 +21,16 @@ class Arena:
 
     def room(self, words: int) -> int:
         """Return where so many words of zeros will lie, from a multiple of 8 on."""
-        at = self.top
+        start = self.top
         self.top += (words + 7) // 8 * 8
-        return at
+        return start
 
     def put(self, values: Int64) -> int:
         """Return where some values will lie, one after another."""
         flat = np.ascontiguousarray(values, np.int64).reshape(-1)
-        at = self.room(len(flat))
-        self.parts.append((at, flat))
-        return at
+        start = self.room(len(flat))
+        self.parts.append((start, flat))
+        return start
 
 
 def aligned(words: int) -> Int64:

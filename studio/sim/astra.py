@@ -190,7 +190,7 @@ def options(words: Sequence[str]) -> dict[str, str]:
     """
     settings = {setting.key: setting for setting in in_file("options")}
     known = ", ".join(f"--{key}" for key in (*settings, *OPTION_IGNORED, *PATH_OPTIONS))
-    found: dict[str, str] = {}
+    values: dict[str, str] = {}
     rest = list(words)
     while rest:
         word = rest.pop(0)
@@ -203,8 +203,8 @@ def options(words: Sequence[str]) -> dict[str, str]:
             value = "true"
         elif not given:
             raise ConfigError(f"command line: --{name} has no value", hint=f"Write --{name}=VALUE.")
-        found[name] = value
-    return found
+        values[name] = value
+    return values
 
 
 def write_config(config: SystemConfig, folder: Path | str) -> Files:

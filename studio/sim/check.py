@@ -146,13 +146,13 @@ def _no_times(trace: Trace, config: SystemConfig) -> Iterator[Finding]:
     """Yield that the job says what there is to compute, but not how long it took, where only the latter counts."""
     if config.roofline is not None or config.replay_only:
         return
-    told = False
+    has_sizes = False
     for graph in trace.graphs:
         compute = (graph.type == NodeType.COMP) & ~flag(graph, "is_cpu_op")
         if (graph.duration_ns[compute] > 0).any():
             return
-        told = told or bool((compute & flag(graph, "num_ops")).any())
-    if told:
+        has_sizes = has_sizes or bool((compute & flag(graph, "num_ops")).any())
+    if has_sizes:
         yield Finding(
             "warning",
             "compute-takes-no-time",
@@ -401,8 +401,8 @@ def _dimensions(job: _Job, config: SystemConfig) -> Iterator[Finding]:
     known = EXTENDED_KIND_OF if _all_collectives(config) else KIND_OF
     rows, where = graph.rows_with("involved_dim")
     nowhere = []
-    for row, at in zip(rows.tolist(), where.tolist(), strict=True):
-        value = decode_value(graph.attrs, at, graph.strings, job.ranks[0].slots)
+    for row, entry in zip(rows.tolist(), where.tolist(), strict=True):
+        value = decode_value(graph.attrs, entry, graph.strings, job.ranks[0].slots)
         kind = known.get(int(kinds[row]))
         if isinstance(value, list) and kind and not any(value[: _logical_dimensions(config, kind)]):
             nowhere.append(row)
@@ -414,7 +414,7 @@ def _dimensions(job: _Job, config: SystemConfig) -> Iterator[Finding]:
 def _logical_dimensions(config: SystemConfig, kind: CollectiveKind) -> int:
     """Return the dimensions a collective has: an algorithm over all ranks is the last."""
     listed = listed_for(config, kind)
-    single = next((at + 1 for at, algorithm in enumerate(listed) if algorithm.single), len(listed))
+    single = next((index + 1 for index, algorithm in enumerate(listed) if algorithm.single), len(listed))
     return single or len(config.topology.dims)
 
 
@@ -424,15 +424,15 @@ def _logical_dimensions(config: SystemConfig, kind: CollectiveKind) -> int:
 
 def _algorithms(config: SystemConfig, groups: Sequence[GroupMatching]) -> Iterator[Finding]:
     """Yield what the configured algorithms cannot do, once per collective type and kind of group."""
-    told: set[tuple[str, int, int]] = set()
+    reported: set[tuple[str, int, int]] = set()
     for group in groups:
         for sequence in group.sequences:
             for kind in np.unique(sequence.type).tolist():
                 if kind == NONE:
                     continue
                 for size, code, message, hint in _unable(config, group, kind):
-                    if (code, kind, size) not in told:
-                        told.add((code, kind, size))
+                    if (code, kind, size) not in reported:
+                        reported.add((code, kind, size))
                         where = f"{group_label(group)}: {collective_name(kind)} {message}"
                         yield Finding("error", code, where, hint)
 
@@ -447,10 +447,10 @@ def _roots(trace: Trace, config: SystemConfig, groups: Sequence[GroupMatching]) 
         first = min(group.members) if not group.name else group.members[0]
         assumed: set[int] = set()
         outside: set[int] = set()
-        for member, at in zip(group.members, group.sequence_of.tolist(), strict=True):
-            if at == NONE:
+        for member, position in zip(group.members, group.sequence_of.tolist(), strict=True):
+            if position == NONE:
                 continue
-            sequence = group.sequences[at]
+            sequence = group.sequences[position]
             rooted = np.isin(sequence.type, _ROOTED_TYPES)
             named = roots[graph_of[member]][sequence.rows[rooted]]
             assumed.update(sequence.type[rooted][named < 0].tolist())
@@ -469,11 +469,11 @@ _ROOTED_TYPES = [number for number, kind in EXTENDED_KIND_OF.items() if kind in 
 
 def _named_roots(graph: Graph) -> Int64:
     """Return (N,) the root each node names, -1 where it names none."""
-    found = np.full(len(graph), NONE, np.int64)
+    roots = np.full(len(graph), NONE, np.int64)
     for key in reversed(ROOT_KEYS):
         rows, values = int_column(graph, key)
-        found[rows] = values
-    return found
+        roots[rows] = values
+    return roots
 
 
 def _unable(config: SystemConfig, group: GroupMatching, number: int) -> Iterator[tuple[int, str, str, str]]:
@@ -545,17 +545,17 @@ def _skipped(trace: Trace, config: SystemConfig, groups: Sequence[GroupMatching]
     crossing = _several_dimensions(config, members, np.array(following, np.int64))
     if crossing.any():
         of = np.repeat(np.arange(len(rings)), sizes)[crossing]
-        at, count = int(np.flatnonzero(crossing)[0]), len(np.unique(of))
+        first, count = int(np.flatnonzero(crossing)[0]), len(np.unique(of))
         group = rings[int(of[0])]
         who = f"group {group.name} ({rank_list(group.members)})" if group.name else "the group of all ranks"
         more = f" (and those of {count - 1:,} more groups)" if count > 1 else ""
-        what = f"Messages of {who} between ranks {members[at]} and {following[at]}{more}"
-        yield _skipped_finding(config, "group-dimensions", what, int(members[at]), following[at])
+        what = f"Messages of {who} between ranks {members[first]} and {following[first]}{more}"
+        yield _skipped_finding(config, "group-dimensions", what, int(members[first]), following[first])
     messages = match_messages(trace)
     crossing = _several_dimensions(config, messages.source, messages.target)
     if crossing.any():
-        at, count = int(np.flatnonzero(crossing)[0]), int(crossing.sum())
-        source, target = int(messages.source[at]), int(messages.target[at])
+        first, count = int(np.flatnonzero(crossing)[0]), int(crossing.sum())
+        source, target = int(messages.source[first]), int(messages.target[first])
         more = f" (and {count - 1:,} more like it)" if count > 1 else ""
         what = f"Messages from rank {source} to rank {target}{more}"
         yield _skipped_finding(config, "message-dimensions", what, source, target)

@@ -164,8 +164,8 @@ def stream_phases(
         return [world_phases(config, kind, involved, root)]
     dims = _dimensions(config, kind, involved)
     chunk, count = chunks_of
-    work = dict.fromkeys((at for at, *_ in dims), 0.0)
-    found = []
+    work = dict.fromkeys((dimension for dimension, *_ in dims), 0.0)
+    streams = []
     for _ in range(count):
         dims.sort(key=lambda dim: (work[dim[0]], dim[0]))
         phases = _ordered(config, kind, dims, root)
@@ -173,8 +173,8 @@ def stream_phases(
         for phase in phases:
             time, size = _work(config, phase, size)
             work[phase.dim] += time
-        found.append(phases)
-    return found[:1] if len(set(found)) == 1 else found
+        streams.append(phases)
+    return streams[:1] if len(set(streams)) == 1 else streams
 
 
 def _work(config: SystemConfig, phase: Phase, size: float) -> tuple[float, float]:
@@ -202,11 +202,11 @@ def _dimensions(config: SystemConfig, kind: CollectiveKind, involved: Sequence[b
     taken = [True] * DEFAULT_INVOLVED if involved is None else list(involved)
     dims: list[_Dim] = []
     stride = 1
-    for at, algorithm in enumerate(algorithms_for(config, kind)):
-        size = config.topology.npus if algorithm.single else config.topology.dims[at].size
-        if at < len(taken) and taken[at] and size > 1:
-            check_size(config, kind, algorithm, size, f"dimension {at}")
-            dims.append((at, algorithm, size, 1 if algorithm.single else stride))
+    for index, algorithm in enumerate(algorithms_for(config, kind)):
+        size = config.topology.npus if algorithm.single else config.topology.dims[index].size
+        if index < len(taken) and taken[index] and size > 1:
+            check_size(config, kind, algorithm, size, f"dimension {index}")
+            dims.append((index, algorithm, size, 1 if algorithm.single else stride))
         if algorithm.single:
             break
         stride *= size
@@ -302,10 +302,10 @@ def _ordered(
 ) -> tuple[Phase, ...]:
     """Return the phases of a stream that passes the dimensions upwards in this order."""
     if kind == "all_reduce" and config.collective_optimization == "local_bw_aware" and dims:
-        at, algorithm, size, stride = dims[-1]
+        dimension, algorithm, size, stride = dims[-1]
         up = [Phase("reduce_scatter", a, i, n, s, "up") for i, a, n, s in dims[:-1]]
         down = [Phase("all_gather", a, i, n, s, "down") for i, a, n, s in reversed(dims[:-1])]
-        return (*up, Phase("all_reduce", algorithm, at, size, stride, "up"), *down)
+        return (*up, Phase("all_reduce", algorithm, dimension, size, stride, "up"), *down)
     passed = dims[::-1] if kind in _DOWNWARDS else dims
     if kind not in ROOTED:
         done = "reduce_scatter" if kind == "reduce_scatter_block" else kind

@@ -141,10 +141,10 @@ class Algorithm:
         Raises:
             ConfigError: There is no such algorithm.
         """
-        found = find_algorithm(text)
-        if found is None:
+        match = find_algorithm(text)
+        if match is None:
             raise ConfigError(f"collective algorithm is {text!r}; allowed: {ALGORITHMS_ALLOWED}")
-        row, single, window = found
+        row, single, window = match
         return Algorithm(row.kind, window, single)
 
 
@@ -298,7 +298,7 @@ class SystemConfig:
         if self.extensions is not None:
             return
         dims = self.topology.dims
-        alone = next((at for at, dim in enumerate(dims) if dim.size < 2), None)
+        alone = next((index for index, dim in enumerate(dims) if dim.size < 2), None)
         if alone is not None:
             raise ConfigError(
                 f"dimension size is 1 in dimension {alone}; allowed in the compatible mode: 2 and more",
@@ -365,6 +365,6 @@ class SystemConfig:
 def _extended_of(dims: Sequence[Dimension]) -> Iterator[str]:
     """Yield what dimensions have that only the extended mode knows."""
     for setting in DIMENSION_SETTINGS:
-        for at, dim in enumerate(dims):
+        for index, dim in enumerate(dims):
             if setting.extended and getattr(dim, setting.attribute) != setting.default:
-                yield f"{setting.attribute} of dimension {at}"
+                yield f"{setting.attribute} of dimension {index}"

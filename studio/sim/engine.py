@@ -194,12 +194,12 @@ def _compile_all(module: Any) -> None:
 def _callees_first(function: Any, seen: set[str]) -> list[str]:
     """Return the name of a function of the kernel and of all it calls, callees before callers."""
     seen.add(function.__name__)
-    found = []
+    callees = []
     for name in function.__code__.co_names:
         other = function.__globals__.get(name)
         if name not in {*seen, *_REPLACED} and inspect.isfunction(other):
-            found += _callees_first(other, seen)
-    return [*found, function.__name__]
+            callees += _callees_first(other, seen)
+    return [*callees, function.__name__]
 
 
 _REPLACED = ("lowest", "prefetch")

@@ -146,10 +146,10 @@ class LinkGraph:
         if not self.links:
             raise ConfigError("links is empty; allowed: at least one link")
         devices = self.npus + self.switches
-        for at, link in enumerate(self.links):
+        for index, link in enumerate(self.links):
             for end, device in (("source", link.source), ("target", link.target)):
                 if device >= devices:
                     switches = f", switches from {self.npus} to {devices - 1}" if self.switches else ""
                     raise ConfigError(
-                        f"links[{at}] has {end} {device}; allowed: NPUs from 0 to {self.npus - 1}{switches}"
+                        f"links[{index}] has {end} {device}; allowed: NPUs from 0 to {self.npus - 1}{switches}"
                     )

@@ -62,6 +62,6 @@ def leaf_spine(npus: int, npus_per_leaf: int, spines: int, *, down: Speed, up: S
 
 
 def _both_ways(pairs: Iterable[tuple[int, int, Speed]]) -> Iterable[Link]:
-    for one, other, speed in pairs:
-        yield Link(one, other, speed.bytes_per_ns, speed.latency_ns)
-        yield Link(other, one, speed.bytes_per_ns, speed.latency_ns)
+    for end, other, speed in pairs:
+        yield Link(end, other, speed.bytes_per_ns, speed.latency_ns)
+        yield Link(other, end, speed.bytes_per_ns, speed.latency_ns)

@@ -78,18 +78,18 @@ class Fields:
 
     def findings(self, known: Iterable[str], ignored: Mapping[str, str]) -> list[Finding]:
         """Return what to tell about keys nobody reads: unknown ones, and `ignored` ones with why."""
-        names, found = [*known, *ignored], []
+        names, findings = [*known, *ignored], []
         for key in map(str, self.table):
             place = self._named.get(key, self.name)
             if key in ignored:
                 message = f"{place}: {key} has no effect: {ignored[key]}."
-                found.append(Finding("info", "key-without-effect", message, file=self.name))
+                findings.append(Finding("info", "key-without-effect", message, file=self.name))
             elif key not in names:
                 near = nearest(key, names)
                 hint = f"The nearest known key is {near!r}." if near else f"Known keys: {', '.join(names)}."
                 message = f"{place}: {key} is no key of this file and was left out."
-                found.append(Finding("warning", "key-unknown", message, hint, file=self.name))
-        return found
+                findings.append(Finding("warning", "key-unknown", message, hint, file=self.name))
+        return findings
 
     def read(self, setting: Setting) -> Any:
         """Return the value of a setting as the configuration has it, its default where the key is not there.
@@ -149,15 +149,15 @@ class Fields:
             raise self.error(key, value, allowed_whole(least, most), hint)
         return int(number)
 
-    def flag_in(self, key: str, found: object) -> bool:
-        """Return `found`, at `key`, as a yes or no, also where it is written as 1 or 0."""
-        value = found
+    def flag_in(self, key: str, written: object) -> bool:
+        """Return `written`, the value of `key`, as a boolean; 1 and 0 count too."""
+        value = written
         known: dict[object, bool] = {True: True, False: False}
         if self._texts_are_numbers:
             known |= {"true": True, "false": False, "1": True, "0": False}
             value = value.lower() if isinstance(value, str) else value
         if not isinstance(value, str | bool | int | float) or value not in known:
-            raise self.error(key, found, "true, false, 1, 0")
+            raise self.error(key, written, "true, false, 1, 0")
         return known[value]
 
     def choice_in(self, key: str, value: object, allowed: Mapping[str, T]) -> T:

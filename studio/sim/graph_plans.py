@@ -134,9 +134,9 @@ def custom_lists(planning: Planning, trace: Trace) -> tuple[int, int]:
                 planning.longest_custom = max(planning.longest_custom, len(plan.order))
             plan, nodes, parents = plans[rank.graph]
             tables[place, :4] = nodes, parents, put_slots(planning, rank, plan), len(plan.order)
-        at = planning.arena.put(tables)
-        planning.lists[key] = custom_list(planning, at, planning.npus)
-        planning.lists[key, "group"] = custom_list(planning, at, 0)
+        start = planning.arena.put(tables)
+        planning.lists[key] = custom_list(planning, start, planning.npus)
+        planning.lists[key, "group"] = custom_list(planning, start, 0)
     return planning.lists[key], planning.lists[key, "group"]
 
 
@@ -145,7 +145,7 @@ def first_alike(graphs: dict[int, Graph]) -> dict[int, int]:
 
     These are the times, operations and sizes of tensors; graphs are told by their numbers.
     """
-    found: dict[int, int] = {}
+    alike: dict[int, int] = {}
     seen: dict[tuple[int, ...], list[tuple[int, list[Any]]]] = {}
     for index, graph in graphs.items():
         parts = [values for name, values in arrays(graph) if name not in _UNREAD]
@@ -154,13 +154,13 @@ def first_alike(graphs: dict[int, Graph]) -> dict[int, int]:
         for first, theirs in others:
             same = all(a is b or np.array_equal(a, b) for a, b in zip(parts, theirs, strict=True))
             if same and _values_alike(graph, graphs[first]):
-                found[index] = first
+                alike[index] = first
                 break
         else:
-            found[index] = index
+            alike[index] = index
             if len(others) < _MOST_COMPARED:
                 others.append((index, parts))
-    return found
+    return alike
 
 
 def _values_alike(graph: Graph, other: Graph) -> bool:

@@ -39,18 +39,18 @@ def sequences(trace: Trace, groups: Sequence[CommGroup] | None) -> dict[int, Int
     if not any(len(graph.rows_with("comm_seq")[0]) for graph in trace.graphs):
         return {}
     graph_of = {rank.number: rank.graph for rank in trace.ranks}
-    found: dict[int, list[Int64]] = {}
+    pairs_of: dict[int, list[Int64]] = {}
     for matching in match_collectives(trace, groups):
         if not matching.by_number:
             continue
-        told = {}
-        for member, at in zip(matching.members, matching.sequence_of.tolist(), strict=True):
-            if at != NONE:
-                told[graph_of[member], at] = matching.sequences[at].rows
-        for (graph, _), rows in told.items():
+        rows_of = {}
+        for member, position in zip(matching.members, matching.sequence_of.tolist(), strict=True):
+            if position != NONE:
+                rows_of[graph_of[member], position] = matching.sequences[position].rows
+        for (graph, _), rows in rows_of.items():
             there = rows[rows != NONE]
-            found.setdefault(graph, []).append(np.stack([there[:-1], there[1:]]))
-    return {graph: np.unique(np.concatenate(pairs, axis=1), axis=1) for graph, pairs in found.items()}
+            pairs_of.setdefault(graph, []).append(np.stack([there[:-1], there[1:]]))
+    return {graph: np.unique(np.concatenate(pairs, axis=1), axis=1) for graph, pairs in pairs_of.items()}
 
 
 def sequence_alone(graph: Graph) -> Bool:
@@ -100,7 +100,7 @@ def meetings(trace: Trace, groups: Sequence[CommGroup] | None) -> Meetings:
     waits for nobody, nor does a member of a collective with a root that had ended before the last one came, nor a
     receive that had ended before its send began, which recorders of gloo note down late.
     """
-    place = {rank.number: at for at, rank in enumerate(trace.ranks)}
+    place = {rank.number: place for place, rank in enumerate(trace.ranks)}
     columns, counts, known = [np.zeros((4, 0), np.int64)], [np.zeros(0, np.int64)], 0
     for matching in match_collectives(trace, groups):
         inside = np.array([place.get(member, NONE) for member in matching.members], np.int64)
@@ -114,12 +114,12 @@ def meetings(trace: Trace, groups: Sequence[CommGroup] | None) -> Meetings:
     messages = match_messages(trace)
     number = known + np.arange(len(messages))
     counts.append(np.full(len(messages), 2))
-    for at, row, how in (
+    for place_of, row, how in (
         (messages.send_rank, messages.send_row, _SEND),
         (messages.receive_rank, messages.receive_row, _ONE_WAY),
     ):
         there = row != NONE
-        columns.append(np.stack([at[there], row[there], number[there], np.full(int(there.sum()), how)]))
+        columns.append(np.stack([place_of[there], row[there], number[there], np.full(int(there.sum()), how)]))
     rank, row, meeting, how = np.concatenate(columns, axis=1)
     count = np.concatenate(counts)
     start, own = _recorded(trace, rank, row)
@@ -140,16 +140,16 @@ _ROOTED_TYPES = (
 def _rooted(matching: GroupMatching) -> Int64:
     """Return (C,) how the collectives of a group end."""
     longest = max(map(len, matching.sequences), default=0)
-    found = np.full(longest, _TOGETHER, np.int64)
+    ends = np.full(longest, _TOGETHER, np.int64)
     for sequence in matching.sequences:
-        found[: len(sequence)][np.isin(sequence.type, _ROOTED_TYPES)] = _ONE_WAY
-    return found
+        ends[: len(sequence)][np.isin(sequence.type, _ROOTED_TYPES)] = _ONE_WAY
+    return ends
 
 
 def _recorded(trace: Trace, rank: Int64, row: Int64) -> tuple[Int64, Int64]:
     """Return start, -1 where there is none, and duration (P,) of nodes."""
     start, own = np.empty(len(rank), np.int64), np.empty(len(rank), np.int64)
-    graph_of = np.array([one.graph for one in trace.ranks], np.int64)[rank]
+    graph_of = np.array([item.graph for item in trace.ranks], np.int64)[rank]
     for index in np.unique(graph_of).tolist():
         mine, graph = graph_of == index, trace.graphs[index]
         start[mine], own[mine] = graph.start_ns[row[mine]], graph.duration_ns[row[mine]]

@@ -64,16 +64,16 @@ class Columns:
     def values(self, key: str, default: int) -> tuple[Int64, Any]:
         """Return (N,) values of an integer attribute, and (N,) whether the node has it."""
         count = len(self.order)
-        found, there = np.full(count, default, np.int64), np.zeros(count, np.bool_)
-        at, where = self.where(key)
+        numbers, there = np.full(count, default, np.int64), np.zeros(count, np.bool_)
+        positions, where = self.where(key)
         if len(where):
             kinds = self.graph.attrs.kind[where]
             wrong = np.isin(kinds, [*INT_KINDS, ValueKind.BOOL], invert=True)
             if wrong.any():
-                node = node_name(self.graph, int(self.order[at[np.flatnonzero(wrong)[0]]]))
+                node = node_name(self.graph, int(self.order[positions[np.flatnonzero(wrong)[0]]]))
                 raise TraceError(f"{node}: attribute {key!r} is no whole number")
-            found[at], there[at] = self.graph.attrs.value[where], True
-        return found, there
+            numbers[positions], there[positions] = self.graph.attrs.value[where], True
+        return numbers, there
 
 
 class Draft:
@@ -218,9 +218,9 @@ class Draft:
     def _slot(self, key: str, among: Any, column: int) -> Int64:
         """Point nodes to the slot that holds their peer or group; returns those that have none."""
         there = np.zeros(len(among), np.bool_)
-        at, where = self.columns.where(key)
+        positions, where = self.columns.where(key)
         attrs, strings = self.graph.attrs, self.graph.strings
-        for pos, index in zip(at.tolist(), where.tolist(), strict=True):
+        for pos, index in zip(positions.tolist(), where.tolist(), strict=True):
             if not among[pos]:
                 continue
             there[pos] = True
@@ -256,11 +256,11 @@ class Draft:
         columns = (types, sizes, masks, nodes[:, k.Node.GROUP], custom, self._roots())
         keys = np.stack([column[live] for column in columns])
         distinct, first, inverse = np.unique(keys, axis=1, return_index=True, return_inverse=True)
-        found = np.zeros((distinct.shape[1], 4), np.int64)
-        for at, (kind, size, mask, slot, own, root) in enumerate(distinct.T.tolist()):
-            found[at] = self._collective(int(live[first[at]]), kind, size, mask, (slot, own, root))
+        records = np.zeros((distinct.shape[1], 4), np.int64)
+        for index, (kind, size, mask, slot, own, root) in enumerate(distinct.T.tolist()):
+            records[index] = self._collective(int(live[first[index]]), kind, size, mask, (slot, own, root))
         nodes[live, k.Node.KIND] = k.Kind.COLLECTIVE
-        picked = found[inverse.reshape(-1)]
+        picked = records[inverse.reshape(-1)]
         for column, values in zip(
             (k.Node.SIZE, k.Node.STREAMS, k.Node.WORLD, k.Node.GROUPED), picked.T, strict=True
         ):
@@ -271,16 +271,16 @@ class Draft:
     def _custom_numbers(self) -> Int64:
         """Return (N,) the number of the node's own algorithm among `custom_nodes`, -1 where it has none."""
         numbers = np.full(len(self.order), -1, np.int64)
-        for at, node in enumerate(self.config.custom_nodes):
-            numbers[self.graph.id[self.order] == node] = at
+        for index, node in enumerate(self.config.custom_nodes):
+            numbers[self.graph.id[self.order] == node] = index
         return numbers
 
     def _involved(self, among: Any) -> Int64:
         """Return (N,) which dimensions a collective involves as bits, -1 where it does not say."""
         masks = np.full(len(among), -1, np.int64)
         attrs = self.graph.attrs
-        at, where = self.columns.where("involved_dim")
-        for pos, index in zip(at.tolist(), where.tolist(), strict=True):
+        positions, where = self.columns.where("involved_dim")
+        for pos, index in zip(positions.tolist(), where.tolist(), strict=True):
             if attrs.kind[index] != ValueKind.BOOL_LIST:
                 raise self.fail(pos, "attribute 'involved_dim' is no list of booleans")
             start = int(attrs.value[index])
@@ -390,9 +390,13 @@ class Draft:
 
     def _own(self, key: str, among: Any) -> None:
         """Check that a message's own end, where it is written, is the rank itself, on every rank."""
-        at, where = self.columns.where(key)
+        positions, where = self.columns.where(key)
         attrs, trace = self.graph.attrs, self.planning.trace
-        named = {int(attrs.value[i]): p for p, i in zip(at.tolist(), where.tolist(), strict=True) if among[p]}
+        named = {
+            int(attrs.value[i]): p
+            for p, i in zip(positions.tolist(), where.tolist(), strict=True)
+            if among[p]
+        }
         if not named:
             return
         alike = self.planning.first_alike

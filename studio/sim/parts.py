@@ -215,15 +215,15 @@ def _speeds(table: Fields, setting: Setting, npus: int) -> Mapping[int, float] |
     speeds = table.table[key]
     if not isinstance(speeds, Mapping):
         raise table.error(key, speeds, 'a table from NPU to speed, such as {"3": 0.9}')
-    found = {}
+    by_npu = {}
     for npu, speed in speeds.items():
         if not str(npu).isdecimal() or int(npu) >= npus:
             raise ConfigError(
                 f"{table.name}: {key} names NPU {shown(npu)}; allowed: whole numbers from 0 to {npus - 1}",
                 key=key,
             )
-        found[int(npu)] = table.number_in(f"{key}[{npu}]", speed, above=setting.above)
-    return found
+        by_npu[int(npu)] = table.number_in(f"{key}[{npu}]", speed, above=setting.above)
+    return by_npu
 
 
 def _report_missing_splits(system: Fields, findings: list[Finding]) -> list[Finding]:
@@ -238,7 +238,7 @@ def _report_missing_splits(system: Fields, findings: list[Finding]) -> list[Find
 def _algorithms(
     read: Mapping[str, Fields], dims: int, findings: list[Finding]
 ) -> dict[CollectiveKind, tuple[Algorithm, ...]]:
-    found: dict[CollectiveKind, tuple[Algorithm, ...]] = {}
+    algorithms: dict[CollectiveKind, tuple[Algorithm, ...]] = {}
     for setting in ALGORITHM_SETTINGS:
         key, kind, system = setting.key, setting.attribute, read[setting.file]
         if key not in system:
@@ -251,9 +251,9 @@ def _algorithms(
                 f"up to {dims} entries, one per dimension of the network",
                 "Remove entries from the end, or add dimensions to the network.",
             )
-        made = tuple(_algorithm(system, f"{key}[{at}]", value) for at, value in enumerate(listed))
-        found[kind] = made  # type: ignore[index]  # the attribute names a collective
-        single = next((at for at, algorithm in enumerate(made) if algorithm.single), None)
+        made = tuple(_algorithm(system, f"{key}[{index}]", value) for index, value in enumerate(listed))
+        algorithms[kind] = made  # type: ignore[index]  # the attribute names a collective
+        single = next((index for index, algorithm in enumerate(made) if algorithm.single), None)
         partial = f"{system.name}: {key} has {len(listed)} entries for {dims} dimensions"
         if single is not None and single + 1 < len(listed):
             message = f"{system.name}: {key} holds {listed[single]}, which stands for all dimensions; entries after it have no effect."
@@ -262,7 +262,7 @@ def _algorithms(
             message = f"{partial}: the collective stays within the first {len(listed)}."
             hint = "Give one algorithm per dimension for the whole collective."
             findings.append(Finding("warning", "algorithms-short", message, hint, file=system.name))
-    return found
+    return algorithms
 
 
 def _algorithm(system: Fields, key: str, value: object) -> Algorithm:
@@ -318,8 +318,8 @@ def _groups(parts: Parts, npus: int, findings: list[Finding]) -> tuple[CommGroup
             findings.append(Finding("info", "group-name", message, file=name))
         if not isinstance(ranks, list | tuple) or not ranks:
             raise table.error(key, ranks, "a list of ranks, such as [0, 1, 2, 3]")
-        whole = [table.whole_in(f"{key}[{at}]", rank, 0, npus - 1) for at, rank in enumerate(ranks)]
-        repeated = next((rank for at, rank in enumerate(whole) if rank in whole[:at]), None)
+        whole = [table.whole_in(f"{key}[{index}]", rank, 0, npus - 1) for index, rank in enumerate(ranks)]
+        repeated = next((rank for index, rank in enumerate(whole) if rank in whole[:index]), None)
         if repeated is not None:
             raise table.error(key, ranks, "every rank once", f"Rank {repeated} is there more than once.")
         groups.append(CommGroup(key, tuple(whole)))
@@ -405,8 +405,8 @@ def table_of(parts: Parts, file: File) -> Table:
     if file == "extended":
         nested = parts.system.get(EXTENDED)
         return nested if isinstance(nested, Mapping) else {}
-    found: Table | None = getattr(parts, file)
-    return found or {}
+    table: Table | None = getattr(parts, file)
+    return table or {}
 
 
 def with_value(parts: Parts, setting: Setting, value: object) -> Parts:
@@ -443,14 +443,14 @@ def with_settings(parts: Parts, settings: Sequence[str]) -> Parts:
     return parts
 
 
-def _with_setting(parts: Parts, given: str, at: str | None, text: str) -> Parts:
+def _with_setting(parts: Parts, given: str, index: str | None, text: str) -> Parts:
     setting, npu = _find_setting(given)
     value = _parse_setting(text, setting)
     if setting.file == "run":
         Fields("--set", {given: text}).choice_in(given, text, setting.values)
     before = table_of(parts, setting.file).get(setting.key)
-    if at is not None:
-        value = _replace_item(setting.key, before, int(at), value)
+    if index is not None:
+        value = _replace_item(setting.key, before, int(index), value)
     elif npu:
         value = {**(before if isinstance(before, Mapping) else {}), npu: value}
     elif not text:
@@ -511,15 +511,15 @@ def with_mode(parts: Parts, mode: Mode, *, strip: bool = False) -> Parts:
     )
 
 
-def _replace_item(key: str, before: object, at: int, value: object) -> list[object]:
+def _replace_item(key: str, before: object, index: int, value: object) -> list[object]:
     items = list(before) if isinstance(before, list | tuple) else []
-    if at >= len(items):
+    if index >= len(items):
         raise ConfigError(
-            f"--set {key}[{at}]: {key} has {len(items)} entries; allowed: {key}[0] to {key}[{len(items) - 1}]"
+            f"--set {key}[{index}]: {key} has {len(items)} entries; allowed: {key}[0] to {key}[{len(items) - 1}]"
             if items
-            else f"--set {key}[{at}]: {key} is no list"
+            else f"--set {key}[{index}]: {key} is no list"
         )
-    items[at] = value[0] if isinstance(value, list) and len(value) == 1 else value
+    items[index] = value[0] if isinstance(value, list) and len(value) == 1 else value
     return items
 
 

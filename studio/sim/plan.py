@@ -139,8 +139,8 @@ def _lay_out(planning: Planning, folded: bool) -> Plan:
     if planning.extensions is not None and planning.extensions.compute_speeds:
         head[k.Head.SPEEDS] = len(f) - npus
     m[: k.Head.WORDS] = head
-    for at, values in arena.parts:
-        m[at : at + len(values)] = values
+    for start, values in arena.parts:
+        m[start : start + len(values)] = values
     graph_of = np.array([r.graph for r in planning.trace.ranks], np.int64)
     listed = [plans.get(i) for i in range(len(planning.trace.graphs))]
     steps = sum(_steps(planning, plans[r.graph]) for r in planning.simulated)
@@ -154,8 +154,8 @@ def _steps(planning: Planning, plan: GraphPlan) -> int:
         nodes = plan.nodes[plan.nodes[:, k.Node.KIND] == k.Kind.COLLECTIVE]
         lists = np.where(nodes[:, k.Node.GROUP] < 0, nodes[:, k.Node.WORLD], nodes[:, k.Node.GROUPED])
         messages = sum(
-            count * planning.messages.get(at, 1)
-            for at, count in zip(lists.tolist(), nodes[:, k.Node.STREAMS].tolist(), strict=True)
+            count * planning.messages.get(start, 1)
+            for start, count in zip(lists.tolist(), nodes[:, k.Node.STREAMS].tolist(), strict=True)
         )
         planning.steps[id(plan.nodes)] = 2 * len(plan.nodes) + 5 * messages
     return planning.steps[id(plan.nodes)]
@@ -168,10 +168,10 @@ def _floats(planning: Planning) -> Float64:
     if planning.config.shared_bus is not None:
         f[k.Real.BUS_G] = np.float32(planning.config.shared_bus.gap_per_byte_ns)
         f[k.Real.BUS_INNER_G] = INNER_GAP_NS
-    for at, dim in enumerate(dims):
-        f[k.Real.DIMS + 2 * at] = dim.latency_ns
-        f[k.Real.DIMS + 2 * at + 1] = dim.bytes_per_ns * dim.efficiency
-        f[k.Real.DIMS + 2 * len(dims) + at] = dim.message_overhead_ns
+    for index, dim in enumerate(dims):
+        f[k.Real.DIMS + 2 * index] = dim.latency_ns
+        f[k.Real.DIMS + 2 * index + 1] = dim.bytes_per_ns * dim.efficiency
+        f[k.Real.DIMS + 2 * len(dims) + index] = dim.message_overhead_ns
     return f
 
 

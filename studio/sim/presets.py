@@ -211,5 +211,5 @@ _ALL = (
     ),
 )
 
-PRESETS: Mapping[str, Preset] = MappingProxyType({one.name: one for one in _ALL})
+PRESETS: Mapping[str, Preset] = MappingProxyType({preset.name: preset for preset in _ALL})
 """Every preset by name, in the order they are listed."""

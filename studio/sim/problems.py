@@ -55,7 +55,7 @@ def examined(parts: Parts) -> Examined:
     problems: dict[str, ConfigError] = {}
     for _ in range(_AT_MOST):
         try:
-            found = imported(parts)
+            result = imported(parts)
         except ConfigError as error:
             key = error.key or next((key for start, key in _PLACES if error.message.startswith(start)), "")
             known = key in problems
@@ -64,7 +64,7 @@ def examined(parts: Parts) -> Examined:
                 return Examined(None, (), problems)
             parts = _replace_refused(parts, key)
         else:
-            return Examined(found.config, found.findings, problems)
+            return Examined(result.config, result.findings, problems)
     return Examined(None, (), problems)
 
 
@@ -73,23 +73,23 @@ def _replace_refused(parts: Parts, key: str) -> Parts:
     if key == "congestion":
         return replace(parts, congestion="unaware")
     match = _ITEM.fullmatch(key)
-    name, at = (match["key"], match["at"]) if match else (key, None)
+    name, index = (match["key"], match["at"]) if match else (key, None)
     setting = BY_KEY.get(name)
     if setting is None or (setting.file == "extended" and name not in table_of(parts, "extended")):
         groups = {group: ranks for group, ranks in (parts.groups or {}).items() if group != name}
         system = {key: value for key, value in parts.system.items() if key != name}
         return replace(parts, groups=None if parts.groups is None else groups, system=system)
     listed = setting.per_dimension or setting.type == "algorithms"
-    if listed and (at is not None or setting.required):
-        return with_value(parts, setting, _replace_entries(parts, setting, at))
+    if listed and (index is not None or setting.required):
+        return with_value(parts, setting, _replace_entries(parts, setting, index))
     return with_value(parts, setting, setting.start)
 
 
-def _replace_entries(parts: Parts, setting: Setting, at: str | None) -> list[object]:
+def _replace_entries(parts: Parts, setting: Setting, place: str | None) -> list[object]:
     """Return a list with an allowed entry at a place, or only such entries where it is refused as a whole."""
     kinds, values = (table_of(parts, setting.file).get(key) for key in ("topology", setting.key))
     entry = "ring" if setting.type == "algorithms" else setting.first
-    if at is None or not isinstance(values, list | tuple):
+    if place is None or not isinstance(values, list | tuple):
         count = len(kinds) if isinstance(kinds, list | tuple) and setting.key != "topology" else 1
         return [entry] * max(count, 1)
-    return [entry if index == int(at) else value for index, value in enumerate(values)]
+    return [entry if index == int(place) else value for index, value in enumerate(values)]

@@ -30,7 +30,7 @@ def fold_ranks(planning: Planning, plans: dict[int, GraphPlan]) -> str:
         )
     except Unfoldable as reason:
         return str(reason)
-    planning.simulated = [planning.trace.ranks[at] for at in planning.folding.representatives.tolist()]
+    planning.simulated = [planning.trace.ranks[place] for place in planning.folding.representatives.tolist()]
     return ""
 
 
@@ -46,11 +46,11 @@ def _use(planning: Planning, plan: GraphPlan, ranks: Int64) -> GraphUse:
     for slot, all_, part in np.unique(nodes[:, columns], axis=0).tolist():
         if all_ not in planning.phases_of:
             raise Unfoldable("a collective is given as a trace")
-        at = slot if slot >= 0 else WORLD
-        world[at] = world.get(at, frozenset()) | planning.phases_of[all_]
-        grouped[at] = grouped.get(at, frozenset()) | _grouped_phases(planning, part)
+        group = slot if slot >= 0 else WORLD
+        world[group] = world.get(group, frozenset()) | planning.phases_of[all_]
+        grouped[group] = grouped.get(group, frozenset()) | _grouped_phases(planning, part)
     slots = tuple(sorted(plan.collective_slots)), tuple(sorted(plan.peer_slots))
-    own, mine = len(plan.graph.slot_key), [planning.trace.ranks[at] for at in ranks.tolist()]
+    own, mine = len(plan.graph.slot_key), [planning.trace.ranks[place] for place in ranks.tolist()]
     values: dict[int, Sequence[int | str]] = {}
     for slot in (*slots[0], *slots[1]):
         if slot < own:
@@ -70,9 +70,9 @@ def _grouped_phases(planning: Planning, part: int) -> frozenset[Phase]:
 def name_neighbourhoods(planning: Planning, folding: Folding) -> None:
     """Write into the phases there are what their kind of neighbourhood is called."""
     placed = dict(planning.arena.parts)
-    for key, at in planning.lists.items():
+    for key, start in planning.lists.items():
         if key[0] == "phases":
             for i, phase in enumerate(key[2:]):
                 assert isinstance(phase, Phase)
-                record = placed[at][8 + k.Phase.WORDS * i :]
+                record = placed[start][8 + k.Phase.WORDS * i :]
                 record[k.Phase.NAME] = folding.kinds.get(Neighbourhood.of(phase), 0)

@@ -159,10 +159,10 @@ def _rows(plan: Plan, rank: Int64, pos: Int64) -> Int64:
     used = np.unique(plan.graph_of).tolist()
     table = np.concatenate([plan.graphs[index].order for index in used])
     first = np.zeros(len(plan.graphs) + 1, np.int64)
-    at = 0
+    start = 0
     for index in used:
-        first[index] = at
-        at += len(plan.graphs[index].order)
+        first[index] = start
+        start += len(plan.graphs[index].order)
     rows: Int64 = table[first[plan.graph_of[rank]] + pos]
     return rows
 
@@ -191,8 +191,8 @@ def statistics(result: SimResult) -> list[dict[str, float]] | None:
         if np.isin(classes[index], (CPU, MEMORY, OTHER)).any():
             return None
     simulated, of = np.unique(result.representative, return_inverse=True)
-    found = [_rank_statistics(result, number, classes) for number in simulated.tolist()]
-    return [found[at] for at in of.tolist()]
+    figures = [_rank_statistics(result, number, classes) for number in simulated.tolist()]
+    return [figures[place] for place in of.tolist()]
 
 
 def breakdown_of(result: SimResult) -> Breakdown:
@@ -205,8 +205,8 @@ def breakdown_of(result: SimResult) -> Breakdown:
         mine = graph_of[spans.rank] == index
         kind[mine] = node_kinds(result.trace.graphs[index])[spans.row[mine]]
     place = np.searchsorted(simulated, spans.rank)
-    found = breakdown(Spans(spans.start_ns, spans.end_ns, place, kind), result.finish_ns[simulated])
-    return Breakdown(*(getattr(found, spec.name)[of] for spec in fields(Breakdown)))
+    times = breakdown(Spans(spans.start_ns, spans.end_ns, place, kind), result.finish_ns[simulated])
+    return Breakdown(*(getattr(times, spec.name)[of] for spec in fields(Breakdown)))
 
 
 def exposed_ns(result: SimResult) -> Int64:
@@ -262,17 +262,17 @@ def _rank_statistics(result: SimResult, number: int, classes: dict[int, Int64]) 
     ticks, rows = result.event_ns[mine][order], result.event_row[mine][order][0::2]
     start, end = ticks[0::2], ticks[1::2]
     kind = classes[result.trace.ranks[number].graph][rows]
-    found: dict[str, float] = {"wall": int(end.max())}
+    figures: dict[str, float] = {"wall": int(end.max())}
     for code, name in _NAMES.items():
         if (kind == code).any():
-            found[name] = _covered(start[kind == code], end[kind == code])
-    if "gpu" in found and "comm" in found:
-        overlap = (int(found["gpu"]) + int(found["comm"]) - int(found["wall"])) % WRAP
+            figures[name] = _covered(start[kind == code], end[kind == code])
+    if "gpu" in figures and "comm" in figures:
+        overlap = (int(figures["gpu"]) + int(figures["comm"]) - int(figures["wall"])) % WRAP
         if overlap:
-            found["overlap"] = overlap
+            figures["overlap"] = overlap
     if result.config.roofline is not None:
-        found |= _roofline(result, number, rows[kind == GPU], (end - start)[kind == GPU])
-    return found
+        figures |= _roofline(result, number, rows[kind == GPU], (end - start)[kind == GPU])
+    return figures
 
 
 def _covered(start: Int64, end: Int64) -> int:
@@ -289,8 +289,8 @@ def _roofline(result: SimResult, number: int, rows: Int64, time: Int64) -> dict[
     columns = []
     for key in ("num_ops", "tensor_size"):
         column = np.zeros(len(graph), np.int64)
-        at, where = graph.rows_with(key)
-        column[at] = graph.attrs.value[where]
+        nodes, where = graph.rows_with(key)
+        column[nodes] = graph.attrs.value[where]
         columns.append(column[rows])
     ops, size = columns
     keep = size > 0

@@ -39,7 +39,7 @@ class SettingValue:
         factor = _BASE.get(self.unit)
         if factor is None:
             return self.value
-        scaled = [one * factor / 10**9 if _is_number(one) else one for one in _listed(self.value)]
+        scaled = [item * factor / 10**9 if _is_number(item) else item for item in _listed(self.value)]
         return scaled if isinstance(self.value, list | tuple) else scaled[0]
 
     @property
@@ -60,11 +60,11 @@ class SettingValue:
 
     def _written(self) -> str:
         values = _listed(self.value)
-        numbers = [one for one in values if _is_number(one)]
+        numbers = [item for item in values if _is_number(item)]
         if len(numbers) == len(values) and self.unit in _FORMATS:
             return " × ".join(map(_FORMATS[self.unit], numbers))
         if isinstance(self.value, Mapping):
-            return ", ".join(f"{key}: {one}" for key, one in self.value.items())
+            return ", ".join(f"{key}: {item}" for key, item in self.value.items())
         digits = " × ".join(map(_short_number, values))
         return f"{digits} {self.unit}" if self.unit and numbers else digits
 
@@ -85,23 +85,23 @@ def differences(tables: Parts, base: Parts) -> list[str]:
         (['bandwidth 100 GiB/s'], [])
     """
     mine, others = settings_of(tables), settings_of(base)
-    found = []
+    texts = []
     for key in dict.fromkeys((*mine, *others)):
         pair = mine.get(key), others.get(key)
         if differ(pair):
-            found.append(f"{key} {told(pair)[0][0] or 'not set'}")
-    return found
+            texts.append(f"{key} {told(pair)[0][0] or 'not set'}")
+    return texts
 
 
 def differ(values: Sequence[SettingValue | None]) -> bool:
     """Return whether a setting is not the same everywhere, by exact values; `None` stands for none."""
-    bases = [None if one is None else [one.base] for one in values]
-    return any(one != bases[0] for one in bases[1:])
+    bases = [None if value is None else [value.base] for value in values]
+    return any(base != bases[0] for base in bases[1:])
 
 
 def told(values: Sequence[SettingValue | None]) -> list[tuple[str, str]]:
     """Return a setting of several systems in words, and exactly; where words do not tell values apart, exact ones do."""
-    texts = [("", "") if one is None else (one.text, one.exact) for one in values]
+    texts = [("", "") if value is None else (value.text, value.exact) for value in values]
     if differ(values) and len({text for text, _ in texts}) < 2:
         return [(exact, exact) for _, exact in texts]
     return texts
@@ -117,15 +117,15 @@ def settings_of(tables: Parts) -> dict[str, SettingValue]:
     """
     nested = tables.system.get(EXTENDED)
     parts: list[Mapping[str, object]] = [tables.network, tables.system, tables.memory or {}, tables.options]
-    found = {key: value for part in parts for key, value in part.items() if key != EXTENDED}
-    found["mode"] = "extended" if EXTENDED in tables.system else "compatible"
-    found["congestion"] = tables.congestion
+    values = {key: value for part in parts for key, value in part.items() if key != EXTENDED}
+    values["mode"] = "extended" if EXTENDED in tables.system else "compatible"
+    values["congestion"] = tables.congestion
     if isinstance(nested, Mapping):
-        found |= nested
+        values |= nested
     rate = "GB/s" if tables.network.get(UNIT) == "GB/s" else NETWORK_UNIT
     settings = {
         key: SettingValue(value, _unit(key, rate))
-        for key, value in found.items()
+        for key, value in values.items()
         if key not in _WITHOUT_EFFECT
     }
     if tables.groups:
@@ -140,7 +140,7 @@ def plain_settings(settings: Mapping[str, SettingValue]) -> dict[str, object]:
         >>> plain_settings({"bandwidth": SettingValue([50], "GB/s"), "L": SettingValue(3, "ns"), "nodes": SettingValue(7, "things")})
         {'bandwidth_bytes_per_ns': [50.0], 'L_ns': 3, 'nodes': 7}
     """
-    return {plain_name(key, one): one.base for key, one in settings.items()}
+    return {plain_name(key, value): value.base for key, value in settings.items()}
 
 
 def plain_name(key: str, setting: SettingValue) -> str:

@@ -27,18 +27,18 @@ def put_slots(planning: Planning, rank: Rank, plan: GraphPlan) -> int:
     keys = [graph.strings[i] for i in graph.slot_key.tolist()]
     pairs = [*zip(keys, rank.slots, strict=True), *plan.literals]
     values = np.zeros(max(len(pairs), 1), np.int64)
-    for at, (key, value) in enumerate(pairs):
-        if at in plan.collective_slots:
-            values[at] = _membership(planning, rank, value, plan.collective_slots[at])
-        elif at in plan.peer_slots:
-            values[at] = _peer(planning, rank, key, value)
+    for index, (key, value) in enumerate(pairs):
+        if index in plan.collective_slots:
+            values[index] = _membership(planning, rank, value, plan.collective_slots[index])
+        elif index in plan.peer_slots:
+            values[index] = _peer(planning, rank, key, value)
     names = planning.folding.pairs.get(rank.number) if planning.folding is not None else None
     if names is None:
         return planning.arena.put(values)
     # The names of messages to and from the peers stand before the slots, the first slot's last.
     before = np.zeros((len(values), 2), np.int64)
-    for at, name in names.items():
-        before[-1 - at] = name
+    for index, name in names.items():
+        before[-1 - index] = name
     return planning.arena.put(np.concatenate([before.reshape(-1), values])) + 2 * len(values)
 
 
@@ -118,9 +118,9 @@ def _use_group(planning: Planning, group: CommGroup, varieties: set[int]) -> Non
                 check_group(planning.config, variety.kind, phase.algorithm, len(group.ranks), group.name)
         if planning.extensions is not None:
             table = planning.group_phases.setdefault(group.name, np.zeros(len(every), np.int64))
-            table[number] = at = _group_list(planning, group, variety)
+            table[number] = start = _group_list(planning, group, variety)
             # Nodes name the variety where in the compatible mode they name the list.
-            planning.messages[number] = max(planning.messages.get(number, 1), planning.messages.get(at, 1))
+            planning.messages[number] = max(planning.messages.get(number, 1), planning.messages.get(start, 1))
 
 
 def _group_list(planning: Planning, group: CommGroup, variety: Variety) -> int:

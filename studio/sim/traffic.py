@@ -43,10 +43,10 @@ class LinkTraffic:
         """Return the number of links."""
         return len(self.source)
 
-    def name(self, at: int) -> str:
+    def name(self, link: int) -> str:
         """Return what a link joins: `3 → 4`, `3 → switch 0`."""
         only = len(self) and int(max(self.source.max(), self.target.max())) == self.npus
-        ends = (int(self.source[at]), int(self.target[at]))
+        ends = (int(self.source[link]), int(self.target[link]))
         return " → ".join(
             str(end) if end < self.npus else "switch" if only else f"switch {end - self.npus}" for end in ends
         )
@@ -54,8 +54,8 @@ class LinkTraffic:
     def busiest(self, count: int) -> list[int]:
         """Return the links that were sending longest, the busiest first; idle ones left out."""
         order = np.argsort(-self.busy_ns, kind="stable")[:count]
-        found: list[int] = order[self.messages[order] > 0].tolist()
-        return found
+        links: list[int] = order[self.messages[order] > 0].tolist()
+        return links
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,13 +121,13 @@ def dimensions_carried(config: SystemConfig, m: Int64, representative: Int64) ->
     words = k.Network.TRAFFIC_WORDS * int(m[k.Head.NPUS]) * len(dims)
     start = int(m[k.Head.TRAFFIC])
     counted = m[start : start + words].reshape(-1, len(dims), k.Network.TRAFFIC_WORDS)[representative]
-    found = []
-    for at, dim in enumerate(dims):
-        size, messages = counted[:, at, 0].copy(), counted[:, at, 1].copy()
+    carried = []
+    for index, dim in enumerate(dims):
+        size, messages = counted[:, index, 0].copy(), counted[:, index, 1].copy()
         if config.links is not None:
-            found.append(DimensionTraffic(size, messages, np.zeros(len(size)), 0.0))
+            carried.append(DimensionTraffic(size, messages, np.zeros(len(size)), 0.0))
             continue
         rate = dim.bytes_per_ns * dim.efficiency
         busy = messages * dim.message_overhead_ns + size / rate
-        found.append(DimensionTraffic(size, messages, busy, rate * ports(dim)))
-    return tuple(found)
+        carried.append(DimensionTraffic(size, messages, busy, rate * ports(dim)))
+    return tuple(carried)

@@ -213,17 +213,17 @@ def read_columns(path: Path, checksum: Checksum | None = None) -> list[dict[str,
     """
     import pyarrow as pa
 
-    found = []
+    batches = []
     try:
         with pa.ipc.open_file(_copy_of(path, checksum)) as reader:
-            for at in range(reader.num_record_batches):
-                batch = reader.get_batch(at)
+            for index in range(reader.num_record_batches):
+                batch = reader.get_batch(index)
                 batch.validate()
                 named = zip(batch.schema.names, batch.columns, strict=True)
-                found.append({name: _column(column.values) for name, column in named})
+                batches.append({name: _column(column.values) for name, column in named})
     except (pa.ArrowException, *_ODD_CONTENT) as error:
         raise Damaged(f"{path.name}: {error}") from error
-    return found
+    return batches
 
 
 def _copy_of(path: Path, checksum: Checksum | None) -> pa.Buffer:

@@ -226,7 +226,7 @@ def _apart(value: Any, name: str, columns: dict[str, NDArray[np.generic]]) -> An
             spec.name: _apart(getattr(value, spec.name), f"{name}.{spec.name}", columns) for spec in specs
         }
     if isinstance(value, list | tuple):
-        return [_apart(item, f"{name}.{at}", columns) for at, item in enumerate(value)]
+        return [_apart(item, f"{name}.{index}", columns) for index, item in enumerate(value)]
     return msgspec.to_builtins(value)
 
 
@@ -316,7 +316,7 @@ def _together(kind: Any, plain: Any, name: str, columns: Mapping[str, NDArray[np
     if get_origin(kind) in (Union, types.UnionType):
         if plain is None:
             return None
-        kind = next(one for one in get_args(kind) if one is not types.NoneType)
+        kind = next(inner for inner in get_args(kind) if inner is not types.NoneType)
     if dataclasses.is_dataclass(kind) and isinstance(kind, type):
         hints = get_type_hints(kind)
         made = {
@@ -327,7 +327,7 @@ def _together(kind: Any, plain: Any, name: str, columns: Mapping[str, NDArray[np
         return kind(**made)
     if get_origin(kind) is tuple and get_args(kind)[-1] is Ellipsis:
         inner = get_args(kind)[0]
-        return tuple(_together(inner, item, f"{name}.{at}", columns) for at, item in enumerate(plain))
+        return tuple(_together(inner, item, f"{name}.{index}", columns) for index, item in enumerate(plain))
     return converted(plain, kind)
 
 

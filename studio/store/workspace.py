@@ -112,12 +112,12 @@ class Workspace:
 
     def jobs(self) -> list[JobInfo]:
         """Return all jobs, newest first. Folders that cannot be read are left out."""
-        found = []
+        jobs = []
         for job_id in self._ids():
             with contextlib.suppress(OSError, Damaged, msgspec.MsgspecError, UnicodeDecodeError):
                 raw = read_sealed(self.root / "jobs" / job_id / "job.json")
-                found.append(self._counted(replace(_job_info(raw), id=job_id)))
-        return sorted(found, key=lambda job: (-job.created, job.id))
+                jobs.append(self._counted(replace(_job_info(raw), id=job_id)))
+        return sorted(jobs, key=lambda job: (-job.created, job.id))
 
     def info(self, job_id: str) -> JobInfo:
         """Return what the list shows of one job.
@@ -271,13 +271,13 @@ class Workspace:
         Raises:
             StudioError: There is no such job.
         """
-        found = []
+        runs = []
         for folder in self._run_folders(job_id):
             with contextlib.suppress(Damaged):
-                found.append(replace(read_info(folder), id=folder.name, job=job_id))
+                runs.append(replace(read_info(folder), id=folder.name, job=job_id))
         if not (self._folder(job_id) / "job.json").is_file():
             raise self._missing(job_id)
-        return sorted(found, key=lambda run: (-run.created, run.id))
+        return sorted(runs, key=lambda run: (-run.created, run.id))
 
     def run_info(self, job_id: str, run_id: str) -> RunInfo:
         """Return what the list shows of one run.

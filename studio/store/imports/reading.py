@@ -180,12 +180,12 @@ def _sources(registry: Registry, import_id: str, progress: Progress) -> list[Sou
         if archive.is_litter(file.path):
             continue
         if not archive.is_archive(path):
-            found = [SourceFile(file.path, path, named=True)]
+            unpacked = [SourceFile(file.path, path, named=True)]
         else:
             progress("unpacking", index, len(uploads), f"unpacking {file.path}")
-            found = _members(file, path, folder / "unpacked" / file.id, progress)
-        sources += found
-        progress.upload_of |= {one.path: file.id for one in found}
+            unpacked = _members(file, path, folder / "unpacked" / file.id, progress)
+        sources += unpacked
+        progress.upload_of |= {source.path: file.id for source in unpacked}
     if not sources:
         raise StudioError(
             "There is no file to read.", hint="Drop trace files, a folder or an archive of them."

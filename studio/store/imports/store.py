@@ -57,11 +57,11 @@ _announced = decoder(tuple[Announced, ...])
 
 def list_imports(registry: Registry) -> list[Import]:
     """Give all imports of the workspace, the newest first."""
-    found = []
+    imports = []
     for import_id in import_ids(registry):
         with contextlib.suppress(ImportRefusedError):
-            found.append(get_import(registry, import_id))
-    return sorted(found, key=lambda one: -one.created)
+            imports.append(get_import(registry, import_id))
+    return sorted(imports, key=lambda item: -item.created)
 
 
 def get_import(registry: Registry, import_id: str) -> Import:

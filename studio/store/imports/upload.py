@@ -273,7 +273,7 @@ def _check_room(registry: Registry, size_bytes: int) -> None:
 
 def _fingerprint(files: Collection[Announced]) -> str:
     digest = hashlib.sha256()
-    for file in sorted(files, key=lambda one: one.path):
+    for file in sorted(files, key=lambda file: file.path):
         digest.update(msgspec.json.encode((file.path, file.size_bytes, float(file.modified or 0))))
     return digest.hexdigest()
 

@@ -25,17 +25,17 @@ WORDS: Mapping[str, str] = {
 """Figures and parts of a finish as they are called."""
 
 
-def verdict(found: Comparison, name_a: str = "A", name_b: str = "B") -> str:
+def verdict(comparison: Comparison, name_a: str = "A", name_b: str = "B") -> str:
     """Return how much and why, in a sentence.
 
     The reasons are the steps of the waterfall on the busiest ranks that change the finish most.
     """
-    grew, before = found.difference_ns, found.a.makespan_ns
-    steps = sorted(found.waterfall("busiest").steps, key=lambda one: -abs(one.difference_ns))
+    grew, before = comparison.difference_ns, comparison.a.makespan_ns
+    steps = sorted(comparison.waterfall("busiest").steps, key=lambda step: -abs(step.difference_ns))
     reasons = [
-        f"{WORDS[one.part]} {signed(one.difference_ns)}"
-        for one in steps
-        if abs(one.difference_ns) * 50 >= max(abs(grew), 1)
+        f"{WORDS[step.part]} {signed(step.difference_ns)}"
+        for step in steps
+        if abs(step.difference_ns) * 50 >= max(abs(grew), 1)
     ][:3]
     if not grew:
         same = f"{name_b} takes as long as {name_a}: {format_ns(before)}."
