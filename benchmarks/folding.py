@@ -136,7 +136,7 @@ JOBS = {"transformer": transformer, "pipeline": pipeline}
 
 def measure(job: str, npus: int, *, fold: bool) -> dict[str, Any]:
     """Return what one size of a job takes."""
-    engine.compiled()
+    engine.load_kernel()
     system = config(npus)
     trace = JOBS[job](npus)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

@@ -200,7 +200,7 @@ def main() -> int:
         command = [sys.executable, __file__, *sys.argv[1:], "--inside", str(folder)]
         return subprocess.run(command, check=False, cwd=ROOT).returncode
     resource.setrlimit(resource.RLIMIT_AS, (ADDRESS_SPACE_BYTES, ADDRESS_SPACE_BYTES))
-    wire.compiled()
+    wire.load_kernel()
     outcomes = run(list(seeds(options.files)), options.mutations, options.seed, options.inside)
     for name, count in outcomes.items():
         print(f"{name:18} {count:>9,}")

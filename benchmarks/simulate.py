@@ -64,7 +64,7 @@ import pathlib, sys
 from studio.native import Kernel
 Kernel.marker = lambda self: pathlib.Path(sys.argv[1]) / self.source.__name__
 from studio.sim import engine
-engine.compiled()
+engine.load_kernel()
 """
 
 
@@ -97,7 +97,7 @@ def with_own_times(trace: Trace) -> Trace:
 
 def measure(name: str, folder: Path, repeat: int) -> list[str]:
     """Return the cells of a case."""
-    engine.compiled()
+    engine.load_kernel()
     with gzip.open(folder / f"{name.removesuffix(OWN_TIMES)}.json.gz", "rt") as file:
         trace, config = case(json.load(file))
     if name.endswith(OWN_TIMES):
@@ -138,8 +138,8 @@ def start_times() -> list[tuple[str, str, str]]:
         before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
         cold_s = best(1, lambda: subprocess.run(command, cwd=ROOT, env=cold, check=True))
         cpu_s = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before
-    engine.compiled()
-    loading = [sys.executable, "-c", "from studio.sim import engine; engine.compiled()"]
+    engine.load_kernel()
+    loading = [sys.executable, "-c", "from studio.sim import engine; engine.load_kernel()"]
     ready_s = best(5, lambda: subprocess.run(loading, cwd=ROOT, check=True))
     trace, config = small()
     compiled_ms = 1e3 * best(20, lambda: simulate(trace, config, native=True))

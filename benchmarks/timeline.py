@@ -19,7 +19,7 @@ from playwright.sync_api import Page, Playwright, sync_playwright
 
 from scripts.serving import BROWSER_ARGUMENTS, chromium, most_frames, root_of, served
 from studio.sim import simulate
-from studio.sim.parts import Parts, imported
+from studio.sim.parts import Parts, interpret
 from studio.store.runs import Run
 from studio.store.workspace import Workspace
 from studio.trace import CommGroup, Rank, Trace
@@ -140,7 +140,7 @@ def main() -> None:
         job = next((job.id for job in keeper.jobs() if job.name == name), None)
         if job is None:
             trace, tables = transformer(options.ranks, options.layers), parts(options.ranks)
-            run = Run("two switches", simulate(trace, imported(tables).config), tables)
+            run = Run("two switches", simulate(trace, interpret(tables).config), tables)
             job = keeper.save(trace, name)
             keeper.save_run(job, run)
         with served(keeper.root) as address, sync_playwright() as playwright:

@@ -78,7 +78,7 @@ def _refuse_mistyped(ctx: click.Context, args: Sequence[str], commands: Iterable
         )
 
 
-def _meant(word: str, known: Iterable[str]) -> str:
+def _suggest(word: str, known: Iterable[str]) -> str:
     """Return which of the known words a mistyped one may be, to be put before their list; "" where none is near."""
     near = difflib.get_close_matches(word, known, n=1)
     return f"did you mean {near[0]!r}? " if near else ""
@@ -254,7 +254,7 @@ def _repairs(_ctx: click.Context, _param: click.Parameter, codes: tuple[str, ...
         unknown = next((code for code in codes if code not in REPAIRS), None)
         if unknown is not None:
             raise click.BadParameter(
-                f"there is no repair {unknown!r}; {_meant(unknown, REPAIRS)}there are {', '.join(REPAIRS)}."
+                f"there is no repair {unknown!r}; {_suggest(unknown, REPAIRS)}there are {', '.join(REPAIRS)}."
             )
     return codes
 
@@ -518,7 +518,7 @@ def simulate(
     )
     outcome = command.run(request, progress=_progress_line(), notice=_wait)
     _print(outcome, as_json, command.report, command.text)
-    _end_with_losses(ctx, outcome.result.trace.findings, allow_damaged, warned=True)
+    _end_with_losses(ctx, outcome.result.trace.findings, allow_damaged, warned=False)
 
 
 @main.command(epilog="Example: chakra-studio runs")
@@ -576,7 +576,7 @@ def compare(
     _print(shown, as_json, command.report, command.text)
     slower = fail_if_slower is not None and command.slower_than(shown, fail_if_slower)
     # That a run is slower is what the user asked about; that a side is damaged is said all the same.
-    _end_with_losses(ctx, _findings_of(shown.sides), allow_damaged or slower, warned=True)
+    _end_with_losses(ctx, _findings_of(shown.sides), allow_damaged or slower, warned=False)
     if slower:
         ctx.exit(3)
 
@@ -613,7 +613,7 @@ def report(
 
     written = command.run(command.Request(sides, out, workspace, ranks), progress=_progress_line())
     click.echo(command.text(written))
-    _end_with_losses(ctx, _findings_of(written.sides), allow_damaged, warned=True)
+    _end_with_losses(ctx, _findings_of(written.sides), allow_damaged, warned=False)
 
 
 @main.command(epilog="Example: chakra-studio presets")

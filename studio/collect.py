@@ -52,7 +52,7 @@ class Recorder:
     profile: Any = None
 
     @property
-    def recorded(self) -> int:
+    def recorded_steps(self) -> int:
         """Steps that ended while they were recorded."""
         wait, warmup, active = self.schedule
         return min(max(self.steps - wait - warmup, 0), active)
@@ -61,10 +61,10 @@ class Recorder:
     def shortfall(self) -> str:
         """How many steps were recorded, and of how many, where they are fewer than asked for; else empty."""
         wait, warmup, active = self.schedule
-        if not self.files or self.recorded == active:
+        if not self.files or self.recorded_steps == active:
             return ""
         return (
-            f"{self.recorded} of {active} steps were recorded: {self.steps} ended, of which {wait} were left out and "
+            f"{self.recorded_steps} of {active} steps were recorded: {self.steps} ended, of which {wait} were left out and "
             f"{warmup} warmed up. Train for {wait + warmup + active} steps or more, or record fewer (active)."
         )
 
@@ -233,7 +233,7 @@ def main(arguments: Sequence[str] | None = None) -> Any:
     try:
         if not options.script.is_file():
             raise StudioError(f"{options.script}: no such file.", hint="Check the spelling.")
-        recording, ended = _recorded(options)
+        recording, ended = _run_recorded(options)
     except StudioError as error:
         sys.stderr.write(f"Error: {error}\n")
         return 1
@@ -250,7 +250,7 @@ def main(arguments: Sequence[str] | None = None) -> Any:
     return ended
 
 
-def _recorded(options: argparse.Namespace) -> tuple[Recorder, Any]:
+def _run_recorded(options: argparse.Namespace) -> tuple[Recorder, Any]:
     """Run the script as Python would, under the profiler; returns what was recorded and what the script ended with.
 
     Raises:
@@ -287,7 +287,7 @@ def _after_optimizer_steps(optimizer: Any, step: Callable[[], None]) -> Iterator
     first: list[int] = []
     running: list[int] = []
 
-    def hooked(function: Callable[..., Any]) -> Callable[..., Any]:
+    def add_hook(function: Callable[..., Any]) -> Callable[..., Any]:
         inner = hook(function)
 
         @functools.wraps(inner)
@@ -306,7 +306,7 @@ def _after_optimizer_steps(optimizer: Any, step: Callable[[], None]) -> Iterator
 
         return run
 
-    optimizer.profile_hook_step = staticmethod(hooked)
+    optimizer.profile_hook_step = staticmethod(add_hook)
     try:
         yield
     finally:

@@ -17,7 +17,7 @@ from studio.analysis.job.occupancy import Occupancy, occupancy
 from studio.analysis.job.summary import Summary, summarise
 from studio.errors import StudioError
 from studio.sim.result import SimResult
-from studio.sim.setting_values import SettingValue, differ, settings_of, told
+from studio.sim.setting_values import SettingValue, describe_values, differ, settings_of
 from studio.sim.traffic import offered_load_words
 from studio.store.runs import Run, RunInfo
 from studio.timeline import NodeTimes, node_times, recorded
@@ -56,20 +56,20 @@ class Lineup:
 
     Attributes:
         sides: Two or more.
-        found: Each but the first, compared with it.
+        comparisons: Each but the first, compared with it.
     """
 
     sides: tuple[Compared, ...]
-    found: tuple[Comparison, ...]
+    comparisons: tuple[Comparison, ...]
 
     def partners(self, side: int, rank: int, row: int) -> list[tuple[int, int] | None]:
         """Return a node of a side on every side: place of its rank and row; None where it is not."""
         first: tuple[int, int] | None = (rank, row)
         if side:
-            first = self.found[side - 1].alignment.partner_back(rank, row)
+            first = self.comparisons[side - 1].alignment.partner_back(rank, row)
         if first is None:
             return [(rank, row) if index == side else None for index in range(len(self.sides))]
-        return [first, *(comparison.alignment.partner(*first) for comparison in self.found)]
+        return [first, *(comparison.alignment.partner(*first) for comparison in self.comparisons)]
 
 
 def lineup(sides: Sequence[Compared], progress: Progress | None = None) -> Lineup:
@@ -189,4 +189,4 @@ def settings_table(
     """
     keys = dict.fromkeys(key for side in sides for key in side.settings)
     rows = [(key, [side.settings.get(key) for side in sides]) for key in keys]
-    return [(key, told(values)) for key, values in rows if not differing or differ(values)]
+    return [(key, describe_values(values)) for key, values in rows if not differing or differ(values)]

@@ -30,7 +30,7 @@ class Kernel:
 
     Attributes:
         source: The module as it is, to run interpreted.
-        home: The module whose `compiled()` compiles it.
+        home: The module whose `load_kernel()` compiles it.
         prepare: Turns the functions of a copy of the source into compiled ones.
         parts: Modules of the kernel which the source builds on.
         constants: Modules of numbers that the kernel names as `module.NUMBER`.
@@ -52,7 +52,7 @@ class Kernel:
         package, _, name = self.source.__name__.rpartition(".")
         return f"{package}._compiled_{name}"
 
-    def compiled(self) -> ModuleType:
+    def load(self) -> ModuleType:
         """Return the kernel, compiled: seconds the first time an installation asks, then from a cache."""
         with self.lock:
             if self.loaded is None:
@@ -66,7 +66,7 @@ class Kernel:
         stamps = repr([(file.st_mtime_ns, file.st_size) for file in files])
         return hashlib.blake2s(stamps.encode(), digest_size=8).hexdigest()
 
-    def cached(self) -> bool:
+    def is_cached(self) -> bool:
         """Whether this installation has compiled this very source before."""
         return self.marker().exists()
 
@@ -89,9 +89,9 @@ class Kernel:
 
         It gives way to others: the studio that starts it is wanted first.
         """
-        if self.loaded is not None or self.cached():
+        if self.loaded is not None or self.is_cached():
             return None
-        code = f"import os, {self.home} as home; getattr(os, 'nice', int)(10); home.compiled()"
+        code = f"import os, {self.home} as home; getattr(os, 'nice', int)(10); home.load_kernel()"
         return subprocess.Popen(  # noqa: S603 (a fixed command)
             [sys.executable, "-c", code],
             stdin=subprocess.DEVNULL,

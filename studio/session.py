@@ -100,7 +100,7 @@ class Session:
                 raise
         return self._cache.get((sides, what), make)
 
-    def kept(self, what: Hashable, job: str, make: Callable[[], T], run: str = "") -> T:
+    def keep_of_job(self, what: Hashable, job: str, make: Callable[[], T], run: str = "") -> T:
         """Return what is worked out of a job, or of a run of it; see `keep`."""
         return self.keep(((job, run),), what, make)
 
@@ -113,7 +113,7 @@ class Session:
         Raises:
             StudioError: There is no such job, or its files are damaged.
         """
-        return self.kept("trace", job, lambda: self.workspace.load(job))
+        return self.keep_of_job("trace", job, lambda: self.workspace.load(job))
 
     def run(self, job: str, run: str) -> Run:
         """Return an open run; all runs of a job share its trace.
@@ -121,7 +121,7 @@ class Session:
         Raises:
             StudioError: There is no such job or run, or its files are damaged.
         """
-        return self.kept("run", job, lambda: self.workspace.load_run(job, run, self.trace(job)), run)
+        return self.keep_of_job("run", job, lambda: self.workspace.load_run(job, run, self.trace(job)), run)
 
     def times(self, job: str, run: str) -> NodeTimes:
         """Return when the nodes of a job ran, in a run or, for "", as recorded."""
@@ -129,7 +129,7 @@ class Session:
         def make() -> NodeTimes:
             return self.run(job, run).result.node_times() if run else recorded_times(self.trace(job))
 
-        return self.kept("times", job, make, run)
+        return self.keep_of_job("times", job, make, run)
 
     # -----------------------------------------------------------------------------------------------
     # What pages show of them
@@ -142,11 +142,11 @@ class Session:
                 return NodeIndex(self.trace(job))
             return NodeIndex(self.trace(job), self.times(job, run), like=self.node_index(job))
 
-        return self.kept("nodes", job, make, run)
+        return self.keep_of_job("nodes", job, make, run)
 
     def examination(self, job: str) -> Examination:
         """Return what is wrong with a job."""
-        return self.kept("examination", job, lambda: examined(self.trace(job)))
+        return self.keep_of_job("examination", job, lambda: examined(self.trace(job)))
 
     def examination_made(self, job: str) -> Examination | None:
         """Return what is wrong with a job where that is known; finding out would take its time."""
@@ -155,7 +155,7 @@ class Session:
 
     def repair_preview(self, job: str, code: str) -> tuple[Change, ...]:
         """Return what a repair would change in a job."""
-        return self.kept(("repair", code), job, lambda: repair(self.trace(job), code).changes)
+        return self.keep_of_job(("repair", code), job, lambda: repair(self.trace(job), code).changes)
 
     def gantt(self, job: str, run: str) -> Gantt:
         """Return the drawable timeline of a run of a job, or of its recording for "".
@@ -168,7 +168,7 @@ class Session:
         def make() -> Gantt:
             return simulated_gantt(self.run(job, run)) if run else recorded_gantt(self.trace(job))
 
-        return self.kept("gantt", job, make, run)
+        return self.keep_of_job("gantt", job, make, run)
 
     def ghost(self, job: str, run: str, other: str) -> Gantt:
         """Return the lanes of a run of a job with the times of another in them; `RECORDED` names the recording.
@@ -197,12 +197,12 @@ class Session:
             shown = self.gantt(job, run)
             return in_flight(shown) + (network_load(self.run(job, run).result, shown) if run else ())
 
-        return self.kept("counters", job, make, run)
+        return self.keep_of_job("counters", job, make, run)
 
     # -----------------------------------------------------------------------------------------------
     # Runs side by side; here `RECORDED` names a recording, as in addresses
 
-    def compared(self, job: str, run: str) -> Compared:
+    def load_side(self, job: str, run: str) -> Compared:
         """Return a run of a job as pages, commands and reports compare it.
 
         Raises:
@@ -225,7 +225,7 @@ class Session:
         """
         of = tuple((job, "" if run == RECORDED else run) for job, run in sides)
         return self.keep(
-            of, "lineup", lambda: compared_with_first([self.compared(job, run) for job, run in sides])
+            of, "lineup", lambda: compared_with_first([self.load_side(job, run) for job, run in sides])
         )
 
     def rank_use(self, job: str, run: str) -> tuple[RankUse, Occupancy]:
@@ -234,7 +234,7 @@ class Session:
         Raises:
             StudioError: There is no such job or run, its files are damaged, or the job holds no times.
         """
-        return self.kept("use", job, lambda: side_use(self.compared(job, run or RECORDED).side), run)
+        return self.keep_of_job("use", job, lambda: side_use(self.load_side(job, run or RECORDED).side), run)
 
 
 def keep_result(make: Callable[P, T]) -> Callable[P, T]:

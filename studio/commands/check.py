@@ -47,7 +47,7 @@ class Checked:
     Attributes:
         name: The job.
         trace: It, as it was read.
-        found: What came of it.
+        examination: What came of it.
         changes: What was mended; empty where nothing was asked for or had to be.
         files: The files of the mended job.
         left: What the mended job is examined to; None where none was asked for.
@@ -55,7 +55,7 @@ class Checked:
 
     name: str
     trace: Trace
-    found: Examination
+    examination: Examination
     changes: tuple[Change, ...] = ()
     files: tuple[Path, ...] = ()
     left: Examination | None = None
@@ -79,22 +79,24 @@ def run(request: Request, *, progress: Progress | None = None) -> list[Checked]:
         for job in jobs:
             trace = read_job(job, ranks=numbers, progress=progress)
             checked = Checked(job.name, trace, examination(trace, progress=progress))
-            done.append(checked if target is None else _repaired(checked, target, request.only, progress))
+            done.append(checked if target is None else _repair(checked, target, request.only, progress))
     return done
 
 
-def _repaired(checked: Checked, target: Path, only: Sequence[str], progress: Progress | None) -> Checked:
+def _repair(checked: Checked, target: Path, only: Sequence[str], progress: Progress | None) -> Checked:
     repaired = repair_all(checked.trace, only or None)
     name = "".join(c if c.isalnum() or c in "._-" else "_" for c in checked.name).lstrip(".")[:150] or "job"
     files = write(repaired.trace, target, name, progress=progress)
     left = examination(repaired.trace, progress=progress)
-    return Checked(checked.name, checked.trace, checked.found, repaired.changes, tuple(files), left)
+    return Checked(checked.name, checked.trace, checked.examination, repaired.changes, tuple(files), left)
 
 
 def worst_at_least(done: Sequence[Checked], level: Level) -> bool:
     """Return whether anything at a level or above it was found; of a mended job what is left counts."""
     bad = LEVELS[: LEVELS.index(level) + 1]
-    return any(diagnosis.level in bad for job in done for diagnosis in (job.left or job.found).diagnoses)
+    return any(
+        diagnosis.level in bad for job in done for diagnosis in (job.left or job.examination).diagnoses
+    )
 
 
 def report(done: Sequence[Checked]) -> dict[str, Any] | list[dict[str, Any]]:
@@ -108,7 +110,7 @@ def _job_report(checked: Checked) -> dict[str, Any]:
         "name": checked.name,
         "ranks": len(checked.trace.ranks),
         "nodes": checked.trace.node_count,
-        **_examined(checked.trace, checked.found),
+        **_examination_report(checked.trace, checked.examination),
     }
     if checked.left is not None:
         made["repaired"] = {
@@ -123,7 +125,7 @@ def _job_report(checked: Checked) -> dict[str, Any]:
     return made
 
 
-def _examined(trace: Trace, examination: Examination) -> dict[str, Any]:
+def _examination_report(trace: Trace, examination: Examination) -> dict[str, Any]:
     return {
         "levels": {level: examination.count(level) for level in LEVELS},
         "findings": [_finding(trace, diagnosis) for diagnosis in examination.diagnoses],
@@ -153,14 +155,14 @@ def text(done: Sequence[Checked]) -> str:
 
 
 def _job_text(checked: Checked) -> str:
-    trace, examination = checked.trace, checked.found
+    trace, examination = checked.trace, checked.examination
     ranks = "1 rank" if len(trace.ranks) == 1 else f"{format_count(len(trace.ranks))} ranks"
     lines = [f"{checked.name}: {ranks}, {format_count(trace.node_count)} nodes: {verdict(examination)}."]
     for diagnosis in examination.diagnoses:
-        lines += ["", *_told(trace, diagnosis)]
+        lines += ["", *_diagnosis_lines(trace, diagnosis)]
     titles = "; ".join(check.title[0].lower() + check.title[1:] for check in examination.passed)
     if titles:
-        lines += ["", *_wrapped("Looked for and not found: ", f"{titles}.", "  ")]
+        lines += ["", *_wrap("Looked for and not found: ", f"{titles}.", "  ")]
     if checked.left is not None:
         lines += ["", *_mending(checked)]
     return "\n".join(printable(line) for line in lines)
@@ -173,24 +175,24 @@ def verdict(examination: Examination) -> str:
     return problems or f"nothing is wrong, {len(CHECKS)} checks made"
 
 
-def _told(trace: Trace, diagnosis: Diagnosis) -> list[str]:
-    lines = _wrapped(f"{diagnosis.level:8}", f"{diagnosis.title} [{diagnosis.code}]", " " * 8)
-    lines += _wrapped(" " * 8, diagnosis.message, " " * 8)
+def _diagnosis_lines(trace: Trace, diagnosis: Diagnosis) -> list[str]:
+    lines = _wrap(f"{diagnosis.level:8}", f"{diagnosis.title} [{diagnosis.code}]", " " * 8)
+    lines += _wrap(" " * 8, diagnosis.message, " " * 8)
     lines += [
-        part for what, value in diagnosis.evidence for part in _wrapped(f"{'':8}{what}: ", value, " " * 10)
+        part for what, value in diagnosis.evidence for part in _wrap(f"{'':8}{what}: ", value, " " * 10)
     ]
     nodes = [f"{node} of rank {rank}" for rank, node in node_names(trace, diagnosis)[:_NODES_SHOWN]]
     if nodes:
         more = (
             f" and {format_count(diagnosis.count - len(nodes))} more" if diagnosis.count > len(nodes) else ""
         )
-        lines += _wrapped(f"{'':8}nodes: ", ", ".join(nodes) + more, " " * 10)
+        lines += _wrap(f"{'':8}nodes: ", ", ".join(nodes) + more, " " * 10)
     if diagnosis.consequence:
-        lines += _wrapped(f"{'':8}→ ", diagnosis.consequence, " " * 10)
+        lines += _wrap(f"{'':8}→ ", diagnosis.consequence, " " * 10)
     if diagnosis.repair:
-        lines += _wrapped(f"{'':8}--repair: ", f"{REPAIRS[diagnosis.repair].title}.", " " * 10)
+        lines += _wrap(f"{'':8}--repair: ", f"{REPAIRS[diagnosis.repair].title}.", " " * 10)
     if diagnosis.advice:
-        lines += _wrapped(" " * 8, diagnosis.advice, " " * 8)
+        lines += _wrap(" " * 8, diagnosis.advice, " " * 8)
     return lines
 
 
@@ -198,9 +200,9 @@ def _mending(checked: Checked) -> list[str]:
     assert checked.left is not None
     changes = []
     for change in checked.changes:
-        changes += _wrapped("Repaired: ", f"{change.what}.", "  ")
+        changes += _wrap("Repaired: ", f"{change.what}.", "  ")
         for text in change.first[:_CHANGES_SHOWN]:
-            changes += _wrapped("  ", text, "    ")
+            changes += _wrap("  ", text, "    ")
         if change.count > _CHANGES_SHOWN and change.first:
             changes.append(f"  and {format_count(change.count - len(change.first[:_CHANGES_SHOWN]))} more")
     written = f"{checked.files[0]}" + (f" … {checked.files[-1]}" if len(checked.files) > 1 else "")
@@ -213,7 +215,7 @@ def _mending(checked: Checked) -> list[str]:
     ]
 
 
-def _wrapped(first: str, text: str, rest: str) -> list[str]:
+def _wrap(first: str, text: str, rest: str) -> list[str]:
     # Names of nodes may hold line breaks, which are shown as escapes.
     plain = printable(text)
     return textwrap.wrap(

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from studio.analysis.compare.runs import Comparison, Figure, NodeAlone, NodeChange, Side, Waterfall
-from studio.analysis.compare.words import WORDS, node_words, percent, signed, verdict
+from studio.analysis.compare.words import WORDS, node_words, percent, signed_ns, verdict
 from studio.commands.names import find_runs
-from studio.commands.terminal import printable, shortened
+from studio.commands.terminal import printable, shorten
 from studio.comparing import LETTERS, Compared, Lineup, lineup, settings_table
 from studio.et import Progress
 from studio.sim.setting_values import plain_name, plain_settings
@@ -50,7 +50,7 @@ def slower_than(shown: Lineup, percent: float) -> bool:
     """Return whether any run finishes later than the first by more than so many percent."""
     return any(
         comparison.b.makespan_ns * 100 > comparison.a.makespan_ns * (100 + percent)
-        for comparison in shown.found
+        for comparison in shown.comparisons
     )
 
 
@@ -72,12 +72,13 @@ def report(shown: Lineup) -> dict[str, Any]:
         ],
         "differing_settings": _differing(shown.sides),
         "comparisons": [
-            _compared(comparison, LETTERS[index]) for index, comparison in enumerate(shown.found, start=1)
+            _comparison_report(comparison, LETTERS[index])
+            for index, comparison in enumerate(shown.comparisons, start=1)
         ],
     }
 
 
-def _compared(comparison: Comparison, letter: str) -> dict[str, Any]:
+def _comparison_report(comparison: Comparison, letter: str) -> dict[str, Any]:
     alignment = comparison.alignment
     before = comparison.a.makespan_ns
     return {
@@ -86,10 +87,10 @@ def _compared(comparison: Comparison, letter: str) -> dict[str, Any]:
         "verdict": verdict(comparison, "A", letter),
         "difference_ns": comparison.difference_ns,
         "difference_percent": 100 * comparison.difference_ns / before if before else None,
-        "figures": [_figure(figure) for figure in comparison.figures],
-        "dimensions": [_figure(figure) for figure in comparison.dimensions],
-        "links": [_figure(figure) for figure in comparison.links],
-        "waterfalls": [_waterfall(fall) for fall in comparison.waterfalls],
+        "figures": [_figure_report(figure) for figure in comparison.figures],
+        "dimensions": [_figure_report(figure) for figure in comparison.dimensions],
+        "links": [_figure_report(figure) for figure in comparison.links],
+        "waterfalls": [_waterfall_report(fall) for fall in comparison.waterfalls],
         "matching": {
             "by": alignment.by,
             "share": alignment.share,
@@ -101,10 +102,10 @@ def _compared(comparison: Comparison, letter: str) -> dict[str, Any]:
             "added": comparison.added_count,
             "removed": comparison.removed_count,
         },
-        "slower": [_change(comparison, change) for change in comparison.slower],
-        "faster": [_change(comparison, change) for change in comparison.faster],
-        "added": [_alone(comparison.b, node) for node in comparison.added],
-        "removed": [_alone(comparison.a, node) for node in comparison.removed],
+        "slower": [_change_report(comparison, change) for change in comparison.slower],
+        "faster": [_change_report(comparison, change) for change in comparison.faster],
+        "added": [_node_report(comparison.b, node) for node in comparison.added],
+        "removed": [_node_report(comparison.a, node) for node in comparison.removed],
         "operations": [
             {
                 "type": operation.type,
@@ -120,7 +121,7 @@ def _compared(comparison: Comparison, letter: str) -> dict[str, Any]:
     }
 
 
-def _figure(figure: Figure) -> dict[str, Any]:
+def _figure_report(figure: Figure) -> dict[str, Any]:
     return {
         "figure": figure.key,
         "unit": figure.unit,
@@ -131,7 +132,7 @@ def _figure(figure: Figure) -> dict[str, Any]:
     }
 
 
-def _waterfall(fall: Waterfall) -> dict[str, Any]:
+def _waterfall_report(fall: Waterfall) -> dict[str, Any]:
     return {
         "basis": fall.basis,
         "rank_a": fall.rank_a if fall.basis == "busiest" else None,
@@ -151,7 +152,7 @@ def _waterfall(fall: Waterfall) -> dict[str, Any]:
     }
 
 
-def _change(comparison: Comparison, change: NodeChange) -> dict[str, Any]:
+def _change_report(comparison: Comparison, change: NodeChange) -> dict[str, Any]:
     other = node_words(comparison.b, change.rank_b, change.row_b)
     return {
         **node_words(comparison.a, change.rank_a, change.row_a),
@@ -165,7 +166,7 @@ def _change(comparison: Comparison, change: NodeChange) -> dict[str, Any]:
     }
 
 
-def _alone(side: Side, node: NodeAlone) -> dict[str, Any]:
+def _node_report(side: Side, node: NodeAlone) -> dict[str, Any]:
     return {
         **node_words(side, node.rank, node.row),
         "duration_ns": node.ns if node.ns >= 0 else None,
@@ -192,10 +193,10 @@ def text(shown: Lineup) -> str:
         change = ""
         if letter != "A":
             share = percent((finish - base) / base) if base else ""
-            change = f"{signed(finish - base):>14}{share:>12}"
+            change = f"{signed_ns(finish - base):>14}{share:>12}"
         lines.append(f"{letter}  {side.name:{wide}}  finish {format_ns(finish):>10}{change}")
-    for letter, pair in zip(LETTERS[1:], shown.found, strict=False):
-        lines += ["", *_pair(pair, letter)]
+    for letter, pair in zip(LETTERS[1:], shown.comparisons, strict=False):
+        lines += ["", *_pair_lines(pair, letter)]
     settings = settings_table(sides)
     if settings:
         lines += ["", "settings that differ"]
@@ -205,7 +206,7 @@ def text(shown: Lineup) -> str:
     return "\n".join(printable(line) for line in lines)
 
 
-def _pair(comparison: Comparison, letter: str) -> Iterator[str]:
+def _pair_lines(comparison: Comparison, letter: str) -> Iterator[str]:
     yield verdict(comparison, "A", letter)
     for fall in comparison.waterfalls:
         where = "in the mean of all ranks"
@@ -215,38 +216,38 @@ def _pair(comparison: Comparison, letter: str) -> Iterator[str]:
         yield from _table(f"finish {where}", letter)
         for step in fall.steps:
             if step.a_ns or step.b_ns:
-                yield _row(WORDS[step.part], step.a_ns, step.b_ns, step.share)
-        yield _row("together", fall.a_ns, fall.b_ns, 1.0 if comparison.difference_ns else None)
+                yield _row_line(WORDS[step.part], step.a_ns, step.b_ns, step.share)
+        yield _row_line("together", fall.a_ns, fall.b_ns, 1.0 if comparison.difference_ns else None)
     yield ""
     yield from _table("mean of a rank", letter)
     for figure in comparison.figures[1:]:
         if figure.a or figure.b:
-            yield _row(WORDS[figure.key], figure.a, figure.b, figure.share)
+            yield _row_line(WORDS[figure.key], figure.a, figure.b, figure.share)
     if comparison.dimensions:
         yield ""
         yield from _table("time one port, or a link, sends", letter)
         for figure in (*comparison.dimensions, *comparison.links[: 2 * _SHOWN]):
             if figure.unit == "ns":
-                yield _row(figure.key, figure.a, figure.b, figure.share)
-    yield from _nodes(comparison, letter)
+                yield _row_line(figure.key, figure.a, figure.b, figure.share)
+    yield from _node_lines(comparison, letter)
 
 
 def _table(title: str, letter: str) -> Iterator[str]:
     yield f"  {title:{_NAME_WIDTH}}{'A':>12}{letter:>12}{'difference':>14}{'share':>10}"
 
 
-def _row(name: str, a: float | None, b: float | None, share: float | None) -> str:
+def _row_line(name: str, a: float | None, b: float | None, share: float | None) -> str:
     cells = "".join(f"{'-' if value is None else format_ns(round(value)):>12}" for value in (a, b))
-    change = "-" if a is None or b is None else signed(round(b - a))
+    change = "-" if a is None or b is None else signed_ns(round(b - a))
     # Where parts outweigh the whole difference by this much, they nearly cancel out, and shares of it say nothing.
     percent = "" if share is None or abs(share) >= _SHARE_TOLD else f"{100 * share:.1f} %".replace("-", "−")
-    return f"  {shortened(name, _NAME_WIDTH):{_NAME_WIDTH}}{cells}{change:>14}{percent:>10}"
+    return f"  {shorten(name, _NAME_WIDTH):{_NAME_WIDTH}}{cells}{change:>14}{percent:>10}"
 
 
 _SHARE_TOLD = 10
 
 
-def _nodes(comparison: Comparison, letter: str) -> Iterator[str]:
+def _node_lines(comparison: Comparison, letter: str) -> Iterator[str]:
     alignment = comparison.alignment
     how = "by rank and id" if alignment.by == "id" else "by structure"
     yield ""
@@ -268,7 +269,7 @@ def _nodes(comparison: Comparison, letter: str) -> Iterator[str]:
             yield from _table(title, letter)
         for change in changes[:_SHOWN]:
             words = node_words(comparison.a, change.rank_a, change.row_a)
-            yield _row(
+            yield _row_line(
                 f"rank {words['rank']} {_end_of(words['name'])} ({words['node']})",
                 change.a_ns,
                 change.b_ns,
@@ -285,7 +286,7 @@ def _nodes(comparison: Comparison, letter: str) -> Iterator[str]:
             words = node_words(side, node.rank, node.row)
             lasted = format_ns(node.ns) if node.ns >= 0 else "no time"
             name = f"rank {words['rank']} {_end_of(words['name'])} ({words['node']})"
-            yield f"  {shortened(name, _NAME_WIDTH):{_NAME_WIDTH}}{lasted:>12}"
+            yield f"  {shorten(name, _NAME_WIDTH):{_NAME_WIDTH}}{lasted:>12}"
 
 
 def _end_of(name: str) -> str:

@@ -52,7 +52,7 @@ def for_astra_sim(trace: Trace) -> Trace:
     made: dict[int, Graph] = {}
     for index, graph in enumerate(trace.graphs):
         gone = np.zeros(len(graph), np.bool_)
-        for what, chosen in _refused(graph).items():
+        for what, chosen in _refused_nodes(graph).items():
             counts[what] = counts.get(what, 0) + int((chosen & ~gone).sum()) * int(uses[index])
             gone |= chosen
         on_cpu = np.flatnonzero(_communicates(graph) & (dense_column(graph, "is_cpu_op", 0) != 0) & ~gone)
@@ -63,8 +63,8 @@ def for_astra_sim(trace: Trace) -> Trace:
         if changed is not graph:
             made[index] = changed
     changes = [f"{count:,} {what}" for what, count in counts.items() if count]
-    done, about_groups = _numbered(edit.with_graphs(trace, made) if made else trace)
-    findings = [*_told(changes), *about_groups, *_uneven(done)]
+    done, about_groups = _number_groups(edit.with_graphs(trace, made) if made else trace)
+    findings = [*_change_findings(changes), *about_groups, *_check_uneven(done)]
     return replace(done, findings=(*trace.findings, *findings))
 
 
@@ -75,7 +75,7 @@ def _communicates(graph: Graph) -> Bool:
     return np.asarray((graph.type >= NodeType.COMM_SEND) & (graph.type <= NodeType.COMM_COLL))
 
 
-def _refused(graph: Graph) -> dict[str, Bool]:
+def _refused_nodes(graph: Graph) -> dict[str, Bool]:
     """Return the nodes (N,) the reference stops at, by what they are."""
     kind, size = dense_column(graph, "comm_type", NONE), dense_column(graph, "comm_size", NONE)
     collective = graph.type == NodeType.COMM_COLL
@@ -88,7 +88,7 @@ def _refused(graph: Graph) -> dict[str, Bool]:
     return refused
 
 
-def _told(changes: list[str]) -> list[Finding]:
+def _change_findings(changes: list[str]) -> list[Finding]:
     if not changes:
         return []
     message = f"For ASTRA-sim: {'; '.join(changes)}."
@@ -101,7 +101,7 @@ def _told(changes: list[str]) -> list[Finding]:
 # Comm groups
 
 
-def _numbered(trace: Trace) -> tuple[Trace, list[Finding]]:
+def _number_groups(trace: Trace) -> tuple[Trace, list[Finding]]:
     """Return a trace whose comm groups are all listed, but that of all ranks, and called by numbers above 0."""
     world = world_names(trace.groups, [rank.number for rank in trace.ranks])
     own = [group for group in trace.groups if group.name not in world]
@@ -126,7 +126,7 @@ def _numbered(trace: Trace) -> tuple[Trace, list[Finding]]:
     if len(own) < len(trace.groups):
         message = "For ASTRA-sim: the comm group of all ranks is not listed; nodes that name it mean all ranks there."
         findings.append(Finding("info", CODE, message))
-    ranks = tuple(_renamed(trace, rank, names) for rank in trace.ranks) if names else trace.ranks
+    ranks = tuple(_rename_groups(trace, rank, names) for rank in trace.ranks) if names else trace.ranks
     return replace(trace, ranks=ranks, groups=groups), findings
 
 
@@ -134,7 +134,7 @@ def _is_number(name: str) -> bool:
     return name.isascii() and name.isdecimal() and 0 < int(name) < 2**31 and name == str(int(name))
 
 
-def _renamed(trace: Trace, rank: Rank, names: dict[str, str]) -> Rank:
+def _rename_groups(trace: Trace, rank: Rank, names: dict[str, str]) -> Rank:
     graph = trace.graph_of(rank)
     keys = [graph.strings[code] for code in graph.slot_key.tolist()]
     slots = tuple(
@@ -149,7 +149,7 @@ def _as(value: int | str, name: str) -> int | str:
     return name if isinstance(value, str) else int(name)
 
 
-def _uneven(trace: Trace) -> list[Finding]:
+def _check_uneven(trace: Trace) -> list[Finding]:
     """Return that members bring different sizes to an all-to-all, for which the reference waits for ever."""
     for group in match_collectives(trace, by_number=False):
         present = group.sequence_of[group.sequence_of != NONE]

@@ -17,7 +17,7 @@ from studio.store.workspace import JobInfo, Workspace
 _LISTED = 8
 
 
-def prefixed(prefix: str) -> list[Path]:
+def find_by_prefix(prefix: str) -> list[Path]:
     """Return the traces `<prefix>.<rank>.et` or `.et.gz`, and the comm groups `<prefix>.json` beside them."""
     base = Path(prefix)
     paths = []
@@ -48,9 +48,9 @@ def find_job(workspace: Workspace, name: str) -> JobInfo:
     near = [word for word in words if name and name.lower() in word.lower()]
     near = near or difflib.get_close_matches(name[:200], words, n=3)
     if near:
-        hint = f"The nearest {'is' if len(near) == 1 else 'are'} {_listed(near)}."
+        hint = f"The nearest {'is' if len(near) == 1 else 'are'} {_first_names(near)}."
     elif jobs:
-        hint = f"The jobs there are: {_listed([job.id for job in jobs])}."
+        hint = f"The jobs there are: {_first_names([job.id for job in jobs])}."
     else:
         hint = "It has no jobs yet: `chakra-studio simulate WORKLOAD … --out NAME` keeps a run, and the job with it."
     raise ConfigError(
@@ -58,7 +58,7 @@ def find_job(workspace: Workspace, name: str) -> JobInfo:
     )
 
 
-def _listed(names: Sequence[str]) -> str:
+def _first_names(names: Sequence[str]) -> str:
     return ", ".join(names[:_LISTED]) + (", …" if len(names) > _LISTED else "")
 
 
@@ -107,7 +107,7 @@ def _find_run(
     ranks: Mapping[str, int] | None,
     progress: Progress | None,
 ) -> Compared:
-    files: list[Path] = [Path(name)] if Path(name).exists() else prefixed(name)
+    files: list[Path] = [Path(name)] if Path(name).exists() else find_by_prefix(name)
     if files:
         with name_in_errors(name):
             return recording(read(files, ranks=ranks, progress=progress), name)
@@ -117,10 +117,10 @@ def _find_run(
             f"{name!r}: no file or folder, no files {name}.<rank>.et, and no workspace with runs",
             hint="Name a folder of traces.",
         )
-    return session.compared(*_find_kept(session.workspace, name))
+    return session.load_side(*_find_stored_run(session.workspace, name))
 
 
-def _find_kept(store: Workspace, name: str) -> tuple[str, str]:
+def _find_stored_run(store: Workspace, name: str) -> tuple[str, str]:
     """Return job and run of the workspace that are called so."""
     named: dict[str, list[tuple[str, str]]] = {}
     for job in store.jobs():

@@ -12,7 +12,7 @@ import msgspec
 
 from studio.commands.names import find_job
 from studio.commands.replay import NO_NETWORK
-from studio.commands.terminal import printable, shortened
+from studio.commands.terminal import printable, shorten
 from studio.sim.parts import EXTENDED
 from studio.store.runs import RunInfo
 from studio.store.workspace import JobInfo, Workspace
@@ -96,4 +96,4 @@ def _topology(run: RunInfo) -> str:
     columns = [run.tables.network.get(key) for key in ("topology", "npus_count")]
     kinds, sizes = (column if isinstance(column, list | tuple) else [column] for column in columns)
     text = " × ".join(f"{kind} {size}" for kind, size in zip(kinds, sizes, strict=False))
-    return shortened(printable(text), _SYSTEM_WIDTH)
+    return shorten(printable(text), _SYSTEM_WIDTH)

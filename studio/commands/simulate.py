@@ -14,9 +14,9 @@ import numpy as np
 
 from studio.analysis.collectives.times import CollectiveTimes, as_rows, collective_times
 from studio.commands import replay as replaying
-from studio.commands.names import prefixed
+from studio.commands.names import find_by_prefix
 from studio.commands.presets import system_label
-from studio.commands.terminal import printable, shortened
+from studio.commands.terminal import printable, shorten
 from studio.commands.timelines import in_order, refuse_unwritable, write_events
 from studio.errors import ConfigError, StudioError, TraceError
 from studio.et import read
@@ -27,7 +27,7 @@ from studio.sim.agreement import rank_list
 from studio.sim.check import check
 from studio.sim.config import Congestion, SystemConfig
 from studio.sim.network import TOPOLOGY_NAMES
-from studio.sim.parts import Mode, Parts, imported, with_mode, with_settings
+from studio.sim.parts import Mode, Parts, interpret, with_mode, with_settings
 from studio.sim.presets import PRESETS, preset
 from studio.sim.result import SimResult, breakdown_of, exposed_ns, statistics
 from studio.sim.traffic import LinkTraffic
@@ -135,19 +135,19 @@ def _outcome(request: Request, progress: Progress | None, notice: Notice | None)
     # A replay without a system gets one as large as the job; else mistakes are told before files are read.
     left_out = request.replay and not (request.preset or request.system or request.network)
     parts = None if left_out else parts_for(request)
-    read_config = None if parts is None else _imported(parts, request)
+    read_config = None if parts is None else _read_parts(parts, request)
     job = None if request.out is None else kept_job(request, progress)
     trace = workload(request, progress) if job is None else Workspace(_root(request)).load(job)
     if parts is None or read_config is None:
         parts = parts_for(request, replaying.idle_system(len(trace.ranks)))
-        read_config = _imported(parts, request)
+        read_config = _read_parts(parts, request)
     findings = (*read_config.findings, *check(trace, read_config.config))
     _refuse(findings, _presets_of(len(trace.ranks)) if request.preset else ())
     # The order of events across ranks is that of ranks which were all simulated.
     every_rank = request.events is not None and in_order(request.events)
     begun = time.monotonic()
     limit = Limit(started, request.time_limit_s)
-    result = _simulated(trace, read_config.config, limit, progress, notice, fold=not every_rank)
+    result = _simulate(trace, read_config.config, limit, progress, notice, fold=not every_rank)
     spent_s = time.monotonic() - begun
     warnings = (*findings, *_beyond_capacity(result))
     return Outcome(", ".join(request.workload), result, warnings, spent_s, every_rank, job), parts
@@ -213,7 +213,7 @@ class Limit:
     done: int = 0
     total: int = 0
 
-    def passed(self) -> bool:
+    def is_over(self) -> bool:
         """Whether the time is up."""
         return self.seconds is not None and time.monotonic() - self.started > self.seconds
 
@@ -230,7 +230,7 @@ class Limit:
         )
 
 
-def _simulated(
+def _simulate(
     trace: Trace,
     config: SystemConfig,
     limit: Limit,
@@ -246,10 +246,10 @@ def _simulated(
         if progress:
             progress("simulating", min(done, total), total)
 
-    if limit.passed():
+    if limit.is_over():
         raise limit.error()
     try:
-        return simulate(trace, config, progress=tell, cancel=limit.passed, notice=notice, fold=fold)
+        return simulate(trace, config, progress=tell, cancel=limit.is_over, notice=notice, fold=fold)
     except Cancelled:
         raise limit.error() from None
 
@@ -299,7 +299,7 @@ def _files(request: Request) -> list[Path | str]:
         return list(names)
     if len(names) > 1:
         raise ConfigError(f"WORKLOAD {absent[0]!r}: there is no such file or folder")
-    return list(prefixed(absent[0]))
+    return list(find_by_prefix(absent[0]))
 
 
 def _root(request: Request) -> Path:
@@ -349,8 +349,8 @@ def parts_for(request: Request, instead: Parts | None = None) -> Parts:
     return with_mode(parts, request.mode) if request.mode else parts
 
 
-def _imported(parts: Parts, request: Request) -> astra.Imported:
-    return imported(parts, astra.custom_algorithms(parts.system, request.system))
+def _read_parts(parts: Parts, request: Request) -> astra.Imported:
+    return interpret(parts, astra.custom_algorithms(parts.system, request.system))
 
 
 def _with_files(parts: Parts, request: Request) -> Parts:
@@ -492,7 +492,7 @@ def text(outcome: Outcome) -> str:
         lines += ["", *replaying.lines(result)]
     if outcome.run:
         lines += ["", f"  kept as run {outcome.run} of job {outcome.job}"]
-    lines += _told(outcome.findings)
+    lines += _finding_lines(outcome.findings)
     return "\n".join(lines).rstrip()
 
 
@@ -568,7 +568,7 @@ def _slowest_collectives(result: SimResult) -> Iterator[str]:
             format_ns(int(times.skew_ns[index])),
         )
         yield (
-            f"  {shortened(printable(name), 30):30}"
+            f"  {shorten(printable(name), 30):30}"
             + "".join(f"{cell:>12}" for cell in cells)
             + "".join(f"{format_rate(rate) if rate == rate else '-':>14}" for rate in rates)
         )
@@ -583,7 +583,7 @@ def _classes(outcome: Outcome) -> str:
     return f", {format_count(result.classes)} of {format_count(len(result.finish_ns))} ranks standing for all"
 
 
-def _told(findings: Sequence[Finding]) -> Iterator[str]:
+def _finding_lines(findings: Sequence[Finding]) -> Iterator[str]:
     for finding in findings:
         yield f"  {finding.level:7} {finding.message}"
         if finding.hint:

@@ -20,11 +20,11 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
-def shortened(text: str, width: int) -> str:
+def shorten(text: str, width: int) -> str:
     """Return a text in fewer than `width` letters, cut at its end where it is longer.
 
     Example:
-        >>> shortened("transformer", 11), shortened("llama", 11)
+        >>> shorten("transformer", 11), shorten("llama", 11)
         ('transform…', 'llama')
     """
     return text if len(text) < width else f"{text[: width - 2]}…"

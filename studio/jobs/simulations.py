@@ -17,7 +17,7 @@ from studio.decoding import converted
 from studio.errors import StudioError
 from studio.session import Session
 from studio.sim.deadlock import DeadlockError, Stuck
-from studio.sim.parts import CUSTOM, PER_NODE_CUSTOM, Parts, imported
+from studio.sim.parts import CUSTOM, PER_NODE_CUSTOM, Parts, interpret
 from studio.store import tasks as queue
 from studio.store.runs import Run
 from studio.store.tasks import Problem, Report, Task, TaskCancelled, Tasks
@@ -130,7 +130,7 @@ def dismiss(simulations: Simulations, simulation_id: str) -> None:
 
 def dismiss_ended(simulations: Simulations, job: str, *, but: str) -> None:
     """Take those of a job that ended without a run out of the list; `but` is kept: it has only just been started."""
-    for simulation in listed(simulations, job):
+    for simulation in list_simulations(simulations, job):
         if simulation.id != but and simulation.status != "done":
             dismiss(simulations, simulation.id)
 
@@ -141,7 +141,7 @@ def get(simulations: Simulations, simulation_id: str) -> Simulation | None:
     return _simulation(task) if task and task.kind == "simulation" else None
 
 
-def listed(simulations: Simulations, job: str | None = None) -> list[Simulation]:
+def list_simulations(simulations: Simulations, job: str | None = None) -> list[Simulation]:
     """Return the simulations of the workspace, or of one job, the newest first."""
     return [_simulation(task) for task in queue.list_tasks(simulations.tasks, "simulation", job)]
 
@@ -178,18 +178,18 @@ def simulate_jobs(session: Session) -> Work:
 
         started = time.monotonic()
         trace = session.trace(simulation.job)
-        config = imported(simulation.tables).config
+        config = interpret(simulation.tables).config
         try:
             result = simulate(
                 trace,
                 config,
                 progress=report.running,
-                cancel=report.cancelled,
+                cancel=report.is_cancelled,
                 notice=lambda _why: report.preparing(),
             )
         except Cancelled:
             raise TaskCancelled from None
-        if report.cancelled():
+        if report.is_cancelled():
             raise TaskCancelled
         run = Run(simulation.name, result, simulation.tables, time.monotonic() - started)
         run_id = session.workspace.save_run(simulation.job, run)

@@ -137,7 +137,7 @@ def _options(name: str, content: bytes) -> dict[str, Any]:
     congestion = given.pop("congestion", None)
     allowed = BY_KEY["congestion"]
     if congestion is not None and congestion not in allowed.values:
-        raise ConfigError(f"{name}: congestion is {congestion[:40]!r}; allowed: {allowed.allowed()}")
+        raise ConfigError(f"{name}: congestion is {congestion[:40]!r}; allowed: {allowed.allowed_words()}")
     found: dict[str, Any] = {"options": {key: _option(value) for key, value in given.items()}}
     return found | ({"congestion": congestion} if congestion else {})
 

@@ -41,17 +41,17 @@ def group_findings(trace: Trace, config: SystemConfig, groups: Sequence[GroupMat
     yield from _groups(trace, config, groups)
     if config.extensions is None:
         yield from _names(groups)
-    yield from _limited(_disagreements(trace, _comparable(config, groups)))
+    yield from _limit(_disagreements(trace, _comparable(config, groups)))
     if config.extensions is None:
-        yield from _stream_numbers(trace, config, groups)
+        yield from _check_stream_numbers(trace, config, groups)
 
 
 def message_findings(trace: Trace) -> Iterator[Finding]:
     """Yield sends and receives that find no other side, or name the wrong rank."""
     messages = match_messages(trace)
-    yield from _to_itself(trace, messages)
-    yield from _foreign(trace, messages)
-    yield from _unmatched(trace, messages)
+    yield from _find_self_sends(trace, messages)
+    yield from _find_foreign(trace, messages)
+    yield from _find_unmatched(trace, messages)
 
 
 # ---------------------------------------------------------------------------------------------------
@@ -93,7 +93,7 @@ def group_label(group: GroupMatching) -> str:
 # Comm groups
 
 
-def _limited(findings: Iterator[Finding]) -> Iterator[Finding]:
+def _limit(findings: Iterator[Finding]) -> Iterator[Finding]:
     """Yield the first few findings, then one that counts the rest."""
     for index, finding in enumerate(findings):
         if index < _SHOWN:
@@ -137,7 +137,9 @@ def _names(groups: Sequence[GroupMatching]) -> Iterator[Finding]:
         yield Finding("error", "group-name", message, hint)
 
 
-def _stream_numbers(trace: Trace, config: SystemConfig, groups: Sequence[GroupMatching]) -> Iterator[Finding]:
+def _check_stream_numbers(
+    trace: Trace, config: SystemConfig, groups: Sequence[GroupMatching]
+) -> Iterator[Finding]:
     """Yield the first collective of all ranks that the reference would number differently on two ranks.
 
     Each rank has one counter for the chunks of collectives of all ranks, and those of comm groups advance
@@ -299,14 +301,14 @@ def _is_fixed(trace: Trace, number: int, sequence: Collectives, position: int) -
 # Sends and receives
 
 
-def _to_itself(trace: Trace, messages: Messages) -> Iterator[Finding]:
+def _find_self_sends(trace: Trace, messages: Messages) -> Iterator[Finding]:
     itself = np.flatnonzero(messages.source == messages.target)
     for row in itself[:1].tolist():
         message = f"Rank {int(messages.source[row])} sends to itself{_of_count(len(itself))}: {_half(trace, messages, row)}."
         yield Finding("error", "self-message", message, "Remove the send and its receive.")
 
 
-def _unmatched(trace: Trace, messages: Messages) -> Iterator[Finding]:
+def _find_unmatched(trace: Trace, messages: Messages) -> Iterator[Finding]:
     # Of what does not say where it goes or comes from, that is told by itself.
     unreceived = np.flatnonzero((messages.receive_row == NONE) & messages.known)
     unsent = np.flatnonzero((messages.send_row == NONE) & messages.known)
@@ -361,7 +363,7 @@ def half_label(trace: Trace, messages: Messages, message: int, *, receives: bool
     return f"rank {rank.number}'s send to rank {target} ({what})"
 
 
-def _foreign(trace: Trace, messages: Messages) -> Iterator[Finding]:
+def _find_foreign(trace: Trace, messages: Messages) -> Iterator[Finding]:
     """Yield sends in another rank's name, and receives for another rank."""
     numbers = np.array([*(rank.number for rank in trace.ranks), NONE], np.int64)
     wrong = (messages.send_row != NONE) & (numbers[messages.send_rank] != messages.source)

@@ -199,7 +199,7 @@ def programs(recipe: Recipe) -> Iterator[p.Program]:
     """
     row = ALGORITHMS[recipe.algorithm]
     if recipe.kind in _ROOTED:
-        yield from _rooted(recipe, row)
+        yield from _rooted_programs(recipe, row)
     elif row.two_trees:
         yield from map(partial(p.tree_all_reduce, recipe.size, second=recipe.second), range(recipe.size))
     else:
@@ -212,7 +212,7 @@ _OPPOSITE: dict[CollectiveKind, CollectiveKind] = {"reduce": "broadcast", "gathe
 """Collectives that are others backwards: what is sent is received, the last step comes first."""
 
 
-def _rooted(recipe: Recipe, row: AlgorithmRow) -> Iterator[p.Program]:
+def _rooted_programs(recipe: Recipe, row: AlgorithmRow) -> Iterator[p.Program]:
     """Yield the programs of a collective with a root."""
     outward = _OPPOSITE.get(recipe.kind, recipe.kind)
     spread = outward == "scatter"

@@ -19,7 +19,7 @@ from studio.errors import ConfigError, StudioError
 from studio.et import read as read_trace
 from studio.et import write as write_trace
 from studio.sim.config import Congestion, SystemConfig
-from studio.sim.fields import Fields, shown
+from studio.sim.fields import Fields, show_value
 from studio.sim.network import UNIT
 from studio.sim.parts import (
     CUSTOM,
@@ -31,7 +31,7 @@ from studio.sim.parts import (
     Imported,
     Parts,
     Table,
-    imported,
+    interpret,
     parts_of,
 )
 from studio.sim.settings import DIMENSION_SETTINGS, in_file
@@ -42,7 +42,7 @@ __all__ = [
     "Imported",
     "Parts",
     "from_parts",
-    "imported",
+    "interpret",
     "load",
     "load_given",
     "options",
@@ -105,7 +105,7 @@ def from_parts(
         >>> from_parts(network, system).splits
         4
     """
-    return imported(Parts(network, system, memory, groups, cli or {}, congestion)).config
+    return interpret(Parts(network, system, memory, groups, cli or {}, congestion)).config
 
 
 def read(files: Files) -> Imported:
@@ -118,7 +118,7 @@ def read(files: Files) -> Imported:
         ConfigError: A file cannot be read, or a value is not allowed.
     """
     parts = load(files)
-    return imported(parts, custom_algorithms(parts.system, files.system))
+    return interpret(parts, custom_algorithms(parts.system, files.system))
 
 
 def read_config(
@@ -196,7 +196,7 @@ def options(words: Sequence[str]) -> dict[str, str]:
         word = rest.pop(0)
         name, given, value = word.removeprefix("--").partition("=")
         if not word.startswith("--") or not name:
-            raise ConfigError(f"command line: {shown(word)} is no option; allowed: {known}")
+            raise ConfigError(f"command line: {show_value(word)} is no option; allowed: {known}")
         if not given and rest and not rest[0].startswith("--"):
             value = rest.pop(0)
         elif not given and name in settings and settings[name].type == "flag":
@@ -352,7 +352,7 @@ def _table(path: Path, table: object) -> dict[str, object]:
     if table is None:
         raise _empty(path)
     if not isinstance(table, dict):
-        raise ConfigError(f"{path}: {shown(table)} is no table; allowed: keys and values")
+        raise ConfigError(f"{path}: {show_value(table)} is no table; allowed: keys and values")
     return {str(key): value for key, value in table.items()}
 
 
@@ -378,7 +378,7 @@ def custom_algorithms(table: Table, system: Path | None) -> CustomAlgorithms:
         prefixes = Fields(str(path), _yaml(path))
         for key in prefixes.table:
             if not key.isdecimal():
-                raise ConfigError(f"{path}: {shown(key)} is no node id; allowed: a whole number from 0")
+                raise ConfigError(f"{path}: {show_value(key)} is no node id; allowed: a whole number from 0")
             nodes[int(key)] = _custom_trace(prefixes, key, prefixes.text(key), path.parent)
     return CustomAlgorithms(kinds, nodes)
 

@@ -32,7 +32,7 @@ from studio.sim.collectives import (
 )
 from studio.sim.config import Algorithm, SystemConfig
 from studio.sim.kinds import CollectiveKind
-from studio.sim.matched import by_number, replays_communication, unrecorded
+from studio.sim.matched import by_number, replays_communication, unrecorded_findings
 from studio.trace import (
     INT_KINDS,
     NONE,
@@ -67,9 +67,9 @@ def check(trace: Trace, config: SystemConfig) -> list[Finding]:
     """
     findings = [
         *_ranks(trace, config),
-        *_ways(config),
-        *_no_times(trace, config),
-        *_merged((job, finding) for job in _graphs(trace) for finding in _graph(job, config)),
+        *_check_routes(config),
+        *_check_times(trace, config),
+        *_merge_findings((job, finding) for job in _graphs(trace) for finding in _graph(job, config)),
     ]
     if not config.replay_only:
         groups = match_collectives(trace, config.groups, by_number=by_number(config))
@@ -78,12 +78,12 @@ def check(trace: Trace, config: SystemConfig) -> list[Finding]:
             *message_findings(trace),
         ]
         if replays_communication(config):
-            findings += unrecorded(trace)
+            findings += unrecorded_findings(trace)
         else:
             findings += [
                 *_algorithms(config, groups),
-                *(_roots(trace, config, groups) if _all_collectives(config) else ()),
-                *_skipped(trace, config, groups),
+                *(_check_roots(trace, config, groups) if _all_collectives(config) else ()),
+                *_check_crossings(trace, config, groups),
             ]
     worst: Mapping[Level, int] = {"error": 0, "warning": 1, "info": 2}
     return sorted(findings, key=lambda finding: worst[finding.level])
@@ -121,7 +121,7 @@ def _ranks(trace: Trace, config: SystemConfig) -> Iterator[Finding]:
         )
 
 
-def _ways(config: SystemConfig) -> Iterator[Finding]:
+def _check_routes(config: SystemConfig) -> Iterator[Finding]:
     """Yield that some NPUs cannot reach each other over single links; which pairs talk is known as they do."""
     if config.links is None:
         return
@@ -142,7 +142,7 @@ def _ways(config: SystemConfig) -> Iterator[Finding]:
             return
 
 
-def _no_times(trace: Trace, config: SystemConfig) -> Iterator[Finding]:
+def _check_times(trace: Trace, config: SystemConfig) -> Iterator[Finding]:
     """Yield that the job says what there is to compute, but not how long it took, where only the latter counts."""
     if config.roofline is not None or config.replay_only:
         return
@@ -174,7 +174,7 @@ class _Job:
     ranks: tuple[Rank, ...]
 
 
-def _merged(findings: Iterable[tuple[_Job, Finding]]) -> Iterator[Finding]:
+def _merge_findings(findings: Iterable[tuple[_Job, Finding]]) -> Iterator[Finding]:
     """Yield the findings of single graphs, those that differ in nothing but the ranks as one."""
     ranks: dict[Finding, list[int]] = {}
     for job, finding in findings:
@@ -200,12 +200,12 @@ def _graph(job: _Job, config: SystemConfig) -> Iterator[Finding]:
     yield from _dependencies(job)
     yield from _node_types(job, config)
     if not config.replay_only and not replays_communication(config):
-        yield from _required(job, config)
+        yield from _check_required(job, config)
         yield from _sizes(job, config)
-        yield from _dimensions(job, config)
+        yield from _check_dimensions(job, config)
 
 
-def _several(job: _Job, rows: Int64, level: Level, code: str, what: str, hint: str) -> Iterator[Finding]:
+def _group_rows(job: _Job, rows: Int64, level: Level, code: str, what: str, hint: str) -> Iterator[Finding]:
     """Yield one finding for all nodes at `rows`, the first of them named; none where there are none."""
     if len(rows):
         first = node_label(job.graph, int(rows[0]))
@@ -222,7 +222,7 @@ def _dependencies(job: _Job) -> Iterator[Finding]:
         dangling = np.flatnonzero(deps.rows < 0)
         if len(dangling):
             absent = int(deps.dangling[-1 - int(deps.rows[dangling[0]])])
-            yield from _several(
+            yield from _group_rows(
                 job,
                 np.unique(of[dangling]),
                 "error",
@@ -299,7 +299,7 @@ def _node_types(job: _Job, config: SystemConfig) -> Iterator[Finding]:
             ),
         ]
     for chosen, level, code, what, hint in tables:
-        yield from _several(job, np.flatnonzero(chosen), level, code, what, hint)
+        yield from _group_rows(job, np.flatnonzero(chosen), level, code, what, hint)
 
 
 def flag(graph: Graph, key: str) -> Bool:
@@ -318,7 +318,7 @@ def _present(graph: Graph, key: str) -> Bool:
     return column
 
 
-def _required(job: _Job, config: SystemConfig) -> Iterator[Finding]:
+def _check_required(job: _Job, config: SystemConfig) -> Iterator[Finding]:
     """Yield attributes that are missing: without them a node has no size, peer or time."""
     graph = job.graph
     kind = graph.type
@@ -342,7 +342,7 @@ def _required(job: _Job, config: SystemConfig) -> Iterator[Finding]:
             hint = f"Every {noun} needs the whole number {key}."
             if chosen is compute:
                 hint += " Without the roofline (roofline-enabled=0) the recorded durations count."
-            yield from _several(job, absent, "error", "attribute-missing", f"has no {key}", hint)
+            yield from _group_rows(job, absent, "error", "attribute-missing", f"has no {key}", hint)
 
 
 def _collective_types(graph: Graph) -> Int64:
@@ -365,14 +365,14 @@ def _sizes(job: _Job, config: SystemConfig) -> Iterator[Finding]:
     size[rows] = values
     comm = (graph.type >= NodeType.COMM_SEND) & (graph.type <= NodeType.COMM_COLL)
     hint = "Sizes are bytes, from 0."
-    yield from _several(
+    yield from _group_rows(
         job, np.flatnonzero(comm & (size < 0)), "error", "negative-size", "has a negative comm_size", hint
     )
     if config.extensions is not None:
         return
     gathers = _collective_types(graph) == CollectiveType.ALL_GATHER
     gathers &= graph.type == NodeType.COMM_COLL
-    yield from _several(
+    yield from _group_rows(
         job,
         np.flatnonzero(gathers & (size == 0)),
         "error",
@@ -381,7 +381,7 @@ def _sizes(job: _Job, config: SystemConfig) -> Iterator[Finding]:
         "Remove it, or give it a size.",
     )
     splits = config.splits
-    yield from _several(
+    yield from _group_rows(
         job,
         np.flatnonzero(gathers & (size > 0) & (size < splits)),
         "error",
@@ -391,7 +391,7 @@ def _sizes(job: _Job, config: SystemConfig) -> Iterator[Finding]:
     )
 
 
-def _dimensions(job: _Job, config: SystemConfig) -> Iterator[Finding]:
+def _check_dimensions(job: _Job, config: SystemConfig) -> Iterator[Finding]:
     """Yield collectives that name dimensions and none that counts: they would have nowhere to go.
 
     An algorithm over all ranks is governed by the entry of its place in the list.
@@ -408,7 +408,7 @@ def _dimensions(job: _Job, config: SystemConfig) -> Iterator[Finding]:
             nowhere.append(row)
     what = "involves none of the dimensions its algorithms cover, and so never completes"
     hint = "Set an entry of involved_dim to true, or leave the attribute out."
-    yield from _several(job, np.array(nowhere, np.int64), "error", "no-dimension", what, hint)
+    yield from _group_rows(job, np.array(nowhere, np.int64), "error", "no-dimension", what, hint)
 
 
 def _logical_dimensions(config: SystemConfig, kind: CollectiveKind) -> int:
@@ -437,7 +437,7 @@ def _algorithms(config: SystemConfig, groups: Sequence[GroupMatching]) -> Iterat
                         yield Finding("error", code, where, hint)
 
 
-def _roots(trace: Trace, config: SystemConfig, groups: Sequence[GroupMatching]) -> Iterator[Finding]:
+def _check_roots(trace: Trace, config: SystemConfig, groups: Sequence[GroupMatching]) -> Iterator[Finding]:
     """Yield collectives that have a root and do not say which, and such as name one that is not in their group."""
     roots = [_named_roots(graph) for graph in trace.graphs]
     graph_of = {rank.number: rank.graph for rank in trace.ranks}
@@ -496,14 +496,14 @@ def _unable(config: SystemConfig, group: GroupMatching, number: int) -> Iterator
             f"Set {key} to one algorithm per dimension.",
         )
         return
-    for algorithm, size in _applied(config, group, listed):
+    for algorithm, size in _applied_algorithms(config, group, listed):
         reason = "" if any_size(config) else _refusal(algorithm, kind, size)
         if reason:
             hint = "Choose ring or direct there, another number of NPUs, or the extended mode."
             yield size, "algorithm-unfit", reason, hint
 
 
-def _applied(
+def _applied_algorithms(
     config: SystemConfig, group: GroupMatching, listed: tuple[Algorithm, ...]
 ) -> Iterator[tuple[Algorithm, int]]:
     """Yield each algorithm with the number of ranks it runs over; a smaller group is one ring unless one algorithm is listed."""
@@ -530,7 +530,9 @@ def _refusal(algorithm: Algorithm, kind: CollectiveKind, size: int) -> str:
 # Dimensions that are not timed
 
 
-def _skipped(trace: Trace, config: SystemConfig, groups: Sequence[GroupMatching]) -> Iterator[Finding]:
+def _check_crossings(
+    trace: Trace, config: SystemConfig, groups: Sequence[GroupMatching]
+) -> Iterator[Finding]:
     """Yield that messages cross several dimensions and are timed in one, once for collectives and once for sends.
 
     The unaware network takes the lowest dimension in which the two ends differ. Collectives that run dimension by

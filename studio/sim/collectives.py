@@ -135,7 +135,7 @@ def world_phases(
     dims = _dimensions(config, kind, involved)
     if config.extensions is not None and config.extensions.dimension_order == "descending":
         dims.reverse()
-    return _ordered(config, kind, dims, root)
+    return _order_phases(config, kind, dims, root)
 
 
 def stream_phases(
@@ -168,7 +168,7 @@ def stream_phases(
     streams = []
     for _ in range(count):
         dims.sort(key=lambda dim: (work[dim[0]], dim[0]))
-        phases = _ordered(config, kind, dims, root)
+        phases = _order_phases(config, kind, dims, root)
         size = float(chunk)
         for phase in phases:
             time, size = _work(config, phase, size)
@@ -232,7 +232,7 @@ def group_phases(config: SystemConfig, kind: CollectiveKind, root: int | None = 
     """
     listed = algorithms_for(config, kind)
     algorithm = listed[0] if len(listed) == 1 else Algorithm("ring")
-    return _ordered(config, kind, [(0, algorithm, 0, 0)], root)
+    return _order_phases(config, kind, [(0, algorithm, 0, 0)], root)
 
 
 def check_group(
@@ -297,7 +297,7 @@ def check_size(
         )
 
 
-def _ordered(
+def _order_phases(
     config: SystemConfig, kind: CollectiveKind, dims: list[_Dim], root: int | None
 ) -> tuple[Phase, ...]:
     """Return the phases of a stream that passes the dimensions upwards in this order."""

@@ -57,13 +57,13 @@ def compile_kernel(
     setattr(namespace, entry, outermost)
     # Numba looks at the file of the outermost function alone to see whether what it keeps is of this source.
     outermost._cache._cache_file._source_stamp = kernel.stamp  # noqa: SLF001 (numba has no public way)
-    if not _kept(outermost, ENTRY):
+    if not _is_cached(outermost, ENTRY):
         _make_parts(namespace, functions)
     outermost.compile(ENTRY)
     _PARTS.clear()
 
 
-def _kept(outermost: Any, signature: Sequence[Any]) -> bool:
+def _is_cached(outermost: Any, signature: Sequence[Any]) -> bool:
     """Whether numba's cache has machine code of this source for this processor.
 
     That the installation has compiled before does not say so: machines of several kinds may share it, and the cache
@@ -110,7 +110,7 @@ class _Part(JITCodeLibrary):
         self._finalized = True
 
     @property
-    def called(self) -> list[Any]:
+    def callees(self) -> list[Any]:
         """Libraries of what it calls."""
         return self._linking_libraries
 
@@ -187,7 +187,7 @@ class _LinkParts(LoweringPass):
         for part in reversed(_PARTS):
             state.library.add_linking_library(part)
         for part in _PARTS:
-            for library in part.called:
+            for library in part.callees:
                 state.library.add_linking_library(library)
         return False
 

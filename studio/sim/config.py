@@ -102,7 +102,7 @@ class Algorithm:
         single: Whether it runs over all ranks as one dimension (the forms named `one…`).
 
     Example:
-        >>> Algorithm.named("oneDirect4")
+        >>> Algorithm.parse("oneDirect4")
         Algorithm(kind='direct', window=4, single=True)
         >>> Algorithm("halving_doubling").name
         'halvingDoubling'
@@ -135,7 +135,7 @@ class Algorithm:
         return base if self.window is None else f"{base}{self.window}"
 
     @staticmethod
-    def named(text: str) -> Algorithm:
+    def parse(text: str) -> Algorithm:
         """Return the algorithm ASTRA-sim spells `text`: ring, direct4, oneHalvingDoubling.
 
         Raises:

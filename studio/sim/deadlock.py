@@ -101,8 +101,8 @@ def deadlock(
         events: (E,) rank, row and whether it ends of the events so far, in their order.
     """
     state = _State(trace, config, *events)
-    explained = tuple(_explained(state, place) for place in stuck[:_EXPLAINED].tolist())
-    circle = _circle(explained)
+    explained = tuple(_explain(state, place) for place in stuck[:_EXPLAINED].tolist())
+    circle = _find_cycle(explained)
     causes = tuple(finding for finding in check(trace, config) if finding.level != "info")
     shown = "; ".join(rank.reason for rank in explained[:_SHOWN])
     more = f" (and {len(stuck) - _SHOWN:,} more ranks)" if len(stuck) > _SHOWN else ""
@@ -174,7 +174,7 @@ class _State:
             self._columns[index] = group_slots(graph), kind, size
         return self._columns[index]
 
-    def begun(self, place: int) -> _Begun:
+    def begun_nodes(self, place: int) -> _Begun:
         mine = slice(self._bounds[place], self._bounds[place + 1])
         rows, done = self._row[mine], self._done[mine]
         return _Begun(rows[~done], np.setdiff1d(rows[~done], rows[done]))
@@ -190,7 +190,7 @@ class _State:
         if key not in self._begun:
             graph, rank = self.graph(place), self.trace.ranks[place]
             names = [WORLD if str(value) in self._world else str(value) for value in rank.slots]
-            rows = self.begun(place).rows
+            rows = self.begun_nodes(place).rows
             rows = rows[graph.type[rows] == NodeType.COMM_COLL]
             # The slot of a node that names no group is -1: the last of these.
             mine = np.array([name == group for name in [*names, WORLD]])[self.columns(place)[0][rows]]
@@ -201,20 +201,20 @@ class _State:
         return self._place.get(number)
 
     def has_begun(self, place: int, row: int) -> bool:
-        return bool((self.begun(place).rows == row).any())
+        return bool((self.begun_nodes(place).rows == row).any())
 
 
-def _explained(state: _State, place: int) -> Stuck:
+def _explain(state: _State, place: int) -> Stuck:
     """Return what a stuck rank waits for."""
-    begun, graph, number = state.begun(place), state.graph(place), state.trace.ranks[place].number
+    begun, graph, number = state.begun_nodes(place), state.graph(place), state.trace.ranks[place].number
     rows = begun.open
     if not len(rows):
         rows = np.setdiff1d(np.arange(len(graph)), begun.rows)
         reason = f"rank {number} never begins {_labels(graph, rows)}"
-        return Stuck(number, _ids(graph, rows), (), reason + _held_up(graph, rows))
+        return Stuck(number, _ids(graph, rows), (), reason + _explain_unstarted(graph, rows))
     reasons, waits = [], []
     for row in rows[:_NODES].tolist():
-        words, ranks = _open(state, place, row)
+        words, ranks = _explain_open(state, place, row)
         reasons.append(words)
         waits += [rank for rank in ranks if rank not in waits]
     more = f", and {len(rows) - 2:,} more nodes" if len(rows) > 2 else ""
@@ -231,7 +231,7 @@ def _labels(graph: Graph, rows: Int64) -> str:
     return (node_label(graph, int(rows[0])) if len(rows) else "its nodes") + more
 
 
-def _held_up(graph: Graph, rows: Int64) -> str:
+def _explain_unstarted(graph: Graph, rows: Int64) -> str:
     """Return what the first of nodes that never begin waits for."""
     if not len(rows):
         return ""
@@ -244,18 +244,18 @@ def _held_up(graph: Graph, rows: Int64) -> str:
     return f", which waits for {node_label(graph, never[0])}"
 
 
-def _open(state: _State, place: int, row: int) -> tuple[str, list[int]]:
+def _explain_open(state: _State, place: int, row: int) -> tuple[str, list[int]]:
     """Return what a node under way waits for, and the ranks."""
     graph = state.graph(place)
     kind = int(graph.type[row])
     if kind == NodeType.COMM_COLL:
-        return _collective(state, place, row)
+        return _explain_collective(state, place, row)
     if kind in (NodeType.COMM_SEND, NodeType.COMM_RECV):
-        return _message(state, place, row)
+        return _explain_message(state, place, row)
     return f"for {node_label(graph, row)}, of type {type_name(kind)}, to end", []
 
 
-def _collective(state: _State, place: int, row: int) -> tuple[str, list[int]]:
+def _explain_collective(state: _State, place: int, row: int) -> tuple[str, list[int]]:
     state.about.append("collective")
     number, name = state.trace.ranks[place].number, state.group_of(place, row)
     position = state.collectives(place, name).index(row)
@@ -264,7 +264,7 @@ def _collective(state: _State, place: int, row: int) -> tuple[str, list[int]]:
     where = f"in collective {position} of {group_label(group)}, {own}"
     if number not in group.members:
         return f"{where}, of which it is no member: members are {rank_list(group.members)}", []
-    absent, others = _elsewhere(state, group, position, _content(state, place, row))
+    absent, others = _find_absent(state, group, position, _content(state, place, row))
     if others:
         member, other = others[0]
         differs = f"rank {member} has begun {collective_label(state.trace, member, other)}"
@@ -272,11 +272,11 @@ def _collective(state: _State, place: int, row: int) -> tuple[str, list[int]]:
         state.disagreement = state.disagreement or text
         return f"{where}, where {differs}", [member for member, _ in others]
     if absent:
-        return f"{where}, for {rank_list(absent)}: {_absence(state, absent[0], name)}", absent
+        return f"{where}, for {rank_list(absent)}: {_explain_absence(state, absent[0], name)}", absent
     return f"{where}, which all members have begun", []
 
 
-def _elsewhere(
+def _find_absent(
     state: _State, group: GroupMatching, position: int, content: tuple[int, int]
 ) -> tuple[list[int], list[tuple[int, int]]]:
     """Return the members that have not begun a collective, and those that have begun another, with its row."""
@@ -296,20 +296,20 @@ def _content(state: _State, place: int, row: int) -> tuple[int, int]:
     return int(kind[row]), int(size[row])
 
 
-def _absence(state: _State, member: int, name: str) -> str:
+def _explain_absence(state: _State, member: int, name: str) -> str:
     """Return why a member has not begun a collective."""
     place = state.place(member)
     if place is None:
         return f"rank {member} is not in the trace"
     count = len(state.collectives(place, name))
     begun = f"{count:,} collective{'' if count == 1 else 's'} of the group"
-    done = state.begun(place)
+    done = state.begun_nodes(place)
     if len(done.rows) == len(state.graph(place)) and not len(done.open):
         return f"rank {member} has finished after {begun}"
     return f"rank {member} has begun {begun}"
 
 
-def _message(state: _State, waiter: int, row: int) -> tuple[str, list[int]]:
+def _explain_message(state: _State, waiter: int, row: int) -> tuple[str, list[int]]:
     state.about.append("message")
     messages, trace = state.messages, state.trace
     receives = int(state.graph(waiter).type[row]) == NodeType.COMM_RECV
@@ -334,11 +334,11 @@ def _message(state: _State, waiter: int, row: int) -> tuple[str, list[int]]:
     return f"in {what}, for {node} of rank {peer}, which it {state_of}", [peer]
 
 
-def _circle(explained: tuple[Stuck, ...]) -> tuple[int, ...]:
+def _find_cycle(explained: tuple[Stuck, ...]) -> tuple[int, ...]:
     """Return the shortest circle of ranks that wait for each other, from the lowest; empty where there is none."""
     known = {stuck.rank for stuck in explained}
     waits = {stuck.rank: [rank for rank in stuck.waits_for if rank in known] for stuck in explained}
-    circles = [circle for rank in waits if (circle := _back_to(rank, waits))]
+    circles = [circle for rank in waits if (circle := _path_back(rank, waits))]
     if not circles:
         return ()
     best = min(circles, key=len)
@@ -346,7 +346,7 @@ def _circle(explained: tuple[Stuck, ...]) -> tuple[int, ...]:
     return tuple(best[low:] + best[:low])
 
 
-def _back_to(start: int, waits: dict[int, list[int]]) -> list[int]:
+def _path_back(start: int, waits: dict[int, list[int]]) -> list[int]:
     """Return the shortest path from a rank back to itself, breadth first."""
     before: dict[int, int] = {}
     layer = [start]

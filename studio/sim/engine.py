@@ -88,9 +88,9 @@ def execute(
     """
     if native is None:
         native = _runs_compiled(plan.steps)
-    if native and notice is not None and KERNEL.loaded is None and not KERNEL.cached():
+    if native and notice is not None and KERNEL.loaded is None and not KERNEL.is_cached():
         notice(COMPILING if compiles_fast() else COMPILING_SLOWLY)
-    run: Any = compiled().entry if native else loop.entry
+    run: Any = load_kernel().entry if native else loop.entry
     m: Any = plan.m if native else plan.m.tolist()
     f: Any = plan.f if native else plan.f.tolist()
     batch = BATCH if native else INTERPRETED_BATCH
@@ -104,7 +104,7 @@ def execute(
                 break
             raise _failure(m)
         if state == k.Outcome.GROW:
-            m = _grown(m) if native else m + [0] * len(m)
+            m = _grow(m) if native else m + [0] * len(m)
         if progress is not None:
             progress((int(m[k.Head.LOG]) - plan.log) // 4, plan.instances)
         if cancel is not None and cancel():
@@ -126,7 +126,7 @@ class Cancelled(Exception):  # noqa: N818 (no error: somebody asked for it)
     """The simulation was stopped on request."""
 
 
-def _grown(m: Any) -> Any:
+def _grow(m: Any) -> Any:
     # What is never touched costs nothing, so it is better to ask once for much than often for little.
     least = 2 * int(m[k.Head.MARGIN]) + 4 * int(m[k.Head.CHANNEL_MASK] + 1)
     room = len(m) + max(len(m), min(8 * len(m), _RESERVE_WORDS), least)
@@ -156,7 +156,7 @@ def worth_compiling(steps: int) -> bool:
     """Whether about so many steps run faster compiled, loading or compiling counted in."""
     if KERNEL.loaded is not None:
         return True
-    if KERNEL.cached():
+    if KERNEL.is_cached():
         return steps > INTERPRETED_STEPS
     return steps > (INTERPRETED_COLD_STEPS if compiles_fast() else INTERPRETED_SLOW_STEPS)
 
@@ -252,6 +252,6 @@ COMPILING = "compiling the simulator, once per installation, about 15 s"
 COMPILING_SLOWLY = "compiling the simulator, once per installation, about 90 s"
 
 
-def compiled() -> ModuleType:
+def load_kernel() -> ModuleType:
     """Return the kernel, compiled: seconds the first time an installation asks, then from a cache."""
-    return KERNEL.compiled()
+    return KERNEL.load()

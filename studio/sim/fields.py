@@ -30,7 +30,7 @@ def nearest(text: str, known: Iterable[str]) -> str:
     return lowered[near[0]] if near else ""
 
 
-def shown(value: object) -> str:
+def show_value(value: object) -> str:
     """Return a value as a message shows it, cut where it is long."""
     text = "null" if value is None else repr(value)
     return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…"
@@ -65,7 +65,7 @@ class Fields:
     def error(self, key: str, value: object, allowed: str, hint: str = "") -> ConfigError:
         """Return the refusal of a value."""
         place = self._named.get(key.partition("[")[0], self.name)
-        message = f"{place}: {key} is {shown(value)}; allowed: {allowed}"
+        message = f"{place}: {key} is {show_value(value)}; allowed: {allowed}"
         return ConfigError(message, hint=hint, key=key, allowed=allowed)
 
     def missing(self, key: str, allowed: str, hint: str = "") -> ConfigError:
@@ -99,7 +99,7 @@ class Fields:
         """
         if setting.key not in self.table:
             if setting.required:
-                raise self.missing(setting.key, setting.allowed())
+                raise self.missing(setting.key, setting.allowed_words())
             return setting.default
         return self.read_in(setting, setting.key, self.table[setting.key])
 
@@ -111,7 +111,7 @@ class Fields:
             return self.flag_in(key, value)
         if setting.type == "choice":
             return self.choice_in(key, value, setting.values)
-        allowed = setting.allowed(unit)
+        allowed = setting.allowed_words(unit)
         number = self.number_in(
             key, value, allowed, least=setting.least, above=setting.above, most=setting.most
         )

@@ -595,7 +595,7 @@ class _Finder:
             self._pairs(representatives),
         )
 
-    def _used(self, representatives: Int64) -> list[int]:
+    def _used_groups(self, representatives: Int64) -> list[int]:
         """Return the groups that representatives use."""
         used: set[int] = set()
         for (index, _), group in self.group_of.items():
@@ -603,7 +603,7 @@ class _Finder:
         return sorted(used - {WORLD})
 
     def _names(self, representatives: Int64) -> dict[str, Int64]:
-        groups, used = self.groups, self._used(representatives)
+        groups, used = self.groups, self._used_groups(representatives)
         parts = [slice(int(groups.start[g]), int(groups.start[g] + groups.size[g])) for g in used]
         if not parts:
             return {}

@@ -106,7 +106,7 @@ def meetings(trace: Trace, groups: Sequence[CommGroup] | None) -> Meetings:
         inside = np.array([place.get(member, NONE) for member in matching.members], np.int64)
         rows = matching.rows()
         member, position = np.nonzero(rows != NONE)
-        rooted = _rooted(matching)[position]
+        rooted = _end_kinds(matching)[position]
         columns.append(np.stack([inside[member], rows[member, position], known + position, rooted]))
         # Absent members are waited for, too: with a gap a collective never takes place.
         counts.append(np.full(rows.shape[1], len(matching.members)))
@@ -122,7 +122,7 @@ def meetings(trace: Trace, groups: Sequence[CommGroup] | None) -> Meetings:
         columns.append(np.stack([place_of[there], row[there], number[there], np.full(int(there.sum()), how)]))
     rank, row, meeting, how = np.concatenate(columns, axis=1)
     count = np.concatenate(counts)
-    start, own = _recorded(trace, rank, row)
+    start, own = _recorded_times(trace, rank, row)
     waits, time_ns = _times(len(count), meeting, how, start, own)
     return Meetings(count, rank, row, meeting, waits, time_ns)
 
@@ -137,7 +137,7 @@ _ROOTED_TYPES = (
 )
 
 
-def _rooted(matching: GroupMatching) -> Int64:
+def _end_kinds(matching: GroupMatching) -> Int64:
     """Return (C,) how the collectives of a group end."""
     longest = max(map(len, matching.sequences), default=0)
     ends = np.full(longest, _TOGETHER, np.int64)
@@ -146,7 +146,7 @@ def _rooted(matching: GroupMatching) -> Int64:
     return ends
 
 
-def _recorded(trace: Trace, rank: Int64, row: Int64) -> tuple[Int64, Int64]:
+def _recorded_times(trace: Trace, rank: Int64, row: Int64) -> tuple[Int64, Int64]:
     """Return start, -1 where there is none, and duration (P,) of nodes."""
     start, own = np.empty(len(rank), np.int64), np.empty(len(rank), np.int64)
     graph_of = np.array([item.graph for item in trace.ranks], np.int64)[rank]
@@ -183,7 +183,7 @@ def rank_starts(trace: Trace) -> Int64:
 _NEVER = np.iinfo(np.int64).max
 
 
-def unrecorded(trace: Trace) -> Iterator[Finding]:
+def unrecorded_findings(trace: Trace) -> Iterator[Finding]:
     """Yield what a replay of communication lacks: nodes without a recorded duration, or all of them."""
     kinds = (NodeType.COMM_COLL, NodeType.COMM_SEND, NodeType.COMM_RECV)
     talks = [np.isin(graph.type, kinds) for graph in trace.graphs]

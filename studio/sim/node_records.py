@@ -173,7 +173,7 @@ class Draft:
             "Remove the node, or use the extended mode.",
         )
 
-    def _required(self, key: str, among: Any, least: int = 0) -> Int64:
+    def _require(self, key: str, among: Any, least: int = 0) -> Int64:
         values, there = self.columns.values(key, 0)
         for pos in np.flatnonzero(among & ~there)[:1].tolist():
             raise self.fail(pos, f"attribute {key!r} is missing")
@@ -189,7 +189,7 @@ class Draft:
         """
         if self.config.roofline is None or not among.any():
             return
-        ops, size = self._required("num_ops", among), self._required("tensor_size", among)
+        ops, size = self._require("num_ops", among), self._require("tensor_size", among)
         nothing = among & (size == 0)
         self.nodes[nothing, k.Node.KIND] = k.Kind.INSTANT
         some = np.flatnonzero(among & ~nothing)
@@ -210,7 +210,7 @@ class Draft:
                 "a memory node, but the system has no remote memory",
                 "Give a remote memory configuration.",
             )
-        size = self._required("tensor_size", among)
+        size = self._require("tensor_size", among)
         time = memory.latency_ns + (size / memory.bytes_per_ns).astype(np.int64)
         self.nodes[among, k.Node.KIND] = k.Kind.MEMORY
         self.nodes[among, k.Node.DURATION] = time[among]
@@ -245,12 +245,12 @@ class Draft:
         if not among.any():
             return
         nodes, planning = self.nodes, self.planning
-        types = self._required("comm_type", among)
+        types = self._require("comm_type", among)
         sized = among & (types != CollectiveType.BARRIER) if self.all_collectives else among
-        sizes = self._required("comm_size", sized)
+        sizes = self._require("comm_size", sized)
         nodes[:, k.Node.PRIORITY] = self.columns.values("comm_priority", 0)[0]
         self._slot("pg_name", among, k.Node.GROUP)
-        masks = self._involved(among)
+        masks = self._involved_dimensions(among)
         live = np.flatnonzero(among & (self.all_collectives | (types != CollectiveType.BROADCAST)))
         custom = self._custom_numbers()
         columns = (types, sizes, masks, nodes[:, k.Node.GROUP], custom, self._roots())
@@ -275,7 +275,7 @@ class Draft:
             numbers[self.graph.id[self.order] == node] = index
         return numbers
 
-    def _involved(self, among: Any) -> Int64:
+    def _involved_dimensions(self, among: Any) -> Int64:
         """Return (N,) which dimensions a collective involves as bits, -1 where it does not say."""
         masks = np.full(len(among), -1, np.int64)
         attrs = self.graph.attrs
@@ -380,8 +380,8 @@ class Draft:
             return
         nodes = self.nodes
         nodes[among, k.Node.KIND] = kind
-        nodes[among, k.Node.SIZE] = self._required("comm_size", among)[among]
-        nodes[among, k.Node.TAG] = self._required("comm_tag", among)[among] % k.Channel.STREAM_TAG
+        nodes[among, k.Node.SIZE] = self._require("comm_size", among)[among]
+        nodes[among, k.Node.TAG] = self._require("comm_tag", among)[among] % k.Channel.STREAM_TAG
         for pos in self._slot(peer, among, k.Node.PEER)[:1].tolist():
             raise self.fail(pos, f"attribute {peer!r} is missing")
         self.peer_slots.update(np.unique(nodes[among, k.Node.PEER]).tolist())

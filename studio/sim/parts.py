@@ -19,7 +19,7 @@ from studio.errors import ConfigError
 from studio.sim.algorithms import ALGORITHM_NAMES, ALGORITHMS_ALLOWED
 from studio.sim.config import Algorithm, Congestion, RemoteMemory, Roofline, SharedBus, SystemConfig
 from studio.sim.extensions import Extensions
-from studio.sim.fields import Fields, nearest, shown
+from studio.sim.fields import Fields, nearest, show_value
 from studio.sim.kinds import CollectiveKind
 from studio.sim.network import EXTENDED_NETWORK_KEYS, network_of, network_table, plain
 from studio.sim.settings import ALGORITHM_SETTINGS, BY_KEY, SETTINGS, File, Setting, in_file, settings_held_by
@@ -113,7 +113,7 @@ class Imported:
     findings: tuple[Finding, ...] = ()
 
 
-def imported(parts: Parts, custom: CustomAlgorithms = NO_CUSTOM) -> Imported:
+def interpret(parts: Parts, custom: CustomAlgorithms = NO_CUSTOM) -> Imported:
     """Return what ASTRA-sim's tables mean.
 
     Args:
@@ -143,7 +143,7 @@ def imported(parts: Parts, custom: CustomAlgorithms = NO_CUSTOM) -> Imported:
     memory = fields("memory", "remote_memory.json")
     options = fields("options", "command line", PATH_OPTIONS, OPTION_IGNORED)
     topology, links = network_of(network, extended=is_extended(parts))
-    extended = _extended(parts, system, findings)
+    extended = _read_extensions(parts, system, findings)
     read = {"system": system, "options": options, "memory": memory, "extended": extended}
     bus = system.read(BY_KEY["model-shared-bus"])
     config = SystemConfig(
@@ -182,7 +182,7 @@ def _read_values(read: Mapping[str, Fields], name: str) -> dict[str, Any]:
     }
 
 
-def _extended(parts: Parts, system: Fields, findings: list[Finding]) -> Fields:
+def _read_extensions(parts: Parts, system: Fields, findings: list[Finding]) -> Fields:
     """Return the settings of the extended mode, none where the mode is compatible."""
     table = system.table.get(EXTENDED, {})
     if not isinstance(table, Mapping):
@@ -219,7 +219,7 @@ def _speeds(table: Fields, setting: Setting, npus: int) -> Mapping[int, float] |
     for npu, speed in speeds.items():
         if not str(npu).isdecimal() or int(npu) >= npus:
             raise ConfigError(
-                f"{table.name}: {key} names NPU {shown(npu)}; allowed: whole numbers from 0 to {npus - 1}",
+                f"{table.name}: {key} names NPU {show_value(npu)}; allowed: whole numbers from 0 to {npus - 1}",
                 key=key,
             )
         by_npu[int(npu)] = table.number_in(f"{key}[{npu}]", speed, above=setting.above)
@@ -268,7 +268,7 @@ def _algorithms(
 def _algorithm(system: Fields, key: str, value: object) -> Algorithm:
     try:
         if isinstance(value, str):
-            return Algorithm.named(value)
+            return Algorithm.parse(value)
     except ConfigError:
         pass
     near = nearest(value.rstrip("0123456789"), ALGORITHM_NAMES) if isinstance(value, str) else ""
@@ -291,7 +291,7 @@ def _remote_memory(read: Mapping[str, Fields], npus: int, findings: list[Finding
     if sharing is None:
         return None
     if sharing == "per_node" and of_node.key not in memory:
-        raise memory.missing(of_node.key, of_node.allowed())
+        raise memory.missing(of_node.key, of_node.allowed_words())
     made = RemoteMemory(**_read_values(read, "RemoteMemory"))
     if sharing == "per_node" and nodes.key in memory:
         count = memory.read(nodes)

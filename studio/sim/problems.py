@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from studio.errors import ConfigError
 from studio.sim.config import SystemConfig
-from studio.sim.parts import Parts, imported, table_of, with_value
+from studio.sim.parts import Parts, interpret, table_of, with_value
 from studio.sim.settings import BY_KEY, Setting
 from studio.trace import Finding
 
@@ -43,19 +43,19 @@ class Examined:
         return None if self.problems else self.config
 
 
-def examined(parts: Parts) -> Examined:
+def examine_parts(parts: Parts) -> Examined:
     """Read the tables of a configuration to their end, whatever is refused on the way.
 
     Example:
         >>> network = {"topology": ["Ring"], "npus_count": [1], "bandwidth": ["tbd"], "latency": [500]}
         >>> system = {"scheduling-policy": "LIFO", "collective-optimization": "best", "preferred-dataset-splits": 4}
-        >>> list(examined(Parts(network, system)).problems)
+        >>> list(examine_parts(Parts(network, system)).problems)
         ['npus_count[0]', 'bandwidth[0]', 'collective-optimization']
     """
     problems: dict[str, ConfigError] = {}
     for _ in range(_AT_MOST):
         try:
-            result = imported(parts)
+            result = interpret(parts)
         except ConfigError as error:
             key = error.key or next((key for start, key in _PLACES if error.message.startswith(start)), "")
             known = key in problems

@@ -265,7 +265,7 @@ def _rank_statistics(result: SimResult, number: int, classes: dict[int, Int64]) 
     figures: dict[str, float] = {"wall": int(end.max())}
     for code, name in _NAMES.items():
         if (kind == code).any():
-            figures[name] = _covered(start[kind == code], end[kind == code])
+            figures[name] = _union_length(start[kind == code], end[kind == code])
     if "gpu" in figures and "comm" in figures:
         overlap = (int(figures["gpu"]) + int(figures["comm"]) - int(figures["wall"])) % WRAP
         if overlap:
@@ -275,7 +275,7 @@ def _rank_statistics(result: SimResult, number: int, classes: dict[int, Int64]) 
     return figures
 
 
-def _covered(start: Int64, end: Int64) -> int:
+def _union_length(start: Int64, end: Int64) -> int:
     """Return the length of a union of intervals."""
     order = np.argsort(start, kind="stable")
     start, end = start[order], np.maximum.accumulate(end[order])

@@ -39,13 +39,13 @@ class SettingValue:
         factor = _BASE.get(self.unit)
         if factor is None:
             return self.value
-        scaled = [item * factor / 10**9 if _is_number(item) else item for item in _listed(self.value)]
+        scaled = [item * factor / 10**9 if _is_number(item) else item for item in _as_list(self.value)]
         return scaled if isinstance(self.value, list | tuple) else scaled[0]
 
     @property
     def text(self) -> str:
         """The value as people write it, with its unit; not more than fits into a table."""
-        text = self.words or self._written()
+        text = self.words or self._write()
         return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
 
     @property
@@ -53,13 +53,13 @@ class SettingValue:
         """The value to the last digit, with its unit; of rates also in bytes per nanosecond."""
         if self.words:
             return json.dumps(self.value) if self.unit == "" else f"{self.value} {self.unit}"
-        digits = " × ".join(map(_full_number, _listed(self.value)))
+        digits = " × ".join(map(_full_number, _as_list(self.value)))
         if self.unit in _BASE:
-            return f"{digits} {self.unit} = {' × '.join(map(_full_number, _listed(self.base)))} bytes per ns"
+            return f"{digits} {self.unit} = {' × '.join(map(_full_number, _as_list(self.base)))} bytes per ns"
         return f"{digits} {self.unit}".rstrip() if self.unit != "things" else digits
 
-    def _written(self) -> str:
-        values = _listed(self.value)
+    def _write(self) -> str:
+        values = _as_list(self.value)
         numbers = [item for item in values if _is_number(item)]
         if len(numbers) == len(values) and self.unit in _FORMATS:
             return " × ".join(map(_FORMATS[self.unit], numbers))
@@ -69,11 +69,15 @@ class SettingValue:
         return f"{digits} {self.unit}" if self.unit and numbers else digits
 
 
-def _counted(number: float) -> str:
+def _format_whole(number: float) -> str:
     return format_count(int(number))
 
 
-_FORMATS: dict[str, Callable[[float], str]] = {"ns": format_ns, "bytes": format_bytes, "things": _counted}
+_FORMATS: dict[str, Callable[[float], str]] = {
+    "ns": format_ns,
+    "bytes": format_bytes,
+    "things": _format_whole,
+}
 
 
 def differences(tables: Parts, base: Parts) -> list[str]:
@@ -89,7 +93,7 @@ def differences(tables: Parts, base: Parts) -> list[str]:
     for key in dict.fromkeys((*mine, *others)):
         pair = mine.get(key), others.get(key)
         if differ(pair):
-            texts.append(f"{key} {told(pair)[0][0] or 'not set'}")
+            texts.append(f"{key} {describe_values(pair)[0][0] or 'not set'}")
     return texts
 
 
@@ -99,7 +103,7 @@ def differ(values: Sequence[SettingValue | None]) -> bool:
     return any(base != bases[0] for base in bases[1:])
 
 
-def told(values: Sequence[SettingValue | None]) -> list[tuple[str, str]]:
+def describe_values(values: Sequence[SettingValue | None]) -> list[tuple[str, str]]:
     """Return a setting of several systems in words, and exactly; where words do not tell values apart, exact ones do."""
     texts = [("", "") if value is None else (value.text, value.exact) for value in values]
     if differ(values) and len({text for text, _ in texts}) < 2:
@@ -155,7 +159,7 @@ def _unit(key: str, rate: str) -> str:
     return "" if row is None else rate if row.unit == NETWORK_UNIT else row.unit
 
 
-def _listed(value: object) -> list[object]:
+def _as_list(value: object) -> list[object]:
     return list(value) if isinstance(value, list | tuple) else [value]
 
 

@@ -134,7 +134,7 @@ class Setting:
         """Return what files call a value of the configuration."""
         return next(choice.name for choice in self.choices if choice.value == value)
 
-    def allowed(self, unit: str = "") -> str:
+    def allowed_words(self, unit: str = "") -> str:
         """Return the values allowed, in words; `unit` takes the place of the setting's own."""
         if self.type == "whole":
             return allowed_whole(_whole(self.least), _whole(self.most))

@@ -338,7 +338,7 @@ def write_trace(trace: Trace, folder: Path, tick: Callable[[int, int], None] | N
                 tick(done, len(trace.graphs))
 
     checksum = write_columns(folder / "graphs.arrow", graphs())
-    write_sealed(folder / "trace.json", _stored(trace, checksum))
+    write_sealed(folder / "trace.json", _to_stored(trace, checksum))
 
 
 def read_trace(folder: Path) -> Trace:
@@ -358,7 +358,7 @@ def _graph(columns: dict[str, NDArray[np.generic]]) -> Graph:
     return graph_from_arrays({**columns, "attrs.slot": columns["attrs.slot"].view(np.bool_)})
 
 
-def _stored(trace: Trace, checksum: Checksum) -> _StoredTrace:
+def _to_stored(trace: Trace, checksum: Checksum) -> _StoredTrace:
     ranks = [
         _StoredRank(
             rank.number,
@@ -401,7 +401,7 @@ def _rank(stored: _StoredRank, graphs: int) -> Rank:
     if not 0 <= stored.graph < graphs:
         raise ValueError(f"rank {stored.number} has no graph")
     metadata = tuple(
-        Attribute(a.name, ValueKind(a.kind), _restored(ValueKind(a.kind), a.value), a.doc)
+        Attribute(a.name, ValueKind(a.kind), _from_stored(ValueKind(a.kind), a.value), a.doc)
         for a in stored.metadata
     )
     return Rank(
@@ -415,9 +415,9 @@ def _rank(stored: _StoredRank, graphs: int) -> Rank:
     )
 
 
-def _restored(kind: ValueKind, value: Any) -> Any:
+def _from_stored(kind: ValueKind, value: Any) -> Any:
     if isinstance(value, list):
-        return [_restored(kind, item) for item in value]
+        return [_from_stored(kind, item) for item in value]
     if kind in (ValueKind.DOUBLE, ValueKind.DOUBLE_LIST, ValueKind.FLOAT, ValueKind.FLOAT_LIST):
         return struct.unpack(">d", bytes.fromhex(value))[0]
     return bytes.fromhex(value) if kind in (ValueKind.BYTES, ValueKind.BYTES_LIST) else value

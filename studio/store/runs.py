@@ -29,7 +29,7 @@ from studio.decoding import converted, decoder
 from studio.errors import ConfigError
 from studio.sim.config import Congestion, SystemConfig, Topology
 from studio.sim.kinds import CollectiveKind
-from studio.sim.parts import CustomAlgorithms, Mode, Parts, imported
+from studio.sim.parts import CustomAlgorithms, Mode, Parts, interpret
 from studio.sim.result import SimResult, breakdown_of
 from studio.store.arrays import (
     Checksum,
@@ -287,7 +287,7 @@ def read_run(folder: Path, info: RunInfo, trace: Trace) -> Run:
     with damage_told():
         stored = decode_sealed(folder / "result.json", _stored_result)
         [columns] = read_columns(folder / "events.arrow", stored.events)
-        wide = {key: _widened(columns[key], kind) for key, kind in stored.kinds.items()}
+        wide = {key: _widen(columns[key], kind) for key, kind in stored.kinds.items()}
         hints = get_type_hints(SimResult)
         values = {
             key: _together(hints[key], value, key, wide)
@@ -304,7 +304,7 @@ def read_run(folder: Path, info: RunInfo, trace: Trace) -> Run:
         return Run(info.name, result, info.tables, info.spent_s)
 
 
-def _widened(array: NDArray[np.generic], kind: str) -> NDArray[np.generic]:
+def _widen(array: NDArray[np.generic], kind: str) -> NDArray[np.generic]:
     dtype = np.dtype(kind)
     return array.view(np.bool_) if dtype == np.bool_ else array.astype(dtype, copy=False)
 
@@ -345,7 +345,7 @@ def _custom(info: RunInfo, folder: Path) -> CustomAlgorithms:
 
 def _config(parts: Parts, bytes_per_ns: tuple[float, ...], custom: CustomAlgorithms) -> SystemConfig:
     """Return what the tables mean, with these rates where they come within rounding of the tables'."""
-    config = imported(parts, custom).config
+    config = interpret(parts, custom).config
     dims = config.topology.dims
     if len(dims) != len(bytes_per_ns):
         return config

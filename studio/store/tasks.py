@@ -210,7 +210,7 @@ class Report:
             started=now if task.started is None else task.started,
         )
 
-    def cancelled(self) -> bool:
+    def is_cancelled(self) -> bool:
         """Return whether to stop."""
         return self.stop.is_set()
 

@@ -116,7 +116,7 @@ class Workspace:
         for job_id in self._ids():
             with contextlib.suppress(OSError, Damaged, msgspec.MsgspecError, UnicodeDecodeError):
                 raw = read_sealed(self.root / "jobs" / job_id / "job.json")
-                jobs.append(self._counted(replace(_job_info(raw), id=job_id)))
+                jobs.append(self._count_runs(replace(_job_info(raw), id=job_id)))
         return sorted(jobs, key=lambda job: (-job.created, job.id))
 
     def info(self, job_id: str) -> JobInfo:
@@ -132,13 +132,13 @@ class Workspace:
         except FileNotFoundError:
             raise self._missing(job_id) from None
         except Damaged as error:
-            raise _damaged(job_id, error) from error
+            raise _damage_error(job_id, error) from error
         try:
             known = _layout(raw)
             if known.layout <= LAYOUT:
-                return self._counted(replace(_job_info(raw), id=job_id))
+                return self._count_runs(replace(_job_info(raw), id=job_id))
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-            raise _damaged(job_id, error) from error
+            raise _damage_error(job_id, error) from error
         raise StudioError(
             f"Job {known.name or job_id!r} was imported by a newer Chakra Studio.",
             hint="Update Chakra Studio, or import the traces again.",
@@ -169,7 +169,7 @@ class Workspace:
         except Damaged as error:
             if not folder.is_dir():
                 raise self._missing(job_id) from None
-            raise _damaged(job_id, error) from error
+            raise _damage_error(job_id, error) from error
 
     def save(
         self,
@@ -292,7 +292,7 @@ class Workspace:
         except Damaged as error:
             if not folder.is_dir():
                 raise self._missing_run(job_id, run_id) from None
-            raise _damaged_run(run_id, error) from error
+            raise _run_damage_error(run_id, error) from error
 
     def save_run(self, job_id: str, run: Run) -> str:
         """Keep a simulation of a job, and return the run's id.
@@ -339,7 +339,7 @@ class Workspace:
         except Damaged as error:
             if not folder.is_dir():
                 raise self._missing_run(job_id, run_id) from None
-            raise _damaged_run(run_id, error) from error
+            raise _run_damage_error(run_id, error) from error
 
     def rename_run(self, job_id: str, run_id: str, name: str) -> RunInfo:
         """Give a run another name.
@@ -415,7 +415,7 @@ class Workspace:
         )
         return StudioError(f"Job {job_id} has no run {run_id[:80]!r}.", hint=hint)
 
-    def _counted(self, info: JobInfo) -> JobInfo:
+    def _count_runs(self, info: JobInfo) -> JobInfo:
         """Return what is known of a job with its runs counted."""
         folders = self._run_folders(info.id)
         sizes = [_size(path) for folder in folders for path in folder.rglob("*")]
@@ -473,14 +473,14 @@ class Workspace:
                     gone.unlink()
 
 
-def _damaged(job_id: str, error: Exception) -> TraceError:
+def _damage_error(job_id: str, error: Exception) -> TraceError:
     return TraceError(
         f"Job {job_id}: its files in the workspace are damaged ({error}).",
         hint="Delete it and import it again.",
     )
 
 
-def _damaged_run(run_id: str, error: Exception) -> TraceError:
+def _run_damage_error(run_id: str, error: Exception) -> TraceError:
     return TraceError(
         f"Run {run_id}: its files in the workspace are damaged ({error}).",
         hint="Delete it and simulate again.",

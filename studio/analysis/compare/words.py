@@ -33,7 +33,7 @@ def verdict(comparison: Comparison, name_a: str = "A", name_b: str = "B") -> str
     grew, before = comparison.difference_ns, comparison.a.makespan_ns
     steps = sorted(comparison.waterfall("busiest").steps, key=lambda step: -abs(step.difference_ns))
     reasons = [
-        f"{WORDS[step.part]} {signed(step.difference_ns)}"
+        f"{WORDS[step.part]} {signed_ns(step.difference_ns)}"
         for step in steps
         if abs(step.difference_ns) * 50 >= max(abs(grew), 1)
     ][:3]
@@ -56,11 +56,11 @@ def percent(share: float) -> str:
     return f"{'−' if share < 0 else ''}{f'{size:,.0f}' if size >= 100 else f'{size:.3g}'} %"
 
 
-def signed(ns: float) -> str:
+def signed_ns(ns: float) -> str:
     """Return a difference in time with its sign.
 
     Example:
-        >>> signed(1_500_000), signed(-20), signed(0)
+        >>> signed_ns(1_500_000), signed_ns(-20), signed_ns(0)
         ('+1.50 ms', '−20 ns', '0 ns')
     """
     return f"{'+' if ns > 0 else '−' if ns < 0 else ''}{format_ns(abs(ns))}"

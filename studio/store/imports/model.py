@@ -178,13 +178,13 @@ class Progress:
         with contextlib.suppress(OSError):
             write_json(self._folder / "progress.json", self._shown, durable=False)
 
-    def cancelled(self) -> bool:
+    def is_cancelled(self) -> bool:
         """Tell whether the user has cancelled the import."""
-        return self._report.cancelled()
+        return self._report.is_cancelled()
 
     def check(self) -> None:
         """Raise TaskCancelled if the user has cancelled the import."""
-        if self._report.cancelled():
+        if self._report.is_cancelled():
             raise TaskCancelled
 
     def warn(self, message: str) -> None:

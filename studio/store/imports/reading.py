@@ -195,7 +195,7 @@ def _sources(registry: Registry, import_id: str, progress: Progress) -> list[Sou
 
 def _members(file: ImportFile, path: Path, into: Path, progress: Progress) -> list[SourceFile]:
     try:
-        members = archive.unpack(path, into, name=file.path, cancelled=progress.cancelled)
+        members = archive.unpack(path, into, name=file.path, cancelled=progress.is_cancelled)
     except StudioError as error:
         progress.file_errors[file.id] = Problem(error.message, error.hint)
         raise
