@@ -1,4 +1,4 @@
-"""How long the doctor takes for a million nodes, in order and out of it.
+"""Benchmark: the doctor on a million nodes.
 
 python benchmarks/doctor.py [NODES]
 """
@@ -72,7 +72,7 @@ def graph_of(count: int) -> Graph:
 
 
 def broken(graph: Graph) -> Graph:
-    """Return the graph with a thousand circles, and with ids that are no order of issue."""
+    """Add a thousand cycles to a graph and shuffle its ids."""
     rng = np.random.default_rng(2)
     rows = graph.data.rows.copy()
     # The one before waits for this one: with its lane the other way about that is a circle of two.

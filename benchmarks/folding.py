@@ -165,7 +165,7 @@ def measure(job: str, npus: int, *, fold: bool) -> dict[str, Any]:
 
 
 def measured(job: str, npus: int, *, fold: bool) -> dict[str, Any]:
-    """The same, in a process of its own."""
+    """Measure in a separate process."""
     command = [sys.executable, __file__, "--one", job, str(npus), "yes" if fold else "no"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     figures: dict[str, Any] = json.loads(done.stdout)

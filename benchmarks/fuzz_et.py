@@ -1,4 +1,4 @@
-"""Mutated Chakra files: each gives a trace or a TraceFormatError, in bounded time and memory.
+"""Fuzz the Chakra reader: each file gives a trace or a TraceFormatError, in bounded time and memory.
 
     python benchmarks/fuzz_et.py [--mutations 10000] [--seed 1] [FILE ...]
 
@@ -81,7 +81,7 @@ def _repeat(data: bytearray, rng: Random) -> None:
 
 
 def _lie(data: bytearray, rng: Random) -> None:
-    """Put a length or number where some varint may be, up to the largest."""
+    """Overwrite bytes with a large varint."""
     offset = rng.randrange(len(data) + 1)
     value = rng.choice(
         (0, 1, 127, 128, 1 << 14, 1 << 31, 1 << 32, 1 << 40, (1 << 63) - 1, 1 << 63, (1 << 64) - 1)
@@ -160,7 +160,7 @@ def run(raw: list[bytes], mutations: int, seed: int, folder: Path) -> Counter[st
 
 
 def one(raw: bytes, rng: Random, path: Path, number: int) -> str:
-    """Read one mutation; returns what came of it."""
+    """Read one mutated file; returns the outcome."""
     content = mutated(raw, rng)
     if number % 5 == 0:
         # Faults of the packed stream itself, too.

@@ -1,4 +1,4 @@
-"""Mutated PyTorch traces: each pair of files gives a trace or a StudioError, in bounded time and memory.
+"""Fuzz the PyTorch readers: each pair of files gives a trace or a StudioError, in bounded time and memory.
 
     python benchmarks/fuzz_json.py [--mutations 10000] [--seed 1] [FILE ...]
 
@@ -60,7 +60,7 @@ def mutated_json(raw: bytes, rng: Random) -> bytes:
 
 
 def one(host: bytes, device: bytes, rng: Random, folder: Path, number: int) -> str:
-    """Read one mutation; returns what came of it."""
+    """Read one mutated file; returns the outcome."""
     change = mutated_json if rng.random() < 0.6 else mutated
     if rng.random() < 0.5:
         host = change(host, rng)

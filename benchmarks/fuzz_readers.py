@@ -1,4 +1,4 @@
-"""Mutated files of the formats besides Chakra's and PyTorch's: each gives a trace or a StudioError, in bounded time.
+"""Fuzz the other readers: each file gives a trace or a StudioError, in bounded time.
 
     python benchmarks/fuzz_readers.py [--mutations 10000] [--seed 1] [--only FORMAT] [FILE ...]
 
@@ -150,7 +150,7 @@ def _other_values(raw: bytes, rng: Random) -> bytes:
 
 
 def one(raw: bytes, rng: Random, path: Path, number: int) -> str:
-    """Read one mutation; returns what came of it."""
+    """Read one mutated file; returns the outcome."""
     content = changed(raw, rng)
     if number % 9 == 0:
         content = mutated(gzip.compress(content, 1, mtime=0), rng)

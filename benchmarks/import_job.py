@@ -1,4 +1,4 @@
-"""Importing a job into the workspace, and opening it again, each in a process of its own.
+"""Benchmark: import a job into the workspace and open it, each in its own process.
 
     python benchmarks/import_job.py path/to/traces [--turns 5]
 

@@ -1,4 +1,4 @@
-"""Reading, linking and writing traces of PyTorch as long as those of a real job.
+"""Benchmark: read, link and write PyTorch traces of realistic length.
 
     python benchmarks/link.py FOLDER [--nodes 100000] [--events 530000] [--ranks 8] [--turns 3] [--only STEP ...]
 
@@ -159,7 +159,7 @@ def host_template(host: dict[str, Any]) -> Piece:
 
 
 def _made_here(nodes: Sequence[dict[str, Any]]) -> set[int]:
-    """Return the storages that are written before they are read: not parameters, which stay."""
+    """Return the storages that are written before they are read, which excludes parameters."""
     read: set[int] = set()
     made: set[int] = set()
     for node in sorted(nodes, key=lambda item: item["id"]):
@@ -337,7 +337,7 @@ STEPS: dict[str, tuple[str, Callable[[Path], str]]] = {
 
 
 def _inside(step: str, made: Path) -> int:
-    """Take one step in this process and print what it took."""
+    """Run one step in this process and print its time and memory."""
     title, take = STEPS[step]
     import studio.commands.link  # noqa: F401 (so that it is not timed)
 

@@ -1,4 +1,4 @@
-"""Reading a Chakra file of a million nodes: ours beside a loop over protobuf-python, in one run.
+"""Benchmark: read a Chakra file of a million nodes, compared with protobuf-python.
 
     python benchmarks/read_et.py [--nodes 1000000]
 

@@ -79,7 +79,7 @@ def best(repeat: int, act: Callable[[], object]) -> float:
 
 
 def peak_mb() -> float:
-    """Return the most memory this process has held."""
+    """Return the peak memory of this process."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6
 
 
@@ -131,7 +131,7 @@ def measure(name: str, folder: Path, repeat: int) -> list[str]:
 
 
 def start_times() -> list[tuple[str, str, str]]:
-    """Return what was timed about starting, with what it took and what is asked for."""
+    """Measure the start of a studio; returns rows of name, seconds and target."""
     with tempfile.TemporaryDirectory() as empty:
         cold = {**os.environ, "NUMBA_CACHE_DIR": empty}
         command = [sys.executable, "-c", COLD, empty]

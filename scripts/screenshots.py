@@ -1,4 +1,4 @@
-"""Take the pictures of the README from a running studio with a sample open: `make screenshots`."""
+"""Take the screenshots of the README: `make screenshots`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PICTURES = ROOT / "docs" / "pictures"
 
 
 def main() -> None:
-    """Write every picture anew, or those of the pages that are named."""
+    """Take all screenshots, or those of the pages named."""
     pages = (overview, graph, nodes, simulate, timeline, collectives, compare, findings, home)
     wanted = sys.argv[1:] or [page.__name__ for page in pages]
     PICTURES.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""The command `chakra-studio`: options, help and exit codes of its verbs; what they do is in `studio/commands/`."""
+"""The command line: options, help texts and exit statuses; `studio/commands/` does the work."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _RANK = re.compile(r"(?P<file>.+)=(?P<number>[0-9]{1,9})", re.DOTALL)
 
 
 class _ServeByDefault(click.Group):
-    """Takes anything that is no command for paths to serve: `chakra-studio traces/`."""
+    """A click group that serves paths when the first word is not a command: `chakra-studio traces/`."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         own = {"--help", "-h", "--version"}
@@ -48,7 +48,7 @@ class _ServeByDefault(click.Group):
         return super().parse_args(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command; what users can mend is printed without a traceback."""
+        """Run the command; print expected errors without a traceback."""
         for stream in (sys.stdout, sys.stderr):
             # A terminal that knows few letters shows the others as escapes, rather than none at all.
             if isinstance(stream, io.TextIOWrapper):
@@ -68,7 +68,7 @@ class _ServeByDefault(click.Group):
 
 
 def _refuse_mistyped(ctx: click.Context, args: Sequence[str], commands: Iterable[str]) -> None:
-    """Raise a usage error where a word that is no path looks like a command."""
+    """Raise a usage error if the first word looks like a mistyped command."""
     # Options are looked at by the command they belong to.
     word = args[0] if args and not args[0].startswith("-") else ""
     near = difflib.get_close_matches(word, commands, n=1)
@@ -79,7 +79,7 @@ def _refuse_mistyped(ctx: click.Context, args: Sequence[str], commands: Iterable
 
 
 def _suggest(word: str, known: Iterable[str]) -> str:
-    """Return which of the known words a mistyped one may be, to be put before their list; "" where none is near."""
+    """Return "did you mean …? " for a mistyped word; "" if no known word is near."""
     near = difflib.get_close_matches(word, known, n=1)
     return f"did you mean {near[0]!r}? " if near else ""
 
@@ -155,7 +155,7 @@ _allow_damaged = click.option(
 
 
 def _size_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add what text workloads leave open; the command gets it as `npus` and `passes`."""
+    """Add the options for text workloads; the command gets them as `npus` and `passes`."""
     npus = click.option(
         "--npus",
         type=click.IntRange(min=1),
@@ -247,7 +247,7 @@ def info(
 
 
 def _repairs(_ctx: click.Context, _param: click.Parameter, codes: tuple[str, ...]) -> tuple[str, ...]:
-    """Refuse repairs that there are not."""
+    """Validate the names of repairs."""
     if codes:
         from studio.doctor import REPAIRS
 
@@ -626,13 +626,13 @@ def presets(as_json: bool) -> None:
 
 
 def _print(result: _T, as_json: bool, report: Callable[[_T], Any], text: Callable[[_T], str]) -> None:
-    """Print what came of a command, as JSON or in words."""
+    """Print a command's result as JSON or text."""
     # ASCII: names may hold what a terminal would obey, and not every terminal knows every letter.
     click.echo(json.dumps(report(result), indent=2) if as_json else text(result))
 
 
 def _warn(finding: Finding) -> None:
-    """Print a finding of the reader that means loss or may mislead."""
+    """Print a warning or error of a reader."""
     if finding.level != "info":
         click.secho(printable(f"{finding.level.capitalize()}: {finding.message}"), fg="yellow", err=True)
 
@@ -640,7 +640,7 @@ def _warn(finding: Finding) -> None:
 def _end_with_losses(
     ctx: click.Context, findings: Iterable[Finding], allowed: bool, *, warned: bool = True
 ) -> None:
-    """Say on stderr what damaged input cost, and leave with a status of its own, unless the user allows that.
+    """Report lost data on stderr and exit with status 4, unless `--allow-damaged` is given.
 
     Args:
         ctx: The command.
@@ -665,12 +665,12 @@ def _findings_of(sides: Iterable[Compared]) -> Iterator[Finding]:
 
 
 def _wait(what: str) -> None:
-    """Say what is waited for, where no progress can be shown."""
+    """Say what the command waits for when it cannot show progress."""
     click.echo(f"{what[0].upper()}{what[1:]} ...", err=True)
 
 
 def _progress_line() -> Callable[[str, int, int], None] | None:
-    """Return a progress callback that keeps one line of the terminal up to date; None where there is no terminal."""
+    """Return a progress callback that updates one terminal line; None without a terminal."""
     if not sys.stderr.isatty():
         return None
     # Reading reports from two threads.

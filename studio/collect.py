@@ -1,4 +1,4 @@
-"""Record a training script with PyTorch, as the two files per rank that `studio.link` puts together.
+"""Record a training script with PyTorch: two files per rank, which `studio.link` links.
 
     python -m studio.collect -o DIR [--wait N] [--warmup N] [--active N] train.py [ARGUMENT ...]
     torchrun --nproc-per-node 2 -m studio.collect -o DIR train.py
@@ -35,7 +35,7 @@ _STEPS_HELP = "https://pytorch.org/docs/stable/profiler.html#torch.profiler.sche
 
 @dataclass(slots=True)
 class Recorder:
-    """A recording under way.
+    """A recording in progress.
 
     Attributes:
         schedule: Steps left out, steps the profiler warms up in, steps recorded.
@@ -53,13 +53,13 @@ class Recorder:
 
     @property
     def recorded_steps(self) -> int:
-        """Steps that ended while they were recorded."""
+        """Number of steps recorded."""
         wait, warmup, active = self.schedule
         return min(max(self.steps - wait - warmup, 0), active)
 
     @property
     def shortfall(self) -> str:
-        """How many steps were recorded, and of how many, where they are fewer than asked for; else empty."""
+        """A message if fewer steps were recorded than asked for, else empty."""
         wait, warmup, active = self.schedule
         if not self.files or self.recorded_steps == active:
             return ""
@@ -110,7 +110,7 @@ def recorder(folder: Path | str, *, wait: int = 1, warmup: int = 1, active: int 
 
 @contextmanager
 def _recording(folder: Path | str, schedule: tuple[int, int, int]) -> Iterator[Recorder]:
-    """Record as `recorder` does, and leave it to the caller to say what is lacking."""
+    """Record as `recorder` does; the caller reports missing steps."""
     wait, warmup, active = schedule
     torch = _torch()
     if wait < 0 or warmup < 0 or active < 1:
@@ -163,7 +163,7 @@ def _recording(folder: Path | str, schedule: tuple[int, int, int]) -> Iterator[R
 
 
 def _torch() -> Any:
-    """Return PyTorch, which is no dependency of the package."""
+    """Import PyTorch, which is not a dependency of this package."""
     try:
         torch = import_module("torch")
         import_module("torch.profiler")
@@ -182,7 +182,7 @@ def _torch() -> Any:
 
 
 def _place(torch: Any) -> tuple[int | None, int | None]:
-    """Return the rank of this process and how many there are, None where nothing tells it."""
+    """Return rank and number of processes; None if unknown."""
     if torch.distributed.is_available() and torch.distributed.is_initialized():
         return torch.distributed.get_rank(), torch.distributed.get_world_size()
     rank, size = (os.environ.get(name, "") for name in ("RANK", "WORLD_SIZE"))
@@ -190,7 +190,7 @@ def _place(torch: Any) -> tuple[int | None, int | None]:
 
 
 def _refuse_others(folder: Path, size: int | None) -> None:
-    """Refuse a folder with files of ranks that this job does not have: they would be taken for ranks of it."""
+    """Refuse a folder with files of ranks that this job does not have; `link` would add them to it."""
     prefix, suffix = HOST_FILE.split("{}")
     names = [path.name[len(prefix) : -len(suffix)] for path in folder.glob(HOST_FILE.format("*"))]
     others = sorted(
@@ -204,7 +204,7 @@ def _refuse_others(folder: Path, size: int | None) -> None:
 
 
 def _device_waits(torch: Any) -> Any:
-    """Return the setting that records which event or stream the device waited for, None where there is none."""
+    """Return the profiler option that records device synchronization; None in old PyTorch versions."""
     config = getattr(torch._C._profiler, "_ExperimentalConfig", None)  # noqa: SLF001 (public nowhere else)
     try:
         return config(enable_cuda_sync_events=True) if config is not None else None
@@ -217,7 +217,7 @@ def _device_waits(torch: Any) -> Any:
 
 
 def main(arguments: Sequence[str] | None = None) -> Any:
-    """Record a script; returns what the process ends with, as `sys.exit` takes it."""
+    """Record a script; returns the exit status."""
     parser = argparse.ArgumentParser(
         prog="python -m studio.collect",
         description="Run a training script and record some of its steps: an execution trace and a Kineto trace per rank.",
@@ -251,7 +251,7 @@ def main(arguments: Sequence[str] | None = None) -> Any:
 
 
 def _run_recorded(options: argparse.Namespace) -> tuple[Recorder, Any]:
-    """Run the script as Python would, under the profiler; returns what was recorded and what the script ended with.
+    """Run the script under the profiler; returns the recording and the exit status.
 
     Raises:
         TraceError: The script ended as it should, before the first step to record.

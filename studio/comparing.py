@@ -1,4 +1,4 @@
-"""Runs side by side: recordings and simulations with their times and settings, each compared with the first.
+"""Compare runs: recordings and simulations with times and settings, each with the first.
 
 A recording is a job whose files hold times; a simulation is a run that was kept.
 """
@@ -34,7 +34,7 @@ _BINS = 480
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """A run to be compared.
+    """One side of a comparison.
 
     Attributes:
         name: What to call it; untrusted text.
@@ -52,7 +52,7 @@ class Compared:
 
 @dataclass(frozen=True, slots=True)
 class Lineup:
-    """Runs side by side, the first of them what the others are compared with.
+    """Runs compared with the first of them.
 
     Attributes:
         sides: Two or more.
@@ -63,7 +63,7 @@ class Lineup:
     comparisons: tuple[Comparison, ...]
 
     def partners(self, side: int, rank: int, row: int) -> list[tuple[int, int] | None]:
-        """Return a node of a side on every side: place of its rank and row; None where it is not."""
+        """Find a side's node on every side, as place of its rank and row; None if absent."""
         first: tuple[int, int] | None = (rank, row)
         if side:
             first = self.comparisons[side - 1].alignment.partner_back(rank, row)
@@ -78,7 +78,7 @@ def lineup(sides: Sequence[Compared], progress: Progress | None = None) -> Lineu
 
 
 def comparisons(sides: Sequence[Compared], progress: Progress | None = None) -> list[Comparison]:
-    """Compare each run with the first; `progress` is told how many are."""
+    """Compare each run with the first; `progress` gets the number done."""
     compared = []
     for done, other in enumerate(sides[1:]):
         if progress:
@@ -90,7 +90,7 @@ def comparisons(sides: Sequence[Compared], progress: Progress | None = None) -> 
 
 
 def side_use(side: Side) -> tuple[RankUse, Occupancy]:
-    """Return where the time of each rank of a run goes, and what the ranks did over time."""
+    """Return the time breakdown per rank of a run, and the activity over time."""
     over_time = occupancy(
         side.trace, side.times, origin_ns=side.origin_ns, makespan_ns=side.makespan_ns, bins=_BINS
     )
@@ -104,7 +104,7 @@ def recording(
     job: str = "",
     times: NodeTimes | None = None,
 ) -> Compared:
-    """Return a recording to be compared; `times` are the trace's own, where they are known already.
+    """Return a recording as a side of a comparison; `times` avoids reading them from the trace again.
 
     Raises:
         TraceError: The job holds no times.
@@ -116,7 +116,7 @@ def recording(
 
 
 def simulation(run: Run, info: RunInfo, summary: Summary | None = None, job_name: str = "") -> Compared:
-    """Return a simulation to be compared."""
+    """Return a simulation as a side of a comparison."""
     result = run.result
     side = Side(
         result.trace,
@@ -132,7 +132,7 @@ def simulation(run: Run, info: RunInfo, summary: Summary | None = None, job_name
 
 
 def _facts(summary: Summary) -> dict[str, SettingValue]:
-    """Return what tells jobs apart."""
+    """Return figures of a job that differ between jobs."""
     facts = {
         "ranks": SettingValue(summary.ranks, "things"),
         "nodes": SettingValue(summary.nodes, "things"),
@@ -169,7 +169,7 @@ def _links(result: SimResult) -> Carried:
 
 @contextmanager
 def name_in_errors(name: str) -> Iterator[None]:
-    """Put the name of a run before the message of errors that do not hold it."""
+    """Prefix errors with the name of the run, unless they contain it."""
     try:
         yield
     except StudioError as error:
@@ -181,7 +181,7 @@ def name_in_errors(name: str) -> Iterator[None]:
 def settings_table(
     sides: Sequence[Compared], *, differing: bool = True
 ) -> list[tuple[str, list[tuple[str, str]]]]:
-    """Return each setting with its value of every side in words and exactly, "" where one has none.
+    """Return each setting with every side's value, rounded and exact; "" if a side lacks it.
 
     Args:
         sides: The runs.

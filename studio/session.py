@@ -1,4 +1,4 @@
-"""What one studio or one command has open: jobs, their runs, and all that is worked out from them.
+"""Open jobs and runs, and everything computed from them, in one cache.
 
 Everything is made once, kept in one cache that is bounded by bytes, and known by the job and run it is of: their
 content never changes. What another studio deletes is gone at once.
@@ -44,7 +44,7 @@ Sides = tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True, slots=True)
 class CacheUse:
-    """How full the cache of a session is.
+    """Memory use of a session's cache.
 
     Attributes:
         budget_bytes: What it may take.
@@ -82,7 +82,7 @@ class Session:
         return CacheUse(self._cache.budget_bytes, self._cache.used_bytes, len(self._cache))
 
     def keep(self, sides: Sides, what: Hashable, make: Callable[[], T]) -> T:
-        """Return what is worked out of jobs and runs, made where it is not there yet.
+        """Return a value computed from jobs and runs, from the cache if it is there.
 
         Args:
             sides: The jobs and runs.
@@ -101,7 +101,7 @@ class Session:
         return self._cache.get((sides, what), make)
 
     def keep_of_job(self, what: Hashable, job: str, make: Callable[[], T], run: str = "") -> T:
-        """Return what is worked out of a job, or of a run of it; see `keep`."""
+        """Return a value computed from a job or one of its runs; see `keep`."""
         return self.keep(((job, run),), what, make)
 
     # -----------------------------------------------------------------------------------------------
@@ -145,11 +145,11 @@ class Session:
         return self.keep_of_job("nodes", job, make, run)
 
     def examination(self, job: str) -> Examination:
-        """Return what is wrong with a job."""
+        """Return the findings of a job."""
         return self.keep_of_job("examination", job, lambda: examined(self.trace(job)))
 
     def examination_made(self, job: str) -> Examination | None:
-        """Return what is wrong with a job where that is known; finding out would take its time."""
+        """Return the findings of a job if already computed, else None."""
         known: Examination | None = self._cache.peek((((job, ""),), "examination"))
         return known
 
@@ -171,7 +171,7 @@ class Session:
         return self.keep_of_job("gantt", job, make, run)
 
     def ghost(self, job: str, run: str, other: str) -> Gantt:
-        """Return the lanes of a run of a job with the times of another in them; `RECORDED` names the recording.
+        """Return a run's lanes filled with the times of another run; `RECORDED` names the recording.
 
         Raises:
             StudioError: There is no such job or run, or its files are damaged.
@@ -186,7 +186,7 @@ class Session:
         return self.keep(((job, run), (job, name)), "ghost", make)
 
     def counters(self, job: str, run: str) -> tuple[Series, ...]:
-        """Return what a run of a job, or its recording for "", has under way over time.
+        """Return the counters of a run, or of the recording for "".
 
         Raises:
             StudioError: There is no such job or run, or its files are damaged.
@@ -203,7 +203,7 @@ class Session:
     # Runs side by side; here `RECORDED` names a recording, as in addresses
 
     def load_side(self, job: str, run: str) -> Compared:
-        """Return a run of a job as pages, commands and reports compare it.
+        """Return a run of a job as a side of a comparison.
 
         Raises:
             StudioError: There is no such job or run, its files are damaged, or the job holds no times.
@@ -218,7 +218,7 @@ class Session:
         return recording(self.trace(job), f"{info.name} · recorded", info.summary, job, self.times(job, ""))
 
     def lineup(self, sides: Sequence[tuple[str, str]]) -> Lineup:
-        """Return runs compared with the first, each given by its job and its id.
+        """Compare runs, given by job and run id, with the first.
 
         Raises:
             StudioError: There is no such job or run, its files are damaged, or the job holds no times.
@@ -229,7 +229,7 @@ class Session:
         )
 
     def rank_use(self, job: str, run: str) -> tuple[RankUse, Occupancy]:
-        """Return where the time of each rank of a run, or of the recording for "", goes, and what ranks did over time.
+        """Return the time breakdown per rank, and the activity over time, of a run or, for "", the recording.
 
         Raises:
             StudioError: There is no such job or run, its files are damaged, or the job holds no times.
@@ -238,7 +238,7 @@ class Session:
 
 
 def keep_result(make: Callable[P, T]) -> Callable[P, T]:
-    """Let the session keep what a function works out of a job.
+    """Decorator: cache a function of a session and a job in the session.
 
     The function takes a session, the id of a job and whatever else it depends on, or one request with both. What is
     called `run` is a run of the job.
@@ -260,7 +260,7 @@ def keep_result(make: Callable[P, T]) -> Callable[P, T]:
 
 
 def recorded_gantt(trace: Trace) -> Gantt:
-    """Return the recording of a job, to be drawn.
+    """Return the drawable timeline of a job's recording.
 
     Raises:
         TraceError: It holds no times.
@@ -272,7 +272,7 @@ def recorded_gantt(trace: Trace) -> Gantt:
 
 
 def simulated_gantt(run: Run) -> Gantt:
-    """Return the timeline of a run; of ranks that are alike only the simulated one is laid out."""
+    """Return the drawable timeline of a run; only simulated ranks are laid out, equal ranks share theirs."""
     result = run.result
     ranks = result.trace.ranks
     stands_for = [ranks[place].number for place in result.representative.tolist()]

@@ -1,4 +1,4 @@
-"""`chakra-studio check`: find what is wrong with jobs, and write them repaired where that is asked for."""
+"""`chakra-studio check`: find problems of jobs and, if asked, write repaired copies."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _CHANGES_SHOWN = 4
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What to examine.
+    """Options of `check`.
 
     Attributes:
         paths: Files, folders or archives.
@@ -42,7 +42,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """A job that was examined.
+    """A job with its findings and, if repaired, the changes.
 
     Attributes:
         name: The job.
@@ -62,7 +62,7 @@ class Checked:
 
 
 def run(request: Request, *, progress: Progress | None = None) -> list[Checked]:
-    """Examine every job at the paths, and write it repaired where a folder is given.
+    """Examine every job at the paths; with a folder, write repaired copies into it.
 
     Raises:
         TraceError: Several jobs are to be mended into one folder.
@@ -92,7 +92,7 @@ def _repair(checked: Checked, target: Path, only: Sequence[str], progress: Progr
 
 
 def worst_at_least(done: Sequence[Checked], level: Level) -> bool:
-    """Return whether anything at a level or above it was found; of a mended job what is left counts."""
+    """Whether any finding has this level or a worse one; of a repaired job the remaining findings count."""
     bad = LEVELS[: LEVELS.index(level) + 1]
     return any(
         diagnosis.level in bad for job in done for diagnosis in (job.left or job.examination).diagnoses
@@ -100,7 +100,7 @@ def worst_at_least(done: Sequence[Checked], level: Level) -> bool:
 
 
 def report(done: Sequence[Checked]) -> dict[str, Any] | list[dict[str, Any]]:
-    """Return what was found of a job as plain data, or a list of that of several."""
+    """Return the findings as plain data: a dictionary for one job, a list for several."""
     reports = [_job_report(checked) for checked in done]
     return reports if len(reports) > 1 else reports[0]
 
@@ -150,7 +150,7 @@ def _finding(trace: Trace, diagnosis: Diagnosis) -> dict[str, Any]:
 
 
 def text(done: Sequence[Checked]) -> str:
-    """Return the same for reading in a terminal."""
+    """Format the result for a terminal."""
     return "\n\n".join(_job_text(checked) for checked in done)
 
 
@@ -169,7 +169,7 @@ def _job_text(checked: Checked) -> str:
 
 
 def verdict(examination: Examination) -> str:
-    """Return how a job is, in a few words."""
+    """Return the number of errors and warnings in words."""
     counts = [(examination.count(level), level) for level in ("error", "warning")]
     problems = ", ".join(f"{count} {level}{'s' if count > 1 else ''}" for count, level in counts if count)
     return problems or f"nothing is wrong, {len(CHECKS)} checks made"

@@ -1,4 +1,4 @@
-"""`chakra-studio compare`: how much longer runs take than the first, and where that comes from."""
+"""`chakra-studio compare`: how much longer runs take than the first, and why."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _NAME_WIDTH = 46
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What to compare.
+    """Options of `compare`.
 
     Attributes:
         sides: Names of the runs, as `names.find_runs` takes them; the others are compared with the first.
@@ -55,7 +55,7 @@ def slower_than(shown: Lineup, percent: float) -> bool:
 
 
 def report(shown: Lineup) -> dict[str, Any]:
-    """Return everything about a comparison as plain data; times are nanoseconds, differences those to the first."""
+    """Return a comparison as plain data; times are in nanoseconds, differences are to the first run."""
     return {
         "sides": [
             {
@@ -175,7 +175,7 @@ def _node_report(side: Side, node: NodeAlone) -> dict[str, Any]:
 
 
 def _differing(sides: Sequence[Compared]) -> list[str]:
-    """Return the settings that differ, called as plain data calls them."""
+    """Return the settings that differ, with the units in their names."""
     names: dict[str, str] = {}
     for side in sides:
         names.update((key, plain_name(key, value)) for key, value in side.settings.items())
@@ -183,7 +183,7 @@ def _differing(sides: Sequence[Compared]) -> list[str]:
 
 
 def text(shown: Lineup) -> str:
-    """Return a comparison for reading in a terminal."""
+    """Format a comparison for a terminal."""
     sides = shown.sides
     wide = max(len(side.name) for side in sides)
     base = sides[0].side.makespan_ns
@@ -290,5 +290,5 @@ def _node_lines(comparison: Comparison, letter: str) -> Iterator[str]:
 
 
 def _end_of(name: str) -> str:
-    """Return the end of a name, which tells more than its beginning."""
+    """Shorten a name from its start; the end says more."""
     return name if len(name) <= 26 else f"…{name[-25:]}"

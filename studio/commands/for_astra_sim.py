@@ -1,4 +1,4 @@
-"""A trace as the reference simulator, ASTRA-sim, takes it: what it stops at is left out, and each kind counted.
+"""Adapt traces for ASTRA-sim: leave out what it cannot read, and count it by kind.
 
 It stops at METADATA nodes, at six of the ten collectives, at communication marked as work of the processor, and at comm
 groups that are no whole numbers above 0 or are not in the comm group file; an all-gather of nothing never ends there.
@@ -41,12 +41,12 @@ _KNOWN = (
 
 
 def for_reader(trace: Trace, reader: Reader | None) -> Trace:
-    """Return a trace as a simulator takes it; as it is where none is named."""
+    """Adapt a trace for the simulator named; unchanged if none is."""
     return for_astra_sim(trace) if reader == "astra-sim" else trace
 
 
 def for_astra_sim(trace: Trace) -> Trace:
-    """Return a trace that the reference reads; its findings say what was left out or changed."""
+    """Return a trace that ASTRA-sim reads; its findings list what was left out or changed."""
     uses = np.bincount([rank.graph for rank in trace.ranks], minlength=len(trace.graphs))
     counts: dict[str, int] = {}
     made: dict[int, Graph] = {}
@@ -76,7 +76,7 @@ def _communicates(graph: Graph) -> Bool:
 
 
 def _refused_nodes(graph: Graph) -> dict[str, Bool]:
-    """Return the nodes (N,) the reference stops at, by what they are."""
+    """Return masks (N,) of the nodes that ASTRA-sim cannot run, by kind."""
     kind, size = dense_column(graph, "comm_type", NONE), dense_column(graph, "comm_size", NONE)
     collective = graph.type == NodeType.COMM_COLL
     refused: dict[str, Bool] = {"METADATA nodes left out": np.asarray(graph.type == NodeType.METADATA)}
@@ -102,7 +102,7 @@ def _change_findings(changes: list[str]) -> list[Finding]:
 
 
 def _number_groups(trace: Trace) -> tuple[Trace, list[Finding]]:
-    """Return a trace whose comm groups are all listed, but that of all ranks, and called by numbers above 0."""
+    """Rename comm groups to numbers above 0, list all of them, and drop the group of all ranks."""
     world = world_names(trace.groups, [rank.number for rank in trace.ranks])
     own = [group for group in trace.groups if group.name not in world]
     taken = {int(group.name) for group in own if _is_number(group.name)}
@@ -145,12 +145,12 @@ def _rename_groups(trace: Trace, rank: Rank, names: dict[str, str]) -> Rank:
 
 
 def _as(value: int | str, name: str) -> int | str:
-    """Return a group's number in the kind of value its name had."""
+    """Convert a group's number to the type of its old name."""
     return name if isinstance(value, str) else int(name)
 
 
 def _check_uneven(trace: Trace) -> list[Finding]:
-    """Return that members bring different sizes to an all-to-all, for which the reference waits for ever."""
+    """Warn of all-to-alls with sizes that differ between members; ASTRA-sim would hang on them."""
     for group in match_collectives(trace, by_number=False):
         present = group.sequence_of[group.sequence_of != NONE]
         used = [group.sequences[position] for position in np.unique(present).tolist()]

@@ -1,4 +1,4 @@
-"""`chakra-studio link`: link PyTorch's traces, write Chakra files, and count per rank what was linked."""
+"""`chakra-studio link`: link PyTorch traces, write Chakra files, and print counts per rank."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FIGURES = ("host_operations", "linked", "host_events", "device_operations", "att
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What to link.
+    """Options of `link`.
 
     Attributes:
         paths: The files of all ranks of one job, or folders of them.
@@ -63,7 +63,7 @@ def run(request: Request, *, progress: Progress | None = None) -> Linked:
 
 
 def rank_figures(trace: Trace, rank: Rank) -> dict[str, Any]:
-    """Return how the linking of a rank went, and what it communicates, as plain data."""
+    """Return the linking figures and the communication of a rank as plain data."""
     metadata = {attr.name: attr.value for attr in rank.metadata}
     figures: dict[str, Any] = {"rank": rank.number}
     figures |= {key: metadata.get(f"link_{key}", 0) for key in FIGURES}
@@ -76,7 +76,7 @@ def rank_figures(trace: Trace, rank: Rank) -> dict[str, Any]:
 
 
 def communication(trace: Trace, rank: Rank) -> dict[str, dict[str, int]]:
-    """Return count and bytes by collective, sends and receives among them."""
+    """Return count and bytes of a rank's communication by kind of collective, send and receive."""
     graph = trace.graph_of(rank)
     kinds, sizes = (dict(zip(*(c.tolist() for c in int_column(graph, key)), strict=True)) for key in _KEYS)
     totals: dict[str, dict[str, int]] = {}
@@ -113,7 +113,7 @@ def report(linked: Linked) -> dict[str, Any]:
 
 
 def text(linked: Linked) -> str:
-    """Return the same for reading in a terminal."""
+    """Format the result for a terminal."""
     lines = ["rank  host operations  linked  host events  device operations  attributed  communication"]
     for rank in linked.trace.ranks:
         figures = rank_figures(linked.trace, rank)
@@ -139,7 +139,7 @@ _CLOCKS_TOLD = 32
 
 
 def _clock_lines(trace: Trace) -> list[str]:
-    """Return offset, drift and what stays of every rank whose clock was compared with another's."""
+    """Format clock offset, drift and residual of every rank whose clock was compared."""
     clocks = [(rank.number, rank_figures(trace, rank).get("clock")) for rank in trace.ranks]
     compared = [(number, clock) for number, clock in clocks if clock and clock["matched"]]
     if not compared:
@@ -156,7 +156,7 @@ def _clock_lines(trace: Trace) -> list[str]:
 
 
 def options_without(kinds: Sequence[str], error: Callable[[str], Exception]) -> LinkOptions:
-    """Return the options with some kinds of dependencies, or host gaps, switched off.
+    """Return link options with these kinds of dependencies, or host gaps, switched off.
 
     Args:
         kinds: Names of switches, with dashes.

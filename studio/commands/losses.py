@@ -1,4 +1,4 @@
-"""What damaged input costs: said on stderr, and told to scripts by the exit status."""
+"""Report data lost to damage on stderr; exit with 4."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ STATUS = 4
 
 
 def losses(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    """Return what readers found that cost nodes or values, each once."""
+    """Return the distinct findings that mean lost nodes or values."""
     return tuple(dict.fromkeys(finding for finding in findings if finding.level == "error"))
 
 
 def lost_line(findings: Iterable[Finding], *, allowed: bool) -> str:
-    """Return that something was lost, how often, and what follows for the exit status.
+    """Format one line about lost data: counts by kind, and the exit status.
 
     Args:
         findings: The losses, one or more.

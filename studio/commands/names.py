@@ -1,4 +1,4 @@
-"""What the names on a command line stand for: files by their prefix, jobs and runs of the workspace by id or name."""
+"""Resolve names given on the command line: file prefixes, and jobs and runs by id or name."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LISTED = 8
 
 
 def find_by_prefix(prefix: str) -> list[Path]:
-    """Return the traces `<prefix>.<rank>.et` or `.et.gz`, and the comm groups `<prefix>.json` beside them."""
+    """Find the traces `<prefix>.<rank>.et` or `.et.gz`, and the comm groups `<prefix>.json` beside them."""
     base = Path(prefix)
     paths = []
     for path in sorted(base.parent.glob(f"{glob.escape(base.name)}.*")) if base.name else []:
@@ -30,7 +30,7 @@ def find_by_prefix(prefix: str) -> list[Path]:
 
 
 def find_job(workspace: Workspace, name: str) -> JobInfo:
-    """Return the job of an id or name.
+    """Find a job by id or name.
 
     Raises:
         ConfigError: There is no such job, or several have the name.
@@ -70,7 +70,7 @@ def find_runs(
     progress: Progress | None = None,
     least: int = 2,
 ) -> list[Compared]:
-    """Return the runs that are named.
+    """Find runs by name, and recordings by path.
 
     A name is a path of traces, or, in the workspace: `job/run`, a run, a job (its recording, else its newest run);
     jobs and runs by id or by name.
@@ -121,7 +121,7 @@ def _find_run(
 
 
 def _find_stored_run(store: Workspace, name: str) -> tuple[str, str]:
-    """Return job and run of the workspace that are called so."""
+    """Find a run of the workspace by name; returns the ids of job and run."""
     named: dict[str, list[tuple[str, str]]] = {}
     for job in store.jobs():
         runs = store.runs(job.id) if job.runs else []

@@ -1,4 +1,4 @@
-"""`chakra-studio presets`: list the systems that go by a name."""
+"""`chakra-studio presets`: list the named systems."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def report(presets: Sequence[Preset]) -> list[dict[str, Any]]:
 
 
 def text(presets: Sequence[Preset]) -> str:
-    """Return the presets for reading in a terminal."""
+    """Format the presets for a terminal."""
     lines = []
     for preset in presets:
         lines += [

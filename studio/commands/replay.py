@@ -1,4 +1,4 @@
-"""A recording played again: what is taken from it, and how long each step took then and now."""
+"""Replay a recording: configure the system, and compare each step with the recording."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NO_NETWORK = "no network: recorded durations"
 
 
 def idle_system(npus: int) -> Parts:
-    """Return a system for a replay, in which no message uses the network."""
+    """Return a system for a replay; messages do not use its network."""
     network = {"topology": ["Switch"], "npus_count": [npus], "bandwidth": [1], "latency": [0]}
     system = {
         "scheduling-policy": "LIFO",
@@ -30,7 +30,7 @@ def idle_system(npus: int) -> Parts:
 
 
 def as_replay(parts: Parts) -> Parts:
-    """Return a system on which a recording is played again; its other settings stay."""
+    """Return the system with the settings that a replay needs."""
     table = parts.system.get(EXTENDED)
     settings = {**(table if isinstance(table, dict) else {}), **RECORDED}
     return replace(parts, system={**parts.system, EXTENDED: settings})
@@ -62,7 +62,7 @@ def report(result: SimResult) -> list[dict[str, Any]]:
 
 
 def lines(result: SimResult, most: int = 32) -> Iterator[str]:
-    """Yield the steps for reading in a terminal, the first `most` one by one."""
+    """Format the steps for a terminal, the first `most` one by one."""
     compared = steps(result)
     if not compared:
         yield "  nothing to compare: the trace has no start times"

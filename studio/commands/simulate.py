@@ -1,4 +1,4 @@
-"""`chakra-studio simulate`: simulate a job on a system, and say how long it takes."""
+"""`chakra-studio simulate`: simulate a job on a system."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _SYSTEM_WIDTH = 48
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What to simulate.
+    """Options of `simulate`.
 
     Attributes:
         workload: Folders or files, the common prefix of files, or the id of a job in the workspace.
@@ -86,7 +86,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of a request.
+    """A simulation with its findings and how long it took to compute.
 
     Attributes:
         workload: What was simulated, in words.
@@ -107,7 +107,7 @@ class Outcome:
 
 
 def run(request: Request, *, progress: Progress | None = None, notice: Notice | None = None) -> Outcome:
-    """Simulate a job, keep the run and write its events where that is asked for.
+    """Simulate a job; with the options, store the run and write its events.
 
     Args:
         request: What to simulate.
@@ -130,7 +130,7 @@ def run(request: Request, *, progress: Progress | None = None, notice: Notice | 
 
 
 def _outcome(request: Request, progress: Progress | None, notice: Notice | None) -> tuple[Outcome, Parts]:
-    """Simulate a job, and return the system it was simulated on, too; a job that a run is kept of is imported first."""
+    """Simulate a job and return the outcome with the system's tables; with `--out`, import the job first."""
     started = time.monotonic()
     # A replay without a system gets one as large as the job; else mistakes are told before files are read.
     left_out = request.replay and not (request.preset or request.system or request.network)
@@ -154,7 +154,7 @@ def _outcome(request: Request, progress: Progress | None, notice: Notice | None)
 
 
 def _refuse(findings: Sequence[Finding], fitting: Sequence[str]) -> None:
-    """Raise what keeps the job from being simulated; warnings may say why, so they are told with it.
+    """Raise the errors of a check before the run, with its warnings as context.
 
     Args:
         findings: What reading and checking brought to light.
@@ -182,7 +182,7 @@ def _presets_of(npus: int) -> list[str]:
 
 
 def _beyond_capacity(result: SimResult) -> Iterator[Finding]:
-    """Yield dimensions that carried more than all ports could have sent until the end."""
+    """Warn of dimensions that carried more than their ports can send."""
     shares = [carried.offered_load(result.makespan_ns) for carried in result.dimensions]
     full = [index for index, share in enumerate(shares) if share > 1]
     if not full:
@@ -200,7 +200,7 @@ def _beyond_capacity(result: SimResult) -> Iterator[Finding]:
 
 @dataclass(slots=True)
 class Limit:
-    """Stops a simulation when its time is up, and knows how far it was.
+    """A time limit that stops a simulation and records its progress.
 
     Attributes:
         started: When the clock began, by `time.monotonic`.
@@ -218,7 +218,7 @@ class Limit:
         return self.seconds is not None and time.monotonic() - self.started > self.seconds
 
     def error(self) -> TraceError:
-        """Return what to say when it is."""
+        """Return the error for a simulation that ran out of time."""
         share = (
             f"{100 * self.done // self.total} % of its nodes were complete"
             if self.total
@@ -259,7 +259,7 @@ def _simulate(
 
 
 def workload(request: Request, progress: Progress | None = None) -> Trace:
-    """Read the job that is asked for.
+    """Read the job named on the command line.
 
     Raises:
         StudioError: There is nothing of this name, or it cannot be read.
@@ -272,7 +272,7 @@ def workload(request: Request, progress: Progress | None = None) -> Trace:
 
 
 def kept_job(request: Request, progress: Progress | None = None) -> str:
-    """Return the job of the workspace that is asked for; files that were never imported are imported.
+    """Return the stored job; files not yet in the workspace are imported.
 
     Raises:
         StudioError: There is nothing of this name, or it cannot be read or stored.
@@ -292,7 +292,7 @@ def kept_job(request: Request, progress: Progress | None = None) -> str:
 
 
 def _files(request: Request) -> list[Path | str]:
-    """Return the files or folders that the workload names; none where it may be a job of the workspace."""
+    """Return the files or folders that the workload names; empty if it may name a stored job."""
     names = list(request.workload)
     absent = [name for name in names if not Path(name).exists()]
     if not absent:
@@ -307,7 +307,7 @@ def _root(request: Request) -> Path:
 
 
 def _job(request: Request) -> str:
-    """Return the workload as the id of a job that is there."""
+    """Find the stored job that the workload names."""
     [name] = request.workload
     nothing = f"WORKLOAD {name!r}: no file or folder, no files {name}.<rank>.et"
     root = _root(request)
@@ -323,7 +323,7 @@ def _job(request: Request) -> str:
 
 
 def parts_for(request: Request, instead: Parts | None = None) -> Parts:
-    """Return the configuration that is asked for: the preset, the files over it, the settings over both.
+    """Combine the configuration: preset, then files, then `--set`.
 
     Args:
         request: What is asked for.
@@ -354,7 +354,7 @@ def _read_parts(parts: Parts, request: Request) -> astra.Imported:
 
 
 def _with_files(parts: Parts, request: Request) -> Parts:
-    """Return `parts` with the tables of the files that are given in place of its own."""
+    """Replace tables by those of the given files."""
     given = astra.load_given(request.system, request.network, request.comm_groups, request.remote_memory)
     return replace(parts, **{**given, "names": {**parts.names, **given["names"]}})
 
@@ -364,7 +364,7 @@ def _with_files(parts: Parts, request: Request) -> Parts:
 
 
 def report(outcome: Outcome) -> dict[str, Any]:
-    """Return everything about an outcome as plain data; times are whole nanoseconds."""
+    """Return an outcome as plain data; times are whole nanoseconds."""
     result = outcome.result
     parts = astra.parts_of(result.config)
     times = dataclasses.asdict(breakdown_of(result))
@@ -460,7 +460,7 @@ def _collectives_report(result: SimResult) -> list[dict[str, Any]]:
 
 
 def text(outcome: Outcome) -> str:
-    """Return an outcome for reading in a terminal."""
+    """Format an outcome for a terminal."""
     result = outcome.result
     finish = result.finish_ns
     times = breakdown_of(result)
@@ -497,7 +497,7 @@ def text(outcome: Outcome) -> str:
 
 
 def _header(outcome: Outcome) -> str:
-    """Return what was simulated on what; a replay uses no network, for every communication takes its recorded time."""
+    """Format workload and system; a replay shows no network, because communication takes its recorded time."""
     result = outcome.result
     if replaying.is_replay(result):
         npus = len(result.trace.ranks)

@@ -1,4 +1,4 @@
-"""Where ranks do not agree with each other: the members of a comm group, and both sides of a message."""
+"""Find disagreements between ranks: members of a comm group, and both ends of a message."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _SHOWN = 8
 
 
 def group_findings(trace: Trace, config: SystemConfig, groups: Sequence[GroupMatching]) -> Iterator[Finding]:
-    """Yield groups that are not what the nodes take them for, and members that do different things."""
+    """Find comm groups with wrong or missing members, and members with different collectives."""
     yield from _groups(trace, config, groups)
     if config.extensions is None:
         yield from _names(groups)
@@ -47,7 +47,7 @@ def group_findings(trace: Trace, config: SystemConfig, groups: Sequence[GroupMat
 
 
 def message_findings(trace: Trace) -> Iterator[Finding]:
-    """Yield sends and receives that find no other side, or name the wrong rank."""
+    """Find sends and receives without a partner, or that name the wrong rank."""
     messages = match_messages(trace)
     yield from _find_self_sends(trace, messages)
     yield from _find_foreign(trace, messages)
@@ -59,7 +59,7 @@ def message_findings(trace: Trace) -> Iterator[Finding]:
 
 
 def rank_list(numbers: Sequence[int]) -> str:
-    """Return rank numbers in words, runs of them drawn together.
+    """Format rank numbers, consecutive ones as a range.
 
     Example:
         >>> rank_list([3]), rank_list([0, 1, 2, 3, 8]), rank_list([])
@@ -79,13 +79,13 @@ def rank_list(numbers: Sequence[int]) -> str:
 
 
 def node_label(graph: Graph, row: int) -> str:
-    """Return a node as messages name it: its id, and its name where it says more."""
+    """Format a node for messages: its id, and its name if it adds anything."""
     name = graph.strings[int(graph.name[row])] if graph.name[row] >= 0 else ""
     return f"node {int(graph.id[row])}" + (f" ({name[:60]})" if name else "")
 
 
 def group_label(group: GroupMatching) -> str:
-    """Return a group as messages name it."""
+    """Format a comm group for messages."""
     return f"group {group.name}" if group.name else "the group of all ranks"
 
 
@@ -94,7 +94,7 @@ def group_label(group: GroupMatching) -> str:
 
 
 def _limit(findings: Iterator[Finding]) -> Iterator[Finding]:
-    """Yield the first few findings, then one that counts the rest."""
+    """Yield the first findings, then one that counts the rest."""
     for index, finding in enumerate(findings):
         if index < _SHOWN:
             yield finding
@@ -204,7 +204,7 @@ def _chunks(collectives: Collectives, config: SystemConfig) -> Int64:
 
 
 def _comparable(config: SystemConfig, groups: Sequence[GroupMatching]) -> Sequence[GroupMatching]:
-    """Return the groups without the sizes that may differ: in the extended mode those of all-to-alls."""
+    """Ignore sizes that may differ between members: in the extended mode those of all-to-alls."""
     if config.extensions is None:
         return groups
     return [
@@ -248,7 +248,7 @@ def _disagreement(trace: Trace, group: GroupMatching, disputed: Disagreement) ->
 
 
 def collective_label(trace: Trace, number: int, row: int) -> str:
-    """Return a rank's collective as messages name it, row -1 as none."""
+    """Format a rank's collective for messages; row -1 means none."""
     if row == NONE:
         return "none"
     rank = trace.rank(number)
@@ -265,7 +265,7 @@ def collective_label(trace: Trace, number: int, row: int) -> str:
 
 
 def is_certain(trace: Trace, group: GroupMatching, disputed: Disagreement) -> bool:
-    """Whether the ranks disagree whatever the times: other collectives or numbers, or an order that dependencies fix."""
+    """Whether the ranks disagree independently of timing: different collectives, or an order fixed by dependencies."""
     if group.by_number:
         return True
     mine, other = (_sequence(group, number) for number in (disputed.rank, disputed.other_rank))
@@ -333,7 +333,7 @@ def _of_count(count: int) -> str:
 
 
 def _near(messages: Messages, unreceived: Int64) -> Callable[[int], int | None]:
-    """Return a search for a send without receive between the ranks of a receive without send, of the same tag if possible."""
+    """Return a function that finds, for a receive without a send, a send without a receive between the same ranks."""
     between: dict[tuple[int, int], list[int]] = {}
     for row in unreceived.tolist():
         between.setdefault((int(messages.source[row]), int(messages.target[row])), []).append(row)
@@ -348,12 +348,12 @@ def _near(messages: Messages, unreceived: Int64) -> Callable[[int], int | None]:
 
 
 def _half(trace: Trace, messages: Messages, row: int) -> str:
-    """Return a message in words: what there is of it, with its node."""
+    """Format the end of a message that exists, with its node."""
     return half_label(trace, messages, row, receives=bool(messages.send_row[row] == NONE))
 
 
 def half_label(trace: Trace, messages: Messages, message: int, *, receives: bool) -> str:
-    """Return the send or the receive of a message as messages name it."""
+    """Format the send or the receive of a message."""
     rank = trace.ranks[int((messages.receive_rank if receives else messages.send_rank)[message])]
     row = int((messages.receive_row if receives else messages.send_row)[message])
     what = f"{int(messages.bytes[message]):,} bytes, tag {int(messages.tag[message])}, {node_label(trace.graph_of(rank), row)}"
@@ -364,7 +364,7 @@ def half_label(trace: Trace, messages: Messages, message: int, *, receives: bool
 
 
 def _find_foreign(trace: Trace, messages: Messages) -> Iterator[Finding]:
-    """Yield sends in another rank's name, and receives for another rank."""
+    """Find sends whose source, and receives whose target, is another rank."""
     numbers = np.array([*(rank.number for rank in trace.ranks), NONE], np.int64)
     wrong = (messages.send_row != NONE) & (numbers[messages.send_rank] != messages.source)
     wrong |= (messages.receive_row != NONE) & (numbers[messages.receive_rank] != messages.target)

@@ -66,7 +66,7 @@ class AlgorithmRow:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What files call it, the form over all ranks included; windows left out."""
+        """The names in files, including the form over all ranks; without windows."""
         return (self.name, f"one{self.name[0].upper()}{self.name[1:]}") if self.single else (self.name,)
 
 
@@ -143,7 +143,7 @@ ALGORITHMS_HINT = (
 
 
 def find_algorithm(text: str) -> tuple[AlgorithmRow, bool, int | None] | None:
-    """Return the algorithm that files call `text`, whether over all ranks, and its window; None where there is none.
+    """Parse an algorithm's name: its row, whether it spans all ranks, and its window; None if unknown.
 
     Example:
         >>> row, single, window = find_algorithm("oneDirect4")
@@ -166,7 +166,7 @@ def find_algorithm(text: str) -> tuple[AlgorithmRow, bool, int | None] | None:
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """Everything that decides the programs of a phase.
+    """The parameters of a phase's programs.
 
     Attributes:
         kind: The collective.

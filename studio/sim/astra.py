@@ -1,4 +1,4 @@
-"""ASTRA-sim's own files: read into a `SystemConfig`, and written back.
+"""Read and write ASTRA-sim's configuration files.
 
 `system.json`, `network.yml`, `comm_group.json`, `remote_memory.json` and the options of the command line.
 What the keys mean is in `studio.sim.parts`; this module knows the files.
@@ -86,7 +86,7 @@ def from_parts(
     groups: Table | None = None,
     congestion: Congestion = "unaware",
 ) -> SystemConfig:
-    """Return the configuration that ASTRA-sim's tables describe, without what there is to tell about them.
+    """Interpret ASTRA-sim's tables without findings.
 
     Args:
         network: What `network.yml` holds.
@@ -159,7 +159,7 @@ def load(files: Files) -> Parts:
 def load_given(
     system: Path | None, network: Path | None, comm_groups: Path | None, remote_memory: Path | None
 ) -> dict[str, Any]:
-    """Return the fields of `Parts` that the given files say, `names` always among them."""
+    """Return the fields of `Parts` that the given files set, always including `names`."""
     given: dict[str, Any] = {}
     names = {}
     if system:
@@ -179,7 +179,7 @@ def load_given(
 
 
 def options(words: Sequence[str]) -> dict[str, str]:
-    """Return the options of a command line, by name without dashes; of one given twice the last counts.
+    """Parse command line options into a dictionary; the last of repeated options counts.
 
     Raises:
         ConfigError: A word is no option, or an option has no value.
@@ -308,7 +308,7 @@ def _json(path: Path) -> dict[str, object]:
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML in which a key that comes twice is an error, as it is in JSON here."""
+    """A YAML loader that rejects duplicate keys."""
 
     path = Path()
 
@@ -399,7 +399,7 @@ def _custom_trace(table: Fields, key: str, prefix: str, folder: Path) -> Trace:
 
 
 def _beside(folder: Path, name: str, *, suffix: str = "") -> Path:
-    """Return a path a file names: from the working directory, as the reference takes it, or beside the file."""
+    """Resolve a path from a file: relative to the working directory, as ASTRA-sim does, or to the file."""
     path = Path(name)
     if path.is_absolute() or path.with_name(path.name + suffix).exists():
         return path

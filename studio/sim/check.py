@@ -1,4 +1,4 @@
-"""What would go wrong in a simulation, found before it runs.
+"""Find what would go wrong in a simulation before it runs.
 
 The reference answers most of this with a hang, an exit code of 0 with ranks missing, or the text of an
 assertion. Here it is a list of findings that name ranks, nodes and the reason. An `error` keeps the job
@@ -60,7 +60,7 @@ _CYCLE_STARTS = 500
 
 
 def check(trace: Trace, config: SystemConfig) -> list[Finding]:
-    """Return everything that would keep `trace` from being simulated on `config`, the worst first.
+    """Return all problems of simulating `trace` on `config`, the worst first.
 
     An empty list does not promise that the run finishes: which of several independent collectives a rank
     issues first depends on times, and with them may the order in a group.
@@ -122,7 +122,7 @@ def _ranks(trace: Trace, config: SystemConfig) -> Iterator[Finding]:
 
 
 def _check_routes(config: SystemConfig) -> Iterator[Finding]:
-    """Yield that some NPUs cannot reach each other over single links; which pairs talk is known as they do."""
+    """Find NPUs that cannot reach each other over the links."""
     if config.links is None:
         return
     graph = config.links
@@ -143,7 +143,7 @@ def _check_routes(config: SystemConfig) -> Iterator[Finding]:
 
 
 def _check_times(trace: Trace, config: SystemConfig) -> Iterator[Finding]:
-    """Yield that the job says what there is to compute, but not how long it took, where only the latter counts."""
+    """Warn if nodes have operations but no durations and the roofline is off."""
     if config.roofline is not None or config.replay_only:
         return
     has_sizes = False
@@ -175,7 +175,7 @@ class _Job:
 
 
 def _merge_findings(findings: Iterable[tuple[_Job, Finding]]) -> Iterator[Finding]:
-    """Yield the findings of single graphs, those that differ in nothing but the ranks as one."""
+    """Merge findings that differ only in their ranks."""
     ranks: dict[Finding, list[int]] = {}
     for job, finding in findings:
         ranks.setdefault(finding, []).extend(rank.number for rank in job.ranks)
@@ -206,7 +206,7 @@ def _graph(job: _Job, config: SystemConfig) -> Iterator[Finding]:
 
 
 def _group_rows(job: _Job, rows: Int64, level: Level, code: str, what: str, hint: str) -> Iterator[Finding]:
-    """Yield one finding for all nodes at `rows`, the first of them named; none where there are none."""
+    """Yield one finding for all nodes at `rows`, which names the first; nothing for no rows."""
     if len(rows):
         first = node_label(job.graph, int(rows[0]))
         count = "" if len(rows) == 1 else f" (and {len(rows) - 1:,} more like it)"
@@ -242,7 +242,7 @@ def _dependencies(job: _Job) -> Iterator[Finding]:
 
 
 def smallest_cycle(graph: Graph) -> list[int]:
-    """Return the rows of a shortest cycle of dependencies, each waiting for the next; empty where there is none.
+    """Find a shortest cycle of dependencies, each row waiting for the next; empty if there is none.
 
     Of graphs with more than 500 nodes on cycles, a shortest one through the first 500.
     """
@@ -303,7 +303,7 @@ def _node_types(job: _Job, config: SystemConfig) -> Iterator[Finding]:
 
 
 def flag(graph: Graph, key: str) -> Bool:
-    """Return (N,) whether each node's attribute is there and not 0."""
+    """Return (N,) whether each node has the attribute with a value other than 0."""
     rows, values = int_column(graph, key)
     column = np.zeros(len(graph), bool)
     column[rows] = values != 0
@@ -311,7 +311,7 @@ def flag(graph: Graph, key: str) -> Bool:
 
 
 def _present(graph: Graph, key: str) -> Bool:
-    """Return (N,) whether each node names a whole number there, its own or, as comm peers are, its rank's."""
+    """Return (N,) whether each node has an integer there: its own, or its rank's slot."""
     rows, where = graph.rows_with(key)
     column = np.zeros(len(graph), bool)
     column[rows[np.isin(graph.attrs.kind[where], INT_KINDS)]] = True
@@ -319,7 +319,7 @@ def _present(graph: Graph, key: str) -> Bool:
 
 
 def _check_required(job: _Job, config: SystemConfig) -> Iterator[Finding]:
-    """Yield attributes that are missing: without them a node has no size, peer or time."""
+    """Find missing attributes, without which a node has no size, peer or time."""
     graph = job.graph
     kind = graph.type
     collective = kind == NodeType.COMM_COLL
@@ -392,7 +392,7 @@ def _sizes(job: _Job, config: SystemConfig) -> Iterator[Finding]:
 
 
 def _check_dimensions(job: _Job, config: SystemConfig) -> Iterator[Finding]:
-    """Yield collectives that name dimensions and none that counts: they would have nowhere to go.
+    """Find collectives that involve none of the system's dimensions.
 
     An algorithm over all ranks is governed by the entry of its place in the list.
     """
@@ -412,7 +412,7 @@ def _check_dimensions(job: _Job, config: SystemConfig) -> Iterator[Finding]:
 
 
 def _logical_dimensions(config: SystemConfig, kind: CollectiveKind) -> int:
-    """Return the dimensions a collective has: an algorithm over all ranks is the last."""
+    """Return the number of logical dimensions; an algorithm over all ranks is the last."""
     listed = listed_for(config, kind)
     single = next((index + 1 for index, algorithm in enumerate(listed) if algorithm.single), len(listed))
     return single or len(config.topology.dims)
@@ -423,7 +423,7 @@ def _logical_dimensions(config: SystemConfig, kind: CollectiveKind) -> int:
 
 
 def _algorithms(config: SystemConfig, groups: Sequence[GroupMatching]) -> Iterator[Finding]:
-    """Yield what the configured algorithms cannot do, once per collective type and kind of group."""
+    """Find collectives that the configured algorithms cannot run, once per type and kind of group."""
     reported: set[tuple[str, int, int]] = set()
     for group in groups:
         for sequence in group.sequences:
@@ -438,7 +438,7 @@ def _algorithms(config: SystemConfig, groups: Sequence[GroupMatching]) -> Iterat
 
 
 def _check_roots(trace: Trace, config: SystemConfig, groups: Sequence[GroupMatching]) -> Iterator[Finding]:
-    """Yield collectives that have a root and do not say which, and such as name one that is not in their group."""
+    """Find rooted collectives without a root, or with one outside their group."""
     roots = [_named_roots(graph) for graph in trace.graphs]
     graph_of = {rank.number: rank.graph for rank in trace.ranks}
     npus = config.topology.npus
@@ -533,7 +533,7 @@ def _refusal(algorithm: Algorithm, kind: CollectiveKind, size: int) -> str:
 def _check_crossings(
     trace: Trace, config: SystemConfig, groups: Sequence[GroupMatching]
 ) -> Iterator[Finding]:
-    """Yield that messages cross several dimensions and are timed in one, once for collectives and once for sends.
+    """Warn of messages that cross several dimensions but are timed in one.
 
     The unaware network takes the lowest dimension in which the two ends differ. Collectives that run dimension by
     dimension have no such messages; those in one ring over a group have them where neighbours differ in several.

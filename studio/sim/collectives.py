@@ -1,4 +1,4 @@
-"""How a collective becomes streams, and a stream phases.
+"""Divide a collective into streams, and a stream into phases.
 
 A collective is cut into equal chunks. Each chunk is a stream that passes through phases, one or two per
 network dimension; within a phase an algorithm exchanges messages between the members of the dimension. The
@@ -178,7 +178,7 @@ def stream_phases(
 
 
 def _work(config: SystemConfig, phase: Phase, size: float) -> tuple[float, float]:
-    """Return about how long a phase keeps its dimension busy, and the size it leaves."""
+    """Estimate how long a phase keeps its dimension busy; also returns the remaining size."""
     ranks, kind, dim = phase.size, phase.kind, config.topology.dims[phase.dim]
     share = (ranks - 1) / ranks
     sent, after = {
@@ -238,7 +238,7 @@ def group_phases(config: SystemConfig, kind: CollectiveKind, root: int | None = 
 def check_group(
     config: SystemConfig, kind: CollectiveKind, algorithm: Algorithm, size: int, name: str
 ) -> None:
-    """Raise a ConfigError where a comm group cannot use an algorithm."""
+    """Raise a ConfigError if a comm group cannot use its algorithm."""
     if not algorithm.row.in_groups and not any_size(config):
         others = ", ".join(row.name for row in ALGORITHMS.values() if row.in_groups)
         raise ConfigError(
@@ -249,7 +249,7 @@ def check_group(
 
 
 def any_size(config: SystemConfig) -> bool:
-    """Whether halving-doubling and trees run on any number of ranks, and in comm groups."""
+    """Whether halving-doubling and trees support any number of ranks, and comm groups."""
     return config.extensions is not None and config.extensions.group_sizes == "any"
 
 
@@ -268,20 +268,20 @@ def algorithms_for(config: SystemConfig, kind: CollectiveKind) -> tuple[Algorith
 
 
 def listed_for(config: SystemConfig, kind: CollectiveKind) -> tuple[Algorithm, ...]:
-    """Return the algorithms of a collective, its own or those it takes for lack of its own; () where there are none."""
+    """Return the algorithms configured for a collective, or those of its fallback; () if none."""
     instead = () if kind in REFERENCE_KINDS else _INSTEAD.get(kind, ("all_reduce",))
     return next(filter(None, (config.algorithms.get(name, ()) for name in (kind, *instead))), ())
 
 
 def lacks_form(algorithm: Algorithm, kind: CollectiveKind) -> bool:
-    """Whether the reference has no form of an algorithm for one of its own collectives."""
+    """Whether ASTRA-sim lacks this algorithm for this collective."""
     return kind in algorithm.row.lacks and kind in REFERENCE_KINDS
 
 
 def check_size(
     config: SystemConfig, kind: CollectiveKind, algorithm: Algorithm, size: int, where: str
 ) -> None:
-    """Raise a ConfigError where so many ranks cannot use an algorithm."""
+    """Raise a ConfigError if an algorithm does not support this number of ranks."""
     if any_size(config):
         return
     if algorithm.row.powers_of_two and size & (size - 1):

@@ -1,4 +1,4 @@
-"""What the simulator needs besides the trace: network, collectives, memory, compute.
+"""The system to simulate: network, collectives, memory, compute.
 
 Every object is frozen and checks itself when it is made: a value that cannot be simulated raises a
 `ConfigError` that names the setting, the value found and the values allowed. Units are in the names;
@@ -125,7 +125,7 @@ class Algorithm:
 
     @property
     def row(self) -> AlgorithmRow:
-        """What the table of algorithms says of it."""
+        """Its row in the table of algorithms."""
         return ALGORITHMS[self.kind]
 
     @property
@@ -275,7 +275,7 @@ class SystemConfig:
 
     @property
     def mode(self) -> Literal["compatible", "extended"]:
-        """Whether answers are the reference's, or follow the extensions."""
+        """The mode: compatible or extended."""
         return "compatible" if self.extensions is None else "extended"
 
     @property
@@ -294,7 +294,7 @@ class SystemConfig:
         return int(int(self.endpoint_delay_ns) * self.injection_scale)
 
     def _check_mode(self) -> None:
-        """Refuse what only the extended mode has, by name, where the mode is compatible."""
+        """Raise a ConfigError for extended settings in the compatible mode."""
         if self.extensions is not None:
             return
         dims = self.topology.dims
@@ -363,7 +363,7 @@ class SystemConfig:
 
 
 def _extended_of(dims: Sequence[Dimension]) -> Iterator[str]:
-    """Yield what dimensions have that only the extended mode knows."""
+    """Yield the settings of dimensions that need the extended mode."""
     for setting in DIMENSION_SETTINGS:
         for index, dim in enumerate(dims):
             if setting.extended and getattr(dim, setting.attribute) != setting.default:

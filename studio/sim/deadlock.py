@@ -1,4 +1,4 @@
-"""Why some ranks never finish: what each of them waits for, and where ranks first disagree.
+"""Explain a deadlock: what each rank waits for, and where ranks first disagree.
 
 Everything is read from the events of the run so far. A collective is the n-th its rank has begun in the comm group,
 as the engine matches them; what a rank waits for there are the members that have begun fewer, or something else in
@@ -130,14 +130,14 @@ def deadlock(
 
 @dataclass(slots=True)
 class _Begun:
-    """What a rank has done so far: rows it has begun, in their order, and which of them never end."""
+    """The rows a rank has begun, in order, and those that never end."""
 
     rows: Int64
     open: Int64
 
 
 class _State:
-    """The run as it stands, looked up rank by rank."""
+    """The state of the stopped run, by rank."""
 
     def __init__(self, trace: Trace, config: SystemConfig, rank: Int64, row: Int64, done: Bool) -> None:
         self.trace = trace
@@ -205,7 +205,7 @@ class _State:
 
 
 def _explain(state: _State, place: int) -> Stuck:
-    """Return what a stuck rank waits for."""
+    """Explain what a stuck rank waits for."""
     begun, graph, number = state.begun_nodes(place), state.graph(place), state.trace.ranks[place].number
     rows = begun.open
     if not len(rows):
@@ -232,7 +232,7 @@ def _labels(graph: Graph, rows: Int64) -> str:
 
 
 def _explain_unstarted(graph: Graph, rows: Int64) -> str:
-    """Return what the first of nodes that never begin waits for."""
+    """Explain why the first of the nodes that never began did not."""
     if not len(rows):
         return ""
     waited = np.concatenate([graph.ctrl.of(int(rows[0])), graph.data.of(int(rows[0]))])
@@ -245,7 +245,7 @@ def _explain_unstarted(graph: Graph, rows: Int64) -> str:
 
 
 def _explain_open(state: _State, place: int, row: int) -> tuple[str, list[int]]:
-    """Return what a node under way waits for, and the ranks."""
+    """Explain what a started node waits for; also returns the ranks."""
     graph = state.graph(place)
     kind = int(graph.type[row])
     if kind == NodeType.COMM_COLL:
@@ -297,7 +297,7 @@ def _content(state: _State, place: int, row: int) -> tuple[int, int]:
 
 
 def _explain_absence(state: _State, member: int, name: str) -> str:
-    """Return why a member has not begun a collective."""
+    """Explain why a member has not begun a collective."""
     place = state.place(member)
     if place is None:
         return f"rank {member} is not in the trace"
@@ -335,7 +335,7 @@ def _explain_message(state: _State, waiter: int, row: int) -> tuple[str, list[in
 
 
 def _find_cycle(explained: tuple[Stuck, ...]) -> tuple[int, ...]:
-    """Return the shortest circle of ranks that wait for each other, from the lowest; empty where there is none."""
+    """Find the shortest cycle of ranks that wait for each other, from the lowest; empty if there is none."""
     known = {stuck.rank for stuck in explained}
     waits = {stuck.rank: [rank for rank in stuck.waits_for if rank in known] for stuck in explained}
     circles = [circle for rank in waits if (circle := _path_back(rank, waits))]

@@ -1,4 +1,4 @@
-"""Runs the event loop: compiled where that pays, interpreted where it does not.
+"""Run the event loop, compiled if that is faster than interpreting.
 
 Compilation happens once per installation; small cases run interpreted until it is done, and where loading
 the compiled kernel takes longer than the case.
@@ -113,7 +113,7 @@ def execute(
 
 
 def stopped_short(plan: Plan) -> str:
-    """Return why the answer of a folded run is none, "" where it is one."""
+    """Return why the result of a folded run is invalid; "" if it is valid."""
     m = plan.m
     if m[k.Head.ERROR] == k.Error.ORDER:
         return f"what happens first on rank {m[k.Head.ERROR_RANK]} at {m[k.Head.NOW]:,} ns depends on the numbers of ranks"
@@ -123,7 +123,7 @@ def stopped_short(plan: Plan) -> str:
 
 
 class Cancelled(Exception):  # noqa: N818 (no error: somebody asked for it)
-    """The simulation was stopped on request."""
+    """The simulation was cancelled."""
 
 
 def _grow(m: Any) -> Any:
@@ -153,7 +153,7 @@ def _failure(m: Any) -> TraceError:
 
 
 def worth_compiling(steps: int) -> bool:
-    """Whether about so many steps run faster compiled, loading or compiling counted in."""
+    """Whether about this many steps run faster compiled, including the time to load or compile."""
     if KERNEL.loaded is not None:
         return True
     if KERNEL.is_cached():
@@ -167,7 +167,7 @@ def compiles_fast() -> bool:
 
 
 def _runs_compiled(steps: int) -> bool:
-    """Whether to run about so many steps compiled; where compiling is slow, see to it that it is done next time."""
+    """Decide whether to run compiled; if compiling is slow, start it in the background for the next run."""
     native = worth_compiling(steps)
     if not native and steps > INTERPRETED_STEPS and not compiles_fast():
         _compile_in_background()
@@ -253,5 +253,5 @@ COMPILING_SLOWLY = "compiling the simulator, once per installation, about 90 s"
 
 
 def load_kernel() -> ModuleType:
-    """Return the kernel, compiled: seconds the first time an installation asks, then from a cache."""
+    """Return the compiled kernel: compiles for seconds once per installation, then loads from a cache."""
     return KERNEL.load()

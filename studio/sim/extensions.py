@@ -1,4 +1,4 @@
-"""What the extended mode does beyond the reference: every switch, and the model behind it.
+"""The switches of the extended mode, and the model behind each.
 
 `Extensions.off()` switches everything off; a simulation then gives the reference's answers wherever the
 reference has one. `Extensions()` is what a user of the extended mode gets who sets nothing.

@@ -1,4 +1,4 @@
-"""Networks of switches as single links: what clusters are built of beside lines and rings.
+"""Build networks of switches as single links.
 
 Every function returns a `LinkGraph` with equal links in both directions; take links out of it, or slow some
 down, for failures and oversubscription.

@@ -1,4 +1,4 @@
-"""The keys of one configuration file, taken one by one; every refusal names file, key, value and what is allowed."""
+"""Read the keys of a configuration file; errors name file, key, value and allowed values."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SHOWN = 80
 
 
 def nearest(text: str, known: Iterable[str]) -> str:
-    """Return the known name nearest to `text`, upper and lower case alike; empty where none is near.
+    """Return the known name nearest to `text`, ignoring case; empty if none is near.
 
     Example:
         >>> nearest("switch", ["Ring", "Switch"]), nearest("prefered-dataset-split", ["preferred-dataset-splits"])
@@ -31,13 +31,13 @@ def nearest(text: str, known: Iterable[str]) -> str:
 
 
 def show_value(value: object) -> str:
-    """Return a value as a message shows it, cut where it is long."""
+    """Format a value for messages, shortened if long."""
     text = "null" if value is None else repr(value)
     return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…"
 
 
 class Fields:
-    """A table of keys and values on its way into a configuration.
+    """A table of a configuration file, whose keys are read one by one.
 
     Args:
         name: The file, or whatever messages call the table.
@@ -63,13 +63,13 @@ class Fields:
         return key in self.table
 
     def error(self, key: str, value: object, allowed: str, hint: str = "") -> ConfigError:
-        """Return the refusal of a value."""
+        """Return the error for a value that is not allowed."""
         place = self._named.get(key.partition("[")[0], self.name)
         message = f"{place}: {key} is {show_value(value)}; allowed: {allowed}"
         return ConfigError(message, hint=hint, key=key, allowed=allowed)
 
     def missing(self, key: str, allowed: str, hint: str = "") -> ConfigError:
-        """Return the refusal of a table without `key`; says which key may have been meant for it."""
+        """Return the error for a missing key; suggests a misspelt one."""
         meant = nearest(key, self.table)
         if meant and meant != key:
             hint = f"It has {meant!r}; was {key!r} meant?"
@@ -77,7 +77,7 @@ class Fields:
         return ConfigError(message, hint=hint, key=key, allowed=allowed)
 
     def findings(self, known: Iterable[str], ignored: Mapping[str, str]) -> list[Finding]:
-        """Return what to tell about keys nobody reads: unknown ones, and `ignored` ones with why."""
+        """Return findings about keys that were not read: unknown ones, and `ignored` ones with the reason."""
         names, findings = [*known, *ignored], []
         for key in map(str, self.table):
             place = self._named.get(key, self.name)
@@ -161,7 +161,7 @@ class Fields:
         return known[value]
 
     def choice_in(self, key: str, value: object, allowed: Mapping[str, T]) -> T:
-        """Return what `value`, found at `key`, stands for."""
+        """Look up the choice `value`, given at `key`."""
         if isinstance(value, str) and value in allowed:
             return allowed[value]
         near = nearest(value, allowed) if isinstance(value, str) else ""
@@ -169,7 +169,7 @@ class Fields:
         raise self.error(key, value, ", ".join(allowed), hint)
 
     def text(self, key: str) -> str:
-        """Return the text at `key`, also where it is the only one of a list."""
+        """Return the text at `key`, or the only item of a list."""
         value = self.table[key]
         if isinstance(value, list) and len(value) == 1:
             value = value[0]
@@ -178,7 +178,7 @@ class Fields:
         return value
 
     def items(self, key: str) -> list[object]:
-        """Return the list at `key`; it has to be there and hold something."""
+        """Return the non-empty list at `key`."""
         if key not in self.table:
             raise self.missing(key, "a list with one entry per dimension")
         value = self.table[key]
@@ -191,7 +191,7 @@ class Fields:
         return list(value)
 
     def _as_number(self, value: object) -> float | None:
-        """Return a number; None where it is none. A whole one stays exact, however large."""
+        """Convert to a number; None if it is not one. Integers stay exact."""
         if isinstance(value, str) and self._texts_are_numbers:
             try:
                 return float(value) if not value.lstrip("+-").isdecimal() else int(value)

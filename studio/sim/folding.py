@@ -1,4 +1,4 @@
-"""One rank for many: which ranks of a job are equivalent, so that one of each class is enough to simulate.
+"""Fold ranks: find classes of equivalent ranks, of which one each is simulated.
 
 Ranks are equivalent when nothing in the job or the network tells them apart but their numbers. The classes are
 found by refining a partition: ranks of one class have the same graph and settings, and whatever neighbour one of
@@ -71,12 +71,12 @@ MOST_WORK = 1 << 28
 
 
 class Unfoldable(Exception):  # noqa: N818 (no error: the job is simulated rank by rank)
-    """Says why a job is not folded."""
+    """The reason why a job cannot be folded."""
 
 
 @dataclass(frozen=True, slots=True)
 class Neighbourhood:
-    """Who is a neighbour of whom in a phase.
+    """The neighbours in a phase.
 
     Attributes:
         stride, size: Of the dimension, as in `Phase`; both 0 for the list of a comm group.
@@ -95,7 +95,7 @@ class Neighbourhood:
 
 @dataclass(frozen=True, slots=True)
 class GraphUse:
-    """What the ranks of one graph use.
+    """Groups, peers and phases that the ranks of one graph use.
 
     R ranks, S slots, literals of the graph included.
 
@@ -121,7 +121,7 @@ class GraphUse:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What decides about classes.
+    """What the classes depend on.
 
     Attributes:
         config: The system.
@@ -196,7 +196,7 @@ def _refuse_links(config: SystemConfig) -> None:
 
 
 def offsets(phases: Iterable[Phase], size: int) -> list[tuple[int, bool]]:
-    """Return how far away the neighbours are that a rank has in phases among at most `size` ranks.
+    """Return the distances to the neighbours in phases of at most `size` ranks.
 
     Returns:
         Distances, down the ring as negative numbers, and whether they are crosswise.
@@ -459,7 +459,7 @@ class _Finder:
         return keys[first], slots[first]
 
     def _check_tags(self) -> None:
-        """See that no two ranks have two groups together whose streams have the same tags."""
+        """Refuse jobs in which two ranks share two groups whose streams have equal tags."""
         if self.job.number_of is None:
             return
         numbers = [self.job.number_of(self.job.groups[name]) for name in self.groups.names]
@@ -481,7 +481,7 @@ class _Finder:
     # The network
 
     def _hops(self, ranks: Int64, peers: Int64) -> Int64:
-        """Return a number per pair that is the same where the time of a message is, there and back."""
+        """Number pairs of ranks by their message times in both directions."""
         if self.job.config.congestion == "aware":
             return self._links(ranks, peers)
         numbers = np.zeros(len(ranks), np.int64)
@@ -576,7 +576,7 @@ class _Finder:
     # The outcome
 
     def folding(self) -> Folding:
-        """Return the classes as they are now."""
+        """Return the current classes."""
         first = np.unique(self.class_of, return_index=True)[1]
         order = np.argsort(first)
         rank_of = np.empty(self.count, np.int64)
@@ -641,7 +641,7 @@ class _Finder:
 
 
 def expanded_links(folding: Folding, config: SystemConfig, links: Any) -> Any:
-    """Return the figures of all links where those of the representatives' links are known.
+    """Expand the figures of the representatives' links to all links.
 
     Args:
         folding: The classes.

@@ -1,4 +1,4 @@
-"""The tables of graphs, laid out once per distinct graph, not per rank.
+"""Lay out the tables of graphs, once per distinct graph.
 
 Ranks that share a graph share its node table and bring their own slots (peers, comm groups). Graphs that differ in
 recorded times only share it too.
@@ -52,7 +52,7 @@ def graph_plans(planning: Planning) -> dict[int, GraphPlan]:
 
 
 def put_graph(planning: Planning, plan: GraphPlan) -> int:
-    """Return where the nodes of a graph lie, and their children."""
+    """Lay out a graph's nodes and children; returns their offsets."""
     plan.nodes[:, k.Node.CHILDREN] += planning.arena.put(plan.children)
     return planning.arena.put(plan.nodes)
 
@@ -121,7 +121,7 @@ def _edges(
 
 
 def custom_lists(planning: Planning, trace: Trace) -> tuple[int, int]:
-    """Return the phase lists (of the world and of groups) of a collective given as a trace."""
+    """Lay out a collective given as a trace; returns its phase lists for all ranks and for groups."""
     key = ("custom", id(trace))
     if key not in planning.lists:
         # Places without a trace have no nodes: their phase never ends, and the report says so.

@@ -1,4 +1,4 @@
-"""The links of the network as the engine finds them, and the tables that messages are routed by."""
+"""Lay out the links of the network, and the routing tables."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from studio.trace import Int64
 
 
 def put_links(planning: Planning, head: Int64) -> Float64:
-    """Lay out the links and how they are found; returns the real numbers that follow those of the dimensions."""
+    """Lay out links and routing tables; returns the real numbers that follow those of the dimensions."""
     config, arena = planning.config, planning.arena
     dims, graph = config.topology.dims, config.links
     aware = config.congestion == "aware"

@@ -1,4 +1,4 @@
-"""How much was asked of the network over time.
+"""The load of the network over time.
 
 The simulator counts what each rank sent into each dimension, and how long each link was sending, but not when. Here
 these totals are spread over the rank's communication: over the nodes whose group, or whose other end, differs from the

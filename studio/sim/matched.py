@@ -1,4 +1,4 @@
-"""What the simulator makes of the matching of collectives and messages across ranks.
+"""Use the matching of collectives and messages across ranks in the simulator.
 
 Two switches of the extended mode rest on it. With `collective_order` the collectives of a comm group begin in the order
 of their numbers (`comm_seq`) where every member numbers them, so that two that are ready at once cannot pass each other
@@ -93,7 +93,7 @@ class Meetings:
 
 
 def meetings(trace: Trace, groups: Sequence[CommGroup] | None) -> Meetings:
-    """Return what meets what, and how long that took in the recording.
+    """Return which nodes meet, and how long that took in the recording.
 
     A node ends as long after the last arrival as it did in the recording, where all who take part have start times;
     else after the shortest time that one of them recorded, for the others' hold their waiting for that one. A send
@@ -138,7 +138,7 @@ _ROOTED_TYPES = (
 
 
 def _end_kinds(matching: GroupMatching) -> Int64:
-    """Return (C,) how the collectives of a group end."""
+    """Return (C,) whether the members of each collective end together."""
     longest = max(map(len, matching.sequences), default=0)
     ends = np.full(longest, _TOGETHER, np.int64)
     for sequence in matching.sequences:
@@ -184,7 +184,7 @@ _NEVER = np.iinfo(np.int64).max
 
 
 def unrecorded_findings(trace: Trace) -> Iterator[Finding]:
-    """Yield what a replay of communication lacks: nodes without a recorded duration, or all of them."""
+    """Find communication without recorded durations, which a replay needs."""
     kinds = (NodeType.COMM_COLL, NodeType.COMM_SEND, NodeType.COMM_RECV)
     talks = [np.isin(graph.type, kinds) for graph in trace.graphs]
     without = [

@@ -1,4 +1,4 @@
-"""The nodes of a graph as the engine reads them: what each does, how long it takes, whom it is about.
+"""Fill the node records that the engine reads.
 
 Nodes that cannot be simulated are refused here, with rank, node and reason.
 """
@@ -57,7 +57,7 @@ class Columns:
         self.place[self.order] = np.arange(len(self.order))
 
     def where(self, key: str) -> tuple[Int64, Int64]:
-        """Return positions of the nodes with an attribute, and where it lies."""
+        """Return the positions of nodes with an attribute, and the attribute's row."""
         rows, where = self.graph.rows_with(key)
         return self.place[rows], where
 
@@ -140,7 +140,7 @@ class Draft:
         self._messages(types == NodeType.COMM_RECV, k.Kind.RECV, "comm_src", "comm_dst")
 
     def _meetings(self, types: Any) -> None:
-        """Let communication take its recorded time: number the nodes, and give them no slot."""
+        """Make communication take its recorded time: number the nodes and give them no slot."""
         among = np.flatnonzero(np.isin(types, _COMM))
         self.nodes[among, k.Node.KIND] = k.Kind.MEET
         self.nodes[among, k.Node.SLOT] = 3
@@ -389,7 +389,7 @@ class Draft:
             self._own(own, among)
 
     def _own(self, key: str, among: Any) -> None:
-        """Check that a message's own end, where it is written, is the rank itself, on every rank."""
+        """Check that the source of a send, or the target of a receive, is the rank itself."""
         positions, where = self.columns.where(key)
         attrs, trace = self.graph.attrs, self.planning.trace
         named = {

@@ -1,4 +1,4 @@
-"""ASTRA-sim's configuration as it writes it, in tables, and what the tables mean.
+"""ASTRA-sim's configuration as tables, and their interpretation.
 
 Sections 3 to 12 of the reference's behaviour give every key its meaning and default: a GB is 2^30 bytes
 in the bandwidths of the network and 10^9 bytes everywhere else; the endpoint delay is scaled only where
@@ -73,7 +73,7 @@ PATH_OPTIONS = (
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """A configuration as ASTRA-sim writes it: one table per file, and the command line.
+    """A configuration as ASTRA-sim's tables: one per file, and the command line.
 
     Attributes:
         network: `network.yml`.
@@ -107,14 +107,14 @@ NO_CUSTOM = CustomAlgorithms()
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """A configuration, and what reading it brought to light: unknown keys, keys without effect."""
+    """A configuration, and findings about unknown keys and keys without effect."""
 
     config: SystemConfig
     findings: tuple[Finding, ...] = ()
 
 
 def interpret(parts: Parts, custom: CustomAlgorithms = NO_CUSTOM) -> Imported:
-    """Return what ASTRA-sim's tables mean.
+    """Interpret ASTRA-sim's tables as a configuration.
 
     Args:
         parts: The tables.
@@ -174,7 +174,7 @@ def mode_of(parts: Parts) -> Mode:
 
 
 def _read_values(read: Mapping[str, Fields], name: str) -> dict[str, Any]:
-    """Return the attributes of an object of the configuration that files say, by the name of its class."""
+    """Read the attributes of a configuration class from the files."""
     return {
         setting.attribute: read[setting.file].read(setting)
         for setting in settings_held_by(name)
@@ -183,7 +183,7 @@ def _read_values(read: Mapping[str, Fields], name: str) -> dict[str, Any]:
 
 
 def _read_extensions(parts: Parts, system: Fields, findings: list[Finding]) -> Fields:
-    """Return the settings of the extended mode, none where the mode is compatible."""
+    """Return the settings of the extended mode; empty in the compatible mode."""
     table = system.table.get(EXTENDED, {})
     if not isinstance(table, Mapping):
         raise system.error(EXTENDED, table, 'a table of settings, such as {"communication-slots": 2}')
@@ -364,7 +364,7 @@ def _memory_of(memory: RemoteMemory | None, npus: int) -> dict[str, object] | No
 
 
 def _write_values(made: object, file: File) -> dict[str, object]:
-    """Return the settings that an object of the configuration holds, as a file has them."""
+    """Return the settings of a configuration object as in the files."""
     held = [setting for setting in settings_held_by(type(made).__name__) if setting.file == file]
     values = {setting.key: _file_value(setting, getattr(made, setting.attribute)) for setting in held}
     if file == "system":
@@ -484,7 +484,7 @@ def _find_setting(given: str) -> tuple[Setting, str]:
 
 
 def with_mode(parts: Parts, mode: Mode, *, strip: bool = False) -> Parts:
-    """Return `parts` in the mode asked for; without settings of its own the extended mode has its defaults.
+    """Return `parts` in this mode; the extended mode gets its defaults if it has no settings.
 
     Args:
         parts: The configuration.
@@ -524,7 +524,7 @@ def _replace_item(key: str, before: object, index: int, value: object) -> list[o
 
 
 def _parse_setting(text: str, setting: Setting) -> object:
-    """Return what a text of the command line stands for; a wrong one stays a text, and is refused by name later."""
+    """Parse a `--set` value; an invalid one stays text and is rejected by key later."""
     if setting.type == "links":
         try:
             return json.loads(text)

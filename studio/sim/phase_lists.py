@@ -1,4 +1,4 @@
-"""The phases that collectives go through, as the engine reads them: algorithms, programs, collectives given as traces.
+"""Lay out the phases of collectives: algorithms, programs, and collectives given as traces.
 
 A list of phases is laid out once, whoever goes through it.
 """
@@ -48,7 +48,7 @@ ROLE_CODE = {"normal": k.Phase.NORMAL, "up": k.Phase.UP, "down": k.Phase.DOWN}
 
 
 def phase_list(planning: Planning, phases: Sequence[Phase], group_size: int = 0) -> int:
-    """Return where the records of some phases lie.
+    """Lay out the records of phases; returns their offset.
 
     Args:
         planning: What the plan is made of.
@@ -96,7 +96,7 @@ def stream_lists(planning: Planning, streams: Sequence[Sequence[Phase]]) -> int:
 
 
 def _program(planning: Planning, record: Int64, phase: Phase, ranks: int) -> None:
-    """Let a phase run by a program where the engine has no algorithm of its own for it."""
+    """Make a phase run a program if the engine lacks its algorithm."""
     kind, algorithm = phase.kind, phase.algorithm
     row, tree = algorithm.row, algorithm.row.two_trees
     if kind == "barrier" and kind not in row.steps and not tree:

@@ -1,4 +1,4 @@
-"""Turns a trace and a configuration into the array the engine runs over.
+"""Build the array that the engine runs on from a trace and a configuration.
 
 What can be known to fail is refused while it is made, before anything runs: the reference would abort, or end in
 silence with ranks missing.
@@ -35,7 +35,7 @@ INNER_GAP_NS = 0.0038
 
 @dataclass(slots=True)
 class Plan:
-    """What the engine starts from.
+    """The arrays that the engine starts from.
 
     Attributes:
         m: The engine's array.
@@ -61,7 +61,7 @@ class Plan:
 
 
 def make_plan(trace: Trace, config: SystemConfig, *, folded: bool = False) -> Plan:
-    """Return what the engine needs to simulate `trace` on `config`.
+    """Build the plan to simulate `trace` on `config`.
 
     Args:
         trace: The job.
@@ -90,7 +90,7 @@ def _check_ranks(trace: Trace, npus: int) -> None:
 
 
 def _lay_out(planning: Planning, folded: bool) -> Plan:
-    """Let every part be laid out in turn, then put the array together."""
+    """Lay out every part and assemble the array."""
     config, arena, npus = planning.config, planning.arena, planning.npus
     head = np.zeros(k.Head.WORDS, np.int64)
     plans = graph_plans(planning)

@@ -1,4 +1,4 @@
-"""Systems to start from, each with where its numbers come from.
+"""Named systems, each with the source of its numbers.
 
 The numbers of the vendors' systems are those of the configurations that ASTRA-sim ships for them, in its
 units: GB/s of 2^30 bytes per link, nanoseconds. Some are data-sheet figures, some were tuned by its
@@ -25,7 +25,7 @@ _RING_MEMORY = 50
 
 @dataclass(frozen=True, slots=True)
 class Preset:
-    """A system by name.
+    """A named system.
 
     Attributes:
         name: What `--preset` takes.
@@ -117,7 +117,7 @@ _TPU_SOURCE = (
 
 
 def _shipped_source(file: str, what: str) -> str:
-    """Return the source of numbers that ASTRA-sim ships."""
+    """Format the source of a preset that ships with ASTRA-sim."""
     return f"{_ASTRA}, inputs/network/{file}.yml: {what}"
 
 

@@ -1,4 +1,4 @@
-"""Everything that is wrong with a configuration at once, each with the key it is wrong at.
+"""Collect all errors of a configuration, by key.
 
 `studio.sim.parts.imported` stops at the first value that is not allowed, as a command should. A form shows all of
 them: here the value refused is replaced by one that is allowed, and the tables are read again.
@@ -24,7 +24,7 @@ _PLACES = (("congestion is", "congestion"), ("topology has", "npus_count"), ("lo
 
 @dataclass(frozen=True, slots=True)
 class Examined:
-    """What became of a configuration's tables.
+    """A configuration's findings and errors.
 
     Attributes:
         config: The configuration; where values were refused, with others in their place. None where the rest
@@ -44,7 +44,7 @@ class Examined:
 
 
 def examine_parts(parts: Parts) -> Examined:
-    """Read the tables of a configuration to their end, whatever is refused on the way.
+    """Read the tables of a configuration and collect every error instead of stopping at the first.
 
     Example:
         >>> network = {"topology": ["Ring"], "npus_count": [1], "bandwidth": ["tbd"], "latency": [500]}
@@ -69,7 +69,7 @@ def examine_parts(parts: Parts) -> Examined:
 
 
 def _replace_refused(parts: Parts, key: str) -> Parts:
-    """Return the tables with an allowed value at `key`."""
+    """Replace a rejected value by an allowed one."""
     if key == "congestion":
         return replace(parts, congestion="unaware")
     match = _ITEM.fullmatch(key)
@@ -86,7 +86,7 @@ def _replace_refused(parts: Parts, key: str) -> Parts:
 
 
 def _replace_entries(parts: Parts, setting: Setting, place: str | None) -> list[object]:
-    """Return a list with an allowed entry at a place, or only such entries where it is refused as a whole."""
+    """Replace a rejected entry of a list, or all entries, by allowed ones."""
     kinds, values = (table_of(parts, setting.file).get(key) for key in ("topology", setting.key))
     entry = "ring" if setting.type == "algorithms" else setting.first
     if place is None or not isinstance(values, list | tuple):

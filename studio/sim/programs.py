@@ -1,4 +1,4 @@
-"""What every rank sends and receives in a phase: algorithms written down as lists of steps (extended mode).
+"""Algorithms as lists of steps: what every rank sends and receives in a phase (extended mode).
 
 A program is what one member of a group does, step by step. The messages of a step go out and come in side
 by side; the next step begins when all of them have come, and have waited at their rank as packets do: the

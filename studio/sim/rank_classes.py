@@ -1,4 +1,4 @@
-"""Which ranks of a job stand for which: what a plan knows, told to `studio.sim.folding`."""
+"""Collect from the plan what folding needs; store the classes it finds."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from studio.trace import Int64
 
 
 def fold_ranks(planning: Planning, plans: dict[int, GraphPlan]) -> str:
-    """Find the ranks to simulate; returns why it is all of them, "" where it is not."""
+    """Find the ranks to simulate; returns why none can be folded, or ""."""
     graph_of = np.array([rank.graph for rank in planning.trace.ranks], np.int64)
     number_of = group_number if planning.extensions is None else None
     try:
@@ -68,7 +68,7 @@ def _grouped_phases(planning: Planning, part: int) -> frozenset[Phase]:
 
 
 def name_neighbourhoods(planning: Planning, folding: Folding) -> None:
-    """Write into the phases there are what their kind of neighbourhood is called."""
+    """Write the name of its neighbourhood into each phase."""
     placed = dict(planning.arena.parts)
     for key, start in planning.lists.items():
         if key[0] == "phases":

@@ -1,4 +1,4 @@
-"""The ranks as the engine finds them: their nodes and slots, queues, buses and pools of memory, and where they meet others."""
+"""Lay out the records of ranks: nodes, slots, queues, buses, memory, and meetings."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from studio.trace import Int64
 
 
 def put_ranks(planning: Planning, plans: dict[int, GraphPlan], node_at: dict[int, int]) -> int:
-    """Return where the records of the simulated ranks lie, side by side; `node_at` says where each graph's nodes do."""
+    """Lay out the records of the simulated ranks; returns their offset. `node_at` has the offsets of graphs' nodes."""
     config, arena = planning.config, planning.arena
     count = len(planning.simulated)
     records = np.zeros((count, k.Rank.WORDS), np.int64)

@@ -1,4 +1,4 @@
-"""What a simulation found: finish times, the events in their order, and the reference's statistics."""
+"""The result of a simulation: finish times, events in order, and ASTRA-sim's statistics."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class SimResult:
         return self.event_ns[mine], self.event_row[mine], self.event_end[mine]
 
     def timeline(self, ranks: Sequence[int] | None = None) -> Timeline:
-        """Return when each node was under way, from issue to callback, sorted into lanes.
+        """Return the timeline: each node from issue to callback, in lanes.
 
         Args:
             ranks: Rank numbers; None takes all. Of a folded simulation each rank asked for costs as much as
@@ -92,7 +92,7 @@ class SimResult:
         )
 
     def node_times(self, chosen: Int64 | None = None) -> NodeTimes:
-        """Return when the nodes of the ranks at `chosen`, places in the trace, were under way; None takes all."""
+        """Return the times of the nodes of the ranks at places `chosen`; None for all ranks."""
         simulated = np.unique(self.representative if chosen is None else self.representative[chosen])
         times = empty_times(self.trace, simulated)
         mine = slice(None) if len(simulated) == len(self.finish_ns) else times.first[self.event_rank] >= 0
@@ -179,7 +179,7 @@ def _stuck(plan: Plan, finish: Int64, rank: Int64, done: Bool) -> Int64:
 
 
 def statistics(result: SimResult) -> list[dict[str, float]] | None:
-    """Return per rank the figures the reference prints, under its names; None where it fails to.
+    """Return per rank the statistics that ASTRA-sim prints, under its names; None if it cannot.
 
     `wall` is the latest end; `gpu`, `comm`, `cpu` and `remote_mem` are the time some node of that class was
     under way; `overlap` is gpu + comm - wall, an unsigned number that wraps when the rank also idles. It
@@ -196,7 +196,7 @@ def statistics(result: SimResult) -> list[dict[str, float]] | None:
 
 
 def breakdown_of(result: SimResult) -> Breakdown:
-    """Return where the time of each rank goes, by what its nodes occupied and nothing counted twice."""
+    """Return the time breakdown of each rank; overlapping times count once."""
     simulated, of = np.unique(result.representative, return_inverse=True)
     spans = result.node_times(simulated).spans(result.trace, simulated)
     graph_of = np.array([rank.graph for rank in result.trace.ranks], np.int64)
@@ -233,7 +233,7 @@ def intervals(result: SimResult) -> tuple[Int64, Int64, Int64, Int64]:
 
 
 def _simulated_intervals(result: SimResult) -> tuple[Int64, Int64, Int64, Int64]:
-    """Return the same of the ranks that were simulated."""
+    """Return the intervals of the simulated ranks only."""
     order = np.lexsort((result.event_end, result.event_row, result.event_rank))
     issued, ended = order[0::2], order[1::2]
     return (

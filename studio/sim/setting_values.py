@@ -1,4 +1,4 @@
-"""The settings of a system as one flat list with their units, and those in which systems differ."""
+"""The settings of a system as a flat table with units, and differences between systems."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class SettingValue:
 
     @property
     def base(self) -> object:
-        """The value with rates in bytes per nanosecond: what is compared, and what JSON holds."""
+        """The value with rates in bytes per nanosecond, for comparison and JSON."""
         factor = _BASE.get(self.unit)
         if factor is None:
             return self.value
@@ -44,13 +44,13 @@ class SettingValue:
 
     @property
     def text(self) -> str:
-        """The value as people write it, with its unit; not more than fits into a table."""
+        """The value with its unit, short enough for a table."""
         text = self.words or self._write()
         return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
 
     @property
     def exact(self) -> str:
-        """The value to the last digit, with its unit; of rates also in bytes per nanosecond."""
+        """The exact value with its unit; rates also in bytes per nanosecond."""
         if self.words:
             return json.dumps(self.value) if self.unit == "" else f"{self.value} {self.unit}"
         digits = " × ".join(map(_full_number, _as_list(self.value)))
@@ -81,7 +81,7 @@ _FORMATS: dict[str, Callable[[float], str]] = {
 
 
 def differences(tables: Parts, base: Parts) -> list[str]:
-    """Return the settings of a system that are not those of another.
+    """Describe the settings that differ from those of another system.
 
     Example:
         >>> one, other = Parts({"bandwidth": [50]}, {"L": 1}), Parts({"bandwidth": [100]}, {"L": 1, "boost-mode": 1})
@@ -98,13 +98,13 @@ def differences(tables: Parts, base: Parts) -> list[str]:
 
 
 def differ(values: Sequence[SettingValue | None]) -> bool:
-    """Return whether a setting is not the same everywhere, by exact values; `None` stands for none."""
+    """Whether a setting differs between systems, by exact values; `None` means not set."""
     bases = [None if value is None else [value.base] for value in values]
     return any(base != bases[0] for base in bases[1:])
 
 
 def describe_values(values: Sequence[SettingValue | None]) -> list[tuple[str, str]]:
-    """Return a setting of several systems in words, and exactly; where words do not tell values apart, exact ones do."""
+    """Format a setting of several systems, rounded and exact; values that would look equal are shown exactly."""
     texts = [("", "") if value is None else (value.text, value.exact) for value in values]
     if differ(values) and len({text for text, _ in texts}) < 2:
         return [(exact, exact) for _, exact in texts]
@@ -148,7 +148,7 @@ def plain_settings(settings: Mapping[str, SettingValue]) -> dict[str, object]:
 
 
 def plain_name(key: str, setting: SettingValue) -> str:
-    """Return what plain data calls a setting."""
+    """Return a setting's name in plain data, with the unit."""
     unit = "bytes_per_ns" if setting.unit in _BASE else _NAMES.get(setting.unit, "")
     name = key.replace(" ", "_")
     return f"{name}_{unit}" if unit and not name.endswith(unit) else name

@@ -1,4 +1,4 @@
-"""What the slots of a rank stand for: the peers of its messages and its places in comm groups.
+"""Lay out the slots of ranks: peers of messages, and places in comm groups.
 
 What can be known to fail is refused here: peers and groups that are not there, and groups that cannot do what their
 collectives ask of them.
@@ -22,7 +22,7 @@ _TAGS_PER_GROUP = 2 * k.Channel.CONTROL_TAG
 
 
 def put_slots(planning: Planning, rank: Rank, plan: GraphPlan) -> int:
-    """Return where it is written what the slots of a rank stand for, those of its graph and the literals after them."""
+    """Lay out the values of a rank's slots, those of its graph first, then literals; returns the offset."""
     graph = plan.graph
     keys = [graph.strings[i] for i in graph.slot_key.tolist()]
     pairs = [*zip(keys, rank.slots, strict=True), *plan.literals]
@@ -52,7 +52,7 @@ def _peer(planning: Planning, rank: Rank, key: str, value: int | str) -> int:
 
 
 def _membership(planning: Planning, rank: Rank, value: int | str, varieties: set[int]) -> int:
-    """Return the record that says which place the rank has in a group; 0 for the world."""
+    """Return the offset of the rank's membership record in a group; 0 for the world."""
     name = str(value)
     group = planning.groups.get(name)
     if is_world(planning, name, group):
@@ -104,7 +104,7 @@ def _member(planning: Planning, group: CommGroup, rank: Rank) -> Int64:
 
 
 def _use_group(planning: Planning, group: CommGroup, varieties: set[int]) -> None:
-    """See to it that a group has phases for what it does, and can do it."""
+    """Lay out the phases that a group's collectives need, and check its algorithms."""
     if len(group.ranks) == planning.npus:
         return
     every = list(planning.varieties)

@@ -47,7 +47,7 @@ TIMES = st.integers(0, 10**6).map(float) | st.floats(0, 1e6)
 RATES = st.floats(1e-3, 1e6)
 ALGORITHMS = st.sampled_from(
     ["ring", "direct", "direct1", "direct16", "halvingDoubling", "doubleBinaryTree", "oneRing", "oneDirect3"]
-).map(Algorithm.named)
+).map(Algorithm.parse)
 
 
 @st.composite

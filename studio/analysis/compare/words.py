@@ -1,4 +1,4 @@
-"""What is said of a comparison of two runs: differences with their sign, and how much and why in a sentence."""
+"""Words for comparisons: signed differences, names of figures, and a one-sentence verdict."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ WORDS: Mapping[str, str] = {
 
 
 def verdict(comparison: Comparison, name_a: str = "A", name_b: str = "B") -> str:
-    """Return how much and why, in a sentence.
+    """Return a sentence: how much slower or faster, and why.
 
     The reasons are the steps of the waterfall on the busiest ranks that change the finish most.
     """
@@ -83,7 +83,7 @@ def signed_share(share: float) -> str:
 
 
 def node_words(side: Side, rank: int, row: int) -> dict[str, Any]:
-    """Return which node a row is: rank number, node as addresses name it, type and name."""
+    """Describe a node: rank number, id as in addresses, type and name."""
     graph = side.trace.graph_of(side.trace.ranks[rank])
     return {
         "rank": side.trace.ranks[rank].number,
