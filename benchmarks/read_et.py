@@ -2,7 +2,7 @@
 
     python benchmarks/read_et.py [--nodes 1000000]
 
-Each way reads the same file in a process of its own, so that memory can be told apart.
+Each way reads the same file in a process of its own, so that memory is measured separately.
 """
 
 from __future__ import annotations

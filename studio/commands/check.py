@@ -73,7 +73,7 @@ def run(request: Request, *, progress: Progress | None = None) -> list[Checked]:
         jobs = discover(files)
         if target is not None and len(jobs) > 1:
             names = ", ".join(job.name for job in jobs[:6])
-            raise TraceError(f"{len(jobs)} jobs found, not one: {names}.", hint="Mend them one by one.")
+            raise TraceError(f"{len(jobs)} jobs found, not one: {names}.", hint="Repair them one by one.")
         numbers = ranks_by_file(files, request.ranks)
         done = []
         for job in jobs:
@@ -172,7 +172,7 @@ def verdict(examination: Examination) -> str:
     """Return the number of errors and warnings in words."""
     counts = [(examination.count(level), level) for level in ("error", "warning")]
     problems = ", ".join(f"{count} {level}{'s' if count > 1 else ''}" for count, level in counts if count)
-    return problems or f"nothing is wrong, {len(CHECKS)} checks made"
+    return problems or f"no problems, {len(CHECKS)} checks made"
 
 
 def _diagnosis_lines(trace: Trace, diagnosis: Diagnosis) -> list[str]:
@@ -207,7 +207,7 @@ def _mending(checked: Checked) -> list[str]:
             changes.append(f"  and {format_count(change.count - len(change.first[:_CHANGES_SHOWN]))} more")
     written = f"{checked.files[0]}" + (f" … {checked.files[-1]}" if len(checked.files) > 1 else "")
     noun = "file" if len(checked.files) == 1 else "files"
-    head = changes or ["Repaired: nothing, there was nothing that can be mended."]
+    head = changes or ["Repaired: nothing; no finding can be repaired."]
     return [
         *head,
         f"Written: {format_count(len(checked.files))} {noun}, {written}",

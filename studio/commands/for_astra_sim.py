@@ -68,7 +68,7 @@ def for_astra_sim(trace: Trace) -> Trace:
     return replace(done, findings=(*trace.findings, *findings))
 
 
-_ON_CPU = "communication nodes were marked as work of the processor and no longer are"
+_ON_CPU = "communication nodes no longer marked as CPU operations"
 
 
 def _communicates(graph: Graph) -> Bool:
@@ -93,7 +93,7 @@ def _change_findings(changes: list[str]) -> list[Finding]:
         return []
     message = f"For ASTRA-sim: {'; '.join(changes)}."
     return [
-        Finding("warning", CODE, message, "What waited for nodes left out waits for what they waited for.")
+        Finding("warning", CODE, message, "Nodes that waited for a node left out wait for its dependencies.")
     ]
 
 
@@ -158,7 +158,7 @@ def _check_uneven(trace: Trace) -> list[Finding]:
             len({sequence.bytes[sequence.type == CollectiveType.ALL_TO_ALL].tobytes() for sequence in used})
             > 1
         ):
-            message = "For ASTRA-sim: ranks bring different sizes to all-to-alls, and it would wait for them for ever."
+            message = "For ASTRA-sim: ranks have different sizes in an all-to-all, and it would wait for them forever."
             hint = "The extended mode here simulates them."
             return [Finding("warning", CODE, message, hint)]
     return []

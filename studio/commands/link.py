@@ -144,14 +144,14 @@ def _clock_lines(trace: Trace) -> list[str]:
     compared = [(number, clock) for number, clock in clocks if clock and clock["matched"]]
     if not compared:
         return []
-    lines = ["rank  clock moved by       drift  distance of matched ends that stays  collectives"]
+    lines = ["rank  clock moved by       drift        residual after the correction  collectives"]
     for number, clock in compared[:_CLOCKS_TOLD]:
         moved, drift, stays = clock["offset_ns"], clock["drift_ppb"] / 1000, format_ns(clock["residual_ns"])
         lines.append(
             f"{number:>4}  {moved:>+12,} ns  {drift:>+6.2f} ppm  {stays:>35}  {clock['matched']:>11,}"
         )
     if len(compared) > _CLOCKS_TOLD:
-        lines.append(f"and {len(compared) - _CLOCKS_TOLD:,} more ranks; --json tells all")
+        lines.append(f"and {len(compared) - _CLOCKS_TOLD:,} more ranks; --json lists all")
     return lines
 
 

@@ -42,7 +42,7 @@ class Request:
         paths: Traces to open first.
         host: Address to listen on.
         port: Port, None for the usual one or the next free.
-        allow_host: Further names the studio may be reached by.
+        allow_host: Other host names under which the studio may be reached.
         workspace: Folder of jobs, None for the platform's.
         browser: Whether to open a browser.
         sample: Whether to start with a sample open where no paths are given.
@@ -133,6 +133,6 @@ def _show(address: str, request: Request, announce: Callable[[str], None]) -> No
             announce(str(error))
         return
     if request.app:
-        announce("No browser of the Chromium family was found, which --app needs.")
+        announce("--app needs a Chromium-based browser, and none was found.")
     if request.browser and browser_available():
         open_browser(address)

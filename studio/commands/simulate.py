@@ -132,7 +132,7 @@ def run(request: Request, *, progress: Progress | None = None, notice: Notice | 
 def _outcome(request: Request, progress: Progress | None, notice: Notice | None) -> tuple[Outcome, Parts]:
     """Simulate a job and return the outcome with the system's tables; with `--out`, import the job first."""
     started = time.monotonic()
-    # A replay without a system gets one as large as the job; else mistakes are told before files are read.
+    # A replay without a system gets one as large as the job; otherwise report mistakes before reading files.
     left_out = request.replay and not (request.preset or request.system or request.network)
     parts = None if left_out else parts_for(request)
     read_config = None if parts is None else _read_parts(parts, request)
@@ -192,8 +192,8 @@ def _beyond_capacity(result: SimResult) -> Iterator[Finding]:
     yield Finding(
         "warning",
         "beyond-capacity",
-        f"More was sent than the ports have room for ({loads}): the unaware network lets messages pass a port at the "
-        "same time, as the reference does, so times are too short and bandwidths too high.",
+        f"More was sent than the ports can carry ({loads}): the congestion-unaware network, as in ASTRA-sim, lets messages "
+        "pass a port at the same time, so times are too short and bandwidths too high.",
         f"Try {aware}, or --set preferred-dataset-splits=1.",
     )
 

@@ -60,7 +60,7 @@ def mend(session: Session, job: str, codes: Sequence[str], report: Report | None
         trace, changes = repaired.trace, changes + len(repaired.changes)
     if not changes:
         raise StudioError(
-            f"{info.name}: there is nothing to mend.", hint="Somebody may have mended it already."
+            f"{info.name}: there is nothing to repair.", hint="It may have been repaired already."
         )
 
     def tick(done: int, total: int) -> None:

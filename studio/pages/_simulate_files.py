@@ -100,7 +100,7 @@ def _zipped(name: str, content: bytes) -> dict[str, bytes]:
                 if left < 0:
                     raise ConfigError(
                         f"{name}: more than {_MOST_BYTES:,} bytes when unpacked; allowed: up to that",
-                        hint="Was another file meant?",
+                        hint="Is this the right file?",
                     )
     except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, NotImplementedError, ValueError) as error:
         raise ConfigError(f"{name}: no zip that can be read", hint="Export writes one that can.") from error

@@ -33,7 +33,7 @@ from studio.trace import (
 from studio.units import format_bytes, format_count
 
 _SHOWN = 8
-"""Findings of one kind that are told one by one; the rest is counted."""
+"""Findings of one kind that are listed one by one; the rest is counted."""
 
 
 def group_findings(trace: Trace, config: SystemConfig, groups: Sequence[GroupMatching]) -> Iterator[Finding]:
@@ -309,7 +309,7 @@ def _find_self_sends(trace: Trace, messages: Messages) -> Iterator[Finding]:
 
 
 def _find_unmatched(trace: Trace, messages: Messages) -> Iterator[Finding]:
-    # Of what does not say where it goes or comes from, that is told by itself.
+    # Messages without a known source or target have a finding of their own.
     unreceived = np.flatnonzero((messages.receive_row == NONE) & messages.known)
     unsent = np.flatnonzero((messages.send_row == NONE) & messages.known)
     nearby = _near(messages, unreceived)

@@ -277,7 +277,7 @@ def _bytes(path: Path) -> bytes:
             raise ConfigError(
                 f"{path}: {path.stat().st_size:,} bytes are too many for a configuration file; "
                 f"allowed: up to {_LARGEST_FILE_BYTES:,}",
-                hint="Was another file meant?",
+                hint="Is this the right file?",
             )
         content = path.read_bytes()
     except OSError as error:
@@ -343,7 +343,7 @@ def _without_repeats(path: Path, pairs: list[tuple[str, object]]) -> dict[str, o
         twice = next(name for name in names if names.count(name) > 1)
         raise ConfigError(
             f"{path}: {twice} is there {names.count(twice)} times; allowed: once",
-            hint="Remove the lines that do not count.",
+            hint="Keep one of them.",
         )
     return table
 

@@ -52,7 +52,7 @@ from studio.trace import (
 
 _FIXED_TIME = (CollectiveType.BROADCAST,)
 _SHOWN = 8
-"""Findings of one kind that are told one by one; the rest is counted."""
+"""Findings of one kind that are listed one by one; the rest is counted."""
 _WHO = "\0"
 """Stands for the ranks of a graph in a message that is still to be merged."""
 _CYCLE_STARTS = 500
@@ -136,7 +136,7 @@ def _check_routes(config: SystemConfig) -> Iterator[Finding]:
             yield Finding(
                 "warning",
                 "no-way",
-                f"No way over the links leads from NPU {source} to NPU {target}: the run stops if such two talk.",
+                f"There is no path over the links from NPU {source} to NPU {target}: the run stops if they communicate.",
                 "Add the links that are missing.",
             )
             return
@@ -158,7 +158,7 @@ def _check_times(trace: Trace, config: SystemConfig) -> Iterator[Finding]:
             "compute-takes-no-time",
             "No compute node has a recorded duration, and the roofline is off: each takes 1 ns, as in the reference, "
             "and the time is that of communication alone.",
-            "Turn the roofline on (roofline-enabled=1) and give peak-perf and local-mem-bw: the nodes tell their num_ops.",
+            "Turn the roofline on (roofline-enabled=1) and give peak-perf and local-mem-bw: the nodes have num_ops.",
         )
 
 

@@ -2,7 +2,7 @@
 
 Everything is read from the events of the run so far. A collective is the n-th its rank has begun in the comm group,
 as the engine matches them; what a rank waits for there are the members that have begun fewer, or something else in
-its place. What the pre-run check finds about the same job is told beside it.
+its place. Findings of the check before the run are added.
 """
 
 from __future__ import annotations

@@ -100,7 +100,7 @@ def execute(
             break
         if state == k.Outcome.FAILED:
             if plan.folding is not None:
-                # Whatever it is, it is told of the run in which every rank is simulated.
+                # Errors are reported by the run in which every rank is simulated.
                 break
             raise _failure(m)
         if state == k.Outcome.GROW:

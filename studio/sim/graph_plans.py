@@ -37,7 +37,7 @@ def graph_plans(planning: Planning) -> dict[int, GraphPlan]:
     config = planning.config
     # Only where nodes take what was recorded do they all differ in times alone.
     recorded = config.roofline is None and config.remote_memory is None
-    # What a number's collectives follow, and when communication was recorded, is told of each graph apart.
+    # What a number's collectives follow, and when communication was recorded, is stored for each graph.
     recorded = recorded and not planning.follows and not planning.replays
     planning.first_alike = first_alike(graphs) if recorded else {index: index for index in graphs}
     plans: dict[int, GraphPlan] = {}
@@ -143,7 +143,7 @@ def custom_lists(planning: Planning, trace: Trace) -> tuple[int, int]:
 def first_alike(graphs: dict[int, Graph]) -> dict[int, int]:
     """Return for each graph the first that differs from it in what decides about recorded times only.
 
-    These are the times, operations and sizes of tensors; graphs are told by their numbers.
+    These are the times, operations and sizes of tensors; graphs are identified by their numbers.
     """
     alike: dict[int, int] = {}
     seen: dict[tuple[int, ...], list[tuple[int, list[Any]]]] = {}

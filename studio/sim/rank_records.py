@@ -52,7 +52,7 @@ def put_ranks(planning: Planning, plans: dict[int, GraphPlan], node_at: dict[int
 
 
 def _put_meetings(planning: Planning, plans: dict[int, GraphPlan]) -> list[int]:
-    """Lay out meetings, and for each rank which of its nodes comes to which; nodes are told by `N_PEER`."""
+    """Lay out meetings, and for each rank which of its nodes comes to which; nodes are identified by their `PEER`."""
     meeting = meetings(planning.trace, planning.config.groups)
     records = np.zeros((len(meeting.count), k.Meeting.WORDS), np.int64)
     records[:, k.Meeting.LEFT] = meeting.count

@@ -62,7 +62,7 @@ class Damaged(Exception):  # noqa: N818 (what it is about becomes a TraceError w
 
 
 @contextlib.contextmanager
-def damage_told() -> Iterator[None]:
+def convert_damage() -> Iterator[None]:
     """Convert errors from damaged stored files to `Damaged`."""
     import pyarrow as pa
 
@@ -347,7 +347,7 @@ def read_trace(folder: Path) -> Trace:
     Raises:
         Damaged: It is not there, or not as it was stored.
     """
-    with damage_told():
+    with convert_damage():
         stored = decode_sealed(folder / "trace.json", _stored_trace)
         graphs = tuple(_graph(columns) for columns in read_columns(folder / "graphs.arrow", stored.graphs))
         ranks = tuple(_rank(stored_rank, len(graphs)) for stored_rank in stored.ranks)

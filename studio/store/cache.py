@@ -89,7 +89,7 @@ def _memory_of(array: np.ndarray[Any, Any]) -> tuple[int, int]:
         array = base
     if base is None:
         return id(array), array.nbytes
-    # A part of a file that was read: each column is told by its place.
+    # A part of a file that was read: each column is identified by its offset.
     return int(array.__array_interface__["data"][0]), array.nbytes
 
 

@@ -34,7 +34,7 @@ from studio.sim.result import SimResult, breakdown_of
 from studio.store.arrays import (
     Checksum,
     Damaged,
-    damage_told,
+    convert_damage,
     decode_sealed,
     read_columns,
     read_sealed,
@@ -253,7 +253,7 @@ def read_info(folder: Path) -> RunInfo:
     Raises:
         Damaged: There is none, it is damaged, or a newer studio has written it.
     """
-    with damage_told():
+    with convert_damage():
         raw = read_sealed(folder / "run.json")
         layout = _layout(raw).layout
         if layout > LAYOUT:
@@ -284,7 +284,7 @@ def read_run(folder: Path, info: RunInfo, trace: Trace) -> Run:
     Raises:
         Damaged: It is damaged.
     """
-    with damage_told():
+    with convert_damage():
         stored = decode_sealed(folder / "result.json", _stored_result)
         [columns] = read_columns(folder / "events.arrow", stored.events)
         wide = {key: _widen(columns[key], kind) for key, kind in stored.kinds.items()}

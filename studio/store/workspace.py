@@ -456,7 +456,7 @@ class Workspace:
                 f"{self.root}: {what}: {reason}.",
                 hint="Free some space, or choose another disk with --workspace DIR."
                 if full
-                else "Choose another folder with --workspace DIR, or mend its permissions.",
+                else "Choose another folder with --workspace DIR, or change its permissions.",
             ) from error
 
     def _sweep(self) -> None:
