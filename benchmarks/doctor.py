@@ -1,4 +1,4 @@
-"""How long the doctor takes for a million nodes, in order and out of it.
+"""Benchmark: the doctor on a million nodes.
 
 python benchmarks/doctor.py [NODES]
 """
@@ -72,7 +72,7 @@ def graph_of(count: int) -> Graph:
 
 
 def broken(graph: Graph) -> Graph:
-    """Return the graph with a thousand circles, and with ids that are no order of issue."""
+    """Add a thousand cycles to a graph and shuffle its ids."""
     rng = np.random.default_rng(2)
     rows = graph.data.rows.copy()
     # The one before waits for this one: with its lane the other way about that is a circle of two.
@@ -87,14 +87,14 @@ def main() -> None:
     count = int(sys.argv[1]) if len(sys.argv) > 1 else 1_000_000
     print("| job | examined, s of CPU | mended, s of CPU | findings |\n| --- | --- | --- | --- |")
     graph = graph_of(count)
-    for name, one in (("in order", graph), ("1,000 circles", broken(graph))):
-        trace = Trace((one,), tuple(Rank(number, 0) for number in range(8)))
+    for name, program in (("in order", graph), ("1,000 circles", broken(graph))):
+        trace = Trace((program,), tuple(Rank(number, 0) for number in range(8)))
         begun = time.process_time()
-        found = examination(trace)
+        result = examination(trace)
         examined = time.process_time()
         repair_all(trace)
         mended = time.process_time()
-        codes = ", ".join(one.code for one in found.diagnoses) or "none"
+        codes = ", ".join(diagnosis.code for diagnosis in result.diagnoses) or "none"
         print(f"| {name} | {examined - begun:.2f} | {mended - examined:.2f} | {codes} |")
     print(f"\npeak {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:,.0f} MiB")
 

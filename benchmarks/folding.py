@@ -54,9 +54,9 @@ def config(npus: int) -> SystemConfig:
 
 def groups(npus: int, stages: int) -> list[CommGroup]:
     """Return the tensor-parallel groups, then the data-parallel ones of each place in each stage."""
-    lists = [range(at, at + TENSOR) for at in range(0, npus, TENSOR)]
+    lists = [range(first, first + TENSOR) for first in range(0, npus, TENSOR)]
     lists += [range(place, npus, TENSOR * stages) for place in range(TENSOR * stages)]
-    return [CommGroup(str(1 + at), tuple(ranks)) for at, ranks in enumerate(lists)]
+    return [CommGroup(str(1 + index), tuple(ranks)) for index, ranks in enumerate(lists)]
 
 
 def collective(tensor: bool, after: int, number: int, size: int, names: tuple[str, str]) -> dict[str, Any]:
@@ -70,22 +70,22 @@ def transformer(npus: int) -> Trace:
     nodes: list[dict[str, Any]] = [{"id": 0, "type": "COMP_NODE", "duration_micros": 5}]
     names = ("tensor", "data")
     last = 0
-    for at in range(2 * LAYERS):
+    for index in range(2 * LAYERS):
         for _ in range(2):
             nodes.append({"id": len(nodes), "type": "COMP_NODE", "data_deps": [last], "duration_micros": 500})
             nodes.append(collective(True, len(nodes) - 1, len(nodes), 16 << 20, names))
             last = len(nodes) - 1
-        if at >= LAYERS:
+        if index >= LAYERS:
             nodes.append(collective(False, last, len(nodes), 64 << 20, names))
     return spread(npus, 1, [nodes])
 
 
 def pipeline(npus: int) -> Trace:
     """Return four stages that pass microbatches on and their gradients back."""
-    return spread(npus, STAGES, [stage(at) for at in range(STAGES)])
+    return spread(npus, STAGES, [stage(index) for index in range(STAGES)])
 
 
-def stage(at: int) -> list[dict[str, Any]]:
+def stage(index: int) -> list[dict[str, Any]]:
     """Return the nodes of a stage; peers are written as distances."""
     nodes: list[dict[str, Any]] = []
 
@@ -101,12 +101,12 @@ def stage(at: int) -> list[dict[str, Any]]:
         for batch in range(MICROBATCHES):
             tag = batch if step > 0 else MICROBATCHES + batch
             waits = [last]
-            if 0 <= at - step < STAGES:
+            if 0 <= index - step < STAGES:
                 waits.append(add("COMM_RECV_NODE", [], comm_src=-step, comm_size=8 << 20, comm_tag=tag))
             last = add("COMP_NODE", waits, micros=micros)
             nodes.append(collective(True, last, len(nodes), 16 << 20, ("tensor", "data")))
             last = len(nodes) - 1
-            if 0 <= at + step < STAGES:
+            if 0 <= index + step < STAGES:
                 add("COMM_SEND_NODE", [last], comm_dst=step, comm_size=8 << 20, comm_tag=tag)
     nodes.append(collective(False, last, len(nodes), 256 << 20, ("tensor", "data")))
     return nodes
@@ -117,8 +117,8 @@ def spread(npus: int, stages: int, of_stage: list[list[dict[str, Any]]]) -> Trac
     built = [graph_of_nodes(nodes) for nodes in of_stage]
     ranks = []
     for number in range(npus):
-        at = number // TENSOR % stages
-        graph, slots = built[at]
+        index = number // TENSOR % stages
+        graph, slots = built[index]
         values: list[int | str] = []
         for key, value in zip(graph.slot_key.tolist(), slots, strict=True):
             if graph.strings[key] == "pg_name":
@@ -127,7 +127,7 @@ def spread(npus: int, stages: int, of_stage: list[list[dict[str, Any]]]) -> Trac
                 values.append(str(1 + (tensor if value == "tensor" else data)))
             else:
                 values.append(number + TENSOR * int(value))
-        ranks.append(Rank(number, at, tuple(values)))
+        ranks.append(Rank(number, index, tuple(values)))
     return Trace(tuple(graph for graph, _ in built), tuple(ranks), tuple(groups(npus, stages)))
 
 
@@ -136,7 +136,7 @@ JOBS = {"transformer": transformer, "pipeline": pipeline}
 
 def measure(job: str, npus: int, *, fold: bool) -> dict[str, Any]:
     """Return what one size of a job takes."""
-    engine.compiled()
+    engine.load_kernel()
     system = config(npus)
     trace = JOBS[job](npus)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -165,11 +165,11 @@ def measure(job: str, npus: int, *, fold: bool) -> dict[str, Any]:
 
 
 def measured(job: str, npus: int, *, fold: bool) -> dict[str, Any]:
-    """The same, in a process of its own."""
+    """Measure in a separate process."""
     command = [sys.executable, __file__, "--one", job, str(npus), "yes" if fold else "no"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
+    figures: dict[str, Any] = json.loads(done.stdout)
+    return figures
 
 
 def picture(rows: list[dict[str, Any]]) -> str:
@@ -252,28 +252,28 @@ def main() -> None:
     print(f"| --- |{' ---: |' * (len(columns) - 1)}")
     for job in JOBS:
         for npus in SIZES:
-            found = measured(job, npus, fold=True)
-            rows.append(found | {"folded": True})
-            told = "-"
+            folded = measured(job, npus, fold=True)
+            rows.append(folded | {"folded": True})
+            ratio = "-"
             if npus <= options.most:
                 whole = measured(job, npus, fold=False)
                 rows.append(whole | {"folded": False})
-                told = f"{whole['seconds']:.2f}"
-                if whole["finish_ns"] != found["finish_ns"]:
+                ratio = f"{whole['seconds']:.2f}"
+                if whole["finish_ns"] != folded["finish_ns"]:
                     raise SystemExit(
-                        f"{job} on {npus}: {found['finish_ns']} folded, {whole['finish_ns']} not"
+                        f"{job} on {npus}: {folded['finish_ns']} folded, {whole['finish_ns']} not"
                     )
             cells = (
                 job,
                 f"{npus:,}",
-                found["classes"],
-                f"{found['seconds']:.3f}",
-                f"{found['engine']:.4f}",
-                told,
-                f"{found['callbacks']:,}",
-                found["peak_mb"],
-                found["before_mb"],
-                found["finish_ns"],
+                folded["classes"],
+                f"{folded['seconds']:.3f}",
+                f"{folded['engine']:.4f}",
+                ratio,
+                f"{folded['callbacks']:,}",
+                folded["peak_mb"],
+                folded["before_mb"],
+                folded["finish_ns"],
             )
             print(f"| {' | '.join(map(str, cells))} |", flush=True)
     if options.picture:

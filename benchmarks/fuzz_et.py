@@ -1,4 +1,4 @@
-"""Mutated Chakra files: each gives a trace or a TraceFormatError, in bounded time and memory.
+"""Fuzz the Chakra reader: each file gives a trace or a TraceFormatError, in bounded time and memory.
 
     python benchmarks/fuzz_et.py [--mutations 10000] [--seed 1] [FILE ...]
 
@@ -64,23 +64,25 @@ def _cut(data: bytearray, rng: Random) -> None:
 
 
 def _remove(data: bytearray, rng: Random) -> None:
-    at = rng.randrange(len(data) + 1)
-    del data[at : at + rng.choice((1, 2, 7, 100))]
+    offset = rng.randrange(len(data) + 1)
+    del data[offset : offset + rng.choice((1, 2, 7, 100))]
 
 
 def _insert(data: bytearray, rng: Random) -> None:
-    at = rng.randrange(len(data) + 1)
-    data[at:at] = rng.choice((rng.randbytes(rng.randint(1, 40)), bytes(rng.randint(1, 9000)), b"\xff" * 11))
+    offset = rng.randrange(len(data) + 1)
+    data[offset:offset] = rng.choice(
+        (rng.randbytes(rng.randint(1, 40)), bytes(rng.randint(1, 9000)), b"\xff" * 11)
+    )
 
 
 def _repeat(data: bytearray, rng: Random) -> None:
-    at, size = rng.randrange(len(data) + 1), rng.choice((1, 30, 3000))
-    data[at:at] = data[at : at + size] * rng.randint(1, 5)
+    offset, size = rng.randrange(len(data) + 1), rng.choice((1, 30, 3000))
+    data[offset:offset] = data[offset : offset + size] * rng.randint(1, 5)
 
 
 def _lie(data: bytearray, rng: Random) -> None:
-    """Put a length or number where some varint may be, up to the largest."""
-    at = rng.randrange(len(data) + 1)
+    """Overwrite bytes with a large varint."""
+    offset = rng.randrange(len(data) + 1)
     value = rng.choice(
         (0, 1, 127, 128, 1 << 14, 1 << 31, 1 << 32, 1 << 40, (1 << 63) - 1, 1 << 63, (1 << 64) - 1)
     )
@@ -89,7 +91,7 @@ def _lie(data: bytearray, rng: Random) -> None:
         raw.append(value & 127 | 128)
         value >>= 7
     raw.append(value)
-    data[at : at + rng.choice((0, 1, 2))] = raw
+    data[offset : offset + rng.choice((0, 1, 2))] = raw
 
 
 _FAULTS = (_flip, _flip, _set, _cut, _remove, _insert, _repeat, _lie, _lie)
@@ -117,15 +119,15 @@ def places(value: Any) -> Iterator[tuple[Any, Any]]:
             yield from places(value[key])
 
 
-def counted(one: Callable[[Random, int], str], mutations: int, seed: int, folder: Path) -> Counter[str]:
+def counted(attempt: Callable[[Random, int], str], mutations: int, seed: int, folder: Path) -> Counter[str]:
     """Read mutated files and count what came of them, with the slowest and the peak of memory.
 
     Args:
-        one: Makes and reads a mutation, given its number; returns what came of it. What it raises ends the run, as does a
+        attempt: Makes and reads a mutation, given its number; returns what came of it. What it raises ends the run, as does a
             mutation that takes longer than `LONGEST_S`.
         mutations: How many.
         seed: Of the random numbers.
-        folder: Where `one` leaves the mutation, for the message.
+        folder: Where `attempt` leaves the mutation, for the message.
     """
     outcomes: Counter[str] = Counter()
     rng, slowest_s = Random(seed), 0.0  # noqa: S311 (no secret)
@@ -134,7 +136,7 @@ def counted(one: Callable[[Random, int], str], mutations: int, seed: int, folder
         signal.alarm(LONGEST_S)
         start_s = time.perf_counter()
         try:
-            outcomes[one(rng, number)] += 1
+            outcomes[attempt(rng, number)] += 1
         except BaseException:
             print(f"mutation {number} of seed {seed}: {folder}", file=sys.stderr)
             raise
@@ -158,7 +160,7 @@ def run(raw: list[bytes], mutations: int, seed: int, folder: Path) -> Counter[st
 
 
 def one(raw: bytes, rng: Random, path: Path, number: int) -> str:
-    """Read one mutation; returns what came of it."""
+    """Read one mutated file; returns the outcome."""
     content = mutated(raw, rng)
     if number % 5 == 0:
         # Faults of the packed stream itself, too.
@@ -198,7 +200,7 @@ def main() -> int:
         command = [sys.executable, __file__, *sys.argv[1:], "--inside", str(folder)]
         return subprocess.run(command, check=False, cwd=ROOT).returncode
     resource.setrlimit(resource.RLIMIT_AS, (ADDRESS_SPACE_BYTES, ADDRESS_SPACE_BYTES))
-    wire.compiled()
+    wire.load_kernel()
     outcomes = run(list(seeds(options.files)), options.mutations, options.seed, options.inside)
     for name, count in outcomes.items():
         print(f"{name:18} {count:>9,}")

@@ -1,4 +1,4 @@
-"""Mutated PyTorch traces: each pair of files gives a trace or a StudioError, in bounded time and memory.
+"""Fuzz the PyTorch readers: each pair of files gives a trace or a StudioError, in bounded time and memory.
 
     python benchmarks/fuzz_json.py [--mutations 10000] [--seed 1] [FILE ...]
 
@@ -40,17 +40,17 @@ def mutated_json(raw: bytes, rng: Random) -> bytes:
     except ValueError:
         return mutated(raw, rng)
     for _ in range(rng.randint(1, 4)):
-        found = list(places(value))
-        if not found:
+        slots = list(places(value))
+        if not slots:
             break
-        holder, key = rng.choice(found)
+        holder, key = rng.choice(slots)
         kind = rng.random()
         if kind < 0.6:
             holder[key] = copy.deepcopy(rng.choice(_VALUES))
         elif kind < 0.75:
             del holder[key]
         else:
-            other, where = rng.choice(found)
+            other, where = rng.choice(slots)
             holder[key] = (
                 json.loads(json.dumps(other[where])) if where in other or isinstance(other, list) else None
             )
@@ -60,7 +60,7 @@ def mutated_json(raw: bytes, rng: Random) -> bytes:
 
 
 def one(host: bytes, device: bytes, rng: Random, folder: Path, number: int) -> str:
-    """Read one mutation; returns what came of it."""
+    """Read one mutated file; returns the outcome."""
     change = mutated_json if rng.random() < 0.6 else mutated
     if rng.random() < 0.5:
         host = change(host, rng)

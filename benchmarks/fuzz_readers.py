@@ -1,4 +1,4 @@
-"""Mutated files of the formats besides Chakra's and PyTorch's: each gives a trace or a StudioError, in bounded time.
+"""Fuzz the other readers: each file gives a trace or a StudioError, in bounded time.
 
     python benchmarks/fuzz_readers.py [--mutations 10000] [--seed 1] [--only FORMAT] [FILE ...]
 
@@ -138,10 +138,10 @@ def _other_values(raw: bytes, rng: Random) -> bytes:
     """Return an object with one to four of its values replaced or removed."""
     value = json.loads(raw)
     for _ in range(rng.randint(0, 4)):
-        found = list(places(value))
-        if not found:
+        slots = list(places(value))
+        if not slots:
             break
-        holder, key = rng.choice(found)
+        holder, key = rng.choice(slots)
         if rng.random() < 0.8:
             holder[key] = copy.deepcopy(rng.choice(_VALUES))
         else:
@@ -150,7 +150,7 @@ def _other_values(raw: bytes, rng: Random) -> bytes:
 
 
 def one(raw: bytes, rng: Random, path: Path, number: int) -> str:
-    """Read one mutation; returns what came of it."""
+    """Read one mutated file; returns the outcome."""
     content = changed(raw, rng)
     if number % 9 == 0:
         content = mutated(gzip.compress(content, 1, mtime=0), rng)

@@ -48,8 +48,8 @@ def rank_of(nodes: int) -> Trace:
     row = np.arange(nodes)
     operation, layer, step = row % 5, row // 5 % LAYERS, row // (5 * LAYERS)
     names = [
-        f"step{one}.layer{two}.{OPERATIONS[three]}"
-        for one, two, three in zip(step.tolist(), layer.tolist(), operation.tolist(), strict=True)
+        f"step{number}.layer{two}.{OPERATIONS[three]}"
+        for number, two, three in zip(step.tolist(), layer.tolist(), operation.tolist(), strict=True)
     ]
     communicates = operation == 4
     each = np.where(communicates, 3, 1)
@@ -108,10 +108,10 @@ def after_ms(page: Page, act: str, drawn: str) -> float:
             else requestAnimationFrame(look);
         }})();
     }})"""
-    found: float = page.evaluate(script)
-    assert found == found, f"nothing came of {act}"
+    elapsed: float = page.evaluate(script)
+    assert elapsed == elapsed, f"nothing came of {act}"
     page.wait_for_timeout(400)
-    return found
+    return elapsed
 
 
 def browse(playwright: Playwright, address: str, nodes: int) -> str:

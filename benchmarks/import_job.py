@@ -1,4 +1,4 @@
-"""Importing a job into the workspace, and opening it again, each in a process of its own.
+"""Benchmark: import a job into the workspace and open it, each in its own process.
 
     python benchmarks/import_job.py path/to/traces [--turns 5]
 
@@ -27,9 +27,9 @@ from studio.trace import node_attributes
 
 def import_paths(workspace: str, traces: str) -> str:
     """Import the traces, or find them imported; return how often progress was shown."""
-    told: list[str] = []
-    job_id = open_paths(Workspace(workspace), [traces], progress=lambda phase, *_: told.append(phase))[0]
-    return f"{job_id} {len(told)}"
+    phases: list[str] = []
+    job_id = open_paths(Workspace(workspace), [traces], progress=lambda phase, *_: phases.append(phase))[0]
+    return f"{job_id} {len(phases)}"
 
 
 def open_job(workspace: str, job_id: str) -> str:
@@ -56,7 +56,7 @@ def measured(action: str, *arguments: str) -> tuple[float, float, float, str]:
 
 def benchmark(traces: str, turns: int) -> None:
     """Print the table."""
-    wire.compiled()
+    wire.load_kernel()
     best: dict[str, tuple[float, float, float]] = {}
     for _ in range(turns):
         with tempfile.TemporaryDirectory() as workspace:
@@ -69,8 +69,8 @@ def benchmark(traces: str, turns: int) -> None:
         for name, figures in (("import", first), ("open by path", by_path), ("open", opened)):
             best[name] = min(best.get(name, (9e9, 0.0, 0.0)), (figures[0], figures[1], figures[2]))
     path = Path(traces)
-    files = [one for one in path.rglob("*") if one.is_file()] if path.is_dir() else [path]
-    size = sum(one.stat().st_size for one in files)
+    files = [file for file in path.rglob("*") if file.is_file()] if path.is_dir() else [path]
+    size = sum(file.stat().st_size for file in files)
     print(
         f"{path.name}: {size / 1e6:,.0f} MB, {stored / 1e6:,.1f} MB in the workspace, progress shown {said.split()[1]} times"
     )

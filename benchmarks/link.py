@@ -1,4 +1,4 @@
-"""Reading, linking and writing traces of PyTorch as long as those of a real job.
+"""Benchmark: read, link and write PyTorch traces of realistic length.
 
     python benchmarks/link.py FOLDER [--nodes 100000] [--events 530000] [--ranks 8] [--turns 3] [--only STEP ...]
 
@@ -133,11 +133,11 @@ def host_template(host: dict[str, Any]) -> Piece:
     nodes = [node for node in host["nodes"] if not node["name"].startswith("[pytorch|")]
     roots = {node["id"] for node in host["nodes"]} - {node["id"] for node in nodes}
     made = _made_here(nodes)
-    found: list[int] = []
+    ids: list[int] = []
 
     def grown(value: Any) -> Any:
         if _is_tensor(value):
-            found.extend(value[:2])
+            ids.extend(value[:2])
             storage = f"#i{value[1]}" if value[1] in made else value[1]
             return [f"#i{value[0]}", storage, *value[2:]]
         return [grown(item) for item in value] if isinstance(value, list) else value
@@ -153,16 +153,16 @@ def host_template(host: dict[str, Any]) -> Piece:
             for attr in node["attrs"]
         ]
         items.append(item)
-    most_ids = max([*found, *(node["id"] for node in host["nodes"])]) + 1
+    most_ids = max([*ids, *(node["id"] for node in host["nodes"])]) + 1
     most_functions = max(_attr(node, "rf_id") for node in nodes) + 1
     return Piece(items, {"i": most_ids, "r": most_functions})
 
 
 def _made_here(nodes: Sequence[dict[str, Any]]) -> set[int]:
-    """Return the storages that are written before they are read: not parameters, which stay."""
+    """Return the storages that are written before they are read, which excludes parameters."""
     read: set[int] = set()
     made: set[int] = set()
-    for node in sorted(nodes, key=lambda one: one["id"]):
+    for node in sorted(nodes, key=lambda item: item["id"]):
         read |= {tensor[1] for tensor in _tensors(node["inputs"]["values"])} - made
         made |= {tensor[1] for tensor in _tensors(node["outputs"]["values"])} - read
     return made
@@ -247,7 +247,7 @@ def write_merged(path: Path, host: dict[str, Any], device: dict[str, Any], times
         if event["cat"] in ("kernel", "gpu_memcpy"):
             launched.setdefault(event["args"].get("External id", -1), []).append(event)
     ordered = sorted(host["nodes"], key=lambda node: node["id"])
-    numbers = {node["id"]: _MOST_COPIES * at for at, node in enumerate(ordered)}
+    numbers = {node["id"]: _MOST_COPIES * index for index, node in enumerate(ordered)}
     base_us = min(event["ts"] for event in events)
     roots, items = [], []
     for node in ordered:
@@ -261,12 +261,12 @@ def write_merged(path: Path, host: dict[str, Any], device: dict[str, Any], times
         event = by_function.get(_attr(node, "rf_id"))
         items.append(item if event is None else item | _times(event, base_us))
         kernels = launched.get(event["args"].get("External id", -2), []) if event is not None else []
-        for at, kernel in enumerate(kernels[: _MOST_COPIES - 1]):
-            told = {"cat": kernel["cat"], "name": kernel["name"], "stream": kernel["args"]["stream"]}
+        for index, kernel in enumerate(kernels[: _MOST_COPIES - 1]):
+            launch = {"cat": kernel["cat"], "name": kernel["name"], "stream": kernel["args"]["stream"]}
             items.append(
                 item
-                | {"id": f"#i{number + 1 + at}", "ctrl_deps": item["id"]}
-                | told
+                | {"id": f"#i{number + 1 + index}", "ctrl_deps": item["id"]}
+                | launch
                 | _times(kernel, base_us)
             )
     last_us = max(event["ts"] + event["dur"] for event in events)
@@ -337,7 +337,7 @@ STEPS: dict[str, tuple[str, Callable[[Path], str]]] = {
 
 
 def _inside(step: str, made: Path) -> int:
-    """Take one step in this process and print what it took."""
+    """Run one step in this process and print its time and memory."""
     title, take = STEPS[step]
     import studio.commands.link  # noqa: F401 (so that it is not timed)
 
@@ -351,7 +351,7 @@ def _inside(step: str, made: Path) -> int:
 
 def _cpu_s() -> float:
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    return sum(one.ru_utime + one.ru_stime for one in used)
+    return sum(usage.ru_utime + usage.ru_stime for usage in used)
 
 
 if __name__ == "__main__":

@@ -52,18 +52,23 @@ def exchanging(ranks: int, collectives: int) -> Trace:
     """Ranks in expert parallel groups of eight, every rank with times and sizes of its own: nothing can be shared."""
     nodes = [
         collective(
-            at, "ALL_TO_ALL", 1 << 20, *([at - 1] if at > 1 else []), group="ep", name=f"layer{at}.dispatch"
+            index,
+            "ALL_TO_ALL",
+            1 << 20,
+            *([index - 1] if index > 1 else []),
+            group="ep",
+            name=f"layer{index}.dispatch",
         )
-        for at in range(1, collectives)
+        for index in range(1, collectives)
     ]
     nodes.append(node(collectives, "COMP", collectives - 1, name="head", micros=10))
     nodes.append(collective(collectives + 1, "ALL_REDUCE", 1 << 24, collectives, group="dp", name="grads"))
-    one = trace_of({0: nodes}).graphs[0]
+    graph = trace_of({0: nodes}).graphs[0]
     generator = np.random.default_rng(1)
-    groups = [CommGroup(f"ep{at}", tuple(range(8 * at, 8 * at + 8))) for at in range(ranks // 8)]
-    groups += [CommGroup(f"dp{at}", tuple(range(at, ranks, 8))) for at in range(8)]
-    step = 50_000 + generator.integers(0, 20_000, len(one))
-    graphs = [_varied(one, generator, step) for _ in range(ranks)]
+    groups = [CommGroup(f"ep{group}", tuple(range(8 * group, 8 * group + 8))) for group in range(ranks // 8)]
+    groups += [CommGroup(f"dp{group}", tuple(range(group, ranks, 8))) for group in range(8)]
+    step = 50_000 + generator.integers(0, 20_000, len(graph))
+    graphs = [_varied(graph, generator, step) for _ in range(ranks)]
     made = [Rank(number, number, (f"ep{number // 8}", f"dp{number % 8}")) for number in range(ranks)]
     return Trace(tuple(graphs), tuple(made), tuple(groups))
 
@@ -107,20 +112,22 @@ def seconds(page: Page, address: str, ready: str) -> tuple[float, float]:
     page.goto(address)
     page.wait_for_selector(ready, timeout=120_000)
     spent = time.perf_counter() - began
-    found = {one["name"]: one["value"] for one in session.send("Performance.getMetrics")["metrics"]}
+    metrics = {
+        metric["name"]: metric["value"] for metric in session.send("Performance.getMetrics")["metrics"]
+    }
     session.detach()
-    return spent, found["TaskDuration"]
+    return spent, metrics["TaskDuration"]
 
 
-def from_home(page: Page, root: str, job: str, one: Measured) -> float:
+def from_home(page: Page, root: str, job: str, subject: Measured) -> float:
     """Go to a page from Home, by its link, and return how long it takes to be ready."""
     page.goto(f"{root}/?job={job}")
-    path = one.address.split("?")[0]
+    path = subject.address.split("?")[0]
     page.wait_for_selector(f"nav a[href^='{path}?job=']")
     page.wait_for_load_state("networkidle")
     began = time.perf_counter()
     page.click(f"nav a[href^='{path}?job=']")
-    page.wait_for_selector(one.ready, timeout=120_000)
+    page.wait_for_selector(subject.ready, timeout=120_000)
     return time.perf_counter() - began
 
 
@@ -135,9 +142,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         keeper = Workspace(options.workspace or folder)
         jobs = {}
-        for make in {one.job: None for one in chosen}:
+        for make in {subject.job: None for subject in chosen}:
             name = (make.__doc__ or "").strip().rstrip(".").split(":")[0]
-            kept = next((one.id for one in keeper.jobs() if one.name == name), None)
+            kept = next((job.id for job in keeper.jobs() if job.name == name), None)
             jobs[make] = kept or keeper.save(make(), name)
         with served(keeper.root) as address:
             timed(root_of(address), chosen, jobs, options.turns)
@@ -152,13 +159,13 @@ def timed(root: str, chosen: list[Measured], jobs: dict[Callable[[], Trace], str
         page.wait_for_selector("h1")
         print("| page | first time s | by address s | work of the page s | from Home s | budget s |")
         print("| --- | ---: | ---: | ---: | ---: | ---: |")
-        for one in chosen:
-            address = root + one.address.format(job=jobs[one.job])
-            first, _ = seconds(page, address, one.ready)
-            again, work = min(seconds(page, address, one.ready) for _ in range(turns))
-            inside = min(from_home(page, root, jobs[one.job], one) for _ in range(turns))
+        for subject in chosen:
+            address = root + subject.address.format(job=jobs[subject.job])
+            first, _ = seconds(page, address, subject.ready)
+            again, work = min(seconds(page, address, subject.ready) for _ in range(turns))
+            inside = min(from_home(page, root, jobs[subject.job], subject) for _ in range(turns))
             cells = " | ".join(f"{value:.2f}" for value in (first, again, work, inside))
-            print(f"| {one.title} | {cells} | {one.budget_s:.1f} |", flush=True)
+            print(f"| {subject.title} | {cells} | {subject.budget_s:.1f} |", flush=True)
         browser.close()
 
 

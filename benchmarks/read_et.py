@@ -1,8 +1,8 @@
-"""Reading a Chakra file of a million nodes: ours beside a loop over protobuf-python, in one run.
+"""Benchmark: read a Chakra file of a million nodes, compared with protobuf-python.
 
     python benchmarks/read_et.py [--nodes 1000000]
 
-Each way reads the same file in a process of its own, so that memory can be told apart.
+Each way reads the same file in a process of its own, so that memory is measured separately.
 """
 
 from __future__ import annotations

@@ -64,7 +64,7 @@ import pathlib, sys
 from studio.native import Kernel
 Kernel.marker = lambda self: pathlib.Path(sys.argv[1]) / self.source.__name__
 from studio.sim import engine
-engine.compiled()
+engine.load_kernel()
 """
 
 
@@ -79,7 +79,7 @@ def best(repeat: int, act: Callable[[], object]) -> float:
 
 
 def peak_mb() -> float:
-    """Return the most memory this process has held."""
+    """Return the peak memory of this process."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6
 
 
@@ -97,7 +97,7 @@ def with_own_times(trace: Trace) -> Trace:
 
 def measure(name: str, folder: Path, repeat: int) -> list[str]:
     """Return the cells of a case."""
-    engine.compiled()
+    engine.load_kernel()
     with gzip.open(folder / f"{name.removesuffix(OWN_TIMES)}.json.gz", "rt") as file:
         trace, config = case(json.load(file))
     if name.endswith(OWN_TIMES):
@@ -131,15 +131,15 @@ def measure(name: str, folder: Path, repeat: int) -> list[str]:
 
 
 def start_times() -> list[tuple[str, str, str]]:
-    """Return what was timed about starting, with what it took and what is asked for."""
+    """Measure the start of a studio; returns rows of name, seconds and target."""
     with tempfile.TemporaryDirectory() as empty:
         cold = {**os.environ, "NUMBA_CACHE_DIR": empty}
         command = [sys.executable, "-c", COLD, empty]
         before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
         cold_s = best(1, lambda: subprocess.run(command, cwd=ROOT, env=cold, check=True))
         cpu_s = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before
-    engine.compiled()
-    loading = [sys.executable, "-c", "from studio.sim import engine; engine.compiled()"]
+    engine.load_kernel()
+    loading = [sys.executable, "-c", "from studio.sim import engine; engine.load_kernel()"]
     ready_s = best(5, lambda: subprocess.run(loading, cwd=ROOT, check=True))
     trace, config = small()
     compiled_ms = 1e3 * best(20, lambda: simulate(trace, config, native=True))

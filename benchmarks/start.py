@@ -1,4 +1,4 @@
-"""From the command to the page: how long until a started studio answers what a browser asks first.
+"""Benchmark: how long a started studio takes to answer the browser's first requests.
 
     python benchmarks/start.py [--turns 5]
 

@@ -19,7 +19,7 @@ from playwright.sync_api import Page, Playwright, sync_playwright
 
 from scripts.serving import BROWSER_ARGUMENTS, chromium, most_frames, root_of, served
 from studio.sim import simulate
-from studio.sim.parts import Parts, imported
+from studio.sim.parts import Parts, interpret
 from studio.store.runs import Run
 from studio.store.workspace import Workspace
 from studio.trace import CommGroup, Rank, Trace
@@ -49,32 +49,32 @@ def transformer(ranks: int, layers: int) -> Trace:
     data = ranks // TENSOR
     nodes, last = [], ()
     for layer in range(layers):
-        at = 8 * layer
+        index = 8 * layer
         for offset, part in enumerate(("qkv", "attention", "out", "up"), start=1):
-            micros = 20 + (at + offset) * 7 % 13
-            nodes.append(node(at + offset, "COMP", *last, name=f"layer{layer}.{part}.fwd", micros=micros))
-            last = (at + offset,)
+            micros = 20 + (index + offset) * 7 % 13
+            nodes.append(node(index + offset, "COMP", *last, name=f"layer{layer}.{part}.fwd", micros=micros))
+            last = (index + offset,)
         nodes.append(
-            collective(at + 5, "ALL_REDUCE", 1 << 20, *last, group="1", name=f"layer{layer}.all_reduce")
+            collective(index + 5, "ALL_REDUCE", 1 << 20, *last, group="1", name=f"layer{layer}.all_reduce")
         )
-        nodes.append(node(at + 6, "COMP", at + 5, name=f"layer{layer}.norm", micros=5))
+        nodes.append(node(index + 6, "COMP", index + 5, name=f"layer{layer}.norm", micros=5))
         nodes.append(
             collective(
-                at + 7, "ALL_REDUCE", 1 << 18, at + 6, group="2", name=f"layer{layer}.grads.all_reduce"
+                index + 7, "ALL_REDUCE", 1 << 18, index + 6, group="2", name=f"layer{layer}.grads.all_reduce"
             )
         )
-        nodes.append(node(at + 8, "COMP", at + 6, name=f"layer{layer}.down", micros=30))
-        last = (at + 8,)
-    one = trace_of({0: nodes})
+        nodes.append(node(index + 8, "COMP", index + 6, name=f"layer{layer}.down", micros=30))
+        last = (index + 8,)
+    job = trace_of({0: nodes})
     members = [range(first, first + TENSOR) for first in range(0, ranks, TENSOR)]
     members += [range(first, ranks, TENSOR) for first in range(TENSOR)]
     groups = tuple(CommGroup(str(number), tuple(group)) for number, group in enumerate(members, start=1))
 
     def of(number: int) -> Rank:
         names = {"1": str(1 + number // TENSOR), "2": str(1 + data + number % TENSOR)}
-        return Rank(number, 0, tuple(names[str(slot)] for slot in one.ranks[0].slots))
+        return Rank(number, 0, tuple(names[str(slot)] for slot in job.ranks[0].slots))
 
-    return Trace(one.graphs, tuple(map(of, range(ranks))), groups)
+    return Trace(job.graphs, tuple(map(of, range(ranks))), groups)
 
 
 def parts(ranks: int) -> Parts:
@@ -105,10 +105,10 @@ def ready_s(page: Page, address: str) -> float:
 def measured(page: Page, seconds: float, act: str) -> dict[str, float]:
     """Return frames per second and time spent on one while something is done over and over."""
     page.evaluate(f"() => {{ window.moving = setInterval(() => {{ {act} }}, 8); window.turn = 0; }}")
-    found: dict[str, float] = page.evaluate(FRAMES.replace("SECONDS", str(seconds)))
+    figures: dict[str, float] = page.evaluate(FRAMES.replace("SECONDS", str(seconds)))
     page.evaluate("() => clearInterval(window.moving)")
     page.wait_for_timeout(1500)
-    return found
+    return figures
 
 
 POINTER = (
@@ -137,10 +137,10 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         keeper = Workspace(options.workspace or folder)
         name = f"transformer {options.ranks} x {options.layers}"
-        job = next((one.id for one in keeper.jobs() if one.name == name), None)
+        job = next((job.id for job in keeper.jobs() if job.name == name), None)
         if job is None:
             trace, tables = transformer(options.ranks, options.layers), parts(options.ranks)
-            run = Run("two switches", simulate(trace, imported(tables).config), tables)
+            run = Run("two switches", simulate(trace, interpret(tables).config), tables)
             job = keeper.save(trace, name)
             keeper.save_run(job, run)
         with served(keeper.root) as address, sync_playwright() as playwright:
@@ -161,8 +161,8 @@ def browse(playwright: Playwright, address: str, seconds: float) -> None:
     for start, fold in (("", "all"), ("&from=40000000&to=60000000", "none")):
         ready_s(page, f"{address}{start}&fold={fold}")
         for act in MOVES.values():
-            one = measured(page, seconds, act)
-            cells.append(f"{one['drawn']:.0f} ({one['spent']:.1f})")
+            figures = measured(page, seconds, act)
+            cells.append(f"{figures['drawn']:.0f} ({figures['spent']:.1f})")
     memory = page.evaluate("() => performance.memory.usedJSHeapSize / 1e6")
     kept = page.evaluate("() => window.studio.timeline.stats().bytes / 1e6")
     print(bars)

@@ -58,7 +58,7 @@ def main() -> None:
 
 
 def configured(tried: list[str]) -> str | None:
-    """What the CHROMIUM environment variable names; a wrong value is an error, not a reason to search on."""
+    """Return the browser that CHROMIUM names; a wrong value is an error."""
     path = os.environ.get("CHROMIUM")
     if not path:
         tried.append("CHROMIUM environment variable: not set")
@@ -73,14 +73,14 @@ def configured(tried: list[str]) -> str | None:
 
 def installed(tried: list[str]) -> str | None:
     """The first installed Chromium or Chrome that starts."""
-    found = False
+    starts = False
     for path in candidates():
-        found = True
+        starts = True
         problem = why_not(path)
         if not problem:
             return path
         tried.append(f"{path}: {problem}")
-    if not found:
+    if not starts:
         tried.append(f"an installed browser: none of {', '.join(NAMES)} on PATH, none in the usual folders")
     return None
 
@@ -98,7 +98,7 @@ def candidates() -> Iterator[str]:
 
 
 def why_not(path: str) -> str | None:
-    """Why this program cannot be used, or None when it can."""
+    """Return why this browser does not work; None if it does."""
     if not Path(path).is_file():
         return "no such file"
     if sys.platform == "win32":
@@ -184,7 +184,7 @@ def failure(command: list[str], *, seconds: int) -> str | None:
 
 
 def say(line: str) -> None:
-    """Progress goes to standard error: standard output holds the path alone."""
+    """Print progress on standard error; standard output has only the path."""
     print(line, file=sys.stderr, flush=True)
 
 

@@ -59,14 +59,14 @@ def resolve(wanted: list[str]) -> dict[str, tuple[str, str]]:
     report = json.loads(
         pip("install", "--dry-run", "--quiet", "--ignore-installed", "--report", "-", *wanted)
     )
-    found: dict[str, tuple[str, str]] = {}
+    pins: dict[str, tuple[str, str]] = {}
     for item in report["install"]:
         name = re.sub(r"[-_.]+", "-", item["metadata"]["name"]).lower()
-        found[name] = (
+        pins[name] = (
             f"{name}=={item['metadata']['version']}",
             item["download_info"]["url"].rsplit("/", 1)[1],
         )
-    return dict(sorted(found.items()))
+    return dict(sorted(pins.items()))
 
 
 def check_wheels(pins: list[str]) -> None:
@@ -87,17 +87,17 @@ def main() -> None:
             f"make lock needs Python {PYTHONS[0]}, the oldest supported: run `make clean lock PYTHON=python3.11`"
         )
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-    found = resolve(requirements(project))
-    for pin, file in found.values():
+    pins = resolve(requirements(project))
+    for pin, file in pins.values():
         if not file.endswith(".whl"):
             print(f"{pin} comes as source alone ({file})", file=sys.stderr)
     check_wheels(
-        [pin for pin, file in found.values() if file.endswith(".whl") and not file.endswith("-any.whl")]
+        [pin for pin, file in pins.values() if file.endswith(".whl") and not file.endswith("-any.whl")]
     )
     header = HEADER.format(first=PYTHONS[0], last=PYTHONS[-1], platforms=", ".join(PLATFORMS))
-    lines = "".join(f"{pin}\n" for pin, _ in found.values())
+    lines = "".join(f"{pin}\n" for pin, _ in pins.values())
     (ROOT / "constraints.txt").write_text(header + lines, encoding="utf-8")
-    print(f"constraints.txt: {len(found)} packages")
+    print(f"constraints.txt: {len(pins)} packages")
 
 
 if __name__ == "__main__":

@@ -172,14 +172,14 @@ def comm_groups(job: Job) -> dict[str, tuple[int, ...]]:
 def places(job: Job) -> list[Place]:
     """The place of every rank, by rank."""
     groups = comm_groups(job)
-    found = []
+    ranks = []
     for rank in range(job.ranks):
         own = {
             name.rstrip("0123456789"): (name, members) for name, members in groups.items() if rank in members
         }
         pp, inner = divmod(rank, job.dp * job.tp)
-        found.append(Place(rank, inner // job.tp, inner % job.tp, pp, own))
-    return found
+        ranks.append(Place(rank, inner // job.tp, inner % job.tp, pp, own))
+    return ranks
 
 
 def expert_tokens(job: Job, layer: int) -> list[int]:
@@ -433,7 +433,7 @@ def reduce_gradients(p: Program) -> None:
 
 
 # ---------------------------------------------------------------------------------------------------
-# The model, forward and backward. Every function takes the program and `at`, such as "step0.mb1.layer3".
+# The model, forward and backward. Every function takes the program and `prefix`, such as "step0.mb1.layer3".
 
 
 def parameters(job: Job, place: Place) -> dict[str, int]:
@@ -495,76 +495,78 @@ def attention_cost(job: Job, kind: str) -> Cost:
     )
 
 
-def attention_forward(p: Program, at: str, x: Tensor) -> Tensor:
+def attention_forward(p: Program, prefix: str, x: Tensor) -> Tensor:
     """Attention and the residual around it."""
-    job, layer, s = p.job, at.rpartition(".")[2], p.saved
+    job, layer, s = p.job, prefix.rpartition(".")[2], p.saved
     tokens, hidden = job.tokens, job.hidden
-    normed = p.elementwise(f"{at}.attn.norm.fwd", [x, p.weights[f"{layer}.attn.norm"]], "norm", passes=5)
-    whole = s[f"{at}.attn.in"] = enter(p, f"{at}.attn.{{}}.fwd", normed)
-    qkv = s[f"{at}.attn.qkv"] = p.matmul(
-        f"{at}.attn.qkv_proj.fwd",
+    normed = p.elementwise(f"{prefix}.attn.norm.fwd", [x, p.weights[f"{layer}.attn.norm"]], "norm", passes=5)
+    whole = s[f"{prefix}.attn.in"] = enter(p, f"{prefix}.attn.{{}}.fwd", normed)
+    qkv = s[f"{prefix}.attn.qkv"] = p.matmul(
+        f"{prefix}.attn.qkv_proj.fwd",
         [whole, p.weights[f"{layer}.attn.qkv_proj"]],
         (tokens, hidden, 3 * hidden // job.tp),
     )
-    scores = p.compute(f"{at}.attn.scores.fwd", [qkv], attention_cost(job, "scores"))
-    probs = s[f"{at}.attn.probs"] = p.elementwise(f"{at}.attn.softmax.fwd", [scores], "softmax", passes=5)
-    context = p.compute(f"{at}.attn.context.fwd", [probs, qkv], attention_cost(job, "context"))
-    s[f"{at}.attn.context"] = context
+    scores = p.compute(f"{prefix}.attn.scores.fwd", [qkv], attention_cost(job, "scores"))
+    probs = s[f"{prefix}.attn.probs"] = p.elementwise(
+        f"{prefix}.attn.softmax.fwd", [scores], "softmax", passes=5
+    )
+    context = p.compute(f"{prefix}.attn.context.fwd", [probs, qkv], attention_cost(job, "context"))
+    s[f"{prefix}.attn.context"] = context
     out = p.matmul(
-        f"{at}.attn.out_proj.fwd",
+        f"{prefix}.attn.out_proj.fwd",
         [context, p.weights[f"{layer}.attn.out_proj"]],
         (tokens, hidden // job.tp, hidden),
     )
-    out = leave(p, f"{at}.attn.{{}}.fwd", out)
-    return p.elementwise(f"{at}.attn.residual.fwd", [out, x], "add")
+    out = leave(p, f"{prefix}.attn.{{}}.fwd", out)
+    return p.elementwise(f"{prefix}.attn.residual.fwd", [out, x], "add")
 
 
-def attention_backward(p: Program, at: str, dy: Tensor) -> Tensor:
+def attention_backward(p: Program, prefix: str, dy: Tensor) -> Tensor:
     """Gradient of attention's input, and of its weights."""
-    job, layer, s = p.job, at.rpartition(".")[2], p.saved
+    job, layer, s = p.job, prefix.rpartition(".")[2], p.saved
     tokens, hidden = job.tokens, job.hidden
-    qkv, probs = s[f"{at}.attn.qkv"], s[f"{at}.attn.probs"]
-    whole = enter(p, f"{at}.attn.{{}}.bwd", dy)
+    qkv, probs = s[f"{prefix}.attn.qkv"], s[f"{prefix}.attn.probs"]
+    whole = enter(p, f"{prefix}.attn.{{}}.bwd", dy)
     weight = f"{layer}.attn.out_proj"
     shape = (tokens, hidden, hidden // job.tp)
-    d_context = p.matmul(f"{at}.attn.out_proj.dgrad", [whole, p.weights[weight]], shape)
+    d_context = p.matmul(f"{prefix}.attn.out_proj.dgrad", [whole, p.weights[weight]], shape)
     shape = (hidden // job.tp, tokens, hidden)
-    p.weight_grad(f"{at}.attn.out_proj.wgrad", [s[f"{at}.attn.context"], whole], weight, shape)
-    d_probs = p.compute(f"{at}.attn.context.bwd", [d_context, probs, qkv], attention_cost(job, "scores"))
-    d_scores = p.elementwise(f"{at}.attn.softmax.bwd", [d_probs, probs], "softmax", passes=4)
-    d_qk = p.compute(f"{at}.attn.scores.bwd", [d_scores, qkv], attention_cost(job, "qk"))
+    p.weight_grad(f"{prefix}.attn.out_proj.wgrad", [s[f"{prefix}.attn.context"], whole], weight, shape)
+    d_probs = p.compute(f"{prefix}.attn.context.bwd", [d_context, probs, qkv], attention_cost(job, "scores"))
+    d_scores = p.elementwise(f"{prefix}.attn.softmax.bwd", [d_probs, probs], "softmax", passes=4)
+    d_qk = p.compute(f"{prefix}.attn.scores.bwd", [d_scores, qkv], attention_cost(job, "qk"))
     # Values get their gradient in context.bwd, queries and keys in scores.bwd.
     d_qkv = [d_qk, d_probs]
     weight = f"{layer}.attn.qkv_proj"
     d_in = p.matmul(
-        f"{at}.attn.qkv_proj.dgrad", [*d_qkv, p.weights[weight]], (tokens, 3 * hidden // job.tp, hidden)
+        f"{prefix}.attn.qkv_proj.dgrad", [*d_qkv, p.weights[weight]], (tokens, 3 * hidden // job.tp, hidden)
     )
-    d_in = leave(p, f"{at}.attn.{{}}.bwd", d_in)
+    d_in = leave(p, f"{prefix}.attn.{{}}.bwd", d_in)
     shape = (hidden, tokens, 3 * hidden // job.tp)
-    p.weight_grad(f"{at}.attn.qkv_proj.wgrad", [s[f"{at}.attn.in"], *d_qkv], weight, shape)
-    x = s[f"{at}.x"]
-    return p.norm_backward(f"{at}.attn.norm.bwd", f"{layer}.attn.norm", [d_in, x, dy])
+    p.weight_grad(f"{prefix}.attn.qkv_proj.wgrad", [s[f"{prefix}.attn.in"], *d_qkv], weight, shape)
+    x = s[f"{prefix}.x"]
+    return p.norm_backward(f"{prefix}.attn.norm.bwd", f"{layer}.attn.norm", [d_in, x, dy])
 
 
-def mlp_forward(p: Program, at: str, x: Tensor) -> Tensor:
+def mlp_forward(p: Program, prefix: str, x: Tensor) -> Tensor:
     """The feed-forward part and the residual around it."""
-    job, layer, s = p.job, at.rpartition(".")[2], p.saved
-    s[f"{at}.mlp.x"] = x
-    normed = p.elementwise(f"{at}.mlp.norm.fwd", [x, p.weights[f"{layer}.mlp.norm"]], "norm", passes=5)
-    whole = s[f"{at}.mlp.in"] = enter(p, f"{at}.mlp.{{}}.fwd", normed)
-    out = feed_forward(p, f"{at}.mlp", whole, job.tokens)
-    out = leave(p, f"{at}.mlp.{{}}.fwd", out)
-    return p.elementwise(f"{at}.mlp.residual.fwd", [out, x], "add")
+    job, layer, s = p.job, prefix.rpartition(".")[2], p.saved
+    s[f"{prefix}.mlp.x"] = x
+    normed = p.elementwise(f"{prefix}.mlp.norm.fwd", [x, p.weights[f"{layer}.mlp.norm"]], "norm", passes=5)
+    whole = s[f"{prefix}.mlp.in"] = enter(p, f"{prefix}.mlp.{{}}.fwd", normed)
+    out = feed_forward(p, f"{prefix}.mlp", whole, job.tokens)
+    out = leave(p, f"{prefix}.mlp.{{}}.fwd", out)
+    return p.elementwise(f"{prefix}.mlp.residual.fwd", [out, x], "add")
 
 
-def mlp_backward(p: Program, at: str, dy: Tensor) -> Tensor:
+def mlp_backward(p: Program, prefix: str, dy: Tensor) -> Tensor:
     """Gradient of the feed-forward part's input, and of its weights."""
-    layer, s = at.rpartition(".")[2], p.saved
-    whole = enter(p, f"{at}.mlp.{{}}.bwd", dy)
-    d_in = feed_forward_dgrad(p, f"{at}.mlp", whole, p.job.tokens)
-    d_in = leave(p, f"{at}.mlp.{{}}.bwd", d_in)
-    feed_forward_wgrad(p, f"{at}.mlp", s[f"{at}.mlp.in"], p.job.tokens)
-    return p.norm_backward(f"{at}.mlp.norm.bwd", f"{layer}.mlp.norm", [d_in, s[f"{at}.mlp.x"], dy])
+    layer, s = prefix.rpartition(".")[2], p.saved
+    whole = enter(p, f"{prefix}.mlp.{{}}.bwd", dy)
+    d_in = feed_forward_dgrad(p, f"{prefix}.mlp", whole, p.job.tokens)
+    d_in = leave(p, f"{prefix}.mlp.{{}}.bwd", d_in)
+    feed_forward_wgrad(p, f"{prefix}.mlp", s[f"{prefix}.mlp.in"], p.job.tokens)
+    return p.norm_backward(f"{prefix}.mlp.norm.bwd", f"{layer}.mlp.norm", [d_in, s[f"{prefix}.mlp.x"], dy])
 
 
 def feed_forward(p: Program, part: str, x: Tensor, tokens: int) -> Tensor:
@@ -625,98 +627,104 @@ def _expert_bytes(p: Program, layer: int) -> tuple[int, float]:
     return tokens[p.place.rank] * row_bytes, max(tokens) * row_bytes * (p.job.ranks - 1) / p.job.ranks
 
 
-def moe_forward(p: Program, at: str, x: Tensor) -> Tensor:
+def moe_forward(p: Program, prefix: str, x: Tensor) -> Tensor:
     """Experts and the residual around them."""
-    job, layer, s = p.job, at.rpartition(".")[2], p.saved
+    job, layer, s = p.job, prefix.rpartition(".")[2], p.saved
     index = int(layer.removeprefix("layer"))
     tokens = expert_tokens(job, index)[p.place.rank]
-    s[f"{at}.moe.x"] = x
-    normed = p.elementwise(f"{at}.moe.norm.fwd", [x, p.weights[f"{layer}.moe.norm"]], "norm", passes=5)
+    s[f"{prefix}.moe.x"] = x
+    normed = p.elementwise(f"{prefix}.moe.norm.fwd", [x, p.weights[f"{layer}.moe.norm"]], "norm", passes=5)
     weight = p.weights[f"{layer}.moe.router"]
-    route = p.matmul(f"{at}.moe.router.fwd", [normed, weight], (job.tokens, job.hidden, job.ranks))
-    s[f"{at}.moe.normed"], s[f"{at}.moe.route"] = normed, route
+    route = p.matmul(f"{prefix}.moe.router.fwd", [normed, weight], (job.tokens, job.hidden, job.ranks))
+    s[f"{prefix}.moe.normed"], s[f"{prefix}.moe.route"] = normed, route
     spread_bytes = EXPERTS_PER_TOKEN * normed.size_bytes
-    permuted = p.compute(f"{at}.moe.permute.fwd", [normed, route], Cost(job.tokens, spread_bytes, "permute"))
-    arrived = s[f"{at}.moe.in"] = to_experts(p, f"{at}.moe.dispatch.all_to_all.fwd", index, permuted)
-    out = feed_forward(p, f"{at}.moe", arrived, tokens)
-    back = s[f"{at}.moe.back"] = from_experts(p, f"{at}.moe.combine.all_to_all.fwd", index, out)
+    permuted = p.compute(
+        f"{prefix}.moe.permute.fwd", [normed, route], Cost(job.tokens, spread_bytes, "permute")
+    )
+    arrived = s[f"{prefix}.moe.in"] = to_experts(p, f"{prefix}.moe.dispatch.all_to_all.fwd", index, permuted)
+    out = feed_forward(p, f"{prefix}.moe", arrived, tokens)
+    back = s[f"{prefix}.moe.back"] = from_experts(p, f"{prefix}.moe.combine.all_to_all.fwd", index, out)
     merge = Cost(2 * spread_bytes // ELEMENT_BYTES, normed.size_bytes, "unpermute")
-    merged = p.compute(f"{at}.moe.unpermute.fwd", [back, route], merge)
-    return p.elementwise(f"{at}.moe.residual.fwd", [merged, x], "add")
+    merged = p.compute(f"{prefix}.moe.unpermute.fwd", [back, route], merge)
+    return p.elementwise(f"{prefix}.moe.residual.fwd", [merged, x], "add")
 
 
-def moe_backward(p: Program, at: str, dy: Tensor) -> Tensor:
+def moe_backward(p: Program, prefix: str, dy: Tensor) -> Tensor:
     """Gradient of the experts' input, of their weights and of the router's."""
-    job, layer, s = p.job, at.rpartition(".")[2], p.saved
+    job, layer, s = p.job, prefix.rpartition(".")[2], p.saved
     index = int(layer.removeprefix("layer"))
     tokens = expert_tokens(job, index)[p.place.rank]
-    normed, route, back = s[f"{at}.moe.normed"], s[f"{at}.moe.route"], s[f"{at}.moe.back"]
+    normed, route, back = s[f"{prefix}.moe.normed"], s[f"{prefix}.moe.route"], s[f"{prefix}.moe.back"]
     merge = Cost(2 * back.size_bytes // ELEMENT_BYTES, back.size_bytes, "unpermute")
-    d_back = p.compute(f"{at}.moe.unpermute.bwd", [dy, back, route], merge)
-    d_out = to_experts(p, f"{at}.moe.combine.all_to_all.bwd", index, d_back)
-    d_in = feed_forward_dgrad(p, f"{at}.moe", d_out, tokens)
-    d_permuted = from_experts(p, f"{at}.moe.dispatch.all_to_all.bwd", index, d_in)
-    feed_forward_wgrad(p, f"{at}.moe", s[f"{at}.moe.in"], tokens)
+    d_back = p.compute(f"{prefix}.moe.unpermute.bwd", [dy, back, route], merge)
+    d_out = to_experts(p, f"{prefix}.moe.combine.all_to_all.bwd", index, d_back)
+    d_in = feed_forward_dgrad(p, f"{prefix}.moe", d_out, tokens)
+    d_permuted = from_experts(p, f"{prefix}.moe.dispatch.all_to_all.bwd", index, d_in)
+    feed_forward_wgrad(p, f"{prefix}.moe", s[f"{prefix}.moe.in"], tokens)
     d_normed = p.compute(
-        f"{at}.moe.permute.bwd", [d_permuted, route], Cost(job.tokens, normed.size_bytes, "permute")
+        f"{prefix}.moe.permute.bwd", [d_permuted, route], Cost(job.tokens, normed.size_bytes, "permute")
     )
     weight = f"{layer}.moe.router"
     shape = (job.tokens, job.ranks, job.hidden)
-    d_route = p.matmul(f"{at}.moe.router.dgrad", [d_back, p.weights[weight]], shape)
+    d_route = p.matmul(f"{prefix}.moe.router.dgrad", [d_back, p.weights[weight]], shape)
     shape = (job.hidden, job.tokens, job.ranks)
-    p.weight_grad(f"{at}.moe.router.wgrad", [normed, d_back], weight, shape)
-    needs = [d_normed, d_route, s[f"{at}.moe.x"], dy]
-    return p.norm_backward(f"{at}.moe.norm.bwd", f"{layer}.moe.norm", needs)
+    p.weight_grad(f"{prefix}.moe.router.wgrad", [normed, d_back], weight, shape)
+    needs = [d_normed, d_route, s[f"{prefix}.moe.x"], dy]
+    return p.norm_backward(f"{prefix}.moe.norm.bwd", f"{layer}.moe.norm", needs)
 
 
-def embedding_forward(p: Program, at: str, tokens: Tensor) -> Tensor:
+def embedding_forward(p: Program, prefix: str, tokens: Tensor) -> Tensor:
     """Rows of the embedding table, each rank holding a part of the vocabulary."""
     out_bytes = p.job.tokens * p.job.hidden * ELEMENT_BYTES
     cost = Cost(p.job.tokens * p.job.hidden, out_bytes, "embedding")
     # A lookup touches the rows it takes, not the table.
     rows = Tensor("embedding.rows", out_bytes, p.weights["embedding"].node)
-    return leave(p, f"{at}.embedding.{{}}.fwd", p.compute(f"{at}.embedding.fwd", [tokens, rows], cost))
-
-
-def embedding_backward(p: Program, at: str, dy: Tensor) -> None:
-    """Gradient of the embedding table."""
-    whole = enter(p, f"{at}.embedding.{{}}.bwd", dy)
-    earlier = [p.grads["embedding"]] if "embedding" in p.grads else []
-    cost = Cost(p.job.tokens * p.job.hidden, p.weights["embedding"].size_bytes, "embedding")
-    p.grads["embedding"] = p.compute(f"{at}.embedding.wgrad", [whole, *earlier], cost)
-
-
-def head_forward(p: Program, at: str, x: Tensor, labels: Tensor) -> None:
-    """Logits over the rank's part of the vocabulary, and the loss."""
-    job, s = p.job, p.saved
-    s[f"{at}.head.x"] = x
-    normed = p.elementwise(f"{at}.head.norm.fwd", [x, p.weights["head.norm"]], "norm", passes=5)
-    whole = s[f"{at}.head.in"] = enter(p, f"{at}.head.{{}}.fwd", normed)
-    shape = (job.tokens, job.hidden, job.vocabulary // job.tp)
-    logits = s[f"{at}.logits"] = p.matmul(f"{at}.head.proj.fwd", [whole, p.weights["head.proj"]], shape)
-    stats_bytes = 4 * job.tokens
-    stats_cost = Cost(3 * logits.size_bytes // ELEMENT_BYTES, stats_bytes, "softmax")
-    stats = p.compute(f"{at}.loss.logsumexp.fwd", [logits], stats_cost)
-    if job.tp > 1:
-        stats = p.collective(f"{at}.loss.all_reduce.fwd", CollectiveType.ALL_REDUCE, "tp", [stats])
-    s[f"{at}.loss"] = p.compute(
-        f"{at}.loss.cross_entropy.fwd", [stats, labels], Cost(3 * job.tokens, stats_bytes, "loss")
+    return leave(
+        p, f"{prefix}.embedding.{{}}.fwd", p.compute(f"{prefix}.embedding.fwd", [tokens, rows], cost)
     )
 
 
-def head_backward(p: Program, at: str) -> Tensor:
+def embedding_backward(p: Program, prefix: str, dy: Tensor) -> None:
+    """Gradient of the embedding table."""
+    whole = enter(p, f"{prefix}.embedding.{{}}.bwd", dy)
+    earlier = [p.grads["embedding"]] if "embedding" in p.grads else []
+    cost = Cost(p.job.tokens * p.job.hidden, p.weights["embedding"].size_bytes, "embedding")
+    p.grads["embedding"] = p.compute(f"{prefix}.embedding.wgrad", [whole, *earlier], cost)
+
+
+def head_forward(p: Program, prefix: str, x: Tensor, labels: Tensor) -> None:
+    """Logits over the rank's part of the vocabulary, and the loss."""
+    job, s = p.job, p.saved
+    s[f"{prefix}.head.x"] = x
+    normed = p.elementwise(f"{prefix}.head.norm.fwd", [x, p.weights["head.norm"]], "norm", passes=5)
+    whole = s[f"{prefix}.head.in"] = enter(p, f"{prefix}.head.{{}}.fwd", normed)
+    shape = (job.tokens, job.hidden, job.vocabulary // job.tp)
+    logits = s[f"{prefix}.logits"] = p.matmul(
+        f"{prefix}.head.proj.fwd", [whole, p.weights["head.proj"]], shape
+    )
+    stats_bytes = 4 * job.tokens
+    stats_cost = Cost(3 * logits.size_bytes // ELEMENT_BYTES, stats_bytes, "softmax")
+    stats = p.compute(f"{prefix}.loss.logsumexp.fwd", [logits], stats_cost)
+    if job.tp > 1:
+        stats = p.collective(f"{prefix}.loss.all_reduce.fwd", CollectiveType.ALL_REDUCE, "tp", [stats])
+    s[f"{prefix}.loss"] = p.compute(
+        f"{prefix}.loss.cross_entropy.fwd", [stats, labels], Cost(3 * job.tokens, stats_bytes, "loss")
+    )
+
+
+def head_backward(p: Program, prefix: str) -> Tensor:
     """Gradient of the last layer's output, from the loss."""
     job, s = p.job, p.saved
     part = job.vocabulary // job.tp
     d_logits = p.elementwise(
-        f"{at}.loss.cross_entropy.bwd", [s[f"{at}.logits"], s[f"{at}.loss"]], "loss", passes=3
+        f"{prefix}.loss.cross_entropy.bwd", [s[f"{prefix}.logits"], s[f"{prefix}.loss"]], "loss", passes=3
     )
     shape = (job.tokens, part, job.hidden)
-    d_in = p.matmul(f"{at}.head.proj.dgrad", [d_logits, p.weights["head.proj"]], shape)
-    d_in = leave(p, f"{at}.head.{{}}.bwd", d_in)
+    d_in = p.matmul(f"{prefix}.head.proj.dgrad", [d_logits, p.weights["head.proj"]], shape)
+    d_in = leave(p, f"{prefix}.head.{{}}.bwd", d_in)
     shape = (job.hidden, job.tokens, part)
-    p.weight_grad(f"{at}.head.proj.wgrad", [s[f"{at}.head.in"], d_logits], "head.proj", shape)
-    return p.norm_backward(f"{at}.head.norm.bwd", "head.norm", [d_in, s[f"{at}.head.x"]])
+    p.weight_grad(f"{prefix}.head.proj.wgrad", [s[f"{prefix}.head.in"], d_logits], "head.proj", shape)
+    return p.norm_backward(f"{prefix}.head.norm.bwd", "head.norm", [d_in, s[f"{prefix}.head.x"]])
 
 
 # ---------------------------------------------------------------------------------------------------
@@ -749,12 +757,12 @@ def write_program(job: Job, place: Place) -> list[Node]:
         step = f"step{number}"
         inputs = _batch(p, step)
         for phase, micro_batch in one_forward_one_backward(place.pp, job.pp, job.micro_batches):
-            at = f"{step}.mb{micro_batch}"
+            prefix = f"{step}.mb{micro_batch}"
             tag = 1000 * number + 10 * micro_batch
             if phase == "forward":
-                _forward(p, at, tag, inputs)
+                _forward(p, prefix, tag, inputs)
             else:
-                _backward(p, at, tag, last=micro_batch == job.micro_batches - 1)
+                _backward(p, prefix, tag, last=micro_batch == job.micro_batches - 1)
         _optimizer(p, step)
     return p.nodes
 
@@ -762,7 +770,7 @@ def write_program(job: Job, place: Place) -> list[Node]:
 def _parameter_node(p: Program) -> None:
     """Append the node that tells what was run."""
     job = p.job
-    told = (
+    fields = (
         "layers",
         "hidden",
         "feed_forward",
@@ -775,7 +783,7 @@ def _parameter_node(p: Program) -> None:
     )
     node = Node(1, "job.parameters", NodeType.METADATA, "", 0)
     node.start_us = FIRST_START_US
-    node.attrs = [(name, ValueKind.INT64, int(getattr(job, name))) for name in told]
+    node.attrs = [(name, ValueKind.INT64, int(getattr(job, name))) for name in fields]
     shape = f"dp{job.dp} tp{job.tp} pp{job.pp}" + (f" ep{job.ranks}" if job.hot_expert is not None else "")
     node.attrs += [
         ("parallelism", ValueKind.STRING, shape),
@@ -793,52 +801,52 @@ def _batch(p: Program, step: str) -> Tensor:
     return p.copy(f"{step}.batch.load", NodeType.MEM_LOAD, sample)
 
 
-def _forward(p: Program, at: str, tag: int, inputs: Tensor) -> None:
+def _forward(p: Program, prefix: str, tag: int, inputs: Tensor) -> None:
     """A stage's forward pass of a micro-batch."""
     job, stage = p.job, p.place.pp
     if stage == 0:
-        x = embedding_forward(p, at, inputs)
+        x = embedding_forward(p, prefix, inputs)
     else:
-        x = p.receive(f"{at}.pipeline.recv.fwd", stage - 1, tag, activation_bytes(job))
+        x = p.receive(f"{prefix}.pipeline.recv.fwd", stage - 1, tag, activation_bytes(job))
     for layer in stage_layers(job, stage):
-        where = f"{at}.layer{layer}"
+        where = f"{prefix}.layer{layer}"
         p.saved[f"{where}.x"] = x
         if layer == stage_layers(job, stage)[0]:
             p.saved[f"{where}.x"] = p.copy(f"{where}.activations.offload", NodeType.MEM_STORE, x)
         x = attention_forward(p, where, x)
         x = moe_forward(p, where, x) if job.hot_expert is not None else mlp_forward(p, where, x)
     if stage == job.pp - 1:
-        head_forward(p, at, x, inputs)
+        head_forward(p, prefix, x, inputs)
     else:
-        p.send(f"{at}.pipeline.send.fwd", stage + 1, tag, x)
+        p.send(f"{prefix}.pipeline.send.fwd", stage + 1, tag, x)
 
 
-def _backward(p: Program, at: str, tag: int, *, last: bool) -> None:
+def _backward(p: Program, prefix: str, tag: int, *, last: bool) -> None:
     """A stage's backward pass of a micro-batch; the last one sends off gradients as they are ready."""
     job, stage = p.job, p.place.pp
-    step, first_layer = at.partition(".")[0], stage_layers(job, stage)[0]
+    step, first_layer = prefix.partition(".")[0], stage_layers(job, stage)[0]
     if stage == job.pp - 1:
-        dx = head_backward(p, at)
+        dx = head_backward(p, prefix)
         if last:
             p.due.append((step, "head"))
     else:
-        dx = p.receive(f"{at}.pipeline.recv.bwd", stage + 1, tag + 1, activation_bytes(job))
-    saved = f"{at}.layer{first_layer}"
+        dx = p.receive(f"{prefix}.pipeline.recv.bwd", stage + 1, tag + 1, activation_bytes(job))
+    saved = f"{prefix}.layer{first_layer}"
     p.saved[f"{saved}.x"] = p.copy(
         f"{saved}.activations.fetch", NodeType.MEM_LOAD, p.saved[f"{saved}.x"], after="compute"
     )
     part, part_backward = ("moe", moe_backward) if job.hot_expert is not None else ("mlp", mlp_backward)
     for layer in reversed(stage_layers(job, stage)):
         for name, backward in ((part, part_backward), ("attn", attention_backward)):
-            dx = backward(p, f"{at}.layer{layer}", dx)
+            dx = backward(p, f"{prefix}.layer{layer}", dx)
             if last:
                 p.due.append((step, f"layer{layer}.{name}"))
     if stage == 0:
-        embedding_backward(p, at, dx)
+        embedding_backward(p, prefix, dx)
         if last:
             p.due.append((step, "embedding"))
     else:
-        p.send(f"{at}.pipeline.send.bwd", stage - 1, tag + 1, dx)
+        p.send(f"{prefix}.pipeline.send.bwd", stage - 1, tag + 1, dx)
     reduce_gradients(p)
 
 

@@ -1,4 +1,4 @@
-"""Take the pictures of the README from a running studio with a sample open: `make screenshots`."""
+"""Take the screenshots of the README: `make screenshots`."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ PICTURES = ROOT / "docs" / "pictures"
 
 
 def main() -> None:
-    """Write every picture anew, or those of the pages that are named."""
+    """Take all screenshots, or those of the pages named."""
     pages = (overview, graph, nodes, simulate, timeline, collectives, compare, findings, home)
-    wanted = sys.argv[1:] or [one.__name__ for one in pages]
+    wanted = sys.argv[1:] or [page.__name__ for page in pages]
     PICTURES.mkdir(parents=True, exist_ok=True)
     with (
         tempfile.TemporaryDirectory() as workspace,
@@ -28,7 +28,7 @@ def main() -> None:
         browser = playwright.chromium.launch(executable_path=chromium(), args=BROWSER_ARGUMENTS)
         for scheme in ("light", "dark"):
             page = browser.new_page(viewport={"width": 1440, "height": 900}, color_scheme=scheme)
-            for shown in (one for one in pages if one.__name__ in wanted):
+            for shown in (page for page in pages if page.__name__ in wanted):
                 shown(page, address)
                 shoot(page, f"{shown.__name__}-{scheme}")
             page.close()

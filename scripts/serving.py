@@ -1,4 +1,4 @@
-"""What the programs beside the studio share: a studio that runs, and the browser to look at it with."""
+"""Start a studio and find a browser, for scripts and benchmarks."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ BROWSER_ARGUMENTS = (
 
 @contextmanager
 def served(workspace: Path | str, *arguments: str) -> Iterator[str]:
-    """Serve a workspace on a free port until the block ends; gives the address that the studio prints."""
+    """Serve a workspace on a free port until the block ends; yields the address."""
     command = [sys.executable, "-m", "studio", "--no-browser", "--port", "0", "--workspace", str(workspace)]
     with subprocess.Popen([*command, *arguments], stdout=subprocess.PIPE, text=True, cwd=ROOT) as server:
         try:
-            found = (re.search(r"http://\S+", line) for line in server.stdout or ())
-            yield next(one.group() for one in found if one is not None)
+            addresses = (re.search(r"http://\S+", line) for line in server.stdout or ())
+            yield next(match.group() for match in addresses if match is not None)
         finally:
             server.terminate()
 
@@ -39,7 +39,7 @@ def root_of(address: str) -> str:
 
 
 def chromium() -> str:
-    """Return where Chromium is: the environment's `CHROMIUM`, or what `make` has put down."""
+    """Return the path of Chromium: the environment's `CHROMIUM`, or the one that `make` found."""
     return os.environ.get("CHROMIUM") or (ROOT / ".venv" / "chromium-path").read_text().strip()
 
 

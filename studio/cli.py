@@ -1,4 +1,4 @@
-"""The command `chakra-studio`: options, help and exit codes of its verbs; what they do is in `studio/commands/`."""
+"""The command line: options, help texts and exit statuses; `studio/commands/` does the work."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _RANK = re.compile(r"(?P<file>.+)=(?P<number>[0-9]{1,9})", re.DOTALL)
 
 
 class _ServeByDefault(click.Group):
-    """Takes anything that is no command for paths to serve: `chakra-studio traces/`."""
+    """A click group that serves paths when the first word is not a command: `chakra-studio traces/`."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         own = {"--help", "-h", "--version"}
@@ -48,7 +48,7 @@ class _ServeByDefault(click.Group):
         return super().parse_args(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command; what users can mend is printed without a traceback."""
+        """Run the command; print expected errors without a traceback."""
         for stream in (sys.stdout, sys.stderr):
             # A terminal that knows few letters shows the others as escapes, rather than none at all.
             if isinstance(stream, io.TextIOWrapper):
@@ -64,11 +64,11 @@ class _ServeByDefault(click.Group):
             place = ": ".join(str(name) for name in (error.filename, error.filename2) if name is not None)
             _fail(ctx, f"{place}: {what}." if place else f"{what}.", _HINTS.get(type(error), ""))
         except MemoryError:
-            _fail(ctx, "The memory is not enough.", "Close other programs, or open fewer ranks.")
+            _fail(ctx, "Not enough memory.", "Close other programs, or open fewer ranks.")
 
 
 def _refuse_mistyped(ctx: click.Context, args: Sequence[str], commands: Iterable[str]) -> None:
-    """Raise a usage error where a word that is no path looks like a command."""
+    """Raise a usage error if the first word looks like a mistyped command."""
     # Options are looked at by the command they belong to.
     word = args[0] if args and not args[0].startswith("-") else ""
     near = difflib.get_close_matches(word, commands, n=1)
@@ -78,8 +78,8 @@ def _refuse_mistyped(ctx: click.Context, args: Sequence[str], commands: Iterable
         )
 
 
-def _meant(word: str, known: Iterable[str]) -> str:
-    """Return which of the known words a mistyped one may be, to be put before their list; "" where none is near."""
+def _suggest(word: str, known: Iterable[str]) -> str:
+    """Return "did you mean …? " for a mistyped word; "" if no known word is near."""
     near = difflib.get_close_matches(word, known, n=1)
     return f"did you mean {near[0]!r}? " if near else ""
 
@@ -97,8 +97,8 @@ def _fail(ctx: click.Context, message: str, hint: str) -> None:
     if sys.stderr.isatty():
         # Where a progress line was cut off.
         click.echo("\r\033[K", nl=False, err=True)
-    told = "\n".join(printable(line) for line in message.split("\n"))
-    click.secho(f"Error: {told}", fg="red", err=True)
+    lines = "\n".join(printable(line) for line in message.split("\n"))
+    click.secho(f"Error: {lines}", fg="red", err=True)
     if hint:
         click.echo(f"Hint: {printable(hint)}", err=True)
     ctx.exit(1)
@@ -119,7 +119,7 @@ def _say(text: str) -> None:
 def main() -> None:
     """Open Chakra execution traces in the browser; everything stays on this machine.
 
-    Without a command it serves, so the options of serve apply. A path that is called like a command is written with
+    Without a command it serves, so the options of serve apply. A path with the name of a command is written with
     its folder: ./info.
     """
 
@@ -128,12 +128,12 @@ def _ranks(_ctx: click.Context, _param: click.Parameter, given: Sequence[str]) -
     """Parse `--rank FILE=NUMBER`."""
     ranks: dict[str, int] = {}
     for item in given:
-        found = _RANK.fullmatch(item)
-        if not found:
+        match = _RANK.fullmatch(item)
+        if not match:
             raise click.BadParameter(f"{item!r} is not FILE=NUMBER, such as trace_a.et=0.")
-        if found["file"] in ranks:
-            raise click.BadParameter(f"{found['file']!r} is given twice.")
-        ranks[found["file"]] = int(found["number"])
+        if match["file"] in ranks:
+            raise click.BadParameter(f"{match['file']!r} is given twice.")
+        ranks[match["file"]] = int(match["number"])
     return ranks
 
 
@@ -143,24 +143,24 @@ _rank_option = click.option(
     multiple=True,
     metavar="FILE=NUMBER",
     callback=_ranks,
-    help="Rank of a file whose name and metadata do not tell it; repeat for each.",
+    help="Rank of a file whose name and metadata do not give it; may be repeated.",
 )
 
 
 _allow_damaged = click.option(
     "--allow-damaged",
     is_flag=True,
-    help="End with 0, not 4, where damaged input was read as far as it goes.",
+    help="Exit with 0, not 4, if damaged input was read in part.",
 )
 
 
 def _size_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add what text workloads leave open; the command gets it as `npus` and `passes`."""
+    """Add the options for text workloads; the command gets them as `npus` and `passes`."""
     npus = click.option(
         "--npus",
         type=click.IntRange(min=1),
         metavar="N",
-        help="NPUs that run a text workload which does not say.",
+        help="Number of NPUs of a text workload that does not give it.",
     )
     passes = click.option(
         "--passes", type=click.IntRange(min=1), metavar="P", help="Passes of a text workload.  [default: 1]"
@@ -175,20 +175,23 @@ def _size_options(command: Callable[..., Any]) -> Callable[..., Any]:
     metavar="ADDRESS",
     default="127.0.0.1",
     show_default=True,
-    help="Address to listen on; others than this need a token.",
+    help="Address to listen on; any other needs a token.",
 )
 @click.option(
     "--port",
     type=click.IntRange(0, 65535),
     metavar="NUMBER",
-    help="Port; 0 takes any that is free.  [default: 8050, or the next free one]",
+    help="Port; 0 for any free one.  [default: 8050, or the next free one]",
 )
 @click.option(
-    "--allow-host", multiple=True, metavar="NAME", help="A further name the studio may be reached by."
+    "--allow-host",
+    multiple=True,
+    metavar="NAME",
+    help="Another host name under which the studio may be reached.",
 )
 @click.option("--workspace", metavar="DIR", type=click.Path(path_type=Path), help="Folder for imported jobs.")
-@click.option("--browser/--no-browser", default=True, help="Open a browser where there is one.")
-@click.option("--app", is_flag=True, help="Open a window of its own, in a browser of the Chromium family.")
+@click.option("--browser/--no-browser", default=True, help="Open a browser, if there is one.")
+@click.option("--app", is_flag=True, help="Open a window of its own in a Chromium-based browser.")
 @click.option("--sample/--no-sample", default=False, help="Start with a sample job open.")
 @_rank_option
 @_size_options
@@ -205,7 +208,7 @@ def serve(
     npus: int | None,
     passes: int | None,
 ) -> None:
-    """Serve the studio; this is what happens without a command, too.
+    """Serve the studio; the default without a command.
 
     PATHS are files, folders or archives of traces to open first.
     """
@@ -233,10 +236,10 @@ def info(
     npus: int | None,
     passes: int | None,
 ) -> None:
-    """Print what a job is: ranks, nodes, collectives, groups, findings.
+    """Summarize a job: ranks, nodes, collectives, comm groups, findings.
 
-    As JSON it is one object for one job, and a list for several. The exit code is 4 where a file was damaged, so that
-    something is missing from what is printed.
+    JSON is an object for one job and a list for several. The exit code is 4 if a file was damaged, so that something
+    is missing from the output.
     """
     from studio.commands import info as command
     from studio.et.format import JobSize
@@ -247,14 +250,14 @@ def info(
 
 
 def _repairs(_ctx: click.Context, _param: click.Parameter, codes: tuple[str, ...]) -> tuple[str, ...]:
-    """Refuse repairs that there are not."""
+    """Validate the names of repairs."""
     if codes:
         from studio.doctor import REPAIRS
 
         unknown = next((code for code in codes if code not in REPAIRS), None)
         if unknown is not None:
             raise click.BadParameter(
-                f"there is no repair {unknown!r}; {_meant(unknown, REPAIRS)}there are {', '.join(REPAIRS)}."
+                f"there is no repair {unknown!r}; {_suggest(unknown, REPAIRS)}there are {', '.join(REPAIRS)}."
             )
     return codes
 
@@ -267,21 +270,21 @@ def _repairs(_ctx: click.Context, _param: click.Parameter, codes: tuple[str, ...
     type=click.Choice(["error", "warning", "info"]),
     default="error",
     show_default=True,
-    help="Exit with 1 where something of this level or a worse one is found.",
+    help="Exit with 1 if there is a finding of this level or worse.",
 )
 @click.option(
     "--repair",
     "target",
     metavar="OUT",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Mend what can be mended and write the job into this folder.",
+    help="Repair what can be repaired and write the job into this folder.",
 )
 @click.option(
     "--only",
     multiple=True,
     metavar="CODE",
     callback=_repairs,
-    help="Make this repair alone; repeat for each.",
+    help="Make only this repair; may be repeated.",
 )
 @_rank_option
 @click.pass_context
@@ -294,18 +297,15 @@ def check(
     only: tuple[str, ...],
     ranks: dict[str, int],
 ) -> None:
-    """Find what is wrong with a job: what, where, what follows from it, and what can be mended.
+    """Find problems of a job: what, where, what follows, and what can be repaired.
 
-    The worst is told first. The files given stay as they are; with --repair what counts for the exit code is what is
-    left in the mended job. The exit code is 0 where nothing of the level of --fail-on was found, 1 where something was,
-    2 where the command was called wrongly.
+    The worst comes first. The files given are not changed. The exit code is 0 if there is no finding of the level of
+    --fail-on or worse, 1 if there is one, and 2 for wrong arguments; with --repair the findings that remain count.
     """
     from studio.commands import check as command
 
     if only and target is None:
-        raise click.UsageError(
-            "--only chooses among repairs: name a folder for the mended job with --repair."
-        )
+        raise click.UsageError("--only needs --repair with a folder for the repaired job.")
     request = command.Request(paths, target, only, ranks)
     done = command.run(request, progress=_progress_line())
     _print(done, as_json, command.report, command.text)
@@ -317,7 +317,7 @@ _for_option = click.option(
     "--for",
     "reader",
     type=click.Choice(["astra-sim"]),
-    help="Leave out what this simulator stops at, and say how much of what.",
+    help="Leave out what this simulator cannot run, and count it.",
 )
 
 
@@ -341,13 +341,13 @@ def convert(
     npus: int | None,
     passes: int | None,
 ) -> None:
-    """Write the traces IN as Chakra files, or when they ran as a timeline.
+    """Write the traces IN as Chakra files, or their recorded times as a timeline.
 
     OUT is a file ending in .et or .et.gz, for a single rank, or a folder, which gets <job>.<rank>.et for every rank
     and <job>.json with the comm groups. A file ending in .json becomes a Chrome trace of all ranks, and one in
     .pftrace a trace in Perfetto's own format, both with flows; one in .csv gets their issue and callback lines.
 
-    Of damaged files what can be read is written; the exit code is 4 then.
+    What can be read of damaged files is written; the exit code is then 4.
     """
     if compress and target.name.endswith(".et") and not target.is_dir():
         raise click.UsageError(
@@ -371,7 +371,7 @@ def convert(
 @click.option(
     "--without", multiple=True, metavar="KIND",
     help="Leave out a kind of dependency (host-order, call-parent, launch, stream-order, events, sync, threads, data, "
-    "sequence), host-gaps, align-clocks or metadata-nodes; repeat for each.",
+    "sequence), host-gaps, align-clocks or metadata-nodes; may be repeated.",
 )  # fmt: skip
 @click.option("--gzip", "compress", is_flag=True, help="Compress the files.")
 @_for_option
@@ -392,9 +392,9 @@ def link(
 ) -> None:
     """Link PyTorch execution traces with Kineto traces and write Chakra files.
 
-    PATHS are the files of all ranks of one job, or the folder they are in. What is printed per rank: operators, how
-    many of them were found in the Kineto trace, device operations, how many of them were given to an operator, and
-    the collectives. Of damaged files what can be read is linked; the exit code is 4 then.
+    PATHS are the files of all ranks of one job, or the folder they are in. Prints per rank: operators, how many of them
+    are in the Kineto trace, device operations, how many of them belong to an operator, and the collectives. What can
+    be read of damaged files is linked; the exit code is then 4.
     """
     from studio.commands import link as command
 
@@ -425,7 +425,7 @@ _existing = click.Path(exists=True, dir_okay=False, path_type=Path)
     "--comm-group-configuration",
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="G.json",
-    help="Comm groups, in place of those beside the traces.",
+    help="Comm groups, instead of those beside the traces.",
 )
 @click.option(
     "--remote-memory",
@@ -438,7 +438,7 @@ _existing = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.option(
     "--mode",
     type=click.Choice(["compatible", "extended"]),
-    help="The reference's answers, or also what it refuses.  [default: what the system file asks for]",
+    help="ASTRA-sim's answers, or also what ASTRA-sim lacks.  [default: what the system file asks for]",
 )
 @click.option(
     "--congestion",
@@ -459,26 +459,25 @@ _existing = click.Path(exists=True, dir_okay=False, path_type=Path)
     "settings",
     multiple=True,
     metavar="KEY=VALUE",
-    help="Change a key of the files; repeat for each.",
+    help="Set a key of the files; may be repeated.",
 )
 @click.option(
     "--replay",
     is_flag=True,
-    help="Play the recording again: recorded times count, of communication too, and steps are compared with it. Needs no "
-    "system.",
+    help="Use recorded times, for communication too, and compare the steps with the recording. Needs no system.",
 )
 @click.option("--out", metavar="RUN", help="Keep the simulation in the workspace under this name.")
 @click.option(
     "--events",
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="Write issue and callback lines; ending in .json a Chrome trace, in .pftrace one in Perfetto's own format.",
+    help="Write issue and callback lines; a Chrome trace if FILE ends in .json, Perfetto's format if in .pftrace.",
 )
 @click.option(
     "--time-limit",
     type=click.FloatRange(min=0, min_open=True),
     metavar="SECONDS",
-    help="Stop after this long.",
+    help="Stop after this time.",
 )
 @click.option(
     "--workspace", type=click.Path(file_okay=False, path_type=Path), help="Folder of imported jobs."
@@ -501,7 +500,7 @@ def simulate(
     """Simulate a job on a system and print how long it takes.
 
     WORKLOAD is a folder, files, the prefix of files <prefix>.<rank>.et, or the id of a job in the workspace.
-    The system is a preset, or ASTRA-sim's files; keys of either are changed with --set.
+    The system is a preset, or ASTRA-sim's files; --set changes keys of either.
     """
     from studio.commands import simulate as command
     from studio.et.format import JobSize
@@ -518,7 +517,7 @@ def simulate(
     )
     outcome = command.run(request, progress=_progress_line(), notice=_wait)
     _print(outcome, as_json, command.report, command.text)
-    _end_with_losses(ctx, outcome.result.trace.findings, allow_damaged, told=False)
+    _end_with_losses(ctx, outcome.result.trace.findings, allow_damaged, warned=False)
 
 
 @main.command(epilog="Example: chakra-studio runs")
@@ -528,7 +527,7 @@ def simulate(
     "--workspace", type=click.Path(file_okay=False, path_type=Path), help="Folder of imported jobs."
 )
 def runs(job: str | None, as_json: bool, workspace: Path | None) -> None:
-    """List the simulations that were kept, of all jobs or of the JOB of this id or name."""
+    """List stored simulations of all jobs, or of the JOB with this id or name."""
     from studio.commands import runs as command
 
     _print(command.run(command.Request(workspace, job)), as_json, command.report, command.text)
@@ -541,7 +540,7 @@ def runs(job: str | None, as_json: bool, workspace: Path | None) -> None:
     "--fail-if-slower",
     type=click.FloatRange(min=0),
     metavar="PCT",
-    help="Exit with 3 where one finishes later than A by more than so many percent.",
+    help="Exit with 3 if a run finishes more than this many percent later than A.",
 )
 @click.option(
     "--workspace", type=click.Path(file_okay=False, path_type=Path), help="Folder of imported jobs."
@@ -558,13 +557,13 @@ def compare(
     allow_damaged: bool,
     ranks: dict[str, int],
 ) -> None:
-    """Compare runs with the first: how much longer they take, and where that comes from.
+    """Compare runs with the first: how much longer they take, and why.
 
     Each of A, B and up to six more is a folder, files or the prefix of files of traces that hold times, or, in the
     workspace, a run (RUN or JOB/RUN) or a job: its recording (JOB/recorded), else its newest run. Jobs and runs go by
-    id or name. Nodes are matched by rank and id, or by structure where the jobs are not the same.
+    id or name. Nodes are matched by rank and id, or by structure if the jobs differ.
 
-    The exit code is 0, 1 for an error, 2 for a wrong call, 3 where --fail-if-slower finds one slower, and 4 where a side
+    The exit code is 0, 1 for an error, 2 for wrong arguments, 3 if --fail-if-slower finds a slower run, and 4 if a side
     was read from damaged files.
     """
     from studio.commands import compare as command
@@ -576,7 +575,7 @@ def compare(
     _print(shown, as_json, command.report, command.text)
     slower = fail_if_slower is not None and command.slower_than(shown, fail_if_slower)
     # That a run is slower is what the user asked about; that a side is damaged is said all the same.
-    _end_with_losses(ctx, _findings_of(shown.sides), allow_damaged or slower, told=False)
+    _end_with_losses(ctx, _findings_of(shown.sides), allow_damaged or slower, warned=False)
     if slower:
         ctx.exit(3)
 
@@ -613,49 +612,49 @@ def report(
 
     written = command.run(command.Request(sides, out, workspace, ranks), progress=_progress_line())
     click.echo(command.text(written))
-    _end_with_losses(ctx, _findings_of(written.sides), allow_damaged, told=False)
+    _end_with_losses(ctx, _findings_of(written.sides), allow_damaged, warned=False)
 
 
 @main.command(epilog="Example: chakra-studio presets")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def presets(as_json: bool) -> None:
-    """List the systems that --preset knows, with where their numbers come from."""
+    """List the systems for --preset, with the sources of their numbers."""
     from studio.commands import presets as command
 
     _print(command.run(), as_json, command.report, command.text)
 
 
 def _print(result: _T, as_json: bool, report: Callable[[_T], Any], text: Callable[[_T], str]) -> None:
-    """Print what came of a command, as JSON or in words."""
+    """Print a command's result as JSON or text."""
     # ASCII: names may hold what a terminal would obey, and not every terminal knows every letter.
     click.echo(json.dumps(report(result), indent=2) if as_json else text(result))
 
 
 def _warn(finding: Finding) -> None:
-    """Print a finding of the reader that means loss or may mislead."""
+    """Print a warning or error of a reader."""
     if finding.level != "info":
         click.secho(printable(f"{finding.level.capitalize()}: {finding.message}"), fg="yellow", err=True)
 
 
 def _end_with_losses(
-    ctx: click.Context, findings: Iterable[Finding], allowed: bool, *, told: bool = True
+    ctx: click.Context, findings: Iterable[Finding], allowed: bool, *, warned: bool = True
 ) -> None:
-    """Say on stderr what damaged input cost, and leave with a status of its own, unless the user allows that.
+    """Report lost data on stderr and exit with status 4, unless `--allow-damaged` is given.
 
     Args:
         ctx: The command.
         findings: What the readers noticed.
         allowed: Whether the user said that input may be damaged.
-        told: Whether the findings themselves were shown already.
+        warned: Whether the findings themselves were shown already.
     """
     from studio.commands.losses import STATUS, losses, lost_line
 
-    found = losses(findings)
-    if not found:
+    lost = losses(findings)
+    if not lost:
         return
-    for finding in () if told else found:
+    for finding in () if warned else lost:
         _warn(finding)
-    click.secho(lost_line(found, allowed=allowed), fg="yellow", err=True)
+    click.secho(lost_line(lost, allowed=allowed), fg="yellow", err=True)
     if not allowed:
         ctx.exit(STATUS)
 
@@ -665,12 +664,12 @@ def _findings_of(sides: Iterable[Compared]) -> Iterator[Finding]:
 
 
 def _wait(what: str) -> None:
-    """Say what is waited for, where no progress can be shown."""
+    """Say what the command waits for when it cannot show progress."""
     click.echo(f"{what[0].upper()}{what[1:]} ...", err=True)
 
 
 def _progress_line() -> Callable[[str, int, int], None] | None:
-    """Return a progress callback that keeps one line of the terminal up to date; None where there is no terminal."""
+    """Return a progress callback that updates one terminal line; None without a terminal."""
     if not sys.stderr.isatty():
         return None
     # Reading reports from two threads.

@@ -1,4 +1,4 @@
-"""Record a training script with PyTorch, as the two files per rank that `studio.link` puts together.
+"""Record a training script with PyTorch: two files per rank, which `studio.link` links.
 
     python -m studio.collect -o DIR [--wait N] [--warmup N] [--active N] train.py [ARGUMENT ...]
     torchrun --nproc-per-node 2 -m studio.collect -o DIR train.py
@@ -35,7 +35,7 @@ _STEPS_HELP = "https://pytorch.org/docs/stable/profiler.html#torch.profiler.sche
 
 @dataclass(slots=True)
 class Recorder:
-    """A recording under way.
+    """A recording in progress.
 
     Attributes:
         schedule: Steps left out, steps the profiler warms up in, steps recorded.
@@ -52,19 +52,19 @@ class Recorder:
     profile: Any = None
 
     @property
-    def recorded(self) -> int:
-        """Steps that ended while they were recorded."""
+    def recorded_steps(self) -> int:
+        """Number of steps recorded."""
         wait, warmup, active = self.schedule
         return min(max(self.steps - wait - warmup, 0), active)
 
     @property
     def shortfall(self) -> str:
-        """How many steps were recorded, and of how many, where they are fewer than asked for; else empty."""
+        """A message if fewer steps were recorded than asked for, else empty."""
         wait, warmup, active = self.schedule
-        if not self.files or self.recorded == active:
+        if not self.files or self.recorded_steps == active:
             return ""
         return (
-            f"{self.recorded} of {active} steps were recorded: {self.steps} ended, of which {wait} were left out and "
+            f"{self.recorded_steps} of {active} steps were recorded: {self.steps} ended, of which {wait} were left out and "
             f"{warmup} warmed up. Train for {wait + warmup + active} steps or more, or record fewer (active)."
         )
 
@@ -110,7 +110,7 @@ def recorder(folder: Path | str, *, wait: int = 1, warmup: int = 1, active: int 
 
 @contextmanager
 def _recording(folder: Path | str, schedule: tuple[int, int, int]) -> Iterator[Recorder]:
-    """Record as `recorder` does, and leave it to the caller to say what is lacking."""
+    """Record as `recorder` does; the caller reports missing steps."""
     wait, warmup, active = schedule
     torch = _torch()
     if wait < 0 or warmup < 0 or active < 1:
@@ -135,8 +135,8 @@ def _recording(folder: Path | str, schedule: tuple[int, int, int]) -> Iterator[R
         # The observer ends its file when it is taken off.
         observer.unregister_callback()
         # Scripts join their group late, or leave it early.
-        found, _ = _place(torch)
-        recording.rank = next((number for number in (found, rank) if number is not None), 0)
+        torch_rank, _ = _place(torch)
+        recording.rank = next((number for number in (torch_rank, rank) if number is not None), 0)
         recording.files = tuple(target / name.format(recording.rank) for name in (HOST_FILE, DEVICE_FILE))
         for aside, path in zip((host, device), recording.files, strict=True):
             aside.replace(path)
@@ -163,7 +163,7 @@ def _recording(folder: Path | str, schedule: tuple[int, int, int]) -> Iterator[R
 
 
 def _torch() -> Any:
-    """Return PyTorch, which is no dependency of the package."""
+    """Import PyTorch, which is not a dependency of this package."""
     try:
         torch = import_module("torch")
         import_module("torch.profiler")
@@ -182,7 +182,7 @@ def _torch() -> Any:
 
 
 def _place(torch: Any) -> tuple[int | None, int | None]:
-    """Return the rank of this process and how many there are, None where nothing tells it."""
+    """Return rank and number of processes; None if unknown."""
     if torch.distributed.is_available() and torch.distributed.is_initialized():
         return torch.distributed.get_rank(), torch.distributed.get_world_size()
     rank, size = (os.environ.get(name, "") for name in ("RANK", "WORLD_SIZE"))
@@ -190,7 +190,7 @@ def _place(torch: Any) -> tuple[int | None, int | None]:
 
 
 def _refuse_others(folder: Path, size: int | None) -> None:
-    """Refuse a folder with files of ranks that this job does not have: they would be taken for ranks of it."""
+    """Refuse a folder with files of ranks that this job does not have; `link` would add them to it."""
     prefix, suffix = HOST_FILE.split("{}")
     names = [path.name[len(prefix) : -len(suffix)] for path in folder.glob(HOST_FILE.format("*"))]
     others = sorted(
@@ -204,7 +204,7 @@ def _refuse_others(folder: Path, size: int | None) -> None:
 
 
 def _device_waits(torch: Any) -> Any:
-    """Return the setting that records which event or stream the device waited for, None where there is none."""
+    """Return the profiler option that records device synchronization; None in old PyTorch versions."""
     config = getattr(torch._C._profiler, "_ExperimentalConfig", None)  # noqa: SLF001 (public nowhere else)
     try:
         return config(enable_cuda_sync_events=True) if config is not None else None
@@ -217,7 +217,7 @@ def _device_waits(torch: Any) -> Any:
 
 
 def main(arguments: Sequence[str] | None = None) -> Any:
-    """Record a script; returns what the process ends with, as `sys.exit` takes it."""
+    """Record a script; returns the exit status."""
     parser = argparse.ArgumentParser(
         prog="python -m studio.collect",
         description="Run a training script and record some of its steps: an execution trace and a Kineto trace per rank.",
@@ -233,7 +233,7 @@ def main(arguments: Sequence[str] | None = None) -> Any:
     try:
         if not options.script.is_file():
             raise StudioError(f"{options.script}: no such file.", hint="Check the spelling.")
-        recording, ended = _recorded(options)
+        recording, ended = _run_recorded(options)
     except StudioError as error:
         sys.stderr.write(f"Error: {error}\n")
         return 1
@@ -250,8 +250,8 @@ def main(arguments: Sequence[str] | None = None) -> Any:
     return ended
 
 
-def _recorded(options: argparse.Namespace) -> tuple[Recorder, Any]:
-    """Run the script as Python would, under the profiler; returns what was recorded and what the script ended with.
+def _run_recorded(options: argparse.Namespace) -> tuple[Recorder, Any]:
+    """Run the script under the profiler; returns the recording and the exit status.
 
     Raises:
         TraceError: The script ended as it should, before the first step to record.
@@ -287,7 +287,7 @@ def _after_optimizer_steps(optimizer: Any, step: Callable[[], None]) -> Iterator
     first: list[int] = []
     running: list[int] = []
 
-    def hooked(function: Callable[..., Any]) -> Callable[..., Any]:
+    def add_hook(function: Callable[..., Any]) -> Callable[..., Any]:
         inner = hook(function)
 
         @functools.wraps(inner)
@@ -306,7 +306,7 @@ def _after_optimizer_steps(optimizer: Any, step: Callable[[], None]) -> Iterator
 
         return run
 
-    optimizer.profile_hook_step = staticmethod(hooked)
+    optimizer.profile_hook_step = staticmethod(add_hook)
     try:
         yield
     finally:

@@ -1,4 +1,4 @@
-"""Runs side by side: recordings and simulations with their times and settings, each compared with the first.
+"""Compare runs: recordings and simulations with times and settings, each with the first.
 
 A recording is a job whose files hold times; a simulation is a run that was kept.
 """
@@ -17,7 +17,7 @@ from studio.analysis.job.occupancy import Occupancy, occupancy
 from studio.analysis.job.summary import Summary, summarise
 from studio.errors import StudioError
 from studio.sim.result import SimResult
-from studio.sim.setting_values import SettingValue, differ, settings_of, told
+from studio.sim.setting_values import SettingValue, describe_values, differ, settings_of
 from studio.sim.traffic import offered_load_words
 from studio.store.runs import Run, RunInfo
 from studio.timeline import NodeTimes, node_times, recorded
@@ -34,7 +34,7 @@ _BINS = 480
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """A run to be compared.
+    """One side of a comparison.
 
     Attributes:
         name: What to call it; untrusted text.
@@ -52,24 +52,24 @@ class Compared:
 
 @dataclass(frozen=True, slots=True)
 class Lineup:
-    """Runs side by side, the first of them what the others are compared with.
+    """Runs compared with the first of them.
 
     Attributes:
         sides: Two or more.
-        found: Each but the first, compared with it.
+        comparisons: Each but the first, compared with it.
     """
 
     sides: tuple[Compared, ...]
-    found: tuple[Comparison, ...]
+    comparisons: tuple[Comparison, ...]
 
     def partners(self, side: int, rank: int, row: int) -> list[tuple[int, int] | None]:
-        """Return a node of a side on every side: place of its rank and row; None where it is not."""
+        """Find a side's node on every side, as place of its rank and row; None if absent."""
         first: tuple[int, int] | None = (rank, row)
         if side:
-            first = self.found[side - 1].alignment.partner_back(rank, row)
+            first = self.comparisons[side - 1].alignment.partner_back(rank, row)
         if first is None:
-            return [(rank, row) if at == side else None for at in range(len(self.sides))]
-        return [first, *(one.alignment.partner(*first) for one in self.found)]
+            return [(rank, row) if index == side else None for index in range(len(self.sides))]
+        return [first, *(comparison.alignment.partner(*first) for comparison in self.comparisons)]
 
 
 def lineup(sides: Sequence[Compared], progress: Progress | None = None) -> Lineup:
@@ -78,19 +78,19 @@ def lineup(sides: Sequence[Compared], progress: Progress | None = None) -> Lineu
 
 
 def comparisons(sides: Sequence[Compared], progress: Progress | None = None) -> list[Comparison]:
-    """Compare each run with the first; `progress` is told how many are."""
-    found = []
+    """Compare each run with the first; `progress` gets the number done."""
+    compared = []
     for done, other in enumerate(sides[1:]):
         if progress:
             progress("comparing", done, len(sides) - 1)
-        found.append(compare(sides[0].side, other.side))
-    if progress and found:
-        progress("comparing", len(found), len(found))
-    return found
+        compared.append(compare(sides[0].side, other.side))
+    if progress and compared:
+        progress("comparing", len(compared), len(compared))
+    return compared
 
 
 def side_use(side: Side) -> tuple[RankUse, Occupancy]:
-    """Return where the time of each rank of a run goes, and what the ranks did over time."""
+    """Return the time breakdown per rank of a run, and the activity over time."""
     over_time = occupancy(
         side.trace, side.times, origin_ns=side.origin_ns, makespan_ns=side.makespan_ns, bins=_BINS
     )
@@ -104,7 +104,7 @@ def recording(
     job: str = "",
     times: NodeTimes | None = None,
 ) -> Compared:
-    """Return a recording to be compared; `times` are the trace's own, where they are known already.
+    """Return a recording as a side of a comparison; `times` avoids reading them from the trace again.
 
     Raises:
         TraceError: The job holds no times.
@@ -116,7 +116,7 @@ def recording(
 
 
 def simulation(run: Run, info: RunInfo, summary: Summary | None = None, job_name: str = "") -> Compared:
-    """Return a simulation to be compared."""
+    """Return a simulation as a side of a comparison."""
     result = run.result
     side = Side(
         result.trace,
@@ -132,36 +132,36 @@ def simulation(run: Run, info: RunInfo, summary: Summary | None = None, job_name
 
 
 def _facts(summary: Summary) -> dict[str, SettingValue]:
-    """Return what tells jobs apart."""
+    """Return figures of a job that differ between jobs."""
     facts = {
         "ranks": SettingValue(summary.ranks, "things"),
         "nodes": SettingValue(summary.nodes, "things"),
         "operations": SettingValue(summary.operations, "things"),
         "schema": SettingValue(", ".join(summary.schema)),
     }
-    for one in summary.collectives:
-        facts[f"{one.name} nodes"] = SettingValue(one.nodes, "things")
-        if one.bytes:  # 0 where no size is recorded
-            facts[f"{one.name} bytes"] = SettingValue(one.bytes, "bytes")
+    for collective in summary.collectives:
+        facts[f"{collective.name} nodes"] = SettingValue(collective.nodes, "things")
+        if collective.bytes:  # 0 where no size is recorded
+            facts[f"{collective.name} bytes"] = SettingValue(collective.bytes, "bytes")
     return facts
 
 
 def _dimensions(result: SimResult) -> Carried:
     # By number: what a dimension is made of is a setting, which may be what is compared.
-    names = tuple(f"dimension {at}" for at in range(len(result.dimensions)))
-    size = [int(one.bytes.sum()) for one in result.dimensions]
+    names = tuple(f"dimension {index}" for index in range(len(result.dimensions)))
+    size = [int(carried.bytes.sum()) for carried in result.dimensions]
     # Among single links a dimension has no ports of its own: neither is known, and nothing is compared with it.
-    ports = [one.capacity_bytes_per_ns > 0 for one in result.dimensions]
-    told = list(zip(result.dimensions, ports, strict=True))
-    busy = [float(one.busy_ns.mean()) if known else np.nan for one, known in told]
-    load = [one.offered_load(result.makespan_ns) if known else np.nan for one, known in told]
+    ports = [carried.capacity_bytes_per_ns > 0 for carried in result.dimensions]
+    pairs = list(zip(result.dimensions, ports, strict=True))
+    busy = [float(carried.busy_ns.mean()) if known else np.nan for carried, known in pairs]
+    load = [carried.offered_load(result.makespan_ns) if known else np.nan for carried, known in pairs]
     about = offered_load_words(result.config)
     return Carried(names, np.array(size, np.int64), np.array(busy, float), np.array(load, float), about)
 
 
 def _links(result: SimResult) -> Carried:
     links = result.links
-    names = tuple(links.name(at) for at in range(len(links)))
+    names = tuple(links.name(index) for index in range(len(links)))
     busy = links.busy_ns.astype(float)
     about = "Time in which the link was sending, of the time until the finish."
     return Carried(names, links.bytes, busy, busy / max(result.makespan_ns, 1), about)
@@ -169,7 +169,7 @@ def _links(result: SimResult) -> Carried:
 
 @contextmanager
 def name_in_errors(name: str) -> Iterator[None]:
-    """Put the name of a run before the message of errors that do not hold it."""
+    """Prefix errors with the name of the run, unless they contain it."""
     try:
         yield
     except StudioError as error:
@@ -181,7 +181,7 @@ def name_in_errors(name: str) -> Iterator[None]:
 def settings_table(
     sides: Sequence[Compared], *, differing: bool = True
 ) -> list[tuple[str, list[tuple[str, str]]]]:
-    """Return each setting with its value of every side in words and exactly, "" where one has none.
+    """Return each setting with every side's value, rounded and exact; "" if a side lacks it.
 
     Args:
         sides: The runs.
@@ -189,4 +189,4 @@ def settings_table(
     """
     keys = dict.fromkeys(key for side in sides for key in side.settings)
     rows = [(key, [side.settings.get(key) for side in sides]) for key in keys]
-    return [(key, told(values)) for key, values in rows if not differing or differ(values)]
+    return [(key, describe_values(values)) for key, values in rows if not differing or differ(values)]

@@ -1,4 +1,4 @@
-"""Kernels: modules of plain functions that run interpreted as they are, and compiled under another name.
+"""Kernels: modules of plain functions that run interpreted or compiled by numba.
 
 The functions of a kernel are copied into a module of their own and compiled there, so the two cannot differ; those of
 several modules become one. Compiling takes seconds once per installation; numba keeps the result beside the source, or
@@ -30,7 +30,7 @@ class Kernel:
 
     Attributes:
         source: The module as it is, to run interpreted.
-        home: The module whose `compiled()` compiles it.
+        home: The module whose `load_kernel()` compiles it.
         prepare: Turns the functions of a copy of the source into compiled ones.
         parts: Modules of the kernel which the source builds on.
         constants: Modules of numbers that the kernel names as `module.NUMBER`.
@@ -52,8 +52,8 @@ class Kernel:
         package, _, name = self.source.__name__.rpartition(".")
         return f"{package}._compiled_{name}"
 
-    def compiled(self) -> ModuleType:
-        """Return the kernel, compiled: seconds the first time an installation asks, then from a cache."""
+    def load(self) -> ModuleType:
+        """Return the compiled kernel: compiles for seconds once per installation, then loads from a cache."""
         with self.lock:
             if self.loaded is None:
                 self.loaded = self._compile()
@@ -61,17 +61,17 @@ class Kernel:
 
     @property
     def stamp(self) -> str:
-        """What tells this very source from others: when its files were written, and how long they are."""
+        """A hash of the sizes and modification times of the kernel's files."""
         files = [Path(str(part.__file__)).stat() for part in (*self.parts, *self.constants, self.source)]
-        told = repr([(file.st_mtime_ns, file.st_size) for file in files])
-        return hashlib.blake2s(told.encode(), digest_size=8).hexdigest()
+        stamps = repr([(file.st_mtime_ns, file.st_size) for file in files])
+        return hashlib.blake2s(stamps.encode(), digest_size=8).hexdigest()
 
-    def cached(self) -> bool:
-        """Whether this installation has compiled this very source before."""
+    def is_cached(self) -> bool:
+        """Whether this version of the source has been compiled in this installation."""
         return self.marker().exists()
 
     def marker(self) -> Path:
-        """Return the file that says so."""
+        """Return the marker file of a compiled kernel."""
         versions = f"{sys.version_info[0]}.{sys.version_info[1]}-numba{importlib.metadata.version('numba')}"
         path = Path(str(self.source.__file__))
         name = f"{self.source.__name__}-{versions}-{self.stamp}"
@@ -85,13 +85,13 @@ class Kernel:
         return Path(platformdirs.user_cache_dir("chakra-studio", appauthor=False)) / name
 
     def warm_up(self) -> subprocess.Popen[bytes] | None:
-        """Compile in another process where this installation never did; return it, None where nothing is to do.
+        """Compile in a background process if necessary; returns the process or None.
 
         It gives way to others: the studio that starts it is wanted first.
         """
-        if self.loaded is not None or self.cached():
+        if self.loaded is not None or self.is_cached():
             return None
-        code = f"import os, {self.home} as home; getattr(os, 'nice', int)(10); home.compiled()"
+        code = f"import os, {self.home} as home; getattr(os, 'nice', int)(10); home.load_kernel()"
         return subprocess.Popen(  # noqa: S603 (a fixed command)
             [sys.executable, "-c", code],
             stdin=subprocess.DEVNULL,
@@ -111,7 +111,7 @@ class Kernel:
         return module
 
     def _copy(self) -> ModuleType:
-        """Return a module with all that the kernel's modules have, whose functions call each other."""
+        """Copy the functions of the kernel's modules into one new module."""
         module = ModuleType(self.compiled_name, self.source.__doc__)
         modules = (*self.parts, self.source)
         homes = {part.__name__ for part in modules}

@@ -1,4 +1,4 @@
-"""What one studio or one command has open: jobs, their runs, and all that is worked out from them.
+"""Open jobs and runs, and everything computed from them, in one cache.
 
 Everything is made once, kept in one cache that is bounded by bytes, and known by the job and run it is of: their
 content never changes. What another studio deletes is gone at once.
@@ -44,7 +44,7 @@ Sides = tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True, slots=True)
 class CacheUse:
-    """How full the cache of a session is.
+    """Memory use of a session's cache.
 
     Attributes:
         budget_bytes: What it may take.
@@ -82,7 +82,7 @@ class Session:
         return CacheUse(self._cache.budget_bytes, self._cache.used_bytes, len(self._cache))
 
     def keep(self, sides: Sides, what: Hashable, make: Callable[[], T]) -> T:
-        """Return what is worked out of jobs and runs, made where it is not there yet.
+        """Return a value computed from jobs and runs, from the cache if it is there.
 
         Args:
             sides: The jobs and runs.
@@ -100,8 +100,8 @@ class Session:
                 raise
         return self._cache.get((sides, what), make)
 
-    def kept(self, what: Hashable, job: str, make: Callable[[], T], run: str = "") -> T:
-        """Return what is worked out of a job, or of a run of it; see `keep`."""
+    def keep_of_job(self, what: Hashable, job: str, make: Callable[[], T], run: str = "") -> T:
+        """Return a value computed from a job or one of its runs; see `keep`."""
         return self.keep(((job, run),), what, make)
 
     # -----------------------------------------------------------------------------------------------
@@ -113,7 +113,7 @@ class Session:
         Raises:
             StudioError: There is no such job, or its files are damaged.
         """
-        return self.kept("trace", job, lambda: self.workspace.load(job))
+        return self.keep_of_job("trace", job, lambda: self.workspace.load(job))
 
     def run(self, job: str, run: str) -> Run:
         """Return an open run; all runs of a job share its trace.
@@ -121,7 +121,7 @@ class Session:
         Raises:
             StudioError: There is no such job or run, or its files are damaged.
         """
-        return self.kept("run", job, lambda: self.workspace.load_run(job, run, self.trace(job)), run)
+        return self.keep_of_job("run", job, lambda: self.workspace.load_run(job, run, self.trace(job)), run)
 
     def times(self, job: str, run: str) -> NodeTimes:
         """Return when the nodes of a job ran, in a run or, for "", as recorded."""
@@ -129,7 +129,7 @@ class Session:
         def make() -> NodeTimes:
             return self.run(job, run).result.node_times() if run else recorded_times(self.trace(job))
 
-        return self.kept("times", job, make, run)
+        return self.keep_of_job("times", job, make, run)
 
     # -----------------------------------------------------------------------------------------------
     # What pages show of them
@@ -142,20 +142,20 @@ class Session:
                 return NodeIndex(self.trace(job))
             return NodeIndex(self.trace(job), self.times(job, run), like=self.node_index(job))
 
-        return self.kept("nodes", job, make, run)
+        return self.keep_of_job("nodes", job, make, run)
 
     def examination(self, job: str) -> Examination:
-        """Return what is wrong with a job."""
-        return self.kept("examination", job, lambda: examined(self.trace(job)))
+        """Return the findings of a job."""
+        return self.keep_of_job("examination", job, lambda: examined(self.trace(job)))
 
     def examination_made(self, job: str) -> Examination | None:
-        """Return what is wrong with a job where that is known; finding out would take its time."""
+        """Return the findings of a job if already computed, else None."""
         known: Examination | None = self._cache.peek((((job, ""),), "examination"))
         return known
 
     def repair_preview(self, job: str, code: str) -> tuple[Change, ...]:
         """Return what a repair would change in a job."""
-        return self.kept(("repair", code), job, lambda: repair(self.trace(job), code).changes)
+        return self.keep_of_job(("repair", code), job, lambda: repair(self.trace(job), code).changes)
 
     def gantt(self, job: str, run: str) -> Gantt:
         """Return the drawable timeline of a run of a job, or of its recording for "".
@@ -168,10 +168,10 @@ class Session:
         def make() -> Gantt:
             return simulated_gantt(self.run(job, run)) if run else recorded_gantt(self.trace(job))
 
-        return self.kept("gantt", job, make, run)
+        return self.keep_of_job("gantt", job, make, run)
 
     def ghost(self, job: str, run: str, other: str) -> Gantt:
-        """Return the lanes of a run of a job with the times of another in them; `RECORDED` names the recording.
+        """Return a run's lanes filled with the times of another run; `RECORDED` names the recording.
 
         Raises:
             StudioError: There is no such job or run, or its files are damaged.
@@ -186,7 +186,7 @@ class Session:
         return self.keep(((job, run), (job, name)), "ghost", make)
 
     def counters(self, job: str, run: str) -> tuple[Series, ...]:
-        """Return what a run of a job, or its recording for "", has under way over time.
+        """Return the counters of a run, or of the recording for "".
 
         Raises:
             StudioError: There is no such job or run, or its files are damaged.
@@ -197,13 +197,13 @@ class Session:
             shown = self.gantt(job, run)
             return in_flight(shown) + (network_load(self.run(job, run).result, shown) if run else ())
 
-        return self.kept("counters", job, make, run)
+        return self.keep_of_job("counters", job, make, run)
 
     # -----------------------------------------------------------------------------------------------
     # Runs side by side; here `RECORDED` names a recording, as in addresses
 
-    def compared(self, job: str, run: str) -> Compared:
-        """Return a run of a job as pages, commands and reports compare it.
+    def load_side(self, job: str, run: str) -> Compared:
+        """Return a run of a job as a side of a comparison.
 
         Raises:
             StudioError: There is no such job or run, its files are damaged, or the job holds no times.
@@ -218,27 +218,27 @@ class Session:
         return recording(self.trace(job), f"{info.name} · recorded", info.summary, job, self.times(job, ""))
 
     def lineup(self, sides: Sequence[tuple[str, str]]) -> Lineup:
-        """Return runs compared with the first, each given by its job and its id.
+        """Compare runs, given by job and run id, with the first.
 
         Raises:
             StudioError: There is no such job or run, its files are damaged, or the job holds no times.
         """
         of = tuple((job, "" if run == RECORDED else run) for job, run in sides)
         return self.keep(
-            of, "lineup", lambda: compared_with_first([self.compared(job, run) for job, run in sides])
+            of, "lineup", lambda: compared_with_first([self.load_side(job, run) for job, run in sides])
         )
 
     def rank_use(self, job: str, run: str) -> tuple[RankUse, Occupancy]:
-        """Return where the time of each rank of a run, or of the recording for "", goes, and what ranks did over time.
+        """Return the time breakdown per rank, and the activity over time, of a run or, for "", the recording.
 
         Raises:
             StudioError: There is no such job or run, its files are damaged, or the job holds no times.
         """
-        return self.kept("use", job, lambda: side_use(self.compared(job, run or RECORDED).side), run)
+        return self.keep_of_job("use", job, lambda: side_use(self.load_side(job, run or RECORDED).side), run)
 
 
 def keep_result(make: Callable[P, T]) -> Callable[P, T]:
-    """Let the session keep what a function works out of a job.
+    """Decorator: cache a function of a session and a job in the session.
 
     The function takes a session, the id of a job and whatever else it depends on, or one request with both. What is
     called `run` is a run of the job.
@@ -260,7 +260,7 @@ def keep_result(make: Callable[P, T]) -> Callable[P, T]:
 
 
 def recorded_gantt(trace: Trace) -> Gantt:
-    """Return the recording of a job, to be drawn.
+    """Return the drawable timeline of a job's recording.
 
     Raises:
         TraceError: It holds no times.
@@ -272,10 +272,10 @@ def recorded_gantt(trace: Trace) -> Gantt:
 
 
 def simulated_gantt(run: Run) -> Gantt:
-    """Return the timeline of a run; of ranks that are alike only the simulated one is laid out."""
+    """Return the drawable timeline of a run; only simulated ranks are laid out, equal ranks share theirs."""
     result = run.result
     ranks = result.trace.ranks
-    stands_for = [ranks[at].number for at in result.representative.tolist()]
+    stands_for = [ranks[place].number for place in result.representative.tolist()]
     timeline = result.timeline(sorted(set(stands_for)))
     return Gantt(result.trace, timeline, stands_for=stands_for)
 

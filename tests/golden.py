@@ -11,7 +11,7 @@ from typing import Any
 
 from studio.et.build import graph_of_nodes
 from studio.sim.config import SystemConfig
-from studio.sim.parts import CustomAlgorithms, Parts, imported
+from studio.sim.parts import CustomAlgorithms, Parts, interpret
 from studio.trace import CommGroup, Graph, Rank, Trace, digest
 
 CUSTOM_KEYS = {
@@ -50,7 +50,7 @@ def case(record: Record) -> tuple[Trace, SystemConfig]:
         record.get("cli") or {},
         record["mode"],
     )
-    config = imported(parts, CustomAlgorithms(custom)).config
+    config = interpret(parts, CustomAlgorithms(custom)).config
     return trace_of_workload(record["workload"], npus, record.get("groups")), config
 
 

@@ -232,7 +232,7 @@ def main(arguments: list[str] | None = None) -> int:
         return 0 if report(outcome for chunk in _chunks(chosen) for outcome in work(chunk)) else 1
     if not options.interpreted:
         # Once here, not once in every process.
-        engine.compiled()
+        engine.load_kernel()
     with ProcessPoolExecutor(options.jobs) as pool:
         done = report(outcome for outcomes in pool.map(work, _chunks(chosen)) for outcome in outcomes)
     return 0 if done else 1

@@ -52,7 +52,7 @@ def _values(setting: Setting) -> str:
     if setting.choices:
         text = ", ".join(f"`{name}`" for name in setting.values)
     else:
-        text = words.get(setting.type) or setting.allowed()
+        text = words.get(setting.type) or setting.allowed_words()
     unit = f", in {setting.unit}" if setting.unit and setting.unit not in text else ""
     return ("per dimension: " if setting.per_dimension else "") + text + unit
 

@@ -87,7 +87,7 @@ def test_the_example_without_pytorch_says_in_a_line_what_to_install():
 def test_fewer_steps_than_asked_for_are_counted(steps, recorded):
     """Steps that were left out or warmed up are none of them; where all are there, nothing is said."""
     made = Recorder((1, 1, 3), steps=steps, files=(Path("et"), Path("kineto")))
-    assert made.recorded == recorded
+    assert made.recorded_steps == recorded
     expected = f"{recorded} of 3 steps were recorded: {steps} ended, of which 1 were left out and 1 warmed up. Train for 5"
     assert made.shortfall.startswith(expected) if recorded < 3 else made.shortfall == ""
     assert Recorder((1, 1, 3), steps=steps).shortfall == ""

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from studio.cli import main
 from studio.et import write
 from studio.sim import simulate
-from studio.sim.parts import Parts, imported
+from studio.sim.parts import Parts, interpret
 from studio.store.runs import Run
 from studio.store.workspace import Workspace
 from tests.handmade import collective, node, trace_of
@@ -58,7 +58,7 @@ def place(tmp_path_factory) -> Path:
     trace = job()
     mine = store.save(trace, "llama on monday")
     for name, bandwidth in (("slow", 50), ("fast", 100)):
-        result = simulate(trace, imported(parts(bandwidth)).config, native=False)
+        result = simulate(trace, interpret(parts(bandwidth)).config, native=False)
         store.save_run(mine, Run(name, result, parts(bandwidth)))
     store.save(trace_of([[node(1, "COMP", num_ops=5, tensor_size=5)]]), "without times")
     return root
@@ -119,7 +119,7 @@ def test_errors_name_what_is_there(place):
     assert "no workspace with runs" in invoke("a", "b", "--workspace", place / "nothing", code=1)
     store = Workspace(place / "ws")
     second = store.save(job(), "again")
-    store.save_run(second, Run("fast", simulate(job(), imported(parts(50)).config, native=False), parts(50)))
+    store.save_run(second, Run("fast", simulate(job(), interpret(parts(50)).config, native=False), parts(50)))
     assert re.search(
         r"'fast' names 2 runs: .+/fast-\w+, .+/fast-\w+\nHint: Name one", invoke("fast", "slow", *ws, code=1)
     )

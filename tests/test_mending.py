@@ -48,7 +48,7 @@ def test_deleting_a_mended_job_takes_the_repair_back(workspace: Workspace):
 
 def test_nothing_to_mend_and_no_such_repair_are_said(workspace: Workspace):
     job = workspace.save(healthy(), "llama")
-    with pytest.raises(StudioError, match="nothing to mend"):
+    with pytest.raises(StudioError, match="nothing to repair"):
         mend(Session(workspace), job, ["cycle"])
     with pytest.raises(TraceError, match="no repair 'magic'"):
         mend(Session(workspace), job, ["magic"])

@@ -12,7 +12,7 @@ from studio.cli import main
 from studio.comparing import recording, simulation
 from studio.reporting import report
 from studio.sim import simulate
-from studio.sim.parts import Parts, imported
+from studio.sim.parts import Parts, interpret
 from studio.store.runs import Run
 from studio.store.workspace import Workspace
 from tests.handmade import collective, node, trace_of
@@ -62,7 +62,7 @@ def test_it_opens_from_disk_without_network_and_without_harm(tmp_path: Path, pag
     trace = job(name=HOSTILE, sizes=(4096, 4096))
     store = Workspace(tmp_path / "ws")
     kept = store.save(trace, HOSTILE)
-    result = simulate(trace, imported(PARTS).config, native=False)
+    result = simulate(trace, interpret(PARTS).config, native=False)
     run = store.save_run(kept, Run(HOSTILE, result, PARTS))
     kept_run = simulation(store.load_run(kept, run), store.run_info(kept, run), job_name=HOSTILE)
     sides = [recording(trace, HOSTILE), kept_run]

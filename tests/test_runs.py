@@ -17,7 +17,7 @@ from studio.errors import ConfigError, StudioError, TraceError
 from studio.sim import simulate
 from studio.sim.astra import from_parts
 from studio.sim.config import Dimension, Topology
-from studio.sim.parts import NO_CUSTOM, CustomAlgorithms, Parts, imported, parts_of
+from studio.sim.parts import NO_CUSTOM, CustomAlgorithms, Parts, interpret, parts_of
 from studio.sim.result import SimResult, breakdown_of
 from studio.sim.traffic import DimensionTraffic, LinkTraffic
 from studio.store.runs import LAYOUT, Run, config_digest
@@ -45,7 +45,7 @@ def job():
 
 
 def run_of(trace, parts=PARTS, name="fast ring", custom=NO_CUSTOM) -> Run:
-    return Run(name, simulate(trace, imported(parts, custom).config, native=False), parts, 0.25)
+    return Run(name, simulate(trace, interpret(parts, custom).config, native=False), parts, 0.25)
 
 
 @pytest.fixture(scope="module")
@@ -137,9 +137,9 @@ def test_an_extended_aware_run_with_memory_groups_and_options_comes_back(workspa
         "aware",
         names={"network": "my.yml"},
     )
-    config = imported(parts).config
+    config = interpret(parts).config
     result = replace(
-        simulate(job(), imported(replace(PARTS, congestion="aware")).config, native=False), config=config
+        simulate(job(), interpret(replace(PARTS, congestion="aware")).config, native=False), config=config
     )
     job_id = workspace.save(job(), "job")
     run_id = workspace.save_run(job_id, Run("all", result, parts))
@@ -156,10 +156,10 @@ def test_rates_that_no_table_can_say_come_back_exactly(workspace):
     odd = next(
         config
         for config in (
-            replace(imported(PARTS).config, topology=Topology((Dimension("ring", 4, rate, 500),)))
+            replace(interpret(PARTS).config, topology=Topology((Dimension("ring", 4, rate, 500),)))
             for rate in rates
         )
-        if imported(parts_of(config)).config != config
+        if interpret(parts_of(config)).config != config
     )
     result = simulate(job(), odd, native=False)
     job_id = workspace.save(job(), "job")
@@ -200,8 +200,8 @@ def test_tables_of_another_system_are_refused_and_nothing_is_left_behind(workspa
 
 
 def test_equal_configurations_have_equal_hashes_and_others_have_others():
-    config = imported(PARTS).config
-    assert config_digest(config) == config_digest(imported(parts_of(config)).config)
+    config = interpret(PARTS).config
+    assert config_digest(config) == config_digest(interpret(parts_of(config)).config)
     others = [
         replace(config, splits=3),
         replace(config, custom_nodes={1: job()}),
@@ -325,7 +325,7 @@ def test_every_flipped_bit_of_a_run_is_noticed(workspace, made):
     custom = CustomAlgorithms({}, {12: trace_of([[node(1, "COMP", micros=1)]])})
     job_id = workspace.save(trace, "job")
     run_id = workspace.save_run(
-        job_id, Run("odd", replace(made[1].result, config=imported(parts, custom).config), parts)
+        job_id, Run("odd", replace(made[1].result, config=interpret(parts, custom).config), parts)
     )
     folder = workspace.root / "jobs" / job_id / "runs" / run_id
     paths = sorted(path for path in folder.rglob("*") if path.is_file())

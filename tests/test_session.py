@@ -13,7 +13,7 @@ from studio.errors import StudioError
 from studio.server.status import status_blueprint
 from studio.session import Session, keep_result
 from studio.sim import simulate
-from studio.sim.parts import imported
+from studio.sim.parts import interpret
 from studio.store.cache import Cache, measure
 from studio.store.runs import Run
 from studio.store.workspace import Workspace
@@ -34,7 +34,7 @@ def job(session) -> str:
 
 
 def add_run(session: Session, job: str, name: str) -> str:
-    result = simulate(session.workspace.load(job), imported(PARTS).config, native=False)
+    result = simulate(session.workspace.load(job), interpret(PARTS).config, native=False)
     return session.workspace.save_run(job, Run(name, result, PARTS))
 
 
@@ -137,7 +137,7 @@ def test_runs_of_a_job_share_its_trace(session, job, monkeypatch):
     for _ in range(3):
         assert len({id(session.run(job, run).result.trace) for run in runs}) == 1
     assert loads == [job]
-    assert session.compared(job, runs[0]).side.trace is session.trace(job)
+    assert session.load_side(job, runs[0]).side.trace is session.trace(job)
 
 
 def test_a_job_or_run_that_is_deleted_is_gone_at_once_with_all_that_was_worked_out(session, job):

@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 from studio.sim.parts import Parts
-from studio.sim.setting_values import SettingValue, differ, differences, plain_settings, settings_of, told
+from studio.sim.setting_values import (
+    SettingValue,
+    describe_values,
+    differ,
+    differences,
+    plain_settings,
+    settings_of,
+)
 
 
 def network(unit: str, *rates: float) -> Parts:
@@ -33,7 +40,7 @@ def test_what_differs_is_found_on_exact_values():
     assert not differ([SettingValue(1), SettingValue(1)])
     assert differ([SettingValue(0), None])
     sizes = [SettingValue(size, "bytes") for size in (48 * 2**20, 48 * 2**20 + 1)]
-    assert [text for text, _ in told(sizes)] == ["50331648 bytes", "50331649 bytes"]
+    assert [text for text, _ in describe_values(sizes)] == ["50331648 bytes", "50331649 bytes"]
 
 
 def test_what_is_no_number_stays_as_it_is():

@@ -16,7 +16,7 @@ from studio.jobs.simulations import (
     dismiss,
     dismiss_ended,
     get,
-    listed,
+    list_simulations,
     simulate_jobs,
     start,
 )
@@ -91,7 +91,7 @@ def test_a_cancelled_simulation_leaves_no_run_and_stays_cancelled(tmp_path):
         time.sleep(0.05)
         assert (get(simulations, one.id).status, get(simulations, one.id).run) == ("cancelled", None)
         dismiss(simulations, one.id)
-        assert listed(simulations) == []
+        assert list_simulations(simulations) == []
 
 
 class Stopping(Workspace):
@@ -101,7 +101,7 @@ class Stopping(Workspace):
 
     def save_run(self, job_id, run):
         run_id = super().save_run(job_id, run)
-        [one] = listed(self.simulations)
+        [one] = list_simulations(self.simulations)
         cancel(self.simulations, one.id)
         return run_id
 
@@ -131,7 +131,7 @@ def test_a_simulation_cancelled_at_the_very_end_is_not_kept(tmp_path, monkeypatc
             def cancelled_after(*args, **keys):
                 found = whole(*args, **keys)
                 asked.append(found.makespan_ns)
-                cancel(simulations, listed(simulations)[0].id)
+                cancel(simulations, list_simulations(simulations)[0].id)
                 return found
 
             monkeypatch.setattr(sim, "simulate", cancelled_after)
@@ -210,10 +210,10 @@ def test_what_a_closed_studio_left_behind_is_interrupted_for_the_next_one(tmp_pa
         one = start(simulations, "job", PARTS, "long")
         reached(simulations, one, "running")
     with opened(tmp_path, held) as simulations:
-        [found] = listed(simulations, "job")
+        [found] = list_simulations(simulations, "job")
         assert (found.id, found.status) == (one.id, "interrupted")
         assert found.tables.network["bandwidth"] == [400]
-        assert listed(simulations, "another job") == []
+        assert list_simulations(simulations, "another job") == []
 
 
 def test_another_studio_of_the_workspace_sees_what_runs_and_does_not_claim_it(tmp_path):
@@ -268,6 +268,6 @@ def test_a_new_simulation_takes_the_lines_of_those_that_failed_with_it(tmp_path)
             settled(simulations, start(simulations, job, PARTS, name))
         last = settled(simulations, start(simulations, "a", PARTS, "bad"))
         dismiss_ended(simulations, "a", but=last.id)
-        left = {(one.job, one.name, one.status) for one in listed(simulations)}
+        left = {(one.job, one.name, one.status) for one in list_simulations(simulations)}
         assert left == {("a", "bad", "failed"), ("a", "good", "done"), ("b", "bad", "failed")}
-        assert [one.id for one in listed(simulations, "a") if one.name == "bad"] == [last.id]
+        assert [one.id for one in list_simulations(simulations, "a") if one.name == "bad"] == [last.id]

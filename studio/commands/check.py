@@ -1,4 +1,4 @@
-"""`chakra-studio check`: find what is wrong with jobs, and write them repaired where that is asked for."""
+"""`chakra-studio check`: find problems of jobs and, if asked, write repaired copies."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _CHANGES_SHOWN = 4
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What to examine.
+    """Options of `check`.
 
     Attributes:
         paths: Files, folders or archives.
@@ -42,12 +42,12 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """A job that was examined.
+    """A job with its findings and, if repaired, the changes.
 
     Attributes:
         name: The job.
         trace: It, as it was read.
-        found: What came of it.
+        examination: What came of it.
         changes: What was mended; empty where nothing was asked for or had to be.
         files: The files of the mended job.
         left: What the mended job is examined to; None where none was asked for.
@@ -55,14 +55,14 @@ class Checked:
 
     name: str
     trace: Trace
-    found: Examination
+    examination: Examination
     changes: tuple[Change, ...] = ()
     files: tuple[Path, ...] = ()
     left: Examination | None = None
 
 
 def run(request: Request, *, progress: Progress | None = None) -> list[Checked]:
-    """Examine every job at the paths, and write it repaired where a folder is given.
+    """Examine every job at the paths; with a folder, write repaired copies into it.
 
     Raises:
         TraceError: Several jobs are to be mended into one folder.
@@ -73,32 +73,34 @@ def run(request: Request, *, progress: Progress | None = None) -> list[Checked]:
         jobs = discover(files)
         if target is not None and len(jobs) > 1:
             names = ", ".join(job.name for job in jobs[:6])
-            raise TraceError(f"{len(jobs)} jobs found, not one: {names}.", hint="Mend them one by one.")
+            raise TraceError(f"{len(jobs)} jobs found, not one: {names}.", hint="Repair them one by one.")
         numbers = ranks_by_file(files, request.ranks)
         done = []
         for job in jobs:
             trace = read_job(job, ranks=numbers, progress=progress)
             checked = Checked(job.name, trace, examination(trace, progress=progress))
-            done.append(checked if target is None else _repaired(checked, target, request.only, progress))
+            done.append(checked if target is None else _repair(checked, target, request.only, progress))
     return done
 
 
-def _repaired(checked: Checked, target: Path, only: Sequence[str], progress: Progress | None) -> Checked:
+def _repair(checked: Checked, target: Path, only: Sequence[str], progress: Progress | None) -> Checked:
     repaired = repair_all(checked.trace, only or None)
     name = "".join(c if c.isalnum() or c in "._-" else "_" for c in checked.name).lstrip(".")[:150] or "job"
     files = write(repaired.trace, target, name, progress=progress)
     left = examination(repaired.trace, progress=progress)
-    return Checked(checked.name, checked.trace, checked.found, repaired.changes, tuple(files), left)
+    return Checked(checked.name, checked.trace, checked.examination, repaired.changes, tuple(files), left)
 
 
 def worst_at_least(done: Sequence[Checked], level: Level) -> bool:
-    """Return whether anything at a level or above it was found; of a mended job what is left counts."""
+    """Whether any finding has this level or a worse one; of a repaired job the remaining findings count."""
     bad = LEVELS[: LEVELS.index(level) + 1]
-    return any(one.level in bad for job in done for one in (job.left or job.found).diagnoses)
+    return any(
+        diagnosis.level in bad for job in done for diagnosis in (job.left or job.examination).diagnoses
+    )
 
 
 def report(done: Sequence[Checked]) -> dict[str, Any] | list[dict[str, Any]]:
-    """Return what was found of a job as plain data, or a list of that of several."""
+    """Return the findings as plain data: a dictionary for one job, a list for several."""
     reports = [_job_report(checked) for checked in done]
     return reports if len(reports) > 1 else reports[0]
 
@@ -108,7 +110,7 @@ def _job_report(checked: Checked) -> dict[str, Any]:
         "name": checked.name,
         "ranks": len(checked.trace.ranks),
         "nodes": checked.trace.node_count,
-        **_examined(checked.trace, checked.found),
+        **_examination_report(checked.trace, checked.examination),
     }
     if checked.left is not None:
         made["repaired"] = {
@@ -118,75 +120,79 @@ def _job_report(checked: Checked) -> dict[str, Any]:
                 for change in checked.changes
             ],
             "levels": {level: checked.left.count(level) for level in LEVELS},
-            "left": sorted({one.code for one in checked.left.diagnoses}),
+            "left": sorted({diagnosis.code for diagnosis in checked.left.diagnoses}),
         }
     return made
 
 
-def _examined(trace: Trace, found: Examination) -> dict[str, Any]:
+def _examination_report(trace: Trace, examination: Examination) -> dict[str, Any]:
     return {
-        "levels": {level: found.count(level) for level in LEVELS},
-        "findings": [_finding(trace, one) for one in found.diagnoses],
-        "passed": [check.code for check in found.passed],
+        "levels": {level: examination.count(level) for level in LEVELS},
+        "findings": [_finding(trace, diagnosis) for diagnosis in examination.diagnoses],
+        "passed": [check.code for check in examination.passed],
     }
 
 
-def _finding(trace: Trace, one: Diagnosis) -> dict[str, Any]:
+def _finding(trace: Trace, diagnosis: Diagnosis) -> dict[str, Any]:
     return {
-        "code": one.code,
-        "level": one.level,
-        "title": one.title,
-        "message": one.message,
-        "ranks": list(one.ranks),
-        "nodes": [{"rank": rank, "node": node} for rank, node in node_names(trace, one)],
-        "count": one.count,
-        "evidence": [{"what": what, "value": value} for what, value in one.evidence],
-        "consequence": one.consequence,
-        "advice": one.advice,
-        "repair": one.repair,
+        "code": diagnosis.code,
+        "level": diagnosis.level,
+        "title": diagnosis.title,
+        "message": diagnosis.message,
+        "ranks": list(diagnosis.ranks),
+        "nodes": [{"rank": rank, "node": node} for rank, node in node_names(trace, diagnosis)],
+        "count": diagnosis.count,
+        "evidence": [{"what": what, "value": value} for what, value in diagnosis.evidence],
+        "consequence": diagnosis.consequence,
+        "advice": diagnosis.advice,
+        "repair": diagnosis.repair,
     }
 
 
 def text(done: Sequence[Checked]) -> str:
-    """Return the same for reading in a terminal."""
+    """Format the result for a terminal."""
     return "\n\n".join(_job_text(checked) for checked in done)
 
 
 def _job_text(checked: Checked) -> str:
-    trace, found = checked.trace, checked.found
+    trace, examination = checked.trace, checked.examination
     ranks = "1 rank" if len(trace.ranks) == 1 else f"{format_count(len(trace.ranks))} ranks"
-    lines = [f"{checked.name}: {ranks}, {format_count(trace.node_count)} nodes: {verdict(found)}."]
-    for one in found.diagnoses:
-        lines += ["", *_told(trace, one)]
-    titles = "; ".join(check.title[0].lower() + check.title[1:] for check in found.passed)
+    lines = [f"{checked.name}: {ranks}, {format_count(trace.node_count)} nodes: {verdict(examination)}."]
+    for diagnosis in examination.diagnoses:
+        lines += ["", *_diagnosis_lines(trace, diagnosis)]
+    titles = "; ".join(check.title[0].lower() + check.title[1:] for check in examination.passed)
     if titles:
-        lines += ["", *_wrapped("Looked for and not found: ", f"{titles}.", "  ")]
+        lines += ["", *_wrap("Looked for and not found: ", f"{titles}.", "  ")]
     if checked.left is not None:
         lines += ["", *_mending(checked)]
     return "\n".join(printable(line) for line in lines)
 
 
-def verdict(found: Examination) -> str:
-    """Return how a job is, in a few words."""
-    counts = [(found.count(level), level) for level in ("error", "warning")]
-    told = ", ".join(f"{count} {level}{'s' if count > 1 else ''}" for count, level in counts if count)
-    return told or f"nothing is wrong, {len(CHECKS)} checks made"
+def verdict(examination: Examination) -> str:
+    """Return the number of errors and warnings in words."""
+    counts = [(examination.count(level), level) for level in ("error", "warning")]
+    problems = ", ".join(f"{count} {level}{'s' if count > 1 else ''}" for count, level in counts if count)
+    return problems or f"no problems, {len(CHECKS)} checks made"
 
 
-def _told(trace: Trace, one: Diagnosis) -> list[str]:
-    lines = _wrapped(f"{one.level:8}", f"{one.title} [{one.code}]", " " * 8)
-    lines += _wrapped(" " * 8, one.message, " " * 8)
-    lines += [part for what, value in one.evidence for part in _wrapped(f"{'':8}{what}: ", value, " " * 10)]
-    nodes = [f"{node} of rank {rank}" for rank, node in node_names(trace, one)[:_NODES_SHOWN]]
+def _diagnosis_lines(trace: Trace, diagnosis: Diagnosis) -> list[str]:
+    lines = _wrap(f"{diagnosis.level:8}", f"{diagnosis.title} [{diagnosis.code}]", " " * 8)
+    lines += _wrap(" " * 8, diagnosis.message, " " * 8)
+    lines += [
+        part for what, value in diagnosis.evidence for part in _wrap(f"{'':8}{what}: ", value, " " * 10)
+    ]
+    nodes = [f"{node} of rank {rank}" for rank, node in node_names(trace, diagnosis)[:_NODES_SHOWN]]
     if nodes:
-        more = f" and {format_count(one.count - len(nodes))} more" if one.count > len(nodes) else ""
-        lines += _wrapped(f"{'':8}nodes: ", ", ".join(nodes) + more, " " * 10)
-    if one.consequence:
-        lines += _wrapped(f"{'':8}→ ", one.consequence, " " * 10)
-    if one.repair:
-        lines += _wrapped(f"{'':8}--repair: ", f"{REPAIRS[one.repair].title}.", " " * 10)
-    if one.advice:
-        lines += _wrapped(" " * 8, one.advice, " " * 8)
+        more = (
+            f" and {format_count(diagnosis.count - len(nodes))} more" if diagnosis.count > len(nodes) else ""
+        )
+        lines += _wrap(f"{'':8}nodes: ", ", ".join(nodes) + more, " " * 10)
+    if diagnosis.consequence:
+        lines += _wrap(f"{'':8}→ ", diagnosis.consequence, " " * 10)
+    if diagnosis.repair:
+        lines += _wrap(f"{'':8}--repair: ", f"{REPAIRS[diagnosis.repair].title}.", " " * 10)
+    if diagnosis.advice:
+        lines += _wrap(" " * 8, diagnosis.advice, " " * 8)
     return lines
 
 
@@ -194,14 +200,14 @@ def _mending(checked: Checked) -> list[str]:
     assert checked.left is not None
     changes = []
     for change in checked.changes:
-        changes += _wrapped("Repaired: ", f"{change.what}.", "  ")
+        changes += _wrap("Repaired: ", f"{change.what}.", "  ")
         for text in change.first[:_CHANGES_SHOWN]:
-            changes += _wrapped("  ", text, "    ")
+            changes += _wrap("  ", text, "    ")
         if change.count > _CHANGES_SHOWN and change.first:
             changes.append(f"  and {format_count(change.count - len(change.first[:_CHANGES_SHOWN]))} more")
     written = f"{checked.files[0]}" + (f" … {checked.files[-1]}" if len(checked.files) > 1 else "")
     noun = "file" if len(checked.files) == 1 else "files"
-    head = changes or ["Repaired: nothing, there was nothing that can be mended."]
+    head = changes or ["Repaired: nothing; no finding can be repaired."]
     return [
         *head,
         f"Written: {format_count(len(checked.files))} {noun}, {written}",
@@ -209,7 +215,7 @@ def _mending(checked: Checked) -> list[str]:
     ]
 
 
-def _wrapped(first: str, text: str, rest: str) -> list[str]:
+def _wrap(first: str, text: str, rest: str) -> list[str]:
     # Names of nodes may hold line breaks, which are shown as escapes.
     plain = printable(text)
     return textwrap.wrap(

@@ -1,4 +1,4 @@
-"""`chakra-studio compare`: how much longer runs take than the first, and where that comes from."""
+"""`chakra-studio compare`: how much longer runs take than the first, and why."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from studio.analysis.compare.runs import Comparison, Figure, NodeAlone, NodeChange, Side, Waterfall
-from studio.analysis.comparison_words import WORDS, node_words, percent, signed, verdict
+from studio.analysis.compare.words import WORDS, node_words, percent, signed_ns, verdict
 from studio.commands.names import find_runs
-from studio.commands.terminal import printable, shortened
+from studio.commands.terminal import printable, shorten
 from studio.comparing import LETTERS, Compared, Lineup, lineup, settings_table
 from studio.et import Progress
 from studio.sim.setting_values import plain_name, plain_settings
@@ -22,7 +22,7 @@ _NAME_WIDTH = 46
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What to compare.
+    """Options of `compare`.
 
     Attributes:
         sides: Names of the runs, as `names.find_runs` takes them; the others are compared with the first.
@@ -48,91 +48,97 @@ def run(request: Request, *, progress: Progress | None = None) -> Lineup:
 
 def slower_than(shown: Lineup, percent: float) -> bool:
     """Return whether any run finishes later than the first by more than so many percent."""
-    return any(one.b.makespan_ns * 100 > one.a.makespan_ns * (100 + percent) for one in shown.found)
+    return any(
+        comparison.b.makespan_ns * 100 > comparison.a.makespan_ns * (100 + percent)
+        for comparison in shown.comparisons
+    )
 
 
 def report(shown: Lineup) -> dict[str, Any]:
-    """Return everything about a comparison as plain data; times are nanoseconds, differences those to the first."""
+    """Return a comparison as plain data; times are in nanoseconds, differences are to the first run."""
     return {
         "sides": [
             {
                 "side": letter,
-                "name": one.name,
-                "job": one.job or None,
-                "run": one.run,
-                "finish_ns": one.side.makespan_ns,
-                "ranks": len(one.side.trace.ranks),
-                "nodes": one.side.trace.node_count,
-                "settings": plain_settings(one.settings),
+                "name": side.name,
+                "job": side.job or None,
+                "run": side.run,
+                "finish_ns": side.side.makespan_ns,
+                "ranks": len(side.side.trace.ranks),
+                "nodes": side.side.trace.node_count,
+                "settings": plain_settings(side.settings),
             }
-            for letter, one in zip(LETTERS, shown.sides, strict=False)
+            for letter, side in zip(LETTERS, shown.sides, strict=False)
         ],
         "differing_settings": _differing(shown.sides),
-        "comparisons": [_compared(one, LETTERS[at]) for at, one in enumerate(shown.found, start=1)],
+        "comparisons": [
+            _comparison_report(comparison, LETTERS[index])
+            for index, comparison in enumerate(shown.comparisons, start=1)
+        ],
     }
 
 
-def _compared(found: Comparison, letter: str) -> dict[str, Any]:
-    alignment = found.alignment
-    before = found.a.makespan_ns
+def _comparison_report(comparison: Comparison, letter: str) -> dict[str, Any]:
+    alignment = comparison.alignment
+    before = comparison.a.makespan_ns
     return {
         "a": "A",
         "b": letter,
-        "verdict": verdict(found, "A", letter),
-        "difference_ns": found.difference_ns,
-        "difference_percent": 100 * found.difference_ns / before if before else None,
-        "figures": [_figure(one) for one in found.figures],
-        "dimensions": [_figure(one) for one in found.dimensions],
-        "links": [_figure(one) for one in found.links],
-        "waterfalls": [_waterfall(one) for one in found.waterfalls],
+        "verdict": verdict(comparison, "A", letter),
+        "difference_ns": comparison.difference_ns,
+        "difference_percent": 100 * comparison.difference_ns / before if before else None,
+        "figures": [_figure_report(figure) for figure in comparison.figures],
+        "dimensions": [_figure_report(figure) for figure in comparison.dimensions],
+        "links": [_figure_report(figure) for figure in comparison.links],
+        "waterfalls": [_waterfall_report(fall) for fall in comparison.waterfalls],
         "matching": {
             "by": alignment.by,
             "share": alignment.share,
             "matched": alignment.matched,
             "nodes_a": alignment.nodes_a,
             "nodes_b": alignment.nodes_b,
-            "ranks_only_a": [found.a.trace.ranks[at].number for at in alignment.alone_a.tolist()],
-            "ranks_only_b": [found.b.trace.ranks[at].number for at in alignment.alone_b.tolist()],
-            "added": found.added_count,
-            "removed": found.removed_count,
+            "ranks_only_a": [comparison.a.trace.ranks[place].number for place in alignment.alone_a.tolist()],
+            "ranks_only_b": [comparison.b.trace.ranks[place].number for place in alignment.alone_b.tolist()],
+            "added": comparison.added_count,
+            "removed": comparison.removed_count,
         },
-        "slower": [_change(found, one) for one in found.slower],
-        "faster": [_change(found, one) for one in found.faster],
-        "added": [_alone(found.b, one) for one in found.added],
-        "removed": [_alone(found.a, one) for one in found.removed],
+        "slower": [_change_report(comparison, change) for change in comparison.slower],
+        "faster": [_change_report(comparison, change) for change in comparison.faster],
+        "added": [_node_report(comparison.b, node) for node in comparison.added],
+        "removed": [_node_report(comparison.a, node) for node in comparison.removed],
         "operations": [
             {
-                "type": one.type,
-                "name": one.name,
-                "count_a": one.count_a,
-                "count_b": one.count_b,
-                "a_ns": one.a_ns,
-                "b_ns": one.b_ns,
-                "difference_ns": one.difference_ns,
+                "type": operation.type,
+                "name": operation.name,
+                "count_a": operation.count_a,
+                "count_b": operation.count_b,
+                "a_ns": operation.a_ns,
+                "b_ns": operation.b_ns,
+                "difference_ns": operation.difference_ns,
             }
-            for one in found.operations
+            for operation in comparison.operations
         ],
     }
 
 
-def _figure(one: Figure) -> dict[str, Any]:
+def _figure_report(figure: Figure) -> dict[str, Any]:
     return {
-        "figure": one.key,
-        "unit": one.unit,
-        "a": one.a,
-        "b": one.b,
-        "difference": one.difference,
-        "share": one.share,
+        "figure": figure.key,
+        "unit": figure.unit,
+        "a": figure.a,
+        "b": figure.b,
+        "difference": figure.difference,
+        "share": figure.share,
     }
 
 
-def _waterfall(one: Waterfall) -> dict[str, Any]:
+def _waterfall_report(fall: Waterfall) -> dict[str, Any]:
     return {
-        "basis": one.basis,
-        "rank_a": one.rank_a if one.basis == "busiest" else None,
-        "rank_b": one.rank_b if one.basis == "busiest" else None,
-        "a_ns": one.a_ns,
-        "b_ns": one.b_ns,
+        "basis": fall.basis,
+        "rank_a": fall.rank_a if fall.basis == "busiest" else None,
+        "rank_b": fall.rank_b if fall.basis == "busiest" else None,
+        "a_ns": fall.a_ns,
+        "b_ns": fall.b_ns,
         "steps": [
             {
                 "part": step.part,
@@ -141,56 +147,56 @@ def _waterfall(one: Waterfall) -> dict[str, Any]:
                 "difference_ns": step.difference_ns,
                 "share": step.share,
             }
-            for step in one.steps
+            for step in fall.steps
         ],
     }
 
 
-def _change(found: Comparison, one: NodeChange) -> dict[str, Any]:
-    other = node_words(found.b, one.rank_b, one.row_b)
+def _change_report(comparison: Comparison, change: NodeChange) -> dict[str, Any]:
+    other = node_words(comparison.b, change.rank_b, change.row_b)
     return {
-        **node_words(found.a, one.rank_a, one.row_a),
+        **node_words(comparison.a, change.rank_a, change.row_a),
         "rank_b": other["rank"],
         "node_b": other["node"],
-        "a_ns": one.a_ns,
-        "b_ns": one.b_ns,
-        "difference_ns": one.difference_ns,
-        "ranks": one.ranks,
-        "total_ns": one.total_ns,
+        "a_ns": change.a_ns,
+        "b_ns": change.b_ns,
+        "difference_ns": change.difference_ns,
+        "ranks": change.ranks,
+        "total_ns": change.total_ns,
     }
 
 
-def _alone(side: Side, one: NodeAlone) -> dict[str, Any]:
+def _node_report(side: Side, node: NodeAlone) -> dict[str, Any]:
     return {
-        **node_words(side, one.rank, one.row),
-        "duration_ns": one.ns if one.ns >= 0 else None,
-        "ranks": one.ranks,
+        **node_words(side, node.rank, node.row),
+        "duration_ns": node.ns if node.ns >= 0 else None,
+        "ranks": node.ranks,
     }
 
 
 def _differing(sides: Sequence[Compared]) -> list[str]:
-    """Return the settings that differ, called as plain data calls them."""
+    """Return the settings that differ, with the units in their names."""
     names: dict[str, str] = {}
     for side in sides:
-        names.update((key, plain_name(key, one)) for key, one in side.settings.items())
+        names.update((key, plain_name(key, value)) for key, value in side.settings.items())
     return [names[key] for key, _ in settings_table(sides)]
 
 
 def text(shown: Lineup) -> str:
-    """Return a comparison for reading in a terminal."""
+    """Format a comparison for a terminal."""
     sides = shown.sides
-    wide = max(len(one.name) for one in sides)
+    wide = max(len(side.name) for side in sides)
     base = sides[0].side.makespan_ns
     lines = []
-    for letter, one in zip(LETTERS, sides, strict=False):
-        finish = one.side.makespan_ns
+    for letter, side in zip(LETTERS, sides, strict=False):
+        finish = side.side.makespan_ns
         change = ""
         if letter != "A":
             share = percent((finish - base) / base) if base else ""
-            change = f"{signed(finish - base):>14}{share:>12}"
-        lines.append(f"{letter}  {one.name:{wide}}  finish {format_ns(finish):>10}{change}")
-    for letter, pair in zip(LETTERS[1:], shown.found, strict=False):
-        lines += ["", *_pair(pair, letter)]
+            change = f"{signed_ns(finish - base):>14}{share:>12}"
+        lines.append(f"{letter}  {side.name:{wide}}  finish {format_ns(finish):>10}{change}")
+    for letter, pair in zip(LETTERS[1:], shown.comparisons, strict=False):
+        lines += ["", *_pair_lines(pair, letter)]
     settings = settings_table(sides)
     if settings:
         lines += ["", "settings that differ"]
@@ -200,9 +206,9 @@ def text(shown: Lineup) -> str:
     return "\n".join(printable(line) for line in lines)
 
 
-def _pair(found: Comparison, letter: str) -> Iterator[str]:
-    yield verdict(found, "A", letter)
-    for fall in found.waterfalls:
+def _pair_lines(comparison: Comparison, letter: str) -> Iterator[str]:
+    yield verdict(comparison, "A", letter)
+    for fall in comparison.waterfalls:
         where = "in the mean of all ranks"
         if fall.basis == "busiest":
             where = f"on the rank that waits least ({fall.rank_a} in A, {fall.rank_b} in {letter})"
@@ -210,62 +216,68 @@ def _pair(found: Comparison, letter: str) -> Iterator[str]:
         yield from _table(f"finish {where}", letter)
         for step in fall.steps:
             if step.a_ns or step.b_ns:
-                yield _row(WORDS[step.part], step.a_ns, step.b_ns, step.share)
-        yield _row("together", fall.a_ns, fall.b_ns, 1.0 if found.difference_ns else None)
+                yield _row_line(WORDS[step.part], step.a_ns, step.b_ns, step.share)
+        yield _row_line("together", fall.a_ns, fall.b_ns, 1.0 if comparison.difference_ns else None)
     yield ""
     yield from _table("mean of a rank", letter)
-    for one in found.figures[1:]:
-        if one.a or one.b:
-            yield _row(WORDS[one.key], one.a, one.b, one.share)
-    if found.dimensions:
+    for figure in comparison.figures[1:]:
+        if figure.a or figure.b:
+            yield _row_line(WORDS[figure.key], figure.a, figure.b, figure.share)
+    if comparison.dimensions:
         yield ""
         yield from _table("time one port, or a link, sends", letter)
-        for one in (*found.dimensions, *found.links[: 2 * _SHOWN]):
-            if one.unit == "ns":
-                yield _row(one.key, one.a, one.b, one.share)
-    yield from _nodes(found, letter)
+        for figure in (*comparison.dimensions, *comparison.links[: 2 * _SHOWN]):
+            if figure.unit == "ns":
+                yield _row_line(figure.key, figure.a, figure.b, figure.share)
+    yield from _node_lines(comparison, letter)
 
 
 def _table(title: str, letter: str) -> Iterator[str]:
     yield f"  {title:{_NAME_WIDTH}}{'A':>12}{letter:>12}{'difference':>14}{'share':>10}"
 
 
-def _row(name: str, a: float | None, b: float | None, share: float | None) -> str:
-    cells = "".join(f"{'-' if one is None else format_ns(round(one)):>12}" for one in (a, b))
-    change = "-" if a is None or b is None else signed(round(b - a))
+def _row_line(name: str, a: float | None, b: float | None, share: float | None) -> str:
+    cells = "".join(f"{'-' if value is None else format_ns(round(value)):>12}" for value in (a, b))
+    change = "-" if a is None or b is None else signed_ns(round(b - a))
     # Where parts outweigh the whole difference by this much, they nearly cancel out, and shares of it say nothing.
-    told = "" if share is None or abs(share) >= _SHARE_TOLD else f"{100 * share:.1f} %".replace("-", "−")
-    return f"  {shortened(name, _NAME_WIDTH):{_NAME_WIDTH}}{cells}{change:>14}{told:>10}"
+    percent = "" if share is None or abs(share) >= _SHARE_TOLD else f"{100 * share:.1f} %".replace("-", "−")
+    return f"  {shorten(name, _NAME_WIDTH):{_NAME_WIDTH}}{cells}{change:>14}{percent:>10}"
 
 
 _SHARE_TOLD = 10
 
 
-def _nodes(found: Comparison, letter: str) -> Iterator[str]:
-    alignment = found.alignment
+def _node_lines(comparison: Comparison, letter: str) -> Iterator[str]:
+    alignment = comparison.alignment
     how = "by rank and id" if alignment.by == "id" else "by structure"
     yield ""
     yield (
         f"  {format_count(alignment.matched)} nodes matched {how}, {100 * alignment.share:.1f} % of both sides; "
-        f"{format_count(found.added_count)} added, {format_count(found.removed_count)} removed"
+        f"{format_count(comparison.added_count)} added, {format_count(comparison.removed_count)} removed"
     )
-    for side, places, name in ((found.a, alignment.alone_a, "A"), (found.b, alignment.alone_b, letter)):
+    for side, places, name in (
+        (comparison.a, alignment.alone_a, "A"),
+        (comparison.b, alignment.alone_b, letter),
+    ):
         if len(places):
-            numbers = ", ".join(str(side.trace.ranks[at].number) for at in places[:_SHOWN].tolist())
+            numbers = ", ".join(str(side.trace.ranks[place].number) for place in places[:_SHOWN].tolist())
             more = ", …" if len(places) > _SHOWN else ""
             yield f"  only {name} has ranks {numbers}{more}"
-    for title, changes in (("slower nodes", found.slower), ("faster nodes", found.faster)):
+    for title, changes in (("slower nodes", comparison.slower), ("faster nodes", comparison.faster)):
         if changes:
             yield ""
             yield from _table(title, letter)
-        for one in changes[:_SHOWN]:
-            words = node_words(found.a, one.rank_a, one.row_a)
-            yield _row(
-                f"rank {words['rank']} {_end_of(words['name'])} ({words['node']})", one.a_ns, one.b_ns, None
+        for change in changes[:_SHOWN]:
+            words = node_words(comparison.a, change.rank_a, change.row_a)
+            yield _row_line(
+                f"rank {words['rank']} {_end_of(words['name'])} ({words['node']})",
+                change.a_ns,
+                change.b_ns,
+                None,
             )
     for title, side, alone in (
-        (f"only in {letter}", found.b, found.added),
-        ("only in A", found.a, found.removed),
+        (f"only in {letter}", comparison.b, comparison.added),
+        ("only in A", comparison.a, comparison.removed),
     ):
         if alone:
             yield ""
@@ -274,9 +286,9 @@ def _nodes(found: Comparison, letter: str) -> Iterator[str]:
             words = node_words(side, node.rank, node.row)
             lasted = format_ns(node.ns) if node.ns >= 0 else "no time"
             name = f"rank {words['rank']} {_end_of(words['name'])} ({words['node']})"
-            yield f"  {shortened(name, _NAME_WIDTH):{_NAME_WIDTH}}{lasted:>12}"
+            yield f"  {shorten(name, _NAME_WIDTH):{_NAME_WIDTH}}{lasted:>12}"
 
 
 def _end_of(name: str) -> str:
-    """Return the end of a name, which tells more than its beginning."""
+    """Shorten a name from its start; the end says more."""
     return name if len(name) <= 26 else f"…{name[-25:]}"

@@ -23,7 +23,7 @@ _SUFFIXES = (".et", ".et.gz")
 
 
 def _file_name(name: str) -> str:
-    r"""Return a job's name as it can be part of a file's.
+    r"""Turn a job's name into a valid file name.
 
     Example:
         >>> _file_name(".a\x1bb"), _file_name("llama 70b")
@@ -36,7 +36,7 @@ def _file_name(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What to convert.
+    """Options of `convert`.
 
     Attributes:
         source: A file, folder or archive with one job.
@@ -59,7 +59,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Converted:
-    """The files written, and what reading brought to light."""
+    """The files written, and the findings of reading."""
 
     files: tuple[Path, ...]
     findings: tuple[Finding, ...]
@@ -93,12 +93,12 @@ def run(
 
 
 def text(converted: Converted) -> str:
-    """Return what was written."""
+    """Say which files were written."""
     return printable(written_line(converted.files))
 
 
 def _refuse_other_file(path: Path) -> None:
-    """Raise where something would be overwritten that this command does not write."""
+    """Raise an error if the target is not a file that this command writes."""
     known = path.name.endswith(_SUFFIXES)
     if path.exists() and not path.is_dir() and not known and not is_timeline(path):
         raise TraceError(
@@ -127,7 +127,7 @@ def _read(request: Request, progress: Progress | None) -> tuple[str, Trace]:
 
 
 def _write(trace: Trace, name: str, request: Request, progress: Progress | None) -> list[Path]:
-    """Write the trace in the form that the target asks for, and return the files."""
+    """Write the trace in the format the target's suffix names; returns the files."""
     path = request.target
     if _is_timeline(path):
         return [write_timeline(trace, path)]

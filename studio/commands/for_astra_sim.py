@@ -1,4 +1,4 @@
-"""A trace as the reference simulator, ASTRA-sim, takes it: what it stops at is left out, and each kind counted.
+"""Adapt traces for ASTRA-sim: leave out what it cannot read, and count it by kind.
 
 It stops at METADATA nodes, at six of the ten collectives, at communication marked as work of the processor, and at comm
 groups that are no whole numbers above 0 or are not in the comm group file; an all-gather of nothing never ends there.
@@ -41,18 +41,18 @@ _KNOWN = (
 
 
 def for_reader(trace: Trace, reader: Reader | None) -> Trace:
-    """Return a trace as a simulator takes it; as it is where none is named."""
+    """Adapt a trace for the simulator named; unchanged if none is."""
     return for_astra_sim(trace) if reader == "astra-sim" else trace
 
 
 def for_astra_sim(trace: Trace) -> Trace:
-    """Return a trace that the reference reads; its findings say what was left out or changed."""
+    """Return a trace that ASTRA-sim reads; its findings list what was left out or changed."""
     uses = np.bincount([rank.graph for rank in trace.ranks], minlength=len(trace.graphs))
     counts: dict[str, int] = {}
     made: dict[int, Graph] = {}
     for index, graph in enumerate(trace.graphs):
         gone = np.zeros(len(graph), np.bool_)
-        for what, chosen in _refused(graph).items():
+        for what, chosen in _refused_nodes(graph).items():
             counts[what] = counts.get(what, 0) + int((chosen & ~gone).sum()) * int(uses[index])
             gone |= chosen
         on_cpu = np.flatnonzero(_communicates(graph) & (dense_column(graph, "is_cpu_op", 0) != 0) & ~gone)
@@ -62,38 +62,38 @@ def for_astra_sim(trace: Trace) -> Trace:
             changed = edit.without_nodes(changed, np.flatnonzero(gone))
         if changed is not graph:
             made[index] = changed
-    told = [f"{count:,} {what}" for what, count in counts.items() if count]
-    done, about_groups = _numbered(edit.with_graphs(trace, made) if made else trace)
-    findings = [*_told(told), *about_groups, *_uneven(done)]
+    changes = [f"{count:,} {what}" for what, count in counts.items() if count]
+    done, about_groups = _number_groups(edit.with_graphs(trace, made) if made else trace)
+    findings = [*_change_findings(changes), *about_groups, *_check_uneven(done)]
     return replace(done, findings=(*trace.findings, *findings))
 
 
-_ON_CPU = "communication nodes were marked as work of the processor and no longer are"
+_ON_CPU = "communication nodes no longer marked as CPU operations"
 
 
 def _communicates(graph: Graph) -> Bool:
     return np.asarray((graph.type >= NodeType.COMM_SEND) & (graph.type <= NodeType.COMM_COLL))
 
 
-def _refused(graph: Graph) -> dict[str, Bool]:
-    """Return the nodes (N,) the reference stops at, by what they are."""
+def _refused_nodes(graph: Graph) -> dict[str, Bool]:
+    """Return masks (N,) of the nodes that ASTRA-sim cannot run, by kind."""
     kind, size = dense_column(graph, "comm_type", NONE), dense_column(graph, "comm_size", NONE)
     collective = graph.type == NodeType.COMM_COLL
-    found: dict[str, Bool] = {"METADATA nodes left out": np.asarray(graph.type == NodeType.METADATA)}
+    refused: dict[str, Bool] = {"METADATA nodes left out": np.asarray(graph.type == NodeType.METADATA)}
     for number in np.unique(kind[collective & ~np.isin(kind, _KNOWN)]).tolist():
         name = "collectives without type" if number == NONE else f"{collective_name(number)} collectives"
-        found[f"{name} left out"] = collective & (kind == number)
+        refused[f"{name} left out"] = collective & (kind == number)
     empty = collective & (kind == CollectiveType.ALL_GATHER) & (size == 0)
-    found["all-gathers of 0 bytes left out"] = np.asarray(empty)
-    return found
+    refused["all-gathers of 0 bytes left out"] = np.asarray(empty)
+    return refused
 
 
-def _told(told: list[str]) -> list[Finding]:
-    if not told:
+def _change_findings(changes: list[str]) -> list[Finding]:
+    if not changes:
         return []
-    message = f"For ASTRA-sim: {'; '.join(told)}."
+    message = f"For ASTRA-sim: {'; '.join(changes)}."
     return [
-        Finding("warning", CODE, message, "What waited for nodes left out waits for what they waited for.")
+        Finding("warning", CODE, message, "Nodes that waited for a node left out wait for its dependencies.")
     ]
 
 
@@ -101,8 +101,8 @@ def _told(told: list[str]) -> list[Finding]:
 # Comm groups
 
 
-def _numbered(trace: Trace) -> tuple[Trace, list[Finding]]:
-    """Return a trace whose comm groups are all listed, but that of all ranks, and called by numbers above 0."""
+def _number_groups(trace: Trace) -> tuple[Trace, list[Finding]]:
+    """Rename comm groups to numbers above 0, list all of them, and drop the group of all ranks."""
     world = world_names(trace.groups, [rank.number for rank in trace.ranks])
     own = [group for group in trace.groups if group.name not in world]
     taken = {int(group.name) for group in own if _is_number(group.name)}
@@ -126,7 +126,7 @@ def _numbered(trace: Trace) -> tuple[Trace, list[Finding]]:
     if len(own) < len(trace.groups):
         message = "For ASTRA-sim: the comm group of all ranks is not listed; nodes that name it mean all ranks there."
         findings.append(Finding("info", CODE, message))
-    ranks = tuple(_renamed(trace, rank, names) for rank in trace.ranks) if names else trace.ranks
+    ranks = tuple(_rename_groups(trace, rank, names) for rank in trace.ranks) if names else trace.ranks
     return replace(trace, ranks=ranks, groups=groups), findings
 
 
@@ -134,7 +134,7 @@ def _is_number(name: str) -> bool:
     return name.isascii() and name.isdecimal() and 0 < int(name) < 2**31 and name == str(int(name))
 
 
-def _renamed(trace: Trace, rank: Rank, names: dict[str, str]) -> Rank:
+def _rename_groups(trace: Trace, rank: Rank, names: dict[str, str]) -> Rank:
     graph = trace.graph_of(rank)
     keys = [graph.strings[code] for code in graph.slot_key.tolist()]
     slots = tuple(
@@ -145,17 +145,20 @@ def _renamed(trace: Trace, rank: Rank, names: dict[str, str]) -> Rank:
 
 
 def _as(value: int | str, name: str) -> int | str:
-    """Return a group's number in the kind of value its name had."""
+    """Convert a group's number to the type of its old name."""
     return name if isinstance(value, str) else int(name)
 
 
-def _uneven(trace: Trace) -> list[Finding]:
-    """Return that members bring different sizes to an all-to-all, for which the reference waits for ever."""
+def _check_uneven(trace: Trace) -> list[Finding]:
+    """Warn of all-to-alls with sizes that differ between members; ASTRA-sim would hang on them."""
     for group in match_collectives(trace, by_number=False):
         present = group.sequence_of[group.sequence_of != NONE]
-        used = [group.sequences[at] for at in np.unique(present).tolist()]
-        if len({one.bytes[one.type == CollectiveType.ALL_TO_ALL].tobytes() for one in used}) > 1:
-            message = "For ASTRA-sim: ranks bring different sizes to all-to-alls, and it would wait for them for ever."
+        used = [group.sequences[position] for position in np.unique(present).tolist()]
+        if (
+            len({sequence.bytes[sequence.type == CollectiveType.ALL_TO_ALL].tobytes() for sequence in used})
+            > 1
+        ):
+            message = "For ASTRA-sim: ranks have different sizes in an all-to-all, and it would wait for them forever."
             hint = "The extended mode here simulates them."
             return [Finding("warning", CODE, message, hint)]
     return []

@@ -1,4 +1,4 @@
-"""`chakra-studio info`: what a job is."""
+"""`chakra-studio info`: summarize a job."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from studio.units import format_bytes, format_count, format_ns, format_si
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What to read.
+    """Options of `info`.
 
     Attributes:
         paths: Files, folders or archives.
@@ -38,7 +38,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A job that was read."""
+    """A job and its name."""
 
     name: str
     trace: Trace
@@ -59,13 +59,13 @@ def run(request: Request, *, progress: Progress | None = None) -> list[Job]:
 
 
 def report(jobs: Sequence[Job]) -> dict[str, Any] | list[dict[str, Any]]:
-    """Return a job's report as plain data, or a list of those of several."""
+    """Return the report as plain data: a dictionary for one job, a list for several."""
     reports = [job_report(job.name, job.trace) for job in jobs]
     return reports if len(reports) > 1 else reports[0]
 
 
 def text(jobs: Sequence[Job]) -> str:
-    """Return the same for reading in a terminal."""
+    """Format the result for a terminal."""
     return "\n\n".join(job_text(job_report(job.name, job.trace)) for job in jobs)
 
 
@@ -99,7 +99,7 @@ def job_report(name: str, trace: Trace) -> dict[str, Any]:
 
 
 def job_text(report: dict[str, Any]) -> str:
-    """Return a report for reading in a terminal, texts from the files with their control characters escaped."""
+    """Format a report for a terminal; control characters in names are escaped."""
     summary = report["summary"]
     lines = [
         report["name"],

@@ -1,4 +1,4 @@
-"""`chakra-studio link`: link PyTorch's traces, write Chakra files, and count per rank what was linked."""
+"""`chakra-studio link`: link PyTorch traces, write Chakra files, and print counts per rank."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FIGURES = ("host_operations", "linked", "host_events", "device_operations", "att
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What to link.
+    """Options of `link`.
 
     Attributes:
         paths: The files of all ranks of one job, or folders of them.
@@ -63,23 +63,23 @@ def run(request: Request, *, progress: Progress | None = None) -> Linked:
 
 
 def rank_figures(trace: Trace, rank: Rank) -> dict[str, Any]:
-    """Return how the linking of a rank went, and what it communicates, as plain data."""
-    told = {attr.name: attr.value for attr in rank.metadata}
+    """Return the linking figures and the communication of a rank as plain data."""
+    metadata = {attr.name: attr.value for attr in rank.metadata}
     figures: dict[str, Any] = {"rank": rank.number}
-    figures |= {key: told.get(f"link_{key}", 0) for key in FIGURES}
+    figures |= {key: metadata.get(f"link_{key}", 0) for key in FIGURES}
     figures["collectives"] = communication(trace, rank)
-    if "clock_residual_ns" in told:
+    if "clock_residual_ns" in metadata:
         figures["clock"] = {
-            key: told.get(f"clock_{key}") for key in ("offset_ns", "drift_ppb", "residual_ns", "matched")
+            key: metadata.get(f"clock_{key}") for key in ("offset_ns", "drift_ppb", "residual_ns", "matched")
         }
     return figures
 
 
 def communication(trace: Trace, rank: Rank) -> dict[str, dict[str, int]]:
-    """Return count and bytes by collective, sends and receives among them."""
+    """Return count and bytes of a rank's communication by kind of collective, send and receive."""
     graph = trace.graph_of(rank)
     kinds, sizes = (dict(zip(*(c.tolist() for c in int_column(graph, key)), strict=True)) for key in _KEYS)
-    found: dict[str, dict[str, int]] = {}
+    totals: dict[str, dict[str, int]] = {}
     for row, kind in enumerate(graph.type.tolist()):
         if kind in (NodeType.COMM_SEND, NodeType.COMM_RECV):
             name = "SEND" if kind == NodeType.COMM_SEND else "RECV"
@@ -87,10 +87,10 @@ def communication(trace: Trace, rank: Rank) -> dict[str, dict[str, int]]:
             name = collective_name(kinds.get(row, -1))
         else:
             continue
-        share = found.setdefault(name, {"count": 0, "bytes": 0})
+        share = totals.setdefault(name, {"count": 0, "bytes": 0})
         share["count"] += 1
         share["bytes"] += sizes.get(row, 0)
-    return found
+    return totals
 
 
 _KEYS = ("comm_type", "comm_size")
@@ -113,7 +113,7 @@ def report(linked: Linked) -> dict[str, Any]:
 
 
 def text(linked: Linked) -> str:
-    """Return the same for reading in a terminal."""
+    """Format the result for a terminal."""
     lines = ["rank  host operations  linked  host events  device operations  attributed  communication"]
     for rank in linked.trace.ranks:
         figures = rank_figures(linked.trace, rank)
@@ -139,24 +139,24 @@ _CLOCKS_TOLD = 32
 
 
 def _clock_lines(trace: Trace) -> list[str]:
-    """Return offset, drift and what stays of every rank whose clock was compared with another's."""
-    told = [(rank.number, rank_figures(trace, rank).get("clock")) for rank in trace.ranks]
-    compared = [(number, clock) for number, clock in told if clock and clock["matched"]]
+    """Format clock offset, drift and residual of every rank whose clock was compared."""
+    clocks = [(rank.number, rank_figures(trace, rank).get("clock")) for rank in trace.ranks]
+    compared = [(number, clock) for number, clock in clocks if clock and clock["matched"]]
     if not compared:
         return []
-    lines = ["rank  clock moved by       drift  distance of matched ends that stays  collectives"]
+    lines = ["rank  clock moved by       drift        residual after the correction  collectives"]
     for number, clock in compared[:_CLOCKS_TOLD]:
         moved, drift, stays = clock["offset_ns"], clock["drift_ppb"] / 1000, format_ns(clock["residual_ns"])
         lines.append(
             f"{number:>4}  {moved:>+12,} ns  {drift:>+6.2f} ppm  {stays:>35}  {clock['matched']:>11,}"
         )
     if len(compared) > _CLOCKS_TOLD:
-        lines.append(f"and {len(compared) - _CLOCKS_TOLD:,} more ranks; --json tells all")
+        lines.append(f"and {len(compared) - _CLOCKS_TOLD:,} more ranks; --json lists all")
     return lines
 
 
 def options_without(kinds: Sequence[str], error: Callable[[str], Exception]) -> LinkOptions:
-    """Return the options with some kinds of dependencies, or host gaps, switched off.
+    """Return link options with these kinds of dependencies, or host gaps, switched off.
 
     Args:
         kinds: Names of switches, with dashes.

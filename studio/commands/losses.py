@@ -1,4 +1,4 @@
-"""What damaged input costs: said on stderr, and told to scripts by the exit status."""
+"""Report data lost to damage on stderr; exit with 4."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ STATUS = 4
 
 
 def losses(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    """Return what readers found that cost nodes or values, each once."""
+    """Return the distinct findings that mean lost nodes or values."""
     return tuple(dict.fromkeys(finding for finding in findings if finding.level == "error"))
 
 
-def lost_line(found: Iterable[Finding], *, allowed: bool) -> str:
-    """Return that something was lost, how often, and what follows for the exit status.
+def lost_line(findings: Iterable[Finding], *, allowed: bool) -> str:
+    """Format one line about lost data: counts by kind, and the exit status.
 
     Args:
-        found: The losses, one or more.
+        findings: The losses, one or more.
         allowed: Whether the user said that they may be.
 
     Example:
@@ -29,7 +29,7 @@ def lost_line(found: Iterable[Finding], *, allowed: bool) -> str:
         >>> lost_line([one], allowed=True)
         'Damaged input (damaged-file: 1): the result lacks what could not be read.'
     """
-    codes = Counter(finding.code for finding in found)
-    told = ", ".join(f"{code}: {format_count(count)}" for code, count in codes.items())
-    line = f"Damaged input ({told}): the result lacks what could not be read."
+    codes = Counter(finding.code for finding in findings)
+    kinds = ", ".join(f"{code}: {format_count(count)}" for code, count in codes.items())
+    line = f"Damaged input ({kinds}): the result lacks what could not be read."
     return line if allowed else f"{line} Exit status {STATUS}; --allow-damaged makes it 0."

@@ -1,4 +1,4 @@
-"""What the names on a command line stand for: files by their prefix, jobs and runs of the workspace by id or name."""
+"""Resolve names given on the command line: file prefixes, and jobs and runs by id or name."""
 
 from __future__ import annotations
 
@@ -17,40 +17,40 @@ from studio.store.workspace import JobInfo, Workspace
 _LISTED = 8
 
 
-def prefixed(prefix: str) -> list[Path]:
-    """Return the traces `<prefix>.<rank>.et` or `.et.gz`, and the comm groups `<prefix>.json` beside them."""
+def find_by_prefix(prefix: str) -> list[Path]:
+    """Find the traces `<prefix>.<rank>.et` or `.et.gz`, and the comm groups `<prefix>.json` beside them."""
     base = Path(prefix)
-    found = []
+    paths = []
     for path in sorted(base.parent.glob(f"{glob.escape(base.name)}.*")) if base.name else []:
         middle, *suffixes = path.name[len(base.name) + 1 :].split(".")
         if middle.isdecimal() and suffixes in (["et"], ["et", "gz"]):
-            found.append(path)
+            paths.append(path)
     groups = base.with_name(f"{base.name}.json") if base.name else base
-    return [*found, groups] if found and groups.is_file() else found
+    return [*paths, groups] if paths and groups.is_file() else paths
 
 
 def find_job(workspace: Workspace, name: str) -> JobInfo:
-    """Return the job of an id or name.
+    """Find a job by id or name.
 
     Raises:
         ConfigError: There is no such job, or several have the name.
     """
     jobs = workspace.jobs() if workspace.root.is_dir() else []
-    found = [job for job in jobs if job.id == name] or [job for job in jobs if job.name == name]
-    if len(found) == 1:
-        return found[0]
-    if found:
-        ids = ", ".join(job.id for job in found[:_LISTED])
+    matches = [job for job in jobs if job.id == name] or [job for job in jobs if job.name == name]
+    if len(matches) == 1:
+        return matches[0]
+    if matches:
+        ids = ", ".join(job.id for job in matches[:_LISTED])
         raise ConfigError(
-            f"JOB {name!r} is the name of {len(found)} jobs: {ids}", hint="Name one of them by its id."
+            f"JOB {name!r} is the name of {len(matches)} jobs: {ids}", hint="Name one of them by its id."
         )
     words = list(dict.fromkeys(word for job in jobs for word in (job.id, job.name)))
     near = [word for word in words if name and name.lower() in word.lower()]
     near = near or difflib.get_close_matches(name[:200], words, n=3)
     if near:
-        hint = f"The nearest {'is' if len(near) == 1 else 'are'} {_listed(near)}."
+        hint = f"The nearest {'is' if len(near) == 1 else 'are'} {_first_names(near)}."
     elif jobs:
-        hint = f"The jobs there are: {_listed([job.id for job in jobs])}."
+        hint = f"The jobs there are: {_first_names([job.id for job in jobs])}."
     else:
         hint = "It has no jobs yet: `chakra-studio simulate WORKLOAD … --out NAME` keeps a run, and the job with it."
     raise ConfigError(
@@ -58,7 +58,7 @@ def find_job(workspace: Workspace, name: str) -> JobInfo:
     )
 
 
-def _listed(names: Sequence[str]) -> str:
+def _first_names(names: Sequence[str]) -> str:
     return ", ".join(names[:_LISTED]) + (", …" if len(names) > _LISTED else "")
 
 
@@ -70,7 +70,7 @@ def find_runs(
     progress: Progress | None = None,
     least: int = 2,
 ) -> list[Compared]:
-    """Return the runs that are named.
+    """Find runs by name, and recordings by path.
 
     A name is a path of traces, or, in the workspace: `job/run`, a run, a job (its recording, else its newest run);
     jobs and runs by id or by name.
@@ -107,7 +107,7 @@ def _find_run(
     ranks: Mapping[str, int] | None,
     progress: Progress | None,
 ) -> Compared:
-    files: list[Path] = [Path(name)] if Path(name).exists() else prefixed(name)
+    files: list[Path] = [Path(name)] if Path(name).exists() else find_by_prefix(name)
     if files:
         with name_in_errors(name):
             return recording(read(files, ranks=ranks, progress=progress), name)
@@ -117,32 +117,34 @@ def _find_run(
             f"{name!r}: no file or folder, no files {name}.<rank>.et, and no workspace with runs",
             hint="Name a folder of traces.",
         )
-    return session.compared(*_find_kept(session.workspace, name))
+    return session.load_side(*_find_stored_run(session.workspace, name))
 
 
-def _find_kept(store: Workspace, name: str) -> tuple[str, str]:
-    """Return job and run of the workspace that are called so."""
-    found: dict[str, list[tuple[str, str]]] = {}
+def _find_stored_run(store: Workspace, name: str) -> tuple[str, str]:
+    """Find a run of the workspace by name; returns the ids of job and run."""
+    named: dict[str, list[tuple[str, str]]] = {}
     for job in store.jobs():
         runs = store.runs(job.id) if job.runs else []
         timed = job.summary.timed_nodes > 0
         usual = RECORDED if timed or not runs else runs[0].id
         for word in dict.fromkeys((job.id, job.name)):
-            found.setdefault(word, []).append((job.id, usual))
-            found.setdefault(f"{word}/{RECORDED}", []).append((job.id, RECORDED))
+            named.setdefault(word, []).append((job.id, usual))
+            named.setdefault(f"{word}/{RECORDED}", []).append((job.id, RECORDED))
             for run in runs:
                 for label in dict.fromkeys((run.id, run.name)):
-                    found.setdefault(f"{word}/{label}", []).append((job.id, run.id))
+                    named.setdefault(f"{word}/{label}", []).append((job.id, run.id))
         for run in runs:
             for label in dict.fromkeys((run.id, run.name)):
-                found.setdefault(label, []).append((job.id, run.id))
-    fitting = list(dict.fromkeys(found.get(name, [])))
+                named.setdefault(label, []).append((job.id, run.id))
+    fitting = list(dict.fromkeys(named.get(name, [])))
     if len(fitting) == 1:
         return fitting[0]
     if fitting:
-        told = ", ".join(f"{job}/{run}" for job, run in fitting[:SIDES_AT_MOST])
-        raise ConfigError(f"{name!r} names {len(fitting)} runs: {told}", hint="Name one of them by its ids.")
-    near = difflib.get_close_matches(name[:200], found, n=1)
+        choices = ", ".join(f"{job}/{run}" for job, run in fitting[:SIDES_AT_MOST])
+        raise ConfigError(
+            f"{name!r} names {len(fitting)} runs: {choices}", hint="Name one of them by its ids."
+        )
+    near = difflib.get_close_matches(name[:200], named, n=1)
     raise ConfigError(
         f"{name!r}: no file or folder, no files {name}.<rank>.et, no run or job of the workspace {store.root}",
         hint=f"The nearest is {near[0]}."

@@ -1,4 +1,4 @@
-"""`chakra-studio presets`: list the systems that go by a name."""
+"""`chakra-studio presets`: list the named systems."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ def report(presets: Sequence[Preset]) -> list[dict[str, Any]]:
     """Return the presets as plain data."""
     return [
         {
-            "name": one.name,
-            "title": one.title,
-            "source": one.source,
-            "npus": one.config.topology.npus,
-            "network": one.parts.network,
-            "system": one.parts.system,
-            "congestion": one.parts.congestion,
+            "name": preset.name,
+            "title": preset.title,
+            "source": preset.source,
+            "npus": preset.config.topology.npus,
+            "network": preset.parts.network,
+            "system": preset.parts.system,
+            "congestion": preset.parts.congestion,
         }
-        for one in presets
+        for preset in presets
     ]
 
 
 def text(presets: Sequence[Preset]) -> str:
-    """Return the presets for reading in a terminal."""
+    """Format the presets for a terminal."""
     lines = []
-    for one in presets:
+    for preset in presets:
         lines += [
-            f"{one.name:16} {one.title}",
-            f"{'':16} {system_label(one.config)}",
-            f"{'':16} Source: {one.source}.",
+            f"{preset.name:16} {preset.title}",
+            f"{'':16} {system_label(preset.config)}",
+            f"{'':16} Source: {preset.source}.",
             "",
         ]
     return "\n".join(lines).rstrip()

@@ -1,4 +1,4 @@
-"""A recording played again: what is taken from it, and how long each step took then and now."""
+"""Replay a recording: configure the system, and compare each step with the recording."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NO_NETWORK = "no network: recorded durations"
 
 
 def idle_system(npus: int) -> Parts:
-    """Return a system for a replay, in which no message uses the network."""
+    """Return a system for a replay; messages do not use its network."""
     network = {"topology": ["Switch"], "npus_count": [npus], "bandwidth": [1], "latency": [0]}
     system = {
         "scheduling-policy": "LIFO",
@@ -30,7 +30,7 @@ def idle_system(npus: int) -> Parts:
 
 
 def as_replay(parts: Parts) -> Parts:
-    """Return a system on which a recording is played again; its other settings stay."""
+    """Return the system with the settings that a replay needs."""
     table = parts.system.get(EXTENDED)
     settings = {**(table if isinstance(table, dict) else {}), **RECORDED}
     return replace(parts, system={**parts.system, EXTENDED: settings})
@@ -51,32 +51,32 @@ def report(result: SimResult) -> list[dict[str, Any]]:
     """Return the steps as plain data."""
     return [
         {
-            "rank": one.rank,
-            "step": one.name,
-            "recorded_ns": one.recorded_ns,
-            "replayed_ns": one.replayed_ns,
-            "difference": one.difference if one.recorded_ns else None,
+            "rank": step.rank,
+            "step": step.name,
+            "recorded_ns": step.recorded_ns,
+            "replayed_ns": step.replayed_ns,
+            "difference": step.difference if step.recorded_ns else None,
         }
-        for one in steps(result)
+        for step in steps(result)
     ]
 
 
 def lines(result: SimResult, most: int = 32) -> Iterator[str]:
-    """Yield the steps for reading in a terminal, the first `most` one by one."""
-    found = steps(result)
-    if not found:
+    """Format the steps for a terminal, the first `most` one by one."""
+    compared = steps(result)
+    if not compared:
         yield "  nothing to compare: the trace has no start times"
         return
     yield f"  {'step':24}{'rank':>8}{'recorded':>14}{'replayed':>14}{'difference':>12}"
-    for one in found[:most]:
-        name = printable(one.name or "whole trace")
+    for step in compared[:most]:
+        name = printable(step.name or "whole trace")
         yield (
-            f"  {name[:23]:24}{one.rank:>8,}{format_ns(one.recorded_ns):>14}{format_ns(one.replayed_ns):>14}"
-            f"{100 * one.difference:>+10.2f} %"
+            f"  {name[:23]:24}{step.rank:>8,}{format_ns(step.recorded_ns):>14}{format_ns(step.replayed_ns):>14}"
+            f"{100 * step.difference:>+10.2f} %"
         )
-    if len(found) > most:
-        worst = max(found, key=lambda one: abs(one.difference))
+    if len(compared) > most:
+        worst = max(compared, key=lambda item: abs(item.difference))
         yield (
-            f"  and {len(found) - most:,} more; the largest difference is {100 * worst.difference:+.2f} %, "
+            f"  and {len(compared) - most:,} more; the largest difference is {100 * worst.difference:+.2f} %, "
             f"{printable(worst.name)} of rank {worst.rank:,}"
         )

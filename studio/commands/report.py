@@ -15,7 +15,7 @@ from studio.store.arrays import appearing
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What to report on.
+    """Options of `report`.
 
     Attributes:
         sides: Names of runs, as `names.find_runs` takes them; the others are compared with the first.
@@ -32,7 +32,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Reported:
-    """The file written, and the runs it is about."""
+    """The file written and the runs in it."""
 
     file: Path
     sides: tuple[Compared, ...]
@@ -58,5 +58,5 @@ def run(request: Request, *, progress: Progress | None = None) -> Reported:
 
 
 def text(reported: Reported) -> str:
-    """Return what was written."""
+    """Say which files were written."""
     return printable(written_line([reported.file]))

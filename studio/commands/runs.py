@@ -1,4 +1,4 @@
-"""`chakra-studio runs`: list the simulations that were kept."""
+"""`chakra-studio runs`: list stored simulations."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import msgspec
 
 from studio.commands.names import find_job
 from studio.commands.replay import NO_NETWORK
-from studio.commands.terminal import printable, shortened
+from studio.commands.terminal import printable, shorten
 from studio.sim.parts import EXTENDED
 from studio.store.runs import RunInfo
 from studio.store.workspace import JobInfo, Workspace
@@ -25,7 +25,7 @@ JobRuns = tuple[JobInfo, list[RunInfo]]
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """Which runs to list.
+    """Options of `runs`.
 
     Attributes:
         workspace: Its folder; None is the user's.
@@ -58,7 +58,7 @@ def report(jobs: Sequence[JobRuns]) -> list[dict[str, Any]]:
 
 
 def text(jobs: Sequence[JobRuns]) -> str:
-    """Return runs for reading in a terminal."""
+    """Format runs for a terminal."""
     lines: list[str] = []
     for job, runs in jobs:
         lines += [printable(f"{job.name} ({job.id})"), *(f"  {line}" for line in _run_lines(runs)), ""]
@@ -89,11 +89,11 @@ def _run_lines(runs: Sequence[RunInfo]) -> Iterator[str]:
 
 
 def _topology(run: RunInfo) -> str:
-    """Return the dimensions of a run's system: `Switch 8 × Ring 2`; of a replay that it needed none."""
+    """Format the topology of a run, `Switch 8 × Ring 2`; a replay has none."""
     extended = run.tables.system.get(EXTENDED)
     if isinstance(extended, Mapping) and extended.get("communication-times") == "recorded":
         return NO_NETWORK
     columns = [run.tables.network.get(key) for key in ("topology", "npus_count")]
     kinds, sizes = (column if isinstance(column, list | tuple) else [column] for column in columns)
     text = " × ".join(f"{kind} {size}" for kind, size in zip(kinds, sizes, strict=False))
-    return shortened(printable(text), _SYSTEM_WIDTH)
+    return shorten(printable(text), _SYSTEM_WIDTH)

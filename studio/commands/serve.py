@@ -1,4 +1,4 @@
-"""From a command line to a running studio."""
+"""`chakra-studio serve`: start the studio."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ from studio.store.workspace import Workspace
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What the command line asks for.
+    """Options of `serve`.
 
     Attributes:
         paths: Traces to open first.
         host: Address to listen on.
         port: Port, None for the usual one or the next free.
-        allow_host: Further names the studio may be reached by.
+        allow_host: Other host names under which the studio may be reached.
         workspace: Folder of jobs, None for the platform's.
         browser: Whether to open a browser.
         sample: Whether to start with a sample open where no paths are given.
@@ -64,7 +64,7 @@ class Request:
 
 
 def run(request: Request, *, announce: Callable[[str], None], progress: Progress | None) -> None:
-    """Import what is asked for and serve until interrupted.
+    """Import the given paths and serve until interrupted.
 
     Raises:
         StudioError: A path cannot be opened, the port is taken, the workspace cannot be used.
@@ -79,7 +79,7 @@ def run(request: Request, *, announce: Callable[[str], None], progress: Progress
 
 
 def _open(workspace: Workspace, request: Request, progress: Progress | None) -> list[str]:
-    """Return the ids of the jobs to start with."""
+    """Import the given paths or sample; returns job ids."""
     if request.paths:
         return open_paths(workspace, request.paths, ranks=request.ranks, progress=progress, size=request.size)
     return [open_sample(workspace, SAMPLES[0].name)] if request.sample else []
@@ -124,15 +124,15 @@ def _serve(
 
 
 def _show(address: str, request: Request, announce: Callable[[str], None]) -> None:
-    """Open the studio in a browser, if there is one and it is wanted."""
-    found = app_browser() if request.app else None
-    if found is not None:
+    """Open the studio in a browser, unless disabled."""
+    browser = app_browser() if request.app else None
+    if browser is not None:
         try:
-            open_app(found, address)
+            open_app(browser, address)
         except ConfigError as error:
             announce(str(error))
         return
     if request.app:
-        announce("No browser of the Chromium family was found, which --app needs.")
+        announce("--app needs a Chromium-based browser, and none was found.")
     if request.browser and browser_available():
         open_browser(address)

@@ -1,4 +1,4 @@
-"""`chakra-studio simulate`: simulate a job on a system, and say how long it takes."""
+"""`chakra-studio simulate`: simulate a job on a system."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ import numpy as np
 
 from studio.analysis.collectives.times import CollectiveTimes, as_rows, collective_times
 from studio.commands import replay as replaying
-from studio.commands.names import prefixed
+from studio.commands.names import find_by_prefix
 from studio.commands.presets import system_label
-from studio.commands.terminal import printable, shortened
+from studio.commands.terminal import printable, shorten
 from studio.commands.timelines import in_order, refuse_unwritable, write_events
 from studio.errors import ConfigError, StudioError, TraceError
 from studio.et import read
@@ -27,7 +27,7 @@ from studio.sim.agreement import rank_list
 from studio.sim.check import check
 from studio.sim.config import Congestion, SystemConfig
 from studio.sim.network import TOPOLOGY_NAMES
-from studio.sim.parts import Mode, Parts, imported, with_mode, with_settings
+from studio.sim.parts import Mode, Parts, interpret, with_mode, with_settings
 from studio.sim.presets import PRESETS, preset
 from studio.sim.result import SimResult, breakdown_of, exposed_ns, statistics
 from studio.sim.traffic import LinkTraffic
@@ -46,7 +46,7 @@ _SYSTEM_WIDTH = 48
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What to simulate.
+    """Options of `simulate`.
 
     Attributes:
         workload: Folders or files, the common prefix of files, or the id of a job in the workspace.
@@ -86,7 +86,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of a request.
+    """A simulation with its findings and how long it took to compute.
 
     Attributes:
         workload: What was simulated, in words.
@@ -107,7 +107,7 @@ class Outcome:
 
 
 def run(request: Request, *, progress: Progress | None = None, notice: Notice | None = None) -> Outcome:
-    """Simulate a job, keep the run and write its events where that is asked for.
+    """Simulate a job; with the options, store the run and write its events.
 
     Args:
         request: What to simulate.
@@ -130,31 +130,31 @@ def run(request: Request, *, progress: Progress | None = None, notice: Notice | 
 
 
 def _outcome(request: Request, progress: Progress | None, notice: Notice | None) -> tuple[Outcome, Parts]:
-    """Simulate a job, and return the system it was simulated on, too; a job that a run is kept of is imported first."""
+    """Simulate a job and return the outcome with the system's tables; with `--out`, import the job first."""
     started = time.monotonic()
-    # A replay without a system gets one as large as the job; else mistakes are told before files are read.
+    # A replay without a system gets one as large as the job; otherwise report mistakes before reading files.
     left_out = request.replay and not (request.preset or request.system or request.network)
     parts = None if left_out else parts_for(request)
-    read_config = None if parts is None else _imported(parts, request)
+    read_config = None if parts is None else _read_parts(parts, request)
     job = None if request.out is None else kept_job(request, progress)
     trace = workload(request, progress) if job is None else Workspace(_root(request)).load(job)
     if parts is None or read_config is None:
         parts = parts_for(request, replaying.idle_system(len(trace.ranks)))
-        read_config = _imported(parts, request)
+        read_config = _read_parts(parts, request)
     findings = (*read_config.findings, *check(trace, read_config.config))
     _refuse(findings, _presets_of(len(trace.ranks)) if request.preset else ())
     # The order of events across ranks is that of ranks which were all simulated.
     every_rank = request.events is not None and in_order(request.events)
     begun = time.monotonic()
     limit = Limit(started, request.time_limit_s)
-    result = _simulated(trace, read_config.config, limit, progress, notice, fold=not every_rank)
+    result = _simulate(trace, read_config.config, limit, progress, notice, fold=not every_rank)
     spent_s = time.monotonic() - begun
-    told = (*findings, *_beyond_capacity(result))
-    return Outcome(", ".join(request.workload), result, told, spent_s, every_rank, job), parts
+    warnings = (*findings, *_beyond_capacity(result))
+    return Outcome(", ".join(request.workload), result, warnings, spent_s, every_rank, job), parts
 
 
 def _refuse(findings: Sequence[Finding], fitting: Sequence[str]) -> None:
-    """Raise what keeps the job from being simulated; warnings may say why, so they are told with it.
+    """Raise the errors of a check before the run, with its warnings as context.
 
     Args:
         findings: What reading and checking brought to light.
@@ -178,29 +178,29 @@ def _with_hint(finding: Finding) -> str:
 
 
 def _presets_of(npus: int) -> list[str]:
-    return [name for name, one in PRESETS.items() if one.config.topology.npus == npus]
+    return [name for name, preset in PRESETS.items() if preset.config.topology.npus == npus]
 
 
 def _beyond_capacity(result: SimResult) -> Iterator[Finding]:
-    """Yield dimensions that carried more than all ports could have sent until the end."""
+    """Warn of dimensions that carried more than their ports can send."""
     shares = [carried.offered_load(result.makespan_ns) for carried in result.dimensions]
-    full = [at for at, share in enumerate(shares) if share > 1]
+    full = [index for index, share in enumerate(shares) if share > 1]
     if not full:
         return
-    told = ", ".join(f"dimension {at} {100 * shares[at]:.0f} %" for at in full)
+    loads = ", ".join(f"dimension {index} {100 * shares[index]:.0f} %" for index in full)
     aware = "--mode extended --congestion aware" if len(shares) > 1 else "--congestion aware"
     yield Finding(
         "warning",
         "beyond-capacity",
-        f"More was sent than the ports have room for ({told}): the unaware network lets messages pass a port at the "
-        "same time, as the reference does, so times are too short and bandwidths too high.",
+        f"More was sent than the ports can carry ({loads}): the congestion-unaware network, as in ASTRA-sim, lets messages "
+        "pass a port at the same time, so times are too short and bandwidths too high.",
         f"Try {aware}, or --set preferred-dataset-splits=1.",
     )
 
 
 @dataclass(slots=True)
 class Limit:
-    """Stops a simulation when its time is up, and knows how far it was.
+    """A time limit that stops a simulation and records its progress.
 
     Attributes:
         started: When the clock began, by `time.monotonic`.
@@ -213,12 +213,12 @@ class Limit:
     done: int = 0
     total: int = 0
 
-    def passed(self) -> bool:
+    def is_over(self) -> bool:
         """Whether the time is up."""
         return self.seconds is not None and time.monotonic() - self.started > self.seconds
 
     def error(self) -> TraceError:
-        """Return what to say when it is."""
+        """Return the error for a simulation that ran out of time."""
         share = (
             f"{100 * self.done // self.total} % of its nodes were complete"
             if self.total
@@ -230,7 +230,7 @@ class Limit:
         )
 
 
-def _simulated(
+def _simulate(
     trace: Trace,
     config: SystemConfig,
     limit: Limit,
@@ -246,10 +246,10 @@ def _simulated(
         if progress:
             progress("simulating", min(done, total), total)
 
-    if limit.passed():
+    if limit.is_over():
         raise limit.error()
     try:
-        return simulate(trace, config, progress=tell, cancel=limit.passed, notice=notice, fold=fold)
+        return simulate(trace, config, progress=tell, cancel=limit.is_over, notice=notice, fold=fold)
     except Cancelled:
         raise limit.error() from None
 
@@ -259,7 +259,7 @@ def _simulated(
 
 
 def workload(request: Request, progress: Progress | None = None) -> Trace:
-    """Read the job that is asked for.
+    """Read the job named on the command line.
 
     Raises:
         StudioError: There is nothing of this name, or it cannot be read.
@@ -272,7 +272,7 @@ def workload(request: Request, progress: Progress | None = None) -> Trace:
 
 
 def kept_job(request: Request, progress: Progress | None = None) -> str:
-    """Return the job of the workspace that is asked for; files that were never imported are imported.
+    """Return the stored job; files not yet in the workspace are imported.
 
     Raises:
         StudioError: There is nothing of this name, or it cannot be read or stored.
@@ -292,14 +292,14 @@ def kept_job(request: Request, progress: Progress | None = None) -> str:
 
 
 def _files(request: Request) -> list[Path | str]:
-    """Return the files or folders that the workload names; none where it may be a job of the workspace."""
+    """Return the files or folders that the workload names; empty if it may name a stored job."""
     names = list(request.workload)
     absent = [name for name in names if not Path(name).exists()]
     if not absent:
         return list(names)
     if len(names) > 1:
         raise ConfigError(f"WORKLOAD {absent[0]!r}: there is no such file or folder")
-    return list(prefixed(absent[0]))
+    return list(find_by_prefix(absent[0]))
 
 
 def _root(request: Request) -> Path:
@@ -307,7 +307,7 @@ def _root(request: Request) -> Path:
 
 
 def _job(request: Request) -> str:
-    """Return the workload as the id of a job that is there."""
+    """Find the stored job that the workload names."""
     [name] = request.workload
     nothing = f"WORKLOAD {name!r}: no file or folder, no files {name}.<rank>.et"
     root = _root(request)
@@ -323,7 +323,7 @@ def _job(request: Request) -> str:
 
 
 def parts_for(request: Request, instead: Parts | None = None) -> Parts:
-    """Return the configuration that is asked for: the preset, the files over it, the settings over both.
+    """Combine the configuration: preset, then files, then `--set`.
 
     Args:
         request: What is asked for.
@@ -349,12 +349,12 @@ def parts_for(request: Request, instead: Parts | None = None) -> Parts:
     return with_mode(parts, request.mode) if request.mode else parts
 
 
-def _imported(parts: Parts, request: Request) -> astra.Imported:
-    return imported(parts, astra.custom_algorithms(parts.system, request.system))
+def _read_parts(parts: Parts, request: Request) -> astra.Imported:
+    return interpret(parts, astra.custom_algorithms(parts.system, request.system))
 
 
 def _with_files(parts: Parts, request: Request) -> Parts:
-    """Return `parts` with the tables of the files that are given in place of its own."""
+    """Replace tables by those of the given files."""
     given = astra.load_given(request.system, request.network, request.comm_groups, request.remote_memory)
     return replace(parts, **{**given, "names": {**parts.names, **given["names"]}})
 
@@ -364,7 +364,7 @@ def _with_files(parts: Parts, request: Request) -> Parts:
 
 
 def report(outcome: Outcome) -> dict[str, Any]:
-    """Return everything about an outcome as plain data; times are whole nanoseconds."""
+    """Return an outcome as plain data; times are whole nanoseconds."""
     result = outcome.result
     parts = astra.parts_of(result.config)
     times = dataclasses.asdict(breakdown_of(result))
@@ -374,15 +374,15 @@ def report(outcome: Outcome) -> dict[str, Any]:
     ranks = [
         {
             "rank": number,
-            "finish_ns": int(result.finish_ns[at]),
-            **{key: int(column[at]) for key, column in times.items()},
+            "finish_ns": int(result.finish_ns[index]),
+            **{key: int(column[index]) for key, column in times.items()},
             "reference": {
-                "cycles": int(result.finish_ns[at]),
-                "exposed communication": exposed[at],
-                **(stats[at] if stats else {}),
+                "cycles": int(result.finish_ns[index]),
+                "exposed communication": exposed[index],
+                **(stats[index] if stats else {}),
             },
         }
-        for at, number in enumerate(numbers)
+        for index, number in enumerate(numbers)
     ]
     return {
         "workload": outcome.workload,
@@ -415,7 +415,7 @@ def _links_report(links: LinkTraffic) -> list[dict[str, Any]]:
     columns = (links.source, links.target, links.bytes, links.messages, links.busy_ns, links.peak_queue)
     return [
         {
-            "link": links.name(at),
+            "link": links.name(index),
             "source": source,
             "target": target,
             "bytes": size,
@@ -423,7 +423,7 @@ def _links_report(links: LinkTraffic) -> list[dict[str, Any]]:
             "busy_ns": busy,
             "peak_queue": peak,
         }
-        for at, (source, target, size, messages, busy, peak) in enumerate(
+        for index, (source, target, size, messages, busy, peak) in enumerate(
             zip(*(column.tolist() for column in columns), strict=True)
         )
     ]
@@ -433,14 +433,14 @@ def _dimensions_report(result: SimResult) -> list[dict[str, Any]]:
     """Return what all ranks together sent into each dimension."""
     return [
         {
-            "dimension": at,
+            "dimension": index,
             "bytes": int(carried.bytes.sum()),
             "messages": int(carried.messages.sum()),
             "busy_ns": round(float(carried.busy_ns.sum())),
             "npu_bytes_per_ns": carried.capacity_bytes_per_ns,
             "offered_load": carried.offered_load(result.makespan_ns),
         }
-        for at, carried in enumerate(result.dimensions)
+        for index, carried in enumerate(result.dimensions)
     ]
 
 
@@ -460,7 +460,7 @@ def _collectives_report(result: SimResult) -> list[dict[str, Any]]:
 
 
 def text(outcome: Outcome) -> str:
-    """Return an outcome for reading in a terminal."""
+    """Format an outcome for a terminal."""
     result = outcome.result
     finish = result.finish_ns
     times = breakdown_of(result)
@@ -492,12 +492,12 @@ def text(outcome: Outcome) -> str:
         lines += ["", *replaying.lines(result)]
     if outcome.run:
         lines += ["", f"  kept as run {outcome.run} of job {outcome.job}"]
-    lines += _told(outcome.findings)
+    lines += _finding_lines(outcome.findings)
     return "\n".join(lines).rstrip()
 
 
 def _header(outcome: Outcome) -> str:
-    """Return what was simulated on what; a replay uses no network, for every communication takes its recorded time."""
+    """Format workload and system; a replay shows no network, because communication takes its recorded time."""
     result = outcome.result
     if replaying.is_replay(result):
         npus = len(result.trace.ranks)
@@ -515,8 +515,8 @@ def _slowest(result: SimResult) -> Iterator[str]:
     for number, end in zip(numbers, finish.tolist(), strict=True):
         at_ns.setdefault(end, []).append(number)
     last, first = sorted(at_ns, reverse=True)[:_SLOWEST], min(at_ns)
-    told = format_distinct(last)
-    named = ", ".join(f"{rank_list(at_ns[end])} {text}" for end, text in zip(last, told, strict=True))
+    finishes = format_distinct(last)
+    named = ", ".join(f"{rank_list(at_ns[end])} {text}" for end, text in zip(last, finishes, strict=True))
     spread = 100 * (int(finish.max()) - int(finish.min())) / int(finish.max())
     yield f"  last to finish   {named}"
     yield f"  first to finish  {rank_list(at_ns[first])} {format_ns(first)} ({spread:.1f} % earlier)"
@@ -528,8 +528,10 @@ def _links(result: SimResult) -> Iterator[str]:
     if result.config.links is None and any(carried.messages.any() for carried in result.dimensions):
         yield ""
         yield f"  {'dimensions':24}{'sent':>12}{'messages':>12}{'rate':>14}{'offered load':>14}"
-        for at, (dim, carried) in enumerate(zip(result.config.topology.dims, result.dimensions, strict=True)):
-            size, name = int(carried.bytes.sum()), f"{at}: {TOPOLOGY_NAMES[dim.kind]} {dim.size}"
+        for index, (dim, carried) in enumerate(
+            zip(result.config.topology.dims, result.dimensions, strict=True)
+        ):
+            size, name = int(carried.bytes.sum()), f"{index}: {TOPOLOGY_NAMES[dim.kind]} {dim.size}"
             share = f"{100 * carried.offered_load(whole):.1f} %" if carried.capacity_bytes_per_ns else "-"
             messages = format_count(int(carried.messages.sum()))
             yield f"  {name:24}{format_bytes(size):>12}{messages:>12}{format_rate(size / whole):>14}{share:>14}"
@@ -539,11 +541,11 @@ def _links(result: SimResult) -> Iterator[str]:
         return
     yield ""
     yield f"  {'busiest links':24}{'carried':>12}{'busy':>12}{'rate':>14}{'most waiting':>14}"
-    for at in busiest:
-        size, busy = int(links.bytes[at]), int(links.busy_ns[at])
+    for index in busiest:
+        size, busy = int(links.bytes[index]), int(links.busy_ns[index])
         yield (
-            f"  {links.name(at):24}{format_bytes(size):>12}{100 * busy / whole:>10.1f} %{format_rate(size / whole):>14}"
-            f"{format_count(int(links.peak_queue[at])):>14}"
+            f"  {links.name(index):24}{format_bytes(size):>12}{100 * busy / whole:>10.1f} %{format_rate(size / whole):>14}"
+            f"{format_count(int(links.peak_queue[index])):>14}"
         )
 
 
@@ -555,18 +557,18 @@ def _slowest_collectives(result: SimResult) -> Iterator[str]:
         return
     yield ""
     yield f"  {'slowest collectives':30}{'size':>12}{'took':>12}{'skew':>12}{'algbw':>14}{'busbw':>14}"
-    for at in slowest:
-        group = times.groups[int(times.group[at])]
-        name = f"{collective_name(int(times.type[at]))} #{times.position[at]}"
+    for index in slowest:
+        group = times.groups[int(times.group[index])]
+        name = f"{collective_name(int(times.type[index]))} #{times.position[index]}"
         name += f", group {group}" if group else ""
-        rates = (float(column[at]) for column in (times.algorithm_bytes_per_ns, times.bus_bytes_per_ns))
+        rates = (float(column[index]) for column in (times.algorithm_bytes_per_ns, times.bus_bytes_per_ns))
         cells = (
-            format_bytes(int(times.whole_bytes[at])),
-            format_ns(int(took[at])),
-            format_ns(int(times.skew_ns[at])),
+            format_bytes(int(times.whole_bytes[index])),
+            format_ns(int(took[index])),
+            format_ns(int(times.skew_ns[index])),
         )
         yield (
-            f"  {shortened(printable(name), 30):30}"
+            f"  {shorten(printable(name), 30):30}"
             + "".join(f"{cell:>12}" for cell in cells)
             + "".join(f"{format_rate(rate) if rate == rate else '-':>14}" for rate in rates)
         )
@@ -581,7 +583,7 @@ def _classes(outcome: Outcome) -> str:
     return f", {format_count(result.classes)} of {format_count(len(result.finish_ns))} ranks standing for all"
 
 
-def _told(findings: Sequence[Finding]) -> Iterator[str]:
+def _finding_lines(findings: Sequence[Finding]) -> Iterator[str]:
     for finding in findings:
         yield f"  {finding.level:7} {finding.message}"
         if finding.hint:

@@ -1,4 +1,4 @@
-"""Text for a terminal."""
+"""Format text for a terminal."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from studio.units import format_count
 
 
 def printable(text: str) -> str:
-    r"""Return a text as a terminal may be given it: names from files, which it might obey, come as escapes.
+    r"""Escape control characters, which names in files may contain.
 
     Example:
         >>> printable("a\x1b[2Jb\n\u202ec")
@@ -20,18 +20,18 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
-def shortened(text: str, width: int) -> str:
-    """Return a text in fewer than `width` letters, cut at its end where it is longer.
+def shorten(text: str, width: int) -> str:
+    """Cut a text to fewer than `width` letters.
 
     Example:
-        >>> shortened("transformer", 11), shortened("llama", 11)
+        >>> shorten("transformer", 11), shorten("llama", 11)
         ('transform…', 'llama')
     """
     return text if len(text) < width else f"{text[: width - 2]}…"
 
 
 def written_line(files: Sequence[Path]) -> str:
-    """Return how many files were written, with the first and the last of them.
+    """Say how many files were written, and name the first and the last.
 
     Example:
         >>> written_line([Path("a.et")]), written_line([Path("a.0.et"), Path("a.1.et")])

@@ -1,4 +1,4 @@
-"""Timelines as files for other viewers: issue and callback lines, Chrome traces, and Perfetto's own format."""
+"""Write timelines for other viewers: issue and callback lines, Chrome traces, Perfetto files."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SUFFIXES = (".json", ".pftrace", ".csv")
 
 
 def refuse_unwritable(path: Path) -> None:
-    """Raise where a form cannot be written here, before anything is read or simulated.
+    """Raise an error early if the format needs a package that is not installed.
 
     Raises:
         StudioError: The form is Perfetto's own, and the package that writes it is not there.
@@ -49,7 +49,7 @@ def is_timeline(path: Path) -> bool:
 
 
 def write_timeline(trace: Trace, path: Path) -> Path:
-    """Write when everything was recorded to have run, in the form that the suffix asks for.
+    """Write the recorded times in the format that the suffix names.
 
     Raises:
         TraceError: No node has a start.
@@ -73,12 +73,12 @@ def _timeline(trace: Trace, suffix: str) -> Iterator[bytes]:
 
 
 def in_order(path: Path) -> bool:
-    """Whether a file of events shows the order of events across ranks, so that every rank has to be simulated."""
+    """Whether this format holds the order of events across ranks, which needs every rank simulated."""
     return path.suffix not in (".json", ".pftrace")
 
 
 def write_events(result: SimResult, path: Path) -> None:
-    """Write the events as the suffix asks for; the file appears when it is complete.
+    """Write events in the format of the suffix, atomically.
 
     A file ending in `.json` becomes a Chrome trace, one in `.pftrace` a trace in Perfetto's own format, any other gets a
     line per event, in the order they happened. For those every rank must have been simulated.
@@ -93,7 +93,7 @@ def write_events(result: SimResult, path: Path) -> None:
             event_lines(result, stream)
             return
         numbers = [rank.number for rank in result.trace.ranks]
-        stands_for = [numbers[at] for at in result.representative.tolist()]
+        stands_for = [numbers[place] for place in result.representative.tolist()]
         gantt = Gantt(result.trace, result.timeline(sorted(set(stands_for))), stands_for=stands_for)
         # Below the text, which stays empty: Perfetto's format is none.
         stream.buffer.writelines(gantt_file(gantt, path.suffix))
@@ -111,7 +111,7 @@ def event_lines(result: SimResult, stream: TextIO) -> None:
 
 
 def gantt_file(gantt: Gantt, suffix: str) -> Iterator[bytes]:
-    """Yield a timeline for other viewers: a Chrome trace (`.json`), or Perfetto's own format (`.pftrace`).
+    """Yield the bytes of a Chrome trace (`.json`) or Perfetto file (`.pftrace`).
 
     Raises:
         StudioError: The package that writes Perfetto's format is not there.

@@ -128,7 +128,7 @@ class _Engine:
         return np.zeros(k.COUNTERS, np.int64) if self.native else [0] * k.COUNTERS
 
     def walk(self, start: int, end: int, out: tuple[Any, ...], counters: Any, fill: bool) -> None:
-        walk = compiled().walk if self.native else k.walk
+        walk = load_kernel().walk if self.native else k.walk
         walk(self.buffer, start, end, out, counters, fill, SLICE_BYTES)
 
     def interner(self) -> _CompiledInterner | _DictInterner:
@@ -165,7 +165,7 @@ class _CompiledInterner:
 
     def codes(self, buffer: UInt8, starts: Int64, lengths: Int32) -> Int32:
         codes = np.empty(len(starts), np.int32)
-        intern = compiled().intern
+        intern = load_kernel().intern
         self.state, self.found = intern(buffer, starts, lengths, codes, self.state, self.found, self.seed)
         return codes
 
@@ -210,7 +210,7 @@ def gather(data: UInt8, starts: Int64, lengths: Int32) -> UInt8:
     target: UInt8 = np.empty(int(lengths.sum()), np.uint8)
     source = data.view()
     source.flags.writeable = False
-    compiled().gather(source, starts, lengths, target)
+    load_kernel().gather(source, starts, lengths, target)
     return target
 
 
@@ -238,9 +238,9 @@ def _prepare(module: ModuleType) -> None:
 KERNEL = Kernel(k, __name__, _prepare)
 
 
-def compiled() -> ModuleType:
+def load_kernel() -> ModuleType:
     """Return the kernel, compiled. Takes seconds the first time an installation asks, then from a cache."""
-    return KERNEL.compiled()
+    return KERNEL.load()
 
 
 def _exercise(module: ModuleType) -> None:
@@ -258,4 +258,4 @@ def worth_compiling(total_bytes: int) -> bool:
     """Whether a job of this size is read faster compiled, including the wait for the compiler."""
     if KERNEL.loaded is not None:
         return True
-    return total_bytes > (INTERPRETED_BYTES if KERNEL.cached() else INTERPRETED_COLD_BYTES)
+    return total_bytes > (INTERPRETED_BYTES if KERNEL.is_cached() else INTERPRETED_COLD_BYTES)

@@ -1,1 +1,1 @@
-"""Jobs of the workspace: imported, mended, simulated; at once or as tasks of the queue."""
+"""Import, repair and simulate jobs, at once or as background tasks."""

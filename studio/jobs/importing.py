@@ -1,4 +1,4 @@
-"""Make jobs of the workspace: from paths, samples and uploads, and from other jobs by repairing them."""
+"""Import jobs from paths, samples and uploads."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def open_paths(
     progress: Progress | None = None,
     size: JobSize | None = None,
 ) -> list[str]:
-    """Import every job found at `paths`; files that were imported before and have not changed are not read again.
+    """Import every job at `paths`; files already imported and unchanged are not read again.
 
     Args:
         workspace: Where to.
@@ -45,8 +45,8 @@ def open_paths(
 
 
 def open_sample(workspace: Workspace, name: str) -> str:
-    """Import a sample, unless it is there already, and return its id."""
-    sample = next(one for one in SAMPLES if one.name == sample_path(name).stem)
+    """Import a sample unless it exists; returns its id."""
+    sample = next(candidate for candidate in SAMPLES if candidate.name == sample_path(name).stem)
     known = workspace.find(_sample_mark(name))
     if known:
         return known.id
@@ -60,20 +60,20 @@ def _sample_mark(name: str) -> str:
 
 
 class ImportProgress(Protocol):
-    """What a reader of uploads is told about its import, and tells about its progress."""
+    """Progress and warnings of an import, for the reader of uploads."""
 
     ranks: Mapping[str, int]
     npus: int | None
 
     def __call__(self, phase: str, done: int, total: int, message: str = "") -> None:
-        """Show how far the reading is."""
+        """Report progress."""
 
     def warn(self, message: str) -> None:
         """Add a sentence that is shown with the finished import."""
 
 
 def upload_reader(workspace: Workspace) -> Callable[[list[SourceFile], ImportProgress], str]:
-    """Return the function that makes jobs of uploaded files; it returns the id of the first."""
+    """Return the function that imports uploaded files; it returns the id of the first job."""
 
     def read(files: list[SourceFile], progress: ImportProgress) -> str:
         jobs = discover(files)
@@ -88,7 +88,7 @@ def upload_reader(workspace: Workspace) -> Callable[[list[SourceFile], ImportPro
 
 @dataclass(frozen=True, slots=True)
 class _Said:
-    """What the user says about files that do not tell it."""
+    """Rank numbers and job size given by the user."""
 
     ranks: Mapping[str, int]
     size: JobSize | None = None
@@ -116,7 +116,7 @@ def fingerprint(
     progress: Progress | None = None,
     size: JobSize | None = None,
 ) -> str:
-    """Return a mark of a job's files: what they hold, the ranks they are, and the job's name.
+    """Return a fingerprint of a job: contents of its files, rank numbers, and name.
 
     Where they lie and in which order they are given does not count, nor when they were changed: a copy is the same job, and a trace that was written
     anew with one duration changed is another.
@@ -143,7 +143,7 @@ def fingerprint(
 
 
 def _content_mark(file: SourceFile) -> str:
-    """Return a checksum of all of a file; nobody gains by making two files of one checksum, and it has to be quick."""
+    """Return a fast checksum of a file; it need not resist attacks."""
     size, checksum = 0, 0
     with file.path.open("rb") as stream:
         while piece := stream.read(1 << 20):

@@ -1,4 +1,4 @@
-"""A mended job in the workspace: a job of its own that knows what it was made of and how."""
+"""Repaired jobs: new jobs that record their origin."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MARK = "repair"
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """What a mended job was made of.
+    """The job a repaired job was made from, and the repairs.
 
     Attributes:
         job: Id of the job that was mended; it may be gone by now.
@@ -28,7 +28,7 @@ class Origin:
 
 
 def start_mending(tasks: Tasks, session: Session, job: str, codes: Sequence[str]) -> Task:
-    """Queue the mending of a job; the task's result is the id of the new one, see `mend`.
+    """Queue the repair of a job; the task's result is the new job's id, see `mend`.
 
     Raises:
         StudioError: There is no such job.
@@ -38,7 +38,7 @@ def start_mending(tasks: Tasks, session: Session, job: str, codes: Sequence[str]
 
 
 def mend(session: Session, job: str, codes: Sequence[str], report: Report | None = None) -> str:
-    """Store a job mended and return the id of the new one; where the same was done before, of that one.
+    """Store a repaired copy of a job and return its id; an identical earlier repair is reused.
 
     Raises:
         TraceError: There is no such repair.
@@ -60,7 +60,7 @@ def mend(session: Session, job: str, codes: Sequence[str], report: Report | None
         trace, changes = repaired.trace, changes + len(repaired.changes)
     if not changes:
         raise StudioError(
-            f"{info.name}: there is nothing to mend.", hint="Somebody may have mended it already."
+            f"{info.name}: there is nothing to repair.", hint="It may have been repaired already."
         )
 
     def tick(done: int, total: int) -> None:
@@ -76,7 +76,7 @@ def mend(session: Session, job: str, codes: Sequence[str], report: Report | None
 
 
 def origin(info: JobInfo) -> Origin | None:
-    """Return what a job was mended of, None where it was imported.
+    """Return the origin of a repaired job; None for an imported job.
 
     Example:
         >>> origin_of_mark("repair:llama-1a2b3c:cycle,self-loop")
@@ -86,7 +86,7 @@ def origin(info: JobInfo) -> Origin | None:
 
 
 def origin_of_mark(mark: str) -> Origin | None:
-    """Return what the fingerprint of a job tells of its origin."""
+    """Parse the origin from a job's fingerprint."""
     kind, _, rest = mark.partition(":")
     job, _, codes = rest.partition(":")
     return Origin(job, tuple(codes.split(","))) if kind == _MARK and job else None

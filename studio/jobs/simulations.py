@@ -1,4 +1,4 @@
-"""Simulations in the background, found again whatever page is open.
+"""Run simulations as background tasks.
 
 They are tasks of `studio.store.tasks`. What one finds is saved as a run of the job, after which the simulation itself is
 only a line in the list until it is dismissed.
@@ -17,7 +17,7 @@ from studio.decoding import converted
 from studio.errors import StudioError
 from studio.session import Session
 from studio.sim.deadlock import DeadlockError, Stuck
-from studio.sim.parts import CUSTOM, PER_NODE_CUSTOM, Parts, imported
+from studio.sim.parts import CUSTOM, PER_NODE_CUSTOM, Parts, interpret
 from studio.store import tasks as queue
 from studio.store.runs import Run
 from studio.store.tasks import Problem, Report, Task, TaskCancelled, Tasks
@@ -28,7 +28,7 @@ ACTIVE: tuple[Status, ...] = ("queued", "compiling", "running")
 
 @dataclass(frozen=True, slots=True)
 class Simulation:
-    """A simulation, as it stands.
+    """The state of a simulation.
 
     Attributes:
         id: Made by the studio.
@@ -60,7 +60,7 @@ class Simulation:
     stuck: tuple[Stuck, ...] = ()
 
     def remaining_s(self, now: float) -> float | None:
-        """Return how long it may still take, by the nodes completed so far; None while nobody can tell."""
+        """Estimate the seconds left from the nodes completed so far; None if unknown."""
         if self.status != "running" or self.started is None or not 0 < self.done <= self.total:
             return None
         return (now - self.started) * (self.total - self.done) / self.done
@@ -68,7 +68,7 @@ class Simulation:
 
 @dataclass(frozen=True, slots=True)
 class _Details:
-    """What a task knows that simulates."""
+    """Details stored with a simulation task."""
 
     tables: Parts
     stuck: tuple[Stuck, ...] = ()
@@ -119,30 +119,30 @@ def start(simulations: Simulations, job: str, parts: Parts, name: str) -> Simula
 
 
 def cancel(simulations: Simulations, simulation_id: str) -> None:
-    """Stop a simulation; it counts as cancelled at once, and the engine stops when it next asks."""
+    """Cancel a simulation: its status changes at once, the engine stops at its next check."""
     queue.cancel(simulations.tasks, simulation_id)
 
 
 def dismiss(simulations: Simulations, simulation_id: str) -> None:
-    """Take a simulation that has ended out of the list."""
+    """Remove an ended simulation from the list."""
     queue.dismiss(simulations.tasks, simulation_id)
 
 
 def dismiss_ended(simulations: Simulations, job: str, *, but: str) -> None:
-    """Take those of a job that ended without a run out of the list; `but` is kept: it has only just been started."""
-    for one in listed(simulations, job):
-        if one.id != but and one.status != "done":
-            dismiss(simulations, one.id)
+    """Remove a job's failed and cancelled simulations from the list, except `but`, which was just started."""
+    for simulation in list_simulations(simulations, job):
+        if simulation.id != but and simulation.status != "done":
+            dismiss(simulations, simulation.id)
 
 
 def get(simulations: Simulations, simulation_id: str) -> Simulation | None:
-    """Return a simulation as it stands; None where there is none of this id."""
+    """Return the state of a simulation; None if the id is unknown."""
     task = queue.get(simulations.tasks, simulation_id)
     return _simulation(task) if task and task.kind == "simulation" else None
 
 
-def listed(simulations: Simulations, job: str | None = None) -> list[Simulation]:
-    """Return the simulations of the workspace, or of one job, the newest first."""
+def list_simulations(simulations: Simulations, job: str | None = None) -> list[Simulation]:
+    """Return the simulations of the workspace, or of one job, newest first."""
     return [_simulation(task) for task in queue.list_tasks(simulations.tasks, "simulation", job)]
 
 
@@ -170,7 +170,7 @@ def _simulation(task: Task) -> Simulation:
 
 
 def simulate_jobs(session: Session) -> Work:
-    """Return the work that simulates a job of the workspace and saves what it finds as a run of that job."""
+    """Return the task function that simulates a job and saves the result as a run."""
 
     def work(simulation: Simulation, report: Report) -> str:
         from studio.sim import simulate
@@ -178,18 +178,18 @@ def simulate_jobs(session: Session) -> Work:
 
         started = time.monotonic()
         trace = session.trace(simulation.job)
-        config = imported(simulation.tables).config
+        config = interpret(simulation.tables).config
         try:
             result = simulate(
                 trace,
                 config,
                 progress=report.running,
-                cancel=report.cancelled,
+                cancel=report.is_cancelled,
                 notice=lambda _why: report.preparing(),
             )
         except Cancelled:
             raise TaskCancelled from None
-        if report.cancelled():
+        if report.is_cancelled():
             raise TaskCancelled
         run = Run(simulation.name, result, simulation.tables, time.monotonic() - started)
         run_id = session.workspace.save_run(simulation.job, run)

@@ -8,7 +8,7 @@ from typing import Any
 
 from dash import dcc, html
 
-from studio.analysis.comparison_words import WORDS, verdict
+from studio.analysis.compare.words import WORDS, verdict
 from studio.comparing import LETTERS, Lineup
 from studio.figures.waterfall import waterfall
 from studio.pages._export import Table, exports
@@ -82,7 +82,7 @@ def _changing(text: str, view: dict[str, Any], changes: dict[str, Any], about: s
 
 def strip(shown: Lineup, pair: int, basis: str, *, dark: bool) -> Any:
     """Return how much and why: a sentence for each side, and the waterfall of one of them."""
-    found = shown.found[pair - 1]
+    found = shown.comparisons[pair - 1]
     fall = found.waterfall("mean" if basis == "mean" else "busiest")
     letter = LETTERS[pair]
     where = "in the mean of all ranks"
@@ -117,13 +117,13 @@ def strip(shown: Lineup, pair: int, basis: str, *, dark: bool) -> Any:
 
 def _verdicts(shown: Lineup, pair: int) -> Any:
     lines = []
-    for at, found in enumerate(shown.found, start=1):
+    for at, found in enumerate(shown.comparisons, start=1):
         grew = found.difference_ns
         told = verdict(found, "A", LETTERS[at])
         kind = "worse" if grew > 0 else "better" if grew < 0 else "same"
         arrow = {"worse": "▲", "better": "▼", "same": "="}[kind]
         content: list[Any] = [html.Span(arrow, className=f"cs-{kind}"), " ", told]
-        if len(shown.found) > 1:
+        if len(shown.comparisons) > 1:
             content.append(_pressed("Why", {"pair": str(at) if at > 1 else None}, on=at == pair))
         lines.append(html.P(content, className="cs-compare-verdict", title=f"{grew:+,} ns"))
     times = format_distinct([one.side.makespan_ns for one in shown.sides])

@@ -13,7 +13,7 @@ from dash import dcc, html
 from studio.analysis.collectives.imbalance import matrix, rows_of
 from studio.analysis.collectives.members import collective_members
 from studio.analysis.compare.runs import Comparison, Figure, NodeAlone, NodeChange, Side
-from studio.analysis.comparison_words import WORDS, node_words, signed, signed_bytes, signed_share
+from studio.analysis.compare.words import WORDS, node_words, signed_bytes, signed_ns, signed_share
 from studio.comparing import LETTERS, Compared, Lineup, settings_table
 from studio.figures.beside import beside
 from studio.pages._export import Table, copied, exports
@@ -50,7 +50,11 @@ _MATCHED = (
 
 def summary(shown: Lineup) -> Any:
     """Return the figures of every side, with what they differ by from the first."""
-    keys = [one.key for one in shown.found[0].figures if any(_figure(pair, one.key) for pair in shown.found)]
+    keys = [
+        one.key
+        for one in shown.comparisons[0].figures
+        if any(_figure(pair, one.key) for pair in shown.comparisons)
+    ]
     found = [
         (_named(key), WORDS[key], _sides_figures(shown, lambda pair, key=key: _of(pair.figures, key, "ns")))
         for key in keys
@@ -77,7 +81,7 @@ def _named(key: str) -> Any:
 
 
 def _sides_figures(shown: Lineup, pick: Any) -> list[Figure | None]:
-    return [pick(pair) for pair in shown.found]
+    return [pick(pair) for pair in shown.comparisons]
 
 
 _BESIDE = 3
@@ -134,7 +138,7 @@ def _difference(one: Figure | None) -> Any:
         return "–"
     if one.unit == "share":
         return exact(signed_share(change), f"{100 * change:+.6g} percentage points")
-    shown = signed_bytes(change) if one.unit == "bytes" else signed(round(change))
+    shown = signed_bytes(change) if one.unit == "bytes" else signed_ns(round(change))
     kind = "" if one.unit == "bytes" or not round(change) else "cs-worse" if change > 0 else "cs-better"
     return exact(shown, f"{change:+,.1f} {one.unit}", classes=kind)
 
@@ -144,7 +148,7 @@ def _share(one: Figure | None) -> str:
 
 
 def _network(shown: Lineup, what: str, title: str, most: int) -> list[Any]:
-    keys = dict.fromkeys(one.key for pair in shown.found for one in getattr(pair, what))
+    keys = dict.fromkeys(one.key for pair in shown.comparisons for one in getattr(pair, what))
     rows, compared = [], False
     for key in list(keys)[:most]:
         for unit, told in _CARRIED[what].items():
@@ -207,7 +211,7 @@ def settings_section(shown: Lineup, *, everything: bool) -> Any:
 
 def nodes_tables(shown: Lineup, pair: int, sides: Sequence[Sequence[str]]) -> Any:
     """Return the nodes that changed most, those that only one side has, and operations added up."""
-    found, letter = shown.found[pair - 1], LETTERS[pair]
+    found, letter = shown.comparisons[pair - 1], LETTERS[pair]
     a, b = sides[0], sides[pair]
     parts = [
         _changes(found, f"Slower in {letter}", found.slower, letter, a),
@@ -258,7 +262,7 @@ def _changes(
                 exact(format_ns(one.a_ns), f"{one.a_ns:,} ns"),
                 exact(format_ns(one.b_ns), f"{one.b_ns:,} ns"),
                 _colour(one.difference_ns),
-                exact(signed(one.total_ns), f"{one.total_ns:+,} ns on {one.ranks:,} ranks"),
+                exact(signed_ns(one.total_ns), f"{one.total_ns:+,} ns on {one.ranks:,} ranks"),
             )
         )
     head = ("Node", "on rank", "A", letter, f"{letter} − A", "all ranks")
@@ -290,7 +294,7 @@ def _node(words: dict[str, Any], side: Sequence[str], *, select: bool, several: 
 
 def _colour(ns: int) -> Any:
     kind = "cs-worse" if ns > 0 else "cs-better" if ns < 0 else ""
-    return exact(signed(ns), f"{ns:+,} ns", classes=kind)
+    return exact(signed_ns(ns), f"{ns:+,} ns", classes=kind)
 
 
 def _alone(side: Side, title: str, alone: Sequence[NodeAlone], count: int, at: Sequence[str]) -> Any:

@@ -18,7 +18,7 @@ from studio.sim.config import SystemConfig
 from studio.sim.network import plain
 from studio.sim.parts import Parts, is_extended, mode_of, table_of, with_mode, with_value
 from studio.sim.presets import PRESETS
-from studio.sim.problems import examined
+from studio.sim.problems import examine_parts
 from studio.sim.settings import ALGORITHM_SETTINGS, BY_KEY, DIMENSION_SETTINGS, Setting
 from studio.store.drafts import Draft
 from studio.trace import Finding, NodeType, Trace
@@ -318,7 +318,7 @@ def _lacks_roofline(trace: Trace) -> bool:
 
 def findings_of(trace: Trace, config: SystemConfig | None, tables: Parts) -> list[Finding]:
     """Return what would go wrong in a simulation, and what reading the system brought to light."""
-    read = examined(tables)
+    read = examine_parts(tables)
     return [*(check(trace, config) if config else []), *read.findings]
 
 

@@ -100,7 +100,7 @@ def _zipped(name: str, content: bytes) -> dict[str, bytes]:
                 if left < 0:
                     raise ConfigError(
                         f"{name}: more than {_MOST_BYTES:,} bytes when unpacked; allowed: up to that",
-                        hint="Was another file meant?",
+                        hint="Is this the right file?",
                     )
     except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, NotImplementedError, ValueError) as error:
         raise ConfigError(f"{name}: no zip that can be read", hint="Export writes one that can.") from error
@@ -137,7 +137,7 @@ def _options(name: str, content: bytes) -> dict[str, Any]:
     congestion = given.pop("congestion", None)
     allowed = BY_KEY["congestion"]
     if congestion is not None and congestion not in allowed.values:
-        raise ConfigError(f"{name}: congestion is {congestion[:40]!r}; allowed: {allowed.allowed()}")
+        raise ConfigError(f"{name}: congestion is {congestion[:40]!r}; allowed: {allowed.allowed_words()}")
     found: dict[str, Any] = {"options": {key: _option(value) for key, value in given.items()}}
     return found | ({"congestion": congestion} if congestion else {})
 

@@ -20,7 +20,16 @@ from dash import (
 from dash.exceptions import PreventUpdate
 
 from studio.errors import StudioError
-from studio.jobs.simulations import ACTIVE, Simulations, cancel, dismiss, dismiss_ended, get, listed, start
+from studio.jobs.simulations import (
+    ACTIVE,
+    Simulations,
+    cancel,
+    dismiss,
+    dismiss_ended,
+    get,
+    list_simulations,
+    start,
+)
 from studio.pages._asked import ORDER, RUNS, Asked, answer, answered, asks
 from studio.pages._simulate_edits import run_name
 from studio.pages._simulate_runs import how_far, listing, made_with, progress_list, result, runs_table
@@ -28,7 +37,7 @@ from studio.pages._simulate_system import FormState, current, typed
 from studio.pages._state import run_of, simulations, workspace
 from studio.pages._still import still
 from studio.pages._widgets import error_box, unsaid_with_job
-from studio.sim.problems import examined
+from studio.sim.problems import examine_parts
 from studio.store.drafts import load_draft
 from studio.store.runs import RunInfo
 
@@ -61,7 +70,7 @@ def order(
     try:
         if asked["verb"] == "run":
             draft, _ = current(ids, texts, state)
-            if examined(draft.tables).problems:
+            if examine_parts(draft.tables).problems:
                 raise StudioError("The settings marked in the form have to be mended before a run.")
             begun = start(found, state["job"], draft.tables, run_name(draft, _names(state["job"]))).id
             dismiss_ended(found, state["job"], but=begun)
@@ -76,7 +85,9 @@ def order(
 
 def _names(job: str) -> set[str]:
     """Return what the simulations of a job are called, those that have not ended included."""
-    return {run.name for run in workspace().runs(job)} | {one.name for one in listed(simulations(), job)}
+    return {run.name for run in workspace().runs(job)} | {
+        one.name for one in list_simulations(simulations(), job)
+    }
 
 
 def _again_or_dismissed(found: Simulations, verb: str, name: str) -> str | None:
@@ -88,7 +99,7 @@ def _again_or_dismissed(found: Simulations, verb: str, name: str) -> str | None:
         return started.id
     if before:
         # Lines that say the same are shown as one, so they go as one.
-        for one in listed(found, before.job):
+        for one in list_simulations(found, before.job):
             if (one.name, one.status) == (before.name, before.status):
                 dismiss(found, one.id)
     return None
@@ -125,7 +136,7 @@ def poll(
     if not state:
         return None, None, None, True, [], no_update
     found = simulations()
-    mine = listed(found, state["job"])
+    mine = list_simulations(found, state["job"])
     active = [one.id for one in mine if one.status in ACTIVE]
     # One that has just been asked for may be over before anybody looks.
     fresh = begun if begun and time.time() - begun["at"] < _JUST_S else {}

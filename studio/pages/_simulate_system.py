@@ -46,7 +46,7 @@ from studio.pages._state import trace, workspace
 from studio.pages._widgets import error_box, no_job
 from studio.sim.parts import mode_of, with_mode
 from studio.sim.presets import PRESETS
-from studio.sim.problems import Examined, examined
+from studio.sim.problems import Examined, examine_parts
 from studio.sim.settings import SETTINGS
 from studio.store.drafts import Draft, load_draft, save_draft
 
@@ -417,7 +417,7 @@ def judge(
     if not state or len(known) < len(fields) or len(spots) < len(places):
         raise PreventUpdate  # a form that has gone meanwhile has no ids left
     draft = load_draft(workspace().root, state["config"])
-    found = examined(draft.tables)
+    found = examine_parts(draft.tables)
     messages = said(found.problems)
     general = [text for spot, texts in messages.items() if spot not in spots for text in texts]
     errors = [key in found.problems or _whole_list(key, found) for key in known]
@@ -451,7 +451,7 @@ def foresee(state: FormState | None) -> Any:
     if not state:
         return None, "Run"
     draft = load_draft(workspace().root, state["config"])
-    found = examined(draft.tables)
+    found = examine_parts(draft.tables)
     if found.usable is None:
         return html.P("The settings marked above have to be mended before a run.", className="cs-dim"), "Run"
     findings = findings_of(trace(state["job"]), found.usable, draft.tables)

@@ -131,7 +131,7 @@ def show_types(shown: list[Any]) -> Any:
     job, run, _ = shown
     if not _run_info(job, run):
         return no_update
-    took = session().kept(
+    took = session().keep_of_job(
         f"types {run}", job, lambda: type_times(session().trace(job), session().times(job, run))
     )
     return still(types_table(workspace().info(job).summary, took))

@@ -12,7 +12,7 @@ from studio.analysis.collectives.imbalance import matrix, rows_of, spread_of, wo
 from studio.analysis.collectives.members import Members, collective_members
 from studio.analysis.collectives.times import CollectiveTimes, collective_times
 from studio.analysis.compare.runs import Comparison, Figure, NodeChange, Side
-from studio.analysis.comparison_words import WORDS, node_words, signed, signed_bytes, signed_share, verdict
+from studio.analysis.compare.words import WORDS, node_words, signed_bytes, signed_ns, signed_share, verdict
 from studio.analysis.job.breakdown import Breakdown
 from studio.analysis.job.summary import summarise
 from studio.comparing import LETTERS, Compared, Progress, comparisons, settings_table, side_use
@@ -371,7 +371,7 @@ def _time(ns: float) -> Cell:
 
 
 def _change(ns: float) -> Cell:
-    return signed(ns), f"{ns:+,.0f} ns"
+    return signed_ns(ns), f"{ns:+,.0f} ns"
 
 
 def _size(size: float) -> Cell:
@@ -398,5 +398,5 @@ def _rate(rates: np.ndarray[tuple[int, ...], np.dtype[np.float64]]) -> Cell:
     return format_rate(middle), f"{middle:.6g} bytes per ns"
 
 
-_SHOWN = {"ns": (_time, signed), "bytes": (_size, signed_bytes), "share": (_load, signed_share)}
+_SHOWN = {"ns": (_time, signed_ns), "bytes": (_size, signed_bytes), "share": (_load, signed_share)}
 _UNIT_NOTES = {"ns": ", time one port takes to send it", "bytes": ", bytes of all", "share": ", offered load"}

@@ -24,7 +24,7 @@ def report_blueprint() -> Blueprint:
         headers = {"Content-Disposition": f'attachment; filename="report-{name}.html"'}
         from studio.reporting import report
 
-        text = report([session().compared(job, run) for job, run in sides])
+        text = report([session().load_side(job, run) for job, run in sides])
         return Response(text, mimetype="text/html", headers=headers)
 
     return routes

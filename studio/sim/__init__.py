@@ -1,4 +1,4 @@
-"""The analytical simulator: how long a job takes on a system, and what happens when.
+"""The analytical simulator: how long a job takes on a system.
 
 `simulate` plays a trace on a described system. Its clock and its order of events are those of ASTRA-sim's
 analytical simulator, so its answers are the same to the nanosecond.
@@ -28,7 +28,7 @@ def simulate(  # noqa: PLR0913 (one call with many options)
     notice: Callable[[str], None] | None = None,
     fold: bool = True,
 ) -> SimResult:
-    """Simulate a job and return when everything happened.
+    """Simulate a job on a system.
 
     Args:
         trace: One graph per rank, one rank per NPU.

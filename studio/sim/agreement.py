@@ -1,4 +1,4 @@
-"""Where ranks do not agree with each other: the members of a comm group, and both sides of a message."""
+"""Find disagreements between ranks: members of a comm group, and both ends of a message."""
 
 from __future__ import annotations
 
@@ -33,25 +33,25 @@ from studio.trace import (
 from studio.units import format_bytes, format_count
 
 _SHOWN = 8
-"""Findings of one kind that are told one by one; the rest is counted."""
+"""Findings of one kind that are listed one by one; the rest is counted."""
 
 
 def group_findings(trace: Trace, config: SystemConfig, groups: Sequence[GroupMatching]) -> Iterator[Finding]:
-    """Yield groups that are not what the nodes take them for, and members that do different things."""
+    """Find comm groups with wrong or missing members, and members with different collectives."""
     yield from _groups(trace, config, groups)
     if config.extensions is None:
         yield from _names(groups)
-    yield from _limited(_disagreements(trace, _comparable(config, groups)))
+    yield from _limit(_disagreements(trace, _comparable(config, groups)))
     if config.extensions is None:
-        yield from _stream_numbers(trace, config, groups)
+        yield from _check_stream_numbers(trace, config, groups)
 
 
 def message_findings(trace: Trace) -> Iterator[Finding]:
-    """Yield sends and receives that find no other side, or name the wrong rank."""
+    """Find sends and receives without a partner, or that name the wrong rank."""
     messages = match_messages(trace)
-    yield from _to_itself(trace, messages)
-    yield from _foreign(trace, messages)
-    yield from _unmatched(trace, messages)
+    yield from _find_self_sends(trace, messages)
+    yield from _find_foreign(trace, messages)
+    yield from _find_unmatched(trace, messages)
 
 
 # ---------------------------------------------------------------------------------------------------
@@ -59,7 +59,7 @@ def message_findings(trace: Trace) -> Iterator[Finding]:
 
 
 def rank_list(numbers: Sequence[int]) -> str:
-    """Return rank numbers in words, runs of them drawn together.
+    """Format rank numbers, consecutive ones as a range.
 
     Example:
         >>> rank_list([3]), rank_list([0, 1, 2, 3, 8]), rank_list([])
@@ -79,13 +79,13 @@ def rank_list(numbers: Sequence[int]) -> str:
 
 
 def node_label(graph: Graph, row: int) -> str:
-    """Return a node as messages name it: its id, and its name where it says more."""
+    """Format a node for messages: its id, and its name if it adds anything."""
     name = graph.strings[int(graph.name[row])] if graph.name[row] >= 0 else ""
     return f"node {int(graph.id[row])}" + (f" ({name[:60]})" if name else "")
 
 
 def group_label(group: GroupMatching) -> str:
-    """Return a group as messages name it."""
+    """Format a comm group for messages."""
     return f"group {group.name}" if group.name else "the group of all ranks"
 
 
@@ -93,10 +93,10 @@ def group_label(group: GroupMatching) -> str:
 # Comm groups
 
 
-def _limited(findings: Iterator[Finding]) -> Iterator[Finding]:
-    """Yield the first few findings, then one that counts the rest."""
-    for at, finding in enumerate(findings):
-        if at < _SHOWN:
+def _limit(findings: Iterator[Finding]) -> Iterator[Finding]:
+    """Yield the first findings, then one that counts the rest."""
+    for index, finding in enumerate(findings):
+        if index < _SHOWN:
             yield finding
         else:
             rest = 1 + sum(1 for _ in findings)
@@ -137,7 +137,9 @@ def _names(groups: Sequence[GroupMatching]) -> Iterator[Finding]:
         yield Finding("error", "group-name", message, hint)
 
 
-def _stream_numbers(trace: Trace, config: SystemConfig, groups: Sequence[GroupMatching]) -> Iterator[Finding]:
+def _check_stream_numbers(
+    trace: Trace, config: SystemConfig, groups: Sequence[GroupMatching]
+) -> Iterator[Finding]:
     """Yield the first collective of all ranks that the reference would number differently on two ranks.
 
     Each rank has one counter for the chunks of collectives of all ranks, and those of comm groups advance
@@ -150,9 +152,9 @@ def _stream_numbers(trace: Trace, config: SystemConfig, groups: Sequence[GroupMa
     members: dict[int, list[Collectives]] = {rank.number: [] for rank in trace.ranks}
     for group in groups:
         if group.name:
-            for number, at in zip(group.members, group.sequence_of.tolist(), strict=True):
-                if at != NONE and number in members:
-                    members[number].append(group.sequences[at])
+            for number, position in zip(group.members, group.sequence_of.tolist(), strict=True):
+                if position != NONE and number in members:
+                    members[number].append(group.sequences[position])
     before: dict[tuple[int, ...], Int64] = {}
     first: tuple[int, Int64] | None = None
     for rank in trace.ranks:
@@ -165,10 +167,10 @@ def _stream_numbers(trace: Trace, config: SystemConfig, groups: Sequence[GroupMa
         both = min(len(counts), len(first[1]))
         unequal = np.flatnonzero(counts[:both] != first[1][:both])
         if len(unequal):
-            at = int(unequal[0])
+            position = int(unequal[0])
             message = (
-                f"collective {at} of the group of all ranks: rank {rank.number} has begun {int(counts[at]):,} chunks of "
-                f"comm groups before it, rank {first[0]} {int(first[1][at]):,}. The reference numbers the chunks of "
+                f"collective {position} of the group of all ranks: rank {rank.number} has begun {int(counts[position]):,} chunks of "
+                f"comm groups before it, rank {first[0]} {int(first[1][position]):,}. The reference numbers the chunks of "
                 "both with one counter, so these ranks would wait for each other for ever"
             )
             hint = (
@@ -183,8 +185,8 @@ def _chunks_before(
     world: Collectives, others: Sequence[Collectives], place: Int64, config: SystemConfig
 ) -> Int64:
     """Return (C,) the chunks of other groups that begin before each collective of all ranks."""
-    rows = np.concatenate([np.zeros(0, np.int64), *(one.rows for one in others)])
-    chunks = np.concatenate([np.zeros(0, np.int64), *(_chunks(one, config) for one in others)])
+    rows = np.concatenate([np.zeros(0, np.int64), *(sequence.rows for sequence in others)])
+    chunks = np.concatenate([np.zeros(0, np.int64), *(_chunks(sequence, config) for sequence in others)])
     order = np.argsort(place[rows], kind="stable")
     total = np.concatenate([[0], np.cumsum(chunks[order])])
     return total[np.searchsorted(place[rows][order], place[world.rows])]
@@ -202,15 +204,17 @@ def _chunks(collectives: Collectives, config: SystemConfig) -> Int64:
 
 
 def _comparable(config: SystemConfig, groups: Sequence[GroupMatching]) -> Sequence[GroupMatching]:
-    """Return the groups without the sizes that may differ: in the extended mode those of all-to-alls."""
+    """Ignore sizes that may differ between members: in the extended mode those of all-to-alls."""
     if config.extensions is None:
         return groups
     return [
         replace(
             group,
             sequences=tuple(
-                replace(one, bytes=np.where(one.type == CollectiveType.ALL_TO_ALL, 0, one.bytes))
-                for one in group.sequences
+                replace(
+                    sequence, bytes=np.where(sequence.type == CollectiveType.ALL_TO_ALL, 0, sequence.bytes)
+                )
+                for sequence in group.sequences
             ),
         )
         for group in groups
@@ -219,17 +223,17 @@ def _comparable(config: SystemConfig, groups: Sequence[GroupMatching]) -> Sequen
 
 def _disagreements(trace: Trace, groups: Sequence[GroupMatching]) -> Iterator[Finding]:
     for group in groups:
-        found = disagreement(group)
-        if found:
-            yield _disagreement(trace, group, found)
+        disputed = disagreement(group)
+        if disputed:
+            yield _disagreement(trace, group, disputed)
 
 
-def _disagreement(trace: Trace, group: GroupMatching, found: Disagreement) -> Finding:
-    sure = is_certain(trace, group, found)
+def _disagreement(trace: Trace, group: GroupMatching, disputed: Disagreement) -> Finding:
+    sure = is_certain(trace, group, disputed)
     message = (
-        f"collective {found.position} of {group_label(group)}: rank {found.rank} has "
-        f"{collective_label(trace, found.rank, found.row)} where rank {found.other_rank} has "
-        f"{collective_label(trace, found.other_rank, found.other_row)}"
+        f"collective {disputed.position} of {group_label(group)}: rank {disputed.rank} has "
+        f"{collective_label(trace, disputed.rank, disputed.row)} where rank {disputed.other_rank} has "
+        f"{collective_label(trace, disputed.other_rank, disputed.other_row)}"
     )
     if not sure:
         message += (
@@ -240,11 +244,11 @@ def _disagreement(trace: Trace, group: GroupMatching, found: Disagreement) -> Fi
         if sure
         else "Make each of them depend on the one before, in the same order on all ranks."
     )
-    return Finding("error" if sure else "warning", "collectives-disagree", message, hint, found.rank)
+    return Finding("error" if sure else "warning", "collectives-disagree", message, hint, disputed.rank)
 
 
 def collective_label(trace: Trace, number: int, row: int) -> str:
-    """Return a rank's collective as messages name it, row -1 as none."""
+    """Format a rank's collective for messages; row -1 means none."""
     if row == NONE:
         return "none"
     rank = trace.rank(number)
@@ -253,25 +257,25 @@ def collective_label(trace: Trace, number: int, row: int) -> str:
     values = []
     for key in ("comm_type", "comm_size"):
         rows, column = int_column(graph, key)
-        at = np.flatnonzero(rows == row)
-        values.append(int(column[at[0]]) if len(at) else NONE)
+        where = np.flatnonzero(rows == row)
+        values.append(int(column[where[0]]) if len(where) else NONE)
     name = "a collective without type" if values[0] == NONE else collective_name(values[0])
     size = "no size" if values[1] == NONE else format_bytes(values[1])
     return f"{name} of {size} (node {int(graph.id[row])})"
 
 
-def is_certain(trace: Trace, group: GroupMatching, found: Disagreement) -> bool:
-    """Whether the ranks disagree whatever the times: other collectives or numbers, or an order that dependencies fix."""
+def is_certain(trace: Trace, group: GroupMatching, disputed: Disagreement) -> bool:
+    """Whether the ranks disagree independently of timing: different collectives, or an order fixed by dependencies."""
     if group.by_number:
         return True
-    one, other = (_sequence(group, number) for number in (found.rank, found.other_rank))
-    if sorted(zip(one.type.tolist(), one.bytes.tolist(), strict=True)) != sorted(
+    mine, other = (_sequence(group, number) for number in (disputed.rank, disputed.other_rank))
+    if sorted(zip(mine.type.tolist(), mine.bytes.tolist(), strict=True)) != sorted(
         zip(other.type.tolist(), other.bytes.tolist(), strict=True)
     ):
         return True
     return all(
-        _is_fixed(trace, number, sequence, found.position)
-        for number, sequence in ((found.rank, one), (found.other_rank, other))
+        _is_fixed(trace, number, sequence, disputed.position)
+        for number, sequence in ((disputed.rank, mine), (disputed.other_rank, other))
     )
 
 
@@ -297,30 +301,30 @@ def _is_fixed(trace: Trace, number: int, sequence: Collectives, position: int) -
 # Sends and receives
 
 
-def _to_itself(trace: Trace, messages: Messages) -> Iterator[Finding]:
+def _find_self_sends(trace: Trace, messages: Messages) -> Iterator[Finding]:
     itself = np.flatnonzero(messages.source == messages.target)
-    for at in itself[:1].tolist():
-        message = f"Rank {int(messages.source[at])} sends to itself{_of_count(len(itself))}: {_half(trace, messages, at)}."
+    for row in itself[:1].tolist():
+        message = f"Rank {int(messages.source[row])} sends to itself{_of_count(len(itself))}: {_half(trace, messages, row)}."
         yield Finding("error", "self-message", message, "Remove the send and its receive.")
 
 
-def _unmatched(trace: Trace, messages: Messages) -> Iterator[Finding]:
-    # Of what does not say where it goes or comes from, that is told by itself.
+def _find_unmatched(trace: Trace, messages: Messages) -> Iterator[Finding]:
+    # Messages without a known source or target have a finding of their own.
     unreceived = np.flatnonzero((messages.receive_row == NONE) & messages.known)
     unsent = np.flatnonzero((messages.send_row == NONE) & messages.known)
     nearby = _near(messages, unreceived)
-    for at in unsent[:_SHOWN].tolist():
-        message = f"{_half(trace, messages, at)} is never sent"
-        other = nearby(at)
+    for row in unsent[:_SHOWN].tolist():
+        message = f"{_half(trace, messages, row)} is never sent"
+        other = nearby(row)
         message += f"; nearest is {_half(trace, messages, other)}" if other is not None else ""
         hint = "Source, target, tag and size of both sides must agree."
-        yield Finding("error", "receive-unmatched", f"{message}.", hint, int(messages.target[at]))
+        yield Finding("error", "receive-unmatched", f"{message}.", hint, int(messages.target[row]))
     if len(unsent) > _SHOWN:
         yield Finding("error", "receive-unmatched", f"{len(unsent) - _SHOWN:,} more receives have no send.")
     if len(unreceived):
-        at = int(unreceived[0])
+        row = int(unreceived[0])
         rest = f", and {format_count(len(unreceived) - 1)} more" if len(unreceived) > 1 else ""
-        message = f"{_half(trace, messages, at)} is never received{rest}."
+        message = f"{_half(trace, messages, row)} is never received{rest}."
         yield Finding("warning", "send-unmatched", message, "It completes all the same, on arrival.")
 
 
@@ -329,46 +333,48 @@ def _of_count(count: int) -> str:
 
 
 def _near(messages: Messages, unreceived: Int64) -> Callable[[int], int | None]:
-    """Return a search for a send without receive between the ranks of a receive without send, of the same tag if possible."""
+    """Return a function that finds, for a receive without a send, a send without a receive between the same ranks."""
     between: dict[tuple[int, int], list[int]] = {}
-    for at in unreceived.tolist():
-        between.setdefault((int(messages.source[at]), int(messages.target[at])), []).append(at)
+    for row in unreceived.tolist():
+        between.setdefault((int(messages.source[row]), int(messages.target[row])), []).append(row)
 
     def search(receive: int) -> int | None:
-        found = between.get((int(messages.source[receive]), int(messages.target[receive])), [])
-        return min(found, key=lambda at: bool(messages.tag[at] != messages.tag[receive]), default=None)
+        candidates = between.get((int(messages.source[receive]), int(messages.target[receive])), [])
+        return min(
+            candidates, key=lambda send: bool(messages.tag[send] != messages.tag[receive]), default=None
+        )
 
     return search
 
 
-def _half(trace: Trace, messages: Messages, at: int) -> str:
-    """Return a message in words: what there is of it, with its node."""
-    return half_label(trace, messages, at, receives=bool(messages.send_row[at] == NONE))
+def _half(trace: Trace, messages: Messages, row: int) -> str:
+    """Format the end of a message that exists, with its node."""
+    return half_label(trace, messages, row, receives=bool(messages.send_row[row] == NONE))
 
 
-def half_label(trace: Trace, messages: Messages, at: int, *, receives: bool) -> str:
-    """Return the send or the receive of a message as messages name it."""
-    rank = trace.ranks[int((messages.receive_rank if receives else messages.send_rank)[at])]
-    row = int((messages.receive_row if receives else messages.send_row)[at])
-    what = f"{int(messages.bytes[at]):,} bytes, tag {int(messages.tag[at])}, {node_label(trace.graph_of(rank), row)}"
-    source, target = int(messages.source[at]), int(messages.target[at])
+def half_label(trace: Trace, messages: Messages, message: int, *, receives: bool) -> str:
+    """Format the send or the receive of a message."""
+    rank = trace.ranks[int((messages.receive_rank if receives else messages.send_rank)[message])]
+    row = int((messages.receive_row if receives else messages.send_row)[message])
+    what = f"{int(messages.bytes[message]):,} bytes, tag {int(messages.tag[message])}, {node_label(trace.graph_of(rank), row)}"
+    source, target = int(messages.source[message]), int(messages.target[message])
     if receives:
         return f"rank {rank.number}'s receive from rank {source} ({what})"
     return f"rank {rank.number}'s send to rank {target} ({what})"
 
 
-def _foreign(trace: Trace, messages: Messages) -> Iterator[Finding]:
-    """Yield sends in another rank's name, and receives for another rank."""
+def _find_foreign(trace: Trace, messages: Messages) -> Iterator[Finding]:
+    """Find sends whose source, and receives whose target, is another rank."""
     numbers = np.array([*(rank.number for rank in trace.ranks), NONE], np.int64)
     wrong = (messages.send_row != NONE) & (numbers[messages.send_rank] != messages.source)
     wrong |= (messages.receive_row != NONE) & (numbers[messages.receive_rank] != messages.target)
     rows = np.flatnonzero(wrong)
     if len(rows):
-        at = int(rows[0])
-        side = "send" if messages.send_row[at] != NONE else "receive"
-        rank = int(numbers[(messages.send_rank if side == "send" else messages.receive_rank)[at]])
+        first = int(rows[0])
+        side = "send" if messages.send_row[first] != NONE else "receive"
+        rank = int(numbers[(messages.send_rank if side == "send" else messages.receive_rank)[first]])
         key, named = ("comm_src", messages.source) if side == "send" else ("comm_dst", messages.target)
-        message = f"Rank {rank} has a {side} whose {key} is rank {int(named[at])}{_of_count(len(rows))}."
+        message = f"Rank {rank} has a {side} whose {key} is rank {int(named[first])}{_of_count(len(rows))}."
         yield Finding(
             "error", "foreign-message", message, f"{key} of a {side} is its own rank, or left out.", rank
         )

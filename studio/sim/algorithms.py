@@ -66,7 +66,7 @@ class AlgorithmRow:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What files call it, the form over all ranks included; windows left out."""
+        """The names in files, including the form over all ranks; without windows."""
         return (self.name, f"one{self.name[0].upper()}{self.name[1:]}") if self.single else (self.name,)
 
 
@@ -143,7 +143,7 @@ ALGORITHMS_HINT = (
 
 
 def find_algorithm(text: str) -> tuple[AlgorithmRow, bool, int | None] | None:
-    """Return the algorithm that files call `text`, whether over all ranks, and its window; None where there is none.
+    """Parse an algorithm's name: its row, whether it spans all ranks, and its window; None if unknown.
 
     Example:
         >>> row, single, window = find_algorithm("oneDirect4")
@@ -166,7 +166,7 @@ def find_algorithm(text: str) -> tuple[AlgorithmRow, bool, int | None] | None:
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """Everything that decides the programs of a phase.
+    """The parameters of a phase's programs.
 
     Attributes:
         kind: The collective.
@@ -199,7 +199,7 @@ def programs(recipe: Recipe) -> Iterator[p.Program]:
     """
     row = ALGORITHMS[recipe.algorithm]
     if recipe.kind in _ROOTED:
-        yield from _rooted(recipe, row)
+        yield from _rooted_programs(recipe, row)
     elif row.two_trees:
         yield from map(partial(p.tree_all_reduce, recipe.size, second=recipe.second), range(recipe.size))
     else:
@@ -212,7 +212,7 @@ _OPPOSITE: dict[CollectiveKind, CollectiveKind] = {"reduce": "broadcast", "gathe
 """Collectives that are others backwards: what is sent is received, the last step comes first."""
 
 
-def _rooted(recipe: Recipe, row: AlgorithmRow) -> Iterator[p.Program]:
+def _rooted_programs(recipe: Recipe, row: AlgorithmRow) -> Iterator[p.Program]:
     """Yield the programs of a collective with a root."""
     outward = _OPPOSITE.get(recipe.kind, recipe.kind)
     spread = outward == "scatter"

@@ -1,4 +1,4 @@
-"""Room in the array that the engine runs over: handed out while a plan is made, then laid side by side."""
+"""Allocation of parts of the engine's array while a plan is built."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ _HUGE_PAGE = 1 << 21
 
 
 class Arena:
-    """Hands out room in the array to come."""
+    """Allocates ranges of the array that the engine will run on."""
 
     def __init__(self, start: int) -> None:
         self.top = start
         self.parts: list[tuple[int, Int64]] = []
 
     def room(self, words: int) -> int:
-        """Return where so many words of zeros will lie, from a multiple of 8 on."""
-        at = self.top
+        """Reserve this many zeroed words; returns the offset, a multiple of 8."""
+        start = self.top
         self.top += (words + 7) // 8 * 8
-        return at
+        return start
 
     def put(self, values: Int64) -> int:
-        """Return where some values will lie, one after another."""
+        """Reserve room for these values; returns the offset."""
         flat = np.ascontiguousarray(values, np.int64).reshape(-1)
-        at = self.room(len(flat))
-        self.parts.append((at, flat))
-        return at
+        start = self.room(len(flat))
+        self.parts.append((start, flat))
+        return start
 
 
 def aligned(words: int) -> Int64:
-    """Return zeros that start at a cache line, in huge pages where they are many and the system has them."""
+    """Allocate zeros at a cache line boundary, in huge pages if large and supported."""
     if words * 8 < _HUGE_PAGE // 2 or not hasattr(mmap, "MADV_HUGEPAGE"):
         raw = np.zeros(words + 8, np.int64)
         skip = -raw.ctypes.data % 64 // 8

@@ -1,4 +1,4 @@
-"""ASTRA-sim's own files: read into a `SystemConfig`, and written back.
+"""Read and write ASTRA-sim's configuration files.
 
 `system.json`, `network.yml`, `comm_group.json`, `remote_memory.json` and the options of the command line.
 What the keys mean is in `studio.sim.parts`; this module knows the files.
@@ -19,7 +19,7 @@ from studio.errors import ConfigError, StudioError
 from studio.et import read as read_trace
 from studio.et import write as write_trace
 from studio.sim.config import Congestion, SystemConfig
-from studio.sim.fields import Fields, shown
+from studio.sim.fields import Fields, show_value
 from studio.sim.network import UNIT
 from studio.sim.parts import (
     CUSTOM,
@@ -31,7 +31,7 @@ from studio.sim.parts import (
     Imported,
     Parts,
     Table,
-    imported,
+    interpret,
     parts_of,
 )
 from studio.sim.settings import DIMENSION_SETTINGS, in_file
@@ -42,7 +42,7 @@ __all__ = [
     "Imported",
     "Parts",
     "from_parts",
-    "imported",
+    "interpret",
     "load",
     "load_given",
     "options",
@@ -86,7 +86,7 @@ def from_parts(
     groups: Table | None = None,
     congestion: Congestion = "unaware",
 ) -> SystemConfig:
-    """Return the configuration that ASTRA-sim's tables describe, without what there is to tell about them.
+    """Interpret ASTRA-sim's tables without findings.
 
     Args:
         network: What `network.yml` holds.
@@ -105,7 +105,7 @@ def from_parts(
         >>> from_parts(network, system).splits
         4
     """
-    return imported(Parts(network, system, memory, groups, cli or {}, congestion)).config
+    return interpret(Parts(network, system, memory, groups, cli or {}, congestion)).config
 
 
 def read(files: Files) -> Imported:
@@ -118,7 +118,7 @@ def read(files: Files) -> Imported:
         ConfigError: A file cannot be read, or a value is not allowed.
     """
     parts = load(files)
-    return imported(parts, custom_algorithms(parts.system, files.system))
+    return interpret(parts, custom_algorithms(parts.system, files.system))
 
 
 def read_config(
@@ -159,7 +159,7 @@ def load(files: Files) -> Parts:
 def load_given(
     system: Path | None, network: Path | None, comm_groups: Path | None, remote_memory: Path | None
 ) -> dict[str, Any]:
-    """Return the fields of `Parts` that the given files say, `names` always among them."""
+    """Return the fields of `Parts` that the given files set, always including `names`."""
     given: dict[str, Any] = {}
     names = {}
     if system:
@@ -179,7 +179,7 @@ def load_given(
 
 
 def options(words: Sequence[str]) -> dict[str, str]:
-    """Return the options of a command line, by name without dashes; of one given twice the last counts.
+    """Parse command line options into a dictionary; the last of repeated options counts.
 
     Raises:
         ConfigError: A word is no option, or an option has no value.
@@ -190,21 +190,21 @@ def options(words: Sequence[str]) -> dict[str, str]:
     """
     settings = {setting.key: setting for setting in in_file("options")}
     known = ", ".join(f"--{key}" for key in (*settings, *OPTION_IGNORED, *PATH_OPTIONS))
-    found: dict[str, str] = {}
+    values: dict[str, str] = {}
     rest = list(words)
     while rest:
         word = rest.pop(0)
         name, given, value = word.removeprefix("--").partition("=")
         if not word.startswith("--") or not name:
-            raise ConfigError(f"command line: {shown(word)} is no option; allowed: {known}")
+            raise ConfigError(f"command line: {show_value(word)} is no option; allowed: {known}")
         if not given and rest and not rest[0].startswith("--"):
             value = rest.pop(0)
         elif not given and name in settings and settings[name].type == "flag":
             value = "true"
         elif not given:
             raise ConfigError(f"command line: --{name} has no value", hint=f"Write --{name}=VALUE.")
-        found[name] = value
-    return found
+        values[name] = value
+    return values
 
 
 def write_config(config: SystemConfig, folder: Path | str) -> Files:
@@ -277,7 +277,7 @@ def _bytes(path: Path) -> bytes:
             raise ConfigError(
                 f"{path}: {path.stat().st_size:,} bytes are too many for a configuration file; "
                 f"allowed: up to {_LARGEST_FILE_BYTES:,}",
-                hint="Was another file meant?",
+                hint="Is this the right file?",
             )
         content = path.read_bytes()
     except OSError as error:
@@ -308,7 +308,7 @@ def _json(path: Path) -> dict[str, object]:
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML in which a key that comes twice is an error, as it is in JSON here."""
+    """A YAML loader that rejects duplicate keys."""
 
     path = Path()
 
@@ -343,7 +343,7 @@ def _without_repeats(path: Path, pairs: list[tuple[str, object]]) -> dict[str, o
         twice = next(name for name in names if names.count(name) > 1)
         raise ConfigError(
             f"{path}: {twice} is there {names.count(twice)} times; allowed: once",
-            hint="Remove the lines that do not count.",
+            hint="Keep one of them.",
         )
     return table
 
@@ -352,7 +352,7 @@ def _table(path: Path, table: object) -> dict[str, object]:
     if table is None:
         raise _empty(path)
     if not isinstance(table, dict):
-        raise ConfigError(f"{path}: {shown(table)} is no table; allowed: keys and values")
+        raise ConfigError(f"{path}: {show_value(table)} is no table; allowed: keys and values")
     return {str(key): value for key, value in table.items()}
 
 
@@ -378,7 +378,7 @@ def custom_algorithms(table: Table, system: Path | None) -> CustomAlgorithms:
         prefixes = Fields(str(path), _yaml(path))
         for key in prefixes.table:
             if not key.isdecimal():
-                raise ConfigError(f"{path}: {shown(key)} is no node id; allowed: a whole number from 0")
+                raise ConfigError(f"{path}: {show_value(key)} is no node id; allowed: a whole number from 0")
             nodes[int(key)] = _custom_trace(prefixes, key, prefixes.text(key), path.parent)
     return CustomAlgorithms(kinds, nodes)
 
@@ -399,7 +399,7 @@ def _custom_trace(table: Fields, key: str, prefix: str, folder: Path) -> Trace:
 
 
 def _beside(folder: Path, name: str, *, suffix: str = "") -> Path:
-    """Return a path a file names: from the working directory, as the reference takes it, or beside the file."""
+    """Resolve a path from a file: relative to the working directory, as ASTRA-sim does, or to the file."""
     path = Path(name)
     if path.is_absolute() or path.with_name(path.name + suffix).exists():
         return path

@@ -1,4 +1,4 @@
-"""What would go wrong in a simulation, found before it runs.
+"""Find what would go wrong in a simulation before it runs.
 
 The reference answers most of this with a hang, an exit code of 0 with ranks missing, or the text of an
 assertion. Here it is a list of findings that name ranks, nodes and the reason. An `error` keeps the job
@@ -32,7 +32,7 @@ from studio.sim.collectives import (
 )
 from studio.sim.config import Algorithm, SystemConfig
 from studio.sim.kinds import CollectiveKind
-from studio.sim.matched import by_number, replays_communication, unrecorded
+from studio.sim.matched import by_number, replays_communication, unrecorded_findings
 from studio.trace import (
     INT_KINDS,
     NONE,
@@ -52,7 +52,7 @@ from studio.trace import (
 
 _FIXED_TIME = (CollectiveType.BROADCAST,)
 _SHOWN = 8
-"""Findings of one kind that are told one by one; the rest is counted."""
+"""Findings of one kind that are listed one by one; the rest is counted."""
 _WHO = "\0"
 """Stands for the ranks of a graph in a message that is still to be merged."""
 _CYCLE_STARTS = 500
@@ -60,16 +60,16 @@ _CYCLE_STARTS = 500
 
 
 def check(trace: Trace, config: SystemConfig) -> list[Finding]:
-    """Return everything that would keep `trace` from being simulated on `config`, the worst first.
+    """Return all problems of simulating `trace` on `config`, the worst first.
 
     An empty list does not promise that the run finishes: which of several independent collectives a rank
     issues first depends on times, and with them may the order in a group.
     """
     findings = [
         *_ranks(trace, config),
-        *_ways(config),
-        *_no_times(trace, config),
-        *_merged((job, finding) for job in _graphs(trace) for finding in _graph(job, config)),
+        *_check_routes(config),
+        *_check_times(trace, config),
+        *_merge_findings((job, finding) for job in _graphs(trace) for finding in _graph(job, config)),
     ]
     if not config.replay_only:
         groups = match_collectives(trace, config.groups, by_number=by_number(config))
@@ -78,12 +78,12 @@ def check(trace: Trace, config: SystemConfig) -> list[Finding]:
             *message_findings(trace),
         ]
         if replays_communication(config):
-            findings += unrecorded(trace)
+            findings += unrecorded_findings(trace)
         else:
             findings += [
                 *_algorithms(config, groups),
-                *(_roots(trace, config, groups) if _all_collectives(config) else ()),
-                *_skipped(trace, config, groups),
+                *(_check_roots(trace, config, groups) if _all_collectives(config) else ()),
+                *_check_crossings(trace, config, groups),
             ]
     worst: Mapping[Level, int] = {"error": 0, "warning": 1, "info": 2}
     return sorted(findings, key=lambda finding: worst[finding.level])
@@ -121,8 +121,8 @@ def _ranks(trace: Trace, config: SystemConfig) -> Iterator[Finding]:
         )
 
 
-def _ways(config: SystemConfig) -> Iterator[Finding]:
-    """Yield that some NPUs cannot reach each other over single links; which pairs talk is known as they do."""
+def _check_routes(config: SystemConfig) -> Iterator[Finding]:
+    """Find NPUs that cannot reach each other over the links."""
     if config.links is None:
         return
     graph = config.links
@@ -136,29 +136,29 @@ def _ways(config: SystemConfig) -> Iterator[Finding]:
             yield Finding(
                 "warning",
                 "no-way",
-                f"No way over the links leads from NPU {source} to NPU {target}: the run stops if such two talk.",
+                f"There is no path over the links from NPU {source} to NPU {target}: the run stops if they communicate.",
                 "Add the links that are missing.",
             )
             return
 
 
-def _no_times(trace: Trace, config: SystemConfig) -> Iterator[Finding]:
-    """Yield that the job says what there is to compute, but not how long it took, where only the latter counts."""
+def _check_times(trace: Trace, config: SystemConfig) -> Iterator[Finding]:
+    """Warn if nodes have operations but no durations and the roofline is off."""
     if config.roofline is not None or config.replay_only:
         return
-    told = False
+    has_sizes = False
     for graph in trace.graphs:
         compute = (graph.type == NodeType.COMP) & ~flag(graph, "is_cpu_op")
         if (graph.duration_ns[compute] > 0).any():
             return
-        told = told or bool((compute & flag(graph, "num_ops")).any())
-    if told:
+        has_sizes = has_sizes or bool((compute & flag(graph, "num_ops")).any())
+    if has_sizes:
         yield Finding(
             "warning",
             "compute-takes-no-time",
             "No compute node has a recorded duration, and the roofline is off: each takes 1 ns, as in the reference, "
             "and the time is that of communication alone.",
-            "Turn the roofline on (roofline-enabled=1) and give peak-perf and local-mem-bw: the nodes tell their num_ops.",
+            "Turn the roofline on (roofline-enabled=1) and give peak-perf and local-mem-bw: the nodes have num_ops.",
         )
 
 
@@ -174,8 +174,8 @@ class _Job:
     ranks: tuple[Rank, ...]
 
 
-def _merged(findings: Iterable[tuple[_Job, Finding]]) -> Iterator[Finding]:
-    """Yield the findings of single graphs, those that differ in nothing but the ranks as one."""
+def _merge_findings(findings: Iterable[tuple[_Job, Finding]]) -> Iterator[Finding]:
+    """Merge findings that differ only in their ranks."""
     ranks: dict[Finding, list[int]] = {}
     for job, finding in findings:
         ranks.setdefault(finding, []).extend(rank.number for rank in job.ranks)
@@ -200,13 +200,13 @@ def _graph(job: _Job, config: SystemConfig) -> Iterator[Finding]:
     yield from _dependencies(job)
     yield from _node_types(job, config)
     if not config.replay_only and not replays_communication(config):
-        yield from _required(job, config)
+        yield from _check_required(job, config)
         yield from _sizes(job, config)
-        yield from _dimensions(job, config)
+        yield from _check_dimensions(job, config)
 
 
-def _several(job: _Job, rows: Int64, level: Level, code: str, what: str, hint: str) -> Iterator[Finding]:
-    """Yield one finding for all nodes at `rows`, the first of them named; none where there are none."""
+def _group_rows(job: _Job, rows: Int64, level: Level, code: str, what: str, hint: str) -> Iterator[Finding]:
+    """Yield one finding for all nodes at `rows`, which names the first; nothing for no rows."""
     if len(rows):
         first = node_label(job.graph, int(rows[0]))
         count = "" if len(rows) == 1 else f" (and {len(rows) - 1:,} more like it)"
@@ -222,7 +222,7 @@ def _dependencies(job: _Job) -> Iterator[Finding]:
         dangling = np.flatnonzero(deps.rows < 0)
         if len(dangling):
             absent = int(deps.dangling[-1 - int(deps.rows[dangling[0]])])
-            yield from _several(
+            yield from _group_rows(
                 job,
                 np.unique(of[dangling]),
                 "error",
@@ -242,7 +242,7 @@ def _dependencies(job: _Job) -> Iterator[Finding]:
 
 
 def smallest_cycle(graph: Graph) -> list[int]:
-    """Return the rows of a shortest cycle of dependencies, each waiting for the next; empty where there is none.
+    """Find a shortest cycle of dependencies, each row waiting for the next; empty if there is none.
 
     Of graphs with more than 500 nodes on cycles, a shortest one through the first 500.
     """
@@ -299,11 +299,11 @@ def _node_types(job: _Job, config: SystemConfig) -> Iterator[Finding]:
             ),
         ]
     for chosen, level, code, what, hint in tables:
-        yield from _several(job, np.flatnonzero(chosen), level, code, what, hint)
+        yield from _group_rows(job, np.flatnonzero(chosen), level, code, what, hint)
 
 
 def flag(graph: Graph, key: str) -> Bool:
-    """Return (N,) whether each node's attribute is there and not 0."""
+    """Return (N,) whether each node has the attribute with a value other than 0."""
     rows, values = int_column(graph, key)
     column = np.zeros(len(graph), bool)
     column[rows] = values != 0
@@ -311,15 +311,15 @@ def flag(graph: Graph, key: str) -> Bool:
 
 
 def _present(graph: Graph, key: str) -> Bool:
-    """Return (N,) whether each node names a whole number there, its own or, as comm peers are, its rank's."""
+    """Return (N,) whether each node has an integer there: its own, or its rank's slot."""
     rows, where = graph.rows_with(key)
     column = np.zeros(len(graph), bool)
     column[rows[np.isin(graph.attrs.kind[where], INT_KINDS)]] = True
     return column
 
 
-def _required(job: _Job, config: SystemConfig) -> Iterator[Finding]:
-    """Yield attributes that are missing: without them a node has no size, peer or time."""
+def _check_required(job: _Job, config: SystemConfig) -> Iterator[Finding]:
+    """Find missing attributes, without which a node has no size, peer or time."""
     graph = job.graph
     kind = graph.type
     collective = kind == NodeType.COMM_COLL
@@ -342,7 +342,7 @@ def _required(job: _Job, config: SystemConfig) -> Iterator[Finding]:
             hint = f"Every {noun} needs the whole number {key}."
             if chosen is compute:
                 hint += " Without the roofline (roofline-enabled=0) the recorded durations count."
-            yield from _several(job, absent, "error", "attribute-missing", f"has no {key}", hint)
+            yield from _group_rows(job, absent, "error", "attribute-missing", f"has no {key}", hint)
 
 
 def _collective_types(graph: Graph) -> Int64:
@@ -365,14 +365,14 @@ def _sizes(job: _Job, config: SystemConfig) -> Iterator[Finding]:
     size[rows] = values
     comm = (graph.type >= NodeType.COMM_SEND) & (graph.type <= NodeType.COMM_COLL)
     hint = "Sizes are bytes, from 0."
-    yield from _several(
+    yield from _group_rows(
         job, np.flatnonzero(comm & (size < 0)), "error", "negative-size", "has a negative comm_size", hint
     )
     if config.extensions is not None:
         return
     gathers = _collective_types(graph) == CollectiveType.ALL_GATHER
     gathers &= graph.type == NodeType.COMM_COLL
-    yield from _several(
+    yield from _group_rows(
         job,
         np.flatnonzero(gathers & (size == 0)),
         "error",
@@ -381,7 +381,7 @@ def _sizes(job: _Job, config: SystemConfig) -> Iterator[Finding]:
         "Remove it, or give it a size.",
     )
     splits = config.splits
-    yield from _several(
+    yield from _group_rows(
         job,
         np.flatnonzero(gathers & (size > 0) & (size < splits)),
         "error",
@@ -391,8 +391,8 @@ def _sizes(job: _Job, config: SystemConfig) -> Iterator[Finding]:
     )
 
 
-def _dimensions(job: _Job, config: SystemConfig) -> Iterator[Finding]:
-    """Yield collectives that name dimensions and none that counts: they would have nowhere to go.
+def _check_dimensions(job: _Job, config: SystemConfig) -> Iterator[Finding]:
+    """Find collectives that involve none of the system's dimensions.
 
     An algorithm over all ranks is governed by the entry of its place in the list.
     """
@@ -401,20 +401,20 @@ def _dimensions(job: _Job, config: SystemConfig) -> Iterator[Finding]:
     known = EXTENDED_KIND_OF if _all_collectives(config) else KIND_OF
     rows, where = graph.rows_with("involved_dim")
     nowhere = []
-    for row, at in zip(rows.tolist(), where.tolist(), strict=True):
-        value = decode_value(graph.attrs, at, graph.strings, job.ranks[0].slots)
+    for row, entry in zip(rows.tolist(), where.tolist(), strict=True):
+        value = decode_value(graph.attrs, entry, graph.strings, job.ranks[0].slots)
         kind = known.get(int(kinds[row]))
         if isinstance(value, list) and kind and not any(value[: _logical_dimensions(config, kind)]):
             nowhere.append(row)
     what = "involves none of the dimensions its algorithms cover, and so never completes"
     hint = "Set an entry of involved_dim to true, or leave the attribute out."
-    yield from _several(job, np.array(nowhere, np.int64), "error", "no-dimension", what, hint)
+    yield from _group_rows(job, np.array(nowhere, np.int64), "error", "no-dimension", what, hint)
 
 
 def _logical_dimensions(config: SystemConfig, kind: CollectiveKind) -> int:
-    """Return the dimensions a collective has: an algorithm over all ranks is the last."""
+    """Return the number of logical dimensions; an algorithm over all ranks is the last."""
     listed = listed_for(config, kind)
-    single = next((at + 1 for at, algorithm in enumerate(listed) if algorithm.single), len(listed))
+    single = next((index + 1 for index, algorithm in enumerate(listed) if algorithm.single), len(listed))
     return single or len(config.topology.dims)
 
 
@@ -423,22 +423,22 @@ def _logical_dimensions(config: SystemConfig, kind: CollectiveKind) -> int:
 
 
 def _algorithms(config: SystemConfig, groups: Sequence[GroupMatching]) -> Iterator[Finding]:
-    """Yield what the configured algorithms cannot do, once per collective type and kind of group."""
-    told: set[tuple[str, int, int]] = set()
+    """Find collectives that the configured algorithms cannot run, once per type and kind of group."""
+    reported: set[tuple[str, int, int]] = set()
     for group in groups:
         for sequence in group.sequences:
             for kind in np.unique(sequence.type).tolist():
                 if kind == NONE:
                     continue
                 for size, code, message, hint in _unable(config, group, kind):
-                    if (code, kind, size) not in told:
-                        told.add((code, kind, size))
+                    if (code, kind, size) not in reported:
+                        reported.add((code, kind, size))
                         where = f"{group_label(group)}: {collective_name(kind)} {message}"
                         yield Finding("error", code, where, hint)
 
 
-def _roots(trace: Trace, config: SystemConfig, groups: Sequence[GroupMatching]) -> Iterator[Finding]:
-    """Yield collectives that have a root and do not say which, and such as name one that is not in their group."""
+def _check_roots(trace: Trace, config: SystemConfig, groups: Sequence[GroupMatching]) -> Iterator[Finding]:
+    """Find rooted collectives without a root, or with one outside their group."""
     roots = [_named_roots(graph) for graph in trace.graphs]
     graph_of = {rank.number: rank.graph for rank in trace.ranks}
     npus = config.topology.npus
@@ -447,10 +447,10 @@ def _roots(trace: Trace, config: SystemConfig, groups: Sequence[GroupMatching]) 
         first = min(group.members) if not group.name else group.members[0]
         assumed: set[int] = set()
         outside: set[int] = set()
-        for member, at in zip(group.members, group.sequence_of.tolist(), strict=True):
-            if at == NONE:
+        for member, position in zip(group.members, group.sequence_of.tolist(), strict=True):
+            if position == NONE:
                 continue
-            sequence = group.sequences[at]
+            sequence = group.sequences[position]
             rooted = np.isin(sequence.type, _ROOTED_TYPES)
             named = roots[graph_of[member]][sequence.rows[rooted]]
             assumed.update(sequence.type[rooted][named < 0].tolist())
@@ -469,11 +469,11 @@ _ROOTED_TYPES = [number for number, kind in EXTENDED_KIND_OF.items() if kind in 
 
 def _named_roots(graph: Graph) -> Int64:
     """Return (N,) the root each node names, -1 where it names none."""
-    found = np.full(len(graph), NONE, np.int64)
+    roots = np.full(len(graph), NONE, np.int64)
     for key in reversed(ROOT_KEYS):
         rows, values = int_column(graph, key)
-        found[rows] = values
-    return found
+        roots[rows] = values
+    return roots
 
 
 def _unable(config: SystemConfig, group: GroupMatching, number: int) -> Iterator[tuple[int, str, str, str]]:
@@ -496,14 +496,14 @@ def _unable(config: SystemConfig, group: GroupMatching, number: int) -> Iterator
             f"Set {key} to one algorithm per dimension.",
         )
         return
-    for algorithm, size in _applied(config, group, listed):
+    for algorithm, size in _applied_algorithms(config, group, listed):
         reason = "" if any_size(config) else _refusal(algorithm, kind, size)
         if reason:
             hint = "Choose ring or direct there, another number of NPUs, or the extended mode."
             yield size, "algorithm-unfit", reason, hint
 
 
-def _applied(
+def _applied_algorithms(
     config: SystemConfig, group: GroupMatching, listed: tuple[Algorithm, ...]
 ) -> Iterator[tuple[Algorithm, int]]:
     """Yield each algorithm with the number of ranks it runs over; a smaller group is one ring unless one algorithm is listed."""
@@ -530,8 +530,10 @@ def _refusal(algorithm: Algorithm, kind: CollectiveKind, size: int) -> str:
 # Dimensions that are not timed
 
 
-def _skipped(trace: Trace, config: SystemConfig, groups: Sequence[GroupMatching]) -> Iterator[Finding]:
-    """Yield that messages cross several dimensions and are timed in one, once for collectives and once for sends.
+def _check_crossings(
+    trace: Trace, config: SystemConfig, groups: Sequence[GroupMatching]
+) -> Iterator[Finding]:
+    """Warn of messages that cross several dimensions but are timed in one.
 
     The unaware network takes the lowest dimension in which the two ends differ. Collectives that run dimension by
     dimension have no such messages; those in one ring over a group have them where neighbours differ in several.
@@ -545,17 +547,17 @@ def _skipped(trace: Trace, config: SystemConfig, groups: Sequence[GroupMatching]
     crossing = _several_dimensions(config, members, np.array(following, np.int64))
     if crossing.any():
         of = np.repeat(np.arange(len(rings)), sizes)[crossing]
-        at, count = int(np.flatnonzero(crossing)[0]), len(np.unique(of))
+        first, count = int(np.flatnonzero(crossing)[0]), len(np.unique(of))
         group = rings[int(of[0])]
         who = f"group {group.name} ({rank_list(group.members)})" if group.name else "the group of all ranks"
         more = f" (and those of {count - 1:,} more groups)" if count > 1 else ""
-        what = f"Messages of {who} between ranks {members[at]} and {following[at]}{more}"
-        yield _skipped_finding(config, "group-dimensions", what, int(members[at]), following[at])
+        what = f"Messages of {who} between ranks {members[first]} and {following[first]}{more}"
+        yield _skipped_finding(config, "group-dimensions", what, int(members[first]), following[first])
     messages = match_messages(trace)
     crossing = _several_dimensions(config, messages.source, messages.target)
     if crossing.any():
-        at, count = int(np.flatnonzero(crossing)[0]), int(crossing.sum())
-        source, target = int(messages.source[at]), int(messages.target[at])
+        first, count = int(np.flatnonzero(crossing)[0]), int(crossing.sum())
+        source, target = int(messages.source[first]), int(messages.target[first])
         more = f" (and {count - 1:,} more like it)" if count > 1 else ""
         what = f"Messages from rank {source} to rank {target}{more}"
         yield _skipped_finding(config, "message-dimensions", what, source, target)

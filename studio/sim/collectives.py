@@ -1,4 +1,4 @@
-"""How a collective becomes streams, and a stream phases.
+"""Divide a collective into streams, and a stream into phases.
 
 A collective is cut into equal chunks. Each chunk is a stream that passes through phases, one or two per
 network dimension; within a phase an algorithm exchanges messages between the members of the dimension. The
@@ -135,7 +135,7 @@ def world_phases(
     dims = _dimensions(config, kind, involved)
     if config.extensions is not None and config.extensions.dimension_order == "descending":
         dims.reverse()
-    return _ordered(config, kind, dims, root)
+    return _order_phases(config, kind, dims, root)
 
 
 def stream_phases(
@@ -164,21 +164,21 @@ def stream_phases(
         return [world_phases(config, kind, involved, root)]
     dims = _dimensions(config, kind, involved)
     chunk, count = chunks_of
-    work = dict.fromkeys((at for at, *_ in dims), 0.0)
-    found = []
+    work = dict.fromkeys((dimension for dimension, *_ in dims), 0.0)
+    streams = []
     for _ in range(count):
         dims.sort(key=lambda dim: (work[dim[0]], dim[0]))
-        phases = _ordered(config, kind, dims, root)
+        phases = _order_phases(config, kind, dims, root)
         size = float(chunk)
         for phase in phases:
             time, size = _work(config, phase, size)
             work[phase.dim] += time
-        found.append(phases)
-    return found[:1] if len(set(found)) == 1 else found
+        streams.append(phases)
+    return streams[:1] if len(set(streams)) == 1 else streams
 
 
 def _work(config: SystemConfig, phase: Phase, size: float) -> tuple[float, float]:
-    """Return about how long a phase keeps its dimension busy, and the size it leaves."""
+    """Estimate how long a phase keeps its dimension busy; also returns the remaining size."""
     ranks, kind, dim = phase.size, phase.kind, config.topology.dims[phase.dim]
     share = (ranks - 1) / ranks
     sent, after = {
@@ -202,11 +202,11 @@ def _dimensions(config: SystemConfig, kind: CollectiveKind, involved: Sequence[b
     taken = [True] * DEFAULT_INVOLVED if involved is None else list(involved)
     dims: list[_Dim] = []
     stride = 1
-    for at, algorithm in enumerate(algorithms_for(config, kind)):
-        size = config.topology.npus if algorithm.single else config.topology.dims[at].size
-        if at < len(taken) and taken[at] and size > 1:
-            check_size(config, kind, algorithm, size, f"dimension {at}")
-            dims.append((at, algorithm, size, 1 if algorithm.single else stride))
+    for index, algorithm in enumerate(algorithms_for(config, kind)):
+        size = config.topology.npus if algorithm.single else config.topology.dims[index].size
+        if index < len(taken) and taken[index] and size > 1:
+            check_size(config, kind, algorithm, size, f"dimension {index}")
+            dims.append((index, algorithm, size, 1 if algorithm.single else stride))
         if algorithm.single:
             break
         stride *= size
@@ -232,13 +232,13 @@ def group_phases(config: SystemConfig, kind: CollectiveKind, root: int | None = 
     """
     listed = algorithms_for(config, kind)
     algorithm = listed[0] if len(listed) == 1 else Algorithm("ring")
-    return _ordered(config, kind, [(0, algorithm, 0, 0)], root)
+    return _order_phases(config, kind, [(0, algorithm, 0, 0)], root)
 
 
 def check_group(
     config: SystemConfig, kind: CollectiveKind, algorithm: Algorithm, size: int, name: str
 ) -> None:
-    """Raise a ConfigError where a comm group cannot use an algorithm."""
+    """Raise a ConfigError if a comm group cannot use its algorithm."""
     if not algorithm.row.in_groups and not any_size(config):
         others = ", ".join(row.name for row in ALGORITHMS.values() if row.in_groups)
         raise ConfigError(
@@ -249,7 +249,7 @@ def check_group(
 
 
 def any_size(config: SystemConfig) -> bool:
-    """Whether halving-doubling and trees run on any number of ranks, and in comm groups."""
+    """Whether halving-doubling and trees support any number of ranks, and comm groups."""
     return config.extensions is not None and config.extensions.group_sizes == "any"
 
 
@@ -268,20 +268,20 @@ def algorithms_for(config: SystemConfig, kind: CollectiveKind) -> tuple[Algorith
 
 
 def listed_for(config: SystemConfig, kind: CollectiveKind) -> tuple[Algorithm, ...]:
-    """Return the algorithms of a collective, its own or those it takes for lack of its own; () where there are none."""
+    """Return the algorithms configured for a collective, or those of its fallback; () if none."""
     instead = () if kind in REFERENCE_KINDS else _INSTEAD.get(kind, ("all_reduce",))
     return next(filter(None, (config.algorithms.get(name, ()) for name in (kind, *instead))), ())
 
 
 def lacks_form(algorithm: Algorithm, kind: CollectiveKind) -> bool:
-    """Whether the reference has no form of an algorithm for one of its own collectives."""
+    """Whether ASTRA-sim lacks this algorithm for this collective."""
     return kind in algorithm.row.lacks and kind in REFERENCE_KINDS
 
 
 def check_size(
     config: SystemConfig, kind: CollectiveKind, algorithm: Algorithm, size: int, where: str
 ) -> None:
-    """Raise a ConfigError where so many ranks cannot use an algorithm."""
+    """Raise a ConfigError if an algorithm does not support this number of ranks."""
     if any_size(config):
         return
     if algorithm.row.powers_of_two and size & (size - 1):
@@ -297,15 +297,15 @@ def check_size(
         )
 
 
-def _ordered(
+def _order_phases(
     config: SystemConfig, kind: CollectiveKind, dims: list[_Dim], root: int | None
 ) -> tuple[Phase, ...]:
     """Return the phases of a stream that passes the dimensions upwards in this order."""
     if kind == "all_reduce" and config.collective_optimization == "local_bw_aware" and dims:
-        at, algorithm, size, stride = dims[-1]
+        dimension, algorithm, size, stride = dims[-1]
         up = [Phase("reduce_scatter", a, i, n, s, "up") for i, a, n, s in dims[:-1]]
         down = [Phase("all_gather", a, i, n, s, "down") for i, a, n, s in reversed(dims[:-1])]
-        return (*up, Phase("all_reduce", algorithm, at, size, stride, "up"), *down)
+        return (*up, Phase("all_reduce", algorithm, dimension, size, stride, "up"), *down)
     passed = dims[::-1] if kind in _DOWNWARDS else dims
     if kind not in ROOTED:
         done = "reduce_scatter" if kind == "reduce_scatter_block" else kind

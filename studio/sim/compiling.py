@@ -1,4 +1,4 @@
-"""Compiles a kernel of many small functions with numba, each of them once.
+"""Compile a kernel of many small functions with numba, each once.
 
 Numba compiles every function as if it were to be called from Python: it links all that the function calls into
 it, optimises the whole, makes machine code of it and wraps it, so that the innermost functions of a kernel are
@@ -35,7 +35,7 @@ _OPTIONS: dict[str, Any] = {"nogil": True, "_nrt": False, "error_model": "numpy"
 def compile_kernel(
     module: ModuleType, entry: str, functions: Sequence[str], *, inlined: Sequence[str], kernel: Kernel
 ) -> None:
-    """Replace the functions of a kernel by compiled ones.
+    """Compile the functions of a kernel in place.
 
     Args:
         module: The kernel. Its `data_of` becomes the address of an array's items, its `lowest` an instruction of
@@ -57,13 +57,13 @@ def compile_kernel(
     setattr(namespace, entry, outermost)
     # Numba looks at the file of the outermost function alone to see whether what it keeps is of this source.
     outermost._cache._cache_file._source_stamp = kernel.stamp  # noqa: SLF001 (numba has no public way)
-    if not _kept(outermost, ENTRY):
+    if not _is_cached(outermost, ENTRY):
         _make_parts(namespace, functions)
     outermost.compile(ENTRY)
     _PARTS.clear()
 
 
-def _kept(outermost: Any, signature: Sequence[Any]) -> bool:
+def _is_cached(outermost: Any, signature: Sequence[Any]) -> bool:
     """Whether numba's cache has machine code of this source for this processor.
 
     That the installation has compiled before does not say so: machines of several kinds may share it, and the cache
@@ -75,7 +75,7 @@ def _kept(outermost: Any, signature: Sequence[Any]) -> bool:
 
 
 def _make_parts(namespace: Any, functions: Sequence[str]) -> None:
-    """Translate and check the inner functions, each for its one signature."""
+    """Translate the inner functions, each for its one signature."""
     settings: Any = numba.config
     full = settings.OPT
     # What is optimised within the outermost function need not be before.
@@ -99,24 +99,24 @@ _PARTS: list[Any] = []
 
 
 class _Part(JITCodeLibrary):
-    """The translation of one function: nothing is linked into it, and it is no machine code."""
+    """The LLVM code of one function, not linked and not yet machine code."""
 
     @property
     def translation(self) -> Any:
-        """The function as LLVM has it."""
+        """The function's LLVM module."""
         return self._final_module
 
     def finalize(self) -> None:
         self._finalized = True
 
     @property
-    def called(self) -> list[Any]:
-        """Libraries of what it calls."""
+    def callees(self) -> list[Any]:
+        """Libraries of the functions it calls."""
         return self._linking_libraries
 
 
 class _PlainCalls(CPUCallConv):
-    """How one part calls another: as numba does, but nothing is prepared for errors, since none raises any.
+    """Calling convention between parts: numba's without error handling, because parts never raise.
 
     Numba clears, on entry to a function, room for the answer and the error of each call in it, and looks for an
     error after each. Where small functions are put into each other that is a good part of the work.
@@ -136,7 +136,7 @@ class _PlainCalls(CPUCallConv):
 
 
 class _PartContext(CPUContext):
-    """Numba's own context but for calls."""
+    """Numba's target context with `_PlainCalls`."""
 
     @property
     def call_conv(self) -> Any:
@@ -187,13 +187,13 @@ class _LinkParts(LoweringPass):
         for part in reversed(_PARTS):
             state.library.add_linking_library(part)
         for part in _PARTS:
-            for library in part.called:
+            for library in part.callees:
                 state.library.add_linking_library(library)
         return False
 
 
 def _references() -> Any:
-    """Return a module that says where the functions are which parts call before they are translated.
+    """Return a module with declarations of functions that are called before they are translated.
 
     Where functions call each other in a circle, numba calls one of them through a pointer that it fills in
     when that one has become machine code. Here all end up in one library, and the pointers are constants.
@@ -213,7 +213,7 @@ def _references() -> Any:
 
 
 class _PartCompiler(compiler.CompilerBase):
-    """The few steps that functions need which use nothing but whole and real numbers, branches and loops."""
+    """Compiler passes for functions with only numbers, branches and loops."""
 
     def define_pipelines(self) -> list[Any]:
         steps = PassManager("part")
@@ -231,7 +231,7 @@ class _PartCompiler(compiler.CompilerBase):
 
 
 class _WholeCompiler(compiler.CompilerBase):
-    """Numba's own steps, with the parts linked in."""
+    """Numba's passes, with the parts linked in."""
 
     def define_pipelines(self) -> list[Any]:
         steps = compiler.DefaultPassBuilder.define_nopython_pipeline(self.state)

@@ -1,4 +1,4 @@
-"""What the simulator needs besides the trace: network, collectives, memory, compute.
+"""The system to simulate: network, collectives, memory, compute.
 
 Every object is frozen and checks itself when it is made: a value that cannot be simulated raises a
 `ConfigError` that names the setting, the value found and the values allowed. Units are in the names;
@@ -102,7 +102,7 @@ class Algorithm:
         single: Whether it runs over all ranks as one dimension (the forms named `one…`).
 
     Example:
-        >>> Algorithm.named("oneDirect4")
+        >>> Algorithm.parse("oneDirect4")
         Algorithm(kind='direct', window=4, single=True)
         >>> Algorithm("halving_doubling").name
         'halvingDoubling'
@@ -125,7 +125,7 @@ class Algorithm:
 
     @property
     def row(self) -> AlgorithmRow:
-        """What the table of algorithms says of it."""
+        """Its row in the table of algorithms."""
         return ALGORITHMS[self.kind]
 
     @property
@@ -135,16 +135,16 @@ class Algorithm:
         return base if self.window is None else f"{base}{self.window}"
 
     @staticmethod
-    def named(text: str) -> Algorithm:
+    def parse(text: str) -> Algorithm:
         """Return the algorithm ASTRA-sim spells `text`: ring, direct4, oneHalvingDoubling.
 
         Raises:
             ConfigError: There is no such algorithm.
         """
-        found = find_algorithm(text)
-        if found is None:
+        match = find_algorithm(text)
+        if match is None:
             raise ConfigError(f"collective algorithm is {text!r}; allowed: {ALGORITHMS_ALLOWED}")
-        row, single, window = found
+        row, single, window = match
         return Algorithm(row.kind, window, single)
 
 
@@ -275,7 +275,7 @@ class SystemConfig:
 
     @property
     def mode(self) -> Literal["compatible", "extended"]:
-        """Whether answers are the reference's, or follow the extensions."""
+        """The mode: compatible or extended."""
         return "compatible" if self.extensions is None else "extended"
 
     @property
@@ -294,11 +294,11 @@ class SystemConfig:
         return int(int(self.endpoint_delay_ns) * self.injection_scale)
 
     def _check_mode(self) -> None:
-        """Refuse what only the extended mode has, by name, where the mode is compatible."""
+        """Raise a ConfigError for extended settings in the compatible mode."""
         if self.extensions is not None:
             return
         dims = self.topology.dims
-        alone = next((at for at, dim in enumerate(dims) if dim.size < 2), None)
+        alone = next((index for index, dim in enumerate(dims) if dim.size < 2), None)
         if alone is not None:
             raise ConfigError(
                 f"dimension size is 1 in dimension {alone}; allowed in the compatible mode: 2 and more",
@@ -363,8 +363,8 @@ class SystemConfig:
 
 
 def _extended_of(dims: Sequence[Dimension]) -> Iterator[str]:
-    """Yield what dimensions have that only the extended mode knows."""
+    """Yield the settings of dimensions that need the extended mode."""
     for setting in DIMENSION_SETTINGS:
-        for at, dim in enumerate(dims):
+        for index, dim in enumerate(dims):
             if setting.extended and getattr(dim, setting.attribute) != setting.default:
-                yield f"{setting.attribute} of dimension {at}"
+                yield f"{setting.attribute} of dimension {index}"

@@ -1,8 +1,8 @@
-"""Why some ranks never finish: what each of them waits for, and where ranks first disagree.
+"""Explain a deadlock: what each rank waits for, and where ranks first disagree.
 
 Everything is read from the events of the run so far. A collective is the n-th its rank has begun in the comm group,
 as the engine matches them; what a rank waits for there are the members that have begun fewer, or something else in
-its place. What the pre-run check finds about the same job is told beside it.
+its place. Findings of the check before the run are added.
 """
 
 from __future__ import annotations
@@ -101,10 +101,10 @@ def deadlock(
         events: (E,) rank, row and whether it ends of the events so far, in their order.
     """
     state = _State(trace, config, *events)
-    found = tuple(_explained(state, at) for at in stuck[:_EXPLAINED].tolist())
-    circle = _circle(found)
-    causes = tuple(one for one in check(trace, config) if one.level != "info")
-    shown = "; ".join(one.reason for one in found[:_SHOWN])
+    explained = tuple(_explain(state, place) for place in stuck[:_EXPLAINED].tolist())
+    circle = _find_cycle(explained)
+    causes = tuple(finding for finding in check(trace, config) if finding.level != "info")
+    shown = "; ".join(rank.reason for rank in explained[:_SHOWN])
     more = f" (and {len(stuck) - _SHOWN:,} more ranks)" if len(stuck) > _SHOWN else ""
     lines = [f"{len(stuck):,} of {len(trace.ranks):,} ranks never finish: {shown}{more}."]
     if state.disagreement:
@@ -112,14 +112,16 @@ def deadlock(
     if circle:
         others = ", which waits for ".join(f"rank {number}" for number in (*circle[1:], circle[0]))
         lines.append(f"They wait in a circle: rank {circle[0]} waits for {others}.")
-    told = [one for one in causes if not (state.disagreement and one.code == "collectives-disagree")]
-    lines += [f"Also: {cause.message}" for cause in told[:_SHOWN]]
-    if len(told) > _SHOWN:
-        lines.append(f"And {len(told) - _SHOWN:,} more findings.")
+    remaining = [
+        cause for cause in causes if not (state.disagreement and cause.code == "collectives-disagree")
+    ]
+    lines += [f"Also: {cause.message}" for cause in remaining[:_SHOWN]]
+    if len(remaining) > _SHOWN:
+        lines.append(f"And {len(remaining) - _SHOWN:,} more findings.")
     return DeadlockError(
         "\n".join(lines),
         hint=_HINTS[[*state.about, "dependency"][0]],
-        stuck=found,
+        stuck=explained,
         stuck_ranks=len(stuck),
         circle=circle,
         causes=causes,
@@ -128,14 +130,14 @@ def deadlock(
 
 @dataclass(slots=True)
 class _Begun:
-    """What a rank has done so far: rows it has begun, in their order, and which of them never end."""
+    """The rows a rank has begun, in order, and those that never end."""
 
     rows: Int64
     open: Int64
 
 
 class _State:
-    """The run as it stands, looked up rank by rank."""
+    """The state of the stopped run, by rank."""
 
     def __init__(self, trace: Trace, config: SystemConfig, rank: Int64, row: Int64, done: Bool) -> None:
         self.trace = trace
@@ -145,7 +147,7 @@ class _State:
         order = np.argsort(rank, kind="stable")
         self._row, self._done = row[order], done[order]
         self._bounds = np.searchsorted(rank[order], np.arange(len(trace.ranks) + 1)).tolist()
-        self._place = {one.number: at for at, one in enumerate(trace.ranks)}
+        self._place = {rank.number: place for place, rank in enumerate(trace.ranks)}
         groups = trace.groups if config.groups is None else config.groups
         self._world = world_names(groups, self._place)
         self._begun: dict[tuple[int, str], list[int]] = {}
@@ -153,66 +155,66 @@ class _State:
 
     @cached_property
     def groups(self) -> dict[str, GroupMatching]:
-        found = match_collectives(self.trace, self.config.groups, by_number=by_number(self.config))
-        return {group.name: group for group in found}
+        matchings = match_collectives(self.trace, self.config.groups, by_number=by_number(self.config))
+        return {group.name: group for group in matchings}
 
     @cached_property
     def messages(self) -> Messages:
         return match_messages(self.trace)
 
-    def graph(self, at: int) -> Graph:
-        return self.trace.graphs[self.trace.ranks[at].graph]
+    def graph(self, place: int) -> Graph:
+        return self.trace.graphs[self.trace.ranks[place].graph]
 
-    def columns(self, at: int) -> tuple[Int64, Int64, Int64]:
+    def columns(self, place: int) -> tuple[Int64, Int64, Int64]:
         """Return group slot, collective type and size of a rank's nodes."""
-        index = self.trace.ranks[at].graph
+        index = self.trace.ranks[place].graph
         if index not in self._columns:
             graph = self.trace.graphs[index]
             kind, size = dense_column(graph, "comm_type", NONE), dense_column(graph, "comm_size", 0)
             self._columns[index] = group_slots(graph), kind, size
         return self._columns[index]
 
-    def begun(self, at: int) -> _Begun:
-        mine = slice(self._bounds[at], self._bounds[at + 1])
+    def begun_nodes(self, place: int) -> _Begun:
+        mine = slice(self._bounds[place], self._bounds[place + 1])
         rows, done = self._row[mine], self._done[mine]
         return _Begun(rows[~done], np.setdiff1d(rows[~done], rows[done]))
 
-    def group_of(self, at: int, row: int) -> str:
-        slot = int(self.columns(at)[0][row])
-        name = WORLD if slot == NONE else str(self.trace.ranks[at].slots[slot])
+    def group_of(self, place: int, row: int) -> str:
+        slot = int(self.columns(place)[0][row])
+        name = WORLD if slot == NONE else str(self.trace.ranks[place].slots[slot])
         return WORLD if name in self._world else name
 
-    def collectives(self, at: int, group: str) -> list[int]:
+    def collectives(self, place: int, group: str) -> list[int]:
         """Return the rows of the collectives a rank has begun in a group, in their order."""
-        key = (at, group)
+        key = (place, group)
         if key not in self._begun:
-            graph, rank = self.graph(at), self.trace.ranks[at]
+            graph, rank = self.graph(place), self.trace.ranks[place]
             names = [WORLD if str(value) in self._world else str(value) for value in rank.slots]
-            rows = self.begun(at).rows
+            rows = self.begun_nodes(place).rows
             rows = rows[graph.type[rows] == NodeType.COMM_COLL]
             # The slot of a node that names no group is -1: the last of these.
-            mine = np.array([name == group for name in [*names, WORLD]])[self.columns(at)[0][rows]]
+            mine = np.array([name == group for name in [*names, WORLD]])[self.columns(place)[0][rows]]
             self._begun[key] = rows[mine].tolist()
         return self._begun[key]
 
     def place(self, number: int) -> int | None:
         return self._place.get(number)
 
-    def has_begun(self, at: int, row: int) -> bool:
-        return bool((self.begun(at).rows == row).any())
+    def has_begun(self, place: int, row: int) -> bool:
+        return bool((self.begun_nodes(place).rows == row).any())
 
 
-def _explained(state: _State, at: int) -> Stuck:
-    """Return what a stuck rank waits for."""
-    begun, graph, number = state.begun(at), state.graph(at), state.trace.ranks[at].number
+def _explain(state: _State, place: int) -> Stuck:
+    """Explain what a stuck rank waits for."""
+    begun, graph, number = state.begun_nodes(place), state.graph(place), state.trace.ranks[place].number
     rows = begun.open
     if not len(rows):
         rows = np.setdiff1d(np.arange(len(graph)), begun.rows)
         reason = f"rank {number} never begins {_labels(graph, rows)}"
-        return Stuck(number, _ids(graph, rows), (), reason + _held_up(graph, rows))
+        return Stuck(number, _ids(graph, rows), (), reason + _explain_unstarted(graph, rows))
     reasons, waits = [], []
     for row in rows[:_NODES].tolist():
-        words, ranks = _open(state, at, row)
+        words, ranks = _explain_open(state, place, row)
         reasons.append(words)
         waits += [rank for rank in ranks if rank not in waits]
     more = f", and {len(rows) - 2:,} more nodes" if len(rows) > 2 else ""
@@ -229,8 +231,8 @@ def _labels(graph: Graph, rows: Int64) -> str:
     return (node_label(graph, int(rows[0])) if len(rows) else "its nodes") + more
 
 
-def _held_up(graph: Graph, rows: Int64) -> str:
-    """Return what the first of nodes that never begin waits for."""
+def _explain_unstarted(graph: Graph, rows: Int64) -> str:
+    """Explain why the first of the nodes that never began did not."""
     if not len(rows):
         return ""
     waited = np.concatenate([graph.ctrl.of(int(rows[0])), graph.data.of(int(rows[0]))])
@@ -242,27 +244,27 @@ def _held_up(graph: Graph, rows: Int64) -> str:
     return f", which waits for {node_label(graph, never[0])}"
 
 
-def _open(state: _State, at: int, row: int) -> tuple[str, list[int]]:
-    """Return what a node under way waits for, and the ranks."""
-    graph = state.graph(at)
+def _explain_open(state: _State, place: int, row: int) -> tuple[str, list[int]]:
+    """Explain what a started node waits for; also returns the ranks."""
+    graph = state.graph(place)
     kind = int(graph.type[row])
     if kind == NodeType.COMM_COLL:
-        return _collective(state, at, row)
+        return _explain_collective(state, place, row)
     if kind in (NodeType.COMM_SEND, NodeType.COMM_RECV):
-        return _message(state, at, row)
+        return _explain_message(state, place, row)
     return f"for {node_label(graph, row)}, of type {type_name(kind)}, to end", []
 
 
-def _collective(state: _State, at: int, row: int) -> tuple[str, list[int]]:
+def _explain_collective(state: _State, place: int, row: int) -> tuple[str, list[int]]:
     state.about.append("collective")
-    number, name = state.trace.ranks[at].number, state.group_of(at, row)
-    position = state.collectives(at, name).index(row)
+    number, name = state.trace.ranks[place].number, state.group_of(place, row)
+    position = state.collectives(place, name).index(row)
     group = state.groups[name]
     own = collective_label(state.trace, number, row)
     where = f"in collective {position} of {group_label(group)}, {own}"
     if number not in group.members:
         return f"{where}, of which it is no member: members are {rank_list(group.members)}", []
-    absent, others = _elsewhere(state, group, position, _content(state, at, row))
+    absent, others = _find_absent(state, group, position, _content(state, place, row))
     if others:
         member, other = others[0]
         differs = f"rank {member} has begun {collective_label(state.trace, member, other)}"
@@ -270,11 +272,11 @@ def _collective(state: _State, at: int, row: int) -> tuple[str, list[int]]:
         state.disagreement = state.disagreement or text
         return f"{where}, where {differs}", [member for member, _ in others]
     if absent:
-        return f"{where}, for {rank_list(absent)}: {_absence(state, absent[0], name)}", absent
+        return f"{where}, for {rank_list(absent)}: {_explain_absence(state, absent[0], name)}", absent
     return f"{where}, which all members have begun", []
 
 
-def _elsewhere(
+def _find_absent(
     state: _State, group: GroupMatching, position: int, content: tuple[int, int]
 ) -> tuple[list[int], list[tuple[int, int]]]:
     """Return the members that have not begun a collective, and those that have begun another, with its row."""
@@ -289,39 +291,39 @@ def _elsewhere(
     return absent, others
 
 
-def _content(state: _State, at: int, row: int) -> tuple[int, int]:
-    _, kind, size = state.columns(at)
+def _content(state: _State, place: int, row: int) -> tuple[int, int]:
+    _, kind, size = state.columns(place)
     return int(kind[row]), int(size[row])
 
 
-def _absence(state: _State, member: int, name: str) -> str:
-    """Return why a member has not begun a collective."""
+def _explain_absence(state: _State, member: int, name: str) -> str:
+    """Explain why a member has not begun a collective."""
     place = state.place(member)
     if place is None:
         return f"rank {member} is not in the trace"
     count = len(state.collectives(place, name))
     begun = f"{count:,} collective{'' if count == 1 else 's'} of the group"
-    done = state.begun(place)
+    done = state.begun_nodes(place)
     if len(done.rows) == len(state.graph(place)) and not len(done.open):
         return f"rank {member} has finished after {begun}"
     return f"rank {member} has begun {begun}"
 
 
-def _message(state: _State, at: int, row: int) -> tuple[str, list[int]]:
+def _explain_message(state: _State, waiter: int, row: int) -> tuple[str, list[int]]:
     state.about.append("message")
     messages, trace = state.messages, state.trace
-    receives = int(state.graph(at).type[row]) == NodeType.COMM_RECV
+    receives = int(state.graph(waiter).type[row]) == NodeType.COMM_RECV
     rank, rows = (
         (messages.receive_rank, messages.receive_row) if receives else (messages.send_rank, messages.send_row)
     )
-    pair = int(np.flatnonzero((rank == at) & (rows == row))[0])
+    pair = int(np.flatnonzero((rank == waiter) & (rows == row))[0])
     other_rank, other_row = (
         (messages.send_rank, messages.send_row) if receives else (messages.receive_rank, messages.receive_row)
     )
     peer = int((messages.source if receives else messages.target)[pair])
     what = half_label(trace, messages, pair, receives=receives)
     what, verb = (
-        what.replace(f"rank {trace.ranks[at].number}'s", "its", 1),
+        what.replace(f"rank {trace.ranks[waiter].number}'s", "its", 1),
         "sends" if receives else "receives",
     )
     if other_row[pair] == NONE:
@@ -332,11 +334,11 @@ def _message(state: _State, at: int, row: int) -> tuple[str, list[int]]:
     return f"in {what}, for {node} of rank {peer}, which it {state_of}", [peer]
 
 
-def _circle(found: tuple[Stuck, ...]) -> tuple[int, ...]:
-    """Return the shortest circle of ranks that wait for each other, from the lowest; empty where there is none."""
-    known = {one.rank for one in found}
-    waits = {one.rank: [rank for rank in one.waits_for if rank in known] for one in found}
-    circles = [circle for rank in waits if (circle := _back_to(rank, waits))]
+def _find_cycle(explained: tuple[Stuck, ...]) -> tuple[int, ...]:
+    """Find the shortest cycle of ranks that wait for each other, from the lowest; empty if there is none."""
+    known = {stuck.rank for stuck in explained}
+    waits = {stuck.rank: [rank for rank in stuck.waits_for if rank in known] for stuck in explained}
+    circles = [circle for rank in waits if (circle := _path_back(rank, waits))]
     if not circles:
         return ()
     best = min(circles, key=len)
@@ -344,7 +346,7 @@ def _circle(found: tuple[Stuck, ...]) -> tuple[int, ...]:
     return tuple(best[low:] + best[:low])
 
 
-def _back_to(start: int, waits: dict[int, list[int]]) -> list[int]:
+def _path_back(start: int, waits: dict[int, list[int]]) -> list[int]:
     """Return the shortest path from a rank back to itself, breadth first."""
     before: dict[int, int] = {}
     layer = [start]

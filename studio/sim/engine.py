@@ -1,4 +1,4 @@
-"""Runs the event loop: compiled where that pays, interpreted where it does not.
+"""Run the event loop, compiled if that is faster than interpreting.
 
 Compilation happens once per installation; small cases run interpreted until it is done, and where loading
 the compiled kernel takes longer than the case.
@@ -88,9 +88,9 @@ def execute(
     """
     if native is None:
         native = _runs_compiled(plan.steps)
-    if native and notice is not None and KERNEL.loaded is None and not KERNEL.cached():
+    if native and notice is not None and KERNEL.loaded is None and not KERNEL.is_cached():
         notice(COMPILING if compiles_fast() else COMPILING_SLOWLY)
-    run: Any = compiled().entry if native else loop.entry
+    run: Any = load_kernel().entry if native else loop.entry
     m: Any = plan.m if native else plan.m.tolist()
     f: Any = plan.f if native else plan.f.tolist()
     batch = BATCH if native else INTERPRETED_BATCH
@@ -100,11 +100,11 @@ def execute(
             break
         if state == k.Outcome.FAILED:
             if plan.folding is not None:
-                # Whatever it is, it is told of the run in which every rank is simulated.
+                # Errors are reported by the run in which every rank is simulated.
                 break
             raise _failure(m)
         if state == k.Outcome.GROW:
-            m = _grown(m) if native else m + [0] * len(m)
+            m = _grow(m) if native else m + [0] * len(m)
         if progress is not None:
             progress((int(m[k.Head.LOG]) - plan.log) // 4, plan.instances)
         if cancel is not None and cancel():
@@ -113,7 +113,7 @@ def execute(
 
 
 def stopped_short(plan: Plan) -> str:
-    """Return why the answer of a folded run is none, "" where it is one."""
+    """Return why the result of a folded run is invalid; "" if it is valid."""
     m = plan.m
     if m[k.Head.ERROR] == k.Error.ORDER:
         return f"what happens first on rank {m[k.Head.ERROR_RANK]} at {m[k.Head.NOW]:,} ns depends on the numbers of ranks"
@@ -123,10 +123,10 @@ def stopped_short(plan: Plan) -> str:
 
 
 class Cancelled(Exception):  # noqa: N818 (no error: somebody asked for it)
-    """The simulation was stopped on request."""
+    """The simulation was cancelled."""
 
 
-def _grown(m: Any) -> Any:
+def _grow(m: Any) -> Any:
     # What is never touched costs nothing, so it is better to ask once for much than often for little.
     least = 2 * int(m[k.Head.MARGIN]) + 4 * int(m[k.Head.CHANNEL_MASK] + 1)
     room = len(m) + max(len(m), min(8 * len(m), _RESERVE_WORDS), least)
@@ -153,10 +153,10 @@ def _failure(m: Any) -> TraceError:
 
 
 def worth_compiling(steps: int) -> bool:
-    """Whether about so many steps run faster compiled, loading or compiling counted in."""
+    """Whether about this many steps run faster compiled, including the time to load or compile."""
     if KERNEL.loaded is not None:
         return True
-    if KERNEL.cached():
+    if KERNEL.is_cached():
         return steps > INTERPRETED_STEPS
     return steps > (INTERPRETED_COLD_STEPS if compiles_fast() else INTERPRETED_SLOW_STEPS)
 
@@ -167,7 +167,7 @@ def compiles_fast() -> bool:
 
 
 def _runs_compiled(steps: int) -> bool:
-    """Whether to run about so many steps compiled; where compiling is slow, see to it that it is done next time."""
+    """Decide whether to run compiled; if compiling is slow, start it in the background for the next run."""
     native = worth_compiling(steps)
     if not native and steps > INTERPRETED_STEPS and not compiles_fast():
         _compile_in_background()
@@ -194,12 +194,12 @@ def _compile_all(module: Any) -> None:
 def _callees_first(function: Any, seen: set[str]) -> list[str]:
     """Return the name of a function of the kernel and of all it calls, callees before callers."""
     seen.add(function.__name__)
-    found = []
+    callees = []
     for name in function.__code__.co_names:
         other = function.__globals__.get(name)
         if name not in {*seen, *_REPLACED} and inspect.isfunction(other):
-            found += _callees_first(other, seen)
-    return [*found, function.__name__]
+            callees += _callees_first(other, seen)
+    return [*callees, function.__name__]
 
 
 _REPLACED = ("lowest", "prefetch")
@@ -252,6 +252,6 @@ COMPILING = "compiling the simulator, once per installation, about 15 s"
 COMPILING_SLOWLY = "compiling the simulator, once per installation, about 90 s"
 
 
-def compiled() -> ModuleType:
-    """Return the kernel, compiled: seconds the first time an installation asks, then from a cache."""
-    return KERNEL.compiled()
+def load_kernel() -> ModuleType:
+    """Return the compiled kernel: compiles for seconds once per installation, then loads from a cache."""
+    return KERNEL.load()

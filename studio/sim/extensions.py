@@ -1,4 +1,4 @@
-"""What the extended mode does beyond the reference: every switch, and the model behind it.
+"""The switches of the extended mode, and the model behind each.
 
 `Extensions.off()` switches everything off; a simulation then gives the reference's answers wherever the
 reference has one. `Extensions()` is what a user of the extended mode gets who sets nothing.
@@ -146,10 +146,10 @@ class LinkGraph:
         if not self.links:
             raise ConfigError("links is empty; allowed: at least one link")
         devices = self.npus + self.switches
-        for at, link in enumerate(self.links):
+        for index, link in enumerate(self.links):
             for end, device in (("source", link.source), ("target", link.target)):
                 if device >= devices:
                     switches = f", switches from {self.npus} to {devices - 1}" if self.switches else ""
                     raise ConfigError(
-                        f"links[{at}] has {end} {device}; allowed: NPUs from 0 to {self.npus - 1}{switches}"
+                        f"links[{index}] has {end} {device}; allowed: NPUs from 0 to {self.npus - 1}{switches}"
                     )

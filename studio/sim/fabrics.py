@@ -1,4 +1,4 @@
-"""Networks of switches as single links: what clusters are built of beside lines and rings.
+"""Build networks of switches as single links.
 
 Every function returns a `LinkGraph` with equal links in both directions; take links out of it, or slow some
 down, for failures and oversubscription.
@@ -62,6 +62,6 @@ def leaf_spine(npus: int, npus_per_leaf: int, spines: int, *, down: Speed, up: S
 
 
 def _both_ways(pairs: Iterable[tuple[int, int, Speed]]) -> Iterable[Link]:
-    for one, other, speed in pairs:
-        yield Link(one, other, speed.bytes_per_ns, speed.latency_ns)
-        yield Link(other, one, speed.bytes_per_ns, speed.latency_ns)
+    for end, other, speed in pairs:
+        yield Link(end, other, speed.bytes_per_ns, speed.latency_ns)
+        yield Link(other, end, speed.bytes_per_ns, speed.latency_ns)

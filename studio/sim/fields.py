@@ -1,4 +1,4 @@
-"""The keys of one configuration file, taken one by one; every refusal names file, key, value and what is allowed."""
+"""Read the keys of a configuration file; errors name file, key, value and allowed values."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SHOWN = 80
 
 
 def nearest(text: str, known: Iterable[str]) -> str:
-    """Return the known name nearest to `text`, upper and lower case alike; empty where none is near.
+    """Return the known name nearest to `text`, ignoring case; empty if none is near.
 
     Example:
         >>> nearest("switch", ["Ring", "Switch"]), nearest("prefered-dataset-split", ["preferred-dataset-splits"])
@@ -30,14 +30,14 @@ def nearest(text: str, known: Iterable[str]) -> str:
     return lowered[near[0]] if near else ""
 
 
-def shown(value: object) -> str:
-    """Return a value as a message shows it, cut where it is long."""
+def show_value(value: object) -> str:
+    """Format a value for messages, shortened if long."""
     text = "null" if value is None else repr(value)
     return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…"
 
 
 class Fields:
-    """A table of keys and values on its way into a configuration.
+    """A table of a configuration file, whose keys are read one by one.
 
     Args:
         name: The file, or whatever messages call the table.
@@ -63,13 +63,13 @@ class Fields:
         return key in self.table
 
     def error(self, key: str, value: object, allowed: str, hint: str = "") -> ConfigError:
-        """Return the refusal of a value."""
+        """Return the error for a value that is not allowed."""
         place = self._named.get(key.partition("[")[0], self.name)
-        message = f"{place}: {key} is {shown(value)}; allowed: {allowed}"
+        message = f"{place}: {key} is {show_value(value)}; allowed: {allowed}"
         return ConfigError(message, hint=hint, key=key, allowed=allowed)
 
     def missing(self, key: str, allowed: str, hint: str = "") -> ConfigError:
-        """Return the refusal of a table without `key`; says which key may have been meant for it."""
+        """Return the error for a missing key; suggests a misspelt one."""
         meant = nearest(key, self.table)
         if meant and meant != key:
             hint = f"It has {meant!r}; was {key!r} meant?"
@@ -77,19 +77,19 @@ class Fields:
         return ConfigError(message, hint=hint, key=key, allowed=allowed)
 
     def findings(self, known: Iterable[str], ignored: Mapping[str, str]) -> list[Finding]:
-        """Return what to tell about keys nobody reads: unknown ones, and `ignored` ones with why."""
-        names, found = [*known, *ignored], []
+        """Return findings about keys that were not read: unknown ones, and `ignored` ones with the reason."""
+        names, findings = [*known, *ignored], []
         for key in map(str, self.table):
             place = self._named.get(key, self.name)
             if key in ignored:
                 message = f"{place}: {key} has no effect: {ignored[key]}."
-                found.append(Finding("info", "key-without-effect", message, file=self.name))
+                findings.append(Finding("info", "key-without-effect", message, file=self.name))
             elif key not in names:
                 near = nearest(key, names)
                 hint = f"The nearest known key is {near!r}." if near else f"Known keys: {', '.join(names)}."
                 message = f"{place}: {key} is no key of this file and was left out."
-                found.append(Finding("warning", "key-unknown", message, hint, file=self.name))
-        return found
+                findings.append(Finding("warning", "key-unknown", message, hint, file=self.name))
+        return findings
 
     def read(self, setting: Setting) -> Any:
         """Return the value of a setting as the configuration has it, its default where the key is not there.
@@ -99,7 +99,7 @@ class Fields:
         """
         if setting.key not in self.table:
             if setting.required:
-                raise self.missing(setting.key, setting.allowed())
+                raise self.missing(setting.key, setting.allowed_words())
             return setting.default
         return self.read_in(setting, setting.key, self.table[setting.key])
 
@@ -111,7 +111,7 @@ class Fields:
             return self.flag_in(key, value)
         if setting.type == "choice":
             return self.choice_in(key, value, setting.values)
-        allowed = setting.allowed(unit)
+        allowed = setting.allowed_words(unit)
         number = self.number_in(
             key, value, allowed, least=setting.least, above=setting.above, most=setting.most
         )
@@ -149,19 +149,19 @@ class Fields:
             raise self.error(key, value, allowed_whole(least, most), hint)
         return int(number)
 
-    def flag_in(self, key: str, found: object) -> bool:
-        """Return `found`, at `key`, as a yes or no, also where it is written as 1 or 0."""
-        value = found
+    def flag_in(self, key: str, written: object) -> bool:
+        """Return `written`, the value of `key`, as a boolean; 1 and 0 count too."""
+        value = written
         known: dict[object, bool] = {True: True, False: False}
         if self._texts_are_numbers:
             known |= {"true": True, "false": False, "1": True, "0": False}
             value = value.lower() if isinstance(value, str) else value
         if not isinstance(value, str | bool | int | float) or value not in known:
-            raise self.error(key, found, "true, false, 1, 0")
+            raise self.error(key, written, "true, false, 1, 0")
         return known[value]
 
     def choice_in(self, key: str, value: object, allowed: Mapping[str, T]) -> T:
-        """Return what `value`, found at `key`, stands for."""
+        """Look up the choice `value`, given at `key`."""
         if isinstance(value, str) and value in allowed:
             return allowed[value]
         near = nearest(value, allowed) if isinstance(value, str) else ""
@@ -169,7 +169,7 @@ class Fields:
         raise self.error(key, value, ", ".join(allowed), hint)
 
     def text(self, key: str) -> str:
-        """Return the text at `key`, also where it is the only one of a list."""
+        """Return the text at `key`, or the only item of a list."""
         value = self.table[key]
         if isinstance(value, list) and len(value) == 1:
             value = value[0]
@@ -178,7 +178,7 @@ class Fields:
         return value
 
     def items(self, key: str) -> list[object]:
-        """Return the list at `key`; it has to be there and hold something."""
+        """Return the non-empty list at `key`."""
         if key not in self.table:
             raise self.missing(key, "a list with one entry per dimension")
         value = self.table[key]
@@ -191,7 +191,7 @@ class Fields:
         return list(value)
 
     def _as_number(self, value: object) -> float | None:
-        """Return a number; None where it is none. A whole one stays exact, however large."""
+        """Convert to a number; None if it is not one. Integers stay exact."""
         if isinstance(value, str) and self._texts_are_numbers:
             try:
                 return float(value) if not value.lstrip("+-").isdecimal() else int(value)

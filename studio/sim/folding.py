@@ -1,4 +1,4 @@
-"""One rank for many: which ranks of a job are equivalent, so that one of each class is enough to simulate.
+"""Fold ranks: find classes of equivalent ranks, of which one each is simulated.
 
 Ranks are equivalent when nothing in the job or the network tells them apart but their numbers. The classes are
 found by refining a partition: ranks of one class have the same graph and settings, and whatever neighbour one of
@@ -71,12 +71,12 @@ MOST_WORK = 1 << 28
 
 
 class Unfoldable(Exception):  # noqa: N818 (no error: the job is simulated rank by rank)
-    """Says why a job is not folded."""
+    """The reason why a job cannot be folded."""
 
 
 @dataclass(frozen=True, slots=True)
 class Neighbourhood:
-    """Who is a neighbour of whom in a phase.
+    """The neighbours in a phase.
 
     Attributes:
         stride, size: Of the dimension, as in `Phase`; both 0 for the list of a comm group.
@@ -95,7 +95,7 @@ class Neighbourhood:
 
 @dataclass(frozen=True, slots=True)
 class GraphUse:
-    """What the ranks of one graph use.
+    """Groups, peers and phases that the ranks of one graph use.
 
     R ranks, S slots, literals of the graph included.
 
@@ -121,7 +121,7 @@ class GraphUse:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What decides about classes.
+    """What the classes depend on.
 
     Attributes:
         config: The system.
@@ -196,7 +196,7 @@ def _refuse_links(config: SystemConfig) -> None:
 
 
 def offsets(phases: Iterable[Phase], size: int) -> list[tuple[int, bool]]:
-    """Return how far away the neighbours are that a rank has in phases among at most `size` ranks.
+    """Return the distances to the neighbours in phases of at most `size` ranks.
 
     Returns:
         Distances, down the ring as negative numbers, and whether they are crosswise.
@@ -211,7 +211,7 @@ def offsets(phases: Iterable[Phase], size: int) -> list[tuple[int, bool]]:
         >>> offsets([Phase("all_reduce", Algorithm("halving_doubling"), 0, 8, 1)], 8)
         [(1, True), (2, True), (4, True)]
     """
-    found: set[tuple[int, bool]] = set()
+    distances: set[tuple[int, bool]] = set()
     for phase in phases:
         if phase.kind in ROOTED:
             raise Unfoldable(f"in a {phase.kind} every rank has a place of its own")
@@ -219,14 +219,14 @@ def offsets(phases: Iterable[Phase], size: int) -> list[tuple[int, bool]]:
         if phase.kind in row.lacks:
             raise Unfoldable(f"{row.label.lower()} of {phase.kind} sends messages of different sizes")
         if row.reach == "powers_of_two":
-            found |= {(1 << bit, True) for bit in range((size - 1).bit_length())}
+            distances |= {(1 << bit, True) for bit in range((size - 1).bit_length())}
         elif row.reach == "all":
-            found |= {(far, False) for far in range(1, size)}
+            distances |= {(far, False) for far in range(1, size)}
         elif row.reach == "next":
-            found |= {(1, False), (-1, False)}
+            distances |= {(1, False), (-1, False)}
         else:
             raise Unfoldable(f"in a {row.label.lower()} every rank has a place of its own")
-    return sorted(found)
+    return sorted(distances)
 
 
 @dataclass(slots=True)
@@ -271,9 +271,9 @@ class _Groups:
         """Return where in the list of members the ranks are; -1 where they are no members."""
         if not len(self.key):
             return np.full(len(rank), -1, np.int64)
-        at = np.minimum(np.searchsorted(self.key, group * npus + rank), len(self.key) - 1)
-        found: Int64 = np.where(self.key[at] == group * npus + rank, self.by_rank[at], -1)
-        return found
+        position = np.minimum(np.searchsorted(self.key, group * npus + rank), len(self.key) - 1)
+        entry: Int64 = np.where(self.key[position] == group * npus + rank, self.by_rank[position], -1)
+        return entry
 
 
 @dataclass(slots=True)
@@ -338,30 +338,30 @@ class _Finder:
     def _find_groups(self) -> None:
         job = self.job
         self._read_groups()
-        for (at, slot), group in reversed(self.group_of.items()):
+        for (index, slot), group in reversed(self.group_of.items()):
             some = group >= 0
-            entry = self.groups.entries(group[some], job.uses[at].ranks[some], self.npus)
+            entry = self.groups.entries(group[some], job.uses[index].ranks[some], self.npus)
             if (entry < 0).any():
                 raise Unfoldable("a collective names a comm group that its rank is no member of")
             self.groups.slot[entry] = slot
         for use in job.uses:
             self.world |= use.world.get(WORLD, frozenset())
         sizes = np.append(self.groups.size, 0)
-        for (at, slot), group in self.group_of.items():
+        for (index, slot), group in self.group_of.items():
             size = sizes[group]
-            self.split(job.uses[at].ranks, size)
+            self.split(job.uses[index].ranks, size)
             if (size == 0).any() or (size == self.npus).any():
-                self.world |= job.uses[at].world[slot]
+                self.world |= job.uses[index].world[slot]
             if (size[size > 0] < self.npus).any():
-                self.grouped |= job.uses[at].grouped[slot]
-        for (at, slot), group in self.group_of.items():
-            self._relate_group(job.uses[at], slot, group, sizes[group])
+                self.grouped |= job.uses[index].grouped[slot]
+        for (index, slot), group in self.group_of.items():
+            self._relate_group(job.uses[index], slot, group, sizes[group])
 
     def _read_groups(self) -> None:
         """Find which group each rank names in each slot."""
         used: dict[str, int] = {}
         named: dict[int | str, int] = {}
-        for at, use in enumerate(self.job.uses):
+        for index, use in enumerate(self.job.uses):
             for slot in use.collective_slots:
                 column = use.values[slot]
                 for value in set(column).difference(named):
@@ -372,7 +372,7 @@ class _Finder:
                         named[value] = used.setdefault(name, len(used))
                     else:
                         raise Unfoldable("a collective names a comm group that is not known")
-                self.group_of[at, slot] = np.array([named[value] for value in column], np.int64)
+                self.group_of[index, slot] = np.array([named[value] for value in column], np.int64)
         self.groups = _Groups.of([self.job.groups[name] for name in used], self.npus)
 
     def _relate_group(self, use: GraphUse, slot: int, group: Int64, size: Int64) -> None:
@@ -419,7 +419,7 @@ class _Finder:
 
     def _find_peers(self) -> None:
         job = self.job
-        for at, use in enumerate(job.uses):
+        for index, use in enumerate(job.uses):
             for slot in use.peer_slots:
                 column = use.values[slot]
                 if any(isinstance(value, str) for value in column):
@@ -427,20 +427,20 @@ class _Finder:
                 peer = np.array(column, np.int64)
                 if (peer < 0).any() or (peer >= self.npus).any() or (peer == use.ranks).any():
                     raise Unfoldable("a message has a peer that is no other rank")
-                self.peer_of[at, slot] = peer
+                self.peer_of[index, slot] = peer
         if not self.peer_of:
             return
         keys, slots = self._first_slots()
 
         def lookup(rank: Int64, peer: Int64) -> Int64:
-            at = np.minimum(np.searchsorted(keys, rank * self.npus + peer), len(keys) - 1)
-            found: Int64 = np.where(keys[at] == rank * self.npus + peer, slots[at], -1)
-            return found
+            position = np.minimum(np.searchsorted(keys, rank * self.npus + peer), len(keys) - 1)
+            slot_there: Int64 = np.where(keys[position] == rank * self.npus + peer, slots[position], -1)
+            return slot_there
 
-        for (at, slot), peer in self.peer_of.items():
-            ranks = job.uses[at].ranks
+        for (index, slot), peer in self.peer_of.items():
+            ranks = job.uses[index].ranks
             own, other = lookup(ranks, peer), lookup(peer, ranks)
-            self.back[at, slot] = own, other
+            self.back[index, slot] = own, other
             self.split(ranks, own)
             self.split(ranks, other)
             self._relate(ranks, peer)
@@ -448,7 +448,9 @@ class _Finder:
     def _first_slots(self) -> tuple[Int64, Int64]:
         """Return rank × ranks + peer of all peers, sorted, and the first slot that names each."""
         uses = self.job.uses
-        keys = np.concatenate([uses[at].ranks * self.npus + peer for (at, _), peer in self.peer_of.items()])
+        keys = np.concatenate(
+            [uses[index].ranks * self.npus + peer for (index, _), peer in self.peer_of.items()]
+        )
         slots = np.concatenate([np.full(len(peer), slot) for (_, slot), peer in self.peer_of.items()])
         order = np.lexsort((slots, keys))
         keys, slots = keys[order], slots[order]
@@ -457,18 +459,18 @@ class _Finder:
         return keys[first], slots[first]
 
     def _check_tags(self) -> None:
-        """See that no two ranks have two groups together whose streams have the same tags."""
+        """Refuse jobs in which two ranks share two groups whose streams have equal tags."""
         if self.job.number_of is None:
             return
         numbers = [self.job.number_of(self.job.groups[name]) for name in self.groups.names]
         tag_of = np.array([*numbers, 0], np.int64) % SHARED_TAGS
         shared = [np.zeros(0, np.int64)]
-        for at, use in enumerate(self.job.uses):
+        for index, use in enumerate(self.job.uses):
             columns = [np.full(len(use.ranks), WORLD)] if WORLD in use.world else []
-            columns += [self.group_of[at, slot] for slot in use.collective_slots]
-            for one, other in combinations(columns, 2):
-                same = (one != other) & (tag_of[one] == tag_of[other])
-                low, high = np.minimum(one[same], other[same]), np.maximum(one[same], other[same])
+            columns += [self.group_of[index, slot] for slot in use.collective_slots]
+            for column, other in combinations(columns, 2):
+                same = (column != other) & (tag_of[column] == tag_of[other])
+                low, high = np.minimum(column[same], other[same]), np.maximum(column[same], other[same])
                 # A rank that names the two in several slots counts once.
                 shared.append(np.unique((use.ranks[same] * MOST_NAMES + low + 1) * MOST_NAMES + high))
         pairs = np.unique(np.concatenate(shared)) % MOST_NAMES**2
@@ -479,21 +481,21 @@ class _Finder:
     # The network
 
     def _hops(self, ranks: Int64, peers: Int64) -> Int64:
-        """Return a number per pair that is the same where the time of a message is, there and back."""
+        """Number pairs of ranks by their message times in both directions."""
         if self.job.config.congestion == "aware":
             return self._links(ranks, peers)
-        found = np.zeros(len(ranks), np.int64)
+        numbers = np.zeros(len(ranks), np.int64)
         open_ = np.ones(len(ranks), np.bool_)
         a, b = ranks, peers
-        for at, dim in enumerate(self.job.config.topology.dims):
+        for index, dim in enumerate(self.job.config.topology.dims):
             x, y = a % dim.size, b % dim.size
             here = open_ & (x != y)
             far = np.abs(x - y)
             hops = np.minimum(far, dim.size - far) if dim.kind == "ring" else np.zeros(len(far), np.int64)
-            found[here] = (1 + at) * self.npus + hops[here]
+            numbers[here] = (1 + index) * self.npus + hops[here]
             open_ &= ~here
             a, b = a // dim.size, b // dim.size
-        return found
+        return numbers
 
     def _links(self, ranks: Int64, peers: Int64) -> Int64:
         """Return a number per pair that says which links of its own a rank uses to reach another."""
@@ -574,7 +576,7 @@ class _Finder:
     # The outcome
 
     def folding(self) -> Folding:
-        """Return the classes as they are now."""
+        """Return the current classes."""
         first = np.unique(self.class_of, return_index=True)[1]
         order = np.argsort(first)
         rank_of = np.empty(self.count, np.int64)
@@ -584,7 +586,7 @@ class _Finder:
         kinds = {Neighbourhood.of(phase): 0 for phase in sorted(self.world | self.grouped, key=repr)}
         if len(kinds) > MOST_KINDS:
             raise Unfoldable(f"there are more than {MOST_KINDS} kinds of neighbourhoods")
-        numbers = {where: at for at, where in enumerate(kinds)}
+        numbers = {where: index for index, where in enumerate(kinds)}
         return Folding(
             self.class_of,
             representatives,
@@ -593,15 +595,15 @@ class _Finder:
             self._pairs(representatives),
         )
 
-    def _used(self, representatives: Int64) -> list[int]:
+    def _used_groups(self, representatives: Int64) -> list[int]:
         """Return the groups that representatives use."""
-        found: set[int] = set()
-        for (at, _), group in self.group_of.items():
-            found |= set(group[np.isin(self.job.uses[at].ranks, representatives)].tolist())
-        return sorted(found - {WORLD})
+        used: set[int] = set()
+        for (index, _), group in self.group_of.items():
+            used |= set(group[np.isin(self.job.uses[index].ranks, representatives)].tolist())
+        return sorted(used - {WORLD})
 
     def _names(self, representatives: Int64) -> dict[str, Int64]:
-        groups, used = self.groups, self._used(representatives)
+        groups, used = self.groups, self._used_groups(representatives)
         parts = [slice(int(groups.start[g]), int(groups.start[g] + groups.size[g])) for g in used]
         if not parts:
             return {}
@@ -611,35 +613,35 @@ class _Finder:
         code = code.reshape(-1) + self.count
         if self.count + len(distinct) > MOST_NAMES:
             raise Unfoldable("there are too many kinds of members of comm groups")
-        found, at = {}, 0
+        by_name, start = {}, 0
         for group, part in zip(used, parts, strict=True):
             size = int(groups.size[group])
-            mine = code[at : at + size]
-            at += size
+            mine = code[start : start + size]
+            start += size
             if size == self.npus:
                 by_rank = np.empty(size, np.int64)
                 by_rank[groups.members[part]] = mine
                 mine = by_rank
-            found[groups.names[group]] = mine
-        return found
+            by_name[groups.names[group]] = mine
+        return by_name
 
     def _pairs(self, representatives: Int64) -> dict[int, dict[int, tuple[int, int]]]:
         known: dict[tuple[int, ...], int] = {}
-        found: dict[int, dict[int, tuple[int, int]]] = {}
-        for (at, slot), peer in self.peer_of.items():
-            ranks = self.job.uses[at].ranks
-            own, other = self.back[at, slot]
+        pairs: dict[int, dict[int, tuple[int, int]]] = {}
+        for (index, slot), peer in self.peer_of.items():
+            ranks = self.job.uses[index].ranks
+            own, other = self.back[index, slot]
             for i in np.flatnonzero(np.isin(ranks, representatives)).tolist():
                 here = int(self.class_of[ranks[i]]), int(own[i])
                 there = int(self.class_of[peer[i]]), int(other[i])
                 out = known.setdefault((*here, *there), 1 + len(known))
                 back = known.setdefault((*there, *here), 1 + len(known))
-                found.setdefault(int(ranks[i]), {})[slot] = out, back
-        return found
+                pairs.setdefault(int(ranks[i]), {})[slot] = out, back
+        return pairs
 
 
 def expanded_links(folding: Folding, config: SystemConfig, links: Any) -> Any:
-    """Return the figures of all links where those of the representatives' links are known.
+    """Expand the figures of the representatives' links to all links.
 
     Args:
         folding: The classes.

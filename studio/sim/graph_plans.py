@@ -1,4 +1,4 @@
-"""The tables of graphs, laid out once per distinct graph, not per rank.
+"""Lay out the tables of graphs, once per distinct graph.
 
 Ranks that share a graph share its node table and bring their own slots (peers, comm groups). Graphs that differ in
 recorded times only share it too.
@@ -37,7 +37,7 @@ def graph_plans(planning: Planning) -> dict[int, GraphPlan]:
     config = planning.config
     # Only where nodes take what was recorded do they all differ in times alone.
     recorded = config.roofline is None and config.remote_memory is None
-    # What a number's collectives follow, and when communication was recorded, is told of each graph apart.
+    # What a number's collectives follow, and when communication was recorded, is stored for each graph.
     recorded = recorded and not planning.follows and not planning.replays
     planning.first_alike = first_alike(graphs) if recorded else {index: index for index in graphs}
     plans: dict[int, GraphPlan] = {}
@@ -52,7 +52,7 @@ def graph_plans(planning: Planning) -> dict[int, GraphPlan]:
 
 
 def put_graph(planning: Planning, plan: GraphPlan) -> int:
-    """Return where the nodes of a graph lie, and their children."""
+    """Lay out a graph's nodes and children; returns their offsets."""
     plan.nodes[:, k.Node.CHILDREN] += planning.arena.put(plan.children)
     return planning.arena.put(plan.nodes)
 
@@ -121,7 +121,7 @@ def _edges(
 
 
 def custom_lists(planning: Planning, trace: Trace) -> tuple[int, int]:
-    """Return the phase lists (of the world and of groups) of a collective given as a trace."""
+    """Lay out a collective given as a trace; returns its phase lists for all ranks and for groups."""
     key = ("custom", id(trace))
     if key not in planning.lists:
         # Places without a trace have no nodes: their phase never ends, and the report says so.
@@ -134,18 +134,18 @@ def custom_lists(planning: Planning, trace: Trace) -> tuple[int, int]:
                 planning.longest_custom = max(planning.longest_custom, len(plan.order))
             plan, nodes, parents = plans[rank.graph]
             tables[place, :4] = nodes, parents, put_slots(planning, rank, plan), len(plan.order)
-        at = planning.arena.put(tables)
-        planning.lists[key] = custom_list(planning, at, planning.npus)
-        planning.lists[key, "group"] = custom_list(planning, at, 0)
+        start = planning.arena.put(tables)
+        planning.lists[key] = custom_list(planning, start, planning.npus)
+        planning.lists[key, "group"] = custom_list(planning, start, 0)
     return planning.lists[key], planning.lists[key, "group"]
 
 
 def first_alike(graphs: dict[int, Graph]) -> dict[int, int]:
     """Return for each graph the first that differs from it in what decides about recorded times only.
 
-    These are the times, operations and sizes of tensors; graphs are told by their numbers.
+    These are the times, operations and sizes of tensors; graphs are identified by their numbers.
     """
-    found: dict[int, int] = {}
+    alike: dict[int, int] = {}
     seen: dict[tuple[int, ...], list[tuple[int, list[Any]]]] = {}
     for index, graph in graphs.items():
         parts = [values for name, values in arrays(graph) if name not in _UNREAD]
@@ -154,13 +154,13 @@ def first_alike(graphs: dict[int, Graph]) -> dict[int, int]:
         for first, theirs in others:
             same = all(a is b or np.array_equal(a, b) for a, b in zip(parts, theirs, strict=True))
             if same and _values_alike(graph, graphs[first]):
-                found[index] = first
+                alike[index] = first
                 break
         else:
-            found[index] = index
+            alike[index] = index
             if len(others) < _MOST_COMPARED:
                 others.append((index, parts))
-    return found
+    return alike
 
 
 def _values_alike(graph: Graph, other: Graph) -> bool:

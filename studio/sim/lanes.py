@@ -1,4 +1,4 @@
-"""Threads and streams: nodes that name one take turns in it, and run beside those of others."""
+"""Threads and streams: nodes of one run in turn, those of different ones in parallel."""
 
 from __future__ import annotations
 

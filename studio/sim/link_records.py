@@ -1,4 +1,4 @@
-"""The links of the network as the engine finds them, and the tables that messages are routed by."""
+"""Lay out the links of the network, and the routing tables."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from studio.trace import Int64
 
 
 def put_links(planning: Planning, head: Int64) -> Float64:
-    """Lay out the links and how they are found; returns the real numbers that follow those of the dimensions."""
+    """Lay out links and routing tables; returns the real numbers that follow those of the dimensions."""
     config, arena = planning.config, planning.arena
     dims, graph = config.topology.dims, config.links
     aware = config.congestion == "aware"
@@ -44,21 +44,21 @@ def put_links(planning: Planning, head: Int64) -> Float64:
     targets[table.record] = table.target
     record[k.Graph.DEVICES], record[k.Graph.BITS] = devices, near.bits
     record[k.Graph.PER], record[k.Graph.WORDS] = near.per_word, near.row_words
-    for at, values in (
+    for field, values in (
         (k.Graph.OUT, near.out),
         (k.Graph.PAIRS, pairs),
         (k.Graph.INTO, near.into),
         (k.Graph.SOURCES, near.sources),
         (k.Graph.TARGETS, targets),
     ):
-        record[at] = arena.put(values)
-    for at, words in (
+        record[field] = arena.put(values)
+    for field, words in (
         (k.Graph.ROWS, near.row_words * graph.npus),
         (k.Graph.KNOWN, graph.npus),
         (k.Graph.DISTANCE, devices),
         (k.Graph.QUEUE, devices),
     ):
-        record[at] = arena.room(words)
+        record[field] = arena.room(words)
     record[k.Graph.LEAST] = head[k.Head.LINK_FLOATS] + rates.size
     record[k.Graph.REACH] = record[k.Graph.LEAST] + len(near.latency_ns)
     arena.parts.append((int(head[k.Head.GRAPH]), record))

@@ -96,19 +96,19 @@ def links_of(topology: Topology) -> LinkTable:
         n, x = dim.size, npu // stride % dim.size
         line = npu - x * stride
         if dim.kind == "fully_connected":
-            one, y = np.repeat(npu, n), np.tile(np.arange(n), npus)
-            found = [(one, np.repeat(line, n) + y * stride, first + np.arange(npus * n))]
-            found = [tuple(column[y != np.repeat(x, n)] for column in found[0])]
+            sender, y = np.repeat(npu, n), np.tile(np.arange(n), npus)
+            parts = [(sender, np.repeat(line, n) + y * stride, first + np.arange(npus * n))]
+            parts = [tuple(column[y != np.repeat(x, n)] for column in parts[0])]
         elif dim.kind == "switch":
             device = switches + npu // (stride * n) * stride + npu % stride
-            found = [(npu, device, first + npu), (device, npu, first + npus + npu)]
+            parts = [(npu, device, first + npu), (device, npu, first + npus + npu)]
             switches += npus // n
         else:
-            found = [(npu, line + (x + 1) % n * stride, first + npu)]
+            parts = [(npu, line + (x + 1) % n * stride, first + npu)]
             if n > 2:
-                found.append((npu, line + (x - 1) % n * stride, first + npus + npu))
-        columns += found
-        dims += [np.full(len(source), d) for source, _, _ in found]
+                parts.append((npu, line + (x - 1) % n * stride, first + npus + npu))
+        columns += parts
+        dims += [np.full(len(source), d) for source, _, _ in parts]
         stride *= n
     source, target, record = (np.concatenate(parts) for parts in zip(*columns, strict=True))
     dimension = np.concatenate(dims)

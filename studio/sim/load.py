@@ -1,4 +1,4 @@
-"""How much was asked of the network over time.
+"""The load of the network over time.
 
 The simulator counts what each rank sent into each dimension, and how long each link was sending, but not when. Here
 these totals are spread over the rank's communication: over the nodes whose group, or whose other end, differs from the
@@ -38,27 +38,29 @@ def network_load(result: SimResult, gantt: Gantt) -> tuple[Series, ...]:
         gantt: Its timeline.
     """
     spread = _Spread(result, gantt)
-    found = []
-    for at, dimension in enumerate(result.dimensions):
+    series = []
+    for index, dimension in enumerate(result.dimensions):
         capacity = dimension.capacity_bytes_per_ns * len(dimension.bytes)
         if not capacity or not dimension.bytes.any():
             continue
-        steps = spread.over(dimension.bytes.astype(np.float64) / capacity, at)
+        steps = spread.over(dimension.bytes.astype(np.float64) / capacity, index)
         about = f"{offered_load_words(result.config)} {_SPREAD_EVENLY}"
-        found.append(Series(f"offered load of dimension {at}", about, "share", steps))
-    for at in result.links.busiest(1):
-        ends = (int(result.links.source[at]), int(result.links.target[at]))
+        series.append(Series(f"offered load of dimension {index}", about, "share", steps))
+    for index in result.links.busiest(1):
+        ends = (int(result.links.source[index]), int(result.links.target[index]))
         owner = ends[0] if ends[0] < result.links.npus else ends[1]
         if owner >= result.links.npus:
             continue
         busy = np.zeros(len(result.trace.ranks))
-        busy[owner] = float(result.links.busy_ns[at])
+        busy[owner] = float(result.links.busy_ns[index])
         about = (
             "Time in which the link that was sending longest was sending, of all links: 100 % is always. "
             f"{_SPREAD_EVENLY}"
         )
-        found.append(Series(f"load of link {result.links.name(at)}", about, "share", spread.over(busy, None)))
-    return tuple(found)
+        series.append(
+            Series(f"load of link {result.links.name(index)}", about, "share", spread.over(busy, None))
+        )
+    return tuple(series)
 
 
 class _Spread:
@@ -67,12 +69,12 @@ class _Spread:
     def __init__(self, result: SimResult, gantt: Gantt) -> None:
         self._gantt = gantt
         self._size = span_bytes(gantt)
-        self._place = {rank.number: at for at, rank in enumerate(result.trace.ranks)}
+        self._place = {rank.number: place for place, rank in enumerate(result.trace.ranks)}
         sizes = [dim.size for dim in result.config.topology.dims]
         # (R, D) where each rank stands in each dimension; ranks of a system are numbered from 0.
         numbers = np.array([rank.number for rank in result.trace.ranks], np.int64)
         self._where = np.stack(
-            [numbers // int(np.prod(sizes[:at])) % size for at, size in enumerate(sizes)], axis=1
+            [numbers // int(np.prod(sizes[:index])) % size for index, size in enumerate(sizes)], axis=1
         )
         groups = result.trace.groups if result.config.groups is None else result.config.groups
         self._members = {group.name: self._places(group.ranks) for group in groups}
@@ -86,10 +88,10 @@ class _Spread:
 
     def _messages(self) -> Mapping[tuple[int, int], Int64]:
         """Return the other end's place in the dimensions for each send, by rank and row."""
-        found = self._gantt.messages
-        there = np.flatnonzero((found.send_rank >= 0) & np.isin(found.target, list(self._place)))
-        pairs = zip(found.send_rank[there].tolist(), found.send_row[there].tolist(), strict=True)
-        targets = [self._place[number] for number in found.target[there].tolist()]
+        messages = self._gantt.messages
+        there = np.flatnonzero((messages.send_rank >= 0) & np.isin(messages.target, list(self._place)))
+        pairs = zip(messages.send_rank[there].tolist(), messages.send_row[there].tolist(), strict=True)
+        targets = [self._place[number] for number in messages.target[there].tolist()]
         return {pair: self._where[target] for pair, target in zip(pairs, targets, strict=True)}
 
     def over(self, total: Float64, dimension: int | None) -> Steps:
@@ -99,14 +101,14 @@ class _Spread:
         for track, rows in self._ranks_of.items():
             part = np.arange(int(coverage.bounds[track]), int(coverage.bounds[track + 1]))
             for row in rows:
-                at = self._place[int(self._gantt.rows.rank[row])]
-                if total[at]:
-                    weight = self._size[part] * self._uses(part, row, at, dimension)
-                    of_rank.setdefault(at, []).append((part, weight))
+                rank = self._place[int(self._gantt.rows.rank[row])]
+                if total[rank]:
+                    weight = self._size[part] * self._uses(part, row, rank, dimension)
+                    of_rank.setdefault(rank, []).append((part, weight))
         starts, ends, rates = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)], [np.zeros(0)]
-        for at, parts in of_rank.items():
-            place = np.concatenate([one for one, _ in parts])
-            weight = np.concatenate([one for _, one in parts])
+        for rank, parts in of_rank.items():
+            place = np.concatenate([places for places, _ in parts])
+            weight = np.concatenate([weights for _, weights in parts])
             length = coverage.end_ns[place] - coverage.start_ns[place]
             weight[length == 0] = 0
             if not weight.any():
@@ -114,10 +116,10 @@ class _Spread:
             used = weight > 0
             starts.append(coverage.start_ns[place[used]])
             ends.append(coverage.end_ns[place[used]])
-            rates.append(total[at] * weight[used] / weight.sum() / length[used])
+            rates.append(total[rank] * weight[used] / weight.sum() / length[used])
         return Steps(np.concatenate(starts), np.concatenate(ends), np.concatenate(rates))
 
-    def _uses(self, part: Int64, row: int, at: int, dimension: int | None) -> Float64:
+    def _uses(self, part: Int64, row: int, rank: int, dimension: int | None) -> Float64:
         """Return (S,) 1 for each span of a row that sends into a dimension, 0 for others."""
         category = self._gantt.coverage.category[part]
         sends = np.isin(category, (Category.COLLECTIVE, Category.SEND)).astype(np.float64)
@@ -128,7 +130,7 @@ class _Spread:
         if len(np.unique(self._where[members, dimension])) < 2:
             sends[category == Category.COLLECTIVE] = 0
         for index in np.flatnonzero(category == Category.SEND).tolist():
-            there = self._crossing.get((at, int(self._gantt.coverage.row[part[index]])))
-            if there is None or there[dimension] == self._where[at, dimension]:
+            there = self._crossing.get((rank, int(self._gantt.coverage.row[part[index]])))
+            if there is None or there[dimension] == self._where[rank, dimension]:
                 sends[index] = 0
         return sends

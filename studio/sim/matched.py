@@ -1,4 +1,4 @@
-"""What the simulator makes of the matching of collectives and messages across ranks.
+"""Use the matching of collectives and messages across ranks in the simulator.
 
 Two switches of the extended mode rest on it. With `collective_order` the collectives of a comm group begin in the order
 of their numbers (`comm_seq`) where every member numbers them, so that two that are ready at once cannot pass each other
@@ -39,18 +39,18 @@ def sequences(trace: Trace, groups: Sequence[CommGroup] | None) -> dict[int, Int
     if not any(len(graph.rows_with("comm_seq")[0]) for graph in trace.graphs):
         return {}
     graph_of = {rank.number: rank.graph for rank in trace.ranks}
-    found: dict[int, list[Int64]] = {}
+    pairs_of: dict[int, list[Int64]] = {}
     for matching in match_collectives(trace, groups):
         if not matching.by_number:
             continue
-        told = {}
-        for member, at in zip(matching.members, matching.sequence_of.tolist(), strict=True):
-            if at != NONE:
-                told[graph_of[member], at] = matching.sequences[at].rows
-        for (graph, _), rows in told.items():
+        rows_of = {}
+        for member, position in zip(matching.members, matching.sequence_of.tolist(), strict=True):
+            if position != NONE:
+                rows_of[graph_of[member], position] = matching.sequences[position].rows
+        for (graph, _), rows in rows_of.items():
             there = rows[rows != NONE]
-            found.setdefault(graph, []).append(np.stack([there[:-1], there[1:]]))
-    return {graph: np.unique(np.concatenate(pairs, axis=1), axis=1) for graph, pairs in found.items()}
+            pairs_of.setdefault(graph, []).append(np.stack([there[:-1], there[1:]]))
+    return {graph: np.unique(np.concatenate(pairs, axis=1), axis=1) for graph, pairs in pairs_of.items()}
 
 
 def sequence_alone(graph: Graph) -> Bool:
@@ -93,20 +93,20 @@ class Meetings:
 
 
 def meetings(trace: Trace, groups: Sequence[CommGroup] | None) -> Meetings:
-    """Return what meets what, and how long that took in the recording.
+    """Return which nodes meet, and how long that took in the recording.
 
     A node ends as long after the last arrival as it did in the recording, where all who take part have start times;
     else after the shortest time that one of them recorded, for the others' hold their waiting for that one. A send
     waits for nobody, nor does a member of a collective with a root that had ended before the last one came, nor a
     receive that had ended before its send began, which recorders of gloo note down late.
     """
-    place = {rank.number: at for at, rank in enumerate(trace.ranks)}
+    place = {rank.number: place for place, rank in enumerate(trace.ranks)}
     columns, counts, known = [np.zeros((4, 0), np.int64)], [np.zeros(0, np.int64)], 0
     for matching in match_collectives(trace, groups):
         inside = np.array([place.get(member, NONE) for member in matching.members], np.int64)
         rows = matching.rows()
         member, position = np.nonzero(rows != NONE)
-        rooted = _rooted(matching)[position]
+        rooted = _end_kinds(matching)[position]
         columns.append(np.stack([inside[member], rows[member, position], known + position, rooted]))
         # Absent members are waited for, too: with a gap a collective never takes place.
         counts.append(np.full(rows.shape[1], len(matching.members)))
@@ -114,15 +114,15 @@ def meetings(trace: Trace, groups: Sequence[CommGroup] | None) -> Meetings:
     messages = match_messages(trace)
     number = known + np.arange(len(messages))
     counts.append(np.full(len(messages), 2))
-    for at, row, how in (
+    for place_of, row, how in (
         (messages.send_rank, messages.send_row, _SEND),
         (messages.receive_rank, messages.receive_row, _ONE_WAY),
     ):
         there = row != NONE
-        columns.append(np.stack([at[there], row[there], number[there], np.full(int(there.sum()), how)]))
+        columns.append(np.stack([place_of[there], row[there], number[there], np.full(int(there.sum()), how)]))
     rank, row, meeting, how = np.concatenate(columns, axis=1)
     count = np.concatenate(counts)
-    start, own = _recorded(trace, rank, row)
+    start, own = _recorded_times(trace, rank, row)
     waits, time_ns = _times(len(count), meeting, how, start, own)
     return Meetings(count, rank, row, meeting, waits, time_ns)
 
@@ -137,19 +137,19 @@ _ROOTED_TYPES = (
 )
 
 
-def _rooted(matching: GroupMatching) -> Int64:
-    """Return (C,) how the collectives of a group end."""
+def _end_kinds(matching: GroupMatching) -> Int64:
+    """Return (C,) whether the members of each collective end together."""
     longest = max(map(len, matching.sequences), default=0)
-    found = np.full(longest, _TOGETHER, np.int64)
+    ends = np.full(longest, _TOGETHER, np.int64)
     for sequence in matching.sequences:
-        found[: len(sequence)][np.isin(sequence.type, _ROOTED_TYPES)] = _ONE_WAY
-    return found
+        ends[: len(sequence)][np.isin(sequence.type, _ROOTED_TYPES)] = _ONE_WAY
+    return ends
 
 
-def _recorded(trace: Trace, rank: Int64, row: Int64) -> tuple[Int64, Int64]:
+def _recorded_times(trace: Trace, rank: Int64, row: Int64) -> tuple[Int64, Int64]:
     """Return start, -1 where there is none, and duration (P,) of nodes."""
     start, own = np.empty(len(rank), np.int64), np.empty(len(rank), np.int64)
-    graph_of = np.array([one.graph for one in trace.ranks], np.int64)[rank]
+    graph_of = np.array([item.graph for item in trace.ranks], np.int64)[rank]
     for index in np.unique(graph_of).tolist():
         mine, graph = graph_of == index, trace.graphs[index]
         start[mine], own[mine] = graph.start_ns[row[mine]], graph.duration_ns[row[mine]]
@@ -183,8 +183,8 @@ def rank_starts(trace: Trace) -> Int64:
 _NEVER = np.iinfo(np.int64).max
 
 
-def unrecorded(trace: Trace) -> Iterator[Finding]:
-    """Yield what a replay of communication lacks: nodes without a recorded duration, or all of them."""
+def unrecorded_findings(trace: Trace) -> Iterator[Finding]:
+    """Find communication without recorded durations, which a replay needs."""
     kinds = (NodeType.COMM_COLL, NodeType.COMM_SEND, NodeType.COMM_RECV)
     talks = [np.isin(graph.type, kinds) for graph in trace.graphs]
     without = [

@@ -72,10 +72,10 @@ def _topology(network: Fields, unit: str, *, extended: bool) -> Topology:
         ]
     entries = (
         {
-            setting.attribute: _entry(network, setting, f"{setting.key}[{at}]", items[at], unit)
+            setting.attribute: _entry(network, setting, f"{setting.key}[{index}]", items[index], unit)
             for setting, items in lists
         }
-        for at in range(len(kinds))
+        for index in range(len(kinds))
     )
     return Topology(tuple(Dimension(**values) for values in entries))
 
@@ -96,18 +96,18 @@ def _links(network: Fields, unit: str, npus: int) -> LinkGraph:
         raise network.error("links", listed, form)
     switches = network.read(BY_KEY["switches"]) or 0
     links = []
-    for at, one in enumerate(listed):
-        key = f"links[{at}]"
-        if not isinstance(one, list | tuple) or len(one) != 4:
-            raise network.error(key, one, "[source, target, bandwidth, latency in ns]")
+    for index, item in enumerate(listed):
+        key = f"links[{index}]"
+        if not isinstance(item, list | tuple) or len(item) != 4:
+            raise network.error(key, item, "[source, target, bandwidth, latency in ns]")
         source, target = (
-            network.whole_in(f"{key}[{end}]", one[end], 0, npus + switches - 1, _devices(npus, switches))
+            network.whole_in(f"{key}[{end}]", item[end], 0, npus + switches - 1, _devices(npus, switches))
             for end in (0, 1)
         )
         if source == target:
-            raise network.error(key, one, "two devices that differ")
-        rate = _entry(network, BY_KEY["bandwidth"], f"{key}[2]", one[2], unit)
-        latency = _entry(network, BY_KEY["latency"], f"{key}[3]", one[3], unit)
+            raise network.error(key, item, "two devices that differ")
+        rate = _entry(network, BY_KEY["bandwidth"], f"{key}[2]", item[2], unit)
+        latency = _entry(network, BY_KEY["latency"], f"{key}[3]", item[3], unit)
         links.append(Link(source, target, rate, latency))
     try:
         return LinkGraph(npus, switches, tuple(links))
@@ -175,7 +175,7 @@ def network_gb_per_s(bytes_per_ns: float) -> float:
     about = bytes_per_ns * 1_000_000_000 / NETWORK_BYTES_PER_GB
     candidates = [float(f"{about:.{digits}g}") for digits in range(1, 18)]
     candidates += [about, math.nextafter(about, 0), math.nextafter(about, math.inf)]
-    return plain(next((one for one in candidates if _exact(one, bytes_per_ns)), about))
+    return plain(next((candidate for candidate in candidates if _exact(candidate, bytes_per_ns)), about))
 
 
 def plain(number: float) -> float:

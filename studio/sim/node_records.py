@@ -1,4 +1,4 @@
-"""The nodes of a graph as the engine reads them: what each does, how long it takes, whom it is about.
+"""Fill the node records that the engine reads.
 
 Nodes that cannot be simulated are refused here, with rank, node and reason.
 """
@@ -57,23 +57,23 @@ class Columns:
         self.place[self.order] = np.arange(len(self.order))
 
     def where(self, key: str) -> tuple[Int64, Int64]:
-        """Return positions of the nodes with an attribute, and where it lies."""
+        """Return the positions of nodes with an attribute, and the attribute's row."""
         rows, where = self.graph.rows_with(key)
         return self.place[rows], where
 
     def values(self, key: str, default: int) -> tuple[Int64, Any]:
         """Return (N,) values of an integer attribute, and (N,) whether the node has it."""
         count = len(self.order)
-        found, there = np.full(count, default, np.int64), np.zeros(count, np.bool_)
-        at, where = self.where(key)
+        numbers, there = np.full(count, default, np.int64), np.zeros(count, np.bool_)
+        positions, where = self.where(key)
         if len(where):
             kinds = self.graph.attrs.kind[where]
             wrong = np.isin(kinds, [*INT_KINDS, ValueKind.BOOL], invert=True)
             if wrong.any():
-                node = node_name(self.graph, int(self.order[at[np.flatnonzero(wrong)[0]]]))
+                node = node_name(self.graph, int(self.order[positions[np.flatnonzero(wrong)[0]]]))
                 raise TraceError(f"{node}: attribute {key!r} is no whole number")
-            found[at], there[at] = self.graph.attrs.value[where], True
-        return found, there
+            numbers[positions], there[positions] = self.graph.attrs.value[where], True
+        return numbers, there
 
 
 class Draft:
@@ -140,7 +140,7 @@ class Draft:
         self._messages(types == NodeType.COMM_RECV, k.Kind.RECV, "comm_src", "comm_dst")
 
     def _meetings(self, types: Any) -> None:
-        """Let communication take its recorded time: number the nodes, and give them no slot."""
+        """Make communication take its recorded time: number the nodes and give them no slot."""
         among = np.flatnonzero(np.isin(types, _COMM))
         self.nodes[among, k.Node.KIND] = k.Kind.MEET
         self.nodes[among, k.Node.SLOT] = 3
@@ -173,7 +173,7 @@ class Draft:
             "Remove the node, or use the extended mode.",
         )
 
-    def _required(self, key: str, among: Any, least: int = 0) -> Int64:
+    def _require(self, key: str, among: Any, least: int = 0) -> Int64:
         values, there = self.columns.values(key, 0)
         for pos in np.flatnonzero(among & ~there)[:1].tolist():
             raise self.fail(pos, f"attribute {key!r} is missing")
@@ -189,7 +189,7 @@ class Draft:
         """
         if self.config.roofline is None or not among.any():
             return
-        ops, size = self._required("num_ops", among), self._required("tensor_size", among)
+        ops, size = self._require("num_ops", among), self._require("tensor_size", among)
         nothing = among & (size == 0)
         self.nodes[nothing, k.Node.KIND] = k.Kind.INSTANT
         some = np.flatnonzero(among & ~nothing)
@@ -210,7 +210,7 @@ class Draft:
                 "a memory node, but the system has no remote memory",
                 "Give a remote memory configuration.",
             )
-        size = self._required("tensor_size", among)
+        size = self._require("tensor_size", among)
         time = memory.latency_ns + (size / memory.bytes_per_ns).astype(np.int64)
         self.nodes[among, k.Node.KIND] = k.Kind.MEMORY
         self.nodes[among, k.Node.DURATION] = time[among]
@@ -218,9 +218,9 @@ class Draft:
     def _slot(self, key: str, among: Any, column: int) -> Int64:
         """Point nodes to the slot that holds their peer or group; returns those that have none."""
         there = np.zeros(len(among), np.bool_)
-        at, where = self.columns.where(key)
+        positions, where = self.columns.where(key)
         attrs, strings = self.graph.attrs, self.graph.strings
-        for pos, index in zip(at.tolist(), where.tolist(), strict=True):
+        for pos, index in zip(positions.tolist(), where.tolist(), strict=True):
             if not among[pos]:
                 continue
             there[pos] = True
@@ -245,22 +245,22 @@ class Draft:
         if not among.any():
             return
         nodes, planning = self.nodes, self.planning
-        types = self._required("comm_type", among)
+        types = self._require("comm_type", among)
         sized = among & (types != CollectiveType.BARRIER) if self.all_collectives else among
-        sizes = self._required("comm_size", sized)
+        sizes = self._require("comm_size", sized)
         nodes[:, k.Node.PRIORITY] = self.columns.values("comm_priority", 0)[0]
         self._slot("pg_name", among, k.Node.GROUP)
-        masks = self._involved(among)
+        masks = self._involved_dimensions(among)
         live = np.flatnonzero(among & (self.all_collectives | (types != CollectiveType.BROADCAST)))
         custom = self._custom_numbers()
         columns = (types, sizes, masks, nodes[:, k.Node.GROUP], custom, self._roots())
         keys = np.stack([column[live] for column in columns])
         distinct, first, inverse = np.unique(keys, axis=1, return_index=True, return_inverse=True)
-        found = np.zeros((distinct.shape[1], 4), np.int64)
-        for at, (kind, size, mask, slot, own, root) in enumerate(distinct.T.tolist()):
-            found[at] = self._collective(int(live[first[at]]), kind, size, mask, (slot, own, root))
+        records = np.zeros((distinct.shape[1], 4), np.int64)
+        for index, (kind, size, mask, slot, own, root) in enumerate(distinct.T.tolist()):
+            records[index] = self._collective(int(live[first[index]]), kind, size, mask, (slot, own, root))
         nodes[live, k.Node.KIND] = k.Kind.COLLECTIVE
-        picked = found[inverse.reshape(-1)]
+        picked = records[inverse.reshape(-1)]
         for column, values in zip(
             (k.Node.SIZE, k.Node.STREAMS, k.Node.WORLD, k.Node.GROUPED), picked.T, strict=True
         ):
@@ -271,16 +271,16 @@ class Draft:
     def _custom_numbers(self) -> Int64:
         """Return (N,) the number of the node's own algorithm among `custom_nodes`, -1 where it has none."""
         numbers = np.full(len(self.order), -1, np.int64)
-        for at, node in enumerate(self.config.custom_nodes):
-            numbers[self.graph.id[self.order] == node] = at
+        for index, node in enumerate(self.config.custom_nodes):
+            numbers[self.graph.id[self.order] == node] = index
         return numbers
 
-    def _involved(self, among: Any) -> Int64:
+    def _involved_dimensions(self, among: Any) -> Int64:
         """Return (N,) which dimensions a collective involves as bits, -1 where it does not say."""
         masks = np.full(len(among), -1, np.int64)
         attrs = self.graph.attrs
-        at, where = self.columns.where("involved_dim")
-        for pos, index in zip(at.tolist(), where.tolist(), strict=True):
+        positions, where = self.columns.where("involved_dim")
+        for pos, index in zip(positions.tolist(), where.tolist(), strict=True):
             if attrs.kind[index] != ValueKind.BOOL_LIST:
                 raise self.fail(pos, "attribute 'involved_dim' is no list of booleans")
             start = int(attrs.value[index])
@@ -380,8 +380,8 @@ class Draft:
             return
         nodes = self.nodes
         nodes[among, k.Node.KIND] = kind
-        nodes[among, k.Node.SIZE] = self._required("comm_size", among)[among]
-        nodes[among, k.Node.TAG] = self._required("comm_tag", among)[among] % k.Channel.STREAM_TAG
+        nodes[among, k.Node.SIZE] = self._require("comm_size", among)[among]
+        nodes[among, k.Node.TAG] = self._require("comm_tag", among)[among] % k.Channel.STREAM_TAG
         for pos in self._slot(peer, among, k.Node.PEER)[:1].tolist():
             raise self.fail(pos, f"attribute {peer!r} is missing")
         self.peer_slots.update(np.unique(nodes[among, k.Node.PEER]).tolist())
@@ -389,10 +389,14 @@ class Draft:
             self._own(own, among)
 
     def _own(self, key: str, among: Any) -> None:
-        """Check that a message's own end, where it is written, is the rank itself, on every rank."""
-        at, where = self.columns.where(key)
+        """Check that the source of a send, or the target of a receive, is the rank itself."""
+        positions, where = self.columns.where(key)
         attrs, trace = self.graph.attrs, self.planning.trace
-        named = {int(attrs.value[i]): p for p, i in zip(at.tolist(), where.tolist(), strict=True) if among[p]}
+        named = {
+            int(attrs.value[i]): p
+            for p, i in zip(positions.tolist(), where.tolist(), strict=True)
+            if among[p]
+        }
         if not named:
             return
         alike = self.planning.first_alike

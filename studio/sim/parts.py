@@ -1,4 +1,4 @@
-"""ASTRA-sim's configuration as it writes it, in tables, and what the tables mean.
+"""ASTRA-sim's configuration as tables, and their interpretation.
 
 Sections 3 to 12 of the reference's behaviour give every key its meaning and default: a GB is 2^30 bytes
 in the bandwidths of the network and 10^9 bytes everywhere else; the endpoint delay is scaled only where
@@ -19,7 +19,7 @@ from studio.errors import ConfigError
 from studio.sim.algorithms import ALGORITHM_NAMES, ALGORITHMS_ALLOWED
 from studio.sim.config import Algorithm, Congestion, RemoteMemory, Roofline, SharedBus, SystemConfig
 from studio.sim.extensions import Extensions
-from studio.sim.fields import Fields, nearest, shown
+from studio.sim.fields import Fields, nearest, show_value
 from studio.sim.kinds import CollectiveKind
 from studio.sim.network import EXTENDED_NETWORK_KEYS, network_of, network_table, plain
 from studio.sim.settings import ALGORITHM_SETTINGS, BY_KEY, SETTINGS, File, Setting, in_file, settings_held_by
@@ -73,7 +73,7 @@ PATH_OPTIONS = (
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """A configuration as ASTRA-sim writes it: one table per file, and the command line.
+    """A configuration as ASTRA-sim's tables: one per file, and the command line.
 
     Attributes:
         network: `network.yml`.
@@ -107,14 +107,14 @@ NO_CUSTOM = CustomAlgorithms()
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """A configuration, and what reading it brought to light: unknown keys, keys without effect."""
+    """A configuration, and findings about unknown keys and keys without effect."""
 
     config: SystemConfig
     findings: tuple[Finding, ...] = ()
 
 
-def imported(parts: Parts, custom: CustomAlgorithms = NO_CUSTOM) -> Imported:
-    """Return what ASTRA-sim's tables mean.
+def interpret(parts: Parts, custom: CustomAlgorithms = NO_CUSTOM) -> Imported:
+    """Interpret ASTRA-sim's tables as a configuration.
 
     Args:
         parts: The tables.
@@ -143,7 +143,7 @@ def imported(parts: Parts, custom: CustomAlgorithms = NO_CUSTOM) -> Imported:
     memory = fields("memory", "remote_memory.json")
     options = fields("options", "command line", PATH_OPTIONS, OPTION_IGNORED)
     topology, links = network_of(network, extended=is_extended(parts))
-    extended = _extended(parts, system, findings)
+    extended = _read_extensions(parts, system, findings)
     read = {"system": system, "options": options, "memory": memory, "extended": extended}
     bus = system.read(BY_KEY["model-shared-bus"])
     config = SystemConfig(
@@ -174,7 +174,7 @@ def mode_of(parts: Parts) -> Mode:
 
 
 def _read_values(read: Mapping[str, Fields], name: str) -> dict[str, Any]:
-    """Return the attributes of an object of the configuration that files say, by the name of its class."""
+    """Read the attributes of a configuration class from the files."""
     return {
         setting.attribute: read[setting.file].read(setting)
         for setting in settings_held_by(name)
@@ -182,8 +182,8 @@ def _read_values(read: Mapping[str, Fields], name: str) -> dict[str, Any]:
     }
 
 
-def _extended(parts: Parts, system: Fields, findings: list[Finding]) -> Fields:
-    """Return the settings of the extended mode, none where the mode is compatible."""
+def _read_extensions(parts: Parts, system: Fields, findings: list[Finding]) -> Fields:
+    """Return the settings of the extended mode; empty in the compatible mode."""
     table = system.table.get(EXTENDED, {})
     if not isinstance(table, Mapping):
         raise system.error(EXTENDED, table, 'a table of settings, such as {"communication-slots": 2}')
@@ -215,15 +215,15 @@ def _speeds(table: Fields, setting: Setting, npus: int) -> Mapping[int, float] |
     speeds = table.table[key]
     if not isinstance(speeds, Mapping):
         raise table.error(key, speeds, 'a table from NPU to speed, such as {"3": 0.9}')
-    found = {}
+    by_npu = {}
     for npu, speed in speeds.items():
         if not str(npu).isdecimal() or int(npu) >= npus:
             raise ConfigError(
-                f"{table.name}: {key} names NPU {shown(npu)}; allowed: whole numbers from 0 to {npus - 1}",
+                f"{table.name}: {key} names NPU {show_value(npu)}; allowed: whole numbers from 0 to {npus - 1}",
                 key=key,
             )
-        found[int(npu)] = table.number_in(f"{key}[{npu}]", speed, above=setting.above)
-    return found
+        by_npu[int(npu)] = table.number_in(f"{key}[{npu}]", speed, above=setting.above)
+    return by_npu
 
 
 def _report_missing_splits(system: Fields, findings: list[Finding]) -> list[Finding]:
@@ -238,7 +238,7 @@ def _report_missing_splits(system: Fields, findings: list[Finding]) -> list[Find
 def _algorithms(
     read: Mapping[str, Fields], dims: int, findings: list[Finding]
 ) -> dict[CollectiveKind, tuple[Algorithm, ...]]:
-    found: dict[CollectiveKind, tuple[Algorithm, ...]] = {}
+    algorithms: dict[CollectiveKind, tuple[Algorithm, ...]] = {}
     for setting in ALGORITHM_SETTINGS:
         key, kind, system = setting.key, setting.attribute, read[setting.file]
         if key not in system:
@@ -251,9 +251,9 @@ def _algorithms(
                 f"up to {dims} entries, one per dimension of the network",
                 "Remove entries from the end, or add dimensions to the network.",
             )
-        made = tuple(_algorithm(system, f"{key}[{at}]", value) for at, value in enumerate(listed))
-        found[kind] = made  # type: ignore[index]  # the attribute names a collective
-        single = next((at for at, algorithm in enumerate(made) if algorithm.single), None)
+        made = tuple(_algorithm(system, f"{key}[{index}]", value) for index, value in enumerate(listed))
+        algorithms[kind] = made  # type: ignore[index]  # the attribute names a collective
+        single = next((index for index, algorithm in enumerate(made) if algorithm.single), None)
         partial = f"{system.name}: {key} has {len(listed)} entries for {dims} dimensions"
         if single is not None and single + 1 < len(listed):
             message = f"{system.name}: {key} holds {listed[single]}, which stands for all dimensions; entries after it have no effect."
@@ -262,13 +262,13 @@ def _algorithms(
             message = f"{partial}: the collective stays within the first {len(listed)}."
             hint = "Give one algorithm per dimension for the whole collective."
             findings.append(Finding("warning", "algorithms-short", message, hint, file=system.name))
-    return found
+    return algorithms
 
 
 def _algorithm(system: Fields, key: str, value: object) -> Algorithm:
     try:
         if isinstance(value, str):
-            return Algorithm.named(value)
+            return Algorithm.parse(value)
     except ConfigError:
         pass
     near = nearest(value.rstrip("0123456789"), ALGORITHM_NAMES) if isinstance(value, str) else ""
@@ -291,7 +291,7 @@ def _remote_memory(read: Mapping[str, Fields], npus: int, findings: list[Finding
     if sharing is None:
         return None
     if sharing == "per_node" and of_node.key not in memory:
-        raise memory.missing(of_node.key, of_node.allowed())
+        raise memory.missing(of_node.key, of_node.allowed_words())
     made = RemoteMemory(**_read_values(read, "RemoteMemory"))
     if sharing == "per_node" and nodes.key in memory:
         count = memory.read(nodes)
@@ -318,8 +318,8 @@ def _groups(parts: Parts, npus: int, findings: list[Finding]) -> tuple[CommGroup
             findings.append(Finding("info", "group-name", message, file=name))
         if not isinstance(ranks, list | tuple) or not ranks:
             raise table.error(key, ranks, "a list of ranks, such as [0, 1, 2, 3]")
-        whole = [table.whole_in(f"{key}[{at}]", rank, 0, npus - 1) for at, rank in enumerate(ranks)]
-        repeated = next((rank for at, rank in enumerate(whole) if rank in whole[:at]), None)
+        whole = [table.whole_in(f"{key}[{index}]", rank, 0, npus - 1) for index, rank in enumerate(ranks)]
+        repeated = next((rank for index, rank in enumerate(whole) if rank in whole[:index]), None)
         if repeated is not None:
             raise table.error(key, ranks, "every rank once", f"Rank {repeated} is there more than once.")
         groups.append(CommGroup(key, tuple(whole)))
@@ -364,7 +364,7 @@ def _memory_of(memory: RemoteMemory | None, npus: int) -> dict[str, object] | No
 
 
 def _write_values(made: object, file: File) -> dict[str, object]:
-    """Return the settings that an object of the configuration holds, as a file has them."""
+    """Return the settings of a configuration object as in the files."""
     held = [setting for setting in settings_held_by(type(made).__name__) if setting.file == file]
     values = {setting.key: _file_value(setting, getattr(made, setting.attribute)) for setting in held}
     if file == "system":
@@ -405,8 +405,8 @@ def table_of(parts: Parts, file: File) -> Table:
     if file == "extended":
         nested = parts.system.get(EXTENDED)
         return nested if isinstance(nested, Mapping) else {}
-    found: Table | None = getattr(parts, file)
-    return found or {}
+    table: Table | None = getattr(parts, file)
+    return table or {}
 
 
 def with_value(parts: Parts, setting: Setting, value: object) -> Parts:
@@ -443,14 +443,14 @@ def with_settings(parts: Parts, settings: Sequence[str]) -> Parts:
     return parts
 
 
-def _with_setting(parts: Parts, given: str, at: str | None, text: str) -> Parts:
+def _with_setting(parts: Parts, given: str, index: str | None, text: str) -> Parts:
     setting, npu = _find_setting(given)
     value = _parse_setting(text, setting)
     if setting.file == "run":
         Fields("--set", {given: text}).choice_in(given, text, setting.values)
     before = table_of(parts, setting.file).get(setting.key)
-    if at is not None:
-        value = _replace_item(setting.key, before, int(at), value)
+    if index is not None:
+        value = _replace_item(setting.key, before, int(index), value)
     elif npu:
         value = {**(before if isinstance(before, Mapping) else {}), npu: value}
     elif not text:
@@ -484,7 +484,7 @@ def _find_setting(given: str) -> tuple[Setting, str]:
 
 
 def with_mode(parts: Parts, mode: Mode, *, strip: bool = False) -> Parts:
-    """Return `parts` in the mode asked for; without settings of its own the extended mode has its defaults.
+    """Return `parts` in this mode; the extended mode gets its defaults if it has no settings.
 
     Args:
         parts: The configuration.
@@ -511,20 +511,20 @@ def with_mode(parts: Parts, mode: Mode, *, strip: bool = False) -> Parts:
     )
 
 
-def _replace_item(key: str, before: object, at: int, value: object) -> list[object]:
+def _replace_item(key: str, before: object, index: int, value: object) -> list[object]:
     items = list(before) if isinstance(before, list | tuple) else []
-    if at >= len(items):
+    if index >= len(items):
         raise ConfigError(
-            f"--set {key}[{at}]: {key} has {len(items)} entries; allowed: {key}[0] to {key}[{len(items) - 1}]"
+            f"--set {key}[{index}]: {key} has {len(items)} entries; allowed: {key}[0] to {key}[{len(items) - 1}]"
             if items
-            else f"--set {key}[{at}]: {key} is no list"
+            else f"--set {key}[{index}]: {key} is no list"
         )
-    items[at] = value[0] if isinstance(value, list) and len(value) == 1 else value
+    items[index] = value[0] if isinstance(value, list) and len(value) == 1 else value
     return items
 
 
 def _parse_setting(text: str, setting: Setting) -> object:
-    """Return what a text of the command line stands for; a wrong one stays a text, and is refused by name later."""
+    """Parse a `--set` value; an invalid one stays text and is rejected by key later."""
     if setting.type == "links":
         try:
             return json.loads(text)

@@ -1,4 +1,4 @@
-"""The phases that collectives go through, as the engine reads them: algorithms, programs, collectives given as traces.
+"""Lay out the phases of collectives: algorithms, programs, and collectives given as traces.
 
 A list of phases is laid out once, whoever goes through it.
 """
@@ -48,7 +48,7 @@ ROLE_CODE = {"normal": k.Phase.NORMAL, "up": k.Phase.UP, "down": k.Phase.DOWN}
 
 
 def phase_list(planning: Planning, phases: Sequence[Phase], group_size: int = 0) -> int:
-    """Return where the records of some phases lie.
+    """Lay out the records of phases; returns their offset.
 
     Args:
         planning: What the plan is made of.
@@ -59,10 +59,10 @@ def phase_list(planning: Planning, phases: Sequence[Phase], group_size: int = 0)
     if key not in planning.lists:
         records = np.zeros(8 + k.Phase.WORDS * len(phases), np.int64)
         records[0] = len(phases)
-        for at, phase in enumerate(phases):
-            record = records[8 + k.Phase.WORDS * at :]
+        for index, phase in enumerate(phases):
+            record = records[8 + k.Phase.WORDS * index :]
             _phase(planning, record, phase, phases)
-            record[k.Phase.LAST] = at == len(phases) - 1
+            record[k.Phase.LAST] = index == len(phases) - 1
             if planning.folding is not None:
                 record[k.Phase.NAME] = planning.folding.kinds.get(Neighbourhood.of(phase), 0)
             if planning.extensions is not None:
@@ -89,14 +89,14 @@ def stream_lists(planning: Planning, streams: Sequence[Sequence[Phase]]) -> int:
     lists = np.array([phase_list(planning, phases) for phases in streams], np.int64)
     head = np.zeros(8, np.int64)
     head[0], head[1] = len(streams[0]), planning.arena.put(lists)
-    at = planning.arena.put(head)
-    planning.messages[at] = planning.messages[int(lists[0])]
-    planning.phases_of[at] = frozenset(phase for phases in streams for phase in phases)
-    return at
+    start = planning.arena.put(head)
+    planning.messages[start] = planning.messages[int(lists[0])]
+    planning.phases_of[start] = frozenset(phase for phases in streams for phase in phases)
+    return start
 
 
 def _program(planning: Planning, record: Int64, phase: Phase, ranks: int) -> None:
-    """Let a phase run by a program where the engine has no algorithm of its own for it."""
+    """Make a phase run a program if the engine lacks its algorithm."""
     kind, algorithm = phase.kind, phase.algorithm
     row, tree = algorithm.row, algorithm.row.two_trees
     if kind == "barrier" and kind not in row.steps and not tree:
@@ -153,7 +153,9 @@ def _put_program(planning: Planning, program: Program) -> int:
     if not program or any(message.what.startswith("send") for message in program[0].messages):
         ops.append((k.Op.STEP, 0, 0, 0))
     for step in program:
-        ops += [(_OPS[one.what], one.peer, one.divisor, one.factor) for one in step.messages]
+        ops += [
+            (_OPS[message.what], message.peer, message.divisor, message.factor) for message in step.messages
+        ]
         ops.append((k.Op.STEP, step.times, k.Op.WORDS * len(step.messages), 0))
         planning.longest_step = max(planning.longest_step, len(step.messages))
     ops.append((k.Op.END, 0, 0, 0))

@@ -1,4 +1,4 @@
-"""Turns a trace and a configuration into the array the engine runs over.
+"""Build the array that the engine runs on from a trace and a configuration.
 
 What can be known to fail is refused while it is made, before anything runs: the reference would abort, or end in
 silence with ranks missing.
@@ -35,7 +35,7 @@ INNER_GAP_NS = 0.0038
 
 @dataclass(slots=True)
 class Plan:
-    """What the engine starts from.
+    """The arrays that the engine starts from.
 
     Attributes:
         m: The engine's array.
@@ -61,7 +61,7 @@ class Plan:
 
 
 def make_plan(trace: Trace, config: SystemConfig, *, folded: bool = False) -> Plan:
-    """Return what the engine needs to simulate `trace` on `config`.
+    """Build the plan to simulate `trace` on `config`.
 
     Args:
         trace: The job.
@@ -90,7 +90,7 @@ def _check_ranks(trace: Trace, npus: int) -> None:
 
 
 def _lay_out(planning: Planning, folded: bool) -> Plan:
-    """Let every part be laid out in turn, then put the array together."""
+    """Lay out every part and assemble the array."""
     config, arena, npus = planning.config, planning.arena, planning.npus
     head = np.zeros(k.Head.WORDS, np.int64)
     plans = graph_plans(planning)
@@ -139,8 +139,8 @@ def _lay_out(planning: Planning, folded: bool) -> Plan:
     if planning.extensions is not None and planning.extensions.compute_speeds:
         head[k.Head.SPEEDS] = len(f) - npus
     m[: k.Head.WORDS] = head
-    for at, values in arena.parts:
-        m[at : at + len(values)] = values
+    for start, values in arena.parts:
+        m[start : start + len(values)] = values
     graph_of = np.array([r.graph for r in planning.trace.ranks], np.int64)
     listed = [plans.get(i) for i in range(len(planning.trace.graphs))]
     steps = sum(_steps(planning, plans[r.graph]) for r in planning.simulated)
@@ -154,8 +154,8 @@ def _steps(planning: Planning, plan: GraphPlan) -> int:
         nodes = plan.nodes[plan.nodes[:, k.Node.KIND] == k.Kind.COLLECTIVE]
         lists = np.where(nodes[:, k.Node.GROUP] < 0, nodes[:, k.Node.WORLD], nodes[:, k.Node.GROUPED])
         messages = sum(
-            count * planning.messages.get(at, 1)
-            for at, count in zip(lists.tolist(), nodes[:, k.Node.STREAMS].tolist(), strict=True)
+            count * planning.messages.get(start, 1)
+            for start, count in zip(lists.tolist(), nodes[:, k.Node.STREAMS].tolist(), strict=True)
         )
         planning.steps[id(plan.nodes)] = 2 * len(plan.nodes) + 5 * messages
     return planning.steps[id(plan.nodes)]
@@ -168,10 +168,10 @@ def _floats(planning: Planning) -> Float64:
     if planning.config.shared_bus is not None:
         f[k.Real.BUS_G] = np.float32(planning.config.shared_bus.gap_per_byte_ns)
         f[k.Real.BUS_INNER_G] = INNER_GAP_NS
-    for at, dim in enumerate(dims):
-        f[k.Real.DIMS + 2 * at] = dim.latency_ns
-        f[k.Real.DIMS + 2 * at + 1] = dim.bytes_per_ns * dim.efficiency
-        f[k.Real.DIMS + 2 * len(dims) + at] = dim.message_overhead_ns
+    for index, dim in enumerate(dims):
+        f[k.Real.DIMS + 2 * index] = dim.latency_ns
+        f[k.Real.DIMS + 2 * index + 1] = dim.bytes_per_ns * dim.efficiency
+        f[k.Real.DIMS + 2 * len(dims) + index] = dim.message_overhead_ns
     return f
 
 

@@ -1,4 +1,4 @@
-"""What is known of a job while its plan is made: the state that the modules of the plan share.
+"""Mutable state shared by the modules that build a plan.
 
 `plan` puts the array together out of what they lay out: `graph_plans` and `node_records` the graphs, `phase_lists` what
 collectives go through, `slots` peers and comm groups, `rank_records` the ranks, `link_records` the network.
@@ -53,7 +53,7 @@ class GraphPlan:
 
 @dataclass(frozen=True, slots=True)
 class Variety:
-    """What decides how a comm group carries out a collective.
+    """The parameters of a group's collective.
 
     Attributes:
         kind: The collective.
@@ -77,7 +77,7 @@ class Variety:
 
 
 class Planning:
-    """What is known of a job, and has been laid out of it, while its plan is made.
+    """Mutable state shared while a plan is built.
 
     Attributes:
         trace, config, npus, extensions: What is asked for.

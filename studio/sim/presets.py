@@ -1,4 +1,4 @@
-"""Systems to start from, each with where its numbers come from.
+"""Named systems, each with the source of its numbers.
 
 The numbers of the vendors' systems are those of the configurations that ASTRA-sim ships for them, in its
 units: GB/s of 2^30 bytes per link, nanoseconds. Some are data-sheet figures, some were tuned by its
@@ -15,7 +15,7 @@ from studio.errors import ConfigError
 from studio.sim.config import Congestion, SystemConfig
 from studio.sim.fabrics import Speed, rail_optimized
 from studio.sim.fields import nearest
-from studio.sim.parts import Parts, Table, imported
+from studio.sim.parts import Parts, Table, interpret
 from studio.sim.settings import ALGORITHM_SETTINGS
 
 _ASTRA = "ASTRA-sim, github.com/astra-sim/astra-sim, as of 2026"
@@ -25,7 +25,7 @@ _RING_MEMORY = 50
 
 @dataclass(frozen=True, slots=True)
 class Preset:
-    """A system by name.
+    """A named system.
 
     Attributes:
         name: What `--preset` takes.
@@ -42,7 +42,7 @@ class Preset:
     @property
     def config(self) -> SystemConfig:
         """The system as the simulator takes it."""
-        return imported(self.parts).config
+        return interpret(self.parts).config
 
 
 def preset(name: str) -> Preset:
@@ -116,8 +116,8 @@ _TPU_SOURCE = (
 )
 
 
-def _shipped(file: str, what: str) -> str:
-    """Return the source of numbers that ASTRA-sim ships."""
+def _shipped_source(file: str, what: str) -> str:
+    """Format the source of a preset that ships with ASTRA-sim."""
     return f"{_ASTRA}, inputs/network/{file}.yml: {what}"
 
 
@@ -125,28 +125,28 @@ _ALL = (
     _preset(
         "hgx-h100-8",
         "HGX H100, 8 GPUs behind one NVSwitch level",
-        _shipped("hgx_h100_8gpu", _H100_SOURCE),
+        _shipped_source("hgx_h100_8gpu", _H100_SOURCE),
         _network(["Switch"], [8], [400], [936.25]),
         _H100,
     ),
     _preset(
         "hgx-h100-16",
         "2 HGX H100 nodes of 8 GPUs",
-        _shipped("hgx_h100_16gpu", _H100_NODES),
+        _shipped_source("hgx_h100_16gpu", _H100_NODES),
         _network(["Switch", "Ring"], [8, 2], [400, 50], [936.25, 1000]),
         _H100,
     ),
     _preset(
         "hgx-h100-32",
         "4 HGX H100 nodes of 8 GPUs in a ring",
-        _shipped("hgx_h100_32gpu", _H100_NODES),
+        _shipped_source("hgx_h100_32gpu", _H100_NODES),
         _network(["Switch", "Ring"], [8, 4], [400, 50], [936.25, 1000]),
         _H100,
     ),
     _preset(
         "dgx-v100-4",
         "4 GPUs of a DGX V100 in a ring",
-        _shipped(
+        _shipped_source(
             "dgx_v100_4gpu",
             "3.125 GB/s per link and 3.39 ns, without a measurement (the file says so); NVIDIA gives NVLink of the V100 "
             "25 GB/s per link and direction, 6 links per GPU. Its file for 8 GPUs holds placeholders",
@@ -157,21 +157,21 @@ _ALL = (
     _preset(
         "tpu-v3-8",
         "TPU v3, 8 chips in a ring",
-        _shipped("tpu_v3_8", f"1,000 ns and {_TPU_SOURCE}"),
+        _shipped_source("tpu_v3_8", f"1,000 ns and {_TPU_SOURCE}"),
         _network(["Ring"], [8], [80], [1000]),
         _TPU,
     ),
     _preset(
         "tpu-v3-32-ring",
         "TPU v3, 32 chips in a ring",
-        _shipped("tpu_v3_32_ring", f"2,000 ns and {_TPU_SOURCE}"),
+        _shipped_source("tpu_v3_32_ring", f"2,000 ns and {_TPU_SOURCE}"),
         _network(["Ring"], [32], [80], [2000]),
         _TPU,
     ),
     _preset(
         "tpu-v3-32-torus",
         "TPU v3, 32 chips in a 4×8 torus",
-        _shipped("tpu_v3_32_2dtorus", f"1,000 ns and {_TPU_SOURCE}"),
+        _shipped_source("tpu_v3_32_2dtorus", f"1,000 ns and {_TPU_SOURCE}"),
         _network(["Ring", "Ring"], [4, 8], [80, 80], [1000, 1000]),
         _TPU,
     ),
@@ -211,5 +211,5 @@ _ALL = (
     ),
 )
 
-PRESETS: Mapping[str, Preset] = MappingProxyType({one.name: one for one in _ALL})
+PRESETS: Mapping[str, Preset] = MappingProxyType({preset.name: preset for preset in _ALL})
 """Every preset by name, in the order they are listed."""

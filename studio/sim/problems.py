@@ -1,4 +1,4 @@
-"""Everything that is wrong with a configuration at once, each with the key it is wrong at.
+"""Collect all errors of a configuration, by key.
 
 `studio.sim.parts.imported` stops at the first value that is not allowed, as a command should. A form shows all of
 them: here the value refused is replaced by one that is allowed, and the tables are read again.
@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from studio.errors import ConfigError
 from studio.sim.config import SystemConfig
-from studio.sim.parts import Parts, imported, table_of, with_value
+from studio.sim.parts import Parts, interpret, table_of, with_value
 from studio.sim.settings import BY_KEY, Setting
 from studio.trace import Finding
 
@@ -24,7 +24,7 @@ _PLACES = (("congestion is", "congestion"), ("topology has", "npus_count"), ("lo
 
 @dataclass(frozen=True, slots=True)
 class Examined:
-    """What became of a configuration's tables.
+    """A configuration's findings and errors.
 
     Attributes:
         config: The configuration; where values were refused, with others in their place. None where the rest
@@ -43,19 +43,19 @@ class Examined:
         return None if self.problems else self.config
 
 
-def examined(parts: Parts) -> Examined:
-    """Read the tables of a configuration to their end, whatever is refused on the way.
+def examine_parts(parts: Parts) -> Examined:
+    """Read the tables of a configuration and collect every error instead of stopping at the first.
 
     Example:
         >>> network = {"topology": ["Ring"], "npus_count": [1], "bandwidth": ["tbd"], "latency": [500]}
         >>> system = {"scheduling-policy": "LIFO", "collective-optimization": "best", "preferred-dataset-splits": 4}
-        >>> list(examined(Parts(network, system)).problems)
+        >>> list(examine_parts(Parts(network, system)).problems)
         ['npus_count[0]', 'bandwidth[0]', 'collective-optimization']
     """
     problems: dict[str, ConfigError] = {}
     for _ in range(_AT_MOST):
         try:
-            found = imported(parts)
+            result = interpret(parts)
         except ConfigError as error:
             key = error.key or next((key for start, key in _PLACES if error.message.startswith(start)), "")
             known = key in problems
@@ -64,32 +64,32 @@ def examined(parts: Parts) -> Examined:
                 return Examined(None, (), problems)
             parts = _replace_refused(parts, key)
         else:
-            return Examined(found.config, found.findings, problems)
+            return Examined(result.config, result.findings, problems)
     return Examined(None, (), problems)
 
 
 def _replace_refused(parts: Parts, key: str) -> Parts:
-    """Return the tables with an allowed value at `key`."""
+    """Replace a rejected value by an allowed one."""
     if key == "congestion":
         return replace(parts, congestion="unaware")
     match = _ITEM.fullmatch(key)
-    name, at = (match["key"], match["at"]) if match else (key, None)
+    name, index = (match["key"], match["at"]) if match else (key, None)
     setting = BY_KEY.get(name)
     if setting is None or (setting.file == "extended" and name not in table_of(parts, "extended")):
         groups = {group: ranks for group, ranks in (parts.groups or {}).items() if group != name}
         system = {key: value for key, value in parts.system.items() if key != name}
         return replace(parts, groups=None if parts.groups is None else groups, system=system)
     listed = setting.per_dimension or setting.type == "algorithms"
-    if listed and (at is not None or setting.required):
-        return with_value(parts, setting, _replace_entries(parts, setting, at))
+    if listed and (index is not None or setting.required):
+        return with_value(parts, setting, _replace_entries(parts, setting, index))
     return with_value(parts, setting, setting.start)
 
 
-def _replace_entries(parts: Parts, setting: Setting, at: str | None) -> list[object]:
-    """Return a list with an allowed entry at a place, or only such entries where it is refused as a whole."""
+def _replace_entries(parts: Parts, setting: Setting, place: str | None) -> list[object]:
+    """Replace a rejected entry of a list, or all entries, by allowed ones."""
     kinds, values = (table_of(parts, setting.file).get(key) for key in ("topology", setting.key))
     entry = "ring" if setting.type == "algorithms" else setting.first
-    if at is None or not isinstance(values, list | tuple):
+    if place is None or not isinstance(values, list | tuple):
         count = len(kinds) if isinstance(kinds, list | tuple) and setting.key != "topology" else 1
         return [entry] * max(count, 1)
-    return [entry if index == int(at) else value for index, value in enumerate(values)]
+    return [entry if index == int(place) else value for index, value in enumerate(values)]

@@ -1,4 +1,4 @@
-"""What every rank sends and receives in a phase: algorithms written down as lists of steps (extended mode).
+"""Algorithms as lists of steps: what every rank sends and receives in a phase (extended mode).
 
 A program is what one member of a group does, step by step. The messages of a step go out and come in side
 by side; the next step begins when all of them have come, and have waited at their rank as packets do: the
@@ -123,8 +123,8 @@ def star(shape: Shape, place: int) -> list[Step]:
     window = shape.window or max(shape.size - 1, 1)
     peers = range(1, shape.size)
     return [
-        Step(tuple(shape.send(peer) for peer in peers[at : at + window]))
-        for at in range(0, len(peers), window)
+        Step(tuple(shape.send(peer) for peer in peers[start : start + window]))
+        for start in range(0, len(peers), window)
     ]
 
 
@@ -209,9 +209,9 @@ def branch(label: int, count: int) -> Branch:
         Branch(parent=0, size=6, children=(Child(label=2, size=3), Child(label=6, size=2)))
     """
     low, high, parent = 1, count, 0
-    while (at := top(low, high)) != label:
-        parent = at
-        low, high = (low, at - 1) if label < at else (at + 1, high)
+    while (place := top(low, high)) != label:
+        parent = place
+        low, high = (low, place - 1) if label < place else (place + 1, high)
     ends = [(low, label - 1), (label + 1, high)]
     children = tuple(Child(top(first, last), last - first + 1) for first, last in ends if first <= last)
     return Branch(parent, high - low + 1, children)

@@ -1,4 +1,4 @@
-"""Which ranks of a job stand for which: what a plan knows, told to `studio.sim.folding`."""
+"""Collect from the plan what folding needs; store the classes it finds."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from studio.trace import Int64
 
 
 def fold_ranks(planning: Planning, plans: dict[int, GraphPlan]) -> str:
-    """Find the ranks to simulate; returns why it is all of them, "" where it is not."""
+    """Find the ranks to simulate; returns why none can be folded, or ""."""
     graph_of = np.array([rank.graph for rank in planning.trace.ranks], np.int64)
     number_of = group_number if planning.extensions is None else None
     try:
@@ -30,7 +30,7 @@ def fold_ranks(planning: Planning, plans: dict[int, GraphPlan]) -> str:
         )
     except Unfoldable as reason:
         return str(reason)
-    planning.simulated = [planning.trace.ranks[at] for at in planning.folding.representatives.tolist()]
+    planning.simulated = [planning.trace.ranks[place] for place in planning.folding.representatives.tolist()]
     return ""
 
 
@@ -46,11 +46,11 @@ def _use(planning: Planning, plan: GraphPlan, ranks: Int64) -> GraphUse:
     for slot, all_, part in np.unique(nodes[:, columns], axis=0).tolist():
         if all_ not in planning.phases_of:
             raise Unfoldable("a collective is given as a trace")
-        at = slot if slot >= 0 else WORLD
-        world[at] = world.get(at, frozenset()) | planning.phases_of[all_]
-        grouped[at] = grouped.get(at, frozenset()) | _grouped_phases(planning, part)
+        group = slot if slot >= 0 else WORLD
+        world[group] = world.get(group, frozenset()) | planning.phases_of[all_]
+        grouped[group] = grouped.get(group, frozenset()) | _grouped_phases(planning, part)
     slots = tuple(sorted(plan.collective_slots)), tuple(sorted(plan.peer_slots))
-    own, mine = len(plan.graph.slot_key), [planning.trace.ranks[at] for at in ranks.tolist()]
+    own, mine = len(plan.graph.slot_key), [planning.trace.ranks[place] for place in ranks.tolist()]
     values: dict[int, Sequence[int | str]] = {}
     for slot in (*slots[0], *slots[1]):
         if slot < own:
@@ -68,11 +68,11 @@ def _grouped_phases(planning: Planning, part: int) -> frozenset[Phase]:
 
 
 def name_neighbourhoods(planning: Planning, folding: Folding) -> None:
-    """Write into the phases there are what their kind of neighbourhood is called."""
+    """Write the name of its neighbourhood into each phase."""
     placed = dict(planning.arena.parts)
-    for key, at in planning.lists.items():
+    for key, start in planning.lists.items():
         if key[0] == "phases":
             for i, phase in enumerate(key[2:]):
                 assert isinstance(phase, Phase)
-                record = placed[at][8 + k.Phase.WORDS * i :]
+                record = placed[start][8 + k.Phase.WORDS * i :]
                 record[k.Phase.NAME] = folding.kinds.get(Neighbourhood.of(phase), 0)

@@ -1,4 +1,4 @@
-"""The ranks as the engine finds them: their nodes and slots, queues, buses and pools of memory, and where they meet others."""
+"""Lay out the records of ranks: nodes, slots, queues, buses, memory, and meetings."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from studio.trace import Int64
 
 
 def put_ranks(planning: Planning, plans: dict[int, GraphPlan], node_at: dict[int, int]) -> int:
-    """Return where the records of the simulated ranks lie, side by side; `node_at` says where each graph's nodes do."""
+    """Lay out the records of the simulated ranks; returns their offset. `node_at` has the offsets of graphs' nodes."""
     config, arena = planning.config, planning.arena
     count = len(planning.simulated)
     records = np.zeros((count, k.Rank.WORDS), np.int64)
-    at = planning.ranks_at = arena.room(records.size)
+    start = planning.ranks_at = arena.room(records.size)
     dims = len(config.topology.dims)
     records[:, k.Rank.NUMBER] = [rank.number for rank in planning.simulated]
     records[:, k.Rank.FINISH] = -1
@@ -47,28 +47,28 @@ def put_ranks(planning: Planning, plans: dict[int, GraphPlan], node_at: dict[int
         records[:, k.Rank.MEETINGS] = _put_meetings(planning, plans)
     if planning.extensions is not None and planning.extensions.rank_starts == "recorded":
         records[:, k.Rank.BEGIN] = rank_starts(planning.trace)
-    arena.parts.append((at, records.reshape(-1)))
-    return at
+    arena.parts.append((start, records.reshape(-1)))
+    return start
 
 
 def _put_meetings(planning: Planning, plans: dict[int, GraphPlan]) -> list[int]:
-    """Lay out meetings, and for each rank which of its nodes comes to which; nodes are told by `N_PEER`."""
-    found = meetings(planning.trace, planning.config.groups)
-    records = np.zeros((len(found.count), k.Meeting.WORDS), np.int64)
-    records[:, k.Meeting.LEFT] = found.count
+    """Lay out meetings, and for each rank which of its nodes comes to which; nodes are identified by their `PEER`."""
+    meeting = meetings(planning.trace, planning.config.groups)
+    records = np.zeros((len(meeting.count), k.Meeting.WORDS), np.int64)
+    records[:, k.Meeting.LEFT] = meeting.count
     first = planning.arena.put(records)
     tables = []
-    order = np.argsort(found.rank, kind="stable")
-    bounds = np.searchsorted(found.rank[order], np.arange(len(planning.simulated) + 1))
-    for at, rank in enumerate(planning.simulated):
-        mine = order[bounds[at] : bounds[at + 1]]
+    order = np.argsort(meeting.rank, kind="stable")
+    bounds = np.searchsorted(meeting.rank[order], np.arange(len(planning.simulated) + 1))
+    for index, rank in enumerate(planning.simulated):
+        mine = order[bounds[index] : bounds[index + 1]]
         plan = plans[rank.graph]
         place = np.empty(len(plan.order), np.int64)
         place[plan.order] = np.arange(len(plan.order))
         table = np.zeros((len(mine), 2), np.int64)
-        number = plan.nodes[place[found.row[mine]], k.Node.PEER]
-        table[number, 0] = first + k.Meeting.WORDS * found.meeting[mine]
-        table[number, 1] = np.where(found.waits[mine], found.time_ns[mine], -found.time_ns[mine])
+        number = plan.nodes[place[meeting.row[mine]], k.Node.PEER]
+        table[number, 0] = first + k.Meeting.WORDS * meeting.meeting[mine]
+        table[number, 1] = np.where(meeting.waits[mine], meeting.time_ns[mine], -meeting.time_ns[mine])
         tables.append(planning.arena.put(table))
     return tables
 
@@ -85,9 +85,9 @@ def _put_pools(planning: Planning, records: Int64) -> None:
 def _put_buses(planning: Planning, records: Int64) -> None:
     ends = np.zeros((planning.npus, 4, k.Bus.WORDS), np.int64)
     ends[:, :, k.Bus.SIDE] = np.arange(4)
-    at = planning.arena.room(ends.size)
+    start = planning.arena.room(ends.size)
     # Ranks are addressed as records, which are laid out before.
     first = planning.ranks_at
     ends[:, :, k.Bus.RANK] = (first + k.Rank.WORDS * np.arange(planning.npus))[:, None]
-    planning.arena.parts.append((at, ends.reshape(-1)))
-    records[:, k.Rank.BUS] = at + 4 * k.Bus.WORDS * np.arange(planning.npus)
+    planning.arena.parts.append((start, ends.reshape(-1)))
+    records[:, k.Rank.BUS] = start + 4 * k.Bus.WORDS * np.arange(planning.npus)

@@ -1,4 +1,4 @@
-"""What a simulation found: finish times, the events in their order, and the reference's statistics."""
+"""The result of a simulation: finish times, events in order, and ASTRA-sim's statistics."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class SimResult:
         return self.event_ns[mine], self.event_row[mine], self.event_end[mine]
 
     def timeline(self, ranks: Sequence[int] | None = None) -> Timeline:
-        """Return when each node was under way, from issue to callback, sorted into lanes.
+        """Return the timeline: each node from issue to callback, in lanes.
 
         Args:
             ranks: Rank numbers; None takes all. Of a folded simulation each rank asked for costs as much as
@@ -92,7 +92,7 @@ class SimResult:
         )
 
     def node_times(self, chosen: Int64 | None = None) -> NodeTimes:
-        """Return when the nodes of the ranks at `chosen`, places in the trace, were under way; None takes all."""
+        """Return the times of the nodes of the ranks at places `chosen`; None for all ranks."""
         simulated = np.unique(self.representative if chosen is None else self.representative[chosen])
         times = empty_times(self.trace, simulated)
         mine = slice(None) if len(simulated) == len(self.finish_ns) else times.first[self.event_rank] >= 0
@@ -159,10 +159,10 @@ def _rows(plan: Plan, rank: Int64, pos: Int64) -> Int64:
     used = np.unique(plan.graph_of).tolist()
     table = np.concatenate([plan.graphs[index].order for index in used])
     first = np.zeros(len(plan.graphs) + 1, np.int64)
-    at = 0
+    start = 0
     for index in used:
-        first[index] = at
-        at += len(plan.graphs[index].order)
+        first[index] = start
+        start += len(plan.graphs[index].order)
     rows: Int64 = table[first[plan.graph_of[rank]] + pos]
     return rows
 
@@ -179,7 +179,7 @@ def _stuck(plan: Plan, finish: Int64, rank: Int64, done: Bool) -> Int64:
 
 
 def statistics(result: SimResult) -> list[dict[str, float]] | None:
-    """Return per rank the figures the reference prints, under its names; None where it fails to.
+    """Return per rank the statistics that ASTRA-sim prints, under its names; None if it cannot.
 
     `wall` is the latest end; `gpu`, `comm`, `cpu` and `remote_mem` are the time some node of that class was
     under way; `overlap` is gpu + comm - wall, an unsigned number that wraps when the rank also idles. It
@@ -191,12 +191,12 @@ def statistics(result: SimResult) -> list[dict[str, float]] | None:
         if np.isin(classes[index], (CPU, MEMORY, OTHER)).any():
             return None
     simulated, of = np.unique(result.representative, return_inverse=True)
-    found = [_rank_statistics(result, number, classes) for number in simulated.tolist()]
-    return [found[at] for at in of.tolist()]
+    figures = [_rank_statistics(result, number, classes) for number in simulated.tolist()]
+    return [figures[place] for place in of.tolist()]
 
 
 def breakdown_of(result: SimResult) -> Breakdown:
-    """Return where the time of each rank goes, by what its nodes occupied and nothing counted twice."""
+    """Return the time breakdown of each rank; overlapping times count once."""
     simulated, of = np.unique(result.representative, return_inverse=True)
     spans = result.node_times(simulated).spans(result.trace, simulated)
     graph_of = np.array([rank.graph for rank in result.trace.ranks], np.int64)
@@ -205,8 +205,8 @@ def breakdown_of(result: SimResult) -> Breakdown:
         mine = graph_of[spans.rank] == index
         kind[mine] = node_kinds(result.trace.graphs[index])[spans.row[mine]]
     place = np.searchsorted(simulated, spans.rank)
-    found = breakdown(Spans(spans.start_ns, spans.end_ns, place, kind), result.finish_ns[simulated])
-    return Breakdown(*(getattr(found, spec.name)[of] for spec in fields(Breakdown)))
+    times = breakdown(Spans(spans.start_ns, spans.end_ns, place, kind), result.finish_ns[simulated])
+    return Breakdown(*(getattr(times, spec.name)[of] for spec in fields(Breakdown)))
 
 
 def exposed_ns(result: SimResult) -> Int64:
@@ -233,7 +233,7 @@ def intervals(result: SimResult) -> tuple[Int64, Int64, Int64, Int64]:
 
 
 def _simulated_intervals(result: SimResult) -> tuple[Int64, Int64, Int64, Int64]:
-    """Return the same of the ranks that were simulated."""
+    """Return the intervals of the simulated ranks only."""
     order = np.lexsort((result.event_end, result.event_row, result.event_rank))
     issued, ended = order[0::2], order[1::2]
     return (
@@ -262,20 +262,20 @@ def _rank_statistics(result: SimResult, number: int, classes: dict[int, Int64]) 
     ticks, rows = result.event_ns[mine][order], result.event_row[mine][order][0::2]
     start, end = ticks[0::2], ticks[1::2]
     kind = classes[result.trace.ranks[number].graph][rows]
-    found: dict[str, float] = {"wall": int(end.max())}
+    figures: dict[str, float] = {"wall": int(end.max())}
     for code, name in _NAMES.items():
         if (kind == code).any():
-            found[name] = _covered(start[kind == code], end[kind == code])
-    if "gpu" in found and "comm" in found:
-        overlap = (int(found["gpu"]) + int(found["comm"]) - int(found["wall"])) % WRAP
+            figures[name] = _union_length(start[kind == code], end[kind == code])
+    if "gpu" in figures and "comm" in figures:
+        overlap = (int(figures["gpu"]) + int(figures["comm"]) - int(figures["wall"])) % WRAP
         if overlap:
-            found["overlap"] = overlap
+            figures["overlap"] = overlap
     if result.config.roofline is not None:
-        found |= _roofline(result, number, rows[kind == GPU], (end - start)[kind == GPU])
-    return found
+        figures |= _roofline(result, number, rows[kind == GPU], (end - start)[kind == GPU])
+    return figures
 
 
-def _covered(start: Int64, end: Int64) -> int:
+def _union_length(start: Int64, end: Int64) -> int:
     """Return the length of a union of intervals."""
     order = np.argsort(start, kind="stable")
     start, end = start[order], np.maximum.accumulate(end[order])
@@ -289,8 +289,8 @@ def _roofline(result: SimResult, number: int, rows: Int64, time: Int64) -> dict[
     columns = []
     for key in ("num_ops", "tensor_size"):
         column = np.zeros(len(graph), np.int64)
-        at, where = graph.rows_with(key)
-        column[at] = graph.attrs.value[where]
+        nodes, where = graph.rows_with(key)
+        column[nodes] = graph.attrs.value[where]
         columns.append(column[rows])
     ops, size = columns
     keep = size > 0

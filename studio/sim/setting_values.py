@@ -1,4 +1,4 @@
-"""The settings of a system as one flat list with their units, and those in which systems differ."""
+"""The settings of a system as a flat table with units, and differences between systems."""
 
 from __future__ import annotations
 
@@ -35,49 +35,53 @@ class SettingValue:
 
     @property
     def base(self) -> object:
-        """The value with rates in bytes per nanosecond: what is compared, and what JSON holds."""
+        """The value with rates in bytes per nanosecond, for comparison and JSON."""
         factor = _BASE.get(self.unit)
         if factor is None:
             return self.value
-        scaled = [one * factor / 10**9 if _is_number(one) else one for one in _listed(self.value)]
+        scaled = [item * factor / 10**9 if _is_number(item) else item for item in _as_list(self.value)]
         return scaled if isinstance(self.value, list | tuple) else scaled[0]
 
     @property
     def text(self) -> str:
-        """The value as people write it, with its unit; not more than fits into a table."""
-        text = self.words or self._written()
+        """The value with its unit, short enough for a table."""
+        text = self.words or self._write()
         return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
 
     @property
     def exact(self) -> str:
-        """The value to the last digit, with its unit; of rates also in bytes per nanosecond."""
+        """The exact value with its unit; rates also in bytes per nanosecond."""
         if self.words:
             return json.dumps(self.value) if self.unit == "" else f"{self.value} {self.unit}"
-        digits = " × ".join(map(_full_number, _listed(self.value)))
+        digits = " × ".join(map(_full_number, _as_list(self.value)))
         if self.unit in _BASE:
-            return f"{digits} {self.unit} = {' × '.join(map(_full_number, _listed(self.base)))} bytes per ns"
+            return f"{digits} {self.unit} = {' × '.join(map(_full_number, _as_list(self.base)))} bytes per ns"
         return f"{digits} {self.unit}".rstrip() if self.unit != "things" else digits
 
-    def _written(self) -> str:
-        values = _listed(self.value)
-        numbers = [one for one in values if _is_number(one)]
+    def _write(self) -> str:
+        values = _as_list(self.value)
+        numbers = [item for item in values if _is_number(item)]
         if len(numbers) == len(values) and self.unit in _FORMATS:
             return " × ".join(map(_FORMATS[self.unit], numbers))
         if isinstance(self.value, Mapping):
-            return ", ".join(f"{key}: {one}" for key, one in self.value.items())
+            return ", ".join(f"{key}: {item}" for key, item in self.value.items())
         digits = " × ".join(map(_short_number, values))
         return f"{digits} {self.unit}" if self.unit and numbers else digits
 
 
-def _counted(number: float) -> str:
+def _format_whole(number: float) -> str:
     return format_count(int(number))
 
 
-_FORMATS: dict[str, Callable[[float], str]] = {"ns": format_ns, "bytes": format_bytes, "things": _counted}
+_FORMATS: dict[str, Callable[[float], str]] = {
+    "ns": format_ns,
+    "bytes": format_bytes,
+    "things": _format_whole,
+}
 
 
 def differences(tables: Parts, base: Parts) -> list[str]:
-    """Return the settings of a system that are not those of another.
+    """Describe the settings that differ from those of another system.
 
     Example:
         >>> one, other = Parts({"bandwidth": [50]}, {"L": 1}), Parts({"bandwidth": [100]}, {"L": 1, "boost-mode": 1})
@@ -85,23 +89,23 @@ def differences(tables: Parts, base: Parts) -> list[str]:
         (['bandwidth 100 GiB/s'], [])
     """
     mine, others = settings_of(tables), settings_of(base)
-    found = []
+    texts = []
     for key in dict.fromkeys((*mine, *others)):
         pair = mine.get(key), others.get(key)
         if differ(pair):
-            found.append(f"{key} {told(pair)[0][0] or 'not set'}")
-    return found
+            texts.append(f"{key} {describe_values(pair)[0][0] or 'not set'}")
+    return texts
 
 
 def differ(values: Sequence[SettingValue | None]) -> bool:
-    """Return whether a setting is not the same everywhere, by exact values; `None` stands for none."""
-    bases = [None if one is None else [one.base] for one in values]
-    return any(one != bases[0] for one in bases[1:])
+    """Whether a setting differs between systems, by exact values; `None` means not set."""
+    bases = [None if value is None else [value.base] for value in values]
+    return any(base != bases[0] for base in bases[1:])
 
 
-def told(values: Sequence[SettingValue | None]) -> list[tuple[str, str]]:
-    """Return a setting of several systems in words, and exactly; where words do not tell values apart, exact ones do."""
-    texts = [("", "") if one is None else (one.text, one.exact) for one in values]
+def describe_values(values: Sequence[SettingValue | None]) -> list[tuple[str, str]]:
+    """Format a setting of several systems, rounded and exact; values that would look equal are shown exactly."""
+    texts = [("", "") if value is None else (value.text, value.exact) for value in values]
     if differ(values) and len({text for text, _ in texts}) < 2:
         return [(exact, exact) for _, exact in texts]
     return texts
@@ -117,15 +121,15 @@ def settings_of(tables: Parts) -> dict[str, SettingValue]:
     """
     nested = tables.system.get(EXTENDED)
     parts: list[Mapping[str, object]] = [tables.network, tables.system, tables.memory or {}, tables.options]
-    found = {key: value for part in parts for key, value in part.items() if key != EXTENDED}
-    found["mode"] = "extended" if EXTENDED in tables.system else "compatible"
-    found["congestion"] = tables.congestion
+    values = {key: value for part in parts for key, value in part.items() if key != EXTENDED}
+    values["mode"] = "extended" if EXTENDED in tables.system else "compatible"
+    values["congestion"] = tables.congestion
     if isinstance(nested, Mapping):
-        found |= nested
+        values |= nested
     rate = "GB/s" if tables.network.get(UNIT) == "GB/s" else NETWORK_UNIT
     settings = {
         key: SettingValue(value, _unit(key, rate))
-        for key, value in found.items()
+        for key, value in values.items()
         if key not in _WITHOUT_EFFECT
     }
     if tables.groups:
@@ -140,11 +144,11 @@ def plain_settings(settings: Mapping[str, SettingValue]) -> dict[str, object]:
         >>> plain_settings({"bandwidth": SettingValue([50], "GB/s"), "L": SettingValue(3, "ns"), "nodes": SettingValue(7, "things")})
         {'bandwidth_bytes_per_ns': [50.0], 'L_ns': 3, 'nodes': 7}
     """
-    return {plain_name(key, one): one.base for key, one in settings.items()}
+    return {plain_name(key, value): value.base for key, value in settings.items()}
 
 
 def plain_name(key: str, setting: SettingValue) -> str:
-    """Return what plain data calls a setting."""
+    """Return a setting's name in plain data, with the unit."""
     unit = "bytes_per_ns" if setting.unit in _BASE else _NAMES.get(setting.unit, "")
     name = key.replace(" ", "_")
     return f"{name}_{unit}" if unit and not name.endswith(unit) else name
@@ -155,7 +159,7 @@ def _unit(key: str, rate: str) -> str:
     return "" if row is None else rate if row.unit == NETWORK_UNIT else row.unit
 
 
-def _listed(value: object) -> list[object]:
+def _as_list(value: object) -> list[object]:
     return list(value) if isinstance(value, list | tuple) else [value]
 
 

@@ -1,4 +1,4 @@
-"""The table of settings: every number, choice and flag that a system can be given, one row each.
+"""The table of settings: one row per number, choice and flag of a system.
 
 Whatever handles settings reads these rows: reading and writing ASTRA-sim's files (`parts`, `network`), the limits
 that configurations check (`config`, `extensions`), `--set`, the form, the settings that Compare lists, and the
@@ -98,7 +98,7 @@ class Setting:
 
     @property
     def about(self) -> str:
-        """What it means, and where that comes from."""
+        """The meaning of the setting, and its source."""
         source = self.source or ("" if self.extended else REFERENCE)
         return f"{self.hint} {source}".rstrip()
 
@@ -109,7 +109,7 @@ class Setting:
 
     @property
     def path(self) -> str:
-        """What `--set` calls it."""
+        """The name for `--set`."""
         return f"extended.{self.key}" if self.file == "extended" else self.key
 
     @property
@@ -125,17 +125,17 @@ class Setting:
 
     @property
     def placeholder(self) -> str:
-        """What the form shows where nothing is written."""
+        """The placeholder in the form."""
         if self.shown or self.choices or self.default is None:
             return self.shown
         return f"{self.default:g}"
 
     def name_of(self, value: object) -> str:
-        """Return what files call a value of the configuration."""
+        """Return the name of a value in files."""
         return next(choice.name for choice in self.choices if choice.value == value)
 
-    def allowed(self, unit: str = "") -> str:
-        """Return the values allowed, in words; `unit` takes the place of the setting's own."""
+    def allowed_words(self, unit: str = "") -> str:
+        """Describe the allowed values; `unit` replaces the setting's own."""
         if self.type == "whole":
             return allowed_whole(_whole(self.least), _whole(self.most))
         if self.type == "flag":
@@ -147,7 +147,7 @@ class Setting:
         return f"{limits}, in {unit}" if unit and self.per_dimension else limits
 
     def check(self, value: object, called: str) -> None:
-        """Raise a ConfigError if a configuration may not hold a value."""
+        """Raise a ConfigError if a value is not allowed."""
         if value is None and self.default is None and not self.required:
             return
         if self.type == "whole":

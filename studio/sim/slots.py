@@ -1,4 +1,4 @@
-"""What the slots of a rank stand for: the peers of its messages and its places in comm groups.
+"""Lay out the slots of ranks: peers of messages, and places in comm groups.
 
 What can be known to fail is refused here: peers and groups that are not there, and groups that cannot do what their
 collectives ask of them.
@@ -22,23 +22,23 @@ _TAGS_PER_GROUP = 2 * k.Channel.CONTROL_TAG
 
 
 def put_slots(planning: Planning, rank: Rank, plan: GraphPlan) -> int:
-    """Return where it is written what the slots of a rank stand for, those of its graph and the literals after them."""
+    """Lay out the values of a rank's slots, those of its graph first, then literals; returns the offset."""
     graph = plan.graph
     keys = [graph.strings[i] for i in graph.slot_key.tolist()]
     pairs = [*zip(keys, rank.slots, strict=True), *plan.literals]
     values = np.zeros(max(len(pairs), 1), np.int64)
-    for at, (key, value) in enumerate(pairs):
-        if at in plan.collective_slots:
-            values[at] = _membership(planning, rank, value, plan.collective_slots[at])
-        elif at in plan.peer_slots:
-            values[at] = _peer(planning, rank, key, value)
+    for index, (key, value) in enumerate(pairs):
+        if index in plan.collective_slots:
+            values[index] = _membership(planning, rank, value, plan.collective_slots[index])
+        elif index in plan.peer_slots:
+            values[index] = _peer(planning, rank, key, value)
     names = planning.folding.pairs.get(rank.number) if planning.folding is not None else None
     if names is None:
         return planning.arena.put(values)
     # The names of messages to and from the peers stand before the slots, the first slot's last.
     before = np.zeros((len(values), 2), np.int64)
-    for at, name in names.items():
-        before[-1 - at] = name
+    for index, name in names.items():
+        before[-1 - index] = name
     return planning.arena.put(np.concatenate([before.reshape(-1), values])) + 2 * len(values)
 
 
@@ -52,7 +52,7 @@ def _peer(planning: Planning, rank: Rank, key: str, value: int | str) -> int:
 
 
 def _membership(planning: Planning, rank: Rank, value: int | str, varieties: set[int]) -> int:
-    """Return the record that says which place the rank has in a group; 0 for the world."""
+    """Return the offset of the rank's membership record in a group; 0 for the world."""
     name = str(value)
     group = planning.groups.get(name)
     if is_world(planning, name, group):
@@ -104,7 +104,7 @@ def _member(planning: Planning, group: CommGroup, rank: Rank) -> Int64:
 
 
 def _use_group(planning: Planning, group: CommGroup, varieties: set[int]) -> None:
-    """See to it that a group has phases for what it does, and can do it."""
+    """Lay out the phases that a group's collectives need, and check its algorithms."""
     if len(group.ranks) == planning.npus:
         return
     every = list(planning.varieties)
@@ -118,9 +118,9 @@ def _use_group(planning: Planning, group: CommGroup, varieties: set[int]) -> Non
                 check_group(planning.config, variety.kind, phase.algorithm, len(group.ranks), group.name)
         if planning.extensions is not None:
             table = planning.group_phases.setdefault(group.name, np.zeros(len(every), np.int64))
-            table[number] = at = _group_list(planning, group, variety)
+            table[number] = start = _group_list(planning, group, variety)
             # Nodes name the variety where in the compatible mode they name the list.
-            planning.messages[number] = max(planning.messages.get(number, 1), planning.messages.get(at, 1))
+            planning.messages[number] = max(planning.messages.get(number, 1), planning.messages.get(start, 1))
 
 
 def _group_list(planning: Planning, group: CommGroup, variety: Variety) -> int:

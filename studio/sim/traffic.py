@@ -1,4 +1,4 @@
-"""What a network carried: bytes, messages and time per link and per dimension.
+"""Network traffic: bytes, messages and busy time per link and dimension.
 
 Every message is counted, control messages of the rendezvous protocol included.
 """
@@ -18,7 +18,7 @@ from studio.trace import Int64
 
 @dataclass(frozen=True, slots=True)
 class LinkTraffic:
-    """What each directed link of the congestion-aware network carried; no links in the unaware one.
+    """Traffic of each directed link of the congestion-aware network; empty for the unaware one.
 
     L links.
 
@@ -43,24 +43,24 @@ class LinkTraffic:
         """Return the number of links."""
         return len(self.source)
 
-    def name(self, at: int) -> str:
-        """Return what a link joins: `3 → 4`, `3 → switch 0`."""
+    def name(self, link: int) -> str:
+        """Format the ends of a link: `3 → 4`, `3 → switch 0`."""
         only = len(self) and int(max(self.source.max(), self.target.max())) == self.npus
-        ends = (int(self.source[at]), int(self.target[at]))
+        ends = (int(self.source[link]), int(self.target[link]))
         return " → ".join(
             str(end) if end < self.npus else "switch" if only else f"switch {end - self.npus}" for end in ends
         )
 
     def busiest(self, count: int) -> list[int]:
-        """Return the links that were sending longest, the busiest first; idle ones left out."""
+        """Return the busiest links, by busy time; idle ones are left out."""
         order = np.argsort(-self.busy_ns, kind="stable")[:count]
-        found: list[int] = order[self.messages[order] > 0].tolist()
-        return found
+        links: list[int] = order[self.messages[order] > 0].tolist()
+        return links
 
 
 @dataclass(frozen=True, slots=True)
 class DimensionTraffic:
-    """What the ranks sent into one dimension of the network.
+    """Traffic that the ranks sent into one dimension.
 
     R ranks. A message counts once, where it is sent, however many links it crosses. Where congestion counts,
     one that crosses several dimensions counts in each, at the NPU from which it enters; in the unaware
@@ -91,7 +91,7 @@ class DimensionTraffic:
 
 
 def offered_load_words(config: SystemConfig) -> str:
-    """Return what the offered load of a dimension is, and whether it can be more than 100 %."""
+    """Explain the offered load of a dimension, and whether it can exceed 100 %."""
     what = (
         "Bytes that all NPUs send into the dimension over what all their ports could send in that time: 100 % is "
         "its bandwidth."
@@ -105,7 +105,7 @@ def offered_load_words(config: SystemConfig) -> str:
 
 
 def links_carried(config: SystemConfig, m: Int64) -> LinkTraffic:
-    """Return what the links carried, out of the engine's array."""
+    """Read the traffic of links from the engine's array."""
     if not m[k.Head.AWARE]:
         none = np.zeros(0, np.int64)
         return LinkTraffic(config.topology.npus, none, none, none, none, none, none)
@@ -116,18 +116,18 @@ def links_carried(config: SystemConfig, m: Int64) -> LinkTraffic:
 
 
 def dimensions_carried(config: SystemConfig, m: Int64, representative: Int64) -> tuple[DimensionTraffic, ...]:
-    """Return what the ranks sent into each dimension; `representative` (R,) says whose figures a rank has."""
+    """Return the traffic per dimension; `representative` (R,) is the simulated rank for each rank."""
     dims = config.topology.dims
     words = k.Network.TRAFFIC_WORDS * int(m[k.Head.NPUS]) * len(dims)
     start = int(m[k.Head.TRAFFIC])
     counted = m[start : start + words].reshape(-1, len(dims), k.Network.TRAFFIC_WORDS)[representative]
-    found = []
-    for at, dim in enumerate(dims):
-        size, messages = counted[:, at, 0].copy(), counted[:, at, 1].copy()
+    carried = []
+    for index, dim in enumerate(dims):
+        size, messages = counted[:, index, 0].copy(), counted[:, index, 1].copy()
         if config.links is not None:
-            found.append(DimensionTraffic(size, messages, np.zeros(len(size)), 0.0))
+            carried.append(DimensionTraffic(size, messages, np.zeros(len(size)), 0.0))
             continue
         rate = dim.bytes_per_ns * dim.efficiency
         busy = messages * dim.message_overhead_ns + size / rate
-        found.append(DimensionTraffic(size, messages, busy, rate * ports(dim)))
-    return tuple(found)
+        carried.append(DimensionTraffic(size, messages, busy, rate * ports(dim)))
+    return tuple(carried)

@@ -1,4 +1,4 @@
-"""Checks of single settings: each raises a `ConfigError` that names setting, value found and values allowed."""
+"""Checks of values: each raises a `ConfigError` with setting, value and allowed values."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ def whole(key: str, value: object, least: int, most: int, hint: str = "") -> Non
 
 
 def allowed_whole(least: int, most: int) -> str:
-    """Return what a whole number may be, in words."""
+    """Describe the range of an integer."""
     return f"a whole number from {least} to {most}"
 
 
 def allowed_number(least: float | None, above: float | None, most: float | None = None) -> str:
-    """Return what a number may be, in words."""
+    """Describe the range of a number."""
     limit = f"at least {least:g}" if least is not None else f"above {above:g}"
     return f"a number {limit}" + (f" and at most {most:g}" if most is not None else "")
 

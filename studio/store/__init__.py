@@ -1,1 +1,1 @@
-"""What lies on the disk: jobs, their runs, imports on their way in, and the work that goes on in the background."""
+"""Storage on disk: jobs, runs, imports, and background tasks."""

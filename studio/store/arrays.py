@@ -1,4 +1,4 @@
-"""A trace in a folder: its graphs as Arrow, the rest as JSON; and files that outlive a power cut.
+"""Store traces as Arrow and JSON files with checksums, written to survive a power cut.
 
 trace.json      ranks, comm groups, findings, size and checksum of graphs.arrow
 graphs.arrow    one record batch per distinct graph, one list column per array of the graph
@@ -58,12 +58,12 @@ _ODD_CONTENT = (ArithmeticError, AttributeError, LookupError, TypeError, ValueEr
 
 
 class Damaged(Exception):  # noqa: N818 (what it is about becomes a TraceError where its name is known)
-    """Files are not there, or do not hold what was stored."""
+    """Stored files are missing or damaged."""
 
 
 @contextlib.contextmanager
-def damage_told() -> Iterator[None]:
-    """Raise whatever stored files that are damaged lead to as `Damaged`."""
+def convert_damage() -> Iterator[None]:
+    """Convert errors from damaged stored files to `Damaged`."""
     import pyarrow as pa
 
     try:
@@ -77,7 +77,7 @@ def damage_told() -> Iterator[None]:
 
 
 def write_file(path: Path, content: bytes) -> None:
-    """Write a file and wait until it lies on the disk."""
+    """Write a file and sync it to disk."""
     with path.open("wb") as stream:
         stream.write(content)
         stream.flush()
@@ -85,7 +85,7 @@ def write_file(path: Path, content: bytes) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Make a rename in `folder` last through a power cut, where the system can."""
+    """Sync a folder, so that a rename in it survives a power cut."""
     if os.name == "posix":
         handle = os.open(folder, os.O_RDONLY)
         try:
@@ -99,13 +99,13 @@ _SEAL = re.compile(rb',"crc32":"([0-9a-f]{8})"}\Z')
 
 
 def write_sealed(path: Path, value: Any) -> None:
-    """Write a value that becomes a JSON object, with a checksum as its last field."""
+    """Write a value as JSON with a checksum as its last field."""
     body = _SEALED + msgspec.json.encode(value)[1:-1]
     write_file(path, body + b',"crc32":"%08x"}' % zlib.crc32(body))
 
 
 def read_sealed(path: Path) -> bytes:
-    """Return the JSON in a file, its checksum compared; files of older studios have none.
+    """Read JSON and verify its checksum; files of older versions have none.
 
     Raises:
         OSError: It cannot be read.
@@ -122,7 +122,7 @@ def read_sealed(path: Path) -> bytes:
 
 
 def decode_sealed(path: Path, decode: Callable[[bytes], _T]) -> _T:
-    """Return the value in a JSON file, its checksum compared.
+    """Decode JSON and verify its checksum.
 
     Raises:
         OSError: It cannot be read.
@@ -136,14 +136,14 @@ def decode_sealed(path: Path, decode: Callable[[bytes], _T]) -> _T:
 
 
 class Checksum(msgspec.Struct, frozen=True):
-    """Size and CRC-32 of a file, to be kept in another."""
+    """Size and CRC-32 of a file."""
 
     size_bytes: int
     crc32: str
 
 
 def write_json(path: Path, value: object, *, durable: bool = True) -> None:
-    """Replace a JSON file as a whole, so that whoever reads it sees the old or the new one."""
+    """Replace a JSON file atomically."""
     aside = path.with_suffix(f".{secrets.token_hex(4)}.new")
     try:
         with aside.open("wb") as file:
@@ -162,7 +162,7 @@ Columns = Iterable[tuple[str, NDArray[np.generic]]]
 
 
 def write_columns(path: Path, batches: Iterable[Columns]) -> Checksum:
-    """Write arrays as Arrow: a record batch of one row per element of `batches`, a list in it per array.
+    """Write arrays as Arrow: one record batch per element of `batches`, one list column per array.
 
     Booleans become bytes, so that reading needs no copy.
 
@@ -187,7 +187,7 @@ def write_columns(path: Path, batches: Iterable[Columns]) -> Checksum:
 
 
 class _Summing:
-    """A stream for Arrow that computes the checksum of what passes."""
+    """An output stream for Arrow that computes a checksum."""
 
     closed = False
 
@@ -202,32 +202,32 @@ class _Summing:
         return self._stream.write(piece)
 
     def close(self) -> None:
-        """Do nothing: who opened the stream closes it."""
+        """Do nothing; the opener closes the stream."""
 
 
 def read_columns(path: Path, checksum: Checksum | None = None) -> list[dict[str, NDArray[np.generic]]]:
-    """Return the arrays of every record batch, out of a copy of the file that is nobody else's.
+    """Read the arrays of every record batch from a private copy of the file.
 
     Raises:
         Damaged: The file is not the one of the checksum.
     """
     import pyarrow as pa
 
-    found = []
+    batches = []
     try:
         with pa.ipc.open_file(_copy_of(path, checksum)) as reader:
-            for at in range(reader.num_record_batches):
-                batch = reader.get_batch(at)
+            for index in range(reader.num_record_batches):
+                batch = reader.get_batch(index)
                 batch.validate()
                 named = zip(batch.schema.names, batch.columns, strict=True)
-                found.append({name: _column(column.values) for name, column in named})
+                batches.append({name: _column(column.values) for name, column in named})
     except (pa.ArrowException, *_ODD_CONTENT) as error:
         raise Damaged(f"{path.name}: {error}") from error
-    return found
+    return batches
 
 
 def _copy_of(path: Path, checksum: Checksum | None) -> pa.Buffer:
-    """Return the content of a file as a buffer that no other process can change, its checksum compared."""
+    """Copy a file into memory that no other process can change, and verify its checksum."""
     import pyarrow as pa
 
     with path.open("rb", buffering=0) as stream:
@@ -247,7 +247,7 @@ def _copy_of(path: Path, checksum: Checksum | None) -> pa.Buffer:
 
 
 def _allocate(size: int, folder: Path) -> memoryview:
-    """Return memory for a file, or pages of a file without a name where that is large and the disk has room."""
+    """Allocate memory for a file's content; for a large file, an unnamed temporary file mapped into memory."""
     import pyarrow as pa
 
     if size > _IN_MEMORY_BYTES and hasattr(os, "posix_fallocate"):
@@ -272,7 +272,7 @@ def _batch(columns: Columns) -> pa.RecordBatch:
 
 
 def _arrow(values: NDArray[np.generic]) -> pa.Array:
-    """Return values as Arrow has them, without copying."""
+    """Wrap values as an Arrow array without copying."""
     import pyarrow as pa
 
     # From the buffer itself: pa.array() would import pandas to ask whether this is one of its own.
@@ -280,7 +280,7 @@ def _arrow(values: NDArray[np.generic]) -> pa.Array:
 
 
 def _column(values: pa.Array) -> NDArray[np.generic]:
-    """Return a column without copying it."""
+    """Wrap an Arrow column as a numpy array without copying."""
     kind = np.dtype(_NUMPY_NAMES.get(str(values.type), str(values.type)))
     if not len(values):
         return np.zeros(0, kind)
@@ -323,7 +323,7 @@ _stored_trace = decoder(_StoredTrace)
 
 
 def write_trace(trace: Trace, folder: Path, tick: Callable[[int, int], None] | None = None) -> None:
-    """Write a trace to a folder that is there.
+    """Write a trace to an existing folder.
 
     Args:
         trace: The trace.
@@ -338,16 +338,16 @@ def write_trace(trace: Trace, folder: Path, tick: Callable[[int, int], None] | N
                 tick(done, len(trace.graphs))
 
     checksum = write_columns(folder / "graphs.arrow", graphs())
-    write_sealed(folder / "trace.json", _stored(trace, checksum))
+    write_sealed(folder / "trace.json", _to_stored(trace, checksum))
 
 
 def read_trace(folder: Path) -> Trace:
-    """Return the trace of a folder.
+    """Read a trace from a folder.
 
     Raises:
         Damaged: It is not there, or not as it was stored.
     """
-    with damage_told():
+    with convert_damage():
         stored = decode_sealed(folder / "trace.json", _stored_trace)
         graphs = tuple(_graph(columns) for columns in read_columns(folder / "graphs.arrow", stored.graphs))
         ranks = tuple(_rank(stored_rank, len(graphs)) for stored_rank in stored.ranks)
@@ -358,7 +358,7 @@ def _graph(columns: dict[str, NDArray[np.generic]]) -> Graph:
     return graph_from_arrays({**columns, "attrs.slot": columns["attrs.slot"].view(np.bool_)})
 
 
-def _stored(trace: Trace, checksum: Checksum) -> _StoredTrace:
+def _to_stored(trace: Trace, checksum: Checksum) -> _StoredTrace:
     ranks = [
         _StoredRank(
             rank.number,
@@ -379,7 +379,7 @@ def _stored(trace: Trace, checksum: Checksum) -> _StoredTrace:
 
 
 def encodable(text: str) -> str:
-    r"""Return a text that UTF-8 can hold: of file names that are none, the odd bytes as escapes.
+    r"""Escape bytes of a file name that are not UTF-8.
 
     Example:
         >>> encodable("job\udcff.0.et")
@@ -389,7 +389,7 @@ def encodable(text: str) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """Return a value that JSON keeps exactly: floats and bytes as text, NaNs with all their bits."""
+    """Convert a value to JSON without loss: floats and bytes become hex text."""
     if isinstance(value, list):
         return [_plain(item) for item in value]
     if isinstance(value, float):
@@ -401,7 +401,7 @@ def _rank(stored: _StoredRank, graphs: int) -> Rank:
     if not 0 <= stored.graph < graphs:
         raise ValueError(f"rank {stored.number} has no graph")
     metadata = tuple(
-        Attribute(a.name, ValueKind(a.kind), _restored(ValueKind(a.kind), a.value), a.doc)
+        Attribute(a.name, ValueKind(a.kind), _from_stored(ValueKind(a.kind), a.value), a.doc)
         for a in stored.metadata
     )
     return Rank(
@@ -415,9 +415,9 @@ def _rank(stored: _StoredRank, graphs: int) -> Rank:
     )
 
 
-def _restored(kind: ValueKind, value: Any) -> Any:
+def _from_stored(kind: ValueKind, value: Any) -> Any:
     if isinstance(value, list):
-        return [_restored(kind, item) for item in value]
+        return [_from_stored(kind, item) for item in value]
     if kind in (ValueKind.DOUBLE, ValueKind.DOUBLE_LIST, ValueKind.FLOAT, ValueKind.FLOAT_LIST):
         return struct.unpack(">d", bytes.fromhex(value))[0]
     return bytes.fromhex(value) if kind in (ValueKind.BYTES, ValueKind.BYTES_LIST) else value
@@ -425,7 +425,7 @@ def _restored(kind: ValueKind, value: Any) -> Any:
 
 @contextlib.contextmanager
 def appearing(path: Path, option: str) -> Iterator[TextIO]:
-    """Open a text file that appears when it is complete, and not at all where something goes wrong on the way.
+    """Write a text file atomically: it appears when the block ends without an error.
 
     Its folder is made where it is not there.
 

@@ -1,4 +1,4 @@
-"""A cache bounded by bytes: what was not asked for longest goes first."""
+"""A least-recently-used cache bounded by bytes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _NOT_WALKED = (
 
 @dataclass(slots=True)
 class Size:
-    """What a value takes in memory.
+    """The memory of a value.
 
     Attributes:
         arrays: Bytes of each array, by an id of its memory: views of one array share it.
@@ -84,12 +84,12 @@ def _add(value: object, size: Size, seen: set[int]) -> None:
 
 
 def _memory_of(array: np.ndarray[Any, Any]) -> tuple[int, int]:
-    """Return an id of the memory that an array looks at, and its size."""
+    """Return an id and the size of the buffer behind an array."""
     while isinstance(base := cast("Any", array.base), np.ndarray):
         array = base
     if base is None:
         return id(array), array.nbytes
-    # A part of a file that was read: each column is told by its place.
+    # A part of a file that was read: each column is identified by its offset.
     return int(array.__array_interface__["data"][0]), array.nbytes
 
 
@@ -119,7 +119,7 @@ class _Entry(Generic[T]):
 
 
 class Cache(Generic[K]):
-    """Values by key, dropped once they take more than a budget, those asked for longest ago first.
+    """Values by key; the least recently used are dropped when the budget is exceeded.
 
     The newest stays whatever it takes, or a page that asks for it many times would wait for it as often. Memory that
     several values share counts once.
@@ -137,20 +137,20 @@ class Cache(Generic[K]):
 
     @property
     def used_bytes(self) -> int:
-        """What the values take together."""
+        """Bytes of all values."""
         return self._other_bytes + self._array_bytes
 
     def __len__(self) -> int:
         return len(self._entries)
 
     def peek(self, key: K) -> Any | None:
-        """Return the value of a key where there is one."""
+        """Return the value of a key if cached."""
         with self._lock:
             entry = self._entries.get(key)
             return entry.value if entry else None
 
     def get(self, key: K, make: Callable[[], T]) -> T:
-        """Return the value of a key; made once, however many threads ask for it together."""
+        """Return the value of a key, computing it once even if several threads ask."""
         with self._lock:
             making = self._making.setdefault(key, threading.Lock())
         with making:
@@ -169,7 +169,7 @@ class Cache(Generic[K]):
         return made
 
     def forget(self, keys: Callable[[K], bool]) -> None:
-        """Drop the values of the keys that a condition names."""
+        """Drop the values whose keys satisfy a condition."""
         with self._lock:
             for key in [key for key in self._entries if keys(key)]:
                 self._drop(key)

@@ -1,4 +1,4 @@
-"""Systems as they are being edited: every step is kept under an id of its own, so that an address names a state.
+"""Drafts of systems in the form: each edit is stored under its own id, so that addresses can name it.
 
     drafts/<id>.json   written once, never changed; thirty days after its last use the next start removes it
 
@@ -28,7 +28,7 @@ _KEEP_S = 30 * 86_400
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """A system as it stands in the form.
+    """A system being edited.
 
     Attributes:
         tables: The system.

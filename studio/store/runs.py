@@ -1,4 +1,4 @@
-"""Runs: simulations of a job that are kept, with the system they ran on and everything they found.
+"""Store runs: simulations with their system and all results.
 
     run.json                name, system, figures: all that a list of runs shows
     result.json             what of the result is no array
@@ -29,12 +29,12 @@ from studio.decoding import converted, decoder
 from studio.errors import ConfigError
 from studio.sim.config import Congestion, SystemConfig, Topology
 from studio.sim.kinds import CollectiveKind
-from studio.sim.parts import CustomAlgorithms, Mode, Parts, imported
+from studio.sim.parts import CustomAlgorithms, Mode, Parts, interpret
 from studio.sim.result import SimResult, breakdown_of
 from studio.store.arrays import (
     Checksum,
     Damaged,
-    damage_told,
+    convert_damage,
     decode_sealed,
     read_columns,
     read_sealed,
@@ -50,7 +50,7 @@ LAYOUT = 1
 
 @dataclass(frozen=True, slots=True)
 class RunSummary:
-    """A run in a few numbers; figures of ranks are means over all of them, in ns.
+    """Summary of a run; figures of ranks are means, in ns.
 
     Attributes:
         first_finish_ns: When the first rank finished.
@@ -71,7 +71,7 @@ class RunSummary:
 
 @dataclass(frozen=True, slots=True)
 class RunInfo:
-    """What a list of runs shows of one.
+    """A run as lists show it.
 
     Attributes:
         id: Its folder and its part in addresses.
@@ -117,7 +117,7 @@ class RunInfo:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A simulation to be kept, or one that was.
+    """A simulation to store, or a stored one.
 
     Attributes:
         name: What to call it.
@@ -133,7 +133,7 @@ class Run:
 
 
 def config_digest(config: SystemConfig) -> str:
-    """Return a fingerprint of a configuration: equal configurations, equal fingerprints."""
+    """Return a hash of a configuration; equal configurations have equal hashes."""
     given: list[tuple[object, Trace]] = [*config.custom.items(), *config.custom_nodes.items()]
     traces = {str(key): trace_digest(trace) for key, trace in given}
     plain = msgspec.to_builtins([replace(config, custom={}, custom_nodes={}), traces], str_keys=True)
@@ -141,7 +141,7 @@ def config_digest(config: SystemConfig) -> str:
 
 
 def _canonical(plain: Any) -> Any:
-    """Return plain data in which equal values are written alike: keys sorted, 2.0 as 2."""
+    """Normalize plain data: sort keys, write 2.0 as 2."""
     if isinstance(plain, dict):
         return {key: _canonical(plain[key]) for key in sorted(plain)}
     if isinstance(plain, list | tuple):
@@ -154,7 +154,7 @@ def _canonical(plain: Any) -> Any:
 
 
 def write_run(run: Run, folder: Path, *, run_id: str, job_id: str, name: str) -> RunInfo:
-    """Write a run to a folder that is there, and return what a list shows of it.
+    """Write a run to an existing folder; returns its list entry.
 
     Raises:
         ConfigError: The tables do not describe the configuration that was simulated.
@@ -216,7 +216,7 @@ def _summary(result: SimResult) -> RunSummary:
 
 
 def _apart(value: Any, name: str, columns: dict[str, NDArray[np.generic]]) -> Any:
-    """Return a value as JSON has it, its arrays put into `columns` under dotted names."""
+    """Convert a value to plain data; its arrays go into `columns` under dotted names."""
     if isinstance(value, np.ndarray):
         columns[name] = value
         return None
@@ -226,12 +226,12 @@ def _apart(value: Any, name: str, columns: dict[str, NDArray[np.generic]]) -> An
             spec.name: _apart(getattr(value, spec.name), f"{name}.{spec.name}", columns) for spec in specs
         }
     if isinstance(value, list | tuple):
-        return [_apart(item, f"{name}.{at}", columns) for at, item in enumerate(value)]
+        return [_apart(item, f"{name}.{index}", columns) for index, item in enumerate(value)]
     return msgspec.to_builtins(value)
 
 
 def _narrow(array: NDArray[np.generic]) -> NDArray[np.generic]:
-    """Return whole numbers in the fewest bytes that hold them all."""
+    """Convert integers to the smallest type that holds them."""
     if array.dtype != np.int64 or not len(array):
         return array
     least, most = int(array.min()), int(array.max())
@@ -248,12 +248,12 @@ def _narrow(array: NDArray[np.generic]) -> NDArray[np.generic]:
 
 
 def read_info(folder: Path) -> RunInfo:
-    """Return what a list shows of the run in a folder.
+    """Read the list entry of a run.
 
     Raises:
         Damaged: There is none, it is damaged, or a newer studio has written it.
     """
-    with damage_told():
+    with convert_damage():
         raw = read_sealed(folder / "run.json")
         layout = _layout(raw).layout
         if layout > LAYOUT:
@@ -262,7 +262,7 @@ def read_info(folder: Path) -> RunInfo:
 
 
 class _Layout(msgspec.Struct):
-    """What every version of run.json tells."""
+    """The fields that every version of run.json has."""
 
     layout: int = LAYOUT
 
@@ -279,15 +279,15 @@ _stored_result = decoder(_StoredResult)
 
 
 def read_run(folder: Path, info: RunInfo, trace: Trace) -> Run:
-    """Return a run, with the trace of its job.
+    """Read a run; it gets the trace of its job.
 
     Raises:
         Damaged: It is damaged.
     """
-    with damage_told():
+    with convert_damage():
         stored = decode_sealed(folder / "result.json", _stored_result)
         [columns] = read_columns(folder / "events.arrow", stored.events)
-        wide = {key: _widened(columns[key], kind) for key, kind in stored.kinds.items()}
+        wide = {key: _widen(columns[key], kind) for key, kind in stored.kinds.items()}
         hints = get_type_hints(SimResult)
         values = {
             key: _together(hints[key], value, key, wide)
@@ -304,19 +304,19 @@ def read_run(folder: Path, info: RunInfo, trace: Trace) -> Run:
         return Run(info.name, result, info.tables, info.spent_s)
 
 
-def _widened(array: NDArray[np.generic], kind: str) -> NDArray[np.generic]:
+def _widen(array: NDArray[np.generic], kind: str) -> NDArray[np.generic]:
     dtype = np.dtype(kind)
     return array.view(np.bool_) if dtype == np.bool_ else array.astype(dtype, copy=False)
 
 
 def _together(kind: Any, plain: Any, name: str, columns: Mapping[str, NDArray[np.generic]]) -> Any:
-    """Return what `_apart` took apart, as a value of the type `kind`."""
+    """Rebuild a value of type `kind` that `_apart` took apart."""
     if name in columns:
         return columns[name]
     if get_origin(kind) in (Union, types.UnionType):
         if plain is None:
             return None
-        kind = next(one for one in get_args(kind) if one is not types.NoneType)
+        kind = next(inner for inner in get_args(kind) if inner is not types.NoneType)
     if dataclasses.is_dataclass(kind) and isinstance(kind, type):
         hints = get_type_hints(kind)
         made = {
@@ -327,7 +327,7 @@ def _together(kind: Any, plain: Any, name: str, columns: Mapping[str, NDArray[np
         return kind(**made)
     if get_origin(kind) is tuple and get_args(kind)[-1] is Ellipsis:
         inner = get_args(kind)[0]
-        return tuple(_together(inner, item, f"{name}.{at}", columns) for at, item in enumerate(plain))
+        return tuple(_together(inner, item, f"{name}.{index}", columns) for index, item in enumerate(plain))
     return converted(plain, kind)
 
 
@@ -344,8 +344,8 @@ def _custom(info: RunInfo, folder: Path) -> CustomAlgorithms:
 
 
 def _config(parts: Parts, bytes_per_ns: tuple[float, ...], custom: CustomAlgorithms) -> SystemConfig:
-    """Return what the tables mean, with these rates where they come within rounding of the tables'."""
-    config = imported(parts, custom).config
+    """Interpret the tables; stored rates replace those that differ only by rounding."""
+    config = interpret(parts, custom).config
     dims = config.topology.dims
     if len(dims) != len(bytes_per_ns):
         return config

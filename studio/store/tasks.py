@@ -1,4 +1,4 @@
-"""Work in the background: reading imports, repairing jobs, simulating. One queue, and one owner for each task.
+"""The queue of background tasks: imports, repairs, simulations. Each task has one owner.
 
     tasks/<id>.json               a task as it stands; replaced as a whole, never edited
     tasks/.studios/<token>.lock   held by each running studio for as long as it lives
@@ -42,7 +42,7 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """What went wrong, to be shown in place.
+    """The error of a failed task.
 
     Attributes:
         message, hint: For the user.
@@ -58,7 +58,7 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """What tasks of a kind have in common.
+    """What a kind of task does, and how it is listed.
 
     Attributes:
         unit: What their progress counts.
@@ -97,7 +97,7 @@ class TaskCancelled(Exception):  # noqa: N818 (a wish fulfilled is no error)
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A task as it stands.
+    """The state of a task.
 
     Attributes:
         id: Made by the studio.
@@ -133,7 +133,7 @@ class Task:
     details: dict[str, Any] = field(default_factory=dict)
 
     def remaining_s(self, now: float) -> float | None:
-        """Return how long the phase may still take at its pace so far; None while nobody can tell."""
+        """Estimate the seconds left in this phase; None if unknown."""
         if self.status != "running" or self.phase_started is None or not 0 < self.done <= self.total:
             return None
         return (now - self.phase_started) * (self.total - self.done) / self.done
@@ -150,7 +150,7 @@ _stored = decoder(_Stored)
 
 @dataclass(frozen=True, slots=True)
 class Tasks:
-    """The tasks of a workspace as one running studio sees them; opened by `open_tasks`.
+    """The tasks of a workspace, for one running studio; opened by `open_tasks`.
 
     Attributes:
         root: The folder of all tasks.
@@ -177,7 +177,7 @@ class Tasks:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """How work says where it stands, and learns that it was cancelled."""
+    """Callbacks of a running task for progress and cancellation."""
 
     tasks: Tasks
     id: str
@@ -185,11 +185,11 @@ class Report:
     stop: threading.Event
 
     def preparing(self) -> None:
-        """Say that the work waits for something that cannot be counted."""
+        """Report a phase without a count."""
         _change(self.tasks, self.id, status="preparing")
 
     def running(self, done: int, total: int, *, phase: str = "", unit: str = "") -> None:
-        """Say how far the work is.
+        """Report progress.
 
         Raises:
             TaskCancelled: It was cancelled.
@@ -210,16 +210,16 @@ class Report:
             started=now if task.started is None else task.started,
         )
 
-    def cancelled(self) -> bool:
-        """Return whether to stop."""
+    def is_cancelled(self) -> bool:
+        """Whether the user cancelled the task."""
         return self.stop.is_set()
 
     def finish(self, result: str) -> bool:
-        """Say what was made; False where the task was cancelled meanwhile, and it has to go again."""
+        """Save the result; False if the task was cancelled, and the result must be deleted."""
         return _change(self.tasks, self.id, status="done", result=result, ended=self.tasks.now())
 
     def fail(self, problem: Problem, details: dict[str, Any] | None = None) -> None:
-        """Say why there will be no result, and what else is known of the task now."""
+        """Save why the task failed, and its details."""
         known = {} if details is None else {"details": details}
         _change(self.tasks, self.id, status="failed", error=problem, ended=self.tasks.now(), **known)
 
@@ -229,7 +229,7 @@ Work = Callable[[Report], str | None]
 
 
 def open_tasks(workspace: Path, *, now: Callable[[], float] = time.time) -> Tasks:
-    """Open the tasks of a workspace and start the threads that work on them."""
+    """Open the tasks of a workspace and start the worker threads."""
     root = workspace / "tasks"
     studios = root / ".studios"
     studios.mkdir(parents=True, exist_ok=True)
@@ -248,7 +248,7 @@ def open_tasks(workspace: Path, *, now: Callable[[], float] = time.time) -> Task
 
 
 def close_tasks(tasks: Tasks) -> None:
-    """Stop; what is not finished counts as interrupted from now on."""
+    """Stop the workers; unfinished tasks count as interrupted."""
     tasks.gone.add(tasks.token)
     for name, queue in tasks.queues.items():
         for _ in range(KINDS[name].at_once):
@@ -262,7 +262,7 @@ def close_tasks(tasks: Tasks) -> None:
 
 
 def is_running(tasks: Tasks, token: str) -> bool:
-    """Tell whether the studio of this token still runs: the lock of a dead one is free, whatever killed it."""
+    """Whether the studio with this token still runs, by its file lock."""
     if token in tasks.gone or not _ID.fullmatch(token):
         return False
     if token == tasks.token:
@@ -305,7 +305,7 @@ def submit(
 
 
 def cancel(tasks: Tasks, task_id: str) -> None:
-    """Stop a task of this studio; it counts as cancelled at once, and the work stops when it next asks."""
+    """Cancel a task of this studio: its status changes at once, its work stops at the next check."""
     with tasks.mutex:
         task = tasks.live.get(task_id)
         if task is None or task.status not in ACTIVE:
@@ -317,7 +317,7 @@ def cancel(tasks: Tasks, task_id: str) -> None:
 
 
 def dismiss(tasks: Tasks, task_id: str) -> None:
-    """Take a task that has ended out of the list."""
+    """Remove an ended task from the list."""
     with tasks.mutex:
         task = get(tasks, task_id)
         if task and task.status not in ACTIVE:
@@ -325,7 +325,7 @@ def dismiss(tasks: Tasks, task_id: str) -> None:
 
 
 def get(tasks: Tasks, task_id: str) -> Task | None:
-    """Return a task as it stands; None where there is none of this id."""
+    """Return the state of a task; None if the id is unknown."""
     with tasks.mutex:
         if task_id in tasks.live:
             return tasks.live[task_id]
@@ -342,14 +342,14 @@ def get(tasks: Tasks, task_id: str) -> Task | None:
 
 
 def list_tasks(tasks: Tasks, kind: KindName | None = None, job: str | None = None) -> list[Task]:
-    """Return the tasks of the workspace, of one kind or about one job, the newest first."""
+    """Return the tasks of the workspace, newest first; optionally of one kind or one job."""
     known = [get(tasks, path.stem) for path in tasks.root.glob("*.json")]
     wanted = [task for task in known if task and kind in (None, task.kind) and job in (None, task.job)]
     return sorted(wanted, key=lambda task: (-task.created, task.id))
 
 
 def wait(tasks: Tasks, task_id: str, seconds: float) -> Task | None:
-    """Return a task once it has ended, or as it stands after so many seconds."""
+    """Wait for a task to end, at most this many seconds; returns its state."""
     until = time.monotonic() + seconds
     while (task := get(tasks, task_id)) and task.status in ACTIVE and time.monotonic() < until:
         time.sleep(0.01)
@@ -372,7 +372,7 @@ def _serve(tasks: Tasks, kind: KindName) -> None:
 
 
 def _run(report: Report, work: Work) -> None:
-    """Work on a task in this thread; how it ends is in its state, never raised."""
+    """Run a task in this thread and save its outcome; raises nothing."""
     try:
         report.running(0, 0)
         result = work(report)
@@ -394,7 +394,7 @@ def _run(report: Report, work: Work) -> None:
 
 
 def _change(tasks: Tasks, task_id: str, **changes: Any) -> bool:
-    """Note where a task stands, and return whether that was taken: one that was cancelled stays so."""
+    """Update a task's state; returns False if it was cancelled meanwhile."""
     with tasks.mutex:
         task = tasks.live.get(task_id)
         if task is None or task.status not in ACTIVE:
@@ -420,7 +420,7 @@ def _forget(tasks: Tasks, task_id: str) -> None:
 
 
 def _tidy(tasks: Tasks) -> None:
-    """Forget tasks that ended long ago, or whose end is told elsewhere, and the locks of dead studios."""
+    """Delete old ended tasks, those shown elsewhere, and the locks of ended studios."""
     for path in list(tasks.root.glob("*.json")):
         task = get(tasks, path.stem)
         with contextlib.suppress(OSError):

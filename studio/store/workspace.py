@@ -1,4 +1,4 @@
-"""The workspace: a folder of imported jobs, shared by the web app and the command line.
+"""The workspace: a folder of jobs and runs, shared by the web app and the command line.
 
     jobs/<id>/job.json      name, dates, sizes, summary: all that a list of jobs shows
     jobs/<id>/trace.json    ranks, comm groups, findings
@@ -52,7 +52,7 @@ _ID = re.compile(r"[a-z0-9][a-z0-9-]{0,80}")
 
 @dataclass(frozen=True, slots=True)
 class JobInfo:
-    """What a list of jobs shows of one.
+    """A job as lists show it.
 
     Attributes:
         id: Its folder and its part in addresses.
@@ -83,7 +83,7 @@ class JobInfo:
 
 
 class _Layout(msgspec.Struct):
-    """What every version of job.json tells."""
+    """The fields that every version of job.json has."""
 
     name: str = ""
     layout: int = LAYOUT
@@ -112,15 +112,15 @@ class Workspace:
 
     def jobs(self) -> list[JobInfo]:
         """Return all jobs, newest first. Folders that cannot be read are left out."""
-        found = []
+        jobs = []
         for job_id in self._ids():
             with contextlib.suppress(OSError, Damaged, msgspec.MsgspecError, UnicodeDecodeError):
                 raw = read_sealed(self.root / "jobs" / job_id / "job.json")
-                found.append(self._counted(replace(_job_info(raw), id=job_id)))
-        return sorted(found, key=lambda job: (-job.created, job.id))
+                jobs.append(self._count_runs(replace(_job_info(raw), id=job_id)))
+        return sorted(jobs, key=lambda job: (-job.created, job.id))
 
     def info(self, job_id: str) -> JobInfo:
-        """Return what the list shows of one job.
+        """Return the list entry of a job.
 
         Raises:
             StudioError: There is no such job (names the nearest one), or a newer studio has written it.
@@ -132,20 +132,20 @@ class Workspace:
         except FileNotFoundError:
             raise self._missing(job_id) from None
         except Damaged as error:
-            raise _damaged(job_id, error) from error
+            raise _damage_error(job_id, error) from error
         try:
             known = _layout(raw)
             if known.layout <= LAYOUT:
-                return self._counted(replace(_job_info(raw), id=job_id))
+                return self._count_runs(replace(_job_info(raw), id=job_id))
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-            raise _damaged(job_id, error) from error
+            raise _damage_error(job_id, error) from error
         raise StudioError(
             f"Job {known.name or job_id!r} was imported by a newer Chakra Studio.",
             hint="Update Chakra Studio, or import the traces again.",
         )
 
     def require(self, job_id: str, run_id: str = "") -> None:
-        """Do nothing where there is such a job and, where one is named, such a run of it; costs next to nothing.
+        """Raise an error if the job, or the run, does not exist; fast.
 
         Raises:
             StudioError: There is none; names the nearest.
@@ -169,7 +169,7 @@ class Workspace:
         except Damaged as error:
             if not folder.is_dir():
                 raise self._missing(job_id) from None
-            raise _damaged(job_id, error) from error
+            raise _damage_error(job_id, error) from error
 
     def save(
         self,
@@ -212,11 +212,11 @@ class Workspace:
         return job_id
 
     def find(self, fingerprint: str) -> JobInfo | None:
-        """Return the newest job imported from the files of this fingerprint."""
+        """Find the newest job with this fingerprint."""
         return next((job for job in self.jobs() if fingerprint and job.fingerprint == fingerprint), None)
 
     def rename(self, job_id: str, name: str) -> JobInfo:
-        """Give a job another name.
+        """Rename a job.
 
         Raises:
             StudioError: There is no such job, or the name is empty.
@@ -235,7 +235,7 @@ class Workspace:
         return info
 
     def delete(self, job_id: str) -> None:
-        """Delete a job. For a day it can be restored; then the next start of a studio frees its space.
+        """Delete a job. It can be restored for a day; a later start of a studio frees its space.
 
         Raises:
             StudioError: There is no such job.
@@ -251,7 +251,7 @@ class Workspace:
             raise self._missing(job_id) from None
 
     def restore(self, job_id: str) -> None:
-        """Take back the deletion of a job.
+        """Restore a deleted job.
 
         Raises:
             StudioError: It was not deleted, or longer ago than it is kept.
@@ -271,16 +271,16 @@ class Workspace:
         Raises:
             StudioError: There is no such job.
         """
-        found = []
+        runs = []
         for folder in self._run_folders(job_id):
             with contextlib.suppress(Damaged):
-                found.append(replace(read_info(folder), id=folder.name, job=job_id))
+                runs.append(replace(read_info(folder), id=folder.name, job=job_id))
         if not (self._folder(job_id) / "job.json").is_file():
             raise self._missing(job_id)
-        return sorted(found, key=lambda run: (-run.created, run.id))
+        return sorted(runs, key=lambda run: (-run.created, run.id))
 
     def run_info(self, job_id: str, run_id: str) -> RunInfo:
-        """Return what the list shows of one run.
+        """Return the list entry of a run.
 
         Raises:
             StudioError: There is no such job or run; names the nearest.
@@ -292,10 +292,10 @@ class Workspace:
         except Damaged as error:
             if not folder.is_dir():
                 raise self._missing_run(job_id, run_id) from None
-            raise _damaged_run(run_id, error) from error
+            raise _run_damage_error(run_id, error) from error
 
     def save_run(self, job_id: str, run: Run) -> str:
-        """Keep a simulation of a job, and return the run's id.
+        """Store a simulation of a job and return the run's id.
 
         Raises:
             StudioError: There is no such job, the disk is full or the workspace cannot be written.
@@ -339,10 +339,10 @@ class Workspace:
         except Damaged as error:
             if not folder.is_dir():
                 raise self._missing_run(job_id, run_id) from None
-            raise _damaged_run(run_id, error) from error
+            raise _run_damage_error(run_id, error) from error
 
     def rename_run(self, job_id: str, run_id: str, name: str) -> RunInfo:
-        """Give a run another name.
+        """Rename a run.
 
         Raises:
             StudioError: There is no such job or run, or the name is empty.
@@ -360,7 +360,7 @@ class Workspace:
         return info
 
     def delete_run(self, job_id: str, run_id: str) -> None:
-        """Delete a run. For a day it can be restored.
+        """Delete a run. It can be restored for a day.
 
         Raises:
             StudioError: There is no such job or run.
@@ -374,7 +374,7 @@ class Workspace:
             raise self._missing_run(job_id, run_id) from None
 
     def restore_run(self, job_id: str, run_id: str) -> None:
-        """Take back the deletion of a run.
+        """Restore a deleted run.
 
         Raises:
             StudioError: It was not deleted, or longer ago than it is kept, or its job is gone.
@@ -397,7 +397,7 @@ class Workspace:
         return [folder / name for name in sorted(names)]
 
     def _run_folder(self, job_id: str, run_id: str) -> Path:
-        """Return the folder of a run; of its id, too, only what one may look like passes."""
+        """Return the folder of a run; rejects ids of the wrong form."""
         runs = self._folder(job_id) / "runs"
         if not _ID.fullmatch(run_id) or (runs / run_id).is_symlink():
             raise self._missing_run(job_id, run_id)
@@ -415,8 +415,8 @@ class Workspace:
         )
         return StudioError(f"Job {job_id} has no run {run_id[:80]!r}.", hint=hint)
 
-    def _counted(self, info: JobInfo) -> JobInfo:
-        """Return what is known of a job with its runs counted."""
+    def _count_runs(self, info: JobInfo) -> JobInfo:
+        """Add number and size of its runs to a job's list entry."""
         folders = self._run_folders(info.id)
         sizes = [_size(path) for folder in folders for path in folder.rglob("*")]
         return replace(info, runs=len(folders), runs_bytes=sum(sizes))
@@ -428,7 +428,7 @@ class Workspace:
             return [entry.name for entry in entries if _ID.fullmatch(entry.name) and not entry.is_symlink()]
 
     def _folder(self, job_id: str) -> Path:
-        """Return the folder of a job; ids come from addresses, so only what an id may look like passes."""
+        """Return the folder of a job; rejects ids of the wrong form, because they come from addresses."""
         folder = self.root / "jobs" / job_id if _ID.fullmatch(job_id) else None
         if folder is None or folder.is_symlink():
             raise self._missing(job_id)
@@ -444,7 +444,7 @@ class Workspace:
 
     @contextlib.contextmanager
     def _storing(self, what: str) -> Iterator[None]:
-        """Say in the user's words why the workspace cannot be written; that a file is gone is for the caller."""
+        """Convert errors of writing to errors for the user, except missing files."""
         try:
             yield
         except OSError as error:
@@ -456,11 +456,11 @@ class Workspace:
                 f"{self.root}: {what}: {reason}.",
                 hint="Free some space, or choose another disk with --workspace DIR."
                 if full
-                else "Choose another folder with --workspace DIR, or mend its permissions.",
+                else "Choose another folder with --workspace DIR, or change its permissions.",
             ) from error
 
     def _sweep(self) -> None:
-        """Remove what a killed studio left half done; younger leftovers may belong to a running one."""
+        """Delete old leftovers of killed studios; recent ones may belong to a running studio."""
         for path in [*(self.root / "tmp").iterdir(), *(self.root / "trash").iterdir()]:
             with contextlib.suppress(OSError):
                 if time.time() - path.lstat().st_mtime <= _ABANDONED_S:
@@ -473,14 +473,14 @@ class Workspace:
                     gone.unlink()
 
 
-def _damaged(job_id: str, error: Exception) -> TraceError:
+def _damage_error(job_id: str, error: Exception) -> TraceError:
     return TraceError(
         f"Job {job_id}: its files in the workspace are damaged ({error}).",
         hint="Delete it and import it again.",
     )
 
 
-def _damaged_run(run_id: str, error: Exception) -> TraceError:
+def _run_damage_error(run_id: str, error: Exception) -> TraceError:
     return TraceError(
         f"Run {run_id}: its files in the workspace are damaged ({error}).",
         hint="Delete it and simulate again.",
@@ -488,7 +488,7 @@ def _damaged_run(run_id: str, error: Exception) -> TraceError:
 
 
 def _size(path: Path) -> int:
-    """Return the size of a file, 0 where it has just gone."""
+    """Return the size of a file, 0 if it was just deleted."""
     try:
         return path.stat().st_size if path.is_file() else 0
     except OSError:
@@ -510,7 +510,7 @@ def _info(trace: Trace, job_id: str, name: str, size: int) -> JobInfo:
 
 
 def _slug(name: str, otherwise: str = "job") -> str:
-    """Return what of a name can stand in an address.
+    """Reduce a name to characters allowed in an address.
 
     Example:
         >>> _slug("Llama 70B / run 3")

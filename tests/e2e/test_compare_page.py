@@ -6,7 +6,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 
 from studio.sim import simulate
-from studio.sim.parts import Parts, imported
+from studio.sim.parts import Parts, interpret
 from studio.store.runs import Run
 from studio.store.workspace import Workspace
 from tests.e2e.conftest import Studio, quiet, until, view
@@ -35,7 +35,7 @@ def runs(studio: Studio) -> list[str]:
     job = studio.job("transformer_8r")
     found = []
     for name, bandwidth in (("ring of 50", 50), ("ring of 400", 400)):
-        result = simulate(store.load(job), imported(parts(bandwidth)).config, native=False)
+        result = simulate(store.load(job), interpret(parts(bandwidth)).config, native=False)
         found.append(store.save_run(job, Run(name, result, parts(bandwidth))))
     return found
 

@@ -14,7 +14,7 @@ from axe_playwright_python.sync_playwright import Axe
 from studio.et import read
 from studio.et.schema import schema
 from studio.sim import simulate
-from studio.sim.parts import imported
+from studio.sim.parts import interpret
 from studio.sim.presets import preset
 from studio.store.runs import Run
 from studio.store.workspace import Workspace
@@ -334,7 +334,7 @@ def test_times_follow_the_run_that_is_shown(studio: Studio, page):
     parts = preset("hgx-h100-8").parts
     system = {**parts.system, "roofline-enabled": 0, "extended": {"compute-speeds": {"5": 0.1}}}
     parts = replace(parts, system=system)
-    result = simulate(keeper.load(job), imported(parts).config, native=False)
+    result = simulate(keeper.load(job), interpret(parts).config, native=False)
     run = keeper.save_run(job, Run("slow five", result, parts))
     page.goto(f"{studio.url}/nodes?job={job}&run={run}")
     counted(page, "24 nodes")

@@ -17,7 +17,7 @@ from studio.analysis.timeline.gantt import Gantt
 from studio.analysis.timeline.window import idle_times, shares
 from studio.samples import sample_path
 from studio.sim import simulate
-from studio.sim.parts import Parts, imported
+from studio.sim.parts import Parts, interpret
 from studio.store.runs import Run
 from studio.store.workspace import Workspace
 from studio.timeline import recorded
@@ -417,8 +417,8 @@ def simulated(studio: Studio) -> tuple[str, str]:
     keeper = Workspace(studio.workspace)
     trace = untimed()
     tables = Parts({**PARTS.network, "bandwidth": [5]}, PARTS.system)
-    slow = Run("a slow ring", simulate(trace, imported(tables).config, native=False), tables)
-    run = Run("eight in a ring", simulate(trace, imported(PARTS).config, native=False), PARTS)
+    slow = Run("a slow ring", simulate(trace, interpret(tables).config, native=False), tables)
+    run = Run("eight in a ring", simulate(trace, interpret(PARTS).config, native=False), PARTS)
     found = keeper.save(trace, "no times")
     keeper.save_run(found, slow)
     return found, keeper.save_run(found, run)

@@ -67,7 +67,7 @@ def file_of(*records: bytes, metadata: bytes = METADATA) -> bytes:
 def kernel(native: bool) -> Iterator[None]:
     """Read with the compiled or the interpreted kernel, whatever the size of the file."""
     if native:
-        wire.compiled()
+        wire.load_kernel()
     choose, loaded = wire.worth_compiling, wire.KERNEL.loaded
     wire.worth_compiling = lambda _total_bytes: native
     wire.KERNEL.loaded = loaded if native else None

@@ -90,13 +90,13 @@ def test_warming_up_compiles_in_another_process(elsewhere, monkeypatch):
 
 
 def test_compiling_leaves_a_mark_and_the_interpreted_kernel_alone():
-    module = wire.compiled()
-    assert wire.KERNEL.cached()
+    module = wire.load_kernel()
+    assert wire.KERNEL.is_cached()
     assert module.__name__ == wire.KERNEL.compiled_name
     assert wire.k.walk.__module__ == "studio.et.kernel"
     assert not hasattr(wire.k.walk, "py_func")
     assert module.walk.py_func.__code__.co_code == wire.k.walk.__code__.co_code
-    assert wire.compiled() is module
+    assert wire.load_kernel() is module
 
 
 @pytest.mark.parametrize("native", [False, True])

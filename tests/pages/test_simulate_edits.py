@@ -19,7 +19,7 @@ from studio.pages._simulate_files import exported, imported_files
 from studio.sim.check import check
 from studio.sim.parts import with_mode
 from studio.sim.presets import PRESETS
-from studio.sim.problems import examined
+from studio.sim.problems import examine_parts
 from studio.sim.settings import ALGORITHM_SETTINGS, BY_KEY, DIMENSION_SETTINGS, HEADINGS, SETTINGS
 from studio.store.drafts import Draft, load_draft, save_draft
 from tests.handmade import collective, node, trace_of
@@ -81,7 +81,7 @@ def test_speeds_are_read_as_pairs():
 def test_dimensions_come_go_and_move_with_all_that_is_theirs():
     tables = from_preset(TWO)
     more = with_dimension(tables)
-    assert examined(more).problems == {}
+    assert examine_parts(more).problems == {}
     assert [len(more.network[key]) for key in ("topology", "npus_count", "bandwidth", "latency")] == [3] * 4
     assert more.system["all-reduce-implementation"] == ["ring"] * 3
     assert without_dimension(more, 2) == tables
@@ -96,7 +96,7 @@ def test_dimensions_come_go_and_move_with_all_that_is_theirs():
 @pytest.mark.parametrize("ranks", [2, 3, 7, 8, 12, 16, 24, 30, 64, 97, 1024])
 def test_a_fitted_system_has_an_npu_per_rank_and_no_problem(ranks):
     for name in PRESETS:
-        found = examined(fitted(from_preset(name), ranks))
+        found = examine_parts(fitted(from_preset(name), ranks))
         assert found.problems == {}
         assert found.config.topology.npus == ranks
 
@@ -110,7 +110,7 @@ def test_what_is_proposed_for_a_job_can_run_it():
     ]
     trace = trace_of([nodes] * 6)
     draft = proposed(trace)
-    config = examined(draft.tables).usable
+    config = examine_parts(draft.tables).usable
     assert check(trace, config) == []
     assert len(draft.notes) == 3
 

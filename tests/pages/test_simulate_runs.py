@@ -47,7 +47,7 @@ def texts(part):
 def simulated(graphs, congestion="unaware", **system):
     parts = preset("hgx-h100-8").parts
     parts = replace(parts, system={**parts.system, "roofline-enabled": 0, **system}, congestion=congestion)
-    return studio.simulate(trace_of(graphs), studio.sim.parts.imported(parts).config, native=False)
+    return studio.simulate(trace_of(graphs), studio.sim.parts.interpret(parts).config, native=False)
 
 
 def test_shares_are_of_the_finish_and_those_ahead_wait_for_the_last():
@@ -79,9 +79,9 @@ def test_among_single_links_a_dimension_has_no_time_to_compare():
     for name in ("hgx-h100-32", "hgx-h100-32-rails"):
         parts = preset(name).parts
         trace = trace_of([[collective(1, "ALL_REDUCE", MIB)]] * 32)
-        result = studio.simulate(trace, studio.sim.parts.imported(parts).config, native=False)
+        result = studio.simulate(trace, studio.sim.parts.interpret(parts).config, native=False)
         made.append(simulation(Run(name, result, parts), info(name, parts, result.makespan_ns)))
-    figures = lineup(made).found[0].dimensions
+    figures = lineup(made).comparisons[0].dimensions
     assert [(one.a is None, one.b, one.difference, one.share) for one in figures if one.unit == "ns"] == [
         (False, None, None, None)
     ] * 2
@@ -115,7 +115,7 @@ def test_the_load_of_a_dimension_is_one_number_everywhere(congestion):
     network = {"topology": ["Ring"], "npus_count": [4], "bandwidth": [50], "latency": [500]}
     parts = Parts(network, system, congestion=congestion)
     trace = trace_of([[collective(1, "ALL_REDUCE", 64 * MIB)]] * 4)
-    result = studio.simulate(trace, studio.sim.parts.imported(parts).config, native=False)
+    result = studio.simulate(trace, studio.sim.parts.interpret(parts).config, native=False)
     carried = result.dimensions[0]
     room = carried.capacity_bytes_per_ns * 4 * result.makespan_ns
     assert carried.capacity_bytes_per_ns == 2 * result.config.topology.dims[0].bytes_per_ns
@@ -128,7 +128,7 @@ def test_the_load_of_a_dimension_is_one_number_everywhere(congestion):
     assert ("can be more than 100 %" in told) == (congestion == "unaware")
     assert shown in texts(_dimensions(result))
     compared = lineup([side, side])
-    [figure] = [one for one in compared.found[0].dimensions if one.unit == "share"]
+    [figure] = [one for one in compared.comparisons[0].dimensions if one.unit == "share"]
     assert (figure.a, figure.b) == (load, load)
     assert f"{shown} {shown} 0.0 points" in texts(summary(compared))
     gantt = Gantt(result.trace, result.timeline())

@@ -21,7 +21,7 @@ from studio.sim.config import (
     Topology,
 )
 from studio.sim.network import network_gb_per_s
-from studio.sim.parts import Parts, imported, parts_of, with_settings
+from studio.sim.parts import Parts, interpret, parts_of, with_settings
 from studio.trace import CommGroup
 from tests.conftest import ROOT
 from tests.examples import examples
@@ -47,7 +47,7 @@ TIMES = st.integers(0, 10**6).map(float) | st.floats(0, 1e6)
 RATES = st.floats(1e-3, 1e6)
 ALGORITHMS = st.sampled_from(
     ["ring", "direct", "direct1", "direct16", "halvingDoubling", "doubleBinaryTree", "oneRing", "oneDirect3"]
-).map(Algorithm.named)
+).map(Algorithm.parse)
 
 
 @st.composite
@@ -179,7 +179,7 @@ def test_options_of_the_command_line_may_be_text():
 def test_missing_splits_are_one_and_said():
     """The reference dies of them without a word."""
     table = {key: value for key, value in SYSTEM.items() if key != "preferred-dataset-splits"}
-    result = imported(Parts(NETWORK, table))
+    result = interpret(Parts(NETWORK, table))
     assert result.config.splits == 1
     assert [finding.code for finding in result.findings] == ["splits-missing"]
 
@@ -233,7 +233,7 @@ def test_a_refusal_names_file_key_value_and_what_is_allowed(part, key, value, me
     tables = {"network": NETWORK, "system": SYSTEM, "memory": MEMORY, "options": {}, "groups": {}}
     tables[part] = {**tables[part], key: value}
     with pytest.raises(ConfigError, match=message):
-        imported(Parts(**tables))
+        interpret(Parts(**tables))
 
 
 def test_a_missing_key_names_the_misspelt_one():
@@ -264,7 +264,7 @@ def test_a_missing_key_names_the_misspelt_one():
 def test_keys_that_change_nothing_are_named(table, key, code, words):
     tables = {"network": NETWORK, "system": SYSTEM, "options": {}}
     tables[table] = {**tables[table], key: 1}
-    result = imported(Parts(**tables))
+    result = interpret(Parts(**tables))
     assert [finding.code for finding in result.findings] == [code]
     assert words in result.findings[0].message + result.findings[0].hint
     assert result.config == from_parts(NETWORK, SYSTEM)
@@ -272,9 +272,9 @@ def test_keys_that_change_nothing_are_named(table, key, code, words):
 
 def test_fewer_algorithms_than_dimensions_are_said():
     """The reference quietly leaves the outer dimensions out."""
-    result = imported(Parts(NETWORK, {**SYSTEM, "all-reduce-implementation": ["ring"]}))
+    result = interpret(Parts(NETWORK, {**SYSTEM, "all-reduce-implementation": ["ring"]}))
     assert [finding.code for finding in result.findings] == ["algorithms-short"]
-    whole = imported(Parts(NETWORK, {**SYSTEM, "all-reduce-implementation": ["oneRing"]}))
+    whole = interpret(Parts(NETWORK, {**SYSTEM, "all-reduce-implementation": ["oneRing"]}))
     assert whole.findings == ()
 
 
@@ -364,7 +364,7 @@ def test_words_that_are_no_options_are_refused(words):
 
 
 def changed(*settings: str) -> SystemConfig:
-    return imported(with_settings(Parts(NETWORK, SYSTEM), settings)).config
+    return interpret(with_settings(Parts(NETWORK, SYSTEM), settings)).config
 
 
 def test_single_values_can_be_set():
@@ -411,7 +411,7 @@ def test_a_wrong_setting_says_so(setting, message):
 def test_loading_keeps_unknown_keys_for_the_message(tmp_path):
     parts = load(files(tmp_path, YAML, {**SYSTEM, "colour": "red"}))
     assert parts.system["colour"] == "red"
-    assert parts_of(imported(parts).config).system.get("colour") is None
+    assert parts_of(interpret(parts).config).system.get("colour") is None
 
 
 @pytest.fixture

@@ -202,8 +202,8 @@ def test_a_change_in_any_file_of_a_kernel_is_compiled(
         whole = importlib.import_module("few_functions.whole")
         part = importlib.import_module("few_functions.part")
         kernel = few_functions(whole, part, way)
-        cached = kernel.cached()
-        compiled = kernel.compiled()
+        cached = kernel.is_cached()
+        compiled = kernel.load()
         answers.append((cached, compiled.entry(np.array([7]), np.zeros(1), 0), part.times([7])))
     assert answers == [(False, 14, 14), (False, 21, 21), (True, 21, 21), (True, 21, 21)]
     for name in [name for name in sys.modules if name.startswith("few_functions")]:
@@ -273,6 +273,6 @@ def test_the_public_interface_of_numba_compiles_the_clock_to_the_same_order(
     assert m[records.Head.NOW] == 0
     interpreted = m.tolist()
     answer = whole.entry(interpreted, [], 9_000)
-    assert kernel.compiled().entry(m, np.zeros(1), 9_000) == answer
+    assert kernel.load().entry(m, np.zeros(1), 9_000) == answer
     assert m.tolist() == interpreted
     assert len(interpreted) == len(m) > interpreted[records.Head.TOP] > 8704

@@ -19,7 +19,7 @@ from studio.sim.algorithms import AlgorithmKind, Recipe, programs
 from studio.sim.check import check
 from studio.sim.config import Algorithm, Dimension, SystemConfig, Topology
 from studio.sim.extensions import Extensions
-from studio.sim.parts import imported, with_mode
+from studio.sim.parts import interpret, with_mode
 from studio.sim.presets import preset
 from studio.sim.result import SimResult, intervals
 from tests.examples import examples
@@ -48,7 +48,7 @@ def system(
 ) -> SystemConfig:
     dims = tuple(Dimension("fully_connected", size, 64.0, float(LATENCY)) for size in sizes)
     kinds = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all")
-    algorithms = {kind: (Algorithm.named(algorithm),) * len(sizes) for kind in kinds}
+    algorithms = {kind: (Algorithm.parse(algorithm),) * len(sizes) for kind in kinds}
     return SystemConfig(Topology(dims), algorithms=algorithms, extensions=extensions or Extensions(), **given)
 
 
@@ -77,7 +77,7 @@ def hop(size: int) -> int:
 
 def test_with_every_extension_off_the_answers_are_the_references(shared: Path) -> None:
     """The first small cases of every family: finish times, statistics and order of events."""
-    native = engine.KERNEL.loaded is not None or engine.KERNEL.cached()
+    native = engine.KERNEL.loaded is not None or engine.KERNEL.is_cached()
     seen: dict[str, int] = defaultdict(int)
     wrong = []
     for record in records(shared / "oracle" / "astra_sim_public.jsonl.gz"):
@@ -474,7 +474,7 @@ def test_a_symmetric_job_that_the_reference_cannot_end_ends() -> None:
 def test_packets_that_wait_for_the_end_of_a_tick_do_so_together() -> None:
     """Without any delay all messages of a direct all-reduce come in one tick; its phase must not end amid them."""
     dims = tuple(Dimension("ring", size, rate, 0.0) for size, rate in ((4, 64.0), (2, 1.0), (2, 1.0)))
-    forms = tuple(Algorithm.named(name) for name in ("direct2", "ring", "direct"))
+    forms = tuple(Algorithm.parse(name) for name in ("direct2", "ring", "direct"))
     given = {"endpoint_delay_ns": 0, "extensions": Extensions(dimension_order="descending")}
     config = SystemConfig(Topology(dims), algorithms={"all_reduce": forms}, **given)
     one, other = (simulate_job(fold, config) for fold in (True, False))
@@ -499,10 +499,10 @@ def symmetric_jobs(draw: st.DrawFn) -> tuple[list[Record], SystemConfig]:
     forms = ["ring", "direct", "direct1", "direct2"]
     form = st.sampled_from([*forms, "halvingDoubling"] if all(size != 3 for size in sizes) else forms)
     algorithms = {
-        kind: tuple(Algorithm.named(draw(form)) for _ in sizes)
+        kind: tuple(Algorithm.parse(draw(form)) for _ in sizes)
         for kind in ("all_reduce", "all_gather", "reduce_scatter")
     }
-    algorithms["all_to_all"] = tuple(Algorithm.named(draw(st.sampled_from(forms))) for _ in sizes)
+    algorithms["all_to_all"] = tuple(Algorithm.parse(draw(st.sampled_from(forms))) for _ in sizes)
     config = SystemConfig(
         Topology(dims),
         scheduling=draw(st.sampled_from(["lifo", "fifo"])),
@@ -654,7 +654,7 @@ def test_samples_run_on_a_preset(sample: Sample) -> None:
     trace = studio.read([sample_path(sample.name)])
     memory = {"memory-type": "PER_NPU_MEMORY_EXPANSION", "remote-mem-latency": 1000, "remote-mem-bw": 100}
     parts = with_mode(replace(preset(f"hgx-h100-{sample.ranks}").parts, memory=memory), "extended")
-    config = imported(parts).config
+    config = interpret(parts).config
     assert [finding.message for finding in check(trace, config) if finding.level == "error"] == []
     result = simulate(trace, config)
     assert (result.finish_ns > 0).all()

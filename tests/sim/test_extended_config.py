@@ -27,7 +27,7 @@ from studio.sim.extensions import (
     RankStarts,
     TieOrder,
 )
-from studio.sim.parts import Parts, imported, with_mode, with_settings
+from studio.sim.parts import Parts, interpret, with_mode, with_settings
 
 NETWORK = {"topology": ["Ring"], "npus_count": [4], "bandwidth": [50], "latency": [500]}
 SYSTEM = {
@@ -73,9 +73,9 @@ def test_files_hold_every_setting(tmp_path_factory: pytest.TempPathFactory, exte
 
 
 def test_an_empty_table_is_the_mode_with_its_defaults() -> None:
-    assert imported(parts()).config.extensions == Extensions()
-    assert imported(with_mode(Parts(NETWORK, SYSTEM), "extended")).config.mode == "extended"
-    assert imported(with_mode(Parts(NETWORK, SYSTEM), "compatible")).config.mode == "compatible"
+    assert interpret(parts()).config.extensions == Extensions()
+    assert interpret(with_mode(Parts(NETWORK, SYSTEM), "extended")).config.mode == "extended"
+    assert interpret(with_mode(Parts(NETWORK, SYSTEM), "compatible")).config.mode == "compatible"
 
 
 def test_the_compatible_mode_refuses_settings_of_the_extended() -> None:
@@ -95,13 +95,13 @@ def test_single_settings_are_changed() -> None:
             "extended.broadcast-implementation=halvingDoubling",
         ],
     )
-    config = imported(changed).config
+    config = interpret(changed).config
     assert config.extensions == Extensions(
         communication_slots=2, compute_speeds={3: 0.5}, tie_order="reference"
     )
     assert config.algorithms["broadcast"] == (Algorithm("halving_doubling"),)
     back = with_settings(changed, ["extended.communication-slots="])
-    assert imported(back).config.extensions == replace(config.extensions, communication_slots=1)
+    assert interpret(back).config.extensions == replace(config.extensions, communication_slots=1)
 
 
 @pytest.mark.parametrize(
@@ -131,11 +131,11 @@ def test_unknown_settings_name_the_nearest(setting: str, message: str) -> None:
 )
 def test_bad_values_name_file_key_and_what_is_allowed(table: dict[str, object], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        imported(parts(**table))
+        interpret(parts(**table))
 
 
 def test_unknown_keys_are_reported_with_the_nearest() -> None:
-    findings = imported(parts(**{"dimension-orders": "balanced"})).findings
+    findings = interpret(parts(**{"dimension-orders": "balanced"})).findings
     assert [(finding.code, finding.hint) for finding in findings] == [
         ("key-unknown", "The nearest known key is 'dimension-order'.")
     ]

@@ -265,9 +265,9 @@ def algorithms(draw: st.DrawFn, sizes: list[int]) -> tuple[Algorithm, ...]:
     for size in sizes:
         names = ["ring", "direct", "direct1", "direct2"]
         names += ["halvingDoubling"] * 2 if size & (size - 1) == 0 else []
-        found.append(Algorithm.named(draw(st.sampled_from(names))))
+        found.append(Algorithm.parse(draw(st.sampled_from(names))))
     if draw(st.integers(0, 7)) == 0:
-        return (Algorithm.named(draw(st.sampled_from(["oneRing", "oneDirect", "oneDirect2"]))),)
+        return (Algorithm.parse(draw(st.sampled_from(["oneRing", "oneDirect", "oneDirect2"]))),)
     return tuple(found)
 
 

@@ -10,7 +10,7 @@ from studio.errors import ConfigError
 from studio.sim.astra import read, write_config
 from studio.sim.config import Dimension, SystemConfig, Topology
 from studio.sim.extensions import Extensions, Link, LinkGraph
-from studio.sim.parts import Parts, imported, with_settings
+from studio.sim.parts import Parts, interpret, with_settings
 
 NETWORK = {"topology": ["Ring", "Switch"], "npus_count": [4, 2], "bandwidth": [50, 25], "latency": [500, 700]}
 SYSTEM = {"scheduling-policy": "LIFO", "collective-optimization": "baseline", "preferred-dataset-splits": 4}
@@ -18,7 +18,7 @@ EXTENDED = {**SYSTEM, "extended": {}}
 
 
 def topology_of(**keys):
-    return imported(Parts({**NETWORK, **keys}, EXTENDED)).config.topology
+    return interpret(Parts({**NETWORK, **keys}, EXTENDED)).config.topology
 
 
 def test_a_gb_is_what_the_file_says():
@@ -58,11 +58,11 @@ def test_files_hold_every_network(tmp_path_factory, data):
 def test_settings_reach_the_keys():
     settings = ["efficiency=0.5,0.9", "efficiency[1]=0.8", "bandwidth-unit=GB/s"]
     parts = with_settings(Parts(NETWORK, EXTENDED), settings)
-    dims = imported(parts).config.topology.dims
+    dims = interpret(parts).config.topology.dims
     assert [(dim.bytes_per_ns, dim.efficiency) for dim in dims] == [(50, 0.5), (25, 0.8)]
     text = "links=[[0,8,50,500],[8,0,50,500]]"
     parts = with_settings(Parts(NETWORK, EXTENDED), [text, "switches=1", "bandwidth-unit=GB/s"])
-    assert imported(parts).config.links == LinkGraph(8, 1, (Link(0, 8, 50.0, 500), Link(8, 0, 50.0, 500)))
+    assert interpret(parts).config.links == LinkGraph(8, 1, (Link(0, 8, 50.0, 500), Link(8, 0, 50.0, 500)))
 
 
 @pytest.mark.parametrize(
@@ -97,5 +97,5 @@ def test_what_is_not_allowed_is_named(keys, message):
 )
 def test_the_compatible_mode_knows_none_of_them(keys):
     with pytest.raises(ConfigError, match=r"allowed: no such key in the compatible mode") as caught:
-        imported(Parts({**NETWORK, **keys}, SYSTEM))
+        interpret(Parts({**NETWORK, **keys}, SYSTEM))
     assert "--mode extended" in caught.value.hint

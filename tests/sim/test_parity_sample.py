@@ -43,7 +43,7 @@ def sample(shared: Path) -> list[Record]:
 
 def test_every_family_is_exact(sample: list[Record]) -> None:
     """Finish times, statistics and events are the reference's, with one rank for many and without."""
-    native = engine.KERNEL.loaded is not None or engine.KERNEL.cached()
+    native = engine.KERNEL.loaded is not None or engine.KERNEL.is_cached()
     for fold in (True, False):
         outcomes = [judge(record, native=native, fold=fold) for record in sample]
         assert not [(fold, o.family, o.id, o.problem) for o in outcomes if o.problem]

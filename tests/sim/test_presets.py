@@ -7,7 +7,7 @@ import pytest
 
 from studio.errors import ConfigError
 from studio.sim.astra import from_parts, read, write_config
-from studio.sim.parts import imported
+from studio.sim.parts import interpret
 from studio.sim.presets import PRESETS, preset
 
 VENDOR = {
@@ -25,7 +25,7 @@ VENDOR = {
 def test_every_preset_is_a_system_with_a_source_that_survives_its_files(name, tmp_path):
     """A preset has no finding of its own, names where it comes from, and can be exported and read again."""
     one = preset(name)
-    result = imported(one.parts)
+    result = interpret(one.parts)
     assert result.findings == ()
     assert len(one.source) > 40
     assert read(write_config(one.config, tmp_path)).config == one.config

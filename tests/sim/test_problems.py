@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from studio.errors import ConfigError
-from studio.sim.parts import imported
+from studio.sim.parts import interpret
 from studio.sim.presets import PRESETS, preset
-from studio.sim.problems import examined
+from studio.sim.problems import examine_parts
 
 PARTS = preset("hgx-h100-16").parts
 
@@ -15,9 +15,9 @@ PARTS = preset("hgx-h100-16").parts
 @pytest.mark.parametrize("name", PRESETS)
 def test_a_good_system_has_no_problem_and_is_the_one_that_is_read(name):
     parts = PRESETS[name].parts
-    found = examined(parts)
+    found = examine_parts(parts)
     assert found.problems == {}
-    assert found.usable == imported(parts).config
+    assert found.usable == interpret(parts).config
 
 
 def test_every_wrong_value_is_found_at_its_own_key_with_what_is_allowed():
@@ -41,7 +41,7 @@ def test_every_wrong_value_is_found_at_its_own_key_with_what_is_allowed():
         options={"num-queues-per-dim": "many"},
         groups={"1": [0, 99]},
     )
-    found = examined(parts)
+    found = examine_parts(parts)
     assert set(found.problems) == {
         "topology[1]",
         "npus_count[1]",
@@ -68,8 +68,8 @@ def test_every_wrong_value_is_found_at_its_own_key_with_what_is_allowed():
 def test_the_first_problem_is_the_one_a_command_stops_at():
     parts = replace(PARTS, network={**PARTS.network, "bandwidth": [400, "tbd"]})
     with pytest.raises(ConfigError) as refused:
-        imported(parts)
-    [(key, error)] = examined(parts).problems.items()
+        interpret(parts)
+    [(key, error)] = examine_parts(parts).problems.items()
     assert (key, str(error)) == ("bandwidth[1]", str(refused.value))
 
 
@@ -86,12 +86,12 @@ def test_the_first_problem_is_the_one_a_command_stops_at():
     ],
 )
 def test_lists_that_are_missing_or_too_short_are_told_as_a_whole(network, key):
-    assert key in examined(replace(PARTS, network=network)).problems
+    assert key in examine_parts(replace(PARTS, network=network)).problems
 
 
 def test_what_concerns_the_whole_is_told_without_a_key():
     """Whatever is thrown at it, it ends."""
     huge = {"topology": ["Ring"] * 3, "npus_count": [1 << 20] * 3, "bandwidth": [1] * 3, "latency": [0] * 3}
-    found = examined(replace(PARTS, network=huge))
+    found = examine_parts(replace(PARTS, network=huge))
     assert found.usable is None
     assert found.problems

@@ -15,8 +15,8 @@ from studio.sim.algorithms import ALGORITHMS, AlgorithmRow
 from studio.sim.config import Algorithm
 from studio.sim.extensions import Extensions
 from studio.sim.kinds import CollectiveKind
-from studio.sim.parts import Parts, imported, parts_of, table_of, with_settings, with_value
-from studio.sim.problems import examined
+from studio.sim.parts import Parts, interpret, parts_of, table_of, with_settings, with_value
+from studio.sim.problems import examine_parts
 from studio.sim.settings import ALGORITHM_SETTINGS, SETTINGS, Setting
 from tests.golden import records
 from tests.settings_table import BEGIN, DOCUMENT, current
@@ -76,9 +76,9 @@ def test_limits_are_the_same_in_files_and_in_the_configuration(setting: Setting)
     if setting.key == "num-nodes":
         parts = with_settings(parts, ["memory-type=PER_NODE_MEMORY_EXPANSION", "num-npus-per-node=4"])
     with pytest.raises(ConfigError, match=setting.key) as refused:
-        imported(parts)
+        interpret(parts)
     assert "allowed: " in str(refused.value)
-    assert setting.key in {key.partition("[")[0] for key in examined(parts).problems}
+    assert setting.key in {key.partition("[")[0] for key in examine_parts(parts).problems}
 
 
 @pytest.mark.parametrize("setting", named(SETTINGS))
@@ -99,11 +99,11 @@ def test_golden_configurations_mean_what_they_say(shared: Path) -> None:
         given = (record["network"], record["system"], record.get("memory"), None, record.get("cli") or {})
         parts = Parts(*given, record["mode"])
         try:
-            config = imported(parts).config
+            config = interpret(parts).config
         except ConfigError:
             continue
         written = parts_of(config)
-        assert imported(written).config == config
+        assert interpret(written).config == config
         for setting in SETTINGS:
             mine, theirs = (table_of(one, setting.file) for one in (written, parts))
             if setting.key in mine and setting.key in theirs:
@@ -130,10 +130,10 @@ def test_the_documentation_has_the_table_as_it_is() -> None:
 def test_an_algorithm_is_read_by_every_name_and_written_by_the_same(row: AlgorithmRow) -> None:
     for name in row.names:
         for text in [name, *([f"{name}3"] if row.windowed else [])]:
-            assert Algorithm.named(text).name == text
+            assert Algorithm.parse(text).name == text
     if not row.windowed:
         with pytest.raises(ConfigError, match=f"'{row.name}3'; allowed: ring"):
-            Algorithm.named(f"{row.name}3")
+            Algorithm.parse(f"{row.name}3")
 
 
 def test_a_new_algorithm_is_a_row_and_its_steps(monkeypatch: pytest.MonkeyPatch) -> None:

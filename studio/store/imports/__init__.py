@@ -1,4 +1,4 @@
-"""Imports: files on their way into the workspace, kept on disk so that they survive restarts.
+"""Imports of uploaded files, stored on disk so that they survive restarts.
 
 Layout below the workspace folder:
 

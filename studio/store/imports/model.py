@@ -1,4 +1,4 @@
-"""What an import is, and why a request about one is refused."""
+"""Data of imports, and the errors of requests about them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Reason = Literal["missing", "conflict", "invalid", "too-large", "disk-full", "cu
 
 
 class ImportRefusedError(StudioError):
-    """A request about an import that cannot be granted.
+    """A request that an import's state does not allow.
 
     Attributes:
         reason: Why, for the caller to act on.
@@ -63,7 +63,7 @@ class Announced:
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """How far the reading of an import is; `message`, where given, is shown instead of the numbers."""
+    """Progress of reading an import; `message`, if given, is shown instead of the numbers."""
 
     phase: str
     done: int
@@ -73,7 +73,7 @@ class Phase:
 
 @dataclass(frozen=True, slots=True)
 class ImportFile:
-    """One file of an import, as it stands."""
+    """The state of one file of an import."""
 
     id: str
     path: str
@@ -85,7 +85,7 @@ class ImportFile:
 
 @dataclass(frozen=True, slots=True)
 class Import:
-    """An import, as it stands.
+    """The state of an import.
 
     Attributes:
         id: Made by the studio.
@@ -144,7 +144,7 @@ class State:
 
 
 class Progress:
-    """What a reader sees of the import it works for.
+    """Progress and cancellation of an import, for the reader.
 
     Call it to report: `progress("reading", 12, 64, "12 of 64 ranks")`. It raises TaskCancelled once the user has
     cancelled, so a reader that reports often enough needs nothing else.
@@ -168,7 +168,7 @@ class Progress:
         self._written_s = 0.0
 
     def __call__(self, phase: str, done: int, total: int, message: str = "") -> None:
-        """Show how far the reading is."""
+        """Report progress."""
         self.check()
         self._report.running(done, total, phase=phase, unit=_UNITS.get(phase, ""))
         now_s = time.monotonic()
@@ -178,13 +178,13 @@ class Progress:
         with contextlib.suppress(OSError):
             write_json(self._folder / "progress.json", self._shown, durable=False)
 
-    def cancelled(self) -> bool:
-        """Tell whether the user has cancelled the import."""
-        return self._report.cancelled()
+    def is_cancelled(self) -> bool:
+        """Whether the user cancelled the import."""
+        return self._report.is_cancelled()
 
     def check(self) -> None:
         """Raise TaskCancelled if the user has cancelled the import."""
-        if self._report.cancelled():
+        if self._report.is_cancelled():
             raise TaskCancelled
 
     def warn(self, message: str) -> None:
@@ -203,7 +203,7 @@ ReadJob = Callable[[list[SourceFile], Progress], str]
 
 @dataclass(frozen=True, slots=True)
 class Registry:
-    """The imports of a workspace as one running studio sees them; opened by `open_registry`.
+    """The imports of a workspace, for one running studio; opened by `open_registry`.
 
     Attributes:
         root: The folder of all imports.
@@ -225,19 +225,19 @@ class Registry:
 
 
 def no_such_import(import_id: str) -> ImportRefusedError:
-    """The refusal of an id that names no import."""
+    """Return the error for an unknown import."""
     message = f"There is no import {import_id[:40]!r}; it may have been dismissed."
     return ImportRefusedError("missing", message, hint="Drop the files again.")
 
 
 def files_are_fixed(state: State) -> ImportRefusedError:
-    """The refusal to change the files of an import that is read or done."""
+    """Return the error for changing the files of an import that is being read or done."""
     message = f"{state.name} is {state.status}; its files can no longer be changed."
     return ImportRefusedError("conflict", message, hint="Cancel the import first.")
 
 
 def incomplete(missing: Sequence[ImportFile], total: int) -> ImportRefusedError:
-    """The refusal to read an import whose files have not all arrived."""
+    """Return the error for reading an import before all files have arrived."""
     first = missing[0] if missing else None
     place = f": {first.path} has {first.received_bytes:,} of {first.size_bytes:,} bytes" if first else ""
     return ImportRefusedError(
@@ -253,7 +253,7 @@ def is_full(error: OSError) -> bool:
 
 
 def disk_full(what: str, size_bytes: int) -> ImportRefusedError:
-    """The refusal for want of disk space; `size_bytes` is what could not be written, 0 where unknown."""
+    """Return the error for a full disk; `size_bytes` could not be written, 0 if unknown."""
     size = f" ({units.format_bytes(size_bytes)} more were to be written)" if size_bytes else ""
     return ImportRefusedError(
         "disk-full",
@@ -263,7 +263,7 @@ def disk_full(what: str, size_bytes: int) -> ImportRefusedError:
 
 
 def unwritable(what: str, error: OSError) -> StudioError:
-    """The error for a workspace that cannot be written."""
+    """Return the error for a workspace that is not writable."""
     return StudioError(
         f"{what}: cannot be written to the workspace: {error.strerror or error}.",
         hint="Check the permissions of the workspace folder, or choose another with --workspace DIR.",

@@ -1,4 +1,4 @@
-"""The reading of imports, as tasks in the background."""
+"""Read imports as background tasks."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _LOG = logging.getLogger(__name__)
 
 
 def open_registry(tasks: Tasks, read_job: ReadJob) -> Registry:
-    """Open the imports of a workspace; its tasks read them, one at a time."""
+    """Open the imports of a workspace; tasks read them one at a time."""
     root = tasks.root.parent / "imports"
     root.mkdir(parents=True, exist_ok=True)
     registry = Registry(root, tasks, read_job, FileLock(root / ".lock", timeout=60, thread_local=False))
@@ -55,7 +55,7 @@ def open_registry(tasks: Tasks, read_job: ReadJob) -> Registry:
         tidy(registry)
 
     def note(task: Task) -> None:
-        """Note that an import is cancelled whose turn had not come."""
+        """Mark an import as cancelled that was still queued."""
         import_id = str(task.details["import"])
         with exclusive(registry), contextlib.suppress(ImportRefusedError):
             state = load_state(registry, import_id)
@@ -106,7 +106,7 @@ def start(
 
 
 def _read(registry: Registry, import_id: str, report: Report) -> str | None:
-    """Read a queued import; how it ends is in its state."""
+    """Read a queued import and save its outcome."""
     with exclusive(registry):
         try:
             state = load_state(registry, import_id)
@@ -168,7 +168,7 @@ def _failed_inside(state: State, error: Exception) -> State:
 
 
 def _sources(registry: Registry, import_id: str, progress: Progress) -> list[SourceFile]:
-    """The files of an import for a reader, archives unpacked and what file managers leave behind left out."""
+    """Return the files of an import, with archives unpacked and files such as `.DS_Store` left out."""
     folder = registry.root / import_id
     shutil.rmtree(folder / "unpacked", ignore_errors=True)
     uploads = [file for file in list_files(registry, import_id) if file.status != "cancelled"]
@@ -180,12 +180,12 @@ def _sources(registry: Registry, import_id: str, progress: Progress) -> list[Sou
         if archive.is_litter(file.path):
             continue
         if not archive.is_archive(path):
-            found = [SourceFile(file.path, path, named=True)]
+            unpacked = [SourceFile(file.path, path, named=True)]
         else:
             progress("unpacking", index, len(uploads), f"unpacking {file.path}")
-            found = _members(file, path, folder / "unpacked" / file.id, progress)
-        sources += found
-        progress.upload_of |= {one.path: file.id for one in found}
+            unpacked = _members(file, path, folder / "unpacked" / file.id, progress)
+        sources += unpacked
+        progress.upload_of |= {source.path: file.id for source in unpacked}
     if not sources:
         raise StudioError(
             "There is no file to read.", hint="Drop trace files, a folder or an archive of them."
@@ -195,7 +195,7 @@ def _sources(registry: Registry, import_id: str, progress: Progress) -> list[Sou
 
 def _members(file: ImportFile, path: Path, into: Path, progress: Progress) -> list[SourceFile]:
     try:
-        members = archive.unpack(path, into, name=file.path, cancelled=progress.cancelled)
+        members = archive.unpack(path, into, name=file.path, cancelled=progress.is_cancelled)
     except StudioError as error:
         progress.file_errors[file.id] = Problem(error.message, error.hint)
         raise

@@ -1,4 +1,4 @@
-"""Imports on disk: whose they are, how they stand, and how their states change."""
+"""Imports on disk: their owners and states."""
 
 from __future__ import annotations
 
@@ -56,16 +56,16 @@ _announced = decoder(tuple[Announced, ...])
 
 
 def list_imports(registry: Registry) -> list[Import]:
-    """Give all imports of the workspace, the newest first."""
-    found = []
+    """Return all imports of the workspace, newest first."""
+    imports = []
     for import_id in import_ids(registry):
         with contextlib.suppress(ImportRefusedError):
-            found.append(get_import(registry, import_id))
-    return sorted(found, key=lambda one: -one.created)
+            imports.append(get_import(registry, import_id))
+    return sorted(imports, key=lambda item: -item.created)
 
 
 def get_import(registry: Registry, import_id: str) -> Import:
-    """Give one import as it stands.
+    """Return the state of an import.
 
     Raises:
         ImportRefusedError: There is none of this id.
@@ -96,7 +96,7 @@ def get_import(registry: Registry, import_id: str) -> Import:
 
 
 def list_files(registry: Registry, import_id: str) -> list[ImportFile]:
-    """Give the files of an import as they stand, in the order they were announced."""
+    """Return the files of an import in the order they were announced."""
     state = load_state(registry, import_id)
     plan = _plan(registry, import_id)
     sizes = _sizes(registry.root / import_id / "files")
@@ -118,30 +118,30 @@ def list_files(registry: Registry, import_id: str) -> list[ImportFile]:
 
 @contextlib.contextmanager
 def exclusive(registry: Registry) -> Iterator[None]:
-    """Hold all imports of the workspace, against other threads and other studios."""
+    """Lock the imports of the workspace against other threads and other studios."""
     with registry.mutex, registry.lock:
         yield
 
 
 def is_mine(registry: Registry, state: State) -> bool:
-    """Tell whether this studio works on the import, or was the last to."""
+    """Whether this studio owns the import."""
     return state.owner == registry.tasks.token
 
 
 def status_of(registry: Registry, state: State) -> Status:
-    """Where an import stands: unfinished work of a studio that has gone is interrupted."""
+    """Return an import's status; unfinished work of a studio that ended is interrupted."""
     unfinished = state.status in ("uploading", "queued", "reading")
     return "interrupted" if unfinished and not is_running(registry.tasks, state.owner) else state.status
 
 
 def resumable(registry: Registry, state: State) -> bool:
-    """Tell whether this studio may go on with the upload or start the reading."""
+    """Whether this studio may continue the upload or start reading."""
     status = status_of(registry, state)
     return status in RESUMABLE and (status != "uploading" or is_mine(registry, state))
 
 
 def owned_state(registry: Registry, import_id: str) -> State:
-    """The state of an import this studio may change.
+    """Return the state of an import that this studio may change.
 
     Raises:
         ImportRefusedError: There is none, or another running studio works on it.
@@ -157,7 +157,7 @@ def owned_state(registry: Registry, import_id: str) -> State:
 
 
 def reopen_upload(registry: Registry, import_id: str, state: State) -> None:
-    """Take an import over for uploading, as if nothing had happened since."""
+    """Take over an unfinished import to continue its upload."""
     registry.cancels[import_id] = threading.Event()
     registry.touched[import_id] = registry.tasks.now()
     reopened = replace(state, owner=registry.tasks.token, status="uploading", error=None, file_errors={})
@@ -165,17 +165,17 @@ def reopen_upload(registry: Registry, import_id: str, state: State) -> None:
 
 
 def cancel_event(registry: Registry, import_id: str) -> threading.Event:
-    """What is set to stop the work on an import."""
+    """Return the event that stops work on an import."""
     return registry.cancels.setdefault(import_id, threading.Event())
 
 
 def file_writer(registry: Registry, import_id: str, file_id: str) -> threading.Lock:
-    """The lock of one file, held by whoever writes it."""
+    """Return the lock for writing a file."""
     return registry.writers.setdefault((import_id, file_id), threading.Lock())
 
 
 def import_ids(registry: Registry) -> list[str]:
-    """The ids of all imports of the workspace."""
+    """Return the ids of all imports."""
     return [name for name in _folders(registry) if not _is_half_made(registry.root / name)]
 
 
@@ -188,7 +188,7 @@ def _is_half_made(folder: Path) -> bool:
 
 
 def remove_half_made(registry: Registry) -> None:
-    """Delete folders that are no whole import; call it inside `exclusive`, so that nobody is about to finish one."""
+    """Delete incomplete import folders; call it inside `exclusive`, so that none is being created."""
     for entry in list(os.scandir(registry.root)):
         if entry.name.startswith((_NEW, _GONE)):
             shutil.rmtree(entry.path, ignore_errors=True)
@@ -198,7 +198,7 @@ def remove_half_made(registry: Registry) -> None:
 
 
 def add_import(registry: Registry, import_id: str, plan: tuple[Announced, ...], state: State) -> None:
-    """Store an import that is new; call it inside `exclusive`.
+    """Store a new import; call it inside `exclusive`.
 
     Like a job it is written aside and appears by one rename, so a kill leaves a whole one or none.
     """
@@ -216,7 +216,7 @@ def add_import(registry: Registry, import_id: str, plan: tuple[Announced, ...], 
 
 
 def load_state(registry: Registry, import_id: str) -> State:
-    """Read where an import stands; one whose state is damaged has failed.
+    """Read the state of an import; a damaged state counts as failed.
 
     Raises:
         ImportRefusedError: There is none of this id.
@@ -234,12 +234,12 @@ def load_state(registry: Registry, import_id: str) -> State:
 
 
 def save_state(registry: Registry, import_id: str, state: State) -> None:
-    """Note where an import stands; call it inside `exclusive`."""
+    """Save the state of an import; call it inside `exclusive`."""
     store_json(registry.root / import_id / "state.json", state)
 
 
 def store_json(path: Path, value: object) -> None:
-    """Replace a JSON file; a full disk is said in the user's words."""
+    """Replace a JSON file; a full disk becomes an error for the user."""
     try:
         write_json(path, value)
     except OSError as error:
@@ -263,7 +263,7 @@ def _plan(registry: Registry, import_id: str) -> tuple[Announced, ...]:
 
 
 def announced_file(registry: Registry, import_id: str, file_id: str) -> Announced:
-    """What was announced of a file.
+    """Return a file as it was announced.
 
     Raises:
         ImportRefusedError: The ids name none.
@@ -277,7 +277,7 @@ def announced_file(registry: Registry, import_id: str, file_id: str) -> Announce
 
 
 def size_of(path: Path) -> int:
-    """Bytes of a file, 0 where there is none."""
+    """Return the size of a file, 0 if it is missing."""
     try:
         return path.stat().st_size
     except FileNotFoundError:
@@ -300,7 +300,7 @@ def _dropped_bytes(registry: Registry, import_id: str, state: State) -> int:
 
 
 def remove_import(registry: Registry, import_id: str) -> None:
-    """Delete an import and all that has arrived of it."""
+    """Delete an import and its files."""
     # Renamed first: a kill while deleting leaves a name that no list shows.
     aside = registry.root / f"{_GONE}{import_id}-{secrets.token_hex(4)}"
     (registry.root / import_id).rename(aside)
@@ -310,7 +310,7 @@ def remove_import(registry: Registry, import_id: str) -> None:
 
 
 def tidy(registry: Registry) -> None:
-    """Delete what killed studios left half made or half deleted, and imports finished long ago."""
+    """Delete leftovers of killed studios, and imports finished long ago."""
     remove_half_made(registry)
     for import_id in import_ids(registry):
         folder = registry.root / import_id

@@ -1,4 +1,4 @@
-"""Files arriving: announced, appended chunk by chunk, cancelled."""
+"""Uploads: announce files, append chunks, cancel."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ _SPARE_BYTES = 512 << 20
 
 
 def create_import(registry: Registry, files: Sequence[Announced], *, name: str = "") -> Import:
-    """Announce files, or find the unfinished import of exactly these files, to go on with it.
+    """Create an import, or return the unfinished import of the same files.
 
     Raises:
         ImportRefusedError: No file, too many, two of one path, or no room for them.
@@ -97,7 +97,7 @@ def create_import(registry: Registry, files: Sequence[Announced], *, name: str =
 def append_chunk(
     registry: Registry, import_id: str, file_id: str, offset: int, stream: ByteStream, length: int
 ) -> int:
-    """Append bytes to a file of an import; what arrives before the stream breaks is kept.
+    """Append bytes to a file of an import; bytes received before a broken connection are kept.
 
     Returns:
         How many bytes of the file are here now.
@@ -136,7 +136,7 @@ def append_chunk(
 def append_files(
     registry: Registry, import_id: str, file_ids: Sequence[str], stream: ByteStream, length: int
 ) -> dict[str, int]:
-    """Append whole files that follow each other in one stream: a request for each of a thousand would take longer.
+    """Append several whole files from one stream; one request per file would be slower.
 
     What is already here of a file is skipped, so the same request can simply be sent again.
 
@@ -191,7 +191,7 @@ def _take(stream: ByteStream, most: int) -> bytes:
 
 
 def cancel_file(registry: Registry, import_id: str, file_id: str) -> None:
-    """Leave one file out of an import and delete what has arrived of it."""
+    """Remove a file from an import and delete its bytes."""
     announced_file(registry, import_id, file_id)
     with exclusive(registry):
         state = owned_state(registry, import_id)
@@ -209,7 +209,7 @@ def cancel_file(registry: Registry, import_id: str, file_id: str) -> None:
 
 
 def cancel_import(registry: Registry, import_id: str) -> Import | None:
-    """Stop an import that is being read, so that it can be retried; delete any other.
+    """Cancel an import: one being read can be retried, any other is deleted.
 
     Returns:
         The import that was stopped, None when it is gone.
@@ -273,13 +273,13 @@ def _check_room(registry: Registry, size_bytes: int) -> None:
 
 def _fingerprint(files: Collection[Announced]) -> str:
     digest = hashlib.sha256()
-    for file in sorted(files, key=lambda one: one.path):
+    for file in sorted(files, key=lambda file: file.path):
         digest.update(msgspec.json.encode((file.path, file.size_bytes, float(file.modified or 0))))
     return digest.hexdigest()
 
 
 def _name_of(paths: Sequence[str]) -> str:
-    """A name for the job of these files.
+    """Choose the job's name from its files.
 
     Example:
         >>> _name_of(["gpt/gpt.0.et", "gpt/gpt.1.et"]), _name_of(["run.0.et", "run.1.et"]), _name_of(["a.zip"])

@@ -14,7 +14,7 @@ from studio.analysis.timeline.gantt import Gantt
 from studio.samples import sample_path
 from studio.sim import simulate
 from studio.sim.load import network_load
-from studio.sim.parts import Parts, imported
+from studio.sim.parts import Parts, interpret
 from studio.timeline import recorded
 from tests.handmade import collective, node, trace_of
 
@@ -82,7 +82,7 @@ def test_the_use_of_a_dimension_adds_up_to_what_was_sent_into_it() -> None:
         "preferred-dataset-splits": 1,
         "all-reduce-implementation": ["ring", "halvingDoubling"],
     }
-    result = simulate(trace_of(ranks, groups), imported(Parts(network, system)).config, native=False)
+    result = simulate(trace_of(ranks, groups), interpret(Parts(network, system)).config, native=False)
     stands_for = [result.trace.ranks[at].number for at in result.representative.tolist()]
     gantt = Gantt(result.trace, result.timeline(sorted(set(stands_for))), stands_for=stands_for)
     series = network_load(result, gantt)

@@ -11,7 +11,7 @@ from studio.analysis.timeline.gantt import Gantt
 from studio.analysis.timeline.window import BY, By, shares, spreads
 from studio.samples import sample_path
 from studio.sim import simulate
-from studio.sim.parts import Parts, imported
+from studio.sim.parts import Parts, interpret
 from studio.timeline import LANE_KINDS, recorded
 from tests.handmade import collective, node, trace_of
 
@@ -92,7 +92,7 @@ def test_ranks_that_one_stands_for_are_counted_each() -> None:
         "preferred-dataset-splits": 1,
         "all-reduce-implementation": ["ring"],
     }
-    result = simulate(trace_of([nodes] * 4), imported(Parts(network, system)).config, native=False)
+    result = simulate(trace_of([nodes] * 4), interpret(Parts(network, system)).config, native=False)
     gantt = Gantt(result.trace, result.timeline([0]), stands_for=[0] * 4)
     found = list(shares(gantt, 0, result.makespan_ns, "category"))
     assert {one.rank for one in found} == {0, 1, 2, 3}

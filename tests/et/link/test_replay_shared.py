@@ -17,7 +17,7 @@ from studio.et import LinkOptions
 from studio.sim import simulate
 from studio.sim.config import Algorithm, Dimension, SystemConfig, Topology
 from studio.sim.extensions import Extensions
-from studio.sim.parts import imported
+from studio.sim.parts import interpret
 from studio.trace import Trace
 
 RUNS = [
@@ -31,7 +31,7 @@ BOUND = 0.02
 
 def replayed(trace: Trace) -> list[StepTime]:
     parts = replaying.as_replay(replaying.idle_system(len(trace.ranks)))
-    return replaying.steps(simulate(trace, imported(parts).config, native=False))
+    return replaying.steps(simulate(trace, interpret(parts).config, native=False))
 
 
 @pytest.mark.parametrize("run", RUNS)

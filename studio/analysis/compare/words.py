@@ -1,4 +1,4 @@
-"""What is said of a comparison of two runs: differences with their sign, and how much and why in a sentence."""
+"""Words for comparisons: signed differences, names of figures, and a one-sentence verdict."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ WORDS: Mapping[str, str] = {
 """Figures and parts of a finish as they are called."""
 
 
-def verdict(found: Comparison, name_a: str = "A", name_b: str = "B") -> str:
-    """Return how much and why, in a sentence.
+def verdict(comparison: Comparison, name_a: str = "A", name_b: str = "B") -> str:
+    """Return a sentence: how much slower or faster, and why.
 
     The reasons are the steps of the waterfall on the busiest ranks that change the finish most.
     """
-    grew, before = found.difference_ns, found.a.makespan_ns
-    steps = sorted(found.waterfall("busiest").steps, key=lambda one: -abs(one.difference_ns))
+    grew, before = comparison.difference_ns, comparison.a.makespan_ns
+    steps = sorted(comparison.waterfall("busiest").steps, key=lambda step: -abs(step.difference_ns))
     reasons = [
-        f"{WORDS[one.part]} {signed(one.difference_ns)}"
-        for one in steps
-        if abs(one.difference_ns) * 50 >= max(abs(grew), 1)
+        f"{WORDS[step.part]} {signed_ns(step.difference_ns)}"
+        for step in steps
+        if abs(step.difference_ns) * 50 >= max(abs(grew), 1)
     ][:3]
     if not grew:
         same = f"{name_b} takes as long as {name_a}: {format_ns(before)}."
@@ -56,11 +56,11 @@ def percent(share: float) -> str:
     return f"{'−' if share < 0 else ''}{f'{size:,.0f}' if size >= 100 else f'{size:.3g}'} %"
 
 
-def signed(ns: float) -> str:
+def signed_ns(ns: float) -> str:
     """Return a difference in time with its sign.
 
     Example:
-        >>> signed(1_500_000), signed(-20), signed(0)
+        >>> signed_ns(1_500_000), signed_ns(-20), signed_ns(0)
         ('+1.50 ms', '−20 ns', '0 ns')
     """
     return f"{'+' if ns > 0 else '−' if ns < 0 else ''}{format_ns(abs(ns))}"
@@ -83,7 +83,7 @@ def signed_share(share: float) -> str:
 
 
 def node_words(side: Side, rank: int, row: int) -> dict[str, Any]:
-    """Return which node a row is: rank number, node as addresses name it, type and name."""
+    """Describe a node: rank number, id as in addresses, type and name."""
     graph = side.trace.graph_of(side.trace.ranks[rank])
     return {
         "rank": side.trace.ranks[rank].number,
