@@ -102,7 +102,7 @@ def groups_panel(job: str, view: Mapping[str, Any], *, dark: bool) -> Any:
         amount = exact(format_bytes(size[at]), f"{size[at]:,} bytes")
         if count[at] and not sized[at]:
             amount = html.Span(
-                "not recorded", title="No node of this group says how much it moves (comm_size)."
+                "not recorded", title="No node of this group has a size (comm_size)."
             )
         rows.append(
             (

@@ -29,7 +29,7 @@ METRIC_NAMES: dict[Metric, str] = {
 METRIC_HINTS: dict[Metric, str] = {
     "size": "Bytes the rank puts into the collective (comm_size).",
     "duration": "From the rank's own beginning of the collective to its own end.",
-    "waiting": "arrival of the last member − own arrival: the time lost because somebody else came late.",
+    "waiting": "arrival of the last member − own arrival: the time lost because another rank came late.",
     "lateness": "own arrival − arrival of the first member. The largest of a row is the arrival skew of the collective.",
     "algorithm": "size of the whole array ÷ (own end − last arrival), as nccl-tests define it (algbw).",
     "bus": "algorithm bandwidth × the factor of the collective, 2(n−1)/n for an all-reduce, (n−1)/n for all-gather, "
@@ -47,7 +47,7 @@ SORT_HINTS = {
     "max": "max / mean = the largest figure of the row ÷ the mean of its ranks. 1 is balanced; all wait for the largest.",
     "variation": "coefficient of variation = √(Σ(xᵢ − x̄)² / n) ÷ x̄ over the n ranks of the row. 0 is balanced.",
     "gini": "Gini = Σ(2i − n − 1)·xᵢ ÷ (n·Σxᵢ), x rising, i from 1 to n. 0 is balanced, near 1 where one rank has all.",
-    "excess": "amount to move = Σ max(0, xᵢ − x̄): what lies above the mean in all, which would have to move for balance.",
+    "excess": "amount to move = Σ max(0, xᵢ − x̄): all that lies above the mean, and would have to move for balance.",
 }
 GROUPING_NAMES = {"none": "nothing", "group": "comm group", "type": "type", "step": "step", "name": "name"}
 _RANKS_NAMED = 6
@@ -67,7 +67,7 @@ def worst_list(shown: Shown, asked: Settled, view: dict[str, Any], source: str) 
     found = worst_lines(shown, _LISTED * 4)
     if not found:
         what = METRIC_NAMES[shown.look.metric]
-        said = f"No row is uneven in {what}: every rank of a row has the same, to half a percent."
+        said = f"No row is uneven in {what}: the ranks of each row agree within half a percent."
         some = bool((heat.lines >= 0).any())
         return [html.P(said if some else "No collective has this figure.", className="cs-dim")]
     lead = _lead([rank.number for rank in shown.trace.ranks], heat.table, [one for _, one in found])
@@ -80,10 +80,10 @@ def _lead(numbers: Sequence[int], table: Float64, found: Sequence[Offender]) -> 
     """Return in a sentence which rank has most most often, where ranks do not tie for it."""
     worst = [one.worst for one in found if int((table[one.row] == one.most).sum()) == 1]
     if not worst:
-        return html.P("In none of them a single rank has most: several tie.")
+        return html.P("In each of them several ranks tie for the most.")
     often = max(set(worst), key=worst.count)
     if 4 * worst.count(often) < len(found):
-        return html.P("No single rank is behind them: another one has most from row to row.")
+        return html.P("No single rank stands out: which rank has most changes from row to row.")
     number = numbers[often]
     rows = f"{format_count(worst.count(often))} of the {format_count(len(found))} most uneven rows"
     if len(found) == 1:
@@ -109,7 +109,7 @@ def _offender(shown: Shown, asked: Settled, view: dict[str, Any], one: Offender,
     # Rates do not add up.
     moved: list[Any] = [f"fastest {form(one.most)}, mean {form(one.mean)}"]
     if metric not in ("algorithm", "bus"):
-        words = "would have to move" if metric == "size" else "above the mean in all"
+        words = "would have to move" if metric == "size" else "above the mean in total"
         moved = [exact(form(one.excess), exact_text(metric, one.excess)), f" {words}"]
     goto: dict[str, Any] = {
         "data-view": json.dumps(change),

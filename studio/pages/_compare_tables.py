@@ -25,7 +25,7 @@ _LINKS = 10
 _OPERATIONS = 16
 _CELLS = 20_000
 _SHARE = (
-    "The difference as a part of what the finish differs by. Figures of ranks are means over ranks, and several can cover "
+    "The share of the difference in finish that this difference is. Figures of ranks are means over ranks, and several can cover "
     "the same time, so that these shares do not add up; those of the waterfall do."
 )
 _DEFINITIONS = {
@@ -56,7 +56,7 @@ def summary(shown: Lineup) -> Any:
         for key in keys
     ]
     parts = [html.H2(["In numbers", hint("share", _SHARE)])]
-    parts.append(_figures(shown, "Mean of a rank", found, "the figures"))
+    parts.append(_figures(shown, "Mean per rank", found, "the figures"))
     parts += _network(shown, "dimensions", "Dimensions of the network", _LINKS)
     parts += _network(shown, "links", f"Links: the {_LINKS} that differ most", _LINKS)
     return html.Section(parts, className="cs-section")
@@ -189,7 +189,7 @@ def settings_section(shown: Lineup, *, everything: bool) -> Any:
             **labelled("Settings"),
         )
         if rows
-        else html.P("The settings are the same; what differs is the runs themselves.", className="cs-dim")
+        else html.P("The settings are the same; only the runs differ.", className="cs-dim")
     )
     change = {"settings": None if everything else "all"}
     text = "Only those that differ" if everything else "All settings"
@@ -335,7 +335,7 @@ def _operations(found: Comparison, letter: str) -> Any:
         className="cs-compare-controls",
     )
     if not rows:
-        return html.Div([title, html.P("Every operation takes as long on both sides.", className="cs-dim")])
+        return html.Div([title, html.P("Every operation takes equally long on both sides.", className="cs-dim")])
     region = labelled("Operations")
     return html.Div(
         [
@@ -381,7 +381,7 @@ def heatmaps(shown: Lineup, *, dark: bool) -> Any:
         title += f", the first {_CELLS:,} of {len(rows):,} cells"
     head = html.Div(
         [
-            html.H2("How long each rank is in collectives"),
+            html.H2("Time of each rank in collectives"),
             html.Span(
                 "in order of time, all sides on one colour scale, which follows the logarithm",
                 className="cs-dim",

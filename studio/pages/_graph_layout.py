@@ -16,20 +16,20 @@ from studio.pages._export import menu
 from studio.views.graph_request import COLOURS, DEEPEST
 
 _KEYS = (
-    ("↑ ↓ ← →", "walk along dependencies and beside"),
+    ("↑ ↓ ← →", "move along dependencies and sideways"),
     ("Enter", "open a block; centre a node"),
     ("Backspace", "close the block around"),
     ("double click", "open or close a block; centre a node"),
     ("/", "search"),
     ("n N", "next and previous hit"),
-    ("+ −", "closer, further"),
+    ("+ −", "zoom in, zoom out"),
     ("0", "full size"),
     ("F", "fit"),
     ("C", "critical path"),
     ("W", "width by time"),
     ("P", "a path begins here"),
     ("Esc", "clear the selection"),
-    ("?", "this list"),
+    ("?", "show these keys"),
 )
 _SHOWN_KEYS = ("↑ ↓ ← →", "Enter", "Backspace", "/", "F")
 
@@ -108,8 +108,8 @@ def _look() -> Any:
                 ),
             ),
             _labelled("with", _select("graph-with", "Compare durations with", [], 150)),
-            _toggle("graph-crit", "Critical path", "Draw what holds the rank up on top (C)"),
-            _toggle("graph-wide", "Width = time", "Draw nodes as wide as they are long in time (W)"),
+            _toggle("graph-crit", "Critical path", "Draw the critical path on top (C)"),
+            _toggle("graph-wide", "Width = time", "Draw longer nodes wider (W)"),
         ],
         className="cs-graph-look",
     )
@@ -176,7 +176,7 @@ def _search() -> Any:
 def whole_map() -> Any:
     """Return where `assets/graph/map.mjs` draws the whole graph."""
     about = (
-        "Map of the whole graph: depth from left to right; what lies equally deep from top to bottom. "
+        "Map of the whole graph: depth from left to right; nodes of equal depth from top to bottom. "
         "Click to go there, or aim with the arrow keys and press Enter."
     )
     canvas: Any = html.Canvas(id="graph-map-canvas", title=about)
@@ -187,7 +187,7 @@ def whole_map() -> Any:
         className="cs-graph-map",
         tabIndex=0,
         role="slider",
-        **_aria(label=about, valuemin="0", valuemax="100", valuenow="0", valuetext="nothing aimed at"),
+        **_aria(label=about, valuemin="0", valuemax="100", valuenow="0", valuetext="no position selected"),
     )
 
 

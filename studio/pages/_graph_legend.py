@@ -46,7 +46,7 @@ def legend_shown(asked: Request, looks: list[tuple[Look, int]], swatches: list[S
         lines.append(html.Span([html.Span(className="cs-line cs-line-thick"), "critical path"]))
     if asked.mode == "fold" and asked.colour == "type":
         lines.append(
-            html.Span("A block shows which share of its nodes is of which type.", className="cs-dim")
+            html.Span("A block shows the share of each type among its nodes.", className="cs-dim")
         )
     return [*items, *lines]
 

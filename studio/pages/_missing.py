@@ -49,13 +49,13 @@ def missing(named: str | None) -> list[Any]:
 def _line(message: str, hint: str, change: dict[str, Any]) -> Any:
     button: dict[str, Any] = {
         "data-view": json.dumps(change),
-        **labelled(f"Take it out of the address: {message}"),
+        **labelled(f"Remove it from the address: {message}"),
     }
     return html.Div(
         [
-            html.Span("not there", className="cs-level cs-level-warning"),
+            html.Span("missing", className="cs-level cs-level-warning"),
             html.Span([message, " ", html.Span(hint, className="cs-dim")]),
-            html.Button("Take it out of the address", className="cs-button", **button),
+            html.Button("Remove it from the address", className="cs-button", **button),
         ],
         className="cs-missing",
     )

@@ -29,7 +29,7 @@ def times_panel(job: str, run: str | None, *, dark: bool) -> Any:
     if run is None:
         simulate = dcc.Link("Simulate it", href=link("/simulate", {"job": job}))
         return html.P(
-            ["The files hold no times. ", simulate, " to see where they would go."], className="cs-dim"
+            ["The files hold no times. ", simulate, " to see where the time would go."], className="cs-dim"
         )
     use, over_time = session().rank_use(job, run)
     name = f"simulated: {workspace().run_info(job, run).name}" if run else "as recorded"

@@ -98,8 +98,8 @@ def _moved(size: float, nodes: int, lacking: int) -> Any:
     if not lacking:
         return exact(format_bytes(size), f"{size:,.10g} bytes")
     if lacking == nodes:
-        return html.Span("not recorded", title="No node of this type says how much it moves (comm_size).")
-    title = f"{size:,.10g} bytes; {lacking:,} of {nodes:,} nodes do not say how much they move (comm_size)"
+        return html.Span("not recorded", title="No node of this type has a size (comm_size).")
+    title = f"{size:,.10g} bytes; {lacking:,} of {nodes:,} nodes have no size (comm_size)"
     return exact(f"{format_bytes(size)} and more", title)
 
 
@@ -127,7 +127,7 @@ def collectives_table(summary: Summary, lacking: Mapping[str, int]) -> Any:
         "Type",
         "Nodes",
         term("bytes", "Bytes, all ranks"),
-        "Mean of a rank",
+        "Mean per rank",
         _max_over_mean("bytes"),
     )
     return copied(table(head, rows, numeric=(1, 2, 3, 4)), "communication by type")
@@ -155,7 +155,7 @@ def imported_from(source: str) -> Any:
             [
                 html.Summary(html.Bdi(words), title="Show all paths"),
                 html.Div(
-                    html.Ul(listed), role="region", tabIndex=0, **labelled("What the job was imported from")
+                    html.Ul(listed), role="region", tabIndex=0, **labelled("Sources of the job")
                 ),
             ],
             className="cs-menu cs-source-list",

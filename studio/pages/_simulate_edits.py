@@ -280,11 +280,11 @@ def suited(draft: Draft, trace: Trace) -> Draft:
         notes.append(f"Sizes changed so that the system has an NPU for each of the {ranks:,} ranks.")
     if tables.system.get(_ROOFLINE) and _lacks_roofline(trace):
         tables = replace(tables, system={**tables.system, _ROOFLINE: 0})
-        notes.append("Roofline off: compute nodes tell no num_ops and tensor_size, so recorded times count.")
+        notes.append("Roofline off: compute nodes lack num_ops or tensor_size, so recorded times are used.")
     if tables.memory is None and _uses_memory(trace):
         tables = replace(tables, memory=_ASSUMED_MEMORY)
         notes.append(
-            "Remote memory of 64 GB/s and 1,000 ns per NPU assumed, a PCIe 5.0 slot of 16 lanes: the job loads and stores."
+            "Remote memory of 64 GB/s and 1,000 ns per NPU assumed, a PCIe 5.0 slot of 16 lanes: the job has memory nodes."
         )
     reason = extended_reason(trace)
     if reason and not is_extended(tables):
@@ -297,9 +297,9 @@ def extended_reason(trace: Trace) -> str:
     """Return why a job needs the extended mode; empty where the compatible one can simulate it."""
     named = [group.name for group in trace.groups if group.name and not group.name.isdecimal()]
     if named:
-        return f"comm groups have names such as {named[0][:40]!r}, and the reference knows only numbers"
+        return f"comm groups have names such as {named[0][:40]!r}, and ASTRA-sim accepts only numbers"
     if any((graph.type == NodeType.METADATA).any() for graph in trace.graphs):
-        return "the job has METADATA nodes, at which the reference stops"
+        return "the job has METADATA nodes, at which ASTRA-sim stops"
     return ""
 
 

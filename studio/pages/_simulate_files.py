@@ -64,7 +64,7 @@ def imported_files(tables: Parts, files: Mapping[str, bytes]) -> tuple[Parts, tu
                 raise ConfigError(f"{name} and {taken[part]} are both {_CALLED[part]}; allowed: one")
             taken[part] = name
             found = replace(found, **changes, names={**found.names, part: name})
-            notes.append(f"{name}: taken for {_CALLED[part]}.")
+            notes.append(f"{name}: read as {_CALLED[part]}.")
     if zipped and {"network", "system"} <= taken.keys():
         absent: dict[str, Any] = {part: None for part in ("memory", "groups") if part not in taken}
         found = replace(found, **absent)
@@ -100,10 +100,10 @@ def _zipped(name: str, content: bytes) -> dict[str, bytes]:
                 if left < 0:
                     raise ConfigError(
                         f"{name}: more than {_MOST_BYTES:,} bytes when unpacked; allowed: up to that",
-                        hint="Was another file meant?",
+                        hint="Is this the right file?",
                     )
     except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, NotImplementedError, ValueError) as error:
-        raise ConfigError(f"{name}: no zip that can be read", hint="Export writes one that can.") from error
+        raise ConfigError(f"{name}: not a readable zip", hint="Import a zip that Export wrote.") from error
     return found
 
 
@@ -118,7 +118,7 @@ def _taken(folder: Path, name: str, content: bytes) -> tuple[str, dict[str, Any]
     if not part:
         keys = ", ".join(list(table)[:5]) or "no keys"
         raise ConfigError(
-            f"{name}: none of ASTRA-sim's files; it has {keys}",
+            f"{name}: not one of ASTRA-sim's files; its keys are {keys}",
             hint="network.yml, system.json, comm_group.json and remote_memory.json can be imported, "
             "and the zip that Export makes.",
         )
@@ -131,7 +131,7 @@ def _options(name: str, content: bytes) -> dict[str, Any]:
     try:
         given = astra.options([line.strip() for line in content.decode().splitlines() if line.strip()])
     except UnicodeDecodeError as error:
-        raise ConfigError(f"{name}: no text in UTF-8") from error
+        raise ConfigError(f"{name}: not UTF-8 text") from error
     except ConfigError as error:
         raise ConfigError(error.message.replace("command line", name), hint=error.hint) from error
     congestion = given.pop("congestion", None)
@@ -189,8 +189,8 @@ def _refuse_traces(name: str, table: Mapping[str, object]) -> None:
     key = next((key for key in (*CUSTOM, PER_NODE_CUSTOM) if key in table), None)
     if key:
         raise ConfigError(
-            f"{name}: {key} names traces, which the page cannot take",
-            hint="chakra-studio simulate --system does; or take the key out.",
+            f"{name}: {key} names traces, which this page cannot import",
+            hint="chakra-studio simulate --system does; or remove the key.",
         )
 
 

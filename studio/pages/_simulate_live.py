@@ -105,7 +105,7 @@ def told(findings: Sequence[Finding]) -> Any:
     """Return what would go wrong, or that nothing was found."""
     worst = [one for one in findings if one.level != "info"]
     if not findings:
-        return html.P("Nothing stands in the way of a run.", className="cs-dim")
+        return html.P("No problems: ready to run.", className="cs-dim")
     errors = sum(one.level == "error" for one in findings)
     title = (
         f"{errors} {'problem' if errors == 1 else 'problems'} would keep the job from finishing"

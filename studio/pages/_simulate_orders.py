@@ -62,7 +62,7 @@ def order(
         if asked["verb"] == "run":
             draft, _ = current(ids, texts, state)
             if examined(draft.tables).problems:
-                raise StudioError("The settings marked in the form have to be mended before a run.")
+                raise StudioError("Fix the marked settings before running.")
             begun = start(found, state["job"], draft.tables, run_name(draft, _names(state["job"]))).id
             dismiss_ended(found, state["job"], but=begun)
         elif asked["verb"] == "stop":

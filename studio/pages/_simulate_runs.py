@@ -95,7 +95,7 @@ def said(one: Simulation, ahead: int, now: float) -> str:
     if one.status == "queued":
         return f"waits for {ahead} before it" if ahead else "starts at once"
     if one.status == "compiling":
-        return "the engine is being compiled, once per installation; that takes about half a minute"
+        return "compiling the simulator, once per installation; this takes about half a minute"
     spent = format_ns((now - (one.started or now)) * 1e9)
     if not one.total:
         return f"preparing, {spent}"
@@ -123,7 +123,7 @@ def _ended(one: Simulation) -> Any:
         title = f"{one.name}: no result"
         box = error_box(StudioError(one.error.message, hint=one.error.hint), title=title)
         return html.Div([box, _stuck(one), *buttons])
-    why = {"cancelled": "was cancelled.", "interrupted": "was interrupted: the studio was closed meanwhile."}
+    why = {"cancelled": "was cancelled.", "interrupted": "was interrupted: the studio was closed."}
     return html.P([f"{one.name} {why.get(one.status, one.status)} ", *buttons])
 
 
@@ -200,7 +200,7 @@ def made_with(info: RunInfo, in_form: Parts) -> Any:
     """Return whether a run was made with the settings in the form; where not, which it has, and a way to have them there."""
     found = differences(info.tables, in_form)
     if not found:
-        return html.P("Simulated with the settings now in the form.", className="cs-dim sim-made")
+        return html.P("Simulated with the settings in the form.", className="cs-dim sim-made")
     button = html.Button(
         "Load its settings",
         className="cs-button-quiet",
@@ -211,7 +211,7 @@ def made_with(info: RunInfo, in_form: Parts) -> Any:
     more = [f" · and {rest} more ", hint(f"how {info.name} differs from the form", " · ".join(found))]
     return html.P(
         [
-            html.Strong("Not with the settings now in the form: "),
+            html.Strong("Settings that differ from the form: "),
             " · ".join(found[:_NAMED]),
             *(more if rest > 0 else []),
             " ",
@@ -239,7 +239,7 @@ def _figures(found: SimResult, times: Breakdown, numbers: Sequence[int]) -> Any:
                 exact(format_ns(found.makespan_ns), f"{found.makespan_ns:,} ns"), className="sim-finish"
             ),
         ),
-        ("compute, mean of a rank", share(times.compute_ns)),
+        ("compute, mean per rank", share(times.compute_ns)),
         ("communication", share(times.communication_ns)),
         (["exposed", hint("exposed communication", _EXPOSED)], share(times.exposed_communication_ns)),
         ("idle", share(times.idle_ns)),
@@ -274,7 +274,7 @@ def spread(found: SimResult, numbers: Sequence[int]) -> str:
 
     return (
         f"Ranks finish from {format_ns(least)} ({who(least)}) to {format_ns(most)} ({who(most)}), "
-        f"{format_ns(float(finish.mean()))} in the mean: {format_ns(most - least)} or "
+        f"{format_ns(float(finish.mean()))} on average: {format_ns(most - least)} or "
         f"{100 * (most - least) / most:.2g} % apart."
     )
 
@@ -305,7 +305,7 @@ def _links(found: SimResult) -> Any:
     busiest = [
         html.H2("Busiest links"),
         copied(
-            table(("Link", "Busy", "Carried", "Mean rate", "Most waiting"), rows, numeric=(1, 2, 3, 4)),
+            table(("Link", "Busy", "Carried", "Mean rate", "Longest queue"), rows, numeric=(1, 2, 3, 4)),
             "the busiest links",
         ),
     ]
@@ -333,14 +333,14 @@ def _dimensions(found: SimResult) -> Any:
             )
         )
     load_head = ["Offered load", hint("offered load", offered_load_words(found.config))]
-    head = ("Dimension", "Sent by all", "Messages", "Mean of an NPU", load_head)
+    head = ("Dimension", "Sent by all", "Messages", "Mean per NPU", load_head)
     warning = (
-        html.P(f"More than {' and '.join(over)} could carry: {_OVER}", className="cs-level-warning")
+        html.P(f"More than {' and '.join(over)} can carry: {_OVER}", className="cs-level-warning")
         if over
         else None
     )
     shown = copied(table(head, rows, numeric=(1, 2, 3, 4)), "the dimensions")
-    return html.Div([html.H2("What was sent into the dimensions"), shown, warning])
+    return html.Div([html.H2("Traffic per dimension"), shown, warning])
 
 
 # ---------------------------------------------------------------------------------------------------
@@ -373,7 +373,7 @@ def runs_table(infos: Sequence[RunInfo], shown: str | None, renaming: str | None
         )
         for info, differs in zip(infos, differing, strict=True)
     ]
-    head = ("Run", "Finish", "to the best", "Differs in", "Made", "")
+    head = ("Run", "Finish", "vs best", "Differs in", "Made", "")
     numeric = (1, 2)
     return html.Section(
         [

@@ -453,7 +453,7 @@ def foresee(state: FormState | None) -> Any:
     draft = load_draft(workspace().root, state["config"])
     found = examined(draft.tables)
     if found.usable is None:
-        return html.P("The settings marked above have to be mended before a run.", className="cs-dim"), "Run"
+        return html.P("Fix the marked settings before running.", className="cs-dim"), "Run"
     findings = findings_of(trace(state["job"]), found.usable, draft.tables)
     return told(findings), "Run anyway" if any(one.level == "error" for one in findings) else "Run"
 

@@ -149,7 +149,7 @@ def exact(text: str, value: Any, *, classes: str | None = None) -> Any:
 def findings_list(findings: Sequence[Finding], *, most: int = 200) -> Any:
     """Return findings, worst first; says how many are not shown."""
     if not findings:
-        return html.P("The reader found nothing to complain about.", className="cs-dim")
+        return html.P("No problems while reading.", className="cs-dim")
     order = {"error": 0, "warning": 1, "info": 2}
     ranked = sorted(findings, key=lambda finding: order[finding.level])
     items = [

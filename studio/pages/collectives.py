@@ -49,7 +49,7 @@ def layout(**_query: str) -> Any:
                 className="cs-coll",
                 hidden=True,
             ),
-            html.P("The collectives are being read…", className="cs-coll-wait cs-dim", role="status"),
+            html.P("Reading the collectives…", className="cs-coll-wait cs-dim", role="status"),
             dcc.Store(id="collectives-settled"),
             html.Div(id="collectives-sync", hidden=True),
         ]
@@ -364,7 +364,7 @@ def _chips(asked: Settled, view: dict[str, Any]) -> list[Any]:
     if asked.look.only:
         chips.append((f"only {asked.look.only}", {"only": None, "rows": None}))
     if view.get("rows") or view.get("cols"):
-        chips.append(("a part of it", {"rows": None, "cols": None}))
+        chips.append(("zoomed in", {"rows": None, "cols": None}))
     return [
         html.Button([text, " ×"], className="cs-button", title="Show all again", **_changes(change))
         for text, change in chips
@@ -383,7 +383,7 @@ def _nothing(view: dict[str, Any]) -> Any:
     return html.Div(
         [
             html.H2("No collectives"),
-            html.P("Here is how much each rank moves in every collective. No node of this job is one."),
+            html.P("This page shows how much each rank moves in each collective. This job has none."),
             html.P(
                 dcc.Link("See what ranks send each other", href=link("/collectives", view, tab="traffic"))
             ),

@@ -70,7 +70,7 @@ def layout(**_query: str) -> Any:
     return html.Div(
         [
             head,
-            html.Div(loading("The runs are being read…"), id="compare-notice"),
+            html.Div(loading("Reading the runs…"), id="compare-notice"),
             html.Div([shown, _timelines(), html.Div(id="compare-tables")], id="compare-body", hidden=True),
             dcc.Store(id="compare-source"),
             dcc.Store(id="compare-anchors"),
@@ -107,7 +107,7 @@ def _timelines() -> Any:
         ],
         role="group",
         className="cs-compare-modes",
-        **labelled("How the timelines stand"),
+        **labelled("Layout of the timelines"),
     )
     controls = html.Div(
         [
@@ -119,14 +119,14 @@ def _timelines() -> Any:
                 "Align by selected",
                 id="compare-pin",
                 className="cs-button",
-                title="Let the selected node begin at one place on every side",
+                title="Align all sides by the start of the selected node",
             ),
             html.Button("Fit", id="compare-fit", className="cs-button", title="Show everything (0)"),
             html.Button("−", id="compare-out", className="cs-button", title="Zoom out (S)"),
             html.Button("+", id="compare-in", className="cs-button", title="Zoom in (W)"),
             html.Span(style={"flex": 1}),
             exports(
-                "comparison", figure="compare-canvas", title="what is in sight, node by node", drawn=True
+                "comparison", figure="compare-canvas", title="the visible window, node by node", drawn=True
             ),
         ],
         className="cs-compare-controls",
@@ -285,7 +285,7 @@ def _nothing(sides: list[list[str]], view: dict[str, Any]) -> Any:
         [
             "There is no other run yet. ",
             dcc.Link("Simulate the job on another system", href=link("/simulate", {"job": view.get("job")})),
-            ", or open traces of another day on ",
+            ", or open other traces on ",
             dcc.Link("Home", href="/"),
             ".",
         ]
@@ -352,7 +352,7 @@ def align(source: Source | None, view: dict[str, Any], before: dict[str, Any] | 
         note = error.message
     lacking = [LETTERS[at] for at, one in enumerate(moments) if one is None]
     if lacking:
-        note = f"{' and '.join(lacking)} has no such moment and begins where it began."
+        note = f"{' and '.join(lacking)} has no such moment and is aligned by its start."
     given = [0 if one is None else one for one in moments] if moments else [0] * len(source["sides"])
     return {"sides": source["sides"], "by": wanted, "ns": given}, note, options, wanted
 

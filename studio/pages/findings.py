@@ -40,7 +40,7 @@ dash.register_page(__name__, path="/findings", name="Findings", title="Findings 
 _AT_ONCE_S = 2.0
 """For how long a repair is waited for; after that it goes on in the background."""
 _GOES_ON = (
-    "The repair goes on in the background. The bar above shows how far it is; the new job appears on Home."
+    "The repair continues in the background. The bar above shows its progress; the new job will appear on Home."
 )
 _LEVEL_WORDS = {"error": ("error", "errors"), "warning": ("warning", "warnings"), "info": ("note", "notes")}
 
@@ -50,7 +50,7 @@ def layout(**_query: str) -> Any:
     return html.Div(
         [
             html.Div(id="findings-error"),
-            html.Div(page("Findings", loading("The job is being examined…")), id="findings-body"),
+            html.Div(page("Findings", loading("Checking the job…")), id="findings-body"),
             stores(FINDINGS),
         ]
     )
@@ -123,7 +123,7 @@ unsaid_with_job("findings-error")
 
 def _counts(found: Examination) -> list[Any]:
     counts = [(level, found.count(level)) for level in LEVELS]
-    fine = html.Span("nothing is wrong", className="fi-count fi-fine")
+    fine = html.Span("no problems", className="fi-count fi-fine")
     return [
         *([] if found.count("error") or found.count("warning") or not found.diagnoses else [fine]),
         *(_count(level, count) for level, count in counts if count),
@@ -147,9 +147,9 @@ def _repair_all(found: Examination, job: str) -> list[Any]:
         return [space, *save]
     titles = "; ".join(REPAIRS[code].title for code in bad)
     button = html.Button(
-        f"Mend {len(bad)} kinds of them at once",
+        f"Repair {len(bad)} kinds of problems at once",
         className="cs-button",
-        title=f"{titles}. The mended job is a new one; this one stays as it is.",
+        title=f"{titles}. The repaired job is a new one; this one stays unchanged.",
         **asks(FINDINGS, "mend", f"{job} {','.join(bad)}"),
     )
     return [space, button, *save]
@@ -192,16 +192,16 @@ def _mended_from(info: JobInfo) -> Any:
     except StudioError:
         before, undo = html.Span("a job that is no longer there"), None
     titles = "; ".join(REPAIRS[code].title for code in made.repairs if code in REPAIRS)
-    return html.P(["Mended from ", before, f": {titles}. ", undo], className="fi-origin")
+    return html.P(["Repaired from ", before, f": {titles}. ", undo], className="fi-origin")
 
 
 def _list(found: Examination, view: dict[str, Any]) -> Any:
     if not found.diagnoses:
         return html.Div(
             [
-                html.H2("Nothing is wrong with this job"),
+                html.H2("No problems in this job"),
                 html.P(
-                    f"{len(CHECKS)} checks were made, listed below, and the files were read without a complaint."
+                    f"{len(CHECKS)} checks ran, listed below, and the files were read without problems."
                 ),
             ],
             id="findings-list",
@@ -236,7 +236,7 @@ def _item(one: Diagnosis, key: str, view: dict[str, Any]) -> Any:
             html.Span(one.level, className=f"cs-level cs-level-{one.level}"),
             html.Strong(one.title),
             html.Span(ranks, className="cs-dim fi-ranks"),
-            html.Span("can be mended" if one.repair else "", className="cs-dim fi-mends"),
+            html.Span("can be repaired" if one.repair else "", className="cs-dim fi-mends"),
         ],
         className="fi-head",
         **opens,
@@ -252,7 +252,7 @@ def _details(one: Diagnosis, view: dict[str, Any]) -> Any:
     facts = [(what, value) for what, value in one.evidence]
     return html.Div(
         [
-            html.P([html.Strong("What follows. "), one.consequence]) if one.consequence else None,
+            html.P([html.Strong("Consequence. "), one.consequence]) if one.consequence else None,
             html.P([html.Strong("What to do. "), one.advice]) if one.advice else None,
             html.Dl(
                 [part for what, value in facts for part in (html.Dt(what), html.Dd(html.Bdi(value)))],
@@ -297,7 +297,7 @@ def _repair(one: Diagnosis, job: str) -> Any:
     known, changes = REPAIRS[one.repair], session().repair_preview(job, one.repair)
     if not changes:
         blocked = (
-            "Nothing can be changed as things stand: mend what stands above it first, circles above all."
+            "Nothing can be repaired yet: repair the findings above first, cycles most of all."
         )
         return html.Div([html.H3(known.title), html.P(blocked, className="cs-dim")], className="fi-repair")
     return html.Div(
@@ -306,12 +306,12 @@ def _repair(one: Diagnosis, job: str) -> Any:
             html.P(known.consequence),
             *[_preview(change) for change in changes],
             html.Button(
-                "Mend, as a new job",
+                "Repair as a new job",
                 className="cs-button",
                 **asks(FINDINGS, "mend", f"{job} {one.repair}"),
                 **labelled(f"{known.title}, as a new job"),
             ),
-            html.Span("This job stays as it is.", className="cs-dim"),
+            html.Span("This job stays unchanged.", className="cs-dim"),
         ],
         className="fi-repair",
     )
@@ -332,7 +332,7 @@ def _passed(found: Examination) -> Any:
     names: Sequence[Any] = [html.Li(check.title, title=check.consequence) for check in found.passed]
     return html.Details(
         [
-            html.Summary(f"{len(found.passed)} of {len(CHECKS)} checks found nothing"),
+            html.Summary(f"{len(found.passed)} of {len(CHECKS)} checks passed"),
             html.Ul(names, className="fi-passed"),
         ],
         open=not found.diagnoses,

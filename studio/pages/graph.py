@@ -45,7 +45,7 @@ def layout(**_query: str) -> Any:
     """Return the page; controls, drawing and texts follow the view."""
     return html.Div(
         [
-            html.Div(loading("The graph is being laid out…"), id="graph-notice"),
+            html.Div(loading("Laying out the graph…"), id="graph-notice"),
             html.Div(
                 [controls(), whole_map(), canvas(), foot()],
                 id="graph-page",

@@ -117,7 +117,7 @@ def list_jobs(_mounted: str, _changed: Any, renaming: str | None) -> Any:
 def _deleted(job: str, name: str) -> Any:
     undo = html.Button("Undo", className="cs-button-quiet", **asks(HOME, "restore", job))
     return html.P(
-        [f"{name} was deleted. ", undo, html.Span("It can be taken back for a day.", className="cs-dim")]
+        [f"{name} was deleted. ", undo, html.Span("You can undo this for a day.", className="cs-dim")]
     )
 
 

@@ -221,7 +221,7 @@ def _list() -> Any:
     empty = html.Div(
         [
             html.H2("No node matches"),
-            html.P("The filters and the search leave none of this job's nodes."),
+            html.P("No node of this job passes the filters and the search."),
             html.Button("Clear filters", className="cs-button", **_CLEARS),
         ],
         id="nodes-empty",

@@ -29,7 +29,7 @@ dash.register_page(__name__, path="/overview", name="Overview", title="Overview 
 
 def layout(**_query: str) -> Any:
     """Return the page; its content follows the view."""
-    return html.Div(loading("The job is being read…"), id="overview-body")
+    return html.Div(loading("Reading the job…"), id="overview-body")
 
 
 @callback(Output("overview-body", "children"), Input("view", "data"), Input("theme", "data"))
@@ -49,7 +49,7 @@ def show(view: dict[str, Any], theme: str) -> Any:
         _facts(summary, simulated),
         dcc.Store(id="overview-shown", data=[view["job"], run, theme]),
         html.Div(
-            loading("The times of the nodes are being added up…"),
+            loading("Adding up the times of the nodes…"),
             id="overview-times",
             className="cs-overview-times",
         ),
@@ -59,7 +59,7 @@ def show(view: dict[str, Any], theme: str) -> Any:
                     [
                         html.H2("Nodes by type"),
                         html.Div(
-                            loading("The times of the run are being added up…")
+                            loading("Adding up the times of the run…")
                             if simulated
                             else types_table(summary),
                             id="overview-types",
@@ -100,11 +100,11 @@ def show(view: dict[str, Any], theme: str) -> Any:
         ),
         html.Div(
             [
-                html.H2("What the reader noticed"),
+                html.H2("Noticed while reading"),
                 findings_list(found.findings),
                 html.P(
                     dcc.Link(
-                        "Findings: what else may be wrong, what follows from it, what can be mended",
+                        "Findings: what else may be wrong, what follows from it, what can be repaired",
                         href=link("/findings", {"job": view["job"]}),
                     )
                 ),
@@ -163,7 +163,7 @@ def _facts(summary: Summary, run: RunInfo | None) -> Any:
     )
     facts = [
         (term("rank", "ranks"), exact(format_count(summary.ranks), summary.ranks)),
-        (term("graph", "distinct graphs"), exact(format_count(summary.graphs), summary.graphs)),
+        (term("graph", "different graphs"), exact(format_count(summary.graphs), summary.graphs)),
         (term("node", "nodes, all ranks"), exact(format_count(summary.nodes), summary.nodes)),
         (term("data dependency", "data dependencies"), exact(format_count(summary.data_dependencies), "")),
         (

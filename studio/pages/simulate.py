@@ -25,7 +25,7 @@ def layout(**_query: str) -> Any:
     """Return the page; what it shows follows the view."""
     return html.Div(
         [
-            html.Div(loading("The job and its system are being read…"), id="sim-notice"),
+            html.Div(loading("Reading the job and its system…"), id="sim-notice"),
             html.Div(
                 [
                     _controls(),
@@ -123,13 +123,13 @@ def _controls() -> Any:
                         "Undo",
                         id="sim-undo",
                         className="cs-button",
-                        title="Take the last change back",
+                        title="Undo the last change",
                         **asks(EDIT, "undo"),
                     ),
                     html.Button(
                         "Reset",
                         className="cs-button",
-                        title="Back to the preset, made to fit the job",
+                        title="Back to the preset, fitted to the job",
                         **asks(EDIT, "reset"),
                     ),
                 ],

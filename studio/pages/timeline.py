@@ -49,7 +49,7 @@ def layout(**_query: str) -> Any:
     """Return the page; its script draws, and follows the view."""
     return html.Div(
         [
-            html.Div(loading("The times are being read…"), id="timeline-notice"),
+            html.Div(loading("Reading the times…"), id="timeline-notice"),
             html.Div(
                 [_controls(), html.Div(id="timeline-error", role="alert"), _body(), _keys()],
                 id="timeline-page",
@@ -127,20 +127,20 @@ def _save() -> Any:
     choices: list[tuple[str, str, dict[str, Any]]] = [
         ("PNG", "Save the picture as PNG", {"id": "timeline-png"}),
         ("SVG", "Save the picture as SVG", {"id": "timeline-svg"}),
-        ("CSV", "Save the window of the ranks in sight as CSV", {"id": "timeline-csv"}),
+        ("CSV", "Save the window of the visible ranks as CSV", {"id": "timeline-csv"}),
         (
             "Table",
-            "Show the window of the ranks in sight as a table; copies as TSV",
+            "Show the window of the visible ranks as a table; copies as TSV",
             {"id": "timeline-table"},
         ),
         (
             "Counters, CSV",
-            "Save how the counters go in the marked window, or in sight: every change of every counter",
+            "Save every change of every counter in the marked or visible window",
             {"id": "timeline-counters-csv"},
         ),
         (
             "Counters, table",
-            "Show mean and greatest of each counter in the marked window, or in sight; copies as TSV",
+            "Show mean and maximum of each counter in the marked or visible window; copies as TSV",
             {"id": "timeline-counters-table"},
         ),
         ("Chrome trace", "Save the run as Chrome trace JSON, which Perfetto opens", {"id": "timeline-json"}),
@@ -266,8 +266,8 @@ def _nothing(view: dict[str, Any]) -> Any:
         [
             html.H2("No times yet"),
             html.P(
-                "Here is when every node of every rank ran. The files of this job hold no times, and no simulation "
-                "of it has been run."
+                "This page shows when every node of every rank ran. The files of this job hold no times, and it has "
+                "not been simulated."
             ),
             dcc.Link("Simulate it", href=link("/simulate", {"job": view.get("job")}), className="cs-button"),
         ],

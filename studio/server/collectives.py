@@ -150,7 +150,7 @@ def _cell(shown: Shown) -> dict[str, Any]:
     else:
         line, column = whole("line", FARTHEST), whole("column", FARTHEST)
     if line >= len(heat.lines) or column >= len(heat.columns):
-        raise TraceError("There is no such cell.", hint="Open the page anew.")
+        raise TraceError("There is no such cell.", hint="Reload the page.")
     rank = shown.trace.ranks[int(heat.columns[column])]
     at = heat.cells(line, column)
     single = len(at) == 1

@@ -60,5 +60,5 @@ def _share(name: str) -> float:
     except ValueError:
         value = -1.0
     if not 0 <= value <= 1:
-        raise TraceError(f"The {name} {text[:20]!r} is no part of a map.", hint="Send a number from 0 to 1.")
+        raise TraceError(f"The {name} {text[:20]!r} is not a position on the map.", hint="Send a number from 0 to 1.")
     return value

@@ -175,10 +175,10 @@ def _conditions(text: str) -> tuple[tuple[Condition, ...], ...]:
     except (msgspec.MsgspecError, UnicodeError, TypeError, IndexError) as error:
         raise TraceError(
             f"The filters in the address cannot be read: {text[:80]!r}.",
-            hint='They are written as {"name": ["contains", "mha"]}; clear the filters to go on.',
+            hint='They are written as {"name": ["contains", "mha"]}; clear the filters to continue.',
         ) from error
     if sum(map(len, found)) > _CONDITIONS_AT_MOST:
-        raise TraceError("The address holds too many filters.", hint="Clear the filters to go on.")
+        raise TraceError("The address holds too many filters.", hint="Clear the filters to continue.")
     return tuple(one for one in found if one)
 
 

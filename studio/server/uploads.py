@@ -128,12 +128,12 @@ def _body(decode: Callable[[bytes], _T]) -> _T:
     # Only application/json: a form of a foreign site cannot send that without asking first.
     if request.mimetype != "application/json":
         found = request.mimetype or "nothing"
-        raise ImportRefusedError("invalid", f"The body is {found}; application/json is wanted.")
+        raise ImportRefusedError("invalid", f"The body is {found}; application/json is expected.")
     request.max_content_length = _JSON_AT_MOST
     try:
         return decode(request.get_data(cache=False))
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise ImportRefusedError("invalid", f"The body is not what it should be: {error}.") from error
+        raise ImportRefusedError("invalid", f"The body is not valid: {error}.") from error
 
 
 def _chunk_place() -> tuple[int, int]:

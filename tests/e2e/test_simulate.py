@@ -104,19 +104,19 @@ def test_a_sample_takes_another_time_on_another_network(studio, page):
     page.locator(".sim-differs", has_text=re.compile("^bandwidth [0-9]")).first.wait_for()
     page.locator(".sim-result .js-plotly-plot").wait_for()
     made = page.locator(".sim-made")
-    made.get_by_text("Simulated with the settings now in the form.").wait_for()
+    made.get_by_text("Simulated with the settings in the form.").wait_for()
     typed(studio, page, "Bandwidth of dimension 0", "20")
-    made.get_by_text("Not with the settings now in the form: bandwidth 40 GiB/s").wait_for()
+    made.get_by_text("Settings that differ from the form: bandwidth 40 GiB/s").wait_for()
     page.get_by_role("button", name="Load its settings").click()
     until(page, lambda: field(page, "Bandwidth of dimension 0").input_value() == "40")
-    made.get_by_text("Simulated with the settings now in the form.").wait_for()
+    made.get_by_text("Simulated with the settings in the form.").wait_for()
     page.get_by_role("button", name="Undo").click()
     until(page, lambda: field(page, "Bandwidth of dimension 0").input_value() == "20")
     # A link to a run, opened where nothing was edited before, comes with the settings of the run.
     link = f"{studio.url}/simulate?job={view(page)['job']}&run={view(page)['run']}"
     fresh = page.context.new_page()
     fresh.goto(link)
-    fresh.locator(".sim-made", has_text="Simulated with the settings now in the form.").wait_for()
+    fresh.locator(".sim-made", has_text="Simulated with the settings in the form.").wait_for()
     assert field(fresh, "Bandwidth of dimension 0").input_value() == "40"
     fresh.close()
 
@@ -259,7 +259,7 @@ def test_run_takes_what_was_typed_a_moment_ago(studio, page, small):
     until(page, lambda: Workspace(studio.workspace).runs(small))
     assert Workspace(studio.workspace).runs(small)[0].tables.network["latency"] == [98765]
     typing.let_go()
-    page.locator(".sim-made >> text=Simulated with the settings now in the form.").wait_for()
+    page.locator(".sim-made >> text=Simulated with the settings in the form.").wait_for()
 
 
 def test_walking_back_in_the_middle_of_a_step_shows_what_the_address_names(studio, page, small):
@@ -392,7 +392,7 @@ def test_files_come_in_by_their_content_and_go_out_as_they_were(studio, page, sm
     page.locator("#sim-upload input").set_input_files(
         [tmp_path / name for name in ("a.yml", "b.json", "c.json")]
     )
-    page.get_by_text("c.json: taken for comm_group.json.").wait_for()
+    page.get_by_text("c.json: read as comm_group.json.").wait_for()
     until(page, lambda: field(page, "Latency of dimension 1").input_value() == "700.5")
     page.get_by_text("an-unknown-key is no key of this file").wait_for()
     with page.expect_download() as download:

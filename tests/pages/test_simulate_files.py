@@ -63,7 +63,7 @@ def test_options_congestion_groups_memory_and_the_extended_mode_come_back():
     )
     found, notes = imported_files(replace(OTHER, congestion="unaware"), {"x": exported(tables)})
     assert plain(found) == plain(tables)
-    assert "options.txt: taken for options.txt." in notes
+    assert "options.txt: read as options.txt." in notes
     assert plain(imported_files(OTHER, {"x": exported(replace(tables, groups={}))})[0])["groups"] == {}
 
 
@@ -84,10 +84,10 @@ def test_the_answer_of_a_simulation_is_not_taken_for_a_network():
         "ranks": [],
     }
     with pytest.raises(
-        ConfigError, match=r"a\.json: none of ASTRA-sim's files; it has finish_ns, mode, links"
+        ConfigError, match=r"a\.json: not one of ASTRA-sim's files; its keys are finish_ns, mode, links"
     ):
         imported_files(OTHER, {"a.json": json.dumps(answer).encode()})
-    with pytest.raises(ConfigError, match="none of ASTRA-sim's files; it has jobs"):
+    with pytest.raises(ConfigError, match="not one of ASTRA-sim's files; its keys are jobs"):
         imported_files(OTHER, {"a.json": b'{"jobs": [{"id": 1}]}'})
 
 
@@ -95,14 +95,14 @@ def test_a_zip_is_read_by_content_and_within_limits():
     network = b"topology: [Ring]\nnpus_count: [4]\nbandwidth: [50]\nlatency: [500]\n"
     found, notes = imported_files(OTHER, {"z": zip_of({"../../deep/any.txt": network})})
     assert found.network["npus_count"] == [4]
-    assert notes == ("../../deep/any.txt: taken for network.yml.",)
+    assert notes == ("../../deep/any.txt: read as network.yml.",)
     # One file of a system does not take the others away.
     assert found.memory == OTHER.memory
     with pytest.raises(ConfigError, match="z: more than 8,388,608 bytes when unpacked"):
         imported_files(OTHER, {"z": zip_of({"a": b" " * (9 << 20)})})
     with pytest.raises(ConfigError, match="z: 9 files in it"):
         imported_files(OTHER, {"z": zip_of({str(at): network for at in range(9)})})
-    with pytest.raises(ConfigError, match="z: no zip that can be read"):
+    with pytest.raises(ConfigError, match="z: not a readable zip"):
         imported_files(OTHER, {"z": b"PK\x03\x04 broken"})
     with pytest.raises(ConfigError, match=r"are both network\.yml"):
         imported_files(OTHER, {"z": zip_of({"a": network}), "b": network})

@@ -199,7 +199,7 @@ def test_lines_that_say_the_same_are_shown_once():
         [one(3, "cancelled"), one(2, "cancelled"), one(1, "interrupted"), one(0, "done")], 9
     )
     assert [texts(line).split(" Dismiss")[0].strip() for line in lines] == [
-        "a system was interrupted: the studio was closed meanwhile.",
+        "a system was interrupted: the studio was closed.",
         "a system was cancelled.",
     ]
     assert len(progress_list([one(1, "cancelled"), one(2, "cancelled", "another")], 9)) == 2
