@@ -16,10 +16,10 @@ from dash import ClientsideFunction, Dash, Input, Output, State, dcc, html, no_u
 
 from studio import __version__
 from studio.jobs.simulations import Simulations
-from studio.pages._activity import activity, change_activity, run_choice
-from studio.pages._asked import ACTIVITY, Asked, answer, answered, stores
-from studio.pages._missing import missing
-from studio.pages._widgets import findings_badge, job_options, labelled
+from studio.pages._activity import change_activity, list_run_choices, show_activity
+from studio.pages._asked import ACTIVITY, Asked, answer, answer_output, stores
+from studio.pages._missing import list_missing
+from studio.pages._widgets import aria_label, findings_badge, job_options
 from studio.server.collectives import collectives_blueprint
 from studio.server.compare import compare_blueprint
 from studio.server.graph import graph_blueprint
@@ -183,7 +183,7 @@ def _frame() -> Any:
                     dmc.AppShellHeader(_context_bar(), className="cs-header"),
                     dmc.AppShellNavbar(
                         [
-                            html.Nav(links, **labelled("Pages")),
+                            html.Nav(links, **aria_label("Pages")),
                             html.Span(f"v{__version__}", className="cs-dim cs-version"),
                         ],
                         className="cs-navbar",
@@ -197,7 +197,7 @@ def _frame() -> Any:
                         className="cs-main",
                     ),
                     dmc.AppShellAside(
-                        html.Aside(id="inspector", **labelled("Inspector")), className="cs-aside"
+                        html.Aside(id="inspector", **aria_label("Inspector")), className="cs-aside"
                     ),
                 ],
                 id="shell",
@@ -293,14 +293,14 @@ def _context_bar() -> Any:
                 w=104,
                 allowDeselect=False,
                 comboboxProps={"shadow": "sm"},
-                **labelled("Unit of times"),
+                **aria_label("Unit of times"),
             ),
             html.Button(
                 "\u25d0",
                 id="theme-toggle",
                 className="cs-button",
                 title="Theme: system, light or dark",
-                **labelled("Theme"),
+                **aria_label("Theme"),
             ),
         ],
         className="cs-context",
@@ -326,7 +326,7 @@ def _wire_frame(app: Dash, session: Session) -> None:
 
     @app.callback(Output("view-missing", "children"), Input("named", "data"))
     def tell_missing(named: str | None) -> list[Any]:
-        return missing(named)
+        return list_missing(named)
 
     @app.callback(
         Output("job-pick", "data"),
@@ -346,7 +346,7 @@ def _wire_frame(app: Dash, session: Session) -> None:
         Input("activity-known", "data"),
     )
     def list_runs(shown: str | None, _activity: str | None) -> tuple[Any, ...]:
-        return run_choice(shown)
+        return list_run_choices(shown)
 
     app.clientside_callback(
         ClientsideFunction(client, "switchRun"),
@@ -369,11 +369,11 @@ def _wire_frame(app: Dash, session: Session) -> None:
         State("activity-known", "data"),
     )
     def count_activity(_poke: Any, _tick: Any, _job: Any, _imported: Any, known: str | None) -> Any:
-        return activity(known)
+        return show_activity(known)
 
     @app.callback(
         Output("activity-poke", "data", allow_duplicate=True),
-        answered(ACTIVITY),
+        answer_output(ACTIVITY),
         Input(ACTIVITY, "data"),
         prevent_initial_call=True,
     )

@@ -11,7 +11,7 @@ from dash import dcc, html, no_update
 from studio.errors import StudioError
 from studio.pages._asked import ACTIVITY, Asked, asks
 from studio.pages._state import RECORDED, session, tasks, workspace
-from studio.pages._widgets import labelled, link
+from studio.pages._widgets import aria_label, link
 from studio.store.tasks import ACTIVE, KindName, Task, cancel, dismiss, list_tasks
 from studio.units import format_bytes, format_count, format_ns
 from studio.views.address import runs_of
@@ -20,7 +20,7 @@ _PAGES: Mapping[KindName, str] = {"import": "/", "repair": "/findings", "simulat
 """Where tasks of a kind are at home."""
 
 
-def activity(known: str | None) -> tuple[Any, Any, Any, Any, bool]:
+def show_activity(known: str | None) -> tuple[Any, Any, Any, Any, bool]:
     """Return what is under way in the background.
 
     Args:
@@ -36,7 +36,7 @@ def activity(known: str | None) -> tuple[Any, Any, Any, Any, bool]:
     if mark == known and not active:
         return no_update, no_update, no_update, no_update, True
     names = {job.id: job.name for job in workspace().jobs()}
-    items = [_item(task, names) for task in shown]
+    items = [_show_task(task, names) for task in shown]
     failed = len(shown) - active
     count = f"{active} running" + (f" · {failed} failed" if failed else "")
     return count, items, not items, no_update if mark == known else mark, not active
@@ -47,16 +47,16 @@ def _failed_unseen(task: Task) -> bool:
     return task.kind == "repair" and task.status in ("failed", "interrupted")
 
 
-def _item(task: Task, names: Mapping[str, str]) -> Any:
+def _show_task(task: Task, names: Mapping[str, str]) -> Any:
     page, name = _PAGES[task.kind], names.get(task.job)
-    about = [task.kind, *([name] if name and name != task.title else []), _stand(task)]
+    about = [task.kind, *([name] if name and name != task.title else []), _describe_progress(task)]
     active = task.status in ACTIVE
     verb, label = ("cancel", "Cancel") if active else ("dismiss", "Dismiss")
     button = html.Button(
         label,
         className="cs-button-quiet",
         **asks(ACTIVITY, verb, task.id),
-        **labelled(f"{task.kind} {task.title}: {verb}"),
+        **aria_label(f"{task.kind} {task.title}: {verb}"),
     )
     # Tasks of another studio are that studio's to end.
     own = task.id in tasks().live or not active
@@ -69,7 +69,7 @@ def _item(task: Task, names: Mapping[str, str]) -> Any:
     )
 
 
-def _stand(task: Task) -> str:
+def _describe_progress(task: Task) -> str:
     """Return where a task stands, in a sentence."""
     if task.error:
         return task.error.message
@@ -89,7 +89,7 @@ def change_activity(asked: Asked) -> None:
     (cancel if asked["verb"] == "cancel" else dismiss)(tasks(), asked["of"])
 
 
-def run_choice(shown: str | None) -> tuple[list[dict[str, str]], str | None, str | None, bool]:
+def list_run_choices(shown: str | None) -> tuple[list[dict[str, str]], str | None, str | None, bool]:
     """Return the runs to choose from, the one that is shown, again for the script, and whether to hide the choice.
 
     Args:
@@ -106,7 +106,7 @@ def run_choice(shown: str | None) -> tuple[list[dict[str, str]], str | None, str
     if not known:
         return [], None, None, False
     value = wanted or known[0]["value"]
-    if value not in {one["value"] for one in known}:
+    if value not in {option["value"] for option in known}:
         gone = "as recorded" if value == RECORDED else f"{value[:40]} (gone)"
         known.append({"value": value, "label": gone})
     return known, value, value, False

@@ -49,7 +49,7 @@ def stores(name: str) -> Any:
     )
 
 
-def answered(name: str) -> Output:
+def answer_output(name: str) -> Output:
     """Return the output in which a callback gives the `answer` to what it was asked."""
     return Output(f"{name}-answered", "data")
 

@@ -16,7 +16,7 @@ from studio.pages._export import exports
 from studio.pages._widgets import exact, hint, link
 from studio.trace import Float64, collective_name
 from studio.units import format_count
-from studio.views.collectives import Settled
+from studio.views.collectives import HeatmapRequest
 
 METRIC_NAMES: dict[Metric, str] = {
     "size": "size",
@@ -54,7 +54,7 @@ _RANKS_NAMED = 6
 _LISTED = 40
 
 
-def worst_list(shown: Shown, asked: Settled, view: dict[str, Any], source: str) -> list[Any]:
+def worst_list(shown: Shown, asked: HeatmapRequest, view: dict[str, Any], source: str) -> list[Any]:
     """Return the most uneven rows: what, which ranks carry too much, what would have to move; each leads on.
 
     Args:
@@ -64,53 +64,63 @@ def worst_list(shown: Shown, asked: Settled, view: dict[str, Any], source: str) 
         source: Where the CSV of all of them is.
     """
     heat = shown.heat
-    found = worst_lines(shown, _LISTED * 4)
-    if not found:
+    offenders = worst_lines(shown, _LISTED * 4)
+    if not offenders:
         what = METRIC_NAMES[shown.look.metric]
         said = f"No row is uneven in {what}: the ranks of each row agree within half a percent."
         some = bool((heat.lines >= 0).any())
         return [html.P(said if some else "No collective has this figure.", className="cs-dim")]
-    lead = _lead([rank.number for rank in shown.trace.ranks], heat.table, [one for _, one in found])
-    items = [_offender(shown, asked, view, one, line) for line, one in found[:_LISTED]]
+    lead = _lead(
+        [rank.number for rank in shown.trace.ranks], heat.table, [offender for _, offender in offenders]
+    )
+    items = [_offender(shown, asked, view, offender, line) for line, offender in offenders[:_LISTED]]
     save = exports("imbalances", source=source, title="the worst imbalances")
     return [lead, html.Ol(items, className="cs-worst"), save]
 
 
-def _lead(numbers: Sequence[int], table: Float64, found: Sequence[Offender]) -> Any:
+def _lead(numbers: Sequence[int], table: Float64, offenders: Sequence[Offender]) -> Any:
     """Return in a sentence which rank has most most often, where ranks do not tie for it."""
-    worst = [one.worst for one in found if int((table[one.row] == one.most).sum()) == 1]
+    worst = [
+        offender.worst for offender in offenders if int((table[offender.row] == offender.most).sum()) == 1
+    ]
     if not worst:
         return html.P("In each of them several ranks tie for the most.")
     often = max(set(worst), key=worst.count)
-    if 4 * worst.count(often) < len(found):
+    if 4 * worst.count(often) < len(offenders):
         return html.P("No single rank stands out: which rank has most changes from row to row.")
     number = numbers[often]
-    rows = f"{format_count(worst.count(often))} of the {format_count(len(found))} most uneven rows"
-    if len(found) == 1:
+    rows = f"{format_count(worst.count(often))} of the {format_count(len(offenders))} most uneven rows"
+    if len(offenders) == 1:
         rows = "the one uneven row"
     return html.P([html.Strong(f"Rank {number}"), f" has most in {rows}."])
 
 
-def _offender(shown: Shown, asked: Settled, view: dict[str, Any], one: Offender, line: int) -> Any:
+def _offender(
+    shown: Shown, asked: HeatmapRequest, view: dict[str, Any], offender: Offender, line: int
+) -> Any:
     heat, metric = shown.heat, shown.look.metric
     members, form = heat.members, FORMATS[metric]
     number = [rank.number for rank in shown.trace.ranks]
-    first = int(heat.rows.first[one.row])
+    first = int(heat.rows.first[offender.row])
     name = line_name(heat, line)
-    column = int((heat.columns == one.worst).argmax())
-    at = heat.cells(line, column)
-    change: dict[str, Any] = {"rank": number[one.worst]}
-    if len(at) == 1:
-        rank = shown.trace.ranks[one.worst]
-        change["node"] = node_ref(shown.trace.graph_of(rank), int(members.row[at[0]]))
-    heavy = ", ".join(str(number[rank]) for rank in one.heavy[:_RANKS_NAMED])
-    more = f" and {format_count(len(one.heavy) - _RANKS_NAMED)} more" if len(one.heavy) > _RANKS_NAMED else ""
+    column = int((heat.columns == offender.worst).argmax())
+    cells = heat.cells(line, column)
+    change: dict[str, Any] = {"rank": number[offender.worst]}
+    if len(cells) == 1:
+        rank = shown.trace.ranks[offender.worst]
+        change["node"] = node_ref(shown.trace.graph_of(rank), int(members.row[cells[0]]))
+    heavy = ", ".join(str(number[rank]) for rank in offender.heavy[:_RANKS_NAMED])
+    more = (
+        f" and {format_count(len(offender.heavy) - _RANKS_NAMED)} more"
+        if len(offender.heavy) > _RANKS_NAMED
+        else ""
+    )
     kind = "" if heat.rows.folded else collective_name(int(members.type[first]))
     # Rates do not add up.
-    moved: list[Any] = [f"fastest {form(one.most)}, mean {form(one.mean)}"]
+    moved: list[Any] = [f"fastest {form(offender.most)}, mean {form(offender.mean)}"]
     if metric not in ("algorithm", "bus"):
         words = "would have to move" if metric == "size" else "above the mean in total"
-        moved = [exact(form(one.excess), exact_text(metric, one.excess)), f" {words}"]
+        moved = [exact(form(offender.excess), exact_text(metric, offender.excess)), f" {words}"]
     goto: dict[str, Any] = {
         "data-view": json.dumps(change),
         "data-line": str(line),
@@ -127,17 +137,17 @@ def _offender(shown: Shown, asked: Settled, view: dict[str, Any], one: Offender,
         html.Div(
             [
                 exact(
-                    f"{one.max:.3g}×",
-                    f"max / mean = {exact_text(metric, one.most)} / {exact_text(metric, one.mean)}",
+                    f"{offender.max:.3g}×",
+                    f"max / mean = {exact_text(metric, offender.most)} / {exact_text(metric, offender.mean)}",
                 ),
-                html.Span(f" rank{'s' if len(one.heavy) > 1 else ''} {heavy}{more}"),
+                html.Span(f" rank{'s' if len(offender.heavy) > 1 else ''} {heavy}{more}"),
             ],
             className="cs-worst-ranks",
         ),
         html.Div(
             [
                 html.Span(moved),
-                html.Span([f" · {kind}" if kind else "", *_leads(shown, asked, view, name, at, change)]),
+                html.Span([f" · {kind}" if kind else "", *_leads(shown, asked, view, name, cells, change)]),
             ],
             className="cs-dim",
         ),
@@ -146,7 +156,7 @@ def _offender(shown: Shown, asked: Settled, view: dict[str, Any], one: Offender,
 
 
 def _leads(
-    shown: Shown, asked: Settled, view: dict[str, Any], name: str, at: Any, change: dict[str, Any]
+    shown: Shown, asked: HeatmapRequest, view: dict[str, Any], name: str, cells: Any, change: dict[str, Any]
 ) -> list[Any]:
     """Return links to the nodes and the time of an offender."""
     keep = {"job": view.get("job"), "run": view.get("run"), **change}
@@ -154,15 +164,15 @@ def _leads(
     leads = []
     if not shown.heat.rows.folded:
         leads.append(html.A("nodes", href=link("/nodes", keep, q=name.rsplit(" #", 1)[0])))
-    if len(at):
-        start, end = members.start_ns[at], members.end_ns[at]
+    if len(cells):
+        start, end = members.start_ns[cells], members.end_ns[cells]
         known = start >= 0
         if known.any():
             low, high = int(start[known].min()) - shown.origin_ns, int(end[known].max()) - shown.origin_ns
             room = max((high - low) // 4, 1000)
             span = {"from": max(low - room, 0), "to": high + room}
             leads.append(html.A("timeline", href=link("/timeline", {**keep, **span})))
-    return [part for one in leads for part in (" · ", one)]
+    return [part for lead in leads for part in (" · ", lead)]
 
 
 def measure_hint(sort: str) -> Any:

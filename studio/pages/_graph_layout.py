@@ -39,7 +39,7 @@ def controls() -> Any:
     return html.Div(
         [
             html.H1("Graph"),
-            _labelled("rank", _select("graph-rank", "Rank", [], 84, searchable=True, limit=200)),
+            _label_control("rank", _select("graph-rank", "Rank", [], 84, searchable=True, limit=200)),
             dmc.SegmentedControl(
                 id="graph-show",
                 data=[
@@ -52,8 +52,10 @@ def controls() -> Any:
                 size="xs",
                 **_aria(label="What is drawn"),
             ),
-            _labelled("fold by", _select("graph-by", "Fold by", [], 128)),
-            _labelled("depth", _select("graph-depth", "Depth", [str(n) for n in range(1, DEEPEST + 1)], 58)),
+            _label_control("fold by", _select("graph-by", "Fold by", [], 128)),
+            _label_control(
+                "depth", _select("graph-depth", "Depth", [str(n) for n in range(1, DEEPEST + 1)], 58)
+            ),
             _field(
                 _select(
                     "graph-dir",
@@ -98,16 +100,16 @@ def _look() -> Any:
     """Return how nodes look: beside the legend, which says what it means."""
     return html.Div(
         [
-            _labelled(
+            _label_control(
                 "colour by",
                 _select(
                     "graph-colour",
                     "Colour by",
-                    [{"value": one, "label": title} for one, title in COLOURS.items()],
+                    [{"value": value, "label": title} for value, title in COLOURS.items()],
                     150,
                 ),
             ),
-            _labelled("with", _select("graph-with", "Compare durations with", [], 150)),
+            _label_control("with", _select("graph-with", "Compare durations with", [], 150)),
             _toggle("graph-crit", "Critical path", "Draw the critical path on top (C)"),
             _toggle("graph-wide", "Width = time", "Draw longer nodes wider (W)"),
         ],
@@ -141,7 +143,7 @@ def _aria(**names: str) -> dict[str, Any]:
     return {f"aria-{name}": value for name, value in names.items()}
 
 
-def _labelled(text: str, control: Any) -> Any:
+def _label_control(text: str, control: Any) -> Any:
     return _field(html.Span(text, className="cs-dim", **_aria(hidden="true")), control)
 
 
@@ -207,7 +209,7 @@ def canvas() -> Any:
                 minZoom=0.02,
                 maxZoom=3,
                 style={"width": "100%", "height": "100%"},
-                stylesheet=worn(dark=False),
+                stylesheet=themed_stylesheet(dark=False),
             ),
             html.Div(id="graph-tip", className="cs-graph-tip", hidden=True),
         ],
@@ -249,8 +251,8 @@ def foot() -> Any:
     )
 
 
-def worn(*, dark: bool) -> list[dict[str, Any]]:
+def themed_stylesheet(*, dark: bool) -> list[dict[str, Any]]:
     """Return how nodes look, hues after what their types look like and before what is selected."""
     plain = stylesheet(dark)
-    at = next(number for number, rule in enumerate(plain) if rule["selector"] == 'edge[dep = "ctrl"]')
-    return [*plain[:at], *hue_styles(palette(dark), dark), *plain[at:]]
+    place = next(number for number, rule in enumerate(plain) if rule["selector"] == 'edge[dep = "ctrl"]')
+    return [*plain[:place], *hue_styles(palette(dark), dark), *plain[place:]]

@@ -99,11 +99,11 @@ def _in_words(use: RankUse) -> list[Any]:
     return said
 
 
-def _over_time(found: Occupancy) -> Table:
+def _over_time(occupancy: Occupancy) -> Table:
     head = ("from_ns", "to_ns", "compute", "exposed_communication", "memory", "cpu")
-    edges = found.edges_ns.tolist()
+    edges = occupancy.edges_ns.tolist()
     rows = [
         (round(low), round(high), *(round(share, 6) for share in shares))
-        for low, high, shares in zip(edges, edges[1:], found.share.T.tolist(), strict=False)
+        for low, high, shares in zip(edges, edges[1:], occupancy.share.T.tolist(), strict=False)
     ]
     return Table(head, rows)

@@ -10,8 +10,8 @@ from dash import html
 from studio.analysis.collectives.groups import GroupUse
 from studio.analysis.job.summary import Summary
 from studio.analysis.job.type_times import TypeTime
-from studio.pages._export import Table, copied
-from studio.pages._widgets import exact, hint, labelled, table, term
+from studio.pages._export import Table, with_copy_button
+from studio.pages._widgets import aria_label, exact, hint, table, term
 from studio.trace import NONE
 from studio.units import format_bytes, format_count, format_ns
 
@@ -21,7 +21,7 @@ def use_table(use: GroupUse) -> Table:
     arrays = (use.group, use.rank, use.count, use.bytes, use.sized)
     rows = [
         (use.groups[g] or "all ranks", use.ranks[r], count, size if sized or not count else "not recorded")
-        for g, r, count, size, sized in zip(*(one.tolist() for one in arrays), strict=True)
+        for g, r, count, size, sized in zip(*(array.tolist() for array in arrays), strict=True)
     ]
     return Table(("group", "rank", "nodes", "bytes"), rows)
 
@@ -71,7 +71,7 @@ def types_table(summary: Summary, run: Mapping[str, TypeTime] | None = None) -> 
         head += [["In run, mean rank", hint("time in the run", _ADDED)], _max_over_mean("time in the run")]
     if recorded:
         head += [["Recorded, mean rank", hint("recorded time", _ADDED)], _max_over_mean("recorded time")]
-    return copied(table(head, rows, numeric=range(1, len(head))), "nodes by type")
+    return with_copy_button(table(head, rows, numeric=range(1, len(head))), "nodes by type")
 
 
 def _mean_and_worst(took: TypeTime, ranks: int) -> list[Any]:
@@ -93,7 +93,7 @@ def _worst(most: int, mean: float, rank: int, unit: str) -> Any:
     return exact(f"{ratio:.2f}{which}", f"{most:,} / {mean:,.1f} {unit}")
 
 
-def _moved(size: float, nodes: int, lacking: int) -> Any:
+def _size_cell(size: float, nodes: int, lacking: int) -> Any:
     """Return a size; where it was not recorded that, and where some of it was not, that it is more."""
     if not lacking:
         return exact(format_bytes(size), f"{size:,.10g} bytes")
@@ -117,8 +117,8 @@ def collectives_table(summary: Summary, lacking: Mapping[str, int]) -> Any:
         (
             share.name,
             format_count(share.nodes),
-            _moved(share.bytes, share.nodes, lacking.get(share.name, 0)),
-            _moved(share.bytes_mean, share.nodes, lacking.get(share.name, 0)),
+            _size_cell(share.bytes, share.nodes, lacking.get(share.name, 0)),
+            _size_cell(share.bytes_mean, share.nodes, lacking.get(share.name, 0)),
             _worst(share.bytes_most, share.bytes_mean, share.bytes_most_rank, "bytes"),
         )
         for share in summary.collectives
@@ -130,7 +130,7 @@ def collectives_table(summary: Summary, lacking: Mapping[str, int]) -> Any:
         "Mean per rank",
         _max_over_mean("bytes"),
     )
-    return copied(table(head, rows, numeric=(1, 2, 3, 4)), "communication by type")
+    return with_copy_button(table(head, rows, numeric=(1, 2, 3, 4)), "communication by type")
 
 
 def imported_from(source: str) -> Any:
@@ -154,9 +154,7 @@ def imported_from(source: str) -> Any:
         html.Details(
             [
                 html.Summary(html.Bdi(words), title="Show all paths"),
-                html.Div(
-                    html.Ul(listed), role="region", tabIndex=0, **labelled("Sources of the job")
-                ),
+                html.Div(html.Ul(listed), role="region", tabIndex=0, **aria_label("Sources of the job")),
             ],
             className="cs-menu cs-source-list",
         ),

@@ -36,7 +36,7 @@ _TELLING: Mapping[str, frozenset[str]] = {
 _OPTION = re.compile(rb"--[a-z][a-z-]*(=.*)?")
 
 
-def imported_files(tables: Parts, files: Mapping[str, bytes]) -> tuple[Parts, tuple[str, ...]]:
+def import_files(tables: Parts, files: Mapping[str, bytes]) -> tuple[Parts, tuple[str, ...]]:
     """Return a system with the tables of files in place of its own, and what was taken for what.
 
     A zip stands for the files in it; one that holds both a network and a system is a whole system: what it lacks of
@@ -49,53 +49,53 @@ def imported_files(tables: Parts, files: Mapping[str, bytes]) -> tuple[Parts, tu
     Raises:
         ConfigError: A file is none of ASTRA-sim's, or two are the same one.
     """
-    unpacked, zipped = _unpacked(files)
+    unpacked, zipped = _unpack(files)
     if len(unpacked) > _MANY:
         raise ConfigError(
             f"{len(unpacked)} files were chosen; allowed: one of each kind", hint="Choose fewer."
         )
     taken: dict[str, str] = {}
     notes = []
-    found = tables
+    system = tables
     with tempfile.TemporaryDirectory() as folder:
         for name, content in unpacked.items():
-            part, changes = _taken(Path(folder), name, content)
+            part, changes = _read_part(Path(folder), name, content)
             if part in taken:
                 raise ConfigError(f"{name} and {taken[part]} are both {_CALLED[part]}; allowed: one")
             taken[part] = name
-            found = replace(found, **changes, names={**found.names, part: name})
+            system = replace(system, **changes, names={**system.names, part: name})
             notes.append(f"{name}: read as {_CALLED[part]}.")
     if zipped and {"network", "system"} <= taken.keys():
         absent: dict[str, Any] = {part: None for part in ("memory", "groups") if part not in taken}
-        found = replace(found, **absent)
-    return found, tuple(notes)
+        system = replace(system, **absent)
+    return system, tuple(notes)
 
 
-def _unpacked(files: Mapping[str, bytes]) -> tuple[dict[str, bytes], bool]:
+def _unpack(files: Mapping[str, bytes]) -> tuple[dict[str, bytes], bool]:
     """Return files with those inside a zip in its place, and whether there was a zip."""
-    found: dict[str, bytes] = {}
+    contents: dict[str, bytes] = {}
     zipped = False
     for name, content in files.items():
         if content[:2] == b"PK":
             zipped = True
-            found |= _zipped(name, content)
+            contents |= _read_zip(name, content)
         else:
-            found[name] = content
-    return found, zipped
+            contents[name] = content
+    return contents, zipped
 
 
-def _zipped(name: str, content: bytes) -> dict[str, bytes]:
+def _read_zip(name: str, content: bytes) -> dict[str, bytes]:
     """Return the files of a zip; sizes are counted as they are unpacked, whatever the zip says of them."""
-    found: dict[str, bytes] = {}
+    contents: dict[str, bytes] = {}
     left = _MOST_BYTES
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
-            members = [one for one in archive.infolist() if not one.is_dir()]
+            members = [member for member in archive.infolist() if not member.is_dir()]
             if len(members) > _MANY:
                 raise ConfigError(f"{name}: {len(members)} files in it; allowed: one of each kind")
             for member in members:
                 with archive.open(member) as stream:
-                    found[member.filename[:200]] = unpacked = stream.read(left + 1)
+                    contents[member.filename[:200]] = unpacked = stream.read(left + 1)
                 left -= len(unpacked)
                 if left < 0:
                     raise ConfigError(
@@ -104,10 +104,10 @@ def _zipped(name: str, content: bytes) -> dict[str, bytes]:
                     )
     except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, NotImplementedError, ValueError) as error:
         raise ConfigError(f"{name}: not a readable zip", hint="Import a zip that Export wrote.") from error
-    return found
+    return contents
 
 
-def _taken(folder: Path, name: str, content: bytes) -> tuple[str, dict[str, Any]]:
+def _read_part(folder: Path, name: str, content: bytes) -> tuple[str, dict[str, Any]]:
     """Return which of ASTRA-sim's files one is, and what it says."""
     if content.strip() and all(
         _OPTION.fullmatch(line.strip()) for line in content.splitlines() if line.strip()
@@ -138,8 +138,8 @@ def _options(name: str, content: bytes) -> dict[str, Any]:
     allowed = BY_KEY["congestion"]
     if congestion is not None and congestion not in allowed.values:
         raise ConfigError(f"{name}: congestion is {congestion[:40]!r}; allowed: {allowed.allowed()}")
-    found: dict[str, Any] = {"options": {key: _option(value) for key, value in given.items()}}
-    return found | ({"congestion": congestion} if congestion else {})
+    parts: dict[str, Any] = {"options": {key: _option(value) for key, value in given.items()}}
+    return parts | ({"congestion": congestion} if congestion else {})
 
 
 def _option(value: str) -> object:
@@ -167,8 +167,8 @@ def kind_of(table: Mapping[str, object]) -> str:
     return "groups" if all(_are_ranks(ranks) for ranks in table.values()) else ""
 
 
-def _are_ranks(found: object) -> bool:
-    return isinstance(found, list) and all(isinstance(rank, int | str) for rank in found)
+def _are_ranks(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(rank, int | str) for rank in value)
 
 
 def _read(folder: Path, name: str, content: bytes) -> dict[str, Any]:
@@ -178,10 +178,10 @@ def _read(folder: Path, name: str, content: bytes) -> dict[str, Any]:
     key = "network" if content.lstrip()[:1] != b"{" else "comm_groups"
     given = {"system": None, "network": None, "comm_groups": None, "remote_memory": None, key: path}
     try:
-        found = astra.load_given(**given)
+        tables = astra.load_given(**given)
     except ConfigError as error:
         raise ConfigError(error.message.replace(str(path), name), hint=error.hint) from error
-    table: dict[str, Any] = found["network" if key == "network" else "groups"]
+    table: dict[str, Any] = tables["network" if key == "network" else "groups"]
     return table
 
 
@@ -194,7 +194,7 @@ def _refuse_traces(name: str, table: Mapping[str, object]) -> None:
         )
 
 
-def exported(tables: Parts) -> bytes:
+def export_zip(tables: Parts) -> bytes:
     """Return a system as a zip of ASTRA-sim's files, values as they were written."""
     with tempfile.TemporaryDirectory() as folder:
         files = astra.save(tables, folder)

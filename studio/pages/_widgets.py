@@ -31,7 +31,7 @@ TERMS = {
 """Terms of art and what they mean; shown where they first appear on a page."""
 
 
-def labelled(text: str) -> dict[str, Any]:
+def aria_label(text: str) -> dict[str, Any]:
     """Return the attribute that gives an element its accessible name."""
     return {"aria-label": text}
 
@@ -60,7 +60,7 @@ def error_box(error: StudioError, *, title: str = "This cannot be shown") -> Any
     )
 
 
-def guarded(callback: Callable[P, Any]) -> Callable[P, Any]:
+def show_errors(callback: Callable[P, Any]) -> Callable[P, Any]:
     """Make a callback with one output show a StudioError in place of its result."""
 
     @wraps(callback)
@@ -73,7 +73,7 @@ def guarded(callback: Callable[P, Any]) -> Callable[P, Any]:
     return run
 
 
-def unsaid_with_job(place: str) -> None:
+def clear_with_job(place: str) -> None:
     """Take back what stands in a place of a page as soon as the page shows another job."""
     clientside_callback(
         ClientsideFunction("studio_frame", "clear"),
@@ -85,7 +85,7 @@ def unsaid_with_job(place: str) -> None:
 
 def loading(words: str) -> Any:
     """Return what stands in for a page until its content arrives; seen only where that takes longer than 0.3 s."""
-    line = html.Div(className="cs-loading-line", role="progressbar", **labelled(words))
+    line = html.Div(className="cs-loading-line", role="progressbar", **aria_label(words))
     return html.Div([html.P(words), line], className="cs-loading")
 
 
@@ -175,21 +175,21 @@ def findings_list(findings: Sequence[Finding], *, most: int = 200) -> Any:
     return html.Div([html.Ul(items, className="cs-findings"), more])
 
 
-def findings_badge(found: Examination | None) -> Any:
+def findings_badge(examination: Examination | None) -> Any:
     """Return how many errors and warnings a job has; nothing before it was examined."""
-    if found is None:
+    if examination is None:
         return None
-    counts = [(level, found.count(level)) for level in ("error", "warning")]
-    told = [f"{count:,} {level}{'s' if count != 1 else ''}" for level, count in counts if count]
-    if not told:
+    counts = [(level, examination.count(level)) for level in ("error", "warning")]
+    parts = [f"{count:,} {level}{'s' if count != 1 else ''}" for level, count in counts if count]
+    if not parts:
         return None
-    words = ", ".join(told)
+    words = ", ".join(parts)
     return html.Span(
         f"{sum(count for _, count in counts):,}",
         className=f"cs-badge cs-level-{'error' if counts[0][1] else 'warning'}",
         title=words,
         role="img",
-        **labelled(words),
+        **aria_label(words),
     )
 
 

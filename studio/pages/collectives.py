@@ -25,9 +25,9 @@ from studio.pages._export import exports
 from studio.pages._missing import is_side
 from studio.pages._state import session, workspace
 from studio.pages._still import still
-from studio.pages._widgets import error_box, labelled, link, no_job
+from studio.pages._widgets import aria_label, error_box, link, no_job
 from studio.views.address import runs_of
-from studio.views.collectives import Settled, members_of, other_view, settled, shown_of, told
+from studio.views.collectives import HeatmapRequest, members_of, other_view, settle, shown_of, to_parameters
 from studio.views.traffic import UNNAMED, traffic_of
 
 dash.register_page(
@@ -68,7 +68,7 @@ def _controls() -> Any:
                     {"value": "groups", "label": "Groups × ranks"},
                 ],
                 size="xs",
-                **labelled("What is shown"),
+                **aria_label("What is shown"),
             ),
             _field("show", _select("metric", "Metric", [], 168), html.Span(id="collectives-metric-hint")),
             _switch("rel", "Values", [("1", "by row mean"), ("0", "absolute")]),
@@ -103,7 +103,7 @@ def _controls() -> Any:
                     searchable=True,
                     placeholder="no other run",
                     comboboxProps={"shadow": "sm"},
-                    **labelled("Run or job beside it"),
+                    **aria_label("Run or job beside it"),
                 ),
             ),
         ],
@@ -118,10 +118,13 @@ def list_others(shown: str | None) -> list[dict[str, str]]:
     if not job:
         return []
     try:
-        own = [{"value": f"{job}/{one['value']}", "label": one["label"]} for one in runs_of(session(), job)]
+        own = [
+            {"value": f"{job}/{option['value']}", "label": option["label"]}
+            for option in runs_of(session(), job)
+        ]
     except StudioError:
         return []
-    return own + [{"value": one.id, "label": one.name} for one in workspace().jobs() if one.id != job]
+    return own + [{"value": other.id, "label": other.name} for other in workspace().jobs() if other.id != job]
 
 
 def _options(names: dict[Any, str]) -> list[dict[str, str]]:
@@ -136,20 +139,20 @@ def _field(text: str, *controls: Any) -> Any:
 def _select(name: str, title: str, data: list[Any], width: int) -> Any:
     return dmc.Select(
         id=f"collectives-{name}", data=data, size="xs", w=width, allowDeselect=False,
-        comboboxProps={"shadow": "sm"}, **labelled(title),
+        comboboxProps={"shadow": "sm"}, **aria_label(title),
     )  # fmt: skip
 
 
 def _switch(name: str, title: str, values: list[tuple[str, str]]) -> Any:
     data = [{"value": value, "label": label} for value, label in values]
-    return dmc.SegmentedControl(id=f"collectives-{name}", data=data, size="xs", **labelled(title))
+    return dmc.SegmentedControl(id=f"collectives-{name}", data=data, size="xs", **aria_label(title))
 
 
 def _body() -> Any:
     described: dict[str, Any] = {"aria-describedby": "collectives-status"}
     heat = html.Div(
         id="collectives-heat", className="cs-heat", tabIndex=0, role="application",
-        **labelled("Heatmap of collectives by rank; arrows move the selection, Escape shows all"), **described,
+        **aria_label("Heatmap of collectives by rank; arrows move the selection, Escape shows all"), **described,
     )  # fmt: skip
     other = html.Div(
         [
@@ -158,7 +161,7 @@ def _body() -> Any:
                 id="collectives-other",
                 className="cs-heat",
                 role="img",
-                **labelled("The heatmap it is compared with"),
+                **aria_label("The heatmap it is compared with"),
             ),
         ],
         className="cs-coll-other",
@@ -192,7 +195,7 @@ def _body() -> Any:
         className="cs-coll-figure",
     )
     worst = html.Section(
-        id="collectives-worst", className="cs-coll-worst", tabIndex=0, **labelled("Beside the figure")
+        id="collectives-worst", className="cs-coll-worst", tabIndex=0, **aria_label("Beside the figure")
     )
     return html.Div(
         [html.Div(id="collectives-error", role="alert"), html.Div([figure, worst], className="cs-coll-body")],
@@ -230,14 +233,14 @@ def show(view: dict[str, Any], theme: str, before: dict[str, Any] | None) -> dic
     if not job:
         return _answer(notice=no_job(), hidden=True, settled={})
     try:
-        asked = settled(session(), job, view)
+        asked = settle(session(), job, view)
         tab = view["tab"] if view.get("tab") in _TABS else "heat"
         key = _key(asked, view, tab, theme)
         if before and before.get("key") == key:
             return _answer()
         if view.get("with") and not is_side(view["with"]):
             view = {**view, "with": None}  # what is not there is told above the page
-        controls = {**told(asked), "tab": tab, "with": view.get("with") or None}
+        controls = {**to_parameters(asked), "tab": tab, "with": view.get("with") or None}
         if tab == "traffic" and view.get("scale") != "linear":
             controls["scale"] = "log"
         basis = _answer(
@@ -252,13 +255,13 @@ def show(view: dict[str, Any], theme: str, before: dict[str, Any] | None) -> dic
         return _answer(notice=html.Div(error_box(error), className="cs-page"), hidden=True, settled={})
 
 
-def _key(asked: Settled, view: dict[str, Any], tab: str, theme: str) -> str:
+def _key(asked: HeatmapRequest, view: dict[str, Any], tab: str, theme: str) -> str:
     parts = [asked.job, asked.run, repr(asked.look), asked.relative, asked.log, tab]
     parts += [view.get(name) for name in ("rows", "cols", "of", "with")]
     return json.dumps([*parts, theme if tab == "groups" else None])
 
 
-def _heat_tab(asked: Settled, view: dict[str, Any], _theme: str) -> dict[str, Any]:
+def _heat_tab(asked: HeatmapRequest, view: dict[str, Any], _theme: str) -> dict[str, Any]:
     members = members_of(session(), asked.job, asked.run)
     if not len(members):
         return {"notice": _nothing(view), "hidden": False, "tab": "cs-coll cs-coll-none", "panel": None}
@@ -307,7 +310,12 @@ def _other_head(text: str, view: dict[str, Any]) -> Any:
         "collectives", other["job"], {**parts, **({"run": other["run"]} if "run" in other else {})}
     )
     run = next(
-        (one["label"] for one in runs_of(session(), other["job"]) if one["value"] == other.get("run")), ""
+        (
+            option["label"]
+            for option in runs_of(session(), other["job"])
+            if option["value"] == other.get("run")
+        ),
+        "",
     )
     name = workspace().info(other["job"]).name
     return [
@@ -324,7 +332,7 @@ def _other_head(text: str, view: dict[str, Any]) -> Any:
     ]
 
 
-def _traffic_tab(asked: Settled, view: dict[str, Any], _theme: str) -> dict[str, Any]:
+def _traffic_tab(asked: HeatmapRequest, view: dict[str, Any], _theme: str) -> dict[str, Any]:
     _, traffic = traffic_of(session(), asked.job, view)
     group = (
         f"in {view['of'].removeprefix('=') or 'the group of all ranks'}"
@@ -346,7 +354,7 @@ def _traffic_tab(asked: Settled, view: dict[str, Any], _theme: str) -> dict[str,
     }
 
 
-def _groups_tab(asked: Settled, view: dict[str, Any], theme: str) -> dict[str, Any]:
+def _groups_tab(asked: HeatmapRequest, view: dict[str, Any], theme: str) -> dict[str, Any]:
     return {"panel": still(groups_panel(asked.job, view, dark=theme == "dark")), "worst": None, "other": None}
 
 
@@ -358,7 +366,7 @@ def _csv_address(what: str, job: str, view: dict[str, Any]) -> str:
     return link(f"/api/jobs/{job}/{what}.csv", parts)
 
 
-def _chips(asked: Settled, view: dict[str, Any]) -> list[Any]:
+def _chips(asked: HeatmapRequest, view: dict[str, Any]) -> list[Any]:
     """Return what narrows the picture, each to be taken back."""
     chips: list[tuple[str, dict[str, None]]] = []
     if asked.look.only:

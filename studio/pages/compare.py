@@ -11,14 +11,14 @@ from dash import ClientsideFunction, Input, Output, State, callback, clientside_
 
 from studio.comparing import LETTERS, SIDES_AT_MOST, Lineup
 from studio.errors import StudioError
-from studio.pages._compare_strip import side_name, sides_bar, strip
-from studio.pages._compare_tables import heatmaps, nodes_tables, settings_section, summary
+from studio.pages._compare_strip import show_sides, show_strip, side_name
+from studio.pages._compare_tables import heatmaps, nodes_tables, settings_section, show_summary
 from studio.pages._compare_times import ALIGN_START, align_options, anchors
 from studio.pages._export import exports
 from studio.pages._missing import is_side
 from studio.pages._state import RECORDED, session, workspace
 from studio.pages._still import still
-from studio.pages._widgets import error_box, labelled, link, loading
+from studio.pages._widgets import aria_label, error_box, link, loading
 from studio.units import format_ns
 from studio.views.address import shown_run
 
@@ -47,7 +47,7 @@ def layout(**_query: str) -> Any:
         size="xs",
         w=260,
         comboboxProps={"shadow": "sm"},
-        **labelled("Add a run or a job to the comparison"),
+        **aria_label("Add a run or a job to the comparison"),
     )
     head = html.Div(
         [
@@ -91,7 +91,7 @@ def _timelines() -> Any:
         size="xs",
         w=250,
         comboboxProps={"shadow": "sm"},
-        **labelled("Align by"),
+        **aria_label("Align by"),
     )
     modes = html.Span(
         [
@@ -107,7 +107,7 @@ def _timelines() -> Any:
         ],
         role="group",
         className="cs-compare-modes",
-        **labelled("Layout of the timelines"),
+        **aria_label("Layout of the timelines"),
     )
     controls = html.Div(
         [
@@ -136,7 +136,7 @@ def _timelines() -> Any:
         className="cs-compare-canvas",
         tabIndex=0,
         role="application",
-        **labelled(
+        **aria_label(
             "Timelines of the runs on one time axis. W and S zoom, A and D move, arrows scroll, 0 shows everything; "
             "a click selects the node on every side"
         ),
@@ -195,7 +195,7 @@ def choose(view: dict[str, Any], before: Source | None) -> Any:
         }
         if source == before:
             return [no_update] * 6
-        bar = sides_bar(sides, view)
+        bar = show_sides(sides, view)
     except StudioError as error:
         return (
             None,
@@ -227,7 +227,7 @@ def chosen_sides(view: dict[str, Any]) -> list[list[str]]:
         job, _, run = part.partition("/")
         if is_side(part, timed=True):
             sides.append([job, run or (shown_run(session(), job, {}) or RECORDED)])
-    distinct = [list(one) for one in dict.fromkeys(tuple(side) for side in sides)]
+    distinct = [list(side) for side in dict.fromkeys(tuple(side) for side in sides)]
     return distinct[:SIDES_AT_MOST]
 
 
@@ -240,7 +240,7 @@ def _options(first: str | None = None) -> list[dict[str, Any]]:
     """Return everything there is to compare, by job, those of one job before the others."""
     groups = []
     jobs = workspace().jobs()
-    for job in sorted(jobs, key=lambda one: one.id != first):
+    for job in sorted(jobs, key=lambda info: info.id != first):
         items = (
             [{"value": f"{job.id}/{RECORDED}", "label": f"{job.name} · recorded"}]
             if job.summary.timed_nodes
@@ -256,7 +256,7 @@ def _options(first: str | None = None) -> list[dict[str, Any]]:
     return groups
 
 
-def _named(group: str, label: str) -> str:
+def _qualify_label(group: str, label: str) -> str:
     """Return what a side is called beside those of other jobs."""
     return label if label.startswith(f"{group} ") else f"{group} \N{MIDDLE DOT} {label}"
 
@@ -270,12 +270,12 @@ def _nothing(sides: list[list[str]], view: dict[str, Any]) -> Any:
             job, _, run = item["value"].partition("/")
             if (job, run) in taken:
                 continue
-            name = _named(group["group"], item["label"])
+            name = _qualify_label(group["group"], item["label"])
             changes = {"with": item["value"]} if sides else {"job": job, "run": run}
             to = link("/compare", view, **changes)
             plus: dict[str, Any] = {
                 "data-view": json.dumps(changes),
-                **labelled(f"Compare with {name}"),
+                **aria_label(f"Compare with {name}"),
             }
             rows.append(
                 html.Li([html.A("Compare +", href=to, className="cs-button", **plus), html.Bdi(name)])
@@ -309,7 +309,7 @@ def show(source: Source | None, theme: str) -> Any:
         tables = html.Div(
             [
                 html.Div(
-                    [summary(shown), settings_section(shown, everything=source["settings"] == "all")],
+                    [show_summary(shown), settings_section(shown, everything=source["settings"] == "all")],
                     # More than two sides take the whole width each.
                     className="cs-compare-columns" if len(shown.sides) == 2 else None,
                 ),
@@ -317,7 +317,7 @@ def show(source: Source | None, theme: str) -> Any:
                 heatmaps(shown, dark=dark),
             ]
         )
-        return still(strip(shown, source["pair"], source["basis"], dark=dark)), still(tables)
+        return still(show_strip(shown, source["pair"], source["basis"], dark=dark)), still(tables)
     except StudioError as error:
         return error_box(error, title="This cannot be compared"), None
 
@@ -350,10 +350,10 @@ def align(source: Source | None, view: dict[str, Any], before: dict[str, Any] | 
         moments = anchors(_lineup(source), wanted)
     except StudioError as error:
         note = error.message
-    lacking = [LETTERS[at] for at, one in enumerate(moments) if one is None]
+    lacking = [LETTERS[index] for index, moment in enumerate(moments) if moment is None]
     if lacking:
         note = f"{' and '.join(lacking)} has no such moment and is aligned by its start."
-    given = [0 if one is None else one for one in moments] if moments else [0] * len(source["sides"])
+    given = [0 if moment is None else moment for moment in moments] if moments else [0] * len(source["sides"])
     return {"sides": source["sides"], "by": wanted, "ns": given}, note, options, wanted
 
 

@@ -11,7 +11,7 @@ from dash import dcc, html
 import studio.pages._simulate_orders  # noqa: F401 - its callbacks
 from studio.pages._asked import EDIT, ORDER, RUNS, asks, stores
 from studio.pages._simulate_system import presets
-from studio.pages._widgets import hint, labelled, loading
+from studio.pages._widgets import aria_label, hint, loading
 
 dash.register_page(__name__, path="/simulate", name="Simulate", title="Simulate · Chakra Studio", order=5)
 
@@ -96,7 +96,7 @@ def _controls() -> Any:
                         searchable=True,
                         nothingFoundMessage="No such preset",
                         comboboxProps={"shadow": "sm"},
-                        **labelled("Start from a preset"),
+                        **aria_label("Start from a preset"),
                     ),
                 ],
                 className="cs-graph-field",
@@ -110,7 +110,7 @@ def _controls() -> Any:
                             {"value": "extended", "label": "Extended"},
                         ],
                         size="xs",
-                        **labelled("Mode"),
+                        **aria_label("Mode"),
                     ),
                     hint("the mode", _MODE),
                 ],

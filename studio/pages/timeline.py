@@ -12,7 +12,7 @@ from studio.analysis.timeline.perfetto import INSTALL, cannot_write
 from studio.errors import StudioError
 from studio.pages._export import menu
 from studio.pages._state import session
-from studio.pages._widgets import error_box, labelled, link, loading, no_job
+from studio.pages._widgets import aria_label, error_box, link, loading, no_job
 from studio.views.address import runs_of, shown_run
 
 dash.register_page(__name__, path="/timeline", name="Timeline", title="Timeline · Chakra Studio", order=4)
@@ -156,7 +156,7 @@ def _body() -> Any:
         tabIndex=0,
         role="application",
         **{
-            **labelled("Timeline of lanes per rank; press ? for the keys"),
+            **aria_label("Timeline of lanes per rank; press ? for the keys"),
             "aria-describedby": "timeline-status",
         },
     )
@@ -170,7 +170,7 @@ def _body() -> Any:
                 title,
             ],
             title="Show or hide",
-            **_pressed(category),
+            **_category_attributes(category),
         )
         for category, title, colour in _LEGEND
     ]
@@ -215,12 +215,12 @@ def _window() -> Any:
         className="cs-timeline-window-table",
         tabIndex=0,
         role="region",
-        **labelled("Where the time of the marked window went"),
+        **aria_label("Where the time of the marked window went"),
     )
     return html.Section([head, table], id="timeline-window", className="cs-timeline-window", hidden=True)
 
 
-def _pressed(category: Category) -> dict[str, Any]:
+def _category_attributes(category: Category) -> dict[str, Any]:
     return {"data-category": str(int(category)), "aria-pressed": "true"}
 
 
@@ -236,7 +236,7 @@ def _keys() -> Any:
         ],
         id="timeline-keys",
         className="cs-timeline-keys",
-        **labelled("Keys of the timeline"),
+        **aria_label("Keys of the timeline"),
     )
 
 

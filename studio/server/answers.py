@@ -32,7 +32,7 @@ def rows_asked_for(gantt: Gantt) -> list[int]:
         TraceError: It names rows that do not exist, or too many.
     """
     text = request.args.get("rows", "")
-    found: list[int] = []
+    rows: list[int] = []
     for part in text.split(","):
         low, _, high = part.partition("-")
         if not (_is_number(low) and _is_number(high or low)):
@@ -41,13 +41,13 @@ def rows_asked_for(gantt: Gantt) -> list[int]:
                 hint="They are written as numbers and ranges: 0-12,40.",
             )
         first, last = int(low), int(high or low)
-        if last >= len(gantt.rows) or last - first >= ROWS_AT_MOST or len(found) > ROWS_AT_MOST:
+        if last >= len(gantt.rows) or last - first >= ROWS_AT_MOST or len(rows) > ROWS_AT_MOST:
             raise TraceError(
                 f"The rows {text[:40]!r} are not there, or too many at once.",
                 hint=f"This timeline has {format_count(len(gantt.rows))} rows; ask for {ROWS_AT_MOST} at most.",
             )
-        found += range(first, last + 1)
-    return found
+        rows += range(first, last + 1)
+    return rows
 
 
 def whole(name: str, most: int) -> int:

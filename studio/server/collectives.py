@@ -14,7 +14,7 @@ from studio.analysis.job.nodes import find_node, node_ref
 from studio.errors import StudioError, TraceError
 from studio.figures.theme import DIVERGING, SEQUENTIAL
 from studio.server.answers import FARTHEST, as_json, csv_line, exact_number, harmless, refusal, session, whole
-from studio.server.packed import packed
+from studio.server.packed import pack_arrays
 from studio.trace import NONE, Int64, collective_name
 from studio.views.collectives import shown_of
 
@@ -105,7 +105,7 @@ def _tile(shown: Shown) -> Response:
             for key in ("mean", "max", "variation", "gini", "excess")
         },
     }
-    return packed(header, columns)
+    return pack_arrays(header, columns)
 
 
 def _texts(pool: tuple[str, ...], codes: Any) -> tuple[list[str], Any]:
@@ -152,16 +152,16 @@ def _cell(shown: Shown) -> dict[str, Any]:
     if line >= len(heat.lines) or column >= len(heat.columns):
         raise TraceError("There is no such cell.", hint="Reload the page.")
     rank = shown.trace.ranks[int(heat.columns[column])]
-    at = heat.cells(line, column)
-    single = len(at) == 1
-    node = node_ref(shown.trace.graph_of(rank), int(heat.members.row[at[0]])) if single else None
+    cells = heat.cells(line, column)
+    single = len(cells) == 1
+    node = node_ref(shown.trace.graph_of(rank), int(heat.members.row[cells[0]])) if single else None
     section = heat.rows.sections[int(heat.rows.section[heat.lines[line]])] if heat.lines[line] != NONE else ""
     return {
         "line": line,
         "column": column,
         "rank": rank.number,
         "node": node,
-        "count": len(at),
+        "count": len(cells),
         "section": section,
         "words": cell_words(shown, line, column),
     }
@@ -169,15 +169,15 @@ def _cell(shown: Shown) -> dict[str, Any]:
 
 def _find(shown: Shown) -> dict[str, Any]:
     number = whole("rank", FARTHEST)
-    place = next((at for at, rank in enumerate(shown.trace.ranks) if rank.number == number), None)
+    place = next((index for index, rank in enumerate(shown.trace.ranks) if rank.number == number), None)
     if place is None:
         return {"line": None}
     try:
         row = find_node(shown.trace.graph_of(shown.trace.ranks[place]), request.args.get("node", ""))
     except TraceError:
         return {"line": None}
-    found = shown.heat.find(place, row)
-    return {"line": None} if found is None else {"line": found[0], "column": found[1]}
+    position = shown.heat.find(place, row)
+    return {"line": None} if position is None else {"line": position[0], "column": position[1]}
 
 
 def _csv(shown: Shown, window: tuple[int, int, int, int]) -> Iterator[str]:
@@ -235,15 +235,15 @@ def _imbalances(shown: Shown) -> Iterator[str]:
             "ranks_above_mean",
         ]
     )
-    for line, one in worst_lines(shown):
-        heavy = " ".join(str(number[rank]) for rank in one.heavy)
-        figures = map(_figure, (one.max, one.most, one.mean, one.excess))
+    for line, offender in worst_lines(shown):
+        heavy = " ".join(str(number[rank]) for rank in offender.heavy)
+        figures = map(_figure, (offender.max, offender.most, offender.mean, offender.excess))
         yield csv_line(
             [
                 harmless(line_name(shown.heat, line)),
                 shown.look.metric,
                 *figures,
-                str(number[one.worst]),
+                str(number[offender.worst]),
                 heavy,
             ]
         )

@@ -18,15 +18,15 @@ from numpy.typing import NDArray
 TYPES = ("int32", "uint8", "float32", "float64")
 
 
-def packed(header: Mapping[str, Any], columns: Mapping[str, NDArray[Any]]) -> Response:
+def pack_arrays(header: Mapping[str, Any], columns: Mapping[str, NDArray[Any]]) -> Response:
     """Return an answer that holds a header and arrays of the types in `TYPES`."""
-    listed, parts, at = [], [b"", b""], 0
+    listed, parts, offset = [], [b"", b""], 0
     for name, column in columns.items():
         assert column.dtype.name in TYPES, column.dtype
-        listed.append([name, column.dtype.name, at, column.size])
+        listed.append([name, column.dtype.name, offset, column.size])
         data = np.ascontiguousarray(column, column.dtype.newbyteorder("<")).tobytes()
         parts += [data, bytes(-len(data) % 8)]
-        at += len(data) + -len(data) % 8
+        offset += len(data) + -len(data) % 8
     text = msgspec.json.encode({**header, "arrays": listed})
     text = text.ljust(len(text) + -(4 + len(text)) % 8)
     parts[:2] = [len(text).to_bytes(4, "little"), text]

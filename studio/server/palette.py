@@ -33,15 +33,15 @@ def palette_blueprint() -> Blueprint:
     def find() -> Response:
         text = request.args.get("q", "")[:_LONGEST].strip()
         job = request.args.get("job", "")
-        found = [*_pages(current_app.config["PAGES"], text), *_jobs(session().workspace.jobs(), text, job)]
+        items = [*_pages(current_app.config["PAGES"], text), *_jobs(session().workspace.jobs(), text, job)]
         if job:
             # What is wrong with the job is said by the page that shows it.
             for kind in (_runs(job, text), _nodes(job, text)):
                 try:
-                    found += kind
+                    items += kind
                 except StudioError:
                     continue
-        return Response(msgspec.json.encode(found), mimetype="application/json")
+        return Response(msgspec.json.encode(items), mimetype="application/json")
 
     return routes
 
@@ -101,8 +101,8 @@ def _nodes(job: str, text: str) -> Iterator[Item]:
 def _ranks(trace: Trace, text: str) -> Iterator[Rank]:
     """Yield the rank of a number; all where the text says no more than that it wants one."""
     number = _RANK.fullmatch(text)
-    found = trace.rank(int(number[1])) if number else None
-    if found is not None:
-        yield found
+    rank = trace.rank(int(number[1])) if number else None
+    if rank is not None:
+        yield rank
     elif text.lower() == "rank":
         yield from trace.ranks

@@ -195,9 +195,9 @@ def open_browser(url: str) -> None:
 def app_browser(environ: Mapping[str, str] = os.environ, platform: str = sys.platform) -> str | None:
     """Return a browser of the Chromium family, which can show one address in a window of its own; None without one."""
     for name in _APP_BROWSERS:
-        found = shutil.which(name, path=environ.get("PATH"))
-        if found:
-            return found
+        path = shutil.which(name, path=environ.get("PATH"))
+        if path:
+            return path
     if platform == "darwin":
         placed = [f"/Applications/{name}.app/Contents/MacOS/{name}" for name in _MAC_APPS]
     elif platform == "win32":
@@ -238,10 +238,10 @@ def _addresses(host: str) -> list[tuple[socket.AddressFamily, str]]:
         return [(socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1")]
     bare = host.removeprefix("[").removesuffix("]")
     try:
-        found = socket.getaddrinfo(bare, None, type=socket.SOCK_STREAM) if bare else []
+        infos = socket.getaddrinfo(bare, None, type=socket.SOCK_STREAM) if bare else []
     except (OSError, UnicodeError):
-        found = []
-    addresses = [(family, str(address[0])) for family, _, _, _, address in found]
+        infos = []
+    addresses = [(family, str(address[0])) for family, _, _, _, address in infos]
     if not addresses:
         raise ConfigError(
             f"{host!r} is not a host name or address that this machine knows",
@@ -261,7 +261,7 @@ def _take(host: str, addresses: list[tuple[socket.AddressFamily, str]], port: in
                 # "localhost" has an IPv6 address that not every machine can use.
                 if sockets and error.errno in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):
                     continue
-                raise _refused(host, port, error) from error
+                raise _explain_refusal(host, port, error) from error
             sockets.append(sock)
             port = int(sock.getsockname()[1])
     except ConfigError:
@@ -291,7 +291,7 @@ def _listening(family: socket.AddressFamily, address: str, port: int) -> socket.
     return sock
 
 
-def _refused(host: str, port: int, error: OSError) -> ConfigError:
+def _explain_refusal(host: str, port: int, error: OSError) -> ConfigError:
     """What a failed bind means to the person who asked for it."""
     if error.errno == errno.EADDRINUSE:
         return _PortTakenError(

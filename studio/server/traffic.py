@@ -14,7 +14,7 @@ from studio.errors import StudioError
 from studio.figures.theme import DIVERGING, SEQUENTIAL
 from studio.server.answers import csv_line, refusal, session
 from studio.server.collectives import window_of
-from studio.server.packed import packed
+from studio.server.packed import pack_arrays
 from studio.trace import NONE, Trace
 from studio.views.traffic import traffic_of
 
@@ -79,7 +79,7 @@ def _tile(trace: Trace, traffic: Traffic) -> Response:
         "nth": none,
         "sum": np.nansum(table, axis=1)[part.low : part.high : part.down],
     }
-    return packed(header, columns)
+    return pack_arrays(header, columns)
 
 
 def _csv(trace: Trace, traffic: Traffic) -> Iterator[str]:

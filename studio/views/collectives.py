@@ -27,7 +27,7 @@ _UNEVEN = 1.005
 
 
 @dataclass(frozen=True, slots=True)
-class Settled:
+class HeatmapRequest:
     """What an address asks for, with everything it leaves open decided.
 
     Attributes:
@@ -56,7 +56,7 @@ def members_of(session: Session, job: str, run: str | None) -> Members:
     return collective_members(trace, session.times(job, run), groups)
 
 
-def settled(session: Session, job: str, view: Mapping[str, Any]) -> Settled:
+def settle(session: Session, job: str, view: Mapping[str, Any]) -> HeatmapRequest:
     """Decide what an address leaves open: the metric that shows most, by the row's mean where rows are uneven."""
     run = shown_run(session, job, view)
     members = members_of(session, job, run)
@@ -76,7 +76,7 @@ def settled(session: Session, job: str, view: Mapping[str, Any]) -> Settled:
         "load" if view.get("order") == "load" else "number",
     )
     scale = view.get("scale")
-    return Settled(
+    return HeatmapRequest(
         session, job, run, look, relative, scale == "log" if scale in ("log", "linear") else not relative
     )
 
@@ -103,12 +103,12 @@ def shown_of(session: Session, job: str, view: Mapping[str, str]) -> Shown:
     Raises:
         StudioError: There is no such job or run.
     """
-    asked = settled(session, job, view)
+    asked = settle(session, job, view)
     heat = _heat(session, job, asked.run, asked.look)
     if view.get("like"):
         other = other_view(view["like"])
         rest = {key: value for key, value in view.items() if key not in ("run", "like")}
-        held = settled(session, other["job"], {**rest, **_explicit(asked), **other})
+        held = settle(session, other["job"], {**rest, **_explicit(asked), **other})
         heat = align_lines(heat, _heat(session, held.job, held.run, held.look))
     return Shown(session.trace(job), heat, asked.look, asked.relative, origin_of(session, job, asked.run))
 
@@ -123,7 +123,7 @@ def origin_of(session: Session, job: str, run: str | None) -> int:
     return int(known.min()) if len(known) else 0
 
 
-def _explicit(asked: Settled) -> dict[str, str]:
+def _explicit(asked: HeatmapRequest) -> dict[str, str]:
     return {"metric": asked.look.metric, "rel": "1" if asked.relative else "0"}
 
 
@@ -147,7 +147,7 @@ def _heat(session: Session, job: str, run: str | None, look: Look) -> Heat:
     return heat_of(members_of(session, job, run), look)
 
 
-def told(asked: Settled) -> dict[str, str]:
+def to_parameters(asked: HeatmapRequest) -> dict[str, str]:
     """Return what is shown as the address would say it."""
     look = asked.look
     return {

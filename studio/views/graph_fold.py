@@ -70,8 +70,8 @@ def levels_of(session: Session, job: str, graph: int) -> list[LevelName]:
 
 def level_asked_for(asked: Request, wanted: str | None) -> LevelName:
     """Return what to fold by: what is wanted, where the graph has it."""
-    found = levels_of(asked.session, asked.job, asked.graph)
-    return next((one for one in found if one == wanted), first_choice(found))
+    levels = levels_of(asked.session, asked.job, asked.graph)
+    return next((level for level in levels if level == wanted), first_choice(levels))
 
 
 def tree_of(asked: Request) -> Tree:
@@ -81,10 +81,10 @@ def tree_of(asked: Request) -> Tree:
 
 @keep_result
 def _tree(session: Session, job: str, graph: int, deps: str, by: LevelName, names: tuple[str, ...]) -> Tree:
-    found = levels_of(session, job, graph)
+    levels = levels_of(session, job, graph)
     source = source_of(Request(session, job, graph, deps, by=by, names=names))
     # Calls and names both tell what belongs together; what runs goes before what it is called.
-    then = [one for one in _THEN if one in found or one == "order"]
+    then = [level for level in _THEN if level in levels or level == "order"]
     return Tree(BlockTree(source, depths_of(session, job, graph, deps), by, [then[0], *then[-1:]]))
 
 
@@ -116,26 +116,26 @@ def fold_elements(asked: Request) -> list[dict[str, Any]]:
 
 def paths_asked_for(text: str | None) -> tuple[Path, ...]:
     """Return the blocks that an address says are open, such as `0,0.3`."""
-    found: list[Path] = []
+    paths: list[Path] = []
     for part in str(text or "").split(",")[:_MOST_OPEN]:
         numbers = part.split(".")
-        if all(one.isascii() and one.isdigit() and len(one) < 5 for one in numbers):
-            found.append(tuple(map(int, numbers)))
-    return tuple(dict.fromkeys(found))
+        if all(number.isascii() and number.isdigit() and len(number) < 5 for number in numbers):
+            paths.append(tuple(map(int, numbers)))
+    return tuple(dict.fromkeys(paths))
 
 
-def revealed(asked: Request, row: int) -> tuple[Path, ...]:
+def reveal(asked: Request, row: int) -> tuple[Path, ...]:
     """Return the blocks to open so that a node is drawn: those that are asked for, and those around it."""
     around = tree_of(asked).blocks.path_of(row)
     inner = tuple(around[:depth] for depth in range(1, len(around)))
-    return (*(one for one in asked.opened if one not in inner), *inner)
+    return (*(path for path in asked.opened if path not in inner), *inner)
 
 
 def fold_sentence(asked: Request) -> str:
     """Return in words what is drawn and what is folded away."""
     folded, nodes = folded_of(asked), len(asked.session.trace(asked.job).graphs[asked.graph])
-    blocks = [one for one in folded.shown if not one.is_node]
-    hidden, alone = sum(len(one.rows) for one in blocks), len(folded.shown) - len(blocks)
+    blocks = [block for block in folded.shown if not block.is_node]
+    hidden, alone = sum(len(block.rows) for block in blocks), len(folded.shown) - len(blocks)
     by_itself = f"{_n(alone, 'node')} drawn, " if alone else ""
     some = "All" if hidden == nodes else f"{format_count(hidden)} of"
     text = f"{by_itself}{some} {_n(nodes, 'node')} folded into {_n(len(blocks), 'block')}"

@@ -23,8 +23,8 @@ def groups_of(session: Session, job: str, run: str | None) -> tuple[CommGroup, .
 def traffic_of(session: Session, job: str, view: Mapping[str, Any]) -> tuple[Trace, Traffic]:
     """Return who sends how much to whom, in the group that the address names, or in all."""
     only = view.get("of")
-    found = _traffic(session, job, shown_run(session, job, view), None if only is None else str(only))
-    return session.trace(job), found
+    traffic = _traffic(session, job, shown_run(session, job, view), None if only is None else str(only))
+    return session.trace(job), traffic
 
 
 @keep_result

@@ -116,7 +116,7 @@ def test_all_that_can_be_is_mended_at_once(studio: Studio, page):
     page.goto(studio.address("findings", "broken"))
     page.locator("#findings-list").wait_for()
     page.evaluate("document.querySelector('#findings-body').title = 'the same'")
-    page.click("text=Mend 3 kinds of problems at once")
+    page.click("text=Repair 3 kinds of problems at once")
     page.locator(".fi-origin").wait_for()
     # The page follows to the mended job; drawn anew it would be empty for a moment, after it has shown the job.
     quiet(page)

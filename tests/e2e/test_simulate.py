@@ -405,7 +405,7 @@ def test_files_come_in_by_their_content_and_go_out_as_they_were(studio, page, sm
     assert "latency: [500, 700.5]" in network
     (tmp_path / "d.json").write_text('{"name": 1}', encoding="utf-8")
     page.locator("#sim-upload input").set_input_files([tmp_path / "d.json"])
-    page.get_by_text("d.json: none of ASTRA-sim's files").wait_for()
+    page.get_by_text("d.json: not one of ASTRA-sim's files").wait_for()
 
 
 def test_runs_are_renamed_deleted_restored_and_edited(studio, page, small):

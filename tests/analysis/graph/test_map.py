@@ -1,4 +1,4 @@
-"""The map of a graph: depth from left to right, nodes of equal depth from top to bottom."""
+"""The map of a graph: depth from left to right, what lies equally deep from top to bottom."""
 
 from __future__ import annotations
 
