@@ -16,7 +16,7 @@ from studio.figures.groups import group_matrix, widest_px
 from studio.pages._export import Table, exports, with_copy_button
 from studio.pages._state import session
 from studio.pages._widgets import exact, hint, table
-from studio.units import format_bytes, format_count
+from studio.units import format_bytes, format_count, format_counted
 from studio.views.traffic import UNNAMED, roles_of
 
 _LISTED = 200
@@ -64,7 +64,7 @@ def traffic_side(traffic: Traffic, view: Mapping[str, Any]) -> list[Any]:
         with_copy_button(table(("What", "Bytes"), rows, numeric=(1,)), "what is counted"),
         html.H2("By group", className="cs-coll-gap"),
         html.Ul(choices, className="cs-coll-choices"),
-        html.P(f"and {format_count(more)} more groups", className="cs-dim") if more > 0 else None,
+        html.P(f"and {format_counted(more, 'more group')}", className="cs-dim") if more > 0 else None,
     ]
 
 

@@ -18,7 +18,7 @@ from studio.comparing import LETTERS, Compared, Lineup, settings_table
 from studio.figures.beside import beside
 from studio.pages._export import Table, exports, with_copy_button
 from studio.pages._widgets import aria_label, exact, hint, link, table
-from studio.units import format_bytes, format_count, format_ns
+from studio.units import format_bytes, format_count, format_counted, format_ns
 
 _LISTED = 12
 _LINKS = 10
@@ -270,7 +270,10 @@ def _list_changes(
                 exact(format_ns(change.a_ns), f"{change.a_ns:,} ns"),
                 exact(format_ns(change.b_ns), f"{change.b_ns:,} ns"),
                 _colour(change.difference_ns),
-                exact(signed(change.total_ns), f"{change.total_ns:+,} ns on {change.ranks:,} ranks"),
+                exact(
+                    signed(change.total_ns),
+                    f"{change.total_ns:+,} ns on {format_counted(change.ranks, 'rank')}",
+                ),
             )
         )
     head = ("Node", "on rank", "A", letter, f"{letter} − A", "all ranks")

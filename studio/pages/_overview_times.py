@@ -77,7 +77,7 @@ def _in_words(use: RankUse) -> list[Any]:
     times = use.times
     busy = use.finish_ns - times.idle_ns
     said: list[Any] = [
-        f"of the finish after {format_ns(last)}, mean rank: compute {share(times.compute_ns)}",
+        f"Shares of the finish ({format_ns(last)}), mean rank: compute {share(times.compute_ns)}",
         f", exposed communication {share(times.exposed_communication_ns)}",
         hint("exposed communication", _EXPOSED),
     ]

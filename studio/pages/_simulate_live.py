@@ -15,7 +15,7 @@ from studio.pages._widgets import exact, findings_list, hint
 from studio.sim.config import SystemConfig, Topology
 from studio.sim.topology import bisection_bytes_per_ns, ideal_all_reduce_ns, npu_bytes_per_ns
 from studio.trace import Finding
-from studio.units import format_bytes, format_count, format_ns, format_rate
+from studio.units import format_bytes, format_count, format_counted, format_ns, format_rate
 
 _SIZE_BYTES = 1 << 30
 _BISECTION = (
@@ -65,11 +65,14 @@ def show_facts(config: SystemConfig, ranks: int) -> Any:
 def show_fit(topology: Topology, ranks: int) -> Any:
     """Return whether the system has as many NPUs as the job has ranks."""
     if topology.npus == ranks:
-        return html.P(f"The job's {format_count(ranks)} ranks have an NPU each.", className="sim-fit cs-dim")
+        return html.P(
+            f"The system has as many NPUs as the job has ranks: {format_count(ranks)}.",
+            className="sim-fit cs-dim",
+        )
     return html.P(
         [
             html.Span(
-                f"The job has {format_count(ranks)} ranks, the system {format_count(topology.npus)} NPUs. ",
+                f"The job has {format_counted(ranks, 'rank')}, the system {format_counted(topology.npus, 'NPU')}. ",
                 className="cs-level-error",
             ),
             html.Button("Fit to the job", className="cs-button", **asks(EDIT, "fit")),

@@ -23,7 +23,7 @@ from studio.sim.result import SimResult, breakdown_of
 from studio.sim.setting_values import differences
 from studio.sim.traffic import offered_load_words
 from studio.store.runs import Run, RunInfo
-from studio.units import format_bytes, format_count, format_ns, format_rate
+from studio.units import format_bytes, format_count, format_counted, format_ns, format_rate
 
 _BUSIEST = 6
 _NAMED = 4
@@ -111,7 +111,7 @@ def _show_active(simulation: Simulation, stand: str) -> Any:
 def describe_progress(simulation: Simulation, ahead: int, now: float) -> str:
     """Return where a simulation stands, in a sentence."""
     if simulation.status == "queued":
-        return f"waits for {ahead} before it" if ahead else "starts at once"
+        return f"queued behind {format_counted(ahead, 'simulation')}" if ahead else "starting"
     if simulation.status == "compiling":
         return "compiling the simulator, once per installation; this takes about half a minute"
     spent = format_ns((now - (simulation.started or now)) * 1e9)
@@ -161,7 +161,7 @@ def _stuck(simulation: Simulation) -> Any:
     ]
     return html.Details(
         [
-            html.Summary(f"{len(rows)} stuck ranks and what they wait for"),
+            html.Summary(f"{format_counted(len(rows), 'stuck rank')} and what they wait for"),
             with_copy_button(table(("Rank", "Nodes", "Waits"), rows), "the stuck ranks"),
         ]
     )
@@ -471,7 +471,7 @@ def _actions(info: RunInfo) -> list[Any]:
 def _list_differences(differing: Sequence[str], info: RunInfo, base: RunInfo) -> Any:
     """Return in what a run differs from the one the others are compared with: a few settings, all of them on demand."""
     if info.id == base.id:
-        return html.Span("compared with", className="cs-dim")
+        return html.Span("base run", className="cs-dim")
     if not differing:
         return "the same system"
     named = " · ".join(differing[:_NAMED])

@@ -15,7 +15,7 @@ from studio.errors import StudioError
 from studio.server.answers import session
 from studio.store.workspace import JobInfo
 from studio.trace import Rank, Trace
-from studio.units import format_count, format_ns
+from studio.units import format_counted, format_ns
 
 _OF_A_KIND = 6
 _LONGEST = 200
@@ -61,7 +61,7 @@ def _pages(pages: Sequence[tuple[str, str]], text: str) -> Iterator[Item]:
 def _jobs(jobs: Sequence[JobInfo], text: str, shown: str) -> Iterator[Item]:
     fitting = (job for job in jobs if job.id != shown and _fits(text, job.name))
     for job in islice(fitting, _OF_A_KIND):
-        about = f"{format_count(job.summary.ranks)} ranks, {format_count(job.summary.nodes)} nodes"
+        about = f"{format_counted(job.summary.ranks, 'rank')}, {format_counted(job.summary.nodes, 'node')}"
         gone = {"run": None, "rank": None, "node": None}
         yield {"kind": "job", "title": job.name, "about": about, "view": {"job": job.id, **gone}}
 
@@ -86,7 +86,7 @@ def _nodes(job: str, text: str) -> Iterator[Item]:
         yield {
             "kind": "rank",
             "title": f"rank {rank.number}",
-            "about": f"{format_count(len(index.trace.graph_of(rank)))} nodes",
+            "about": format_counted(len(index.trace.graph_of(rank)), "node"),
             "view": {"rank": str(rank.number), "node": None},
         }
     for node in index.rows(Query(search=text), 0, _OF_A_KIND):

@@ -17,7 +17,7 @@ from studio.analysis.graph.neighbours import Adjacency, adjacency
 from studio.figures.blocks import Figures, Weights, folded_elements
 from studio.session import Session, keep_result
 from studio.trace import Int64, dense_column
-from studio.units import format_count
+from studio.units import format_count, format_counted
 from studio.views.graph_request import KINDS, Request
 from studio.views.graph_times import node_spans
 
@@ -136,23 +136,19 @@ def fold_sentence(asked: Request) -> str:
     folded, nodes = folded_of(asked), len(asked.session.trace(asked.job).graphs[asked.graph])
     blocks = [block for block in folded.shown if not block.is_node]
     hidden, alone = sum(len(block.rows) for block in blocks), len(folded.shown) - len(blocks)
-    by_itself = f"{_n(alone, 'node')} drawn, " if alone else ""
+    by_itself = f"{format_counted(alone, 'node')} drawn, " if alone else ""
     some = "All" if hidden == nodes else f"{format_count(hidden)} of"
-    text = f"{by_itself}{some} {_n(nodes, 'node')} folded into {_n(len(blocks), 'block')}"
+    text = f"{by_itself}{some} {format_counted(nodes, 'node')} folded into {format_counted(len(blocks), 'block')}"
     if not blocks:
-        text = f"All {_n(nodes, 'node')} drawn"
+        text = f"All {format_counted(nodes, 'node')} drawn"
     within = int(len(source_of(asked).near.edges) - folded.count.sum())
-    text += f"; {format_count(int(folded.count.sum()))} dependencies as {_n(len(folded.count), 'line')}"
+    text += f"; {format_counted(int(folded.count.sum()), 'dependency', 'dependencies')} as {format_counted(len(folded.count), 'line')}"
     text += f", {format_count(within)} within blocks." if within and blocks else "."
     if folded.lines_left_out:
-        text += f" {_n(folded.lines_left_out, 'line')} of the fewest dependencies left out."
+        text += f" {format_counted(folded.lines_left_out, 'line')} of the fewest dependencies left out."
     if folded.closed:
-        text += f" {_n(len(folded.closed), 'block')} closed again to make room."
+        text += f" {format_counted(len(folded.closed), 'block')} closed again to make room."
     return text
-
-
-def _n(count: int, noun: str) -> str:
-    return f"{format_count(count)} {noun}{'' if count == 1 else 's'}"
 
 
 def hits_in_blocks(asked: Request, rows: Int64) -> Sequence[int]:

@@ -13,7 +13,7 @@ from studio.analysis.graph.levels import thread_lanes
 from studio.figures.graph_colours import Swatch, categories, diverging, scale_colours
 from studio.session import Session, keep_result
 from studio.trace import NONE, Float64, Graph, Int64, NodeType, dense_column, group_slots
-from studio.units import format_bytes, format_count, format_ns
+from studio.units import format_bytes, format_counted, format_ns
 from studio.views.graph_fold import adjacency_of, depths_of
 from studio.views.graph_request import Request
 from studio.views.graph_times import node_spans
@@ -156,7 +156,7 @@ def _most(codes: Int64) -> int:
 
 
 def _nodes(count: float) -> str:
-    return f"{format_count(int(count))} nodes"
+    return format_counted(int(count), "node")
 
 
 def _format_signed(ns: float) -> str:
@@ -203,7 +203,7 @@ def critical_sentence(asked: Request) -> str:
     plan = schedule_of(asked)
     if not len(plan.path):
         return ""
-    nodes = f"{format_count(len(plan.path))} node{'' if len(plan.path) == 1 else 's'}"
+    nodes = format_counted(len(plan.path), "node")
     if plan.basis == "nodes":
         return f" Without times or durations the critical path is the longest chain: {nodes}."
     text = f" Critical path: {nodes}, {format_ns(plan.length_ns)}"

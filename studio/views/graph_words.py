@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from studio.analysis.graph.critical import gates
 from studio.comparing import RECORDED
-from studio.units import format_count, format_ns
+from studio.units import format_count, format_counted, format_ns
 from studio.views.address import runs_of
 from studio.views.graph import graph_of, part_of
 from studio.views.graph_paint import schedule_of
@@ -27,20 +27,20 @@ def path_sentence(asked: Request) -> str:
     part = part_of(asked)
     if len(part.rows) == 2 and not len(part.edges):
         return f"No path of dependencies leads from {start} to {other}, nor back."
-    nodes = f"{format_count(len(part.rows))} nodes"
+    nodes = format_counted(len(part.rows), "node")
     if part.left_out:
         every = format_count(len(part.rows) + part.left_out)
         if len(part.edges) < len(part.rows) - 1:
             return f"The beginning and the end of a shortest path between {start} and {other}: {nodes}; {every} are on any path."
         return f"A shortest path between {start} and {other}: {nodes}; {every} are on any path."
-    return f"All paths between {start} and {other}: {nodes} and {format_count(len(part.edges))} dependencies."
+    return f"All paths between {start} and {other}: {nodes} and {format_counted(len(part.edges), 'dependency', 'dependencies')}."
 
 
 def gate_sentence(asked: Request) -> str:
     """Return in words what a node waited for last, and what that waited for."""
     plan, row = schedule_of(asked), asked.centre
     chain = gates(plan, row, len(graph_of(asked)))
-    text = f"What {name_of(asked, row)} waited for last, and so on up: {format_count(len(chain))} nodes"
+    text = f"What {name_of(asked, row)} waited for last, and so on up: {format_counted(len(chain), 'node')}"
     drawn = len(part_of(asked).rows)
     if drawn < len(chain):
         text += f", the last {format_count(drawn)} drawn"

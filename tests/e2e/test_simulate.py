@@ -100,7 +100,7 @@ def test_a_sample_takes_another_time_on_another_network(studio, page):
     assert second > first
     assert page.locator(".sim-runs tbody tr").count() >= 2
     # The run that is shown is what the others are compared with.
-    page.get_by_text("compared with").wait_for()
+    page.get_by_text("base run").wait_for()
     page.locator(".sim-differs", has_text=re.compile("^bandwidth [0-9]")).first.wait_for()
     page.locator(".sim-result .js-plotly-plot").wait_for()
     made = page.locator(".sim-made")
@@ -129,7 +129,7 @@ def test_figures_and_drawing_follow_what_is_typed(studio, page, small):
     page.get_by_text("The job has 4 ranks, the system 6 NPUs.").wait_for()
     page.get_by_text("there is no NPU").or_(page.get_by_text("are missing")).first.wait_for()
     page.get_by_role("button", name="Fit to the job").click()
-    page.get_by_text("4 ranks have an NPU each").wait_for()
+    page.get_by_text("as many NPUs as the job has ranks: 4").wait_for()
     assert field(page, "NPUs of dimension 0").input_value() == "4"
     page.get_by_role("button", name="Add dimension").click()
     field(page, "NPUs of dimension 1").wait_for()
@@ -310,7 +310,7 @@ def test_a_preset_that_was_changed_says_so_and_can_be_chosen_again(studio, page,
     page.get_by_role("option", name=title, exact=True).click()
     until(page, lambda: field(page, "Bandwidth of dimension 0").input_value() == first)
     until(page, lambda: box.input_value() == title)
-    page.get_by_text("4 ranks have an NPU each").wait_for()
+    page.get_by_text("as many NPUs as the job has ranks: 4").wait_for()
 
 
 def test_the_system_is_still_there_after_a_visit_to_another_page(studio, page, small):

@@ -161,7 +161,7 @@ def test_runs_differ_from_the_shown_one_in_a_few_settings_and_the_rest_on_demand
     one, less = info("one", tables, 10), replace(tables, congestion="aware")
     table = runs_table([one, info("two", other, 9), info("three", tables, 12)], "one", None, "job")
     said = texts(table)
-    assert "compared with" in said
+    assert "base run" in said
     assert "L 11 ns · o 12 ns · g 13 ns · G 14 ns/B  · and 2 more  ?" in said
     assert "the same system" in said
     assert "boost-mode" not in said
