@@ -1,4 +1,4 @@
-"""What the bar above every page tells: what runs in the background, and which run the page shows."""
+"""The bar above every page: background tasks, and the choice of the run that is shown."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from studio.units import format_bytes, format_count, format_ns
 from studio.views.address import runs_of
 
 _PAGES: Mapping[KindName, str] = {"import": "/", "repair": "/findings", "simulation": "/simulate"}
-"""Where tasks of a kind are at home."""
+"""The page that starts tasks of each kind."""
 
 
 def show_activity(known: str | None) -> tuple[Any, Any, Any, Any, bool]:
-    """Return what is under way in the background.
+    """List the background tasks, for the bar above every page.
 
     Args:
-        known: The text that told apart the list that is shown.
+        known: The mark of the list that the page shows now.
 
     Returns:
-        The count, the list, whether to hide both, a text that tells two lists apart but for progress, and whether
-        nothing is left to look for. What would stay as it is is left out.
+        The count, the list, whether to hide both, a mark that changes when the list does (progress apart), and whether
+        polling can stop. What would not change is `no_update`.
     """
     shown = [task for task in list_tasks(tasks()) if task.status in ACTIVE or _failed_unseen(task)]
     active = sum(task.status in ACTIVE for task in shown)
@@ -43,7 +43,7 @@ def show_activity(known: str | None) -> tuple[Any, Any, Any, Any, bool]:
 
 
 def _failed_unseen(task: Task) -> bool:
-    """Return whether a task failed that no page tells about."""
+    """Return whether a task failed and no page shows it."""
     return task.kind == "repair" and task.status in ("failed", "interrupted")
 
 
@@ -70,7 +70,7 @@ def _show_task(task: Task, names: Mapping[str, str]) -> Any:
 
 
 def _describe_progress(task: Task) -> str:
-    """Return where a task stands, in a sentence."""
+    """Describe the progress of a task in one sentence."""
     if task.error:
         return task.error.message
     if task.status != "running":
@@ -85,12 +85,12 @@ def _describe_progress(task: Task) -> str:
 
 
 def change_activity(asked: Asked) -> None:
-    """Cancel a task, or take one that failed out of the list."""
+    """Cancel a running task, or dismiss a failed one."""
     (cancel if asked["verb"] == "cancel" else dismiss)(tasks(), asked["of"])
 
 
 def list_run_choices(shown: str | None) -> tuple[list[dict[str, str]], str | None, str | None, bool]:
-    """Return the runs to choose from, the one that is shown, again for the script, and whether to hide the choice.
+    """Return the options of the run switch, the run that is shown (twice: once for the script), and whether to hide it.
 
     Args:
         shown: The view's job and run, as a JSON list; both may be null.

@@ -1,4 +1,4 @@
-"""Comm groups and pairs of ranks: what each group seems to be for, and who sends how much to whom."""
+"""The tabs "Groups × ranks" and "Rank × rank" of Collectives: roles of comm groups, and bytes between ranks."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _LISTED = 200
 
 
 def traffic_side(traffic: Traffic, view: Mapping[str, Any]) -> list[Any]:
-    """Return what stands beside the matrix of ranks: how its bytes are known, and the groups to choose from."""
+    """Return the side panel of the rank matrix: where its bytes come from, and the choice of a group."""
     total = traffic.message_bytes + traffic.split_bytes + traffic.shared_bytes
     facts = [
         ("messages", traffic.message_bytes, "COMM_SEND nodes, or receives whose send is missing."),
@@ -82,7 +82,7 @@ def _choice(value: str, title: str, size: int | None, *, on: bool) -> Any:
 
 
 def groups_panel(job: str, view: Mapping[str, Any], *, dark: bool) -> Any:
-    """Return the matrix of comm groups and ranks, with the role that each group seems to have."""
+    """Return the matrix of comm groups and ranks, with the inferred role of each group."""
     trace = session().trace(job)
     roles = roles_of(session(), job, view)
     use, alone = shared_use(group_use(trace))
@@ -172,7 +172,7 @@ def groups_panel(job: str, view: Mapping[str, Any], *, dark: bool) -> Any:
 
 
 def count_left_out(alone: int) -> Any:
-    """Return how many groups of one rank a matrix leaves out; None where it has all."""
+    """Say how many groups of a single rank the matrix omits; None if it omits none."""
     if not alone:
         return None
     said = "1 group of one rank is" if alone == 1 else f"{format_count(alone)} groups of one rank are"

@@ -55,7 +55,7 @@ _LISTED = 40
 
 
 def worst_list(shown: Shown, asked: HeatmapRequest, view: dict[str, Any], source: str) -> list[Any]:
-    """Return the most uneven rows: what, which ranks carry too much, what would have to move; each leads on.
+    """List the most uneven rows, with the overloaded ranks, the amount to move, and links.
 
     Args:
         shown: The heatmap.
@@ -79,7 +79,7 @@ def worst_list(shown: Shown, asked: HeatmapRequest, view: dict[str, Any], source
 
 
 def _lead(numbers: Sequence[int], table: Float64, offenders: Sequence[Offender]) -> Any:
-    """Return in a sentence which rank has most most often, where ranks do not tie for it."""
+    """Say which rank most often has the largest value, ties left out."""
     worst = [
         offender.worst for offender in offenders if int((table[offender.row] == offender.most).sum()) == 1
     ]
@@ -158,7 +158,7 @@ def _offender(
 def _leads(
     shown: Shown, asked: HeatmapRequest, view: dict[str, Any], name: str, cells: Any, change: dict[str, Any]
 ) -> list[Any]:
-    """Return links to the nodes and the time of an offender."""
+    """Return links from an uneven row to its nodes and its place in the timeline."""
     keep = {"job": view.get("job"), "run": view.get("run"), **change}
     members = shown.heat.members
     leads = []
@@ -176,17 +176,17 @@ def _leads(
 
 
 def measure_hint(sort: str) -> Any:
-    """Return the question mark beside the order: the formula of the measure."""
+    """Return the hint beside the order of rows: the formula of its measure."""
     return hint(SORT_NAMES[sort], SORT_HINTS[sort])
 
 
 def metric_hint(metric: Metric) -> Any:
-    """Return the question mark beside the metric: its definition."""
+    """Return the hint beside the metric: its definition."""
     return hint(METRIC_NAMES[metric], METRIC_HINTS[metric])
 
 
 def title_of(shown: Shown) -> tuple[str, str]:
-    """Return the figure's title and subtitle: what it answers, and of what it is made."""
+    """Return the title of the heatmap (the question it answers) and the subtitle (what it shows)."""
     look = shown.look
     asks = {
         "size": "Which ranks move too much",

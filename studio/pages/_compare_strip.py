@@ -1,4 +1,4 @@
-"""What is compared, and how much it differs and why."""
+"""The upper part of Compare: the runs compared, a sentence per difference, and the waterfall."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _BASIS = (
 
 
 def show_sides(sides: Sequence[Sequence[str]], view: dict[str, Any]) -> list[Any]:
-    """Return the runs that are compared, each with what takes it out or makes it the first.
+    """Show the compared runs, each with buttons that remove it or make it the base.
 
     Raises:
         StudioError: There is no such job or run.
@@ -54,7 +54,7 @@ def show_sides(sides: Sequence[Sequence[str]], view: dict[str, Any]) -> list[Any
 
 
 def side_name(job: str, run: str, *, among: Sequence[Sequence[str]] = ()) -> str:
-    """Return what a run is called: with its job, unless the runs it stands among are all of one job.
+    """Return the name of a run, with its job's unless all runs of `among` are of one job.
 
     Raises:
         StudioError: There is no such job or run.
@@ -69,7 +69,7 @@ def side_name(job: str, run: str, *, among: Sequence[Sequence[str]] = ()) -> str
 
 
 def _change_view(sides: Sequence[Sequence[str]]) -> dict[str, Any]:
-    """Return the change of the view that compares these."""
+    """Return the change of the view that compares these runs."""
     first, *rest = sides
     more = ",".join(f"{job}/{run}" for job, run in rest)
     # Nodes and moments of another run mean nothing in this one.
@@ -85,7 +85,7 @@ def _make_link(text: str, view: dict[str, Any], changes: dict[str, Any], about: 
 
 
 def show_strip(shown: Lineup, pair: int, basis: str, *, dark: bool) -> Any:
-    """Return how much and why: a sentence for each side, and the waterfall of one of them."""
+    """Show one sentence per run on how much it differs, and the waterfall of one of them."""
     comparison = shown.found[pair - 1]
     fall = comparison.waterfall("mean" if basis == "mean" else "busiest")
     letter = LETTERS[pair]

@@ -1,4 +1,4 @@
-"""A comparison in numbers: figures with their differences, settings, nodes, and collectives on one colour scale."""
+"""The tables of Compare: figures, settings, nodes and operations; and the heatmaps of collectives."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _CARRIED = {
     "dimensions": {"share": "offered load", "ns": "time one port takes to send it", "bytes": "bytes of all"},
     "links": {"share": "load", "ns": "sending", "bytes": "bytes"},
 }
-"""What is told of parts of a network, by unit."""
+"""Labels of the figures of dimensions and links, by unit."""
 _MATCHED = (
     "Nodes of one job are matched by rank and id. Nodes of different jobs are matched by structure: type, name, size and "
     "role of the comm group, the n-th in order of issue with the n-th; then with the numbers in names left out, and at "
@@ -49,7 +49,7 @@ _MATCHED = (
 
 
 def show_summary(shown: Lineup) -> Any:
-    """Return the figures of every side, with what they differ by from the first."""
+    """Show the figures of every run, and their differences from the first."""
     keys = [
         figure.key
         for figure in shown.found[0].figures
@@ -89,13 +89,13 @@ def _sides_figures(shown: Lineup, pick: Any) -> list[Figure | None]:
 
 
 _BESIDE = 3
-"""Up to how many sides differences stand in columns of their own; below the values, where there are more."""
+"""With at most this many runs differences have columns of their own; with more they stand below the values."""
 
 
 def _show_figures(
     shown: Lineup, first: str, table_rows: Sequence[tuple[Any, str, list[Figure | None]]], name: str
 ) -> Any:
-    """Return a table of figures, each with its name for the page and for files and what it is on every side but the first."""
+    """Return a table of figures; each row has a label for the page, one for files, and a `Figure` per other run."""
     beside = len(shown.sides) <= _BESIDE
     others = LETTERS[1 : len(shown.sides)]
     head = [first, "A"]
@@ -179,7 +179,7 @@ def _show_network(shown: Lineup, what: str, title: str, most: int) -> list[Any]:
 
 
 def settings_section(shown: Lineup, *, everything: bool) -> Any:
-    """Return the settings of every side: those that differ, or all."""
+    """Show the settings of all runs: those that differ, or all."""
     rows = settings_table(shown.sides, differing=not everything)
     head = ["Setting", *(LETTERS[index] for index in range(len(shown.sides)))]
     cells = [
@@ -218,7 +218,7 @@ def settings_section(shown: Lineup, *, everything: bool) -> Any:
 
 
 def nodes_tables(shown: Lineup, pair: int, sides: Sequence[Sequence[str]]) -> Any:
-    """Return the nodes that changed most, those that only one side has, and operations added up."""
+    """List the nodes that changed most, those that only one run has, and sums per operation."""
     comparison, letter = shown.found[pair - 1], LETTERS[pair]
     a, b = sides[0], sides[pair]
     parts = [
@@ -294,7 +294,7 @@ def _node_table(head: Sequence[str], rows: Sequence[Sequence[Any]], title: str) 
 
 
 def _node(words: dict[str, Any], side: Sequence[str], *, select: bool, several: bool = False) -> Any:
-    """Return a node as a link; of several that are called the same, with its id."""
+    """Return a link to a node; with its id if several in the table have its name."""
     changes = {"rank": words["rank"], "node": words["node"]}
     name = words["name"] or f"node {words['node']}"
     shown = f"{name} ({words['node']})" if several and words["name"] else name
@@ -385,7 +385,7 @@ def _list_operations(comparison: Comparison, letter: str) -> Any:
 
 
 def heatmaps(shown: Lineup, *, dark: bool) -> Any:
-    """Return how long each rank was in each collective, of all sides on one colour scale."""
+    """Show the time of each rank in each collective, all runs on one colour scale."""
     sides = shown.sides
     tables = [_durations(side) for side in sides]
     if not any(matrix.size for matrix, _ in tables):
@@ -434,7 +434,7 @@ def heatmaps(shown: Lineup, *, dark: bool) -> Any:
 
 
 def _collectives(first: Compared, other: Compared) -> str:
-    """Return the address of both heatmaps in full."""
+    """Return the address of Collectives with these two runs."""
     view = {"job": first.job, "run": first.run, "with": f"{other.job}/{other.run}", "metric": "duration"}
     return link("/collectives", view)
 
@@ -444,7 +444,7 @@ _NAME_AT_MOST = 60
 
 
 def _durations(compared: Compared) -> tuple[Any, list[str]]:
-    """Return (L, R) the time of each rank in collectives, several neighbours together where there are many, and their names."""
+    """Return (L, R) times of ranks in collectives, with names of the lines; neighbours share a line if there are many."""
     side = compared.side
     members = collective_members(side.trace, side.times, side.groups)
     if not len(members):

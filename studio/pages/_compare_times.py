@@ -1,4 +1,4 @@
-"""By what the timelines of a comparison can be aligned, and the moments that then stand above each other."""
+"""Alignment of the timelines of a comparison: the choices, and the aligned moment of each run."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _COLLECTIVES = 40
 
 
 def align_options(shown: Lineup, by: str) -> list[dict[str, Any]]:
-    """Return what the timelines can be aligned by: the start, steps, and collectives of the first side, longest first.
+    """Return the choices of alignment: the start, steps, and collectives of the first run, longest first.
 
-    A node that they are aligned by and that is none of these stands there too.
+    The current choice is included even if it is another node.
     """
     groups: list[dict[str, Any]] = [{"group": "Run", "items": [{"value": ALIGN_START, "label": "start"}]}]
     steps = [step_starts(side.side) for side in shown.sides]
@@ -58,7 +58,7 @@ def _collectives(side: Side) -> list[dict[str, str]]:
 
 
 def step_starts(side: Side) -> dict[int, int]:
-    """Return when each step began on any rank, after the beginning of the run; empty where nothing tells steps."""
+    """Return the earliest start of each step, in ns after the beginning of the run; empty if steps are unknown."""
     starts: dict[int, int] = {}
     for index, graph in enumerate(side.trace.graphs):
         steps = graph_steps(graph)
@@ -75,7 +75,7 @@ def step_starts(side: Side) -> dict[int, int]:
 
 
 def anchors(shown: Lineup, by: str) -> list[int | None]:
-    """Return the moment of each side that stands above those of the others, in ns after its beginning.
+    """Return the aligned moment of each run, in ns after its beginning; None where a run has none.
 
     Args:
         shown: The runs.

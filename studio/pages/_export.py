@@ -1,4 +1,4 @@
-"""Saving a figure as PNG, SVG and CSV, and the table behind it, which copies as TSV: see `assets/base/export.mjs`."""
+"""Buttons that save figures as PNG, SVG or CSV and tables as TSV: see `assets/base/export.mjs`."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def _kind(kind: str) -> dict[str, Any]:
 
 
 def menu(choices: Sequence[tuple[str, str, dict[str, Any]]], *, about: str, classes: str = "") -> Any:
-    """Return a button that opens a list of ways to save; `assets/base/export.mjs` closes it again.
+    """Return a "Save" menu; `assets/base/export.mjs` closes it after a click.
 
     Args:
         choices: What each is called, what it does, and the attributes by which a script knows it.
@@ -94,7 +94,7 @@ def menu(choices: Sequence[tuple[str, str, dict[str, Any]]], *, about: str, clas
 
 
 def with_copy_button(table: Any, name: str) -> Any:
-    """Return a table of `_widgets.table` with a button that copies it as TSV, exact values in place of rounded ones."""
+    """Add a button to a table that copies it as TSV, with exact values in place of rounded ones."""
     button = html.Button(
         "Copy as TSV",
         className="cs-button-quiet cs-copy",

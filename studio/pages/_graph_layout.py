@@ -1,4 +1,4 @@
-"""What the Graph page consists of: controls, map, drawing, and what stands below it."""
+"""The layout of the Graph page: controls, map, drawing, and the legend and keys below it."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def controls() -> Any:
 
 
 def _look() -> Any:
-    """Return how nodes look: beside the legend, which says what it means."""
+    """Return the controls of colours and widths, beside the legend."""
     return html.Div(
         [
             _label_control(
@@ -176,7 +176,7 @@ def _search() -> Any:
 
 
 def whole_map() -> Any:
-    """Return where `assets/graph/map.mjs` draws the whole graph."""
+    """Return the element in which `assets/graph/map.mjs` draws the map of the whole graph."""
     about = (
         "Map of the whole graph: depth from left to right; nodes of equal depth from top to bottom. "
         "Click to go there, or aim with the arrow keys and press Enter."
@@ -194,7 +194,7 @@ def whole_map() -> Any:
 
 
 def canvas() -> Any:
-    """Return where Cytoscape draws."""
+    """Return the element in which Cytoscape draws."""
     return html.Div(
         [
             cyto.Cytoscape(
@@ -222,7 +222,7 @@ def canvas() -> Any:
 
 
 def foot() -> Any:
-    """Return what stands below the drawing: the sentence, keys, the legend."""
+    """Return the foot of the page: sentence, keys, legend."""
     short = {"↑ ↓ ← →": "walk", "Enter": "open", "Backspace": "close", "/": "search", "F": "fit"}
     keys: list[Any] = [part for key in _SHOWN_KEYS for part in (html.Kbd(key), f" {short[key]} ")]
     keys.append(html.Button("? all keys", id="graph-help", className="cs-button-quiet"))
@@ -252,7 +252,7 @@ def foot() -> Any:
 
 
 def themed_stylesheet(*, dark: bool) -> list[dict[str, Any]]:
-    """Return how nodes look, hues after what their types look like and before what is selected."""
+    """Return the stylesheet of a theme: rules of hues override those of types, and selection overrides both."""
     plain = stylesheet(dark)
     place = next(number for number, rule in enumerate(plain) if rule["selector"] == 'edge[dep = "ctrl"]')
     return [*plain[:place], *hue_styles(palette(dark), dark), *plain[place:]]

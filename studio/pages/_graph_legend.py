@@ -14,7 +14,7 @@ from studio.views.graph_request import Request
 
 
 def legend_shown(asked: Request, looks: list[tuple[Look, int]], swatches: list[Swatch]) -> list[Any]:
-    """Return what colours, shapes and lines mean; a click on a colour hides and shows what has it."""
+    """Return the legend; a click on an entry hides or shows its nodes."""
     if asked.colour == "type":
         items = [
             _item(

@@ -135,7 +135,7 @@ def _facts(
 
 
 def _link_fact(text: str, path: str, view: dict[str, Any], title: str) -> Any:
-    """Return a fact that leads to where more is known of it."""
+    """Return a fact as a link to the page that shows more about it."""
     return dcc.Link(text, href=link(path, view), title=title)
 
 
@@ -164,7 +164,7 @@ def _section(title: str, *children: Any) -> Any:
 
 
 def _times(index: NodeIndex, graph: Graph, row: int, *, simulated: bool) -> list[tuple[str, Any]]:
-    """Return what was recorded, and called so where a simulation is shown beside it."""
+    """Return recorded start and duration, labelled as recorded if a simulation is shown too."""
     kind = "recorded " if simulated else ""
     start, duration = int(graph.start_ns[row]), int(graph.duration_ns[row])
     shown = format_offset(start - index.origin_ns, index.end_ns)
@@ -269,7 +269,7 @@ def _inputs_and_outputs(graph: Graph, row: int) -> Any:
 
 
 def _list_unknown_fields(graph: Graph, row: int) -> Any:
-    """Return what the file says about the node in fields this version does not know."""
+    """Show fields of the node that this version does not know, as bytes."""
     pieces = [graph.strings.raw(int(code)) for code in graph.extra[graph.extra_row == row]]
     if not pieces:
         return None

@@ -1,4 +1,4 @@
-"""What an address names that is not there: runs, ranks and jobs to compare with, told above every page."""
+"""Warnings above every page: runs, ranks and jobs that the address names and that do not exist."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from studio.views.address import rank_of, runs_of
 
 _NAMED_AT_MOST = 60
 _OF_THE_JOB = frozenset({"/graph", "/timeline"})
-"""Pages on which what is compared with is a run of the same job."""
+"""Pages that compare with runs of the same job only."""
 
 
 def list_missing(named: str | None) -> list[Any]:
-    """Return a line for each thing that an address names and that is not there, with a button that takes it out.
+    """Return a warning for each thing that the address names and that does not exist, with a button that removes it.
 
     Args:
         named: Page, and the view's job, run, rank, runs to compare with and run in the same lanes, as a JSON list.
     """
     path, job, run, rank, beside, ghost = json.loads(named) if named else [None] * 6
     if not job or not _is_job(job):
-        return []  # the page says so itself
+        return []  # the page reports this itself
     lines = []
     if run and not _is_run(job, run):
         lines.append(_line(_no_run(job, run), "The pages that need its times show nothing.", {"run": None}))
@@ -72,7 +72,7 @@ def _quote(text: str) -> str:
 
 
 def is_side(part: str, *, timed: bool = False) -> bool:
-    """Return whether a job, or `job/run`, is there to be compared with; of `timed` ones, whether times of it are known."""
+    """Return whether a job, or `job/run`, exists; with `timed`, whether it has times."""
     job, _, run = part.partition("/")
     if not _is_job(job):
         return False

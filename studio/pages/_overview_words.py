@@ -1,4 +1,4 @@
-"""What Overview tells in tables: nodes by type, communication by type, bytes of groups and ranks."""
+"""The tables of Overview: nodes by type, communication by type, bytes of groups and ranks."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _COLOUR = {
 
 
 def types_table(summary: Summary, run: Mapping[str, TypeTime] | None = None) -> Any:
-    """Return the table of nodes by type, with the times of a run, where one is shown, before those recorded."""
+    """Return the table of nodes by type; times of a run, if one is shown, stand before the recorded ones."""
     rows = []
     recorded = run is None or summary.duration_ns > 0
     for share in summary.types:
@@ -75,7 +75,7 @@ def types_table(summary: Summary, run: Mapping[str, TypeTime] | None = None) -> 
 
 
 def _mean_and_worst(took: TypeTime, ranks: int) -> list[Any]:
-    """Return the time of the mean rank, and how far the one that takes longest stands out."""
+    """Return cells with the mean time of a rank, and the largest relative to it."""
     mean_ns = took.total_ns / ranks
     return [
         exact(format_ns(mean_ns), f"{mean_ns:,.0f} ns") if took.total_ns else "–",
@@ -84,7 +84,7 @@ def _mean_and_worst(took: TypeTime, ranks: int) -> list[Any]:
 
 
 def _worst(most: int, mean: float, rank: int, unit: str) -> Any:
-    """Return how far the rank with most stands out, and which it is."""
+    """Return a cell with max / mean, and the rank that has the maximum."""
     if not most:
         return "–"
     ratio = most / mean
@@ -94,7 +94,7 @@ def _worst(most: int, mean: float, rank: int, unit: str) -> Any:
 
 
 def _size_cell(size: float, nodes: int, lacking: int) -> Any:
-    """Return a size; where it was not recorded that, and where some of it was not, that it is more."""
+    """Return a cell with a size; says if it was not recorded for all nodes."""
     if not lacking:
         return exact(format_bytes(size), f"{size:,.10g} bytes")
     if lacking == nodes:
@@ -134,7 +134,7 @@ def collectives_table(summary: Summary, lacking: Mapping[str, int]) -> Any:
 
 
 def imported_from(source: str) -> Any:
-    """Return where a job comes from: its file or folder, or the first of several, which open as a list.
+    """Return the sources of a job: its file or folder, or a list that opens.
 
     Args:
         source: As the workspace keeps it, a path a line.

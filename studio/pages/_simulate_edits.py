@@ -1,4 +1,4 @@
-"""What the Simulate page's form does to a system: texts of fields in, tables out."""
+"""Edits of a system by the form of the Simulate page: texts of fields in, settings out."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def dimensions(tables: Parts) -> int:
 
 
 def shown_text(tables: Parts, setting: Setting, index: int | None = None) -> str:
-    """Return what the field of a setting shows; empty where nothing is written.
+    """Return the text in the field of a setting; empty if it is not set.
 
     Example:
         >>> tables = Parts({"bandwidth": [50, 12.5]}, {"roofline-enabled": 1})
@@ -75,7 +75,7 @@ def form_choices(setting: Setting) -> Sequence[tuple[str, str]]:
 
 
 def _value(setting: Setting, text: str) -> object:
-    """Return what a text stands for; one that is no number stays a text, and is refused by name later."""
+    """Parse the text of a field; what is not a number stays a text, which validation refuses later."""
     if setting.type == "speeds":
         return _speeds(text)
     if setting.type == "flag":
@@ -130,7 +130,7 @@ def _with_value(tables: Parts, setting: Setting, value: object) -> Parts:
 
 
 def changed_texts(tables: Parts, texts: Mapping[str, str]) -> dict[str, str]:
-    """Return the fields whose text is another than the system's."""
+    """Return the fields whose text differs from the system's."""
     changed = {}
     for key, text in texts.items():
         name, _, rest = key.partition("[")
@@ -150,7 +150,7 @@ def _per_dimension(tables: Parts, change: Any) -> Parts:
     for setting in _LISTS:
         items = table_of(tables, setting.file).get(setting.key)
         if isinstance(items, list | tuple):
-            # A list of algorithms may be shorter than the dimensions, and has to stay in step nevertheless.
+            # A list of algorithms may be shorter than the dimensions; pad it so that entries keep their dimension.
             padded = [*items, *[None] * (count - len(items))]
             kept = [item for item in change(setting, padded) if item is not None]
             tables = with_value(tables, setting, kept or None)
@@ -208,9 +208,9 @@ def fitting_sizes(sizes: Sequence[int], ranks: int) -> list[int]:
 
 
 def fit_to_ranks(tables: Parts, ranks: int) -> Parts:
-    """Return a system with as many NPUs as a job has ranks.
+    """Resize a system so that it has as many NPUs as a job has ranks.
 
-    Single links are those of one number of NPUs: with another the dimensions take their place.
+    Explicit links and switches are dropped if the sizes change, since they fit only the old ones.
     """
     given = tables.network.get("npus_count")
     sizes = (
@@ -248,7 +248,7 @@ def from_preset(name: str) -> Parts:
 
 
 def is_changed(draft: Draft, trace: Trace) -> bool:
-    """Whether a system is no longer the preset it began as; mode, comm groups and what suits the job do not count."""
+    """Return whether a system differs from its preset; mode, comm groups and changes by `suit_to_job` do not count."""
     if draft.origin not in PRESETS:
         return False
     preset = with_mode(from_preset(draft.origin), mode_of(draft.tables), strip=True)
@@ -264,7 +264,7 @@ def _encode_settings(tables: Parts) -> object:
 
 
 def propose_draft(trace: Trace) -> Draft:
-    """Return a system to begin with: a preset of as many NPUs as the job has ranks, set so that the job can run."""
+    """Choose the first system for a job: a preset with an NPU per rank, changed so that the job can run on it."""
     ranks = len(trace.ranks)
     name = next(
         (preset.name for preset in PRESETS.values() if preset.config.topology.npus == ranks), "hgx-h100-8"
@@ -273,7 +273,7 @@ def propose_draft(trace: Trace) -> Draft:
 
 
 def suit_to_job(draft: Draft, trace: Trace) -> Draft:
-    """Return a system changed where a job would not run on it otherwise, with the reasons."""
+    """Change a system so that the job can run on it, and note the reasons."""
     tables, notes = draft.tables, []
     ranks = len(trace.ranks)
     fit = fit_to_ranks(tables, ranks)
@@ -319,13 +319,13 @@ def _lacks_roofline(trace: Trace) -> bool:
 
 
 def findings_of(trace: Trace, config: SystemConfig | None, tables: Parts) -> list[Finding]:
-    """Return what would go wrong in a simulation, and what reading the system brought to light."""
+    """Return what would go wrong in a simulation, and findings about the system itself."""
     read = examined(tables)
     return [*(check(trace, config) if config else []), *read.findings]
 
 
 def run_name(draft: Draft, taken: Collection[str] = ()) -> str:
-    """Return what a run on a system is called until it is renamed: its dimensions and rates, and a number from the second on.
+    """Return a default name for a run: dimensions and bandwidths of its system, numbered if taken.
 
     Example:
         >>> draft = Draft(Parts({"topology": ["Switch", "Ring"], "npus_count": [8, 4], "bandwidth": [400, 50]}, {}), "")

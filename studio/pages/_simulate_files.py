@@ -1,4 +1,4 @@
-"""ASTRA-sim's files into the form and out of it."""
+"""Import and export ASTRA-sim's files on the Simulate page."""
 
 from __future__ import annotations
 
@@ -30,21 +30,21 @@ _CALLED = {
 _TELLING: Mapping[str, frozenset[str]] = {
     "network": frozenset(("topology", "npus_count")),
     "memory": frozenset(setting.key for setting in in_file("memory")),
-    # L, o, g and G are keys too, but too short to tell a file by.
+    # The keys L, o, g and G are too short to identify a file.
     "system": frozenset(key for key in (*SYSTEM_KEYS, *SYSTEM_IGNORED) if len(key) > 1),
 }
 _OPTION = re.compile(rb"--[a-z][a-z-]*(=.*)?")
 
 
 def import_files(tables: Parts, files: Mapping[str, bytes]) -> tuple[Parts, tuple[str, ...]]:
-    """Return a system with the tables of files in place of its own, and what was taken for what.
+    """Replace parts of a system by those in files, and say which file was read as which part.
 
-    A zip stands for the files in it; one that holds both a network and a system is a whole system: what it lacks of
-    memory and comm groups the system has not either.
+    A zip stands for its files. One with both a network and a system is a whole system: if it has no memory or
+    no comm groups, neither has the result.
 
     Args:
         tables: The system so far.
-        files: Contents by name; which file of ASTRA-sim's each is, is told by its keys.
+        files: Contents by name; the keys of each tell which of ASTRA-sim's files it is.
 
     Raises:
         ConfigError: A file is none of ASTRA-sim's, or two are the same one.
@@ -72,7 +72,7 @@ def import_files(tables: Parts, files: Mapping[str, bytes]) -> tuple[Parts, tupl
 
 
 def _unpack(files: Mapping[str, bytes]) -> tuple[dict[str, bytes], bool]:
-    """Return files with those inside a zip in its place, and whether there was a zip."""
+    """Replace zips by the files in them; also return whether there was a zip."""
     contents: dict[str, bytes] = {}
     zipped = False
     for name, content in files.items():
@@ -85,7 +85,7 @@ def _unpack(files: Mapping[str, bytes]) -> tuple[dict[str, bytes], bool]:
 
 
 def _read_zip(name: str, content: bytes) -> dict[str, bytes]:
-    """Return the files of a zip; sizes are counted as they are unpacked, whatever the zip says of them."""
+    """Unpack a zip in memory; the size limit counts unpacked bytes, not what the zip declares."""
     contents: dict[str, bytes] = {}
     left = _MOST_BYTES
     try:
@@ -108,7 +108,7 @@ def _read_zip(name: str, content: bytes) -> dict[str, bytes]:
 
 
 def _read_part(folder: Path, name: str, content: bytes) -> tuple[str, dict[str, Any]]:
-    """Return which of ASTRA-sim's files one is, and what it says."""
+    """Return which part of a system a file holds, and its content."""
     if content.strip() and all(
         _OPTION.fullmatch(line.strip()) for line in content.splitlines() if line.strip()
     ):
@@ -127,7 +127,7 @@ def _read_part(folder: Path, name: str, content: bytes) -> tuple[str, dict[str, 
 
 
 def _options(name: str, content: bytes) -> dict[str, Any]:
-    """Return the options of a command line, one a line, as `exported` writes them."""
+    """Parse command-line options, one per line, as `export_zip` writes them."""
     try:
         given = astra.options([line.strip() for line in content.decode().splitlines() if line.strip()])
     except UnicodeDecodeError as error:
@@ -143,7 +143,7 @@ def _options(name: str, content: bytes) -> dict[str, Any]:
 
 
 def _option(value: str) -> object:
-    """Return a value as it was before `astra.save` wrote it; one typed by hand may be a bare word."""
+    """Parse the value of an option as JSON; typed by hand it may be a bare word."""
     try:
         read: object = json.loads(value)
     except (ValueError, RecursionError):
@@ -172,7 +172,7 @@ def _are_ranks(value: object) -> bool:
 
 
 def _read(folder: Path, name: str, content: bytes) -> dict[str, Any]:
-    """Read a file as the command does; messages speak of the name it was chosen by."""
+    """Read a file as the command `simulate` does; messages name it as the user chose it."""
     path = folder / "chosen"
     path.write_bytes(content)
     key = "network" if content.lstrip()[:1] != b"{" else "comm_groups"
@@ -195,7 +195,7 @@ def _refuse_traces(name: str, table: Mapping[str, object]) -> None:
 
 
 def export_zip(tables: Parts) -> bytes:
-    """Return a system as a zip of ASTRA-sim's files, values as they were written."""
+    """Return a system as a zip of ASTRA-sim's files, with values as entered."""
     with tempfile.TemporaryDirectory() as folder:
         files = astra.save(tables, folder)
         stream = io.BytesIO()

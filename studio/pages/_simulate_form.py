@@ -93,7 +93,7 @@ def _dimensions(tables: Parts) -> Any:
 
 
 def _inline(tables: Parts, field: Setting, index: int) -> Any:
-    """Return a setting of a dimension that stands below the others, its name beside it."""
+    """Return a further setting of a dimension, for the line below its row."""
     unit = f" {field.unit}" if field.unit else ""
     name = html.Span([field.label.lower(), unit, _hint(field)], className="cs-dim sim-label")
     return html.Span([name, _dimension_control(tables, field, index)], className="cs-graph-field")
@@ -191,7 +191,7 @@ def _fields(tables: Parts, group: str) -> Any:
 
 
 def control(field: Setting, key: str, text: str, name: str) -> Any:
-    """Return the control of a field, named `name` for those who do not see where it stands."""
+    """Return the control of a field; `name` is its accessible name."""
     about = aria_label(name)
     choices = dict(form_choices(field))
     if choices:
@@ -239,7 +239,7 @@ def congestion_control(tables: Parts) -> Any:
 
 
 def place_of(key: str) -> str:
-    """Return where a problem with `key` is told.
+    """Return the place in the form that shows problems with `key`.
 
     Example:
         >>> place_of("bandwidth[1]"), place_of("bandwidth"), place_of("all-reduce-implementation[0]"), place_of("peak-perf")
@@ -253,7 +253,7 @@ def place_of(key: str) -> str:
 
 
 def problem_texts(problems: Mapping[str, ConfigError]) -> dict[str, list[Any]]:
-    """Return what is told where: the values allowed, in the words of the file's own error."""
+    """Return the messages of each place in the form: the allowed values and hints."""
     messages: dict[str, list[Any]] = {}
     for key, error in problems.items():
         text = f"{_name_setting(key)}: {error.allowed}." if error.allowed else error.message

@@ -1,4 +1,4 @@
-"""What stands beside the form as it is filled in: figures of the network, its drawing, and whether the job fits."""
+"""The side panel of the Simulate form: figures of the network, its drawing, and whether the job fits."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def show_fit(topology: Topology, ranks: int) -> Any:
 
 
 def draw_network(topology: Topology) -> dict[str, Any]:
-    """Return the drawing of a network as the browser takes it."""
+    """Return the drawing of a network as plain data for the browser."""
     drawing: Drawing = topology_drawing(topology)
     return asdict(drawing)
 
@@ -106,7 +106,7 @@ def legend(topology: Topology) -> Any:
 
 
 def describe_findings(findings: Sequence[Finding]) -> Any:
-    """Return what would go wrong, or that nothing was found."""
+    """List what would go wrong in a run, or say that nothing would."""
     worst = [finding for finding in findings if finding.level != "info"]
     if not findings:
         return html.P("No problems: ready to run.", className="cs-dim")

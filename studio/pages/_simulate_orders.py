@@ -1,4 +1,4 @@
-"""The Simulate page: simulations under way, the list of runs, and what the one that is shown has found."""
+"""Callbacks of the Simulate page: simulations in progress, the list of runs, and the result of one."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ _JUST_S = 10
 def order(
     asked: Asked | None, ids: list[dict[str, str] | None], texts: list[str | None], state: FormState | None
 ) -> Any:
-    """Start, stop, forget or repeat a simulation."""
+    """Start, cancel, dismiss or repeat a simulation."""
     if not asked:
         return no_update, no_update, no_update, no_update
     done = answer(ORDER, asked)
@@ -82,14 +82,14 @@ def order(
 
 
 def _names(job: str) -> set[str]:
-    """Return what the simulations of a job are called, those that have not ended included."""
+    """Return the names of a job's runs and of its simulations in progress."""
     return {run.name for run in workspace().runs(job)} | {
         simulation.name for simulation in listed(simulations(), job)
     }
 
 
 def _repeat_or_dismiss(queue: Simulations, verb: str, name: str) -> str | None:
-    """Repeat or forget a simulation; returns the id of one that begins."""
+    """Repeat or dismiss a simulation; return the id of the new one, if any."""
     before = get(queue, name)
     if before and verb == "again":
         started = start(queue, before.job, before.tables, before.name)
@@ -130,7 +130,7 @@ def poll(
     finished: dict[str, str] | None,
     known: list[Any] | None,
 ) -> Any:
-    """Show how far the simulations of the job are; a run that has come about is shown."""
+    """Show the progress of the job's simulations, and open a run when it is done."""
     if not state:
         return None, None, None, True, [], no_update
     queue = simulations()
@@ -237,9 +237,9 @@ def list_runs(which: dict[str, str] | None, renaming: dict[str, Any] | None) -> 
     prevent_initial_call=True,
 )
 def tell_settings(state: FormState | None, _of: Any, shown: list[dict[str, str] | None]) -> Any:
-    """Tell whether the run that is shown was made with the settings now in the form."""
+    """Say whether the shown run was simulated with the settings in the form."""
     if not state or not all(shown):
-        raise PreventUpdate  # a result that has gone meanwhile has no id left
+        raise PreventUpdate  # the result was removed meanwhile
     root = workspace()
     try:
         tables = load_draft(root.root, state["config"]).tables
@@ -249,11 +249,11 @@ def tell_settings(state: FormState | None, _of: Any, shown: list[dict[str, str] 
             if identity
         ]
     except StudioError:
-        raise PreventUpdate from None  # a run that was deleted, or of another job: its result is about to go
+        raise PreventUpdate from None  # the run was deleted or is of another job: its result will be replaced
 
 
 def _shown_run(wanted: str, infos: Sequence[RunInfo]) -> str | None:
-    """Return the run the page shows: that of the address, else the newest."""
+    """Return the run to show: that of the address, else the newest."""
     known = [info.id for info in infos]
     return wanted if wanted in known else next(iter(known), None)
 
@@ -275,7 +275,7 @@ def show_result(
     state: FormState | None,
     known: dict[str, str] | None,
 ) -> Any:
-    """Show what the run of the address found; nothing is made anew that is there already."""
+    """Show the result of the run that the address names; skip it if it is shown already."""
     if not state or not which or which["job"] != state["job"]:
         return None, None
     infos = workspace().runs(state["job"])

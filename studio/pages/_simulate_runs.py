@@ -1,4 +1,4 @@
-"""Simulations under way, what a run found, and the runs of a job beside each other."""
+"""Simulations in progress, the result of a run, and the list of a job's runs."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _CLASSES = "Ranks that do the same at the same times form a class; one of each w
 
 
 def list_key(simulations: Sequence[Simulation]) -> list[Any]:
-    """Return what tells two lists of simulations apart, but for how far those are that are under way."""
+    """Return a key of the list of simulations that changes when its entries do, but not with progress."""
     return [
         [simulation.id, "" if simulation.status in ACTIVE else simulation.status]
         for simulation in _in_order(simulations)
@@ -49,7 +49,7 @@ def list_key(simulations: Sequence[Simulation]) -> list[Any]:
 
 
 def report_progress(simulations: Sequence[Simulation], now: float) -> list[dict[str, Any]]:
-    """Return where the simulations stand that are under way, for `assets/simulate/simulate.mjs` to write into their list."""
+    """Return the progress of active simulations; `assets/simulate/simulate.mjs` writes it into their list."""
     active = [simulation for simulation in _in_order(simulations) if simulation.status in ACTIVE]
     return [
         {
@@ -63,7 +63,7 @@ def report_progress(simulations: Sequence[Simulation], now: float) -> list[dict[
 
 
 def _in_order(simulations: Sequence[Simulation]) -> list[Simulation]:
-    """Return the simulations of a job that are under way or ended without a run; those that say the same once."""
+    """Return active simulations and those that ended without a run, oldest first; equal ones once."""
     ordered = sorted(simulations, key=lambda simulation: simulation.created)
     newest = {
         (simulation.name, simulation.status): simulation.id
@@ -79,7 +79,7 @@ def _in_order(simulations: Sequence[Simulation]) -> list[Simulation]:
 
 
 def progress_list(simulations: Sequence[Simulation], now: float) -> Any:
-    """Return the simulations of a job that are under way or ended without a run."""
+    """Show active simulations and those that ended without a run."""
     stand = {progress["id"]: progress["said"] for progress in report_progress(simulations, now)}
     return [
         _show_active(simulation, stand[simulation.id]) if simulation.id in stand else _show_ended(simulation)
@@ -109,7 +109,7 @@ def _show_active(simulation: Simulation, stand: str) -> Any:
 
 
 def describe_progress(simulation: Simulation, ahead: int, now: float) -> str:
-    """Return where a simulation stands, in a sentence."""
+    """Describe the progress of a simulation in one sentence."""
     if simulation.status == "queued":
         return f"queued behind {format_counted(ahead, 'simulation')}" if ahead else "starting"
     if simulation.status == "compiling":
@@ -146,7 +146,7 @@ def _show_ended(simulation: Simulation) -> Any:
 
 
 def _stuck(simulation: Simulation) -> Any:
-    """Return the ranks that never finish, each with the nodes at which it waits."""
+    """List the ranks that never finish, each with the nodes it is stuck at."""
     if not simulation.stuck:
         return None
     rows = [
@@ -176,7 +176,7 @@ def _node(job: str, rank: int, node: int) -> Any:
 
 
 def result(run: Run, info: RunInfo, in_form: Parts, *, dark: bool) -> Any:
-    """Return what a run found, and in what its system is not the one in the form."""
+    """Show the result of a run, and how its system differs from the form."""
     outcome = run.result
     times = breakdown_of(outcome)
     numbers = [rank.number for rank in outcome.trace.ranks]
@@ -217,7 +217,7 @@ def result(run: Run, info: RunInfo, in_form: Parts, *, dark: bool) -> Any:
 
 
 def compare_with_form(info: RunInfo, in_form: Parts) -> Any:
-    """Return whether a run was made with the settings in the form; where not, which it has, and a way to have them there."""
+    """Say whether a run was simulated with the settings in the form; if not, list the differences and offer to load them."""
     differing = differences(info.tables, in_form)
     if not differing:
         return html.P("Simulated with the settings in the form.", className="cs-dim sim-made")
@@ -264,7 +264,7 @@ def _figures(outcome: SimResult, times: Breakdown, numbers: Sequence[int]) -> An
         (["exposed", hint("exposed communication", _EXPOSED)], share(times.exposed_communication_ns)),
         ("idle", share(times.idle_ns)),
     ]
-    # What is under way beside compute or communication is told by those: so the shares of the finish add up.
+    # Only time without compute or communication counts here, so that the shares of the finish add up.
     alone = outcome.finish_ns - times.idle_ns - times.compute_ns - times.exposed_communication_ns
     if alone.any():
         shown.insert(-1, ("memory and CPU alone", share(alone)))
@@ -282,7 +282,7 @@ def _figures(outcome: SimResult, times: Breakdown, numbers: Sequence[int]) -> An
 
 
 def describe_spread(outcome: SimResult, numbers: Sequence[int]) -> str:
-    """Return how far apart the ranks finish, in a sentence."""
+    """Say in one sentence how far apart the ranks finish."""
     finish = outcome.finish_ns
     least, most = int(finish.min()), int(finish.max())
     if format_ns(least) == format_ns(most):
@@ -300,7 +300,7 @@ def describe_spread(outcome: SimResult, numbers: Sequence[int]) -> str:
 
 
 def _describe_level(least: int, most: int, ranks: int) -> str:
-    """Return when all ranks finish, where they do at times that read the same."""
+    """Say when all ranks finish, if their times print alike."""
     if ranks == 1:
         return "One rank."
     if least == most:
@@ -309,7 +309,7 @@ def _describe_level(least: int, most: int, ranks: int) -> str:
 
 
 def _links(outcome: SimResult) -> Any:
-    """Return the busiest links where messages waited for each other, and what each dimension carried."""
+    """Show the busiest links of a congestion-aware run, and the traffic of each dimension."""
     whole = max(outcome.makespan_ns, 1)
     links = outcome.links
     rows = [
@@ -372,7 +372,7 @@ def _dimensions(outcome: SimResult) -> Any:
 
 
 def runs_table(infos: Sequence[RunInfo], shown: str | None, renaming: str | None, job: str) -> Any:
-    """Return the runs of a job: how long, on what, and the settings in which they differ."""
+    """Return the table of a job's runs: finish, system, and the settings in which they differ."""
     if not infos:
         return html.P("No run of this job yet.", className="cs-dim")
     best = min(info.makespan_ns for info in infos)
@@ -449,7 +449,7 @@ def _name(info: RunInfo, renaming: str | None, job: str) -> Any:
 
 
 def _job_and_run(info: RunInfo) -> str:
-    """Return how a button names a run: by the time of a second click the page may show another job."""
+    """Return job and run for a button: by its next click the page may show another job."""
     return f"{info.job} {info.id}"
 
 
@@ -469,7 +469,7 @@ def _actions(info: RunInfo) -> list[Any]:
 
 
 def _list_differences(differing: Sequence[str], info: RunInfo, base: RunInfo) -> Any:
-    """Return in what a run differs from the one the others are compared with: a few settings, all of them on demand."""
+    """Show how the settings of a run differ from the base run's: the first few, all of them in the hint."""
     if info.id == base.id:
         return html.Span("base run", className="cs-dim")
     if not differing:

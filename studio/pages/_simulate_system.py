@@ -1,4 +1,4 @@
-"""The Simulate page: the form, the address and what is done to the system; what it amounts to, and its files."""
+"""Callbacks of the Simulate page's form: edits, address, validation, figures, import and export."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class FormState(TypedDict):
     Attributes:
         job: Id of the job.
         config: Id of the system, as a draft.
-        turn: How often the address had gone elsewhere by itself when it was asked for: see `assets/simulate/simulate.mjs`.
+        turn: Number of navigations before the request for this form: see `assets/simulate/simulate.mjs`.
     """
 
     job: str
@@ -67,11 +67,11 @@ class FormState(TypedDict):
 
 _CHANGED = "changed:"
 _MASTERS = {setting.needs for setting in SETTINGS} | {"bandwidth-unit"}
-"""Fields on which others depend: the form is drawn anew when one of them changes."""
+"""Fields on which others depend: a change of one redraws the form."""
 
 
 def presets() -> list[dict[str, str]]:
-    """Return the presets to begin with, as a choice."""
+    """Return the options of the preset switch."""
     return [{"value": preset.name, "label": preset.title} for preset in PRESETS.values()]
 
 
@@ -95,7 +95,7 @@ clientside_callback(
 
 
 def _page() -> dict[str, Any]:
-    """Return what shows a state of the system: whoever changes it hands out all of it at once, with the step to it."""
+    """Return all outputs that show a system; every callback that changes it sets them together."""
     return {
         "notice": Output("sim-notice", "children", allow_duplicate=True),
         "hidden": Output("sim-page", "hidden", allow_duplicate=True),
@@ -110,7 +110,7 @@ def _page() -> dict[str, Any]:
 
 
 def form_inputs() -> dict[str, Any]:
-    """Return what is read to know the system as it stands in the form, letters included that were typed just now."""
+    """Return the states that hold the form's current texts, including what was typed just now."""
     return {
         "ids": State({"sim": ALL}, "id"),
         "texts": State({"sim": ALL}, "value"),
@@ -122,7 +122,7 @@ _NOTHING: dict[str, Any] = dict.fromkeys(_page(), no_update)
 
 
 def _show_draft(draft: Draft, config: str, state: FormState, *, replace_step: bool = False) -> dict[str, Any]:
-    """Return all that shows a draft kept as `config`."""
+    """Return the outputs that show a draft stored as `config`, with a new form."""
     return {
         **_show_state(draft, config, state, replace_step=replace_step),
         "notice": None,
@@ -134,7 +134,7 @@ def _show_draft(draft: Draft, config: str, state: FormState, *, replace_step: bo
 
 
 def _show_state(draft: Draft, config: str, state: FormState, *, replace_step: bool = False) -> dict[str, Any]:
-    """Return what is new of a draft whose fields are in the form already."""
+    """Return the outputs that show a draft stored as `config`, if the form shows its fields already."""
     presets, preset = _list_presets(draft, state["job"])
     return {
         **_NOTHING,
@@ -150,7 +150,7 @@ def _show_error(error: StudioError) -> dict[str, Any]:
 
 
 def _list_presets(draft: Draft, job: str) -> tuple[list[dict[str, str]], str | None]:
-    """Return the presets and which the system is; one that was changed is an entry of its own, so that it can be had back."""
+    """Return the options of the preset switch and the current one; a changed preset is an option of its own."""
     if draft.origin not in PRESETS:
         return presets(), None
     if not is_changed(draft, trace(job)):
@@ -161,7 +161,7 @@ def _list_presets(draft: Draft, job: str) -> tuple[list[dict[str, str]], str | N
 
 @callback(_page(), Input("sim-show", "data"), prevent_initial_call=True)
 def show(wanted: dict[str, Any] | None) -> dict[str, Any]:
-    """Show the system of the address; where it names none, that of the run it names, else one that suits the job."""
+    """Show the system of the address, else that of its run, else one proposed for the job."""
     if not wanted or not wanted["job"]:
         return _NOTHING | {"notice": no_job(), "hidden": True, "state": None}
     job, config = wanted["job"], wanted["config"]
@@ -187,10 +187,10 @@ def show(wanted: dict[str, Any] | None) -> dict[str, Any]:
 
 
 def _draft_to_begin_with(job: str, run: str) -> Draft:
-    """Return the system of a run; one that suits the job where there is no such run."""
+    """Return the system of a run, or one proposed for the job if there is no such run."""
     draft = propose_draft(trace(job))
     info = next((candidate for candidate in workspace().runs(job) if candidate.id == run), None)
-    # A run of what would be proposed anyway keeps the name of its preset.
+    # A run on the proposed system keeps the name of its preset.
     return draft if info is None or info.tables == draft.tables else Draft(info.tables, "a run")
 
 
@@ -201,17 +201,17 @@ def _draft_to_begin_with(job: str, run: str) -> Draft:
 def current(
     ids: Sequence[dict[str, str] | None], texts: Sequence[str | None], state: FormState
 ) -> tuple[Draft, str]:
-    """Return the system as it stands in the form, and the id it is kept under.
+    """Return the system in the form, and the id of its stored draft.
 
-    What was typed a moment before a button was clicked counts, although its own request is still under way.
+    Includes what was typed just before a click, even if the callback of that edit is still running.
     """
     draft = load_draft(workspace().root, state["config"])
     return _take_over(draft, state["config"], changed_texts(draft.tables, _read_fields(ids, texts)))
 
 
 def _take_over(draft: Draft, config: str, changed: Mapping[str, str]) -> tuple[Draft, str]:
-    """Return the draft kept as `config` with other texts in some fields, and the id it is kept under then."""
-    # One step for each field, the one that was being edited first: undo takes them back one by one.
+    """Apply changed texts to the draft stored as `config`; return the new draft and its id."""
+    # A step per field, so that undo reverts them one by one; first the field that was being edited.
     for key in sorted(changed, key=lambda key: key != draft.edited):
         draft = replace(
             draft,
@@ -224,12 +224,12 @@ def _take_over(draft: Draft, config: str, changed: Mapping[str, str]) -> tuple[D
 
 
 def _read_fields(ids: Sequence[dict[str, str] | None], texts: Sequence[str | None]) -> dict[str, str]:
-    """Return what stands in the fields; one that has gone meanwhile has no id left."""
+    """Return the texts of the fields; removed fields have no id."""
     return {identity["sim"]: text or "" for identity, text in zip(ids, texts, strict=True) if identity}
 
 
 def _save_and_show(draft: Draft, before: str, state: FormState) -> dict[str, Any]:
-    """Return all that shows a draft made of the one kept as `before`."""
+    """Store a draft made from the one stored as `before`, and return the outputs that show it."""
     draft = replace(draft, before=before)
     return _show_draft(draft, save_draft(workspace().root, draft), state)
 
@@ -246,7 +246,7 @@ def _save_and_show(draft: Draft, before: str, state: FormState) -> dict[str, Any
 def type_in(
     texts: list[str | None], ids: list[dict[str, str] | None], state: FormState | None
 ) -> dict[str, Any]:
-    """Take over what was typed or chosen."""
+    """Apply what was typed or chosen."""
     if not state or not ids:
         return _NOTHING
     before = load_draft(workspace().root, state["config"])
@@ -267,7 +267,7 @@ def type_in(
 def act(
     asked: Asked | None, ids: list[dict[str, str] | None], texts: list[str | None], state: FormState | None
 ) -> dict[str, Any]:
-    """Do what a button says to the system: undo, reset, dimensions, the settings of a run."""
+    """Carry out a button: undo, reset, change dimensions, or load the settings of a run."""
     if not asked:
         return {**_NOTHING, "answered": no_update}
     done = {"answered": answer(EDIT, asked)}
@@ -286,7 +286,7 @@ def act(
 
 
 def _apply_action(draft: Draft, verb: str, of: str, job: str) -> Draft:
-    """Return the draft after a button."""
+    """Return the draft that a button leads to."""
     tables = draft.tables
     if verb == "load":
         return Draft(workspace().run_info(job, of).tables, "a run")
@@ -304,7 +304,7 @@ def _apply_action(draft: Draft, verb: str, of: str, job: str) -> Draft:
         return fresh
     place, _, drawn = of.partition("/")
     index = int(place or 0)
-    # A click on a row of a form that had more of them may mean any of those left.
+    # The form had more rows when it was clicked: which dimension was meant is unknown.
     if drawn and dimensions(tables) < int(drawn):
         return draft
     changed = {
@@ -329,10 +329,10 @@ def choose(
     texts: list[str | None],
     state: FormState | None,
 ) -> dict[str, Any]:
-    """Start from a preset, or change the mode. The page, too, sets both, to what they are already.
+    """Start from a preset, or change the mode; does nothing when the page itself sets them to the current values.
 
-    Whichever is said to have changed: where the page sets the one while the answer to the other is under way, Dash drops
-    that answer and calls again.
+    Both are compared, whichever Dash names as changed: if the page sets one during the callback of the other, Dash
+    drops that answer and calls again.
     """
     if not state:
         return _NOTHING
@@ -352,7 +352,7 @@ def choose(
 
 
 def _choose_preset(draft: Draft, name: str | None, job: str) -> Draft:
-    """Return the draft after a preset was chosen."""
+    """Return the draft that a choice of preset leads to."""
     if not name or name.startswith(_CHANGED):
         return draft
     if name == draft.origin and not is_changed(draft, trace(job)):
@@ -378,7 +378,7 @@ def take_in(
     texts: list[str | None],
     state: FormState | None,
 ) -> dict[str, Any]:
-    """Take over ASTRA-sim's files."""
+    """Import ASTRA-sim's files."""
     if not state or not contents:
         return _NOTHING
     files = {
@@ -413,11 +413,11 @@ def take_in(
 def judge(
     state: FormState | None, fields: list[dict[str, str] | None], places: list[dict[str, str] | None]
 ) -> Any:
-    """Tell at the fields what is wrong with them, and show what the system amounts to."""
+    """Mark invalid fields with messages, and show figures and drawing of the network."""
     known = [field["sim"] for field in fields if field]
     spots = [place["sim-said"] for place in places if place]
     if not state or len(known) < len(fields) or len(spots) < len(places):
-        raise PreventUpdate  # a form that has gone meanwhile has no ids left
+        raise PreventUpdate  # the form was replaced meanwhile
     draft = load_draft(workspace().root, state["config"])
     system = examined(draft.tables)
     messages = problem_texts(system.problems)
@@ -438,7 +438,7 @@ def judge(
 
 
 def _whole_list(key: str, system: Examined) -> bool:
-    """Whether the list that an entry stands in is refused as a whole."""
+    """Return whether the whole list of an entry is invalid."""
     return key.partition("[")[0] in system.problems
 
 
@@ -477,7 +477,7 @@ def foresee(state: FormState | None) -> Any:
     prevent_initial_call=True,
 )
 def export(clicks: int | None, state: FormState | None) -> Any:
-    """Hand out the system as ASTRA-sim's files."""
+    """Download the system as ASTRA-sim's files."""
     if not clicks or not state:
         return no_update
     draft = load_draft(workspace().root, state["config"])

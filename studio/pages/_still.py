@@ -16,7 +16,7 @@ from dash import dcc, html
 from dash.development.base_component import Component
 
 _INSIDE = ("Thead", "Tbody", "Tr", "Td", "Th", "Caption", "Li", "Dt", "Dd", "Summary", "Option")
-"""Elements that have to stand right inside of others: they are sent with these or not at all."""
+"""Elements that are valid only inside certain parents: they are sent with these or not at all."""
 _NAMES = {
     "className": "class",
     "htmlFor": "for",
@@ -25,15 +25,15 @@ _NAMES = {
     "rowSpan": "rowspan",
 }
 _FEWEST = 3
-"""Elements from which on sending them as one piece is worth it."""
+"""Smallest number of elements worth sending as one component."""
 
 Described = list[Any] | str
 
 
 def still(tree: Any) -> Any:
-    """Return a tree of components in which every part that nobody listens to is one component.
+    """Merge each static part of a tree of components into one component.
 
-    Parts with an id stay, since callbacks may name them, and so does what is no plain element: figures, inputs, stores.
+    Parts with an id stay, since callbacks may use them, and so do figures, inputs and stores.
     """
     if isinstance(tree, (list, tuple)):
         return [still(part) for part in tree]
@@ -51,7 +51,7 @@ def still(tree: Any) -> Any:
 
 
 def _describe(part: Any) -> Described | None:
-    """Return an element as [name, attributes, parts ...], text as itself; None where something in it is listened to."""
+    """Return an element as [name, attributes, parts ...], a text as itself; None if it is not static."""
     if not isinstance(part, Component):
         return str(part)
     is_link = isinstance(part, dcc.Link)
@@ -72,7 +72,7 @@ def _describe(part: Any) -> Described | None:
 
 
 def _attributes(part: Component) -> dict[str, Any] | None:
-    """Return the attributes of an element; None where it has an id or a property that only Dash knows."""
+    """Return the HTML attributes of an element; None if it has an id or a property of Dash alone."""
     attributes: dict[str, Any] = {}
     for name, value in part.to_plotly_json()["props"].items():
         if name == "children" or value is None or value is False:
@@ -96,7 +96,7 @@ def _children(part: Component) -> list[Any]:
 
 
 def _css_name(name: str) -> str:
-    """Return the name of a property of style as CSS writes it.
+    """Return the CSS name of a style property.
 
     Example:
         >>> _dashed("maxWidth"), _dashed("--cs-share")

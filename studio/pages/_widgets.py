@@ -42,7 +42,7 @@ def term(name: str, shown: str | None = None) -> Any:
 
 
 def hint(name: str, text: str) -> Any:
-    """Return a question mark that tells what `name` is, on hover and focus: see `assets/frame/hints.mjs`."""
+    """Return a question mark that explains `name` on hover and focus: see `assets/frame/hints.mjs`."""
     about: dict[str, Any] = {"aria-label": f"What is {name}: {text}", "data-hint": text}
     return html.Button("?", className="cs-hint", **about)
 
@@ -61,7 +61,7 @@ def error_box(error: StudioError, *, title: str = "This cannot be shown") -> Any
 
 
 def show_errors(callback: Callable[P, Any]) -> Callable[P, Any]:
-    """Make a callback with one output show a StudioError in place of its result."""
+    """Make a callback with one output show a `StudioError` in place of its result."""
 
     @wraps(callback)
     def run(*args: P.args, **kwargs: P.kwargs) -> Any:
@@ -74,7 +74,7 @@ def show_errors(callback: Callable[P, Any]) -> Callable[P, Any]:
 
 
 def clear_with_job(place: str) -> None:
-    """Take back what stands in a place of a page as soon as the page shows another job."""
+    """Clear an element when the page switches to another job."""
     clientside_callback(
         ClientsideFunction("studio_frame", "clear"),
         Output(place, "children", allow_duplicate=True),
@@ -84,13 +84,13 @@ def clear_with_job(place: str) -> None:
 
 
 def loading(words: str) -> Any:
-    """Return what stands in for a page until its content arrives; seen only where that takes longer than 0.3 s."""
+    """Return a placeholder for a page that is loading; it shows after 0.3 s."""
     line = html.Div(className="cs-loading-line", role="progressbar", **aria_label(words))
     return html.Div([html.P(words), line], className="cs-loading")
 
 
 def no_job() -> Any:
-    """Return what a page shows while no job is open."""
+    """Return the content of a page while no job is open."""
     return html.Div(
         [
             html.H2("No job is open"),
@@ -176,7 +176,7 @@ def findings_list(findings: Sequence[Finding], *, most: int = 200) -> Any:
 
 
 def findings_badge(examination: Examination | None) -> Any:
-    """Return how many errors and warnings a job has; nothing before it was examined."""
+    """Return a badge with the number of errors and warnings; None before the job was examined."""
     if examination is None:
         return None
     counts = [(level, examination.count(level)) for level in ("error", "warning")]
