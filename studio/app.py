@@ -1,4 +1,4 @@
-"""The web app: the frame around the pages, and nothing else."""
+"""The web app: creates the Dash app and the frame around the pages."""
 
 from __future__ import annotations
 
@@ -96,14 +96,14 @@ def _import_map() -> str:
 
 
 def _index() -> str:
-    """Return the page everything stands in; it names all modules, so that the browser loads them side by side."""
+    """Return the HTML page of the app; it names all modules, so that the browser loads them in parallel."""
     links = [f'<link rel="modulepreload" href="{address}">' for address in _modules().values()]
     head = [f'<script type="importmap">{_import_map()}</script>', *links]
     return _INDEX.replace("{%css%}", "{%css%}\n" + "\n".join(head))
 
 
 def _keep_versions(response: flask.Response) -> flask.Response:
-    """Let browsers keep scripts and styles whose address names their version; others are asked for again."""
+    """Let browsers cache scripts and styles whose address names their version; others are revalidated."""
     if flask.request.path.startswith("/assets/") and "m" in flask.request.args:
         response.headers["Cache-Control"] = "public, max-age=31536000, immutable"
     return response
@@ -141,14 +141,14 @@ def create_app(session: Session, registry: Registry, simulations: Simulations) -
 
 
 def script_hashes(app: Dash) -> list[str]:
-    """Return what the content security policy has to let run inline."""
+    """Return the hashes of inline scripts that the content security policy allows."""
     # Dash adds the inline script of its page router only when it answers its first request.
     app.server.test_client().get("/_dash-layout")
     return [*app.csp_hashes(), script_hash(THEME_SCRIPT), script_hash(_import_map())]
 
 
 def _frame() -> Any:
-    """Return the layout every page stands in."""
+    """Return the frame: bar, navigation, inspector, and the place of the page."""
     links = [
         dmc.NavLink(
             id={"nav": path},
@@ -221,7 +221,7 @@ def _pages() -> list[tuple[str, str]]:
 
 
 def _times_as_asked() -> None:
-    """Write the times of this request's answer in the unit its sender chose."""
+    """Use the unit of times that the user chose, for this request."""
     time_unit.set(flask.request.cookies.get("studio-time", ""))
 
 

@@ -1,4 +1,4 @@
-"""Collectives: who moves how much and when, rank by rank, the most uneven on top."""
+"""The Collectives page: sizes, durations and waiting of every collective and rank, the most uneven first."""
 
 from __future__ import annotations
 
@@ -228,7 +228,7 @@ _OUTPUTS = {
     State("collectives-settled", "data"),
 )
 def show(view: dict[str, Any], theme: str, before: dict[str, Any] | None) -> dict[str, Any]:
-    """Settle what is shown, and list the worst of it; nothing where only the selection moved."""
+    """Update title, controls and side panel; skip it if only the selection changed."""
     job = view.get("job")
     if not job:
         return _answer(notice=no_job(), hidden=True, settled={})
@@ -239,7 +239,7 @@ def show(view: dict[str, Any], theme: str, before: dict[str, Any] | None) -> dic
         if before and before.get("key") == key:
             return _answer()
         if view.get("with") and not is_side(view["with"]):
-            view = {**view, "with": None}  # what is not there is told above the page
+            view = {**view, "with": None}  # a warning above the page reports it
         controls = {**to_parameters(asked), "tab": tab, "with": view.get("with") or None}
         if tab == "traffic" and view.get("scale") != "linear":
             controls["scale"] = "log"
@@ -303,7 +303,7 @@ def _heat_tab(asked: HeatmapRequest, view: dict[str, Any], _theme: str) -> dict[
 
 
 def _other_head(text: str, view: dict[str, Any]) -> Any:
-    """Return what stands above the heatmap that is compared with: whose it is, and its own export."""
+    """Return the heading and save buttons of the second heatmap."""
     other = other_view(text)
     parts = {key: value for key, value in view.items() if key not in ("run", "with")}
     address = _csv_address(
@@ -367,7 +367,7 @@ def _csv_address(what: str, job: str, view: dict[str, Any]) -> str:
 
 
 def _chips(asked: HeatmapRequest, view: dict[str, Any]) -> list[Any]:
-    """Return what narrows the picture, each to be taken back."""
+    """Return a button per active filter, which removes it."""
     chips: list[tuple[str, dict[str, None]]] = []
     if asked.look.only:
         chips.append((f"only {asked.look.only}", {"only": None, "rows": None}))

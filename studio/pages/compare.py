@@ -1,4 +1,4 @@
-"""Compare: two to eight runs or jobs side by side, how much they differ and why."""
+"""The Compare page: two to eight runs or jobs side by side, how much they differ and why."""
 
 from __future__ import annotations
 
@@ -183,7 +183,7 @@ def _timelines() -> Any:
     State("compare-source", "data"),
 )
 def choose(view: dict[str, Any], before: Source | None) -> Any:
-    """Find out what the view compares."""
+    """Set the compared runs from the view."""
     try:
         sides = chosen_sides(view)
         source: Source = {
@@ -211,9 +211,9 @@ def choose(view: dict[str, Any], before: Source | None) -> Any:
 
 
 def chosen_sides(view: dict[str, Any]) -> list[list[str]]:
-    """Return job and run of every side: the shown run, then those of `with`; the same run stands there once.
+    """Return job and run of every side: the shown run, then those of `with`, each once.
 
-    Those that are not there are left out, and told above the page.
+    Runs that do not exist are left out; a warning above the page names them.
 
     Raises:
         StudioError: There is no such job.
@@ -237,7 +237,7 @@ def _whole(text: Any, most: int) -> int:
 
 
 def _options(first: str | None = None) -> list[dict[str, Any]]:
-    """Return everything there is to compare, by job, those of one job before the others."""
+    """Return all recordings and runs as options, grouped by job; those of job `first` come first."""
     groups = []
     jobs = workspace().jobs()
     for job in sorted(jobs, key=lambda info: info.id != first):
@@ -257,12 +257,12 @@ def _options(first: str | None = None) -> list[dict[str, Any]]:
 
 
 def _qualify_label(group: str, label: str) -> str:
-    """Return what a side is called beside those of other jobs."""
+    """Return the label of a side with its job's name."""
     return label if label.startswith(f"{group} ") else f"{group} \N{MIDDLE DOT} {label}"
 
 
 def _nothing(sides: list[list[str]], view: dict[str, Any]) -> Any:
-    """Return what the page shows while there is nothing to compare with: everything there is, one click each."""
+    """Return the list of runs to choose from while fewer than two are compared."""
     taken = {tuple(side) for side in sides}
     rows = []
     for group in _options(view.get("job")):
@@ -300,7 +300,7 @@ def _nothing(sides: list[list[str]], view: dict[str, Any]) -> Any:
     Input("theme", "data"),
 )
 def show(source: Source | None, theme: str) -> Any:
-    """Show how much and why, and everything in numbers."""
+    """Show verdicts, waterfall and tables of the comparison."""
     if not source or len(source["sides"]) < 2:
         return None, None
     dark = theme == "dark"
@@ -336,7 +336,7 @@ def _lineup(source: Source) -> Lineup:
     State("compare-anchors", "data"),
 )
 def align(source: Source | None, view: dict[str, Any], before: dict[str, Any] | None) -> Any:
-    """Say what moment of each side stands above that of the others."""
+    """Set the aligned moment of each side."""
     if not source or len(source["sides"]) < 2:
         return no_update, None, no_update, no_update
     wanted = str(view.get("align") or ALIGN_START)

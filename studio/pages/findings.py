@@ -1,4 +1,4 @@
-"""Findings: what is wrong with this job, what follows from it, and what can be mended?"""
+"""The Findings page: problems of a job, their consequences, and repairs."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from studio.units import format_count
 dash.register_page(__name__, path="/findings", name="Findings", title="Findings · Chakra Studio", order=8)
 
 _AT_ONCE_S = 2.0
-"""For how long a repair is waited for; after that it goes on in the background."""
+"""How long the page waits for a repair; after that it continues in the background."""
 _GOES_ON = "The repair continues in the background. The bar above shows its progress; the new job will appear on Home."
 _LEVEL_WORDS = {"error": ("error", "errors"), "warning": ("warning", "warnings"), "info": ("note", "notes")}
 
@@ -57,7 +57,7 @@ def layout(**_query: str) -> Any:
 @callback(Output("findings-body", "children"), Input("view", "data"))
 @show_errors
 def show(view: dict[str, Any]) -> Any:
-    """Show what is wrong with the job of the view, the finding of the view opened."""
+    """List the findings of a job, with the one that the view names open."""
     if not view.get("job"):
         return no_job()
     info, examination = workspace().info(view["job"]), session().examination(view["job"])
@@ -80,7 +80,7 @@ def show(view: dict[str, Any]) -> Any:
     prevent_initial_call=True,
 )
 def change(asked: Asked | None) -> Any:
-    """Mend the job and open the new one; or delete a mended one and go back to what it was made of."""
+    """Repair a job and open the new one; or delete a repaired job and return to its origin."""
     if not asked:
         return no_update, no_update
     # The button names the job: by the time of a second click the page may show another.
@@ -102,7 +102,7 @@ def change(asked: Asked | None) -> Any:
 
 
 def _repair_job(job: str, codes: Sequence[str]) -> str | None:
-    """Return the id of a job mended in the background; None where that takes longer than people like to wait."""
+    """Repair a job in the background; return the new job's id, or None if it is not done within `_AT_ONCE_S`."""
     started = start_mending(tasks(), session(), job, codes)
     task = wait(tasks(), started.id, _AT_ONCE_S)
     if task is None or task.status == "cancelled":
@@ -138,7 +138,7 @@ def _count(level: Level, count: int) -> Any:
 
 
 def _repair_all(examination: Examination, job: str) -> list[Any]:
-    """Return the button that mends everything that misleads or stops a simulation, where there is more than one thing."""
+    """Return the save buttons, and one that makes all repairs of errors and warnings, if there are several."""
     codes = [code for code in REPAIRS if any(diagnosis.repair == code for diagnosis in examination.diagnoses)]
     bad = [
         code
@@ -160,7 +160,7 @@ def _repair_all(examination: Examination, job: str) -> list[Any]:
 
 
 def _save(examination: Examination) -> list[Any]:
-    """Return the buttons that save what was found, where anything was."""
+    """Return the buttons that save the findings, if there are any."""
     if not examination.diagnoses:
         return []
     head = ("level", "code", "title", "ranks", "nodes", "message", "consequence", "advice", "repair")
@@ -182,7 +182,7 @@ def _save(examination: Examination) -> list[Any]:
 
 
 def _show_origin(info: JobInfo) -> Any:
-    """Return where a mended job comes from, and the way back; None for any other job."""
+    """Say which job a repaired one was made from, with an undo button; None for other jobs."""
     made = origin(info)
     if made is None:
         return None
@@ -217,7 +217,7 @@ def _list(examination: Examination, view: dict[str, Any]) -> Any:
 
 
 def _key_diagnoses(diagnoses: Iterable[Diagnosis]) -> list[tuple[str, Diagnosis]]:
-    """Return findings with the names addresses have for them: their code, numbered where it is not the first of it."""
+    """Pair findings with their names in addresses: the code, numbered from the second of a code on."""
     seen: dict[str, int] = {}
     made = []
     for diagnosis in diagnoses:
@@ -270,7 +270,7 @@ def _details(diagnosis: Diagnosis, view: dict[str, Any]) -> Any:
 
 
 def _nodes(trace: Trace, diagnosis: Diagnosis, view: dict[str, Any]) -> Any:
-    """Return the first nodes, each one click away from the inspector."""
+    """List the first nodes of a finding; a click opens the inspector."""
     if not diagnosis.nodes:
         return None
     items = []
@@ -294,7 +294,7 @@ def _refs(trace: Trace, diagnosis: Diagnosis) -> list[str]:
 
 
 def _repair(diagnosis: Diagnosis, job: str) -> Any:
-    """Return what a repair would change, and the button that makes it."""
+    """Show what a repair would change, and its button."""
     assert diagnosis.repair
     known, changes = REPAIRS[diagnosis.repair], session().repair_preview(job, diagnosis.repair)
     if not changes:
@@ -326,7 +326,7 @@ def _preview(change: Change) -> Any:
 
 
 def _list_passed(examination: Examination) -> Any:
-    """Return what was looked for and not found."""
+    """List the checks that found no problem."""
     if not examination.passed:
         return None
     names: Sequence[Any] = [html.Li(check.title, title=check.consequence) for check in examination.passed]

@@ -1,4 +1,4 @@
-"""Graph: who waits for whom on one rank, whole where it fits, else around a node."""
+"""The Graph page: dependencies of one rank's nodes, whole if they fit, else folded or around a node."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def draw(view: dict[str, Any], drawn: dict[str, Any]) -> dict[str, Any]:
 
 
 def _attach_drawing(elements: list[dict[str, Any]], about: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return elements of which the first node tells what the drawing is: the camera is set before they are painted."""
+    """Attach facts about the drawing to its first node, so that the script can set the camera before painting."""
     index = next((place for place, element in enumerate(elements) if element["group"] == "nodes"), None)
     if index is None:
         return elements
@@ -147,7 +147,7 @@ def _describe_drawing(asked: Request, note: str) -> str:
 
 
 def _sentence(asked: Request, note: str) -> str:
-    """Return in words what is drawn and what is not."""
+    """Say what is drawn and what is not."""
     if asked.mode == "fold":
         return note + fold_sentence(asked)
     graph, near, part = graph_of(asked), near_of(asked), part_of(asked)
@@ -192,7 +192,7 @@ def _n(count: int, noun: str) -> str:
     Input("searched", "data"),
 )
 def search(searched: str | None) -> tuple[Any, list[str]]:
-    """Count the hits, and say which comes before and after the selected node."""
+    """Show the number of hits, and buttons to the previous and next one."""
     view: dict[str, Any] = json.loads(searched or "{}")
     if not view.get("job"):
         return None, []
@@ -230,7 +230,7 @@ def search(searched: str | None) -> tuple[Any, list[str]]:
 
 
 def _among(some: Int64, rows: Int64) -> Int64:
-    """Return which of a few rows are among others, both rising."""
+    """Return the rows of `some` that are in `rows`; both are sorted."""
     places = np.minimum(np.searchsorted(rows, some), len(rows) - 1)
     common: Int64 = some[rows[places] == some]
     return common
@@ -250,7 +250,7 @@ def _step(name: str, text: str, title: str, asked: Request, row: int) -> Any:
 
 @callback(Output("graph-cy", "stylesheet"), Input("theme", "data"), State("graph-cy", "stylesheet"))
 def dress(theme: str, before: list[dict[str, Any]]) -> Any:
-    """Draw in the colours of the theme; every new stylesheet costs the browser a look at every element."""
+    """Set the stylesheet of the theme, unless it is set: a new one makes the browser restyle every element."""
     wanted = themed_stylesheet(dark=theme == "dark")
     return no_update if wanted == before else wanted
 

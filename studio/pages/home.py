@@ -1,4 +1,4 @@
-"""Home: open traces, a sample, or a recent job."""
+"""The Home page: open traces, a sample, or a recent job."""
 
 from __future__ import annotations
 
@@ -187,7 +187,7 @@ def _job_row(job: JobInfo, renaming: bool) -> Any:
 
 
 def _compare(job: JobInfo) -> list[Any]:
-    """Return the button that takes a job into a comparison: its recording, else its newest run; none where it has neither."""
+    """Return a button that adds a job to a comparison: its recording, else its newest run; [] if it has neither."""
     run = RECORDED if job.summary.timed_nodes else ""
     if not run and job.runs:
         run = workspace().runs(job.id)[0].id
@@ -197,7 +197,7 @@ def _compare(job: JobInfo) -> list[Any]:
 
 
 def _runs(job: JobInfo) -> str:
-    """Return what of a job's size its simulations take, in words."""
+    """Say how much of a job's size its runs take."""
     noun = "simulation" if job.runs == 1 else "simulations"
     return f", {job.runs_bytes:,} of them {job.runs:,} {noun}" if job.runs else ""
 

@@ -1,4 +1,4 @@
-"""Nodes: every node of every rank, to be filtered, sorted and searched."""
+"""The Nodes page: every node of every rank, with filters, order and search."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def _column(
 
 
 def _quantity_column(field: str, title: str, width: int, explained: str, **more: Any) -> dict[str, Any]:
-    """Return the definition of a column of quantities with units; its filters take units too."""
+    """Return the definition of a column of sizes, counts or times; its filters accept units."""
     return _column(field, title, width, explained, tooltipField=f"{field}_exact", **more)
 
 
@@ -244,7 +244,7 @@ def list_ranks(job: str | None) -> Any:
         workspace().info(job)
         index = session().node_index(job)
     except StudioError:
-        return no_update  # the list itself says what is wrong
+        return no_update  # the list itself reports the problem
     # The first sort or search by name would wait for this.
     threading.Thread(target=index.warm, daemon=True).start()
     return [str(rank.number) for rank in index.trace.ranks]

@@ -1,4 +1,4 @@
-"""Overview: what is this job?"""
+"""The Overview page: what a job consists of, and where its time goes."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def show(view: dict[str, Any], theme: str) -> Any:
 @callback(Output("overview-times", "children"), Input("overview-shown", "data"))
 @show_errors
 def show_times(shown: list[Any]) -> Any:
-    """Show where the time goes; apart from the rest, since it looks at every node."""
+    """Show where the time goes; a callback of its own, since it reads every node."""
     job, run, theme = shown
     return still(times_panel(job, run, dark=theme == "dark"))
 
@@ -125,7 +125,7 @@ def show_times(shown: list[Any]) -> Any:
 @callback(Output("overview-types", "children"), Input("overview-shown", "data"))
 @show_errors
 def show_types(shown: list[Any]) -> Any:
-    """Show how long nodes of each type took in the run that is shown, if one is; apart from the rest likewise."""
+    """Show the times of each type in the shown run; a callback of its own, since it reads every node."""
     job, run, _ = shown
     if not _run_info(job, run):
         return no_update
@@ -136,7 +136,7 @@ def show_types(shown: list[Any]) -> Any:
 
 
 def _run_info(job: str, run: str | None) -> RunInfo | None:
-    """Return what is known of a run; None for the recording, and for one that is not there, which is told above."""
+    """Return a run's metadata; None for the recording and for a run that does not exist."""
     try:
         return workspace().run_info(job, run) if run else None
     except StudioError:

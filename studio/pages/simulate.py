@@ -1,4 +1,4 @@
-"""Simulate: how long would this job take on another system?"""
+"""The Simulate page: how long a job would take on another system."""
 
 from __future__ import annotations
 

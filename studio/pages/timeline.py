@@ -1,4 +1,4 @@
-"""Timeline: when every node of every rank ran, recorded or simulated."""
+"""The Timeline page: when every node of every rank ran, recorded or simulated."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def _controls() -> Any:
 
 
 def _choices(name: str, parts: tuple[tuple[str, str], ...]) -> Any:
-    """Return buttons of which one is pressed; `data-<name>` holds what each stands for."""
+    """Return buttons of which one is pressed; `data-<name>` holds the value of each."""
     return html.Span(
         [html.Button(words, **_data(name, value)) for value, words in parts],
         className="cs-timeline-choices",
@@ -121,7 +121,7 @@ def _button(name: str, text: str, title: str) -> Any:
 
 
 def _save() -> Any:
-    """Return the menu that saves what is shown; `data-missing` holds what stands against Perfetto's format."""
+    """Return the Save menu; `data-missing` says what is missing to write Perfetto's format."""
     reason = cannot_write()
     perfetto = {"id": "timeline-perfetto"} | ({"data-missing": f"{reason} {INSTALL}"} if reason else {})
     choices: list[tuple[str, str, dict[str, Any]]] = [
@@ -247,7 +247,7 @@ def _keys() -> Any:
     Input("view", "data"),
 )
 def choose(view: dict[str, Any]) -> tuple[Any, bool, Any]:
-    """Find out which run the view shows, if there is any."""
+    """Set the run that the view shows, if there is one."""
     job = view.get("job")
     if not job:
         return no_job(), True, None
@@ -257,7 +257,7 @@ def choose(view: dict[str, Any]) -> tuple[Any, bool, Any]:
         return html.Div(error_box(error), className="cs-page"), True, None
     if run is None:
         return _nothing(view), True, None
-    # A run that is gone is the script's to report, with the others there to choose from.
+    # If the run was deleted, the script reports it and offers the others.
     return None, False, {"job": job, "run": run, "others": runs_of(session(), job)}
 
 

@@ -1,4 +1,4 @@
-"""How the routes for pages read what an address asks, and answer it in words."""
+"""Helpers of the routes: read query parameters, write JSON, CSV and errors."""
 
 from __future__ import annotations
 
@@ -82,17 +82,17 @@ def _is_number(text: str) -> bool:
 
 
 def refusal(error: StudioError) -> tuple[Response, int]:
-    """Return what is wrong, in words."""
+    """Return an error as JSON with status 400."""
     return as_json({"error": {"message": error.message, "hint": error.hint}}), 400
 
 
 def as_json(answer: dict[str, Any]) -> Response:
-    """Return plain data."""
+    """Return data as JSON."""
     return Response(msgspec.json.encode(answer), mimetype="application/json")
 
 
 def plain_cell(value: Any) -> str:
-    """Return a cell that neither breaks the line nor is taken for a formula."""
+    """Return a cell of TSV without line breaks, and not taken for a formula by spreadsheets."""
     if isinstance(value, float):
         return f"{value:.6g}"
     text = str(value).replace("\t", " ").replace("\n", " ").replace("\r", " ")
@@ -100,7 +100,7 @@ def plain_cell(value: Any) -> str:
 
 
 def exact_number(value: float) -> str:
-    """Return a number to its last bit, a whole one without a point."""
+    """Format a number so that it reads back exactly; integers have no point."""
     return str(int(value)) if value.is_integer() else repr(value)
 
 
@@ -112,5 +112,5 @@ def csv_line(cells: list[str]) -> str:
 
 
 def harmless(text: str) -> str:
-    """Return a text that a spreadsheet does not take for a formula."""
+    """Escape a text that a spreadsheet would take for a formula."""
     return f"'{text}" if text[:1] in ("=", "+", "-", "@", "\t", "\r") else text

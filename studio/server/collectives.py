@@ -1,4 +1,4 @@
-"""The routes of the Collectives page: a window of the heatmap, a cell in words, where a node is in it, and CSV."""
+"""Routes of the Collectives page: windows of the heatmap, descriptions of cells, positions of nodes, and CSV."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def _tile(shown: Shown) -> Response:
 
 
 def _texts(pool: tuple[str, ...], codes: Any) -> tuple[list[str], Any]:
-    """Return the texts that are used, and codes into them."""
+    """Return the texts that codes refer to, and codes into these."""
     used, inverse = np.unique(codes, return_inverse=True)
     return [pool[code] if code != NONE else "" for code in used.tolist()], inverse.astype(np.int32)
 
@@ -120,7 +120,7 @@ def _numbers(shown: Shown) -> Int64:
 
 
 def _range(shown: Shown, part: Tile) -> dict[str, float | None]:
-    """Return the least and the largest figure of all lines, so that colours stay when the window changes."""
+    """Return minimum and maximum over all lines, so that colours stay the same in every window."""
     heat = shown.heat
     whole = part.down == part.across == 1 and part.values.shape == (len(heat.lines), len(heat.columns))
     rows = heat.lines[heat.lines != NONE]
@@ -181,7 +181,7 @@ def _find(shown: Shown) -> dict[str, Any]:
 
 
 def _csv(shown: Shown, window: tuple[int, int, int, int]) -> Iterator[str]:
-    """Yield a line per row: what it is, how uneven, and the figure of each rank, empty where it has none."""
+    """Yield CSV: per row its name, measures of imbalance, and the value of each rank (empty if none)."""
     heat, members = shown.heat, shown.heat.members
     low, high, left, right = window
     unit = UNITS[shown.look.metric]
@@ -220,7 +220,7 @@ def _csv(shown: Shown, window: tuple[int, int, int, int]) -> Iterator[str]:
 
 
 def _imbalances(shown: Shown) -> Iterator[str]:
-    """Yield a line per uneven row, the worst first, in the measure that is shown."""
+    """Yield CSV of the uneven rows, the worst by the shown measure first."""
     unit = UNITS[shown.look.metric]
     number = [rank.number for rank in shown.trace.ranks]
     yield csv_line(
@@ -265,7 +265,7 @@ def window_of(lines: int, columns: int) -> tuple[int, int, int, int]:
 
 
 def _span(name: str, most: int) -> tuple[int, int]:
-    """Return what an address such as `rows=120-240` names, counted from 0, the last one included; all where it is wrong."""
+    """Parse a range such as `rows=120-240`, 0-based and inclusive; return everything if it is invalid."""
     low, _, high = request.args.get(name, "").partition("-")
     if not (_is_number(low) and _is_number(high)) or int(low) > int(high) or int(low) >= most:
         return 0, most

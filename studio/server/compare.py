@@ -1,4 +1,4 @@
-"""The comparison's route: one node on every side, with the bar that is drawn for it."""
+"""The route of Compare: a node's counterparts on every side, with their bars."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Routes of the counter rows: how much is under way, bin by bin at the zoom of a tile, and the tables behind them."""
+"""Routes of the Timeline's counters: bins for tiles, and tables."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def _extents(series: tuple[Series, ...], start_ns: int, end_ns: int) -> list[tup
 
 
 def _course(series: tuple[Series, ...], start_ns: int, end_ns: int) -> Iterator[str]:
-    """Yield how each counter goes as CSV, many lines at once."""
+    """Yield every change of every counter as CSV, many lines at once."""
     yield ",".join(_COURSE_HEAD) + "\n"
     for counter in series:
         steps = counter.steps.changes(start_ns, end_ns)

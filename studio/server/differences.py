@@ -1,4 +1,4 @@
-"""Routes of two runs of a job on the same lanes: how much each node differs."""
+"""Routes that compare two runs of a job on the same lanes, node by node."""
 
 from __future__ import annotations
 

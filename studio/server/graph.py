@@ -1,4 +1,4 @@
-"""The graph's routes: what is drawn as a file, and the map of the whole graph."""
+"""Routes of the Graph page: the drawing as a file, and the map of the whole graph."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The node list's route: pages of a job's nodes, filtered and sorted here, as texts ready to be shown.
+"""Routes of the Nodes page: blocks of a job's nodes, filtered and sorted here, as texts ready to be shown.
 
 Numbers travel as texts: the browser's own would round ids and times above 2^53.
 """
@@ -30,7 +30,7 @@ _BEFORE_TIMES = ("rank", "id", "name", "type", "collective", "group", "bytes", "
 _RUN_TIMES = {f"run_{name}": name for name in TIME_COLUMNS} | {
     name: name for name in ("recorded_start_ns", "recorded_duration_ns")
 }
-"""What a file calls the times of a run and those recorded, and which fields of a node they are."""
+"""Columns of times in a CSV of a run, and the fields of a node they hold."""
 
 
 def nodes_blueprint() -> Blueprint:
@@ -77,7 +77,7 @@ def nodes_blueprint() -> Blueprint:
 
 
 def _lines(index: NodeIndex, query: Query) -> Iterator[str]:
-    """Yield the list as CSV, exact; what is not known is left out."""
+    """Yield the list as CSV with exact values; unknown ones are empty."""
     times = _RUN_TIMES if index.simulated else {name: name for name in TIME_COLUMNS}
     yield ",".join((*_BEFORE_TIMES, *times, "waits_for")) + "\n"
     for start in range(0, SAVED_AT_MOST, _ROWS_AT_MOST):
@@ -112,7 +112,7 @@ def describe_node(node: Node, index: NodeIndex) -> dict[str, str]:
 
 
 def _quantities(node: Node, index: NodeIndex) -> dict[str, tuple[str, str]]:
-    """Return what the list shows of each quantity, and the exact value, or why there is none."""
+    """Return the text of each quantity, and its exact value, or why there is none."""
 
     def describe(value: int, text: Callable[[int], str], exact: str, absent: str) -> tuple[str, str]:
         return (_NOT_RECORDED, absent) if value == -1 else (text(value), f"{value:,} {exact}")

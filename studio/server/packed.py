@@ -1,4 +1,4 @@
-"""Arrays for the browser: a JSON header and typed arrays in one answer.
+"""Binary answers for the browser: a JSON header and typed arrays.
 
 Little-endian: four bytes with the length of the header, the header, then the arrays, each beginning at a multiple of
 eight bytes. The header's `arrays` lists `[name, type, offset, length]`, types being names of numpy's, offsets counted
@@ -19,7 +19,7 @@ TYPES = ("int32", "uint8", "float32", "float64")
 
 
 def pack_arrays(header: Mapping[str, Any], columns: Mapping[str, NDArray[Any]]) -> Response:
-    """Return an answer that holds a header and arrays of the types in `TYPES`."""
+    """Return a response with a header and arrays of the types in `TYPES`."""
     listed, parts, offset = [], [b"", b""], 0
     for name, column in columns.items():
         assert column.dtype.name in TYPES, column.dtype

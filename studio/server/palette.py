@@ -1,4 +1,4 @@
-"""The command palette's route: pages, jobs, runs, ranks and nodes that a text could mean."""
+"""The route of the command palette: pages, jobs, runs, ranks and nodes that match a text."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def palette_blueprint() -> Blueprint:
 
 
 def _fits(text: str, name: str) -> bool:
-    """Whether every word of a text stands in a name."""
+    """Return whether a name contains every word of a text."""
     lower = name.lower()
     return all(word in lower for word in text.lower().split())
 
@@ -99,7 +99,7 @@ def _nodes(job: str, text: str) -> Iterator[Item]:
 
 
 def _ranks(trace: Trace, text: str) -> Iterator[Rank]:
-    """Yield the rank of a number; all where the text says no more than that it wants one."""
+    """Yield the rank with the number in the text; all ranks for the text "rank"."""
     number = _RANK.fullmatch(text)
     rank = trace.rank(int(number[1])) if number else None
     if rank is not None:

@@ -1,4 +1,4 @@
-"""Routes of what belongs together: peers on other ranks, the chain of dependencies, bars that fit a text."""
+"""Routes of related bars: peers on other ranks, chains of dependencies, and hits of a search."""
 
 from __future__ import annotations
 

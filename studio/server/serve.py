@@ -1,4 +1,4 @@
-"""Listening on a port and answering on it until the person stops the studio."""
+"""The web server: take a port, answer requests until the studio is stopped, open a browser."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ _SETTINGS: Final[dict[str, Any]] = {
 
 @dataclass(frozen=True, slots=True)
 class Listener:
-    """A port that is already ours: connections queue up until `serve` answers them.
+    """A port that is taken: connections queue up until `serve` answers them.
 
     Attributes:
         sockets: One per address of the host ("localhost" may have two), all on the same port.
@@ -146,12 +146,12 @@ def serve(
 
 
 def new_token() -> str:
-    """A secret for one run of the studio: 192 random bits, safe in a URL and in a cookie."""
+    """Return a new secret for one start of the studio: 192 random bits, safe in a URL and in a cookie."""
     return secrets.token_urlsafe(24)
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach the host.
+    """Return whether only this machine can reach the host.
 
     Names other than localhost count as reachable, whatever they resolve to today.
 
@@ -170,7 +170,7 @@ def is_loopback(host: str) -> bool:
 
 
 def browser_available(environ: Mapping[str, str] = os.environ, platform: str = sys.platform) -> bool:
-    """Whether opening a browser shows somebody something.
+    """Return whether a browser can be opened on a screen.
 
     Example:
         >>> browser_available({"DISPLAY": ":0"}, "linux"), browser_available({}, "linux")
@@ -232,7 +232,7 @@ class _PortTakenError(ConfigError):
 
 
 def _addresses(host: str) -> list[tuple[socket.AddressFamily, str]]:
-    """Families and numeric addresses of a host."""
+    """Look up the address families and numeric addresses of a host."""
     if host.lower() == "localhost":
         # Not looked up: whatever a resolver says, localhost never leaves the machine.
         return [(socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1")]
@@ -292,7 +292,7 @@ def _listening(family: socket.AddressFamily, address: str, port: int) -> socket.
 
 
 def _explain_refusal(host: str, port: int, error: OSError) -> ConfigError:
-    """What a failed bind means to the person who asked for it."""
+    """Turn a failed bind into an error that says what to do."""
     if error.errno == errno.EADDRINUSE:
         return _PortTakenError(
             f"Port {port} of {host} is taken by another program",

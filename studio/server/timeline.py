@@ -1,4 +1,4 @@
-"""The timeline's routes: what there is to draw, tiles of it, the bar of a node, and a window as CSV.
+"""Routes of the Timeline: rows, tiles, the bar of a node, and exports.
 
 Arrays travel as `packed.py` says. Times in arrays are ns after the beginning of their tile, so that no float ever holds
 a date.
@@ -115,7 +115,7 @@ def _description(gantt: Gantt, run: str) -> tuple[dict[str, Any], dict[str, Any]
 
 
 def _undrawn_words(missing: Undrawn, run: str) -> str:
-    """Return in a sentence what has no bar and why, "" where everything has one."""
+    """Say which nodes have no bar and why; "" if all have one."""
     if not missing.count:
         return ""
     kinds = ", ".join(f"{format_count(count)} {name}" for name, count in missing.by_type)

@@ -55,7 +55,7 @@ _start = decoder(_Start)
 
 
 class _Body:
-    """The request's body, whose end is its end, also when the other side hung up."""
+    """The request's body as a stream that ends where the client disconnects."""
 
     def read(self, size: int, /) -> bytes:
         try:
@@ -137,7 +137,7 @@ def _body(decode: Callable[[bytes], _T]) -> _T:
 
 
 def _chunk_place() -> tuple[int, int]:
-    """Offset and length of the chunk in this request.
+    """Return offset and length of the chunk in this request.
 
     Raises:
         ImportRefusedError: The offset is not a whole number of at least 0.

@@ -1,4 +1,4 @@
-"""Routes of the marked window: where its time went, as a table to show and as one to copy."""
+"""Routes of the Timeline's marked window: where its time went, as JSON and as TSV."""
 
 from __future__ import annotations
 

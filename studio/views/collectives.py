@@ -28,7 +28,7 @@ _UNEVEN = 1.005
 
 @dataclass(frozen=True, slots=True)
 class HeatmapRequest:
-    """What an address asks for, with everything it leaves open decided.
+    """A heatmap as an address asks for it, with defaults for what it leaves open.
 
     Attributes:
         session, job: What is open, and the id of the job.
@@ -57,7 +57,7 @@ def members_of(session: Session, job: str, run: str | None) -> Members:
 
 
 def settle(session: Session, job: str, view: Mapping[str, Any]) -> HeatmapRequest:
-    """Decide what an address leaves open: the metric that shows most, by the row's mean where rows are uneven."""
+    """Read a request from an address, with defaults: the most telling metric, relative to row means if rows are uneven."""
     run = shown_run(session, job, view)
     members = members_of(session, job, run)
     natural = _natural(session, job, run)
@@ -83,7 +83,7 @@ def settle(session: Session, job: str, view: Mapping[str, Any]) -> HeatmapReques
 
 @keep_result
 def _natural(session: Session, job: str, run: str | None) -> tuple[Metric, bool]:
-    """Return the metric that tells most of a job, and whether its sizes are uneven."""
+    """Return the default metric of a job, and whether its sizes are uneven."""
     members = members_of(session, job, run)
     if not len(members):
         return "size", False
@@ -98,7 +98,7 @@ def _natural(session: Session, job: str, run: str | None) -> tuple[Metric, bool]
 
 
 def shown_of(session: Session, job: str, view: Mapping[str, str]) -> Shown:
-    """Return the heatmap that an address asks for; with the lines of another one where it names that in `like`.
+    """Return the heatmap that an address asks for; with `like`, in the order of rows of another one.
 
     Raises:
         StudioError: There is no such job or run.
@@ -115,7 +115,7 @@ def shown_of(session: Session, job: str, view: Mapping[str, str]) -> Shown:
 
 @keep_result
 def origin_of(session: Session, job: str, run: str | None) -> int:
-    """Return what the Timeline counts times from: the first start of a recording, the beginning of a run."""
+    """Return the origin of times on the Timeline: the first start of a recording, or the beginning of a run."""
     if run != "":
         return 0
     start = session.times(job, run).start_ns
@@ -128,7 +128,7 @@ def _explicit(asked: HeatmapRequest) -> dict[str, str]:
 
 
 def other_view(text: str) -> dict[str, str]:
-    """Return job and run of what is compared with, written `job/run`.
+    """Parse the job and run to compare with, written `job/run`.
 
     Raises:
         TraceError: It is written otherwise.
@@ -148,7 +148,7 @@ def _heat(session: Session, job: str, run: str | None, look: Look) -> Heat:
 
 
 def to_parameters(asked: HeatmapRequest) -> dict[str, str]:
-    """Return what is shown as the address would say it."""
+    """Return a request as parameters of an address."""
     look = asked.look
     return {
         "metric": look.metric,

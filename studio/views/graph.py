@@ -41,7 +41,7 @@ _COMMUNICATION = (NodeType.COMM_COLL, NodeType.COMM_SEND, NodeType.COMM_RECV)
 
 
 def read_request(session: Session, view: dict[str, Any]) -> tuple[Request, str]:
-    """Return what a view asks for, and what should be said about it.
+    """Read a request from a view; also return a note for the user, or "".
 
     Raises:
         TraceError: The job has no ranks, or not the one named.
@@ -72,7 +72,7 @@ def read_request(session: Session, view: dict[str, Any]) -> tuple[Request, str]:
 
 
 def _mode(graph: Graph, size: int, view: dict[str, Any]) -> tuple[Mode, str]:
-    """Return what to draw of a graph of `size` nodes and dependencies, and what should be said about it."""
+    """Return how to draw a graph of `size` nodes and dependencies, and a note for the user, or ""."""
     wanted = view.get("show")
     fits = size <= MOST_ELEMENTS
     if not len(graph):
@@ -85,12 +85,12 @@ def _mode(graph: Graph, size: int, view: dict[str, Any]) -> tuple[Mode, str]:
         return "fold", (
             f"The whole graph has {format_count(size)} nodes and dependencies; {format_count(MOST_ELEMENTS)} can be drawn. "
         )
-    # Who comes with a node, from another page, wants to see what is around it.
+    # A link from another page with a node should show the surroundings of that node.
     return ("near" if node_row(graph, view.get("node")) >= 0 else "fold"), ""
 
 
 def _look(asked: Request, view: dict[str, Any], rank: Rank) -> Request:
-    """Return a request with what nodes are coloured by, and the times that this needs."""
+    """Add to a request what colours nodes, and the run whose times that needs."""
     colour: Colour = next((name for name in COLOURS if name == view.get("colour")), "type")
     known = (
         [option["value"] for option in others_of(asked.session, asked.job, view)]
@@ -111,20 +111,20 @@ def _look(asked: Request, view: dict[str, Any], rank: Rank) -> Request:
 
 
 def others_of(session: Session, job: str, view: dict[str, Any]) -> list[dict[str, str]]:
-    """Return what a run that a view shows can be compared with: the recording and runs of the job, but for itself."""
+    """Return the other runs of a job, and its recording, as options to compare the shown run with."""
     shown = shown_run(session, job, view) or RECORDED
     return [option for option in runs_of(session, job) if option["value"] != shown]
 
 
 def _with_times(asked: Request, view: dict[str, Any]) -> Request:
-    """Return a request with the run whose times are shown; ranks that share a graph differ in those of a run."""
+    """Add to a request the run whose times are shown, and the rank if times differ between ranks of a graph."""
     trace, run = asked.session.trace(asked.job), shown_run(asked.session, asked.job, view)
     by_rank = bool(run or asked.against)
     return replace(asked, run=run, rank=trace.ranks.index(rank_of(trace, view)) if by_rank else 0)
 
 
 def _fold(asked: Request, view: dict[str, Any]) -> Request:
-    """Return a request for blocks, opened as far as the view says and around the node it selects."""
+    """Make a request for a folded drawing, with blocks opened as the view says and around the selected node."""
     trace = asked.session.trace(asked.job)
     rank = rank_of(trace, view)
     by = level_asked_for(asked, view.get("by"))
@@ -137,9 +137,9 @@ def _fold(asked: Request, view: dict[str, Any]) -> Request:
 
 
 def _centre(graph: Graph, asked: Request, view: dict[str, Any]) -> tuple[int, str]:
-    """Return the node in the middle, and what should be said about it."""
+    """Return the node in the middle, and a note for the user, or ""."""
     node, centre = node_row(graph, view.get("node")), node_row(graph, view.get("at"))
-    # The centre stays while the user looks around in its neighbourhood, and follows who goes further.
+    # The centre stays while the selected node is in its neighbourhood, else the selected node is the new centre.
     if centre >= 0 and (node < 0 or node in part_of(replace(asked, centre=centre)).rows):
         return centre, ""
     if node >= 0:
@@ -151,7 +151,7 @@ def _centre(graph: Graph, asked: Request, view: dict[str, Any]) -> tuple[int, st
 
 
 def node_row(graph: Graph, ref: str | None) -> int:
-    """Return the row of a node, -1 where there is none; the inspector tells about names that are wrong."""
+    """Return the row of a node, -1 if there is none; the inspector reports wrong names."""
     try:
         return find_node(graph, str(ref)) if ref else -1
     except TraceError:
@@ -164,7 +164,7 @@ def graph_of(asked: Request) -> Graph:
 
 
 def near_of(asked: Request) -> Adjacency:
-    """Return the dependencies that count, ready to be walked."""
+    """Return the adjacency of the requested kinds of dependencies."""
     return adjacency_of(asked.session, asked.job, asked.graph, asked.deps)
 
 
@@ -185,7 +185,7 @@ def part_of(asked: Request) -> Part:
 
 
 def _path_rows(asked: Request) -> tuple[Int64, int]:
-    """Return the nodes on the paths asked for, and how many there are; both ends where there is no path."""
+    """Return nodes on the requested paths, and how many there are in all; only both ends if there is no path."""
     ends = np.unique([row for row in (asked.anchor, asked.centre) if row >= 0])
     if asked.anchor < 0 or asked.anchor == asked.centre:
         return ends, len(ends)
@@ -210,7 +210,7 @@ def elements_of(asked: Request) -> list[dict[str, Any]]:
 
 @keep_result
 def drawing_of(asked: Request) -> tuple[list[dict[str, Any]], list[Swatch]]:
-    """Return what Cytoscape draws, and the legend of its colours; none where nodes are coloured by type."""
+    """Return the elements for Cytoscape, and the legend of their colours (empty if coloured by type)."""
     if asked.mode == "fold":
         shapes, rows = fold_elements(asked), [block.rows for block in folded_of(asked).shown]
     else:
@@ -223,14 +223,14 @@ def drawing_of(asked: Request) -> tuple[list[dict[str, Any]], list[Swatch]]:
 
 
 def key_of(asked: Request) -> str:
-    """Return a text that names a drawing."""
+    """Return a key that is equal for equal drawings."""
     parts = [getattr(asked, spec.name) for spec in fields(asked) if spec.name != "session"]
     return json.dumps(parts)
 
 
 @keep_result
 def hits_of(session: Session, job: str, graph: int, text: str, groups: tuple[str, ...] = ()) -> Int64:
-    """Return the rows that a text finds, see `analysis.graph.search`.
+    """Return the rows that match a search, see `analysis.graph.search`.
 
     Raises:
         TraceError: A regular expression cannot be read.
@@ -245,7 +245,7 @@ def _kinds(session: Session, job: str, graph: int) -> Kinds:
 
 
 def _kind_name(number: int, collective: int) -> str:
-    """Return what searching by type looks in: what the legend, the drawing and the schema call a kind of nodes."""
+    """Return the text that a search by type matches: names of the kind in legend, drawing and schema."""
     said = [
         look(number).title,
         type_name(number).lower(),
@@ -271,6 +271,6 @@ def _map(session: Session, job: str, graph: int) -> GraphMap:
 
 
 def node_named(session: Session, view: dict[str, Any], row: int) -> str:
-    """Return how addresses name a row of the graph that a view shows."""
+    """Return the reference of a row of the shown graph, as addresses write it."""
     trace = session.trace(view["job"])
     return node_ref(trace.graph_of(rank_of(trace, view)), row)

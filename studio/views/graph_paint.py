@@ -1,4 +1,4 @@
-"""How the drawing of the Graph page is coloured: values of nodes and blocks, the critical path, widths."""
+"""Colours of the Graph page's drawing, the critical path in it, and widths by time."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ def _schedule(session: Session, job: str, graph: int, deps: str, run: str | None
 
 
 def schedule_of(asked: Request) -> Schedule:
-    """Return what holds up the rank that is asked about, in the run that is shown."""
+    """Return the schedule of the requested rank in the shown run."""
     return _schedule(asked.session, asked.job, asked.graph, asked.deps, asked.run, asked.rank)
 
 
 def _resources(graph: Graph) -> Int64:
-    """Return (N,) what a simulated node occupies: the NPU, its memory, or a comm group's queue."""
+    """Return (N,) the resource of each simulated node: the NPU, its memory, or a comm group's queue."""
     lane = np.full(len(graph), NONE, np.int64)
     lane[graph.type == NodeType.COMP] = 0
     lane[(graph.type == NodeType.MEM_LOAD) | (graph.type == NodeType.MEM_STORE)] = 1
@@ -54,7 +54,7 @@ def _resources(graph: Graph) -> Int64:
 def paint(
     asked: Request, elements: list[dict[str, Any]], rows: list[Int64]
 ) -> tuple[list[dict[str, Any]], list[Swatch]]:
-    """Return elements with the hues, widths and marks that are asked for, and the legend of the hues.
+    """Add the requested hues, widths and marks to elements; also return the legend of the hues.
 
     Args:
         asked: What is asked for.
@@ -87,7 +87,7 @@ def _durations(asked: Request, run: str | None) -> Float64:
 
 
 def _sum_rows(values: Float64, rows: list[Int64]) -> Float64:
-    """Return (V,) the sums over what each element stands for; NaN where nothing is known of any of its nodes."""
+    """Return (V,) the sum over the nodes of each element; NaN if none of them has a value."""
     return np.array(
         [
             np.nansum(values[indices]) if (values[indices] == values[indices]).any() else np.nan
@@ -144,7 +144,7 @@ def _category_hues(
     else:
         codes, names = thread_lanes(graph)
         none = "no thread or stream"
-    # A block has the colour of most of its nodes that have one.
+    # A block has the most frequent colour of its nodes.
     most = np.array([_most(codes[indices]) for indices in rows], np.int64)
     hues, legend = categories(most, lambda code: names[code], none)
     return hues, legend, [names[code] if code >= 0 else none for code in most.tolist()]
@@ -177,7 +177,7 @@ def _widen(asked: Request, shown: list[dict[str, Any]], rows: list[Int64]) -> No
 def _mark(
     asked: Request, elements: list[dict[str, Any]], shown: list[dict[str, Any]], rows: list[Int64]
 ) -> None:
-    """Mark what lies on the critical path, and the lines it takes."""
+    """Mark nodes, blocks and lines on the critical path."""
     path = schedule_of(asked).path
     on_path = np.zeros(len(asked.session.trace(asked.job).graphs[asked.graph]), np.bool_)
     on_path[path] = True
@@ -199,7 +199,7 @@ def _mark(
 
 
 def critical_sentence(asked: Request) -> str:
-    """Return in words what the critical path is."""
+    """Describe the critical path in a sentence."""
     plan = schedule_of(asked)
     if not len(plan.path):
         return ""

@@ -1,4 +1,4 @@
-"""What the Graph page says of paths, gates and differences."""
+"""Sentences of the Graph page about paths, gates and differences."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from studio.views.graph_request import Request
 
 
 def name_of(asked: Request, row: int) -> str:
-    """Return what a node is called in a sentence."""
+    """Return the name of a node for a sentence."""
     graph = graph_of(asked)
     return graph.strings[int(graph.name[row])] or f"node {int(graph.id[row])}"
 
 
 def path_sentence(asked: Request) -> str:
-    """Return in words what lies between two nodes."""
+    """Describe the paths between two nodes."""
     if asked.anchor < 0:
         return "A path has two ends: select the node where it begins, press P, and select the other."
     start, other = name_of(asked, asked.anchor), name_of(asked, asked.centre)
@@ -37,7 +37,7 @@ def path_sentence(asked: Request) -> str:
 
 
 def gate_sentence(asked: Request) -> str:
-    """Return in words what a node waited for last, and what that waited for."""
+    """Describe the chain of gates that ends at a node."""
     plan, row = schedule_of(asked), asked.centre
     chain = gates(plan, row, len(graph_of(asked)))
     text = f"What {name_of(asked, row)} waited for last, and so on up: {format_counted(len(chain), 'node')}"
@@ -52,7 +52,7 @@ def gate_sentence(asked: Request) -> str:
 
 
 def difference_sentence(asked: Request) -> str:
-    """Return in words which run is held against which, and what the sign says."""
+    """Say which runs are compared, and what the sign means."""
     if asked.against is None or asked.run is None:
         return " There is no other run of this job to compare with: simulate it on another system."
     names = {option["value"]: option["label"] for option in runs_of(asked.session, asked.job)}
