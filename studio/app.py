@@ -1,4 +1,4 @@
-"""The web app: the frame around the pages, and nothing else."""
+"""The web app: creates the Dash app and the frame around the pages."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from dash import ClientsideFunction, Dash, Input, Output, State, dcc, html, no_u
 
 from studio import __version__
 from studio.jobs.simulations import Simulations
-from studio.pages._activity import activity, change_activity, run_choice
-from studio.pages._asked import ACTIVITY, Asked, answer, answered, stores
-from studio.pages._missing import missing
-from studio.pages._widgets import findings_badge, job_options, labelled
+from studio.pages._activity import change_activity, list_run_choices, show_activity
+from studio.pages._asked import ACTIVITY, Asked, answer, answer_output, stores
+from studio.pages._missing import list_missing
+from studio.pages._widgets import aria_label, findings_badge, job_options
 from studio.server.collectives import collectives_blueprint
 from studio.server.compare import compare_blueprint
 from studio.server.graph import graph_blueprint
@@ -96,14 +96,14 @@ def _import_map() -> str:
 
 
 def _index() -> str:
-    """Return the page everything stands in; it names all modules, so that the browser loads them side by side."""
+    """Return the HTML page of the app; it names all modules, so that the browser loads them in parallel."""
     links = [f'<link rel="modulepreload" href="{address}">' for address in _modules().values()]
     head = [f'<script type="importmap">{_import_map()}</script>', *links]
     return _INDEX.replace("{%css%}", "{%css%}\n" + "\n".join(head))
 
 
 def _keep_versions(response: flask.Response) -> flask.Response:
-    """Let browsers keep scripts and styles whose address names their version; others are asked for again."""
+    """Let browsers cache scripts and styles whose address names their version; others are revalidated."""
     if flask.request.path.startswith("/assets/") and "m" in flask.request.args:
         response.headers["Cache-Control"] = "public, max-age=31536000, immutable"
     return response
@@ -149,14 +149,14 @@ def create_app(session: Session, registry: Registry, simulations: Simulations) -
 
 
 def script_hashes(app: Dash) -> list[str]:
-    """Return what the content security policy has to let run inline."""
+    """Return the hashes of inline scripts that the content security policy allows."""
     # Dash adds the inline script of its page router only when it answers its first request.
     app.server.test_client().get("/_dash-layout")
     return [*app.csp_hashes(), script_hash(THEME_SCRIPT), script_hash(_import_map())]
 
 
 def _frame() -> Any:
-    """Return the layout every page stands in."""
+    """Return the frame: bar, navigation, inspector, and the place of the page."""
     links = [
         dmc.NavLink(
             id={"nav": path},
@@ -191,7 +191,7 @@ def _frame() -> Any:
                     dmc.AppShellHeader(_context_bar(), className="cs-header"),
                     dmc.AppShellNavbar(
                         [
-                            html.Nav(links, **labelled("Pages")),
+                            html.Nav(links, **aria_label("Pages")),
                             html.Span(f"v{__version__}", className="cs-dim cs-version"),
                         ],
                         className="cs-navbar",
@@ -205,7 +205,7 @@ def _frame() -> Any:
                         className="cs-main",
                     ),
                     dmc.AppShellAside(
-                        html.Aside(id="inspector", **labelled("Inspector")), className="cs-aside"
+                        html.Aside(id="inspector", **aria_label("Inspector")), className="cs-aside"
                     ),
                 ],
                 id="shell",
@@ -229,7 +229,7 @@ def _pages() -> list[tuple[str, str]]:
 
 
 def _times_as_asked() -> None:
-    """Write the times of this request's answer in the unit its sender chose."""
+    """Use the unit of times that the user chose, for this request."""
     time_unit.set(flask.request.cookies.get("studio-time", ""))
 
 
@@ -301,14 +301,14 @@ def _context_bar() -> Any:
                 w=104,
                 allowDeselect=False,
                 comboboxProps={"shadow": "sm"},
-                **labelled("Unit of times"),
+                **aria_label("Unit of times"),
             ),
             html.Button(
                 "\u25d0",
                 id="theme-toggle",
                 className="cs-button",
                 title="Theme: system, light or dark",
-                **labelled("Theme"),
+                **aria_label("Theme"),
             ),
         ],
         className="cs-context",
@@ -334,7 +334,7 @@ def _wire_frame(app: Dash, session: Session) -> None:
 
     @app.callback(Output("view-missing", "children"), Input("named", "data"))
     def tell_missing(named: str | None) -> list[Any]:
-        return missing(named)
+        return list_missing(named)
 
     @app.callback(
         Output("job-pick", "data"),
@@ -354,7 +354,7 @@ def _wire_frame(app: Dash, session: Session) -> None:
         Input("activity-known", "data"),
     )
     def list_runs(shown: str | None, _activity: str | None) -> tuple[Any, ...]:
-        return run_choice(shown)
+        return list_run_choices(shown)
 
     app.clientside_callback(
         ClientsideFunction(client, "switchRun"),
@@ -377,11 +377,11 @@ def _wire_frame(app: Dash, session: Session) -> None:
         State("activity-known", "data"),
     )
     def count_activity(_poke: Any, _tick: Any, _job: Any, _imported: Any, known: str | None) -> Any:
-        return activity(known)
+        return show_activity(known)
 
     @app.callback(
         Output("activity-poke", "data", allow_duplicate=True),
-        answered(ACTIVITY),
+        answer_output(ACTIVITY),
         Input(ACTIVITY, "data"),
         prevent_initial_call=True,
     )

@@ -123,7 +123,7 @@ export async function copyText(text) {
   area.select();
   const isCopied = document.execCommand("copy");
   area.remove();
-  if (!isCopied) throw new Error("the browser does not let the page copy");
+  if (!isCopied) throw new Error("the browser refused to copy");
 }
 
 /** The element that was touched or typed into last. @type {Element | null} */

@@ -173,7 +173,7 @@ class CollectivesPage {
     }
     this.#asking = wanted;
     this.#later("slow", 300, () => {
-      if (this.#asking === wanted) say("The heatmap is being made…");
+      if (this.#asking === wanted) say("Drawing the heatmap…");
     });
     try {
       const data = await this.#getHeat(heatAddress(view));
@@ -193,7 +193,7 @@ class CollectivesPage {
       this.#drawn = wanted;
       this.data = data;
       this.#beside = beside;
-      report(problem, "What it is compared with cannot be shown");
+      report(problem, "The other heatmap cannot be shown");
       this.#paint(readView());
       this.ringNode(readView());
     } catch (error) {

@@ -55,7 +55,7 @@ async function get(address) {
   const answer = await fetch(address);
   if (answer.ok) return answer;
   /** @type {Refusal} */
-  const refusal = { message: `The studio refuses: ${answer.status}`, hint: "" };
+  const refusal = { message: `The studio refused the request: ${answer.status}`, hint: "" };
   throw await answer.json().then(({ error }) => error, () => refusal);
 }
 

@@ -378,7 +378,7 @@ export class Comparison {
     if (this.motion.glide) this.draw();
   }
 
-  /** What every side has of the ranks in sight, in the window that is shown. */
+  /** What every side has of the visible ranks, in the window that is shown. */
   async #readSpans() {
     const ranks = new Set(this.listVisible(this.listPanes()[0]).map(({ rank }) => rank));
     const { from, to } = this.axis.shown;

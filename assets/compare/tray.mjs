@@ -39,14 +39,14 @@ export function comparisonAddress([[first], ...others]) {
 function showTray(chosen) {
   let bar = byId("compare-tray");
   if (!bar) {
-    const about = { role: "region", "aria-label": "Chosen to be compared" };
+    const about = { role: "region", "aria-label": "Chosen for comparison" };
     bar = element("div", { id: "compare-tray", class: "cs-compare-tray", ...about });
     document.body.append(bar);
   }
   bar.hidden = !chosen.length || window.location.pathname === "/compare";
   if (bar.hidden) return bar.replaceChildren();
   const chips = chosen.map(([value, name], at) => element("button", {
-    class: "cs-compare-chip", title: "Take out: " + name, text: LETTERS[at] + " · " + name + " ×",
+    class: "cs-compare-chip", title: "Remove: " + name, text: LETTERS[at] + " · " + name + " ×",
     onclick: () => keep(readChosen().filter(([other]) => other !== value)),
   }));
   const clear = () => keep([]);

@@ -105,7 +105,7 @@ function switchRun(run, known) {
 /** @type {(clicks: number | null) => unknown} */
 function share(clicks) {
   if (clicks) {
-    const refused = "The browser does not let the link be copied; it is the address above.";
+    const refused = "The browser refused to copy; copy the link from the address bar.";
     copyText(window.location.href)
       .then(() => announce("Link to this view copied."), () => announce(refused));
   }

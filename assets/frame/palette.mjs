@@ -61,7 +61,7 @@ class Palette {
     window.clearTimeout(this.#timer);
     /** @type {Item[]} */
     let items = [];
-    let nothing = "Nothing is called that.";
+    let nothing = "No matches.";
     try {
       const query = new URLSearchParams({ q: words, job: readView().job ?? "" });
       const answer = await fetch(`/api/palette?${query}`);

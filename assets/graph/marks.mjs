@@ -2,7 +2,7 @@
 
 import { mixRgb, parseRgb, readScheme, readTokens } from "../base/canvas.mjs";
 import { byId } from "../base/dom.mjs";
-import { formatCount, plural } from "../base/format.mjs";
+import { plural } from "../base/format.mjs";
 import { bandStops } from "./geometry.mjs";
 
 /** @typedef {import("./cytoscape.mjs").Cy} Cy */
@@ -137,7 +137,7 @@ export function describeNode(data) {
   const { id, kind, name, type, bytes, block, count = 0, time, value, crit, hidden = 0 } = data;
   const isBlock = block !== undefined;
   const about = isBlock
-    ? [`${formatCount(count)} nodes`, time && `${time} in all`, bytes]
+    ? [plural(count, "node"), time && `${time} in all`, bytes]
     : [type, bytes, `id ${id}`];
   return [
     name || "(no name)",

@@ -21,7 +21,7 @@ export async function saveDrawing(cy, view, kind) {
   const address = (/** @type {string} */ ending, /** @type {Record<string, string>} */ more = {}) =>
     addressOf(`/api/jobs/${encodeURIComponent(job ?? "")}/graph.${ending}`, { ...more, ...parts });
   if (kind === "table") {
-    openTable({ name, title: "What is drawn of the graph", source: address("csv") });
+    openTable({ name, title: "The drawn part of the graph", source: address("csv") });
     return;
   }
   const blob =

@@ -169,7 +169,7 @@ class UploadPage {
       try {
         await this.uploads.upload(await filesOfDrop(event.dataTransfer));
       } catch (error) {
-        this.say(`What was dropped cannot be read: ${error instanceof Error ? error.message : error}.`);
+        this.say(`The dropped files cannot be read: ${error instanceof Error ? error.message : error}.`);
       }
     });
     window.addEventListener("beforeunload", (event) => {

@@ -71,7 +71,7 @@ export class Uploads {
     const files = picked.filter(({ path }) => isWanted(path)).sort((a, b) => byName(a.path, b.path));
     const { redraw, say } = this.listener;
     if (!files.length) {
-      say("There is no file in what was chosen.");
+      say("There are no files in the selection.");
       return;
     }
     this.#pending += 1;

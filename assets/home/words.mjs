@@ -92,7 +92,7 @@ function uploadingText(card, now) {
   if (!card.mine) {
     const isAlive = card.idle === null || card.idle < GONE_S;
     if (isAlive) return `uploading in another window · ${percent(received, size)} %`;
-    return "waiting for its files: drop the same files again to go on";
+    return "waiting for its files: drop the same files again to continue";
   }
   const speed = measureSpeed(card.samples, received, now);
   const text = `uploading · ${percent(received, size)} % of ${formatBytes(size)}`;
@@ -128,7 +128,7 @@ export function statusText(card, now) {
   if (card.status === "interrupted") {
     const { size, received } = sumFiles(card);
     const isWhole = received >= size;
-    return isWhole ? "interrupted while it was read" : "interrupted: drop the same files again to go on";
+    return isWhole ? "interrupted while reading" : "interrupted: drop the same files again to continue";
   }
   if (namesAsked(card, "ranks_for").length) return "waiting for ranks";
   if (namesAsked(card, "npus_for").length) return "waiting for the number of NPUs";

@@ -306,7 +306,7 @@ export class NodeList {
       names.map((name) => grid.getColumn(name)?.getColDef().headerName.toLowerCase()).join(", ");
     const sentences = [];
     if (empty.length) sentences.push(`no node has: ${titles(empty)}`);
-    if (narrow.length) sentences.push(`no room for: ${titles(narrow)}`);
+    if (narrow.length) sentences.push(`hidden for lack of space: ${titles(narrow)}`);
     setText("nodes-lacks", sentences.join(" · "));
   }
 

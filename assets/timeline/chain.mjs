@@ -58,7 +58,7 @@ export class Chain {
   describe() {
     const chain = this.#shown();
     if (!chain) return "";
-    return " · chain of " + plural(chain.bars.length, "node") + (chain.more ? ", those nearest" : "");
+    return " · chain of " + plural(chain.bars.length, "node") + (chain.more ? ", the nearest" : "");
   }
 
   /** Draw it, and say whether it was there to draw. @param {Pen} pen */

@@ -271,7 +271,7 @@ export class Counters {
 
   #showTable() {
     const { chart, marked } = this.scene;
-    const title = "Counters in " + (marked ? "the marked window" : "what is in sight");
+    const title = "Counters in " + (marked ? "the marked window" : "the visible window");
     this.scene.askJson("/counters/window", this.#query()).then(
       (table) => openTable({ name: "counters-" + chart.job, title, table: JSON.stringify(table) }),
       (error) => complain(explain(error)),

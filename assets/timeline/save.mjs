@@ -19,7 +19,7 @@ export function saveAddress(href, download) {
 }
 
 /**
- * The bars of the window that is marked, else of the one in sight; of the ranks in sight.
+ * The bars of the window that is marked, else of the one in sight; of the visible ranks.
  * @param {Scene} scene
  */
 function spansAddress({ marked, axis, lanes, timeline }) {
@@ -37,7 +37,7 @@ export const SAVES = {
   },
   "timeline-csv": (scene) => saveAddress(spansAddress(scene), nameOf(scene, "csv")),
   "timeline-table": (scene) => {
-    const title = (scene.marked ? "The marked window" : "What is in sight") + ", node by node";
+    const title = (scene.marked ? "The marked window" : "The visible window") + ", node by node";
     openTable({ name: "timeline-" + scene.chart.job, title, source: spansAddress(scene) });
   },
   "timeline-json": (scene) => saveAddress(scene.timeline.address("/trace.json"), nameOf(scene, "json")),

@@ -127,8 +127,8 @@ export class Selection {
     const isUp = way === "up", others = [...this.answer[way]];
     const [nearest] = others.sort((a, b) => (isUp ? b.end - a.end : a.start - b.start));
     if (nearest) return this.#choose(nearest);
-    if (isUp) this.scene.say("This node waits for nothing that has times.");
-    else this.scene.say("Nothing that has times waits for this node.");
+    if (isUp) this.scene.say("No node that this one waits for has times.");
+    else this.scene.say("No node that waits for this one has times.");
   }
 
   /** Nothing is selected yet: begin with the first bar in sight. */

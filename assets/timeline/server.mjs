@@ -23,7 +23,7 @@ export async function ask(url) {
   const answer = await fetch(url);
   if (answer.ok) return answer;
   const { error } = await answer.json().catch(() => ({ error: {} }));
-  throw new Refusal(error.message ?? "The studio refuses: " + answer.status, error.hint ?? "");
+  throw new Refusal(error.message ?? "The studio refused the request: " + answer.status, error.hint ?? "");
 }
 
 /**

@@ -59,7 +59,7 @@ function shapeDifferences(rows) {
 function shapeCounters(rows) {
   return {
     head: makeHead(
-      ["counter", "counter"], ["mean", "measure"], ["greatest", "measure"], ["first at", "moment"],
+      ["counter", "counter"], ["mean", "measure"], ["maximum", "measure"], ["first at", "moment"],
       ["for", "time"],
     ),
     rows: rows.map(([counter, unit, mean, most, from, until, about]) => {

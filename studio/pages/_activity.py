@@ -1,4 +1,4 @@
-"""What the bar above every page tells: what runs in the background, and which run the page shows."""
+"""The bar above every page: background tasks, and the choice of the run that is shown."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from dash import dcc, html, no_update
 from studio.errors import StudioError
 from studio.pages._asked import ACTIVITY, Asked, asks
 from studio.pages._state import RECORDED, session, tasks, workspace
-from studio.pages._widgets import labelled, link
+from studio.pages._widgets import aria_label, link
 from studio.store.tasks import ACTIVE, KindName, Task, cancel, dismiss, list_tasks
 from studio.units import format_bytes, format_count, format_ns
 from studio.views.address import runs_of
 
 _PAGES: Mapping[KindName, str] = {"import": "/", "repair": "/findings", "simulation": "/simulate"}
-"""Where tasks of a kind are at home."""
+"""The page that starts tasks of each kind."""
 
 
-def activity(known: str | None) -> tuple[Any, Any, Any, Any, bool]:
-    """Return what is under way in the background.
+def show_activity(known: str | None) -> tuple[Any, Any, Any, Any, bool]:
+    """List the background tasks, for the bar above every page.
 
     Args:
-        known: The text that told apart the list that is shown.
+        known: The mark of the list that the page shows now.
 
     Returns:
-        The count, the list, whether to hide both, a text that tells two lists apart but for progress, and whether
-        nothing is left to look for. What would stay as it is is left out.
+        The count, the list, whether to hide both, a mark that changes when the list does (progress apart), and whether
+        polling can stop. What would not change is `no_update`.
     """
     shown = [task for task in list_tasks(tasks()) if task.status in ACTIVE or _failed_unseen(task)]
     active = sum(task.status in ACTIVE for task in shown)
@@ -36,27 +36,27 @@ def activity(known: str | None) -> tuple[Any, Any, Any, Any, bool]:
     if mark == known and not active:
         return no_update, no_update, no_update, no_update, True
     names = {job.id: job.name for job in workspace().jobs()}
-    items = [_item(task, names) for task in shown]
+    items = [_show_task(task, names) for task in shown]
     failed = len(shown) - active
     count = f"{active} running" + (f" · {failed} failed" if failed else "")
     return count, items, not items, no_update if mark == known else mark, not active
 
 
 def _failed_unseen(task: Task) -> bool:
-    """Return whether a task failed that no page tells about."""
+    """Return whether a task failed and no page shows it."""
     return task.kind == "repair" and task.status in ("failed", "interrupted")
 
 
-def _item(task: Task, names: Mapping[str, str]) -> Any:
+def _show_task(task: Task, names: Mapping[str, str]) -> Any:
     page, name = _PAGES[task.kind], names.get(task.job)
-    about = [task.kind, *([name] if name and name != task.title else []), _stand(task)]
+    about = [task.kind, *([name] if name and name != task.title else []), _describe_progress(task)]
     active = task.status in ACTIVE
     verb, label = ("cancel", "Cancel") if active else ("dismiss", "Dismiss")
     button = html.Button(
         label,
         className="cs-button-quiet",
         **asks(ACTIVITY, verb, task.id),
-        **labelled(f"{task.kind} {task.title}: {verb}"),
+        **aria_label(f"{task.kind} {task.title}: {verb}"),
     )
     # Tasks of another studio are that studio's to end.
     own = task.id in tasks().live or not active
@@ -69,8 +69,8 @@ def _item(task: Task, names: Mapping[str, str]) -> Any:
     )
 
 
-def _stand(task: Task) -> str:
-    """Return where a task stands, in a sentence."""
+def _describe_progress(task: Task) -> str:
+    """Describe the progress of a task in one sentence."""
     if task.error:
         return task.error.message
     if task.status != "running":
@@ -85,12 +85,12 @@ def _stand(task: Task) -> str:
 
 
 def change_activity(asked: Asked) -> None:
-    """Cancel a task, or take one that failed out of the list."""
+    """Cancel a running task, or dismiss a failed one."""
     (cancel if asked["verb"] == "cancel" else dismiss)(tasks(), asked["of"])
 
 
-def run_choice(shown: str | None) -> tuple[list[dict[str, str]], str | None, str | None, bool]:
-    """Return the runs to choose from, the one that is shown, again for the script, and whether to hide the choice.
+def list_run_choices(shown: str | None) -> tuple[list[dict[str, str]], str | None, str | None, bool]:
+    """Return the options of the run switch, the run that is shown (twice: once for the script), and whether to hide it.
 
     Args:
         shown: The view's job and run, as a JSON list; both may be null.
@@ -106,7 +106,7 @@ def run_choice(shown: str | None) -> tuple[list[dict[str, str]], str | None, str
     if not known:
         return [], None, None, False
     value = wanted or known[0]["value"]
-    if value not in {one["value"] for one in known}:
+    if value not in {option["value"] for option in known}:
         gone = "as recorded" if value == RECORDED else f"{value[:40]} (gone)"
         known.append({"value": value, "label": gone})
     return known, value, value, False

@@ -13,21 +13,21 @@ from typing import Any, TypedDict
 from dash import ClientsideFunction, Input, Output, clientside_callback, dcc, html
 
 ACTIVITY = "activity-asked"
-"""Tasks in the background, to cancel."""
+"""Cancel or dismiss background tasks."""
 HOME = "home-asked"
-"""Jobs of the list, and samples."""
+"""Open samples; rename, delete and restore jobs."""
 FINDINGS = "findings-asked"
-"""Repairs of a job."""
+"""Repair a job, or undo that."""
 EDIT = "sim-edit"
-"""Other settings of the system in the form."""
+"""Edit the system in the form."""
 ORDER = "sim-order"
-"""Simulations, to begin and to end."""
+"""Start, cancel and repeat simulations."""
 RUNS = "sim-runs-change"
-"""Changes of the list of runs."""
+"""Rename, delete and restore runs."""
 
 
 class Asked(TypedDict):
-    """What a click asked for.
+    """The request of a click.
 
     Attributes:
         number: Tells the requests of one tab apart.
@@ -43,24 +43,24 @@ class Asked(TypedDict):
 
 
 def stores(name: str) -> Any:
-    """Return the part of a page that holds what is asked for under a name; the page's callbacks have `Input(name, "data")`."""
+    """Return the stores of one queue of requests; callbacks of the page listen to `Input(name, "data")`."""
     return html.Div(
         [dcc.Store(id=name), dcc.Store(id=f"{name}-answered"), html.Div(id=f"{name}-heard")], hidden=True
     )
 
 
-def answered(name: str) -> Output:
-    """Return the output in which a callback gives the `answer` to what it was asked."""
+def answer_output(name: str) -> Output:
+    """Return the output into which a callback writes its `answer`."""
     return Output(f"{name}-answered", "data")
 
 
 def answer(name: str, asked: Asked, go: str | None = None) -> dict[str, Any]:
-    """Return that a request is carried out, or refused, and the address where its outcome is seen, if it is another."""
+    """Acknowledge a request, so that the next one is sent; `go` is the page to open then."""
     return {"store": name, "number": asked["number"], "go": go}
 
 
 def asks(name: str, verb: str, of: str | int = "") -> dict[str, Any]:
-    """Return the attributes of a button that asks for something.
+    """Return the attributes of a button whose clicks are queued.
 
     Example:
         >>> asks("sim-edit", "remove", 2)

@@ -1,4 +1,4 @@
-"""Comm groups and pairs of ranks: what each group seems to be for, and who sends how much to whom."""
+"""The tabs "Groups × ranks" and "Rank × rank" of Collectives: roles of comm groups, and bytes between ranks."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from studio.analysis.collectives.groups import group_use, shared_use
 from studio.analysis.collectives.roles import Role
 from studio.analysis.collectives.traffic import Traffic, group_title
 from studio.figures.groups import group_matrix, widest_px
-from studio.pages._export import Table, copied, exports
+from studio.pages._export import Table, exports, with_copy_button
 from studio.pages._state import session
 from studio.pages._widgets import exact, hint, table
-from studio.units import format_bytes, format_count
+from studio.units import format_bytes, format_count, format_counted
 from studio.views.traffic import UNNAMED, roles_of
 
 _LISTED = 200
 
 
 def traffic_side(traffic: Traffic, view: Mapping[str, Any]) -> list[Any]:
-    """Return what stands beside the matrix of ranks: how its bytes are known, and the groups to choose from."""
+    """Return the side panel of the rank matrix: where its bytes come from, and the choice of a group."""
     total = traffic.message_bytes + traffic.split_bytes + traffic.shared_bytes
     facts = [
         ("messages", traffic.message_bytes, "COMM_SEND nodes, or receives whose send is missing."),
@@ -61,10 +61,10 @@ def traffic_side(traffic: Traffic, view: Mapping[str, Any]) -> list[Any]:
     more = len(entries) - _LISTED
     return [
         html.H2("What is counted"),
-        copied(table(("What", "Bytes"), rows, numeric=(1,)), "what is counted"),
+        with_copy_button(table(("What", "Bytes"), rows, numeric=(1,)), "what is counted"),
         html.H2("By group", className="cs-coll-gap"),
         html.Ul(choices, className="cs-coll-choices"),
-        html.P(f"and {format_count(more)} more groups", className="cs-dim") if more > 0 else None,
+        html.P(f"and {format_counted(more, 'more group')}", className="cs-dim") if more > 0 else None,
     ]
 
 
@@ -82,10 +82,10 @@ def _choice(value: str, title: str, size: int | None, *, on: bool) -> Any:
 
 
 def groups_panel(job: str, view: Mapping[str, Any], *, dark: bool) -> Any:
-    """Return the matrix of comm groups and ranks, with the role that each group seems to have."""
-    found = session().trace(job)
+    """Return the matrix of comm groups and ranks, with the inferred role of each group."""
+    trace = session().trace(job)
     roles = roles_of(session(), job, view)
-    use, alone = shared_use(group_use(found))
+    use, alone = shared_use(group_use(trace))
     notes = [_note(roles.get(name)) for name in use.groups]
     figure = group_matrix(use, dark=dark, notes=notes)
     count = np.bincount(use.group, use.count, minlength=len(use.groups)).astype(int).tolist()
@@ -93,25 +93,23 @@ def groups_panel(job: str, view: Mapping[str, Any], *, dark: bool) -> Any:
     sized = np.bincount(use.group, use.sized, minlength=len(use.groups)).astype(int).tolist()
     rows, plain = [], []
     members = np.bincount(use.group, minlength=len(use.groups)).tolist()
-    for at, name in enumerate(use.groups):
+    for index, name in enumerate(use.groups):
         role = roles.get(name)
-        ranks = [use.ranks[rank] for rank in use.rank[use.group == at].tolist()]
+        ranks = [use.ranks[rank] for rank in use.rank[use.group == index].tolist()]
         kind = _role_cell(role)
         listed = ", ".join(map(str, ranks[:12])) + (f" … {ranks[-1]}" if len(ranks) > 12 else "")
         stride = str(role.stride) if role and role.stride else "–"
-        amount = exact(format_bytes(size[at]), f"{size[at]:,} bytes")
-        if count[at] and not sized[at]:
-            amount = html.Span(
-                "not recorded", title="No node of this group says how much it moves (comm_size)."
-            )
+        amount = exact(format_bytes(size[index]), f"{size[index]:,} bytes")
+        if count[index] and not sized[index]:
+            amount = html.Span("not recorded", title="No node of this group has a size (comm_size).")
         rows.append(
             (
                 html.Bdi(name or "(all ranks)"),
                 kind,
-                members[at],
+                members[index],
                 stride,
                 listed,
-                format_count(count[at]),
+                format_count(count[index]),
                 amount,
             )
         )
@@ -119,11 +117,11 @@ def groups_panel(job: str, view: Mapping[str, Any], *, dark: bool) -> Any:
             (
                 name or "all ranks",
                 role.kind if role else "",
-                members[at],
+                members[index],
                 role.stride if role else 0,
                 listed,
-                count[at],
-                size[at],
+                count[index],
+                size[index],
             )
         )
     head = (
@@ -166,15 +164,15 @@ def groups_panel(job: str, view: Mapping[str, Any], *, dark: bool) -> Any:
             )
             if figure
             else html.P("No collective names a comm group, and no group is listed.", className="cs-dim"),
-            copied(table(head, rows[:_LISTED], numeric=(2, 3, 5, 6)), "comm groups"),
-            left_out(alone),
+            with_copy_button(table(head, rows[:_LISTED], numeric=(2, 3, 5, 6)), "comm groups"),
+            count_left_out(alone),
         ],
         className="cs-page",
     )
 
 
-def left_out(alone: int) -> Any:
-    """Return how many groups of one rank a matrix leaves out; None where it has all."""
+def count_left_out(alone: int) -> Any:
+    """Say how many groups of a single rank the matrix omits; None if it omits none."""
     if not alone:
         return None
     said = "1 group of one rank is" if alone == 1 else f"{format_count(alone)} groups of one rank are"

@@ -1,4 +1,4 @@
-"""What is compared, and how much it differs and why."""
+"""The upper part of Compare: the runs compared, a sentence per difference, and the waterfall."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from studio.comparing import LETTERS, Lineup
 from studio.figures.waterfall import waterfall
 from studio.pages._export import Table, exports
 from studio.pages._state import RECORDED, workspace
-from studio.pages._widgets import hint, labelled, link
+from studio.pages._widgets import aria_label, hint, link
 from studio.units import format_distinct
 
 _BASIS = (
@@ -24,27 +24,27 @@ _BASIS = (
 )
 
 
-def sides_bar(sides: Sequence[Sequence[str]], view: dict[str, Any]) -> list[Any]:
-    """Return the runs that are compared, each with what takes it out or makes it the first.
+def show_sides(sides: Sequence[Sequence[str]], view: dict[str, Any]) -> list[Any]:
+    """Show the compared runs, each with buttons that remove it or make it the base.
 
     Raises:
         StudioError: There is no such job or run.
     """
     chips = []
-    for at, (job, run) in enumerate(sides):
-        name, told = side_name(job, run, among=sides), side_name(job, run)
-        others = [side for place, side in enumerate(sides) if place != at]
+    for index, (job, run) in enumerate(sides):
+        name, full_name = side_name(job, run, among=sides), side_name(job, run)
+        others = [side for place, side in enumerate(sides) if place != index]
         actions = []
-        if at:
-            changes = _view([[job, run], *others])
-            actions.append(_changing("make base", view, changes, f"Compare the others with {name}"))
+        if index:
+            changes = _change_view([[job, run], *others])
+            actions.append(_make_link("make base", view, changes, f"Compare the others with {name}"))
         if len(sides) > 1:
-            actions.append(_changing("×", view, _view(others), f"Take {name} out of the comparison"))
+            actions.append(_make_link("×", view, _change_view(others), f"Take {name} out of the comparison"))
         chips.append(
             html.Span(
                 [
-                    html.Strong(LETTERS[at], className=f"cs-side cs-side-{at}"),
-                    html.Bdi(name, title=told),
+                    html.Strong(LETTERS[index], className=f"cs-side cs-side-{index}"),
+                    html.Bdi(name, title=full_name),
                     *actions,
                 ],
                 className="cs-compare-chip",
@@ -54,18 +54,22 @@ def sides_bar(sides: Sequence[Sequence[str]], view: dict[str, Any]) -> list[Any]
 
 
 def side_name(job: str, run: str, *, among: Sequence[Sequence[str]] = ()) -> str:
-    """Return what a run is called: with its job, unless the runs it stands among are all of one job.
+    """Return the name of a run, with its job's unless all runs of `among` are of one job.
 
     Raises:
         StudioError: There is no such job or run.
     """
     info = workspace().info(job)
     name = "recorded" if run == RECORDED else workspace().run_info(job, run).name
-    return name if len(among) > 1 and len({one for one, _ in among}) == 1 else f"{info.name} · {name}"
+    return (
+        name
+        if len(among) > 1 and len({other_job for other_job, _ in among}) == 1
+        else f"{info.name} · {name}"
+    )
 
 
-def _view(sides: Sequence[Sequence[str]]) -> dict[str, Any]:
-    """Return the change of the view that compares these."""
+def _change_view(sides: Sequence[Sequence[str]]) -> dict[str, Any]:
+    """Return the change of the view that compares these runs."""
     first, *rest = sides
     more = ",".join(f"{job}/{run}" for job, run in rest)
     # Nodes and moments of another run mean nothing in this one.
@@ -73,17 +77,17 @@ def _view(sides: Sequence[Sequence[str]]) -> dict[str, Any]:
     return {"job": first[0], "run": first[1], "with": more or None, **gone}
 
 
-def _changing(text: str, view: dict[str, Any], changes: dict[str, Any], about: str) -> Any:
-    how: dict[str, Any] = {"data-view": json.dumps(changes), **labelled(about)}
+def _make_link(text: str, view: dict[str, Any], changes: dict[str, Any], about: str) -> Any:
+    how: dict[str, Any] = {"data-view": json.dumps(changes), **aria_label(about)}
     return html.A(
         text, href=link("/compare", view, **changes), className="cs-button-quiet", title=about, **how
     )
 
 
-def strip(shown: Lineup, pair: int, basis: str, *, dark: bool) -> Any:
-    """Return how much and why: a sentence for each side, and the waterfall of one of them."""
-    found = shown.comparisons[pair - 1]
-    fall = found.waterfall("mean" if basis == "mean" else "busiest")
+def show_strip(shown: Lineup, pair: int, basis: str, *, dark: bool) -> Any:
+    """Show one sentence per run on how much it differs, and the waterfall of one of them."""
+    comparison = shown.comparisons[pair - 1]
+    fall = comparison.waterfall("mean" if basis == "mean" else "busiest")
     letter = LETTERS[pair]
     where = "in the mean of all ranks"
     if fall.basis == "busiest":
@@ -96,8 +100,8 @@ def strip(shown: Lineup, pair: int, basis: str, *, dark: bool) -> Any:
     head = html.Div(
         [
             html.H2(["Where the difference comes from", hint("the waterfall", _BASIS)]),
-            _pressed("Rank that waits least", {"basis": None}, on=fall.basis == "busiest"),
-            _pressed("Mean of all ranks", {"basis": "mean"}, on=fall.basis == "mean"),
+            _make_toggle("Rank that waits least", {"basis": None}, on=fall.basis == "busiest"),
+            _make_toggle("Mean of all ranks", {"basis": "mean"}, on=fall.basis == "mean"),
             html.Span(where, className="cs-dim"),
             html.Span(style={"flex": 1}),
             exports("waterfall", figure="compare-waterfall", table=table, title="the waterfall"),
@@ -111,26 +115,26 @@ def strip(shown: Lineup, pair: int, basis: str, *, dark: bool) -> Any:
         className="cs-figure",
     )
     return html.Section(
-        [_verdicts(shown, pair), head, graph], className="cs-section", **labelled("How much and why")
+        [_show_verdicts(shown, pair), head, graph], className="cs-section", **aria_label("How much and why")
     )
 
 
-def _verdicts(shown: Lineup, pair: int) -> Any:
+def _show_verdicts(shown: Lineup, pair: int) -> Any:
     lines = []
-    for at, found in enumerate(shown.comparisons, start=1):
-        grew = found.difference_ns
-        told = verdict(found, "A", LETTERS[at])
+    for place, comparison in enumerate(shown.comparisons, start=1):
+        grew = comparison.difference_ns
+        sentence = verdict(comparison, "A", LETTERS[place])
         kind = "worse" if grew > 0 else "better" if grew < 0 else "same"
         arrow = {"worse": "▲", "better": "▼", "same": "="}[kind]
-        content: list[Any] = [html.Span(arrow, className=f"cs-{kind}"), " ", told]
+        content: list[Any] = [html.Span(arrow, className=f"cs-{kind}"), " ", sentence]
         if len(shown.comparisons) > 1:
-            content.append(_pressed("Why", {"pair": str(at) if at > 1 else None}, on=at == pair))
+            content.append(_make_toggle("Why", {"pair": str(place) if place > 1 else None}, on=place == pair))
         lines.append(html.P(content, className="cs-compare-verdict", title=f"{grew:+,} ns"))
-    times = format_distinct([one.side.makespan_ns for one in shown.sides])
-    finishes = " · ".join(f"{LETTERS[at]} {one}" for at, one in enumerate(times))
+    times = format_distinct([side.side.makespan_ns for side in shown.sides])
+    finishes = " · ".join(f"{LETTERS[index]} {time}" for index, time in enumerate(times))
     return html.Div([*lines, html.P(f"Finish: {finishes}", className="cs-dim")], id="compare-verdict")
 
 
-def _pressed(text: str, changes: dict[str, Any], *, on: bool) -> Any:
+def _make_toggle(text: str, changes: dict[str, Any], *, on: bool) -> Any:
     how: dict[str, Any] = {"data-view": json.dumps(changes), "aria-pressed": "true" if on else "false"}
     return html.Button(text, className="cs-button", **how)

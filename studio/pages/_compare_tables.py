@@ -1,4 +1,4 @@
-"""A comparison in numbers: figures with their differences, settings, nodes, and collectives on one colour scale."""
+"""The tables of Compare: figures, settings, nodes and operations; and the heatmaps of collectives."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from studio.analysis.compare.runs import Comparison, Figure, NodeAlone, NodeChan
 from studio.analysis.compare.words import WORDS, node_words, signed_bytes, signed_ns, signed_share
 from studio.comparing import LETTERS, Compared, Lineup, settings_table
 from studio.figures.beside import beside
-from studio.pages._export import Table, copied, exports
-from studio.pages._widgets import exact, hint, labelled, link, table
-from studio.units import format_bytes, format_count, format_ns
+from studio.pages._export import Table, exports, with_copy_button
+from studio.pages._widgets import aria_label, exact, hint, link, table
+from studio.units import format_bytes, format_count, format_counted, format_ns
 
 _LISTED = 12
 _LINKS = 10
 _OPERATIONS = 16
 _CELLS = 20_000
 _SHARE = (
-    "The difference as a part of what the finish differs by. Figures of ranks are means over ranks, and several can cover "
+    "The share of the difference in finish that this difference is. Figures of ranks are means over ranks, and several can cover "
     "the same time, so that these shares do not add up; those of the waterfall do."
 )
 _DEFINITIONS = {
@@ -40,7 +40,7 @@ _CARRIED = {
     "dimensions": {"share": "offered load", "ns": "time one port takes to send it", "bytes": "bytes of all"},
     "links": {"share": "load", "ns": "sending", "bytes": "bytes"},
 }
-"""What is told of parts of a network, by unit."""
+"""Labels of the figures of dimensions and links, by unit."""
 _MATCHED = (
     "Nodes of one job are matched by rank and id. Nodes of different jobs are matched by structure: type, name, size and "
     "role of the comm group, the n-th in order of issue with the n-th; then with the numbers in names left out, and at "
@@ -48,34 +48,38 @@ _MATCHED = (
 )
 
 
-def summary(shown: Lineup) -> Any:
-    """Return the figures of every side, with what they differ by from the first."""
+def show_summary(shown: Lineup) -> Any:
+    """Show the figures of every run, and their differences from the first."""
     keys = [
-        one.key
-        for one in shown.comparisons[0].figures
-        if any(_figure(pair, one.key) for pair in shown.comparisons)
+        figure.key
+        for figure in shown.comparisons[0].figures
+        if any(_figure(pair, figure.key) for pair in shown.comparisons)
     ]
-    found = [
-        (_named(key), WORDS[key], _sides_figures(shown, lambda pair, key=key: _of(pair.figures, key, "ns")))
+    rows = [
+        (
+            _name_with_hint(key),
+            WORDS[key],
+            _sides_figures(shown, lambda pair, key=key: _of(pair.figures, key, "ns")),
+        )
         for key in keys
     ]
     parts = [html.H2(["In numbers", hint("share", _SHARE)])]
-    parts.append(_figures(shown, "Mean of a rank", found, "the figures"))
-    parts += _network(shown, "dimensions", "Dimensions of the network", _LINKS)
-    parts += _network(shown, "links", f"Links: the {_LINKS} that differ most", _LINKS)
+    parts.append(_show_figures(shown, "Mean per rank", rows, "the figures"))
+    parts += _show_network(shown, "dimensions", "Dimensions of the network", _LINKS)
+    parts += _show_network(shown, "links", f"Links: the {_LINKS} that differ most", _LINKS)
     return html.Section(parts, className="cs-section")
 
 
 def _figure(pair: Comparison, key: str) -> bool:
-    one = _of(pair.figures, key, "ns")
-    return one is not None and bool(one.a or one.b)
+    figure = _of(pair.figures, key, "ns")
+    return figure is not None and bool(figure.a or figure.b)
 
 
 def _of(figures: Sequence[Figure], key: str, unit: str) -> Figure | None:
-    return next((one for one in figures if one.key == key and one.unit == unit), None)
+    return next((figure for figure in figures if figure.key == key and figure.unit == unit), None)
 
 
-def _named(key: str) -> Any:
+def _name_with_hint(key: str) -> Any:
     definition = _DEFINITIONS.get(key)
     return [WORDS[key], hint(WORDS[key], definition)] if definition else WORDS[key]
 
@@ -85,85 +89,89 @@ def _sides_figures(shown: Lineup, pick: Any) -> list[Figure | None]:
 
 
 _BESIDE = 3
-"""Up to how many sides differences stand in columns of their own; below the values, where there are more."""
+"""With at most this many runs differences have columns of their own; with more they stand below the values."""
 
 
-def _figures(
-    shown: Lineup, first: str, found: Sequence[tuple[Any, str, list[Figure | None]]], name: str
+def _show_figures(
+    shown: Lineup, first: str, table_rows: Sequence[tuple[Any, str, list[Figure | None]]], name: str
 ) -> Any:
-    """Return a table of figures, each with its name for the page and for files and what it is on every side but the first."""
+    """Return a table of figures; each row has a label for the page, one for files, and a `Figure` per other run."""
     beside = len(shown.sides) <= _BESIDE
     others = LETTERS[1 : len(shown.sides)]
     head = [first, "A"]
     for letter in others:
         head += [letter, f"{letter} − A", "share"] if beside else [letter]
     rows, exactly = [], []
-    for words, plain, figures in found:
-        base = next((one for one in figures if one is not None), None)
+    for words, plain, figures in table_rows:
+        base = next((figure for figure in figures if figure is not None), None)
         cells = [words, _value(base.a if base else None, base)]
         numbers: list[Any] = [plain, base.unit if base else "", base.a if base else None]
-        for one in figures:
-            value, difference, share = _value(one.b if one else None, one), _difference(one), _share(one)
+        for figure in figures:
+            value, difference, share = (
+                _value(figure.b if figure else None, figure),
+                _difference(figure),
+                _share(figure),
+            )
             below = [difference, f" · {share}" if share else ""] if difference != "–" else []
-            told = html.Div(below, className="cs-compare-below")
-            cells += [value, difference, share] if beside else [html.Span([value, told])]
-            numbers += [one.b, one.difference, one.share] if one else [None, None, None]
+            below_value = html.Div(below, className="cs-compare-below")
+            cells += [value, difference, share] if beside else [html.Span([value, below_value])]
+            numbers += [figure.b, figure.difference, figure.share] if figure else [None, None, None]
         rows.append(cells)
         exactly.append(numbers)
-    named = [part for one in others for part in (one, f"{one} − A", f"{one} share")]
+    named = [part for letter in others for part in (letter, f"{letter} − A", f"{letter} share")]
     save = exports(name.replace(" ", "-"), table=Table((first, "unit", "A", *named), exactly), title=name)
     region = html.Div(
         table(head, rows, numeric=range(1, len(head))),
         className="cs-compare-wide",
         tabIndex=0,
         role="region",
-        **labelled(name),
+        **aria_label(name),
     )
     return html.Div([region, save], className="cs-compare-figures")
 
 
-def _value(value: float | None, one: Figure | None) -> Any:
-    if value is None or one is None:
+def _value(value: float | None, figure: Figure | None) -> Any:
+    if value is None or figure is None:
         return "–"
-    if one.unit == "bytes":
+    if figure.unit == "bytes":
         return exact(format_bytes(value), f"{value:,.0f} bytes")
-    if one.unit == "share":
+    if figure.unit == "share":
         return exact(f"{100 * value:.1f} %", f"{100 * value:.6g} %")
     return exact(format_ns(round(value)), f"{value:,.1f} ns")
 
 
-def _difference(one: Figure | None) -> Any:
-    change = None if one is None else one.difference
-    if one is None or change is None:
+def _difference(figure: Figure | None) -> Any:
+    change = None if figure is None else figure.difference
+    if figure is None or change is None:
         return "–"
-    if one.unit == "share":
+    if figure.unit == "share":
         return exact(signed_share(change), f"{100 * change:+.6g} percentage points")
-    shown = signed_bytes(change) if one.unit == "bytes" else signed_ns(round(change))
-    kind = "" if one.unit == "bytes" or not round(change) else "cs-worse" if change > 0 else "cs-better"
-    return exact(shown, f"{change:+,.1f} {one.unit}", classes=kind)
+    shown = signed_bytes(change) if figure.unit == "bytes" else signed_ns(round(change))
+    kind = "" if figure.unit == "bytes" or not round(change) else "cs-worse" if change > 0 else "cs-better"
+    return exact(shown, f"{change:+,.1f} {figure.unit}", classes=kind)
 
 
-def _share(one: Figure | None) -> str:
-    return "" if one is None or one.share is None else f"{100 * one.share:.1f} %".replace("-", "−")
+def _share(figure: Figure | None) -> str:
+    return "" if figure is None or figure.share is None else f"{100 * figure.share:.1f} %".replace("-", "−")
 
 
-def _network(shown: Lineup, what: str, title: str, most: int) -> list[Any]:
-    keys = dict.fromkeys(one.key for pair in shown.comparisons for one in getattr(pair, what))
+def _show_network(shown: Lineup, what: str, title: str, most: int) -> list[Any]:
+    keys = dict.fromkeys(figure.key for pair in shown.comparisons for figure in getattr(pair, what))
     rows, compared = [], False
     for key in list(keys)[:most]:
-        for unit, told in _CARRIED[what].items():
+        for unit, measure in _CARRIED[what].items():
             figures = _sides_figures(
                 shown, lambda pair, key=key, unit=unit: _of(getattr(pair, what), key, unit)
             )
-            if any(one is not None and (one.a or one.b) for one in figures):
-                rows.append((f"{key}, {told}", f"{key}, {told}", figures))
-                compared |= any(one is not None and one.difference is not None for one in figures)
-    abouts = dict.fromkeys(getattr(one.side, what).about for one in shown.sides)
+            if any(figure is not None and (figure.a or figure.b) for figure in figures):
+                rows.append((f"{key}, {measure}", f"{key}, {measure}", figures))
+                compared |= any(figure is not None and figure.difference is not None for figure in figures)
+    abouts = dict.fromkeys(getattr(compared_side.side, what).about for compared_side in shown.sides)
     about = " Or: ".join(words for words in abouts if words)
     if what == "links" and not compared:
         title = f"Links: the {_LINKS} that send longest; none is in both"
     heading = html.H3([title, hint(_CARRIED[what]["share"], about)])
-    return [heading, _figures(shown, what[:-1].capitalize(), rows, what)] if rows else []
+    return [heading, _show_figures(shown, what[:-1].capitalize(), rows, what)] if rows else []
 
 
 # ---------------------------------------------------------------------------------------------------
@@ -171,9 +179,9 @@ def _network(shown: Lineup, what: str, title: str, most: int) -> list[Any]:
 
 
 def settings_section(shown: Lineup, *, everything: bool) -> Any:
-    """Return the settings of every side: those that differ, or all."""
+    """Show the settings of all runs: those that differ, or all."""
     rows = settings_table(shown.sides, differing=not everything)
-    head = ["Setting", *(LETTERS[at] for at in range(len(shown.sides)))]
+    head = ["Setting", *(LETTERS[index] for index in range(len(shown.sides)))]
     cells = [
         [
             key,
@@ -186,14 +194,14 @@ def settings_section(shown: Lineup, *, everything: bool) -> Any:
     ]
     body = (
         html.Div(
-            copied(table(head, cells), "the settings"),
+            with_copy_button(table(head, cells), "the settings"),
             className="cs-compare-wide",
             tabIndex=0,
             role="region",
-            **labelled("Settings"),
+            **aria_label("Settings"),
         )
         if rows
-        else html.P("The settings are the same; what differs is the runs themselves.", className="cs-dim")
+        else html.P("The settings are the same; only the runs differ.", className="cs-dim")
     )
     change = {"settings": None if everything else "all"}
     text = "Only those that differ" if everything else "All settings"
@@ -210,30 +218,30 @@ def settings_section(shown: Lineup, *, everything: bool) -> Any:
 
 
 def nodes_tables(shown: Lineup, pair: int, sides: Sequence[Sequence[str]]) -> Any:
-    """Return the nodes that changed most, those that only one side has, and operations added up."""
-    found, letter = shown.comparisons[pair - 1], LETTERS[pair]
+    """List the nodes that changed most, those that only one run has, and sums per operation."""
+    comparison, letter = shown.comparisons[pair - 1], LETTERS[pair]
     a, b = sides[0], sides[pair]
     parts = [
-        _changes(found, f"Slower in {letter}", found.slower, letter, a),
-        _changes(found, f"Faster in {letter}", found.faster, letter, a),
-        _alone(found.b, f"Only in {letter}", found.added, found.added_count, b),
-        _alone(found.a, "Only in A", found.removed, found.removed_count, a),
+        _list_changes(comparison, f"Slower in {letter}", comparison.slower, letter, a),
+        _list_changes(comparison, f"Faster in {letter}", comparison.faster, letter, a),
+        _list_alone(comparison.b, f"Only in {letter}", comparison.added, comparison.added_count, b),
+        _list_alone(comparison.a, "Only in A", comparison.removed, comparison.removed_count, a),
     ]
     return html.Section(
         [
             html.H2(f"Nodes of A and {letter}"),
-            html.P(_matching(found, letter), id="compare-matching"),
+            html.P(_describe_matching(comparison, letter), id="compare-matching"),
             html.Div(parts, className="cs-compare-columns"),
-            _operations(found, letter),
+            _list_operations(comparison, letter),
         ],
         className="cs-section",
     )
 
 
-def _matching(found: Comparison, letter: str) -> list[Any]:
-    alignment = found.alignment
+def _describe_matching(comparison: Comparison, letter: str) -> list[Any]:
+    alignment = comparison.alignment
     how = "by rank and id" if alignment.by == "id" else "by structure"
-    told = (
+    sentence = (
         f"{100 * alignment.share:.1f} % of both sides matched {how}: {format_count(alignment.matched)} of "
         f"{format_count(alignment.nodes_a)} nodes in A and {format_count(alignment.nodes_b)} in {letter}"
     )
@@ -242,27 +250,30 @@ def _matching(found: Comparison, letter: str) -> list[Any]:
         for name, places in (("A", alignment.alone_a), (letter, alignment.alone_b))
         if len(places)
     ]
-    return ["; ".join([told, *alone]) + ".", hint("how nodes are matched", _MATCHED)]
+    return ["; ".join([sentence, *alone]) + ".", hint("how nodes are matched", _MATCHED)]
 
 
-def _changes(
-    found: Comparison, title: str, changes: Sequence[NodeChange], letter: str, side: Sequence[str]
+def _list_changes(
+    comparison: Comparison, title: str, changes: Sequence[NodeChange], letter: str, side: Sequence[str]
 ) -> Any:
     if not changes:
         return html.Div([html.H3(title), html.P("none", className="cs-dim")])
     rows = []
-    listed = [(one, node_words(found.a, one.rank_a, one.row_a)) for one in changes[:_LISTED]]
+    listed = [(change, node_words(comparison.a, change.rank_a, change.row_a)) for change in changes[:_LISTED]]
     often = Counter((words["rank"], words["name"]) for _, words in listed)
-    for one, words in listed:
+    for change, words in listed:
         several = often[words["rank"], words["name"]] > 1
         rows.append(
             (
                 _node(words, side, select=True, several=several),
                 str(words["rank"]),
-                exact(format_ns(one.a_ns), f"{one.a_ns:,} ns"),
-                exact(format_ns(one.b_ns), f"{one.b_ns:,} ns"),
-                _colour(one.difference_ns),
-                exact(signed_ns(one.total_ns), f"{one.total_ns:+,} ns on {one.ranks:,} ranks"),
+                exact(format_ns(change.a_ns), f"{change.a_ns:,} ns"),
+                exact(format_ns(change.b_ns), f"{change.b_ns:,} ns"),
+                _colour(change.difference_ns),
+                exact(
+                    signed_ns(change.total_ns),
+                    f"{change.total_ns:+,} ns on {format_counted(change.ranks, 'rank')}",
+                ),
             )
         )
     head = ("Node", "on rank", "A", letter, f"{letter} − A", "all ranks")
@@ -274,16 +285,16 @@ def _changes(
 def _node_table(head: Sequence[str], rows: Sequence[Sequence[Any]], title: str) -> Any:
     shown = table(head, rows, numeric=range(1, len(head)))
     return html.Div(
-        copied(shown, title),
+        with_copy_button(shown, title),
         className="cs-compare-wide cs-compare-nodes",
         tabIndex=0,
         role="region",
-        **labelled(title),
+        **aria_label(title),
     )
 
 
 def _node(words: dict[str, Any], side: Sequence[str], *, select: bool, several: bool = False) -> Any:
-    """Return a node as a link; of several that are called the same, with its id."""
+    """Return a link to a node; with its id if several in the table have its name."""
     changes = {"rank": words["rank"], "node": words["node"]}
     name = words["name"] or f"node {words['node']}"
     shown = f"{name} ({words['node']})" if several and words["name"] else name
@@ -297,36 +308,52 @@ def _colour(ns: int) -> Any:
     return exact(signed_ns(ns), f"{ns:+,} ns", classes=kind)
 
 
-def _alone(side: Side, title: str, alone: Sequence[NodeAlone], count: int, at: Sequence[str]) -> Any:
+def _list_alone(
+    side: Side, title: str, alone: Sequence[NodeAlone], count: int, address: Sequence[str]
+) -> Any:
     if not alone:
         return html.Div([html.H3(title), html.P("none", className="cs-dim")])
     rows = []
-    for one in alone[:_LISTED]:
-        words = node_words(side, one.rank, one.row)
-        lasted = exact(format_ns(one.ns), f"{one.ns:,} ns") if one.ns >= 0 else "no time"
-        rows.append((_node(words, at, select=False), str(words["rank"]), lasted, format_count(one.ranks)))
+    for node in alone[:_LISTED]:
+        words = node_words(side, node.rank, node.row)
+        lasted = exact(format_ns(node.ns), f"{node.ns:,} ns") if node.ns >= 0 else "no time"
+        rows.append(
+            (_node(words, address, select=False), str(words["rank"]), lasted, format_count(node.ranks))
+        )
     head = ("Node", "on rank", "lasts", "ranks")
     return html.Div([html.H3(f"{title}: {format_count(count)}"), _node_table(head, rows, title)])
 
 
-def _operations(found: Comparison, letter: str) -> Any:
-    changed = [one for one in found.operations if one.difference_ns or one.count_a != one.count_b]
+def _list_operations(comparison: Comparison, letter: str) -> Any:
+    changed = [
+        operation
+        for operation in comparison.operations
+        if operation.difference_ns or operation.count_a != operation.count_b
+    ]
     rows = [
         (
-            html.Bdi(one.name or "(no name)", title=f"{one.name} · {one.type}"),
-            one.type.removeprefix("COMM_"),
-            format_count(one.count_a),
-            format_count(one.count_b),
-            exact(format_ns(one.a_ns), f"{one.a_ns:,} ns"),
-            exact(format_ns(one.b_ns), f"{one.b_ns:,} ns"),
-            _colour(one.difference_ns),
+            html.Bdi(operation.name or "(no name)", title=f"{operation.name} · {operation.type}"),
+            operation.type.removeprefix("COMM_"),
+            format_count(operation.count_a),
+            format_count(operation.count_b),
+            exact(format_ns(operation.a_ns), f"{operation.a_ns:,} ns"),
+            exact(format_ns(operation.b_ns), f"{operation.b_ns:,} ns"),
+            _colour(operation.difference_ns),
         )
-        for one in changed[:_OPERATIONS]
+        for operation in changed[:_OPERATIONS]
     ]
     head = ("Operation", "Type", "Nodes A", letter, "Time A", letter, f"{letter} − A")
     data = [
-        (one.type, one.name, one.count_a, one.count_b, one.a_ns, one.b_ns, one.difference_ns)
-        for one in found.operations[:2000]
+        (
+            operation.type,
+            operation.name,
+            operation.count_a,
+            operation.count_b,
+            operation.a_ns,
+            operation.b_ns,
+            operation.difference_ns,
+        )
+        for operation in comparison.operations[:2000]
     ]
     columns = ("type", "name", "count_a", "count_b", "a_ns", "b_ns", "difference_ns")
     shown = table(head, rows, numeric=range(2, len(head)))
@@ -339,8 +366,10 @@ def _operations(found: Comparison, letter: str) -> Any:
         className="cs-compare-controls",
     )
     if not rows:
-        return html.Div([title, html.P("Every operation takes as long on both sides.", className="cs-dim")])
-    region = labelled("Operations")
+        return html.Div(
+            [title, html.P("Every operation takes equally long on both sides.", className="cs-dim")]
+        )
+    region = aria_label("Operations")
     return html.Div(
         [
             title,
@@ -356,17 +385,17 @@ def _operations(found: Comparison, letter: str) -> Any:
 
 
 def heatmaps(shown: Lineup, *, dark: bool) -> Any:
-    """Return how long each rank was in each collective, of all sides on one colour scale."""
+    """Show the time of each rank in each collective, all runs on one colour scale."""
     sides = shown.sides
-    tables = [_durations(one) for one in sides]
-    if not any(found.size for found, _ in tables):
+    tables = [_durations(side) for side in sides]
+    if not any(matrix.size for matrix, _ in tables):
         return None
     names = LETTERS[: len(sides)]
     graph = dcc.Graph(
         id="compare-heatmaps",
         figure=beside(
-            [found for found, _ in tables],
-            [[rank.number for rank in one.side.trace.ranks] for one in sides],
+            [durations for durations, _ in tables],
+            [[rank.number for rank in side.side.trace.ranks] for side in sides],
             names,
             dark=dark,
             rows=[labels for _, labels in tables],
@@ -375,17 +404,17 @@ def heatmaps(shown: Lineup, *, dark: bool) -> Any:
         className="cs-figure",
     )
     rows = [
-        (name, label, one.side.trace.ranks[int(rank)].number, int(found[row, rank]))
-        for name, one, (found, labels) in zip(names, sides, tables, strict=True)
+        (name, label, side.side.trace.ranks[int(rank)].number, int(durations[row, rank]))
+        for name, side, (durations, labels) in zip(names, sides, tables, strict=True)
         for row, label in enumerate(labels)
-        for rank in np.flatnonzero(~np.isnan(found[row])).tolist()
+        for rank in np.flatnonzero(~np.isnan(durations[row])).tolist()
     ]
     title = "time in collectives"
     if len(rows) > _CELLS:
         title += f", the first {_CELLS:,} of {len(rows):,} cells"
     head = html.Div(
         [
-            html.H2("How long each rank is in collectives"),
+            html.H2("Time of each rank in collectives"),
             html.Span(
                 "in order of time, all sides on one colour scale, which follows the logarithm",
                 className="cs-dim",
@@ -404,9 +433,9 @@ def heatmaps(shown: Lineup, *, dark: bool) -> Any:
     return html.Section([head, graph], className="cs-section")
 
 
-def _collectives(one: Compared, other: Compared) -> str:
-    """Return the address of both heatmaps in full."""
-    view = {"job": one.job, "run": one.run, "with": f"{other.job}/{other.run}", "metric": "duration"}
+def _collectives(first: Compared, other: Compared) -> str:
+    """Return the address of Collectives with these two runs."""
+    view = {"job": first.job, "run": first.run, "with": f"{other.job}/{other.run}", "metric": "duration"}
     return link("/collectives", view)
 
 
@@ -414,18 +443,18 @@ _ROWS = 120
 _NAME_AT_MOST = 60
 
 
-def _durations(one: Compared) -> tuple[Any, list[str]]:
-    """Return (L, R) the time of each rank in collectives, several neighbours together where there are many, and their names."""
-    side = one.side
+def _durations(compared: Compared) -> tuple[Any, list[str]]:
+    """Return (L, R) times of ranks in collectives, with names of the lines; neighbours share a line if there are many."""
+    side = compared.side
     members = collective_members(side.trace, side.times, side.groups)
     if not len(members):
         return np.zeros((0, len(side.trace.ranks))), []
     rows = rows_of(members)
-    found = matrix(members, rows, "duration")
-    edges = np.unique(np.linspace(0, len(found), min(len(found), _ROWS) + 1).astype(int))[:-1]
-    there = np.add.reduceat(~np.isnan(found), edges, axis=0)
-    total = np.add.reduceat(np.nan_to_num(found), edges, axis=0)
-    ends = [*edges[1:].tolist(), len(found)]
+    durations = matrix(members, rows, "duration")
+    edges = np.unique(np.linspace(0, len(durations), min(len(durations), _ROWS) + 1).astype(int))[:-1]
+    there = np.add.reduceat(~np.isnan(durations), edges, axis=0)
+    total = np.add.reduceat(np.nan_to_num(durations), edges, axis=0)
+    ends = [*edges[1:].tolist(), len(durations)]
     labels = []
     for low, high in zip(edges.tolist(), ends, strict=True):
         name = members.titles[int(members.title[rows.first[low]])][-_NAME_AT_MOST:]

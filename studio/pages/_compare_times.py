@@ -1,4 +1,4 @@
-"""By what the timelines of a comparison can be aligned, and the moments that then stand above each other."""
+"""Alignment of the timelines of a comparison: the choices, and the aligned moment of each run."""
 
 from __future__ import annotations
 
@@ -21,20 +21,22 @@ _COLLECTIVES = 40
 
 
 def align_options(shown: Lineup, by: str) -> list[dict[str, Any]]:
-    """Return what the timelines can be aligned by: the start, steps, and collectives of the first side, longest first.
+    """Return the choices of alignment: the start, steps, and collectives of the first run, longest first.
 
-    A node that they are aligned by and that is none of these stands there too.
+    The current choice is included even if it is another node.
     """
     groups: list[dict[str, Any]] = [{"group": "Run", "items": [{"value": ALIGN_START, "label": "start"}]}]
-    steps = [step_starts(one.side) for one in shown.sides]
+    steps = [step_starts(side.side) for side in shown.sides]
     count = min(map(len, steps))
     if count:
-        named = [{"value": f"{_STEP}:{at}", "label": f"step {list(steps[0])[at]}"} for at in range(count)]
+        named = [
+            {"value": f"{_STEP}:{index}", "label": f"step {list(steps[0])[index]}"} for index in range(count)
+        ]
         groups.append({"group": "Step", "items": named})
     collectives = _collectives(shown.sides[0].side)
     if collectives:
         groups.append({"group": "Collective of A", "items": collectives})
-    if by.startswith(f"{_NODE}:") and all(one["value"] != by for one in collectives):
+    if by.startswith(f"{_NODE}:") and all(option["value"] != by for option in collectives):
         number, _, ref = by.removeprefix(f"{_NODE}:").partition(".")
         named = [{"value": by, "label": f"node {ref[:24]} of rank {number[:12]}"}]
         groups.append({"group": "Node of A", "items": named})
@@ -45,23 +47,23 @@ def _collectives(side: Side) -> list[dict[str, str]]:
     times = collective_times(side.trace, side.times, side.groups)
     graphs = {rank.number: side.trace.graph_of(rank) for rank in side.trace.ranks}
     items = []
-    for at in np.argsort(-times.duration_ns, kind="stable")[:_COLLECTIVES].tolist():
-        rank, row = int(times.last_rank[at]), int(times.last_row[at])
-        group = times.groups[int(times.group[at])]
-        label = f"{collective_name(int(times.type[at]))} #{times.position[at]}"
+    for index in np.argsort(-times.duration_ns, kind="stable")[:_COLLECTIVES].tolist():
+        rank, row = int(times.last_rank[index]), int(times.last_row[index])
+        group = times.groups[int(times.group[index])]
+        label = f"{collective_name(int(times.type[index]))} #{times.position[index]}"
         label += f" of {group[:24]}" if group else ""
         value = f"{_NODE}:{rank}.{node_ref(graphs[rank], row)}"
-        items.append({"value": value, "label": f"{label} · {format_bytes(int(times.bytes[at]))}"})
+        items.append({"value": value, "label": f"{label} · {format_bytes(int(times.bytes[index]))}"})
     return items
 
 
 def step_starts(side: Side) -> dict[int, int]:
-    """Return when each step began on any rank, after the beginning of the run; empty where nothing tells steps."""
+    """Return the earliest start of each step, in ns after the beginning of the run; empty if steps are unknown."""
     starts: dict[int, int] = {}
     for index, graph in enumerate(side.trace.graphs):
         steps = graph_steps(graph)
         rows = np.flatnonzero(steps >= 0)
-        places = [at for at, rank in enumerate(side.trace.ranks) if rank.graph == index]
+        places = [place for place, rank in enumerate(side.trace.ranks) if rank.graph == index]
         for first in set(side.times.first[places].tolist()) - {NONE}:
             begun = side.times.start_ns[first + rows]
             there = begun >= 0
@@ -73,7 +75,7 @@ def step_starts(side: Side) -> dict[int, int]:
 
 
 def anchors(shown: Lineup, by: str) -> list[int | None]:
-    """Return the moment of each side that stands above those of the others, in ns after its beginning.
+    """Return the aligned moment of each run, in ns after its beginning; None where a run has none.
 
     Args:
         shown: The runs.
@@ -84,11 +86,11 @@ def anchors(shown: Lineup, by: str) -> list[int | None]:
     """
     kind, _, what = by.partition(":")
     if kind == _STEP:
-        steps = [list(step_starts(one.side).values()) for one in shown.sides]
-        at = int(what) if what.isdecimal() and len(what) < 10 else len(steps[0])
-        if at >= len(steps[0]):
+        steps = [list(step_starts(side.side).values()) for side in shown.sides]
+        index = int(what) if what.isdecimal() and len(what) < 10 else len(steps[0])
+        if index >= len(steps[0]):
             raise TraceError(f"A has no step number {what[:20]!r}; the runs are aligned by their start.")
-        return [one[at] if at < len(one) else None for one in steps]
+        return [starts[index] if index < len(starts) else None for starts in steps]
     if kind == _NODE:
         return _starts_of(shown, what)
     return [0 for _ in shown.sides]
@@ -97,13 +99,13 @@ def anchors(shown: Lineup, by: str) -> list[int | None]:
 def _starts_of(shown: Lineup, what: str) -> list[int | None]:
     side = shown.sides[0].side
     number, _, ref = what.partition(".")
-    place = next((at for at, rank in enumerate(side.trace.ranks) if str(rank.number) == number), None)
+    place = next((index for index, rank in enumerate(side.trace.ranks) if str(rank.number) == number), None)
     if place is None:
         raise TraceError(f"A has no rank {number[:20]!r}; the runs are aligned by their start.")
     row = find_node(side.trace.graph_of(side.trace.ranks[place]), ref)
     starts: list[int | None] = []
-    for one, node in zip(shown.sides, shown.partners(0, place, row), strict=True):
-        first = NONE if node is None else int(one.side.times.first[node[0]])
-        start = NONE if first == NONE or node is None else int(one.side.times.start_ns[first + node[1]])
-        starts.append(None if start == NONE else start - one.side.origin_ns)
+    for compared, node in zip(shown.sides, shown.partners(0, place, row), strict=True):
+        first = NONE if node is None else int(compared.side.times.first[node[0]])
+        start = NONE if first == NONE or node is None else int(compared.side.times.start_ns[first + node[1]])
+        starts.append(None if start == NONE else start - compared.side.origin_ns)
     return starts

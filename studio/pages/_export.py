@@ -1,4 +1,4 @@
-"""Saving a figure as PNG, SVG and CSV, and the table behind it, which copies as TSV: see `assets/base/export.mjs`."""
+"""Buttons that save figures as PNG, SVG or CSV and tables as TSV: see `assets/base/export.mjs`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from dash import html
 
-from studio.pages._widgets import labelled
+from studio.pages._widgets import aria_label
 
 Value = str | int | float | None
 
@@ -67,7 +67,7 @@ def exports(
         html.Button(text, className="cs-button", title=hint, **_kind(kind)) for kind, text, hint in kinds
     ]
     return html.Div(
-        buttons, className="cs-export", role="group", **labelled(f"Save {title or name}"), **about
+        buttons, className="cs-export", role="group", **aria_label(f"Save {title or name}"), **about
     )
 
 
@@ -76,7 +76,7 @@ def _kind(kind: str) -> dict[str, Any]:
 
 
 def menu(choices: Sequence[tuple[str, str, dict[str, Any]]], *, about: str, classes: str = "") -> Any:
-    """Return a button that opens a list of ways to save; `assets/base/export.mjs` closes it again.
+    """Return a "Save" menu; `assets/base/export.mjs` closes it after a click.
 
     Args:
         choices: What each is called, what it does, and the attributes by which a script knows it.
@@ -84,19 +84,20 @@ def menu(choices: Sequence[tuple[str, str, dict[str, Any]]], *, about: str, clas
         classes: Further classes of the element.
     """
     buttons = [
-        html.Button(text, className="cs-button-quiet", title=hint, **told) for text, hint, told in choices
+        html.Button(text, className="cs-button-quiet", title=hint, **attributes)
+        for text, hint, attributes in choices
     ]
     return html.Details(
-        [html.Summary("Save", className="cs-button"), html.Div(buttons, role="group", **labelled(about))],
+        [html.Summary("Save", className="cs-button"), html.Div(buttons, role="group", **aria_label(about))],
         className=f"cs-menu {classes}".strip(),
     )
 
 
-def copied(table: Any, name: str) -> Any:
-    """Return a table of `_widgets.table` with a button that copies it as TSV, exact values in place of rounded ones."""
+def with_copy_button(table: Any, name: str) -> Any:
+    """Add a button to a table that copies it as TSV, with exact values in place of rounded ones."""
     button = html.Button(
         "Copy as TSV",
         className="cs-button-quiet cs-copy",
-        **{"data-copy": "", **labelled(f"Copy {name} as TSV")},
+        **{"data-copy": "", **aria_label(f"Copy {name} as TSV")},
     )
     return html.Div([table, button], className="cs-copied")

@@ -1,4 +1,4 @@
-"""What the Graph page consists of: controls, map, drawing, and what stands below it."""
+"""The layout of the Graph page: controls, map, drawing, and the legend and keys below it."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from studio.pages._export import menu
 from studio.views.graph_request import COLOURS, DEEPEST
 
 _KEYS = (
-    ("↑ ↓ ← →", "walk along dependencies and beside"),
+    ("↑ ↓ ← →", "move along dependencies and sideways"),
     ("Enter", "open a block; centre a node"),
     ("Backspace", "close the block around"),
     ("double click", "open or close a block; centre a node"),
     ("/", "search"),
     ("n N", "next and previous hit"),
-    ("+ −", "closer, further"),
+    ("+ −", "zoom in, zoom out"),
     ("0", "full size"),
     ("F", "fit"),
     ("C", "critical path"),
     ("W", "width by time"),
     ("P", "a path begins here"),
     ("Esc", "clear the selection"),
-    ("?", "this list"),
+    ("?", "show these keys"),
 )
 _SHOWN_KEYS = ("↑ ↓ ← →", "Enter", "Backspace", "/", "F")
 
@@ -39,7 +39,7 @@ def controls() -> Any:
     return html.Div(
         [
             html.H1("Graph"),
-            _labelled("rank", _select("graph-rank", "Rank", [], 84, searchable=True, limit=200)),
+            _label_control("rank", _select("graph-rank", "Rank", [], 84, searchable=True, limit=200)),
             dmc.SegmentedControl(
                 id="graph-show",
                 data=[
@@ -52,8 +52,10 @@ def controls() -> Any:
                 size="xs",
                 **_aria(label="What is drawn"),
             ),
-            _labelled("fold by", _select("graph-by", "Fold by", [], 128)),
-            _labelled("depth", _select("graph-depth", "Depth", [str(n) for n in range(1, DEEPEST + 1)], 58)),
+            _label_control("fold by", _select("graph-by", "Fold by", [], 128)),
+            _label_control(
+                "depth", _select("graph-depth", "Depth", [str(n) for n in range(1, DEEPEST + 1)], 58)
+            ),
             _field(
                 _select(
                     "graph-dir",
@@ -95,21 +97,21 @@ def controls() -> Any:
 
 
 def _look() -> Any:
-    """Return how nodes look: beside the legend, which says what it means."""
+    """Return the controls of colours and widths, beside the legend."""
     return html.Div(
         [
-            _labelled(
+            _label_control(
                 "colour by",
                 _select(
                     "graph-colour",
                     "Colour by",
-                    [{"value": one, "label": title} for one, title in COLOURS.items()],
+                    [{"value": value, "label": title} for value, title in COLOURS.items()],
                     150,
                 ),
             ),
-            _labelled("with", _select("graph-with", "Compare durations with", [], 150)),
-            _toggle("graph-crit", "Critical path", "Draw what holds the rank up on top (C)"),
-            _toggle("graph-wide", "Width = time", "Draw nodes as wide as they are long in time (W)"),
+            _label_control("with", _select("graph-with", "Compare durations with", [], 150)),
+            _toggle("graph-crit", "Critical path", "Draw the critical path on top (C)"),
+            _toggle("graph-wide", "Width = time", "Draw longer nodes wider (W)"),
         ],
         className="cs-graph-look",
     )
@@ -141,7 +143,7 @@ def _aria(**names: str) -> dict[str, Any]:
     return {f"aria-{name}": value for name, value in names.items()}
 
 
-def _labelled(text: str, control: Any) -> Any:
+def _label_control(text: str, control: Any) -> Any:
     return _field(html.Span(text, className="cs-dim", **_aria(hidden="true")), control)
 
 
@@ -174,9 +176,9 @@ def _search() -> Any:
 
 
 def whole_map() -> Any:
-    """Return where `assets/graph/map.mjs` draws the whole graph."""
+    """Return the element in which `assets/graph/map.mjs` draws the map of the whole graph."""
     about = (
-        "Map of the whole graph: depth from left to right; what lies equally deep from top to bottom. "
+        "Map of the whole graph: depth from left to right; nodes of equal depth from top to bottom. "
         "Click to go there, or aim with the arrow keys and press Enter."
     )
     canvas: Any = html.Canvas(id="graph-map-canvas", title=about)
@@ -187,12 +189,12 @@ def whole_map() -> Any:
         className="cs-graph-map",
         tabIndex=0,
         role="slider",
-        **_aria(label=about, valuemin="0", valuemax="100", valuenow="0", valuetext="nothing aimed at"),
+        **_aria(label=about, valuemin="0", valuemax="100", valuenow="0", valuetext="no position selected"),
     )
 
 
 def canvas() -> Any:
-    """Return where Cytoscape draws."""
+    """Return the element in which Cytoscape draws."""
     return html.Div(
         [
             cyto.Cytoscape(
@@ -207,7 +209,7 @@ def canvas() -> Any:
                 minZoom=0.02,
                 maxZoom=3,
                 style={"width": "100%", "height": "100%"},
-                stylesheet=worn(dark=False),
+                stylesheet=themed_stylesheet(dark=False),
             ),
             html.Div(id="graph-tip", className="cs-graph-tip", hidden=True),
         ],
@@ -220,7 +222,7 @@ def canvas() -> Any:
 
 
 def foot() -> Any:
-    """Return what stands below the drawing: the sentence, keys, the legend."""
+    """Return the foot of the page: sentence, keys, legend."""
     short = {"↑ ↓ ← →": "walk", "Enter": "open", "Backspace": "close", "/": "search", "F": "fit"}
     keys: list[Any] = [part for key in _SHOWN_KEYS for part in (html.Kbd(key), f" {short[key]} ")]
     keys.append(html.Button("? all keys", id="graph-help", className="cs-button-quiet"))
@@ -249,8 +251,8 @@ def foot() -> Any:
     )
 
 
-def worn(*, dark: bool) -> list[dict[str, Any]]:
-    """Return how nodes look, hues after what their types look like and before what is selected."""
+def themed_stylesheet(*, dark: bool) -> list[dict[str, Any]]:
+    """Return the stylesheet of a theme: rules of hues override those of types, and selection overrides both."""
     plain = stylesheet(dark)
-    at = next(number for number, rule in enumerate(plain) if rule["selector"] == 'edge[dep = "ctrl"]')
-    return [*plain[:at], *hue_styles(palette(dark), dark), *plain[at:]]
+    place = next(number for number, rule in enumerate(plain) if rule["selector"] == 'edge[dep = "ctrl"]')
+    return [*plain[:place], *hue_styles(palette(dark), dark), *plain[place:]]

@@ -14,29 +14,29 @@ from studio.views.graph_request import Request
 
 
 def legend_shown(asked: Request, looks: list[tuple[Look, int]], swatches: list[Swatch]) -> list[Any]:
-    """Return what colours, shapes and lines mean; a click on a colour hides and shows what has it."""
+    """Return the legend; a click on an entry hides or shows its nodes."""
     if asked.colour == "type":
         items = [
             _item(
-                one.kind,
+                look.kind,
                 html.Span(
-                    className=f"cs-shape cs-shape-{one.shape}",
-                    style={"background": f"var(--cs-{one.colour})"},
+                    className=f"cs-shape cs-shape-{look.shape}",
+                    style={"background": f"var(--cs-{look.colour})"},
                 ),
-                one.title,
+                look.title,
                 count,
             )
-            for one, count in looks
+            for look, count in looks
         ]
     else:
         items = [
             _item(
-                one.hue,
-                html.Span(className="cs-hue", style={"background": _swatch(one.hue)}),
-                one.title,
-                one.count,
+                swatch.hue,
+                html.Span(className="cs-hue", style={"background": _swatch(swatch.hue)}),
+                swatch.title,
+                swatch.count,
             )
-            for one in swatches
+            for swatch in swatches
         ]
     lines = [
         html.Span([html.Span(className="cs-line"), "data"]),
@@ -45,9 +45,7 @@ def legend_shown(asked: Request, looks: list[tuple[Look, int]], swatches: list[S
     if asked.critical:
         lines.append(html.Span([html.Span(className="cs-line cs-line-thick"), "critical path"]))
     if asked.mode == "fold" and asked.colour == "type":
-        lines.append(
-            html.Span("A block shows which share of its nodes is of which type.", className="cs-dim")
-        )
+        lines.append(html.Span("A block shows the share of each type among its nodes.", className="cs-dim"))
     return [*items, *lines]
 
 

@@ -60,8 +60,8 @@ def _close() -> Any:
 
 
 def _node(index: NodeIndex, rank: Rank, row: int, view: dict[str, Any]) -> Any:
-    found = index.trace
-    graph = found.graph_of(rank)
+    trace = index.trace
+    graph = trace.graph_of(rank)
     attributes = node_attributes(graph, row, rank.slots)
     name = graph.strings[int(graph.name[row])] or "(no name)"
     return html.Div(
@@ -70,9 +70,9 @@ def _node(index: NodeIndex, rank: Rank, row: int, view: dict[str, Any]) -> Any:
             html.Dl(
                 _pairs(
                     [
-                        *_facts(found, rank, row, attributes, view),
+                        *_facts(trace, rank, row, attributes, view),
                         *_times(index, graph, row, simulated=bool(shown_run(session(), view["job"], view))),
-                        *_simulated(found, rank, row, view),
+                        *_simulated_facts(trace, rank, row, view),
                     ]
                 )
             ),
@@ -80,7 +80,7 @@ def _node(index: NodeIndex, rank: Rank, row: int, view: dict[str, Any]) -> Any:
             _neighbours("Waited for by", successors(graph, row), graph, view),
             _attributes(attributes),
             _inputs_and_outputs(graph, row),
-            _unknown(graph, row),
+            _list_unknown_fields(graph, row),
             _elsewhere(
                 view, timed=int(graph.start_ns[row]) >= 0, meets=int(graph.type[row]) == NodeType.COMM_COLL
             ),
@@ -99,28 +99,31 @@ def _pairs(facts: Sequence[tuple[Any, Any]]) -> list[Any]:
 
 
 def _facts(
-    found: Trace, rank: Rank, row: int, attributes: list[Attribute], view: dict[str, Any]
+    trace: Trace, rank: Rank, row: int, attributes: list[Attribute], view: dict[str, Any]
 ) -> list[tuple[str, Any]]:
     keep = {name: view.get(name) for name in ("job", "run", "rank", "node")}
-    graph = found.graph_of(rank)
+    graph = trace.graph_of(rank)
     number = int(graph.type[row])
     values = {attribute.name: attribute.value for attribute in attributes}
     facts: list[tuple[str, Any]] = [
-        ("rank", _led(str(rank.number), "/timeline", keep, "See its lanes in the timeline")),
+        ("rank", _link_fact(str(rank.number), "/timeline", keep, "See its lanes in the timeline")),
         ("id", str(int(graph.id[row]))),
         ("type", type_name(number)),
     ]
     if number == NodeType.COMM_COLL and isinstance(values.get("comm_type"), int):
         facts.append(("collective", collective_name(int(values["comm_type"]))))  # type: ignore[arg-type]
-    group = group_of(found, rank, row)
+    group = group_of(trace, rank, row)
     if group is not None:
-        listed = next((one for one in found.groups if one.name == group), None)
+        listed = next((candidate for candidate in trace.groups if candidate.name == group), None)
         ranks = f" · ranks {_short_list(listed.ranks)}" if listed else ""
         shown = group or "(unnamed)"
         if number == NodeType.COMM_COLL:
             only = {**keep, "by": "group", "only": group}
             facts.append(
-                ("comm group", [_led(shown, "/collectives", only, "See the collectives of the group"), ranks])
+                (
+                    "comm group",
+                    [_link_fact(shown, "/collectives", only, "See the collectives of the group"), ranks],
+                )
             )
         else:
             facts.append(("comm group", f"{shown}{ranks}"))
@@ -131,18 +134,18 @@ def _facts(
     return facts
 
 
-def _led(text: str, path: str, view: dict[str, Any], title: str) -> Any:
-    """Return a fact that leads to where more is known of it."""
+def _link_fact(text: str, path: str, view: dict[str, Any], title: str) -> Any:
+    """Return a fact as a link to the page that shows more about it."""
     return dcc.Link(text, href=link(path, view), title=title)
 
 
-def _simulated(found: Trace, rank: Rank, row: int, view: dict[str, Any]) -> list[tuple[str, Any]]:
+def _simulated_facts(trace: Trace, rank: Rank, row: int, view: dict[str, Any]) -> list[tuple[str, Any]]:
     """Return when the node ran in the simulation that is shown, if one is."""
     run = shown_run(session(), view["job"], view)
     if not run:
         return []
     times = session().times(view["job"], run)
-    first = int(times.first[found.ranks.index(rank)])
+    first = int(times.first[trace.ranks.index(rank)])
     start = int(times.start_ns[first + row]) if first >= 0 else -1
     if start < 0:
         return [("in the run", "did not run")]
@@ -161,7 +164,7 @@ def _section(title: str, *children: Any) -> Any:
 
 
 def _times(index: NodeIndex, graph: Graph, row: int, *, simulated: bool) -> list[tuple[str, Any]]:
-    """Return what was recorded, and called so where a simulation is shown beside it."""
+    """Return recorded start and duration, labelled as recorded if a simulation is shown too."""
     kind = "recorded " if simulated else ""
     start, duration = int(graph.start_ns[row]), int(graph.duration_ns[row])
     shown = format_offset(start - index.origin_ns, index.end_ns)
@@ -265,8 +268,8 @@ def _inputs_and_outputs(graph: Graph, row: int) -> Any:
     return html.Div(parts)
 
 
-def _unknown(graph: Graph, row: int) -> Any:
-    """Return what the file says about the node in fields this version does not know."""
+def _list_unknown_fields(graph: Graph, row: int) -> Any:
+    """Show fields of the node that this version does not know, as bytes."""
     pieces = [graph.strings.raw(int(code)) for code in graph.extra[graph.extra_row == row]]
     if not pieces:
         return None
@@ -281,5 +284,5 @@ def _elsewhere(view: dict[str, Any], *, timed: bool, meets: bool) -> Any:
     if meets:
         places.append(("Collectives", "/collectives"))
     links = [html.A(name, href=link(path, keep)) for name, path in places]
-    between = [part for one in links for part in (" · ", one)]
+    between = [part for anchor in links for part in (" · ", anchor)]
     return html.Div([html.H3("Open in"), html.Div(between[1:])])

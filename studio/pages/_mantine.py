@@ -56,8 +56,10 @@ class _Components(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
     def exec_module(self, module: ModuleType) -> None:
         """Import the components that are used, and have the package import others when they are asked for."""
-        found = {name: getattr(importlib.import_module(f"{_PACKAGE}.{name}"), name) for name in COMPONENTS}
-        vars(module).update(found, __all__=list(found))
+        components = {
+            name: getattr(importlib.import_module(f"{_PACKAGE}.{name}"), name) for name in COMPONENTS
+        }
+        vars(module).update(components, __all__=list(components))
         vars(sys.modules[_PACKAGE])["__getattr__"] = _component
 
 

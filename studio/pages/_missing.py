@@ -1,4 +1,4 @@
-"""What an address names that is not there: runs, ranks and jobs to compare with, told above every page."""
+"""Warnings above every page: runs, ranks and jobs that the address names and that do not exist."""
 
 from __future__ import annotations
 
@@ -9,53 +9,53 @@ from dash import html
 
 from studio.errors import StudioError
 from studio.pages._state import RECORDED, session, workspace
-from studio.pages._widgets import labelled
+from studio.pages._widgets import aria_label
 from studio.views.address import rank_of, runs_of
 
 _NAMED_AT_MOST = 60
 _OF_THE_JOB = frozenset({"/graph", "/timeline"})
-"""Pages on which what is compared with is a run of the same job."""
+"""Pages that compare with runs of the same job only."""
 
 
-def missing(named: str | None) -> list[Any]:
-    """Return a line for each thing that an address names and that is not there, with a button that takes it out.
+def list_missing(named: str | None) -> list[Any]:
+    """Return a warning for each thing that the address names and that does not exist, with a button that removes it.
 
     Args:
         named: Page, and the view's job, run, rank, runs to compare with and run in the same lanes, as a JSON list.
     """
     path, job, run, rank, beside, ghost = json.loads(named) if named else [None] * 6
     if not job or not _is_job(job):
-        return []  # the page says so itself
-    found = []
+        return []  # the page reports this itself
+    lines = []
     if run and not _is_run(job, run):
-        found.append(_line(_no_run(job, run), "The pages that need its times show nothing.", {"run": None}))
+        lines.append(_line(_no_run(job, run), "The pages that need its times show nothing.", {"run": None}))
     if rank is not None:
         try:
             rank_of(session().trace(job), {"rank": rank})
         except StudioError as error:
-            found.append(_line(error.message, error.hint, {"rank": None, "node": None}))
+            lines.append(_line(error.message, error.hint, {"rank": None, "node": None}))
     for key, text in (("with", beside), ("ghost", ghost)):
         parts = [part for part in str(text or "").split(",") if part]
         kept = [part for part in parts if _is_there(path, job, part)]
         gone = [part for part in parts if part not in kept]
         if gone:
-            message = f"There is no {' and no '.join(map(_quoted, gone))} to compare with."
-            found.append(
+            message = f"There is no {' and no '.join(map(_quote, gone))} to compare with."
+            lines.append(
                 _line(message, "It may have been deleted, or have no times.", {key: ",".join(kept) or None})
             )
-    return found
+    return lines
 
 
 def _line(message: str, hint: str, change: dict[str, Any]) -> Any:
     button: dict[str, Any] = {
         "data-view": json.dumps(change),
-        **labelled(f"Take it out of the address: {message}"),
+        **aria_label(f"Remove it from the address: {message}"),
     }
     return html.Div(
         [
-            html.Span("not there", className="cs-level cs-level-warning"),
+            html.Span("missing", className="cs-level cs-level-warning"),
             html.Span([message, " ", html.Span(hint, className="cs-dim")]),
-            html.Button("Take it out of the address", className="cs-button", **button),
+            html.Button("Remove it from the address", className="cs-button", **button),
         ],
         className="cs-missing",
     )
@@ -64,15 +64,15 @@ def _line(message: str, hint: str, change: dict[str, Any]) -> Any:
 def _no_run(job: str, run: str) -> str:
     if run == RECORDED:
         return "The files of this job hold no times, so there is no recording to show."
-    return f"This job has no run {_quoted(run)}: it may have been deleted."
+    return f"This job has no run {_quote(run)}: it may have been deleted."
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     return repr(text if len(text) <= _NAMED_AT_MOST else f"{text[: _NAMED_AT_MOST - 1]}…")
 
 
 def is_side(part: str, *, timed: bool = False) -> bool:
-    """Return whether a job, or `job/run`, is there to be compared with; of `timed` ones, whether times of it are known."""
+    """Return whether a job, or `job/run`, exists; with `timed`, whether it has times."""
     job, _, run = part.partition("/")
     if not _is_job(job):
         return False

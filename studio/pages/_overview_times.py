@@ -1,4 +1,4 @@
-"""Where the time goes, on the Overview: what the ranks did over time, and the time of each rank."""
+"""Where the time went, on Overview: activity of the ranks over time, and the time of each rank."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ _STANDS_OUT = 0.005
 
 
 def times_panel(job: str, run: str | None, *, dark: bool) -> Any:
-    """Return both figures for a run, "" for the recording; None stands for a job that holds no times at all."""
+    """Return both figures of a run; "" is the recording, None a job without times."""
     if run is None:
         simulate = dcc.Link("Simulate it", href=link("/simulate", {"job": job}))
         return html.P(
-            ["The files hold no times. ", simulate, " to see where they would go."], className="cs-dim"
+            ["The files hold no times. ", simulate, " to see where the time would go."], className="cs-dim"
         )
     use, over_time = session().rank_use(job, run)
     name = f"simulated: {workspace().run_info(job, run).name}" if run else "as recorded"
@@ -53,7 +53,7 @@ def times_panel(job: str, run: str | None, *, dark: bool) -> Any:
 
 
 def _section(name: tuple[str, str], figure: Any, table: Table, words: list[Any]) -> Any:
-    """Return a figure under its title, with what saves it and the words below; `name` is that of files, and the title."""
+    """Return a figure with its title, save buttons and caption; `name` is the name of saved files and the title."""
     shown = f"overview-{name[0]}"
     return html.Div(
         [
@@ -68,7 +68,7 @@ def _section(name: tuple[str, str], figure: Any, table: Table, words: list[Any])
 
 
 def _in_words(use: RankUse) -> list[Any]:
-    """Return the shares of the mean rank, and who takes longest to compute where somebody stands out."""
+    """Say how the mean rank spends its time, and which rank computes much longer than others."""
     last = int(use.finish_ns.max())
 
     def share(column: Any) -> str:
@@ -77,7 +77,7 @@ def _in_words(use: RankUse) -> list[Any]:
     times = use.times
     busy = use.finish_ns - times.idle_ns
     said: list[Any] = [
-        f"of the finish after {format_ns(last)}, mean rank: compute {share(times.compute_ns)}",
+        f"Shares of the finish ({format_ns(last)}), mean rank: compute {share(times.compute_ns)}",
         f", exposed communication {share(times.exposed_communication_ns)}",
         hint("exposed communication", _EXPOSED),
     ]
@@ -99,11 +99,11 @@ def _in_words(use: RankUse) -> list[Any]:
     return said
 
 
-def _over_time(found: Occupancy) -> Table:
+def _over_time(occupancy: Occupancy) -> Table:
     head = ("from_ns", "to_ns", "compute", "exposed_communication", "memory", "cpu")
-    edges = found.edges_ns.tolist()
+    edges = occupancy.edges_ns.tolist()
     rows = [
         (round(low), round(high), *(round(share, 6) for share in shares))
-        for low, high, shares in zip(edges, edges[1:], found.share.T.tolist(), strict=False)
+        for low, high, shares in zip(edges, edges[1:], occupancy.share.T.tolist(), strict=False)
     ]
     return Table(head, rows)

@@ -1,4 +1,4 @@
-"""What Overview tells in tables: nodes by type, communication by type, bytes of groups and ranks."""
+"""The tables of Overview: nodes by type, communication by type, bytes of groups and ranks."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from dash import html
 from studio.analysis.collectives.groups import GroupUse
 from studio.analysis.job.summary import Summary
 from studio.analysis.job.type_times import TypeTime
-from studio.pages._export import Table, copied
-from studio.pages._widgets import exact, hint, labelled, table, term
+from studio.pages._export import Table, with_copy_button
+from studio.pages._widgets import aria_label, exact, hint, table, term
 from studio.trace import NONE
 from studio.units import format_bytes, format_count, format_ns
 
@@ -21,7 +21,7 @@ def use_table(use: GroupUse) -> Table:
     arrays = (use.group, use.rank, use.count, use.bytes, use.sized)
     rows = [
         (use.groups[g] or "all ranks", use.ranks[r], count, size if sized or not count else "not recorded")
-        for g, r, count, size, sized in zip(*(one.tolist() for one in arrays), strict=True)
+        for g, r, count, size, sized in zip(*(array.tolist() for array in arrays), strict=True)
     ]
     return Table(("group", "rank", "nodes", "bytes"), rows)
 
@@ -47,7 +47,7 @@ _COLOUR = {
 
 
 def types_table(summary: Summary, run: Mapping[str, TypeTime] | None = None) -> Any:
-    """Return the table of nodes by type, with the times of a run, where one is shown, before those recorded."""
+    """Return the table of nodes by type; times of a run, if one is shown, stand before the recorded ones."""
     rows = []
     recorded = run is None or summary.duration_ns > 0
     for share in summary.types:
@@ -71,11 +71,11 @@ def types_table(summary: Summary, run: Mapping[str, TypeTime] | None = None) -> 
         head += [["In run, mean rank", hint("time in the run", _ADDED)], _max_over_mean("time in the run")]
     if recorded:
         head += [["Recorded, mean rank", hint("recorded time", _ADDED)], _max_over_mean("recorded time")]
-    return copied(table(head, rows, numeric=range(1, len(head))), "nodes by type")
+    return with_copy_button(table(head, rows, numeric=range(1, len(head))), "nodes by type")
 
 
 def _mean_and_worst(took: TypeTime, ranks: int) -> list[Any]:
-    """Return the time of the mean rank, and how far the one that takes longest stands out."""
+    """Return cells with the mean time of a rank, and the largest relative to it."""
     mean_ns = took.total_ns / ranks
     return [
         exact(format_ns(mean_ns), f"{mean_ns:,.0f} ns") if took.total_ns else "–",
@@ -84,7 +84,7 @@ def _mean_and_worst(took: TypeTime, ranks: int) -> list[Any]:
 
 
 def _worst(most: int, mean: float, rank: int, unit: str) -> Any:
-    """Return how far the rank with most stands out, and which it is."""
+    """Return a cell with max / mean, and the rank that has the maximum."""
     if not most:
         return "–"
     ratio = most / mean
@@ -93,13 +93,13 @@ def _worst(most: int, mean: float, rank: int, unit: str) -> Any:
     return exact(f"{ratio:.2f}{which}", f"{most:,} / {mean:,.1f} {unit}")
 
 
-def _moved(size: float, nodes: int, lacking: int) -> Any:
-    """Return a size; where it was not recorded that, and where some of it was not, that it is more."""
+def _size_cell(size: float, nodes: int, lacking: int) -> Any:
+    """Return a cell with a size; says if it was not recorded for all nodes."""
     if not lacking:
         return exact(format_bytes(size), f"{size:,.10g} bytes")
     if lacking == nodes:
-        return html.Span("not recorded", title="No node of this type says how much it moves (comm_size).")
-    title = f"{size:,.10g} bytes; {lacking:,} of {nodes:,} nodes do not say how much they move (comm_size)"
+        return html.Span("not recorded", title="No node of this type has a size (comm_size).")
+    title = f"{size:,.10g} bytes; {lacking:,} of {nodes:,} nodes have no size (comm_size)"
     return exact(f"{format_bytes(size)} and more", title)
 
 
@@ -117,8 +117,8 @@ def collectives_table(summary: Summary, lacking: Mapping[str, int]) -> Any:
         (
             share.name,
             format_count(share.nodes),
-            _moved(share.bytes, share.nodes, lacking.get(share.name, 0)),
-            _moved(share.bytes_mean, share.nodes, lacking.get(share.name, 0)),
+            _size_cell(share.bytes, share.nodes, lacking.get(share.name, 0)),
+            _size_cell(share.bytes_mean, share.nodes, lacking.get(share.name, 0)),
             _worst(share.bytes_most, share.bytes_mean, share.bytes_most_rank, "bytes"),
         )
         for share in summary.collectives
@@ -127,14 +127,14 @@ def collectives_table(summary: Summary, lacking: Mapping[str, int]) -> Any:
         "Type",
         "Nodes",
         term("bytes", "Bytes, all ranks"),
-        "Mean of a rank",
+        "Mean per rank",
         _max_over_mean("bytes"),
     )
-    return copied(table(head, rows, numeric=(1, 2, 3, 4)), "communication by type")
+    return with_copy_button(table(head, rows, numeric=(1, 2, 3, 4)), "communication by type")
 
 
 def imported_from(source: str) -> Any:
-    """Return where a job comes from: its file or folder, or the first of several, which open as a list.
+    """Return the sources of a job: its file or folder, or a list that opens.
 
     Args:
         source: As the workspace keeps it, a path a line.
@@ -154,9 +154,7 @@ def imported_from(source: str) -> Any:
         html.Details(
             [
                 html.Summary(html.Bdi(words), title="Show all paths"),
-                html.Div(
-                    html.Ul(listed), role="region", tabIndex=0, **labelled("What the job was imported from")
-                ),
+                html.Div(html.Ul(listed), role="region", tabIndex=0, **aria_label("Sources of the job")),
             ],
             className="cs-menu cs-source-list",
         ),

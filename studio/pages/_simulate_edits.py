@@ -1,4 +1,4 @@
-"""What the Simulate page's form does to a system: texts of fields in, tables out."""
+"""Edits of a system by the form of the Simulate page: texts of fields in, settings out."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ def dimensions(tables: Parts) -> int:
 # Texts
 
 
-def shown_text(tables: Parts, setting: Setting, at: int | None = None) -> str:
-    """Return what the field of a setting shows; empty where nothing is written.
+def shown_text(tables: Parts, setting: Setting, index: int | None = None) -> str:
+    """Return the text in the field of a setting; empty if it is not set.
 
     Example:
         >>> tables = Parts({"bandwidth": [50, 12.5]}, {"roofline-enabled": 1})
@@ -52,14 +52,14 @@ def shown_text(tables: Parts, setting: Setting, at: int | None = None) -> str:
         ('NO_MEMORY_EXPANSION', '')
     """
     value = table_of(tables, setting.file).get(setting.key)
-    if at is not None:
-        value = value[at] if isinstance(value, list | tuple) and at < len(value) else None
+    if index is not None:
+        value = value[index] if isinstance(value, list | tuple) and index < len(value) else None
     if value is None or value == "":
-        return form_choices(setting)[0][0] if form_choices(setting) and at is None else ""
+        return form_choices(setting)[0][0] if form_choices(setting) and index is None else ""
     if isinstance(value, bool):
         return str(int(value))
     if isinstance(value, Mapping):
-        return ", ".join(f"{key}: {_text(one)}" for key, one in value.items())
+        return ", ".join(f"{key}: {_text(entry)}" for key, entry in value.items())
     return _text(value)
 
 
@@ -75,7 +75,7 @@ def form_choices(setting: Setting) -> Sequence[tuple[str, str]]:
 
 
 def _value(setting: Setting, text: str) -> object:
-    """Return what a text stands for; one that is no number stays a text, and is refused by name later."""
+    """Parse the text of a field; what is not a number stays a text, which validation refuses later."""
     if setting.type == "speeds":
         return _speeds(text)
     if setting.type == "flag":
@@ -112,11 +112,11 @@ def with_text(tables: Parts, key: str, text: str) -> Parts:
     setting, text = BY_KEY[name], text.strip()
     if not rest:
         return _with_value(tables, setting, _value(setting, text) if text else None)
-    at = int(rest.removesuffix("]"))
+    index = int(rest.removesuffix("]"))
     before = table_of(tables, setting.file).get(name)
     items: list[object] = list(before) if isinstance(before, list | tuple) else []
-    items += ["ring" if setting in ALGORITHM_SETTINGS else setting.first] * (at + 1 - len(items))
-    items[at] = _value(setting, text)
+    items += ["ring" if setting in ALGORITHM_SETTINGS else setting.first] * (index + 1 - len(items))
+    items[index] = _value(setting, text)
     if setting in ALGORITHM_SETTINGS:
         while items and items[-1] == "":
             items.pop()
@@ -130,12 +130,12 @@ def _with_value(tables: Parts, setting: Setting, value: object) -> Parts:
 
 
 def changed_texts(tables: Parts, texts: Mapping[str, str]) -> dict[str, str]:
-    """Return the fields whose text is another than the system's."""
+    """Return the fields whose text differs from the system's."""
     changed = {}
     for key, text in texts.items():
         name, _, rest = key.partition("[")
-        at = int(rest.removesuffix("]")) if rest else None
-        if (text or "").strip() != shown_text(tables, BY_KEY[name], at):
+        index = int(rest.removesuffix("]")) if rest else None
+        if (text or "").strip() != shown_text(tables, BY_KEY[name], index):
             changed[key] = text or ""
     return changed
 
@@ -150,7 +150,7 @@ def _per_dimension(tables: Parts, change: Any) -> Parts:
     for setting in _LISTS:
         items = table_of(tables, setting.file).get(setting.key)
         if isinstance(items, list | tuple):
-            # A list of algorithms may be shorter than the dimensions, and has to stay in step nevertheless.
+            # A list of algorithms may be shorter than the dimensions; pad it so that entries keep their dimension.
             padded = [*items, *[None] * (count - len(items))]
             kept = [item for item in change(setting, padded) if item is not None]
             tables = with_value(tables, setting, kept or None)
@@ -168,22 +168,22 @@ def with_dimension(tables: Parts) -> Parts:
     return _per_dimension(tables, add)
 
 
-def without_dimension(tables: Parts, at: int) -> Parts:
+def without_dimension(tables: Parts, index: int) -> Parts:
     """Return a system without one of its dimensions; the last one stays."""
     if dimensions(tables) < 2:
         return tables
-    return _per_dimension(tables, lambda _setting, items: items[:at] + items[at + 1 :])
+    return _per_dimension(tables, lambda _setting, items: items[:index] + items[index + 1 :])
 
 
-def with_dimension_moved(tables: Parts, at: int, by: int) -> Parts:
+def with_dimension_moved(tables: Parts, index: int, by: int) -> Parts:
     """Return a system with a dimension moved inwards (-1) or outwards (1)."""
-    to = at + by
-    if not (0 <= at < dimensions(tables) and 0 <= to < dimensions(tables)):
+    to = index + by
+    if not (0 <= index < dimensions(tables) and 0 <= to < dimensions(tables)):
         return tables
 
     def swap(_setting: Setting, items: list[object]) -> list[object]:
         swapped = list(items)
-        swapped[at], swapped[to] = swapped[to], swapped[at]
+        swapped[index], swapped[to] = swapped[to], swapped[index]
         return swapped
 
     return _per_dimension(tables, swap)
@@ -198,19 +198,19 @@ def fitting_sizes(sizes: Sequence[int], ranks: int) -> list[int]:
         >>> fitting_sizes([8, 4], 64), fitting_sizes([8, 4], 8), fitting_sizes([8, 4], 12), fitting_sizes([4, 2], 7)
         ([8, 8], [8, 1], [6, 2], [1, 7])
     """
-    left, found = ranks, []
-    for at, size in enumerate(sizes):
-        last = at == len(sizes) - 1
+    left, fitting = ranks, []
+    for index, size in enumerate(sizes):
+        last = index == len(sizes) - 1
         take = left if last else max(divisor for divisor in range(1, max(size, 1) + 1) if left % divisor == 0)
-        found.append(take)
+        fitting.append(take)
         left //= take
-    return found
+    return fitting
 
 
-def fitted(tables: Parts, ranks: int) -> Parts:
-    """Return a system with as many NPUs as a job has ranks.
+def fit_to_ranks(tables: Parts, ranks: int) -> Parts:
+    """Resize a system so that it has as many NPUs as a job has ranks.
 
-    Single links are those of one number of NPUs: with another the dimensions take their place.
+    Explicit links and switches are dropped if the sizes change, since they fit only the old ones.
     """
     given = tables.network.get("npus_count")
     sizes = (
@@ -227,9 +227,9 @@ def fitted(tables: Parts, ranks: int) -> Parts:
     if fitting != sizes:
         network = {key: value for key, value in network.items() if key not in ("links", "switches")}
     tables = replace(tables, network=network)
-    for at in range(len(fitting) - 1, -1, -1):
-        if fitting[at] == 1:
-            tables = without_dimension(tables, at)
+    for index in range(len(fitting) - 1, -1, -1):
+        if fitting[index] == 1:
+            tables = without_dimension(tables, index)
     return tables
 
 
@@ -248,43 +248,45 @@ def from_preset(name: str) -> Parts:
 
 
 def is_changed(draft: Draft, trace: Trace) -> bool:
-    """Whether a system is no longer the preset it began as; mode, comm groups and what suits the job do not count."""
+    """Return whether a system differs from its preset; mode, comm groups and changes by `suit_to_job` do not count."""
     if draft.origin not in PRESETS:
         return False
     preset = with_mode(from_preset(draft.origin), mode_of(draft.tables), strip=True)
-    suiting = suited(Draft(preset, draft.origin), trace).tables
-    return _said(draft.tables) not in (_said(preset), _said(suiting))
+    suiting = suit_to_job(Draft(preset, draft.origin), trace).tables
+    return _encode_settings(draft.tables) not in (_encode_settings(preset), _encode_settings(suiting))
 
 
 _anything = decoder(object)
 
 
-def _said(tables: Parts) -> object:
+def _encode_settings(tables: Parts) -> object:
     return _anything(msgspec.json.encode(replace(tables, groups=None, names={})))
 
 
-def proposed(trace: Trace) -> Draft:
-    """Return a system to begin with: a preset of as many NPUs as the job has ranks, set so that the job can run."""
+def propose_draft(trace: Trace) -> Draft:
+    """Choose the first system for a job: a preset with an NPU per rank, changed so that the job can run on it."""
     ranks = len(trace.ranks)
-    name = next((one.name for one in PRESETS.values() if one.config.topology.npus == ranks), "hgx-h100-8")
-    return suited(Draft(from_preset(name), name), trace)
+    name = next(
+        (preset.name for preset in PRESETS.values() if preset.config.topology.npus == ranks), "hgx-h100-8"
+    )
+    return suit_to_job(Draft(from_preset(name), name), trace)
 
 
-def suited(draft: Draft, trace: Trace) -> Draft:
-    """Return a system changed where a job would not run on it otherwise, with the reasons."""
+def suit_to_job(draft: Draft, trace: Trace) -> Draft:
+    """Change a system so that the job can run on it, and note the reasons."""
     tables, notes = draft.tables, []
     ranks = len(trace.ranks)
-    fit = fitted(tables, ranks)
+    fit = fit_to_ranks(tables, ranks)
     if fit != tables:
         tables = fit
         notes.append(f"Sizes changed so that the system has an NPU for each of the {ranks:,} ranks.")
     if tables.system.get(_ROOFLINE) and _lacks_roofline(trace):
         tables = replace(tables, system={**tables.system, _ROOFLINE: 0})
-        notes.append("Roofline off: compute nodes tell no num_ops and tensor_size, so recorded times count.")
+        notes.append("Roofline off: compute nodes lack num_ops or tensor_size, so recorded times are used.")
     if tables.memory is None and _uses_memory(trace):
         tables = replace(tables, memory=_ASSUMED_MEMORY)
         notes.append(
-            "Remote memory of 64 GB/s and 1,000 ns per NPU assumed, a PCIe 5.0 slot of 16 lanes: the job loads and stores."
+            "Remote memory of 64 GB/s and 1,000 ns per NPU assumed, a PCIe 5.0 slot of 16 lanes: the job has memory nodes."
         )
     reason = extended_reason(trace)
     if reason and not is_extended(tables):
@@ -297,9 +299,9 @@ def extended_reason(trace: Trace) -> str:
     """Return why a job needs the extended mode; empty where the compatible one can simulate it."""
     named = [group.name for group in trace.groups if group.name and not group.name.isdecimal()]
     if named:
-        return f"comm groups have names such as {named[0][:40]!r}, and the reference knows only numbers"
+        return f"comm groups have names such as {named[0][:40]!r}, and ASTRA-sim accepts only numbers"
     if any((graph.type == NodeType.METADATA).any() for graph in trace.graphs):
-        return "the job has METADATA nodes, at which the reference stops"
+        return "the job has METADATA nodes, at which ASTRA-sim stops"
     return ""
 
 
@@ -317,13 +319,13 @@ def _lacks_roofline(trace: Trace) -> bool:
 
 
 def findings_of(trace: Trace, config: SystemConfig | None, tables: Parts) -> list[Finding]:
-    """Return what would go wrong in a simulation, and what reading the system brought to light."""
+    """Return what would go wrong in a simulation, and findings about the system itself."""
     read = examine_parts(tables)
     return [*(check(trace, config) if config else []), *read.findings]
 
 
 def run_name(draft: Draft, taken: Collection[str] = ()) -> str:
-    """Return what a run on a system is called until it is renamed: its dimensions and rates, and a number from the second on.
+    """Return a default name for a run: dimensions and bandwidths of its system, numbered if taken.
 
     Example:
         >>> draft = Draft(Parts({"topology": ["Switch", "Ring"], "npus_count": [8, 4], "bandwidth": [400, 50]}, {}), "")
@@ -332,7 +334,7 @@ def run_name(draft: Draft, taken: Collection[str] = ()) -> str:
     """
     network = draft.tables.network
     columns = [network.get(key) for key in ("topology", "npus_count", "bandwidth")]
-    kinds, sizes, rates = (list(one) if isinstance(one, list | tuple) else [] for one in columns)
+    kinds, sizes, rates = (list(column) if isinstance(column, list | tuple) else [] for column in columns)
     dims = " × ".join(f"{kind} {size}" for kind, size in zip(kinds, sizes, strict=False))
     unit = shown_text(draft.tables, BY_KEY["bandwidth-unit"])
     aware = ", aware" if draft.tables.congestion == "aware" else ""

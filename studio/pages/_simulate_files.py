@@ -1,4 +1,4 @@
-"""ASTRA-sim's files into the form and out of it."""
+"""Import and export ASTRA-sim's files on the Simulate page."""
 
 from __future__ import annotations
 
@@ -30,72 +30,72 @@ _CALLED = {
 _TELLING: Mapping[str, frozenset[str]] = {
     "network": frozenset(("topology", "npus_count")),
     "memory": frozenset(setting.key for setting in in_file("memory")),
-    # L, o, g and G are keys too, but too short to tell a file by.
+    # The keys L, o, g and G are too short to identify a file.
     "system": frozenset(key for key in (*SYSTEM_KEYS, *SYSTEM_IGNORED) if len(key) > 1),
 }
 _OPTION = re.compile(rb"--[a-z][a-z-]*(=.*)?")
 
 
-def imported_files(tables: Parts, files: Mapping[str, bytes]) -> tuple[Parts, tuple[str, ...]]:
-    """Return a system with the tables of files in place of its own, and what was taken for what.
+def import_files(tables: Parts, files: Mapping[str, bytes]) -> tuple[Parts, tuple[str, ...]]:
+    """Replace parts of a system by those in files, and say which file was read as which part.
 
-    A zip stands for the files in it; one that holds both a network and a system is a whole system: what it lacks of
-    memory and comm groups the system has not either.
+    A zip stands for its files. One with both a network and a system is a whole system: if it has no memory or
+    no comm groups, neither has the result.
 
     Args:
         tables: The system so far.
-        files: Contents by name; which file of ASTRA-sim's each is, is told by its keys.
+        files: Contents by name; the keys of each tell which of ASTRA-sim's files it is.
 
     Raises:
         ConfigError: A file is none of ASTRA-sim's, or two are the same one.
     """
-    unpacked, zipped = _unpacked(files)
+    unpacked, zipped = _unpack(files)
     if len(unpacked) > _MANY:
         raise ConfigError(
             f"{len(unpacked)} files were chosen; allowed: one of each kind", hint="Choose fewer."
         )
     taken: dict[str, str] = {}
     notes = []
-    found = tables
+    system = tables
     with tempfile.TemporaryDirectory() as folder:
         for name, content in unpacked.items():
-            part, changes = _taken(Path(folder), name, content)
+            part, changes = _read_part(Path(folder), name, content)
             if part in taken:
                 raise ConfigError(f"{name} and {taken[part]} are both {_CALLED[part]}; allowed: one")
             taken[part] = name
-            found = replace(found, **changes, names={**found.names, part: name})
-            notes.append(f"{name}: taken for {_CALLED[part]}.")
+            system = replace(system, **changes, names={**system.names, part: name})
+            notes.append(f"{name}: read as {_CALLED[part]}.")
     if zipped and {"network", "system"} <= taken.keys():
         absent: dict[str, Any] = {part: None for part in ("memory", "groups") if part not in taken}
-        found = replace(found, **absent)
-    return found, tuple(notes)
+        system = replace(system, **absent)
+    return system, tuple(notes)
 
 
-def _unpacked(files: Mapping[str, bytes]) -> tuple[dict[str, bytes], bool]:
-    """Return files with those inside a zip in its place, and whether there was a zip."""
-    found: dict[str, bytes] = {}
+def _unpack(files: Mapping[str, bytes]) -> tuple[dict[str, bytes], bool]:
+    """Replace zips by the files in them; also return whether there was a zip."""
+    contents: dict[str, bytes] = {}
     zipped = False
     for name, content in files.items():
         if content[:2] == b"PK":
             zipped = True
-            found |= _zipped(name, content)
+            contents |= _read_zip(name, content)
         else:
-            found[name] = content
-    return found, zipped
+            contents[name] = content
+    return contents, zipped
 
 
-def _zipped(name: str, content: bytes) -> dict[str, bytes]:
-    """Return the files of a zip; sizes are counted as they are unpacked, whatever the zip says of them."""
-    found: dict[str, bytes] = {}
+def _read_zip(name: str, content: bytes) -> dict[str, bytes]:
+    """Unpack a zip in memory; the size limit counts unpacked bytes, not what the zip declares."""
+    contents: dict[str, bytes] = {}
     left = _MOST_BYTES
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
-            members = [one for one in archive.infolist() if not one.is_dir()]
+            members = [member for member in archive.infolist() if not member.is_dir()]
             if len(members) > _MANY:
                 raise ConfigError(f"{name}: {len(members)} files in it; allowed: one of each kind")
             for member in members:
                 with archive.open(member) as stream:
-                    found[member.filename[:200]] = unpacked = stream.read(left + 1)
+                    contents[member.filename[:200]] = unpacked = stream.read(left + 1)
                 left -= len(unpacked)
                 if left < 0:
                     raise ConfigError(
@@ -103,12 +103,12 @@ def _zipped(name: str, content: bytes) -> dict[str, bytes]:
                         hint="Is this the right file?",
                     )
     except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, NotImplementedError, ValueError) as error:
-        raise ConfigError(f"{name}: no zip that can be read", hint="Export writes one that can.") from error
-    return found
+        raise ConfigError(f"{name}: not a readable zip", hint="Import a zip that Export wrote.") from error
+    return contents
 
 
-def _taken(folder: Path, name: str, content: bytes) -> tuple[str, dict[str, Any]]:
-    """Return which of ASTRA-sim's files one is, and what it says."""
+def _read_part(folder: Path, name: str, content: bytes) -> tuple[str, dict[str, Any]]:
+    """Return which part of a system a file holds, and its content."""
     if content.strip() and all(
         _OPTION.fullmatch(line.strip()) for line in content.splitlines() if line.strip()
     ):
@@ -118,7 +118,7 @@ def _taken(folder: Path, name: str, content: bytes) -> tuple[str, dict[str, Any]
     if not part:
         keys = ", ".join(list(table)[:5]) or "no keys"
         raise ConfigError(
-            f"{name}: none of ASTRA-sim's files; it has {keys}",
+            f"{name}: not one of ASTRA-sim's files; its keys are {keys}",
             hint="network.yml, system.json, comm_group.json and remote_memory.json can be imported, "
             "and the zip that Export makes.",
         )
@@ -127,23 +127,23 @@ def _taken(folder: Path, name: str, content: bytes) -> tuple[str, dict[str, Any]
 
 
 def _options(name: str, content: bytes) -> dict[str, Any]:
-    """Return the options of a command line, one a line, as `exported` writes them."""
+    """Parse command-line options, one per line, as `export_zip` writes them."""
     try:
         given = astra.options([line.strip() for line in content.decode().splitlines() if line.strip()])
     except UnicodeDecodeError as error:
-        raise ConfigError(f"{name}: no text in UTF-8") from error
+        raise ConfigError(f"{name}: not UTF-8 text") from error
     except ConfigError as error:
         raise ConfigError(error.message.replace("command line", name), hint=error.hint) from error
     congestion = given.pop("congestion", None)
     allowed = BY_KEY["congestion"]
     if congestion is not None and congestion not in allowed.values:
         raise ConfigError(f"{name}: congestion is {congestion[:40]!r}; allowed: {allowed.allowed_words()}")
-    found: dict[str, Any] = {"options": {key: _option(value) for key, value in given.items()}}
-    return found | ({"congestion": congestion} if congestion else {})
+    parts: dict[str, Any] = {"options": {key: _option(value) for key, value in given.items()}}
+    return parts | ({"congestion": congestion} if congestion else {})
 
 
 def _option(value: str) -> object:
-    """Return a value as it was before `astra.save` wrote it; one typed by hand may be a bare word."""
+    """Parse the value of an option as JSON; typed by hand it may be a bare word."""
     try:
         read: object = json.loads(value)
     except (ValueError, RecursionError):
@@ -167,21 +167,21 @@ def kind_of(table: Mapping[str, object]) -> str:
     return "groups" if all(_are_ranks(ranks) for ranks in table.values()) else ""
 
 
-def _are_ranks(found: object) -> bool:
-    return isinstance(found, list) and all(isinstance(rank, int | str) for rank in found)
+def _are_ranks(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(rank, int | str) for rank in value)
 
 
 def _read(folder: Path, name: str, content: bytes) -> dict[str, Any]:
-    """Read a file as the command does; messages speak of the name it was chosen by."""
+    """Read a file as the command `simulate` does; messages name it as the user chose it."""
     path = folder / "chosen"
     path.write_bytes(content)
     key = "network" if content.lstrip()[:1] != b"{" else "comm_groups"
     given = {"system": None, "network": None, "comm_groups": None, "remote_memory": None, key: path}
     try:
-        found = astra.load_given(**given)
+        tables = astra.load_given(**given)
     except ConfigError as error:
         raise ConfigError(error.message.replace(str(path), name), hint=error.hint) from error
-    table: dict[str, Any] = found["network" if key == "network" else "groups"]
+    table: dict[str, Any] = tables["network" if key == "network" else "groups"]
     return table
 
 
@@ -189,13 +189,13 @@ def _refuse_traces(name: str, table: Mapping[str, object]) -> None:
     key = next((key for key in (*CUSTOM, PER_NODE_CUSTOM) if key in table), None)
     if key:
         raise ConfigError(
-            f"{name}: {key} names traces, which the page cannot take",
-            hint="chakra-studio simulate --system does; or take the key out.",
+            f"{name}: {key} names traces, which this page cannot import",
+            hint="chakra-studio simulate --system does; or remove the key.",
         )
 
 
-def exported(tables: Parts) -> bytes:
-    """Return a system as a zip of ASTRA-sim's files, values as they were written."""
+def export_zip(tables: Parts) -> bytes:
+    """Return a system as a zip of ASTRA-sim's files, with values as entered."""
     with tempfile.TemporaryDirectory() as folder:
         files = astra.save(tables, folder)
         stream = io.BytesIO()

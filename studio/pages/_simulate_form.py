@@ -11,7 +11,7 @@ from dash import html
 from studio.errors import ConfigError
 from studio.pages._asked import EDIT, asks
 from studio.pages._simulate_edits import dimensions, form_choices, shown_text
-from studio.pages._widgets import hint, labelled
+from studio.pages._widgets import aria_label, hint
 from studio.sim.algorithms import ALGORITHM_NAMES, ALGORITHMS_HINT
 from studio.sim.parts import Parts, is_extended
 from studio.sim.settings import (
@@ -41,7 +41,7 @@ def form(draft: Draft) -> Any:
         html.Ul([html.Li(note) for note in draft.notes], className="sim-notes") if draft.notes else None,
         _section("Network", _dimensions(tables)),
         _section("Algorithm of each collective", _algorithms(tables), _ALGORITHMS_HINT),
-        *[_section(name, _fields(tables, name)) for name in HEADINGS if _shown(tables, name)],
+        *[_section(name, _fields(tables, name)) for name in HEADINGS if _shown_settings(tables, name)],
     ]
 
 
@@ -50,7 +50,7 @@ def _section(title: str, content: Any, about: str = "") -> Any:
     return html.Section([html.H2(head), content], className="sim-section")
 
 
-def keyed(name: str) -> dict[str, str]:
+def control_id(name: str) -> dict[str, str]:
     """Return the id of a field's control."""
     return {"sim": name}
 
@@ -71,14 +71,14 @@ def _dimensions(tables: Parts) -> Any:
         head.append(html.Th(title, scope="col"))
     head.append(html.Th(html.Span("Order", className="sim-unseen"), scope="col"))
     rows = []
-    for at in range(count):
-        cells: list[Any] = [html.Th(str(at), scope="row")]
-        cells += [html.Td(_dimension_control(tables, field, at)) for field in columns]
-        rows.append(html.Tr([*cells, html.Td(_order(at, count), className="sim-order")]))
+    for index in range(count):
+        cells: list[Any] = [html.Th(str(index), scope="row")]
+        cells += [html.Td(_dimension_control(tables, field, index)) for field in columns]
+        rows.append(html.Tr([*cells, html.Td(_order(index, count), className="sim-order")]))
         if further:
-            more = html.Div([_inline(tables, field, at) for field in further], className="sim-further")
+            more = html.Div([_inline(tables, field, index) for field in further], className="sim-further")
             rows.append(html.Tr([html.Td(), html.Td(more, colSpan=len(columns) + 1)]))
-        said_at = html.Td(id={"sim-said": f"dim-{at}"}, colSpan=len(columns) + 2, className="sim-said")
+        said_at = html.Td(id={"sim-said": f"dim-{index}"}, colSpan=len(columns) + 2, className="sim-said")
         rows.append(html.Tr(said_at))
     buttons = html.Div(
         [
@@ -92,32 +92,32 @@ def _dimensions(tables: Parts) -> Any:
     )
 
 
-def _inline(tables: Parts, field: Setting, at: int) -> Any:
-    """Return a setting of a dimension that stands below the others, its name beside it."""
+def _inline(tables: Parts, field: Setting, index: int) -> Any:
+    """Return a further setting of a dimension, for the line below its row."""
     unit = f" {field.unit}" if field.unit else ""
     name = html.Span([field.label.lower(), unit, _hint(field)], className="cs-dim sim-label")
-    return html.Span([name, _dimension_control(tables, field, at)], className="cs-graph-field")
+    return html.Span([name, _dimension_control(tables, field, index)], className="cs-graph-field")
 
 
-def _dimension_control(tables: Parts, field: Setting, at: int) -> Any:
-    name = f"{field.label} of dimension {at}"
-    return control(field, f"{field.key}[{at}]", shown_text(tables, field, at), name)
+def _dimension_control(tables: Parts, field: Setting, index: int) -> Any:
+    name = f"{field.label} of dimension {index}"
+    return control(field, f"{field.key}[{index}]", shown_text(tables, field, index), name)
 
 
-def _order(at: int, count: int) -> list[Any]:
+def _order(index: int, count: int) -> list[Any]:
     def button(text: str, act: str, title: str, *, off: bool) -> Any:
         return html.Button(
             text,
             className="sim-icon",
             disabled=off,
             title=title,
-            **asks(EDIT, act, f"{at}/{count}"),
-            **labelled(f"{title} (dimension {at})"),
+            **asks(EDIT, act, f"{index}/{count}"),
+            **aria_label(f"{title} (dimension {index})"),
         )
 
     return [
-        button("↑", "inwards", "Move towards the NPU", off=at == 0),
-        button("↓", "outwards", "Move away from the NPU", off=at == count - 1),
+        button("↑", "inwards", "Move towards the NPU", off=index == 0),
+        button("↓", "outwards", "Move away from the NPU", off=index == count - 1),
         button("×", "remove", "Remove", off=count == 1),
     ]
 
@@ -127,7 +127,7 @@ def _algorithms(tables: Parts) -> Any:
     rows = [field for field in ALGORITHM_SETTINGS if is_extended(tables) or not field.extended]
     head = [
         html.Th("Collective", scope="col"),
-        *[html.Th(f"in dim. {at}" if count > 1 else "", scope="col") for at in range(count)],
+        *[html.Th(f"in dim. {index}" if count > 1 else "", scope="col") for index in range(count)],
     ]
     body = []
     for field in rows:
@@ -136,12 +136,12 @@ def _algorithms(tables: Parts) -> Any:
             html.Td(
                 control(
                     field,
-                    f"{field.key}[{at}]",
-                    shown_text(tables, field, at),
-                    f"Algorithm of {field.label.lower()} in dimension {at}",
+                    f"{field.key}[{index}]",
+                    shown_text(tables, field, index),
+                    f"Algorithm of {field.label.lower()} in dimension {index}",
                 )
             )
-            for at in range(count)
+            for index in range(count)
         ]
         body.append(html.Tr(cells))
     return html.Div(
@@ -157,7 +157,7 @@ def _algorithms(tables: Parts) -> Any:
 # Fields that stand alone
 
 
-def _shown(tables: Parts, group: str) -> list[Setting]:
+def _shown_settings(tables: Parts, group: str) -> list[Setting]:
     def counts(field: Setting) -> bool:
         if field.extended and not is_extended(tables):
             return False
@@ -185,21 +185,21 @@ def _fields(tables: Parts, group: str) -> Any:
             ],
             className="sim-field",
         )
-        for field in _shown(tables, group)
+        for field in _shown_settings(tables, group)
     ]
     return html.Div(items, className="sim-fields")
 
 
 def control(field: Setting, key: str, text: str, name: str) -> Any:
-    """Return the control of a field, named `name` for those who do not see where it stands."""
-    about = labelled(name)
+    """Return the control of a field; `name` is its accessible name."""
+    about = aria_label(name)
     choices = dict(form_choices(field))
     if choices:
         known = [{"value": value, "label": label} for value, label in choices.items()]
         if text not in choices:
             known.append({"value": text, "label": text})
         return dmc.Select(
-            id=keyed(key),
+            id=control_id(key),
             value=text,
             data=known,
             size="xs",
@@ -209,7 +209,7 @@ def control(field: Setting, key: str, text: str, name: str) -> Any:
         )
     suggested = {"attributes": {"input": {"list": "sim-algorithms"}}} if field in ALGORITHM_SETTINGS else {}
     return dmc.TextInput(
-        id=keyed(key),
+        id=control_id(key),
         value=text,
         size="xs",
         debounce=_DEBOUNCE_MS,
@@ -239,30 +239,30 @@ def congestion_control(tables: Parts) -> Any:
 
 
 def place_of(key: str) -> str:
-    """Return where a problem with `key` is told.
+    """Return the place in the form that shows problems with `key`.
 
     Example:
         >>> place_of("bandwidth[1]"), place_of("bandwidth"), place_of("all-reduce-implementation[0]"), place_of("peak-perf")
         ('dim-1', 'network', 'algorithms', 'peak-perf')
     """
-    name, _, at = key.partition("[")
+    name, _, index = key.partition("[")
     setting = BY_KEY.get(name)
     if setting in DIMENSION_SETTINGS:
-        return f"dim-{at.removesuffix(']')}" if at else "network"
+        return f"dim-{index.removesuffix(']')}" if index else "network"
     return "algorithms" if setting in ALGORITHM_SETTINGS else name
 
 
-def said(problems: Mapping[str, ConfigError]) -> dict[str, list[Any]]:
-    """Return what is told where: the values allowed, in the words of the file's own error."""
-    told: dict[str, list[Any]] = {}
+def problem_texts(problems: Mapping[str, ConfigError]) -> dict[str, list[Any]]:
+    """Return the messages of each place in the form: the allowed values and hints."""
+    messages: dict[str, list[Any]] = {}
     for key, error in problems.items():
-        text = f"{_called(key)}: {error.allowed}." if error.allowed else error.message
-        told.setdefault(place_of(key), []).append(
+        text = f"{_name_setting(key)}: {error.allowed}." if error.allowed else error.message
+        messages.setdefault(place_of(key), []).append(
             html.P([html.Span(text), html.Span(f" {error.hint}", className="cs-dim")])
         )
-    return told
+    return messages
 
 
-def _called(key: str) -> str:
+def _name_setting(key: str) -> str:
     setting = BY_KEY.get(key.partition("[")[0])
     return f"{setting.label} may be" if setting in _TABLES else "It may be"

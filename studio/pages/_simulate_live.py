@@ -1,4 +1,4 @@
-"""What stands beside the form as it is filled in: figures of the network, its drawing, and whether the job fits."""
+"""The side panel of the Simulate form: figures of the network, its drawing, and whether the job fits."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from studio.pages._widgets import exact, findings_list, hint
 from studio.sim.config import SystemConfig, Topology
 from studio.sim.topology import bisection_bytes_per_ns, ideal_all_reduce_ns, npu_bytes_per_ns
 from studio.trace import Finding
-from studio.units import format_bytes, format_count, format_ns, format_rate
+from studio.units import format_bytes, format_count, format_counted, format_ns, format_rate
 
 _SIZE_BYTES = 1 << 30
 _BISECTION = (
@@ -30,7 +30,7 @@ _IDEAL = (
 )
 
 
-def facts(config: SystemConfig, ranks: int) -> Any:
+def show_facts(config: SystemConfig, ranks: int) -> Any:
     """Return the figures of a network, and whether it has an NPU for each rank."""
     topology = config.topology
     sizes = " × ".join(format_count(dim.size) for dim in topology.dims)
@@ -58,18 +58,21 @@ def facts(config: SystemConfig, ranks: int) -> Any:
             [html.Div([html.Dt(name), html.Dd(value)]) for name, value in shown],
             className="cs-facts sim-facts",
         ),
-        fit(topology, ranks),
+        show_fit(topology, ranks),
     ]
 
 
-def fit(topology: Topology, ranks: int) -> Any:
+def show_fit(topology: Topology, ranks: int) -> Any:
     """Return whether the system has as many NPUs as the job has ranks."""
     if topology.npus == ranks:
-        return html.P(f"The job's {format_count(ranks)} ranks have an NPU each.", className="sim-fit cs-dim")
+        return html.P(
+            f"The system has as many NPUs as the job has ranks: {format_count(ranks)}.",
+            className="sim-fit cs-dim",
+        )
     return html.P(
         [
             html.Span(
-                f"The job has {format_count(ranks)} ranks, the system {format_count(topology.npus)} NPUs. ",
+                f"The job has {format_counted(ranks, 'rank')}, the system {format_counted(topology.npus, 'NPU')}. ",
                 className="cs-level-error",
             ),
             html.Button("Fit to the job", className="cs-button", **asks(EDIT, "fit")),
@@ -78,8 +81,8 @@ def fit(topology: Topology, ranks: int) -> Any:
     )
 
 
-def drawn(topology: Topology) -> dict[str, Any]:
-    """Return the drawing of a network as the browser takes it."""
+def draw_network(topology: Topology) -> dict[str, Any]:
+    """Return the drawing of a network as plain data for the browser."""
     drawing: Drawing = topology_drawing(topology)
     return asdict(drawing)
 
@@ -88,25 +91,26 @@ def legend(topology: Topology) -> Any:
     """Return a line per dimension: what its links are."""
     lines = html.Ul(
         [
-            html.Li([html.Span(className=f"sim-key sim-key-{min(at, 3)}"), describe_links(dim, at)])
-            for at, dim in enumerate(topology.dims)
+            html.Li([html.Span(className=f"sim-key sim-key-{min(index, 3)}"), describe_links(dim, index)])
+            for index, dim in enumerate(topology.dims)
         ],
         className="sim-legend",
     )
     head = ("dimension", "kind", "npus", "link_bytes_per_ns", "link_latency_ns")
     rows = [
-        (at, dim.kind, dim.size, dim.bytes_per_ns, dim.latency_ns) for at, dim in enumerate(topology.dims)
+        (index, dim.kind, dim.size, dim.bytes_per_ns, dim.latency_ns)
+        for index, dim in enumerate(topology.dims)
     ]
     save = exports("topology", figure="sim-drawing", table=Table(head, rows), title="the network")
     return html.Div([lines, save], className="cs-figure-head")
 
 
-def told(findings: Sequence[Finding]) -> Any:
-    """Return what would go wrong, or that nothing was found."""
-    worst = [one for one in findings if one.level != "info"]
+def describe_findings(findings: Sequence[Finding]) -> Any:
+    """List what would go wrong in a run, or say that nothing would."""
+    worst = [finding for finding in findings if finding.level != "info"]
     if not findings:
-        return html.P("Nothing stands in the way of a run.", className="cs-dim")
-    errors = sum(one.level == "error" for one in findings)
+        return html.P("No problems: ready to run.", className="cs-dim")
+    errors = sum(finding.level == "error" for finding in findings)
     title = (
         f"{errors} {'problem' if errors == 1 else 'problems'} would keep the job from finishing"
         if errors

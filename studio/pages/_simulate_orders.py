@@ -1,4 +1,4 @@
-"""The Simulate page: simulations under way, the list of runs, and what the one that is shown has found."""
+"""Callbacks of the Simulate page: simulations in progress, the list of runs, and the result of one."""
 
 from __future__ import annotations
 
@@ -30,13 +30,20 @@ from studio.jobs.simulations import (
     list_simulations,
     start,
 )
-from studio.pages._asked import ORDER, RUNS, Asked, answer, answered, asks
+from studio.pages._asked import ORDER, RUNS, Asked, answer, answer_output, asks
 from studio.pages._simulate_edits import run_name
-from studio.pages._simulate_runs import how_far, listing, made_with, progress_list, result, runs_table
-from studio.pages._simulate_system import FormState, current, typed
+from studio.pages._simulate_runs import (
+    compare_with_form,
+    list_key,
+    progress_list,
+    report_progress,
+    result,
+    runs_table,
+)
+from studio.pages._simulate_system import FormState, current, form_inputs
 from studio.pages._state import run_of, simulations, workspace
 from studio.pages._still import still
-from studio.pages._widgets import error_box, unsaid_with_job
+from studio.pages._widgets import clear_with_job, error_box
 from studio.sim.problems import examine_parts
 from studio.store.drafts import load_draft
 from studio.store.runs import RunInfo
@@ -53,55 +60,55 @@ _JUST_S = 10
     Output("sim-begun", "data"),
     Output("activity-poke", "data"),
     Output("sim-notice", "children", allow_duplicate=True),
-    answered(ORDER),
-    inputs={"asked": Input(ORDER, "data"), **typed()},
+    answer_output(ORDER),
+    inputs={"asked": Input(ORDER, "data"), **form_inputs()},
     prevent_initial_call=True,
 )
 def order(
     asked: Asked | None, ids: list[dict[str, str] | None], texts: list[str | None], state: FormState | None
 ) -> Any:
-    """Start, stop, forget or repeat a simulation."""
+    """Start, cancel, dismiss or repeat a simulation."""
     if not asked:
         return no_update, no_update, no_update, no_update
     done = answer(ORDER, asked)
     if not state:
         return no_update, no_update, no_update, done
-    found, begun = simulations(), None
+    queue, begun = simulations(), None
     try:
         if asked["verb"] == "run":
             draft, _ = current(ids, texts, state)
             if examine_parts(draft.tables).problems:
-                raise StudioError("The settings marked in the form have to be mended before a run.")
-            begun = start(found, state["job"], draft.tables, run_name(draft, _names(state["job"]))).id
-            dismiss_ended(found, state["job"], but=begun)
+                raise StudioError("Fix the marked settings before running.")
+            begun = start(queue, state["job"], draft.tables, run_name(draft, _names(state["job"]))).id
+            dismiss_ended(queue, state["job"], but=begun)
         elif asked["verb"] == "stop":
-            cancel(found, asked["of"])
+            cancel(queue, asked["of"])
         else:
-            begun = _again_or_dismissed(found, asked["verb"], asked["of"])
+            begun = _repeat_or_dismiss(queue, asked["verb"], asked["of"])
     except StudioError as error:
         return no_update, no_update, html.Div(error_box(error), className="sim-wide"), done
     return {"at": time.time(), "begun": begun}, time.time(), None, done
 
 
 def _names(job: str) -> set[str]:
-    """Return what the simulations of a job are called, those that have not ended included."""
+    """Return the names of a job's runs and of its simulations in progress."""
     return {run.name for run in workspace().runs(job)} | {
-        one.name for one in list_simulations(simulations(), job)
+        simulation.name for simulation in list_simulations(simulations(), job)
     }
 
 
-def _again_or_dismissed(found: Simulations, verb: str, name: str) -> str | None:
-    """Repeat or forget a simulation; returns the id of one that begins."""
-    before = get(found, name)
+def _repeat_or_dismiss(queue: Simulations, verb: str, name: str) -> str | None:
+    """Repeat or dismiss a simulation; return the id of the new one, if any."""
+    before = get(queue, name)
     if before and verb == "again":
-        started = start(found, before.job, before.tables, before.name)
-        dismiss_ended(found, before.job, but=started.id)
+        started = start(queue, before.job, before.tables, before.name)
+        dismiss_ended(queue, before.job, but=started.id)
         return started.id
     if before:
         # Lines that say the same are shown as one, so they go as one.
-        for one in list_simulations(found, before.job):
-            if (one.name, one.status) == (before.name, before.status):
-                dismiss(found, one.id)
+        for simulation in list_simulations(queue, before.job):
+            if (simulation.name, simulation.status) == (before.name, before.status):
+                dismiss(queue, simulation.id)
     return None
 
 
@@ -129,23 +136,27 @@ def poll(
     _tick: Any,
     _late: Any,
     watched: list[str] | None,
-    told: dict[str, str] | None,
+    finished: dict[str, str] | None,
     known: list[Any] | None,
 ) -> Any:
-    """Show how far the simulations of the job are; a run that has come about is shown."""
+    """Show the progress of the job's simulations, and open a run when it is done."""
     if not state:
         return None, None, None, True, [], no_update
-    found = simulations()
-    mine = list_simulations(found, state["job"])
-    active = [one.id for one in mine if one.status in ACTIVE]
+    queue = simulations()
+    mine = list_simulations(queue, state["job"])
+    active = [simulation.id for simulation in mine if simulation.status in ACTIVE]
     # One that has just been asked for may be over before anybody looks.
     fresh = begun if begun and time.time() - begun["at"] < _JUST_S else {}
     seen = {*(watched or []), fresh.get("begun")}
-    over = [{"job": one.job, "run": one.run} for one in mine if one.id in seen and one.status == "done"]
-    news = next((one for one in over if one != told), no_update)
-    now, shown = found.now(), listing(mine)
+    over = [
+        {"job": simulation.job, "run": simulation.run}
+        for simulation in mine
+        if simulation.id in seen and simulation.status == "done"
+    ]
+    news = next((run for run in over if run != finished), no_update)
+    now, shown = queue.now(), list_key(mine)
     items = no_update if shown == known else progress_list(mine, now)
-    return items, shown, how_far(mine, now), not active, active, news
+    return items, shown, report_progress(mine, now), not active, active, news
 
 
 clientside_callback(
@@ -179,7 +190,7 @@ clientside_callback(
 @callback(
     Output("sim-renaming", "data"),
     Output("sim-deleted", "children"),
-    answered(RUNS),
+    answer_output(RUNS),
     Input(RUNS, "data"),
     prevent_initial_call=True,
 )
@@ -208,7 +219,7 @@ def change_runs(asked: Asked | None) -> Any:
     return {"run": renaming, "at": time.time()}, said_here, answer(RUNS, asked)
 
 
-unsaid_with_job("sim-deleted")
+clear_with_job("sim-deleted")
 
 
 @callback(
@@ -235,21 +246,23 @@ def list_runs(which: dict[str, str] | None, renaming: dict[str, Any] | None) -> 
     prevent_initial_call=True,
 )
 def tell_settings(state: FormState | None, _of: Any, shown: list[dict[str, str] | None]) -> Any:
-    """Tell whether the run that is shown was made with the settings now in the form."""
+    """Say whether the shown run was simulated with the settings in the form."""
     if not state or not all(shown):
-        raise PreventUpdate  # a result that has gone meanwhile has no id left
+        raise PreventUpdate  # the result was removed meanwhile
     root = workspace()
     try:
         tables = load_draft(root.root, state["config"]).tables
         return [
-            still(made_with(root.run_info(state["job"], one["sim-made"]), tables)) for one in shown if one
+            still(compare_with_form(root.run_info(state["job"], identity["sim-made"]), tables))
+            for identity in shown
+            if identity
         ]
     except StudioError:
-        raise PreventUpdate from None  # a run that was deleted, or of another job: its result is about to go
+        raise PreventUpdate from None  # the run was deleted or is of another job: its result will be replaced
 
 
 def _shown_run(wanted: str, infos: Sequence[RunInfo]) -> str | None:
-    """Return the run the page shows: that of the address, else the newest."""
+    """Return the run to show: that of the address, else the newest."""
     known = [info.id for info in infos]
     return wanted if wanted in known else next(iter(known), None)
 
@@ -271,12 +284,12 @@ def show_result(
     state: FormState | None,
     known: dict[str, str] | None,
 ) -> Any:
-    """Show what the run of the address found; nothing is made anew that is there already."""
+    """Show the result of the run that the address names; skip it if it is shown already."""
     if not state or not which or which["job"] != state["job"]:
         return None, None
     infos = workspace().runs(state["job"])
     chosen = _shown_run(which["run"], infos)
-    info = next((one for one in infos if one.id == chosen), None)
+    info = next((candidate for candidate in infos if candidate.id == chosen), None)
     if info is None:
         return None, None
     shown = {"job": info.job, "run": info.id, "name": info.name, "theme": theme}

@@ -1,4 +1,4 @@
-"""Simulations under way, what a run found, and the runs of a job beside each other."""
+"""Simulations in progress, the result of a run, and the list of a job's runs."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from studio.errors import StudioError
 from studio.figures.ranks import rank_times
 from studio.jobs.simulations import ACTIVE, Simulation
 from studio.pages._asked import EDIT, ORDER, RUNS, asks
-from studio.pages._export import copied, exports
+from studio.pages._export import exports, with_copy_button
 from studio.pages._rank_table import rank_table
-from studio.pages._widgets import error_box, exact, hint, labelled, link, table
+from studio.pages._widgets import aria_label, error_box, exact, hint, link, table
 from studio.sim.parts import Parts
 from studio.sim.result import SimResult, breakdown_of
 from studio.sim.setting_values import differences
 from studio.sim.traffic import offered_load_words
 from studio.store.runs import Run, RunInfo
-from studio.units import format_bytes, format_count, format_ns, format_rate
+from studio.units import format_bytes, format_count, format_counted, format_ns, format_rate
 
 _BUSIEST = 6
 _NAMED = 4
@@ -40,109 +40,129 @@ _CLASSES = "Ranks that do the same at the same times form a class; one of each w
 # Under way
 
 
-def listing(simulations: Sequence[Simulation]) -> list[Any]:
-    """Return what tells two lists of simulations apart, but for how far those are that are under way."""
-    return [[one.id, "" if one.status in ACTIVE else one.status] for one in _in_order(simulations)]
-
-
-def how_far(simulations: Sequence[Simulation], now: float) -> list[dict[str, Any]]:
-    """Return where the simulations stand that are under way, for `assets/simulate/simulate.mjs` to write into their list."""
-    active = [one for one in _in_order(simulations) if one.status in ACTIVE]
+def list_key(simulations: Sequence[Simulation]) -> list[Any]:
+    """Return a key of the list of simulations that changes when its entries do, but not with progress."""
     return [
-        {"id": one.id, "said": said(one, ahead, now), "done": one.done, "total": one.total}
-        for ahead, one in enumerate(active)
+        [simulation.id, "" if simulation.status in ACTIVE else simulation.status]
+        for simulation in _in_order(simulations)
+    ]
+
+
+def report_progress(simulations: Sequence[Simulation], now: float) -> list[dict[str, Any]]:
+    """Return the progress of active simulations; `assets/simulate/simulate.mjs` writes it into their list."""
+    active = [simulation for simulation in _in_order(simulations) if simulation.status in ACTIVE]
+    return [
+        {
+            "id": simulation.id,
+            "said": describe_progress(simulation, ahead, now),
+            "done": simulation.done,
+            "total": simulation.total,
+        }
+        for ahead, simulation in enumerate(active)
     ]
 
 
 def _in_order(simulations: Sequence[Simulation]) -> list[Simulation]:
-    """Return the simulations of a job that are under way or ended without a run; those that say the same once."""
-    ordered = sorted(simulations, key=lambda one: one.created)
-    newest = {(one.name, one.status): one.id for one in ordered if one.status not in ACTIVE}
+    """Return active simulations and those that ended without a run, oldest first; equal ones once."""
+    ordered = sorted(simulations, key=lambda simulation: simulation.created)
+    newest = {
+        (simulation.name, simulation.status): simulation.id
+        for simulation in ordered
+        if simulation.status not in ACTIVE
+    }
     return [
-        one
-        for one in ordered
-        if one.status != "done" and (one.status in ACTIVE or newest[one.name, one.status] == one.id)
+        simulation
+        for simulation in ordered
+        if simulation.status != "done"
+        and (simulation.status in ACTIVE or newest[simulation.name, simulation.status] == simulation.id)
     ]
 
 
 def progress_list(simulations: Sequence[Simulation], now: float) -> Any:
-    """Return the simulations of a job that are under way or ended without a run."""
-    stand = {one["id"]: one["said"] for one in how_far(simulations, now)}
+    """Show active simulations and those that ended without a run."""
+    stand = {progress["id"]: progress["said"] for progress in report_progress(simulations, now)}
     return [
-        _under_way(one, stand[one.id]) if one.id in stand else _ended(one) for one in _in_order(simulations)
+        _show_active(simulation, stand[simulation.id]) if simulation.id in stand else _show_ended(simulation)
+        for simulation in _in_order(simulations)
     ]
 
 
-def _under_way(one: Simulation, stand: str) -> Any:
+def _show_active(simulation: Simulation, stand: str) -> Any:
     cancel = html.Button(
         "Cancel",
         className="cs-button",
-        **asks(ORDER, "stop", one.id),
-        **labelled(f"Cancel {one.name}"),
+        **asks(ORDER, "stop", simulation.id),
+        **aria_label(f"Cancel {simulation.name}"),
     )
     bar = (
-        html.Progress(value=str(one.done), max=str(one.total), **labelled(f"Progress of {one.name}"))
-        if one.total
-        else html.Progress(**labelled(f"Progress of {one.name}"))
+        html.Progress(
+            value=str(simulation.done),
+            max=str(simulation.total),
+            **aria_label(f"Progress of {simulation.name}"),
+        )
+        if simulation.total
+        else html.Progress(**aria_label(f"Progress of {simulation.name}"))
     )
-    this: dict[str, Any] = {"data-progress": one.id}
-    words = html.Span([html.Strong(one.name), " · ", html.Span(stand, className="sim-stand")])
+    this: dict[str, Any] = {"data-progress": simulation.id}
+    words = html.Span([html.Strong(simulation.name), " · ", html.Span(stand, className="sim-stand")])
     return html.Div([words, cancel, bar], className="sim-progress", **this)
 
 
-def said(one: Simulation, ahead: int, now: float) -> str:
-    """Return where a simulation stands, in a sentence."""
-    if one.status == "queued":
-        return f"waits for {ahead} before it" if ahead else "starts at once"
-    if one.status == "compiling":
-        return "the engine is being compiled, once per installation; that takes about half a minute"
-    spent = format_ns((now - (one.started or now)) * 1e9)
-    if not one.total:
+def describe_progress(simulation: Simulation, ahead: int, now: float) -> str:
+    """Describe the progress of a simulation in one sentence."""
+    if simulation.status == "queued":
+        return f"queued behind {format_counted(ahead, 'simulation')}" if ahead else "starting"
+    if simulation.status == "compiling":
+        return "compiling the simulator, once per installation; this takes about half a minute"
+    spent = format_ns((now - (simulation.started or now)) * 1e9)
+    if not simulation.total:
         return f"preparing, {spent}"
-    done = f"{100 * one.done // one.total} %, {format_count(one.done)} of {format_count(one.total)} nodes, {spent}"
-    left = one.remaining_s(now)
+    done = f"{100 * simulation.done // simulation.total} %, {format_count(simulation.done)} of {format_count(simulation.total)} nodes, {spent}"
+    left = simulation.remaining_s(now)
     return f"{done}, about {format_ns(left * 1e9)} left" if left is not None else done
 
 
-def _ended(one: Simulation) -> Any:
+def _show_ended(simulation: Simulation) -> Any:
     buttons = [
         html.Button(
             "Dismiss",
             className="cs-button-quiet",
-            **asks(ORDER, "dismiss", one.id),
-            **labelled(f"Dismiss {one.name}"),
+            **asks(ORDER, "dismiss", simulation.id),
+            **aria_label(f"Dismiss {simulation.name}"),
         ),
         html.Button(
             "Run again",
             className="cs-button-quiet",
-            **asks(ORDER, "again", one.id),
-            **labelled(f"Run {one.name} again"),
+            **asks(ORDER, "again", simulation.id),
+            **aria_label(f"Run {simulation.name} again"),
         ),
     ]
-    if one.status == "failed" and one.error:
-        title = f"{one.name}: no result"
-        box = error_box(StudioError(one.error.message, hint=one.error.hint), title=title)
-        return html.Div([box, _stuck(one), *buttons])
-    why = {"cancelled": "was cancelled.", "interrupted": "was interrupted: the studio was closed meanwhile."}
-    return html.P([f"{one.name} {why.get(one.status, one.status)} ", *buttons])
+    if simulation.status == "failed" and simulation.error:
+        title = f"{simulation.name}: no result"
+        box = error_box(StudioError(simulation.error.message, hint=simulation.error.hint), title=title)
+        return html.Div([box, _stuck(simulation), *buttons])
+    why = {"cancelled": "was cancelled.", "interrupted": "was interrupted: the studio was closed."}
+    return html.P([f"{simulation.name} {why.get(simulation.status, simulation.status)} ", *buttons])
 
 
-def _stuck(one: Simulation) -> Any:
-    """Return the ranks that never finish, each with the nodes at which it waits."""
-    if not one.stuck:
+def _stuck(simulation: Simulation) -> Any:
+    """List the ranks that never finish, each with the nodes it is stuck at."""
+    if not simulation.stuck:
         return None
     rows = [
         (
             html.Span(f"rank {stuck.rank}"),
-            html.Span([part for node in stuck.nodes for part in (_node(one.job, stuck.rank, node), " ")]),
+            html.Span(
+                [part for node in stuck.nodes for part in (_node(simulation.job, stuck.rank, node), " ")]
+            ),
             stuck.reason,
         )
-        for stuck in one.stuck
+        for stuck in simulation.stuck
     ]
     return html.Details(
         [
-            html.Summary(f"{len(rows)} stuck ranks and what they wait for"),
-            copied(table(("Rank", "Nodes", "Waits"), rows), "the stuck ranks"),
+            html.Summary(f"{format_counted(len(rows), 'stuck rank')} and what they wait for"),
+            with_copy_button(table(("Rank", "Nodes", "Waits"), rows), "the stuck ranks"),
         ]
     )
 
@@ -156,10 +176,10 @@ def _node(job: str, rank: int, node: int) -> Any:
 
 
 def result(run: Run, info: RunInfo, in_form: Parts, *, dark: bool) -> Any:
-    """Return what a run found, and in what its system is not the one in the form."""
-    found = run.result
-    times = breakdown_of(found)
-    numbers = [rank.number for rank in found.trace.ranks]
+    """Show the result of a run, and how its system differs from the form."""
+    outcome = run.result
+    times = breakdown_of(outcome)
+    numbers = [rank.number for rank in outcome.trace.ranks]
     run_of = {"job": info.job, "run": info.id}
     slowest = link("/collectives", {**run_of, "metric": "duration", "sort": "time"})
     onward = [
@@ -169,15 +189,15 @@ def result(run: Run, info: RunInfo, in_form: Parts, *, dark: bool) -> Any:
     return html.Section(
         [
             html.Div([html.H2(info.name), html.Span(style={"flex": 1}), *onward], className="sim-row"),
-            html.Div(made_with(info, in_form), id={"sim-made": info.id}),
-            _figures(found, times, numbers),
+            html.Div(compare_with_form(info, in_form), id={"sim-made": info.id}),
+            _figures(outcome, times, numbers),
             html.Div(
                 [
-                    html.P(spread(found, numbers)),
+                    html.P(describe_spread(outcome, numbers)),
                     exports(
                         "ranks",
                         figure="sim-ranks",
-                        table=rank_table(times, found.finish_ns, numbers),
+                        table=rank_table(times, outcome.finish_ns, numbers),
                         title="where the time of each rank went",
                     ),
                 ],
@@ -185,34 +205,34 @@ def result(run: Run, info: RunInfo, in_form: Parts, *, dark: bool) -> Any:
             ),
             dcc.Graph(
                 id="sim-ranks",
-                figure=rank_times(times, found.finish_ns, numbers, dark=dark),
+                figure=rank_times(times, outcome.finish_ns, numbers, dark=dark),
                 config={"displaylogo": False, "displayModeBar": False},
                 className="cs-figure",
             ),
-            _links(found),
+            _links(outcome),
         ],
         className="sim-result",
-        **labelled("Result"),
+        **aria_label("Result"),
     )
 
 
-def made_with(info: RunInfo, in_form: Parts) -> Any:
-    """Return whether a run was made with the settings in the form; where not, which it has, and a way to have them there."""
-    found = differences(info.tables, in_form)
-    if not found:
-        return html.P("Simulated with the settings now in the form.", className="cs-dim sim-made")
+def compare_with_form(info: RunInfo, in_form: Parts) -> Any:
+    """Say whether a run was simulated with the settings in the form; if not, list the differences and offer to load them."""
+    differing = differences(info.tables, in_form)
+    if not differing:
+        return html.P("Simulated with the settings in the form.", className="cs-dim sim-made")
     button = html.Button(
         "Load its settings",
         className="cs-button-quiet",
         title=f"Put the settings of {info.name} into the form; Undo brings back what is there now",
         **asks(EDIT, "load", info.id),
     )
-    rest = len(found) - _NAMED
-    more = [f" · and {rest} more ", hint(f"how {info.name} differs from the form", " · ".join(found))]
+    rest = len(differing) - _NAMED
+    more = [f" · and {rest} more ", hint(f"how {info.name} differs from the form", " · ".join(differing))]
     return html.P(
         [
-            html.Strong("Not with the settings now in the form: "),
-            " · ".join(found[:_NAMED]),
+            html.Strong("Settings that differ from the form: "),
+            " · ".join(differing[:_NAMED]),
             *(more if rest > 0 else []),
             " ",
             button,
@@ -221,8 +241,8 @@ def made_with(info: RunInfo, in_form: Parts) -> Any:
     )
 
 
-def _figures(found: SimResult, times: Breakdown, numbers: Sequence[int]) -> Any:
-    whole = max(found.makespan_ns, 1)
+def _figures(outcome: SimResult, times: Breakdown, numbers: Sequence[int]) -> Any:
+    whole = max(outcome.makespan_ns, 1)
 
     def share(column: Any) -> Any:
         mean = float(column.mean())
@@ -236,24 +256,24 @@ def _figures(found: SimResult, times: Breakdown, numbers: Sequence[int]) -> Any:
         (
             "finish",
             html.Span(
-                exact(format_ns(found.makespan_ns), f"{found.makespan_ns:,} ns"), className="sim-finish"
+                exact(format_ns(outcome.makespan_ns), f"{outcome.makespan_ns:,} ns"), className="sim-finish"
             ),
         ),
-        ("compute, mean of a rank", share(times.compute_ns)),
+        ("compute, mean per rank", share(times.compute_ns)),
         ("communication", share(times.communication_ns)),
         (["exposed", hint("exposed communication", _EXPOSED)], share(times.exposed_communication_ns)),
         ("idle", share(times.idle_ns)),
     ]
-    # What is under way beside compute or communication is told by those: so the shares of the finish add up.
-    alone = found.finish_ns - times.idle_ns - times.compute_ns - times.exposed_communication_ns
+    # Only time without compute or communication counts here, so that the shares of the finish add up.
+    alone = outcome.finish_ns - times.idle_ns - times.compute_ns - times.exposed_communication_ns
     if alone.any():
         shown.insert(-1, ("memory and CPU alone", share(alone)))
-    waiting = found.makespan_ns - found.finish_ns
+    waiting = outcome.makespan_ns - outcome.finish_ns
     if waiting.any():
         shown.append(
             (["done before the last rank", hint("done before the last rank", _WAITING)], share(waiting))
         )
-    classes = len(np.unique(found.representative))
+    classes = len(np.unique(outcome.representative))
     if classes < len(numbers):
         shown.append((["classes", hint("classes of ranks", _CLASSES)], f"{classes:,} of {len(numbers):,}"))
     return html.Dl(
@@ -261,26 +281,26 @@ def _figures(found: SimResult, times: Breakdown, numbers: Sequence[int]) -> Any:
     )
 
 
-def spread(found: SimResult, numbers: Sequence[int]) -> str:
-    """Return how far apart the ranks finish, in a sentence."""
-    finish = found.finish_ns
+def describe_spread(outcome: SimResult, numbers: Sequence[int]) -> str:
+    """Say in one sentence how far apart the ranks finish."""
+    finish = outcome.finish_ns
     least, most = int(finish.min()), int(finish.max())
     if format_ns(least) == format_ns(most):
-        return _level(least, most, len(numbers))
+        return _describe_level(least, most, len(numbers))
 
     def who(time_ns: int) -> str:
-        at = np.flatnonzero(finish == time_ns).tolist()
-        return f"{len(at):,} ranks" if len(at) > 1 else f"rank {numbers[at[0]]}"
+        places = np.flatnonzero(finish == time_ns).tolist()
+        return f"{len(places):,} ranks" if len(places) > 1 else f"rank {numbers[places[0]]}"
 
     return (
         f"Ranks finish from {format_ns(least)} ({who(least)}) to {format_ns(most)} ({who(most)}), "
-        f"{format_ns(float(finish.mean()))} in the mean: {format_ns(most - least)} or "
+        f"{format_ns(float(finish.mean()))} on average: {format_ns(most - least)} or "
         f"{100 * (most - least) / most:.2g} % apart."
     )
 
 
-def _level(least: int, most: int, ranks: int) -> str:
-    """Return when all ranks finish, where they do at times that read the same."""
+def _describe_level(least: int, most: int, ranks: int) -> str:
+    """Say when all ranks finish, if their times print alike."""
     if ranks == 1:
         return "One rank."
     if least == most:
@@ -288,59 +308,63 @@ def _level(least: int, most: int, ranks: int) -> str:
     return f"All {ranks:,} ranks finish at {format_ns(most)}, {format_ns(most - least)} apart."
 
 
-def _links(found: SimResult) -> Any:
-    """Return the busiest links where messages waited for each other, and what each dimension carried."""
-    whole = max(found.makespan_ns, 1)
-    links = found.links
+def _links(outcome: SimResult) -> Any:
+    """Show the busiest links of a congestion-aware run, and the traffic of each dimension."""
+    whole = max(outcome.makespan_ns, 1)
+    links = outcome.links
     rows = [
         (
-            links.name(at),
-            exact(f"{100 * int(links.busy_ns[at]) / whole:.1f} %", f"{int(links.busy_ns[at]):,} ns"),
-            exact(format_bytes(int(links.bytes[at])), f"{int(links.bytes[at]):,} bytes"),
-            format_rate(int(links.bytes[at]) / whole),
-            format_count(int(links.peak_queue[at])),
+            links.name(link_row),
+            exact(
+                f"{100 * int(links.busy_ns[link_row]) / whole:.1f} %", f"{int(links.busy_ns[link_row]):,} ns"
+            ),
+            exact(format_bytes(int(links.bytes[link_row])), f"{int(links.bytes[link_row]):,} bytes"),
+            format_rate(int(links.bytes[link_row]) / whole),
+            format_count(int(links.peak_queue[link_row])),
         )
-        for at in links.busiest(_BUSIEST)
+        for link_row in links.busiest(_BUSIEST)
     ]
     busiest = [
         html.H2("Busiest links"),
-        copied(
-            table(("Link", "Busy", "Carried", "Mean rate", "Most waiting"), rows, numeric=(1, 2, 3, 4)),
+        with_copy_button(
+            table(("Link", "Busy", "Carried", "Mean rate", "Longest queue"), rows, numeric=(1, 2, 3, 4)),
             "the busiest links",
         ),
     ]
-    return html.Div([*(busiest if rows else []), _dimensions(found)])
+    return html.Div([*(busiest if rows else []), _dimensions(outcome)])
 
 
-def _dimensions(found: SimResult) -> Any:
-    whole = max(found.makespan_ns, 1)
+def _dimensions(outcome: SimResult) -> Any:
+    whole = max(outcome.makespan_ns, 1)
     rows, over = [], []
-    for at, (dim, one) in enumerate(zip(found.config.topology.dims, found.dimensions, strict=False)):
-        rate = float(one.bytes.mean()) / whole
-        load = one.offered_load(whole)
-        share = f"{100 * load:.1f} %" if one.capacity_bytes_per_ns else "–"
-        if found.config.congestion == "unaware" and load > 1:
-            over.append(f"dimension {at}")
+    for index, (dim, traffic) in enumerate(
+        zip(outcome.config.topology.dims, outcome.dimensions, strict=False)
+    ):
+        rate = float(traffic.bytes.mean()) / whole
+        load = traffic.offered_load(whole)
+        share = f"{100 * load:.1f} %" if traffic.capacity_bytes_per_ns else "–"
+        if outcome.config.congestion == "unaware" and load > 1:
+            over.append(f"dimension {index}")
         kind = dim.kind.replace("_", " ")
-        total = int(one.bytes.sum())
+        total = int(traffic.bytes.sum())
         rows.append(
             (
-                f"{at} · {kind} of {format_count(dim.size)}",
+                f"{index} · {kind} of {format_count(dim.size)}",
                 exact(format_bytes(total), f"{total:,} bytes"),
-                format_count(int(one.messages.sum())),
+                format_count(int(traffic.messages.sum())),
                 format_rate(rate),
                 share,
             )
         )
-    load_head = ["Offered load", hint("offered load", offered_load_words(found.config))]
-    head = ("Dimension", "Sent by all", "Messages", "Mean of an NPU", load_head)
+    load_head = ["Offered load", hint("offered load", offered_load_words(outcome.config))]
+    head = ("Dimension", "Sent by all", "Messages", "Mean per NPU", load_head)
     warning = (
-        html.P(f"More than {' and '.join(over)} could carry: {_OVER}", className="cs-level-warning")
+        html.P(f"More than {' and '.join(over)} can carry: {_OVER}", className="cs-level-warning")
         if over
         else None
     )
-    shown = copied(table(head, rows, numeric=(1, 2, 3, 4)), "the dimensions")
-    return html.Div([html.H2("What was sent into the dimensions"), shown, warning])
+    shown = with_copy_button(table(head, rows, numeric=(1, 2, 3, 4)), "the dimensions")
+    return html.Div([html.H2("Traffic per dimension"), shown, warning])
 
 
 # ---------------------------------------------------------------------------------------------------
@@ -348,7 +372,7 @@ def _dimensions(found: SimResult) -> Any:
 
 
 def runs_table(infos: Sequence[RunInfo], shown: str | None, renaming: str | None, job: str) -> Any:
-    """Return the runs of a job: how long, on what, and the settings in which they differ."""
+    """Return the table of a job's runs: finish, system, and the settings in which they differ."""
     if not infos:
         return html.P("No run of this job yet.", className="cs-dim")
     best = min(info.makespan_ns for info in infos)
@@ -365,7 +389,7 @@ def runs_table(infos: Sequence[RunInfo], shown: str | None, renaming: str | None
                     "best" if info.makespan_ns == best else f"+{100 * (info.makespan_ns / best - 1):.1f} %",
                     className="cs-num",
                 ),
-                html.Td(_differs(differs, info, base), className="sim-differs"),
+                html.Td(_list_differences(differs, info, base), className="sim-differs"),
                 html.Td(time.strftime("%m-%d %H:%M", time.localtime(info.created))),
                 html.Td(_actions(info), className="cs-row-actions"),
             ],
@@ -373,19 +397,21 @@ def runs_table(infos: Sequence[RunInfo], shown: str | None, renaming: str | None
         )
         for info, differs in zip(infos, differing, strict=True)
     ]
-    head = ("Run", "Finish", "to the best", "Differs in", "Made", "")
+    head = ("Run", "Finish", "vs best", "Differs in", "Made", "")
     numeric = (1, 2)
     return html.Section(
         [
             html.H2("Runs of this job"),
-            copied(
+            with_copy_button(
                 html.Table(
                     [
                         html.Thead(
                             html.Tr(
                                 [
-                                    html.Th(name, scope="col", className="cs-num" if at in numeric else None)
-                                    for at, name in enumerate(head)
+                                    html.Th(
+                                        name, scope="col", className="cs-num" if index in numeric else None
+                                    )
+                                    for index, name in enumerate(head)
                                 ]
                             )
                         ),
@@ -423,31 +449,33 @@ def _name(info: RunInfo, renaming: str | None, job: str) -> Any:
 
 
 def _job_and_run(info: RunInfo) -> str:
-    """Return how a button names a run: by the time of a second click the page may show another job."""
+    """Return job and run for a button: by its next click the page may show another job."""
     return f"{info.job} {info.id}"
 
 
 def _actions(info: RunInfo) -> list[Any]:
     def button(text: str, store: str, verb: str, of: str, about: str) -> Any:
-        return html.Button(text, className="cs-button-quiet", **asks(store, verb, of), **labelled(about))
+        return html.Button(text, className="cs-button-quiet", **asks(store, verb, of), **aria_label(about))
 
     compare: dict[str, Any] = {"data-compare": f"{info.job}/{info.id}", "data-compare-name": info.name}
     return [
-        html.Button("Compare +", className="cs-button-quiet", **compare, **labelled(f"Compare {info.name}")),
+        html.Button(
+            "Compare +", className="cs-button-quiet", **compare, **aria_label(f"Compare {info.name}")
+        ),
         button("Edit", EDIT, "load", info.id, f"Edit the system of {info.name}"),
         button("Rename", RUNS, "rename", _job_and_run(info), f"Rename {info.name}"),
         button("Delete", RUNS, "delete", _job_and_run(info), f"Delete {info.name}"),
     ]
 
 
-def _differs(found: Sequence[str], info: RunInfo, base: RunInfo) -> Any:
-    """Return in what a run differs from the one the others are compared with: a few settings, all of them on demand."""
+def _list_differences(differing: Sequence[str], info: RunInfo, base: RunInfo) -> Any:
+    """Show how the settings of a run differ from the base run's: the first few, all of them in the hint."""
     if info.id == base.id:
-        return html.Span("compared with", className="cs-dim")
-    if not found:
+        return html.Span("base run", className="cs-dim")
+    if not differing:
         return "the same system"
-    named = " · ".join(found[:_NAMED])
-    if len(found) <= _NAMED:
+    named = " · ".join(differing[:_NAMED])
+    if len(differing) <= _NAMED:
         return named
-    more = f" · and {len(found) - _NAMED} more "
-    return [named, more, hint(f"the system of {info.name} against {base.name}", " · ".join(found))]
+    more = f" · and {len(differing) - _NAMED} more "
+    return [named, more, hint(f"the system of {info.name} against {base.name}", " · ".join(differing))]

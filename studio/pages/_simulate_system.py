@@ -1,4 +1,4 @@
-"""The Simulate page: the form, the address and what is done to the system; what it amounts to, and its files."""
+"""Callbacks of the Simulate page's form: edits, address, validation, figures, import and export."""
 
 from __future__ import annotations
 
@@ -23,25 +23,25 @@ from dash import (
 from dash.exceptions import PreventUpdate
 
 from studio.errors import StudioError
-from studio.pages._asked import EDIT, Asked, answer, answered
+from studio.pages._asked import EDIT, Asked, answer, answer_output
 from studio.pages._simulate_edits import (
     changed_texts,
     dimensions,
     extended_reason,
     findings_of,
-    fitted,
+    fit_to_ranks,
     from_preset,
     is_changed,
-    proposed,
-    suited,
+    propose_draft,
+    suit_to_job,
     with_dimension,
     with_dimension_moved,
     with_text,
     without_dimension,
 )
-from studio.pages._simulate_files import exported, imported_files
-from studio.pages._simulate_form import congestion_control, form, place_of, said
-from studio.pages._simulate_live import drawn, facts, legend, told
+from studio.pages._simulate_files import export_zip, import_files
+from studio.pages._simulate_form import congestion_control, form, place_of, problem_texts
+from studio.pages._simulate_live import describe_findings, draw_network, legend, show_facts
 from studio.pages._state import trace, workspace
 from studio.pages._widgets import error_box, no_job
 from studio.sim.parts import mode_of, with_mode
@@ -57,7 +57,7 @@ class FormState(TypedDict):
     Attributes:
         job: Id of the job.
         config: Id of the system, as a draft.
-        turn: How often the address had gone elsewhere by itself when it was asked for: see `assets/simulate/simulate.mjs`.
+        turn: Number of navigations before the request for this form: see `assets/simulate/simulate.mjs`.
     """
 
     job: str
@@ -67,12 +67,12 @@ class FormState(TypedDict):
 
 _CHANGED = "changed:"
 _MASTERS = {setting.needs for setting in SETTINGS} | {"bandwidth-unit"}
-"""Fields on which others depend: the form is drawn anew when one of them changes."""
+"""Fields on which others depend: a change of one redraws the form."""
 
 
 def presets() -> list[dict[str, str]]:
-    """Return the presets to begin with, as a choice."""
-    return [{"value": one.name, "label": one.title} for one in PRESETS.values()]
+    """Return the options of the preset switch."""
+    return [{"value": preset.name, "label": preset.title} for preset in PRESETS.values()]
 
 
 # ---------------------------------------------------------------------------------------------------
@@ -95,7 +95,7 @@ clientside_callback(
 
 
 def _page() -> dict[str, Any]:
-    """Return what shows a state of the system: whoever changes it hands out all of it at once, with the step to it."""
+    """Return all outputs that show a system; every callback that changes it sets them together."""
     return {
         "notice": Output("sim-notice", "children", allow_duplicate=True),
         "hidden": Output("sim-page", "hidden", allow_duplicate=True),
@@ -109,8 +109,8 @@ def _page() -> dict[str, Any]:
     }
 
 
-def typed() -> dict[str, Any]:
-    """Return what is read to know the system as it stands in the form, letters included that were typed just now."""
+def form_inputs() -> dict[str, Any]:
+    """Return the states that hold the form's current texts, including what was typed just now."""
     return {
         "ids": State({"sim": ALL}, "id"),
         "texts": State({"sim": ALL}, "value"),
@@ -121,10 +121,10 @@ def typed() -> dict[str, Any]:
 _NOTHING: dict[str, Any] = dict.fromkeys(_page(), no_update)
 
 
-def _shown(draft: Draft, config: str, state: FormState, *, replace_step: bool = False) -> dict[str, Any]:
-    """Return all that shows a draft kept as `config`."""
+def _show_draft(draft: Draft, config: str, state: FormState, *, replace_step: bool = False) -> dict[str, Any]:
+    """Return the outputs that show a draft stored as `config`, with a new form."""
     return {
-        **_kept(draft, config, state, replace_step=replace_step),
+        **_show_state(draft, config, state, replace_step=replace_step),
         "notice": None,
         "hidden": False,
         "form": form(draft),
@@ -133,9 +133,9 @@ def _shown(draft: Draft, config: str, state: FormState, *, replace_step: bool = 
     }
 
 
-def _kept(draft: Draft, config: str, state: FormState, *, replace_step: bool = False) -> dict[str, Any]:
-    """Return what is new of a draft whose fields are in the form already."""
-    presets, preset = _named(draft, state["job"])
+def _show_state(draft: Draft, config: str, state: FormState, *, replace_step: bool = False) -> dict[str, Any]:
+    """Return the outputs that show a draft stored as `config`, if the form shows its fields already."""
+    presets, preset = _list_presets(draft, state["job"])
     return {
         **_NOTHING,
         "presets": presets,
@@ -145,12 +145,12 @@ def _kept(draft: Draft, config: str, state: FormState, *, replace_step: bool = F
     }
 
 
-def _refused(error: StudioError) -> dict[str, Any]:
+def _show_error(error: StudioError) -> dict[str, Any]:
     return _NOTHING | {"notice": html.Div(error_box(error, title="That did not work"), className="sim-wide")}
 
 
-def _named(draft: Draft, job: str) -> tuple[list[dict[str, str]], str | None]:
-    """Return the presets and which the system is; one that was changed is an entry of its own, so that it can be had back."""
+def _list_presets(draft: Draft, job: str) -> tuple[list[dict[str, str]], str | None]:
+    """Return the options of the preset switch and the current one; a changed preset is an option of its own."""
     if draft.origin not in PRESETS:
         return presets(), None
     if not is_changed(draft, trace(job)):
@@ -161,7 +161,7 @@ def _named(draft: Draft, job: str) -> tuple[list[dict[str, str]], str | None]:
 
 @callback(_page(), Input("sim-show", "data"), prevent_initial_call=True)
 def show(wanted: dict[str, Any] | None) -> dict[str, Any]:
-    """Show the system of the address; where it names none, that of the run it names, else one that suits the job."""
+    """Show the system of the address, else that of its run, else one proposed for the job."""
     if not wanted or not wanted["job"]:
         return _NOTHING | {"notice": no_job(), "hidden": True, "state": None}
     job, config = wanted["job"], wanted["config"]
@@ -183,14 +183,14 @@ def show(wanted: dict[str, Any] | None) -> dict[str, Any]:
             "state": None,
         }
     state: FormState = {"job": job, "config": config, "turn": wanted["turn"]}
-    return _shown(draft, config, state, replace_step=True) | {"notice": problem}
+    return _show_draft(draft, config, state, replace_step=True) | {"notice": problem}
 
 
 def _draft_to_begin_with(job: str, run: str) -> Draft:
-    """Return the system of a run; one that suits the job where there is no such run."""
-    draft = proposed(trace(job))
-    info = next((one for one in workspace().runs(job) if one.id == run), None)
-    # A run of what would be proposed anyway keeps the name of its preset.
+    """Return the system of a run, or one proposed for the job if there is no such run."""
+    draft = propose_draft(trace(job))
+    info = next((candidate for candidate in workspace().runs(job) if candidate.id == run), None)
+    # A run on the proposed system keeps the name of its preset.
     return draft if info is None or info.tables == draft.tables else Draft(info.tables, "a run")
 
 
@@ -201,17 +201,17 @@ def _draft_to_begin_with(job: str, run: str) -> Draft:
 def current(
     ids: Sequence[dict[str, str] | None], texts: Sequence[str | None], state: FormState
 ) -> tuple[Draft, str]:
-    """Return the system as it stands in the form, and the id it is kept under.
+    """Return the system in the form, and the id of its stored draft.
 
-    What was typed a moment before a button was clicked counts, although its own request is still under way.
+    Includes what was typed just before a click, even if the callback of that edit is still running.
     """
     draft = load_draft(workspace().root, state["config"])
-    return _taken_over(draft, state["config"], changed_texts(draft.tables, _given(ids, texts)))
+    return _take_over(draft, state["config"], changed_texts(draft.tables, _read_fields(ids, texts)))
 
 
-def _taken_over(draft: Draft, config: str, changed: Mapping[str, str]) -> tuple[Draft, str]:
-    """Return the draft kept as `config` with other texts in some fields, and the id it is kept under then."""
-    # One step for each field, the one that was being edited first: undo takes them back one by one.
+def _take_over(draft: Draft, config: str, changed: Mapping[str, str]) -> tuple[Draft, str]:
+    """Apply changed texts to the draft stored as `config`; return the new draft and its id."""
+    # A step per field, so that undo reverts them one by one; first the field that was being edited.
     for key in sorted(changed, key=lambda key: key != draft.edited):
         draft = replace(
             draft,
@@ -223,15 +223,15 @@ def _taken_over(draft: Draft, config: str, changed: Mapping[str, str]) -> tuple[
     return draft, config
 
 
-def _given(ids: Sequence[dict[str, str] | None], texts: Sequence[str | None]) -> dict[str, str]:
-    """Return what stands in the fields; one that has gone meanwhile has no id left."""
-    return {one["sim"]: text or "" for one, text in zip(ids, texts, strict=True) if one}
+def _read_fields(ids: Sequence[dict[str, str] | None], texts: Sequence[str | None]) -> dict[str, str]:
+    """Return the texts of the fields; removed fields have no id."""
+    return {identity["sim"]: text or "" for identity, text in zip(ids, texts, strict=True) if identity}
 
 
-def _after(draft: Draft, before: str, state: FormState) -> dict[str, Any]:
-    """Return all that shows a draft made of the one kept as `before`."""
+def _save_and_show(draft: Draft, before: str, state: FormState) -> dict[str, Any]:
+    """Store a draft made from the one stored as `before`, and return the outputs that show it."""
     draft = replace(draft, before=before)
-    return _shown(draft, save_draft(workspace().root, draft), state)
+    return _show_draft(draft, save_draft(workspace().root, draft), state)
 
 
 @callback(
@@ -246,28 +246,28 @@ def _after(draft: Draft, before: str, state: FormState) -> dict[str, Any]:
 def type_in(
     texts: list[str | None], ids: list[dict[str, str] | None], state: FormState | None
 ) -> dict[str, Any]:
-    """Take over what was typed or chosen."""
+    """Apply what was typed or chosen."""
     if not state or not ids:
         return _NOTHING
     before = load_draft(workspace().root, state["config"])
-    changed = changed_texts(before.tables, _given(ids, texts))
-    draft, config = _taken_over(before, state["config"], changed)
+    changed = changed_texts(before.tables, _read_fields(ids, texts))
+    draft, config = _take_over(before, state["config"], changed)
     if config == state["config"]:
         return _NOTHING
     same = draft.before == before.before
-    told = _shown if _MASTERS & {key.partition("[")[0] for key in changed} else _kept
-    return told(draft, config, state, replace_step=same)
+    outputs = _show_draft if _MASTERS & {key.partition("[")[0] for key in changed} else _show_state
+    return outputs(draft, config, state, replace_step=same)
 
 
 @callback(
-    {**_page(), "answered": answered(EDIT)},
-    inputs={"asked": Input(EDIT, "data"), **typed()},
+    {**_page(), "answered": answer_output(EDIT)},
+    inputs={"asked": Input(EDIT, "data"), **form_inputs()},
     prevent_initial_call=True,
 )
 def act(
     asked: Asked | None, ids: list[dict[str, str] | None], texts: list[str | None], state: FormState | None
 ) -> dict[str, Any]:
-    """Do what a button says to the system: undo, reset, dimensions, the settings of a run."""
+    """Carry out a button: undo, reset, change dimensions, or load the settings of a run."""
     if not asked:
         return {**_NOTHING, "answered": no_update}
     done = {"answered": answer(EDIT, asked)}
@@ -278,48 +278,48 @@ def act(
         if asked["verb"] == "undo":
             if not draft.before:
                 return _NOTHING | done
-            return _shown(load_draft(workspace().root, draft.before), draft.before, state) | done
-        after = _acted(draft, asked["verb"], asked["of"], state["job"])
-        return (_NOTHING if after.tables == draft.tables else _after(after, config, state)) | done
+            return _show_draft(load_draft(workspace().root, draft.before), draft.before, state) | done
+        after = _apply_action(draft, asked["verb"], asked["of"], state["job"])
+        return (_NOTHING if after.tables == draft.tables else _save_and_show(after, config, state)) | done
     except StudioError as error:
-        return _refused(error) | done
+        return _show_error(error) | done
 
 
-def _acted(draft: Draft, verb: str, of: str, job: str) -> Draft:
-    """Return the draft after a button."""
+def _apply_action(draft: Draft, verb: str, of: str, job: str) -> Draft:
+    """Return the draft that a button leads to."""
     tables = draft.tables
     if verb == "load":
         return Draft(workspace().run_info(job, of).tables, "a run")
     if verb == "reset":
-        found = trace(job)
-        fresh = proposed(found)
+        job_trace = trace(job)
+        fresh = propose_draft(job_trace)
         if draft.origin in PRESETS and draft.origin != fresh.origin:
             fresh = Draft(from_preset(draft.origin), draft.origin)
             fresh = replace(
                 fresh,
                 tables=with_mode(
-                    fresh.tables, "extended" if extended_reason(found) else "compatible", strip=True
+                    fresh.tables, "extended" if extended_reason(job_trace) else "compatible", strip=True
                 ),
             )
         return fresh
     place, _, drawn = of.partition("/")
-    at = int(place or 0)
-    # A click on a row of a form that had more of them may mean any of those left.
+    index = int(place or 0)
+    # The form had more rows when it was clicked: which dimension was meant is unknown.
     if drawn and dimensions(tables) < int(drawn):
         return draft
     changed = {
         "add": lambda: with_dimension(tables),
-        "remove": lambda: without_dimension(tables, at),
-        "inwards": lambda: with_dimension_moved(tables, at, -1),
-        "outwards": lambda: with_dimension_moved(tables, at, 1),
-        "fit": lambda: fitted(tables, len(trace(job).ranks)),
+        "remove": lambda: without_dimension(tables, index),
+        "inwards": lambda: with_dimension_moved(tables, index, -1),
+        "outwards": lambda: with_dimension_moved(tables, index, 1),
+        "fit": lambda: fit_to_ranks(tables, len(trace(job).ranks)),
     }[verb]()
     return replace(draft, tables=changed, edited="", notes=())
 
 
 @callback(
     _page(),
-    inputs={"preset": Input("sim-preset", "value"), "mode": Input("sim-mode", "value"), **typed()},
+    inputs={"preset": Input("sim-preset", "value"), "mode": Input("sim-mode", "value"), **form_inputs()},
     prevent_initial_call=True,
 )
 def choose(
@@ -329,35 +329,37 @@ def choose(
     texts: list[str | None],
     state: FormState | None,
 ) -> dict[str, Any]:
-    """Start from a preset, or change the mode. The page, too, sets both, to what they are already.
+    """Start from a preset, or change the mode; does nothing when the page itself sets them to the current values.
 
-    Whichever is said to have changed: where the page sets the one while the answer to the other is under way, Dash drops
-    that answer and calls again.
+    Both are compared, whichever Dash names as changed: if the page sets one during the callback of the other, Dash
+    drops that answer and calls again.
     """
     if not state:
         return _NOTHING
     try:
         draft, config = current(ids, texts, state)
         after = (
-            _preset(draft, preset, state["job"]) if "sim-preset.value" in ctx.triggered_prop_ids else draft
+            _choose_preset(draft, preset, state["job"])
+            if "sim-preset.value" in ctx.triggered_prop_ids
+            else draft
         )
         if mode_of(draft.tables) != mode:
             tables = with_mode(after.tables, "extended" if mode == "extended" else "compatible", strip=True)
             after = replace(after, tables=tables, edited="", notes=())
     except StudioError as error:
-        return _refused(error)
-    return _NOTHING if after == draft else _after(after, config, state)
+        return _show_error(error)
+    return _NOTHING if after == draft else _save_and_show(after, config, state)
 
 
-def _preset(draft: Draft, name: str | None, job: str) -> Draft:
-    """Return the draft after a preset was chosen."""
+def _choose_preset(draft: Draft, name: str | None, job: str) -> Draft:
+    """Return the draft that a choice of preset leads to."""
     if not name or name.startswith(_CHANGED):
         return draft
     if name == draft.origin and not is_changed(draft, trace(job)):
         return draft
     tables = with_mode(from_preset(name), mode_of(draft.tables), strip=True)
     chosen = Draft(replace(tables, groups=draft.tables.groups), name)
-    return suited(chosen, trace(job)) if name == draft.origin else chosen
+    return suit_to_job(chosen, trace(job)) if name == draft.origin else chosen
 
 
 @callback(
@@ -365,7 +367,7 @@ def _preset(draft: Draft, name: str | None, job: str) -> Draft:
     inputs={
         "contents": Input("sim-upload", "contents"),
         "names": State("sim-upload", "filename"),
-        **typed(),
+        **form_inputs(),
     },
     prevent_initial_call=True,
 )
@@ -376,7 +378,7 @@ def take_in(
     texts: list[str | None],
     state: FormState | None,
 ) -> dict[str, Any]:
-    """Take over ASTRA-sim's files."""
+    """Import ASTRA-sim's files."""
     if not state or not contents:
         return _NOTHING
     files = {
@@ -385,10 +387,10 @@ def take_in(
     }
     try:
         draft, config = current(ids, texts, state)
-        tables, notes = imported_files(draft.tables, files)
-        return _after(Draft(tables, "imported files", notes=notes), config, state)
+        tables, notes = import_files(draft.tables, files)
+        return _save_and_show(Draft(tables, "imported files", notes=notes), config, state)
     except StudioError as error:
-        return _refused(error)
+        return _show_error(error)
 
 
 # ---------------------------------------------------------------------------------------------------
@@ -411,33 +413,37 @@ def take_in(
 def judge(
     state: FormState | None, fields: list[dict[str, str] | None], places: list[dict[str, str] | None]
 ) -> Any:
-    """Tell at the fields what is wrong with them, and show what the system amounts to."""
-    known = [one["sim"] for one in fields if one]
-    spots = [one["sim-said"] for one in places if one]
+    """Mark invalid fields with messages, and show figures and drawing of the network."""
+    known = [field["sim"] for field in fields if field]
+    spots = [place["sim-said"] for place in places if place]
     if not state or len(known) < len(fields) or len(spots) < len(places):
-        raise PreventUpdate  # a form that has gone meanwhile has no ids left
+        raise PreventUpdate  # the form was replaced meanwhile
     draft = load_draft(workspace().root, state["config"])
-    found = examine_parts(draft.tables)
-    messages = said(found.problems)
+    system = examine_parts(draft.tables)
+    messages = problem_texts(system.problems)
     general = [text for spot, texts in messages.items() if spot not in spots for text in texts]
-    errors = [key in found.problems or _whole_list(key, found) for key in known]
+    errors = [key in system.problems or _whole_list(key, system) for key in known]
     shown = [[*messages.get(spot, []), *(general if spot == "" else [])] for spot in spots]
     live: list[Any] = [[], None, None]
-    if found.config and not _topology_wrong(found):
-        topology = found.config.topology
-        live = [facts(found.config, len(trace(state["job"]).ranks)), drawn(topology), legend(topology)]
-    elif found.config:
+    if system.config and not _topology_wrong(system):
+        topology = system.config.topology
+        live = [
+            show_facts(system.config, len(trace(state["job"]).ranks)),
+            draw_network(topology),
+            legend(topology),
+        ]
+    elif system.config:
         live = [no_update] * 3
-    return *live, bool(found.problems), errors, shown, not draft.before
+    return *live, bool(system.problems), errors, shown, not draft.before
 
 
-def _whole_list(key: str, found: Examined) -> bool:
-    """Whether the list that an entry stands in is refused as a whole."""
-    return key.partition("[")[0] in found.problems
+def _whole_list(key: str, system: Examined) -> bool:
+    """Return whether the whole list of an entry is invalid."""
+    return key.partition("[")[0] in system.problems
 
 
-def _topology_wrong(found: Examined) -> bool:
-    return any(place_of(key) == "network" or place_of(key).startswith("dim-") for key in found.problems)
+def _topology_wrong(system: Examined) -> bool:
+    return any(place_of(key) == "network" or place_of(key).startswith("dim-") for key in system.problems)
 
 
 @callback(
@@ -451,11 +457,13 @@ def foresee(state: FormState | None) -> Any:
     if not state:
         return None, "Run"
     draft = load_draft(workspace().root, state["config"])
-    found = examine_parts(draft.tables)
-    if found.usable is None:
-        return html.P("The settings marked above have to be mended before a run.", className="cs-dim"), "Run"
-    findings = findings_of(trace(state["job"]), found.usable, draft.tables)
-    return told(findings), "Run anyway" if any(one.level == "error" for one in findings) else "Run"
+    system = examine_parts(draft.tables)
+    if system.usable is None:
+        return html.P("Fix the marked settings before running.", className="cs-dim"), "Run"
+    findings = findings_of(trace(state["job"]), system.usable, draft.tables)
+    return describe_findings(findings), "Run anyway" if any(
+        finding.level == "error" for finding in findings
+    ) else "Run"
 
 
 # ---------------------------------------------------------------------------------------------------
@@ -469,9 +477,9 @@ def foresee(state: FormState | None) -> Any:
     prevent_initial_call=True,
 )
 def export(clicks: int | None, state: FormState | None) -> Any:
-    """Hand out the system as ASTRA-sim's files."""
+    """Download the system as ASTRA-sim's files."""
     if not clicks or not state:
         return no_update
     draft = load_draft(workspace().root, state["config"])
-    content = base64.b64encode(exported(draft.tables)).decode()
+    content = base64.b64encode(export_zip(draft.tables)).decode()
     return {"content": content, "filename": "system.zip", "base64": True, "type": "application/zip"}

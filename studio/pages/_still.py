@@ -16,7 +16,7 @@ from dash import dcc, html
 from dash.development.base_component import Component
 
 _INSIDE = ("Thead", "Tbody", "Tr", "Td", "Th", "Caption", "Li", "Dt", "Dd", "Summary", "Option")
-"""Elements that have to stand right inside of others: they are sent with these or not at all."""
+"""Elements that are valid only inside certain parents: they are sent with these or not at all."""
 _NAMES = {
     "className": "class",
     "htmlFor": "for",
@@ -25,23 +25,23 @@ _NAMES = {
     "rowSpan": "rowspan",
 }
 _FEWEST = 3
-"""Elements from which on sending them as one piece is worth it."""
+"""Smallest number of elements worth sending as one component."""
 
 Described = list[Any] | str
 
 
 def still(tree: Any) -> Any:
-    """Return a tree of components in which every part that nobody listens to is one component.
+    """Merge each static part of a tree of components into one component.
 
-    Parts with an id stay, since callbacks may name them, and so does what is no plain element: figures, inputs, stores.
+    Parts with an id stay, since callbacks may use them, and so do figures, inputs and stores.
     """
     if isinstance(tree, (list, tuple)):
-        return [still(one) for one in tree]
+        return [still(part) for part in tree]
     if not isinstance(tree, Component):
         return tree
-    found = None if type(tree).__name__ in _INSIDE else _described(tree)
-    if found is not None and _size(found) >= _FEWEST:
-        about: dict[str, Any] = {"data-still": msgspec.json.encode(found).decode()}
+    description = None if type(tree).__name__ in _INSIDE else _describe(tree)
+    if description is not None and _size(description) >= _FEWEST:
+        about: dict[str, Any] = {"data-still": msgspec.json.encode(description).decode()}
         return html.Div(className="cs-still", **about)
     if getattr(tree, "children", None) is None:
         return tree
@@ -50,8 +50,8 @@ def still(tree: Any) -> Any:
     return changed
 
 
-def _described(part: Any) -> Described | None:
-    """Return an element as [name, attributes, parts ...], text as itself; None where something in it is listened to."""
+def _describe(part: Any) -> Described | None:
+    """Return an element as [name, attributes, parts ...], a text as itself; None if it is not static."""
     if not isinstance(part, Component):
         return str(part)
     is_link = isinstance(part, dcc.Link)
@@ -60,52 +60,52 @@ def _described(part: Any) -> Described | None:
     attributes = _attributes(part)
     if attributes is None:
         return None
-    found: list[Any] = ["a" if is_link else type(part).__name__.lower(), attributes]
+    description: list[Any] = ["a" if is_link else type(part).__name__.lower(), attributes]
     if is_link:
         attributes["data-link"] = ""
     for child in _children(part):
-        described = _described(child)
+        described = _describe(child)
         if described is None:
             return None
-        found.append(described)
-    return found
+        description.append(described)
+    return description
 
 
 def _attributes(part: Component) -> dict[str, Any] | None:
-    """Return the attributes of an element; None where it has an id or a property that only Dash knows."""
-    found: dict[str, Any] = {}
+    """Return the HTML attributes of an element; None if it has an id or a property of Dash alone."""
+    attributes: dict[str, Any] = {}
     for name, value in part.to_plotly_json()["props"].items():
         if name == "children" or value is None or value is False:
             continue
         if name == "id" or name.startswith("n_"):
             return None
         if name == "style":
-            found["style"] = {_dashed(key): str(one) for key, one in value.items()}
+            attributes["style"] = {_css_name(key): str(value_text) for key, value_text in value.items()}
         else:
-            found[_NAMES.get(name, name)] = "" if value is True else str(value)
-    return found
+            attributes[_NAMES.get(name, name)] = "" if value is True else str(value)
+    return attributes
 
 
 def _children(part: Component) -> list[Any]:
     children = getattr(part, "children", None)
     several = children if isinstance(children, (list, tuple)) else [children]
     flat: list[Any] = []
-    for one in several:
-        flat += one if isinstance(one, (list, tuple)) else [one]
-    return [one for one in flat if one is not None and one is not False]
+    for child in several:
+        flat += child if isinstance(child, (list, tuple)) else [child]
+    return [child for child in flat if child is not None and child is not False]
 
 
-def _dashed(name: str) -> str:
-    """Return the name of a property of style as CSS writes it.
+def _css_name(name: str) -> str:
+    """Return the CSS name of a style property.
 
     Example:
         >>> _dashed("maxWidth"), _dashed("--cs-share")
         ('max-width', '--cs-share')
     """
     return (
-        name if name.startswith("--") else re.sub(r"[A-Z]", lambda found: f"-{found.group().lower()}", name)
+        name if name.startswith("--") else re.sub(r"[A-Z]", lambda match: f"-{match.group().lower()}", name)
     )
 
 
-def _size(found: Described) -> int:
-    return 0 if isinstance(found, str) else 1 + sum(_size(one) for one in found[2:])
+def _size(description: Described) -> int:
+    return 0 if isinstance(description, str) else 1 + sum(_size(part) for part in description[2:])

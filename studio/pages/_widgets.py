@@ -31,7 +31,7 @@ TERMS = {
 """Terms of art and what they mean; shown where they first appear on a page."""
 
 
-def labelled(text: str) -> dict[str, Any]:
+def aria_label(text: str) -> dict[str, Any]:
     """Return the attribute that gives an element its accessible name."""
     return {"aria-label": text}
 
@@ -42,7 +42,7 @@ def term(name: str, shown: str | None = None) -> Any:
 
 
 def hint(name: str, text: str) -> Any:
-    """Return a question mark that tells what `name` is, on hover and focus: see `assets/frame/hints.mjs`."""
+    """Return a question mark that explains `name` on hover and focus: see `assets/frame/hints.mjs`."""
     about: dict[str, Any] = {"aria-label": f"What is {name}: {text}", "data-hint": text}
     return html.Button("?", className="cs-hint", **about)
 
@@ -60,8 +60,8 @@ def error_box(error: StudioError, *, title: str = "This cannot be shown") -> Any
     )
 
 
-def guarded(callback: Callable[P, Any]) -> Callable[P, Any]:
-    """Make a callback with one output show a StudioError in place of its result."""
+def show_errors(callback: Callable[P, Any]) -> Callable[P, Any]:
+    """Make a callback with one output show a `StudioError` in place of its result."""
 
     @wraps(callback)
     def run(*args: P.args, **kwargs: P.kwargs) -> Any:
@@ -73,8 +73,8 @@ def guarded(callback: Callable[P, Any]) -> Callable[P, Any]:
     return run
 
 
-def unsaid_with_job(place: str) -> None:
-    """Take back what stands in a place of a page as soon as the page shows another job."""
+def clear_with_job(place: str) -> None:
+    """Clear an element when the page switches to another job."""
     clientside_callback(
         ClientsideFunction("studio_frame", "clear"),
         Output(place, "children", allow_duplicate=True),
@@ -84,13 +84,13 @@ def unsaid_with_job(place: str) -> None:
 
 
 def loading(words: str) -> Any:
-    """Return what stands in for a page until its content arrives; seen only where that takes longer than 0.3 s."""
-    line = html.Div(className="cs-loading-line", role="progressbar", **labelled(words))
+    """Return a placeholder for a page that is loading; it shows after 0.3 s."""
+    line = html.Div(className="cs-loading-line", role="progressbar", **aria_label(words))
     return html.Div([html.P(words), line], className="cs-loading")
 
 
 def no_job() -> Any:
-    """Return what a page shows while no job is open."""
+    """Return the content of a page while no job is open."""
     return html.Div(
         [
             html.H2("No job is open"),
@@ -149,7 +149,7 @@ def exact(text: str, value: Any, *, classes: str | None = None) -> Any:
 def findings_list(findings: Sequence[Finding], *, most: int = 200) -> Any:
     """Return findings, worst first; says how many are not shown."""
     if not findings:
-        return html.P("The reader found nothing to complain about.", className="cs-dim")
+        return html.P("No problems while reading.", className="cs-dim")
     order = {"error": 0, "warning": 1, "info": 2}
     ranked = sorted(findings, key=lambda finding: order[finding.level])
     items = [
@@ -175,21 +175,21 @@ def findings_list(findings: Sequence[Finding], *, most: int = 200) -> Any:
     return html.Div([html.Ul(items, className="cs-findings"), more])
 
 
-def findings_badge(found: Examination | None) -> Any:
-    """Return how many errors and warnings a job has; nothing before it was examined."""
-    if found is None:
+def findings_badge(examination: Examination | None) -> Any:
+    """Return a badge with the number of errors and warnings; None before the job was examined."""
+    if examination is None:
         return None
-    counts = [(level, found.count(level)) for level in ("error", "warning")]
-    told = [f"{count:,} {level}{'s' if count != 1 else ''}" for level, count in counts if count]
-    if not told:
+    counts = [(level, examination.count(level)) for level in ("error", "warning")]
+    parts = [f"{count:,} {level}{'s' if count != 1 else ''}" for level, count in counts if count]
+    if not parts:
         return None
-    words = ", ".join(told)
+    words = ", ".join(parts)
     return html.Span(
         f"{sum(count for _, count in counts):,}",
         className=f"cs-badge cs-level-{'error' if counts[0][1] else 'warning'}",
         title=words,
         role="img",
-        **labelled(words),
+        **aria_label(words),
     )
 
 

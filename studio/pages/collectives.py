@@ -1,4 +1,4 @@
-"""Collectives: who moves how much and when, rank by rank, the most uneven on top."""
+"""The Collectives page: sizes, durations and waiting of every collective and rank, the most uneven first."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from studio.pages._export import exports
 from studio.pages._missing import is_side
 from studio.pages._state import session, workspace
 from studio.pages._still import still
-from studio.pages._widgets import error_box, labelled, link, no_job
+from studio.pages._widgets import aria_label, error_box, link, no_job
 from studio.views.address import runs_of
-from studio.views.collectives import Settled, members_of, other_view, settled, shown_of, told
+from studio.views.collectives import HeatmapRequest, members_of, other_view, settle, shown_of, to_parameters
 from studio.views.traffic import UNNAMED, traffic_of
 
 dash.register_page(
@@ -49,7 +49,7 @@ def layout(**_query: str) -> Any:
                 className="cs-coll",
                 hidden=True,
             ),
-            html.P("The collectives are being read…", className="cs-coll-wait cs-dim", role="status"),
+            html.P("Reading the collectives…", className="cs-coll-wait cs-dim", role="status"),
             dcc.Store(id="collectives-settled"),
             html.Div(id="collectives-sync", hidden=True),
         ]
@@ -68,7 +68,7 @@ def _controls() -> Any:
                     {"value": "groups", "label": "Groups × ranks"},
                 ],
                 size="xs",
-                **labelled("What is shown"),
+                **aria_label("What is shown"),
             ),
             _field("show", _select("metric", "Metric", [], 168), html.Span(id="collectives-metric-hint")),
             _switch("rel", "Values", [("1", "by row mean"), ("0", "absolute")]),
@@ -103,7 +103,7 @@ def _controls() -> Any:
                     searchable=True,
                     placeholder="no other run",
                     comboboxProps={"shadow": "sm"},
-                    **labelled("Run or job beside it"),
+                    **aria_label("Run or job beside it"),
                 ),
             ),
         ],
@@ -118,10 +118,13 @@ def list_others(shown: str | None) -> list[dict[str, str]]:
     if not job:
         return []
     try:
-        own = [{"value": f"{job}/{one['value']}", "label": one["label"]} for one in runs_of(session(), job)]
+        own = [
+            {"value": f"{job}/{option['value']}", "label": option["label"]}
+            for option in runs_of(session(), job)
+        ]
     except StudioError:
         return []
-    return own + [{"value": one.id, "label": one.name} for one in workspace().jobs() if one.id != job]
+    return own + [{"value": other.id, "label": other.name} for other in workspace().jobs() if other.id != job]
 
 
 def _options(names: dict[Any, str]) -> list[dict[str, str]]:
@@ -136,20 +139,20 @@ def _field(text: str, *controls: Any) -> Any:
 def _select(name: str, title: str, data: list[Any], width: int) -> Any:
     return dmc.Select(
         id=f"collectives-{name}", data=data, size="xs", w=width, allowDeselect=False,
-        comboboxProps={"shadow": "sm"}, **labelled(title),
+        comboboxProps={"shadow": "sm"}, **aria_label(title),
     )  # fmt: skip
 
 
 def _switch(name: str, title: str, values: list[tuple[str, str]]) -> Any:
     data = [{"value": value, "label": label} for value, label in values]
-    return dmc.SegmentedControl(id=f"collectives-{name}", data=data, size="xs", **labelled(title))
+    return dmc.SegmentedControl(id=f"collectives-{name}", data=data, size="xs", **aria_label(title))
 
 
 def _body() -> Any:
     described: dict[str, Any] = {"aria-describedby": "collectives-status"}
     heat = html.Div(
         id="collectives-heat", className="cs-heat", tabIndex=0, role="application",
-        **labelled("Heatmap of collectives by rank; arrows move the selection, Escape shows all"), **described,
+        **aria_label("Heatmap of collectives by rank; arrows move the selection, Escape shows all"), **described,
     )  # fmt: skip
     other = html.Div(
         [
@@ -158,7 +161,7 @@ def _body() -> Any:
                 id="collectives-other",
                 className="cs-heat",
                 role="img",
-                **labelled("The heatmap it is compared with"),
+                **aria_label("The heatmap it is compared with"),
             ),
         ],
         className="cs-coll-other",
@@ -192,7 +195,7 @@ def _body() -> Any:
         className="cs-coll-figure",
     )
     worst = html.Section(
-        id="collectives-worst", className="cs-coll-worst", tabIndex=0, **labelled("Beside the figure")
+        id="collectives-worst", className="cs-coll-worst", tabIndex=0, **aria_label("Beside the figure")
     )
     return html.Div(
         [html.Div(id="collectives-error", role="alert"), html.Div([figure, worst], className="cs-coll-body")],
@@ -225,19 +228,19 @@ _OUTPUTS = {
     State("collectives-settled", "data"),
 )
 def show(view: dict[str, Any], theme: str, before: dict[str, Any] | None) -> dict[str, Any]:
-    """Settle what is shown, and list the worst of it; nothing where only the selection moved."""
+    """Update title, controls and side panel; skip it if only the selection changed."""
     job = view.get("job")
     if not job:
         return _answer(notice=no_job(), hidden=True, settled={})
     try:
-        asked = settled(session(), job, view)
+        asked = settle(session(), job, view)
         tab = view["tab"] if view.get("tab") in _TABS else "heat"
         key = _key(asked, view, tab, theme)
         if before and before.get("key") == key:
             return _answer()
         if view.get("with") and not is_side(view["with"]):
-            view = {**view, "with": None}  # what is not there is told above the page
-        controls = {**told(asked), "tab": tab, "with": view.get("with") or None}
+            view = {**view, "with": None}  # a warning above the page reports it
+        controls = {**to_parameters(asked), "tab": tab, "with": view.get("with") or None}
         if tab == "traffic" and view.get("scale") != "linear":
             controls["scale"] = "log"
         basis = _answer(
@@ -252,13 +255,13 @@ def show(view: dict[str, Any], theme: str, before: dict[str, Any] | None) -> dic
         return _answer(notice=html.Div(error_box(error), className="cs-page"), hidden=True, settled={})
 
 
-def _key(asked: Settled, view: dict[str, Any], tab: str, theme: str) -> str:
+def _key(asked: HeatmapRequest, view: dict[str, Any], tab: str, theme: str) -> str:
     parts = [asked.job, asked.run, repr(asked.look), asked.relative, asked.log, tab]
     parts += [view.get(name) for name in ("rows", "cols", "of", "with")]
     return json.dumps([*parts, theme if tab == "groups" else None])
 
 
-def _heat_tab(asked: Settled, view: dict[str, Any], _theme: str) -> dict[str, Any]:
+def _heat_tab(asked: HeatmapRequest, view: dict[str, Any], _theme: str) -> dict[str, Any]:
     members = members_of(session(), asked.job, asked.run)
     if not len(members):
         return {"notice": _nothing(view), "hidden": False, "tab": "cs-coll cs-coll-none", "panel": None}
@@ -300,14 +303,19 @@ def _heat_tab(asked: Settled, view: dict[str, Any], _theme: str) -> dict[str, An
 
 
 def _other_head(text: str, view: dict[str, Any]) -> Any:
-    """Return what stands above the heatmap that is compared with: whose it is, and its own export."""
+    """Return the heading and save buttons of the second heatmap."""
     other = other_view(text)
     parts = {key: value for key, value in view.items() if key not in ("run", "with")}
     address = _csv_address(
         "collectives", other["job"], {**parts, **({"run": other["run"]} if "run" in other else {})}
     )
     run = next(
-        (one["label"] for one in runs_of(session(), other["job"]) if one["value"] == other.get("run")), ""
+        (
+            option["label"]
+            for option in runs_of(session(), other["job"])
+            if option["value"] == other.get("run")
+        ),
+        "",
     )
     name = workspace().info(other["job"]).name
     return [
@@ -324,7 +332,7 @@ def _other_head(text: str, view: dict[str, Any]) -> Any:
     ]
 
 
-def _traffic_tab(asked: Settled, view: dict[str, Any], _theme: str) -> dict[str, Any]:
+def _traffic_tab(asked: HeatmapRequest, view: dict[str, Any], _theme: str) -> dict[str, Any]:
     _, traffic = traffic_of(session(), asked.job, view)
     group = (
         f"in {view['of'].removeprefix('=') or 'the group of all ranks'}"
@@ -346,7 +354,7 @@ def _traffic_tab(asked: Settled, view: dict[str, Any], _theme: str) -> dict[str,
     }
 
 
-def _groups_tab(asked: Settled, view: dict[str, Any], theme: str) -> dict[str, Any]:
+def _groups_tab(asked: HeatmapRequest, view: dict[str, Any], theme: str) -> dict[str, Any]:
     return {"panel": still(groups_panel(asked.job, view, dark=theme == "dark")), "worst": None, "other": None}
 
 
@@ -358,13 +366,13 @@ def _csv_address(what: str, job: str, view: dict[str, Any]) -> str:
     return link(f"/api/jobs/{job}/{what}.csv", parts)
 
 
-def _chips(asked: Settled, view: dict[str, Any]) -> list[Any]:
-    """Return what narrows the picture, each to be taken back."""
+def _chips(asked: HeatmapRequest, view: dict[str, Any]) -> list[Any]:
+    """Return a button per active filter, which removes it."""
     chips: list[tuple[str, dict[str, None]]] = []
     if asked.look.only:
         chips.append((f"only {asked.look.only}", {"only": None, "rows": None}))
     if view.get("rows") or view.get("cols"):
-        chips.append(("a part of it", {"rows": None, "cols": None}))
+        chips.append(("zoomed in", {"rows": None, "cols": None}))
     return [
         html.Button([text, " ×"], className="cs-button", title="Show all again", **_changes(change))
         for text, change in chips
@@ -383,7 +391,7 @@ def _nothing(view: dict[str, Any]) -> Any:
     return html.Div(
         [
             html.H2("No collectives"),
-            html.P("Here is how much each rank moves in every collective. No node of this job is one."),
+            html.P("This page shows how much each rank moves in each collective. This job has none."),
             html.P(
                 dcc.Link("See what ranks send each other", href=link("/collectives", view, tab="traffic"))
             ),

@@ -1,4 +1,4 @@
-"""Compare: two to eight runs or jobs side by side, how much they differ and why."""
+"""The Compare page: two to eight runs or jobs side by side, how much they differ and why."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from dash import ClientsideFunction, Input, Output, State, callback, clientside_
 
 from studio.comparing import LETTERS, SIDES_AT_MOST, Lineup
 from studio.errors import StudioError
-from studio.pages._compare_strip import side_name, sides_bar, strip
-from studio.pages._compare_tables import heatmaps, nodes_tables, settings_section, summary
+from studio.pages._compare_strip import show_sides, show_strip, side_name
+from studio.pages._compare_tables import heatmaps, nodes_tables, settings_section, show_summary
 from studio.pages._compare_times import ALIGN_START, align_options, anchors
 from studio.pages._export import exports
 from studio.pages._missing import is_side
 from studio.pages._state import RECORDED, session, workspace
 from studio.pages._still import still
-from studio.pages._widgets import error_box, labelled, link, loading
+from studio.pages._widgets import aria_label, error_box, link, loading
 from studio.units import format_ns
 from studio.views.address import shown_run
 
@@ -47,7 +47,7 @@ def layout(**_query: str) -> Any:
         size="xs",
         w=260,
         comboboxProps={"shadow": "sm"},
-        **labelled("Add a run or a job to the comparison"),
+        **aria_label("Add a run or a job to the comparison"),
     )
     head = html.Div(
         [
@@ -70,7 +70,7 @@ def layout(**_query: str) -> Any:
     return html.Div(
         [
             head,
-            html.Div(loading("The runs are being read…"), id="compare-notice"),
+            html.Div(loading("Reading the runs…"), id="compare-notice"),
             html.Div([shown, _timelines(), html.Div(id="compare-tables")], id="compare-body", hidden=True),
             dcc.Store(id="compare-source"),
             dcc.Store(id="compare-anchors"),
@@ -91,7 +91,7 @@ def _timelines() -> Any:
         size="xs",
         w=250,
         comboboxProps={"shadow": "sm"},
-        **labelled("Align by"),
+        **aria_label("Align by"),
     )
     modes = html.Span(
         [
@@ -107,7 +107,7 @@ def _timelines() -> Any:
         ],
         role="group",
         className="cs-compare-modes",
-        **labelled("How the timelines stand"),
+        **aria_label("Layout of the timelines"),
     )
     controls = html.Div(
         [
@@ -119,14 +119,14 @@ def _timelines() -> Any:
                 "Align by selected",
                 id="compare-pin",
                 className="cs-button",
-                title="Let the selected node begin at one place on every side",
+                title="Align all sides by the start of the selected node",
             ),
             html.Button("Fit", id="compare-fit", className="cs-button", title="Show everything (0)"),
             html.Button("−", id="compare-out", className="cs-button", title="Zoom out (S)"),
             html.Button("+", id="compare-in", className="cs-button", title="Zoom in (W)"),
             html.Span(style={"flex": 1}),
             exports(
-                "comparison", figure="compare-canvas", title="what is in sight, node by node", drawn=True
+                "comparison", figure="compare-canvas", title="the visible window, node by node", drawn=True
             ),
         ],
         className="cs-compare-controls",
@@ -136,7 +136,7 @@ def _timelines() -> Any:
         className="cs-compare-canvas",
         tabIndex=0,
         role="application",
-        **labelled(
+        **aria_label(
             "Timelines of the runs on one time axis. W and S zoom, A and D move, arrows scroll, 0 shows everything; "
             "a click selects the node on every side"
         ),
@@ -183,7 +183,7 @@ def _timelines() -> Any:
     State("compare-source", "data"),
 )
 def choose(view: dict[str, Any], before: Source | None) -> Any:
-    """Find out what the view compares."""
+    """Set the compared runs from the view."""
     try:
         sides = chosen_sides(view)
         source: Source = {
@@ -195,7 +195,7 @@ def choose(view: dict[str, Any], before: Source | None) -> Any:
         }
         if source == before:
             return [no_update] * 6
-        bar = sides_bar(sides, view)
+        bar = show_sides(sides, view)
     except StudioError as error:
         return (
             None,
@@ -211,9 +211,9 @@ def choose(view: dict[str, Any], before: Source | None) -> Any:
 
 
 def chosen_sides(view: dict[str, Any]) -> list[list[str]]:
-    """Return job and run of every side: the shown run, then those of `with`; the same run stands there once.
+    """Return job and run of every side: the shown run, then those of `with`, each once.
 
-    Those that are not there are left out, and told above the page.
+    Runs that do not exist are left out; a warning above the page names them.
 
     Raises:
         StudioError: There is no such job.
@@ -227,7 +227,7 @@ def chosen_sides(view: dict[str, Any]) -> list[list[str]]:
         job, _, run = part.partition("/")
         if is_side(part, timed=True):
             sides.append([job, run or (shown_run(session(), job, {}) or RECORDED)])
-    distinct = [list(one) for one in dict.fromkeys(tuple(side) for side in sides)]
+    distinct = [list(side) for side in dict.fromkeys(tuple(side) for side in sides)]
     return distinct[:SIDES_AT_MOST]
 
 
@@ -237,10 +237,10 @@ def _whole(text: Any, most: int) -> int:
 
 
 def _options(first: str | None = None) -> list[dict[str, Any]]:
-    """Return everything there is to compare, by job, those of one job before the others."""
+    """Return all recordings and runs as options, grouped by job; those of job `first` come first."""
     groups = []
     jobs = workspace().jobs()
-    for job in sorted(jobs, key=lambda one: one.id != first):
+    for job in sorted(jobs, key=lambda info: info.id != first):
         items = (
             [{"value": f"{job.id}/{RECORDED}", "label": f"{job.name} · recorded"}]
             if job.summary.timed_nodes
@@ -256,13 +256,13 @@ def _options(first: str | None = None) -> list[dict[str, Any]]:
     return groups
 
 
-def _named(group: str, label: str) -> str:
-    """Return what a side is called beside those of other jobs."""
+def _qualify_label(group: str, label: str) -> str:
+    """Return the label of a side with its job's name."""
     return label if label.startswith(f"{group} ") else f"{group} \N{MIDDLE DOT} {label}"
 
 
 def _nothing(sides: list[list[str]], view: dict[str, Any]) -> Any:
-    """Return what the page shows while there is nothing to compare with: everything there is, one click each."""
+    """Return the list of runs to choose from while fewer than two are compared."""
     taken = {tuple(side) for side in sides}
     rows = []
     for group in _options(view.get("job")):
@@ -270,12 +270,12 @@ def _nothing(sides: list[list[str]], view: dict[str, Any]) -> Any:
             job, _, run = item["value"].partition("/")
             if (job, run) in taken:
                 continue
-            name = _named(group["group"], item["label"])
+            name = _qualify_label(group["group"], item["label"])
             changes = {"with": item["value"]} if sides else {"job": job, "run": run}
             to = link("/compare", view, **changes)
             plus: dict[str, Any] = {
                 "data-view": json.dumps(changes),
-                **labelled(f"Compare with {name}"),
+                **aria_label(f"Compare with {name}"),
             }
             rows.append(
                 html.Li([html.A("Compare +", href=to, className="cs-button", **plus), html.Bdi(name)])
@@ -285,7 +285,7 @@ def _nothing(sides: list[list[str]], view: dict[str, Any]) -> Any:
         [
             "There is no other run yet. ",
             dcc.Link("Simulate the job on another system", href=link("/simulate", {"job": view.get("job")})),
-            ", or open traces of another day on ",
+            ", or open other traces on ",
             dcc.Link("Home", href="/"),
             ".",
         ]
@@ -300,7 +300,7 @@ def _nothing(sides: list[list[str]], view: dict[str, Any]) -> Any:
     Input("theme", "data"),
 )
 def show(source: Source | None, theme: str) -> Any:
-    """Show how much and why, and everything in numbers."""
+    """Show verdicts, waterfall and tables of the comparison."""
     if not source or len(source["sides"]) < 2:
         return None, None
     dark = theme == "dark"
@@ -309,7 +309,7 @@ def show(source: Source | None, theme: str) -> Any:
         tables = html.Div(
             [
                 html.Div(
-                    [summary(shown), settings_section(shown, everything=source["settings"] == "all")],
+                    [show_summary(shown), settings_section(shown, everything=source["settings"] == "all")],
                     # More than two sides take the whole width each.
                     className="cs-compare-columns" if len(shown.sides) == 2 else None,
                 ),
@@ -317,7 +317,7 @@ def show(source: Source | None, theme: str) -> Any:
                 heatmaps(shown, dark=dark),
             ]
         )
-        return still(strip(shown, source["pair"], source["basis"], dark=dark)), still(tables)
+        return still(show_strip(shown, source["pair"], source["basis"], dark=dark)), still(tables)
     except StudioError as error:
         return error_box(error, title="This cannot be compared"), None
 
@@ -336,7 +336,7 @@ def _lineup(source: Source) -> Lineup:
     State("compare-anchors", "data"),
 )
 def align(source: Source | None, view: dict[str, Any], before: dict[str, Any] | None) -> Any:
-    """Say what moment of each side stands above that of the others."""
+    """Set the aligned moment of each side."""
     if not source or len(source["sides"]) < 2:
         return no_update, None, no_update, no_update
     wanted = str(view.get("align") or ALIGN_START)
@@ -350,10 +350,10 @@ def align(source: Source | None, view: dict[str, Any], before: dict[str, Any] | 
         moments = anchors(_lineup(source), wanted)
     except StudioError as error:
         note = error.message
-    lacking = [LETTERS[at] for at, one in enumerate(moments) if one is None]
+    lacking = [LETTERS[index] for index, moment in enumerate(moments) if moment is None]
     if lacking:
-        note = f"{' and '.join(lacking)} has no such moment and begins where it began."
-    given = [0 if one is None else one for one in moments] if moments else [0] * len(source["sides"])
+        note = f"{' and '.join(lacking)} has no such moment and is aligned by its start."
+    given = [0 if moment is None else moment for moment in moments] if moments else [0] * len(source["sides"])
     return {"sides": source["sides"], "by": wanted, "ns": given}, note, options, wanted
 
 

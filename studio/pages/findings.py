@@ -1,4 +1,4 @@
-"""Findings: what is wrong with this job, what follows from it, and what can be mended?"""
+"""The Findings page: problems of a job, their consequences, and repairs."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from studio.doctor import CHECKS, REPAIRS, Change, Diagnosis, Examination
 from studio.doctor.diagnosis import LEVELS
 from studio.errors import StudioError
 from studio.jobs.mending import origin, start_mending
-from studio.pages._asked import FINDINGS, Asked, answer, answered, asks, stores
+from studio.pages._asked import FINDINGS, Asked, answer, answer_output, asks, stores
 from studio.pages._export import Table, exports
 from studio.pages._state import session, tasks, workspace
 from studio.pages._still import still
 from studio.pages._widgets import (
+    aria_label,
+    clear_with_job,
     error_box,
     findings_badge,
-    guarded,
-    labelled,
     link,
     loading,
     no_job,
     page,
-    unsaid_with_job,
+    show_errors,
 )
 from studio.sim.agreement import rank_list
 from studio.store.tasks import ACTIVE, dismiss, wait
@@ -38,10 +38,8 @@ from studio.units import format_count
 dash.register_page(__name__, path="/findings", name="Findings", title="Findings · Chakra Studio", order=8)
 
 _AT_ONCE_S = 2.0
-"""For how long a repair is waited for; after that it goes on in the background."""
-_GOES_ON = (
-    "The repair goes on in the background. The bar above shows how far it is; the new job appears on Home."
-)
+"""How long the page waits for a repair; after that it continues in the background."""
+_GOES_ON = "The repair continues in the background. The bar above shows its progress; the new job will appear on Home."
 _LEVEL_WORDS = {"error": ("error", "errors"), "warning": ("warning", "warnings"), "info": ("note", "notes")}
 
 
@@ -50,46 +48,46 @@ def layout(**_query: str) -> Any:
     return html.Div(
         [
             html.Div(id="findings-error"),
-            html.Div(page("Findings", loading("The job is being examined…")), id="findings-body"),
+            html.Div(page("Findings", loading("Checking the job…")), id="findings-body"),
             stores(FINDINGS),
         ]
     )
 
 
 @callback(Output("findings-body", "children"), Input("view", "data"))
-@guarded
+@show_errors
 def show(view: dict[str, Any]) -> Any:
-    """Show what is wrong with the job of the view, the finding of the view opened."""
+    """List the findings of a job, with the one that the view names open."""
     if not view.get("job"):
         return no_job()
-    info, found = workspace().info(view["job"]), session().examination(view["job"])
-    dash.set_props("findings-badge", {"children": findings_badge(found)})
+    info, examination = workspace().info(view["job"]), session().examination(view["job"])
+    dash.set_props("findings-badge", {"children": findings_badge(examination)})
     return still(
         page(
             "Findings",
-            _mended_from(info),
-            _list(found, view),
-            _passed(found),
-            controls=[*_counts(found), *_repair_all(found, info.id)],
+            _show_origin(info),
+            _list(examination, view),
+            _list_passed(examination),
+            controls=[*_counts(examination), *_repair_all(examination, info.id)],
         )
     )
 
 
 @callback(
     Output("findings-error", "children"),
-    answered(FINDINGS),
+    answer_output(FINDINGS),
     Input(FINDINGS, "data"),
     prevent_initial_call=True,
 )
 def change(asked: Asked | None) -> Any:
-    """Mend the job and open the new one; or delete a mended one and go back to what it was made of."""
+    """Repair a job and open the new one; or delete a repaired job and return to its origin."""
     if not asked:
         return no_update, no_update
     # The button names the job: by the time of a second click the page may show another.
     job, _, rest = asked["of"].partition(" ")
     try:
         if asked["verb"] == "mend":
-            there = _mend(job, rest.split(","))
+            there = _repair_job(job, rest.split(","))
         else:
             workspace().delete(job)
             there = rest
@@ -103,8 +101,8 @@ def change(asked: Asked | None) -> Any:
     return None, answer(FINDINGS, asked, go=link("/findings", {"job": there}))
 
 
-def _mend(job: str, codes: Sequence[str]) -> str | None:
-    """Return the id of a job mended in the background; None where that takes longer than people like to wait."""
+def _repair_job(job: str, codes: Sequence[str]) -> str | None:
+    """Repair a job in the background; return the new job's id, or None if it is not done within `_AT_ONCE_S`."""
     started = start_mending(tasks(), session(), job, codes)
     task = wait(tasks(), started.id, _AT_ONCE_S)
     if task is None or task.status == "cancelled":
@@ -118,14 +116,18 @@ def _mend(job: str, codes: Sequence[str]) -> str | None:
     return task.result
 
 
-unsaid_with_job("findings-error")
+clear_with_job("findings-error")
 
 
-def _counts(found: Examination) -> list[Any]:
-    counts = [(level, found.count(level)) for level in LEVELS]
-    fine = html.Span("nothing is wrong", className="fi-count fi-fine")
+def _counts(examination: Examination) -> list[Any]:
+    counts = [(level, examination.count(level)) for level in LEVELS]
+    fine = html.Span("no problems", className="fi-count fi-fine")
     return [
-        *([] if found.count("error") or found.count("warning") or not found.diagnoses else [fine]),
+        *(
+            []
+            if examination.count("error") or examination.count("warning") or not examination.diagnoses
+            else [fine]
+        ),
         *(_count(level, count) for level, count in counts if count),
     ]
 
@@ -135,50 +137,52 @@ def _count(level: Level, count: int) -> Any:
     return html.Span(text, className=f"cs-level-{level} fi-count")
 
 
-def _repair_all(found: Examination, job: str) -> list[Any]:
-    """Return the button that mends everything that misleads or stops a simulation, where there is more than one thing."""
-    codes = [code for code in REPAIRS if any(one.repair == code for one in found.diagnoses)]
+def _repair_all(examination: Examination, job: str) -> list[Any]:
+    """Return the save buttons, and one that makes all repairs of errors and warnings, if there are several."""
+    codes = [code for code in REPAIRS if any(diagnosis.repair == code for diagnosis in examination.diagnoses)]
     bad = [
-        code for code in codes if any(one.repair == code and one.level != "info" for one in found.diagnoses)
+        code
+        for code in codes
+        if any(diagnosis.repair == code and diagnosis.level != "info" for diagnosis in examination.diagnoses)
     ]
     space = html.Span(style={"flex": 1})
-    save = _save(found)
+    save = _save(examination)
     if len(bad) < 2:
         return [space, *save]
     titles = "; ".join(REPAIRS[code].title for code in bad)
     button = html.Button(
-        f"Mend {len(bad)} kinds of them at once",
+        f"Repair {len(bad)} kinds of problems at once",
         className="cs-button",
-        title=f"{titles}. The mended job is a new one; this one stays as it is.",
+        title=f"{titles}. The repaired job is a new one; this one stays unchanged.",
         **asks(FINDINGS, "mend", f"{job} {','.join(bad)}"),
     )
     return [space, button, *save]
 
 
-def _save(found: Examination) -> list[Any]:
-    """Return the buttons that save what was found, where anything was."""
-    if not found.diagnoses:
+def _save(examination: Examination) -> list[Any]:
+    """Return the buttons that save the findings, if there are any."""
+    if not examination.diagnoses:
         return []
     head = ("level", "code", "title", "ranks", "nodes", "message", "consequence", "advice", "repair")
     rows = [
         (
-            one.level,
-            one.code,
-            one.title,
-            rank_list(one.ranks) if one.ranks else "",
-            one.count,
-            one.message,
-            one.consequence or "",
-            one.advice or "",
-            one.repair or "",
+            diagnosis.level,
+            diagnosis.code,
+            diagnosis.title,
+            rank_list(diagnosis.ranks) if diagnosis.ranks else "",
+            diagnosis.count,
+            diagnosis.message,
+            diagnosis.consequence or "",
+            diagnosis.advice or "",
+            diagnosis.repair or "",
         )
-        for one in found.diagnoses
+        for diagnosis in examination.diagnoses
     ]
     return [exports("findings", table=Table(head, rows), title="the findings")]
 
 
-def _mended_from(info: JobInfo) -> Any:
-    """Return where a mended job comes from, and the way back; None for any other job."""
+def _show_origin(info: JobInfo) -> Any:
+    """Say which job a repaired one was made from, with an undo button; None for other jobs."""
     made = origin(info)
     if made is None:
         return None
@@ -192,113 +196,109 @@ def _mended_from(info: JobInfo) -> Any:
     except StudioError:
         before, undo = html.Span("a job that is no longer there"), None
     titles = "; ".join(REPAIRS[code].title for code in made.repairs if code in REPAIRS)
-    return html.P(["Mended from ", before, f": {titles}. ", undo], className="fi-origin")
+    return html.P(["Repaired from ", before, f": {titles}. ", undo], className="fi-origin")
 
 
-def _list(found: Examination, view: dict[str, Any]) -> Any:
-    if not found.diagnoses:
+def _list(examination: Examination, view: dict[str, Any]) -> Any:
+    if not examination.diagnoses:
         return html.Div(
             [
-                html.H2("Nothing is wrong with this job"),
-                html.P(
-                    f"{len(CHECKS)} checks were made, listed below, and the files were read without a complaint."
-                ),
+                html.H2("No problems in this job"),
+                html.P(f"{len(CHECKS)} checks ran, listed below, and the files were read without problems."),
             ],
             id="findings-list",
             className="fi-clean",
         )
     return html.Ul(
-        [_item(one, key, view) for key, one in _keyed(found.diagnoses)],
+        [_item(diagnosis, key, view) for key, diagnosis in _key_diagnoses(examination.diagnoses)],
         id="findings-list",
         className="fi-list",
     )
 
 
-def _keyed(diagnoses: Iterable[Diagnosis]) -> list[tuple[str, Diagnosis]]:
-    """Return findings with the names addresses have for them: their code, numbered where it is not the first of it."""
+def _key_diagnoses(diagnoses: Iterable[Diagnosis]) -> list[tuple[str, Diagnosis]]:
+    """Pair findings with their names in addresses: the code, numbered from the second of a code on."""
     seen: dict[str, int] = {}
     made = []
-    for one in diagnoses:
-        number = seen[one.code] = seen.get(one.code, 0) + 1
-        made.append((one.code if number == 1 else f"{one.code}.{number}", one))
+    for diagnosis in diagnoses:
+        number = seen[diagnosis.code] = seen.get(diagnosis.code, 0) + 1
+        made.append((diagnosis.code if number == 1 else f"{diagnosis.code}.{number}", diagnosis))
     return made
 
 
-def _item(one: Diagnosis, key: str, view: dict[str, Any]) -> Any:
+def _item(diagnosis: Diagnosis, key: str, view: dict[str, Any]) -> Any:
     is_open = view.get("finding") == key
     opens: dict[str, Any] = {
         "data-view": json.dumps({"finding": None if is_open else key}),
         "aria-expanded": "true" if is_open else "false",
     }
-    ranks = rank_list(one.ranks) if one.ranks else "the whole job"
+    ranks = rank_list(diagnosis.ranks) if diagnosis.ranks else "the whole job"
     head = html.Button(
         [
-            html.Span(one.level, className=f"cs-level cs-level-{one.level}"),
-            html.Strong(one.title),
+            html.Span(diagnosis.level, className=f"cs-level cs-level-{diagnosis.level}"),
+            html.Strong(diagnosis.title),
             html.Span(ranks, className="cs-dim fi-ranks"),
-            html.Span("can be mended" if one.repair else "", className="cs-dim fi-mends"),
+            html.Span("can be repaired" if diagnosis.repair else "", className="cs-dim fi-mends"),
         ],
         className="fi-head",
         **opens,
     )
-    body = _details(one, view) if is_open else None
+    body = _details(diagnosis, view) if is_open else None
     return html.Li(
-        [head, html.P(html.Bdi(one.message), className="fi-message"), body],
+        [head, html.P(html.Bdi(diagnosis.message), className="fi-message"), body],
         className="fi-open" if is_open else None,
     )
 
 
-def _details(one: Diagnosis, view: dict[str, Any]) -> Any:
-    facts = [(what, value) for what, value in one.evidence]
+def _details(diagnosis: Diagnosis, view: dict[str, Any]) -> Any:
+    facts = [(what, value) for what, value in diagnosis.evidence]
     return html.Div(
         [
-            html.P([html.Strong("What follows. "), one.consequence]) if one.consequence else None,
-            html.P([html.Strong("What to do. "), one.advice]) if one.advice else None,
+            html.P([html.Strong("Consequence. "), diagnosis.consequence]) if diagnosis.consequence else None,
+            html.P([html.Strong("What to do. "), diagnosis.advice]) if diagnosis.advice else None,
             html.Dl(
                 [part for what, value in facts for part in (html.Dt(what), html.Dd(html.Bdi(value)))],
                 className="fi-evidence",
             )
             if facts
             else None,
-            _nodes(session().trace(view["job"]), one, view),
-            _repair(one, view["job"]) if one.repair else None,
+            _nodes(session().trace(view["job"]), diagnosis, view),
+            _repair(diagnosis, view["job"]) if diagnosis.repair else None,
         ],
         className="fi-details",
     )
 
 
-def _nodes(found: Trace, one: Diagnosis, view: dict[str, Any]) -> Any:
-    """Return the first nodes, each one click away from the inspector."""
-    if not one.nodes:
+def _nodes(trace: Trace, diagnosis: Diagnosis, view: dict[str, Any]) -> Any:
+    """List the first nodes of a finding; a click opens the inspector."""
+    if not diagnosis.nodes:
         return None
     items = []
-    graphs = {rank.number: found.graph_of(rank) for rank in found.ranks}
-    for at, ref in zip(one.nodes, _refs(found, one), strict=True):
-        graph = graphs[at.rank]
-        name = graph.strings[int(graph.name[at.row])] if graph.name[at.row] >= 0 else ""
-        chosen: dict[str, Any] = {"data-view": json.dumps({"rank": at.rank, "node": ref})}
-        href = link("/findings", view, rank=at.rank, node=ref)
-        mark = html.Span(f"rank {at.rank}", className="cs-tag")
+    graphs = {rank.number: trace.graph_of(rank) for rank in trace.ranks}
+    for place, ref in zip(diagnosis.nodes, _refs(trace, diagnosis), strict=True):
+        graph = graphs[place.rank]
+        name = graph.strings[int(graph.name[place.row])] if graph.name[place.row] >= 0 else ""
+        chosen: dict[str, Any] = {"data-view": json.dumps({"rank": place.rank, "node": ref})}
+        href = link("/findings", view, rank=place.rank, node=ref)
+        mark = html.Span(f"rank {place.rank}", className="cs-tag")
         items.append(html.Li([mark, html.A(html.Bdi(f"{ref} {name}".strip()[:160]), href=href, **chosen)]))
-    more = one.count - len(items)
+    more = diagnosis.count - len(items)
     rest = html.P(f"and {format_count(more)} more", className="cs-dim") if more > 0 else None
     return html.Div([html.H3("Nodes"), html.Ul(items, className="fi-nodes"), rest])
 
 
-def _refs(found: Trace, one: Diagnosis) -> list[str]:
+def _refs(trace: Trace, diagnosis: Diagnosis) -> list[str]:
     from studio.doctor.diagnosis import node_names
 
-    return [ref for _, ref in node_names(found, one)]
+    return [ref for _, ref in node_names(trace, diagnosis)]
 
 
-def _repair(one: Diagnosis, job: str) -> Any:
-    """Return what a repair would change, and the button that makes it."""
-    assert one.repair
-    known, changes = REPAIRS[one.repair], session().repair_preview(job, one.repair)
+def _repair(diagnosis: Diagnosis, job: str) -> Any:
+    """Show what a repair would change, and its button."""
+    assert diagnosis.repair
+    known, changes = REPAIRS[diagnosis.repair], session().repair_preview(job, diagnosis.repair)
     if not changes:
-        blocked = (
-            "Nothing can be changed as things stand: mend what stands above it first, circles above all."
-        )
+        blocked = "Nothing can be repaired yet: repair the findings above first, cycles most of all."
         return html.Div([html.H3(known.title), html.P(blocked, className="cs-dim")], className="fi-repair")
     return html.Div(
         [
@@ -306,12 +306,12 @@ def _repair(one: Diagnosis, job: str) -> Any:
             html.P(known.consequence),
             *[_preview(change) for change in changes],
             html.Button(
-                "Mend, as a new job",
+                "Repair as a new job",
                 className="cs-button",
-                **asks(FINDINGS, "mend", f"{job} {one.repair}"),
-                **labelled(f"{known.title}, as a new job"),
+                **asks(FINDINGS, "mend", f"{job} {diagnosis.repair}"),
+                **aria_label(f"{known.title}, as a new job"),
             ),
-            html.Span("This job stays as it is.", className="cs-dim"),
+            html.Span("This job stays unchanged.", className="cs-dim"),
         ],
         className="fi-repair",
     )
@@ -325,15 +325,15 @@ def _preview(change: Change) -> Any:
     return html.Div([html.P(f"Would change: {change.what}."), html.Ul(shown, className="fi-changes")])
 
 
-def _passed(found: Examination) -> Any:
-    """Return what was looked for and not found."""
-    if not found.passed:
+def _list_passed(examination: Examination) -> Any:
+    """List the checks that found no problem."""
+    if not examination.passed:
         return None
-    names: Sequence[Any] = [html.Li(check.title, title=check.consequence) for check in found.passed]
+    names: Sequence[Any] = [html.Li(check.title, title=check.consequence) for check in examination.passed]
     return html.Details(
         [
-            html.Summary(f"{len(found.passed)} of {len(CHECKS)} checks found nothing"),
+            html.Summary(f"{len(examination.passed)} of {len(CHECKS)} checks passed"),
             html.Ul(names, className="fi-passed"),
         ],
-        open=not found.diagnoses,
+        open=not examination.diagnoses,
     )

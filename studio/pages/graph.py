@@ -1,4 +1,4 @@
-"""Graph: who waits for whom on one rank, whole where it fits, else around a node."""
+"""The Graph page: dependencies of one rank's nodes, whole if they fit, else folded or around a node."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from studio.analysis.job.nodes import node_ref
 from studio.errors import StudioError
 from studio.figures.blocks import block_ref
 from studio.figures.graph import legend, node_refs
-from studio.pages._graph_layout import canvas, controls, foot, whole_map, worn
+from studio.pages._graph_layout import canvas, controls, foot, themed_stylesheet, whole_map
 from studio.pages._graph_legend import legend_shown
 from studio.pages._state import RECORDED, session
 from studio.pages._widgets import error_box, loading, no_job
@@ -22,7 +22,6 @@ from studio.trace import Int64
 from studio.units import format_count
 from studio.views.address import rank_of
 from studio.views.graph import (
-    asked_for,
     drawing_of,
     elements_of,
     graph_of,
@@ -32,6 +31,7 @@ from studio.views.graph import (
     node_row,
     others_of,
     part_of,
+    read_request,
 )
 from studio.views.graph_fold import fold_sentence, folded_of, hits_in_blocks, levels_of
 from studio.views.graph_paint import critical_sentence
@@ -45,7 +45,7 @@ def layout(**_query: str) -> Any:
     """Return the page; controls, drawing and texts follow the view."""
     return html.Div(
         [
-            html.Div(loading("The graph is being laid out…"), id="graph-notice"),
+            html.Div(loading("Laying out the graph…"), id="graph-notice"),
             html.Div(
                 [controls(), whole_map(), canvas(), foot()],
                 id="graph-page",
@@ -79,36 +79,36 @@ def draw(view: dict[str, Any], drawn: dict[str, Any]) -> dict[str, Any]:
     if not view.get("job"):
         return _answer(notice=no_job(), hidden=True, drawn={}, elements=[])
     try:
-        asked, note = asked_for(session(), view)
+        asked, note = read_request(session(), view)
     except StudioError as error:
         return _answer(
             notice=html.Div(error_box(error), className="cs-page"), hidden=True, drawn={}, elements=[]
         )
     key = key_of(asked)
     # What the browser holds already is not sent again: every piece that is costs it as much as the drawing.
-    shown = _answer(sentence=_said(asked, note))
+    shown = _answer(sentence=_describe_drawing(asked, note))
     if not drawn.get("key"):
         shown |= {"notice": None, "hidden": False}
     if drawn.get("key") == key:
         return shown
     graph = graph_of(asked)
-    found, swatches = drawing_of(asked)
-    nodes = [one["data"] for one in found if one["group"] == "nodes"]
-    place, told = [asked.job, asked.graph], [asked.mode, asked.colour, asked.critical]
+    elements, swatches = drawing_of(asked)
+    nodes = [element["data"] for element in elements if element["group"] == "nodes"]
+    place, legend_key = [asked.job, asked.graph], [asked.mode, asked.colour, asked.critical]
     if drawn.get("place") != place:
         shown["ranks"] = [str(rank.number) for rank in session().trace(asked.job).ranks]
     if asked.mode == "fold" and drawn.get("levels") != place:
         levels = levels_of(asked.session, asked.job, asked.graph)
-        shown["levels"] = [{"value": one, "label": TITLES[one]} for one in levels]
+        shown["levels"] = [{"value": level, "label": TITLES[level]} for level in levels]
     # Blocks change the drawing, not what there is of which type.
-    if told[:2] != ["fold", "type"] or [drawn.get("place"), drawn.get("told")] != [place, told]:
+    if legend_key[:2] != ["fold", "type"] or [drawn.get("place"), drawn.get("told")] != [place, legend_key]:
         rows = np.arange(len(graph)) if asked.mode == "fold" else part_of(asked).rows
         shown["legend"] = legend_shown(asked, legend(graph, rows), swatches)
     frames = folded_of(asked).frames if asked.mode == "fold" else ()
     about = {
         "key": key,
         "place": place,
-        "told": told,
+        "told": legend_key,
         "levels": place if asked.mode == "fold" else drawn.get("levels"),
         "nodes": len(nodes),
         "first": nodes[0]["id"] if nodes else None,
@@ -118,22 +118,22 @@ def draw(view: dict[str, Any], drawn: dict[str, Any]) -> dict[str, Any]:
         "by": asked.by,
         "colour": asked.colour,
         "against": None if asked.against is None else asked.against or RECORDED,
-        "opened": [block_ref(one.path) for one in frames],
+        "opened": [block_ref(frame.path) for frame in frames],
     }
     return shown | {
-        "elements": _told(found, about),
+        "elements": _attach_drawing(elements, about),
         "drawn": about,
         "runs": others_of(session(), asked.job, view) if asked.colour == "difference" else no_update,
     }
 
 
-def _told(found: list[dict[str, Any]], about: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return elements of which the first node tells what the drawing is: the camera is set before they are painted."""
-    at = next((at for at, one in enumerate(found) if one["group"] == "nodes"), None)
-    if at is None:
-        return found
-    first = {**found[at], "data": {**found[at]["data"], "drawing": about}}
-    return [*found[:at], first, *found[at + 1 :]]
+def _attach_drawing(elements: list[dict[str, Any]], about: dict[str, Any]) -> list[dict[str, Any]]:
+    """Attach facts about the drawing to its first node, so that the script can set the camera before painting."""
+    index = next((place for place, element in enumerate(elements) if element["group"] == "nodes"), None)
+    if index is None:
+        return elements
+    first = {**elements[index], "data": {**elements[index]["data"], "drawing": about}}
+    return [*elements[:index], first, *elements[index + 1 :]]
 
 
 def _answer(**changed: Any) -> dict[str, Any]:
@@ -141,13 +141,13 @@ def _answer(**changed: Any) -> dict[str, Any]:
     return {name: changed.get(name, no_update) for name in names}
 
 
-def _said(asked: Request, note: str) -> str:
+def _describe_drawing(asked: Request, note: str) -> str:
     more = difference_sentence(asked) if asked.colour == "difference" else ""
     return _sentence(asked, note) + (critical_sentence(asked) if asked.critical else "") + more
 
 
 def _sentence(asked: Request, note: str) -> str:
-    """Return in words what is drawn and what is not."""
+    """Say what is drawn and what is not."""
     if asked.mode == "fold":
         return note + fold_sentence(asked)
     graph, near, part = graph_of(asked), near_of(asked), part_of(asked)
@@ -192,12 +192,12 @@ def _n(count: int, noun: str) -> str:
     Input("searched", "data"),
 )
 def search(searched: str | None) -> tuple[Any, list[str]]:
-    """Count the hits, and say which comes before and after the selected node."""
+    """Show the number of hits, and buttons to the previous and next one."""
     view: dict[str, Any] = json.loads(searched or "{}")
     if not view.get("job"):
         return None, []
     try:
-        asked, _ = asked_for(session(), view)
+        asked, _ = read_request(session(), view)
         graph = graph_of(asked)
         groups = (
             tuple(map(str, rank_of(session().trace(view["job"]), view).slots))
@@ -210,28 +210,30 @@ def search(searched: str | None) -> tuple[Any, list[str]]:
     if not len(rows):
         return html.Span("no node found", className="cs-dim"), []
     node = node_row(graph, view.get("node"))
-    at = int(np.searchsorted(rows, node))
-    is_hit = at < len(rows) and rows[at] == node
-    count = f"{format_count(at + 1)} of {format_count(len(rows))}" if is_hit else format_count(len(rows))
+    place = int(np.searchsorted(rows, node))
+    is_hit = place < len(rows) and rows[place] == node
+    count = f"{format_count(place + 1)} of {format_count(len(rows))}" if is_hit else format_count(len(rows))
     shown = [
         html.Span(count, className="cs-graph-count"),
-        _step("graph-previous", "‹", "Previous hit (Shift Enter, N)", asked, int(rows[at - 1])),
-        _step("graph-next", "›", "Next hit (Enter, n)", asked, int(rows[(at + is_hit) % len(rows)])),
+        _step("graph-previous", "‹", "Previous hit (Shift Enter, N)", asked, int(rows[place - 1])),
+        _step("graph-next", "›", "Next hit (Enter, n)", asked, int(rows[(place + is_hit) % len(rows)])),
     ]
     if asked.mode == "fold":
         drawn = hits_in_blocks(asked, rows)
         blocks = [
-            one for one in elements_of(asked) if one["group"] == "nodes" and one["data"]["kind"] != "frame"
+            element
+            for element in elements_of(asked)
+            if element["group"] == "nodes" and element["data"]["kind"] != "frame"
         ]
-        return shown, [blocks[one]["data"]["id"] for one in drawn]
+        return shown, [blocks[index]["data"]["id"] for index in drawn]
     return shown, node_refs(graph, _among(part_of(asked).rows, rows))
 
 
 def _among(some: Int64, rows: Int64) -> Int64:
-    """Return which of a few rows are among others, both rising."""
-    at = np.minimum(np.searchsorted(rows, some), len(rows) - 1)
-    found: Int64 = some[rows[at] == some]
-    return found
+    """Return the rows of `some` that are in `rows`; both are sorted."""
+    places = np.minimum(np.searchsorted(rows, some), len(rows) - 1)
+    common: Int64 = some[rows[places] == some]
+    return common
 
 
 def _step(name: str, text: str, title: str, asked: Request, row: int) -> Any:
@@ -248,8 +250,8 @@ def _step(name: str, text: str, title: str, asked: Request, row: int) -> Any:
 
 @callback(Output("graph-cy", "stylesheet"), Input("theme", "data"), State("graph-cy", "stylesheet"))
 def dress(theme: str, before: list[dict[str, Any]]) -> Any:
-    """Draw in the colours of the theme; every new stylesheet costs the browser a look at every element."""
-    wanted = worn(dark=theme == "dark")
+    """Set the stylesheet of the theme, unless it is set: a new one makes the browser restyle every element."""
+    wanted = themed_stylesheet(dark=theme == "dark")
     return no_update if wanted == before else wanted
 
 

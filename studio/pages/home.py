@@ -1,4 +1,4 @@
-"""Home: open traces, a sample, or a recent job."""
+"""The Home page: open traces, a sample, or a recent job."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from dash import Input, Output, State, callback, dcc, html, no_update
 
 from studio.errors import StudioError
 from studio.jobs.importing import open_sample
-from studio.pages._asked import HOME, Asked, answer, answered, asks, stores
-from studio.pages._export import copied
+from studio.pages._asked import HOME, Asked, answer, answer_output, asks, stores
+from studio.pages._export import with_copy_button
 from studio.pages._state import RECORDED, workspace
-from studio.pages._widgets import error_box, exact, labelled, link, page
+from studio.pages._widgets import aria_label, error_box, exact, link, page
 from studio.samples import SAMPLES
 from studio.store.workspace import JobInfo
 from studio.units import format_bytes, format_count, format_ns
@@ -71,7 +71,7 @@ def _samples() -> list[Any]:
     Output("home-renaming", "data"),
     Output("home-deleted", "children"),
     Output("home-refresh", "data"),
-    answered(HOME),
+    answer_output(HOME),
     Input(HOME, "data"),
     prevent_initial_call=True,
 )
@@ -93,7 +93,7 @@ def change(asked: Asked | None) -> Any:
         elif asked["verb"] == "delete":
             name = workspace().info(job).name
             workspace().delete(job)
-            deleted = _deleted(job, name)
+            deleted = _offer_undo(job, name)
         # The job switch in the frame lists the same jobs.
         dash.set_props("imported", {"data": time.time()})
     except StudioError as error:
@@ -114,10 +114,10 @@ def list_jobs(_mounted: str, _changed: Any, renaming: str | None) -> Any:
     return _jobs_table(workspace().jobs(), renaming)
 
 
-def _deleted(job: str, name: str) -> Any:
+def _offer_undo(job: str, name: str) -> Any:
     undo = html.Button("Undo", className="cs-button-quiet", **asks(HOME, "restore", job))
     return html.P(
-        [f"{name} was deleted. ", undo, html.Span("It can be taken back for a day.", className="cs-dim")]
+        [f"{name} was deleted. ", undo, html.Span("You can undo this for a day.", className="cs-dim")]
     )
 
 
@@ -140,7 +140,7 @@ def _jobs_table(jobs: list[JobInfo], renaming: str | None) -> Any:
         ],
         className="cs-table cs-jobs",
     )
-    return copied(shown, "the jobs")
+    return with_copy_button(shown, "the jobs")
 
 
 def _job_row(job: JobInfo, renaming: bool) -> Any:
@@ -160,13 +160,13 @@ def _job_row(job: JobInfo, renaming: bool) -> Any:
             "Rename",
             className="cs-button-quiet",
             **asks(HOME, "rename", job.id),
-            **labelled(f"Rename {job.name}"),
+            **aria_label(f"Rename {job.name}"),
         ),
         html.Button(
             "Delete",
             className="cs-button-quiet",
             **asks(HOME, "delete", job.id),
-            **labelled(f"Delete {job.name}"),
+            **aria_label(f"Delete {job.name}"),
         ),
     ]
     return html.Tr(
@@ -175,7 +175,7 @@ def _job_row(job: JobInfo, renaming: bool) -> Any:
             html.Td(format_count(summary.ranks), className="cs-num"),
             html.Td(format_count(summary.nodes), className="cs-num"),
             html.Td(span, className="cs-num"),
-            html.Td(_found(job)),
+            html.Td(_count_findings(job)),
             html.Td(
                 exact(format_bytes(stored), f"{stored:,} bytes{_runs(job)}"),
                 className="cs-num",
@@ -187,22 +187,22 @@ def _job_row(job: JobInfo, renaming: bool) -> Any:
 
 
 def _compare(job: JobInfo) -> list[Any]:
-    """Return the button that takes a job into a comparison: its recording, else its newest run; none where it has neither."""
+    """Return a button that adds a job to a comparison: its recording, else its newest run; [] if it has neither."""
     run = RECORDED if job.summary.timed_nodes else ""
     if not run and job.runs:
         run = workspace().runs(job.id)[0].id
     what: dict[str, Any] = {"data-compare": f"{job.id}/{run}", "data-compare-name": job.name}
-    about = labelled(f"Compare {job.name}")
+    about = aria_label(f"Compare {job.name}")
     return [html.Button("Compare +", className="cs-button-quiet", **what, **about)] if run else []
 
 
 def _runs(job: JobInfo) -> str:
-    """Return what of a job's size its simulations take, in words."""
+    """Say how much of a job's size its runs take."""
     noun = "simulation" if job.runs == 1 else "simulations"
     return f", {job.runs_bytes:,} of them {job.runs:,} {noun}" if job.runs else ""
 
 
-def _found(job: JobInfo) -> Any:
+def _count_findings(job: JobInfo) -> Any:
     parts = [
         f"{count} {name}{'s' if count != 1 else ''}"
         for count, name in ((job.errors, "error"), (job.warnings, "warning"))

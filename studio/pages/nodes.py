@@ -1,4 +1,4 @@
-"""Nodes: every node of every rank, to be filtered, sorted and searched."""
+"""The Nodes page: every node of every rank, with filters, order and search."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from studio.analysis.job.nodes import TEXT_COLUMNS
 from studio.errors import StudioError
 from studio.pages._export import exports
 from studio.pages._state import session, workspace
-from studio.pages._widgets import labelled, no_job
+from studio.pages._widgets import aria_label, no_job
 from studio.views.address import run_note
 
 dash.register_page(__name__, path="/nodes", name="Nodes", title="Nodes · Chakra Studio", order=2)
@@ -86,8 +86,8 @@ def _column(
     return definition
 
 
-def _measured(field: str, title: str, width: int, explained: str, **more: Any) -> dict[str, Any]:
-    """Return the definition of a column of quantities with units; its filters take units too."""
+def _quantity_column(field: str, title: str, width: int, explained: str, **more: Any) -> dict[str, Any]:
+    """Return the definition of a column of sizes, counts or times; its filters accept units."""
     return _column(field, title, width, explained, tooltipField=f"{field}_exact", **more)
 
 
@@ -99,20 +99,24 @@ _COLUMNS = [
     _column("type", "Type", 98),
     _column("collective", "Collective", 132, "Collective that a COMM_COLL node takes part in"),
     _column("group", "Group", 74, "Comm group the node names", tooltipField="group"),
-    _measured("bytes", "Bytes", 84, "Payload on this rank (comm_size). Filter: 48 MiB, > 1 GB, 1 KiB..1 MiB"),
-    _measured("operations", "Operations", 96, "Floating-point operations (num_ops). Filter: 2 G, > 500 M"),
+    _quantity_column(
+        "bytes", "Bytes", 84, "Payload on this rank (comm_size). Filter: 48 MiB, > 1 GB, 1 KiB..1 MiB"
+    ),
+    _quantity_column(
+        "operations", "Operations", 96, "Floating-point operations (num_ops). Filter: 2 G, > 500 M"
+    ),
     # While a run is shown the script adds "in run" to the first three and shows what was recorded beside them.
-    _measured("start_ns", "Start", 104, f"When it began. {_OFFSETS}", run_width=104),
-    _measured("end_ns", "End", 104, f"When it ended. {_OFFSETS}", run_width=104),
-    _measured(
+    _quantity_column("start_ns", "Start", 104, f"When it began. {_OFFSETS}", run_width=104),
+    _quantity_column("end_ns", "End", 104, f"When it ended. {_OFFSETS}", run_width=104),
+    _quantity_column(
         "duration_ns",
         "Duration",
         94,
         "From start to end. Filter: 20 us, >= 1.5 ms, 1 ms..2 ms",
         run_width=128,
     ),
-    _measured("recorded_start_ns", "Recorded start", 104, f"In the recording. {_OFFSETS}", hide=True),
-    _measured(
+    _quantity_column("recorded_start_ns", "Recorded start", 104, f"In the recording. {_OFFSETS}", hide=True),
+    _quantity_column(
         "recorded_duration_ns",
         "Recorded duration",
         142,
@@ -144,7 +148,7 @@ def _head() -> Any:
         placeholder="Name contains, or id is",
         size="xs",
         w=220,
-        **labelled("Search nodes: name contains, or id is"),
+        **aria_label("Search nodes: name contains, or id is"),
     )
     rank = dmc.Select(
         id="nodes-rank",
@@ -156,7 +160,7 @@ def _head() -> Any:
         limit=200,
         size="xs",
         w=116,
-        **labelled("Rank"),
+        **aria_label("Rank"),
     )
     return html.Div(
         [
@@ -221,7 +225,7 @@ def _list() -> Any:
     empty = html.Div(
         [
             html.H2("No node matches"),
-            html.P("The filters and the search leave none of this job's nodes."),
+            html.P("No node of this job passes the filters and the search."),
             html.Button("Clear filters", className="cs-button", **_CLEARS),
         ],
         id="nodes-empty",
@@ -240,7 +244,7 @@ def list_ranks(job: str | None) -> Any:
         workspace().info(job)
         index = session().node_index(job)
     except StudioError:
-        return no_update  # the list itself says what is wrong
+        return no_update  # the list itself reports the problem
     # The first sort or search by name would wait for this.
     threading.Thread(target=index.warm, daemon=True).start()
     return [str(rank.number) for rank in index.trace.ranks]

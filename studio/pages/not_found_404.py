@@ -1,4 +1,4 @@
-"""What an address that leads nowhere shows."""
+"""The page for addresses that do not exist."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Overview: what is this job?"""
+"""The Overview page: what a job consists of, and where its time goes."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from studio.analysis.job.summary import Summary, count_unsized
 from studio.analysis.job.type_times import type_times
 from studio.errors import StudioError
 from studio.figures.groups import group_matrix, widest_px
-from studio.pages._collectives_groups import left_out
+from studio.pages._collectives_groups import count_left_out
 from studio.pages._export import exports
 from studio.pages._overview_times import times_panel
 from studio.pages._overview_words import collectives_table, imported_from, types_table, use_table
 from studio.pages._state import session, workspace
 from studio.pages._still import still
-from studio.pages._widgets import exact, findings_list, guarded, link, loading, no_job, page, term
+from studio.pages._widgets import exact, findings_list, link, loading, no_job, page, show_errors, term
 from studio.store.runs import RunInfo
 from studio.store.workspace import JobInfo
 from studio.units import format_count, format_ns, format_si
@@ -29,19 +29,19 @@ dash.register_page(__name__, path="/overview", name="Overview", title="Overview 
 
 def layout(**_query: str) -> Any:
     """Return the page; its content follows the view."""
-    return html.Div(loading("The job is being read…"), id="overview-body")
+    return html.Div(loading("Reading the job…"), id="overview-body")
 
 
 @callback(Output("overview-body", "children"), Input("view", "data"), Input("theme", "data"))
-@guarded
+@show_errors
 def show(view: dict[str, Any], theme: str) -> Any:
     """Show the job of the view."""
     if not view.get("job"):
         return no_job()
     info = workspace().info(view["job"])
-    found = session().trace(view["job"])
+    trace = session().trace(view["job"])
     summary = info.summary
-    (use, alone), run = shared_use(group_use(found)), shown_run(session(), view["job"], view)
+    (use, alone), run = shared_use(group_use(trace)), shown_run(session(), view["job"], view)
     simulated = _run_info(info.id, run)
     figure = group_matrix(use, dark=theme == "dark")
     shown = page(
@@ -49,7 +49,7 @@ def show(view: dict[str, Any], theme: str) -> Any:
         _facts(summary, simulated),
         dcc.Store(id="overview-shown", data=[view["job"], run, theme]),
         html.Div(
-            loading("The times of the nodes are being added up…"),
+            loading("Adding up the times of the nodes…"),
             id="overview-times",
             className="cs-overview-times",
         ),
@@ -59,16 +59,14 @@ def show(view: dict[str, Any], theme: str) -> Any:
                     [
                         html.H2("Nodes by type"),
                         html.Div(
-                            loading("The times of the run are being added up…")
-                            if simulated
-                            else types_table(summary),
+                            loading("Adding up the times of the run…") if simulated else types_table(summary),
                             id="overview-types",
                         ),
                     ],
                     className="cs-section",
                 ),
                 html.Div(
-                    [html.H2("Communication by type"), collectives_table(summary, count_unsized(found))],
+                    [html.H2("Communication by type"), collectives_table(summary, count_unsized(trace))],
                     className="cs-section",
                 ),
             ],
@@ -94,17 +92,17 @@ def show(view: dict[str, Any], theme: str) -> Any:
                 )
                 if figure
                 else html.P("No collective names a comm group, and no group is listed.", className="cs-dim"),
-                left_out(alone),
+                count_left_out(alone),
             ],
             className="cs-section",
         ),
         html.Div(
             [
-                html.H2("What the reader noticed"),
-                findings_list(found.findings),
+                html.H2("Noticed while reading"),
+                findings_list(trace.findings),
                 html.P(
                     dcc.Link(
-                        "Findings: what else may be wrong, what follows from it, what can be mended",
+                        "Findings: what else may be wrong, what follows from it, what can be repaired",
                         href=link("/findings", {"job": view["job"]}),
                     )
                 ),
@@ -117,17 +115,17 @@ def show(view: dict[str, Any], theme: str) -> Any:
 
 
 @callback(Output("overview-times", "children"), Input("overview-shown", "data"))
-@guarded
+@show_errors
 def show_times(shown: list[Any]) -> Any:
-    """Show where the time goes; apart from the rest, since it looks at every node."""
+    """Show where the time goes; a callback of its own, since it reads every node."""
     job, run, theme = shown
     return still(times_panel(job, run, dark=theme == "dark"))
 
 
 @callback(Output("overview-types", "children"), Input("overview-shown", "data"))
-@guarded
+@show_errors
 def show_types(shown: list[Any]) -> Any:
-    """Show how long nodes of each type took in the run that is shown, if one is; apart from the rest likewise."""
+    """Show the times of each type in the shown run; a callback of its own, since it reads every node."""
     job, run, _ = shown
     if not _run_info(job, run):
         return no_update
@@ -138,7 +136,7 @@ def show_types(shown: list[Any]) -> Any:
 
 
 def _run_info(job: str, run: str | None) -> RunInfo | None:
-    """Return what is known of a run; None for the recording, and for one that is not there, which is told above."""
+    """Return a run's metadata; None for the recording and for a run that does not exist."""
     try:
         return workspace().run_info(job, run) if run else None
     except StudioError:
@@ -163,7 +161,7 @@ def _facts(summary: Summary, run: RunInfo | None) -> Any:
     )
     facts = [
         (term("rank", "ranks"), exact(format_count(summary.ranks), summary.ranks)),
-        (term("graph", "distinct graphs"), exact(format_count(summary.graphs), summary.graphs)),
+        (term("graph", "different graphs"), exact(format_count(summary.graphs), summary.graphs)),
         (term("node", "nodes, all ranks"), exact(format_count(summary.nodes), summary.nodes)),
         (term("data dependency", "data dependencies"), exact(format_count(summary.data_dependencies), "")),
         (

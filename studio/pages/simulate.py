@@ -1,4 +1,4 @@
-"""Simulate: how long would this job take on another system?"""
+"""The Simulate page: how long a job would take on another system."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dash import dcc, html
 import studio.pages._simulate_orders  # noqa: F401 - its callbacks
 from studio.pages._asked import EDIT, ORDER, RUNS, asks, stores
 from studio.pages._simulate_system import presets
-from studio.pages._widgets import hint, labelled, loading
+from studio.pages._widgets import aria_label, hint, loading
 
 dash.register_page(__name__, path="/simulate", name="Simulate", title="Simulate · Chakra Studio", order=5)
 
@@ -25,7 +25,7 @@ def layout(**_query: str) -> Any:
     """Return the page; what it shows follows the view."""
     return html.Div(
         [
-            html.Div(loading("The job and its system are being read…"), id="sim-notice"),
+            html.Div(loading("Reading the job and its system…"), id="sim-notice"),
             html.Div(
                 [
                     _controls(),
@@ -96,7 +96,7 @@ def _controls() -> Any:
                         searchable=True,
                         nothingFoundMessage="No such preset",
                         comboboxProps={"shadow": "sm"},
-                        **labelled("Start from a preset"),
+                        **aria_label("Start from a preset"),
                     ),
                 ],
                 className="cs-graph-field",
@@ -110,7 +110,7 @@ def _controls() -> Any:
                             {"value": "extended", "label": "Extended"},
                         ],
                         size="xs",
-                        **labelled("Mode"),
+                        **aria_label("Mode"),
                     ),
                     hint("the mode", _MODE),
                 ],
@@ -123,13 +123,13 @@ def _controls() -> Any:
                         "Undo",
                         id="sim-undo",
                         className="cs-button",
-                        title="Take the last change back",
+                        title="Undo the last change",
                         **asks(EDIT, "undo"),
                     ),
                     html.Button(
                         "Reset",
                         className="cs-button",
-                        title="Back to the preset, made to fit the job",
+                        title="Back to the preset, fitted to the job",
                         **asks(EDIT, "reset"),
                     ),
                 ],

@@ -1,4 +1,4 @@
-"""Timeline: when every node of every rank ran, recorded or simulated."""
+"""The Timeline page: when every node of every rank ran, recorded or simulated."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from studio.analysis.timeline.perfetto import INSTALL, cannot_write
 from studio.errors import StudioError
 from studio.pages._export import menu
 from studio.pages._state import session
-from studio.pages._widgets import error_box, labelled, link, loading, no_job
+from studio.pages._widgets import aria_label, error_box, link, loading, no_job
 from studio.views.address import runs_of, shown_run
 
 dash.register_page(__name__, path="/timeline", name="Timeline", title="Timeline · Chakra Studio", order=4)
@@ -49,7 +49,7 @@ def layout(**_query: str) -> Any:
     """Return the page; its script draws, and follows the view."""
     return html.Div(
         [
-            html.Div(loading("The times are being read…"), id="timeline-notice"),
+            html.Div(loading("Reading the times…"), id="timeline-notice"),
             html.Div(
                 [_controls(), html.Div(id="timeline-error", role="alert"), _body(), _keys()],
                 id="timeline-page",
@@ -91,7 +91,7 @@ def _controls() -> Any:
 
 
 def _choices(name: str, parts: tuple[tuple[str, str], ...]) -> Any:
-    """Return buttons of which one is pressed; `data-<name>` holds what each stands for."""
+    """Return buttons of which one is pressed; `data-<name>` holds the value of each."""
     return html.Span(
         [html.Button(words, **_data(name, value)) for value, words in parts],
         className="cs-timeline-choices",
@@ -121,26 +121,26 @@ def _button(name: str, text: str, title: str) -> Any:
 
 
 def _save() -> Any:
-    """Return the menu that saves what is shown; `data-missing` holds what stands against Perfetto's format."""
+    """Return the Save menu; `data-missing` says what is missing to write Perfetto's format."""
     reason = cannot_write()
     perfetto = {"id": "timeline-perfetto"} | ({"data-missing": f"{reason} {INSTALL}"} if reason else {})
     choices: list[tuple[str, str, dict[str, Any]]] = [
         ("PNG", "Save the picture as PNG", {"id": "timeline-png"}),
         ("SVG", "Save the picture as SVG", {"id": "timeline-svg"}),
-        ("CSV", "Save the window of the ranks in sight as CSV", {"id": "timeline-csv"}),
+        ("CSV", "Save the window of the visible ranks as CSV", {"id": "timeline-csv"}),
         (
             "Table",
-            "Show the window of the ranks in sight as a table; copies as TSV",
+            "Show the window of the visible ranks as a table; copies as TSV",
             {"id": "timeline-table"},
         ),
         (
             "Counters, CSV",
-            "Save how the counters go in the marked window, or in sight: every change of every counter",
+            "Save every change of every counter in the marked or visible window",
             {"id": "timeline-counters-csv"},
         ),
         (
             "Counters, table",
-            "Show mean and greatest of each counter in the marked window, or in sight; copies as TSV",
+            "Show mean and maximum of each counter in the marked or visible window; copies as TSV",
             {"id": "timeline-counters-table"},
         ),
         ("Chrome trace", "Save the run as Chrome trace JSON, which Perfetto opens", {"id": "timeline-json"}),
@@ -156,7 +156,7 @@ def _body() -> Any:
         tabIndex=0,
         role="application",
         **{
-            **labelled("Timeline of lanes per rank; press ? for the keys"),
+            **aria_label("Timeline of lanes per rank; press ? for the keys"),
             "aria-describedby": "timeline-status",
         },
     )
@@ -170,7 +170,7 @@ def _body() -> Any:
                 title,
             ],
             title="Show or hide",
-            **_pressed(category),
+            **_category_attributes(category),
         )
         for category, title, colour in _LEGEND
     ]
@@ -215,12 +215,12 @@ def _window() -> Any:
         className="cs-timeline-window-table",
         tabIndex=0,
         role="region",
-        **labelled("Where the time of the marked window went"),
+        **aria_label("Where the time of the marked window went"),
     )
     return html.Section([head, table], id="timeline-window", className="cs-timeline-window", hidden=True)
 
 
-def _pressed(category: Category) -> dict[str, Any]:
+def _category_attributes(category: Category) -> dict[str, Any]:
     return {"data-category": str(int(category)), "aria-pressed": "true"}
 
 
@@ -236,7 +236,7 @@ def _keys() -> Any:
         ],
         id="timeline-keys",
         className="cs-timeline-keys",
-        **labelled("Keys of the timeline"),
+        **aria_label("Keys of the timeline"),
     )
 
 
@@ -247,7 +247,7 @@ def _keys() -> Any:
     Input("view", "data"),
 )
 def choose(view: dict[str, Any]) -> tuple[Any, bool, Any]:
-    """Find out which run the view shows, if there is any."""
+    """Set the run that the view shows, if there is one."""
     job = view.get("job")
     if not job:
         return no_job(), True, None
@@ -257,7 +257,7 @@ def choose(view: dict[str, Any]) -> tuple[Any, bool, Any]:
         return html.Div(error_box(error), className="cs-page"), True, None
     if run is None:
         return _nothing(view), True, None
-    # A run that is gone is the script's to report, with the others there to choose from.
+    # If the run was deleted, the script reports it and offers the others.
     return None, False, {"job": job, "run": run, "others": runs_of(session(), job)}
 
 
@@ -266,8 +266,8 @@ def _nothing(view: dict[str, Any]) -> Any:
         [
             html.H2("No times yet"),
             html.P(
-                "Here is when every node of every rank ran. The files of this job hold no times, and no simulation "
-                "of it has been run."
+                "This page shows when every node of every rank ran. The files of this job hold no times, and it has "
+                "not been simulated."
             ),
             dcc.Link("Simulate it", href=link("/simulate", {"job": view.get("job")}), className="cs-button"),
         ],

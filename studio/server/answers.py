@@ -1,4 +1,4 @@
-"""How the routes for pages read what an address asks, and answer it in words."""
+"""Helpers of the routes: read query parameters, write JSON, CSV and errors."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def rows_asked_for(gantt: Gantt) -> list[int]:
         TraceError: It names rows that do not exist, or too many.
     """
     text = request.args.get("rows", "")
-    found: list[int] = []
+    rows: list[int] = []
     for part in text.split(","):
         low, _, high = part.partition("-")
         if not (_is_number(low) and _is_number(high or low)):
@@ -41,13 +41,13 @@ def rows_asked_for(gantt: Gantt) -> list[int]:
                 hint="They are written as numbers and ranges: 0-12,40.",
             )
         first, last = int(low), int(high or low)
-        if last >= len(gantt.rows) or last - first >= ROWS_AT_MOST or len(found) > ROWS_AT_MOST:
+        if last >= len(gantt.rows) or last - first >= ROWS_AT_MOST or len(rows) > ROWS_AT_MOST:
             raise TraceError(
                 f"The rows {text[:40]!r} are not there, or too many at once.",
                 hint=f"This timeline has {format_count(len(gantt.rows))} rows; ask for {ROWS_AT_MOST} at most.",
             )
-        found += range(first, last + 1)
-    return found
+        rows += range(first, last + 1)
+    return rows
 
 
 def whole(name: str, most: int) -> int:
@@ -82,17 +82,17 @@ def _is_number(text: str) -> bool:
 
 
 def refusal(error: StudioError) -> tuple[Response, int]:
-    """Return what is wrong, in words."""
+    """Return an error as JSON with status 400."""
     return as_json({"error": {"message": error.message, "hint": error.hint}}), 400
 
 
 def as_json(answer: dict[str, Any]) -> Response:
-    """Return plain data."""
+    """Return data as JSON."""
     return Response(msgspec.json.encode(answer), mimetype="application/json")
 
 
 def plain_cell(value: Any) -> str:
-    """Return a cell that neither breaks the line nor is taken for a formula."""
+    """Return a cell of TSV without line breaks, and not taken for a formula by spreadsheets."""
     if isinstance(value, float):
         return f"{value:.6g}"
     text = str(value).replace("\t", " ").replace("\n", " ").replace("\r", " ")
@@ -100,7 +100,7 @@ def plain_cell(value: Any) -> str:
 
 
 def exact_number(value: float) -> str:
-    """Return a number to its last bit, a whole one without a point."""
+    """Format a number so that it reads back exactly; integers have no point."""
     return str(int(value)) if value.is_integer() else repr(value)
 
 
@@ -112,5 +112,5 @@ def csv_line(cells: list[str]) -> str:
 
 
 def harmless(text: str) -> str:
-    """Return a text that a spreadsheet does not take for a formula."""
+    """Escape a text that a spreadsheet would take for a formula."""
     return f"'{text}" if text[:1] in ("=", "+", "-", "@", "\t", "\r") else text

@@ -1,4 +1,4 @@
-"""One bar of a timeline: asked for by an address, and as plain data."""
+"""Bars of a timeline: find the one that an address names, and write it as plain data."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def bar_asked_for(gantt: Gantt) -> Bar | None:
 
 
 def bar_as_json(gantt: Gantt, bar: Bar) -> dict[str, Any]:
-    """Return a bar and what it says on hover."""
+    """Return a bar as plain data, with what is shown on hover."""
     graph = gantt.trace.graph_of(bar.rank)
     return {
         "rank": bar.rank.number,

@@ -1,4 +1,4 @@
-"""The routes of the Collectives page: a window of the heatmap, a cell in words, where a node is in it, and CSV."""
+"""Routes of the Collectives page: windows of the heatmap, descriptions of cells, positions of nodes, and CSV."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from studio.analysis.job.nodes import find_node, node_ref
 from studio.errors import StudioError, TraceError
 from studio.figures.theme import DIVERGING, SEQUENTIAL
 from studio.server.answers import FARTHEST, as_json, csv_line, exact_number, harmless, refusal, session, whole
-from studio.server.packed import packed
+from studio.server.packed import pack_arrays
 from studio.trace import NONE, Int64, collective_name
 from studio.views.collectives import shown_of
 
@@ -105,11 +105,11 @@ def _tile(shown: Shown) -> Response:
             for key in ("mean", "max", "variation", "gini", "excess")
         },
     }
-    return packed(header, columns)
+    return pack_arrays(header, columns)
 
 
 def _texts(pool: tuple[str, ...], codes: Any) -> tuple[list[str], Any]:
-    """Return the texts that are used, and codes into them."""
+    """Return the texts that codes refer to, and codes into these."""
     used, inverse = np.unique(codes, return_inverse=True)
     return [pool[code] if code != NONE else "" for code in used.tolist()], inverse.astype(np.int32)
 
@@ -120,7 +120,7 @@ def _numbers(shown: Shown) -> Int64:
 
 
 def _range(shown: Shown, part: Tile) -> dict[str, float | None]:
-    """Return the least and the largest figure of all lines, so that colours stay when the window changes."""
+    """Return minimum and maximum over all lines, so that colours stay the same in every window."""
     heat = shown.heat
     whole = part.down == part.across == 1 and part.values.shape == (len(heat.lines), len(heat.columns))
     rows = heat.lines[heat.lines != NONE]
@@ -150,18 +150,18 @@ def _cell(shown: Shown) -> dict[str, Any]:
     else:
         line, column = whole("line", FARTHEST), whole("column", FARTHEST)
     if line >= len(heat.lines) or column >= len(heat.columns):
-        raise TraceError("There is no such cell.", hint="Open the page anew.")
+        raise TraceError("There is no such cell.", hint="Reload the page.")
     rank = shown.trace.ranks[int(heat.columns[column])]
-    at = heat.cells(line, column)
-    single = len(at) == 1
-    node = node_ref(shown.trace.graph_of(rank), int(heat.members.row[at[0]])) if single else None
+    cells = heat.cells(line, column)
+    single = len(cells) == 1
+    node = node_ref(shown.trace.graph_of(rank), int(heat.members.row[cells[0]])) if single else None
     section = heat.rows.sections[int(heat.rows.section[heat.lines[line]])] if heat.lines[line] != NONE else ""
     return {
         "line": line,
         "column": column,
         "rank": rank.number,
         "node": node,
-        "count": len(at),
+        "count": len(cells),
         "section": section,
         "words": cell_words(shown, line, column),
     }
@@ -169,19 +169,19 @@ def _cell(shown: Shown) -> dict[str, Any]:
 
 def _find(shown: Shown) -> dict[str, Any]:
     number = whole("rank", FARTHEST)
-    place = next((at for at, rank in enumerate(shown.trace.ranks) if rank.number == number), None)
+    place = next((index for index, rank in enumerate(shown.trace.ranks) if rank.number == number), None)
     if place is None:
         return {"line": None}
     try:
         row = find_node(shown.trace.graph_of(shown.trace.ranks[place]), request.args.get("node", ""))
     except TraceError:
         return {"line": None}
-    found = shown.heat.find(place, row)
-    return {"line": None} if found is None else {"line": found[0], "column": found[1]}
+    position = shown.heat.find(place, row)
+    return {"line": None} if position is None else {"line": position[0], "column": position[1]}
 
 
 def _csv(shown: Shown, window: tuple[int, int, int, int]) -> Iterator[str]:
-    """Yield a line per row: what it is, how uneven, and the figure of each rank, empty where it has none."""
+    """Yield CSV: per row its name, measures of imbalance, and the value of each rank (empty if none)."""
     heat, members = shown.heat, shown.heat.members
     low, high, left, right = window
     unit = UNITS[shown.look.metric]
@@ -220,7 +220,7 @@ def _csv(shown: Shown, window: tuple[int, int, int, int]) -> Iterator[str]:
 
 
 def _imbalances(shown: Shown) -> Iterator[str]:
-    """Yield a line per uneven row, the worst first, in the measure that is shown."""
+    """Yield CSV of the uneven rows, the worst by the shown measure first."""
     unit = UNITS[shown.look.metric]
     number = [rank.number for rank in shown.trace.ranks]
     yield csv_line(
@@ -235,15 +235,15 @@ def _imbalances(shown: Shown) -> Iterator[str]:
             "ranks_above_mean",
         ]
     )
-    for line, one in worst_lines(shown):
-        heavy = " ".join(str(number[rank]) for rank in one.heavy)
-        figures = map(_figure, (one.max, one.most, one.mean, one.excess))
+    for line, offender in worst_lines(shown):
+        heavy = " ".join(str(number[rank]) for rank in offender.heavy)
+        figures = map(_figure, (offender.max, offender.most, offender.mean, offender.excess))
         yield csv_line(
             [
                 harmless(line_name(shown.heat, line)),
                 shown.look.metric,
                 *figures,
-                str(number[one.worst]),
+                str(number[offender.worst]),
                 heavy,
             ]
         )
@@ -265,7 +265,7 @@ def window_of(lines: int, columns: int) -> tuple[int, int, int, int]:
 
 
 def _span(name: str, most: int) -> tuple[int, int]:
-    """Return what an address such as `rows=120-240` names, counted from 0, the last one included; all where it is wrong."""
+    """Parse a range such as `rows=120-240`, 0-based and inclusive; return everything if it is invalid."""
     low, _, high = request.args.get(name, "").partition("-")
     if not (_is_number(low) and _is_number(high)) or int(low) > int(high) or int(low) >= most:
         return 0, most

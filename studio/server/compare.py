@@ -1,4 +1,4 @@
-"""The comparison's route: one node on every side, with the bar that is drawn for it."""
+"""The route of Compare: a node's counterparts on every side, with their bars."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ def compare_blueprint() -> Blueprint:
         rank = _rank(trace)
         graph = trace.graph_of(trace.ranks[rank])
         row = find_node(graph, request.args.get("node", ""))
-        found = shown.partners(side, rank, row)
+        partners = shown.partners(side, rank, row)
         bars = [
-            None if one is None else _bar(session().gantt(job, "" if run == RECORDED else run), *one)
-            for (job, run), one in zip(sides, found, strict=True)
+            None if partner is None else _bar(session().gantt(job, "" if run == RECORDED else run), *partner)
+            for (job, run), partner in zip(sides, partners, strict=True)
         ]
         return as_json({"sides": bars})
 
@@ -47,10 +47,10 @@ def _sides() -> list[tuple[str, str]]:
 
 def _rank(trace: Trace) -> int:
     number = whole("rank", 2**31 - 1)
-    found = next((at for at, rank in enumerate(trace.ranks) if rank.number == number), None)
-    if found is None:
+    place = next((index for index, rank in enumerate(trace.ranks) if rank.number == number), None)
+    if place is None:
         raise TraceError(f"This job has no rank {number}.", hint="See the overview for its ranks.")
-    return found
+    return place
 
 
 def _bar(gantt: Gantt, place: int, row: int) -> dict[str, Any]:

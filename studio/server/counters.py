@@ -1,4 +1,4 @@
-"""Routes of the counter rows: how much is under way, bin by bin at the zoom of a tile, and the tables behind them."""
+"""Routes of the Timeline's counters: bins for tiles, and tables."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from flask import Blueprint, Response, request, stream_with_context
 from studio.analysis.timeline.counters import Series
 from studio.analysis.timeline.gantt import LEVEL_AT_MOST, TILE_BINS
 from studio.server.answers import FARTHEST, as_json, exact_number, plain_cell, session, whole, window
-from studio.server.packed import packed
+from studio.server.packed import pack_arrays
 
 _HEAD = ("counter", "unit", "mean", "most", "most_from_ns", "most_until_ns", "about")
 _COURSE_HEAD = ("counter", "unit", "from_ns", "until_ns", "value")
@@ -27,16 +27,16 @@ def add_counters(routes: Blueprint) -> None:
 
     @routes.get("/<job>/timeline/counters")
     def counters(job: str) -> Response:
-        found = asked(job)
+        series = asked(job)
         level = whole("level", LEVEL_AT_MOST)
         width, tile = 1 << level, whole("tile", FARTHEST >> level)
-        bins = [one.steps.bins(tile * TILE_BINS * width, width, TILE_BINS) for one in found]
+        bins = [counter.steps.bins(tile * TILE_BINS * width, width, TILE_BINS) for counter in series]
         about = [
-            {"title": one.title, "about": one.about, "unit": one.unit, "most": one.steps.most}
-            for one in found
+            {"title": counter.title, "about": counter.about, "unit": counter.unit, "most": counter.steps.most}
+            for counter in series
         ]
-        mean, peak = (np.concatenate([np.zeros(0), *(pair[at] for pair in bins)]) for at in (0, 1))
-        return packed({"series": about, "bins": TILE_BINS}, {"mean": mean, "peak": peak})
+        mean, peak = (np.concatenate([np.zeros(0), *(pair[part] for pair in bins)]) for part in (0, 1))
+        return pack_arrays({"series": about, "bins": TILE_BINS}, {"mean": mean, "peak": peak})
 
     @routes.get("/<job>/timeline/counters/window")
     def extents(job: str) -> Response:
@@ -51,31 +51,31 @@ def add_counters(routes: Blueprint) -> None:
 
     @routes.get("/<job>/timeline/counters/course.csv")
     def course(job: str) -> Response:
-        found, (start, end) = asked(job), window()
+        series, (start, end) = asked(job), window()
         name = f'attachment; filename="counters-{job}.csv"'
         return Response(
-            stream_with_context(_course(found, start, end)),
+            stream_with_context(_course(series, start, end)),
             mimetype="text/csv",
             headers={"Content-Disposition": name},
         )
 
 
-def _extents(found: tuple[Series, ...], start_ns: int, end_ns: int) -> list[tuple[Any, ...]]:
-    extents = [(one, one.steps.extent(start_ns, end_ns)) for one in found]
+def _extents(series: tuple[Series, ...], start_ns: int, end_ns: int) -> list[tuple[Any, ...]]:
+    extents = [(counter, counter.steps.extent(start_ns, end_ns)) for counter in series]
     return [
-        (one.title, one.unit, its.mean, its.most, its.most_from_ns, its.most_until_ns, one.about)
-        for one, its in extents
+        (counter.title, counter.unit, its.mean, its.most, its.most_from_ns, its.most_until_ns, counter.about)
+        for counter, its in extents
     ]
 
 
-def _course(found: tuple[Series, ...], start_ns: int, end_ns: int) -> Iterator[str]:
-    """Yield how each counter goes as CSV, many lines at once."""
+def _course(series: tuple[Series, ...], start_ns: int, end_ns: int) -> Iterator[str]:
+    """Yield every change of every counter as CSV, many lines at once."""
     yield ",".join(_COURSE_HEAD) + "\n"
-    for one in found:
-        steps = one.steps.changes(start_ns, end_ns)
+    for counter in series:
+        steps = counter.steps.changes(start_ns, end_ns)
         while part := list(islice(steps, _LINES_AT_ONCE)):
             yield "".join(
-                f"{one.title},{one.unit},{begin},{until},{exact_number(value)}\n"
+                f"{counter.title},{counter.unit},{begin},{until},{exact_number(value)}\n"
                 for begin, until, value in part
             )
 

@@ -1,4 +1,4 @@
-"""Routes of two runs of a job on the same lanes: how much each node differs."""
+"""Routes that compare two runs of a job on the same lanes, node by node."""
 
 from __future__ import annotations
 
@@ -52,20 +52,20 @@ def add_differences(routes: Blueprint) -> None:
 
 
 def _table(gantt: Gantt, other: Gantt, most: int | None) -> tuple[list[tuple[Any, ...]], int]:
-    found = differences(gantt, other, (whole("from", FARTHEST), whole("to", FARTHEST)))
-    rank, node = found.rank[:most], found.node[:most]
+    changes = differences(gantt, other, (whole("from", FARTHEST), whole("to", FARTHEST)))
+    rank, node = changes.rank[:most], changes.node[:most]
     refs, names = np.empty(len(rank), object), np.empty(len(rank), object)
     for number in np.unique(rank).tolist():
         mine = np.flatnonzero(rank == number)
         graph = gantt.trace.graph_of(gantt.rank(number))
         refs[mine] = node_refs(graph, node[mine])
-        names[mine] = [graph.strings[at][:NAME_AT_MOST] for at in graph.name[node[mine]].tolist()]
+        names[mine] = [graph.strings[code][:NAME_AT_MOST] for code in graph.name[node[mine]].tolist()]
     columns = (
-        found.time_ns,
-        found.other_ns,
-        found.time_ns - found.other_ns,
-        found.start_ns,
-        found.other_start_ns,
+        changes.time_ns,
+        changes.other_ns,
+        changes.time_ns - changes.other_ns,
+        changes.start_ns,
+        changes.other_start_ns,
     )
     cells = (rank.tolist(), refs.tolist(), names.tolist(), *(column[:most].tolist() for column in columns))
-    return list(zip(*cells, strict=True)), len(found)
+    return list(zip(*cells, strict=True)), len(changes)

@@ -1,4 +1,4 @@
-"""The graph's routes: what is drawn as a file, and the map of the whole graph."""
+"""Routes of the Graph page: the drawing as a file, and the map of the whole graph."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from flask import Blueprint, Response, request
 from studio.errors import StudioError, TraceError
 from studio.figures.graph_files import SAID, write_drawing
 from studio.server.answers import as_json, refusal, session
-from studio.server.packed import packed
+from studio.server.packed import pack_arrays
 from studio.views.graph import elements_shown, map_shown, node_named
 
 
@@ -18,32 +18,32 @@ def graph_blueprint() -> Blueprint:
 
     @routes.get("/<job>/graph.<kind>")
     def saved(job: str, kind: str) -> Response:
-        told = next((one for one in SAID if one == kind), None)
-        if told is None:
+        known_kind = next((candidate for candidate in SAID if candidate == kind), None)
+        if known_kind is None:
             known = ", ".join(SAID)
             raise TraceError(f"A graph cannot be saved as {kind[:20]!r}.", hint=f"The kinds are {known}.")
         text = write_drawing(
-            told, elements_shown(session(), _view(job)), dark=request.args.get("theme") == "dark"
+            known_kind, elements_shown(session(), _view(job)), dark=request.args.get("theme") == "dark"
         )
-        name = f'attachment; filename="graph-{job}.{told}"'
-        return Response(text, mimetype=SAID[told], headers={"Content-Disposition": name})
+        name = f'attachment; filename="graph-{job}.{known_kind}"'
+        return Response(text, mimetype=SAID[known_kind], headers={"Content-Disposition": name})
 
     @routes.get("/<job>/graph/map")
     def describe(job: str) -> Response:
-        found = map_shown(session(), _view(job))
+        overview = map_shown(session(), _view(job))
         header = {
-            "width": found.width,
-            "height": found.height,
-            "layers": found.layers,
-            "widest": found.widest,
+            "width": overview.width,
+            "height": overview.height,
+            "layers": overview.layers,
+            "widest": overview.widest,
         }
-        return packed(header, {"kind": found.kind, "shown": found.shown})
+        return pack_arrays(header, {"kind": overview.kind, "shown": overview.shown})
 
     @routes.get("/<job>/graph/map/node")
     def at(job: str) -> Response:
         view = _view(job)
-        found = map_shown(session(), view)
-        row = found.nearest(_share("x"), _share("y"))
+        overview = map_shown(session(), view)
+        row = overview.nearest(_share("x"), _share("y"))
         return as_json({"node": node_named(session(), view, row) if row >= 0 else None})
 
     return routes
@@ -60,5 +60,7 @@ def _share(name: str) -> float:
     except ValueError:
         value = -1.0
     if not 0 <= value <= 1:
-        raise TraceError(f"The {name} {text[:20]!r} is no part of a map.", hint="Send a number from 0 to 1.")
+        raise TraceError(
+            f"The {name} {text[:20]!r} is not a position on the map.", hint="Send a number from 0 to 1."
+        )
     return value

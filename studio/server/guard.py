@@ -1,4 +1,4 @@
-"""Who may talk to the studio: every request passes here before anything else sees it.
+"""Access control: every request passes here before anything else sees it.
 
 A program that listens on 127.0.0.1 is within reach of every page the person visits. Three
 things go wrong with such programs, and each has its check:
@@ -118,7 +118,7 @@ _ASK_AGAIN: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """Who may ask.
+    """Who may send requests.
 
     Attributes:
         host: The host the studio listens on.
@@ -135,7 +135,7 @@ class Policy:
 
 @dataclass(frozen=True, slots=True)
 class _Host:
-    """A host header: the name in one spelling, and the port where it has one."""
+    """A parsed host header: the normalised name, and the port if there is one."""
 
     name: str
     port: int | None
@@ -151,7 +151,7 @@ class _Host:
 
 @dataclass(frozen=True, slots=True)
 class _Refusal:
-    """Why a request is not answered, for the person who made it."""
+    """Why a request is refused, for the person who sent it."""
 
     status: HTTPStatus
     message: str
@@ -192,7 +192,7 @@ def protect(server: flask.Flask, policy: Policy, *, script_hashes: Sequence[str]
 
 
 def script_hash(source: str) -> str:
-    """The entry of `script_hashes` that lets a page run this inline script.
+    """Return the entry of `script_hashes` that lets a page run this inline script.
 
     Example:
         >>> script_hash("")
@@ -206,7 +206,7 @@ def script_hash(source: str) -> str:
 
 
 def _host_rule(policy: Policy) -> Callable[[_Host], bool]:
-    """Which hosts a request may be addressed to."""
+    """Return a test of whether a request may be addressed to a host."""
     named = {_allowed_name(host) for host in (policy.host, *policy.allowed_hosts)} | _LOOPBACK_NAMES
     if is_loopback(policy.host):
         # With any port: `ssh -L 9000:localhost:8050` makes the browser say localhost:9000, and
@@ -234,7 +234,7 @@ def _machine_names() -> set[str]:
 
 
 def _host(text: str) -> _Host | None:
-    """Name and port of a host header; None where it is not one host and at most one port.
+    """Parse a host header; None if it is not one host and at most one port.
 
     Two Host headers arrive joined by a comma, which no host contains.
     """
@@ -286,7 +286,7 @@ def _where_to_go(policy: Policy) -> str:
 
 
 def _is_own_origin(origin: str | None, host: _Host) -> bool:
-    """Whether the page that sent the request was served under the same host and port.
+    """Return whether the page that sent the request was served under the same host and port.
 
     "null", which sandboxed frames and local files send, is a foreign origin like any other.
     """
@@ -302,7 +302,7 @@ def _is_own_origin(origin: str | None, host: _Host) -> bool:
 
 
 def _is_own_fetch(request: flask.Request) -> bool:
-    """Whether the browser calls the request our own, or it is a person following a link here.
+    """Return whether the browser calls the request same-origin, or a person followed a link here.
 
     Programs that are no browsers, and browsers that reach the studio over plain HTTP from another
     machine, do not send these headers; for them the check of Origin stands alone.
@@ -326,12 +326,12 @@ def _carries(request: flask.Request, token: str) -> bool:
         shown.append(credentials.strip())
     if _is_navigation(request):
         shown.extend(request.args.getlist("token"))
-    # In a time that does not tell how much of a guess was right.
+    # Constant time: the duration must not reveal how much of a guess was right.
     return any(hmac.compare_digest(text.encode(errors="replace"), token.encode()) for text in shown)
 
 
 def _cookie_name(request: flask.Request) -> str:
-    """The cookie of this studio.
+    """Return the name of this studio's cookie.
 
     Browsers keep one set of cookies for all ports of a host, so the name holds the port: the one
     the browser sees, which behind `ssh -L` is not the one the studio listens on.
@@ -341,7 +341,7 @@ def _cookie_name(request: flask.Request) -> str:
 
 
 def _is_navigation(request: flask.Request) -> bool:
-    """Whether the answer becomes a page of its own."""
+    """Return whether the browser will show the answer as a page."""
     if request.method not in ("GET", "HEAD") or request.path.startswith(DATA_PREFIX):
         return False
     mode = request.headers.get("Sec-Fetch-Mode")
@@ -375,7 +375,7 @@ def _no_token(policy: Policy) -> _Refusal:
 
 
 def _answer(refusal: _Refusal, request: flask.Request) -> flask.Response:
-    """A page for a person, JSON for a script."""
+    """Answer a refused request: a page for a person, JSON for a script."""
     if _is_navigation(request):
         response = flask.Response(_page(refusal), refusal.status, mimetype="text/html")
         scripts = script_hash(refusal.script) if refusal.script else "'none'"
@@ -409,7 +409,7 @@ body {{ font: 1rem/1.5 system-ui, sans-serif; max-width: 40rem; margin: 15vh aut
 
 
 def _marking(start_response: StartResponse, request: flask.Request, page_policy: str) -> StartResponse:
-    """A start_response that adds what browsers have to know about every answer."""
+    """Wrap `start_response` so that it adds security headers to every answer."""
     is_data = request.path.startswith(DATA_PREFIX)
     host = _host(request.environ.get("HTTP_HOST", ""))
     # Over plain HTTP from another machine browsers ignore this header, and log an error about it.

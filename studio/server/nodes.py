@@ -1,4 +1,4 @@
-"""The node list's route: pages of a job's nodes, filtered and sorted here, as texts ready to be shown.
+"""Routes of the Nodes page: blocks of a job's nodes, filtered and sorted here, as texts ready to be shown.
 
 Numbers travel as texts: the browser's own would round ids and times above 2^53.
 """
@@ -30,7 +30,7 @@ _BEFORE_TIMES = ("rank", "id", "name", "type", "collective", "group", "bytes", "
 _RUN_TIMES = {f"run_{name}": name for name in TIME_COLUMNS} | {
     name: name for name in ("recorded_start_ns", "recorded_duration_ns")
 }
-"""What a file calls the times of a run and those recorded, and which fields of a node they are."""
+"""Columns of times in a CSV of a run, and the fields of a node they hold."""
 
 
 def nodes_blueprint() -> Blueprint:
@@ -53,7 +53,7 @@ def nodes_blueprint() -> Blueprint:
             "simulated": index.simulated,
         }
         rows = index.rows(query, start, min(end, start + _ROWS_AT_MOST))
-        answer["rows"] = [shown(node, index) for node in rows]
+        answer["rows"] = [describe_node(node, index) for node in rows]
         return as_json(answer)
 
     @routes.get("/<job>/nodes.csv")
@@ -77,24 +77,24 @@ def nodes_blueprint() -> Blueprint:
 
 
 def _lines(index: NodeIndex, query: Query) -> Iterator[str]:
-    """Yield the list as CSV, exact; what is not known is left out."""
+    """Yield the list as CSV with exact values; unknown ones are empty."""
     times = _RUN_TIMES if index.simulated else {name: name for name in TIME_COLUMNS}
     yield ",".join((*_BEFORE_TIMES, *times, "waits_for")) + "\n"
     for start in range(0, SAVED_AT_MOST, _ROWS_AT_MOST):
         rows = index.rows(query, start, start + _ROWS_AT_MOST)
         text = io.StringIO()
         write = csv.writer(text, lineterminator="\n").writerow
-        for one in rows:
-            texts = (harmless(part) for part in (one.name, one.type, one.collective, one.group))
-            numbers = (one.bytes, one.operations, *(getattr(one, field) for field in times.values()))
+        for node in rows:
+            texts = (harmless(part) for part in (node.name, node.type, node.collective, node.group))
+            numbers = (node.bytes, node.operations, *(getattr(node, field) for field in times.values()))
             known = ("" if value == -1 else value for value in numbers)
-            write((one.rank, one.id, *texts, *known, one.waits_for))
+            write((node.rank, node.id, *texts, *known, node.waits_for))
         yield text.getvalue()
         if len(rows) < _ROWS_AT_MOST:
             return
 
 
-def shown(node: Node, index: NodeIndex) -> dict[str, str]:
+def describe_node(node: Node, index: NodeIndex) -> dict[str, str]:
     """Return a node as the list shows it: each column's text, and the exact value where the text rounds."""
     texts = {
         "ref": node.ref,
@@ -106,15 +106,15 @@ def shown(node: Node, index: NodeIndex) -> dict[str, str]:
         "group": node.group,
         "waits_for": format_count(node.waits_for),
     }
-    for name, told in _quantities(node, index).items():
-        texts[name], texts[f"{name}_exact"] = told
+    for name, pair in _quantities(node, index).items():
+        texts[name], texts[f"{name}_exact"] = pair
     return texts
 
 
 def _quantities(node: Node, index: NodeIndex) -> dict[str, tuple[str, str]]:
-    """Return what the list shows of each quantity, and the exact value, or why there is none."""
+    """Return the text of each quantity, and its exact value, or why there is none."""
 
-    def told(value: int, text: Callable[[int], str], exact: str, absent: str) -> tuple[str, str]:
+    def describe(value: int, text: Callable[[int], str], exact: str, absent: str) -> tuple[str, str]:
         return (_NOT_RECORDED, absent) if value == -1 else (text(value), f"{value:,} {exact}")
 
     recorded = "ns after the first recorded start"
@@ -126,15 +126,17 @@ def _quantities(node: Node, index: NodeIndex) -> dict[str, tuple[str, str]]:
     no_duration = "0, or not recorded"
     offset = partial(format_offset, span_ns=index.last_ns)
     return {
-        "bytes": told(node.bytes, format_bytes, "bytes", "not recorded"),
-        "operations": told(node.operations, _flop, "floating-point operations", "not recorded"),
-        "start_ns": told(node.start_ns, offset, since, absent),
-        "end_ns": told(node.end_ns, offset, since, absent),
-        "duration_ns": told(node.duration_ns, format_ns, "ns", absent if index.simulated else no_duration),
-        "recorded_start_ns": told(
+        "bytes": describe(node.bytes, format_bytes, "bytes", "not recorded"),
+        "operations": describe(node.operations, _flop, "floating-point operations", "not recorded"),
+        "start_ns": describe(node.start_ns, offset, since, absent),
+        "end_ns": describe(node.end_ns, offset, since, absent),
+        "duration_ns": describe(
+            node.duration_ns, format_ns, "ns", absent if index.simulated else no_duration
+        ),
+        "recorded_start_ns": describe(
             node.recorded_start_ns, partial(format_offset, span_ns=index.end_ns), recorded, "not recorded"
         ),
-        "recorded_duration_ns": told(node.recorded_duration_ns, format_ns, "ns", no_duration),
+        "recorded_duration_ns": describe(node.recorded_duration_ns, format_ns, "ns", no_duration),
     }
 
 
@@ -165,21 +167,21 @@ def _conditions(text: str) -> tuple[tuple[Condition, ...], ...]:
         return ()
     try:
         filters = _filters(text)
-        found: list[tuple[Condition, ...]] = []
+        clauses: list[tuple[Condition, ...]] = []
         for column, model in filters.items():
             if model[0] in ("AND", "OR"):
                 parts = tuple(_condition(column, *part) for part in model[1:])
-                found += [parts] if model[0] == "OR" else [(part,) for part in parts]
+                clauses += [parts] if model[0] == "OR" else [(part,) for part in parts]
             else:
-                found.append((_condition(column, *model),))
+                clauses.append((_condition(column, *model),))
     except (msgspec.MsgspecError, UnicodeError, TypeError, IndexError) as error:
         raise TraceError(
             f"The filters in the address cannot be read: {text[:80]!r}.",
-            hint='They are written as {"name": ["contains", "mha"]}; clear the filters to go on.',
+            hint='They are written as {"name": ["contains", "mha"]}; clear the filters to continue.',
         ) from error
-    if sum(map(len, found)) > _CONDITIONS_AT_MOST:
-        raise TraceError("The address holds too many filters.", hint="Clear the filters to go on.")
-    return tuple(one for one in found if one)
+    if sum(map(len, clauses)) > _CONDITIONS_AT_MOST:
+        raise TraceError("The address holds too many filters.", hint="Clear the filters to continue.")
+    return tuple(clause for clause in clauses if clause)
 
 
 def _condition(column: str, operator: str, value: str | float = "", to: str | float = "") -> Condition:

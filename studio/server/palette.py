@@ -1,4 +1,4 @@
-"""The command palette's route: pages, jobs, runs, ranks and nodes that a text could mean."""
+"""The route of the command palette: pages, jobs, runs, ranks and nodes that match a text."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from studio.errors import StudioError
 from studio.server.answers import session
 from studio.store.workspace import JobInfo
 from studio.trace import Rank, Trace
-from studio.units import format_count, format_ns
+from studio.units import format_counted, format_ns
 
 _OF_A_KIND = 6
 _LONGEST = 200
@@ -33,21 +33,21 @@ def palette_blueprint() -> Blueprint:
     def find() -> Response:
         text = request.args.get("q", "")[:_LONGEST].strip()
         job = request.args.get("job", "")
-        found = [*_pages(current_app.config["PAGES"], text), *_jobs(session().workspace.jobs(), text, job)]
+        items = [*_pages(current_app.config["PAGES"], text), *_jobs(session().workspace.jobs(), text, job)]
         if job:
             # What is wrong with the job is said by the page that shows it.
             for kind in (_runs(job, text), _nodes(job, text)):
                 try:
-                    found += kind
+                    items += kind
                 except StudioError:
                     continue
-        return Response(msgspec.json.encode(found), mimetype="application/json")
+        return Response(msgspec.json.encode(items), mimetype="application/json")
 
     return routes
 
 
 def _fits(text: str, name: str) -> bool:
-    """Whether every word of a text stands in a name."""
+    """Return whether a name contains every word of a text."""
     lower = name.lower()
     return all(word in lower for word in text.lower().split())
 
@@ -61,7 +61,7 @@ def _pages(pages: Sequence[tuple[str, str]], text: str) -> Iterator[Item]:
 def _jobs(jobs: Sequence[JobInfo], text: str, shown: str) -> Iterator[Item]:
     fitting = (job for job in jobs if job.id != shown and _fits(text, job.name))
     for job in islice(fitting, _OF_A_KIND):
-        about = f"{format_count(job.summary.ranks)} ranks, {format_count(job.summary.nodes)} nodes"
+        about = f"{format_counted(job.summary.ranks, 'rank')}, {format_counted(job.summary.nodes, 'node')}"
         gone = {"run": None, "rank": None, "node": None}
         yield {"kind": "job", "title": job.name, "about": about, "view": {"job": job.id, **gone}}
 
@@ -86,7 +86,7 @@ def _nodes(job: str, text: str) -> Iterator[Item]:
         yield {
             "kind": "rank",
             "title": f"rank {rank.number}",
-            "about": f"{format_count(len(index.trace.graph_of(rank)))} nodes",
+            "about": format_counted(len(index.trace.graph_of(rank)), "node"),
             "view": {"rank": str(rank.number), "node": None},
         }
     for node in index.rows(Query(search=text), 0, _OF_A_KIND):
@@ -99,10 +99,10 @@ def _nodes(job: str, text: str) -> Iterator[Item]:
 
 
 def _ranks(trace: Trace, text: str) -> Iterator[Rank]:
-    """Yield the rank of a number; all where the text says no more than that it wants one."""
+    """Yield the rank with the number in the text; all ranks for the text "rank"."""
     number = _RANK.fullmatch(text)
-    found = trace.rank(int(number[1])) if number else None
-    if found is not None:
-        yield found
+    rank = trace.rank(int(number[1])) if number else None
+    if rank is not None:
+        yield rank
     elif text.lower() == "rank":
         yield from trace.ranks

@@ -1,4 +1,4 @@
-"""Routes of what belongs together: peers on other ranks, the chain of dependencies, bars that fit a text."""
+"""Routes of related bars: peers on other ranks, chains of dependencies, and hits of a search."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from studio.analysis.timeline.hits import find_hits
 from studio.analysis.timeline.peers import peers_of
 from studio.server.answers import as_json
 from studio.server.bars import bar_as_json, bar_asked_for, gantt_asked_for
-from studio.server.packed import packed
+from studio.server.packed import pack_arrays
 
 
 def add_relations(routes: Blueprint) -> None:
@@ -23,24 +23,30 @@ def add_relations(routes: Blueprint) -> None:
     def peers(job: str) -> Response:
         gantt = gantt_asked_for(job)
         bar = bar_asked_for(gantt)
-        found = None if bar is None else peers_of(gantt, bar)
-        if bar is None or found is None:
+        peers_found = None if bar is None else peers_of(gantt, bar)
+        if bar is None or peers_found is None:
             return as_json({"peers": []})
-        columns = [(one.rank.number, one.row, one.start_ns, one.end_ns, one.node) for one in found.bars]
-        answer: dict[str, Any] = {"group": found.group, "position": found.position, "members": found.members}
+        columns = [
+            (peer.rank.number, peer.row, peer.start_ns, peer.end_ns, peer.node) for peer in peers_found.bars
+        ]
+        answer: dict[str, Any] = {
+            "group": peers_found.group,
+            "position": peers_found.position,
+            "members": peers_found.members,
+        }
         return as_json({**answer, "bar": bar_as_json(gantt, bar), "peers": columns})
 
     @routes.get("/<job>/timeline/search")
     def search(job: str) -> Response:
         gantt = gantt_asked_for(job)
-        found = find_hits(gantt, request.args.get("q", "")[:300])
+        hits = find_hits(gantt, request.args.get("q", "")[:300])
         columns: dict[str, NDArray[Any]] = {
-            "row": found.row.astype(np.int32),
-            "node": found.node.astype(np.int32),
-            "start": found.start_ns.astype(np.float64),
-            "end": found.end_ns.astype(np.float64),
+            "row": hits.row.astype(np.int32),
+            "node": hits.node.astype(np.int32),
+            "start": hits.start_ns.astype(np.float64),
+            "end": hits.end_ns.astype(np.float64),
         }
-        return packed({"count": found.count}, columns)
+        return pack_arrays({"count": hits.count}, columns)
 
     @routes.get("/<job>/timeline/chain")
     def chain(job: str) -> Response:
@@ -48,6 +54,8 @@ def add_relations(routes: Blueprint) -> None:
         bar = bar_asked_for(gantt)
         if bar is None:
             return as_json({"bars": [], "edges": [], "more": False})
-        found = chain_of(gantt, bar)
-        bars = [(one.row, one.start_ns, one.end_ns) for one in found.bars]
-        return as_json({"rank": bar.rank.number, "bars": bars, "edges": found.edges, "more": found.more})
+        whole_chain = chain_of(gantt, bar)
+        bars = [(link.row, link.start_ns, link.end_ns) for link in whole_chain.bars]
+        return as_json(
+            {"rank": bar.rank.number, "bars": bars, "edges": whole_chain.edges, "more": whole_chain.more}
+        )

@@ -1,4 +1,4 @@
-"""Listening on a port and answering on it until the person stops the studio."""
+"""The web server: take a port, answer requests until the studio is stopped, open a browser."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ _SETTINGS: Final[dict[str, Any]] = {
 
 @dataclass(frozen=True, slots=True)
 class Listener:
-    """A port that is already ours: connections queue up until `serve` answers them.
+    """A port that is taken: connections queue up until `serve` answers them.
 
     Attributes:
         sockets: One per address of the host ("localhost" may have two), all on the same port.
@@ -146,12 +146,12 @@ def serve(
 
 
 def new_token() -> str:
-    """A secret for one run of the studio: 192 random bits, safe in a URL and in a cookie."""
+    """Return a new secret for one start of the studio: 192 random bits, safe in a URL and in a cookie."""
     return secrets.token_urlsafe(24)
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach the host.
+    """Return whether only this machine can reach the host.
 
     Names other than localhost count as reachable, whatever they resolve to today.
 
@@ -170,7 +170,7 @@ def is_loopback(host: str) -> bool:
 
 
 def browser_available(environ: Mapping[str, str] = os.environ, platform: str = sys.platform) -> bool:
-    """Whether opening a browser shows somebody something.
+    """Return whether a browser can be opened on a screen.
 
     Example:
         >>> browser_available({"DISPLAY": ":0"}, "linux"), browser_available({}, "linux")
@@ -195,9 +195,9 @@ def open_browser(url: str) -> None:
 def app_browser(environ: Mapping[str, str] = os.environ, platform: str = sys.platform) -> str | None:
     """Return a browser of the Chromium family, which can show one address in a window of its own; None without one."""
     for name in _APP_BROWSERS:
-        found = shutil.which(name, path=environ.get("PATH"))
-        if found:
-            return found
+        path = shutil.which(name, path=environ.get("PATH"))
+        if path:
+            return path
     if platform == "darwin":
         placed = [f"/Applications/{name}.app/Contents/MacOS/{name}" for name in _MAC_APPS]
     elif platform == "win32":
@@ -232,16 +232,16 @@ class _PortTakenError(ConfigError):
 
 
 def _addresses(host: str) -> list[tuple[socket.AddressFamily, str]]:
-    """Families and numeric addresses of a host."""
+    """Look up the address families and numeric addresses of a host."""
     if host.lower() == "localhost":
         # Not looked up: whatever a resolver says, localhost never leaves the machine.
         return [(socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1")]
     bare = host.removeprefix("[").removesuffix("]")
     try:
-        found = socket.getaddrinfo(bare, None, type=socket.SOCK_STREAM) if bare else []
+        infos = socket.getaddrinfo(bare, None, type=socket.SOCK_STREAM) if bare else []
     except (OSError, UnicodeError):
-        found = []
-    addresses = [(family, str(address[0])) for family, _, _, _, address in found]
+        infos = []
+    addresses = [(family, str(address[0])) for family, _, _, _, address in infos]
     if not addresses:
         raise ConfigError(
             f"{host!r} is not a host name or address that this machine knows",
@@ -261,7 +261,7 @@ def _take(host: str, addresses: list[tuple[socket.AddressFamily, str]], port: in
                 # "localhost" has an IPv6 address that not every machine can use.
                 if sockets and error.errno in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):
                     continue
-                raise _refused(host, port, error) from error
+                raise _explain_refusal(host, port, error) from error
             sockets.append(sock)
             port = int(sock.getsockname()[1])
     except ConfigError:
@@ -291,8 +291,8 @@ def _listening(family: socket.AddressFamily, address: str, port: int) -> socket.
     return sock
 
 
-def _refused(host: str, port: int, error: OSError) -> ConfigError:
-    """What a failed bind means to the person who asked for it."""
+def _explain_refusal(host: str, port: int, error: OSError) -> ConfigError:
+    """Turn a failed bind into an error that says what to do."""
     if error.errno == errno.EADDRINUSE:
         return _PortTakenError(
             f"Port {port} of {host} is taken by another program",

@@ -1,4 +1,4 @@
-"""The timeline's routes: what there is to draw, tiles of it, the bar of a node, and a window as CSV.
+"""Routes of the Timeline: rows, tiles, the bar of a node, and exports.
 
 Arrays travel as `packed.py` says. Times in arrays are ns after the beginning of their tile, so that no float ever holds
 a date.
@@ -25,7 +25,7 @@ from studio.server.answers import FARTHEST, NAME_AT_MOST, as_json, harmless, ref
 from studio.server.bars import bar_as_json, bar_asked_for, gantt_asked_for, ghost_asked_for
 from studio.server.counters import add_counters
 from studio.server.differences import add_differences
-from studio.server.packed import packed
+from studio.server.packed import pack_arrays
 from studio.server.relations import add_relations
 from studio.server.windows import add_windows
 from studio.timeline import LANE_KINDS
@@ -46,16 +46,16 @@ def timeline_blueprint() -> Blueprint:
 
     @routes.get("/<job>/timeline")
     def describe(job: str) -> Response:
-        return packed(*_description(gantt_asked_for(job), request.args.get("run", "")))
+        return pack_arrays(*_description(gantt_asked_for(job), request.args.get("run", "")))
 
     @routes.get("/<job>/timeline/tile")
     def tile(job: str) -> Response:
         ghost = request.args.get("ghost")
         gantt = gantt_asked_for(job) if ghost is None else ghost_asked_for(job, ghost)
         level = whole("level", LEVEL_AT_MOST)
-        found = gantt.tile(level, whole("tile", FARTHEST >> level), rows_asked_for(gantt))
-        columns = {one.name: getattr(found, one.name) for one in fields(found) if one.name != "names"}
-        return packed({"names": [name[:NAME_AT_MOST] for name in found.names]}, columns)
+        part = gantt.tile(level, whole("tile", FARTHEST >> level), rows_asked_for(gantt))
+        columns = {spec.name: getattr(part, spec.name) for spec in fields(part) if spec.name != "names"}
+        return pack_arrays({"names": [name[:NAME_AT_MOST] for name in part.names]}, columns)
 
     @routes.get("/<job>/timeline/node")
     def node(job: str) -> Response:
@@ -114,21 +114,19 @@ def _description(gantt: Gantt, run: str) -> tuple[dict[str, Any], dict[str, Any]
     return header, columns
 
 
-def _undrawn_words(found: Undrawn, run: str) -> str:
-    """Return in a sentence what has no bar and why, "" where everything has one."""
-    if not found.count:
+def _undrawn_words(missing: Undrawn, run: str) -> str:
+    """Say which nodes have no bar and why; "" if all have one."""
+    if not missing.count:
         return ""
-    kinds = ", ".join(f"{format_count(count)} {name}" for name, count in found.by_type)
+    kinds = ", ".join(f"{format_count(count)} {name}" for name, count in missing.by_type)
     why = "the simulation did not run them" if run else "no start was recorded"
-    words = (
-        f"{format_count(found.count)} of {format_count(found.nodes)} nodes have no bar, as {why}: {kinds}."
-    )
-    if not found.ranks:
+    words = f"{format_count(missing.count)} of {format_count(missing.nodes)} nodes have no bar, as {why}: {kinds}."
+    if not missing.ranks:
         return words
-    named = ", ".join(map(str, found.ranks[:_RANKS_NAMED]))
-    more = len(found.ranks) - _RANKS_NAMED
+    named = ", ".join(map(str, missing.ranks[:_RANKS_NAMED]))
+    more = len(missing.ranks) - _RANKS_NAMED
     rest = f" and {format_count(more)} more" if more > 0 else ""
-    return f"{words} Without any bar: rank{'s' if len(found.ranks) > 1 else ''} {named}{rest}."
+    return f"{words} Without any bar: rank{'s' if len(missing.ranks) > 1 else ''} {named}{rest}."
 
 
 def _node(gantt: Gantt, bar: Bar) -> dict[str, Any]:
@@ -138,8 +136,8 @@ def _node(gantt: Gantt, bar: Bar) -> dict[str, Any]:
         "bar": bar_as_json(gantt, bar),
         "previous": before and bar_as_json(gantt, before),
         "next": after and bar_as_json(gantt, after),
-        "up": [{**bar_as_json(gantt, one), "data": data} for one, data in waits_for],
-        "down": [{**bar_as_json(gantt, one), "data": data} for one, data in waited_for],
+        "up": [{**bar_as_json(gantt, neighbour), "data": data} for neighbour, data in waits_for],
+        "down": [{**bar_as_json(gantt, neighbour), "data": data} for neighbour, data in waited_for],
     }
 
 

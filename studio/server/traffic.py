@@ -1,4 +1,4 @@
-"""The routes of the matrix of ranks: who sends how much to whom, as a window for the heatmap, and as CSV."""
+"""Routes of the rank matrix: bytes from rank to rank, as windows for the heatmap and as CSV."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from studio.errors import StudioError
 from studio.figures.theme import DIVERGING, SEQUENTIAL
 from studio.server.answers import csv_line, refusal, session
 from studio.server.collectives import window_of
-from studio.server.packed import packed
+from studio.server.packed import pack_arrays
 from studio.trace import NONE, Trace
 from studio.views.traffic import traffic_of
 
@@ -79,11 +79,11 @@ def _tile(trace: Trace, traffic: Traffic) -> Response:
         "nth": none,
         "sum": np.nansum(table, axis=1)[part.low : part.high : part.down],
     }
-    return packed(header, columns)
+    return pack_arrays(header, columns)
 
 
 def _csv(trace: Trace, traffic: Traffic) -> Iterator[str]:
-    """Yield a line per rank: the bytes it sends to each, empty where the two have nothing to do with each other."""
+    """Yield CSV: per rank the bytes it sends to each other rank, empty for pairs that never communicate."""
     numbers = [rank.number for rank in trace.ranks]
     yield csv_line(["from_rank", "sum_bytes", *(f"to rank {number}" for number in numbers)])
     for number, row in zip(numbers, traffic.bytes, strict=True):

@@ -55,7 +55,7 @@ _start = decoder(_Start)
 
 
 class _Body:
-    """The request's body, whose end is its end, also when the other side hung up."""
+    """The request's body as a stream that ends where the client disconnects."""
 
     def read(self, size: int, /) -> bytes:
         try:
@@ -73,7 +73,7 @@ def uploads_blueprint(registry: Registry) -> Blueprint:
 
     @routes.get("")
     def list_imports() -> Response:
-        return _json({"imports": [_import_json(one) for one in imports.list_imports(registry)]})
+        return _json({"imports": [_import_json(entry) for entry in imports.list_imports(registry)]})
 
     @routes.post("")
     def create_import() -> Response:
@@ -84,9 +84,9 @@ def uploads_blueprint(registry: Registry) -> Blueprint:
 
     @routes.get("/<import_id>")
     def get_import(import_id: str) -> Response:
-        found = imports.get_import(registry, import_id)
+        entry = imports.get_import(registry, import_id)
         with_files = request.args.get("files", "1") != "0"
-        return _json(_with_files(registry, found) if with_files else _import_json(found))
+        return _json(_with_files(registry, entry) if with_files else _import_json(entry))
 
     @routes.put("/<import_id>/files/<file_id>")
     def put_chunk(import_id: str, file_id: str) -> Response:
@@ -127,17 +127,17 @@ def uploads_blueprint(registry: Registry) -> Blueprint:
 def _body(decode: Callable[[bytes], _T]) -> _T:
     # Only application/json: a form of a foreign site cannot send that without asking first.
     if request.mimetype != "application/json":
-        found = request.mimetype or "nothing"
-        raise ImportRefusedError("invalid", f"The body is {found}; application/json is wanted.")
+        mimetype = request.mimetype or "nothing"
+        raise ImportRefusedError("invalid", f"The body is {mimetype}; application/json is expected.")
     request.max_content_length = _JSON_AT_MOST
     try:
         return decode(request.get_data(cache=False))
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise ImportRefusedError("invalid", f"The body is not what it should be: {error}.") from error
+        raise ImportRefusedError("invalid", f"The body is not valid: {error}.") from error
 
 
 def _chunk_place() -> tuple[int, int]:
-    """Offset and length of the chunk in this request.
+    """Return offset and length of the chunk in this request.
 
     Raises:
         ImportRefusedError: The offset is not a whole number of at least 0.
@@ -165,24 +165,26 @@ class _LengthRequired(HTTPException):
     description = "A chunk needs a Content-Length."
 
 
-def _with_files(registry: Registry, one: Import) -> dict[str, Any]:
-    return _import_json(one) | {"files": [_file_json(file) for file in imports.list_files(registry, one.id)]}
+def _with_files(registry: Registry, entry: Import) -> dict[str, Any]:
+    return _import_json(entry) | {
+        "files": [_file_json(file) for file in imports.list_files(registry, entry.id)]
+    }
 
 
-def _import_json(one: Import) -> dict[str, Any]:
+def _import_json(entry: Import) -> dict[str, Any]:
     return {
-        "id": one.id,
-        "name": one.name,
-        "created": one.created,
-        "status": one.status,
-        "files_total": one.files_total,
-        "size": one.size_bytes,
-        "received": one.received_bytes,
-        "progress": one.progress,
-        "job": one.job,
-        "error": _problem_json(one.error),
-        "warnings": one.warnings,
-        "idle_s": one.idle_s,
+        "id": entry.id,
+        "name": entry.name,
+        "created": entry.created,
+        "status": entry.status,
+        "files_total": entry.files_total,
+        "size": entry.size_bytes,
+        "received": entry.received_bytes,
+        "progress": entry.progress,
+        "job": entry.job,
+        "error": _problem_json(entry.error),
+        "warnings": entry.warnings,
+        "idle_s": entry.idle_s,
     }
 
 

@@ -1,4 +1,4 @@
-"""Routes of the marked window: where its time went, as a table to show and as one to copy."""
+"""Routes of the Timeline's marked window: where its time went, as JSON and as TSV."""
 
 from __future__ import annotations
 
@@ -47,24 +47,24 @@ def add_windows(routes: Blueprint) -> None:
 
 def _table(gantt: Gantt) -> tuple[tuple[str, ...], Iterator[tuple[Any, ...]]]:
     start, end = window()
-    found = shares(gantt, start, end, _by())
+    entries = shares(gantt, start, end, _by())
     if request.args.get("per", "rank") == "rank":
         return _RANK_HEAD, (
-            (one.rank, one.what[:NAME_AT_MOST], one.nodes, one.time_ns, one.time_ns / (end - start))
-            for one in found
+            (entry.rank, entry.what[:NAME_AT_MOST], entry.nodes, entry.time_ns, entry.time_ns / (end - start))
+            for entry in entries
         )
     return _ALL_HEAD, (
         (
-            one.what[:NAME_AT_MOST], one.ranks, one.nodes, one.total_ns, one.mean_ns,
-            one.least_ns, one.least_rank, one.most_ns, one.most_rank,
+            entry.what[:NAME_AT_MOST], entry.ranks, entry.nodes, entry.total_ns, entry.mean_ns,
+            entry.least_ns, entry.least_rank, entry.most_ns, entry.most_rank,
         )
-        for one in spreads(found)
+        for entry in spreads(entries)
     )  # fmt: skip
 
 
 def _by() -> By:
     asked = request.args.get("by", "category")
-    for one in BY:
-        if one == asked:
-            return one
+    for choice in BY:
+        if choice == asked:
+            return choice
     raise TraceError(f"A window is not split by {asked[:40]!r}.", hint="Split it by category, group or name.")

@@ -1,1 +1,1 @@
-"""What an address asks for, from the session: pages draw it, routes send it."""
+"""What a view shows, computed from the session: pages draw it, routes send it."""

@@ -1,4 +1,4 @@
-"""Which run and which rank an address names, with what it leaves open decided."""
+"""The run and rank that an address names, with defaults for what it leaves open."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def rank_of(trace: Trace, view: Mapping[str, Any]) -> Rank:
 
 
 def runs_of(session: Session, job: str) -> list[dict[str, str]]:
-    """Return what there is to see the times of a job in: its recording, then its runs, newest first."""
+    """Return the recording and runs of a job as options, newest run first."""
     timed = session.workspace.info(job).summary.timed_nodes
     recording = [{"value": RECORDED, "label": "as recorded"}] if timed else []
     runs = [
@@ -52,9 +52,9 @@ def runs_of(session: Session, job: str) -> list[dict[str, str]]:
 
 
 def nodes_shown(session: Session, job: str, run: str) -> NodeIndex:
-    """Return the searchable list of a job's nodes as an address with this run shows it; it may name none.
+    """Return the searchable list of a job's nodes, with the times of a run; "" stands for the default run.
 
-    Where there is no such run the page says so above the nodes, with what was recorded of them.
+    If there is no such run, the list has recorded times; the page reports the missing run.
     """
     shown = shown_run(session, job, {"run": run}) or ""
     if shown:
@@ -66,7 +66,7 @@ def nodes_shown(session: Session, job: str, run: str) -> NodeIndex:
 
 
 def run_note(session: Session, job: str | None, view: Mapping[str, Any]) -> str:
-    """Return which run the times of a list are of, "" where a view shows none."""
+    """Say which run the listed times are of; "" if the view shows no run."""
     if not job:
         return ""
     try:

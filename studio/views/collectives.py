@@ -27,8 +27,8 @@ _UNEVEN = 1.005
 
 
 @dataclass(frozen=True, slots=True)
-class Settled:
-    """What an address asks for, with everything it leaves open decided.
+class HeatmapRequest:
+    """A heatmap as an address asks for it, with defaults for what it leaves open.
 
     Attributes:
         session, job: What is open, and the id of the job.
@@ -56,8 +56,8 @@ def members_of(session: Session, job: str, run: str | None) -> Members:
     return collective_members(trace, session.times(job, run), groups)
 
 
-def settled(session: Session, job: str, view: Mapping[str, Any]) -> Settled:
-    """Decide what an address leaves open: the metric that shows most, by the row's mean where rows are uneven."""
+def settle(session: Session, job: str, view: Mapping[str, Any]) -> HeatmapRequest:
+    """Read a request from an address, with defaults: the most telling metric, relative to row means if rows are uneven."""
     run = shown_run(session, job, view)
     members = members_of(session, job, run)
     natural = _natural(session, job, run)
@@ -76,14 +76,14 @@ def settled(session: Session, job: str, view: Mapping[str, Any]) -> Settled:
         "load" if view.get("order") == "load" else "number",
     )
     scale = view.get("scale")
-    return Settled(
+    return HeatmapRequest(
         session, job, run, look, relative, scale == "log" if scale in ("log", "linear") else not relative
     )
 
 
 @keep_result
 def _natural(session: Session, job: str, run: str | None) -> tuple[Metric, bool]:
-    """Return the metric that tells most of a job, and whether its sizes are uneven."""
+    """Return the default metric of a job, and whether its sizes are uneven."""
     members = members_of(session, job, run)
     if not len(members):
         return "size", False
@@ -98,24 +98,24 @@ def _natural(session: Session, job: str, run: str | None) -> tuple[Metric, bool]
 
 
 def shown_of(session: Session, job: str, view: Mapping[str, str]) -> Shown:
-    """Return the heatmap that an address asks for; with the lines of another one where it names that in `like`.
+    """Return the heatmap that an address asks for; with `like`, in the order of rows of another one.
 
     Raises:
         StudioError: There is no such job or run.
     """
-    asked = settled(session, job, view)
+    asked = settle(session, job, view)
     heat = _heat(session, job, asked.run, asked.look)
     if view.get("like"):
         other = other_view(view["like"])
         rest = {key: value for key, value in view.items() if key not in ("run", "like")}
-        held = settled(session, other["job"], {**rest, **_explicit(asked), **other})
+        held = settle(session, other["job"], {**rest, **_explicit(asked), **other})
         heat = align_lines(heat, _heat(session, held.job, held.run, held.look))
     return Shown(session.trace(job), heat, asked.look, asked.relative, origin_of(session, job, asked.run))
 
 
 @keep_result
 def origin_of(session: Session, job: str, run: str | None) -> int:
-    """Return what the Timeline counts times from: the first start of a recording, the beginning of a run."""
+    """Return the origin of times on the Timeline: the first start of a recording, or the beginning of a run."""
     if run != "":
         return 0
     start = session.times(job, run).start_ns
@@ -123,12 +123,12 @@ def origin_of(session: Session, job: str, run: str | None) -> int:
     return int(known.min()) if len(known) else 0
 
 
-def _explicit(asked: Settled) -> dict[str, str]:
+def _explicit(asked: HeatmapRequest) -> dict[str, str]:
     return {"metric": asked.look.metric, "rel": "1" if asked.relative else "0"}
 
 
 def other_view(text: str) -> dict[str, str]:
-    """Return job and run of what is compared with, written `job/run`.
+    """Parse the job and run to compare with, written `job/run`.
 
     Raises:
         TraceError: It is written otherwise.
@@ -147,8 +147,8 @@ def _heat(session: Session, job: str, run: str | None, look: Look) -> Heat:
     return heat_of(members_of(session, job, run), look)
 
 
-def told(asked: Settled) -> dict[str, str]:
-    """Return what is shown as the address would say it."""
+def to_parameters(asked: HeatmapRequest) -> dict[str, str]:
+    """Return a request as parameters of an address."""
     look = asked.look
     return {
         "metric": look.metric,

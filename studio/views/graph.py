@@ -30,29 +30,29 @@ from studio.views.graph_fold import (
     level_asked_for,
     parts_of,
     paths_asked_for,
-    revealed,
+    reveal,
     tree_of,
 )
-from studio.views.graph_paint import painted, schedule_of
+from studio.views.graph_paint import paint, schedule_of
 from studio.views.graph_request import COLOURS, DEEPEST, DEPTH, KINDS, Colour, Mode, Request
 
 _LONGEST_CHAIN = 500
 _COMMUNICATION = (NodeType.COMM_COLL, NodeType.COMM_SEND, NodeType.COMM_RECV)
 
 
-def asked_for(session: Session, view: dict[str, Any]) -> tuple[Request, str]:
-    """Return what a view asks for, and what should be said about it.
+def read_request(session: Session, view: dict[str, Any]) -> tuple[Request, str]:
+    """Read a request from a view; also return a note for the user, or "".
 
     Raises:
         TraceError: The job has no ranks, or not the one named.
     """
-    found = session.trace(view["job"])
-    if not found.ranks:
+    trace = session.trace(view["job"])
+    if not trace.ranks:
         raise TraceError("This job has no ranks.", hint="Import it again with at least one trace file.")
-    rank = rank_of(found, view)
+    rank = rank_of(trace, view)
     deps = view["deps"] if view.get("deps") in KINDS else "both"
     asked = _look(Request(session, view["job"], rank.graph, deps), view, rank)
-    graph = found.graph_of(rank)
+    graph = trace.graph_of(rank)
     mode, note = _mode(graph, len(graph) + len(near_of(asked).edges), view)
     if mode == "fold":
         return _fold(replace(asked, mode="fold"), view), note
@@ -72,7 +72,7 @@ def asked_for(session: Session, view: dict[str, Any]) -> tuple[Request, str]:
 
 
 def _mode(graph: Graph, size: int, view: dict[str, Any]) -> tuple[Mode, str]:
-    """Return what to draw of a graph of `size` nodes and dependencies, and what should be said about it."""
+    """Return how to draw a graph of `size` nodes and dependencies, and a note for the user, or ""."""
     wanted = view.get("show")
     fits = size <= MOST_ELEMENTS
     if not len(graph):
@@ -85,15 +85,17 @@ def _mode(graph: Graph, size: int, view: dict[str, Any]) -> tuple[Mode, str]:
         return "fold", (
             f"The whole graph has {format_count(size)} nodes and dependencies; {format_count(MOST_ELEMENTS)} can be drawn. "
         )
-    # Who comes with a node, from another page, wants to see what is around it.
+    # A link from another page with a node should show the surroundings of that node.
     return ("near" if node_row(graph, view.get("node")) >= 0 else "fold"), ""
 
 
 def _look(asked: Request, view: dict[str, Any], rank: Rank) -> Request:
-    """Return a request with what nodes are coloured by, and the times that this needs."""
-    colour: Colour = next((one for one in COLOURS if one == view.get("colour")), "type")
+    """Add to a request what colours nodes, and the run whose times that needs."""
+    colour: Colour = next((name for name in COLOURS if name == view.get("colour")), "type")
     known = (
-        [one["value"] for one in others_of(asked.session, asked.job, view)] if colour == "difference" else []
+        [option["value"] for option in others_of(asked.session, asked.job, view)]
+        if colour == "difference"
+        else []
     )
     other = view["with"] if view.get("with") in known else next(iter(known), None)
     asked = replace(
@@ -105,39 +107,39 @@ def _look(asked: Request, view: dict[str, Any], rank: Rank) -> Request:
         against="" if other == RECORDED else other,
     )
     timed = asked.critical or asked.wide or colour in ("duration", "slack", "difference")
-    return _timed(asked, view) if timed or view.get("show") == "gate" else asked
+    return _with_times(asked, view) if timed or view.get("show") == "gate" else asked
 
 
 def others_of(session: Session, job: str, view: dict[str, Any]) -> list[dict[str, str]]:
-    """Return what a run that a view shows can be compared with: the recording and runs of the job, but for itself."""
+    """Return the other runs of a job, and its recording, as options to compare the shown run with."""
     shown = shown_run(session, job, view) or RECORDED
-    return [one for one in runs_of(session, job) if one["value"] != shown]
+    return [option for option in runs_of(session, job) if option["value"] != shown]
 
 
-def _timed(asked: Request, view: dict[str, Any]) -> Request:
-    """Return a request with the run whose times are shown; ranks that share a graph differ in those of a run."""
-    found, run = asked.session.trace(asked.job), shown_run(asked.session, asked.job, view)
+def _with_times(asked: Request, view: dict[str, Any]) -> Request:
+    """Add to a request the run whose times are shown, and the rank if times differ between ranks of a graph."""
+    trace, run = asked.session.trace(asked.job), shown_run(asked.session, asked.job, view)
     by_rank = bool(run or asked.against)
-    return replace(asked, run=run, rank=found.ranks.index(rank_of(found, view)) if by_rank else 0)
+    return replace(asked, run=run, rank=trace.ranks.index(rank_of(trace, view)) if by_rank else 0)
 
 
 def _fold(asked: Request, view: dict[str, Any]) -> Request:
-    """Return a request for blocks, opened as far as the view says and around the node it selects."""
-    found = asked.session.trace(asked.job)
-    rank = rank_of(found, view)
+    """Make a request for a folded drawing, with blocks opened as the view says and around the selected node."""
+    trace = asked.session.trace(asked.job)
+    rank = rank_of(trace, view)
     by = level_asked_for(asked, view.get("by"))
     names = tuple(map(str, rank.slots)) if "group" in (by, asked.colour) else ()
-    asked = replace(_timed(asked, view), by=by, opened=paths_asked_for(view.get("open")), names=names)
+    asked = replace(_with_times(asked, view), by=by, opened=paths_asked_for(view.get("open")), names=names)
     if view.get("open") is None:
         asked = replace(asked, opened=tree_of(asked).blocks.to_begin_with())
-    node = node_row(found.graph_of(rank), view.get("node"))
-    return replace(asked, opened=revealed(asked, node)) if node >= 0 else asked
+    node = node_row(trace.graph_of(rank), view.get("node"))
+    return replace(asked, opened=reveal(asked, node)) if node >= 0 else asked
 
 
 def _centre(graph: Graph, asked: Request, view: dict[str, Any]) -> tuple[int, str]:
-    """Return the node in the middle, and what should be said about it."""
+    """Return the node in the middle, and a note for the user, or ""."""
     node, centre = node_row(graph, view.get("node")), node_row(graph, view.get("at"))
-    # The centre stays while the user looks around in its neighbourhood, and follows who goes further.
+    # The centre stays while the selected node is in its neighbourhood, else the selected node is the new centre.
     if centre >= 0 and (node < 0 or node in part_of(replace(asked, centre=centre)).rows):
         return centre, ""
     if node >= 0:
@@ -149,7 +151,7 @@ def _centre(graph: Graph, asked: Request, view: dict[str, Any]) -> tuple[int, st
 
 
 def node_row(graph: Graph, ref: str | None) -> int:
-    """Return the row of a node, -1 where there is none; the inspector tells about names that are wrong."""
+    """Return the row of a node, -1 if there is none; the inspector reports wrong names."""
     try:
         return find_node(graph, str(ref)) if ref else -1
     except TraceError:
@@ -162,7 +164,7 @@ def graph_of(asked: Request) -> Graph:
 
 
 def near_of(asked: Request) -> Adjacency:
-    """Return the dependencies that count, ready to be walked."""
+    """Return the adjacency of the requested kinds of dependencies."""
     return adjacency_of(asked.session, asked.job, asked.graph, asked.deps)
 
 
@@ -183,8 +185,8 @@ def part_of(asked: Request) -> Part:
 
 
 def _path_rows(asked: Request) -> tuple[Int64, int]:
-    """Return the nodes on the paths asked for, and how many there are; both ends where there is no path."""
-    ends = np.unique([one for one in (asked.anchor, asked.centre) if one >= 0])
+    """Return nodes on the requested paths, and how many there are in all; only both ends if there is no path."""
+    ends = np.unique([row for row in (asked.anchor, asked.centre) if row >= 0])
     if asked.anchor < 0 or asked.anchor == asked.centre:
         return ends, len(ends)
     network = _network(asked.session, asked.job, asked.graph, asked.deps)
@@ -208,27 +210,27 @@ def elements_of(asked: Request) -> list[dict[str, Any]]:
 
 @keep_result
 def drawing_of(asked: Request) -> tuple[list[dict[str, Any]], list[Swatch]]:
-    """Return what Cytoscape draws, and the legend of its colours; none where nodes are coloured by type."""
+    """Return the elements for Cytoscape, and the legend of their colours (empty if coloured by type)."""
     if asked.mode == "fold":
-        found, rows = fold_elements(asked), [one.rows for one in folded_of(asked).shown]
+        shapes, rows = fold_elements(asked), [block.rows for block in folded_of(asked).shown]
     else:
         part = part_of(asked)
-        found, rows = (
+        shapes, rows = (
             elements(graph_of(asked), part, near_of(asked), _layers(asked)),
             list(part.rows[:, None]),
         )
-    return painted(asked, found, rows)
+    return paint(asked, shapes, rows)
 
 
 def key_of(asked: Request) -> str:
-    """Return a text that names a drawing."""
+    """Return a key that is equal for equal drawings."""
     parts = [getattr(asked, spec.name) for spec in fields(asked) if spec.name != "session"]
     return json.dumps(parts)
 
 
 @keep_result
 def hits_of(session: Session, job: str, graph: int, text: str, groups: tuple[str, ...] = ()) -> Int64:
-    """Return the rows that a text finds, see `analysis.graph.search`.
+    """Return the rows that match a search, see `analysis.graph.search`.
 
     Raises:
         TraceError: A regular expression cannot be read.
@@ -243,7 +245,7 @@ def _kinds(session: Session, job: str, graph: int) -> Kinds:
 
 
 def _kind_name(number: int, collective: int) -> str:
-    """Return what searching by type looks in: what the legend, the drawing and the schema call a kind of nodes."""
+    """Return the text that a search by type matches: names of the kind in legend, drawing and schema."""
     said = [
         look(number).title,
         type_name(number).lower(),
@@ -254,12 +256,12 @@ def _kind_name(number: int, collective: int) -> str:
 
 def elements_shown(session: Session, view: dict[str, Any]) -> list[dict[str, Any]]:
     """Return what Cytoscape draws of a view."""
-    return elements_of(asked_for(session, view)[0])
+    return elements_of(read_request(session, view)[0])
 
 
 def map_shown(session: Session, view: dict[str, Any]) -> GraphMap:
     """Return the map of the graph that a view shows."""
-    asked = asked_for(session, {"job": view["job"], "rank": view.get("rank"), "show": "near"})[0]
+    asked = read_request(session, {"job": view["job"], "rank": view.get("rank"), "show": "near"})[0]
     return _map(asked.session, asked.job, asked.graph)
 
 
@@ -269,6 +271,6 @@ def _map(session: Session, job: str, graph: int) -> GraphMap:
 
 
 def node_named(session: Session, view: dict[str, Any], row: int) -> str:
-    """Return how addresses name a row of the graph that a view shows."""
-    found = session.trace(view["job"])
-    return node_ref(found.graph_of(rank_of(found, view)), row)
+    """Return the reference of a row of the shown graph, as addresses write it."""
+    trace = session.trace(view["job"])
+    return node_ref(trace.graph_of(rank_of(trace, view)), row)

@@ -1,4 +1,4 @@
-"""The folded drawing of the Graph page: its blocks, worked out once per graph and level."""
+"""The folded drawing of the Graph page: its blocks, computed once per graph and level."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from studio.analysis.graph.neighbours import Adjacency, adjacency
 from studio.figures.blocks import Figures, Weights, folded_elements
 from studio.session import Session, keep_result
 from studio.trace import Int64, dense_column
-from studio.units import format_count
+from studio.units import format_count, format_counted
 from studio.views.graph_request import KINDS, Request
 from studio.views.graph_times import node_spans
 
 _THEN: tuple[LevelName, ...] = ("calls", "scope", "order")
-"""What goes on where the chosen level tells nothing apart: of calls and names the first that there is."""
+"""Levels used inside blocks that the chosen level cannot split: the first that the graph has."""
 _MOST_OPEN = 400
 
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """A tree of blocks, and what was worked out of them: where their children stand, and figures by run and rank."""
+    """A tree of blocks, with caches of their layouts, and of their figures by run and rank."""
 
     blocks: BlockTree
     layouts: dict[Path, Layout] = field(default_factory=dict)
@@ -37,13 +37,13 @@ class Tree:
 
 @keep_result
 def adjacency_of(session: Session, job: str, graph: int, deps: str) -> Adjacency:
-    """Return the dependencies of a graph that count, ready to be walked."""
+    """Return the adjacency of a graph by the kinds of dependencies named in `deps`."""
     return adjacency(session.trace(job).graphs[graph], KINDS[deps])
 
 
 @keep_result
 def depths_of(session: Session, job: str, graph: int, deps: str) -> Depths:
-    """Return how deep the nodes of a graph lie."""
+    """Return the depths of a graph's nodes."""
     near = adjacency_of(session, job, graph, deps)
     return depths(len(near), near.edges)
 
@@ -55,7 +55,7 @@ def parts_of(session: Session, job: str, graph: int) -> NameParts:
 
 
 def source_of(asked: Request) -> Source:
-    """Return what the levels of a graph are made from."""
+    """Return the inputs from which levels of folding are computed."""
     near = adjacency_of(asked.session, asked.job, asked.graph, asked.deps)
     names = parts_of(asked.session, asked.job, asked.graph)
     return Source(asked.session.trace(asked.job).graphs[asked.graph], near, names, asked.names)
@@ -63,15 +63,15 @@ def source_of(asked: Request) -> Source:
 
 @keep_result
 def levels_of(session: Session, job: str, graph: int) -> list[LevelName]:
-    """Return what a graph can be folded by."""
+    """Return the levels that a graph can be folded by."""
     near = adjacency_of(session, job, graph, "both")
     return offered_levels(Source(session.trace(job).graphs[graph], near, parts_of(session, job, graph), ()))
 
 
 def level_asked_for(asked: Request, wanted: str | None) -> LevelName:
-    """Return what to fold by: what is wanted, where the graph has it."""
-    found = levels_of(asked.session, asked.job, asked.graph)
-    return next((one for one in found if one == wanted), first_choice(found))
+    """Return the wanted level if the graph has it, else the default."""
+    levels = levels_of(asked.session, asked.job, asked.graph)
+    return next((level for level in levels if level == wanted), first_choice(levels))
 
 
 def tree_of(asked: Request) -> Tree:
@@ -81,10 +81,10 @@ def tree_of(asked: Request) -> Tree:
 
 @keep_result
 def _tree(session: Session, job: str, graph: int, deps: str, by: LevelName, names: tuple[str, ...]) -> Tree:
-    found = levels_of(session, job, graph)
+    levels = levels_of(session, job, graph)
     source = source_of(Request(session, job, graph, deps, by=by, names=names))
-    # Calls and names both tell what belongs together; what runs goes before what it is called.
-    then = [one for one in _THEN if one in found or one == "order"]
+    # Calls and scopes of names both group nodes; calls are the better evidence.
+    then = [level for level in _THEN if level in levels or level == "order"]
     return Tree(BlockTree(source, depths_of(session, job, graph, deps), by, [then[0], *then[-1:]]))
 
 
@@ -96,7 +96,7 @@ def folded_of(asked: Request) -> Folded:
 
 @keep_result
 def weights_of(session: Session, job: str, graph: int, deps: str, run: str | None, rank: int) -> Weights:
-    """Return what blocks add up: times of the run that is shown, else the durations in the files."""
+    """Return what blocks sum up: times of the shown run, else the durations in the files."""
     columns = session.trace(job).graphs[graph]
     start, end = node_spans(session, job, graph, run, rank)
     busy = np.where(start >= 0, end - start, columns.duration_ns if not run else 0)
@@ -116,45 +116,41 @@ def fold_elements(asked: Request) -> list[dict[str, Any]]:
 
 def paths_asked_for(text: str | None) -> tuple[Path, ...]:
     """Return the blocks that an address says are open, such as `0,0.3`."""
-    found: list[Path] = []
+    paths: list[Path] = []
     for part in str(text or "").split(",")[:_MOST_OPEN]:
         numbers = part.split(".")
-        if all(one.isascii() and one.isdigit() and len(one) < 5 for one in numbers):
-            found.append(tuple(map(int, numbers)))
-    return tuple(dict.fromkeys(found))
+        if all(number.isascii() and number.isdigit() and len(number) < 5 for number in numbers):
+            paths.append(tuple(map(int, numbers)))
+    return tuple(dict.fromkeys(paths))
 
 
-def revealed(asked: Request, row: int) -> tuple[Path, ...]:
-    """Return the blocks to open so that a node is drawn: those that are asked for, and those around it."""
+def reveal(asked: Request, row: int) -> tuple[Path, ...]:
+    """Return the open blocks, with those around a node added, so that it is drawn."""
     around = tree_of(asked).blocks.path_of(row)
     inner = tuple(around[:depth] for depth in range(1, len(around)))
-    return (*(one for one in asked.opened if one not in inner), *inner)
+    return (*(path for path in asked.opened if path not in inner), *inner)
 
 
 def fold_sentence(asked: Request) -> str:
-    """Return in words what is drawn and what is folded away."""
+    """Say what is drawn and what is folded."""
     folded, nodes = folded_of(asked), len(asked.session.trace(asked.job).graphs[asked.graph])
-    blocks = [one for one in folded.shown if not one.is_node]
-    hidden, alone = sum(len(one.rows) for one in blocks), len(folded.shown) - len(blocks)
-    by_itself = f"{_n(alone, 'node')} drawn, " if alone else ""
+    blocks = [block for block in folded.shown if not block.is_node]
+    hidden, alone = sum(len(block.rows) for block in blocks), len(folded.shown) - len(blocks)
+    by_itself = f"{format_counted(alone, 'node')} drawn, " if alone else ""
     some = "All" if hidden == nodes else f"{format_count(hidden)} of"
-    text = f"{by_itself}{some} {_n(nodes, 'node')} folded into {_n(len(blocks), 'block')}"
+    text = f"{by_itself}{some} {format_counted(nodes, 'node')} folded into {format_counted(len(blocks), 'block')}"
     if not blocks:
-        text = f"All {_n(nodes, 'node')} drawn"
+        text = f"All {format_counted(nodes, 'node')} drawn"
     within = int(len(source_of(asked).near.edges) - folded.count.sum())
-    text += f"; {format_count(int(folded.count.sum()))} dependencies as {_n(len(folded.count), 'line')}"
+    text += f"; {format_counted(int(folded.count.sum()), 'dependency', 'dependencies')} as {format_counted(len(folded.count), 'line')}"
     text += f", {format_count(within)} within blocks." if within and blocks else "."
     if folded.lines_left_out:
-        text += f" {_n(folded.lines_left_out, 'line')} of the fewest dependencies left out."
+        text += f" {format_counted(folded.lines_left_out, 'line')} of the fewest dependencies left out."
     if folded.closed:
-        text += f" {_n(len(folded.closed), 'block')} closed again to make room."
+        text += f" {format_counted(len(folded.closed), 'block')} closed again to make room."
     return text
 
 
-def _n(count: int, noun: str) -> str:
-    return f"{format_count(count)} {noun}{'' if count == 1 else 's'}"
-
-
 def hits_in_blocks(asked: Request, rows: Int64) -> Sequence[int]:
-    """Return which of what is drawn holds any of some nodes."""
+    """Return the indices of drawn nodes and blocks that contain any of these rows."""
     return np.unique(folded_of(asked).of[rows]).tolist() if len(rows) else []

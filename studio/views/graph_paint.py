@@ -1,4 +1,4 @@
-"""How the drawing of the Graph page is coloured: values of nodes and blocks, the critical path, widths."""
+"""Colours of the Graph page's drawing, the critical path in it, and widths by time."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from studio.analysis.graph.levels import thread_lanes
 from studio.figures.graph_colours import Swatch, categories, diverging, scale_colours
 from studio.session import Session, keep_result
 from studio.trace import NONE, Float64, Graph, Int64, NodeType, dense_column, group_slots
-from studio.units import format_bytes, format_count, format_ns
+from studio.units import format_bytes, format_counted, format_ns
 from studio.views.graph_fold import adjacency_of, depths_of
 from studio.views.graph_request import Request
 from studio.views.graph_times import node_spans
@@ -37,12 +37,12 @@ def _schedule(session: Session, job: str, graph: int, deps: str, run: str | None
 
 
 def schedule_of(asked: Request) -> Schedule:
-    """Return what holds up the rank that is asked about, in the run that is shown."""
+    """Return the schedule of the requested rank in the shown run."""
     return _schedule(asked.session, asked.job, asked.graph, asked.deps, asked.run, asked.rank)
 
 
 def _resources(graph: Graph) -> Int64:
-    """Return (N,) what a simulated node occupies: the NPU, its memory, or a comm group's queue."""
+    """Return (N,) the resource of each simulated node: the NPU, its memory, or a comm group's queue."""
     lane = np.full(len(graph), NONE, np.int64)
     lane[graph.type == NodeType.COMP] = 0
     lane[(graph.type == NodeType.MEM_LOAD) | (graph.type == NodeType.MEM_STORE)] = 1
@@ -51,17 +51,21 @@ def _resources(graph: Graph) -> Int64:
     return lane
 
 
-def painted(
-    asked: Request, found: list[dict[str, Any]], rows: list[Int64]
+def paint(
+    asked: Request, elements: list[dict[str, Any]], rows: list[Int64]
 ) -> tuple[list[dict[str, Any]], list[Swatch]]:
-    """Return elements with the hues, widths and marks that are asked for, and the legend of the hues.
+    """Add the requested hues, widths and marks to elements; also return the legend of the hues.
 
     Args:
         asked: What is asked for.
-        found: The elements; changed in place.
+        elements: What Cytoscape draws; changed in place.
         rows: The nodes that each element of a node or block stands for, frames left out.
     """
-    shown = [one["data"] for one in found if one["group"] == "nodes" and one["data"]["kind"] != "frame"]
+    shown = [
+        element["data"]
+        for element in elements
+        if element["group"] == "nodes" and element["data"]["kind"] != "frame"
+    ]
     legend: list[Swatch] = []
     if asked.colour != "type":
         hues, legend, said = _hues(asked, rows)
@@ -70,8 +74,8 @@ def painted(
     if asked.wide:
         _widen(asked, shown, rows)
     if asked.critical:
-        _mark(asked, found, shown, rows)
-    return found, legend
+        _mark(asked, elements, shown, rows)
+    return elements, legend
 
 
 def _durations(asked: Request, run: str | None) -> Float64:
@@ -82,10 +86,13 @@ def _durations(asked: Request, run: str | None) -> Float64:
     return np.where(start >= 0, (end - start).astype(float), np.nan)
 
 
-def _added(values: Float64, rows: list[Int64]) -> Float64:
-    """Return (V,) the sums over what each element stands for; NaN where nothing is known of any of its nodes."""
+def _sum_rows(values: Float64, rows: list[Int64]) -> Float64:
+    """Return (V,) the sum over the nodes of each element; NaN if none of them has a value."""
     return np.array(
-        [np.nansum(values[one]) if (values[one] == values[one]).any() else np.nan for one in rows]
+        [
+            np.nansum(values[indices]) if (values[indices] == values[indices]).any() else np.nan
+            for indices in rows
+        ]
     )
 
 
@@ -97,25 +104,28 @@ def _hues(asked: Request, rows: list[Int64]) -> tuple[list[str], list[Swatch], l
     if asked.colour == "difference":
         values = np.full(len(rows), np.nan)
         if asked.against is not None:
-            values = _added(_durations(asked, asked.against) - _durations(asked, asked.run), rows)
-        hues, legend = diverging(values, _signed)
+            values = _sum_rows(_durations(asked, asked.against) - _durations(asked, asked.run), rows)
+        hues, legend = diverging(values, _format_signed)
         return (
             hues,
             legend,
-            ["" if value != value else f"difference {_signed(value)}" for value in values.tolist()],
+            ["" if value != value else f"difference {_format_signed(value)}" for value in values.tolist()],
         )
     said: Callable[[float], str] = format_ns
     if asked.colour == "bytes":
-        values, said = _added(dense_column(graph, "comm_size", 0).astype(float), rows), format_bytes
+        values, said = _sum_rows(dense_column(graph, "comm_size", 0).astype(float), rows), format_bytes
     elif asked.colour == "duration":
-        values = _added(_durations(asked, asked.run), rows)
+        values = _sum_rows(_durations(asked, asked.run), rows)
     else:
-        found = schedule_of(asked)
-        slack = np.where(found.slack_ns >= 0, found.slack_ns.astype(float), np.nan)
+        plan = schedule_of(asked)
+        slack = np.where(plan.slack_ns >= 0, plan.slack_ns.astype(float), np.nan)
         values = np.array(
-            [np.nanmin(slack[one]) if (slack[one] == slack[one]).any() else np.nan for one in rows]
+            [
+                np.nanmin(slack[indices]) if (slack[indices] == slack[indices]).any() else np.nan
+                for indices in rows
+            ]
         )
-        if found.basis == "nodes":
+        if plan.basis == "nodes":
             said = _nodes
     hues, legend = scale_colours(values, said)
     return (
@@ -134,71 +144,69 @@ def _category_hues(
     else:
         codes, names = thread_lanes(graph)
         none = "no thread or stream"
-    # A block has the colour of most of its nodes that have one.
-    most = np.array([_most(codes[one]) for one in rows], np.int64)
+    # A block has the most frequent colour of its nodes.
+    most = np.array([_most(codes[indices]) for indices in rows], np.int64)
     hues, legend = categories(most, lambda code: names[code], none)
     return hues, legend, [names[code] if code >= 0 else none for code in most.tolist()]
 
 
 def _most(codes: Int64) -> int:
-    told = codes[codes >= 0]
-    return int(np.bincount(told).argmax()) if len(told) else NONE
+    coded = codes[codes >= 0]
+    return int(np.bincount(coded).argmax()) if len(coded) else NONE
 
 
 def _nodes(count: float) -> str:
-    return f"{format_count(int(count))} nodes"
+    return format_counted(int(count), "node")
 
 
-def _signed(ns: float) -> str:
+def _format_signed(ns: float) -> str:
     return f"+{format_ns(ns)}" if ns > 0 else f"−{format_ns(-ns)}" if ns < 0 else format_ns(0)
 
 
 def _widen(asked: Request, shown: list[dict[str, Any]], rows: list[Int64]) -> None:
-    values = np.nan_to_num(_added(_durations(asked, asked.run), rows))
+    values = np.nan_to_num(_sum_rows(_durations(asked, asked.run), rows))
     for is_block in (False, True):
-        chosen = [at for at, data in enumerate(shown) if (data["kind"] == "block") == is_block]
+        chosen = [index for index, data in enumerate(shown) if (data["kind"] == "block") == is_block]
         most = values[chosen].max(initial=0.0)
         low, high = (_NARROWEST_BLOCK, _WIDEST_BLOCK) if is_block else (_NARROWEST, _WIDEST)
-        for at in chosen:
-            share = float(values[at] / most) ** 0.5 if most else 1.0
-            shown[at]["wd"] = round(low + (high - low) * share, 1)
+        for index in chosen:
+            share = float(values[index] / most) ** 0.5 if most else 1.0
+            shown[index]["wd"] = round(low + (high - low) * share, 1)
 
 
 def _mark(
-    asked: Request, found: list[dict[str, Any]], shown: list[dict[str, Any]], rows: list[Int64]
+    asked: Request, elements: list[dict[str, Any]], shown: list[dict[str, Any]], rows: list[Int64]
 ) -> None:
-    """Mark what lies on the critical path, and the lines it takes."""
+    """Mark nodes, blocks and lines on the critical path."""
     path = schedule_of(asked).path
     on_path = np.zeros(len(asked.session.trace(asked.job).graphs[asked.graph]), np.bool_)
     on_path[path] = True
     of = np.full(len(on_path), NONE, np.int64)
-    for at, one in enumerate(rows):
-        of[one] = at
-        if on_path[one].any():
-            shown[at]["crit"] = 1
+    for index, indices in enumerate(rows):
+        of[indices] = index
+        if on_path[indices].any():
+            shown[index]["crit"] = 1
     steps = {
-        (one, other)
-        for one, other in pairwise(of[path].tolist())
-        if one != other and NONE not in (one, other)
+        (start, other)
+        for start, other in pairwise(of[path].tolist())
+        if start != other and NONE not in (start, other)
     }
-    names = {(shown[one]["id"], shown[other]["id"]) for one, other in steps}
-    for element in found:
+    names = {(shown[start]["id"], shown[other]["id"]) for start, other in steps}
+    for element in elements:
         data = element["data"]
         if element["group"] == "edges" and (data["source"], data["target"]) in names:
             data["crit"] = 1
 
 
 def critical_sentence(asked: Request) -> str:
-    """Return in words what the critical path is."""
-    found = schedule_of(asked)
-    if not len(found.path):
+    """Describe the critical path in a sentence."""
+    plan = schedule_of(asked)
+    if not len(plan.path):
         return ""
-    nodes = f"{format_count(len(found.path))} node{'' if len(found.path) == 1 else 's'}"
-    if found.basis == "nodes":
+    nodes = format_counted(len(plan.path), "node")
+    if plan.basis == "nodes":
         return f" Without times or durations the critical path is the longest chain: {nodes}."
-    text = f" Critical path: {nodes}, {format_ns(found.length_ns)}"
-    rest = found.length_ns - found.busy_ns
-    text += f", of which {format_ns(rest)} between nodes" if found.basis == "times" and rest > 0 else ""
-    return (
-        f"{text}." if found.basis == "times" else f"{text}, with durations laid out along the dependencies."
-    )
+    text = f" Critical path: {nodes}, {format_ns(plan.length_ns)}"
+    rest = plan.length_ns - plan.busy_ns
+    text += f", of which {format_ns(rest)} between nodes" if plan.basis == "times" and rest > 0 else ""
+    return f"{text}." if plan.basis == "times" else f"{text}, with durations laid out along the dependencies."

@@ -1,4 +1,4 @@
-"""What part of which graph the Graph page is asked for."""
+"""Requests of the Graph page: which part of which graph, and how it looks."""
 
 from __future__ import annotations
 

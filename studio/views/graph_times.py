@@ -10,7 +10,7 @@ from studio.trace import NONE, Int64
 
 @keep_result
 def node_spans(session: Session, job: str, graph: int, run: str | None, rank: int) -> tuple[Int64, Int64]:
-    """Return (N,) when the nodes of a graph began and ended on a rank, -1 where that is not known."""
+    """Return (N,) starts and ends of a graph's nodes on a rank, -1 where unknown."""
     columns = session.trace(job).graphs[graph]
     if not run:
         return columns.start_ns, np.where(columns.start_ns >= 0, columns.start_ns + columns.duration_ns, NONE)

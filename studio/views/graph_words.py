@@ -1,10 +1,10 @@
-"""What the Graph page says of paths, gates and differences."""
+"""Sentences of the Graph page about paths, gates and differences."""
 
 from __future__ import annotations
 
 from studio.analysis.graph.critical import gates
 from studio.comparing import RECORDED
-from studio.units import format_count, format_ns
+from studio.units import format_count, format_counted, format_ns
 from studio.views.address import runs_of
 from studio.views.graph import graph_of, part_of
 from studio.views.graph_paint import schedule_of
@@ -12,49 +12,49 @@ from studio.views.graph_request import Request
 
 
 def name_of(asked: Request, row: int) -> str:
-    """Return what a node is called in a sentence."""
+    """Return the name of a node for a sentence."""
     graph = graph_of(asked)
     return graph.strings[int(graph.name[row])] or f"node {int(graph.id[row])}"
 
 
 def path_sentence(asked: Request) -> str:
-    """Return in words what lies between two nodes."""
+    """Describe the paths between two nodes."""
     if asked.anchor < 0:
         return "A path has two ends: select the node where it begins, press P, and select the other."
-    one, other = name_of(asked, asked.anchor), name_of(asked, asked.centre)
+    start, other = name_of(asked, asked.anchor), name_of(asked, asked.centre)
     if asked.anchor == asked.centre:
-        return f"The path begins at {one}: select the node where it ends."
+        return f"The path begins at {start}: select the node where it ends."
     part = part_of(asked)
     if len(part.rows) == 2 and not len(part.edges):
-        return f"No path of dependencies leads from {one} to {other}, nor back."
-    nodes = f"{format_count(len(part.rows))} nodes"
+        return f"No path of dependencies leads from {start} to {other}, nor back."
+    nodes = format_counted(len(part.rows), "node")
     if part.left_out:
         every = format_count(len(part.rows) + part.left_out)
         if len(part.edges) < len(part.rows) - 1:
-            return f"The beginning and the end of a shortest path between {one} and {other}: {nodes}; {every} are on any path."
-        return f"A shortest path between {one} and {other}: {nodes}; {every} are on any path."
-    return f"All paths between {one} and {other}: {nodes} and {format_count(len(part.edges))} dependencies."
+            return f"The beginning and the end of a shortest path between {start} and {other}: {nodes}; {every} are on any path."
+        return f"A shortest path between {start} and {other}: {nodes}; {every} are on any path."
+    return f"All paths between {start} and {other}: {nodes} and {format_counted(len(part.edges), 'dependency', 'dependencies')}."
 
 
 def gate_sentence(asked: Request) -> str:
-    """Return in words what a node waited for last, and what that waited for."""
-    found, row = schedule_of(asked), asked.centre
-    chain = gates(found, row, len(graph_of(asked)))
-    text = f"What {name_of(asked, row)} waited for last, and so on up: {format_count(len(chain))} nodes"
+    """Describe the chain of gates that ends at a node."""
+    plan, row = schedule_of(asked), asked.centre
+    chain = gates(plan, row, len(graph_of(asked)))
+    text = f"What {name_of(asked, row)} waited for last, and so on up: {format_counted(len(chain), 'node')}"
     drawn = len(part_of(asked).rows)
     if drawn < len(chain):
         text += f", the last {format_count(drawn)} drawn"
-    if found.basis == "nodes" or found.start_ns[row] < 0:
+    if plan.basis == "nodes" or plan.start_ns[row] < 0:
         return f"{text}."
-    waited = int((found.start_ns[chain[1:]] - found.end_ns[chain[:-1]]).clip(0).sum())
-    since = format_ns(int(found.end_ns[row] - found.start_ns[chain[0]]))
+    waited = int((plan.start_ns[chain[1:]] - plan.end_ns[chain[:-1]]).clip(0).sum())
+    since = format_ns(int(plan.end_ns[row] - plan.start_ns[chain[0]]))
     return f"{text}; {since} from the first beginning to its end, {format_ns(waited)} of it between nodes."
 
 
 def difference_sentence(asked: Request) -> str:
-    """Return in words which run is held against which, and what the sign says."""
+    """Say which runs are compared, and what the sign means."""
     if asked.against is None or asked.run is None:
         return " There is no other run of this job to compare with: simulate it on another system."
-    names = {one["value"]: one["label"] for one in runs_of(asked.session, asked.job)}
-    other, shown = (names.get(one or RECORDED, one) for one in (asked.against, asked.run))
+    names = {option["value"]: option["label"] for option in runs_of(asked.session, asked.job)}
+    other, shown = (names.get(run or RECORDED, run) for run in (asked.against, asked.run))
     return f" Colour: how much longer (+) or shorter (−) a node takes with {other} than with {shown}."

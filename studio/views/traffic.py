@@ -1,4 +1,4 @@
-"""The matrix of ranks that an address asks for: who sends how much to whom."""
+"""Bytes from rank to rank, and inferred roles of comm groups, for an address."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from studio.trace import CommGroup, Trace
 from studio.views.address import shown_run
 
 UNNAMED = "-"
-"""How addresses call the messages that name no group."""
+"""The name in addresses of messages without a group."""
 
 
 def groups_of(session: Session, job: str, run: str | None) -> tuple[CommGroup, ...] | None:
@@ -21,10 +21,10 @@ def groups_of(session: Session, job: str, run: str | None) -> tuple[CommGroup, .
 
 
 def traffic_of(session: Session, job: str, view: Mapping[str, Any]) -> tuple[Trace, Traffic]:
-    """Return who sends how much to whom, in the group that the address names, or in all."""
+    """Return the bytes from rank to rank, in the group that the address names, or in all."""
     only = view.get("of")
-    found = _traffic(session, job, shown_run(session, job, view), None if only is None else str(only))
-    return session.trace(job), found
+    traffic = _traffic(session, job, shown_run(session, job, view), None if only is None else str(only))
+    return session.trace(job), traffic
 
 
 @keep_result
@@ -35,7 +35,7 @@ def _traffic(session: Session, job: str, run: str | None, only: str | None) -> T
 
 
 def roles_of(session: Session, job: str, view: Mapping[str, Any]) -> dict[str, Role]:
-    """Return what the comm groups seem to be for, by name."""
+    """Return the inferred role of each comm group, by name."""
     return _roles(session, job, shown_run(session, job, view))
 
 

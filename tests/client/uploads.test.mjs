@@ -68,7 +68,7 @@ test("an upload of another window says whether anybody goes on with it", () => {
   assert.equal(words.statusText(card, 0), "uploading in another window · 50 %");
   assert.equal(
     words.statusText({ ...card, idle: 20 }, 0),
-    "waiting for its files: drop the same files again to go on",
+    "waiting for its files: drop the same files again to continue",
   );
 });
 
@@ -82,7 +82,7 @@ test("each state has its words", () => {
   assert.equal(say({ status: "failed", error: { message: "" } }), "failed");
   assert.equal(
     say({ status: "interrupted", size: 2, received: 1 }),
-    "interrupted: drop the same files again to go on",
+    "interrupted: drop the same files again to continue",
   );
   assert.equal(say({ status: "done" }), "open");
 });

@@ -67,7 +67,7 @@ def test_what_is_wrong_is_listed_the_worst_first(studio: Studio, page):
 
 def test_a_clean_job_says_so_and_what_was_looked_for(studio: Studio, page):
     page.goto(studio.address("findings", "healthy"))
-    page.locator("h2", has_text="Nothing is wrong with this job").wait_for()
+    page.locator("h2", has_text="No problems in this job").wait_for()
     assert not page.locator("#findings-badge *").count()
     page.locator(".fi-passed li", has_text="Dependency cycles").wait_for()
     assert page.locator(".fi-passed li").count() == len(CHECKS)
@@ -98,8 +98,8 @@ def test_a_repair_is_previewed_applied_and_undone(studio: Studio, page):
     page.locator(".fi-repair", has_text="Would change: 2 dependencies removed.").wait_for()
     page.locator(".fi-changes", has_text="rank 0: node 3 (n3) waited for node 3 (n3)").wait_for()
     before = page.evaluate("window.studio.view.readView().job")
-    page.click("text=Mend, as a new job")
-    page.locator(".fi-origin", has_text="Mended from broken").wait_for()
+    page.click("text=Repair as a new job")
+    page.locator(".fi-origin", has_text="Repaired from broken").wait_for()
     assert page.evaluate("window.studio.view.readView().job") != before
     assert "Nodes that wait for themselves" not in titles(page)
     becomes(page, page.locator("#job-pick").input_value, "broken (mended)")
@@ -116,7 +116,7 @@ def test_all_that_can_be_is_mended_at_once(studio: Studio, page):
     page.goto(studio.address("findings", "broken"))
     page.locator("#findings-list").wait_for()
     page.evaluate("document.querySelector('#findings-body').title = 'the same'")
-    page.click("text=Mend 3 kinds of them at once")
+    page.click("text=Repair 3 kinds of problems at once")
     page.locator(".fi-origin").wait_for()
     # The page follows to the mended job; drawn anew it would be empty for a moment, after it has shown the job.
     quiet(page)
@@ -128,4 +128,4 @@ def test_all_that_can_be_is_mended_at_once(studio: Studio, page):
 def test_the_overview_leads_to_the_findings(studio: Studio, page):
     page.goto(studio.address("overview", "healthy"))
     page.click("text=Findings: what else may be wrong")
-    page.locator("h2", has_text="Nothing is wrong with this job").wait_for()
+    page.locator("h2", has_text="No problems in this job").wait_for()

@@ -457,5 +457,5 @@ def test_columns_without_values_or_room_are_said(odd: Studio, page):
     page.goto(odd.address("nodes", "odd"))
     page.locator("#nodes-lacks", has_text="no node has: operations, start, end, duration").wait_for()
     page.set_viewport_size({"width": 760, "height": 600})
-    page.locator("#nodes-lacks", has_text="no room for: waits for").wait_for()
+    page.locator("#nodes-lacks", has_text="hidden for lack of space: waits for").wait_for()
     assert page.evaluate(f"{API}.getColumn('bytes').isVisible()")

@@ -134,7 +134,7 @@ def test_the_bar_jumps_shares_and_sets_the_unit_of_times(studio: Studio, page) -
     page.locator("#inspector").get_by_text(re.compile(r"^[0-9,]+ ns$")).first.wait_for()
     page.keyboard.press("Control+k")
     page.locator(".cs-palette input").fill("nothing is called like this")
-    page.get_by_text("Nothing is called that.").wait_for()
+    page.get_by_text("No matches.").wait_for()
     page.keyboard.press("Escape")
     assert not page.locator(".cs-palette").is_visible()
 
@@ -321,8 +321,8 @@ def test_a_page_that_takes_long_says_what_it_does(studio: Studio, page) -> None:
 
     page.route(lambda address: "_dash-update" in address, hold)
     for name, words in {
-        "overview": "The job is being read…",
-        "timeline": "The times are being read…",
+        "overview": "Reading the job…",
+        "timeline": "Reading the times…",
     }.items():
         page.goto(studio.address(name, "transformer_8r"))
         page.get_by_text(words).wait_for()

@@ -100,23 +100,23 @@ def test_a_sample_takes_another_time_on_another_network(studio, page):
     assert second > first
     assert page.locator(".sim-runs tbody tr").count() >= 2
     # The run that is shown is what the others are compared with.
-    page.get_by_text("compared with").wait_for()
+    page.get_by_text("base run").wait_for()
     page.locator(".sim-differs", has_text=re.compile("^bandwidth [0-9]")).first.wait_for()
     page.locator(".sim-result .js-plotly-plot").wait_for()
     made = page.locator(".sim-made")
-    made.get_by_text("Simulated with the settings now in the form.").wait_for()
+    made.get_by_text("Simulated with the settings in the form.").wait_for()
     typed(studio, page, "Bandwidth of dimension 0", "20")
-    made.get_by_text("Not with the settings now in the form: bandwidth 40 GiB/s").wait_for()
+    made.get_by_text("Settings that differ from the form: bandwidth 40 GiB/s").wait_for()
     page.get_by_role("button", name="Load its settings").click()
     until(page, lambda: field(page, "Bandwidth of dimension 0").input_value() == "40")
-    made.get_by_text("Simulated with the settings now in the form.").wait_for()
+    made.get_by_text("Simulated with the settings in the form.").wait_for()
     page.get_by_role("button", name="Undo").click()
     until(page, lambda: field(page, "Bandwidth of dimension 0").input_value() == "20")
     # A link to a run, opened where nothing was edited before, comes with the settings of the run.
     link = f"{studio.url}/simulate?job={view(page)['job']}&run={view(page)['run']}"
     fresh = page.context.new_page()
     fresh.goto(link)
-    fresh.locator(".sim-made", has_text="Simulated with the settings now in the form.").wait_for()
+    fresh.locator(".sim-made", has_text="Simulated with the settings in the form.").wait_for()
     assert field(fresh, "Bandwidth of dimension 0").input_value() == "40"
     fresh.close()
 
@@ -129,7 +129,7 @@ def test_figures_and_drawing_follow_what_is_typed(studio, page, small):
     page.get_by_text("The job has 4 ranks, the system 6 NPUs.").wait_for()
     page.get_by_text("there is no NPU").or_(page.get_by_text("are missing")).first.wait_for()
     page.get_by_role("button", name="Fit to the job").click()
-    page.get_by_text("4 ranks have an NPU each").wait_for()
+    page.get_by_text("as many NPUs as the job has ranks: 4").wait_for()
     assert field(page, "NPUs of dimension 0").input_value() == "4"
     page.get_by_role("button", name="Add dimension").click()
     field(page, "NPUs of dimension 1").wait_for()
@@ -259,7 +259,7 @@ def test_run_takes_what_was_typed_a_moment_ago(studio, page, small):
     until(page, lambda: Workspace(studio.workspace).runs(small))
     assert Workspace(studio.workspace).runs(small)[0].tables.network["latency"] == [98765]
     typing.let_go()
-    page.locator(".sim-made >> text=Simulated with the settings now in the form.").wait_for()
+    page.locator(".sim-made >> text=Simulated with the settings in the form.").wait_for()
 
 
 def test_walking_back_in_the_middle_of_a_step_shows_what_the_address_names(studio, page, small):
@@ -310,7 +310,7 @@ def test_a_preset_that_was_changed_says_so_and_can_be_chosen_again(studio, page,
     page.get_by_role("option", name=title, exact=True).click()
     until(page, lambda: field(page, "Bandwidth of dimension 0").input_value() == first)
     until(page, lambda: box.input_value() == title)
-    page.get_by_text("4 ranks have an NPU each").wait_for()
+    page.get_by_text("as many NPUs as the job has ranks: 4").wait_for()
 
 
 def test_the_system_is_still_there_after_a_visit_to_another_page(studio, page, small):
@@ -391,7 +391,7 @@ def test_files_come_in_by_their_content_and_go_out_as_they_were(studio, page, sm
     page.locator("#sim-upload input").set_input_files(
         [tmp_path / name for name in ("a.yml", "b.json", "c.json")]
     )
-    page.get_by_text("c.json: taken for comm_group.json.").wait_for()
+    page.get_by_text("c.json: read as comm_group.json.").wait_for()
     until(page, lambda: field(page, "Latency of dimension 1").input_value() == "700.5")
     page.get_by_text("an-unknown-key is no key of this file").wait_for()
     with page.expect_download() as download:
@@ -404,7 +404,7 @@ def test_files_come_in_by_their_content_and_go_out_as_they_were(studio, page, sm
     assert "latency: [500, 700.5]" in network
     (tmp_path / "d.json").write_text('{"name": 1}', encoding="utf-8")
     page.locator("#sim-upload input").set_input_files([tmp_path / "d.json"])
-    page.get_by_text("d.json: none of ASTRA-sim's files").wait_for()
+    page.get_by_text("d.json: not one of ASTRA-sim's files").wait_for()
 
 
 def test_runs_are_renamed_deleted_restored_and_edited(studio, page, small):

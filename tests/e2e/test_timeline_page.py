@@ -364,7 +364,7 @@ def test_what_is_shown_can_be_saved(studio: Studio, page) -> None:
     page.get_by_text(f"the first 1,000 of {len(lines) - 1:,} rows").wait_for()
     page.keyboard.press("Escape")
     save(page, "counters-table")
-    page.get_by_text("Counters in what is in sight").wait_for()
+    page.get_by_text("Counters in the visible window").wait_for()
     assert page.locator("dialog.cs-numbers tbody tr").count() == 2
     page.keyboard.press("Escape")
     with page.expect_download() as course:

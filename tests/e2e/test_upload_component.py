@@ -269,7 +269,7 @@ def test_an_interrupted_upload_goes_on_when_its_files_are_dropped_again(
         imports.append_chunk(gone, half.id, "000001", 0, stream, 1_500_000)
     close_tasks(gone.tasks)
     page.goto(studio.url)
-    page.get_by_text("interrupted: drop the same files again to go on").wait_for()
+    page.get_by_text("interrupted: drop the same files again to continue").wait_for()
     drop(page, path)
     assert job(page) == {"a.et": 2_000_000}
     assert studio.puts == [("000001", 1_500_000)]

@@ -47,7 +47,7 @@ SESSION = Session(SimpleNamespace(), budget_bytes=0)
 
 
 def ask(**view):
-    return graph_view.asked_for(SESSION, view)
+    return graph_view.read_request(SESSION, view)
 
 
 def test_a_small_graph_is_whole_unless_a_neighbourhood_is_asked_for(jobs):

@@ -77,7 +77,7 @@ def test_ranks_that_tie_for_most_are_not_named() -> None:
         table = np.array(rows)
         return texts(_lead([10, 16, 20, 30], table, worst_rows(table, spread_of(table), "max")))
 
-    assert lead([4, 4, 1, 1]) == "In none of them a single rank has most: several tie."
+    assert lead([4, 4, 1, 1]) == "In each of them several ranks tie for the most."
     assert lead([1, 4, 1, 1]) == "Rank 16  has most in the one uneven row."
     assert lead([1, 4, 1, 1], [4, 4, 1, 1]) == "Rank 16  has most in 1 of the 2 most uneven rows."
 

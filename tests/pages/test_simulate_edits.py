@@ -5,17 +5,17 @@ import pytest
 from studio.errors import StudioError
 from studio.pages._simulate_edits import (
     changed_texts,
-    fitted,
+    fit_to_ranks,
     from_preset,
     is_changed,
-    proposed,
+    propose_draft,
     shown_text,
     with_dimension,
     with_dimension_moved,
     with_text,
     without_dimension,
 )
-from studio.pages._simulate_files import exported, imported_files
+from studio.pages._simulate_files import export_zip, import_files
 from studio.sim.check import check
 from studio.sim.parts import with_mode
 from studio.sim.presets import PRESETS
@@ -96,7 +96,7 @@ def test_dimensions_come_go_and_move_with_all_that_is_theirs():
 @pytest.mark.parametrize("ranks", [2, 3, 7, 8, 12, 16, 24, 30, 64, 97, 1024])
 def test_a_fitted_system_has_an_npu_per_rank_and_no_problem(ranks):
     for name in PRESETS:
-        found = examine_parts(fitted(from_preset(name), ranks))
+        found = examine_parts(fit_to_ranks(from_preset(name), ranks))
         assert found.problems == {}
         assert found.config.topology.npus == ranks
 
@@ -109,7 +109,7 @@ def test_what_is_proposed_for_a_job_can_run_it():
         collective(3, "ALL_REDUCE", 1 << 20, 2),
     ]
     trace = trace_of([nodes] * 6)
-    draft = proposed(trace)
+    draft = propose_draft(trace)
     config = examine_parts(draft.tables).usable
     assert check(trace, config) == []
     assert len(draft.notes) == 3
@@ -117,7 +117,7 @@ def test_what_is_proposed_for_a_job_can_run_it():
 
 def test_text_groups_propose_the_extended_mode_with_the_reason():
     nodes = [collective(1, "ALL_REDUCE", 1 << 20, group="tp")]
-    draft = proposed(trace_of([nodes] * 8, {"tp": range(8)}))
+    draft = propose_draft(trace_of([nodes] * 8, {"tp": range(8)}))
     assert "extended" in draft.tables.system
     assert any("'tp'" in note for note in draft.notes)
 
@@ -142,9 +142,9 @@ def test_files_that_are_read_and_written_again_say_the_same(tmp_path):
     import zipfile
 
     tables = with_text(from_preset(TWO), "bandwidth[1]", "12.345678901234567")
-    with zipfile.ZipFile(io.BytesIO(exported(tables))) as archive:
+    with zipfile.ZipFile(io.BytesIO(export_zip(tables))) as archive:
         files = {name: archive.read(name) for name in archive.namelist() if name != "options.txt"}
-    again, notes = imported_files(from_preset("tpu-v3-8"), files)
+    again, notes = import_files(from_preset("tpu-v3-8"), files)
     assert (again.network, again.system) == (dict(tables.network), dict(tables.system))
     assert len(notes) == 2
 
@@ -152,7 +152,7 @@ def test_files_that_are_read_and_written_again_say_the_same(tmp_path):
 @pytest.mark.parametrize(
     ("files", "message"),
     [
-        ({"x.json": b'{"name": 1}'}, "x.json: none of ASTRA-sim's files"),
+        ({"x.json": b'{"name": 1}'}, "x.json: not one of ASTRA-sim's files"),
         ({"a.json": b'{"1": [0]}', "b.json": b'{"2": [0]}'}, "both comm_group.json"),
         (
             {"s.json": b'{"scheduling-policy": "LIFO", "all-reduce-implementation-custom": "x"}'},
@@ -166,13 +166,13 @@ def test_files_that_are_read_and_written_again_say_the_same(tmp_path):
 )
 def test_what_is_no_such_file_is_refused_by_its_own_name(files, message):
     with pytest.raises(StudioError, match=message):
-        imported_files(from_preset(TWO), files)
+        import_files(from_preset(TWO), files)
 
 
 def test_a_preset_counts_as_changed_once_its_settings_are_others():
     """What suits it to the job, the mode and the comm groups are no change; any field is, until it is taken back."""
     job = trace_of([[node(1, "COMP", micros=5)]] * 6)
-    draft = proposed(job)
+    draft = propose_draft(job)
     assert draft.tables != from_preset(draft.origin)
     assert not is_changed(draft, job)
     assert not is_changed(Draft(from_preset(TWO), TWO), job)

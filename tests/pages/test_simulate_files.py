@@ -11,7 +11,7 @@ import pytest
 
 from studio.errors import ConfigError
 from studio.pages._simulate_edits import from_preset, with_text
-from studio.pages._simulate_files import exported, imported_files
+from studio.pages._simulate_files import export_zip, import_files
 from studio.sim.parts import Parts, with_mode
 from studio.sim.presets import PRESETS
 
@@ -43,7 +43,7 @@ def zip_of(files):
 @pytest.mark.parametrize("name", PRESETS)
 def test_what_was_exported_is_imported_as_it_was(name):
     tables = from_preset(name)
-    assert plain(imported_files(OTHER, {"system.zip": exported(tables)})[0]) == plain(tables)
+    assert plain(import_files(OTHER, {"system.zip": export_zip(tables)})[0]) == plain(tables)
 
 
 def test_options_congestion_groups_memory_and_the_extended_mode_come_back():
@@ -61,18 +61,18 @@ def test_options_congestion_groups_memory_and_the_extended_mode_come_back():
         groups={"tp": [0, 1]},
         memory={"memory-type": "PER_NPU_MEMORY_EXPANSION", "remote-mem-bw": 6.5},
     )
-    found, notes = imported_files(replace(OTHER, congestion="unaware"), {"x": exported(tables)})
+    found, notes = import_files(replace(OTHER, congestion="unaware"), {"x": export_zip(tables)})
     assert plain(found) == plain(tables)
-    assert "options.txt: taken for options.txt." in notes
-    assert plain(imported_files(OTHER, {"x": exported(replace(tables, groups={}))})[0])["groups"] == {}
+    assert "options.txt: read as options.txt." in notes
+    assert plain(import_files(OTHER, {"x": export_zip(replace(tables, groups={}))})[0])["groups"] == {}
 
 
 def test_options_alone_change_the_options_alone():
-    found, _ = imported_files(OTHER, {"o": b"--injection-scale=3\n--rendezvous-protocol\n"})
+    found, _ = import_files(OTHER, {"o": b"--injection-scale=3\n--rendezvous-protocol\n"})
     assert found.options == {"injection-scale": 3, "rendezvous-protocol": True}
     assert (found.congestion, found.network, found.memory) == ("aware", OTHER.network, OTHER.memory)
     with pytest.raises(ConfigError, match=r"^o: congestion is 'maybe'; allowed: aware, unaware$"):
-        imported_files(OTHER, {"o": b"--congestion=maybe"})
+        import_files(OTHER, {"o": b"--congestion=maybe"})
 
 
 def test_the_answer_of_a_simulation_is_not_taken_for_a_network():
@@ -84,25 +84,25 @@ def test_the_answer_of_a_simulation_is_not_taken_for_a_network():
         "ranks": [],
     }
     with pytest.raises(
-        ConfigError, match=r"a\.json: none of ASTRA-sim's files; it has finish_ns, mode, links"
+        ConfigError, match=r"a\.json: not one of ASTRA-sim's files; its keys are finish_ns, mode, links"
     ):
-        imported_files(OTHER, {"a.json": json.dumps(answer).encode()})
-    with pytest.raises(ConfigError, match="none of ASTRA-sim's files; it has jobs"):
-        imported_files(OTHER, {"a.json": b'{"jobs": [{"id": 1}]}'})
+        import_files(OTHER, {"a.json": json.dumps(answer).encode()})
+    with pytest.raises(ConfigError, match="not one of ASTRA-sim's files; its keys are jobs"):
+        import_files(OTHER, {"a.json": b'{"jobs": [{"id": 1}]}'})
 
 
 def test_a_zip_is_read_by_content_and_within_limits():
     network = b"topology: [Ring]\nnpus_count: [4]\nbandwidth: [50]\nlatency: [500]\n"
-    found, notes = imported_files(OTHER, {"z": zip_of({"../../deep/any.txt": network})})
+    found, notes = import_files(OTHER, {"z": zip_of({"../../deep/any.txt": network})})
     assert found.network["npus_count"] == [4]
-    assert notes == ("../../deep/any.txt: taken for network.yml.",)
+    assert notes == ("../../deep/any.txt: read as network.yml.",)
     # One file of a system does not take the others away.
     assert found.memory == OTHER.memory
     with pytest.raises(ConfigError, match="z: more than 8,388,608 bytes when unpacked"):
-        imported_files(OTHER, {"z": zip_of({"a": b" " * (9 << 20)})})
+        import_files(OTHER, {"z": zip_of({"a": b" " * (9 << 20)})})
     with pytest.raises(ConfigError, match="z: 9 files in it"):
-        imported_files(OTHER, {"z": zip_of({str(at): network for at in range(9)})})
-    with pytest.raises(ConfigError, match="z: no zip that can be read"):
-        imported_files(OTHER, {"z": b"PK\x03\x04 broken"})
+        import_files(OTHER, {"z": zip_of({str(at): network for at in range(9)})})
+    with pytest.raises(ConfigError, match="z: not a readable zip"):
+        import_files(OTHER, {"z": b"PK\x03\x04 broken"})
     with pytest.raises(ConfigError, match=r"are both network\.yml"):
-        imported_files(OTHER, {"z": zip_of({"a": network}), "b": network})
+        import_files(OTHER, {"z": zip_of({"a": network}), "b": network})

@@ -11,15 +11,15 @@ import studio
 from studio.analysis.timeline.gantt import Gantt
 from studio.comparing import lineup, simulation
 from studio.jobs.simulations import Simulation
-from studio.pages._compare_tables import summary
+from studio.pages._compare_tables import show_summary
 from studio.pages._simulate_live import _IDEAL
 from studio.pages._simulate_runs import (
     _dimensions,
     _figures,
+    describe_spread,
     differences,
     progress_list,
     runs_table,
-    spread,
 )
 from studio.reporting import report
 from studio.sim.load import network_load
@@ -87,16 +87,16 @@ def test_among_single_links_a_dimension_has_no_time_to_compare():
     ] * 2
     assert all(one.b for one in figures if one.unit == "bytes")
     # One has single links, the other none: none of them differs from anything.
-    said = texts(summary(lineup(made)))
+    said = texts(show_summary(lineup(made)))
     assert "Links: the 10 that send longest; none is in both" in said
-    assert "Links: the 10 that differ most" in texts(summary(lineup([made[1], made[1]])))
+    assert "Links: the 10 that differ most" in texts(show_summary(lineup([made[1], made[1]])))
 
 
 def test_a_dimension_that_carried_more_than_it_could_is_told_with_the_way_out():
     nodes = [collective(at, "ALL_REDUCE", 64 * MIB) for at in range(1, 9)]
     many = {"active-chunks-per-dimension": 8, "preferred-dataset-splits": 8}
     said = texts(_dimensions(simulated([nodes] * 8, **many)))
-    assert "More than dimension 0 could carry" in said, said
+    assert "More than dimension 0 can carry" in said, said
     assert "try congestion aware" in said
     assert "More than" not in texts(_dimensions(simulated([nodes] * 8, "aware", **many)))
     assert "congestion aware" in _IDEAL
@@ -130,7 +130,7 @@ def test_the_load_of_a_dimension_is_one_number_everywhere(congestion):
     compared = lineup([side, side])
     [figure] = [one for one in compared.comparisons[0].dimensions if one.unit == "share"]
     assert (figure.a, figure.b) == (load, load)
-    assert f"{shown} {shown} 0.0 points" in texts(summary(compared))
+    assert f"{shown} {shown} 0.0 points" in texts(show_summary(compared))
     gantt = Gantt(result.trace, result.timeline())
     [series, *_] = network_load(result, gantt)
     assert (series.title, series.steps.bins(0, result.makespan_ns, 1)[0][0]) == (
@@ -143,11 +143,13 @@ def test_the_load_of_a_dimension_is_one_number_everywhere(congestion):
 def test_ranks_that_finish_at_times_that_read_the_same_are_told_once():
     one = simulated([[node(1, "COMP", micros=10)]] * 8)
     level = f"All 8 ranks finish at {format_ns(one.makespan_ns)}"
-    assert spread(one, range(8)) == f"{level}."
+    assert describe_spread(one, range(8)) == f"{level}."
     near = simulated([[node(1, "COMP", micros=10_000_001 - (at > 0))] for at in range(8)])
-    assert spread(near, range(8)) == "All 8 ranks finish at 10.0 s, 1.00 µs apart."
+    assert describe_spread(near, range(8)) == "All 8 ranks finish at 10.0 s, 1.00 µs apart."
     far = simulated([[node(1, "COMP", micros=10 + 10 * (at > 0))] for at in range(8)])
-    assert spread(far, range(8)).startswith("Ranks finish from 10.0 µs (rank 0) to 20.0 µs (7 ranks)")
+    assert describe_spread(far, range(8)).startswith(
+        "Ranks finish from 10.0 µs (rank 0) to 20.0 µs (7 ranks)"
+    )
 
 
 def test_runs_differ_from_the_shown_one_in_a_few_settings_and_the_rest_on_demand():
@@ -159,7 +161,7 @@ def test_runs_differ_from_the_shown_one_in_a_few_settings_and_the_rest_on_demand
     one, less = info("one", tables, 10), replace(tables, congestion="aware")
     table = runs_table([one, info("two", other, 9), info("three", tables, 12)], "one", None, "job")
     said = texts(table)
-    assert "compared with" in said
+    assert "base run" in said
     assert "L 11 ns · o 12 ns · g 13 ns · G 14 ns/B  · and 2 more  ?" in said
     assert "the same system" in said
     assert "boost-mode" not in said
@@ -199,7 +201,7 @@ def test_lines_that_say_the_same_are_shown_once():
         [one(3, "cancelled"), one(2, "cancelled"), one(1, "interrupted"), one(0, "done")], 9
     )
     assert [texts(line).split(" Dismiss")[0].strip() for line in lines] == [
-        "a system was interrupted: the studio was closed meanwhile.",
+        "a system was interrupted: the studio was closed.",
         "a system was cancelled.",
     ]
     assert len(progress_list([one(1, "cancelled"), one(2, "cancelled", "another")], 9)) == 2

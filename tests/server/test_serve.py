@@ -191,7 +191,7 @@ def test_hosts_and_ports_that_cannot_be_had_are_named(host: str, port: int | Non
 
 def test_a_port_of_the_system_is_explained() -> None:
     """Whether a low port may be taken depends on the machine, so the system's answer is given here."""
-    error = serve._refused("127.0.0.1", 80, PermissionError(errno.EACCES, "Permission denied"))
+    error = serve._explain_refusal("127.0.0.1", 80, PermissionError(errno.EACCES, "Permission denied"))
     assert error.message == "Port 80 of 127.0.0.1 is kept by the system"
     assert "1023" in error.hint
 
