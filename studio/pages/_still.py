@@ -99,7 +99,7 @@ def _css_name(name: str) -> str:
     """Return the CSS name of a style property.
 
     Example:
-        >>> _dashed("maxWidth"), _dashed("--cs-share")
+        >>> _css_name("maxWidth"), _css_name("--cs-share")
         ('max-width', '--cs-share')
     """
     return (

@@ -68,7 +68,7 @@ def test_shares_of_the_mean_rank_fill_the_finish() -> None:
     }
     times = Breakdown(**{name: np.array(column) for name, column in columns.items()})
     said = texts(_in_words(RankUse(np.array([0, 1]), np.array([100, 40]), times)))
-    assert "finish after 100 ns" in said
+    assert "finish (100 ns)" in said
     shares = dict(
         re.findall(r"([a-z][a-zA-Z ]*?) (?:\? )?([\d.]+) %", said.split("mean rank:")[1].split("·")[0])
     )
