@@ -13,7 +13,7 @@ from studio.pages._asked import EDIT, ORDER, RUNS, asks, stores
 from studio.pages._simulate_system import presets
 from studio.pages._widgets import aria_label, hint, loading
 
-dash.register_page(__name__, path="/simulate", name="Simulate", title="Simulate · Chakra Studio", order=5)
+dash.register_page(__name__, path="/simulate", name="Simulate", title="Simulate · Chakra Studio", order=6)
 
 _MODE = (
     "Compatible: the answers of ASTRA-sim's analytical simulator, to the nanosecond. Extended: what it refuses or "
