@@ -293,7 +293,7 @@ def test_a_result_stays_while_the_form_changes(studio, page, small):
     page.locator(".sim-result .js-plotly-plot").wait_for()
     page.evaluate("() => { document.querySelector('.sim-result').dataset.drawn = 'once'; }")
     typed(studio, page, "Bandwidth of dimension 0", "20")
-    page.locator(".sim-made >> text=Not with the settings now in the form").wait_for()
+    page.locator(".sim-made >> text=Settings that differ from the form").wait_for()
     quiet(page)
     assert page.locator(".sim-result").get_attribute("data-drawn") == "once"
 

@@ -212,7 +212,7 @@ def test_dragging_pans_and_with_shift_marks_a_window(studio: Studio, page) -> No
     page.click("[data-window-per=all]")
     table.locator("th", has_text="most / mean").wait_for()
     page.click("[data-window-by=counters]")
-    table.locator("th", has_text="greatest").wait_for()
+    table.locator("th", has_text="maximum").wait_for()
     nodes = in_flight(gantt)[0].steps.extent(low, high)
     cells = table.locator("tbody tr").first.locator("td")
     assert cells.all_inner_texts() == [
