@@ -134,7 +134,7 @@ def _recording(folder: Path | str, schedule: tuple[int, int, int]) -> Iterator[R
         profile.export_chrome_trace(str(device))
         # The observer ends its file when it is taken off.
         observer.unregister_callback()
-        # Scripts join their group late, or leave it early.
+        # Scripts may join their process group late, or leave it early.
         torch_rank, _ = _place(torch)
         recording.rank = next((number for number in (torch_rank, rank) if number is not None), 0)
         recording.files = tuple(target / name.format(recording.rank) for name in (HOST_FILE, DEVICE_FILE))
@@ -238,7 +238,7 @@ def main(arguments: Sequence[str] | None = None) -> Any:
         sys.stderr.write(f"Error: {error}\n")
         return 1
     if not recording.files:
-        # What the script says of its end is printed where the process ends.
+        # The script's exit message is printed when the process exits.
         sys.stderr.write("Nothing was recorded: the script ended before the first step to record.\n")
         return ended
     host, device = recording.files

@@ -75,7 +75,7 @@ class Kernel:
         versions = f"{sys.version_info[0]}.{sys.version_info[1]}-numba{importlib.metadata.version('numba')}"
         path = Path(str(self.source.__file__))
         name = f"{self.source.__name__}-{versions}-{self.stamp}"
-        # Where numba keeps what it compiles, so that who empties the one has emptied the other.
+        # In numba's cache folder, so that both are emptied together.
         if kept := os.environ.get("NUMBA_CACHE_DIR"):
             return Path(kept) / name
         if os.access(path.parent, os.W_OK):
@@ -104,7 +104,7 @@ class Kernel:
         sys.modules[self.compiled_name] = module
         marker = self.marker()
         marker.parent.mkdir(parents=True, exist_ok=True)
-        # Who comes while another process compiles waits for that and finds the work done.
+        # If another process is compiling, wait and use its result.
         with FileLock(f"{marker}.lock"):
             self.prepare(module)
             marker.touch()

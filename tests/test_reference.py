@@ -48,7 +48,7 @@ def test_what_the_reference_stops_at_goes_and_is_counted():
         "2 METADATA nodes left out",
         "2 BARRIER collectives left out",
         "2 all-gathers of 0 bytes left out",
-        "2 communication nodes were marked",
+        "2 communication nodes no longer marked",
         "'tp' is 8",
         "the comm group of all ranks is not listed",
     ):

@@ -239,7 +239,7 @@ def _table(title: str, letter: str) -> Iterator[str]:
 def _row_line(name: str, a: float | None, b: float | None, share: float | None) -> str:
     cells = "".join(f"{'-' if value is None else format_ns(round(value)):>12}" for value in (a, b))
     change = "-" if a is None or b is None else signed_ns(round(b - a))
-    # Where parts outweigh the whole difference by this much, they nearly cancel out, and shares of it say nothing.
+    # Parts that outweigh the total difference by this factor nearly cancel out, so shares mean nothing.
     percent = "" if share is None or abs(share) >= _SHARE_TOLD else f"{100 * share:.1f} %".replace("-", "−")
     return f"  {shorten(name, _NAME_WIDTH):{_NAME_WIDTH}}{cells}{change:>14}{percent:>10}"
 

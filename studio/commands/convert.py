@@ -29,7 +29,7 @@ def _file_name(name: str) -> str:
         >>> _file_name(".a\x1bb"), _file_name("llama 70b")
         ('_a_b', 'llama 70b')
     """
-    # Half a character, or the stand-in for a byte that is none, cannot be written.
+    # A cut character or a surrogate escape cannot be written.
     plain = re.sub(r"^\.|[/\\\x00-\x1f\x7f\ud800-\udfff]", "_", name)
     return plain.encode()[:180].decode("utf-8", "ignore") or "job"
 

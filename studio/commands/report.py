@@ -47,7 +47,7 @@ def run(request: Request, *, progress: Progress | None = None) -> Reported:
     """
     sides = find_runs(request.sides, request.workspace, ranks=request.ranks, progress=progress, least=1)
     if progress:
-        # What draws figures takes a moment to load.
+        # Imported late: drawing figures is slow to import.
         progress("drawing", 0, len(sides) + 1)
     from studio.reporting import report
 

@@ -143,7 +143,7 @@ def _outcome(request: Request, progress: Progress | None, notice: Notice | None)
         read_config = _read_parts(parts, request)
     findings = (*read_config.findings, *check(trace, read_config.config))
     _refuse(findings, _presets_of(len(trace.ranks)) if request.preset else ())
-    # The order of events across ranks is that of ranks which were all simulated.
+    # The order of events across ranks needs every rank simulated.
     every_rank = request.events is not None and in_order(request.events)
     begun = time.monotonic()
     limit = Limit(started, request.time_limit_s)
@@ -360,7 +360,7 @@ def _with_files(parts: Parts, request: Request) -> Parts:
 
 
 # ---------------------------------------------------------------------------------------------------
-# What is said
+# Reports
 
 
 def report(outcome: Outcome) -> dict[str, Any]:

@@ -41,7 +41,7 @@ def is_timeline(path: Path) -> bool:
     with path.open("rb") as stream:
         start = stream.read(4096)
     if path.suffix == ".pftrace":
-        # Packets alone, each of which begins so.
+        # A Perfetto file is a sequence of packets, each starting with this byte.
         return start[:1] == b"\n"
     return (path.suffix == ".csv" and events.sniff(start)) or (
         path.suffix == ".json" and start.startswith(HEAD.encode())

@@ -41,7 +41,7 @@ def aligned(words: int) -> Int64:
         return raw[skip : skip + words]
     size = -(-words * 8 // _HUGE_PAGE) * _HUGE_PAGE
     block = mmap.mmap(-1, size + _HUGE_PAGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    # A refusal costs nothing but time.
+    # Failing is harmless, only slower.
     with suppress(OSError):
         block.madvise(mmap.MADV_HUGEPAGE)
     whole = np.frombuffer(block, np.int64)

@@ -55,7 +55,7 @@ def compile_kernel(
     add_instructions(namespace)
     outermost = numba.njit(cache=True, pipeline_class=_WholeCompiler, **_OPTIONS)(getattr(namespace, entry))
     setattr(namespace, entry, outermost)
-    # Numba looks at the file of the outermost function alone to see whether what it keeps is of this source.
+    # Numba checks only the file of the outermost function to decide whether its cache is current.
     outermost._cache._cache_file._source_stamp = kernel.stamp  # noqa: SLF001 (numba has no public way)
     if not _is_cached(outermost, ENTRY):
         _make_parts(namespace, functions)
@@ -78,7 +78,7 @@ def _make_parts(namespace: Any, functions: Sequence[str]) -> None:
     """Translate the inner functions, each for its one signature."""
     settings: Any = numba.config
     full = settings.OPT
-    # What is optimised within the outermost function need not be before.
+    # Parts are optimised once, within the outermost function.
     settings.OPT = 0
     try:
         for name in functions:
@@ -162,7 +162,7 @@ class _TranslatePart(LoweringPass):
         state.library = new_part(state.targetctx.codegen(), state.func_id.func_qualname)
         state.library.enable_object_caching()
         typed_passes.NativeLowering().run_pass(state)
-        # Callers find a function by this; machine code that could be called there is none.
+        # Callers look a function up by this; it has no machine code of its own.
         key = object()
         state.targetctx.insert_user_function(key, state.cr.fndesc, [state.library])
         state.cr = state.cr._replace(cfunc=key)
@@ -183,7 +183,7 @@ class _LinkParts(LoweringPass):
         state.library = state.targetctx.codegen().create_library(state.func_id.func_qualname)
         state.library.enable_object_caching()
         state.library.add_llvm_module(_references())
-        # Callers first: what nobody has asked for yet is left out.
+        # Callers first: functions that nobody has requested are skipped.
         for part in reversed(_PARTS):
             state.library.add_linking_library(part)
         for part in _PARTS:

@@ -127,7 +127,7 @@ class Cancelled(Exception):  # noqa: N818 (no error: somebody asked for it)
 
 
 def _grow(m: Any) -> Any:
-    # What is never touched costs nothing, so it is better to ask once for much than often for little.
+    # Untouched pages cost nothing, so grow rarely and by much.
     least = 2 * int(m[k.Head.MARGIN]) + 4 * int(m[k.Head.CHANNEL_MASK] + 1)
     room = len(m) + max(len(m), min(8 * len(m), _RESERVE_WORDS), least)
     longer = aligned(room)

@@ -35,7 +35,7 @@ def graph_plans(planning: Planning) -> dict[int, GraphPlan]:
         first_rank.setdefault(rank.graph, rank)
     graphs = {index: planning.trace.graphs[index] for index in sorted(first_rank)}
     config = planning.config
-    # Only where nodes take what was recorded do they all differ in times alone.
+    # All graphs differ only in times only if nodes take recorded times.
     recorded = config.roofline is None and config.remote_memory is None
     # What a number's collectives follow, and when communication was recorded, is stored for each graph.
     recorded = recorded and not planning.follows and not planning.replays
@@ -149,7 +149,7 @@ def first_alike(graphs: dict[int, Graph]) -> dict[int, int]:
     seen: dict[tuple[int, ...], list[tuple[int, list[Any]]]] = {}
     for index, graph in graphs.items():
         parts = [values for name, values in arrays(graph) if name not in _UNREAD]
-        # Of graphs of the same sizes that are not alike only some are looked at: it is no loss but of time.
+        # Only some graphs of equal size are compared; missing one costs only time.
         others = seen.setdefault(tuple(map(len, parts)), [])
         for first, theirs in others:
             same = all(a is b or np.array_equal(a, b) for a, b in zip(parts, theirs, strict=True))

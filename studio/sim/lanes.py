@@ -61,7 +61,7 @@ def _threads(graph: Graph) -> Int64:
     """Return (N,) a number for the thread each node names, -1 where it names none."""
     named = dense_column(graph, "tid", NONE)
     rows, where = graph.rows_with("thread")
-    # Texts count before numbers, which recorders give to threads as they please; both are kept apart.
+    # Thread names sort before thread numbers, which recorders assign arbitrarily.
     named[named >= 0] = named[named >= 0] * 2 + 1
     named[rows] = graph.attrs.value[where] * 2
     return named

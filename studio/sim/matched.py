@@ -108,7 +108,7 @@ def meetings(trace: Trace, groups: Sequence[CommGroup] | None) -> Meetings:
         member, position = np.nonzero(rows != NONE)
         rooted = _end_kinds(matching)[position]
         columns.append(np.stack([inside[member], rows[member, position], known + position, rooted]))
-        # Absent members are waited for, too: with a gap a collective never takes place.
+        # Absent members count too: a collective with a missing member never completes.
         counts.append(np.full(rows.shape[1], len(matching.members)))
         known += rows.shape[1]
     messages = match_messages(trace)

@@ -127,7 +127,7 @@ def _devices(npus: int, switches: int) -> str:
 
 
 # ---------------------------------------------------------------------------------------------------
-# And back
+# Writing
 
 
 def network_table(config: SystemConfig) -> dict[str, object]:

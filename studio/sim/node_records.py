@@ -350,7 +350,7 @@ class Draft:
     def _chunks(self, pos: int, kind: CollectiveKind, size: int) -> tuple[int, int]:
         splits = self.config.splits
         if kind == "all_to_all" and self.all_collectives:
-            # As many chunks whatever a rank brings, for ranks may bring different sizes.
+            # The number of chunks does not depend on the rank's size, because sizes may differ.
             return max(-(-size // splits), self.planning.npus), splits
         chunk, count = chunks(kind, size, splits, self.planning.npus)
         if count:

@@ -327,7 +327,7 @@ def _groups(parts: Parts, npus: int, findings: list[Finding]) -> tuple[CommGroup
 
 
 # ---------------------------------------------------------------------------------------------------
-# And back
+# Writing
 
 
 def parts_of(config: SystemConfig) -> Parts:
@@ -368,7 +368,7 @@ def _write_values(made: object, file: File) -> dict[str, object]:
     held = [setting for setting in settings_held_by(type(made).__name__) if setting.file == file]
     values = {setting.key: _file_value(setting, getattr(made, setting.attribute)) for setting in held}
     if file == "system":
-        # As the reference's files have flags: 1, or not there.
+        # Flags in the reference's files are 1 or missing.
         values = {key: 1 if value is True else value for key, value in values.items() if value is not False}
     return {key: value for key, value in values.items() if value is not None}
 

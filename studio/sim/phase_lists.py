@@ -100,7 +100,7 @@ def _program(planning: Planning, record: Int64, phase: Phase, ranks: int) -> Non
     kind, algorithm = phase.kind, phase.algorithm
     row, tree = algorithm.row, algorithm.row.two_trees
     if kind == "barrier" and kind not in row.steps and not tree:
-        # Of nothing: what counts is that all have heard of all.
+        # No bytes: a barrier only needs every rank to hear of every other.
         record[k.Phase.TYPE] = k.Collective.ALL_GATHER
         return
     odd = ranks & (ranks - 1) != 0 or (tree and phase.size == 0) or ranks == 1
@@ -177,10 +177,10 @@ def _phase(planning: Planning, record: Int64, phase: Phase, phases: Sequence[Pha
     algorithm, dims = phase.algorithm, planning.config.topology.dims
     planning.uses_direct |= algorithm.kind == "direct"
     record[k.Phase.TYPE] = KIND_CODE[phase.kind]
-    # What the engine does not know runs by its program.
+    # Algorithms that the engine lacks run as programs.
     record[k.Phase.ALGORITHM] = ALGORITHM_CODE.get(algorithm.kind, k.Algorithm.PROGRAM)
     if algorithm.kind != "double_binary_tree" or phase.kind in ROOTED:
-        # The reference's trees carry out an all-reduce, whatever they are asked for.
+        # The reference's trees run an all-reduce for every collective.
         record[k.Phase.SCALE] = _SCALE.get(phase.kind, k.Phase.KEEP)
     record[k.Phase.WINDOW] = algorithm.window or 0
     record[k.Phase.N], record[k.Phase.STRIDE] = phase.size, phase.stride

@@ -223,9 +223,9 @@ def _margin(planning: Planning, plans: dict[int, GraphPlan]) -> int:
     margin += 96 * planning.longest_custom * (planning.config.active_chunks + 1)
     margin += 64 * planning.longest_step * (4 * planning.config.active_chunks + 8)
     if planning.extensions is not None:
-        # A rank's whole tick may be put off to its end.
+        # All callbacks of a rank's tick may be delayed to its end.
         margin *= 2
     if planning.uses_direct:
         margin += 8 * planning.npus * (8 + min(planning.most_streams, 4 * planning.config.active_chunks + 64))
-    # Where the order within a tick is watched, everything that is scheduled has a label.
+    # If the order within a tick is checked, every callback has a label.
     return margin if planning.folding is None else 4 * margin

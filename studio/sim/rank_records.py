@@ -86,7 +86,7 @@ def _put_buses(planning: Planning, records: Int64) -> None:
     ends = np.zeros((planning.npus, 4, k.Bus.WORDS), np.int64)
     ends[:, :, k.Bus.SIDE] = np.arange(4)
     start = planning.arena.room(ends.size)
-    # Ranks are addressed as records, which are laid out before.
+    # Records of ranks are laid out first, because buses refer to them.
     first = planning.ranks_at
     ends[:, :, k.Bus.RANK] = (first + k.Rank.WORDS * np.arange(planning.npus))[:, None]
     planning.arena.parts.append((start, ends.reshape(-1)))

@@ -96,7 +96,7 @@ class SimResult:
         simulated = np.unique(self.representative if chosen is None else self.representative[chosen])
         times = empty_times(self.trace, simulated)
         mine = slice(None) if len(simulated) == len(self.finish_ns) else times.first[self.event_rank] >= 0
-        # Every node is issued once and ends once: its place is known, so nothing is sorted.
+        # Every node is issued and ends once, so its place is known without sorting.
         place = times.first[self.event_rank[mine]] + self.event_row[mine]
         ended, tick = self.event_end[mine], self.event_ns[mine]
         times.start_ns[place[~ended]], times.end_ns[place[ended]] = tick[~ended], tick[ended]

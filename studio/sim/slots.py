@@ -126,7 +126,7 @@ def _use_group(planning: Planning, group: CommGroup, varieties: set[int]) -> Non
 def _group_list(planning: Planning, group: CommGroup, variety: Variety) -> int:
     """Return the phases of a comm group, which in the extended mode depend on its size and root."""
     if variety.custom is not None:
-        # It was laid out for the node that asks for it.
+        # It was laid out for the first node that needed it.
         return planning.lists[("custom", id(variety.custom)), "group"]
     place = None
     if variety.kind in ROOTED:

@@ -176,7 +176,7 @@ def _halves_bytes_per_ns(graph: LinkGraph) -> float:
     for link in graph.links:
         known = network.get_edge_data(link.source, link.target, {"capacity": 0.0})["capacity"]
         network.add_edge(link.source, link.target, capacity=known + link.bytes_per_ns)
-    # An edge without a capacity carries anything.
+    # An edge without a capacity is unlimited.
     network.add_edges_from(("lower", npu) for npu in range(half))
     network.add_edges_from((npu, "upper") for npu in range(half, graph.npus))
     there = nx.maximum_flow_value(network, "lower", "upper")

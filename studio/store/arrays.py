@@ -113,7 +113,7 @@ def read_sealed(path: Path) -> bytes:
     """
     raw = path.read_bytes()
     seal = _SEAL.search(raw)
-    # Two marks: a flipped bit in either is not mistaken for a file without checksum.
+    # Two marks, so that a flipped bit in one does not look like a file without checksum.
     if (seal or raw.startswith(_SEALED)) and not (
         seal and int(seal[1], 16) == zlib.crc32(memoryview(raw)[: seal.start()])
     ):
@@ -252,7 +252,7 @@ def _allocate(size: int, folder: Path) -> memoryview:
 
     if size > _IN_MEMORY_BYTES and hasattr(os, "posix_fallocate"):
         with contextlib.suppress(OSError), tempfile.TemporaryFile(dir=folder) as stream:
-            # Reserved now: a page that finds no room on the disk later ends the process.
+            # Reserve space now: a page fault on a full disk would end the process.
             os.posix_fallocate(stream.fileno(), 0, size)
             return memoryview(mmap.mmap(stream.fileno(), size))
     return memoryview(pa.allocate_buffer(size)).cast("B")

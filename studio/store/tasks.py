@@ -336,7 +336,7 @@ def get(tasks: Tasks, task_id: str) -> Task | None:
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
         return None
     task = stored.task
-    # What this very studio has started is in `live`, so an unknown one of its token is nobody's.
+    # Tasks started by this studio are in `live`; others with its token have no owner.
     gone = stored.owner == tasks.token or not is_running(tasks, stored.owner)
     return replace(task, status="interrupted") if task.status in ACTIVE and gone else task
 

@@ -244,7 +244,7 @@ class Workspace:
         trash = self.root / "trash" / job_id
         try:
             with self._storing(f"job {job_id} cannot be deleted"):
-                # Before it lies in the trash, or a studio that starts just now would take it for a day old.
+                # Touch it before moving it to the trash, or a studio starting now would think it a day old.
                 os.utime(folder)
                 folder.rename(trash)
         except FileNotFoundError:
@@ -465,7 +465,7 @@ class Workspace:
             with contextlib.suppress(OSError):
                 if time.time() - path.lstat().st_mtime <= _ABANDONED_S:
                     continue
-                # Renamed first, so that half of a job can never be restored from the trash.
+                # Rename first, so that a half-deleted job cannot be restored.
                 gone = path.rename(self._aside(path.name[:80]))
                 if gone.is_dir() and not gone.is_symlink():
                     shutil.rmtree(gone)

@@ -73,7 +73,7 @@ def get_import(registry: Registry, import_id: str) -> Import:
     state = load_state(registry, import_id)
     status = status_of(registry, state)
     folder = registry.root / import_id
-    # What is read or done has arrived; counting 100,000 files at every look would be waste.
+    # All files of an import being read or done have arrived; counting 100,000 files each time is slow.
     arrived = status in ("queued", "reading", "done")
     touched = registry.touched.get(import_id, state.created)
     size_bytes = state.size_bytes - _dropped_bytes(registry, import_id, state)

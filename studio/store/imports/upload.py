@@ -75,7 +75,7 @@ def create_import(registry: Registry, files: Sequence[Announced], *, name: str =
         for import_id in import_ids(registry):
             state = load_state(registry, import_id)
             if state.fingerprint == fingerprint and resumable(registry, state):
-                # All of it is wanted again, the files once cancelled too.
+                # All files are wanted again, including cancelled ones.
                 reopen_upload(registry, import_id, replace(state, dropped=()))
                 return get_import(registry, import_id)
         size_bytes = sum(file.size_bytes for file in files)
@@ -186,7 +186,7 @@ def _take(stream: ByteStream, most: int) -> bytes:
     try:
         return stream.read(most)
     except OSError:
-        # The connection broke; what came before stands.
+        # The connection broke; the bytes received are kept.
         return b""
 
 
