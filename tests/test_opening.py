@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from studio import jobs
 from studio.errors import ConfigError, TraceFormatError
 from studio.et import JobSize, NpusNeededError, RanksNeededError, discover, write
 from studio.et.source import SourceFile, open_sources
+from studio.jobs import importing
 from studio.jobs.importing import fingerprint, open_paths, open_sample, upload_reader
 from studio.samples import SAMPLES
 from studio.store.workspace import Workspace
@@ -59,13 +59,13 @@ def job(tmp_path) -> Path:
 def reads(monkeypatch) -> list[str]:
     """The names of the jobs that were read."""
     names: list[str] = []
-    read_job = jobs.read_job
+    read_job = importing.read_job
 
     def counted(job, **options):
         names.append(job.name)
         return read_job(job, **options)
 
-    monkeypatch.setattr(jobs, "read_job", counted)
+    monkeypatch.setattr(importing, "read_job", counted)
     return names
 
 
