@@ -5,7 +5,7 @@ from __future__ import annotations
 import resource
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 
 import pytest
 
@@ -19,7 +19,6 @@ class CpuTime:
     tests: float = 0.0
     programs: float = 0.0
     browsers: float = 0.0
-    workers: list[str] = field(default_factory=list)
 
     def add(self, other: dict[str, object]) -> None:
         """Add the times of a worker."""

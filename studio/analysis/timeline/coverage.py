@@ -133,11 +133,6 @@ class Coverage:
     def __len__(self) -> int:
         return len(self.lane)
 
-    @property
-    def nbytes(self) -> int:
-        """Memory it takes, with everything computed on demand."""
-        return 7 * self.start_ns.nbytes + self.category.nbytes
-
     def spans(self, track: int, start_ns: int, end_ns: int) -> Int64:
         """Return the indices of a track's spans that overlap a window, whose end is excluded."""
         low, high = int(self.bounds[track]), int(self.bounds[track + 1])

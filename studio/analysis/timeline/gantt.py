@@ -166,11 +166,6 @@ class Gantt:
         """Spans of all ranks; those of a representative rank count once for each rank it stands for."""
         return int(np.diff(self.coverage.bounds)[self.rows.track].sum())
 
-    @property
-    def nbytes(self) -> int:
-        """Memory it takes."""
-        return self.coverage.nbytes + 40 * len(self.rows)
-
     def _make_rows(self) -> Rows:
         tracks: dict[int, list[int]] = {}
         for track, lane in enumerate(self.coverage.lane.tolist()):
