@@ -16,10 +16,10 @@ from dash import ClientsideFunction, Dash, Input, Output, State, dcc, html, no_u
 
 from studio import __version__
 from studio.jobs.simulations import Simulations
-from studio.pages._activity import change_activity, list_run_choices, show_activity
-from studio.pages._asked import ACTIVITY, Asked, answer, answer_output, stores
-from studio.pages._missing import list_missing
-from studio.pages._widgets import aria_label, findings_badge, job_options
+from studio.pages.base.asked import ACTIVITY, Asked, answer, answer_output, stores
+from studio.pages.base.missing import list_missing
+from studio.pages.base.widgets import aria_label, findings_badge, job_options
+from studio.pages.frame.activity import change_activity, list_run_choices, show_activity
 from studio.server.collectives import collectives_blueprint
 from studio.server.compare import compare_blueprint
 from studio.server.graph import graph_blueprint
@@ -317,7 +317,7 @@ def _context_bar() -> Any:
 
 def _wire_frame(app: Dash, session: Session) -> None:
     """Connect the frame: address ⇄ view, theme, links, job switch, inspector."""
-    from studio.pages import _inspector
+    from studio.pages.frame import inspector
 
     client = "studio_frame"
     app.clientside_callback(
@@ -440,7 +440,7 @@ def _wire_frame(app: Dash, session: Session) -> None:
         Input("view", "data"),
         State("shell", "aside"),
     )
-    _inspector.connect(app)
+    inspector.connect(app)
 
 
 def _on_error(error: Exception) -> None:

@@ -20,7 +20,7 @@ def modules() -> list[str]:
 
 
 def _is_page(name: str) -> bool:
-    return name.startswith("studio.pages.") and not name.startswith("studio.pages._")
+    return name.startswith("studio.pages.") and name.endswith((".page", ".not_found_404"))
 
 
 def test_examples_in_docstrings_are_true():

@@ -1,6 +1,6 @@
 /**
  * Buttons that ask the server for something, also inside of what callbacks re-render: see
- * studio/pages/_asked.py.
+ * studio/pages/base/asked.py.
  *
  * `<button data-ask="sim-order" data-verb="start" data-of="2">` puts its request into the store "sim-
  * order". Requests to a store wait in line until the previous one is answered, so that Dash drops none.

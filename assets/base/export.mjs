@@ -1,4 +1,4 @@
-/** Saving figures as PNG and SVG, and the tables behind them as CSV: see studio/pages/_export.py. */
+/** Saving figures as PNG and SVG, and the tables behind them as CSV: see studio/pages/base/export.py. */
 
 import { makeBlob, penOf } from "./canvas.mjs";
 import { parseCsv, writeCsv } from "./csv.mjs";

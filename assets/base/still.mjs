@@ -1,5 +1,5 @@
 /**
- * Static parts of a page: studio/pages/_still.py describes them in the attribute `data-still`, as
+ * Static parts of a page: studio/pages/base/still.py describes them in the attribute `data-still`, as
  * [name, attributes, parts ...]. Here they become elements and text; nothing in them is read as markup.
  */
 

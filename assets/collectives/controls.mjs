@@ -8,7 +8,7 @@ import { changeView, isTouched, readView } from "../base/view.mjs";
 /** @typedef {Record<string, string | null | undefined>} Values by control */
 /** @typedef {{ key?: string, controls?: Values }} Settled what the server made of the address */
 
-/** In the order of the callbacks in studio/pages/collectives.py. */
+/** In the order of the callbacks in studio/pages/collectives/page.py. */
 export const CONTROLS = ["tab", "metric", "rel", "scale", "by", "fold", "sort", "order", "with"];
 
 /**

@@ -365,7 +365,7 @@ function hintOf({ pairs, timed }) {
 
 /**
  * Start what the Collectives page does in the browser.
- * @returns the page, and what Dash calls: see studio/pages/collectives.py
+ * @returns the page, and what Dash calls: see studio/pages/collectives/page.py
  */
 export function startCollectivesPage() {
   const page = new CollectivesPage(), controls = new Controls();

@@ -8,7 +8,7 @@ import { Comparison, nameSide } from "./comparison.mjs";
 import { AXIS, GUTTER } from "./layout.mjs";
 
 /** @import { View } from "../base/view.mjs" */
-/** @typedef {{sides: [string, string][], names?: string[]}} Source see studio/pages/compare.py */
+/** @typedef {{sides: [string, string][], names?: string[]}} Source see studio/pages/compare/page.py */
 /** @typedef {{sides: [string, string][], ns: number[]}} Anchors */
 
 const ZOOM = 1 / 0.7;

@@ -8,7 +8,7 @@ import { changeView } from "../base/view.mjs";
 /** @typedef {import("../base/view.mjs").Patch} Patch */
 /** @typedef {import("../base/view.mjs").View} View */
 
-/** In the order of the callbacks in studio/pages/graph.py. */
+/** In the order of the callbacks in studio/pages/graph/page.py. */
 const CONTROLS = ["rank", "show", "by", "depth", "dir", "deps", "q", "colour", "with"];
 
 /**

@@ -5,7 +5,7 @@ import { byId } from "../base/dom.mjs";
 /** @typedef {import("./geometry.mjs").Point} Point */
 
 /**
- * What the server says of a drawing: `about` in studio/pages/graph.py.
+ * What the server says of a drawing: `about` in studio/pages/graph/page.py.
  * @typedef {object} Drawn
  * @property {string} [key] of all that the drawing depends on
  * @property {number} [nodes]

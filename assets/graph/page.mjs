@@ -64,7 +64,7 @@ function listen(drawing, steps) {
 
 /**
  * Start what the Graph page does in the browser.
- * @returns what Dash calls: see studio/pages/graph.py
+ * @returns what Dash calls: see studio/pages/graph/page.py
  */
 export function startGraphPage() {
   const drawing = new Drawing(), controls = new Controls(), steps = new HitSteps();

@@ -16,9 +16,8 @@ import { byId } from "../base/dom.mjs";
  * @property {string} headerName
  * @property {number} [width]
  * @property {unknown} [cellRenderer]
- * @property {{ text: boolean, run_width?: number | null }} context what studio/pages/nodes.py says of the
- *   column: whether it
- *   holds texts, and how wide it is while its times are those of a run
+ * @property {{ text: boolean, run_width?: number | null }} context what studio/pages/nodes/page.py says of
+ *   the column: whether it holds texts, and how wide it is while its times are those of a run
  */
 
 /**

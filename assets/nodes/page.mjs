@@ -80,7 +80,7 @@ class NodesPage {
 
 /**
  * Start what the Nodes page does in the browser.
- * @returns what Dash calls: see studio/pages/nodes.py
+ * @returns what Dash calls: see studio/pages/nodes/page.py
  */
 export function startNodesPage() {
   const page = new NodesPage();

@@ -16,7 +16,7 @@ import { Timeline } from "./timeline.mjs";
 /** @import { View } from "../base/view.mjs" */
 
 /**
- * What studio/pages/timeline.py says is to be shown.
+ * What studio/pages/timeline/page.py says is to be shown.
  * @typedef {{job: string, run: string, others?: {value: string, label: string}[]}} Source
  */
 

@@ -11,7 +11,7 @@ from studio.et import Progress, wire
 from studio.et.format import UNSAID, JobSize
 from studio.jobs.importing import open_paths, open_sample, upload_reader
 from studio.jobs.simulations import Simulations, simulate_jobs
-from studio.pages._mantine import load_components
+from studio.pages.base.mantine import load_components
 from studio.samples import SAMPLES
 from studio.server.guard import Policy, protect
 from studio.server.serve import (

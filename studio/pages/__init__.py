@@ -1,1 +1,1 @@
-"""The pages. Dash imports each module that does not begin with an underscore."""
+"""The pages: a folder each, with `page.py`, which Dash imports, and the modules it is made of."""

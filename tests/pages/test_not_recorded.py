@@ -13,8 +13,8 @@ from studio.analysis.timeline.gantt import Gantt
 from studio.comparing import recording
 from studio.figures.beside import beside
 from studio.figures.groups import group_matrix
-from studio.pages._collectives_words import _lead
-from studio.pages._overview_words import collectives_table, use_table
+from studio.pages.collectives.words import _lead
+from studio.pages.overview.words import collectives_table, use_table
 from studio.reporting import report
 from studio.timeline import recorded
 from studio.trace import Trace

@@ -9,8 +9,8 @@ import numpy as np
 from studio.analysis.job.breakdown import Breakdown, RankUse
 from studio.analysis.job.summary import summarise
 from studio.analysis.job.type_times import TypeTime, type_times
-from studio.pages._overview_times import _in_words
-from studio.pages._overview_words import types_table
+from studio.pages.overview.times import _in_words
+from studio.pages.overview.words import types_table
 from studio.timeline import NodeTimes, recorded_times
 from studio.trace import NONE, Trace
 from tests.handmade import collective, node, trace_of

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from studio.pages._overview_words import imported_from
+from studio.pages.overview.words import imported_from
 from tests.pages.test_simulate_runs import texts
 
 

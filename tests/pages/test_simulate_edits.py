@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from studio.errors import StudioError
-from studio.pages._simulate_edits import (
+from studio.pages.simulate.edits import (
     changed_texts,
     fit_to_ranks,
     from_preset,
@@ -15,7 +15,7 @@ from studio.pages._simulate_edits import (
     with_text,
     without_dimension,
 )
-from studio.pages._simulate_files import export_zip, import_files
+from studio.pages.simulate.files import export_zip, import_files
 from studio.sim.check import check
 from studio.sim.parts import with_mode
 from studio.sim.presets import PRESETS

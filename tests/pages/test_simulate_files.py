@@ -10,8 +10,8 @@ from dataclasses import replace
 import pytest
 
 from studio.errors import ConfigError
-from studio.pages._simulate_edits import from_preset, with_text
-from studio.pages._simulate_files import export_zip, import_files
+from studio.pages.simulate.edits import from_preset, with_text
+from studio.pages.simulate.files import export_zip, import_files
 from studio.sim.parts import Parts, with_mode
 from studio.sim.presets import PRESETS
 

@@ -11,9 +11,9 @@ import studio
 from studio.analysis.timeline.gantt import Gantt
 from studio.comparing import lineup, simulation
 from studio.jobs.simulations import Simulation
-from studio.pages._compare_tables import show_summary
-from studio.pages._simulate_live import _IDEAL
-from studio.pages._simulate_runs import (
+from studio.pages.compare.tables import show_summary
+from studio.pages.simulate.live import _IDEAL
+from studio.pages.simulate.runs import (
     _dimensions,
     _figures,
     describe_spread,

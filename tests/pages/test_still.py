@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 from dash import dcc, html
 
-from studio.pages._still import still
+from studio.pages.base.still import still
 
 
 def described(part):

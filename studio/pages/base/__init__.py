@@ -1,0 +1,1 @@
+"""What several pages use: widgets, exports, requests of buttons, static parts, the open session."""

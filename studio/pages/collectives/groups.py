@@ -1,0 +1,199 @@
+"""The tabs "Groups × ranks" and "Rank × rank" of Collectives: roles of comm groups, and bytes between ranks."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from dash import dcc, html
+
+from studio.analysis.collectives.groups import group_use, shared_use
+from studio.analysis.collectives.roles import Role
+from studio.analysis.collectives.traffic import Traffic, group_title
+from studio.figures.groups import group_matrix, widest_px
+from studio.pages.base.export import Table, exports, with_copy_button
+from studio.pages.base.state import session
+from studio.pages.base.widgets import exact, hint, table
+from studio.units import format_bytes, format_count, format_counted
+from studio.views.traffic import UNNAMED, roles_of
+
+_LISTED = 200
+
+
+def traffic_side(traffic: Traffic, view: Mapping[str, Any]) -> list[Any]:
+    """Return the side panel of the rank matrix: where its bytes come from, and the choice of a group."""
+    total = traffic.message_bytes + traffic.split_bytes + traffic.shared_bytes
+    facts = [
+        ("messages", traffic.message_bytes, "COMM_SEND nodes, or receives whose send is missing."),
+        (
+            "all-to-alls, parts recorded",
+            traffic.split_bytes,
+            "The trace says how much goes to each member (split_bytes_in).",
+        ),
+        (
+            "all-to-alls, equal shares",
+            traffic.shared_bytes,
+            "The trace does not say how much goes to whom: comm_size ÷ members to each.",
+        ),
+        (
+            "all-to-alls, kept",
+            traffic.kept_bytes,
+            "The part of an all-to-all that a rank gives itself. It travels nowhere and is not drawn.",
+        ),
+        (
+            "other collectives",
+            traffic.elsewhere_bytes,
+            "Bytes given to other collectives, not drawn: between which ranks they travel is up to the algorithm.",
+        ),
+    ]
+    rows = [
+        (html.Span([name, hint(name, about)]), exact(format_bytes(size), f"{size:,} bytes"))
+        for name, size, about in facts
+    ]
+    chosen = view.get("of") or ""
+    entries = [("", "all groups", total if not chosen else None)]
+    entries += [
+        (UNNAMED if name is None else f"={name}", group_title(name), size) for name, size in traffic.groups
+    ]
+    choices = [_choice(value, title, size, on=value == chosen) for value, title, size in entries[:_LISTED]]
+    more = len(entries) - _LISTED
+    return [
+        html.H2("What is counted"),
+        with_copy_button(table(("What", "Bytes"), rows, numeric=(1,)), "what is counted"),
+        html.H2("By group", className="cs-coll-gap"),
+        html.Ul(choices, className="cs-coll-choices"),
+        html.P(f"and {format_counted(more, 'more group')}", className="cs-dim") if more > 0 else None,
+    ]
+
+
+def _choice(value: str, title: str, size: int | None, *, on: bool) -> Any:
+    change: dict[str, Any] = {
+        "data-view": json.dumps({"of": value or None, "rows": None, "cols": None}),
+        "aria-pressed": "true" if on else "false",
+    }
+    amount = (
+        html.Span(exact(format_bytes(size), f"{size:,} bytes"), className="cs-dim")
+        if size is not None
+        else None
+    )
+    return html.Li(html.Button([html.Bdi(title), amount], className="cs-coll-group", **change))
+
+
+def groups_panel(job: str, view: Mapping[str, Any], *, dark: bool) -> Any:
+    """Return the matrix of comm groups and ranks, with the inferred role of each group."""
+    trace = session().trace(job)
+    roles = roles_of(session(), job, view)
+    use, alone = shared_use(group_use(trace))
+    notes = [_note(roles.get(name)) for name in use.groups]
+    figure = group_matrix(use, dark=dark, notes=notes)
+    count = np.bincount(use.group, use.count, minlength=len(use.groups)).astype(int).tolist()
+    size = np.bincount(use.group, use.bytes, minlength=len(use.groups)).astype(int).tolist()
+    sized = np.bincount(use.group, use.sized, minlength=len(use.groups)).astype(int).tolist()
+    rows, plain = [], []
+    members = np.bincount(use.group, minlength=len(use.groups)).tolist()
+    for index, name in enumerate(use.groups):
+        role = roles.get(name)
+        ranks = [use.ranks[rank] for rank in use.rank[use.group == index].tolist()]
+        kind = _role_cell(role)
+        listed = ", ".join(map(str, ranks[:12])) + (f" … {ranks[-1]}" if len(ranks) > 12 else "")
+        stride = str(role.stride) if role and role.stride else "–"
+        amount = exact(format_bytes(size[index]), f"{size[index]:,} bytes")
+        if count[index] and not sized[index]:
+            amount = html.Span("not recorded", title="No node of this group has a size (comm_size).")
+        rows.append(
+            (
+                html.Bdi(name or "(all ranks)"),
+                kind,
+                members[index],
+                stride,
+                listed,
+                format_count(count[index]),
+                amount,
+            )
+        )
+        plain.append(
+            (
+                name or "all ranks",
+                role.kind if role else "",
+                members[index],
+                role.stride if role else 0,
+                listed,
+                count[index],
+                size[index],
+            )
+        )
+    head = (
+        "Group",
+        html.Span(["Role", hint("role", _ROLE_HINT)]),
+        "Ranks",
+        "Stride",
+        "Which",
+        "Nodes",
+        "Bytes, all ranks",
+    )
+    names = ("group", "role_inferred", "ranks", "stride", "which", "nodes", "bytes")
+    return html.Div(
+        [
+            html.Div(
+                [
+                    html.Div(
+                        [
+                            html.H2("Which groups there are, and what they are for"),
+                            html.Span(
+                                "bytes per comm group and rank; roles are inferred", className="cs-dim"
+                            ),
+                        ]
+                    ),
+                    exports(
+                        "groups-and-ranks",
+                        figure="collectives-groups-figure",
+                        table=Table(names, plain),
+                        title="Comm groups",
+                    ),
+                ],
+                className="cs-figure-head",
+            ),
+            dcc.Graph(
+                id="collectives-groups-figure",
+                figure=figure,
+                config={"displaylogo": False, "displayModeBar": False},
+                className="cs-figure",
+                style={"maxWidth": widest_px(use)},
+            )
+            if figure
+            else html.P("No collective names a comm group, and no group is listed.", className="cs-dim"),
+            with_copy_button(table(head, rows[:_LISTED], numeric=(2, 3, 5, 6)), "comm groups"),
+            count_left_out(alone),
+        ],
+        className="cs-page",
+    )
+
+
+def count_left_out(alone: int) -> Any:
+    """Say how many groups of a single rank the matrix omits; None if it omits none."""
+    if not alone:
+        return None
+    said = "1 group of one rank is" if alone == 1 else f"{format_count(alone)} groups of one rank are"
+    return html.P(f"{said} left out.", className="cs-dim")
+
+
+_ROLE_HINT = (
+    "Inferred, not written in the trace: by the distance of the group's ranks (neighbours: tensor; apart by the size of "
+    "those: data; farthest of three nested groupings: pipeline) and by what it does (ALL_TO_ALL: expert; messages from "
+    "each rank to the next: pipeline; groups with twice the collectives of neighbours or more: tensor, and those data)."
+)
+
+
+def _note(role: Role | None) -> str:
+    if role is None or role.kind in ("unknown", "single"):
+        return ""
+    return f"{role.kind}?" if role.inferred else role.kind
+
+
+def _role_cell(role: Role | None) -> Any:
+    if role is None:
+        return "–"
+    shown = f"{role.kind} (inferred)" if role.inferred else role.kind
+    return html.Span([shown, hint(f"the rule for {role.kind}", role.rule)])

@@ -1,0 +1,201 @@
+"""The words of the Collectives page: metrics and measures with their formulas, and the list of worst offenders."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from dash import html
+
+from studio.analysis.collectives.cell import FORMATS, exact_text
+from studio.analysis.collectives.heat import Shown, line_name, worst_lines
+from studio.analysis.collectives.imbalance import Metric, Offender
+from studio.analysis.job.nodes import node_ref
+from studio.pages.base.export import exports
+from studio.pages.base.widgets import exact, hint, link
+from studio.trace import Float64, collective_name
+from studio.units import format_count
+from studio.views.collectives import HeatmapRequest
+
+METRIC_NAMES: dict[Metric, str] = {
+    "size": "size",
+    "duration": "duration",
+    "waiting": "waiting",
+    "lateness": "arrival skew",
+    "algorithm": "algorithm bandwidth",
+    "bus": "bus bandwidth",
+}
+METRIC_HINTS: dict[Metric, str] = {
+    "size": "Bytes the rank puts into the collective (comm_size).",
+    "duration": "From the rank's own beginning of the collective to its own end.",
+    "waiting": "arrival of the last member − own arrival: the time lost because another rank came late.",
+    "lateness": "own arrival − arrival of the first member. The largest of a row is the arrival skew of the collective.",
+    "algorithm": "size of the whole array ÷ (own end − last arrival), as nccl-tests define it (algbw).",
+    "bus": "algorithm bandwidth × the factor of the collective, 2(n−1)/n for an all-reduce, (n−1)/n for all-gather, "
+    "reduce-scatter and all-to-all, 1 for a broadcast: comparable with the speed of a link (nccl-tests, busbw).",
+}
+SORT_NAMES = {
+    "time": "order of time",
+    "max": "max / mean",
+    "variation": "coefficient of variation",
+    "gini": "Gini coefficient",
+    "excess": "amount to move",
+}
+SORT_HINTS = {
+    "time": "Rows in the order in which the collectives begin; without times, in which they are issued.",
+    "max": "max / mean = the largest figure of the row ÷ the mean of its ranks. 1 is balanced; all wait for the largest.",
+    "variation": "coefficient of variation = √(Σ(xᵢ − x̄)² / n) ÷ x̄ over the n ranks of the row. 0 is balanced.",
+    "gini": "Gini = Σ(2i − n − 1)·xᵢ ÷ (n·Σxᵢ), x rising, i from 1 to n. 0 is balanced, near 1 where one rank has all.",
+    "excess": "amount to move = Σ max(0, xᵢ − x̄): all that lies above the mean, and would have to move for balance.",
+}
+GROUPING_NAMES = {"none": "nothing", "group": "comm group", "type": "type", "step": "step", "name": "name"}
+_RANKS_NAMED = 6
+_LISTED = 40
+
+
+def worst_list(shown: Shown, asked: HeatmapRequest, view: dict[str, Any], source: str) -> list[Any]:
+    """List the most uneven rows, with the overloaded ranks, the amount to move, and links.
+
+    Args:
+        shown: The heatmap.
+        asked: What the address asks for.
+        view: The address.
+        source: Where the CSV of all of them is.
+    """
+    heat = shown.heat
+    offenders = worst_lines(shown, _LISTED * 4)
+    if not offenders:
+        what = METRIC_NAMES[shown.look.metric]
+        said = f"No row is uneven in {what}: the ranks of each row agree within half a percent."
+        some = bool((heat.lines >= 0).any())
+        return [html.P(said if some else "No collective has this figure.", className="cs-dim")]
+    lead = _lead(
+        [rank.number for rank in shown.trace.ranks], heat.table, [offender for _, offender in offenders]
+    )
+    items = [_offender(shown, asked, view, offender, line) for line, offender in offenders[:_LISTED]]
+    save = exports("imbalances", source=source, title="the worst imbalances")
+    return [lead, html.Ol(items, className="cs-worst"), save]
+
+
+def _lead(numbers: Sequence[int], table: Float64, offenders: Sequence[Offender]) -> Any:
+    """Say which rank most often has the largest value, ties left out."""
+    worst = [
+        offender.worst for offender in offenders if int((table[offender.row] == offender.most).sum()) == 1
+    ]
+    if not worst:
+        return html.P("In each of them several ranks tie for the most.")
+    often = max(set(worst), key=worst.count)
+    if 4 * worst.count(often) < len(offenders):
+        return html.P("No single rank stands out: which rank has most changes from row to row.")
+    number = numbers[often]
+    rows = f"{format_count(worst.count(often))} of the {format_count(len(offenders))} most uneven rows"
+    if len(offenders) == 1:
+        rows = "the one uneven row"
+    return html.P([html.Strong(f"Rank {number}"), f" has most in {rows}."])
+
+
+def _offender(
+    shown: Shown, asked: HeatmapRequest, view: dict[str, Any], offender: Offender, line: int
+) -> Any:
+    heat, metric = shown.heat, shown.look.metric
+    members, form = heat.members, FORMATS[metric]
+    number = [rank.number for rank in shown.trace.ranks]
+    first = int(heat.rows.first[offender.row])
+    name = line_name(heat, line)
+    column = int((heat.columns == offender.worst).argmax())
+    cells = heat.cells(line, column)
+    change: dict[str, Any] = {"rank": number[offender.worst]}
+    if len(cells) == 1:
+        rank = shown.trace.ranks[offender.worst]
+        change["node"] = node_ref(shown.trace.graph_of(rank), int(members.row[cells[0]]))
+    heavy = ", ".join(str(number[rank]) for rank in offender.heavy[:_RANKS_NAMED])
+    more = (
+        f" and {format_count(len(offender.heavy) - _RANKS_NAMED)} more"
+        if len(offender.heavy) > _RANKS_NAMED
+        else ""
+    )
+    kind = "" if heat.rows.folded else collective_name(int(members.type[first]))
+    # Rates do not add up.
+    moved: list[Any] = [f"fastest {form(offender.most)}, mean {form(offender.mean)}"]
+    if metric not in ("algorithm", "bus"):
+        words = "would have to move" if metric == "size" else "above the mean in total"
+        moved = [exact(form(offender.excess), exact_text(metric, offender.excess)), f" {words}"]
+    goto: dict[str, Any] = {
+        "data-view": json.dumps(change),
+        "data-line": str(line),
+        "data-column": str(column),
+    }
+    facts = [
+        html.A(
+            html.Bdi(name),
+            href=link("/collectives", {**view, **change}),
+            className="cs-worst-name",
+            title=name,
+            **goto,
+        ),
+        html.Div(
+            [
+                exact(
+                    f"{offender.max:.3g}×",
+                    f"max / mean = {exact_text(metric, offender.most)} / {exact_text(metric, offender.mean)}",
+                ),
+                html.Span(f" rank{'s' if len(offender.heavy) > 1 else ''} {heavy}{more}"),
+            ],
+            className="cs-worst-ranks",
+        ),
+        html.Div(
+            [
+                html.Span(moved),
+                html.Span([f" · {kind}" if kind else "", *_leads(shown, asked, view, name, cells, change)]),
+            ],
+            className="cs-dim",
+        ),
+    ]
+    return html.Li(facts)
+
+
+def _leads(
+    shown: Shown, asked: HeatmapRequest, view: dict[str, Any], name: str, cells: Any, change: dict[str, Any]
+) -> list[Any]:
+    """Return links from an uneven row to its nodes and its place in the timeline."""
+    keep = {"job": view.get("job"), "run": view.get("run"), **change}
+    members = shown.heat.members
+    leads = []
+    if not shown.heat.rows.folded:
+        leads.append(html.A("nodes", href=link("/nodes", keep, q=name.rsplit(" #", 1)[0])))
+    if len(cells):
+        start, end = members.start_ns[cells], members.end_ns[cells]
+        known = start >= 0
+        if known.any():
+            low, high = int(start[known].min()) - shown.origin_ns, int(end[known].max()) - shown.origin_ns
+            room = max((high - low) // 4, 1000)
+            span = {"from": max(low - room, 0), "to": high + room}
+            leads.append(html.A("timeline", href=link("/timeline", {**keep, **span})))
+    return [part for lead in leads for part in (" · ", lead)]
+
+
+def measure_hint(sort: str) -> Any:
+    """Return the hint beside the order of rows: the formula of its measure."""
+    return hint(SORT_NAMES[sort], SORT_HINTS[sort])
+
+
+def metric_hint(metric: Metric) -> Any:
+    """Return the hint beside the metric: its definition."""
+    return hint(METRIC_NAMES[metric], METRIC_HINTS[metric])
+
+
+def title_of(shown: Shown) -> tuple[str, str]:
+    """Return the title of the heatmap (the question it answers) and the subtitle (what it shows)."""
+    look = shown.look
+    asks = {
+        "size": "Which ranks move too much",
+        "duration": "Which collectives take long, and on which ranks",
+        "waiting": "Who waits for others",
+        "lateness": "Who comes late",
+        "algorithm": "How fast collectives are",
+        "bus": "How fast collectives use the links",
+    }[look.metric]
+    unit = METRIC_NAMES[look.metric]
+    rows = "group of collectives" if look.fold else "collective"
+    return asks, f"{unit} per {rows}{', relative to the mean of its row' if shown.relative else ''}"

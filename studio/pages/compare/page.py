@@ -1,0 +1,380 @@
+"""The Compare page: two to eight runs or jobs side by side, how much they differ and why."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import dash
+import dash_mantine_components as dmc
+from dash import ClientsideFunction, Input, Output, State, callback, clientside_callback, dcc, html, no_update
+
+from studio.comparing import LETTERS, SIDES_AT_MOST, Lineup
+from studio.errors import StudioError
+from studio.pages.base.export import exports
+from studio.pages.base.missing import is_side
+from studio.pages.base.state import RECORDED, session, workspace
+from studio.pages.base.still import still
+from studio.pages.base.widgets import aria_label, error_box, link, loading
+from studio.pages.compare.strip import show_sides, show_strip, side_name
+from studio.pages.compare.tables import heatmaps, nodes_tables, settings_section, show_summary
+from studio.pages.compare.times import ALIGN_START, align_options, anchors
+from studio.units import format_ns
+from studio.views.address import shown_run
+
+dash.register_page(__name__, path="/compare", name="Compare", title="Compare · Chakra Studio", order=7)
+
+Source = dict[str, Any]
+_LEGEND = (
+    ("compute", "compute"),
+    ("collective", "collective"),
+    ("send, receive", "p2p"),
+    ("memory", "memory"),
+    ("CPU", "host"),
+)
+
+
+def layout(**_query: str) -> Any:
+    """Return the page; callbacks fill it, and its script draws the timelines."""
+    add = dmc.Select(
+        id="compare-add",
+        data=[],
+        value=None,
+        placeholder="Add a run or a job",
+        searchable=True,
+        clearable=False,
+        nothingFoundMessage="No such run",
+        size="xs",
+        w=260,
+        comboboxProps={"shadow": "sm"},
+        **aria_label("Add a run or a job to the comparison"),
+    )
+    head = html.Div(
+        [
+            html.H1("Compare"),
+            html.Span(id="compare-sides", className="cs-compare-sides"),
+            add,
+            html.Button(
+                "Swap", id="compare-swap", className="cs-button", title="A becomes B and B becomes A"
+            ),
+        ],
+        className="cs-page-head cs-compare-head",
+    )
+    shown = dcc.Loading(
+        html.Div(id="compare-strip"),
+        type="dot",
+        delay_show=300,
+        color="var(--cs-accent)",
+        id="compare-loading",
+    )
+    return html.Div(
+        [
+            head,
+            html.Div(loading("Reading the runs…"), id="compare-notice"),
+            html.Div([shown, _timelines(), html.Div(id="compare-tables")], id="compare-body", hidden=True),
+            dcc.Store(id="compare-source"),
+            dcc.Store(id="compare-anchors"),
+            html.Div(id="compare-sync", hidden=True),
+        ],
+        className="cs-page cs-compare",
+    )
+
+
+def _timelines() -> Any:
+    """Return the timelines with their row of controls; `assets/compare/` draws them."""
+    align = dmc.Select(
+        id="compare-align",
+        data=[{"value": ALIGN_START, "label": "start"}],
+        value=ALIGN_START,
+        allowDeselect=False,
+        searchable=True,
+        size="xs",
+        w=250,
+        comboboxProps={"shadow": "sm"},
+        **aria_label("Align by"),
+    )
+    modes = html.Span(
+        [
+            html.Button(
+                "Side by side", className="cs-button", id="compare-beside", title="One run above the other"
+            ),
+            html.Button(
+                "Overlay",
+                className="cs-button",
+                id="compare-overlay",
+                title="Each lane of all runs in one row",
+            ),
+        ],
+        role="group",
+        className="cs-compare-modes",
+        **aria_label("Layout of the timelines"),
+    )
+    controls = html.Div(
+        [
+            html.H2("When"),
+            modes,
+            html.Span("aligned by", className="cs-dim"),
+            align,
+            html.Button(
+                "Align by selected",
+                id="compare-pin",
+                className="cs-button",
+                title="Align all sides by the start of the selected node",
+            ),
+            html.Button("Fit", id="compare-fit", className="cs-button", title="Show everything (0)"),
+            html.Button("−", id="compare-out", className="cs-button", title="Zoom out (S)"),
+            html.Button("+", id="compare-in", className="cs-button", title="Zoom in (W)"),
+            html.Span(style={"flex": 1}),
+            exports(
+                "comparison", figure="compare-canvas", title="the visible window, node by node", drawn=True
+            ),
+        ],
+        className="cs-compare-controls",
+    )
+    canvas = html.Div(
+        id="compare-canvas",
+        className="cs-compare-canvas",
+        tabIndex=0,
+        role="application",
+        **aria_label(
+            "Timelines of the runs on one time axis. W and S zoom, A and D move, arrows scroll, 0 shows everything; "
+            "a click selects the node on every side"
+        ),
+    )
+    foot = html.Div(
+        [
+            html.Span(id="compare-status", role="status"),
+            html.Span(
+                [
+                    part
+                    for name, colour in _LEGEND
+                    for part in (
+                        html.Span(className="cs-swatch", style={"backgroundColor": f"var(--cs-{colour})"}),
+                        html.Span(name, className="cs-compare-legend"),
+                    )
+                ],
+                className="cs-dim",
+            ),
+            html.Span(
+                "W S zoom · A D move · click selects on every side",
+                title="Also: wheel with Ctrl or Shift zooms, drag moves, 0 shows everything, F fits the selected node, Esc clears",
+                className="cs-dim cs-compare-keys",
+            ),
+        ],
+        className="cs-compare-foot",
+    )
+    return html.Section(
+        [controls, html.Div(id="compare-align-note", role="status"), canvas, foot], className="cs-section"
+    )
+
+
+# ---------------------------------------------------------------------------------------------------
+# What is compared
+
+
+@callback(
+    Output("compare-source", "data"),
+    Output("compare-notice", "children"),
+    Output("compare-body", "hidden"),
+    Output("compare-sides", "children"),
+    Output("compare-add", "data"),
+    Output("compare-swap", "disabled"),
+    Input("view", "data"),
+    State("compare-source", "data"),
+)
+def choose(view: dict[str, Any], before: Source | None) -> Any:
+    """Set the compared runs from the view."""
+    try:
+        sides = chosen_sides(view)
+        source: Source = {
+            "sides": sides,
+            "names": [side_name(job, run, among=sides) for job, run in sides],
+            "pair": _whole(view.get("pair"), len(sides) - 1),
+            "basis": "mean" if view.get("basis") == "mean" else "busiest",
+            "settings": "all" if view.get("settings") == "all" else "differing",
+        }
+        if source == before:
+            return [no_update] * 6
+        bar = show_sides(sides, view)
+    except StudioError as error:
+        return (
+            None,
+            error_box(error, title="This cannot be compared"),
+            True,
+            None,
+            _options(view.get("job")),
+            True,
+        )
+    if len(sides) < 2:
+        return source, _nothing(sides, view), True, bar, _options(view.get("job")), True
+    return source, None, False, bar, _options(view.get("job")), False
+
+
+def chosen_sides(view: dict[str, Any]) -> list[list[str]]:
+    """Return job and run of every side: the shown run, then those of `with`, each once.
+
+    Runs that do not exist are left out; a warning above the page names them.
+
+    Raises:
+        StudioError: There is no such job.
+    """
+    sides: list[list[str]] = []
+    if view.get("job"):
+        run = shown_run(session(), view["job"], view)
+        if run is not None and is_side(f"{view['job']}/{run or RECORDED}"):
+            sides.append([view["job"], run or RECORDED])
+    for part in str(view.get("with") or "").split(","):
+        job, _, run = part.partition("/")
+        if is_side(part, timed=True):
+            sides.append([job, run or (shown_run(session(), job, {}) or RECORDED)])
+    distinct = [list(side) for side in dict.fromkeys(tuple(side) for side in sides)]
+    return distinct[:SIDES_AT_MOST]
+
+
+def _whole(text: Any, most: int) -> int:
+    number = int(text) if str(text or "").isdecimal() and len(str(text)) < 4 else 1
+    return min(max(number, 1), max(most, 1))
+
+
+def _options(first: str | None = None) -> list[dict[str, Any]]:
+    """Return all recordings and runs as options, grouped by job; those of job `first` come first."""
+    groups = []
+    jobs = workspace().jobs()
+    for job in sorted(jobs, key=lambda info: info.id != first):
+        items = (
+            [{"value": f"{job.id}/{RECORDED}", "label": f"{job.name} · recorded"}]
+            if job.summary.timed_nodes
+            else []
+        )
+        if job.runs:
+            items += [
+                {"value": f"{job.id}/{run.id}", "label": f"{run.name} · {format_ns(run.makespan_ns)}"}
+                for run in workspace().runs(job.id)
+            ]
+        if items:
+            groups.append({"group": job.name, "items": items})
+    return groups
+
+
+def _qualify_label(group: str, label: str) -> str:
+    """Return the label of a side with its job's name."""
+    return label if label.startswith(f"{group} ") else f"{group} \N{MIDDLE DOT} {label}"
+
+
+def _nothing(sides: list[list[str]], view: dict[str, Any]) -> Any:
+    """Return the list of runs to choose from while fewer than two are compared."""
+    taken = {tuple(side) for side in sides}
+    rows = []
+    for group in _options(view.get("job")):
+        for item in group["items"]:
+            job, _, run = item["value"].partition("/")
+            if (job, run) in taken:
+                continue
+            name = _qualify_label(group["group"], item["label"])
+            changes = {"with": item["value"]} if sides else {"job": job, "run": run}
+            to = link("/compare", view, **changes)
+            plus: dict[str, Any] = {
+                "data-view": json.dumps(changes),
+                **aria_label(f"Compare with {name}"),
+            }
+            rows.append(
+                html.Li([html.A("Compare +", href=to, className="cs-button", **plus), html.Bdi(name)])
+            )
+    first = "Choose what to compare it with." if sides else "Choose two recordings or simulations."
+    listed = html.Ul(rows, className="cs-compare-list") if rows else html.P(
+        [
+            "There is no other run yet. ",
+            dcc.Link("Simulate the job on another system", href=link("/simulate", {"job": view.get("job")})),
+            ", or open other traces on ",
+            dcc.Link("Home", href="/"),
+            ".",
+        ]
+    )  # fmt: skip
+    return html.Div([html.H2(first), listed], className="cs-compare-empty")
+
+
+@callback(
+    Output("compare-strip", "children"),
+    Output("compare-tables", "children"),
+    Input("compare-source", "data"),
+    Input("theme", "data"),
+)
+def show(source: Source | None, theme: str) -> Any:
+    """Show verdicts, waterfall and tables of the comparison."""
+    if not source or len(source["sides"]) < 2:
+        return None, None
+    dark = theme == "dark"
+    try:
+        shown = _lineup(source)
+        tables = html.Div(
+            [
+                html.Div(
+                    [show_summary(shown), settings_section(shown, everything=source["settings"] == "all")],
+                    # More than two sides take the whole width each.
+                    className="cs-compare-columns" if len(shown.sides) == 2 else None,
+                ),
+                nodes_tables(shown, source["pair"], source["sides"]),
+                heatmaps(shown, dark=dark),
+            ]
+        )
+        return still(show_strip(shown, source["pair"], source["basis"], dark=dark)), still(tables)
+    except StudioError as error:
+        return error_box(error, title="This cannot be compared"), None
+
+
+def _lineup(source: Source) -> Lineup:
+    return session().lineup([(job, run) for job, run in source["sides"]])
+
+
+@callback(
+    Output("compare-anchors", "data"),
+    Output("compare-align-note", "children"),
+    Output("compare-align", "data"),
+    Output("compare-align", "value"),
+    Input("compare-source", "data"),
+    Input("view", "data"),
+    State("compare-anchors", "data"),
+)
+def align(source: Source | None, view: dict[str, Any], before: dict[str, Any] | None) -> Any:
+    """Set the aligned moment of each side."""
+    if not source or len(source["sides"]) < 2:
+        return no_update, None, no_update, no_update
+    wanted = str(view.get("align") or ALIGN_START)
+    if before and before["sides"] == source["sides"] and before["by"] == wanted:
+        return [no_update] * 4
+    moments: list[int | None] = []
+    note = None
+    options: Any = no_update
+    try:
+        options = align_options(_lineup(source), wanted)
+        moments = anchors(_lineup(source), wanted)
+    except StudioError as error:
+        note = error.message
+    lacking = [LETTERS[index] for index, moment in enumerate(moments) if moment is None]
+    if lacking:
+        note = f"{' and '.join(lacking)} has no such moment and is aligned by its start."
+    given = [0 if moment is None else moment for moment in moments] if moments else [0] * len(source["sides"])
+    return {"sides": source["sides"], "by": wanted, "ns": given}, note, options, wanted
+
+
+clientside_callback(
+    ClientsideFunction("studio_compare", "follow"),
+    Output("compare-sync", "title"),
+    Input("view", "data"),
+    Input("compare-source", "data"),
+    Input("compare-anchors", "data"),
+    Input("theme", "data"),
+)
+clientside_callback(
+    ClientsideFunction("studio_compare", "add"),
+    Output("compare-add", "value"),
+    Input("compare-add", "value"),
+    State("compare-source", "data"),
+    prevent_initial_call=True,
+)
+clientside_callback(
+    ClientsideFunction("studio_compare", "alignBy"),
+    Output("compare-align", "error"),
+    Input("compare-align", "value"),
+    prevent_initial_call=True,
+)

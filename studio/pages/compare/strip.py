@@ -1,0 +1,140 @@
+"""The upper part of Compare: the runs compared, a sentence per difference, and the waterfall."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from dash import dcc, html
+
+from studio.analysis.compare.words import WORDS, verdict
+from studio.comparing import LETTERS, Lineup
+from studio.figures.waterfall import waterfall
+from studio.pages.base.export import Table, exports
+from studio.pages.base.state import RECORDED, workspace
+from studio.pages.base.widgets import aria_label, hint, link
+from studio.units import format_distinct
+
+_BASIS = (
+    "Every nanosecond from the first node to the last end stands in exactly one part, so that the steps add up. On a rank "
+    "a moment is compute where a compute node runs; exposed communication where none does and a collective or message "
+    "does, under way once all that take part have begun, waiting before; then memory, CPU, idle; and after its last node "
+    "the rank is done before the last one. The rank that waits least is the one the others wait for."
+)
+
+
+def show_sides(sides: Sequence[Sequence[str]], view: dict[str, Any]) -> list[Any]:
+    """Show the compared runs, each with buttons that remove it or make it the base.
+
+    Raises:
+        StudioError: There is no such job or run.
+    """
+    chips = []
+    for index, (job, run) in enumerate(sides):
+        name, full_name = side_name(job, run, among=sides), side_name(job, run)
+        others = [side for place, side in enumerate(sides) if place != index]
+        actions = []
+        if index:
+            changes = _change_view([[job, run], *others])
+            actions.append(_make_link("make base", view, changes, f"Compare the others with {name}"))
+        if len(sides) > 1:
+            actions.append(_make_link("×", view, _change_view(others), f"Take {name} out of the comparison"))
+        chips.append(
+            html.Span(
+                [
+                    html.Strong(LETTERS[index], className=f"cs-side cs-side-{index}"),
+                    html.Bdi(name, title=full_name),
+                    *actions,
+                ],
+                className="cs-compare-chip",
+            )
+        )
+    return chips
+
+
+def side_name(job: str, run: str, *, among: Sequence[Sequence[str]] = ()) -> str:
+    """Return the name of a run, with its job's unless all runs of `among` are of one job.
+
+    Raises:
+        StudioError: There is no such job or run.
+    """
+    info = workspace().info(job)
+    name = "recorded" if run == RECORDED else workspace().run_info(job, run).name
+    return (
+        name
+        if len(among) > 1 and len({other_job for other_job, _ in among}) == 1
+        else f"{info.name} · {name}"
+    )
+
+
+def _change_view(sides: Sequence[Sequence[str]]) -> dict[str, Any]:
+    """Return the change of the view that compares these runs."""
+    first, *rest = sides
+    more = ",".join(f"{job}/{run}" for job, run in rest)
+    # Nodes and moments of another run mean nothing in this one.
+    gone = {"pair": None, "from": None, "to": None, "align": None, "rank": None, "node": None}
+    return {"job": first[0], "run": first[1], "with": more or None, **gone}
+
+
+def _make_link(text: str, view: dict[str, Any], changes: dict[str, Any], about: str) -> Any:
+    how: dict[str, Any] = {"data-view": json.dumps(changes), **aria_label(about)}
+    return html.A(
+        text, href=link("/compare", view, **changes), className="cs-button-quiet", title=about, **how
+    )
+
+
+def show_strip(shown: Lineup, pair: int, basis: str, *, dark: bool) -> Any:
+    """Show one sentence per run on how much it differs, and the waterfall of one of them."""
+    comparison = shown.comparisons[pair - 1]
+    fall = comparison.waterfall("mean" if basis == "mean" else "busiest")
+    letter = LETTERS[pair]
+    where = "in the mean of all ranks"
+    if fall.basis == "busiest":
+        where = f"on the rank that waits least: {fall.rank_a} in A, {fall.rank_b} in {letter}"
+    figure = waterfall(fall, ("A", letter), WORDS, dark=dark)
+    table = Table(
+        ("part", "a_ns", "b_ns", "difference_ns", "share"),
+        [(step.part, step.a_ns, step.b_ns, step.difference_ns, step.share) for step in fall.steps],
+    )
+    head = html.Div(
+        [
+            html.H2(["Where the difference comes from", hint("the waterfall", _BASIS)]),
+            _make_toggle("Rank that waits least", {"basis": None}, on=fall.basis == "busiest"),
+            _make_toggle("Mean of all ranks", {"basis": "mean"}, on=fall.basis == "mean"),
+            html.Span(where, className="cs-dim"),
+            html.Span(style={"flex": 1}),
+            exports("waterfall", figure="compare-waterfall", table=table, title="the waterfall"),
+        ],
+        className="cs-compare-controls",
+    )
+    graph = dcc.Graph(
+        id="compare-waterfall",
+        figure=figure,
+        config={"displaylogo": False, "displayModeBar": False},
+        className="cs-figure",
+    )
+    return html.Section(
+        [_show_verdicts(shown, pair), head, graph], className="cs-section", **aria_label("How much and why")
+    )
+
+
+def _show_verdicts(shown: Lineup, pair: int) -> Any:
+    lines = []
+    for place, comparison in enumerate(shown.comparisons, start=1):
+        grew = comparison.difference_ns
+        sentence = verdict(comparison, "A", LETTERS[place])
+        kind = "worse" if grew > 0 else "better" if grew < 0 else "same"
+        arrow = {"worse": "▲", "better": "▼", "same": "="}[kind]
+        content: list[Any] = [html.Span(arrow, className=f"cs-{kind}"), " ", sentence]
+        if len(shown.comparisons) > 1:
+            content.append(_make_toggle("Why", {"pair": str(place) if place > 1 else None}, on=place == pair))
+        lines.append(html.P(content, className="cs-compare-verdict", title=f"{grew:+,} ns"))
+    times = format_distinct([side.side.makespan_ns for side in shown.sides])
+    finishes = " · ".join(f"{LETTERS[index]} {time}" for index, time in enumerate(times))
+    return html.Div([*lines, html.P(f"Finish: {finishes}", className="cs-dim")], id="compare-verdict")
+
+
+def _make_toggle(text: str, changes: dict[str, Any], *, on: bool) -> Any:
+    how: dict[str, Any] = {"data-view": json.dumps(changes), "aria-pressed": "true" if on else "false"}
+    return html.Button(text, className="cs-button", **how)

@@ -1,0 +1,462 @@
+"""The tables of Compare: figures, settings, nodes and operations; and the heatmaps of collectives."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from dash import dcc, html
+
+from studio.analysis.collectives.imbalance import matrix, rows_of
+from studio.analysis.collectives.members import collective_members
+from studio.analysis.compare.runs import Comparison, Figure, NodeAlone, NodeChange, Side
+from studio.analysis.compare.words import WORDS, node_words, signed_bytes, signed_ns, signed_share
+from studio.comparing import LETTERS, Compared, Lineup, settings_table
+from studio.figures.beside import beside
+from studio.pages.base.export import Table, exports, with_copy_button
+from studio.pages.base.widgets import aria_label, exact, hint, link, table
+from studio.units import format_bytes, format_count, format_counted, format_ns
+
+_LISTED = 12
+_LINKS = 10
+_OPERATIONS = 16
+_CELLS = 20_000
+_SHARE = (
+    "The share of the difference in finish that this difference is. Figures of ranks are means over ranks, and several can cover "
+    "the same time, so that these shares do not add up; those of the waterfall do."
+)
+_DEFINITIONS = {
+    "compute": "Some compute node was under way.",
+    "communication": "Some collective, send or receive was under way, waiting for other ranks included.",
+    "exposed": "Communication was under way and no compute was: what a faster network could save at most.",
+    "waiting": "Exposed, and not all that take part had begun: what better balance could save.",
+    "idle": "Nothing was under way, before the rank finished.",
+    "finished": "The rank had finished and others had not.",
+}
+_CARRIED = {
+    "dimensions": {"share": "offered load", "ns": "time one port takes to send it", "bytes": "bytes of all"},
+    "links": {"share": "load", "ns": "sending", "bytes": "bytes"},
+}
+"""Labels of the figures of dimensions and links, by unit."""
+_MATCHED = (
+    "Nodes of one job are matched by rank and id. Nodes of different jobs are matched by structure: type, name, size and "
+    "role of the comm group, the n-th in order of issue with the n-th; then with the numbers in names left out, and at "
+    "last sizes and groups too."
+)
+
+
+def show_summary(shown: Lineup) -> Any:
+    """Show the figures of every run, and their differences from the first."""
+    keys = [
+        figure.key
+        for figure in shown.comparisons[0].figures
+        if any(_figure(pair, figure.key) for pair in shown.comparisons)
+    ]
+    rows = [
+        (
+            _name_with_hint(key),
+            WORDS[key],
+            _sides_figures(shown, lambda pair, key=key: _of(pair.figures, key, "ns")),
+        )
+        for key in keys
+    ]
+    parts = [html.H2(["In numbers", hint("share", _SHARE)])]
+    parts.append(_show_figures(shown, "Mean per rank", rows, "the figures"))
+    parts += _show_network(shown, "dimensions", "Dimensions of the network", _LINKS)
+    parts += _show_network(shown, "links", f"Links: the {_LINKS} that differ most", _LINKS)
+    return html.Section(parts, className="cs-section")
+
+
+def _figure(pair: Comparison, key: str) -> bool:
+    figure = _of(pair.figures, key, "ns")
+    return figure is not None and bool(figure.a or figure.b)
+
+
+def _of(figures: Sequence[Figure], key: str, unit: str) -> Figure | None:
+    return next((figure for figure in figures if figure.key == key and figure.unit == unit), None)
+
+
+def _name_with_hint(key: str) -> Any:
+    definition = _DEFINITIONS.get(key)
+    return [WORDS[key], hint(WORDS[key], definition)] if definition else WORDS[key]
+
+
+def _sides_figures(shown: Lineup, pick: Any) -> list[Figure | None]:
+    return [pick(pair) for pair in shown.comparisons]
+
+
+_BESIDE = 3
+"""With at most this many runs differences have columns of their own; with more they stand below the values."""
+
+
+def _show_figures(
+    shown: Lineup, first: str, table_rows: Sequence[tuple[Any, str, list[Figure | None]]], name: str
+) -> Any:
+    """Return a table of figures; each row has a label for the page, one for files, and a `Figure` per other run."""
+    beside = len(shown.sides) <= _BESIDE
+    others = LETTERS[1 : len(shown.sides)]
+    head = [first, "A"]
+    for letter in others:
+        head += [letter, f"{letter} − A", "share"] if beside else [letter]
+    rows, exactly = [], []
+    for words, plain, figures in table_rows:
+        base = next((figure for figure in figures if figure is not None), None)
+        cells = [words, _value(base.a if base else None, base)]
+        numbers: list[Any] = [plain, base.unit if base else "", base.a if base else None]
+        for figure in figures:
+            value, difference, share = (
+                _value(figure.b if figure else None, figure),
+                _difference(figure),
+                _share(figure),
+            )
+            below = [difference, f" · {share}" if share else ""] if difference != "–" else []
+            below_value = html.Div(below, className="cs-compare-below")
+            cells += [value, difference, share] if beside else [html.Span([value, below_value])]
+            numbers += [figure.b, figure.difference, figure.share] if figure else [None, None, None]
+        rows.append(cells)
+        exactly.append(numbers)
+    named = [part for letter in others for part in (letter, f"{letter} − A", f"{letter} share")]
+    save = exports(name.replace(" ", "-"), table=Table((first, "unit", "A", *named), exactly), title=name)
+    region = html.Div(
+        table(head, rows, numeric=range(1, len(head))),
+        className="cs-compare-wide",
+        tabIndex=0,
+        role="region",
+        **aria_label(name),
+    )
+    return html.Div([region, save], className="cs-compare-figures")
+
+
+def _value(value: float | None, figure: Figure | None) -> Any:
+    if value is None or figure is None:
+        return "–"
+    if figure.unit == "bytes":
+        return exact(format_bytes(value), f"{value:,.0f} bytes")
+    if figure.unit == "share":
+        return exact(f"{100 * value:.1f} %", f"{100 * value:.6g} %")
+    return exact(format_ns(round(value)), f"{value:,.1f} ns")
+
+
+def _difference(figure: Figure | None) -> Any:
+    change = None if figure is None else figure.difference
+    if figure is None or change is None:
+        return "–"
+    if figure.unit == "share":
+        return exact(signed_share(change), f"{100 * change:+.6g} percentage points")
+    shown = signed_bytes(change) if figure.unit == "bytes" else signed_ns(round(change))
+    kind = "" if figure.unit == "bytes" or not round(change) else "cs-worse" if change > 0 else "cs-better"
+    return exact(shown, f"{change:+,.1f} {figure.unit}", classes=kind)
+
+
+def _share(figure: Figure | None) -> str:
+    return "" if figure is None or figure.share is None else f"{100 * figure.share:.1f} %".replace("-", "−")
+
+
+def _show_network(shown: Lineup, what: str, title: str, most: int) -> list[Any]:
+    keys = dict.fromkeys(figure.key for pair in shown.comparisons for figure in getattr(pair, what))
+    rows, compared = [], False
+    for key in list(keys)[:most]:
+        for unit, measure in _CARRIED[what].items():
+            figures = _sides_figures(
+                shown, lambda pair, key=key, unit=unit: _of(getattr(pair, what), key, unit)
+            )
+            if any(figure is not None and (figure.a or figure.b) for figure in figures):
+                rows.append((f"{key}, {measure}", f"{key}, {measure}", figures))
+                compared |= any(figure is not None and figure.difference is not None for figure in figures)
+    abouts = dict.fromkeys(getattr(compared_side.side, what).about for compared_side in shown.sides)
+    about = " Or: ".join(words for words in abouts if words)
+    if what == "links" and not compared:
+        title = f"Links: the {_LINKS} that send longest; none is in both"
+    heading = html.H3([title, hint(_CARRIED[what]["share"], about)])
+    return [heading, _show_figures(shown, what[:-1].capitalize(), rows, what)] if rows else []
+
+
+# ---------------------------------------------------------------------------------------------------
+# Settings
+
+
+def settings_section(shown: Lineup, *, everything: bool) -> Any:
+    """Show the settings of all runs: those that differ, or all."""
+    rows = settings_table(shown.sides, differing=not everything)
+    head = ["Setting", *(LETTERS[index] for index in range(len(shown.sides)))]
+    cells = [
+        [
+            key,
+            *(
+                exact(text, precise) if text else html.Span("–", className="cs-dim")
+                for text, precise in values
+            ),
+        ]
+        for key, values in rows
+    ]
+    body = (
+        html.Div(
+            with_copy_button(table(head, cells), "the settings"),
+            className="cs-compare-wide",
+            tabIndex=0,
+            role="region",
+            **aria_label("Settings"),
+        )
+        if rows
+        else html.P("The settings are the same; only the runs differ.", className="cs-dim")
+    )
+    change = {"settings": None if everything else "all"}
+    text = "Only those that differ" if everything else "All settings"
+    how: dict[str, Any] = {"data-view": json.dumps(change)}
+    button = html.Button(text, className="cs-button-quiet", id="compare-settings", **how)
+    title = "All settings" if everything else "Settings that differ"
+    return html.Section(
+        [html.Div([html.H2(title), button], className="cs-compare-controls"), body], className="cs-section"
+    )
+
+
+# ---------------------------------------------------------------------------------------------------
+# Nodes
+
+
+def nodes_tables(shown: Lineup, pair: int, sides: Sequence[Sequence[str]]) -> Any:
+    """List the nodes that changed most, those that only one run has, and sums per operation."""
+    comparison, letter = shown.comparisons[pair - 1], LETTERS[pair]
+    a, b = sides[0], sides[pair]
+    parts = [
+        _list_changes(comparison, f"Slower in {letter}", comparison.slower, letter, a),
+        _list_changes(comparison, f"Faster in {letter}", comparison.faster, letter, a),
+        _list_alone(comparison.b, f"Only in {letter}", comparison.added, comparison.added_count, b),
+        _list_alone(comparison.a, "Only in A", comparison.removed, comparison.removed_count, a),
+    ]
+    return html.Section(
+        [
+            html.H2(f"Nodes of A and {letter}"),
+            html.P(_describe_matching(comparison, letter), id="compare-matching"),
+            html.Div(parts, className="cs-compare-columns"),
+            _list_operations(comparison, letter),
+        ],
+        className="cs-section",
+    )
+
+
+def _describe_matching(comparison: Comparison, letter: str) -> list[Any]:
+    alignment = comparison.alignment
+    how = "by rank and id" if alignment.by == "id" else "by structure"
+    sentence = (
+        f"{100 * alignment.share:.1f} % of both sides matched {how}: {format_count(alignment.matched)} of "
+        f"{format_count(alignment.nodes_a)} nodes in A and {format_count(alignment.nodes_b)} in {letter}"
+    )
+    alone = [
+        f"only {name} has {format_count(len(places))} of the ranks"
+        for name, places in (("A", alignment.alone_a), (letter, alignment.alone_b))
+        if len(places)
+    ]
+    return ["; ".join([sentence, *alone]) + ".", hint("how nodes are matched", _MATCHED)]
+
+
+def _list_changes(
+    comparison: Comparison, title: str, changes: Sequence[NodeChange], letter: str, side: Sequence[str]
+) -> Any:
+    if not changes:
+        return html.Div([html.H3(title), html.P("none", className="cs-dim")])
+    rows = []
+    listed = [(change, node_words(comparison.a, change.rank_a, change.row_a)) for change in changes[:_LISTED]]
+    often = Counter((words["rank"], words["name"]) for _, words in listed)
+    for change, words in listed:
+        several = often[words["rank"], words["name"]] > 1
+        rows.append(
+            (
+                _node(words, side, select=True, several=several),
+                str(words["rank"]),
+                exact(format_ns(change.a_ns), f"{change.a_ns:,} ns"),
+                exact(format_ns(change.b_ns), f"{change.b_ns:,} ns"),
+                _colour(change.difference_ns),
+                exact(
+                    signed_ns(change.total_ns),
+                    f"{change.total_ns:+,} ns on {format_counted(change.ranks, 'rank')}",
+                ),
+            )
+        )
+    head = ("Node", "on rank", "A", letter, f"{letter} − A", "all ranks")
+    return html.Div(
+        [html.H3(title), _node_table(head, rows, title)],
+    )
+
+
+def _node_table(head: Sequence[str], rows: Sequence[Sequence[Any]], title: str) -> Any:
+    shown = table(head, rows, numeric=range(1, len(head)))
+    return html.Div(
+        with_copy_button(shown, title),
+        className="cs-compare-wide cs-compare-nodes",
+        tabIndex=0,
+        role="region",
+        **aria_label(title),
+    )
+
+
+def _node(words: dict[str, Any], side: Sequence[str], *, select: bool, several: bool = False) -> Any:
+    """Return a link to a node; with its id if several in the table have its name."""
+    changes = {"rank": words["rank"], "node": words["node"]}
+    name = words["name"] or f"node {words['node']}"
+    shown = f"{name} ({words['node']})" if several and words["name"] else name
+    to = link("/timeline", {"job": side[0], "run": side[1], **changes})
+    how: dict[str, Any] = {"data-view": json.dumps(changes)} if select else {}
+    return html.A(html.Bdi(shown), href=to, title=f"{name} · {words['type']} · id {words['node']}", **how)
+
+
+def _colour(ns: int) -> Any:
+    kind = "cs-worse" if ns > 0 else "cs-better" if ns < 0 else ""
+    return exact(signed_ns(ns), f"{ns:+,} ns", classes=kind)
+
+
+def _list_alone(
+    side: Side, title: str, alone: Sequence[NodeAlone], count: int, address: Sequence[str]
+) -> Any:
+    if not alone:
+        return html.Div([html.H3(title), html.P("none", className="cs-dim")])
+    rows = []
+    for node in alone[:_LISTED]:
+        words = node_words(side, node.rank, node.row)
+        lasted = exact(format_ns(node.ns), f"{node.ns:,} ns") if node.ns >= 0 else "no time"
+        rows.append(
+            (_node(words, address, select=False), str(words["rank"]), lasted, format_count(node.ranks))
+        )
+    head = ("Node", "on rank", "lasts", "ranks")
+    return html.Div([html.H3(f"{title}: {format_count(count)}"), _node_table(head, rows, title)])
+
+
+def _list_operations(comparison: Comparison, letter: str) -> Any:
+    changed = [
+        operation
+        for operation in comparison.operations
+        if operation.difference_ns or operation.count_a != operation.count_b
+    ]
+    rows = [
+        (
+            html.Bdi(operation.name or "(no name)", title=f"{operation.name} · {operation.type}"),
+            operation.type.removeprefix("COMM_"),
+            format_count(operation.count_a),
+            format_count(operation.count_b),
+            exact(format_ns(operation.a_ns), f"{operation.a_ns:,} ns"),
+            exact(format_ns(operation.b_ns), f"{operation.b_ns:,} ns"),
+            _colour(operation.difference_ns),
+        )
+        for operation in changed[:_OPERATIONS]
+    ]
+    head = ("Operation", "Type", "Nodes A", letter, "Time A", letter, f"{letter} − A")
+    data = [
+        (
+            operation.type,
+            operation.name,
+            operation.count_a,
+            operation.count_b,
+            operation.a_ns,
+            operation.b_ns,
+            operation.difference_ns,
+        )
+        for operation in comparison.operations[:2000]
+    ]
+    columns = ("type", "name", "count_a", "count_b", "a_ns", "b_ns", "difference_ns")
+    shown = table(head, rows, numeric=range(2, len(head)))
+    title = html.Div(
+        [
+            html.H3("Operations: nodes of one type and name, on all ranks, numbers in names left out"),
+            html.Span(style={"flex": 1}),
+            exports("operations", table=Table(columns, data), title="operations"),
+        ],
+        className="cs-compare-controls",
+    )
+    if not rows:
+        return html.Div(
+            [title, html.P("Every operation takes equally long on both sides.", className="cs-dim")]
+        )
+    region = aria_label("Operations")
+    return html.Div(
+        [
+            title,
+            html.Div(
+                shown, className="cs-compare-wide cs-compare-nodes", tabIndex=0, role="region", **region
+            ),
+        ]
+    )
+
+
+# ---------------------------------------------------------------------------------------------------
+# Collectives
+
+
+def heatmaps(shown: Lineup, *, dark: bool) -> Any:
+    """Show the time of each rank in each collective, all runs on one colour scale."""
+    sides = shown.sides
+    tables = [_durations(side) for side in sides]
+    if not any(matrix.size for matrix, _ in tables):
+        return None
+    names = LETTERS[: len(sides)]
+    graph = dcc.Graph(
+        id="compare-heatmaps",
+        figure=beside(
+            [durations for durations, _ in tables],
+            [[rank.number for rank in side.side.trace.ranks] for side in sides],
+            names,
+            dark=dark,
+            rows=[labels for _, labels in tables],
+        ),
+        config={"displaylogo": False, "displayModeBar": False},
+        className="cs-figure",
+    )
+    rows = [
+        (name, label, side.side.trace.ranks[int(rank)].number, int(durations[row, rank]))
+        for name, side, (durations, labels) in zip(names, sides, tables, strict=True)
+        for row, label in enumerate(labels)
+        for rank in np.flatnonzero(~np.isnan(durations[row])).tolist()
+    ]
+    title = "time in collectives"
+    if len(rows) > _CELLS:
+        title += f", the first {_CELLS:,} of {len(rows):,} cells"
+    head = html.Div(
+        [
+            html.H2("Time of each rank in collectives"),
+            html.Span(
+                "in order of time, all sides on one colour scale, which follows the logarithm",
+                className="cs-dim",
+            ),
+            html.Span(style={"flex": 1}),
+            dcc.Link("Open A and B in Collectives", href=_collectives(*sides[:2]), className="cs-button"),
+            exports(
+                "collectives",
+                figure="compare-heatmaps",
+                table=Table(("side", "collectives", "rank", "duration_ns"), rows[:_CELLS]),
+                title=title,
+            ),
+        ],
+        className="cs-compare-controls",
+    )
+    return html.Section([head, graph], className="cs-section")
+
+
+def _collectives(first: Compared, other: Compared) -> str:
+    """Return the address of Collectives with these two runs."""
+    view = {"job": first.job, "run": first.run, "with": f"{other.job}/{other.run}", "metric": "duration"}
+    return link("/collectives", view)
+
+
+_ROWS = 120
+_NAME_AT_MOST = 60
+
+
+def _durations(compared: Compared) -> tuple[Any, list[str]]:
+    """Return (L, R) times of ranks in collectives, with names of the lines; neighbours share a line if there are many."""
+    side = compared.side
+    members = collective_members(side.trace, side.times, side.groups)
+    if not len(members):
+        return np.zeros((0, len(side.trace.ranks))), []
+    rows = rows_of(members)
+    durations = matrix(members, rows, "duration")
+    edges = np.unique(np.linspace(0, len(durations), min(len(durations), _ROWS) + 1).astype(int))[:-1]
+    there = np.add.reduceat(~np.isnan(durations), edges, axis=0)
+    total = np.add.reduceat(np.nan_to_num(durations), edges, axis=0)
+    ends = [*edges[1:].tolist(), len(durations)]
+    labels = []
+    for low, high in zip(edges.tolist(), ends, strict=True):
+        name = members.titles[int(members.title[rows.first[low]])][-_NAME_AT_MOST:]
+        labels.append(f"{low} · {name}" if high - low == 1 else f"{low}–{high - 1} · {name} and more")
+    return np.where(there > 0, total, np.nan), labels

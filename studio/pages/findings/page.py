@@ -1,0 +1,339 @@
+"""The Findings page: problems of a job, their consequences, and repairs."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import dash
+from dash import Input, Output, callback, dcc, html, no_update
+
+from studio.doctor import CHECKS, REPAIRS, Change, Diagnosis, Examination
+from studio.doctor.diagnosis import LEVELS
+from studio.errors import StudioError
+from studio.jobs.mending import origin, start_mending
+from studio.pages.base.asked import FINDINGS, Asked, answer, answer_output, asks, stores
+from studio.pages.base.export import Table, exports
+from studio.pages.base.state import session, tasks, workspace
+from studio.pages.base.still import still
+from studio.pages.base.widgets import (
+    aria_label,
+    clear_with_job,
+    error_box,
+    findings_badge,
+    link,
+    loading,
+    no_job,
+    page,
+    show_errors,
+)
+from studio.sim.agreement import rank_list
+from studio.store.tasks import ACTIVE, dismiss, wait
+from studio.store.workspace import JobInfo
+from studio.trace import Level, Trace
+from studio.units import format_count
+
+dash.register_page(__name__, path="/findings", name="Findings", title="Findings · Chakra Studio", order=8)
+
+_AT_ONCE_S = 2.0
+"""How long the page waits for a repair; after that it continues in the background."""
+_GOES_ON = "The repair continues in the background. The bar above shows its progress; the new job will appear on Home."
+_LEVEL_WORDS = {"error": ("error", "errors"), "warning": ("warning", "warnings"), "info": ("note", "notes")}
+
+
+def layout(**_query: str) -> Any:
+    """Return the page; its content follows the view."""
+    return html.Div(
+        [
+            html.Div(id="findings-error"),
+            html.Div(page("Findings", loading("Checking the job…")), id="findings-body"),
+            stores(FINDINGS),
+        ]
+    )
+
+
+@callback(Output("findings-body", "children"), Input("view", "data"))
+@show_errors
+def show(view: dict[str, Any]) -> Any:
+    """List the findings of a job, with the one that the view names open."""
+    if not view.get("job"):
+        return no_job()
+    info, examination = workspace().info(view["job"]), session().examination(view["job"])
+    dash.set_props("findings-badge", {"children": findings_badge(examination)})
+    return still(
+        page(
+            "Findings",
+            _show_origin(info),
+            _list(examination, view),
+            _list_passed(examination),
+            controls=[*_counts(examination), *_repair_all(examination, info.id)],
+        )
+    )
+
+
+@callback(
+    Output("findings-error", "children"),
+    answer_output(FINDINGS),
+    Input(FINDINGS, "data"),
+    prevent_initial_call=True,
+)
+def change(asked: Asked | None) -> Any:
+    """Repair a job and open the new one; or delete a repaired job and return to its origin."""
+    if not asked:
+        return no_update, no_update
+    # The button names the job: by the time of a second click the page may show another.
+    job, _, rest = asked["of"].partition(" ")
+    try:
+        if asked["verb"] == "mend":
+            there = _repair_job(job, rest.split(","))
+        else:
+            workspace().delete(job)
+            there = rest
+    except StudioError as error:
+        return error_box(error, title="That did not work"), answer(FINDINGS, asked)
+    if there is None:
+        dash.set_props("activity-poke", {"data": time.time()})
+        return html.P(_GOES_ON, className="cs-dim"), answer(FINDINGS, asked)
+    # The job switch in the frame lists the jobs.
+    dash.set_props("imported", {"data": time.time()})
+    return None, answer(FINDINGS, asked, go=link("/findings", {"job": there}))
+
+
+def _repair_job(job: str, codes: Sequence[str]) -> str | None:
+    """Repair a job in the background; return the new job's id, or None if it is not done within `_AT_ONCE_S`."""
+    started = start_mending(tasks(), session(), job, codes)
+    task = wait(tasks(), started.id, _AT_ONCE_S)
+    if task is None or task.status == "cancelled":
+        raise StudioError("The repair was cancelled.")
+    if task.error:
+        dismiss(tasks(), task.id)
+        raise StudioError(task.error.message, hint=task.error.hint)
+    if task.status in ACTIVE:
+        return None
+    dismiss(tasks(), task.id)
+    return task.result
+
+
+clear_with_job("findings-error")
+
+
+def _counts(examination: Examination) -> list[Any]:
+    counts = [(level, examination.count(level)) for level in LEVELS]
+    fine = html.Span("no problems", className="fi-count fi-fine")
+    return [
+        *(
+            []
+            if examination.count("error") or examination.count("warning") or not examination.diagnoses
+            else [fine]
+        ),
+        *(_count(level, count) for level, count in counts if count),
+    ]
+
+
+def _count(level: Level, count: int) -> Any:
+    text = f"{format_count(count)} {_LEVEL_WORDS[level][count != 1]}"
+    return html.Span(text, className=f"cs-level-{level} fi-count")
+
+
+def _repair_all(examination: Examination, job: str) -> list[Any]:
+    """Return the save buttons, and one that makes all repairs of errors and warnings, if there are several."""
+    codes = [code for code in REPAIRS if any(diagnosis.repair == code for diagnosis in examination.diagnoses)]
+    bad = [
+        code
+        for code in codes
+        if any(diagnosis.repair == code and diagnosis.level != "info" for diagnosis in examination.diagnoses)
+    ]
+    space = html.Span(style={"flex": 1})
+    save = _save(examination)
+    if len(bad) < 2:
+        return [space, *save]
+    titles = "; ".join(REPAIRS[code].title for code in bad)
+    button = html.Button(
+        f"Repair {len(bad)} kinds of problems at once",
+        className="cs-button",
+        title=f"{titles}. The repaired job is a new one; this one stays unchanged.",
+        **asks(FINDINGS, "mend", f"{job} {','.join(bad)}"),
+    )
+    return [space, button, *save]
+
+
+def _save(examination: Examination) -> list[Any]:
+    """Return the buttons that save the findings, if there are any."""
+    if not examination.diagnoses:
+        return []
+    head = ("level", "code", "title", "ranks", "nodes", "message", "consequence", "advice", "repair")
+    rows = [
+        (
+            diagnosis.level,
+            diagnosis.code,
+            diagnosis.title,
+            rank_list(diagnosis.ranks) if diagnosis.ranks else "",
+            diagnosis.count,
+            diagnosis.message,
+            diagnosis.consequence or "",
+            diagnosis.advice or "",
+            diagnosis.repair or "",
+        )
+        for diagnosis in examination.diagnoses
+    ]
+    return [exports("findings", table=Table(head, rows), title="the findings")]
+
+
+def _show_origin(info: JobInfo) -> Any:
+    """Say which job a repaired one was made from, with an undo button; None for other jobs."""
+    made = origin(info)
+    if made is None:
+        return None
+    try:
+        before: Any = dcc.Link(workspace().info(made.job).name, href=link("/findings", {"job": made.job}))
+        undo: Any = html.Button(
+            "Undo: delete this job",
+            className="cs-button-quiet",
+            **asks(FINDINGS, "undo", f"{info.id} {made.job}"),
+        )
+    except StudioError:
+        before, undo = html.Span("a job that is no longer there"), None
+    titles = "; ".join(REPAIRS[code].title for code in made.repairs if code in REPAIRS)
+    return html.P(["Repaired from ", before, f": {titles}. ", undo], className="fi-origin")
+
+
+def _list(examination: Examination, view: dict[str, Any]) -> Any:
+    if not examination.diagnoses:
+        return html.Div(
+            [
+                html.H2("No problems in this job"),
+                html.P(f"{len(CHECKS)} checks ran, listed below, and the files were read without problems."),
+            ],
+            id="findings-list",
+            className="fi-clean",
+        )
+    return html.Ul(
+        [_item(diagnosis, key, view) for key, diagnosis in _key_diagnoses(examination.diagnoses)],
+        id="findings-list",
+        className="fi-list",
+    )
+
+
+def _key_diagnoses(diagnoses: Iterable[Diagnosis]) -> list[tuple[str, Diagnosis]]:
+    """Pair findings with their names in addresses: the code, numbered from the second of a code on."""
+    seen: dict[str, int] = {}
+    made = []
+    for diagnosis in diagnoses:
+        number = seen[diagnosis.code] = seen.get(diagnosis.code, 0) + 1
+        made.append((diagnosis.code if number == 1 else f"{diagnosis.code}.{number}", diagnosis))
+    return made
+
+
+def _item(diagnosis: Diagnosis, key: str, view: dict[str, Any]) -> Any:
+    is_open = view.get("finding") == key
+    opens: dict[str, Any] = {
+        "data-view": json.dumps({"finding": None if is_open else key}),
+        "aria-expanded": "true" if is_open else "false",
+    }
+    ranks = rank_list(diagnosis.ranks) if diagnosis.ranks else "the whole job"
+    head = html.Button(
+        [
+            html.Span(diagnosis.level, className=f"cs-level cs-level-{diagnosis.level}"),
+            html.Strong(diagnosis.title),
+            html.Span(ranks, className="cs-dim fi-ranks"),
+            html.Span("can be repaired" if diagnosis.repair else "", className="cs-dim fi-mends"),
+        ],
+        className="fi-head",
+        **opens,
+    )
+    body = _details(diagnosis, view) if is_open else None
+    return html.Li(
+        [head, html.P(html.Bdi(diagnosis.message), className="fi-message"), body],
+        className="fi-open" if is_open else None,
+    )
+
+
+def _details(diagnosis: Diagnosis, view: dict[str, Any]) -> Any:
+    facts = [(what, value) for what, value in diagnosis.evidence]
+    return html.Div(
+        [
+            html.P([html.Strong("Consequence. "), diagnosis.consequence]) if diagnosis.consequence else None,
+            html.P([html.Strong("What to do. "), diagnosis.advice]) if diagnosis.advice else None,
+            html.Dl(
+                [part for what, value in facts for part in (html.Dt(what), html.Dd(html.Bdi(value)))],
+                className="fi-evidence",
+            )
+            if facts
+            else None,
+            _nodes(session().trace(view["job"]), diagnosis, view),
+            _repair(diagnosis, view["job"]) if diagnosis.repair else None,
+        ],
+        className="fi-details",
+    )
+
+
+def _nodes(trace: Trace, diagnosis: Diagnosis, view: dict[str, Any]) -> Any:
+    """List the first nodes of a finding; a click opens the inspector."""
+    if not diagnosis.nodes:
+        return None
+    items = []
+    graphs = {rank.number: trace.graph_of(rank) for rank in trace.ranks}
+    for place, ref in zip(diagnosis.nodes, _refs(trace, diagnosis), strict=True):
+        graph = graphs[place.rank]
+        name = graph.strings[int(graph.name[place.row])] if graph.name[place.row] >= 0 else ""
+        chosen: dict[str, Any] = {"data-view": json.dumps({"rank": place.rank, "node": ref})}
+        href = link("/findings", view, rank=place.rank, node=ref)
+        mark = html.Span(f"rank {place.rank}", className="cs-tag")
+        items.append(html.Li([mark, html.A(html.Bdi(f"{ref} {name}".strip()[:160]), href=href, **chosen)]))
+    more = diagnosis.count - len(items)
+    rest = html.P(f"and {format_count(more)} more", className="cs-dim") if more > 0 else None
+    return html.Div([html.H3("Nodes"), html.Ul(items, className="fi-nodes"), rest])
+
+
+def _refs(trace: Trace, diagnosis: Diagnosis) -> list[str]:
+    from studio.doctor.diagnosis import node_names
+
+    return [ref for _, ref in node_names(trace, diagnosis)]
+
+
+def _repair(diagnosis: Diagnosis, job: str) -> Any:
+    """Show what a repair would change, and its button."""
+    assert diagnosis.repair
+    known, changes = REPAIRS[diagnosis.repair], session().repair_preview(job, diagnosis.repair)
+    if not changes:
+        blocked = "Nothing can be repaired yet: repair the findings above first, cycles most of all."
+        return html.Div([html.H3(known.title), html.P(blocked, className="cs-dim")], className="fi-repair")
+    return html.Div(
+        [
+            html.H3(known.title),
+            html.P(known.consequence),
+            *[_preview(change) for change in changes],
+            html.Button(
+                "Repair as a new job",
+                className="cs-button",
+                **asks(FINDINGS, "mend", f"{job} {diagnosis.repair}"),
+                **aria_label(f"{known.title}, as a new job"),
+            ),
+            html.Span("This job stays unchanged.", className="cs-dim"),
+        ],
+        className="fi-repair",
+    )
+
+
+def _preview(change: Change) -> Any:
+    rest = change.count - len(change.first)
+    shown = [html.Li(html.Bdi(text)) for text in change.first]
+    if rest > 0 and shown:
+        shown.append(html.Li(f"and {format_count(rest)} more", className="cs-dim"))
+    return html.Div([html.P(f"Would change: {change.what}."), html.Ul(shown, className="fi-changes")])
+
+
+def _list_passed(examination: Examination) -> Any:
+    """List the checks that found no problem."""
+    if not examination.passed:
+        return None
+    names: Sequence[Any] = [html.Li(check.title, title=check.consequence) for check in examination.passed]
+    return html.Details(
+        [
+            html.Summary(f"{len(examination.passed)} of {len(CHECKS)} checks passed"),
+            html.Ul(names, className="fi-passed"),
+        ],
+        open=not examination.diagnoses,
+    )

@@ -1,0 +1,112 @@
+"""The bar above every page: background tasks, and the choice of the run that is shown."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from dash import dcc, html, no_update
+
+from studio.errors import StudioError
+from studio.pages.base.asked import ACTIVITY, Asked, asks
+from studio.pages.base.state import RECORDED, session, tasks, workspace
+from studio.pages.base.widgets import aria_label, link
+from studio.store.tasks import ACTIVE, KindName, Task, cancel, dismiss, list_tasks
+from studio.units import format_bytes, format_count, format_ns
+from studio.views.address import runs_of
+
+_PAGES: Mapping[KindName, str] = {"import": "/", "repair": "/findings", "simulation": "/simulate"}
+"""The page that starts tasks of each kind."""
+
+
+def show_activity(known: str | None) -> tuple[Any, Any, Any, Any, bool]:
+    """List the background tasks, for the bar above every page.
+
+    Args:
+        known: The mark of the list that the page shows now.
+
+    Returns:
+        The count, the list, whether to hide both, a mark that changes when the list does (progress apart), and whether
+        polling can stop. What would not change is `no_update`.
+    """
+    shown = [task for task in list_tasks(tasks()) if task.status in ACTIVE or _failed_unseen(task)]
+    active = sum(task.status in ACTIVE for task in shown)
+    mark = repr([(task.id, task.status in ACTIVE) for task in shown])
+    if mark == known and not active:
+        return no_update, no_update, no_update, no_update, True
+    names = {job.id: job.name for job in workspace().jobs()}
+    items = [_show_task(task, names) for task in shown]
+    failed = len(shown) - active
+    count = f"{active} running" + (f" · {failed} failed" if failed else "")
+    return count, items, not items, no_update if mark == known else mark, not active
+
+
+def _failed_unseen(task: Task) -> bool:
+    """Return whether a task failed and no page shows it."""
+    return task.kind == "repair" and task.status in ("failed", "interrupted")
+
+
+def _show_task(task: Task, names: Mapping[str, str]) -> Any:
+    page, name = _PAGES[task.kind], names.get(task.job)
+    about = [task.kind, *([name] if name and name != task.title else []), _describe_progress(task)]
+    active = task.status in ACTIVE
+    verb, label = ("cancel", "Cancel") if active else ("dismiss", "Dismiss")
+    button = html.Button(
+        label,
+        className="cs-button-quiet",
+        **asks(ACTIVITY, verb, task.id),
+        **aria_label(f"{task.kind} {task.title}: {verb}"),
+    )
+    # Tasks of another studio are that studio's to end.
+    own = task.id in tasks().live or not active
+    return html.Li(
+        [
+            dcc.Link(task.title, href=link(page, {"job": task.job} if task.job else {})),
+            html.Span(f" · {' · '.join(about)} ", className="cs-dim"),
+            button if own else None,
+        ]
+    )
+
+
+def _describe_progress(task: Task) -> str:
+    """Describe the progress of a task in one sentence."""
+    if task.error:
+        return task.error.message
+    if task.status != "running":
+        return task.status
+    if not task.total:
+        return task.phase or "preparing"
+    size = format_bytes if task.unit == "bytes" else format_count
+    words = f"{task.phase} {100 * task.done // task.total} %".strip()
+    words += f", {size(task.done)} of {size(task.total)}" + ("" if task.unit == "bytes" else f" {task.unit}")
+    left = task.remaining_s(tasks().now())
+    return words if left is None else f"{words}, about {format_ns(left * 1e9)} left"
+
+
+def change_activity(asked: Asked) -> None:
+    """Cancel a running task, or dismiss a failed one."""
+    (cancel if asked["verb"] == "cancel" else dismiss)(tasks(), asked["of"])
+
+
+def list_run_choices(shown: str | None) -> tuple[list[dict[str, str]], str | None, str | None, bool]:
+    """Return the options of the run switch, the run that is shown (twice: once for the script), and whether to hide it.
+
+    Args:
+        shown: The view's job and run, as a JSON list; both may be null.
+    """
+    job, wanted = json.loads(shown) if shown else (None, None)
+    if not job:
+        return [], None, None, True
+    try:
+        known = runs_of(session(), job)
+    except StudioError:
+        # The page says what is wrong with the job.
+        return [], None, None, True
+    if not known:
+        return [], None, None, False
+    value = wanted or known[0]["value"]
+    if value not in {option["value"] for option in known}:
+        gone = "as recorded" if value == RECORDED else f"{value[:40]} (gone)"
+        known.append({"value": value, "label": gone})
+    return known, value, value, False

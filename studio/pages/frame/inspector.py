@@ -1,0 +1,288 @@
+"""The inspector: every fact about the selected node, the same on every page."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from dash import Dash, Input, Output, dcc, html
+
+from studio.analysis.collectives.groups import group_of
+from studio.analysis.graph.neighbours import predecessors, successors
+from studio.analysis.job.nodes import NodeIndex, find_node, node_ref
+from studio.errors import StudioError
+from studio.pages.base.state import session, workspace
+from studio.pages.base.still import still
+from studio.pages.base.widgets import error_box, link
+from studio.trace import (
+    Attribute,
+    CollectiveType,
+    Graph,
+    NodeType,
+    Rank,
+    Trace,
+    ValueKind,
+    collective_name,
+    node_attributes,
+    type_name,
+)
+from studio.units import format_bytes, format_count, format_ns, format_offset, format_si
+from studio.views.address import rank_of, shown_run
+
+_NEIGHBOURS_SHOWN = 100
+_ITEMS_SHOWN = 200
+_TEXT_SHOWN = 4000
+
+
+def connect(app: Dash) -> None:
+    """Make the inspector follow the selection."""
+
+    @app.callback(Output("inspector", "children"), Input("selection", "data"))
+    def show(selection: str | None) -> Any:
+        view: dict[str, Any] = json.loads(selection or "{}")
+        if not view:
+            return None
+        try:
+            index = session().node_index(view["job"])
+            rank = rank_of(index.trace, view)
+            row = find_node(index.trace.graph_of(rank), view["node"])
+            return still(_node(index, rank, row, view))
+        except StudioError as error:
+            head = html.Div([html.H2("No node"), _close()], className="cs-inspector-head")
+            return html.Div([head, error_box(error)], className="cs-inspector")
+
+
+def _close() -> Any:
+    return html.Button(
+        "Close", className="cs-button-quiet", **_changes(node=None), title="Close the inspector"
+    )
+
+
+def _node(index: NodeIndex, rank: Rank, row: int, view: dict[str, Any]) -> Any:
+    trace = index.trace
+    graph = trace.graph_of(rank)
+    attributes = node_attributes(graph, row, rank.slots)
+    name = graph.strings[int(graph.name[row])] or "(no name)"
+    return html.Div(
+        [
+            html.Div([html.H2(_plain(name)), _close()], className="cs-inspector-head"),
+            html.Dl(
+                _pairs(
+                    [
+                        *_facts(trace, rank, row, attributes, view),
+                        *_times(index, graph, row, simulated=bool(shown_run(session(), view["job"], view))),
+                        *_simulated_facts(trace, rank, row, view),
+                    ]
+                )
+            ),
+            _neighbours("Waits for", predecessors(graph, row), graph, view),
+            _neighbours("Waited for by", successors(graph, row), graph, view),
+            _attributes(attributes),
+            _inputs_and_outputs(graph, row),
+            _list_unknown_fields(graph, row),
+            _elsewhere(
+                view, timed=int(graph.start_ns[row]) >= 0, meets=int(graph.type[row]) == NodeType.COMM_COLL
+            ),
+        ],
+        className="cs-inspector",
+    )
+
+
+def _changes(**changes: Any) -> dict[str, Any]:
+    """Return the attribute that makes a click change the view."""
+    return {"data-view": json.dumps(changes)}
+
+
+def _pairs(facts: Sequence[tuple[Any, Any]]) -> list[Any]:
+    return [part for label, value in facts for part in (html.Dt(label), html.Dd(value))]
+
+
+def _facts(
+    trace: Trace, rank: Rank, row: int, attributes: list[Attribute], view: dict[str, Any]
+) -> list[tuple[str, Any]]:
+    keep = {name: view.get(name) for name in ("job", "run", "rank", "node")}
+    graph = trace.graph_of(rank)
+    number = int(graph.type[row])
+    values = {attribute.name: attribute.value for attribute in attributes}
+    facts: list[tuple[str, Any]] = [
+        ("rank", _link_fact(str(rank.number), "/timeline", keep, "See its lanes in the timeline")),
+        ("id", str(int(graph.id[row]))),
+        ("type", type_name(number)),
+    ]
+    if number == NodeType.COMM_COLL and isinstance(values.get("comm_type"), int):
+        facts.append(("collective", collective_name(int(values["comm_type"]))))  # type: ignore[arg-type]
+    group = group_of(trace, rank, row)
+    if group is not None:
+        listed = next((candidate for candidate in trace.groups if candidate.name == group), None)
+        ranks = f" · ranks {_short_list(listed.ranks)}" if listed else ""
+        shown = group or "(unnamed)"
+        if number == NodeType.COMM_COLL:
+            only = {**keep, "by": "group", "only": group}
+            facts.append(
+                (
+                    "comm group",
+                    [_link_fact(shown, "/collectives", only, "See the collectives of the group"), ranks],
+                )
+            )
+        else:
+            facts.append(("comm group", f"{shown}{ranks}"))
+    if isinstance(values.get("comm_size"), int):
+        facts.append(("bytes", _exact(format_bytes(int(values["comm_size"])), values["comm_size"])))  # type: ignore[arg-type]
+    if isinstance(values.get("num_ops"), int):
+        facts.append(("operations", _exact(format_si(int(values["num_ops"]), "FLOP"), values["num_ops"])))  # type: ignore[arg-type]
+    return facts
+
+
+def _link_fact(text: str, path: str, view: dict[str, Any], title: str) -> Any:
+    """Return a fact as a link to the page that shows more about it."""
+    return dcc.Link(text, href=link(path, view), title=title)
+
+
+def _simulated_facts(trace: Trace, rank: Rank, row: int, view: dict[str, Any]) -> list[tuple[str, Any]]:
+    """Return when the node ran in the simulation that is shown, if one is."""
+    run = shown_run(session(), view["job"], view)
+    if not run:
+        return []
+    times = session().times(view["job"], run)
+    first = int(times.first[trace.ranks.index(rank)])
+    start = int(times.start_ns[first + row]) if first >= 0 else -1
+    if start < 0:
+        return [("in the run", "did not run")]
+    end = int(times.end_ns[first + row])
+    whole = int(times.end_ns.max())
+    return [
+        ("issued in run", _exact(format_offset(start, whole), f"{start:,} ns after the beginning")),
+        ("callback", _exact(format_offset(end, whole), f"{end:,} ns after the beginning")),
+        ("took in run", _exact(format_ns(end - start), f"{end - start:,} ns")),
+    ]
+
+
+def _section(title: str, *children: Any) -> Any:
+    """Return a part of the inspector that can be folded away."""
+    return html.Details([html.Summary(html.H3(title)), *children], open=True)
+
+
+def _times(index: NodeIndex, graph: Graph, row: int, *, simulated: bool) -> list[tuple[str, Any]]:
+    """Return recorded start and duration, labelled as recorded if a simulation is shown too."""
+    kind = "recorded " if simulated else ""
+    start, duration = int(graph.start_ns[row]), int(graph.duration_ns[row])
+    shown = format_offset(start - index.origin_ns, index.end_ns)
+    hint = (
+        f"{start - index.origin_ns:,} ns after the first recorded start of the job; {start:,} ns in the file"
+    )
+    return [
+        (f"{kind}start", _exact(shown, hint) if start >= 0 else "not recorded"),
+        (
+            f"{kind}duration",
+            _exact(format_ns(duration), f"{duration:,} ns") if duration else "0, or not recorded",
+        ),
+    ]
+
+
+def _short_list(ranks: tuple[int, ...], most: int = 16) -> str:
+    shown = ", ".join(str(rank) for rank in ranks[:most])
+    return shown + (f" and {len(ranks) - most} more" if len(ranks) > most else "")
+
+
+def _exact(shown: str, value: Any) -> Any:
+    return html.Span(shown, title=f"{value:,}" if isinstance(value, int) else str(value))
+
+
+def _neighbours(title: str, rows: list[tuple[int, bool]], graph: Graph, view: dict[str, Any]) -> Any:
+    """Return a list of neighbours, each one click away."""
+    items = []
+    for row, is_data in rows[:_NEIGHBOURS_SHOWN]:
+        kind = html.Span("data" if is_data else "ctrl", className="cs-tag")
+        if row < 0:
+            missing = int((graph.data if is_data else graph.ctrl).dangling[-1 - row])
+            items.append(html.Li([kind, html.Span(f"id {missing}: not in the file", className="cs-dim")]))
+            continue
+        ref = node_ref(graph, row)
+        name = graph.strings[int(graph.name[row])] or f"node {ref}"
+        there = link("", view, node=ref)
+        items.append(
+            html.Li(
+                [kind, html.A(html.Bdi(name), href=there, title=f"{name} (id {ref})", **_changes(node=ref))]
+            )
+        )
+    more = len(rows) - len(items)
+    return _section(
+        f"{title} {format_count(len(rows))}",
+        html.Ul(items, className="cs-neighbours") if items else html.P("nothing", className="cs-dim"),
+        html.P(f"and {more:,} more", className="cs-dim") if more else None,
+    )
+
+
+def _attributes(attributes: list[Attribute]) -> Any:
+    facts: list[tuple[Any, Any]] = []
+    for attribute in attributes:
+        kind = html.Span(ValueKind(attribute.kind).name.lower().replace("_", " "), className="cs-kind")
+        label = html.Span([_plain(attribute.name) or "(no name)", kind])
+        doc = html.Div(_plain(attribute.doc), className="cs-dim") if attribute.doc else None
+        facts.append((label, html.Div([_value(attribute), doc])))
+    body = html.Dl(_pairs(facts)) if facts else html.P("none", className="cs-dim")
+    return _section(f"Attributes {len(attributes)}", body)
+
+
+def _value(attribute: Attribute) -> Any:
+    value = attribute.value
+    if attribute.kind == ValueKind.NONE:
+        return html.Span("no value", className="cs-dim")
+    if isinstance(value, list):
+        shown = "\n".join(_plain(item) for item in value[:_ITEMS_SHOWN])
+        more = f"\n… {len(value) - _ITEMS_SHOWN:,} more" if len(value) > _ITEMS_SHOWN else ""
+        return html.Div(f"{shown}{more}" if value else "empty list", className="cs-value", tabIndex=0)
+    text = _plain(value)
+    if (
+        attribute.name == "comm_type"
+        and isinstance(value, int)
+        and value in CollectiveType._value2member_map_
+    ):
+        text = f"{value} ({collective_name(value)})"
+    return html.Div(text, className="cs-value", tabIndex=0 if len(text) > 200 else None)
+
+
+def _plain(value: Any) -> str:
+    text = value.hex(" ") if isinstance(value, bytes) else str(value)
+    return (
+        text
+        if len(text) <= _TEXT_SHOWN
+        else f"{text[:_TEXT_SHOWN]} … {len(text) - _TEXT_SHOWN:,} more characters"
+    )
+
+
+def _inputs_and_outputs(graph: Graph, row: int) -> Any:
+    if not len(graph.io):
+        return None
+    parts = []
+    for title, codes in (("Inputs", graph.io[row, :3]), ("Outputs", graph.io[row, 3:])):
+        if codes[0] < 0:
+            continue
+        texts = [graph.strings[int(code)] for code in codes]
+        facts = [
+            (label, html.Div(_plain(text), className="cs-value", tabIndex=0))
+            for label, text in zip(("values", "shapes", "types"), texts, strict=True)
+        ]
+        parts.append(_section(title, html.Dl(_pairs(facts))))
+    return html.Div(parts)
+
+
+def _list_unknown_fields(graph: Graph, row: int) -> Any:
+    """Show fields of the node that this version does not know, as bytes."""
+    pieces = [graph.strings.raw(int(code)) for code in graph.extra[graph.extra_row == row]]
+    if not pieces:
+        return None
+    return _section("Unknown fields", html.Div(_plain(b"".join(pieces)), className="cs-value"))
+
+
+def _elsewhere(view: dict[str, Any], *, timed: bool, meets: bool) -> Any:
+    keep = {name: view.get(name) for name in ("job", "run", "rank", "node")}
+    places = [("Graph", "/graph"), ("Nodes", "/nodes")]
+    if timed or workspace().info(view["job"]).runs:
+        places.append(("Timeline", "/timeline"))
+    if meets:
+        places.append(("Collectives", "/collectives"))
+    links = [html.A(name, href=link(path, keep)) for name, path in places]
+    between = [part for anchor in links for part in (" · ", anchor)]
+    return html.Div([html.H3("Open in"), html.Div(between[1:])])

@@ -1,0 +1,216 @@
+"""The Home page: open traces, a sample, or a recent job."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import dash
+from dash import Input, Output, State, callback, dcc, html, no_update
+
+from studio.errors import StudioError
+from studio.jobs.importing import open_sample
+from studio.pages.base.asked import HOME, Asked, answer, answer_output, asks, stores
+from studio.pages.base.export import with_copy_button
+from studio.pages.base.state import RECORDED, workspace
+from studio.pages.base.widgets import aria_label, error_box, exact, link, page
+from studio.samples import SAMPLES
+from studio.store.workspace import JobInfo
+from studio.units import format_bytes, format_count, format_ns
+
+dash.register_page(__name__, path="/", name="Home", title="Home · Chakra Studio", order=0)
+
+
+def layout(**_query: str) -> Any:
+    """Return the page; the lists are filled by callbacks."""
+    drop = html.Div(
+        [
+            html.H2("Drop Chakra execution traces here"),
+            html.P(
+                "Files, folders or archives: <job>.<rank>.et with the comm group JSON beside them; PyTorch execution traces "
+                "with their Kineto traces, which are linked; text workloads; timelines that simulators write.",
+                className="cs-dim",
+            ),
+            html.Button("Choose files", id="home-pick-files", className="cs-button"),
+            " ",
+            html.Button("Choose a folder", id="home-pick-folder", className="cs-button"),
+            html.P("Everything stays on this machine.", className="cs-dim"),
+        ],
+        id="home-drop",
+        className="cs-drop",
+    )
+    return page(
+        "Open a job",
+        html.Div(drop, className="cs-section"),
+        html.Div(id="home-uploads"),
+        html.Div(id="home-error"),
+        html.Div(
+            [html.H2("Recent jobs"), html.Div(id="home-deleted", role="status"), html.Div(id="home-jobs")],
+            className="cs-section",
+        ),
+        html.Div([html.H2("Samples"), html.Div(_samples(), className="cs-samples")], className="cs-section"),
+        stores(HOME),
+        dcc.Store(id="home-renaming"),
+        dcc.Store(id="home-refresh"),
+    )
+
+
+def _samples() -> list[Any]:
+    return [
+        html.Button(
+            [html.Strong(sample.title), html.Span(sample.description, className="cs-dim")],
+            className="cs-sample",
+            **asks(HOME, "open", sample.name),
+        )
+        for sample in SAMPLES
+    ]
+
+
+@callback(
+    Output("home-error", "children"),
+    Output("home-renaming", "data"),
+    Output("home-deleted", "children"),
+    Output("home-refresh", "data"),
+    answer_output(HOME),
+    Input(HOME, "data"),
+    prevent_initial_call=True,
+)
+def change(asked: Asked | None) -> Any:
+    """Open a sample; rename, delete or restore a job."""
+    if not asked:
+        return [no_update] * 5
+    job = asked["of"]
+    there = renaming = deleted = problem = None
+    try:
+        if asked["verb"] == "open":
+            there = link("/overview", {"job": open_sample(workspace(), job)})
+        elif asked["verb"] == "rename":
+            renaming = job
+        elif asked["verb"] == "save":
+            workspace().rename(job, asked["text"])
+        elif asked["verb"] == "restore":
+            workspace().restore(job)
+        elif asked["verb"] == "delete":
+            name = workspace().info(job).name
+            workspace().delete(job)
+            deleted = _offer_undo(job, name)
+        # The job switch in the frame lists the same jobs.
+        dash.set_props("imported", {"data": time.time()})
+    except StudioError as error:
+        renaming = job if asked["verb"] == "save" else None
+        title = "The sample could not be opened" if asked["verb"] == "open" else "That did not work"
+        problem = error_box(error, title=title)
+    return problem, renaming, deleted, time.time(), answer(HOME, asked, go=there)
+
+
+@callback(
+    Output("home-jobs", "children"),
+    Input("home-drop", "id"),
+    Input("home-refresh", "data"),
+    State("home-renaming", "data"),
+)
+def list_jobs(_mounted: str, _changed: Any, renaming: str | None) -> Any:
+    """Show the recent jobs."""
+    return _jobs_table(workspace().jobs(), renaming)
+
+
+def _offer_undo(job: str, name: str) -> Any:
+    undo = html.Button("Undo", className="cs-button-quiet", **asks(HOME, "restore", job))
+    return html.P(
+        [f"{name} was deleted. ", undo, html.Span("You can undo this for a day.", className="cs-dim")]
+    )
+
+
+def _jobs_table(jobs: list[JobInfo], renaming: str | None) -> Any:
+    if not jobs:
+        return html.P("None yet. Drop traces above, or start with a sample.", className="cs-dim")
+    head = ("Job", "Ranks", "Nodes", "Recorded span", "While reading", "On disk", "Imported", "")
+    numeric = (1, 2, 3, 5)
+    shown = html.Table(
+        [
+            html.Thead(
+                html.Tr(
+                    [
+                        html.Th(name, scope="col", className="cs-num" if i in numeric else None)
+                        for i, name in enumerate(head)
+                    ]
+                )
+            ),
+            html.Tbody([_job_row(job, job.id == renaming) for job in jobs]),
+        ],
+        className="cs-table cs-jobs",
+    )
+    return with_copy_button(shown, "the jobs")
+
+
+def _job_row(job: JobInfo, renaming: bool) -> Any:
+    summary, stored = job.summary, job.stored_bytes + job.runs_bytes
+    name: Any = html.A(job.name, href=link("/overview", {"job": job.id}))
+    if renaming:
+        field = dcc.Input(value=job.name, className="cs-rename", maxLength=200, autoFocus=True)
+        name = html.Span(
+            [field, html.Button("Save", className="cs-button-quiet", **asks(HOME, "save", job.id))],
+            className="cs-renaming",
+        )
+    lasted = summary.end_ns - summary.start_ns
+    span = exact(format_ns(lasted), f"{lasted:,} ns") if summary.start_ns >= 0 else "–"
+    actions = [
+        *_compare(job),
+        html.Button(
+            "Rename",
+            className="cs-button-quiet",
+            **asks(HOME, "rename", job.id),
+            **aria_label(f"Rename {job.name}"),
+        ),
+        html.Button(
+            "Delete",
+            className="cs-button-quiet",
+            **asks(HOME, "delete", job.id),
+            **aria_label(f"Delete {job.name}"),
+        ),
+    ]
+    return html.Tr(
+        [
+            html.Td(name),
+            html.Td(format_count(summary.ranks), className="cs-num"),
+            html.Td(format_count(summary.nodes), className="cs-num"),
+            html.Td(span, className="cs-num"),
+            html.Td(_count_findings(job)),
+            html.Td(
+                exact(format_bytes(stored), f"{stored:,} bytes{_runs(job)}"),
+                className="cs-num",
+            ),
+            html.Td(time.strftime("%Y-%m-%d %H:%M", time.localtime(job.created))),
+            html.Td(actions, className="cs-row-actions"),
+        ]
+    )
+
+
+def _compare(job: JobInfo) -> list[Any]:
+    """Return a button that adds a job to a comparison: its recording, else its newest run; [] if it has neither."""
+    run = RECORDED if job.summary.timed_nodes else ""
+    if not run and job.runs:
+        run = workspace().runs(job.id)[0].id
+    what: dict[str, Any] = {"data-compare": f"{job.id}/{run}", "data-compare-name": job.name}
+    about = aria_label(f"Compare {job.name}")
+    return [html.Button("Compare +", className="cs-button-quiet", **what, **about)] if run else []
+
+
+def _runs(job: JobInfo) -> str:
+    """Say how much of a job's size its runs take."""
+    noun = "simulation" if job.runs == 1 else "simulations"
+    return f", {job.runs_bytes:,} of them {job.runs:,} {noun}" if job.runs else ""
+
+
+def _count_findings(job: JobInfo) -> Any:
+    parts = [
+        f"{count} {name}{'s' if count != 1 else ''}"
+        for count, name in ((job.errors, "error"), (job.warnings, "warning"))
+        if count
+    ]
+    level = "error" if job.errors else "warning"
+    return (
+        html.Span(", ".join(parts), className=f"cs-level-{level}")
+        if parts
+        else html.Span("none", className="cs-dim")
+    )

@@ -1,0 +1,274 @@
+"""The Nodes page: every node of every rank, with filters, order and search."""
+
+from __future__ import annotations
+
+import json
+import threading
+from typing import Any
+
+import dash
+import dash_ag_grid as dag
+import dash_mantine_components as dmc
+from dash import ClientsideFunction, Input, Output, callback, clientside_callback, dcc, html, no_update
+
+from studio.analysis.job.nodes import TEXT_COLUMNS
+from studio.errors import StudioError
+from studio.pages.base.export import exports
+from studio.pages.base.state import session, workspace
+from studio.pages.base.widgets import aria_label, no_job
+from studio.views.address import run_note
+
+dash.register_page(__name__, path="/nodes", name="Nodes", title="Nodes · Chakra Studio", order=2)
+
+_CLIENT = "studio_nodes"
+_CLEARS: dict[str, Any] = {"data-nodes-clear": ""}
+_TEXT_FILTERS = [
+    "contains",
+    "notContains",
+    "equals",
+    "notEqual",
+    "startsWith",
+    "endsWith",
+    "blank",
+    "notBlank",
+]
+_NUMBER_FILTERS = [
+    {
+        "displayKey": "matches",
+        "displayName": "<, >, !=, a..b",
+        # The grid asks for a predicate but never calls it: the server compares.
+        "predicate": {"function": "true"},
+        "numberOfInputs": 1,
+    },
+    "blank",
+    "notBlank",
+]
+_THEME = """themeQuartz.withParams({
+    accentColor: 'var(--cs-accent)', backgroundColor: 'var(--cs-panel)', foregroundColor: 'var(--cs-text)',
+    borderColor: 'var(--cs-border)', browserColorScheme: 'inherit', chromeBackgroundColor: 'var(--cs-raised)',
+    headerBackgroundColor: 'var(--cs-raised)', headerTextColor: 'var(--cs-text)', headerFontWeight: 500,
+    oddRowBackgroundColor: 'var(--cs-panel)', rowHoverColor: 'var(--cs-raised)',
+    selectedRowBackgroundColor: 'var(--cs-accent-soft)', inputBackgroundColor: 'var(--cs-bg)',
+    inputBorder: 'solid 1px var(--cs-border)', inputPlaceholderTextColor: 'var(--cs-dim)',
+    menuBackgroundColor: 'var(--cs-panel)', menuTextColor: 'var(--cs-text)',
+    tooltipBackgroundColor: 'var(--cs-panel)', tooltipTextColor: 'var(--cs-text)',
+    iconColor: 'var(--cs-dim)', iconButtonHoverColor: 'var(--cs-text)',
+    fontFamily: 'inherit', fontSize: 12.5, headerFontSize: 12.5, rowHeight: 26, headerHeight: 30, listItemHeight: 26,
+    spacing: 5, cellHorizontalPadding: 6, borderRadius: 4, wrapperBorderRadius: 5, rowBorder: {color: 'var(--cs-row-line)'}
+})"""
+
+
+def _column(
+    field: str, title: str, width: int, explained: str = "", run_width: int | None = None, **more: Any
+) -> dict[str, Any]:
+    """Return the definition of a column; `context` is what assets/nodes/ reads.
+
+    `run_width` is for a column of times: how wide it is while a run is shown and its heading says so.
+    """
+    text = field in TEXT_COLUMNS
+    definition: dict[str, Any] = {
+        "field": field,
+        "headerName": title,
+        "headerTooltip": explained,
+        "filter": "agTextColumnFilter",
+        "filterParams": {
+            "filterOptions": _TEXT_FILTERS if text else _NUMBER_FILTERS,
+            "debounceMs": 300,
+            "maxNumConditions": 2,
+        },
+        "context": {"text": text, "run_width": run_width},
+        **more,
+    }
+    if definition.get("flex") is None:
+        definition["width"] = width
+    if not text:
+        definition["type"] = "rightAligned"
+    return definition
+
+
+def _quantity_column(field: str, title: str, width: int, explained: str, **more: Any) -> dict[str, Any]:
+    """Return the definition of a column of sizes, counts or times; its filters accept units."""
+    return _column(field, title, width, explained, tooltipField=f"{field}_exact", **more)
+
+
+_OFFSETS = "Counted from the first recorded start of the job, in a run from its beginning. Filter: < 1.5 ms, 1 ms..2 ms"
+_COLUMNS = [
+    _column("rank", "Rank", 60),
+    _column("id", "Id", 72),
+    _column("name", "Name", 0, flex=1, minWidth=160, tooltipField="name"),
+    _column("type", "Type", 98),
+    _column("collective", "Collective", 132, "Collective that a COMM_COLL node takes part in"),
+    _column("group", "Group", 74, "Comm group the node names", tooltipField="group"),
+    _quantity_column(
+        "bytes", "Bytes", 84, "Payload on this rank (comm_size). Filter: 48 MiB, > 1 GB, 1 KiB..1 MiB"
+    ),
+    _quantity_column(
+        "operations", "Operations", 96, "Floating-point operations (num_ops). Filter: 2 G, > 500 M"
+    ),
+    # While a run is shown the script adds "in run" to the first three and shows what was recorded beside them.
+    _quantity_column("start_ns", "Start", 104, f"When it began. {_OFFSETS}", run_width=104),
+    _quantity_column("end_ns", "End", 104, f"When it ended. {_OFFSETS}", run_width=104),
+    _quantity_column(
+        "duration_ns",
+        "Duration",
+        94,
+        "From start to end. Filter: 20 us, >= 1.5 ms, 1 ms..2 ms",
+        run_width=128,
+    ),
+    _quantity_column("recorded_start_ns", "Recorded start", 104, f"In the recording. {_OFFSETS}", hide=True),
+    _quantity_column(
+        "recorded_duration_ns",
+        "Recorded duration",
+        142,
+        "In the recording. Filter: 20 us, >= 1.5 ms, 1 ms..2 ms",
+        hide=True,
+    ),
+    _column("waits_for", "Waits for", 80, "How many nodes it waits for, by data or control dependency"),
+]
+
+
+def layout(**_query: str) -> Any:
+    """Return the page; the grid asks for its rows itself, and follows the view."""
+    return html.Div(
+        [
+            html.Div(no_job(), id="nodes-none", hidden=True),
+            html.Div(
+                [_head(), html.Div(id="nodes-error", role="alert"), _list()],
+                id="nodes-page",
+                className="cs-page cs-nodes",
+            ),
+            dcc.Store(id="nodes-followed"),
+        ]
+    )
+
+
+def _head() -> Any:
+    search = dmc.TextInput(
+        id="nodes-search",
+        placeholder="Name contains, or id is",
+        size="xs",
+        w=220,
+        **aria_label("Search nodes: name contains, or id is"),
+    )
+    rank = dmc.Select(
+        id="nodes-rank",
+        data=[],
+        placeholder="all ranks",
+        searchable=True,
+        clearable=True,
+        nothingFoundMessage="No such rank",
+        limit=200,
+        size="xs",
+        w=116,
+        **aria_label("Rank"),
+    )
+    return html.Div(
+        [
+            html.H1("Nodes", id="nodes-title"),
+            search,
+            rank,
+            html.Button(
+                "Clear filters",
+                className="cs-button",
+                id="nodes-clear",
+                hidden=True,
+                **_CLEARS,
+            ),
+            html.Span(id="nodes-count", role="status", className="cs-nodes-count"),
+            html.Span(id="nodes-times", className="cs-dim"),
+            html.Div(
+                [
+                    html.Span(id="nodes-lacks", className="cs-dim cs-nodes-lacks"),
+                    # The script says what is listed.
+                    html.Div(exports("nodes", source="-", title="the nodes"), id="nodes-save"),
+                ],
+                className="cs-nodes-aside",
+            ),
+        ],
+        className="cs-page-head",
+    )
+
+
+def _list() -> Any:
+    grid = dag.AgGrid(
+        id="nodes-grid",
+        rowModelType="infinite",
+        columnDefs=_COLUMNS,
+        defaultColDef={
+            "resizable": True,
+            "sortable": True,
+            "floatingFilter": True,
+            "suppressHeaderMenuButton": True,
+        },
+        getRowId="params.data.rank + '/' + params.data.ref",
+        dashGridOptions={
+            "theme": {"function": _THEME},
+            "cacheBlockSize": 100,
+            "maxBlocksInCache": 60,
+            "cacheOverflowSize": 1,
+            "infiniteInitialRowCount": 1,
+            "maxConcurrentDatasourceRequests": 2,
+            "blockLoadDebounceMillis": 20,
+            "rowBuffer": 8,
+            "rowSelection": {"mode": "singleRow", "checkboxes": False, "enableClickSelection": False},
+            "multiSortKey": "ctrl",
+            "tooltipShowDelay": 400,
+            "suppressNoRowsOverlay": True,
+            "suppressDragLeaveHidesColumns": True,
+            "animateRows": False,
+            "ensureDomOrder": True,
+            "floatingFiltersHeight": 30,
+        },
+        className="cs-nodes-grid",
+        style={"height": "100%", "width": "100%"},
+    )
+    empty = html.Div(
+        [
+            html.H2("No node matches"),
+            html.P("No node of this job passes the filters and the search."),
+            html.Button("Clear filters", className="cs-button", **_CLEARS),
+        ],
+        id="nodes-empty",
+        className="cs-nodes-empty",
+        hidden=True,
+    )
+    return html.Div([grid, empty], className="cs-nodes-list")
+
+
+@callback(Output("nodes-rank", "data"), Input("job", "data"))
+def list_ranks(job: str | None) -> Any:
+    """Fill the choice of ranks."""
+    if not job:
+        return []
+    try:
+        workspace().info(job)
+        index = session().node_index(job)
+    except StudioError:
+        return no_update  # the list itself reports the problem
+    # The first sort or search by name would wait for this.
+    threading.Thread(target=index.warm, daemon=True).start()
+    return [str(rank.number) for rank in index.trace.ranks]
+
+
+@callback(Output("nodes-times", "children"), Input("shown-run", "data"))
+def tell_times(shown: str | None) -> str:
+    """Say which run the times are of."""
+    job, run = json.loads(shown) if shown else (None, None)
+    return run_note(session(), job, {"run": run})
+
+
+clientside_callback(
+    ClientsideFunction(_CLIENT, "follow"), Output("nodes-followed", "data"), Input("view", "data")
+)
+clientside_callback(
+    ClientsideFunction(_CLIENT, "search"),
+    Output("nodes-search", "error"),
+    Input("nodes-search", "value"),
+    prevent_initial_call=True,
+)
+clientside_callback(
+    ClientsideFunction(_CLIENT, "pickRank"),
+    Output("nodes-rank", "error"),
+    Input("nodes-rank", "value"),
+    prevent_initial_call=True,
+)

@@ -1,0 +1,162 @@
+"""The tables of Overview: nodes by type, communication by type, bytes of groups and ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from dash import html
+
+from studio.analysis.collectives.groups import GroupUse
+from studio.analysis.job.summary import Summary
+from studio.analysis.job.type_times import TypeTime
+from studio.pages.base.export import Table, with_copy_button
+from studio.pages.base.widgets import aria_label, exact, hint, table, term
+from studio.trace import NONE
+from studio.units import format_bytes, format_count, format_ns
+
+
+def use_table(use: GroupUse) -> Table:
+    """Return the numbers behind the matrix of groups and ranks."""
+    arrays = (use.group, use.rank, use.count, use.bytes, use.sized)
+    rows = [
+        (use.groups[g] or "all ranks", use.ranks[r], count, size if sized or not count else "not recorded")
+        for g, r, count, size, sized in zip(*(array.tolist() for array in arrays), strict=True)
+    ]
+    return Table(("group", "rank", "nodes", "bytes"), rows)
+
+
+def _range(least: int, most: int) -> str:
+    return format_count(least) if least == most else f"{format_count(least)} to {format_count(most)}"
+
+
+_STANDS_OUT = 1.005
+_ADDED = (
+    "Durations of the nodes added up. Each counts in full where several are under way at once, so that a type can have "
+    "more than the whole takes."
+)
+_PATHS_NAMED, _PATHS_LISTED = 2, 500
+_COLOUR = {
+    "COMP": "compute",
+    "COMM_COLL": "collective",
+    "COMM_SEND": "p2p",
+    "COMM_RECV": "p2p",
+    "MEM_LOAD": "memory",
+    "MEM_STORE": "memory",
+}
+
+
+def types_table(summary: Summary, run: Mapping[str, TypeTime] | None = None) -> Any:
+    """Return the table of nodes by type; times of a run, if one is shown, stand before the recorded ones."""
+    rows = []
+    recorded = run is None or summary.duration_ns > 0
+    for share in summary.types:
+        swatch = html.Span(
+            className="cs-swatch", style={"background": f"var(--cs-{_COLOUR.get(share.name, 'host')})"}
+        )
+        row = [
+            html.Span([swatch, share.name], className="cs-type"),
+            format_count(share.nodes),
+            _range(share.rank_least, share.rank_most),
+        ]
+        if run is not None:
+            took = run.get(share.name, TypeTime(0, 0, NONE))
+            row += _mean_and_worst(took, summary.ranks)
+        if recorded:
+            held = TypeTime(share.duration_ns, share.duration_most_ns, share.duration_most_rank)
+            row += _mean_and_worst(held, summary.ranks)
+        rows.append(row)
+    head: list[Any] = ["Type", "Nodes", "On each rank"]
+    if run is not None:
+        head += [["In run, mean rank", hint("time in the run", _ADDED)], _max_over_mean("time in the run")]
+    if recorded:
+        head += [["Recorded, mean rank", hint("recorded time", _ADDED)], _max_over_mean("recorded time")]
+    return with_copy_button(table(head, rows, numeric=range(1, len(head))), "nodes by type")
+
+
+def _mean_and_worst(took: TypeTime, ranks: int) -> list[Any]:
+    """Return cells with the mean time of a rank, and the largest relative to it."""
+    mean_ns = took.total_ns / ranks
+    return [
+        exact(format_ns(mean_ns), f"{mean_ns:,.0f} ns") if took.total_ns else "–",
+        _worst(took.most_ns, mean_ns, took.most_rank, "ns"),
+    ]
+
+
+def _worst(most: int, mean: float, rank: int, unit: str) -> Any:
+    """Return a cell with max / mean, and the rank that has the maximum."""
+    if not most:
+        return "–"
+    ratio = most / mean
+    # Where the ranks are level, or several have most, none of them stands out.
+    which = f" on rank {rank}" if ratio >= _STANDS_OUT and rank != NONE else ""
+    return exact(f"{ratio:.2f}{which}", f"{most:,} / {mean:,.1f} {unit}")
+
+
+def _size_cell(size: float, nodes: int, lacking: int) -> Any:
+    """Return a cell with a size; says if it was not recorded for all nodes."""
+    if not lacking:
+        return exact(format_bytes(size), f"{size:,.10g} bytes")
+    if lacking == nodes:
+        return html.Span("not recorded", title="No node of this type has a size (comm_size).")
+    title = f"{size:,.10g} bytes; {lacking:,} of {nodes:,} nodes have no size (comm_size)"
+    return exact(f"{format_bytes(size)} and more", title)
+
+
+def _max_over_mean(what: str) -> Any:
+    return html.Span(
+        "Max / mean", title=f"The rank with most {what} over the mean of all ranks: 1 is balanced"
+    )
+
+
+def collectives_table(summary: Summary, lacking: Mapping[str, int]) -> Any:
+    """Return the table of communication by type; `lacking` counts the nodes of each that have no size."""
+    if not summary.collectives:
+        return html.P("This job has no communication nodes.", className="cs-dim")
+    rows = [
+        (
+            share.name,
+            format_count(share.nodes),
+            _size_cell(share.bytes, share.nodes, lacking.get(share.name, 0)),
+            _size_cell(share.bytes_mean, share.nodes, lacking.get(share.name, 0)),
+            _worst(share.bytes_most, share.bytes_mean, share.bytes_most_rank, "bytes"),
+        )
+        for share in summary.collectives
+    ]
+    head = (
+        "Type",
+        "Nodes",
+        term("bytes", "Bytes, all ranks"),
+        "Mean per rank",
+        _max_over_mean("bytes"),
+    )
+    return with_copy_button(table(head, rows, numeric=(1, 2, 3, 4)), "communication by type")
+
+
+def imported_from(source: str) -> Any:
+    """Return the sources of a job: its file or folder, or a list that opens.
+
+    Args:
+        source: As the workspace keeps it, a path a line.
+    """
+    paths = source.splitlines()
+    if len(paths) < 2:
+        words = html.Bdi(f"imported from {source}") if source else ""
+        return html.Span(words, className="cs-dim cs-source", title=source)
+    bases = [path.rstrip("/").rpartition("/")[2] for path in paths[:_PATHS_NAMED]]
+    more = len(paths) - len(bases)
+    words = f"imported from {', '.join(bases)}" + (f" and {format_count(more)} more" if more else "")
+    listed = [html.Li(html.Bdi(path)) for path in paths[:_PATHS_LISTED]]
+    rest = len(paths) - len(listed)
+    if rest:
+        listed.append(html.Li(f"and {format_count(rest)} more", className="cs-dim"))
+    return html.Div(
+        html.Details(
+            [
+                html.Summary(html.Bdi(words), title="Show all paths"),
+                html.Div(html.Ul(listed), role="region", tabIndex=0, **aria_label("Sources of the job")),
+            ],
+            className="cs-menu cs-source-list",
+        ),
+        className="cs-dim cs-source",
+    )

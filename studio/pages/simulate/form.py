@@ -1,0 +1,268 @@
+"""The form of the Simulate page: a system's settings as fields, with what is wrong at each of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import dash_mantine_components as dmc
+from dash import html
+
+from studio.errors import ConfigError
+from studio.pages.base.asked import EDIT, asks
+from studio.pages.base.widgets import aria_label, hint
+from studio.pages.simulate.edits import dimensions, form_choices, shown_text
+from studio.sim.algorithms import ALGORITHM_NAMES, ALGORITHMS_HINT
+from studio.sim.parts import Parts, is_extended
+from studio.sim.settings import (
+    ALGORITHM_SETTINGS,
+    BY_KEY,
+    DIMENSION_SETTINGS,
+    HEADINGS,
+    NETWORK_UNIT,
+    REFERENCE,
+    SETTINGS,
+    Setting,
+)
+from studio.store.drafts import Draft
+
+_DEBOUNCE_MS = 200
+_ALGORITHMS_HINT = (
+    f"How a collective is carried out along each dimension, dimension 0 first. {ALGORITHMS_HINT} {REFERENCE}"
+)
+_TABLES = (*DIMENSION_SETTINGS, *ALGORITHM_SETTINGS)
+"""Settings that have a field per dimension, in tables."""
+
+
+def form(draft: Draft) -> Any:
+    """Return the fields of a system."""
+    tables = draft.tables
+    return [
+        html.Ul([html.Li(note) for note in draft.notes], className="sim-notes") if draft.notes else None,
+        _section("Network", _dimensions(tables)),
+        _section("Algorithm of each collective", _algorithms(tables), _ALGORITHMS_HINT),
+        *[_section(name, _fields(tables, name)) for name in HEADINGS if _shown_settings(tables, name)],
+    ]
+
+
+def _section(title: str, content: Any, about: str = "") -> Any:
+    head = [title, hint(title, about)] if about else title
+    return html.Section([html.H2(head), content], className="sim-section")
+
+
+def control_id(name: str) -> dict[str, str]:
+    """Return the id of a field's control."""
+    return {"sim": name}
+
+
+# ---------------------------------------------------------------------------------------------------
+# Dimensions
+
+
+def _dimensions(tables: Parts) -> Any:
+    columns = [field for field in DIMENSION_SETTINGS if not field.extended]
+    further = [field for field in DIMENSION_SETTINGS if field.extended and is_extended(tables)]
+    count = dimensions(tables)
+    network_unit = shown_text(tables, BY_KEY["bandwidth-unit"])
+    head: list[Any] = [html.Th("Dim.", scope="col")]
+    for field in columns:
+        unit = _unit(network_unit if field.unit == NETWORK_UNIT else field.unit)
+        title = html.Span([field.label, unit, _hint(field)], className="sim-label")
+        head.append(html.Th(title, scope="col"))
+    head.append(html.Th(html.Span("Order", className="sim-unseen"), scope="col"))
+    rows = []
+    for index in range(count):
+        cells: list[Any] = [html.Th(str(index), scope="row")]
+        cells += [html.Td(_dimension_control(tables, field, index)) for field in columns]
+        rows.append(html.Tr([*cells, html.Td(_order(index, count), className="sim-order")]))
+        if further:
+            more = html.Div([_inline(tables, field, index) for field in further], className="sim-further")
+            rows.append(html.Tr([html.Td(), html.Td(more, colSpan=len(columns) + 1)]))
+        said_at = html.Td(id={"sim-said": f"dim-{index}"}, colSpan=len(columns) + 2, className="sim-said")
+        rows.append(html.Tr(said_at))
+    buttons = html.Div(
+        [
+            html.Button("Add dimension", className="cs-button-quiet", **asks(EDIT, "add")),
+            html.Span(id={"sim-said": "network"}, className="sim-said"),
+        ],
+        className="sim-row",
+    )
+    return html.Div(
+        [html.Table([html.Thead(html.Tr(head)), html.Tbody(rows)], className="sim-table sim-dims"), buttons]
+    )
+
+
+def _inline(tables: Parts, field: Setting, index: int) -> Any:
+    """Return a further setting of a dimension, for the line below its row."""
+    unit = f" {field.unit}" if field.unit else ""
+    name = html.Span([field.label.lower(), unit, _hint(field)], className="cs-dim sim-label")
+    return html.Span([name, _dimension_control(tables, field, index)], className="cs-graph-field")
+
+
+def _dimension_control(tables: Parts, field: Setting, index: int) -> Any:
+    name = f"{field.label} of dimension {index}"
+    return control(field, f"{field.key}[{index}]", shown_text(tables, field, index), name)
+
+
+def _order(index: int, count: int) -> list[Any]:
+    def button(text: str, act: str, title: str, *, off: bool) -> Any:
+        return html.Button(
+            text,
+            className="sim-icon",
+            disabled=off,
+            title=title,
+            **asks(EDIT, act, f"{index}/{count}"),
+            **aria_label(f"{title} (dimension {index})"),
+        )
+
+    return [
+        button("↑", "inwards", "Move towards the NPU", off=index == 0),
+        button("↓", "outwards", "Move away from the NPU", off=index == count - 1),
+        button("×", "remove", "Remove", off=count == 1),
+    ]
+
+
+def _algorithms(tables: Parts) -> Any:
+    count = dimensions(tables)
+    rows = [field for field in ALGORITHM_SETTINGS if is_extended(tables) or not field.extended]
+    head = [
+        html.Th("Collective", scope="col"),
+        *[html.Th(f"in dim. {index}" if count > 1 else "", scope="col") for index in range(count)],
+    ]
+    body = []
+    for field in rows:
+        cells: list[Any] = [html.Th(field.label, scope="row")]
+        cells += [
+            html.Td(
+                control(
+                    field,
+                    f"{field.key}[{index}]",
+                    shown_text(tables, field, index),
+                    f"Algorithm of {field.label.lower()} in dimension {index}",
+                )
+            )
+            for index in range(count)
+        ]
+        body.append(html.Tr(cells))
+    return html.Div(
+        [
+            html.Table([html.Thead(html.Tr(head)), html.Tbody(body)], className="sim-table sim-algorithms"),
+            html.Datalist([html.Option(value=name) for name in ALGORITHM_NAMES], id="sim-algorithms"),
+            html.Div(id={"sim-said": "algorithms"}, className="sim-said"),
+        ]
+    )
+
+
+# ---------------------------------------------------------------------------------------------------
+# Fields that stand alone
+
+
+def _shown_settings(tables: Parts, group: str) -> list[Setting]:
+    def counts(field: Setting) -> bool:
+        if field.extended and not is_extended(tables):
+            return False
+        master = BY_KEY.get(field.needs)
+        return master is None or shown_text(tables, master) != form_choices(master)[0][0]
+
+    return [field for field in SETTINGS if field.heading == group and counts(field)]
+
+
+def _unit(unit: str) -> Any:
+    return html.Span(f" {unit}", className="cs-dim") if unit else None
+
+
+def _hint(field: Setting) -> Any:
+    return hint(field.label, field.about)
+
+
+def _fields(tables: Parts, group: str) -> Any:
+    items = [
+        html.Div(
+            [
+                html.Div([field.label, _unit(field.unit), _hint(field)], className="sim-label"),
+                control(field, field.key, shown_text(tables, field), field.label),
+                html.Div(id={"sim-said": field.key}, className="sim-said"),
+            ],
+            className="sim-field",
+        )
+        for field in _shown_settings(tables, group)
+    ]
+    return html.Div(items, className="sim-fields")
+
+
+def control(field: Setting, key: str, text: str, name: str) -> Any:
+    """Return the control of a field; `name` is its accessible name."""
+    about = aria_label(name)
+    choices = dict(form_choices(field))
+    if choices:
+        known = [{"value": value, "label": label} for value, label in choices.items()]
+        if text not in choices:
+            known.append({"value": text, "label": text})
+        return dmc.Select(
+            id=control_id(key),
+            value=text,
+            data=known,
+            size="xs",
+            allowDeselect=False,
+            comboboxProps={"shadow": "sm"},
+            **about,
+        )
+    suggested = {"attributes": {"input": {"list": "sim-algorithms"}}} if field in ALGORITHM_SETTINGS else {}
+    return dmc.TextInput(
+        id=control_id(key),
+        value=text,
+        size="xs",
+        debounce=_DEBOUNCE_MS,
+        placeholder=field.placeholder,
+        autoComplete="off",
+        spellCheck=False,
+        **suggested,
+        **about,
+    )
+
+
+def congestion_control(tables: Parts) -> Any:
+    """Return the choice between the network models, which stands above the form."""
+    congestion = BY_KEY["congestion"]
+    return html.Span(
+        [
+            html.Span("congestion", className="cs-dim"),
+            control(congestion, congestion.key, tables.congestion, congestion.label),
+            _hint(congestion),
+        ],
+        className="cs-graph-field sim-congestion",
+    )
+
+
+# ---------------------------------------------------------------------------------------------------
+# What is wrong
+
+
+def place_of(key: str) -> str:
+    """Return the place in the form that shows problems with `key`.
+
+    Example:
+        >>> place_of("bandwidth[1]"), place_of("bandwidth"), place_of("all-reduce-implementation[0]"), place_of("peak-perf")
+        ('dim-1', 'network', 'algorithms', 'peak-perf')
+    """
+    name, _, index = key.partition("[")
+    setting = BY_KEY.get(name)
+    if setting in DIMENSION_SETTINGS:
+        return f"dim-{index.removesuffix(']')}" if index else "network"
+    return "algorithms" if setting in ALGORITHM_SETTINGS else name
+
+
+def problem_texts(problems: Mapping[str, ConfigError]) -> dict[str, list[Any]]:
+    """Return the messages of each place in the form: the allowed values and hints."""
+    messages: dict[str, list[Any]] = {}
+    for key, error in problems.items():
+        text = f"{_name_setting(key)}: {error.allowed}." if error.allowed else error.message
+        messages.setdefault(place_of(key), []).append(
+            html.P([html.Span(text), html.Span(f" {error.hint}", className="cs-dim")])
+        )
+    return messages
+
+
+def _name_setting(key: str) -> str:
+    setting = BY_KEY.get(key.partition("[")[0])
+    return f"{setting.label} may be" if setting in _TABLES else "It may be"

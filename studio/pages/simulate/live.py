@@ -1,0 +1,119 @@
+"""The side panel of the Simulate form: figures of the network, its drawing, and whether the job fits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from dash import html
+
+from studio.figures.topology import Drawing, describe_links, topology_drawing
+from studio.pages.base.asked import EDIT, asks
+from studio.pages.base.export import Table, exports
+from studio.pages.base.widgets import exact, findings_list, hint
+from studio.sim.config import SystemConfig, Topology
+from studio.sim.topology import bisection_bytes_per_ns, ideal_all_reduce_ns, npu_bytes_per_ns
+from studio.trace import Finding
+from studio.units import format_bytes, format_count, format_counted, format_ns, format_rate
+
+_SIZE_BYTES = 1 << 30
+_BISECTION = (
+    "Bandwidth between two halves of the NPUs in one direction: the least over the cuts across one dimension. "
+    "Source: Dally and Towles, Principles and Practices of Interconnection Networks, 2004, 3.3.1."
+)
+_PER_NPU = "Bandwidth at which one NPU can send, all its links together: 2 in a ring, n-1 fully connected, 1 to a switch."
+_IDEAL = (
+    f"A time no all-reduce of {format_bytes(_SIZE_BYTES)} per NPU can beat where messages share links (congestion aware); "
+    "the unaware network lets chunks pass a port at the same time and can be faster: 2(n-1) × bytes over the bandwidth of all links of the "
+    "dimensions concerned, or the latency across the system if that is longer. Source: Patarasuk and Yuan, JPDC 69(2), 2009."
+)
+
+
+def show_facts(config: SystemConfig, ranks: int) -> Any:
+    """Return the figures of a network, and whether it has an NPU for each rank."""
+    topology = config.topology
+    sizes = " × ".join(format_count(dim.size) for dim in topology.dims)
+    npus = f"{sizes} = {format_count(topology.npus)}" if len(topology.dims) > 1 else sizes
+    network = config.links or topology
+    cut, each = bisection_bytes_per_ns(network), npu_bytes_per_ns(network)
+    ideal = ideal_all_reduce_ns(network, _SIZE_BYTES)
+    shown: list[tuple[Any, Any]] = [
+        ("NPUs", npus),
+        (
+            ["bandwidth per NPU", hint("bandwidth per NPU", _PER_NPU)],
+            exact(format_rate(each), f"{each:,} bytes/ns"),
+        ),
+        (
+            ["bisection", hint("bisection bandwidth", _BISECTION)],
+            exact(format_rate(cut), f"{cut:,} bytes/ns"),
+        ),
+        (
+            [f"all-reduce of {format_bytes(_SIZE_BYTES)}, at best", hint("ideal all-reduce time", _IDEAL)],
+            exact(format_ns(ideal), f"{ideal:,.0f} ns"),
+        ),
+    ]
+    return [
+        html.Dl(
+            [html.Div([html.Dt(name), html.Dd(value)]) for name, value in shown],
+            className="cs-facts sim-facts",
+        ),
+        show_fit(topology, ranks),
+    ]
+
+
+def show_fit(topology: Topology, ranks: int) -> Any:
+    """Return whether the system has as many NPUs as the job has ranks."""
+    if topology.npus == ranks:
+        return html.P(
+            f"The system has as many NPUs as the job has ranks: {format_count(ranks)}.",
+            className="sim-fit cs-dim",
+        )
+    return html.P(
+        [
+            html.Span(
+                f"The job has {format_counted(ranks, 'rank')}, the system {format_counted(topology.npus, 'NPU')}. ",
+                className="cs-level-error",
+            ),
+            html.Button("Fit to the job", className="cs-button", **asks(EDIT, "fit")),
+        ],
+        className="sim-fit",
+    )
+
+
+def draw_network(topology: Topology) -> dict[str, Any]:
+    """Return the drawing of a network as plain data for the browser."""
+    drawing: Drawing = topology_drawing(topology)
+    return asdict(drawing)
+
+
+def legend(topology: Topology) -> Any:
+    """Return a line per dimension: what its links are."""
+    lines = html.Ul(
+        [
+            html.Li([html.Span(className=f"sim-key sim-key-{min(index, 3)}"), describe_links(dim, index)])
+            for index, dim in enumerate(topology.dims)
+        ],
+        className="sim-legend",
+    )
+    head = ("dimension", "kind", "npus", "link_bytes_per_ns", "link_latency_ns")
+    rows = [
+        (index, dim.kind, dim.size, dim.bytes_per_ns, dim.latency_ns)
+        for index, dim in enumerate(topology.dims)
+    ]
+    save = exports("topology", figure="sim-drawing", table=Table(head, rows), title="the network")
+    return html.Div([lines, save], className="cs-figure-head")
+
+
+def describe_findings(findings: Sequence[Finding]) -> Any:
+    """List what would go wrong in a run, or say that nothing would."""
+    worst = [finding for finding in findings if finding.level != "info"]
+    if not findings:
+        return html.P("No problems: ready to run.", className="cs-dim")
+    errors = sum(finding.level == "error" for finding in findings)
+    title = (
+        f"{errors} {'problem' if errors == 1 else 'problems'} would keep the job from finishing"
+        if errors
+        else "Before you run"
+    )
+    return html.Div([html.H2(title), findings_list(worst or findings, most=20)], className="sim-told")

@@ -1,0 +1,302 @@
+"""Callbacks of the Simulate page: simulations in progress, the list of runs, and the result of one."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from dash import (
+    ALL,
+    ClientsideFunction,
+    Input,
+    Output,
+    State,
+    callback,
+    clientside_callback,
+    html,
+    no_update,
+)
+from dash.exceptions import PreventUpdate
+
+from studio.errors import StudioError
+from studio.jobs.simulations import (
+    ACTIVE,
+    Simulations,
+    cancel,
+    dismiss,
+    dismiss_ended,
+    get,
+    list_simulations,
+    start,
+)
+from studio.pages.base.asked import ORDER, RUNS, Asked, answer, answer_output, asks
+from studio.pages.base.state import run_of, simulations, workspace
+from studio.pages.base.still import still
+from studio.pages.base.widgets import clear_with_job, error_box
+from studio.pages.simulate.edits import run_name
+from studio.pages.simulate.runs import (
+    compare_with_form,
+    list_key,
+    progress_list,
+    report_progress,
+    result,
+    runs_table,
+)
+from studio.pages.simulate.system import FormState, current, form_inputs
+from studio.sim.problems import examine_parts
+from studio.store.drafts import load_draft
+from studio.store.runs import RunInfo
+
+_JUST_S = 10
+"""For how long a simulation counts as just begun."""
+
+
+# ---------------------------------------------------------------------------------------------------
+# Under way
+
+
+@callback(
+    Output("sim-begun", "data"),
+    Output("activity-poke", "data"),
+    Output("sim-notice", "children", allow_duplicate=True),
+    answer_output(ORDER),
+    inputs={"asked": Input(ORDER, "data"), **form_inputs()},
+    prevent_initial_call=True,
+)
+def order(
+    asked: Asked | None, ids: list[dict[str, str] | None], texts: list[str | None], state: FormState | None
+) -> Any:
+    """Start, cancel, dismiss or repeat a simulation."""
+    if not asked:
+        return no_update, no_update, no_update, no_update
+    done = answer(ORDER, asked)
+    if not state:
+        return no_update, no_update, no_update, done
+    queue, begun = simulations(), None
+    try:
+        if asked["verb"] == "run":
+            draft, _ = current(ids, texts, state)
+            if examine_parts(draft.tables).problems:
+                raise StudioError("Fix the marked settings before running.")
+            begun = start(queue, state["job"], draft.tables, run_name(draft, _names(state["job"]))).id
+            dismiss_ended(queue, state["job"], but=begun)
+        elif asked["verb"] == "stop":
+            cancel(queue, asked["of"])
+        else:
+            begun = _repeat_or_dismiss(queue, asked["verb"], asked["of"])
+    except StudioError as error:
+        return no_update, no_update, html.Div(error_box(error), className="sim-wide"), done
+    return {"at": time.time(), "begun": begun}, time.time(), None, done
+
+
+def _names(job: str) -> set[str]:
+    """Return the names of a job's runs and of its simulations in progress."""
+    return {run.name for run in workspace().runs(job)} | {
+        simulation.name for simulation in list_simulations(simulations(), job)
+    }
+
+
+def _repeat_or_dismiss(queue: Simulations, verb: str, name: str) -> str | None:
+    """Repeat or dismiss a simulation; return the id of the new one, if any."""
+    before = get(queue, name)
+    if before and verb == "again":
+        started = start(queue, before.job, before.tables, before.name)
+        dismiss_ended(queue, before.job, but=started.id)
+        return started.id
+    if before:
+        # Lines that say the same are shown as one, so they go as one.
+        for simulation in list_simulations(queue, before.job):
+            if (simulation.name, simulation.status) == (before.name, before.status):
+                dismiss(queue, simulation.id)
+    return None
+
+
+# The list is made anew when it is another one; how far a simulation is, is written into it. So a button stays under the
+# hand, and the next look is taken when the one before is over: Dash drops answers that are slower than an interval.
+@callback(
+    Output("sim-active", "children"),
+    Output("sim-listed", "data"),
+    Output("sim-progress", "data"),
+    Output("sim-poll", "disabled"),
+    Output("sim-watched", "data"),
+    Output("sim-finished", "data"),
+    Input("sim-state", "data"),
+    Input("sim-begun", "data"),
+    Input("sim-tick", "data"),
+    Input("sim-poll", "n_intervals"),
+    State("sim-watched", "data"),
+    State("sim-finished", "data"),
+    State("sim-listed", "data"),
+    prevent_initial_call=True,
+)
+def poll(
+    state: FormState | None,
+    begun: dict[str, Any] | None,
+    _tick: Any,
+    _late: Any,
+    watched: list[str] | None,
+    finished: dict[str, str] | None,
+    known: list[Any] | None,
+) -> Any:
+    """Show the progress of the job's simulations, and open a run when it is done."""
+    if not state:
+        return None, None, None, True, [], no_update
+    queue = simulations()
+    mine = list_simulations(queue, state["job"])
+    active = [simulation.id for simulation in mine if simulation.status in ACTIVE]
+    # One that has just been asked for may be over before anybody looks.
+    fresh = begun if begun and time.time() - begun["at"] < _JUST_S else {}
+    seen = {*(watched or []), fresh.get("begun")}
+    over = [
+        {"job": simulation.job, "run": simulation.run}
+        for simulation in mine
+        if simulation.id in seen and simulation.status == "done"
+    ]
+    news = next((run for run in over if run != finished), no_update)
+    now, shown = queue.now(), list_key(mine)
+    items = no_update if shown == known else progress_list(mine, now)
+    return items, shown, report_progress(mine, now), not active, active, news
+
+
+clientside_callback(
+    ClientsideFunction("studio_simulate", "progress"),
+    Output("sim-sync", "dir"),
+    Input("sim-progress", "data"),
+    prevent_initial_call=True,
+)
+clientside_callback(
+    ClientsideFunction("studio_simulate", "finished"),
+    Output("sim-sync", "lang"),
+    Input("sim-finished", "data"),
+    prevent_initial_call=True,
+)
+
+
+# ---------------------------------------------------------------------------------------------------
+# Runs, and the one that is shown
+
+
+clientside_callback(
+    ClientsideFunction("studio_simulate", "which"),
+    Output("sim-which", "data"),
+    Input("view", "data"),
+    Input("sim-state", "data"),
+    State("sim-which", "data"),
+    prevent_initial_call=True,
+)
+
+
+@callback(
+    Output("sim-renaming", "data"),
+    Output("sim-deleted", "children"),
+    answer_output(RUNS),
+    Input(RUNS, "data"),
+    prevent_initial_call=True,
+)
+def change_runs(asked: Asked | None) -> Any:
+    """Rename, delete or restore a run of the job."""
+    if not asked:
+        return no_update, no_update, no_update
+    job, _, run = asked["of"].partition(" ")
+    root = workspace()
+    renaming = said_here = None
+    try:
+        if asked["verb"] == "rename":
+            renaming = run
+        elif asked["verb"] == "save":
+            root.rename_run(job, run, asked["text"])
+        elif asked["verb"] == "restore":
+            root.restore_run(job, run)
+        elif asked["verb"] == "delete":
+            name = root.run_info(job, run).name
+            root.delete_run(job, run)
+            undo = html.Button("Undo", className="cs-button-quiet", **asks(RUNS, "restore", f"{job} {run}"))
+            said_here = html.P([f"{name} was deleted. ", undo])
+    except StudioError as error:
+        renaming = run if asked["verb"] == "save" else None
+        said_here = error_box(error, title="That did not work")
+    return {"run": renaming, "at": time.time()}, said_here, answer(RUNS, asked)
+
+
+clear_with_job("sim-deleted")
+
+
+@callback(
+    Output("sim-runs", "children"),
+    Input("sim-which", "data"),
+    Input("sim-renaming", "data"),
+    prevent_initial_call=True,
+)
+def list_runs(which: dict[str, str] | None, renaming: dict[str, Any] | None) -> Any:
+    """List the runs of the job."""
+    if not which or not which["job"]:
+        return None
+    infos = workspace().runs(which["job"])
+    renamed = renaming["run"] if renaming else None
+    return runs_table(infos, _shown_run(which["run"], infos), renamed, which["job"])
+
+
+# Apart from the result: it takes longer to make, and until then it would be said of a form that is gone.
+@callback(
+    Output({"sim-made": ALL}, "children"),
+    Input("sim-state", "data"),
+    Input("sim-result-of", "data"),
+    State({"sim-made": ALL}, "id"),
+    prevent_initial_call=True,
+)
+def tell_settings(state: FormState | None, _of: Any, shown: list[dict[str, str] | None]) -> Any:
+    """Say whether the shown run was simulated with the settings in the form."""
+    if not state or not all(shown):
+        raise PreventUpdate  # the result was removed meanwhile
+    root = workspace()
+    try:
+        tables = load_draft(root.root, state["config"]).tables
+        return [
+            still(compare_with_form(root.run_info(state["job"], identity["sim-made"]), tables))
+            for identity in shown
+            if identity
+        ]
+    except StudioError:
+        raise PreventUpdate from None  # the run was deleted or is of another job: its result will be replaced
+
+
+def _shown_run(wanted: str, infos: Sequence[RunInfo]) -> str | None:
+    """Return the run to show: that of the address, else the newest."""
+    known = [info.id for info in infos]
+    return wanted if wanted in known else next(iter(known), None)
+
+
+@callback(
+    Output("sim-result", "children"),
+    Output("sim-result-of", "data"),
+    Input("sim-which", "data"),
+    Input("sim-renaming", "data"),
+    Input("theme", "data"),
+    State("sim-state", "data"),
+    State("sim-result-of", "data"),
+    prevent_initial_call=True,
+)
+def show_result(
+    which: dict[str, str] | None,
+    _renaming: Any,
+    theme: str,
+    state: FormState | None,
+    known: dict[str, str] | None,
+) -> Any:
+    """Show the result of the run that the address names; skip it if it is shown already."""
+    if not state or not which or which["job"] != state["job"]:
+        return None, None
+    infos = workspace().runs(state["job"])
+    chosen = _shown_run(which["run"], infos)
+    info = next((candidate for candidate in infos if candidate.id == chosen), None)
+    if info is None:
+        return None, None
+    shown = {"job": info.job, "run": info.id, "name": info.name, "theme": theme}
+    if shown == known:
+        return no_update, no_update
+    try:
+        tables = load_draft(workspace().root, state["config"]).tables
+        return still(result(run_of(state["job"], info.id), info, tables, dark=theme == "dark")), shown
+    except StudioError as error:
+        return error_box(error), None

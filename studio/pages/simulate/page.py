@@ -1,0 +1,166 @@
+"""The Simulate page: how long a job would take on another system."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import dash
+import dash_mantine_components as dmc
+from dash import dcc, html
+
+import studio.pages.simulate.orders  # noqa: F401 - its callbacks
+from studio.pages.base.asked import EDIT, ORDER, RUNS, asks, stores
+from studio.pages.base.widgets import aria_label, hint, loading
+from studio.pages.simulate.system import presets
+
+dash.register_page(__name__, path="/simulate", name="Simulate", title="Simulate · Chakra Studio", order=6)
+
+_MODE = (
+    "Compatible: the answers of ASTRA-sim's analytical simulator, to the nanosecond. Extended: what it refuses or "
+    "leaves out as well, each with a switch below."
+)
+
+
+def layout(**_query: str) -> Any:
+    """Return the page; what it shows follows the view."""
+    return html.Div(
+        [
+            html.Div(loading("Reading the job and its system…"), id="sim-notice"),
+            html.Div(
+                [
+                    _controls(),
+                    html.Div(
+                        [
+                            html.Div(
+                                [
+                                    html.Div(id={"sim-said": ""}, className="sim-said sim-general"),
+                                    html.Div(id="sim-form"),
+                                ],
+                            ),
+                            html.Div(
+                                [
+                                    html.Div(id="sim-facts"),
+                                    html.Div(id="sim-drawing", className="sim-drawing"),
+                                    html.Div(id="sim-legend"),
+                                    html.Div(id="sim-findings", role="status"),
+                                    html.Div(id="sim-active"),
+                                    html.Div(id="sim-result"),
+                                    html.Div(id="sim-deleted", role="status"),
+                                    html.Div(id="sim-runs"),
+                                ],
+                                className="sim-side",
+                            ),
+                        ],
+                        className="sim-body",
+                    ),
+                ],
+                id="sim-page",
+                className="sim",
+                hidden=True,
+            ),
+            dcc.Store(id="sim-show"),
+            dcc.Store(id="sim-state"),
+            dcc.Store(id="sim-step"),
+            dcc.Store(id="sim-scene"),
+            dcc.Store(id="sim-which"),
+            dcc.Store(id="sim-result-of"),
+            *[stores(name) for name in (EDIT, ORDER, RUNS)],
+            dcc.Store(id="sim-begun"),
+            dcc.Store(id="sim-finished"),
+            dcc.Store(id="sim-watched", data=[]),
+            dcc.Store(id="sim-renaming"),
+            dcc.Store(id="sim-listed"),
+            dcc.Store(id="sim-progress"),
+            dcc.Store(id="sim-tick"),
+            dcc.Interval(id="sim-poll", interval=4000, disabled=True),
+            dcc.Download(id="sim-download"),
+            html.Div(id="sim-sync", hidden=True),
+        ]
+    )
+
+
+def _controls() -> Any:
+    return html.Div(
+        [
+            html.H1("Simulate"),
+            html.Span(
+                [
+                    html.Span("system", className="cs-dim"),
+                    dmc.Select(
+                        id="sim-preset",
+                        data=presets(),
+                        size="xs",
+                        w=250,
+                        placeholder="start from a preset",
+                        allowDeselect=False,
+                        searchable=True,
+                        nothingFoundMessage="No such preset",
+                        comboboxProps={"shadow": "sm"},
+                        **aria_label("Start from a preset"),
+                    ),
+                ],
+                className="cs-graph-field",
+            ),
+            html.Span(
+                [
+                    dmc.SegmentedControl(
+                        id="sim-mode",
+                        data=[
+                            {"value": "compatible", "label": "Compatible"},
+                            {"value": "extended", "label": "Extended"},
+                        ],
+                        size="xs",
+                        **aria_label("Mode"),
+                    ),
+                    hint("the mode", _MODE),
+                ],
+                className="cs-graph-field",
+            ),
+            html.Span(id="sim-congestion"),
+            html.Span(
+                [
+                    html.Button(
+                        "Undo",
+                        id="sim-undo",
+                        className="cs-button",
+                        title="Undo the last change",
+                        **asks(EDIT, "undo"),
+                    ),
+                    html.Button(
+                        "Reset",
+                        className="cs-button",
+                        title="Back to the preset, fitted to the job",
+                        **asks(EDIT, "reset"),
+                    ),
+                ],
+                className="sim-files",
+            ),
+            html.Span(style={"flex": 1}),
+            html.Span(
+                [
+                    dcc.Upload(
+                        html.Button(
+                            "Import",
+                            className="cs-button",
+                            title="ASTRA-sim's network.yml, system.json, comm_group.json, remote_memory.json, one or several, "
+                            "or the zip of Export",
+                        ),
+                        id="sim-upload",
+                        multiple=True,
+                        max_size=8 << 20,
+                    ),
+                    html.Button(
+                        "Export",
+                        id="sim-export",
+                        className="cs-button",
+                        title="ASTRA-sim's files of this system, as a zip",
+                    ),
+                ],
+                className="sim-files",
+            ),
+            html.Button(
+                "Run", id="sim-run", className="cs-button sim-run", disabled=True, **asks(ORDER, "run")
+            ),
+        ],
+        className="sim-controls",
+    )

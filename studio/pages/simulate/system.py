@@ -1,0 +1,485 @@
+"""Callbacks of the Simulate page's form: edits, address, validation, figures, import and export."""
+
+from __future__ import annotations
+
+import base64
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, TypedDict
+
+from dash import (
+    ALL,
+    ClientsideFunction,
+    Input,
+    Output,
+    State,
+    callback,
+    clientside_callback,
+    ctx,
+    html,
+    no_update,
+)
+from dash.exceptions import PreventUpdate
+
+from studio.errors import StudioError
+from studio.pages.base.asked import EDIT, Asked, answer, answer_output
+from studio.pages.base.state import trace, workspace
+from studio.pages.base.widgets import error_box, no_job
+from studio.pages.simulate.edits import (
+    changed_texts,
+    dimensions,
+    extended_reason,
+    findings_of,
+    fit_to_ranks,
+    from_preset,
+    is_changed,
+    propose_draft,
+    suit_to_job,
+    with_dimension,
+    with_dimension_moved,
+    with_text,
+    without_dimension,
+)
+from studio.pages.simulate.files import export_zip, import_files
+from studio.pages.simulate.form import congestion_control, form, place_of, problem_texts
+from studio.pages.simulate.live import describe_findings, draw_network, legend, show_facts
+from studio.sim.parts import mode_of, with_mode
+from studio.sim.presets import PRESETS
+from studio.sim.problems import Examined, examine_parts
+from studio.sim.settings import SETTINGS
+from studio.store.drafts import Draft, load_draft, save_draft
+
+
+class FormState(TypedDict):
+    """What the form shows.
+
+    Attributes:
+        job: Id of the job.
+        config: Id of the system, as a draft.
+        turn: Number of navigations before the request for this form: see `assets/simulate/simulate.mjs`.
+    """
+
+    job: str
+    config: str
+    turn: int
+
+
+_CHANGED = "changed:"
+_MASTERS = {setting.needs for setting in SETTINGS} | {"bandwidth-unit"}
+"""Fields on which others depend: a change of one redraws the form."""
+
+
+def presets() -> list[dict[str, str]]:
+    """Return the options of the preset switch."""
+    return [{"value": preset.name, "label": preset.title} for preset in PRESETS.values()]
+
+
+# ---------------------------------------------------------------------------------------------------
+# The form follows the address, the address follows what is done to the form
+
+clientside_callback(
+    ClientsideFunction("studio_simulate", "follow"),
+    Output("sim-show", "data"),
+    Input("view", "data"),
+    State("sim-state", "data"),
+)
+clientside_callback(
+    ClientsideFunction("studio_simulate", "go"),
+    Output("sim-sync", "title"),
+    Input("sim-step", "data"),
+)
+clientside_callback(
+    ClientsideFunction("studio_simulate", "draw"), Output("sim-sync", "children"), Input("sim-scene", "data")
+)
+
+
+def _page() -> dict[str, Any]:
+    """Return all outputs that show a system; every callback that changes it sets them together."""
+    return {
+        "notice": Output("sim-notice", "children", allow_duplicate=True),
+        "hidden": Output("sim-page", "hidden", allow_duplicate=True),
+        "form": Output("sim-form", "children", allow_duplicate=True),
+        "congestion": Output("sim-congestion", "children", allow_duplicate=True),
+        "mode": Output("sim-mode", "value", allow_duplicate=True),
+        "presets": Output("sim-preset", "data", allow_duplicate=True),
+        "preset": Output("sim-preset", "value", allow_duplicate=True),
+        "state": Output("sim-state", "data", allow_duplicate=True),
+        "step": Output("sim-step", "data", allow_duplicate=True),
+    }
+
+
+def form_inputs() -> dict[str, Any]:
+    """Return the states that hold the form's current texts, including what was typed just now."""
+    return {
+        "ids": State({"sim": ALL}, "id"),
+        "texts": State({"sim": ALL}, "value"),
+        "state": State("sim-state", "data"),
+    }
+
+
+_NOTHING: dict[str, Any] = dict.fromkeys(_page(), no_update)
+
+
+def _show_draft(draft: Draft, config: str, state: FormState, *, replace_step: bool = False) -> dict[str, Any]:
+    """Return the outputs that show a draft stored as `config`, with a new form."""
+    return {
+        **_show_state(draft, config, state, replace_step=replace_step),
+        "notice": None,
+        "hidden": False,
+        "form": form(draft),
+        "congestion": congestion_control(draft.tables),
+        "mode": mode_of(draft.tables),
+    }
+
+
+def _show_state(draft: Draft, config: str, state: FormState, *, replace_step: bool = False) -> dict[str, Any]:
+    """Return the outputs that show a draft stored as `config`, if the form shows its fields already."""
+    presets, preset = _list_presets(draft, state["job"])
+    return {
+        **_NOTHING,
+        "presets": presets,
+        "preset": preset,
+        "state": {**state, "config": config},
+        "step": {**state, "config": config, "replace": replace_step, "at": time.time()},
+    }
+
+
+def _show_error(error: StudioError) -> dict[str, Any]:
+    return _NOTHING | {"notice": html.Div(error_box(error, title="That did not work"), className="sim-wide")}
+
+
+def _list_presets(draft: Draft, job: str) -> tuple[list[dict[str, str]], str | None]:
+    """Return the options of the preset switch and the current one; a changed preset is an option of its own."""
+    if draft.origin not in PRESETS:
+        return presets(), None
+    if not is_changed(draft, trace(job)):
+        return presets(), draft.origin
+    value = f"{_CHANGED}{draft.origin}"
+    return [{"value": value, "label": f"{PRESETS[draft.origin].title} (changed)"}, *presets()], value
+
+
+@callback(_page(), Input("sim-show", "data"), prevent_initial_call=True)
+def show(wanted: dict[str, Any] | None) -> dict[str, Any]:
+    """Show the system of the address, else that of its run, else one proposed for the job."""
+    if not wanted or not wanted["job"]:
+        return _NOTHING | {"notice": no_job(), "hidden": True, "state": None}
+    job, config = wanted["job"], wanted["config"]
+    problem = draft = None
+    try:
+        trace(job)  # says what is wrong with the job
+        if config:
+            try:
+                draft = load_draft(workspace().root, config)
+            except StudioError as error:
+                problem = error_box(error, title="Another system is shown")
+        if draft is None:
+            draft = _draft_to_begin_with(job, wanted["run"])
+            config = save_draft(workspace().root, draft)
+    except StudioError as error:
+        return _NOTHING | {
+            "notice": html.Div(error_box(error), className="cs-page"),
+            "hidden": True,
+            "state": None,
+        }
+    state: FormState = {"job": job, "config": config, "turn": wanted["turn"]}
+    return _show_draft(draft, config, state, replace_step=True) | {"notice": problem}
+
+
+def _draft_to_begin_with(job: str, run: str) -> Draft:
+    """Return the system of a run, or one proposed for the job if there is no such run."""
+    draft = propose_draft(trace(job))
+    info = next((candidate for candidate in workspace().runs(job) if candidate.id == run), None)
+    # A run on the proposed system keeps the name of its preset.
+    return draft if info is None or info.tables == draft.tables else Draft(info.tables, "a run")
+
+
+# ---------------------------------------------------------------------------------------------------
+# Edits
+
+
+def current(
+    ids: Sequence[dict[str, str] | None], texts: Sequence[str | None], state: FormState
+) -> tuple[Draft, str]:
+    """Return the system in the form, and the id of its stored draft.
+
+    Includes what was typed just before a click, even if the callback of that edit is still running.
+    """
+    draft = load_draft(workspace().root, state["config"])
+    return _take_over(draft, state["config"], changed_texts(draft.tables, _read_fields(ids, texts)))
+
+
+def _take_over(draft: Draft, config: str, changed: Mapping[str, str]) -> tuple[Draft, str]:
+    """Apply changed texts to the draft stored as `config`; return the new draft and its id."""
+    # A step per field, so that undo reverts them one by one; first the field that was being edited.
+    for key in sorted(changed, key=lambda key: key != draft.edited):
+        draft = replace(
+            draft,
+            tables=with_text(draft.tables, key, changed[key]),
+            edited=key,
+            before=draft.before if draft.edited == key else config,
+        )
+        config = save_draft(workspace().root, draft)
+    return draft, config
+
+
+def _read_fields(ids: Sequence[dict[str, str] | None], texts: Sequence[str | None]) -> dict[str, str]:
+    """Return the texts of the fields; removed fields have no id."""
+    return {identity["sim"]: text or "" for identity, text in zip(ids, texts, strict=True) if identity}
+
+
+def _save_and_show(draft: Draft, before: str, state: FormState) -> dict[str, Any]:
+    """Store a draft made from the one stored as `before`, and return the outputs that show it."""
+    draft = replace(draft, before=before)
+    return _show_draft(draft, save_draft(workspace().root, draft), state)
+
+
+@callback(
+    _page(),
+    inputs={
+        "texts": Input({"sim": ALL}, "value"),
+        "ids": State({"sim": ALL}, "id"),
+        "state": State("sim-state", "data"),
+    },
+    prevent_initial_call=True,
+)
+def type_in(
+    texts: list[str | None], ids: list[dict[str, str] | None], state: FormState | None
+) -> dict[str, Any]:
+    """Apply what was typed or chosen."""
+    if not state or not ids:
+        return _NOTHING
+    before = load_draft(workspace().root, state["config"])
+    changed = changed_texts(before.tables, _read_fields(ids, texts))
+    draft, config = _take_over(before, state["config"], changed)
+    if config == state["config"]:
+        return _NOTHING
+    same = draft.before == before.before
+    outputs = _show_draft if _MASTERS & {key.partition("[")[0] for key in changed} else _show_state
+    return outputs(draft, config, state, replace_step=same)
+
+
+@callback(
+    {**_page(), "answered": answer_output(EDIT)},
+    inputs={"asked": Input(EDIT, "data"), **form_inputs()},
+    prevent_initial_call=True,
+)
+def act(
+    asked: Asked | None, ids: list[dict[str, str] | None], texts: list[str | None], state: FormState | None
+) -> dict[str, Any]:
+    """Carry out a button: undo, reset, change dimensions, or load the settings of a run."""
+    if not asked:
+        return {**_NOTHING, "answered": no_update}
+    done = {"answered": answer(EDIT, asked)}
+    if not state:
+        return _NOTHING | done
+    try:
+        draft, config = current(ids, texts, state)
+        if asked["verb"] == "undo":
+            if not draft.before:
+                return _NOTHING | done
+            return _show_draft(load_draft(workspace().root, draft.before), draft.before, state) | done
+        after = _apply_action(draft, asked["verb"], asked["of"], state["job"])
+        return (_NOTHING if after.tables == draft.tables else _save_and_show(after, config, state)) | done
+    except StudioError as error:
+        return _show_error(error) | done
+
+
+def _apply_action(draft: Draft, verb: str, of: str, job: str) -> Draft:
+    """Return the draft that a button leads to."""
+    tables = draft.tables
+    if verb == "load":
+        return Draft(workspace().run_info(job, of).tables, "a run")
+    if verb == "reset":
+        job_trace = trace(job)
+        fresh = propose_draft(job_trace)
+        if draft.origin in PRESETS and draft.origin != fresh.origin:
+            fresh = Draft(from_preset(draft.origin), draft.origin)
+            fresh = replace(
+                fresh,
+                tables=with_mode(
+                    fresh.tables, "extended" if extended_reason(job_trace) else "compatible", strip=True
+                ),
+            )
+        return fresh
+    place, _, drawn = of.partition("/")
+    index = int(place or 0)
+    # The form had more rows when it was clicked: which dimension was meant is unknown.
+    if drawn and dimensions(tables) < int(drawn):
+        return draft
+    changed = {
+        "add": lambda: with_dimension(tables),
+        "remove": lambda: without_dimension(tables, index),
+        "inwards": lambda: with_dimension_moved(tables, index, -1),
+        "outwards": lambda: with_dimension_moved(tables, index, 1),
+        "fit": lambda: fit_to_ranks(tables, len(trace(job).ranks)),
+    }[verb]()
+    return replace(draft, tables=changed, edited="", notes=())
+
+
+@callback(
+    _page(),
+    inputs={"preset": Input("sim-preset", "value"), "mode": Input("sim-mode", "value"), **form_inputs()},
+    prevent_initial_call=True,
+)
+def choose(
+    preset: str | None,
+    mode: str | None,
+    ids: list[dict[str, str] | None],
+    texts: list[str | None],
+    state: FormState | None,
+) -> dict[str, Any]:
+    """Start from a preset, or change the mode; does nothing when the page itself sets them to the current values.
+
+    Both are compared, whichever Dash names as changed: if the page sets one during the callback of the other, Dash
+    drops that answer and calls again.
+    """
+    if not state:
+        return _NOTHING
+    try:
+        draft, config = current(ids, texts, state)
+        after = (
+            _choose_preset(draft, preset, state["job"])
+            if "sim-preset.value" in ctx.triggered_prop_ids
+            else draft
+        )
+        if mode_of(draft.tables) != mode:
+            tables = with_mode(after.tables, "extended" if mode == "extended" else "compatible", strip=True)
+            after = replace(after, tables=tables, edited="", notes=())
+    except StudioError as error:
+        return _show_error(error)
+    return _NOTHING if after == draft else _save_and_show(after, config, state)
+
+
+def _choose_preset(draft: Draft, name: str | None, job: str) -> Draft:
+    """Return the draft that a choice of preset leads to."""
+    if not name or name.startswith(_CHANGED):
+        return draft
+    if name == draft.origin and not is_changed(draft, trace(job)):
+        return draft
+    tables = with_mode(from_preset(name), mode_of(draft.tables), strip=True)
+    chosen = Draft(replace(tables, groups=draft.tables.groups), name)
+    return suit_to_job(chosen, trace(job)) if name == draft.origin else chosen
+
+
+@callback(
+    _page(),
+    inputs={
+        "contents": Input("sim-upload", "contents"),
+        "names": State("sim-upload", "filename"),
+        **form_inputs(),
+    },
+    prevent_initial_call=True,
+)
+def take_in(
+    contents: list[str] | None,
+    names: list[str] | None,
+    ids: list[dict[str, str] | None],
+    texts: list[str | None],
+    state: FormState | None,
+) -> dict[str, Any]:
+    """Import ASTRA-sim's files."""
+    if not state or not contents:
+        return _NOTHING
+    files = {
+        name: base64.b64decode(content.partition(",")[2])
+        for name, content in zip(names or [], contents, strict=True)
+    }
+    try:
+        draft, config = current(ids, texts, state)
+        tables, notes = import_files(draft.tables, files)
+        return _save_and_show(Draft(tables, "imported files", notes=notes), config, state)
+    except StudioError as error:
+        return _show_error(error)
+
+
+# ---------------------------------------------------------------------------------------------------
+# What it means
+
+
+@callback(
+    Output("sim-facts", "children"),
+    Output("sim-scene", "data"),
+    Output("sim-legend", "children"),
+    Output("sim-run", "disabled"),
+    Output({"sim": ALL}, "error"),
+    Output({"sim-said": ALL}, "children"),
+    Output("sim-undo", "disabled"),
+    Input("sim-state", "data"),
+    State({"sim": ALL}, "id"),
+    State({"sim-said": ALL}, "id"),
+    prevent_initial_call=True,
+)
+def judge(
+    state: FormState | None, fields: list[dict[str, str] | None], places: list[dict[str, str] | None]
+) -> Any:
+    """Mark invalid fields with messages, and show figures and drawing of the network."""
+    known = [field["sim"] for field in fields if field]
+    spots = [place["sim-said"] for place in places if place]
+    if not state or len(known) < len(fields) or len(spots) < len(places):
+        raise PreventUpdate  # the form was replaced meanwhile
+    draft = load_draft(workspace().root, state["config"])
+    system = examine_parts(draft.tables)
+    messages = problem_texts(system.problems)
+    general = [text for spot, texts in messages.items() if spot not in spots for text in texts]
+    errors = [key in system.problems or _whole_list(key, system) for key in known]
+    shown = [[*messages.get(spot, []), *(general if spot == "" else [])] for spot in spots]
+    live: list[Any] = [[], None, None]
+    if system.config and not _topology_wrong(system):
+        topology = system.config.topology
+        live = [
+            show_facts(system.config, len(trace(state["job"]).ranks)),
+            draw_network(topology),
+            legend(topology),
+        ]
+    elif system.config:
+        live = [no_update] * 3
+    return *live, bool(system.problems), errors, shown, not draft.before
+
+
+def _whole_list(key: str, system: Examined) -> bool:
+    """Return whether the whole list of an entry is invalid."""
+    return key.partition("[")[0] in system.problems
+
+
+def _topology_wrong(system: Examined) -> bool:
+    return any(place_of(key) == "network" or place_of(key).startswith("dim-") for key in system.problems)
+
+
+@callback(
+    Output("sim-findings", "children"),
+    Output("sim-run", "children"),
+    Input("sim-state", "data"),
+    prevent_initial_call=True,
+)
+def foresee(state: FormState | None) -> Any:
+    """List what would go wrong in a run."""
+    if not state:
+        return None, "Run"
+    draft = load_draft(workspace().root, state["config"])
+    system = examine_parts(draft.tables)
+    if system.usable is None:
+        return html.P("Fix the marked settings before running.", className="cs-dim"), "Run"
+    findings = findings_of(trace(state["job"]), system.usable, draft.tables)
+    return describe_findings(findings), "Run anyway" if any(
+        finding.level == "error" for finding in findings
+    ) else "Run"
+
+
+# ---------------------------------------------------------------------------------------------------
+# Files
+
+
+@callback(
+    Output("sim-download", "data"),
+    Input("sim-export", "n_clicks"),
+    State("sim-state", "data"),
+    prevent_initial_call=True,
+)
+def export(clicks: int | None, state: FormState | None) -> Any:
+    """Download the system as ASTRA-sim's files."""
+    if not clicks or not state:
+        return no_update
+    draft = load_draft(workspace().root, state["config"])
+    content = base64.b64encode(export_zip(draft.tables)).decode()
+    return {"content": content, "filename": "system.zip", "base64": True, "type": "application/zip"}

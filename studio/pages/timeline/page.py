@@ -1,0 +1,295 @@
+"""The Timeline page: when every node of every rank ran, recorded or simulated."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import dash
+from dash import ClientsideFunction, Input, Output, State, callback, clientside_callback, dcc, html
+
+from studio.analysis.timeline.coverage import Category
+from studio.analysis.timeline.perfetto import INSTALL, cannot_write
+from studio.errors import StudioError
+from studio.pages.base.export import menu
+from studio.pages.base.state import session
+from studio.pages.base.widgets import aria_label, error_box, link, loading, no_job
+from studio.views.address import runs_of, shown_run
+
+dash.register_page(__name__, path="/timeline", name="Timeline", title="Timeline · Chakra Studio", order=4)
+
+_LEGEND = (
+    (Category.COMPUTE, "compute", "compute"),
+    (Category.COLLECTIVE, "collective", "collective"),
+    (Category.SEND, "→ send", "p2p"),
+    (Category.RECEIVE, "← receive", "p2p"),
+    (Category.MEMORY, "memory", "memory"),
+    (Category.HOST, "CPU", "host"),
+)
+_KEYS: tuple[tuple[tuple[str, ...], str], ...] = (
+    (("W", "S"), "zoom in and out at the pointer; also + and −, or the wheel with Ctrl or Shift"),
+    (("A", "D"), "earlier and later; also ← and →, or drag"),
+    (("↑", "↓"), "scroll the lanes; also the wheel"),
+    (("0",), "show everything"),
+    (("F",), "fit the selected node, then everything"),
+    ((",", "."), "select the node before or after it on the lane"),
+    (("[", "]"), "select what it waits for, or what waits for it"),
+    (("C",), "draw the whole chain of dependencies, or the direct ones only"),
+    (("/",), "search; then Enter or N goes to the next hit, with Shift to the one before"),
+    (("K",), "show or hide the counters under the lanes"),
+    (("M",), "set a mark at the pointer, or take it away; Shift M marks the selected node as a window"),
+    (("P",), "pin the rank under the pointer above the others, or let it go"),
+    (("Shift drag",), "mark a window; dragging the time axis does too"),
+    (("Z",), "zoom to the marked window"),
+    (("Esc",), "clear the marked window, then the selection"),
+    (("?",), "show these keys"),
+)
+
+
+def layout(**_query: str) -> Any:
+    """Return the page; its script draws, and follows the view."""
+    return html.Div(
+        [
+            html.Div(loading("Reading the times…"), id="timeline-notice"),
+            html.Div(
+                [_controls(), html.Div(id="timeline-error", role="alert"), _body(), _keys()],
+                id="timeline-page",
+                className="cs-timeline",
+                hidden=True,
+            ),
+            dcc.Store(id="timeline-source"),
+            html.Div(id="timeline-sync", hidden=True),
+        ]
+    )
+
+
+def _controls() -> Any:
+    return html.Div(
+        [
+            html.H1("Timeline"),
+            _button("timeline-fit", "Fit", "Show everything (0)"),
+            _button("timeline-out", "−", "Zoom out (S)"),
+            _button("timeline-in", "+", "Zoom in (W)"),
+            _button("timeline-fold", "Fold all", "Fold or open the lanes of all ranks"),
+            _choices("order", (("rank", "by rank"), ("finish", "by finish"), ("idle", "by idle"))),
+            _button("timeline-counts", "Counters", "What is in flight over time, under the lanes (K)"),
+            _button("timeline-chain", "Chain", "Arrows of the whole chain of dependencies (C)"),
+            _search(),
+            html.Span(
+                [
+                    html.Span(id="timeline-other"),  # the script puts the choice of another run here
+                    _button(
+                        "timeline-differences", "Differences", "How much each node differs from the other run"
+                    ),
+                    _save(),
+                    _button("timeline-help", "?", "List the keys (?)"),
+                ],
+                className="cs-timeline-end",
+            ),
+        ],
+        className="cs-timeline-controls",
+    )
+
+
+def _choices(name: str, parts: tuple[tuple[str, str], ...]) -> Any:
+    """Return buttons of which one is pressed; `data-<name>` holds the value of each."""
+    return html.Span(
+        [html.Button(words, **_data(name, value)) for value, words in parts],
+        className="cs-timeline-choices",
+        role="group",
+    )
+
+
+def _data(name: str, value: str) -> dict[str, Any]:
+    return {f"data-{name}": value, "aria-pressed": "false"}
+
+
+def _search() -> Any:
+    return html.Span(
+        [
+            html.Span(id="timeline-find"),  # the script puts the field here
+            html.Span(id="timeline-hits", className="cs-dim", role="status"),
+            _button("timeline-hit-previous", "↑", "Previous hit (Shift Enter, Shift N)"),
+            _button("timeline-hit-next", "↓", "Next hit (Enter, N)"),
+        ],
+        className="cs-timeline-field",
+        title="Part of a name, /a regular expression/, id:118, type:all_reduce or group:tp0",
+    )
+
+
+def _button(name: str, text: str, title: str) -> Any:
+    return html.Button(text, id=name, className="cs-button", title=title)
+
+
+def _save() -> Any:
+    """Return the Save menu; `data-missing` says what is missing to write Perfetto's format."""
+    reason = cannot_write()
+    perfetto = {"id": "timeline-perfetto"} | ({"data-missing": f"{reason} {INSTALL}"} if reason else {})
+    choices: list[tuple[str, str, dict[str, Any]]] = [
+        ("PNG", "Save the picture as PNG", {"id": "timeline-png"}),
+        ("SVG", "Save the picture as SVG", {"id": "timeline-svg"}),
+        ("CSV", "Save the window of the visible ranks as CSV", {"id": "timeline-csv"}),
+        (
+            "Table",
+            "Show the window of the visible ranks as a table; copies as TSV",
+            {"id": "timeline-table"},
+        ),
+        (
+            "Counters, CSV",
+            "Save every change of every counter in the marked or visible window",
+            {"id": "timeline-counters-csv"},
+        ),
+        (
+            "Counters, table",
+            "Show mean and maximum of each counter in the marked or visible window; copies as TSV",
+            {"id": "timeline-counters-table"},
+        ),
+        ("Chrome trace", "Save the run as Chrome trace JSON, which Perfetto opens", {"id": "timeline-json"}),
+        ("Perfetto", "Save the run in Perfetto's own format, which is smaller than a Chrome trace", perfetto),
+    ]
+    return menu(choices, about="Save what is shown")
+
+
+def _body() -> Any:
+    scroll = html.Div(
+        id="timeline-scroll",
+        className="cs-timeline-scroll",
+        tabIndex=0,
+        role="application",
+        **{
+            **aria_label("Timeline of lanes per rank; press ? for the keys"),
+            "aria-describedby": "timeline-status",
+        },
+    )
+    legend = [
+        html.Button(
+            [
+                html.Span(
+                    className=f"cs-bar cs-bar-{category.name.lower()}",
+                    style={"backgroundColor": f"var(--cs-{colour})"},
+                ),
+                title,
+            ],
+            title="Show or hide",
+            **_category_attributes(category),
+        )
+        for category, title, colour in _LEGEND
+    ]
+    foot = html.Div(
+        [
+            html.Span(id="timeline-status", role="status"),
+            html.Div(legend, id="timeline-legend", className="cs-timeline-legend"),
+            html.Span(id="timeline-detail"),
+            html.Span(id="timeline-undrawn"),
+        ],
+        className="cs-timeline-foot",
+    )
+    counters = html.Div(id="timeline-counters", className="cs-timeline-counters")
+    return html.Div([scroll, counters, _window(), foot], id="timeline-body", className="cs-timeline-body")
+
+
+def _window() -> Any:
+    """Return the place of the table of the marked window; the script fills it."""
+    head = html.Div(
+        [
+            html.H2(id="timeline-window-title"),
+            _choices(
+                "window-by",
+                (
+                    ("category", "category"),
+                    ("group", "comm group"),
+                    ("name", "name"),
+                    ("difference", "difference per node"),
+                    ("counters", "counters"),
+                ),
+            ),
+            _choices("window-per", (("rank", "each rank"), ("all", "all ranks"))),
+            html.Span(id="timeline-window-count", className="cs-dim"),
+            html.Span(style={"flex": 1}),
+            _button("timeline-window-copy", "Copy TSV", "Copy the whole table as tab-separated values"),
+            _button("timeline-window-close", "Close", "Clear the marked window (Esc)"),
+        ],
+        className="cs-timeline-window-head",
+    )
+    table = html.Div(
+        id="timeline-window-table",
+        className="cs-timeline-window-table",
+        tabIndex=0,
+        role="region",
+        **aria_label("Where the time of the marked window went"),
+    )
+    return html.Section([head, table], id="timeline-window", className="cs-timeline-window", hidden=True)
+
+
+def _category_attributes(category: Category) -> dict[str, Any]:
+    return {"data-category": str(int(category)), "aria-pressed": "true"}
+
+
+def _keys() -> Any:
+    rows = [
+        part for keys, does in _KEYS for part in (html.Dt([html.Kbd(key) for key in keys]), html.Dd(does))
+    ]
+    return html.Dialog(
+        [
+            html.H2("Keys of the timeline"),
+            html.Dl(rows),
+            html.Button("Close", id="timeline-keys-close", className="cs-button"),
+        ],
+        id="timeline-keys",
+        className="cs-timeline-keys",
+        **aria_label("Keys of the timeline"),
+    )
+
+
+@callback(
+    Output("timeline-notice", "children"),
+    Output("timeline-page", "hidden"),
+    Output("timeline-source", "data"),
+    Input("view", "data"),
+)
+def choose(view: dict[str, Any]) -> tuple[Any, bool, Any]:
+    """Set the run that the view shows, if there is one."""
+    job = view.get("job")
+    if not job:
+        return no_job(), True, None
+    try:
+        run = shown_run(session(), job, view)
+    except StudioError as error:
+        return html.Div(error_box(error), className="cs-page"), True, None
+    if run is None:
+        return _nothing(view), True, None
+    # If the run was deleted, the script reports it and offers the others.
+    return None, False, {"job": job, "run": run, "others": runs_of(session(), job)}
+
+
+def _nothing(view: dict[str, Any]) -> Any:
+    return html.Div(
+        [
+            html.H2("No times yet"),
+            html.P(
+                "This page shows when every node of every rank ran. The files of this job hold no times, and it has "
+                "not been simulated."
+            ),
+            dcc.Link("Simulate it", href=link("/simulate", {"job": view.get("job")}), className="cs-button"),
+        ],
+        className="cs-empty",
+    )
+
+
+# Two, for Dash would have the one wait for the server's answer to every step of the view.
+clientside_callback(
+    ClientsideFunction("studio_timeline", "follow"),
+    Output("timeline-sync", "title"),
+    Input("view", "data"),
+    State("timeline-source", "data"),
+)
+clientside_callback(
+    ClientsideFunction("studio_timeline", "found"),
+    Output("timeline-sync", "children"),
+    Input("timeline-source", "data"),
+    State("view", "data"),
+)
+clientside_callback(
+    ClientsideFunction("studio_timeline", "theme"),
+    Output("timeline-sync", "lang"),
+    Input("theme", "data"),
+)
