@@ -7,20 +7,33 @@
     "studio_simulate", "studio_timeline",
   ];
 
-  /** @typedef {Record<string, Record<string, (...values: any[]) => unknown>>} Callbacks by namespace,
-     name */
+  /** @typedef {Record<string, (...values: any[]) => unknown>} Names the callbacks of a namespace */
 
   /** Dash's edge. @type {any} */
   const page = window;
-  /** Those of studio.mjs, once it is there. @type {Callbacks | null} */
+  /** Those of studio.mjs, once it is there: of a page, a function that loads its modules.
+     @type {Record<string, Names | (() => Promise<Names>)> | null} */
   let callbacks = null;
   let bring = function () {};
   /** @type {Promise<void>} */
   const arrival = new Promise(function (resolve) { bring = resolve; });
 
-  /** @type {(namespace: string, name: string, values: ArrayLike<any>) => unknown} */
-  function call(namespace, name, values) {
-    const callback = callbacks?.[namespace]?.[name];
+  /** The callbacks of a namespace, or a promise of them. A page's modules are asked for once.
+     @type {(namespace: string) => Names | Promise<Names>} */
+  function load(namespace) {
+    if (!callbacks) return arrival.then(function () { return load(namespace); });
+    const names = callbacks[namespace] || {};
+    if (typeof names !== "function") return names;
+    const brought = callbacks;
+    const loading = names();
+    brought[namespace] = function () { return loading; };
+    loading.then(function (loaded) { brought[namespace] = loaded; }, showFailure);
+    return loading;
+  }
+
+  /** @type {(names: Names, namespace: string, name: string, values: ArrayLike<any>) => unknown} */
+  function call(names, namespace, name, values) {
+    const callback = names[name];
     if (!callback) throw new Error("studio.mjs has no callback " + namespace + "." + name);
     return callback(...Array.from(values));
   }
@@ -31,11 +44,15 @@
       get: function (_target, /** @type {string} */ name) {
         return function () {
           const values = arguments;
-          if (callbacks) return call(namespace, name, values);
-          return arrival.then(function () { return call(namespace, name, values); });
+          const names = load(namespace);
+          if (!(names instanceof Promise)) return call(names, namespace, name, values);
+          return names.then(function (loaded) { return call(loaded, namespace, name, values); });
         };
       },
-      has: function (_target, /** @type {string} */ name) { return Boolean(callbacks?.[namespace]?.[name]); },
+      has: function (_target, /** @type {string} */ name) {
+        const names = load(namespace);
+        return !(names instanceof Promise) && Boolean(names[name]);
+      },
     });
   }
 
@@ -49,21 +66,25 @@
     if (!page.dash_clientside[namespace]) page.dash_clientside[namespace] = waiting(namespace);
   });
   page.studioLoader = {
-    ready: function (/** @type {Callbacks} */ brought) {
+    load: load,
+    ready: function (/** @type {typeof callbacks} */ brought) {
       callbacks = brought;
       bring();
     },
   };
 
-  /* A module that does not come fails its script element, one that breaks the window; neither error
-     bubbles. */
-  window.addEventListener("error", function (event) {
-    const isScript = event.target instanceof HTMLScriptElement && event.target.type === "module";
-    if (callbacks || !(isScript || /\.mjs/.test(event.filename || ""))) return;
+  function showFailure() {
     const box = document.createElement("div");
     box.setAttribute("role", "alert");
     box.className = "cs-toast";
     box.textContent = "Parts of this page could not be loaded. Reload it, or restart the studio.";
     document.body.appendChild(box);
+  }
+
+  /* A module that does not come fails its script element, one that breaks the window; neither error
+     bubbles. */
+  window.addEventListener("error", function (event) {
+    const isScript = event.target instanceof HTMLScriptElement && event.target.type === "module";
+    if (!callbacks && (isScript || /\.mjs/.test(event.filename || ""))) showFailure();
   }, true);
 })();

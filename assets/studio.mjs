@@ -1,37 +1,31 @@
-/** The one module Dash lists. It imports all others and gives the loader the callbacks of each page. */
+/** The one module Dash lists. It gives the loader the callbacks; a page's modules come when it is opened. */
 
 import { callbacks as asked, watchButtons } from "./base/asked.mjs";
-import { bringCallbacks, setProps, showTests } from "./base/dash.mjs";
+import { bringCallbacks, loadCallbacks, setProps, showTests } from "./base/dash.mjs";
 import { byId } from "./base/dom.mjs";
 import { watchExports } from "./base/export.mjs";
 import { watchStatic } from "./base/still.mjs";
 import * as view from "./base/view.mjs";
-import { startCollectivesPage } from "./collectives/page.mjs";
-import { startComparePage } from "./compare/page.mjs";
 import { watchTray } from "./compare/tray.mjs";
 import { callbacks as frame, followView } from "./frame/frame.mjs";
 import { watchHints } from "./frame/hints.mjs";
 import { watchLinks } from "./frame/links.mjs";
 import { watchPalette } from "./frame/palette.mjs";
 import { followSystemTheme } from "./frame/theme.mjs";
-import { startGraphPage } from "./graph/page.mjs";
 import { startUploads } from "./home/upload.mjs";
-import { startNodesPage } from "./nodes/page.mjs";
-import { callbacks as simulate } from "./simulate/simulate.mjs";
-import { startTimelinePage } from "./timeline/page.mjs";
-
-const collectives = startCollectivesPage();
 
 bringCallbacks({
   studio_asked: asked,
-  studio_collectives: collectives.callbacks,
-  studio_compare: startComparePage(),
   studio_frame: frame,
-  studio_graph: startGraphPage(),
-  studio_nodes: startNodesPage(),
-  studio_simulate: simulate,
-  studio_timeline: startTimelinePage(),
+  studio_collectives: async () => (await import("./collectives/page.mjs")).startCollectivesPage(),
+  studio_compare: async () => (await import("./compare/page.mjs")).startComparePage(),
+  studio_graph: async () => (await import("./graph/page.mjs")).startGraphPage(),
+  studio_nodes: async () => (await import("./nodes/page.mjs")).startNodesPage(),
+  studio_simulate: async () => (await import("./simulate/page.mjs")).callbacks,
+  studio_timeline: async () => (await import("./timeline/page.mjs")).startTimelinePage(),
 });
+// The page that is opened need not wait for Dash to ask.
+loadCallbacks(`studio_${location.pathname.split("/")[1]}`);
 
 followView();
 followSystemTheme();
@@ -50,4 +44,4 @@ const uploads = startUploads({
   },
 });
 
-showTests({ view, uploads, collectives: collectives.page });
+showTests({ view, uploads });

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 import time
 import zlib
 from functools import cache
@@ -54,6 +56,7 @@ _BLUEPRINTS = (
     status_blueprint,
 )
 
+_STATIC_IMPORT = re.compile(r'^import .*?from "(\.[^"]+)";$', re.MULTILINE | re.DOTALL)
 _INDEX = f"""<!DOCTYPE html>
 <html lang="en">
 <head>
@@ -95,11 +98,33 @@ def _import_map() -> str:
     return json.dumps({"imports": _modules()})
 
 
+@cache
+def _preloads() -> dict[str, str]:
+    """Return, for each folder of a page, links to the modules needed at first: the browser asks for all at once.
+
+    "" holds those of pages without modules of their own.
+    """
+    pages = {path.parent.name: path for path in assets_folder().glob("*/page.mjs")}
+    return {name: _preload(path) for name, path in {**pages, "": assets_folder() / "studio.mjs"}.items()}
+
+
+def _preload(page: Path) -> str:
+    paths, needed = [assets_folder() / "studio.mjs", page], set()
+    while paths:
+        path = paths.pop()
+        if path not in needed:
+            needed.add(path)
+            names = _STATIC_IMPORT.findall(path.read_text(encoding="utf-8"))
+            paths += [Path(os.path.normpath(path.parent / name)) for name in names]
+    names = [f"/assets/{path.relative_to(assets_folder()).as_posix()}" for path in sorted(needed)]
+    return "".join(
+        f'<link rel="modulepreload" href="{_modules()[name]}">' for name in names if name in _modules()
+    )
+
+
 def _index() -> str:
-    """Return the HTML page of the app; it names all modules, so that the browser loads them in parallel."""
-    links = [f'<link rel="modulepreload" href="{address}">' for address in _modules().values()]
-    head = [f'<script type="importmap">{_import_map()}</script>', *links]
-    return _INDEX.replace("{%css%}", "{%css%}\n" + "\n".join(head))
+    """Return the HTML page of the app, with the import map."""
+    return _INDEX.replace("{%css%}", f'<script type="importmap">{_import_map()}</script>\n{{%css%}}')
 
 
 def _keep_versions(response: flask.Response) -> flask.Response:
@@ -110,10 +135,15 @@ def _keep_versions(response: flask.Response) -> flask.Response:
 
 
 class _Studio(Dash):
-    """Dash that starts once the studio's modules have run: scripts of type module run in the order of the page."""
+    """Dash that starts once the studio's modules have run: scripts of type module run in the order of the page.
+
+    The page names the modules it needs at first.
+    """
 
     def interpolate_index(self, **parts: Any) -> str:  # type: ignore[override]  # as Dash's own example does
         parts["renderer"] = parts["renderer"].replace('type="application/javascript"', 'type="module"', 1)
+        shown = flask.request.path.strip("/")
+        parts["css"] += _preloads().get(shown, _preloads()[""])
         return str(super().interpolate_index(**parts))  # type: ignore[no-untyped-call]  # Dash annotates some only
 
 

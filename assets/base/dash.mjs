@@ -83,13 +83,24 @@ export function gridOf(id) {
   }
 }
 
+/** @typedef {Record<string, (...values: any[]) => unknown>} Callbacks by name */
+
 /**
- * Give the loader the client-side callbacks, by namespace and name.
+ * Give the loader the client-side callbacks by namespace, those of a page as a function that loads them.
  *
- * @param {Record<string, Record<string, (...values: any[]) => unknown>>} callbacks
+ * @param {Record<string, Callbacks | (() => Promise<Callbacks>)>} callbacks
  */
 export function bringCallbacks(callbacks) {
   page.studioLoader.ready(callbacks);
+}
+
+/**
+ * Load the callbacks of a namespace before Dash asks for them; does nothing where there is no such namespace.
+ *
+ * @param {string} namespace
+ */
+export function loadCallbacks(namespace) {
+  page.studioLoader.load(namespace);
 }
 
 /**

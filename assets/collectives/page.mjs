@@ -2,7 +2,7 @@
    address. */
 
 import { readScheme } from "../base/canvas.mjs";
-import { noUpdate } from "../base/dash.mjs";
+import { noUpdate, showTests } from "../base/dash.mjs";
 import { byId, element, setText } from "../base/dom.mjs";
 import { registerFigure } from "../base/export.mjs";
 import { pageTimers } from "../base/timers.mjs";
@@ -365,12 +365,13 @@ function hintOf({ pairs, timed }) {
 
 /**
  * Start what the Collectives page does in the browser.
- * @returns the page, and what Dash calls: see studio/pages/collectives/page.py
+ * @returns what Dash calls: see studio/pages/collectives/page.py
  */
 export function startCollectivesPage() {
   const page = new CollectivesPage(), controls = new Controls();
   page.askEarly();
-  const callbacks = {
+  showTests({ collectives: page });
+  return {
     follow() {
       const view = readView();
       page.draw(view);
@@ -390,5 +391,4 @@ export function startCollectivesPage() {
       return noUpdate;
     },
   };
-  return { page, callbacks };
 }

@@ -40,18 +40,23 @@ def test_a_page_waits_for_a_late_module(studio, page, name: str, late: str) -> N
     assert page.locator(".cs-toast[role=alert]:not(:empty)").count() == 0
 
 
-def test_each_module_runs_once(studio, page) -> None:
+def test_each_module_runs_once_and_a_page_loads_its_own(studio, page) -> None:
     page.goto(studio.address("timeline", "imbalance_8r"))
     quiet(page)
     addresses = [address.split("?")[0] for address in page.evaluate(LOADED)]
     assert len(addresses) == len(set(addresses)) > 20
+    folders = {address.split("/assets/")[1].partition("/")[0] for address in addresses}
+    assert "timeline" in folders
+    assert not folders & {"graph", "collectives", "nodes"}
 
 
-def test_a_module_that_never_comes_is_reported(studio, page) -> None:
-    page.expected += [r"view\.mjs", "Failed to load"]
+@pytest.mark.parametrize("missing", ["/base/view.mjs", "/nodes/grid.mjs"])
+def test_a_module_that_never_comes_is_reported(studio, page, missing: str) -> None:
+    """One that all pages need, and one of a page that is loaded when it is opened."""
+    page.expected += [re.escape(missing), "Failed to load", "Failed to fetch"]
     page.goto(studio.url)
-    intercept(page, lambda address: "/base/view.mjs" in address, lambda route: route.abort())
-    page.reload()
+    intercept(page, lambda address: missing in address, lambda route: route.abort())
+    page.goto(studio.address("nodes", "imbalance_8r"))
     page.get_by_text("Parts of this page could not be loaded.").wait_for()
 
 
@@ -63,6 +68,9 @@ def test_every_client_side_callback_of_the_pages_is_there(studio, page) -> None:
     assert len(ours) > 20
     page.goto(studio.url)
     until(page, "Boolean(window.studio)")
+    page.evaluate(
+        "async names => { for (const [space] of names) await studioLoader.load(space); }", ours
+    )
     assert (
         page.evaluate("names => names.filter(([space, name]) => !(name in dash_clientside[space]))", ours)
         == []
