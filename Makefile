@@ -20,6 +20,9 @@ PYTEST := $(BIN)/python -m pytest
 # Node comes from PyPI. What checks the scripts is fetched by it, in the versions of package-lock.json.
 NODE := $(BIN)/node
 SCRIPTS := node_modules/.package-lock.json
+# Checks that need no test run two at a time, the longest first.
+LINTS := lint-mypy lint-tsc lint-eslint lint-imports lint-ruff lint-format
+TOGETHER := WHOLE_LINES=1 $(MAKE) --no-print-directory -j2
 # As many workers as cores: each keeps a core busy with Python, or with a studio and a browser of its own.
 PARALLEL := --numprocesses logical --dist worksteal --durations=20
 # `retry` runs a browser test that fails once more and says so at the end; `forbid` does not.
@@ -28,7 +31,7 @@ FLAKY ?= retry
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check lint format unit client e2e coverage nightly chromium bench screenshots samples lock \
+.PHONY: help run test check lint $(LINTS) format unit client e2e coverage nightly chromium bench screenshots samples lock \
 	wheel-check clean
 
 help: ## this list
@@ -44,14 +47,28 @@ run: $(VENV)/ready-run ## start the studio: a sample job, or ARGS="path/to/trace
 test: check ## every check: format, lint, types, import contracts, unit tests, doctests, browser tests
 	@HYPOTHESIS_PROFILE=ci $(PYTEST) $(PARALLEL) --flaky=$(FLAKY) $(ARGS)
 
-check: $(VENV)/ready-test chromium lint client
+check: $(VENV)/ready-test $(SCRIPTS) chromium
+	+@$(TOGETHER) $(LINTS) client
 
 lint: $(VENV)/ready-test $(SCRIPTS) ## format, lint, types and import contracts
-	$(STEP) "format (ruff format)" $(BIN)/ruff format --check .
-	$(STEP) "lint (ruff check)" $(BIN)/ruff check .
+	+@$(TOGETHER) $(LINTS)
+
+lint-mypy: $(VENV)/ready-test
 	$(STEP) "types (mypy --strict)" $(BIN)/mypy
+
+lint-format: $(VENV)/ready-test
+	$(STEP) "format (ruff format)" $(BIN)/ruff format --check .
+
+lint-ruff: $(VENV)/ready-test
+	$(STEP) "lint (ruff check)" $(BIN)/ruff check .
+
+lint-imports: $(VENV)/ready-test
 	$(STEP) "import contracts (lint-imports)" $(BIN)/lint-imports
+
+lint-tsc: $(SCRIPTS)
 	$(STEP) "types of the scripts (tsc)" $(NODE) node_modules/typescript/bin/tsc
+
+lint-eslint: $(SCRIPTS)
 	$(STEP) "lint of the scripts (eslint)" $(NODE) node_modules/eslint/bin/eslint.js .
 
 format: $(VENV)/ready-test ## reformat the code and mend what ruff can mend

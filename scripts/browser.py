@@ -1,7 +1,7 @@
 """Finds a Chromium for the browser tests, or installs one; prints its path.
 
-Tried in this order: the CHROMIUM environment variable, an installed Chromium or Chrome, Debian's package
-where it can be installed, Playwright's own download. Ends with 1 and the list of what was tried when none
+Tried in this order: the CHROMIUM environment variable, Debian's headless shell of Chromium where it is installed
+or root can install it, an installed Chromium or Chrome, Debian's chromium, Playwright's own download. Ends with 1 and the list of what was tried when none
 can be had: the browser tests are never left out in silence.
 
     python scripts/browser.py             find or install
@@ -21,8 +21,9 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-# The headless shell is the same browser without windows: a page takes a seventh less processor time in it.
-NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
+# The same browser without windows: a page takes a seventh less processor time in it.
+SHELL = "chromium-headless-shell"
+NAMES = (SHELL, "chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 FIXED_PLACES = (
     "/Applications/Chromium.app/Contents/MacOS/Chromium",
     "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome",
@@ -42,7 +43,7 @@ def main() -> None:
     for way in (
         (configured, installed)
         if options.find
-        else (configured, installed, debian_package, playwright_download)
+        else (configured, debian_shell, installed, debian_package, playwright_download)
     ):
         path = way(tried)
         if path:
@@ -109,6 +110,24 @@ def why_not(path: str) -> str | None:
     return failure([path, "--version"], seconds=60)
 
 
+def debian_shell(tried: list[str]) -> str | None:
+    """Debian's headless shell of Chromium; root installs it. Others are not asked for a password to save time."""
+    if not shutil.which(SHELL):
+        if not (is_root() and shutil.which("apt-get")):
+            return None
+        say(f"installing Debian's {SHELL} with apt-get")
+        problem = apt_install(SHELL, [])
+        if problem:
+            tried.append(f"apt-get install {SHELL}: {problem}")
+            return None
+    path = shutil.which(SHELL)
+    problem = why_not(path) if path else f"{SHELL} is not on PATH"
+    if problem:
+        tried.append(f"{SHELL}: {problem}")
+        return None
+    return path
+
+
 def debian_package(tried: list[str]) -> str | None:
     """Debian's chromium, installed with apt-get as root or through a sudo that asks for no password."""
     if not shutil.which("apt-get"):
@@ -119,14 +138,19 @@ def debian_package(tried: list[str]) -> str | None:
         tried.append("Debian's package: neither root nor a sudo without password")
         return None
     say("installing Debian's chromium with apt-get")
-    apt = [*sudo, "env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "-q", "-y"]
-    # An update may fail for one source of many; the install then tells.
-    failure([*apt, "update"], seconds=300)
-    problem = failure([*apt, "install", "--no-install-recommends", "chromium"], seconds=900)
+    problem = apt_install("chromium", sudo)
     if problem:
         tried.append(f"apt-get install chromium: {problem}")
         return None
     return installed(tried)
+
+
+def apt_install(package: str, sudo: list[str]) -> str | None:
+    """Install a package; return what was wrong when it fails."""
+    apt = [*sudo, "env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "-q", "-y", "-o", "Acquire::Retries=1"]
+    # An update may fail for one source of many; the install then tells.
+    failure([*apt, "update"], seconds=120)
+    return failure([*apt, "install", "--no-install-recommends", package], seconds=600)
 
 
 def playwright_download(tried: list[str]) -> str | None:

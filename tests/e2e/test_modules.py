@@ -68,9 +68,7 @@ def test_every_client_side_callback_of_the_pages_is_there(studio, page) -> None:
     assert len(ours) > 20
     page.goto(studio.url)
     until(page, "Boolean(window.studio)")
-    page.evaluate(
-        "async names => { for (const [space] of names) await studioLoader.load(space); }", ours
-    )
+    page.evaluate("async names => { for (const [space] of names) await studioLoader.load(space); }", ours)
     assert (
         page.evaluate("names => names.filter(([space, name]) => !(name in dash_clientside[space]))", ours)
         == []
