@@ -35,8 +35,6 @@ BROWSER_ARGUMENTS = [
     "--disable-sync",
     # A test's pages live for seconds: compiling their scripts for speed costs more than it gains.
     "--js-flags=--no-opt --no-maglev",
-    # A tenth less processor time; nothing here looks at the smoothness of scrolling.
-    "--disable-threaded-compositing",
     # No other machine can be reached even if a page asks for one; the page fixture tells that it asked.
     "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE localhost, EXCLUDE 127.0.0.1",
 ]
