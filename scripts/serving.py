@@ -23,8 +23,12 @@ BROWSER_ARGUMENTS = (
 
 @contextmanager
 def served(workspace: Path | str, *arguments: str) -> Iterator[str]:
-    """Serve a workspace on a free port until the block ends; yields the address."""
-    command = [sys.executable, "-m", "studio", "--no-browser", "--port", "0", "--workspace", str(workspace)]
+    """Serve a workspace on a free port until the block ends; yields the address.
+
+    It asks for no token: what scripts serve are samples and made-up jobs.
+    """
+    options = ["--no-browser", "--no-token", "--port", "0", "--workspace", str(workspace)]
+    command = [sys.executable, "-m", "studio", *options]
     with subprocess.Popen([*command, *arguments], stdout=subprocess.PIPE, text=True, cwd=ROOT) as server:
         try:
             addresses = (re.search(r"http://\S+", line) for line in server.stdout or ())

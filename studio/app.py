@@ -65,7 +65,7 @@ _INDEX = f"""<!DOCTYPE html>
 <script>{THEME_SCRIPT}</script>
 <meta name="theme-color" content="#7a4fd6">
 <link rel="icon" type="image/svg+xml" href="/assets/logo.svg">
-<link rel="manifest" href="/assets/studio.webmanifest">
+<link rel="manifest" crossorigin="use-credentials" href="/assets/studio.webmanifest">
 {{%css%}}
 </head>
 <body>

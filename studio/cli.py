@@ -175,7 +175,7 @@ def _size_options(command: Callable[..., Any]) -> Callable[..., Any]:
     metavar="ADDRESS",
     default="127.0.0.1",
     show_default=True,
-    help="Address to listen on; any other needs a token.",
+    help="Address to listen on.",
 )
 @click.option(
     "--port",
@@ -192,6 +192,12 @@ def _size_options(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.option("--workspace", metavar="DIR", type=click.Path(path_type=Path), help="Folder for imported jobs.")
 @click.option("--browser/--no-browser", default=True, help="Open a browser, if there is one.")
 @click.option("--app", is_flag=True, help="Open a window of its own in a Chromium-based browser.")
+@click.option(
+    "--token/--no-token",
+    "ask_token",
+    default=True,
+    help="Ask for the token that the printed address holds; without it, every account of this machine has access.",
+)
 @click.option("--sample/--no-sample", default=False, help="Start with a sample job open.")
 @_rank_option
 @_size_options
@@ -203,6 +209,7 @@ def serve(
     workspace: Path | None,
     browser: bool,
     app: bool,
+    ask_token: bool,
     sample: bool,
     ranks: dict[str, int],
     npus: int | None,
@@ -216,7 +223,7 @@ def serve(
     from studio.et.format import JobSize
 
     size = JobSize(npus, passes)
-    request = Request(paths, host, port, allow_host, workspace, browser, sample, ranks, size, app)
+    request = Request(paths, host, port, allow_host, workspace, browser, sample, ranks, size, app, ask_token)
     run(request, announce=_say, progress=_progress_line())
 
 

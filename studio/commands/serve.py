@@ -21,13 +21,14 @@ from studio.server.serve import (
     browser_available,
     is_loopback,
     listen,
-    new_token,
     open_app,
     open_browser,
     serve,
 )
+from studio.server.ticket import Ticket
 from studio.session import Session
 from studio.sim import engine
+from studio.store.access import workspace_token
 from studio.store.drafts import tidy_drafts
 from studio.store.imports import open_registry
 from studio.store.tasks import close_tasks, open_tasks
@@ -49,6 +50,7 @@ class Request:
         ranks: Rank numbers by file name.
         size: NPUs and passes, where a workload leaves them open.
         app: Whether to open a window of its own instead of a tab.
+        ask_token: Whether to ask every request for the token of the workspace.
     """
 
     paths: tuple[Path, ...]
@@ -61,14 +63,21 @@ class Request:
     ranks: dict[str, int]
     size: JobSize = UNSAID
     app: bool = False
+    ask_token: bool = True
 
 
 def run(request: Request, *, announce: Callable[[str], None], progress: Progress | None) -> None:
     """Import the given paths and serve until interrupted.
 
     Raises:
-        StudioError: A path cannot be opened, the port is taken, the workspace cannot be used.
+        StudioError: A path cannot be opened, the port is taken, the workspace cannot be used, or there would be no
+            token where other machines can ask.
     """
+    if not request.ask_token and not is_loopback(request.host):
+        raise ConfigError(
+            f"--no-token with --host {request.host} would open the traces to every machine that reaches this one",
+            hint="Leave out --no-token, or leave out --host and let a proxy or an ssh tunnel ask who comes.",
+        )
     workspace = Workspace(request.workspace or Workspace.default_root())
     listener = listen(request.host, request.port)
     try:
@@ -100,20 +109,20 @@ def _serve(
     registry = open_registry(tasks, upload_reader(workspace))
     tidy_drafts(workspace.root)
     app = create_app(session, registry, Simulations(tasks, simulate_jobs(session)))
-    token = None if is_loopback(request.host) else new_token()
-    policy = Policy(listener.host, listener.port, token, tuple(request.allow_host))
+    token = workspace_token(workspace.root) if request.ask_token else None
+    ticket = Ticket(listener.port)
+    policy = Policy(listener.host, listener.port, token, tuple(request.allow_host), ticket)
     protect(app.server, policy, script_hashes=script_hashes(app))
     view = f"overview?job={jobs[0]}" if len(jobs) == 1 else ""
 
     def ready(url: str) -> None:
         address = url.rstrip("/") + "/" + view
-        if token:
-            address += ("&" if "?" in address else "?") + f"token={token}"
+        joint = "&" if "?" in address else "?"
         if request.port is None and listener.port != DEFAULT_PORT:
             announce(f"Port {DEFAULT_PORT} is taken.")
-        announce(f"Chakra Studio is at {address}")
+        announce(f"Chakra Studio is at {address}{joint}token={token}" if token else f"Chakra Studio is at {address}")
         announce("Press Ctrl+C to stop.")
-        _show(address, request, announce)
+        _show(f"{address}{joint}ticket={ticket.secret}" if token else address, request, announce)
         wire.KERNEL.warm_up()
         engine.KERNEL.warm_up()
 

@@ -13,6 +13,7 @@ from studio.errors import StudioError, TraceError
 from studio.et import events
 from studio.et.events import line_ends
 from studio.et.write import written_together
+from studio.files import open_file
 from studio.sim.result import SimResult
 from studio.store.arrays import appearing
 from studio.timeline import recorded
@@ -38,7 +39,7 @@ def refuse_unwritable(path: Path) -> None:
 
 def is_timeline(path: Path) -> bool:
     """Whether a file is one that `write_timeline` wrote."""
-    with path.open("rb") as stream:
+    with open_file(path) as stream:
         start = stream.read(4096)
     if path.suffix == ".pftrace":
         # A Perfetto file is a sequence of packets, each starting with this byte.

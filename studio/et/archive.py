@@ -9,6 +9,7 @@ while inflating.
 from __future__ import annotations
 
 import bz2
+import copy
 import errno
 import gzip
 import lzma
@@ -23,11 +24,15 @@ import zlib
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
-from io import BufferedReader, FileIO
+from io import BufferedReader
 from pathlib import Path
-from typing import IO, Literal
+from typing import IO, TYPE_CHECKING, Literal, cast
 
 from studio.errors import StudioError, TraceFormatError
+from studio.files import PRIVATE_FOLDER, open_file, open_private
+
+if TYPE_CHECKING:
+    from io import FileIO
 
 Kind = Literal["zip", "tar", "tar.gz", "tar.bz2", "tar.xz"]
 
@@ -70,8 +75,9 @@ class Limits:
     Attributes:
         members: Files and folders, nested archives included.
         total_bytes: Size of everything unpacked.
-        ratio: Unpacked size over archive size, for zip and gzip; xz and bzip2 pack equal ranks far tighter than any
-            bound worth setting (256 equal ranks: 2200 to 1), there the total and the free space are the limit.
+        ratio: Unpacked size over archive size, for zip and gzip.
+        tight_ratio: The same for xz and bzip2, which pack equal ranks far tighter (256 equal ranks: 2200 to 1); xz
+            never gets there, but bzip2 packs zeros 500,000 to 1.
         ratio_from_bytes: Unpacked size below which the ratio does not matter.
         spare_bytes: Disk space left free.
     """
@@ -79,6 +85,7 @@ class Limits:
     members: int = 100_000
     total_bytes: int = 64 << 30
     ratio: int = 200
+    tight_ratio: int = 10_000
     ratio_from_bytes: int = 64 << 20
     spare_bytes: int = 512 << 20
 
@@ -120,7 +127,7 @@ class _Source:
 
     name: str
     size_bytes: int
-    rated: bool
+    ratio: int
     out_bytes: int = 0
     seen: dict[str, str] = field(default_factory=dict)
 
@@ -147,7 +154,7 @@ def is_archive(path: Path) -> bool:
 
 def kind_of(path: Path) -> Kind | None:
     """Recognise an archive by its first bytes; None for every other file, a compressed single trace included."""
-    with path.open("rb") as file:
+    with open_file(path) as file:
         head = file.read(_BLOCK_BYTES)
     if head[:4] in (b"PK\x03\x04", b"PK\x05\x06", b"PK\x07\x08"):
         return "zip"
@@ -192,7 +199,7 @@ def unpack(
         UnpackCancelled: `cancelled` said so.
     """
     made = not into.exists()
-    into.mkdir(parents=True, exist_ok=True)
+    into.mkdir(PRIVATE_FOLDER, parents=True, exist_ok=True)
     work = _Work(into, limits, cancelled)
     try:
         files = _unpack_one(work, path, name or path.name, depth=0)
@@ -218,7 +225,8 @@ def _unpack_one(work: _Work, path: Path, name: str, *, depth: int) -> list[Unpac
         raise TraceFormatError(
             f"{name} is not an archive.", hint="zip, tar, tar.gz, tar.bz2 and tar.xz are unpacked."
         )
-    source = _Source(name, max(path.stat().st_size, 1), rated=kind in ("zip", "tar.gz"))
+    ratio = work.limits.tight_ratio if kind in ("tar.bz2", "tar.xz") else work.limits.ratio
+    source = _Source(name, max(path.stat().st_size, 1), ratio)
     try:
         if kind == "zip":
             members = _unpack_zip(work, source, path)
@@ -253,7 +261,7 @@ class _BoundedFile(BufferedReader):
     """A zip file whose directory is read up to a limit; zipfile would read all of it at once."""
 
     def __init__(self, path: Path, bound_bytes: int) -> None:
-        super().__init__(FileIO(path))
+        super().__init__(cast("FileIO", open_file(path, buffering=0)))
         self.bound_bytes = bound_bytes
 
     def read(self, size: int | None = -1, /) -> bytes:
@@ -272,8 +280,7 @@ def _unpack_zip(work: _Work, source: _Source, path: Path) -> list[Unpacked]:
             if shown is None or info.is_dir():
                 continue
             _check_zip_member(source, info)
-            with archive.open(info) as stream:
-                files.append(_store(work, source, shown, _pieces(stream)))
+            files.append(_store(work, source, shown, member_pieces(archive, info)))
     return files
 
 
@@ -291,6 +298,32 @@ def _check_zip_member(source: _Source, info: zipfile.ZipInfo) -> None:
     if stat.S_IFMT(mode) not in (0, stat.S_IFREG):
         what = "a symbolic link" if stat.S_ISLNK(mode) else "not a plain file"
         raise _refuse_member(source, info.filename, what)
+
+
+def member_pieces(zipped: zipfile.ZipFile, info: zipfile.ZipInfo) -> Iterator[bytes]:
+    """Yield the content of a file in a zip, never more than a piece at once.
+
+    Raises:
+        NotImplementedError: It is packed with a method that is not read.
+        zipfile.BadZipFile: Its checksum does not match.
+    """
+    if info.compress_type not in _ZIP_METHODS:
+        raise NotImplementedError(f"method {info.compress_type} is not read")
+    if info.compress_type != zipfile.ZIP_BZIP2:
+        with zipped.open(info) as stream:
+            yield from _pieces(stream)
+        return
+    # zipfile hands bzip2 all packed bytes it has buffered and takes what comes out: from 4 KiB, gigabytes.
+    packed = copy.copy(info)
+    packed.compress_type, packed.file_size = zipfile.ZIP_STORED, info.compress_size
+    del packed.CRC  # of what comes out
+    checksum = 0
+    with zipped.open(packed) as stream:
+        for piece in _inflated(stream, bz2.BZ2Decompressor):
+            checksum = zlib.crc32(piece, checksum)
+            yield piece
+    if checksum != info.CRC:
+        raise zipfile.BadZipFile(f"Bad CRC-32 for file {info.filename!r}")
 
 
 def _pieces(stream: IO[bytes] | gzip.GzipFile | bz2.BZ2File) -> Iterator[bytes]:
@@ -340,7 +373,7 @@ def _unpack_tar(work: _Work, source: _Source, path: Path, kind: Kind) -> list[Un
     # Not tarfile's own reader: it loads long names and extended headers whole, so a small archive can fill the memory.
     files: list[Unpacked] = []
     extra: dict[str, str] = {}
-    with path.open("rb") as raw:
+    with open_file(path) as raw:
         stream = _TarStream(work, source, _decompress(raw, kind))
         while len(block := stream.block()) == _BLOCK_BYTES and block.strip(b"\0"):
             info = tarfile.TarInfo.frombuf(block, "utf-8", "surrogateescape")
@@ -418,14 +451,21 @@ def _decompress(raw: IO[bytes], kind: Kind) -> Iterator[bytes]:
 
 def _inflated_xz(raw: IO[bytes]) -> Iterator[bytes]:
     # lzma.LZMAFile takes no memory limit, and a few bytes of header can ask for 4 GiB.
-    decoder = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=_XZ_MEMORY_BYTES)
+    return _inflated(raw, lambda: lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=_XZ_MEMORY_BYTES))
+
+
+def _inflated(
+    raw: IO[bytes], new_decoder: Callable[[], lzma.LZMADecompressor | bz2.BZ2Decompressor]
+) -> Iterator[bytes]:
+    """Yield what compressed streams, one after another, inflate to; never more than a piece at once."""
+    decoder = new_decoder()
     packed = b""
     while True:
         if decoder.eof:
             packed = (decoder.unused_data or raw.read(_PIECE_BYTES)).lstrip(b"\0")
             if not packed:
                 return
-            decoder = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=_XZ_MEMORY_BYTES)
+            decoder = new_decoder()
         elif decoder.needs_input:
             packed = raw.read(_PIECE_BYTES)
             if not packed:
@@ -437,7 +477,7 @@ def _inflated_xz(raw: IO[bytes]) -> Iterator[bytes]:
 
 def _first_block(path: Path, kind: Kind) -> bytes:
     try:
-        with path.open("rb") as raw:
+        with open_file(path) as raw:
             return next(_decompress(raw, kind), b"")[:_BLOCK_BYTES]
     except (*_DAMAGE, OSError):
         return b""
@@ -503,7 +543,7 @@ def _store(
 ) -> Unpacked:
     disk = work.into / f"{len(work.written) + 1:06d}"
     size_bytes = 0
-    with disk.open("xb") as file:
+    with open_private(disk, "xb") as file:
         work.written.append(disk)
         for piece in pieces:
             if charge:
@@ -524,10 +564,9 @@ def _charge(work: _Work, source: _Source, count: int) -> None:
             f"{source.name} unpacks to more than {limits.total_bytes:,} bytes.",
             hint="Open fewer ranks at once, or unpack it yourself and open the folder.",
         )
-    rated = source.rated and source.out_bytes > limits.ratio_from_bytes
-    if rated and source.out_bytes > limits.ratio * source.size_bytes:
+    if source.out_bytes > max(limits.ratio_from_bytes, source.ratio * source.size_bytes):
         raise TraceFormatError(
-            f"{source.name} unpacks to more than {limits.ratio} times its size ({source.size_bytes:,} bytes); "
+            f"{source.name} unpacks to more than {source.ratio:,} times its size ({source.size_bytes:,} bytes); "
             "archives built to fill a disk do that.",
             hint="If the archive is yours, unpack it yourself and open the folder.",
         )

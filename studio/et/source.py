@@ -15,6 +15,7 @@ from typing import BinaryIO
 from studio.errors import TraceError, TraceFormatError
 from studio.et import archive
 from studio.et.format import HEAD_BYTES
+from studio.files import SpecialFileError, open_file
 from studio.trace import Finding
 
 _GZIP = b"\x1f\x8b"
@@ -48,9 +49,7 @@ def open_sources(paths: Sequence[Path | str]) -> Iterator[list[SourceFile]]:
     with tempfile.TemporaryDirectory(prefix="chakra-studio-") as scratch:
         files: list[SourceFile] = []
         for index, (name, path) in enumerate(_label_paths([Path(given) for given in paths])):
-            if not path.is_dir() and not path.is_file():
-                raise TraceError(f"{path}: no such file or folder.", hint="Check the spelling.")
-            sources = _walk(path, name) if path.is_dir() else [SourceFile(name, path, named=True)]
+            sources = _walk(path, name) if path.is_dir() else [_named(path, name)]
             if not sources:
                 raise TraceFormatError(
                     f"{path}: the folder is empty.", hint="Expected files such as job.0.et, job.1.et, …"
@@ -84,6 +83,19 @@ def unpack_archives(files: Sequence[SourceFile], scratch: Path) -> list[SourceFi
     return result
 
 
+def _named(path: Path, name: str) -> SourceFile:
+    """Return a file that the user named, once it has shown itself to be one."""
+    try:
+        open_file(path).close()
+    except SpecialFileError as error:
+        raise TraceFormatError(
+            f"{path}: {error.strerror}.", hint="Copy its content into a file, and open that."
+        ) from error
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise TraceError(f"{path}: no such file or folder.", hint="Check the spelling.") from error
+    return SourceFile(name, path, named=True)
+
+
 def _walk(folder: Path, name: str) -> list[SourceFile]:
     """Return the files below a folder by name, hidden ones left out."""
     sources = []
@@ -96,7 +108,7 @@ def _walk(folder: Path, name: str) -> list[SourceFile]:
 
 def head(path: Path) -> bytes:
     """Return the decompressed start of a file as far as it can be read; of broken gzip the raw start."""
-    with path.open("rb") as stream:
+    with open_file(path) as stream:
         raw = stream.read(HEAD_BYTES)
     start, packed = b"", raw
     while not start and packed.startswith(_GZIP):
@@ -112,7 +124,7 @@ def head(path: Path) -> bytes:
 def inflated_bytes(path: Path) -> int:
     """Return about how large a file is uncompressed, from the end of its gzip stream."""
     size = path.stat().st_size
-    with path.open("rb") as stream:
+    with open_file(path) as stream:
         if size < 18 or stream.read(2) != _GZIP:
             return size
         stream.seek(-4, 2)
@@ -125,7 +137,7 @@ def load(file: SourceFile) -> tuple[bytes | memoryview, tuple[Finding, ...]]:
     Raises:
         TraceFormatError: The gzip stream is broken from the start or inflates beyond reason.
     """
-    with file.path.open("rb") as stream:
+    with open_file(file.path) as stream:
         if stream.read(2) == _GZIP:
             stream.seek(0)
             return _inflate(stream, file.name)

@@ -14,6 +14,7 @@ from studio.et import JobFiles, Progress, discover, read_job
 from studio.et.format import JobSize
 from studio.et.ranks import ranks_by_file
 from studio.et.source import SourceFile, open_sources
+from studio.files import open_file
 from studio.samples import SAMPLES, sample_path
 from studio.store.workspace import Workspace
 
@@ -145,7 +146,7 @@ def fingerprint(
 def _content_mark(file: SourceFile) -> str:
     """Return a fast checksum of a file; it need not resist attacks."""
     size, checksum = 0, 0
-    with file.path.open("rb") as stream:
+    with open_file(file.path) as stream:
         while piece := stream.read(1 << 20):
             size, checksum = size + len(piece), zlib.crc32(piece, checksum)
     return f"{size}.{checksum:08x}"

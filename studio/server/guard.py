@@ -8,8 +8,9 @@ things go wrong with such programs, and each has its check:
   link to a page of the studio is fine.
 - A foreign page waits until its own name resolves to 127.0.0.1, and is then "the same site"
   (DNS rebinding): `Host` still carries its name, and foreign names are refused.
-- Where the studio listens for other machines, anybody there could open it: every request has to
-  carry the token printed at start.
+- Every account of this machine can open a port of 127.0.0.1, and where the studio listens for
+  other machines, anybody there can: every request has to carry the token of the workspace. The
+  address printed at start holds it; a browser that opened that once keeps it in a cookie.
 
 The check wraps the WSGI application rather than hooking into Flask's before_request: no route,
 static file, error handler or hook registered earlier can get ahead of it.
@@ -33,9 +34,11 @@ from urllib.parse import quote
 
 import flask
 from werkzeug.datastructures import Headers
+from werkzeug.http import dump_cookie
 
 from studio.errors import ConfigError
 from studio.server.serve import is_loopback
+from studio.server.ticket import Ticket
 
 if TYPE_CHECKING:
     from _typeshed import OptExcInfo
@@ -44,6 +47,10 @@ if TYPE_CHECKING:
 # Routes that answer with data, some of it out of uploaded files.
 DATA_PREFIX: Final = "/api/"
 
+# What an address may carry to let a browser in; taken out of it before it is shown.
+_SECRETS: Final = frozenset({"token", "ticket"})
+# Browsers keep a cookie for 400 days at most; each sign-in starts anew.
+_COOKIE_S: Final = 400 * 86_400
 _SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 _LOOPBACK_NAMES: Final = frozenset({"127.0.0.1", "localhost", "::1"})
 _AUTHORITY: Final = r"(?:\[(?P<v6>[0-9a-f:.]+)\]|(?P<name>[a-z0-9._-]+))(?::(?P<port>[0-9]{1,5}))?"
@@ -123,14 +130,16 @@ class Policy:
     Attributes:
         host: The host the studio listens on.
         port: The port it listens on.
-        token: What every request has to carry; None where only this machine can ask.
+        token: What every request has to carry; None lets everyone in who can reach the port.
         allowed_hosts: Further names under which the studio may be opened, without a port.
+        ticket: What lets the browser in that the studio opens itself.
     """
 
     host: str
     port: int
     token: str | None = None
     allowed_hosts: tuple[str, ...] = ()
+    ticket: Ticket | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,10 +191,14 @@ def protect(server: flask.Flask, policy: Policy, *, script_hashes: Sequence[str]
         if refusal is not None:
             return _answer(refusal, request)(environ, start)
         if policy.token is not None:
-            if not _carries(request, policy.token):
+            has_ticket = _has_ticket(request, policy.ticket)
+            if not has_ticket and not _carries(request, policy.token):
                 return _answer(_no_token(policy), request)(environ, start)
-            if "token" in request.args and _is_navigation(request):
-                return _sign_in(request, policy.token)(environ, start)
+            if _may_sign_in(request) and not request.args.keys().isdisjoint(_SECRETS):
+                if has_ticket or _is_navigation(request):
+                    return _sign_in(request, policy.token)(environ, start)
+                # A program that need not keep cookies to get its answer.
+                start = _signing(start, policy.token)
         return guarded(environ, start)
 
     server.wsgi_app = guard  # type: ignore[method-assign]  # Flask's own way to add middleware
@@ -319,54 +332,88 @@ def _is_own_fetch(request: flask.Request) -> bool:
 # ---- the token
 
 
+def _has_ticket(request: flask.Request, ticket: Ticket | None) -> bool:
+    """Return whether this is the browser that the studio opened; uses the ticket up."""
+    if ticket is None or request.method != "GET" or not _may_sign_in(request):
+        return False
+    port = int(request.environ.get("REMOTE_PORT") or 0)
+    return any(ticket.admits(shown, port) for shown in request.args.getlist("ticket"))
+
+
 def _carries(request: flask.Request, token: str) -> bool:
     scheme, _, credentials = request.headers.get("Authorization", "").partition(" ")
-    shown = request.cookies.getlist(_cookie_name(request))
+    shown = request.cookies.getlist(_cookie_name(token))
     if scheme.lower() == "bearer":
         shown.append(credentials.strip())
-    if _is_navigation(request):
+    if _may_sign_in(request):
         shown.extend(request.args.getlist("token"))
     # Constant time: the duration must not reveal how much of a guess was right.
     return any(hmac.compare_digest(text.encode(errors="replace"), token.encode()) for text in shown)
 
 
-def _cookie_name(request: flask.Request) -> str:
-    """Return the name of this studio's cookie.
+def _cookie_name(token: str) -> str:
+    """Return the name of the cookie that keeps a token.
 
-    Browsers keep one set of cookies for all ports of a host, so the name holds the port: the one
-    the browser sees, which behind `ssh -L` is not the one the studio listens on.
+    Browsers keep one set of cookies for all ports of a host, so the name tells workspaces apart; the
+    studios of one workspace share it, whichever port they got.
     """
-    host = _host(request.environ.get("HTTP_HOST", ""))
-    return f"chakra-studio-token-{(host and host.port) or 80}"
+    return f"chakra-studio-{hashlib.sha256(token.encode()).hexdigest()[:12]}"
+
+
+def _may_sign_in(request: flask.Request) -> bool:
+    """Return whether a secret in the address counts: where a person or a program asks for a page."""
+    return (
+        request.method in ("GET", "HEAD")
+        and not request.path.startswith(DATA_PREFIX)
+        and request.headers.get("Sec-Fetch-Mode", "navigate") == "navigate"
+    )
 
 
 def _is_navigation(request: flask.Request) -> bool:
-    """Return whether the browser will show the answer as a page."""
-    if request.method not in ("GET", "HEAD") or request.path.startswith(DATA_PREFIX):
+    """Return whether a browser will show the answer as a page."""
+    if not _may_sign_in(request):
         return False
-    mode = request.headers.get("Sec-Fetch-Mode")
-    return mode == "navigate" if mode else "text/html" in request.headers.get("Accept", "")
+    return "Sec-Fetch-Mode" in request.headers or "text/html" in request.headers.get("Accept", "")
 
 
 def _sign_in(request: flask.Request, token: str) -> flask.Response:
     """Keep the token in a cookie and take it out of the address, before it is copied or shared."""
-    rest = [part for part in request.query_string.split(b"&") if part.partition(b"=")[0] != b"token"]
+    rest = [
+        part
+        for part in request.query_string.split(b"&")
+        if part.partition(b"=")[0].decode("latin-1") not in _SECRETS
+    ]
     query = b"&".join(part for part in rest if part).decode("ascii", "ignore")
     # One slash: //elsewhere would be another host.
     path = f"/{quote((request.root_path + request.path).lstrip('/'))}"
     response = flask.Response(status=HTTPStatus.SEE_OTHER)
     response.headers["Location"] = f"{path}?{query}" if query else path
     response.headers["Cache-Control"] = "no-store"
-    response.set_cookie(_cookie_name(request), token, httponly=True, samesite="Strict")
+    response.headers.add("Set-Cookie", _cookie(token))
     return response
+
+
+def _signing(start_response: StartResponse, token: str) -> StartResponse:
+    """Wrap `start_response` so that it adds the cookie to the answer."""
+
+    def start(
+        status: str, headers: list[tuple[str, str]], exc_info: OptExcInfo | None = None, /
+    ) -> Callable[[bytes], object]:
+        return start_response(status, [*headers, ("Set-Cookie", _cookie(token))], exc_info)
+
+    return start
+
+
+def _cookie(token: str) -> str:
+    return dump_cookie(_cookie_name(token), token, max_age=_COOKIE_S, httponly=True, samesite="Strict")
 
 
 def _no_token(policy: Policy) -> _Refusal:
     return _Refusal(
         HTTPStatus.UNAUTHORIZED,
-        "This Chakra Studio can be reached from other machines, so it asks for a token.",
-        "The token was printed in the terminal where chakra-studio was started, at the end of the "
-        f"address to open (port {policy.port}, ?token=…). It is new at each start.",
+        "This Chakra Studio asks for its token, so that nobody else reads the traces.",
+        "Open the address that was printed where chakra-studio was started: it ends with ?token=… or "
+        f"&token=… (port {policy.port}). The token is also in the file 'token' of the workspace.",
         script=_ASK_AGAIN,
     )
 

@@ -7,7 +7,6 @@ import errno
 import ipaddress
 import logging
 import os
-import secrets
 import shutil
 import signal
 import socket
@@ -143,11 +142,6 @@ def serve(
             server.run()
         finally:
             listener.close()
-
-
-def new_token() -> str:
-    """Return a new secret for one start of the studio: 192 random bits, safe in a URL and in a cookie."""
-    return secrets.token_urlsafe(24)
 
 
 def is_loopback(host: str) -> bool:

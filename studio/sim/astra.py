@@ -7,6 +7,7 @@ What the keys mean is in `studio.sim.parts`; this module knows the files.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from glob import escape
@@ -16,6 +17,7 @@ from typing import Any
 import yaml
 
 from studio.errors import ConfigError, StudioError
+from studio.files import open_file
 from studio.et import read as read_trace
 from studio.et import write as write_trace
 from studio.sim.config import Congestion, SystemConfig
@@ -273,13 +275,15 @@ def _write_custom(trace: Trace, folder: Path, prefix: str) -> str:
 
 def _bytes(path: Path) -> bytes:
     try:
-        if path.stat().st_size > _LARGEST_FILE_BYTES:
+        with open_file(path) as stream:
+            size = os.fstat(stream.fileno()).st_size
+            content = stream.read(_LARGEST_FILE_BYTES + 1)
+        if len(content) > _LARGEST_FILE_BYTES:
             raise ConfigError(
-                f"{path}: {path.stat().st_size:,} bytes are too many for a configuration file; "
+                f"{path}: {max(size, len(content)):,} bytes are too many for a configuration file; "
                 f"allowed: up to {_LARGEST_FILE_BYTES:,}",
                 hint="Is this the right file?",
             )
-        content = path.read_bytes()
     except OSError as error:
         hint = "Check the path." if isinstance(error, FileNotFoundError) else ""
         raise ConfigError(f"{path}: cannot be read: {error.strerror}", hint=hint) from error

@@ -32,6 +32,7 @@ from numpy.typing import NDArray
 
 from studio.decoding import decoder
 from studio.errors import ConfigError
+from studio.files import open_file, open_private, read_file
 from studio.trace import (
     Attribute,
     CommGroup,
@@ -78,7 +79,7 @@ def convert_damage() -> Iterator[None]:
 
 def write_file(path: Path, content: bytes) -> None:
     """Write a file and sync it to disk."""
-    with path.open("wb") as stream:
+    with open_private(path) as stream:
         stream.write(content)
         stream.flush()
         os.fsync(stream.fileno())
@@ -111,7 +112,7 @@ def read_sealed(path: Path) -> bytes:
         OSError: It cannot be read.
         Damaged: It is not as it was written.
     """
-    raw = path.read_bytes()
+    raw = read_file(path)
     seal = _SEAL.search(raw)
     # Two marks, so that a flipped bit in one does not look like a file without checksum.
     if (seal or raw.startswith(_SEALED)) and not (
@@ -146,7 +147,7 @@ def write_json(path: Path, value: object, *, durable: bool = True) -> None:
     """Replace a JSON file atomically."""
     aside = path.with_suffix(f".{secrets.token_hex(4)}.new")
     try:
-        with aside.open("wb") as file:
+        with open_private(aside) as file:
             file.write(msgspec.json.encode(value))
             if durable:
                 file.flush()
@@ -171,7 +172,7 @@ def write_columns(path: Path, batches: Iterable[Columns]) -> Checksum:
     """
     import pyarrow as pa
 
-    with path.open("wb") as stream:
+    with open_private(path) as stream:
         summing = _Summing(stream)
         writer = None
         for columns in batches:
@@ -230,7 +231,7 @@ def _copy_of(path: Path, checksum: Checksum | None) -> pa.Buffer:
     """Copy a file into memory that no other process can change, and verify its checksum."""
     import pyarrow as pa
 
-    with path.open("rb", buffering=0) as stream:
+    with open_file(path, buffering=0) as stream:
         size = os.fstat(stream.fileno()).st_size
         if checksum and size != checksum.size_bytes:
             raise Damaged(f"{path.name}: it has {size:,} bytes instead of {checksum.size_bytes:,}")

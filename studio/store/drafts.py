@@ -19,6 +19,7 @@ import msgspec
 
 from studio.decoding import decoder
 from studio.errors import StudioError
+from studio.files import PRIVATE_FOLDER, read_file
 from studio.sim.parts import Parts
 from studio.store.arrays import write_json
 
@@ -58,7 +59,7 @@ def save_draft(workspace: Path, draft: Draft) -> str:
     path = workspace / "drafts" / f"{name}.json"
     if not path.exists():
         try:
-            path.parent.mkdir(exist_ok=True)
+            path.parent.mkdir(PRIVATE_FOLDER, exist_ok=True)
             write_json(path, draft, durable=False)
         except OSError as error:
             raise StudioError(
@@ -82,7 +83,7 @@ def load_draft(workspace: Path, name: str) -> Draft:
         raise missing
     path = workspace / "drafts" / f"{name}.json"
     try:
-        draft = _draft(path.read_bytes())
+        draft = _draft(read_file(path))
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
         raise missing from None
     with contextlib.suppress(OSError):

@@ -27,6 +27,7 @@ from filelock import FileLock, Timeout
 
 from studio.decoding import decoder
 from studio.errors import StudioError
+from studio.files import PRIVATE_FILE, PRIVATE_FOLDER, read_file
 from studio.store.arrays import write_json
 
 KindName = Literal["import", "repair", "simulation"]
@@ -232,9 +233,10 @@ def open_tasks(workspace: Path, *, now: Callable[[], float] = time.time) -> Task
     """Open the tasks of a workspace and start the worker threads."""
     root = workspace / "tasks"
     studios = root / ".studios"
-    studios.mkdir(parents=True, exist_ok=True)
+    for folder in (root, studios):
+        folder.mkdir(PRIVATE_FOLDER, parents=True, exist_ok=True)
     token = secrets.token_hex(8)
-    alive = FileLock(studios / f"{token}.lock", thread_local=False)
+    alive = FileLock(studios / f"{token}.lock", mode=PRIVATE_FILE, thread_local=False)
     alive.acquire(timeout=10)
     tasks = Tasks(root, token, now, alive)
     _tidy(tasks)
@@ -268,7 +270,7 @@ def is_running(tasks: Tasks, token: str) -> bool:
     if token == tasks.token:
         return True
     path = tasks.root / ".studios" / f"{token}.lock"
-    lock = FileLock(path)
+    lock = FileLock(path, mode=PRIVATE_FILE)
     try:
         lock.acquire(timeout=0)
     except Timeout:
@@ -332,7 +334,7 @@ def get(tasks: Tasks, task_id: str) -> Task | None:
     if not _ID.fullmatch(task_id):
         return None
     try:
-        stored = _stored((tasks.root / f"{task_id}.json").read_bytes())
+        stored = _stored(read_file(tasks.root / f"{task_id}.json"))
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
         return None
     task = stored.task

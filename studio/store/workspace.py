@@ -32,6 +32,7 @@ import msgspec
 from studio.analysis.job.summary import Summary, summarise
 from studio.decoding import decoder
 from studio.errors import StudioError, TraceError
+from studio.files import PRIVATE_FOLDER, make_private
 from studio.store.arrays import (
     Damaged,
     encodable,
@@ -47,6 +48,7 @@ from studio.trace import Trace
 LAYOUT = 1
 NAME_AT_MOST = 200
 _ABANDONED_S = 86_400
+_PARTS = ("jobs", "tmp", "trash")
 _ID = re.compile(r"[a-z0-9][a-z0-9-]{0,80}")
 
 
@@ -99,8 +101,9 @@ class Workspace:
     def __init__(self, root: Path | str) -> None:
         self.root = Path(root).expanduser().absolute()
         with self._storing("the workspace cannot be used"):
-            for part in ("jobs", "tmp", "trash"):
-                (self.root / part).mkdir(parents=True, exist_ok=True)
+            _open_root(self.root)
+            for part in _PARTS:
+                (self.root / part).mkdir(PRIVATE_FOLDER, exist_ok=True)
             self._sweep()
 
     @classmethod
@@ -197,7 +200,7 @@ class Workspace:
         aside = self.root / "tmp" / job_id
         try:
             with self._storing(f"{cleaned} cannot be stored"):
-                aside.mkdir()
+                aside.mkdir(PRIVATE_FOLDER)
                 write_trace(trace, aside, tick)
                 size = sum(path.stat().st_size for path in aside.iterdir())
                 info = _info(trace, job_id, cleaned, size)
@@ -307,10 +310,12 @@ class Workspace:
         aside = self._aside(job_id)
         try:
             with self._storing(f"run {name} cannot be stored"):
-                aside.mkdir()
+                aside.mkdir(PRIVATE_FOLDER)
                 write_run(run, aside, run_id=run_id, job_id=job_id, name=name)
+                # Its algorithms are written as traces are, readable for all.
+                make_private(aside)
                 sync_folder(aside)
-                (job / "runs").mkdir(exist_ok=True)
+                (job / "runs").mkdir(PRIVATE_FOLDER, exist_ok=True)
                 aside.rename(job / "runs" / run_id)
                 sync_folder(job / "runs")
         except FileNotFoundError:
@@ -518,6 +523,18 @@ def _slug(name: str, otherwise: str = "job") -> str:
     """
     ascii_only = name.encode("ascii", "ignore").decode().lower()
     return re.sub(r"[^a-z0-9]+", "-", ascii_only).strip("-")[:40].strip("-") or otherwise
+
+
+def _open_root(root: Path) -> None:
+    """Make the folder of a workspace, and keep other accounts of the machine out of it.
+
+    A folder that holds other things as well, and one of somebody else, stays as open as it is; ours in it are closed.
+    """
+    is_ours = not root.exists() or not any(root.iterdir()) or all((root / part).is_dir() for part in _PARTS)
+    root.mkdir(PRIVATE_FOLDER, parents=True, exist_ok=True)
+    now = root.stat()
+    if is_ours and now.st_mode & 0o077 and hasattr(os, "geteuid") and now.st_uid == os.geteuid():
+        root.chmod(PRIVATE_FOLDER)
 
 
 def _clean_name(name: str, noun: str = "job") -> str:

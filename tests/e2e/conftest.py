@@ -13,11 +13,15 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import cached_property
+from http.client import HTTPResponse
+from http.cookiejar import CookieJar
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
+from urllib.request import HTTPCookieProcessor, Request, build_opener, urlopen
 
 import pytest
-from playwright.sync_api import Error, Route
+from playwright.sync_api import BrowserContext, Error, Route
 
 from studio.samples import SAMPLES, sample_path
 from studio.store.workspace import Workspace
@@ -33,10 +37,27 @@ class Studio:
     Attributes:
         url: Its address, without a slash at the end.
         workspace: Its folder.
+        token: What it printed at the end of the address to open.
     """
 
     url: str
     workspace: Path
+    token: str
+
+    def let_in(self, context: BrowserContext) -> None:
+        """Give a browser the cookie that it would get from the printed address, without opening a page."""
+        [cookie] = self._cookies
+        context.add_cookies([{"name": cookie.name, "value": cookie.value, "url": self.url}])
+
+    def ask(self, path: str = "") -> HTTPResponse:
+        """Ask for an address as a program does."""
+        return urlopen(Request(self.url + path, headers={"Authorization": f"Bearer {self.token}"}))
+
+    @cached_property
+    def _cookies(self) -> CookieJar:
+        jar = CookieJar()
+        build_opener(HTTPCookieProcessor(jar)).open(f"{self.url}/?token={self.token}").close()
+        return jar
 
     def add(self, trace: Trace, name: str) -> str:
         """Put a job into the workspace, which the running studio sees at once; return its id."""
@@ -76,9 +97,9 @@ def running(workspace: Path, *arguments: str) -> Iterator[Studio]:
     assert process.stdout is not None
     try:
         line = next((text for text in process.stdout if "is at http" in text), "")
-        address = re.search(r"http://[^/\s]+", line)
+        address = re.search(r"(http://[^/\s]+)\S*[?&]token=(\S+)", line)
         assert address, "the studio did not start"
-        yield Studio(address.group(), workspace)
+        yield Studio(address[1], workspace, address[2])
         process.send_signal(signal.SIGINT)
         assert process.wait(timeout=PATIENCE_S) == 0
     finally:
@@ -99,8 +120,13 @@ def started_studio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Studio]
 
 
 @pytest.fixture
-def studio(started_studio: Studio) -> Iterator[Studio]:
-    """A studio with the samples open and nothing else; their jobs are named after the samples' archives."""
+def studio(started_studio: Studio, request: pytest.FixtureRequest) -> Iterator[Studio]:
+    """A studio with the samples open and nothing else; their jobs are named after the samples' archives.
+
+    The test's page has been let in.
+    """
+    if "page" in request.fixturenames:
+        started_studio.let_in(request.getfixturevalue("page").context)
     before = _files(started_studio.workspace)
     contents = {path: path.read_bytes() for path in before if path.name == "job.json"}
     yield started_studio

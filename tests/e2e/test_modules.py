@@ -6,7 +6,6 @@ import json
 import re
 import time
 import zlib
-from urllib.request import urlopen
 
 import pytest
 
@@ -61,7 +60,7 @@ def test_a_module_that_never_comes_is_reported(studio, page, missing: str) -> No
 
 
 def test_every_client_side_callback_of_the_pages_is_there(studio, page) -> None:
-    with urlopen(f"{studio.url}/_dash-dependencies") as answer:
+    with studio.ask("/_dash-dependencies") as answer:
         callbacks = [one["clientside_function"] for one in json.load(answer)]
     wanted = {(one["namespace"], one["function_name"]) for one in callbacks if one}
     ours = sorted(name for name in wanted if name[0].startswith("studio_"))
@@ -77,15 +76,15 @@ def test_every_client_side_callback_of_the_pages_is_there(studio, page) -> None:
 
 def test_dash_lists_one_module_and_an_update_reaches_the_browser(studio) -> None:
     """A module that is listed and imported would run twice. The others' addresses change with their content."""
-    with urlopen(studio.url) as answer:
+    with studio.ask() as answer:
         head = answer.read().decode()
     assert re.findall(r'src="([^"?]+\.mjs)', head) == ["/assets/studio.mjs"]
     addresses = json.loads(re.search(r'<script type="importmap">(.+?)</script>', head)[1])["imports"]
     content = (assets_folder() / "base" / "view.mjs").read_bytes()
     assert addresses["/assets/base/view.mjs"] == f"/assets/base/view.mjs?m={zlib.crc32(content):08x}"
-    with urlopen(studio.url + addresses["/assets/base/view.mjs"]) as answer:
+    with studio.ask(addresses["/assets/base/view.mjs"]) as answer:
         assert answer.headers["Cache-Control"] == "public, max-age=31536000, immutable"
-    with urlopen(f"{studio.url}/assets/base/view.mjs") as answer:
+    with studio.ask("/assets/base/view.mjs") as answer:
         assert answer.headers["Cache-Control"] == "no-cache"
         assert answer.headers["ETag"]
         assert answer.headers.get_content_type() == "text/javascript"

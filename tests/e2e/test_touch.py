@@ -20,12 +20,13 @@ Points = Sequence[tuple[float, float]]
 
 
 @pytest.fixture
-def screen(browser: Browser, request: pytest.FixtureRequest) -> Iterator:
+def screen(browser: Browser, started_studio: Studio, request: pytest.FixtureRequest) -> Iterator:
     """A page on a touch screen with two device pixels for one of the page."""
     size = {"width": 1180, "height": 820}
     with page_of_its_own(
         browser, request.config, viewport=size, device_scale_factor=2, has_touch=True
     ) as page:
+        started_studio.let_in(page.context)
         yield page
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import socket
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from email.message import Message
 from email.parser import BytesParser
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
@@ -18,10 +20,12 @@ import pytest
 from waitress import create_server, wasyncore
 
 from studio.errors import ConfigError
-from studio.server.guard import Policy, protect, script_hash
+from studio.server.guard import Policy, _cookie_name, protect, script_hash
+from studio.server.ticket import Ticket
 from tests.waiting import PATIENCE_S
 
 TOKEN = "a-token-of-some-length"
+COOKIE = _cookie_name(TOKEN)
 HERE = "Host: 127.0.0.1:8050"
 PAGE = "Accept: text/html,*/*"
 SVG = "<svg xmlns='http://www.w3.org/2000/svg'><script>alert(1)</script></svg>"
@@ -88,7 +92,7 @@ def ask(port: int, request: str, *headers: str) -> Answer:
 
 @pytest.fixture(scope="module")
 def local() -> Iterator[int]:
-    """Reachable from this machine alone, without a token."""
+    """Reachable from this machine alone, and told not to ask for a token."""
     with running(a_server(Policy("127.0.0.1", 8050))) as port:
         yield port
 
@@ -279,7 +283,7 @@ def test_without_the_token_a_person_is_told_where_it_is(shared: int) -> None:
     page = ask(shared, "GET /nodes", HERE, PAGE)
     assert page.status == 401
     assert page.headers.get_content_type() == "text/html"
-    assert "printed in the terminal" in page.text
+    assert "address that was printed" in page.text
     assert page.headers["WWW-Authenticate"].startswith("Bearer")
     for request in (
         "POST /_dash-update-component",
@@ -297,8 +301,8 @@ def test_without_the_token_a_person_is_told_where_it_is(shared: int) -> None:
     [
         f"Authorization: Bearer {TOKEN}",
         f"Authorization: bearer  {TOKEN}",
-        f"Cookie: chakra-studio-token-8050={TOKEN}",
-        f"Cookie: a=b; chakra-studio-token-8050=old; chakra-studio-token-8050={TOKEN}",
+        f"Cookie: {COOKIE}={TOKEN}",
+        f"Cookie: a=b; {COOKIE}=old; {COOKIE}={TOKEN}",
     ],
 )
 def test_the_token_opens_everything(shared: int, header: str) -> None:
@@ -316,9 +320,9 @@ def test_the_token_opens_everything(shared: int, header: str) -> None:
         f"Authorization: Bearer {TOKEN}x",
         f"Authorization: Bearer {TOKEN[:-1]}",
         "Authorization: Bearer t\xf6ken",
-        f"Cookie: chakra-studio-token-8051={TOKEN}",
+        f"Cookie: {_cookie_name('of another workspace')}={TOKEN}",
         f"Cookie: token={TOKEN}",
-        "Cookie: chakra-studio-token-8050=",
+        f"Cookie: {COOKIE}=",
     ],
 )
 def test_anything_else_does_not(shared: int, header: str) -> None:
@@ -345,15 +349,54 @@ def test_a_token_in_the_address_moves_into_a_cookie(shared: int, asked: str, loc
     assert (answer.status, answer.headers["Location"]) == (303, location)
     assert answer.headers["Cache-Control"] == "no-store"
     cookie, *marks = answer.headers["Set-Cookie"].split("; ")
-    assert cookie == f"chakra-studio-token-8050={TOKEN}"
-    assert set(marks) == {"HttpOnly", "Path=/", "SameSite=Strict"}
+    assert cookie == f"{COOKIE}={TOKEN}"
+    kept = {mark for mark in marks if mark.startswith(("Max-Age=", "Expires="))}
+    assert "Max-Age=34560000" in kept, "it outlives the browser: bookmarks go on working"
+    assert set(marks) - kept == {"HttpOnly", "Path=/", "SameSite=Strict"}
     assert ask(shared, "GET /", HERE, f"Cookie: {cookie}").status == 200
 
 
-def test_two_studios_on_a_machine_keep_their_own_cookies(shared: int) -> None:
-    """The name holds the port that the browser sees, tunnel or not."""
+def test_a_browser_that_was_let_in_stays_so_on_every_port(shared: int) -> None:
+    """The studio of a workspace may get another port tomorrow; other workspaces have cookies of other names."""
     answer = ask(shared, f"GET /?token={TOKEN}", "Host: localhost:9000", PAGE)
-    assert answer.headers["Set-Cookie"].startswith("chakra-studio-token-9000=")
+    cookie = answer.headers["Set-Cookie"].split(";")[0]
+    assert ask(shared, "GET /", "Host: localhost:8051", f"Cookie: {cookie}").status == 200
+    assert _cookie_name("of another workspace") != COOKIE
+
+
+def test_a_program_that_follows_the_printed_address_gets_the_page_and_a_cookie(shared: int) -> None:
+    """Not all keep cookies over a redirect."""
+    answer = ask(shared, f"GET /nodes?token={TOKEN}", HERE, "Accept: */*")
+    assert (answer.status, answer.text) == (200, f"hello /nodes?token={TOKEN}")
+    assert answer.headers["Set-Cookie"].startswith(f"{COOKIE}={TOKEN};")
+
+
+def test_the_browser_that_the_studio_opens_is_let_in_once() -> None:
+    """Its command line, which other accounts can list, does not show the token."""
+    ticket = Ticket(0)
+    with running(a_server(Policy("127.0.0.1", 8050, TOKEN, ticket=ticket))) as port:
+        ticket.port = int(port)
+        address = f"GET /nodes?run=1&ticket={ticket.secret}"
+        assert ask(port, "GET /nodes?ticket=wrong", HERE, PAGE).status == 401
+        assert ask(port, f"GET /api/upload?ticket={ticket.secret}", HERE).status == 401
+        first = ask(port, address, HERE, PAGE)
+        assert (first.status, first.headers["Location"]) == (303, "/nodes?run=1")
+        cookie = first.headers["Set-Cookie"].split(";")[0]
+        assert ask(port, "GET /", HERE, f"Cookie: {cookie}").status == 200
+        assert ask(port, address, HERE, PAGE).status == 401
+
+
+def test_a_ticket_seen_by_another_account_does_not_let_it_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Linux tells which account a connection is from; a refused one does not use the ticket up."""
+    if not Path("/proc/net/tcp").exists():
+        pytest.skip("this system does not list connections in /proc")
+    ticket = Ticket(0)
+    with running(a_server(Policy("127.0.0.1", 8050, TOKEN, ticket=ticket))) as port:
+        ticket.port = int(port)
+        with monkeypatch.context() as patch:
+            patch.setattr("studio.server.ticket._account", lambda: os.geteuid() + 1)
+            assert ask(port, f"GET /?ticket={ticket.secret}", HERE, PAGE).status == 401
+        assert ask(port, f"GET /?ticket={ticket.secret}", HERE, PAGE).status == 303
 
 
 def test_a_token_in_the_address_counts_for_pages_only(shared: int) -> None:
@@ -366,7 +409,7 @@ def test_a_token_in_the_address_counts_for_pages_only(shared: int) -> None:
 
 def test_a_stale_token_in_the_address_is_dropped_for_who_is_signed_in(shared: int) -> None:
     """A bookmark from yesterday still opens the page."""
-    cookie = f"Cookie: chakra-studio-token-8050={TOKEN}"
+    cookie = f"Cookie: {COOKIE}={TOKEN}"
     answer = ask(shared, "GET /nodes?token=yesterday", HERE, PAGE, cookie)
     assert (answer.status, answer.headers["Location"]) == (303, "/nodes")
 
@@ -488,7 +531,7 @@ def test_a_link_from_another_site_finds_a_browser_signed_in(playwright, chromium
             page.click("a")
 
         follow("/nodes?run=1")
-        page.wait_for_selector("text=printed in the terminal")
+        page.wait_for_selector("text=address that was printed")
         page.wait_for_load_state("networkidle")
         assert visits == [("/nodes?run=1", 401)] * 2
         follow(f"/nodes?run=2&token={TOKEN}")

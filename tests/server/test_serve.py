@@ -196,12 +196,6 @@ def test_a_port_of_the_system_is_explained() -> None:
     assert "1023" in error.hint
 
 
-def test_tokens_are_long_and_never_the_same() -> None:
-    tokens = {serve.new_token() for _ in range(100)}
-    assert len(tokens) == 100
-    assert min(map(len, tokens)) >= 32
-
-
 @pytest.mark.parametrize(
     ("host", "expected"),
     [

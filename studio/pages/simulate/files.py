@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from studio.errors import ConfigError
+from studio.et.archive import member_pieces
 from studio.sim import astra
 from studio.sim.parts import CUSTOM, PER_NODE_CUSTOM, SYSTEM_IGNORED, SYSTEM_KEYS, Parts
 from studio.sim.settings import BY_KEY, in_file
@@ -94,15 +95,17 @@ def _read_zip(name: str, content: bytes) -> dict[str, bytes]:
             if len(members) > _MANY:
                 raise ConfigError(f"{name}: {len(members)} files in it; allowed: one of each kind")
             for member in members:
-                with archive.open(member) as stream:
-                    contents[member.filename[:200]] = unpacked = stream.read(left + 1)
-                left -= len(unpacked)
-                if left < 0:
-                    raise ConfigError(
-                        f"{name}: more than {_MOST_BYTES:,} bytes when unpacked; allowed: up to that",
-                        hint="Is this the right file?",
-                    )
-    except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, NotImplementedError, ValueError) as error:
+                pieces = []
+                for piece in member_pieces(archive, member):
+                    pieces.append(piece)
+                    left -= len(piece)
+                    if left < 0:
+                        raise ConfigError(
+                            f"{name}: more than {_MOST_BYTES:,} bytes when unpacked; allowed: up to that",
+                            hint="Is this the right file?",
+                        )
+                contents[member.filename[:200]] = b"".join(pieces)
+    except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, OSError, ValueError) as error:
         raise ConfigError(f"{name}: not a readable zip", hint="Import a zip that Export wrote.") from error
     return contents
 

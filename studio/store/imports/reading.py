@@ -17,6 +17,7 @@ from studio.et import archive
 from studio.et.format import NpusNeededError
 from studio.et.job import RanksNeededError
 from studio.et.source import SourceFile
+from studio.files import PRIVATE_FILE, PRIVATE_FOLDER
 from studio.store.imports.model import (
     Import,
     ImportFile,
@@ -49,8 +50,8 @@ _LOG = logging.getLogger(__name__)
 def open_registry(tasks: Tasks, read_job: ReadJob) -> Registry:
     """Open the imports of a workspace; tasks read them one at a time."""
     root = tasks.root.parent / "imports"
-    root.mkdir(parents=True, exist_ok=True)
-    registry = Registry(root, tasks, read_job, FileLock(root / ".lock", timeout=60, thread_local=False))
+    root.mkdir(PRIVATE_FOLDER, parents=True, exist_ok=True)
+    registry = Registry(root, tasks, read_job, FileLock(root / ".lock", timeout=60, mode=PRIVATE_FILE, thread_local=False))
     with exclusive(registry):
         tidy(registry)
 
@@ -176,7 +177,7 @@ def _sources(registry: Registry, import_id: str, progress: Progress) -> list[Sou
     for index, file in enumerate(uploads):
         path = folder / "files" / file.id
         if file.size_bytes == 0:
-            path.touch()
+            path.touch(PRIVATE_FILE)
         if archive.is_litter(file.path):
             continue
         if not archive.is_archive(path):

@@ -16,6 +16,7 @@ from typing import TypeVar
 import msgspec
 
 from studio.decoding import decoder
+from studio.files import PRIVATE_FOLDER, SpecialFileError, read_file
 from studio.store.arrays import sync_folder, write_json
 from studio.store.imports.model import (
     Announced,
@@ -204,7 +205,8 @@ def add_import(registry: Registry, import_id: str, plan: tuple[Announced, ...], 
     """
     aside = registry.root / f"{_NEW}{import_id}"
     try:
-        (aside / "files").mkdir(parents=True)
+        for folder in (aside, aside / "files"):
+            folder.mkdir(PRIVATE_FOLDER, parents=True, exist_ok=True)
         store_json(aside / "plan.json", plan)
         store_json(aside / "state.json", state)
         sync_folder(aside)
@@ -225,10 +227,10 @@ def load_state(registry: Registry, import_id: str) -> State:
         raise no_such_import(import_id)
     path = registry.root / import_id / "state.json"
     try:
-        return _state(path.read_bytes())
+        return _state(read_file(path))
     except (FileNotFoundError, NotADirectoryError) as error:
         raise no_such_import(import_id) from error
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, SpecialFileError) as error:
         problem = Problem(f"{path}: the state of this import cannot be read: {error}.", "Dismiss it.")
         return State(import_id, path.stat().st_mtime, "", "", "failed", 0, 0, error=problem)
 
@@ -250,7 +252,7 @@ def store_json(path: Path, value: object) -> None:
 
 def _read(path: Path, decode: Callable[[bytes], _T]) -> _T | None:
     try:
-        return decode(path.read_bytes())
+        return decode(read_file(path))
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
         return None
 

@@ -15,6 +15,7 @@ import msgspec
 
 from studio import units
 from studio.et import archive
+from studio.files import open_private
 from studio.store.imports.model import (
     Announced,
     ByteStream,
@@ -170,7 +171,7 @@ def _copy(
     cancel = cancel_event(registry, import_id)
     left = length
     try:
-        with path.open("ab") as out:
+        with open_private(path, "ab") as out:
             while left and (piece := _take(stream, min(left, _PIECE_BYTES))):
                 if cancel.is_set():
                     raise no_such_import(import_id)

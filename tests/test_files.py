@@ -1,0 +1,117 @@
+"""Only plain files are read, whatever a path may be by then; what the workspace holds is its owner's alone."""
+
+from __future__ import annotations
+
+import os
+import socket
+import stat
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import studio
+from studio.errors import ConfigError, TraceFormatError
+from studio.files import SpecialFileError, open_file, open_private, read_file
+from studio.sim import astra
+from studio.store.access import workspace_token
+from studio.store.workspace import Workspace
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="Windows has neither these files nor modes")
+
+
+def a_pipe(path: Path) -> Path:
+    os.mkfifo(path)
+    return path
+
+
+def a_socket(path: Path) -> Path:
+    with socket.socket(socket.AF_UNIX) as sock:
+        sock.bind(str(path))
+    return path
+
+
+def a_device(path: Path) -> Path:
+    path.symlink_to("/dev/zero")
+    return path
+
+
+SPECIAL = pytest.mark.parametrize(
+    ("make", "word"), [(a_pipe, "a pipe"), (a_socket, "a socket"), (a_device, "a device")]
+)
+Make = Callable[[Path], Path]
+
+
+@SPECIAL
+def test_special_files_are_refused_at_once(tmp_path: Path, make: Make, word: str) -> None:
+    """Neither waits for a writer nor reads without end."""
+    with pytest.raises(SpecialFileError, match=word):
+        open_file(make(tmp_path / "s"))
+
+
+@SPECIAL
+def test_traces_and_configurations_are_plain_files(tmp_path: Path, make: Make, word: str) -> None:
+    path = make(tmp_path / "s")
+    with pytest.raises(TraceFormatError, match=word):
+        studio.read(path)
+    with pytest.raises(ConfigError, match=word):
+        astra.load_given(system=path, network=None, comm_groups=None, remote_memory=None)
+
+
+def test_a_job_whose_file_became_a_pipe_is_left_out(tmp_path: Path) -> None:
+    workspace = Workspace(tmp_path / "workspace")
+    broken = workspace.root / "jobs" / "broken"
+    broken.mkdir()
+    a_pipe(broken / "job.json")
+    assert workspace.jobs() == []
+
+
+def test_folders_and_missing_files_are_told_as_the_system_does(tmp_path: Path) -> None:
+    with pytest.raises(IsADirectoryError):
+        read_file(tmp_path)
+    with pytest.raises(FileNotFoundError):
+        read_file(tmp_path / "missing")
+
+
+def test_written_files_are_private_whatever_the_umask(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        with open_private(tmp_path / "f") as stream:
+            stream.write(b"x")
+    finally:
+        os.umask(before)
+    assert mode(tmp_path / "f") == 0o600
+    assert read_file(tmp_path / "f") == b"x"
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def test_a_workspace_is_closed_to_others(tmp_path: Path) -> None:
+    """A new one, an empty folder, and one of an older version; not a folder that holds other things."""
+    for name in ("new", "empty", "old", "home"):
+        root = tmp_path / name
+        if name != "new":
+            root.mkdir(0o755)
+        for part in ("jobs", "tmp", "trash") if name == "old" else ():
+            (root / part).mkdir(0o755)
+        if name == "home":
+            (root / "letter.txt").touch()
+        Workspace(root)
+        assert mode(root) == (0o755 if name == "home" else 0o700)
+    assert mode(tmp_path / "home" / "jobs") == 0o700
+
+
+def test_the_token_of_a_workspace_stays(tmp_path: Path) -> None:
+    token = workspace_token(tmp_path)
+    assert len(token) >= 32
+    assert workspace_token(tmp_path) == token
+    assert mode(tmp_path / "token") == 0o600
+    # Taken away, or damaged: a new one, which locks out whoever had the old one.
+    (tmp_path / "token").write_bytes(b"short")
+    new = workspace_token(tmp_path)
+    assert new != token
+    (tmp_path / "token").unlink()
+    assert workspace_token(tmp_path) not in (token, new)
