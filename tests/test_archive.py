@@ -9,6 +9,7 @@ import random
 import shutil
 import stat
 import tarfile
+import tracemalloc
 import zipfile
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -174,6 +175,39 @@ def test_refuses_too_many_members_and_too_many_bytes(tmp_path: Path, kind: str) 
     path = MAKERS[kind](tmp_path / "a.bin", {f"{index}": bytes(100) for index in range(50)})
     assert "more than 49 members" in refused(path, members=49)
     assert "more than 4,000 bytes" in refused(path, total_bytes=4000)
+
+
+@pytest.mark.parametrize("kind", ["zip", "tar.bz2"])
+def test_bzip2_is_inflated_piece_by_piece(tmp_path: Path, kind: str) -> None:
+    """A few hundred bytes of it hold gigabytes; no more than a piece may be in memory at once."""
+    path = tmp_path / "bomb"
+    zeros = {"zeros": bytes(96 << 20)}
+    if kind == "zip":
+        with zipfile.ZipFile(path, "w", zipfile.ZIP_BZIP2) as out:
+            out.writestr("zeros", zeros["zeros"])
+    else:
+        make_tar(path, zeros, "w:bz2")
+    del zeros
+    assert path.stat().st_size < 1000
+    tracemalloc.start()
+    try:
+        assert "times its size" in refused(path)
+        assert tracemalloc.get_traced_memory()[1] < 8 << 20
+    finally:
+        tracemalloc.stop()
+
+
+def test_bzip2_in_a_zip_is_checked(tmp_path: Path) -> None:
+    path = tmp_path / "job.zip"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_BZIP2) as out:
+        for name, data in FILES.items():
+            out.writestr(name, data)
+    assert contents(archive.unpack(path, tmp_path / "out")) == FILES
+    content = bytearray(path.read_bytes())
+    at = content.rindex(b"PK\x01\x02") + 16  # the checksum that the directory gives of the last file
+    content[at] ^= 1
+    path.write_bytes(content)
+    assert "damaged" in refused(path)
 
 
 @pytest.mark.parametrize("kind", ["zip", "tar.gz"])

@@ -21,6 +21,13 @@ Decoded = TypeVar("Decoded")
 
 _CONTROL = bytes(max(byte, 32) for byte in range(256))
 _BARE_NUMBER = re.compile(rb"(?<=[\[,:\s])([-+]?(?:nan|NaN|inf(?:inity)?|Infinity))(?=\s*[,\]}])")
+_OUT_OF_RANGE = "Number out of range"
+# Decimal exponents of floats end at 308; shorter numbers that match as well are right as texts, too.
+_HUGE = re.compile(rb"[eE]\+?\d{3}|\d{309}")
+_TEXT_OR_HUGE = re.compile(
+    rb'"(?:[^"\\]|\\.)*"|(?<![\w.+-])(-?(?:\d+(?:\.\d+)?[eE]\+?\d{3,}|\d{309,}(?:\.\d+)?(?:[eE][-+]?\d+)?))(?=[\s,\]}])',
+    re.DOTALL,
+)
 _OFFSET = re.compile(r"\(byte (\d+)\)")
 _PIECE_BYTES = 1 << 24
 _QUOTE, _BACKSLASH = ord('"'), ord("\\")
@@ -57,12 +64,14 @@ def decode_mended(
     """
     try:
         return decode(data), ()
-    except msgspec.ValidationError:
-        raise
+    except msgspec.ValidationError as error:
+        if _OUT_OF_RANGE not in str(error) or (in_range := _in_range(bytes(data))) == data:
+            raise
+        return decode(in_range), (_mended_finding(name),)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         problem = error
     raw = bytes(data)
-    plain = _plain(raw)
+    plain = _in_range(_plain(raw))
     if plain != raw:
         try:
             return decode(plain), (_mended_finding(name),)
@@ -113,8 +122,8 @@ def _mended_finding(name: str) -> Finding:
     return Finding(
         "warning",
         "mended-json",
-        f"{name}: not valid JSON as it stands (control characters, bytes that are no UTF-8, or bare nan); "
-        "read with those replaced.",
+        f"{name}: not valid JSON as it stands (control characters, bytes that are no UTF-8, bare nan, or "
+        "numbers too large for any type); read with those replaced.",
         file=name,
     )
 
@@ -127,6 +136,13 @@ def _plain(raw: bytes) -> bytes:
     except UnicodeDecodeError:
         text = text.decode("utf-8", "replace").encode()
     return _BARE_NUMBER.sub(rb'"\1"', text)
+
+
+def _in_range(text: bytes) -> bytes:
+    """Make numbers that no type can hold texts, outside of the texts there are."""
+    if not _HUGE.search(text):
+        return text
+    return _TEXT_OR_HUGE.sub(lambda found: b'"%b"' % found[1] if found[1] else found[0], text)
 
 
 def last_item(data: bytes) -> int:

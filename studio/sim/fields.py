@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import difflib
-import math
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
 from studio.errors import ConfigError
-from studio.sim.settings import MAX_NS, Setting
-from studio.sim.values import allowed_number, allowed_whole
+from studio.sim.settings import Setting
+from studio.sim.values import allowed_number, allowed_whole, is_finite
 from studio.trace import Finding
 
 T = TypeVar("T")
@@ -113,13 +112,9 @@ class Fields:
             return self.choice_in(key, value, setting.values)
         allowed = setting.allowed_words(unit)
         number = self.number_in(
-            key, value, allowed, least=setting.least, above=setting.above, most=setting.most
+            key, value, allowed, least=setting.least, above=setting.above, most=setting.limit
         )
-        if setting.type != "truncated":
-            return number
-        if number > MAX_NS:
-            raise self.error(key, number, f"a number from 0 to {MAX_NS}")
-        return int(number)
+        return int(number) if setting.type == "truncated" else number
 
     def number_in(
         self,
@@ -134,7 +129,7 @@ class Fields:
         """Return `value`, found at `key`, as a number."""
         allowed = allowed or allowed_number(least, above, most)
         number = self._as_number(value)
-        if number is None or not math.isfinite(number):
+        if number is None or not is_finite(number):
             hint = "A placeholder was left in the file: put a number there." if _is_placeholder(value) else ""
             raise self.error(key, value, allowed, hint)
         too_low = (least is not None and number < least) or (above is not None and number <= above)

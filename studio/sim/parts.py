@@ -23,6 +23,7 @@ from studio.sim.fields import Fields, nearest, show_value
 from studio.sim.kinds import CollectiveKind
 from studio.sim.network import EXTENDED_NETWORK_KEYS, network_of, network_table, plain
 from studio.sim.settings import ALGORITHM_SETTINGS, BY_KEY, SETTINGS, File, Setting, in_file, settings_held_by
+from studio.sim.values import allowed_number
 from studio.trace import CommGroup, Finding, Trace
 
 Table = Mapping[str, object]
@@ -222,7 +223,7 @@ def _speeds(table: Fields, setting: Setting, npus: int) -> Mapping[int, float] |
                 f"{table.name}: {key} names NPU {show_value(npu)}; allowed: whole numbers from 0 to {npus - 1}",
                 key=key,
             )
-        by_npu[int(npu)] = table.number_in(f"{key}[{npu}]", speed, above=setting.above)
+        by_npu[int(npu)] = table.number_in(f"{key}[{npu}]", speed, above=setting.above, most=setting.limit)
     return by_npu
 
 
@@ -280,7 +281,8 @@ def _roofline(read: Mapping[str, Fields]) -> Roofline | None:
     if not system.read(BY_KEY["roofline-enabled"]):
         return None
     if not system.read(memory):
-        allowed = f"a number above 0, in {memory.unit}, where roofline-enabled is 1"
+        limits = allowed_number(None, 0, memory.limit)
+        allowed = f"{limits}, in {memory.unit}, where roofline-enabled is 1"
         raise system.error(memory.key, system.table.get(memory.key, 0), allowed)
     return Roofline(**_read_values(read, "Roofline"))
 

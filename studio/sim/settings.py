@@ -23,6 +23,8 @@ with one collective algorithm per dimension."""
 
 MAX_NPUS = 1 << 20
 MAX_NS = 1 << 62
+MAX_NUMBER = 1e18
+"""Far beyond every rate and time there is, and far within what sums and products of them can hold."""
 MAX_DEVICES = 1 << 21
 NETWORK_UNIT = "GiB/s"
 """The unit of rates of the network where `bandwidth-unit` gives no other."""
@@ -134,6 +136,11 @@ class Setting:
         """Return the name of a value in files."""
         return next(choice.name for choice in self.choices if choice.value == value)
 
+    @property
+    def limit(self) -> float | None:
+        """The largest number a file or form may give."""
+        return MAX_NUMBER if self.most is None and self.type in ("number", "truncated", "speeds") else self.most
+
     def allowed_words(self, unit: str = "") -> str:
         """Describe the allowed values; `unit` replaces the setting's own."""
         if self.type == "whole":
@@ -142,7 +149,7 @@ class Setting:
             return "true, false, 1, 0"
         if self.choices:
             return ", ".join(self.values)
-        limits = allowed_number(self.least, self.above, self.most)
+        limits = allowed_number(self.least, self.above, self.limit)
         unit = unit or self.unit
         return f"{limits}, in {unit}" if unit and self.per_dimension else limits
 

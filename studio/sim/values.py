@@ -30,6 +30,14 @@ def allowed_number(least: float | None, above: float | None, most: float | None 
     return f"a number {limit}" + (f" and at most {most:g}" if most is not None else "")
 
 
+def is_finite(value: float) -> bool:
+    """Return whether a number is one that a float can hold; whole numbers may be far beyond."""
+    try:
+        return math.isfinite(value)
+    except OverflowError:
+        return False
+
+
 def number(
     key: str,
     value: object,
@@ -39,7 +47,7 @@ def number(
     most: float | None = None,
 ) -> None:
     """Check a finite number."""
-    if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
+    if isinstance(value, int | float) and not isinstance(value, bool) and is_finite(value):
         high_enough = (least is None or value >= least) and (above is None or value > above)
         if high_enough and (most is None or value <= most):
             return

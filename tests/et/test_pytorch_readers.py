@@ -103,6 +103,27 @@ def test_control_characters_and_bare_nan_are_mended():
     assert [finding.code for finding in part.findings] == ["mended-json"]
 
 
+HUGE = pytest.mark.parametrize("huge", [b"1e400", b"-1E+9999", b"9" * 401, b"1" * 310 + b".5"])
+
+
+@HUGE
+@pytest.mark.parametrize("field", ["External_id", "correlation", "stream", "ts"])
+def test_numbers_that_no_type_can_hold_are_lost_alone(field, huge):
+    """A text that reads like one stays as it is."""
+    text = 'say "1e400", 1e400,'
+    raw = device_file([event(text, 1, 2), event("b", 3, 4) | {"ts": 3, "args": {field.replace("_", " "): 9.75}}])
+    raw = raw.replace(b'"ts": 3', b'"ts": %b' % huge) if field == "ts" else raw.replace(b"9.75", huge)
+    part = device(raw)
+    assert part.trace.names == ([text] if field == "ts" else [text, "b"])
+    assert "mended-json" in [finding.code for finding in part.findings] or huge[:1] in b"91"
+
+
+@HUGE
+def test_an_execution_trace_survives_numbers_that_no_type_can_hold(huge):
+    raw = host_file([node(3, "good", inputs=[9.75]), node(4, "b", fw_tid=9.75)]).replace(b"9.75", huge)
+    assert host(raw).trace.names[2:3] == ["good"]
+
+
 def test_huge_numbers_and_wrong_types_lose_a_node_and_no_more():
     raw = host_file([node(3, "good"), node(2**70, "huge"), node("x", "text"), node(3, "again"), node(5, 17)])
     part = host(raw)

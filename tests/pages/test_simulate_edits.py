@@ -72,6 +72,15 @@ def test_a_text_becomes_the_value_the_file_would_hold(key, text, section, value)
     assert getattr(tables, section).get(key.partition("[")[0]) == value
 
 
+@pytest.mark.parametrize("text", ["1e99", "9" * 401, "-1e99", "inf", "1e999"])
+@pytest.mark.parametrize("key", ["bandwidth[0]", "latency[0]", "local-mem-bw", "compute-speeds"])
+def test_numbers_out_of_limits_are_told_with_the_limits(key, text):
+    tables = with_mode(from_preset("hgx-h100-8"), "extended")
+    given = f"3: {text}" if key == "compute-speeds" else text
+    [problem] = examine_parts(with_text(tables, key, given)).problems.values()
+    assert "and at most 1e+18" in problem.allowed
+
+
 def test_speeds_are_read_as_pairs():
     tables = with_text(with_mode(from_preset(TWO), "extended"), "compute-speeds", "3: 0.9, 7:1.5")
     assert tables.system["extended"]["compute-speeds"] == {"3": 0.9, "7": 1.5}

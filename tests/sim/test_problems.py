@@ -62,7 +62,7 @@ def test_every_wrong_value_is_found_at_its_own_key_with_what_is_allowed():
     assert found.usable is None
     # What is right is kept: the drawing of a half-typed system shows it.
     assert found.config.topology.dims[0].size == 8
-    assert found.problems["bandwidth[1]"].allowed == "a number above 0, in GiB/s"
+    assert found.problems["bandwidth[1]"].allowed == "a number above 0 and at most 1e+18, in GiB/s"
 
 
 def test_the_first_problem_is_the_one_a_command_stops_at():
