@@ -6,12 +6,13 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
-
 from studio.errors import ConfigError, StudioError, TraceError, TraceFormatError
 
+# Not from typing: the first milliseconds of a command, in which Ctrl+C cannot be caught yet, are these imports.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from studio.analysis.job.export import to_networkx, to_pandas
     from studio.doctor import examine, repair
     from studio.et import LinkOptions, link, read, write
@@ -68,4 +69,6 @@ def __getattr__(name: str) -> Any:
     """Load the public names on first use, so that importing the package costs next to nothing."""
     if name not in _WHERE:
         raise AttributeError(f"module 'studio' has no attribute {name!r}")
+    from importlib import import_module
+
     return getattr(import_module(_WHERE[name]), name)

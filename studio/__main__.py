@@ -1,5 +1,58 @@
 """`python -m studio` is `chakra-studio`."""
 
-from studio.cli import main
+# The module `signal` loads others first. This one is part of the interpreter, and until it is asked Ctrl+C raises.
+import _signal
+import sys
 
-main()
+_RAISES = _signal.getsignal(_signal.SIGINT) is _signal.default_int_handler
+if _RAISES and __name__ == "__main__":
+    _signal.signal(_signal.SIGINT, _signal.SIG_DFL)
+
+
+def main() -> None:
+    """Run the command line. Ctrl+C ends it without a traceback at every moment, whatever it was doing.
+
+    While modules are loaded, and once the command has ended, there is nothing to tidy up, so the system ends the
+    process. In between an exception lets the command remove what it has half made.
+    """
+    if not _RAISES:
+        # Started in the background, where Ctrl+C is meant for others.
+        _run()
+        return
+    _signal.signal(_signal.SIGINT, _signal.SIG_DFL)
+    import studio.cli  # noqa: F401 (loaded while there is nothing to tidy up)
+
+    interrupted = False
+
+    def interrupt(_number: int, _frame: object) -> None:
+        nonlocal interrupted
+        interrupted = True
+        raise KeyboardInterrupt
+
+    def ignore_ours(unraisable: "sys.UnraisableHookArgs") -> None:
+        # Raised in the middle of a destructor, say; the next Ctrl+C gets through.
+        if not issubclass(unraisable.exc_type, KeyboardInterrupt):
+            sys.__unraisablehook__(unraisable)
+
+    sys.unraisablehook = ignore_ours
+    _signal.signal(_signal.SIGINT, interrupt)
+    try:
+        _run()
+    except Exception:
+        # A module that was half loaded, or a library that makes an error of its own of it.
+        if not interrupted:
+            raise
+        sys.stderr.write("Aborted!\n")
+        sys.exit(1)
+    finally:
+        _signal.signal(_signal.SIGINT, _signal.SIG_DFL)
+
+
+def _run() -> None:
+    from studio.cli import main as command
+
+    command()
+
+
+if __name__ == "__main__":
+    main()

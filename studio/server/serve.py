@@ -60,8 +60,11 @@ _SETTINGS: Final[dict[str, Any]] = {
     # Above these a body waits in a temporary file: uploads leave the memory flat.
     "inbuf_overflow": _MIB,
     "outbuf_overflow": _MIB,
-    # A connection that stalls in the middle of an upload is closed; the upload resumes on the next.
+    # Connections without a request; those with one have shorter deadlines, see `studio.server.lanes`.
     "channel_timeout": 120,
+    # Half-sent requests of somebody else must not use all of them up before they are closed.
+    "connection_limit": 500,
+    "asyncore_use_poll": True,
     "ident": None,
     "expose_tracebacks": False,
     # People close tabs while answers are under way; that is no event worth a log line.
@@ -131,12 +134,16 @@ def serve(
     # Loaded here because reading `is_loopback` should not cost a server.
     from waitress import create_server
 
+    from studio.server.lanes import divide
+
     # It warns whenever a request waits for a free thread, which a page of 40 scripts always does.
     logging.getLogger("waitress.queue").setLevel(logging.ERROR)
     # A second Ctrl-C while running requests end is the wish to stop now, so it is no error either.
     with contextlib.suppress(KeyboardInterrupt), _sigterm_interrupts():
         try:
-            server = create_server(wsgi_app, sockets=list(listener.sockets), **_SETTINGS)
+            channels: dict[int, Any] = {}
+            server = create_server(wsgi_app, map=channels, sockets=list(listener.sockets), **_SETTINGS)
+            divide(server, channels.values())
             if ready is not None:
                 ready(listener.url)
             server.run()
