@@ -15,6 +15,7 @@ import dash
 import dash_mantine_components as dmc
 import flask
 from dash import ClientsideFunction, Dash, Input, Output, State, dcc, html, no_update
+from werkzeug.exceptions import HTTPException
 
 from studio import __version__
 from studio.jobs.simulations import Simulations
@@ -167,6 +168,7 @@ def create_app(session: Session, registry: Registry, simulations: Simulations) -
     app.server.config["IMPORTS"] = registry
     app.server.config["SIMULATIONS"] = simulations
     app.server.config["PAGES"] = _pages()
+    app.server.register_error_handler(Exception, _refuse)
     app.server.before_request(_times_as_asked)
     app.server.after_request(_keep_versions)
     app.server.register_blueprint(uploads_blueprint(registry))
@@ -473,12 +475,26 @@ def _wire_frame(app: Dash, session: Session) -> None:
     inspector.connect(app)
 
 
+def _refuse(error: Exception) -> Any:
+    """Answer a request that no route and no callback understood; what callbacks raise comes to `_on_error`."""
+    if isinstance(error, HTTPException):
+        return error
+    import logging
+
+    is_callback = flask.request.path == "/_dash-update-component"
+    what = "a request for a callback was not understood" if is_callback else f"{flask.request.path} failed"
+    logging.getLogger(__name__).error(what, exc_info=error)
+    message = (
+        "This is no request that a page of the studio sends." if is_callback else "Something went wrong."
+    )
+    answer = flask.jsonify({"error": {"message": message, "hint": "Load the page anew."}})
+    return answer, 400 if is_callback else 500
+
+
 def _on_error(error: Exception) -> None:
     """Show what a callback did not handle, in place of a page that silently stops working."""
     import logging
 
     logging.getLogger(__name__).error("callback failed", exc_info=error)
-    message = (
-        f"Something went wrong inside the studio ({type(error).__name__}). The terminal shows the details."
-    )
+    message = f"Something went wrong inside the studio ({type(error).__name__}). The terminal says where the details are."
     dash.set_props("toast", {"children": message})

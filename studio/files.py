@@ -65,12 +65,14 @@ def _special(path: Path, mode: int) -> OSError:
     if stat.S_ISDIR(mode):
         return IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     kind = _KINDS.get(stat.S_IFMT(mode), "a special file")
-    return SpecialFileError(errno.EINVAL, f"this is {kind}, not a file that can be read to its end", str(path))
+    return SpecialFileError(
+        errno.EINVAL, f"this is {kind}, not a file that can be read to its end", str(path)
+    )
 
 
 def open_private(path: Path, mode: Literal["wb", "xb", "ab"] = "wb") -> BinaryIO:
     """Open a file for writing; one that is made is its owner's alone."""
-    return open(path, mode, opener=lambda name, flags: os.open(name, flags, PRIVATE_FILE))  # noqa: PTH123 (takes an opener)
+    return open(path, mode, opener=lambda name, flags: os.open(name, flags, PRIVATE_FILE))
 
 
 def make_private(folder: Path) -> None:

@@ -5,16 +5,20 @@ from __future__ import annotations
 import contextlib
 import gzip
 import http.client
+import http.cookiejar
 import json
 import os
 import re
 import signal
+import stat
 import subprocess
 import sys
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
+from urllib.request import HTTPCookieProcessor, build_opener, urlopen
 
 import click
 import pytest
@@ -24,14 +28,14 @@ import studio
 from studio import __version__
 from studio.cli import main
 from studio.et import write
-from studio.samples import sample_path
+from studio.samples import SAMPLES, sample_path
 from studio.store.workspace import Workspace
 from tests.conftest import ROOT
 from tests.et.chakra_bytes import file_of, num
 from tests.et.pytorch_files import rank_files, small_rank
 from tests.handmade import node, trace_of
 from tests.small_jobs import rank_file, some
-from tests.waiting import PATIENCE_S
+from tests.waiting import PATIENCE_S, wait_until
 
 HELP = Path(__file__).parent / "data" / "help"
 COMMANDS = sorted(main.commands)
@@ -411,9 +415,12 @@ def test_an_error_after_progress_starts_on_its_own_line(job, tmp_path):
 
 
 @contextlib.contextmanager
-def serving(*arguments: object, **environment: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+def serving(
+    *arguments: object, browser: bool = False, **environment: str
+) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """A studio on a free port, and the address it says it is at."""
-    command = [sys.executable, "-m", "studio", *map(str, arguments), "--no-browser"]
+    command = [sys.executable, "-m", "studio", *map(str, arguments)]
+    command += [] if browser else ["--no-browser"]
     env = {**os.environ, "PYTHONUNBUFFERED": "1", **environment}
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT, env=env
@@ -477,6 +484,139 @@ def test_serving_paths_until_interrupted(job, tmp_path):
         code, out, err = stopped(process)
     assert (code, out, err) == (0, "", "")
     assert [job.id for job in Workspace(workspace).jobs()] == [info.id]
+
+
+def test_another_account_is_refused_and_a_browser_let_in_once_stays_so(tmp_path):
+    """The cookie outlives the studio, and the port that it had."""
+    jar = http.cookiejar.CookieJar()
+    options = ["--port", 0, "--workspace", tmp_path / "workspace"]
+    with serving(*options) as (process, address):
+        for path in ("/", "/status", "/_dash-layout", "/assets/logo.svg", "/?token=wrong", "/?ticket=wrong"):
+            assert get(address, path, Authorization="")[0] == 401
+        # Followed by a program that knows nothing of cookies, and by one that does.
+        with urlopen(address) as answer:
+            assert answer.status == 200
+        with build_opener(HTTPCookieProcessor(jar)).open(address) as answer:
+            assert answer.status == 200
+        [cookie] = jar
+        assert stopped(process)[0] == 0
+    assert not cookie.discard
+    kept = {"Cookie": f"{cookie.name}={cookie.value}", "Authorization": ""}
+    with serving(*options) as (process, again):
+        assert get(again, "/", **kept)[0] == 200
+        assert stopped(process)[0] == 0
+    with serving("--port", 0, "--workspace", tmp_path / "other") as (process, other):
+        assert get(other, "/", **kept)[0] == 401
+        assert stopped(process)[0] == 0
+
+
+def test_the_opened_browser_is_not_told_the_token(tmp_path):
+    """Its command line can be listed by every account; what it opens lets it in all the same."""
+    told = tmp_path / "told"
+    browser = tmp_path / "browser"
+    browser.write_text(f'#!/bin/sh\necho "$1" > {told}.part && mv {told}.part {told}\n')
+    browser.chmod(0o755)
+    environment = {"BROWSER": str(browser), "CI": "", "DISPLAY": ""}
+    options = ["--port", 0, "--workspace", tmp_path / "workspace"]
+    with serving(*options, browser=True, **environment) as (process, address):
+        wait_until(told.exists)
+        opened = told.read_text().strip()
+        token = address.partition("token=")[2]
+        assert token not in opened
+        page = {"Accept": "text/html"}
+        assert get(opened, **page)[0] == 303
+        assert get(opened, **page)[0] == 401, "a ticket is good for once"
+        assert stopped(process)[0] == 0
+
+
+def test_who_wants_no_token_says_so(tmp_path):
+    with serving("--port", 0, "--no-token", "--workspace", tmp_path) as (process, address):
+        assert re.fullmatch(r"http://127\.0\.0\.1:\d+/", address)
+        assert get(address)[0] == 200
+        assert stopped(process)[0] == 0
+    message = refused("--no-token", "--host", "0.0.0.0", "--workspace", tmp_path)
+    assert "to every machine that reaches this one" in message
+    assert "Hint: " in message
+
+
+def test_odd_requests_leave_no_traceback_in_the_terminal(tmp_path):
+    """A line each, and the details in a file of the workspace, which is closed to others as all of it is."""
+    workspace = tmp_path / "workspace"
+    bodies = [b"null", b"[]", b"{}", b'{"output":1}', b"[" * 100_000, b"\xff"]
+    with serving("--port", 0, "--workspace", workspace, "--sample") as (process, address):
+        [badge] = [one for one in asked(address) if one["output"].startswith("findings-badge")]
+        for odd in ([], {"a": [1]}, 1e300, "\x1b[2J"):
+            callback = {"output": badge["output"], "changedPropIds": ["job.data"]}
+            callback |= {"outputs": {"id": "findings-badge", "property": "children"}}
+            callback |= {"inputs": [{"id": "job", "property": "data", "value": odd}]}
+            assert post(address, json.dumps(callback).encode()) == 200
+        assert {post(address, body) for body in bodies} == {400}
+        code, out, err = stopped(process)
+    assert (code, out) == (0, "")
+    assert "Traceback" not in err
+    assert "\x1b" not in err
+    assert err.count("\n") == err.count("details in") > 3
+    assert "Traceback" in (workspace / "errors.log").read_text()
+    modes = {path: stat.S_IMODE(path.stat().st_mode) for path in (workspace, *workspace.rglob("*"))}
+    assert len(modes) > 10
+    assert {path: mode for path, mode in modes.items() if mode != (0o700 if path.is_dir() else 0o600)} == {}
+
+
+def asked(address: str) -> list[dict[str, Any]]:
+    status, text = get(address, "/_dash-dependencies")
+    assert status == 200
+    callbacks: list[dict[str, Any]] = json.loads(text)
+    return callbacks
+
+
+def post(address: str, body: bytes) -> int:
+    url = urlsplit(address)
+    headers = {
+        "Content-Type": "application/json",
+        "Authorization": f"Bearer {address.partition('token=')[2]}",
+    }
+    connection = http.client.HTTPConnection(str(url.hostname), url.port, timeout=PATIENCE_S)
+    with contextlib.closing(connection):
+        connection.request("POST", "/_dash-update-component", body, headers)
+        return connection.getresponse().status
+
+
+INTERRUPTED_AT = """
+import os, signal, sys
+class Interrupt:
+    def find_spec(self, name, path=None, target=None):
+        if name == {module!r}:
+            os.kill(os.getpid(), signal.SIGINT)
+sys.meta_path.insert(0, Interrupt())
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such signals to send")
+@pytest.mark.parametrize(
+    "module",
+    ["studio.cli", "click", "studio.commands.info", "numpy", "numpy.linalg", "studio.et.kernel", "zipfile"],
+)
+def test_ctrl_c_while_modules_are_loaded_is_no_traceback(tmp_path, module):
+    (tmp_path / "sitecustomize.py").write_text(INTERRUPTED_AT.format(module=module))
+    done = subprocess.run(
+        [sys.executable, "-m", "studio", "info", str(sample_path(SAMPLES[0].name))],
+        capture_output=True, text=True, cwd=ROOT, check=False,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT)])},
+    )  # fmt: skip
+    assert done.returncode in (1, -signal.SIGINT)
+    assert done.stderr.strip() in ("", "Aborted!")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such files")
+@pytest.mark.parametrize("option", ["", "--system", "--network", "--comm-groups", "--remote-memory"])
+def test_special_files_are_refused_wherever_a_file_is_named(tmp_path, option):
+    os.mkfifo(tmp_path / "pipe")
+    if option:
+        job = str(sample_path(SAMPLES[0].name))
+        message = refused("simulate", job, "--preset", "hgx-h100-8", option, tmp_path / "pipe")
+    else:
+        message = refused("info", tmp_path / "pipe")
+    assert "this is a pipe" in message
 
 
 def test_serving_a_sample_on_another_port_when_the_first_is_taken(tmp_path):

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from studio.commands.logs import log_problems
 from studio.errors import ConfigError
 from studio.et import Progress, wire
 from studio.et.format import UNSAID, JobSize
@@ -101,6 +102,7 @@ def _serve(
     request: Request,
     announce: Callable[[str], None],
 ) -> None:
+    log_problems(workspace.root)
     load_components()
     from studio.app import create_app, script_hashes
 
@@ -120,7 +122,11 @@ def _serve(
         joint = "&" if "?" in address else "?"
         if request.port is None and listener.port != DEFAULT_PORT:
             announce(f"Port {DEFAULT_PORT} is taken.")
-        announce(f"Chakra Studio is at {address}{joint}token={token}" if token else f"Chakra Studio is at {address}")
+        announce(
+            f"Chakra Studio is at {address}{joint}token={token}"
+            if token
+            else f"Chakra Studio is at {address}"
+        )
         announce("Press Ctrl+C to stop.")
         _show(f"{address}{joint}ticket={ticket.secret}" if token else address, request, announce)
         wire.KERNEL.warm_up()

@@ -17,9 +17,9 @@ from typing import Any
 import yaml
 
 from studio.errors import ConfigError, StudioError
-from studio.files import open_file
 from studio.et import read as read_trace
 from studio.et import write as write_trace
+from studio.files import open_file
 from studio.sim.config import Congestion, SystemConfig
 from studio.sim.fields import Fields, show_value
 from studio.sim.network import UNIT

@@ -139,7 +139,9 @@ class Setting:
     @property
     def limit(self) -> float | None:
         """The largest number a file or form may give."""
-        return MAX_NUMBER if self.most is None and self.type in ("number", "truncated", "speeds") else self.most
+        return (
+            MAX_NUMBER if self.most is None and self.type in ("number", "truncated", "speeds") else self.most
+        )
 
     def allowed_words(self, unit: str = "") -> str:
         """Describe the allowed values; `unit` replaces the setting's own."""

@@ -111,7 +111,9 @@ HUGE = pytest.mark.parametrize("huge", [b"1e400", b"-1E+9999", b"9" * 401, b"1" 
 def test_numbers_that_no_type_can_hold_are_lost_alone(field, huge):
     """A text that reads like one stays as it is."""
     text = 'say "1e400", 1e400,'
-    raw = device_file([event(text, 1, 2), event("b", 3, 4) | {"ts": 3, "args": {field.replace("_", " "): 9.75}}])
+    raw = device_file(
+        [event(text, 1, 2), event("b", 3, 4) | {"ts": 3, "args": {field.replace("_", " "): 9.75}}]
+    )
     raw = raw.replace(b'"ts": 3', b'"ts": %b' % huge) if field == "ts" else raw.replace(b"9.75", huge)
     part = device(raw)
     assert part.trace.names == ([text] if field == "ts" else [text, "b"])

@@ -85,7 +85,12 @@ def test_an_export_nobody_takes_makes_room_for_the_next() -> None:
 
 @pytest.mark.parametrize(
     "half",
-    [b"", b"GET / HT", b"GET / HTTP/1.1\r\nHost: x\r\n", b"PUT / HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nabc"],
+    [
+        b"",
+        b"GET / HT",
+        b"GET / HTTP/1.1\r\nHost: x\r\n",
+        b"PUT / HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nabc",
+    ],
     ids=["nothing", "line", "headers", "body"],
 )
 def test_half_sent_requests_are_closed(half: bytes) -> None:
@@ -109,6 +114,12 @@ def test_what_a_studio_streams_is_an_export() -> None:
         server.register_blueprint(blueprint())
     paths = {str(rule).replace("<kind>", "svg") for rule in server.url_map.iter_rules()}
     long = {path for path in paths if is_export(path)}
-    assert {path.rsplit("/", 1)[1] for path in long} >= {"nodes.csv", "spans.csv", "trace.json", "trace.pftrace", "report"}
+    assert {path.rsplit("/", 1)[1] for path in long} >= {
+        "nodes.csv",
+        "spans.csv",
+        "trace.json",
+        "trace.pftrace",
+        "report",
+    }
     assert "/api/jobs/<job>/timeline/tile" in paths - long
     assert "/status" in paths - long

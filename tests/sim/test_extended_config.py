@@ -124,7 +124,10 @@ def test_unknown_settings_name_the_nearest(setting: str, message: str) -> None:
         ({"communication-slots": 0}, "system.json: extended: communication-slots is 0; allowed: a whole"),
         ({"tie-order": "symetric"}, "extended: tie-order is 'symetric'; allowed: symmetric, reference"),
         ({"compute-speeds": {"4": 1}}, "compute-speeds names NPU '4'; allowed: whole numbers from 0 to 3"),
-        ({"compute-speeds": {"3": 0}}, r"compute-speeds\[3\] is 0; allowed: a number above 0 and at most 1e\+18"),
+        (
+            {"compute-speeds": {"3": 0}},
+            r"compute-speeds\[3\] is 0; allowed: a number above 0 and at most 1e\+18",
+        ),
         ({"compute-speeds": [1, 2]}, "compute-speeds is .* a table"),
         ({"gather-implementation": ["ring", "ring"]}, "gather-implementation is .* up to 1 entries"),
     ],

@@ -72,10 +72,19 @@ def test_settings_reach_the_keys():
         ({"efficiency": [0.9]}, r"efficiency is \[0.9\]; allowed: 2 entries, as many as topology has"),
         ({"efficiency": [0.9, 1.5]}, r"efficiency\[1\] is 1.5; allowed: a number above 0 and at most 1"),
         ({"efficiency": [0.9, 0]}, r"efficiency\[1\] is 0; allowed: a number above 0 and at most 1"),
-        ({"message-overhead": [-1, 0]}, r"message-overhead\[0\] is -1; allowed: a number at least 0 and at most 1e\+18"),
-        ({"bandwidth": [int("9" * 401), 1]}, r"bandwidth\[0\] is 9+…; allowed: a number above 0 and at most 1e\+18"),
+        (
+            {"message-overhead": [-1, 0]},
+            r"message-overhead\[0\] is -1; allowed: a number at least 0 and at most 1e\+18",
+        ),
+        (
+            {"bandwidth": [int("9" * 401), 1]},
+            r"bandwidth\[0\] is 9+…; allowed: a number above 0 and at most 1e\+18",
+        ),
         ({"bandwidth": [1e99, 1]}, r"bandwidth\[0\] is 1e\+99; allowed: a number above 0 and at most 1e\+18"),
-        ({"bandwidth": [0, 1]}, r"bandwidth\[0\] is 0; allowed: a number above 0 and at most 1e\+18, in GiB/s"),
+        (
+            {"bandwidth": [0, 1]},
+            r"bandwidth\[0\] is 0; allowed: a number above 0 and at most 1e\+18, in GiB/s",
+        ),
         (
             {"bandwidth-unit": "GB/s", "bandwidth": [0, 1]},
             r"bandwidth\[0\] is 0; allowed: a number above 0 and at most 1e\+18, in GB/s",
@@ -85,8 +94,14 @@ def test_settings_reach_the_keys():
         ({"links": [[0, 1, 50]]}, r"links\[0\] is \[0, 1, 50\]; allowed: \[source, target,"),
         ({"links": [[0, 8, 50, 1]]}, r"links\[0\]\[1\] is 8; allowed: a whole number from 0 to 7"),
         ({"links": [[3, 3, 50, 1]]}, r"links\[0\] is \[3, 3, 50, 1\]; allowed: two devices that differ"),
-        ({"links": [[0, 1, 0, 1]]}, r"links\[0\]\[2\] is 0; allowed: a number above 0 and at most 1e\+18, in GiB/s"),
-        ({"links": [[0, 1, 5, "tbd"]]}, r"links\[0\]\[3\] is 'tbd'; allowed: a number at least 0 and at most 1e\+18, in ns"),
+        (
+            {"links": [[0, 1, 0, 1]]},
+            r"links\[0\]\[2\] is 0; allowed: a number above 0 and at most 1e\+18, in GiB/s",
+        ),
+        (
+            {"links": [[0, 1, 5, "tbd"]]},
+            r"links\[0\]\[3\] is 'tbd'; allowed: a number at least 0 and at most 1e\+18, in ns",
+        ),
     ],
 )
 def test_what_is_not_allowed_is_named(keys, message):

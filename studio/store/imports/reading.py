@@ -51,7 +51,9 @@ def open_registry(tasks: Tasks, read_job: ReadJob) -> Registry:
     """Open the imports of a workspace; tasks read them one at a time."""
     root = tasks.root.parent / "imports"
     root.mkdir(PRIVATE_FOLDER, parents=True, exist_ok=True)
-    registry = Registry(root, tasks, read_job, FileLock(root / ".lock", timeout=60, mode=PRIVATE_FILE, thread_local=False))
+    registry = Registry(
+        root, tasks, read_job, FileLock(root / ".lock", timeout=60, mode=PRIVATE_FILE, thread_local=False)
+    )
     with exclusive(registry):
         tidy(registry)
 
