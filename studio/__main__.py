@@ -1,7 +1,7 @@
 """`python -m studio` is `chakra-studio`."""
 
 # The module `signal` loads others first. This one is part of the interpreter, and until it is asked Ctrl+C raises.
-import _signal
+import _signal  # type: ignore[import-not-found]  # typeshed knows it by the name of signal alone
 import sys
 
 _RAISES = _signal.getsignal(_signal.SIGINT) is _signal.default_int_handler

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 import stat
+from io import BufferedReader
 from pathlib import Path
 from typing import BinaryIO, Final, Literal
+
+from studio.units import format_bytes
 
 PRIVATE_FOLDER: Final = 0o700
 PRIVATE_FILE: Final = 0o600
@@ -26,7 +30,7 @@ class SpecialFileError(OSError):
     """What should be read is a pipe, a socket or a device, which may have no end and may never answer."""
 
 
-def open_file(path: Path, *, buffering: int = -1) -> BinaryIO:
+def open_file(path: Path) -> BufferedReader:
     """Open a plain file for reading, whatever it may have been when its folder was listed.
 
     Raises:
@@ -44,7 +48,7 @@ def open_file(path: Path, *, buffering: int = -1) -> BinaryIO:
         mode = os.fstat(handle).st_mode
         if not stat.S_ISREG(mode):
             raise _special(path, mode)
-        return os.fdopen(handle, "rb", buffering=buffering)
+        return os.fdopen(handle, "rb")
     except BaseException:
         os.close(handle)
         raise
@@ -73,6 +77,34 @@ def _special(path: Path, mode: int) -> OSError:
 def open_private(path: Path, mode: Literal["wb", "xb", "ab"] = "wb") -> BinaryIO:
     """Open a file for writing; one that is made is its owner's alone."""
     return open(path, mode, opener=lambda name, flags: os.open(name, flags, PRIVATE_FILE))
+
+
+def is_full(error: OSError) -> bool:
+    """Tell a full disk, or quota, from other trouble."""
+    return error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+def size_below(folder: Path) -> int:
+    """Return how many bytes the files below a folder have."""
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+
+
+def tell_full(folder: Path, *, needed: str, removed_bytes: int) -> str:
+    """Say that the disk of a folder is full, how much is needed, and what became of what was written.
+
+    Args:
+        folder: Where the files were to be; it need not be there any more.
+        needed: How much they take, as far as is known.
+        removed_bytes: How much of it had been written, and was removed again.
+    """
+    there = next(place for place in (folder, *folder.absolute().parents) if place.exists())
+    free = format_bytes(shutil.disk_usage(there).free)
+    removed = (
+        f"the {format_bytes(removed_bytes)} written were removed again"
+        if removed_bytes
+        else "nothing is left of it"
+    )
+    return f"the disk of {folder} is full: {needed} are needed, {free} are free; {removed}"
 
 
 def make_private(folder: Path) -> None:

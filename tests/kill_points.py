@@ -7,6 +7,7 @@ and kills the copy there with SIGKILL; so the points are the same every time and
 
 from __future__ import annotations
 
+import builtins
 import io
 import json
 import os
@@ -98,7 +99,7 @@ def _watch_disk(counter: _Counter) -> None:
             return io.BufferedWriter(writer)
         return plain_open(file, mode, *arguments, **options)
 
-    io.open = open_watched
+    io.open = builtins.open = open_watched
     for name in OPERATIONS:
         setattr(os, name, _watched(getattr(os, name), name, counter))
 

@@ -678,10 +678,12 @@ def test_a_full_disk_is_said(studio: Studios, monkeypatch: pytest.MonkeyPatch) -
         def write(self, data: object) -> int:
             raise OSError(errno.ENOSPC, "No space left on device")
 
-    plain = Path.open
-    opened = lambda path, mode="r", **options: Full() if mode == "ab" else plain(path, mode, **options)  # noqa: E731
-    monkeypatch.setattr(Path, "open", opened)
-    assert reason(lambda: append_chunk(registry, made.id, "000001", 0, io.BytesIO(b"a"), 1)) == "disk-full"
+    monkeypatch.setattr("studio.store.imports.upload.open_private", lambda *_: Full())
+    with pytest.raises(
+        ImportRefusedError, match=rf"the disk of {registry.root} is full: 1 B more are needed"
+    ) as caught:
+        append_chunk(registry, made.id, "000001", 0, io.BytesIO(b"a"), 1)
+    assert caught.value.reason == "disk-full"
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 import resource
 import shutil
 import struct
@@ -510,6 +511,7 @@ def test_a_workspace_that_cannot_be_written_says_so(workspace, monkeypatch):
 
     for name in ("mkdir", "rename", "open"):
         monkeypatch.setattr(Path, name, refuse)
+    monkeypatch.setattr("studio.store.arrays.open_private", refuse)
     for act in (
         lambda: workspace.save(some(), "x"),
         lambda: workspace.rename(job_id, "x"),
@@ -539,7 +541,13 @@ def test_a_full_disk_leaves_nothing_behind(tmp_path):
     )
     out, err = limited.communicate(timeout=PATIENCE_S)
     assert limited.returncode == 0, err
-    assert out == f"{tmp_path}: large cannot be stored: the disk is full.\n"
+    told = re.fullmatch(
+        rf"large cannot be stored: the disk of {tmp_path} is full: about (.+) are needed, (.+) are free; "
+        r"the (.+) written were removed again.\n",
+        out,
+    )
+    assert told
+    assert all(re.fullmatch(r"[\d.,]+ [KMGT]?i?B", size) for size in told.groups())
     workspace = Workspace(tmp_path)
     assert [job.name for job in workspace.jobs()] == ["renamed"]
     assert not list((tmp_path / "tmp").iterdir())

@@ -26,13 +26,11 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from io import BufferedReader
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Literal, cast
+from typing import IO, Literal
 
 from studio.errors import StudioError, TraceFormatError
-from studio.files import PRIVATE_FOLDER, open_file, open_private
-
-if TYPE_CHECKING:
-    from io import FileIO
+from studio.files import PRIVATE_FOLDER, is_full, open_file, open_private, tell_full
+from studio.units import format_bytes
 
 Kind = Literal["zip", "tar", "tar.gz", "tar.bz2", "tar.xz"]
 
@@ -118,6 +116,7 @@ class _Work:
     written: list[Path] = field(default_factory=list)
     members: int = 0
     total_bytes: int = 0
+    declared_bytes: int = 0
     free_bytes: int = 0
 
 
@@ -213,8 +212,8 @@ def unpack(
         if made:
             with suppress(OSError):
                 into.rmdir()
-        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise _disk_full(name or path.name) from error
+        if isinstance(error, OSError) and is_full(error):
+            raise _disk_full(work, name or path.name) from error
         raise
     return files
 
@@ -261,7 +260,7 @@ class _BoundedFile(BufferedReader):
     """A zip file whose directory is read up to a limit; zipfile would read all of it at once."""
 
     def __init__(self, path: Path, bound_bytes: int) -> None:
-        super().__init__(cast("FileIO", open_file(path, buffering=0)))
+        super().__init__(open_file(path).detach())
         self.bound_bytes = bound_bytes
 
     def read(self, size: int | None = -1, /) -> bytes:
@@ -274,6 +273,7 @@ def _unpack_zip(work: _Work, source: _Source, path: Path) -> list[Unpacked]:
     bound_bytes = max(1 << 20, work.limits.members * _ZIP_DIRECTORY_BYTES_PER_MEMBER)
     files: list[Unpacked] = []
     with _BoundedFile(path, bound_bytes) as raw, zipfile.ZipFile(raw) as archive:
+        work.declared_bytes += sum(info.file_size for info in archive.infolist())
         for info in archive.infolist():
             # orig_filename: zipfile cuts `filename` at a NUL and may swap separators, and so hides both tricks.
             shown = _admit(work, source, info.orig_filename)
@@ -574,11 +574,19 @@ def _charge(work: _Work, source: _Source, count: int) -> None:
     if work.free_bytes < limits.spare_bytes:
         work.free_bytes = shutil.disk_usage(work.into).free - count
         if work.free_bytes < limits.spare_bytes:
-            raise _disk_full(source.name)
+            raise _disk_full(work, source.name)
 
 
-def _disk_full(name: str) -> StudioError:
+def _disk_full(work: _Work, name: str) -> StudioError:
+    # Only a zip says how much will come out, and may lie: what has come out is the least.
+    needed_bytes = max(min(work.declared_bytes, work.limits.total_bytes), work.total_bytes)
+    full = tell_full(
+        work.into,
+        needed=f"at least {format_bytes(needed_bytes + work.limits.spare_bytes)}",
+        removed_bytes=work.total_bytes,
+    )
     return StudioError(
-        f"{name}: the disk is full; nothing was unpacked.",
-        hint="Free some space, or choose a workspace on another disk with --workspace DIR.",
+        f"{name}: {full}.",
+        hint="Free some space, or use another disk: the environment variable TMPDIR names it for commands, "
+        "--workspace DIR for the studio.",
     )

@@ -11,10 +11,12 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from studio.errors import TraceError
+from studio.errors import StudioError, TraceError
 from studio.et import encode, groups
 from studio.et.job import Progress
+from studio.files import is_full, tell_full
 from studio.trace import Rank, Trace
+from studio.units import format_bytes
 
 _NAME = re.compile(r"[^./\\\x00-\x1f\x7f][^/\\\x00-\x1f\x7f]{0,199}")
 
@@ -105,6 +107,16 @@ def written_together() -> Iterator[Callable[[Path, Iterable[bytes]], None]]:
         yield put
         for path, aside in asides.items():
             aside.replace(path)
+    except OSError as error:
+        if not is_full(error) or not asides:
+            raise
+        written = sum(aside.stat().st_size for aside in asides.values() if aside.exists())
+        folder = next(iter(asides)).parent
+        full = tell_full(folder, needed=f"more than {format_bytes(written)}", removed_bytes=written)
+        raise StudioError(
+            f"Nothing was written: {full}.",
+            hint="Free some space, or name a folder on another disk.",
+        ) from error
     finally:
         for aside in asides.values():
             aside.unlink(missing_ok=True)

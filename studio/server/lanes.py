@@ -100,5 +100,5 @@ class _Channel(HTTPChannel):  # type: ignore[misc]  # waitress has no types
         if self._asked_since is None:
             self._asked_since = now if self._has_asked else self.creation_time
         if self.request is not None and self.request.headers_finished:
-            return now - self.last_activity > STALLED_S
+            return bool(now - self.last_activity > STALLED_S)
         return now - self._asked_since > HEADERS_WITHIN_S

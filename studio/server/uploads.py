@@ -5,7 +5,6 @@ Every answer is JSON; refusals are `{"error": {"message", "hint"}}`, with `recei
 
 from __future__ import annotations
 
-import errno
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -15,6 +14,7 @@ from werkzeug.exceptions import ClientDisconnected, HTTPException
 
 from studio.decoding import decoder
 from studio.errors import StudioError
+from studio.files import is_full
 from studio.store import imports
 from studio.store.imports import Announced, Import, ImportFile, ImportRefusedError, Registry
 from studio.store.tasks import Problem
@@ -232,8 +232,9 @@ def _http_refusal(error: HTTPException) -> Response:
 
 
 def _disk_refusal(error: OSError) -> Response:
-    full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-    message = f"The workspace cannot be written: {error.strerror or error}."
+    full = is_full(error)
+    place = f" ({error.filename})" if error.filename else ""
+    message = f"The workspace cannot be written: {error.strerror or error}{place}."
     return _error(
         507 if full else 500, message, "Check the disk of the workspace folder and its permissions."
     )

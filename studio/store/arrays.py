@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 
 from studio.decoding import decoder
 from studio.errors import ConfigError
-from studio.files import open_file, open_private, read_file
+from studio.files import is_full, open_file, open_private, read_file, tell_full
 from studio.trace import (
     Attribute,
     CommGroup,
@@ -44,6 +44,7 @@ from studio.trace import (
     arrays,
     graph_from_arrays,
 )
+from studio.units import format_bytes
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -231,7 +232,7 @@ def _copy_of(path: Path, checksum: Checksum | None) -> pa.Buffer:
     """Copy a file into memory that no other process can change, and verify its checksum."""
     import pyarrow as pa
 
-    with open_file(path, buffering=0) as stream:
+    with open_file(path) as stream:
         size = os.fstat(stream.fileno()).st_size
         if checksum and size != checksum.size_bytes:
             raise Damaged(f"{path.name}: it has {size:,} bytes instead of {checksum.size_bytes:,}")
@@ -438,6 +439,7 @@ def appearing(path: Path, option: str) -> Iterator[TextIO]:
         ConfigError: It cannot be written.
     """
     aside = path.with_name(f".{path.name}.part")
+    written = 0
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
@@ -445,9 +447,16 @@ def appearing(path: Path, option: str) -> Iterator[TextIO]:
                 yield stream
             aside.replace(path)
         except BaseException:
+            written = aside.stat().st_size if aside.exists() else 0
             aside.unlink(missing_ok=True)
             raise
     except OSError as error:
+        if is_full(error):
+            full = tell_full(path.parent, needed=f"more than {format_bytes(written)}", removed_bytes=written)
+            raise ConfigError(
+                f"{option} {path}: {full}.",
+                hint="Free some space, or name a file on another disk.",
+            ) from error
         raise ConfigError(
             f"{option} {path}: cannot be written: {error.strerror}",
             hint="Name a file in a folder that you may write to.",

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import contextlib
 import difflib
-import errno
 import os
 import re
 import secrets
@@ -32,7 +31,7 @@ import msgspec
 from studio.analysis.job.summary import Summary, summarise
 from studio.decoding import decoder
 from studio.errors import StudioError, TraceError
-from studio.files import PRIVATE_FOLDER, make_private
+from studio.files import PRIVATE_FOLDER, is_full, make_private, size_below, tell_full
 from studio.store.arrays import (
     Damaged,
     encodable,
@@ -42,8 +41,10 @@ from studio.store.arrays import (
     write_sealed,
     write_trace,
 )
+from studio.store.cache import measure
 from studio.store.runs import Run, RunInfo, read_info, read_run, write_run
 from studio.trace import Trace
+from studio.units import format_bytes
 
 LAYOUT = 1
 NAME_AT_MOST = 200
@@ -199,7 +200,7 @@ class Workspace:
         job_id = f"{_slug(cleaned)}-{secrets.token_hex(3)}"
         aside = self.root / "tmp" / job_id
         try:
-            with self._storing(f"{cleaned} cannot be stored"):
+            with self._storing(f"{cleaned} cannot be stored", aside, trace):
                 aside.mkdir(PRIVATE_FOLDER)
                 write_trace(trace, aside, tick)
                 size = sum(path.stat().st_size for path in aside.iterdir())
@@ -309,7 +310,7 @@ class Workspace:
         run_id = f"{_slug(name, 'run')}-{secrets.token_hex(3)}"
         aside = self._aside(job_id)
         try:
-            with self._storing(f"run {name} cannot be stored"):
+            with self._storing(f"run {name} cannot be stored", aside, run.result):
                 aside.mkdir(PRIVATE_FOLDER)
                 write_run(run, aside, run_id=run_id, job_id=job_id, name=name)
                 # Its algorithms are written as traces are, readable for all.
@@ -448,17 +449,28 @@ class Workspace:
         return StudioError(f"There is no job {job_id[:80]!r} in this workspace.", hint=hint)
 
     @contextlib.contextmanager
-    def _storing(self, what: str) -> Iterator[None]:
-        """Convert errors of writing to errors for the user, except missing files."""
+    def _storing(self, what: str, aside: Path | None = None, value: object = None) -> Iterator[None]:
+        """Convert errors of writing to errors for the user, except missing files.
+
+        Args:
+            what: What failed, for the message.
+            aside: Folder that is being written, and removed after an error.
+            value: What is written there.
+        """
         try:
             yield
         except OSError as error:
             if isinstance(error, FileNotFoundError) and self.root.is_dir():
                 raise
-            full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-            reason = "the disk is full" if full else error.strerror or str(error)
+            full = is_full(error)
+            reason = error.strerror or str(error)
+            if full:
+                written = size_below(aside) if aside else 0
+                needed = max(measure(value).bytes, written)
+                reason = tell_full(self.root, needed=f"about {format_bytes(needed)}", removed_bytes=written)
+            place = "" if full else f"{self.root}: "
             raise StudioError(
-                f"{self.root}: {what}: {reason}.",
+                f"{place}{what}: {reason}.",
                 hint="Free some space, or choose another disk with --workspace DIR."
                 if full
                 else "Choose another folder with --workspace DIR, or change its permissions.",

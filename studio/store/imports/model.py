@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -247,17 +246,13 @@ def incomplete(missing: Sequence[ImportFile], total: int) -> ImportRefusedError:
     )
 
 
-def is_full(error: OSError) -> bool:
-    """Tell a full disk from other trouble."""
-    return error.errno in (errno.ENOSPC, errno.EDQUOT)
-
-
-def disk_full(what: str, size_bytes: int) -> ImportRefusedError:
-    """Return the error for a full disk; `size_bytes` could not be written, 0 if unknown."""
-    size = f" ({units.format_bytes(size_bytes)} more were to be written)" if size_bytes else ""
+def disk_full(folder: Path, what: str, size_bytes: int) -> ImportRefusedError:
+    """Return the error for a full disk: of which folder, and how many bytes could not be written, 0 if few."""
+    size = units.format_bytes(size_bytes) if size_bytes else "a few bytes"
     return ImportRefusedError(
         "disk-full",
-        f"{what}: the disk of the workspace is full{size}.",
+        f"{what}: the disk of {folder} is full: {size} more are needed. Nothing was removed: what has arrived is "
+        "kept, and dropping the same files again goes on from there.",
         hint="Free some space, dismiss old imports, or choose another disk with --workspace DIR.",
     )
 

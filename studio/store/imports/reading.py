@@ -17,7 +17,7 @@ from studio.et import archive
 from studio.et.format import NpusNeededError
 from studio.et.job import RanksNeededError
 from studio.et.source import SourceFile
-from studio.files import PRIVATE_FILE, PRIVATE_FOLDER
+from studio.files import PRIVATE_FILE, PRIVATE_FOLDER, is_full
 from studio.store.imports.model import (
     Import,
     ImportFile,
@@ -28,7 +28,6 @@ from studio.store.imports.model import (
     State,
     disk_full,
     incomplete,
-    is_full,
 )
 from studio.store.imports.store import (
     RESUMABLE,
@@ -154,13 +153,13 @@ def _attempt(registry: Registry, import_id: str, state: State, progress: Progres
     except MemoryError:
         return replace(state, status="failed", error=KINDS["import"].memory)
     except Exception as error:  # noqa: BLE001 (a reader's bug must not end the thread that serves all imports)
-        return _failed_inside(state, error)
+        return _failed_inside(registry.root, state, error)
     return replace(state, status="done", job=job)
 
 
-def _failed_inside(state: State, error: Exception) -> State:
+def _failed_inside(folder: Path, state: State, error: Exception) -> State:
     if isinstance(error, OSError) and is_full(error):
-        full = disk_full(state.name, state.size_bytes)
+        full = disk_full(folder, state.name, state.size_bytes)
         return replace(state, status="failed", error=Problem(full.message, full.hint))
     _LOG.error("import of %r failed", state.name, exc_info=error)
     problem = Problem(

@@ -16,7 +16,7 @@ from typing import TypeVar
 import msgspec
 
 from studio.decoding import decoder
-from studio.files import PRIVATE_FOLDER, SpecialFileError, read_file
+from studio.files import PRIVATE_FOLDER, SpecialFileError, is_full, read_file
 from studio.store.arrays import sync_folder, write_json
 from studio.store.imports.model import (
     Announced,
@@ -29,7 +29,6 @@ from studio.store.imports.model import (
     State,
     Status,
     disk_full,
-    is_full,
     no_such_import,
 )
 from studio.store.tasks import Problem, is_running
@@ -246,7 +245,7 @@ def store_json(path: Path, value: object) -> None:
         write_json(path, value)
     except OSError as error:
         if is_full(error):
-            raise disk_full(path.parent.name.removeprefix(_NEW), 0) from error
+            raise disk_full(path.parent, "the state of the import", 0) from error
         raise
 
 

@@ -15,7 +15,7 @@ import msgspec
 
 from studio import units
 from studio.et import archive
-from studio.files import open_private
+from studio.files import is_full, open_private
 from studio.store.imports.model import (
     Announced,
     ByteStream,
@@ -25,7 +25,6 @@ from studio.store.imports.model import (
     State,
     disk_full,
     files_are_fixed,
-    is_full,
     no_such_import,
     unwritable,
 )
@@ -179,7 +178,9 @@ def _copy(
     except FileNotFoundError as error:
         raise no_such_import(import_id) from error
     except OSError as error:
-        raise disk_full(file.path, length) if is_full(error) else unwritable(file.path, error) from error
+        raise (
+            disk_full(registry.root, file.path, length) if is_full(error) else unwritable(file.path, error)
+        ) from error
     return size_of(path)
 
 
@@ -266,7 +267,7 @@ def _check_room(registry: Registry, size_bytes: int) -> None:
     if size_bytes + _SPARE_BYTES > free_bytes:
         raise ImportRefusedError(
             "disk-full",
-            f"The files take {units.format_bytes(size_bytes)}, but the disk of the workspace has only "
+            f"The files take {units.format_bytes(size_bytes)}, but the disk of {registry.root} has only "
             f"{units.format_bytes(free_bytes)} left ({units.format_bytes(_SPARE_BYTES)} are kept free).",
             hint="Free some space, dismiss old imports, or choose another disk with --workspace DIR.",
         )
