@@ -26,6 +26,13 @@ _KINDS: Final = {
 }
 
 
+_FULL: Final = {
+    errno.ENOSPC: "the disk of {} is full",
+    errno.EDQUOT: "the quota for {} is used up",
+    errno.EFBIG: "files in {} may not grow further (see ulimit -f)",
+}
+
+
 class SpecialFileError(OSError):
     """What should be read is a pipe, a socket or a device, which may have no end and may never answer."""
 
@@ -89,14 +96,17 @@ def size_below(folder: Path) -> int:
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
 
 
-def tell_full(folder: Path, *, needed: str, removed_bytes: int) -> str:
-    """Say that the disk of a folder is full, how much is needed, and what became of what was written.
+def tell_full(folder: Path, *, needed: str, removed_bytes: int, error: OSError | None = None) -> str:
+    """Say that there is no room left in a folder, how much is needed, and what became of what was written.
 
     Args:
         folder: Where the files were to be; it need not be there any more.
         needed: How much they take, as far as is known.
         removed_bytes: How much of it had been written, and was removed again.
+        error: What the system said; None where the room was measured.
     """
+    number = error.errno if error is not None else None
+    what = _FULL.get(number or errno.ENOSPC, _FULL[errno.ENOSPC]).format(folder)
     there = next(place for place in (folder, *folder.absolute().parents) if place.exists())
     free = format_bytes(shutil.disk_usage(there).free)
     removed = (
@@ -104,7 +114,7 @@ def tell_full(folder: Path, *, needed: str, removed_bytes: int) -> str:
         if removed_bytes
         else "nothing is left of it"
     )
-    return f"the disk of {folder} is full: {needed} are needed, {free} are free; {removed}"
+    return f"{what}: {needed} are needed, {free} are free; {removed}"
 
 
 def make_private(folder: Path) -> None:

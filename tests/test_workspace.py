@@ -542,7 +542,7 @@ def test_a_full_disk_leaves_nothing_behind(tmp_path):
     out, err = limited.communicate(timeout=PATIENCE_S)
     assert limited.returncode == 0, err
     told = re.fullmatch(
-        rf"large cannot be stored: the disk of {tmp_path} is full: about (.+) are needed, (.+) are free; "
+        rf"large cannot be stored: files in {tmp_path} may not grow further \(see ulimit -f\): about (.+) are needed, (.+) are free; "
         r"the (.+) written were removed again.\n",
         out,
     )

@@ -213,7 +213,7 @@ def unpack(
             with suppress(OSError):
                 into.rmdir()
         if isinstance(error, OSError) and is_full(error):
-            raise _disk_full(work, name or path.name) from error
+            raise _disk_full(work, name or path.name, error) from error
         raise
     return files
 
@@ -577,13 +577,14 @@ def _charge(work: _Work, source: _Source, count: int) -> None:
             raise _disk_full(work, source.name)
 
 
-def _disk_full(work: _Work, name: str) -> StudioError:
+def _disk_full(work: _Work, name: str, error: OSError | None = None) -> StudioError:
     # Only a zip says how much will come out, and may lie: what has come out is the least.
     needed_bytes = max(min(work.declared_bytes, work.limits.total_bytes), work.total_bytes)
     full = tell_full(
         work.into,
         needed=f"at least {format_bytes(needed_bytes + work.limits.spare_bytes)}",
         removed_bytes=work.total_bytes,
+        error=error,
     )
     return StudioError(
         f"{name}: {full}.",

@@ -112,7 +112,9 @@ def written_together() -> Iterator[Callable[[Path, Iterable[bytes]], None]]:
             raise
         written = sum(aside.stat().st_size for aside in asides.values() if aside.exists())
         folder = next(iter(asides)).parent
-        full = tell_full(folder, needed=f"more than {format_bytes(written)}", removed_bytes=written)
+        full = tell_full(
+            folder, needed=f"more than {format_bytes(written)}", removed_bytes=written, error=error
+        )
         raise StudioError(
             f"Nothing was written: {full}.",
             hint="Free some space, or name a folder on another disk.",

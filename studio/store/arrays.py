@@ -452,7 +452,9 @@ def appearing(path: Path, option: str) -> Iterator[TextIO]:
             raise
     except OSError as error:
         if is_full(error):
-            full = tell_full(path.parent, needed=f"more than {format_bytes(written)}", removed_bytes=written)
+            full = tell_full(
+                path.parent, needed=f"more than {format_bytes(written)}", removed_bytes=written, error=error
+            )
             raise ConfigError(
                 f"{option} {path}: {full}.",
                 hint="Free some space, or name a file on another disk.",

@@ -467,7 +467,9 @@ class Workspace:
             if full:
                 written = size_below(aside) if aside else 0
                 needed = max(measure(value).bytes, written)
-                reason = tell_full(self.root, needed=f"about {format_bytes(needed)}", removed_bytes=written)
+                reason = tell_full(
+                    self.root, needed=f"about {format_bytes(needed)}", removed_bytes=written, error=error
+                )
             place = "" if full else f"{self.root}: "
             raise StudioError(
                 f"{place}{what}: {reason}.",
