@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 import studio
 from studio.cli import main
-from studio.commands.for_astra_sim import for_astra_sim
+from studio.commands.base.for_astra_sim import for_astra_sim
 from studio.sim import simulate
 from studio.sim.check import check
 from studio.sim.config import Algorithm, Dimension, SystemConfig, Topology

@@ -109,7 +109,7 @@ def test_the_command_says_how_far_it_is(tmp_path: Path, monkeypatch) -> None:
     for name in ("monday", "tuesday"):
         write(job(), tmp_path / name, "job")
     said: list[tuple[str, int, int]] = []
-    monkeypatch.setattr("studio.cli._progress_line", lambda: lambda *words: said.append(words))
+    monkeypatch.setattr("studio.commands.report.progress_line", lambda: lambda *words: said.append(words))
     sides = [str(tmp_path / name) for name in ("monday", "tuesday")]
     done = CliRunner().invoke(main, ["report", *sides, "-o", str(tmp_path / "r.html")])
     assert done.exit_code == 0, done.output

@@ -1,4 +1,8 @@
-"""`chakra-studio check`: find problems of jobs and, if asked, write repaired copies."""
+"""Find problems of a job: what, where, what follows, and what can be repaired.
+
+The worst comes first. The files given are not changed. The exit code is 0 if there is no finding of the level of
+--fail-on or worse, 1 if there is one, and 2 for wrong arguments; with --repair the findings that remain count.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from studio.commands.terminal import printable
+import click
+
+from studio.commands.base.options import json_option, paths_argument, rank_option, suggest
+from studio.commands.base.output import progress_line, show
+from studio.commands.base.terminal import printable
 from studio.doctor import CHECKS, REPAIRS, Change, Diagnosis, Examination, examination, repair_all
 from studio.doctor.diagnosis import LEVELS, node_names
 from studio.errors import TraceError
@@ -226,3 +234,59 @@ def _wrap(first: str, text: str, rest: str) -> list[str]:
         break_long_words=False,
         break_on_hyphens=False,
     ) or [first.rstrip()]
+
+
+def _repairs(_ctx: click.Context, _param: click.Parameter, codes: tuple[str, ...]) -> tuple[str, ...]:
+    """Validate the names of repairs."""
+    if codes:
+        unknown = next((code for code in codes if code not in REPAIRS), None)
+        if unknown is not None:
+            raise click.BadParameter(
+                f"there is no repair {unknown!r}; {suggest(unknown, REPAIRS)}there are {', '.join(REPAIRS)}."
+            )
+    return codes
+
+
+@click.command(help=__doc__, epilog="Example: chakra-studio check traces/ --fail-on warning --repair mended/")
+@paths_argument
+@json_option
+@click.option(
+    "--fail-on",
+    type=click.Choice(["error", "warning", "info"]),
+    default="error",
+    show_default=True,
+    help="Exit with 1 if there is a finding of this level or worse.",
+)
+@click.option(
+    "--repair",
+    "target",
+    metavar="OUT",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Repair what can be repaired and write the job into this folder.",
+)
+@click.option(
+    "--only",
+    multiple=True,
+    metavar="CODE",
+    callback=_repairs,
+    help="Make only this repair; may be repeated.",
+)
+@rank_option
+@click.pass_context
+def command(
+    ctx: click.Context,
+    paths: tuple[Path, ...],
+    as_json: bool,
+    fail_on: Level,
+    target: Path | None,
+    only: tuple[str, ...],
+    ranks: dict[str, int],
+) -> None:
+    """Carry out `check`."""
+    if only and target is None:
+        raise click.UsageError("--only needs --repair with a folder for the repaired job.")
+    request = Request(paths, target, only, ranks)
+    done = run(request, progress=progress_line())
+    show(done, as_json, report, text)
+    if worst_at_least(done, fail_on):
+        ctx.exit(1)

@@ -1,4 +1,12 @@
-"""`chakra-studio compare`: how much longer runs take than the first, and why."""
+"""Compare runs with the first: how much longer they take, and why.
+
+Each of A, B and up to six more is a folder, files or the prefix of files of traces that hold times, or, in the
+workspace, a run (RUN or JOB/RUN) or a job: its recording (JOB/recorded), else its newest run. Jobs and runs go by
+id or name. Nodes are matched by rank and id, or by structure if the jobs differ.
+
+The exit code is 0, 1 for an error, 2 for wrong arguments, 3 if --fail-if-slower finds a slower run, and 4 if a side
+was read from damaged files.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +15,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import click
+
 from studio.analysis.compare.runs import Comparison, Figure, NodeAlone, NodeChange, Side, Waterfall
 from studio.analysis.compare.words import WORDS, node_words, percent, signed_ns, verdict
-from studio.commands.names import find_runs
-from studio.commands.terminal import printable, shorten
-from studio.comparing import LETTERS, Compared, Lineup, lineup, settings_table
+from studio.commands.base.names import find_runs
+from studio.commands.base.options import allow_damaged, rank_option, workspace_option
+from studio.commands.base.output import end_with_losses, findings_of, progress_line, show
+from studio.commands.base.terminal import printable, shorten
+from studio.comparing import LETTERS, SIDES_AT_MOST, Compared, Lineup, lineup, settings_table
 from studio.et import Progress
 from studio.sim.setting_values import plain_name, plain_settings
 from studio.units import format_count, format_ns
@@ -292,3 +304,37 @@ def _node_lines(comparison: Comparison, letter: str) -> Iterator[str]:
 def _end_of(name: str) -> str:
     """Shorten a name from its start; the end says more."""
     return name if len(name) <= 26 else f"…{name[-25:]}"
+
+
+@click.command(help=__doc__, epilog="Example: chakra-studio compare traces/ fast --fail-if-slower 2")
+@click.argument("sides", metavar="A B [C]...", nargs=-1, required=True)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON: everything, in nanoseconds.")
+@click.option(
+    "--fail-if-slower",
+    type=click.FloatRange(min=0),
+    metavar="PCT",
+    help="Exit with 3 if a run finishes more than this many percent later than A.",
+)
+@workspace_option
+@allow_damaged
+@rank_option
+@click.pass_context
+def command(
+    ctx: click.Context,
+    sides: tuple[str, ...],
+    as_json: bool,
+    fail_if_slower: float | None,
+    workspace: Path | None,
+    allow_damaged: bool,
+    ranks: dict[str, int],
+) -> None:
+    """Carry out `compare`."""
+    if not 2 <= len(sides) <= SIDES_AT_MOST:
+        raise click.UsageError(f"Name 2 to {SIDES_AT_MOST} runs to compare, not {len(sides)}.")
+    shown = run(Request(sides, workspace, ranks), progress=progress_line())
+    show(shown, as_json, report, text)
+    slower = fail_if_slower is not None and slower_than(shown, fail_if_slower)
+    # That a run is slower is what the user asked about; that a side is damaged is said all the same.
+    end_with_losses(ctx, findings_of(shown.sides), allow_damaged or slower, warned=False)
+    if slower:
+        ctx.exit(3)

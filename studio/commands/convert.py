@@ -1,4 +1,11 @@
-"""`chakra-studio convert`: write traces in another form, as Chakra files or as a timeline."""
+"""Write the traces IN as Chakra files, or their recorded times as a timeline.
+
+OUT is a file ending in .et or .et.gz, for a single rank, or a folder, which gets <job>.<rank>.et for every rank
+and <job>.json with the comm groups. A file ending in .json becomes a Chrome trace of all ranks, and one in
+.pftrace a trace in Perfetto's own format, both with flows; one in .csv gets their issue and callback lines.
+
+What can be read of damaged files is written; the exit code is then 4.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +14,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from studio.commands.for_astra_sim import Reader, for_reader
-from studio.commands.terminal import printable, written_line
-from studio.commands.timelines import SUFFIXES as TIMELINES
-from studio.commands.timelines import is_timeline, refuse_unwritable, write_timeline
+import click
+
+from studio.commands.base.for_astra_sim import Reader, for_reader
+from studio.commands.base.options import allow_damaged, for_option, rank_option, size_options
+from studio.commands.base.output import end_with_losses, progress_line, warn
+from studio.commands.base.terminal import printable, written_line
+from studio.commands.base.timelines import SUFFIXES as TIMELINES
+from studio.commands.base.timelines import is_timeline, refuse_unwritable, write_timeline
 from studio.errors import TraceError
 from studio.et import Progress, discover, read_job, write
 from studio.et.format import UNSAID, JobSize
@@ -146,3 +157,35 @@ def _write(trace: Trace, name: str, request: Request, progress: Progress | None)
         )
         put(path, pieces)
     return [path]
+
+
+@click.command(help=__doc__, epilog="Example: chakra-studio convert traces.zip out/")
+@click.argument("source", metavar="IN", type=click.Path(path_type=Path))
+@click.argument("target", metavar="OUT", type=click.Path(path_type=Path))
+@click.option("--gzip", "compress", is_flag=True, help="Compress the files of a folder.")
+@for_option
+@allow_damaged
+@rank_option
+@size_options
+@click.pass_context
+def command(
+    ctx: click.Context,
+    source: Path,
+    target: Path,
+    compress: bool,
+    reader: Reader | None,
+    allow_damaged: bool,
+    ranks: dict[str, int],
+    npus: int | None,
+    passes: int | None,
+) -> None:
+    """Carry out `convert`."""
+    if compress and target.name.endswith(".et") and not target.is_dir():
+        raise click.UsageError(
+            f"--gzip compresses the files of a folder; for one file, name it {target.name}.gz."
+        )
+
+    request = Request(source, target, compress, reader, ranks, JobSize(npus, passes))
+    converted = run(request, progress=progress_line(), notice=warn)
+    click.echo(text(converted))
+    end_with_losses(ctx, converted.findings, allow_damaged)

@@ -1,4 +1,8 @@
-"""`chakra-studio info`: summarize a job."""
+"""Summarize a job: ranks, nodes, collectives, comm groups, findings.
+
+JSON is an object for one job and a list for several. The exit code is 4 if a file was damaged, so that something
+is missing from the output.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +11,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import click
 import msgspec
 
 from studio.analysis.collectives.groups import group_use
 from studio.analysis.job.summary import Share, summarise
-from studio.commands.terminal import printable
+from studio.commands.base.options import allow_damaged, json_option, paths_argument, rank_option, size_options
+from studio.commands.base.output import end_with_losses, progress_line, show
+from studio.commands.base.terminal import printable
 from studio.decoding import converted
 from studio.et import Progress, discover, read_job
 from studio.et.format import UNSAID, JobSize
@@ -146,3 +153,25 @@ def _table(title: str, shares: list[Share], *, sizes: bool = True) -> list[str]:
         size = f"{format_bytes(share.bytes):>12}" if sizes and share.bytes else ""
         lines.append(f"    {share.name:22} {format_count(share.nodes):>12}{size}")
     return lines
+
+
+@click.command(help=__doc__, epilog="Example: chakra-studio info traces/ --json")
+@paths_argument
+@json_option
+@allow_damaged
+@rank_option
+@size_options
+@click.pass_context
+def command(
+    ctx: click.Context,
+    paths: tuple[Path, ...],
+    as_json: bool,
+    allow_damaged: bool,
+    ranks: dict[str, int],
+    npus: int | None,
+    passes: int | None,
+) -> None:
+    """Carry out `info`."""
+    jobs = run(Request(paths, ranks, JobSize(npus, passes)), progress=progress_line())
+    show(jobs, as_json, report, text)
+    end_with_losses(ctx, (finding for job in jobs for finding in job.trace.findings), allow_damaged)

@@ -1,4 +1,9 @@
-"""`chakra-studio link`: link PyTorch traces, write Chakra files, and print counts per rank."""
+"""Link PyTorch execution traces with Kineto traces and write Chakra files.
+
+PATHS are the files of all ranks of one job, or the folder they are in. Prints per rank: operators, how many of them
+are in the Kineto trace, device operations, how many of them belong to an operator, and the collectives. What can
+be read of damaged files is linked; the exit code is then 4.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +13,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from studio.commands.for_astra_sim import Reader, for_reader
-from studio.commands.terminal import printable, written_line
+import click
+
+from studio.commands.base.for_astra_sim import Reader, for_reader
+from studio.commands.base.options import allow_damaged, for_option, json_option, paths_argument, rank_option
+from studio.commands.base.output import end_with_losses, progress_line, show
+from studio.commands.base.terminal import printable, written_line
 from studio.et import LinkOptions, link, write
 from studio.et.job import Progress
 from studio.trace import NodeType, Rank, Trace, collective_name, int_column
@@ -176,3 +185,39 @@ SWITCHES = (
     "host_gaps", "align_clocks", "metadata_nodes",
 )  # fmt: skip
 """What `--without` switches off."""
+
+
+@click.command(help=__doc__, epilog="Example: chakra-studio link run1/ -o linked/ --json")
+@paths_argument
+@click.option(
+    "-o", "--out", "target", required=True, metavar="DIR", type=click.Path(file_okay=False, path_type=Path),
+    help="Folder for the Chakra files.",
+)  # fmt: skip
+@click.option(
+    "--without", multiple=True, metavar="KIND",
+    help="Leave out a kind of dependency (host-order, call-parent, launch, stream-order, events, sync, threads, data, "
+    "sequence), host-gaps, align-clocks or metadata-nodes; may be repeated.",
+)  # fmt: skip
+@click.option("--gzip", "compress", is_flag=True, help="Compress the files.")
+@for_option
+@json_option
+@allow_damaged
+@rank_option
+@click.pass_context
+def command(
+    ctx: click.Context,
+    paths: tuple[Path, ...],
+    target: Path,
+    without: tuple[str, ...],
+    compress: bool,
+    reader: Reader | None,
+    as_json: bool,
+    allow_damaged: bool,
+    ranks: dict[str, int],
+) -> None:
+    """Carry out `link`."""
+    options = options_without(without, lambda message: click.BadParameter(message, param_hint="--without"))
+    request = Request(paths, target, options, compress, reader, ranks)
+    linked = run(request, progress=progress_line())
+    show(linked, as_json, report, text)
+    end_with_losses(ctx, linked.trace.findings, allow_damaged)

@@ -1,12 +1,15 @@
-"""`chakra-studio presets`: list the named systems."""
+"""List the systems for --preset, with the sources of their numbers."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-from studio.sim.config import SystemConfig
-from studio.sim.network import TOPOLOGY_NAMES, network_gb_per_s
+import click
+
+from studio.commands.base.options import json_option
+from studio.commands.base.output import show
+from studio.commands.base.systems import system_label
 from studio.sim.presets import PRESETS, Preset
 
 
@@ -44,15 +47,8 @@ def text(presets: Sequence[Preset]) -> str:
     return "\n".join(lines).rstrip()
 
 
-def system_label(config: SystemConfig) -> str:
-    """Return a system in a line: its dimensions, rates, network model and the mode."""
-    dims = " × ".join(
-        f"{TOPOLOGY_NAMES[dim.kind]} {dim.size} ({network_gb_per_s(dim.bytes_per_ns):g} GiB/s, {dim.latency_ns:g} ns)"
-        for dim in config.topology.dims
-    )
-    links = ""
-    if config.links is not None:
-        links = f" over {len(config.links.links):,} links and {config.links.switches:,} switches"
-    mode = "compatible" if config.extensions is None else "extended"
-    npus = config.topology.npus
-    return f"{npus:,} {'NPU' if npus == 1 else 'NPUs'}: {dims}{links}, congestion-{config.congestion}, {mode}"
+@click.command(help=__doc__, epilog="Example: chakra-studio presets")
+@json_option
+def command(as_json: bool) -> None:
+    """Carry out `presets`."""
+    show(run(), as_json, report, text)

@@ -1,4 +1,7 @@
-"""`chakra-studio report`: write a run, or a comparison of runs, as one HTML file."""
+"""Write a run, or a comparison of runs with the first, as one HTML file that opens from disk.
+
+A and the others are named as for compare. The file holds its figures and needs no network.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +9,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from studio.commands.names import find_runs
-from studio.commands.terminal import printable, written_line
+import click
+
+from studio.commands.base.names import find_runs
+from studio.commands.base.options import allow_damaged, rank_option, workspace_option
+from studio.commands.base.output import end_with_losses, findings_of, progress_line
+from studio.commands.base.terminal import printable, written_line
 from studio.comparing import Compared
 from studio.et import Progress
 from studio.store.arrays import appearing
@@ -60,3 +67,31 @@ def run(request: Request, *, progress: Progress | None = None) -> Reported:
 def text(reported: Reported) -> str:
     """Say which files were written."""
     return printable(written_line([reported.file]))
+
+
+@click.command(help=__doc__, epilog="Example: chakra-studio report fast slow -o report.html")
+@click.argument("sides", metavar="A [B]...", nargs=-1, required=True)
+@click.option(
+    "-o",
+    "--out",
+    required=True,
+    metavar="FILE",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="The HTML file to write.",
+)
+@workspace_option
+@allow_damaged
+@rank_option
+@click.pass_context
+def command(
+    ctx: click.Context,
+    sides: tuple[str, ...],
+    out: Path,
+    workspace: Path | None,
+    allow_damaged: bool,
+    ranks: dict[str, int],
+) -> None:
+    """Carry out `report`."""
+    written = run(Request(sides, out, workspace, ranks), progress=progress_line())
+    click.echo(text(written))
+    end_with_losses(ctx, findings_of(written.sides), allow_damaged, warned=False)

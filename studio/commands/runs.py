@@ -1,4 +1,4 @@
-"""`chakra-studio runs`: list stored simulations."""
+"""List stored simulations of all jobs, or of the JOB with this id or name."""
 
 from __future__ import annotations
 
@@ -8,11 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import click
 import msgspec
 
-from studio.commands.names import find_job
-from studio.commands.replay import NO_NETWORK
-from studio.commands.terminal import printable, shorten
+from studio.commands.base.names import find_job
+from studio.commands.base.options import json_option, workspace_option
+from studio.commands.base.output import show
+from studio.commands.base.replay import NO_NETWORK
+from studio.commands.base.terminal import printable, shorten
 from studio.sim.parts import EXTENDED
 from studio.store.runs import RunInfo
 from studio.store.workspace import JobInfo, Workspace
@@ -97,3 +100,12 @@ def _topology(run: RunInfo) -> str:
     kinds, sizes = (column if isinstance(column, list | tuple) else [column] for column in columns)
     text = " × ".join(f"{kind} {size}" for kind, size in zip(kinds, sizes, strict=False))
     return shorten(printable(text), _SYSTEM_WIDTH)
+
+
+@click.command(help=__doc__, epilog="Example: chakra-studio runs")
+@click.argument("job", required=False)
+@json_option
+@workspace_option
+def command(job: str | None, as_json: bool, workspace: Path | None) -> None:
+    """Carry out `runs`."""
+    show(run(Request(workspace, job)), as_json, report, text)

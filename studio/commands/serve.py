@@ -1,4 +1,7 @@
-"""`chakra-studio serve`: start the studio."""
+"""Serve the studio; the default without a command.
+
+PATHS are files, folders or archives of traces to open first.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from studio.commands.logs import log_problems
+import click
+
+from studio.commands.base.logs import log_problems
+from studio.commands.base.options import rank_option, size_options
+from studio.commands.base.output import progress_line, say
 from studio.errors import ConfigError
 from studio.et import Progress, wire
 from studio.et.format import UNSAID, JobSize
@@ -151,3 +158,56 @@ def _show(address: str, request: Request, announce: Callable[[str], None]) -> No
         announce("--app needs a Chromium-based browser, and none was found.")
     if request.browser and browser_available():
         open_browser(address)
+
+
+@click.command(help=__doc__, epilog="Example: chakra-studio traces/ --port 9000 --workspace ~/jobs")
+@click.argument("paths", nargs=-1, type=click.Path(path_type=Path))
+@click.option(
+    "--host",
+    metavar="ADDRESS",
+    default="127.0.0.1",
+    show_default=True,
+    help="Address to listen on.",
+)
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    metavar="NUMBER",
+    help="Port; 0 for any free one.  [default: 8050, or the next free one]",
+)
+@click.option(
+    "--allow-host",
+    multiple=True,
+    metavar="NAME",
+    help="Another host name under which the studio may be reached.",
+)
+@click.option("--workspace", metavar="DIR", type=click.Path(path_type=Path), help="Folder for imported jobs.")
+@click.option("--browser/--no-browser", default=True, help="Open a browser, if there is one.")
+@click.option("--app", is_flag=True, help="Open a window of its own in a Chromium-based browser.")
+@click.option(
+    "--token/--no-token",
+    "ask_token",
+    default=True,
+    help="Ask for the token that the printed address holds; without it, every account of this machine has access.",
+)
+@click.option("--sample/--no-sample", default=False, help="Start with a sample job open.")
+@rank_option
+@size_options
+def command(
+    paths: tuple[Path, ...],
+    host: str,
+    port: int | None,
+    allow_host: tuple[str, ...],
+    workspace: Path | None,
+    browser: bool,
+    app: bool,
+    ask_token: bool,
+    sample: bool,
+    ranks: dict[str, int],
+    npus: int | None,
+    passes: int | None,
+) -> None:
+    """Carry out `serve`."""
+    size = JobSize(npus, passes)
+    request = Request(paths, host, port, allow_host, workspace, browser, sample, ranks, size, app, ask_token)
+    run(request, announce=say, progress=progress_line())

@@ -1,47 +1,42 @@
-"""`chakra-studio simulate`: simulate a job on a system."""
+"""Simulate a job on a system and print how long it takes.
+
+WORKLOAD is a folder, files, the prefix of files <prefix>.<rank>.et, or the id of a job in the workspace.
+The system is a preset, or ASTRA-sim's files; --set changes keys of either.
+"""
 
 from __future__ import annotations
 
-import dataclasses
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import msgspec
-import numpy as np
+import click
 
-from studio.analysis.collectives.times import CollectiveTimes, as_rows, collective_times
-from studio.commands import replay as replaying
-from studio.commands.names import find_by_prefix
-from studio.commands.presets import system_label
-from studio.commands.terminal import printable, shorten
-from studio.commands.timelines import in_order, refuse_unwritable, write_events
+from studio.commands.base import replay as replaying
+from studio.commands.base.names import find_by_prefix
+from studio.commands.base.options import allow_damaged, rank_option, size_options, workspace_option
+from studio.commands.base.outcome import Outcome, report, text
+from studio.commands.base.output import end_with_losses, progress_line, say_wait, show
+from studio.commands.base.timelines import in_order, refuse_unwritable, write_events
 from studio.errors import ConfigError, StudioError, TraceError
 from studio.et import read
 from studio.et.format import UNSAID, JobSize
 from studio.jobs.importing import open_paths
 from studio.sim import astra, simulate
-from studio.sim.agreement import rank_list
 from studio.sim.check import check
 from studio.sim.config import Congestion, SystemConfig
-from studio.sim.network import TOPOLOGY_NAMES
 from studio.sim.parts import Mode, Parts, interpret, with_mode, with_settings
 from studio.sim.presets import PRESETS, preset
-from studio.sim.result import SimResult, breakdown_of, exposed_ns, statistics
-from studio.sim.traffic import LinkTraffic
+from studio.sim.result import SimResult
 from studio.store.runs import Run
 from studio.store.workspace import Workspace
-from studio.trace import Finding, Int64, Trace, collective_name
-from studio.units import format_bytes, format_count, format_distinct, format_ns, format_rate
+from studio.trace import Finding, Trace
 
 Progress = Callable[[str, int, int], None]
 Notice = Callable[[str], None]
-_SLOWEST = 3
 _TOLD = 8
-_BUSIEST = 5
-_SYSTEM_WIDTH = 48
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,28 +77,6 @@ class Request:
     mode: Mode | None = None
     out: str | None = None
     replay: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """A simulation with its findings and how long it took to compute.
-
-    Attributes:
-        workload: What was simulated, in words.
-        result: Finish times and events.
-        findings: What reading and checking brought to light.
-        spent_s: How long the simulation took, reading left out.
-        every_rank: Whether every rank was simulated because the order of events across ranks was asked for.
-        job, run: Ids of the run that was kept and of its job; None where none was.
-    """
-
-    workload: str
-    result: SimResult
-    findings: tuple[Finding, ...]
-    spent_s: float
-    every_rank: bool = False
-    job: str | None = None
-    run: str | None = None
 
 
 def run(request: Request, *, progress: Progress | None = None, notice: Notice | None = None) -> Outcome:
@@ -363,228 +336,106 @@ def _with_files(parts: Parts, request: Request) -> Parts:
 # Reports
 
 
-def report(outcome: Outcome) -> dict[str, Any]:
-    """Return an outcome as plain data; times are whole nanoseconds."""
-    result = outcome.result
-    parts = astra.parts_of(result.config)
-    times = dataclasses.asdict(breakdown_of(result))
-    numbers = [rank.number for rank in result.trace.ranks]
-    exposed = exposed_ns(result).astype(np.uint64).tolist()
-    stats = statistics(result)
-    ranks = [
-        {
-            "rank": number,
-            "finish_ns": int(result.finish_ns[index]),
-            **{key: int(column[index]) for key, column in times.items()},
-            "reference": {
-                "cycles": int(result.finish_ns[index]),
-                "exposed communication": exposed[index],
-                **(stats[index] if stats else {}),
-            },
-        }
-        for index, number in enumerate(numbers)
-    ]
-    return {
-        "workload": outcome.workload,
-        "job": outcome.job,
-        "run": outcome.run,
-        "mode": "compatible" if result.config.extensions is None else "extended",
-        "finish_ns": result.makespan_ns,
-        "npus": result.config.topology.npus,
-        "events": int(np.bincount(result.event_rank, minlength=len(numbers))[result.representative].sum()),
-        "classes": result.classes,
-        "unfolded": result.unfolded,
-        "spent_s": round(outcome.spent_s, 6),
-        "config": {
-            "network": parts.network,
-            "system": parts.system,
-            "memory": parts.memory,
-            "options": parts.options,
-            "congestion": parts.congestion,
-        },
-        "ranks": ranks,
-        "links": _links_report(result.links),
-        "dimensions": _dimensions_report(result),
-        "collectives": _collectives_report(result),
-        "steps": replaying.report(result) if replaying.is_replay(result) else None,
-        "findings": msgspec.to_builtins(outcome.findings),
-    }
+_existing = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
-def _links_report(links: LinkTraffic) -> list[dict[str, Any]]:
-    columns = (links.source, links.target, links.bytes, links.messages, links.busy_ns, links.peak_queue)
-    return [
-        {
-            "link": links.name(index),
-            "source": source,
-            "target": target,
-            "bytes": size,
-            "messages": messages,
-            "busy_ns": busy,
-            "peak_queue": peak,
-        }
-        for index, (source, target, size, messages, busy, peak) in enumerate(
-            zip(*(column.tolist() for column in columns), strict=True)
-        )
-    ]
-
-
-def _dimensions_report(result: SimResult) -> list[dict[str, Any]]:
-    """Return what all ranks together sent into each dimension."""
-    return [
-        {
-            "dimension": index,
-            "bytes": int(carried.bytes.sum()),
-            "messages": int(carried.messages.sum()),
-            "busy_ns": round(float(carried.busy_ns.sum())),
-            "npu_bytes_per_ns": carried.capacity_bytes_per_ns,
-            "offered_load": carried.offered_load(result.makespan_ns),
-        }
-        for index, carried in enumerate(result.dimensions)
-    ]
-
-
-def _collectives(result: SimResult) -> CollectiveTimes:
-    return collective_times(result.trace, result.node_times(), result.config.groups)
-
-
-def _collectives_report(result: SimResult) -> list[dict[str, Any]]:
-    """Return every collective, in the order they began."""
-    times = _collectives(result)
-    graph_of = {rank.number: result.trace.graph_of(rank) for rank in result.trace.ranks}
-    rows = as_rows(times, np.arange(len(times)))
-    for row in rows:
-        row["type"] = collective_name(row["type"])
-        row["last_node"] = int(graph_of[row["last_rank"]].id[row.pop("last_row")])
-    return rows
-
-
-def text(outcome: Outcome) -> str:
-    """Format an outcome for a terminal."""
-    result = outcome.result
-    finish = result.finish_ns
-    times = breakdown_of(result)
-    lines = [
-        _header(outcome),
-        f"  finish  {format_ns(result.makespan_ns)}  ({format_count(result.makespan_ns)} ns)",
-        f"  simulated in {format_ns(outcome.spent_s * 1e9)}{_classes(outcome)}",
-        "",
-        f"  {'per rank':24}{'least':>12}{'mean':>12}{'most':>12}   of finish",
-    ]
-    rows: list[tuple[str, Int64]] = [
-        ("finish", finish),
-        ("compute", times.compute_ns),
-        ("communication", times.communication_ns),
-        ("exposed communication", times.exposed_communication_ns),
-        ("memory", times.memory_ns),
-        ("CPU", times.cpu_ns),
-        ("idle", times.idle_ns),
-    ]
-    for name, column in rows:
-        if column.any() or name in ("finish", "compute", "communication", "exposed communication"):
-            share = 100 * float(column.mean()) / max(result.makespan_ns, 1)
-            cells = "".join(
-                f"{format_ns(float(value)):>12}" for value in (column.min(), column.mean(), column.max())
-            )
-            lines.append(f"  {name:24}{cells}   {share:5.1f} %")
-    lines += ["", *_slowest(result), *_links(result), *_slowest_collectives(result)]
-    if replaying.is_replay(result):
-        lines += ["", *replaying.lines(result)]
-    if outcome.run:
-        lines += ["", f"  kept as run {outcome.run} of job {outcome.job}"]
-    lines += _finding_lines(outcome.findings)
-    return "\n".join(lines).rstrip()
-
-
-def _header(outcome: Outcome) -> str:
-    """Format workload and system; a replay shows no network, because communication takes its recorded time."""
-    result = outcome.result
-    if replaying.is_replay(result):
-        npus = len(result.trace.ranks)
-        return f"{outcome.workload}: {npus:,} {'rank' if npus == 1 else 'ranks'}, {replaying.NO_NETWORK}"
-    return f"{outcome.workload} on {system_label(result.config)}"
-
-
-def _slowest(result: SimResult) -> Iterator[str]:
-    finish = result.finish_ns
-    numbers = [rank.number for rank in result.trace.ranks]
-    if int(finish.min()) == int(finish.max()):
-        yield f"  all {len(numbers):,} ranks finish at the same time" if len(numbers) > 1 else "  one rank"
-        return
-    at_ns: dict[int, list[int]] = {}
-    for number, end in zip(numbers, finish.tolist(), strict=True):
-        at_ns.setdefault(end, []).append(number)
-    last, first = sorted(at_ns, reverse=True)[:_SLOWEST], min(at_ns)
-    finishes = format_distinct(last)
-    named = ", ".join(f"{rank_list(at_ns[end])} {text}" for end, text in zip(last, finishes, strict=True))
-    spread = 100 * (int(finish.max()) - int(finish.min())) / int(finish.max())
-    yield f"  last to finish   {named}"
-    yield f"  first to finish  {rank_list(at_ns[first])} {format_ns(first)} ({spread:.1f} % earlier)"
-
-
-def _links(result: SimResult) -> Iterator[str]:
-    whole = max(result.makespan_ns, 1)
-    # Single links carry messages across dimensions; a table by dimension would contradict theirs.
-    if result.config.links is None and any(carried.messages.any() for carried in result.dimensions):
-        yield ""
-        yield f"  {'dimensions':24}{'sent':>12}{'messages':>12}{'rate':>14}{'offered load':>14}"
-        for index, (dim, carried) in enumerate(
-            zip(result.config.topology.dims, result.dimensions, strict=True)
-        ):
-            size, name = int(carried.bytes.sum()), f"{index}: {TOPOLOGY_NAMES[dim.kind]} {dim.size}"
-            share = f"{100 * carried.offered_load(whole):.1f} %" if carried.capacity_bytes_per_ns else "-"
-            messages = format_count(int(carried.messages.sum()))
-            yield f"  {name:24}{format_bytes(size):>12}{messages:>12}{format_rate(size / whole):>14}{share:>14}"
-    links = result.links
-    busiest = links.busiest(_BUSIEST)
-    if not busiest:
-        return
-    yield ""
-    yield f"  {'busiest links':24}{'carried':>12}{'busy':>12}{'rate':>14}{'most waiting':>14}"
-    for index in busiest:
-        size, busy = int(links.bytes[index]), int(links.busy_ns[index])
-        yield (
-            f"  {links.name(index):24}{format_bytes(size):>12}{100 * busy / whole:>10.1f} %{format_rate(size / whole):>14}"
-            f"{format_count(int(links.peak_queue[index])):>14}"
-        )
-
-
-def _slowest_collectives(result: SimResult) -> Iterator[str]:
-    times = _collectives(result)
-    took = times.end_ns - times.arrived_ns
-    slowest = np.argsort(-took, kind="stable")[:_BUSIEST].tolist()
-    if not slowest:
-        return
-    yield ""
-    yield f"  {'slowest collectives':30}{'size':>12}{'took':>12}{'skew':>12}{'algbw':>14}{'busbw':>14}"
-    for index in slowest:
-        group = times.groups[int(times.group[index])]
-        name = f"{collective_name(int(times.type[index]))} #{times.position[index]}"
-        name += f", group {group}" if group else ""
-        rates = (float(column[index]) for column in (times.algorithm_bytes_per_ns, times.bus_bytes_per_ns))
-        cells = (
-            format_bytes(int(times.whole_bytes[index])),
-            format_ns(int(took[index])),
-            format_ns(int(times.skew_ns[index])),
-        )
-        yield (
-            f"  {shorten(printable(name), 30):30}"
-            + "".join(f"{cell:>12}" for cell in cells)
-            + "".join(f"{format_rate(rate) if rate == rate else '-':>14}" for rate in rates)
-        )
-
-
-def _classes(outcome: Outcome) -> str:
-    result = outcome.result
-    if outcome.every_rank:
-        return ", every rank simulated, for the order of events across ranks"
-    if result.unfolded:
-        return f", rank by rank: {result.unfolded}"
-    return f", {format_count(result.classes)} of {format_count(len(result.finish_ns))} ranks standing for all"
-
-
-def _finding_lines(findings: Sequence[Finding]) -> Iterator[str]:
-    for finding in findings:
-        yield f"  {finding.level:7} {finding.message}"
-        if finding.hint:
-            yield f"          {finding.hint}"
+@click.command(
+    help=__doc__,
+    epilog="Example: chakra-studio simulate traces/ --preset hgx-h100-8 --set preferred-dataset-splits=8",
+)
+@click.argument("workload", nargs=-1, required=True)
+@click.option(
+    "--system", "--system-configuration", type=_existing, metavar="S.json", help="ASTRA-sim's system file."
+)
+@click.option(
+    "--network", "--network-configuration", type=_existing, metavar="N.yml", help="ASTRA-sim's network file."
+)
+@click.option(
+    "--comm-groups",
+    "--comm-group-configuration",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="G.json",
+    help="Comm groups, instead of those beside the traces.",
+)
+@click.option(
+    "--remote-memory",
+    "--remote-memory-configuration",
+    type=_existing,
+    metavar="M.json",
+    help="Remote memory.",
+)
+@click.option("--preset", metavar="NAME", help="A system by name; `chakra-studio presets` lists them.")
+@click.option(
+    "--mode",
+    type=click.Choice(["compatible", "extended"]),
+    help="ASTRA-sim's answers, or also what ASTRA-sim lacks.  [default: what the system file asks for]",
+)
+@click.option(
+    "--congestion",
+    type=click.Choice(["aware", "unaware"]),
+    help="Whether messages wait for each other on links.",
+)
+@click.option("--num-queues-per-dim", metavar="N", help="Queues per dimension  [default: 1]")
+@click.option("--injection-scale", metavar="X", help="Factor on the endpoint delay  [default: 1]")
+@click.option(
+    "--rendezvous-protocol", metavar="BOOLEAN", help="Whether senders wait for receivers  [default: false]"
+)
+@click.option("--comm-scale", metavar="X", hidden=True, help="Accepted and without effect, as in ASTRA-sim.")
+@click.option(
+    "--compute-scale", metavar="X", hidden=True, help="Accepted and without effect, as in ASTRA-sim."
+)
+@click.option(
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Set a key of the files; may be repeated.",
+)
+@click.option(
+    "--replay",
+    is_flag=True,
+    help="Use recorded times, for communication too, and compare the steps with the recording. Needs no system.",
+)
+@click.option("--out", metavar="RUN", help="Keep the simulation in the workspace under this name.")
+@click.option(
+    "--events",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Write issue and callback lines; a Chrome trace if FILE ends in .json, Perfetto's format if in .pftrace.",
+)
+@click.option(
+    "--time-limit",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="SECONDS",
+    help="Stop after this time.",
+)
+@workspace_option
+@click.option("--json", "as_json", is_flag=True, help="Print JSON: everything, per rank and per link.")
+@allow_damaged
+@rank_option
+@size_options
+@click.pass_context
+def command(
+    ctx: click.Context,
+    /,
+    workload: tuple[str, ...],
+    settings: tuple[str, ...],
+    time_limit: float | None,
+    as_json: bool,
+    allow_damaged: bool,
+    **given: Any,
+) -> None:
+    """Carry out `simulate`."""
+    words = ("num_queues_per_dim", "injection_scale", "rendezvous_protocol", "comm_scale", "compute_scale")
+    options = {word.replace("_", "-"): given.pop(word) for word in words}
+    request = Request(
+        workload,
+        options={key: value for key, value in options.items() if value is not None},
+        settings=settings,
+        time_limit_s=time_limit,
+        size=JobSize(given.pop("npus"), given.pop("passes")),
+        **given,
+    )
+    outcome = run(request, progress=progress_line(), notice=say_wait)
+    show(outcome, as_json, report, text)
+    end_with_losses(ctx, outcome.result.trace.findings, allow_damaged, warned=False)

@@ -14,9 +14,9 @@ from studio.analysis.timeline.chrome import chrome_events
 from studio.analysis.timeline.gantt import Gantt
 from studio.analysis.timeline.perfetto import perfetto_events
 from studio.analysis.timeline.slices import Slices
-from studio.commands import timelines
+from studio.commands.base import timelines
+from studio.commands.base.timelines import write_events
 from studio.commands.convert import Request, run
-from studio.commands.timelines import write_events
 from studio.errors import StudioError, TraceError, TraceFormatError
 from studio.et.format import JobSize
 from studio.samples import sample_path

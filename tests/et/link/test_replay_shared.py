@@ -11,7 +11,7 @@ from click.testing import CliRunner
 import studio
 from studio.analysis.job.step_times import StepTime
 from studio.cli import main
-from studio.commands import replay as replaying
+from studio.commands.base import replay as replaying
 from studio.errors import TraceError
 from studio.et import LinkOptions
 from studio.sim import simulate

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from studio.analysis.job.step_times import StepTime, step_times
-from studio.commands.terminal import printable
+from studio.commands.base.terminal import printable
 from studio.sim.parts import EXTENDED, Parts
 from studio.sim.result import SimResult
 from studio.units import format_ns

@@ -9,7 +9,7 @@ from io import TextIOWrapper
 from pathlib import Path
 from typing import Final
 
-from studio.commands.terminal import printable
+from studio.commands.base.terminal import printable
 from studio.files import open_private
 
 _LARGEST_BYTES: Final = 1 << 20

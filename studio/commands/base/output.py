@@ -1,0 +1,95 @@
+"""Print what commands say: results as text or JSON, warnings, lost data, progress."""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from studio.commands.base.losses import STATUS, losses, lost_line
+from studio.commands.base.terminal import printable
+from studio.trace import Finding
+
+if TYPE_CHECKING:
+    from studio.comparing import Compared
+
+_T = TypeVar("_T")
+_BAR = 30
+_SHOW_EVERY_S = 0.1
+
+
+def say(text: str) -> None:
+    """Print a text; control characters are escaped."""
+    click.echo(printable(text))
+
+
+def show(result: _T, as_json: bool, report: Callable[[_T], Any], text: Callable[[_T], str]) -> None:
+    """Print a command's result as JSON or text."""
+    # ASCII: names may hold what a terminal would obey, and not every terminal knows every letter.
+    click.echo(json.dumps(report(result), indent=2) if as_json else text(result))
+
+
+def warn(finding: Finding) -> None:
+    """Print a warning or error of a reader."""
+    if finding.level != "info":
+        click.secho(printable(f"{finding.level.capitalize()}: {finding.message}"), fg="yellow", err=True)
+
+
+def end_with_losses(
+    ctx: click.Context, findings: Iterable[Finding], allowed: bool, *, warned: bool = True
+) -> None:
+    """Report lost data on stderr and exit with status 4, unless `--allow-damaged` is given.
+
+    Args:
+        ctx: The command.
+        findings: What the readers noticed.
+        allowed: Whether the user said that input may be damaged.
+        warned: Whether the findings themselves were shown already.
+    """
+    lost = losses(findings)
+    if not lost:
+        return
+    for finding in () if warned else lost:
+        warn(finding)
+    click.secho(lost_line(lost, allowed=allowed), fg="yellow", err=True)
+    if not allowed:
+        ctx.exit(STATUS)
+
+
+def findings_of(sides: Iterable[Compared]) -> Iterator[Finding]:
+    """Yield what the readers of all sides noticed."""
+    return (finding for side in sides for finding in side.side.trace.findings)
+
+
+def say_wait(what: str) -> None:
+    """Say what the command waits for when it cannot show progress."""
+    click.echo(f"{what[0].upper()}{what[1:]} ...", err=True)
+
+
+def progress_line() -> Callable[[str, int, int], None] | None:
+    """Return a progress callback that updates one terminal line; None without a terminal."""
+    if not sys.stderr.isatty():
+        return None
+    # Reading reports from two threads.
+    lock, shown, shown_s = threading.Lock(), "", 0.0
+
+    def show(phase: str, done: int, total: int) -> None:
+        nonlocal shown, shown_s
+        with lock:
+            now_s, ends = time.monotonic(), done >= total
+            if phase == shown and not ends and now_s - shown_s < _SHOW_EVERY_S:
+                return
+            shown, shown_s = phase, now_s
+            filled = _BAR * done // max(total, 1)
+            bar = "#" * filled + "." * (_BAR - filled)
+            # Cleared at the end: what follows, an error above all, starts on a line of its own.
+            end = "\r\033[K" if ends else ""
+            line = f"\r{phase:10} [{bar}] {100 * done // max(total, 1):3}%{end}"
+            click.echo(line, nl=False, err=True, color=True)
+
+    return show
