@@ -1,8 +1,7 @@
-"""The tables of settings and algorithms in docs/simulator.md: `python -m tests.settings_table` writes them."""
+"""The table of settings in docs/simulator.md: `python -m tests.settings_table` writes it."""
 
 from __future__ import annotations
 
-from studio.sim.algorithms import ALGORITHMS
 from studio.sim.settings import SETTINGS, Setting
 from tests.conftest import ROOT
 
@@ -18,19 +17,10 @@ _FILES = {
 }
 
 
-def tables() -> str:
-    """Return both tables as Markdown."""
+def table() -> str:
+    """Return the table as Markdown."""
     rows = ["| key | where | values | default | what it does |", "| --- | --- | --- | --- | --- |"]
     rows += [_line(_cells(setting)) for setting in SETTINGS]
-    rows += ["", "| algorithm | steps | in the reference |", "| --- | --- | --- |"]
-    for row in ALGORITHMS.values():
-        names = ", ".join(f"`{name}`" + (f", `{name}<w>`" if row.windowed else "") for name in row.names)
-        limits = [
-            "powers of two only" if row.powers_of_two else "",
-            "" if row.in_groups else "not in comm groups",
-            "no all-to-all" if "all_to_all" in row.lacks else "",
-        ]
-        rows.append(_line((names, row.hint, ", ".join(filter(None, limits)) or "on any number of ranks")))
     return "\n".join(rows)
 
 
@@ -66,10 +56,10 @@ def _default(setting: Setting) -> str:
 
 
 def current() -> str:
-    """Return the document with the tables as they should be."""
+    """Return the document with the table as it should be."""
     text = DOCUMENT.read_text(encoding="utf-8")
     before, _, rest = text.partition(BEGIN)
-    return f"{before}{BEGIN}\n{tables()}\n{END}{rest.partition(END)[2]}"
+    return f"{before}{BEGIN}\n{table()}\n{END}{rest.partition(END)[2]}"
 
 
 if __name__ == "__main__":

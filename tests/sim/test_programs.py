@@ -97,7 +97,32 @@ def test_programs_do_what_their_collective_asks(recipe: Recipe) -> None:
             assert recipe.root in known
         elif recipe.kind not in ("reduce", "gather") or place == recipe.root:
             assert known == everybody
-    assert sum(ranks.sent) == sum(ranks.got) == whole(recipe)
+    assert sum(ranks.sent) == sum(ranks.got)
+    # No algorithm sends less than its collective needs; what the four of the reference send is known exactly.
+    assert sum(ranks.sent) >= needed(recipe)
+    if recipe.algorithm in EXACT:
+        assert sum(ranks.sent) == whole(recipe)
+
+
+EXACT = ("ring", "direct", "halving_doubling", "double_binary_tree")
+
+
+def needed(recipe: Recipe) -> int:
+    """Return the bytes that must be sent, whatever the algorithm: what each rank lacks of its result.
+
+    A sum counts once per addition: n inputs of x need n - 1 messages of x in all, however they are cut.
+    """
+    others, x = recipe.size - 1, X
+    if ALGORITHMS[recipe.algorithm].two_trees and recipe.kind not in ROOTED:
+        return 2 * others * x
+    block = x // recipe.size
+    return others * {
+        "scatter": block,
+        "all_gather": recipe.size * x,
+        "all_reduce": 2 * x,
+        "all_to_all": recipe.size * block,
+        "barrier": 0,
+    }.get(recipe.kind, x)
 
 
 def whole(recipe: Recipe) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 import typing
 from pathlib import Path
 
@@ -120,6 +121,21 @@ def test_the_documentation_has_the_table_as_it_is() -> None:
     text = DOCUMENT.read_text(encoding="utf-8")
     assert BEGIN in text
     assert text == current(), "python -m tests.settings_table writes it"
+
+
+def test_the_documentation_says_the_limits_of_the_reference() -> None:
+    text = DOCUMENT.read_text(encoding="utf-8")
+    for kind in ("ring", "direct", "halving_doubling", "double_binary_tree"):
+        row = ALGORITHMS[kind]
+        [line] = re.findall(
+            rf"^\|.*`{row.name}`.* \| (.*) \|$",
+            text.partition("| in the reference |")[2].partition("\n\n")[0],
+            re.MULTILINE,
+        )
+        assert ("powers of two only" in line) == row.powers_of_two
+        assert ("not in comm groups" in line) == (not row.in_groups)
+        assert ("no form over all ranks" in line) == (not row.single)
+        assert ("no all-to-all" in line) == ("all_to_all" in row.lacks)
 
 
 # ---------------------------------------------------------------------------------------------------
