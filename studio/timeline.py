@@ -80,14 +80,6 @@ class Timeline:
         low, high = np.searchsorted(self.lane, (index, index + 1)).tolist()
         return slice(low, high)
 
-    def lane_ranks(self) -> Int64:
-        """Return (L,) the rank number of each lane."""
-        return np.array([lane.rank for lane in self.lanes], np.int64)
-
-    def lane_kinds(self) -> Int64:
-        """Return (L,) the kind of each lane, an index into `LANE_KINDS`."""
-        return np.array([LANE_KINDS.index(lane.kind) for lane in self.lanes], np.int64)
-
 
 @dataclass(frozen=True, slots=True)
 class NodeSpans:

@@ -65,12 +65,6 @@ _PREFIX: Final[dict[str, int]] = {"": 1} | {
     )
 }
 _SIZE_UNITS: Final = {"": 1} | {f"{prefix}B": factor for prefix, factor in _PREFIX.items()}
-_RATE_UNITS: Final = {
-    f"{prefix}{spelling}": Fraction(factor, divisor)
-    for prefix, factor in _PREFIX.items()
-    for divisor, spellings in ((1, ("B/s", "Bps")), (8, ("b/s", "bps", "bit/s")))
-    for spelling in spellings
-}
 
 # Three digits of exponent keep a typing mistake from becoming a number of a billion digits.
 _QUANTITY: Final = re.compile(
@@ -235,52 +229,6 @@ def parse_bytes(text: str) -> int:
         "B, kB, MB, GB, TB (powers of 1000) or KiB, MiB, GiB, TiB (powers of 1024)",
         hint="Units are spelled exactly so: B is a byte, b a bit. For example '48 MiB'.",
     )
-
-
-def parse_rate(text: str) -> float:
-    """Parse a rate such as "450 GB/s", "100 Gb/s" or "50 GiB/s" as bytes per nanosecond.
-
-    Raises:
-        ConfigError: The text is no rate, has no unit, or is negative.
-
-    Example:
-        >>> parse_rate("450 GB/s"), parse_rate("100 Gb/s"), parse_rate("50 GiB/s")
-        (450.0, 12.5, 53.6870912)
-    """
-    number, unit = _split(text)
-    if number is not None and number >= 0 and (unit in _RATE_UNITS or (number == 0 and not unit)):
-        rate = number * _RATE_UNITS.get(unit, Fraction(1)) / 10**9
-        if rate <= _INT64_MAX:
-            return float(rate)
-        raise _too_large(text, "rate", "9.2e18 GB/s")
-    raise ConfigError(
-        f"{_quote(text)} is not a rate: a number, not negative, and one of MB/s, GB/s, TB/s "
-        "(bytes, powers of 1000), MiB/s, GiB/s, TiB/s (bytes, powers of 1024), Gb/s (bits)",
-        hint="Units are spelled exactly so: GB/s is 8 times Gb/s. For example '450 GB/s'.",
-    )
-
-
-def us_to_ns(us: float) -> int:
-    """Convert a file's microseconds to nanoseconds: whole numbers exactly, fractions rounded.
-
-    Example:
-        >>> us_to_ns(9_007_199_254_740_993), us_to_ns(1.5), us_to_ns(1700000000000000.25)
-        (9007199254740993000, 1500, 1700000000000000250)
-    """
-    # Only the fraction is multiplied as a float: the product of a date would lose nanoseconds.
-    whole = int(us)
-    return whole * 1000 + round((us - whole) * 1000)
-
-
-def ns_to_us(ns: int) -> float:
-    """Convert nanoseconds to a file's microseconds: an exact int where possible.
-
-    Example:
-        >>> ns_to_us(9_007_199_254_740_993_000), ns_to_us(1500)
-        (9007199254740993, 1.5)
-    """
-    whole, rest = divmod(ns, 1000)
-    return ns / 1000 if rest else whole
 
 
 def _scale_text(value: float, units: tuple[tuple[str, float], ...]) -> str:

@@ -6,7 +6,7 @@ import { plotly } from "./dash.mjs";
 import { byId, targetOf, token } from "./dom.mjs";
 import { complainOfSaving, copyTable, readPageTable, showTable } from "./numbers.mjs";
 
-/** @typedef {import("./csv.mjs").Table} Table */
+/** @import { Table } from "./csv.mjs" */
 
 /**
  * How a script draws its figure, and tells the numbers behind it.

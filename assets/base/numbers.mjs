@@ -5,7 +5,7 @@ import { element } from "./dom.mjs";
 import { formatCount, plural } from "./format.mjs";
 import { complain, copyText } from "./view.mjs";
 
-/** @typedef {import("./csv.mjs").Table} Table */
+/** @import { Table } from "./csv.mjs" */
 
 /** Rows a dialog shows; copies and files hold all. */
 const SHOWN = 1000;

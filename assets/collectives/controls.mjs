@@ -4,7 +4,7 @@ import { noUpdate, setProps } from "../base/dash.mjs";
 import { byId } from "../base/dom.mjs";
 import { changeView, isTouched, readView } from "../base/view.mjs";
 
-/** @typedef {import("../base/view.mjs").Patch} Patch */
+/** @import { Patch } from "../base/view.mjs" */
 /** @typedef {Record<string, string | null | undefined>} Values by control */
 /** @typedef {{ key?: string, controls?: Values }} Settled what the server made of the address */
 

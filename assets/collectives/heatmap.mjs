@@ -11,15 +11,10 @@ import { paintCells } from "./pixels.mjs";
 import { HeatmapPointer } from "./pointer.mjs";
 import { NONE, codeValues, makeRamp, pixelToCss } from "./scale.mjs";
 
-/** @typedef {import("../base/canvas.mjs").Pen} Pen */
-/** @typedef {import("./labels.mjs").Look} Look */
-/** @typedef {import("./layout.mjs").Box} Box */
-/** @typedef {import("./layout.mjs").HeatData} HeatData */
-/** @typedef {import("./layout.mjs").Measure} Measure */
-/** @typedef {import("./layout.mjs").Place} Place */
-/** @typedef {import("./scale.mjs").Scale} Scale */
-/** @typedef {import("./windows.mjs").Bin} Bin */
-/** @typedef {import("./windows.mjs").Window} Window */
+/** @import { Pen } from "../base/canvas.mjs" */
+/** @import { Box, HeatData, Measure, Place } from "./layout.mjs" */
+/** @import { Scale } from "./scale.mjs" */
+/** @import { Bin, Window } from "./windows.mjs" */
 
 /**
  * What clicks, pointing and windows do.

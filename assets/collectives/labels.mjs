@@ -2,11 +2,8 @@
 
 import { LEAST_LABEL, TOP, cutText, gapOf, labelStep, nameOf } from "./layout.mjs";
 
-/** @typedef {import("../base/canvas.mjs").Pen} Pen */
-/** @typedef {import("./layout.mjs").Box} Box */
-/** @typedef {import("./layout.mjs").HeatData} HeatData */
-/** @typedef {import("./layout.mjs").Measure} Measure */
-/** @typedef {import("./layout.mjs").Place} Place */
+/** @import { Pen } from "../base/canvas.mjs" */
+/** @import { Box, HeatData, Measure, Place } from "./layout.mjs" */
 /** @typedef {Record<"text" | "dim" | "border" | "accent" | "bg" | "collective" | "font", string>} Look */
 
 /** What bars are called, by their measure. @type {Record<Measure, string>} */

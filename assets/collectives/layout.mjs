@@ -2,8 +2,7 @@
 
 import { formatBytes, formatDigits, formatRate, formatTime, plural } from "../base/format.mjs";
 
-/** @typedef {import("./windows.mjs").Bin} Bin */
-/** @typedef {import("./windows.mjs").Window} Window */
+/** @import { Bin, Window } from "./windows.mjs" */
 
 /**
  * What the server packs: studio/server/collectives.py, and traffic.py for pairs of ranks.

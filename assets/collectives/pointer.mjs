@@ -3,9 +3,9 @@
 import { cellsIn, isBinned } from "./layout.mjs";
 import { dragWindow, scaleWindow, scrollWindow } from "./windows.mjs";
 
-/** @typedef {import("./heatmap.mjs").Heatmap} Heatmap */
-/** @typedef {import("./layout.mjs").Place} Place */
-/** @typedef {import("./windows.mjs").Window} Window */
+/** @import { Heatmap } from "./heatmap.mjs" */
+/** @import { Place } from "./layout.mjs" */
+/** @import { Window } from "./windows.mjs" */
 /** @typedef {{ x: number, y: number, apart: number }} Middle of fingers, and how far apart they are */
 
 /** Pixels from which a press is a drag. */

@@ -3,9 +3,8 @@
 import { unpack } from "../base/packed.mjs";
 import { addressOf } from "../base/view.mjs";
 
-/** @typedef {import("../base/view.mjs").Patch} Patch */
-/** @typedef {import("../base/view.mjs").View} View */
-/** @typedef {import("./layout.mjs").HeatData} HeatData */
+/** @import { Patch, View } from "../base/view.mjs" */
+/** @import { HeatData } from "./layout.mjs" */
 /** @typedef {{ message: string, hint?: string }} Refusal */
 
 /** Parts of the view that the picture depends on. */

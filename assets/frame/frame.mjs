@@ -11,7 +11,7 @@ import { changedParts, PARTS } from "./parts.mjs";
 import { report } from "./report.mjs";
 import { toggleTheme } from "./theme.mjs";
 
-/** @typedef {import("../base/view.mjs").View} View */
+/** @import { View } from "../base/view.mjs" */
 
 const POLL_MS = 100;
 /**

@@ -1,7 +1,6 @@
 /** Where a choice in the palette leads. No page is needed here. */
 
-/** @typedef {import("../base/view.mjs").View} View */
-/** @typedef {import("../base/view.mjs").Patch} Patch */
+/** @import { Patch, View } from "../base/view.mjs" */
 /** @typedef {{ kind: string, title: string, about: string, path?: string, view: View }} Item */
 /** @typedef {{ path: string, view: Patch } | { patch: Patch }} Jump another page, or a change of the view */
 

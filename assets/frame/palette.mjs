@@ -4,7 +4,7 @@ import { element, targetOf } from "../base/dom.mjs";
 import { changeView, goTo, readView } from "../base/view.mjs";
 import { jumpTo } from "./jumps.mjs";
 
-/** @typedef {import("./jumps.mjs").Item} Item */
+/** @import { Item } from "./jumps.mjs" */
 
 const TYPING_MS = 120;
 

@@ -1,6 +1,6 @@
 /** What callbacks of the frame listen to: parts of the view, as texts. */
 
-/** @typedef {import("../base/view.mjs").View} View */
+/** @import { View } from "../base/view.mjs" */
 
 /**
  * Stores by id: what of a view each holds. Dash calls who listens to a store when its text changes, not at

@@ -2,9 +2,8 @@
 
 import { READABLE, centreOn, fitZoom, measureExtent, shiftInto } from "./geometry.mjs";
 
-/** @typedef {import("./cytoscape.mjs").Cy} Cy */
-/** @typedef {import("./cytoscape.mjs").Elements} Elements */
-/** @typedef {import("./geometry.mjs").Point} Point */
+/** @import { Cy, Elements } from "./cytoscape.mjs" */
+/** @import { Point } from "./geometry.mjs" */
 
 const NODE = { width: 100, height: 42 };
 const BLOCK = { width: 180, height: 60 };

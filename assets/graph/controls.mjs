@@ -4,9 +4,8 @@ import { noUpdate } from "../base/dash.mjs";
 import { byId } from "../base/dom.mjs";
 import { changeView } from "../base/view.mjs";
 
-/** @typedef {import("./cytoscape.mjs").Drawn} Drawn */
-/** @typedef {import("../base/view.mjs").Patch} Patch */
-/** @typedef {import("../base/view.mjs").View} View */
+/** @import { Patch, View } from "../base/view.mjs" */
+/** @import { Drawn } from "./cytoscape.mjs" */
 
 /** In the order of the callbacks in studio/pages/graph/page.py. */
 const CONTROLS = ["rank", "show", "by", "depth", "dir", "deps", "q", "colour", "with"];

@@ -2,7 +2,7 @@
 
 import { byId } from "../base/dom.mjs";
 
-/** @typedef {import("./geometry.mjs").Point} Point */
+/** @import { Point } from "./geometry.mjs" */
 
 /**
  * What the server says of a drawing: `about` in studio/pages/graph/page.py.

@@ -8,11 +8,8 @@ import { endReports, findCytoscape } from "./cytoscape.mjs";
 import { toggleEntry, withBlock, withoutBlock } from "./geometry.mjs";
 import { fillBlocks, hideKinds, markHover, markSelection, scalePrint, showTip } from "./marks.mjs";
 
-/** @typedef {import("./cytoscape.mjs").Cy} Cy */
-/** @typedef {import("./cytoscape.mjs").CyEvent} CyEvent */
-/** @typedef {import("./cytoscape.mjs").Drawn} Drawn */
-/** @typedef {import("./cytoscape.mjs").Elements} Elements */
-/** @typedef {import("../base/view.mjs").View} View */
+/** @import { View } from "../base/view.mjs" */
+/** @import { Cy, Drawn, Elements } from "./cytoscape.mjs" */
 
 /** In the address: no block is open. Without a word the server chooses. */
 const NOTHING = "none";

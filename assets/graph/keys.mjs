@@ -5,9 +5,8 @@ import { changeView } from "../base/view.mjs";
 import { fitAll, zoomBy } from "./camera.mjs";
 import { findBeside, findNearest } from "./geometry.mjs";
 
-/** @typedef {import("./cytoscape.mjs").Cy} Cy */
-/** @typedef {import("./cytoscape.mjs").Elements} Elements */
-/** @typedef {import("./drawing.mjs").Drawing} Drawing */
+/** @import { Cy, Elements } from "./cytoscape.mjs" */
+/** @import { Drawing } from "./drawing.mjs" */
 
 const ZOOM_STEP = 1.3;
 

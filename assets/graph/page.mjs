@@ -12,9 +12,8 @@ import { dialog, pressKey } from "./keys.mjs";
 import { GraphMap } from "./map.mjs";
 import { saveDrawing } from "./save.mjs";
 
-/** @typedef {import("./cytoscape.mjs").Cy} Cy */
-/** @typedef {import("./cytoscape.mjs").Drawn} Drawn */
-/** @typedef {import("../base/view.mjs").View} View */
+/** @import { View } from "../base/view.mjs" */
+/** @import { Cy, Drawn } from "./cytoscape.mjs" */
 
 /**
  * Return what the buttons of the page do, by id.

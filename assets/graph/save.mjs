@@ -4,8 +4,8 @@ import { readScheme, readTokens } from "../base/canvas.mjs";
 import { openTable, saveFile } from "../base/export.mjs";
 import { addressOf } from "../base/view.mjs";
 
-/** @typedef {import("./cytoscape.mjs").Cy} Cy */
-/** @typedef {import("../base/view.mjs").View} View */
+/** @import { View } from "../base/view.mjs" */
+/** @import { Cy } from "./cytoscape.mjs" */
 
 const PNG = { output: "blob-promise", full: true, scale: 2, maxWidth: 8000, maxHeight: 8000 };
 

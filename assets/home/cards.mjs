@@ -9,9 +9,7 @@ import { byName } from "./files.mjs";
 import { prefix } from "./server.mjs";
 import { BUSY, namesAsked, noteText, percent, restText, shareDone, statusText, URGENT } from "./words.mjs";
 
-/** @typedef {import("./uploads.mjs").Card} Card */
-/** @typedef {import("./uploads.mjs").Upload} Upload */
-/** @typedef {import("./uploads.mjs").Uploads} Uploads */
+/** @import { Card, Upload, Uploads } from "./uploads.mjs" */
 /** @typedef {ReturnType<typeof makeBar>} Bar */
 
 /** Files listed of an import; the rest is counted. */

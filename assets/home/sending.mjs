@@ -2,9 +2,8 @@
 
 import { ask, pause } from "./server.mjs";
 
-/** @typedef {import("./uploads.mjs").Card} Card */
-/** @typedef {import("./uploads.mjs").Upload} Upload */
-/** @typedef {import("./server.mjs").Answer} Answer */
+/** @import { Answer } from "./server.mjs" */
+/** @import { Card, Upload } from "./uploads.mjs" */
 
 const PARALLEL = 3;
 const SMALL = 512 * 1024;

@@ -11,7 +11,7 @@ import { filesOfDrop, filesOfInput } from "./files.mjs";
 import { Uploads } from "./uploads.mjs";
 import { BUSY } from "./words.mjs";
 
-/** @typedef {import("./uploads.mjs").Card} Card */
+/** @import { Card } from "./uploads.mjs" */
 
 /** At most ten drawings a second; speeds and countdowns move on without any event. */
 const DRAW_MS = 100, MOVE_MS = 400;

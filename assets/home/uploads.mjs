@@ -6,13 +6,8 @@ import { Sender } from "./sending.mjs";
 import { ask, pause } from "./server.mjs";
 import { BUSY } from "./words.mjs";
 
-/** @typedef {import("./files.mjs").Picked} Picked */
-/** @typedef {import("./server.mjs").Answer} Answer */
-/** @typedef {import("./server.mjs").Failure} Failure */
-/** @typedef {import("./server.mjs").FileInfo} FileInfo */
-/** @typedef {import("./server.mjs").ImportInfo} ImportInfo */
-/** @typedef {import("./server.mjs").Progress} Progress */
-/** @typedef {import("./server.mjs").Waiter} Waiter */
+/** @import { Picked } from "./files.mjs" */
+/** @import { Failure, FileInfo, ImportInfo, Progress, Waiter } from "./server.mjs" */
 
 /**
  * A file of an import: what the server says, and what this tab does with it.

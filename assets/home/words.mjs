@@ -2,8 +2,7 @@
 
 import { formatBytes, formatCount, formatRate } from "../base/format.mjs";
 
-/** @typedef {import("./uploads.mjs").Card} Card */
-/** @typedef {import("./uploads.mjs").Upload} Upload */
+/** @import { Card, Upload } from "./uploads.mjs" */
 
 /** Imports that are under way. */
 export const BUSY = new Set(["announcing", "uploading", "queued", "reading"]);

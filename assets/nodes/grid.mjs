@@ -3,8 +3,7 @@
 import { gridOf } from "../base/dash.mjs";
 import { byId } from "../base/dom.mjs";
 
-/** @typedef {import("./filters.mjs").FilterModel} FilterModel */
-/** @typedef {import("./filters.mjs").ColumnOrder} ColumnOrder */
+/** @import { ColumnOrder, FilterModel } from "./filters.mjs" */
 
 /**
  * A row as the server sends it: texts by column.

@@ -7,12 +7,8 @@ import { chooseColumns } from "./columns.mjs";
 import { filterText, gridFilters, gridOrder, orderText } from "./filters.mjs";
 import { NameCell } from "./name_cell.mjs";
 
-/** @typedef {import("./grid.mjs").GridApi} GridApi */
-/** @typedef {import("./grid.mjs").GridEvent} GridEvent */
-/** @typedef {import("./grid.mjs").Row} Row */
-/** @typedef {import("./grid.mjs").RowRequest} RowRequest */
-/** @typedef {import("../base/view.mjs").Patch} Patch */
-/** @typedef {import("../base/view.mjs").View} View */
+/** @import { Patch, View } from "../base/view.mjs" */
+/** @import { GridApi, GridEvent, Row, RowRequest } from "./grid.mjs" */
 /** @typedef {(name: string, wait: number, act: () => void) => void} Later */
 
 /**

@@ -8,8 +8,8 @@ import { rankOf, withRank } from "./filters.mjs";
 import { findGrid } from "./grid.mjs";
 import { GRID, NodeList } from "./list.mjs";
 
-/** @typedef {import("./list.mjs").Listing} Listing */
-/** @typedef {import("../base/view.mjs").View} View */
+/** @import { View } from "../base/view.mjs" */
+/** @import { Listing } from "./list.mjs" */
 
 /** How often a page looks for its grid, which may be drawn later than it, before it gives up. */
 const TRIES = 300;

@@ -8,7 +8,7 @@ import { byId, setText } from "../base/dom.mjs";
 import { changeView, readView } from "../base/view.mjs";
 import { drawTopology } from "./drawing.mjs";
 
-/** @typedef {import("../base/view.mjs").View} View */
+/** @import { View } from "../base/view.mjs" */
 /** @typedef {{ job: string, config: string, turn: number, replace: boolean }} Step a state of the form */
 /** @typedef {{ id: string, said: string, done: number, total: number | null }} Progress */
 

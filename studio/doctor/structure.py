@@ -194,12 +194,6 @@ def duplicate_ids(case: Case) -> Iterator[Found]:
         )
 
 
-def unordered_rows(case: GraphCase) -> Int64:
-    """Return the rows of kernels that do not wait for the previous one on their stream."""
-    order = stream_order(case)
-    return np.sort(order.after[~order.ordered])
-
-
 def streams(case: Case) -> Iterator[Found]:
     """Yield kernels that no dependency keeps in the order of their stream."""
     orders = [(graph_case, stream_order(graph_case)) for graph_case in case.graphs]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -12,7 +12,6 @@ from studio.figures.graph import mix
 from studio.figures.theme import Palette
 from studio.trace import Float64, Int64
 
-Scale = Literal["sequential", "diverging", "category"]
 STEPS = 9
 """Colours of a scale; the middle one of a diverging scale stands for no difference."""
 _CATEGORIES = 7

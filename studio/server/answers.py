@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import csv
 import io
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, AnyStr
 
 import msgspec
-from flask import Response, current_app, request
+from flask import Response, current_app, request, stream_with_context
 
 from studio.analysis.timeline.gantt import Gantt
 from studio.errors import StudioError, TraceError
@@ -84,6 +85,18 @@ def _is_number(text: str) -> bool:
 def refusal(error: StudioError) -> tuple[Response, int]:
     """Return an error as JSON with status 400."""
     return as_json({"error": {"message": error.message, "hint": error.hint}}), 400
+
+
+def download(pieces: Iterator[AnyStr], name: str, kind: str) -> Response:
+    """Send pieces as a file to save.
+
+    Args:
+        pieces: The file's content, made while it is sent.
+        name: Its name.
+        kind: Its media type.
+    """
+    headers = {"Content-Disposition": f'attachment; filename="{name}"'}
+    return Response(stream_with_context(pieces), mimetype=kind, headers=headers)
 
 
 def as_json(answer: dict[str, Any]) -> Response:

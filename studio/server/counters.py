@@ -7,11 +7,20 @@ from itertools import islice
 from typing import Any
 
 import numpy as np
-from flask import Blueprint, Response, request, stream_with_context
+from flask import Blueprint, Response, request
 
 from studio.analysis.timeline.counters import Series
 from studio.analysis.timeline.gantt import LEVEL_AT_MOST, TILE_BINS
-from studio.server.answers import FARTHEST, as_json, exact_number, plain_cell, session, whole, window
+from studio.server.answers import (
+    FARTHEST,
+    as_json,
+    download,
+    exact_number,
+    plain_cell,
+    session,
+    whole,
+    window,
+)
 from studio.server.packed import pack_arrays
 
 _HEAD = ("counter", "unit", "mean", "most", "most_from_ns", "most_until_ns", "about")
@@ -52,12 +61,7 @@ def add_counters(routes: Blueprint) -> None:
     @routes.get("/<job>/timeline/counters/course.csv")
     def course(job: str) -> Response:
         series, (start, end) = asked(job), window()
-        name = f'attachment; filename="counters-{job}.csv"'
-        return Response(
-            stream_with_context(_course(series, start, end)),
-            mimetype="text/csv",
-            headers={"Content-Disposition": name},
-        )
+        return download(_course(series, start, end), f"counters-{job}.csv", "text/csv")
 
 
 def _extents(series: tuple[Series, ...], start_ns: int, end_ns: int) -> list[tuple[Any, ...]]:

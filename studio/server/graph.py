@@ -6,7 +6,7 @@ from flask import Blueprint, Response, request
 
 from studio.errors import StudioError, TraceError
 from studio.figures.graph_files import SAID, write_drawing
-from studio.server.answers import as_json, refusal, session
+from studio.server.answers import as_json, download, refusal, session
 from studio.server.packed import pack_arrays
 from studio.views.graph import elements_shown, map_shown, node_named
 
@@ -25,8 +25,7 @@ def graph_blueprint() -> Blueprint:
         text = write_drawing(
             known_kind, elements_shown(session(), _view(job)), dark=request.args.get("theme") == "dark"
         )
-        name = f'attachment; filename="graph-{job}.{known_kind}"'
-        return Response(text, mimetype=SAID[known_kind], headers={"Content-Disposition": name})
+        return download(iter([text]), f"graph-{job}.{known_kind}", SAID[known_kind])
 
     @routes.get("/<job>/graph/map")
     def describe(job: str) -> Response:

@@ -12,12 +12,12 @@ from functools import partial
 from typing import Any
 
 import msgspec
-from flask import Blueprint, Response, request, stream_with_context
+from flask import Blueprint, Response, request
 
 from studio.analysis.job.nodes import TIME_COLUMNS, Condition, Node, NodeIndex, Query, find_node
 from studio.decoding import decoder
 from studio.errors import StudioError, TraceError
-from studio.server.answers import as_json, harmless, refusal, session
+from studio.server.answers import as_json, download, harmless, refusal, session
 from studio.units import format_bytes, format_count, format_ns, format_offset, format_si
 from studio.views.address import nodes_shown
 
@@ -60,9 +60,7 @@ def nodes_blueprint() -> Blueprint:
     def save_nodes(job: str) -> Response:
         index, query = asked_for(job), _query()
         index.count(query)  # a query that cannot be answered is refused before the first line
-        name = f'attachment; filename="nodes-{job}.csv"'
-        lines = stream_with_context(_lines(index, query))
-        return Response(lines, mimetype="text/csv", headers={"Content-Disposition": name})
+        return download(_lines(index, query), f"nodes-{job}.csv", "text/csv")
 
     @routes.get("/<job>/nodes/position")
     def find_position(job: str) -> Response:

@@ -13,7 +13,7 @@ from dataclasses import fields
 from typing import Any
 
 import numpy as np
-from flask import Blueprint, Response, request, stream_with_context
+from flask import Blueprint, Response, request
 
 from studio.analysis.timeline.chrome import chrome_events
 from studio.analysis.timeline.gantt import LEVEL_AT_MOST, TILE_BINS, Bar, Gantt
@@ -21,7 +21,16 @@ from studio.analysis.timeline.perfetto import perfetto_events
 from studio.analysis.timeline.undrawn import Undrawn, undrawn
 from studio.errors import StudioError
 from studio.figures.graph import node_refs
-from studio.server.answers import FARTHEST, NAME_AT_MOST, as_json, harmless, refusal, rows_asked_for, whole
+from studio.server.answers import (
+    FARTHEST,
+    NAME_AT_MOST,
+    as_json,
+    download,
+    harmless,
+    refusal,
+    rows_asked_for,
+    whole,
+)
 from studio.server.bars import bar_as_json, bar_asked_for, gantt_asked_for, ghost_asked_for
 from studio.server.counters import add_counters
 from studio.server.differences import add_differences
@@ -67,28 +76,16 @@ def timeline_blueprint() -> Blueprint:
     def spans(job: str) -> Response:
         gantt = gantt_asked_for(job)
         lines = _csv(gantt, whole("from", FARTHEST), whole("to", FARTHEST), rows_asked_for(gantt))
-        name = f'attachment; filename="timeline-{job}.csv"'
-        return Response(
-            stream_with_context(lines), mimetype="text/csv", headers={"Content-Disposition": name}
-        )
+        return download(lines, f"timeline-{job}.csv", "text/csv")
 
     @routes.get("/<job>/timeline/trace.json")
     def chrome(job: str) -> Response:
-        lines = chrome_events(gantt_asked_for(job))
-        name = f'attachment; filename="timeline-{job}.json"'
-        return Response(
-            stream_with_context(lines), mimetype="application/json", headers={"Content-Disposition": name}
-        )
+        return download(chrome_events(gantt_asked_for(job)), f"timeline-{job}.json", "application/json")
 
     @routes.get("/<job>/timeline/trace.pftrace")
     def perfetto(job: str) -> Response:
         pieces = perfetto_events(gantt_asked_for(job))
-        name = f'attachment; filename="timeline-{job}.pftrace"'
-        return Response(
-            stream_with_context(pieces),
-            mimetype="application/octet-stream",
-            headers={"Content-Disposition": name},
-        )
+        return download(pieces, f"timeline-{job}.pftrace", "application/octet-stream")
 
     return routes
 

@@ -225,13 +225,6 @@ def exposed_ns(result: SimResult) -> Int64:
     return exposed[result.representative]
 
 
-def intervals(result: SimResult) -> tuple[Int64, Int64, Int64, Int64]:
-    """Return (N,) start, end, rank and row of every node of every rank, by rank and then by row."""
-    ranks = np.arange(len(result.finish_ns))
-    spans = result.node_times().spans(result.trace, ranks)
-    return spans.start_ns, spans.end_ns, spans.rank, spans.row
-
-
 def _simulated_intervals(result: SimResult) -> tuple[Int64, Int64, Int64, Int64]:
     """Return the intervals of the simulated ranks only."""
     order = np.lexsort((result.event_end, result.event_row, result.event_rank))

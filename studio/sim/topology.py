@@ -37,22 +37,6 @@ def hops(dim: Dimension, src: int, dst: int) -> int:
     return min(distance, dim.size - distance)
 
 
-def delay_ns(topology: Topology, src: int, dst: int, size_bytes: int) -> int:
-    """Return the time of a message without contention: hops × latency + size / bandwidth, truncated once.
-
-    Only the lowest dimension in which the two NPUs differ counts; other differences are free.
-
-    Example:
-        >>> link = Dimension("ring", 4, 50 * 2**30 / 10**9, 500.0)
-        >>> delay_ns(Topology((link,)), 0, 1, 65536)
-        1720
-    """
-    for dim, a, b in zip(topology.dims, topology.address(src), topology.address(dst), strict=True):
-        if a != b:
-            return int(hops(dim, a, b) * dim.latency_ns + size_bytes / dim.bytes_per_ns)
-    raise ValueError(f"NPU {src} sends to itself")
-
-
 # ---------------------------------------------------------------------------------------------------
 # Figures of a network
 

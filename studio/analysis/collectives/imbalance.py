@@ -25,7 +25,6 @@ SIZED: tuple[Metric, ...] = ("size", "algorithm", "bus")
 Grouping = Literal["none", "group", "type", "step", "name"]
 GROUPINGS: tuple[Grouping, ...] = get_args(Grouping)
 Measure = Literal["max", "variation", "gini", "excess"]
-MEASURES: tuple[Measure, ...] = get_args(Measure)
 
 WORLD_TITLE = "all ranks"
 """What the section of the group of all ranks is called."""

@@ -12,7 +12,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -51,11 +51,6 @@ QUANTITIES: dict[str, Quantity] = {
     **dict.fromkeys((*TIME_COLUMNS, *_RECORDED), "time"),
 }
 """Number columns whose filters take units."""
-
-Operator = Literal[
-    "contains", "notContains", "equals", "notEqual", "startsWith", "endsWith", "blank", "notBlank",
-    "lessThan", "lessThanOrEqual", "greaterThan", "greaterThanOrEqual", "inRange", "matches",
-]  # fmt: skip
 
 _KEPT_BYTES = 64 << 20
 _RADIX = 1 << 16

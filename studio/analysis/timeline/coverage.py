@@ -167,10 +167,6 @@ class Coverage:
         under = (start <= time_ns) & (time_ns < end)
         return int(spans[np.argmax(np.where(under, np.iinfo(np.int64).max, end - start))])
 
-    def track_of(self, place: int) -> int:
-        """Return the track that holds a span."""
-        return int(np.searchsorted(self.bounds, place, side="right")) - 1
-
     def _strips_of(self, track: int) -> list[tuple[int, _Strip]]:
         known = self._strips.get(track)
         if known is None:

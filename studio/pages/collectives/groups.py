@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from dash import dcc, html
 
-from studio.analysis.collectives.groups import group_use, shared_use
+from studio.analysis.collectives.groups import GroupUse, group_use, shared_use
 from studio.analysis.collectives.roles import Role
 from studio.analysis.collectives.traffic import Traffic, group_title
 from studio.figures.groups import group_matrix, widest_px
@@ -155,19 +155,24 @@ def groups_panel(job: str, view: Mapping[str, Any], *, dark: bool) -> Any:
                 ],
                 className="cs-figure-head",
             ),
-            dcc.Graph(
-                id="collectives-groups-figure",
-                figure=figure,
-                config={"displaylogo": False, "displayModeBar": False},
-                className="cs-figure",
-                style={"maxWidth": widest_px(use)},
-            )
-            if figure
-            else html.P("No collective names a comm group, and no group is listed.", className="cs-dim"),
+            matrix_figure("collectives-groups-figure", figure, use),
             with_copy_button(table(head, rows[:_LISTED], numeric=(2, 3, 5, 6)), "comm groups"),
             count_left_out(alone),
         ],
         className="cs-page",
+    )
+
+
+def matrix_figure(name: str, figure: Any, use: GroupUse) -> Any:
+    """Return the component that shows the matrix of groups and ranks, or a sentence where there is none."""
+    if not figure:
+        return html.P("No collective names a comm group, and no group is listed.", className="cs-dim")
+    return dcc.Graph(
+        id=name,
+        figure=figure,
+        config={"displaylogo": False, "displayModeBar": False},
+        className="cs-figure",
+        style={"maxWidth": widest_px(use)},
     )
 
 

@@ -11,12 +11,12 @@ from studio.analysis.collectives.groups import group_use, shared_use
 from studio.analysis.job.summary import Summary, count_unsized
 from studio.analysis.job.type_times import type_times
 from studio.errors import StudioError
-from studio.figures.groups import group_matrix, widest_px
+from studio.figures.groups import group_matrix
 from studio.pages.base.export import exports
 from studio.pages.base.state import session, workspace
 from studio.pages.base.still import still
 from studio.pages.base.widgets import exact, findings_list, link, loading, no_job, page, show_errors, term
-from studio.pages.collectives.groups import count_left_out
+from studio.pages.collectives.groups import count_left_out, matrix_figure
 from studio.pages.overview.times import times_panel
 from studio.pages.overview.words import collectives_table, imported_from, types_table, use_table
 from studio.store.runs import RunInfo
@@ -83,15 +83,7 @@ def show(view: dict[str, Any], theme: str) -> Any:
                     ],
                     className="cs-figure-head",
                 ),
-                dcc.Graph(
-                    id="overview-groups",
-                    figure=figure,
-                    config={"displaylogo": False, "displayModeBar": False},
-                    className="cs-figure",
-                    style={"maxWidth": widest_px(use)},
-                )
-                if figure
-                else html.P("No collective names a comm group, and no group is listed.", className="cs-dim"),
+                matrix_figure("overview-groups", figure, use),
                 count_left_out(alone),
             ],
             className="cs-section",
