@@ -85,7 +85,7 @@ def broken(graph: Graph) -> Graph:
 def main() -> None:
     """Print a table."""
     count = int(sys.argv[1]) if len(sys.argv) > 1 else 1_000_000
-    print("| job | examined, s of CPU | mended, s of CPU | findings |\n| --- | --- | --- | --- |")
+    print("| job | examined, s of CPU | repaired, s of CPU | findings |\n| --- | --- | --- | --- |")
     graph = graph_of(count)
     for name, program in (("in order", graph), ("1,000 circles", broken(graph))):
         trace = Trace((program,), tuple(Rank(number, 0) for number in range(8)))
@@ -93,9 +93,9 @@ def main() -> None:
         result = examination(trace)
         examined = time.process_time()
         repair_all(trace)
-        mended = time.process_time()
+        repaired = time.process_time()
         codes = ", ".join(diagnosis.code for diagnosis in result.diagnoses) or "none"
-        print(f"| {name} | {examined - begun:.2f} | {mended - examined:.2f} | {codes} |")
+        print(f"| {name} | {examined - begun:.2f} | {repaired - examined:.2f} | {codes} |")
     print(f"\npeak {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:,.0f} MiB")
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 
 class StudioError(Exception):
-    """A mistake the user can mend: shown as message and hint, never as a traceback.
+    """A mistake the user can fix: shown as message and hint, never as a traceback.
 
     Attributes:
         message: What happened: the file, the place in it, the value found, the values allowed.

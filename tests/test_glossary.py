@@ -46,6 +46,9 @@ def prose() -> list[tuple[str, str]]:
             if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in loose
             if " " in node.value
         ]
+        if re.fullmatch(r"studio/commands/\w+\.py", path):
+            # The help text of a command.
+            texts.append((path, ast.get_docstring(tree) or ""))
     return texts
 
 

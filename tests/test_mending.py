@@ -23,7 +23,7 @@ def test_a_mended_job_is_a_new_one_that_names_its_origin(workspace: Workspace):
     job = workspace.save(trace, "llama")
     made = mend(Session(workspace), job, ["self-loop", "cycle"])
     info = workspace.info(made)
-    assert (info.name, info.source) == ("llama (mended)", "llama, mended")
+    assert (info.name, info.source) == ("llama (repaired)", "llama, repaired")
     assert origin(info) == Origin(job, ("self-loop", "cycle"))
     assert origin(workspace.info(job)) is None
     assert workspace.load(job) == trace
@@ -64,4 +64,4 @@ def test_a_mended_job_is_mended_again(workspace: Workspace):
     """The name does not grow."""
     job = workspace.save(trace_of([[comp(1, 1), comp(2, 99)]]), "llama")
     again = mend(Session(workspace), mend(Session(workspace), job, ["self-loop"]), ["dangling"])
-    assert workspace.info(again).name == "llama (mended)"
+    assert workspace.info(again).name == "llama (repaired)"

@@ -56,9 +56,9 @@ class Checked:
         name: The job.
         trace: It, as it was read.
         examination: What came of it.
-        changes: What was mended; empty where nothing was asked for or had to be.
-        files: The files of the mended job.
-        left: What the mended job is examined to; None where none was asked for.
+        changes: What was repaired; empty where nothing was asked for or had to be.
+        files: The files of the repaired job.
+        left: What the repaired job is examined to; None where none was asked for.
     """
 
     name: str
@@ -73,7 +73,7 @@ def run(request: Request, *, progress: Progress | None = None) -> list[Checked]:
     """Examine every job at the paths; with a folder, write repaired copies into it.
 
     Raises:
-        TraceError: Several jobs are to be mended into one folder.
+        TraceError: Several jobs are to be repaired into one folder.
         TraceFormatError: A file is of no known format.
     """
     target = request.target
@@ -247,7 +247,7 @@ def _repairs(_ctx: click.Context, _param: click.Parameter, codes: tuple[str, ...
     return codes
 
 
-@click.command(help=__doc__, epilog="Example: chakra-studio check traces/ --fail-on warning --repair mended/")
+@click.command(help=__doc__, epilog="Example: chakra-studio check traces/ --fail-on warning --repair repaired/")
 @paths_argument
 @json_option
 @click.option(

@@ -354,5 +354,5 @@ def _from_reader(findings: Iterable[Finding]) -> Iterator[Diagnosis]:
 def _title(code: str) -> str:
     """Return the title of findings that readers and repairs leave in a job."""
     if code.removeprefix(MENDED) in REPAIRS:
-        return "Mended"
+        return "Repaired"
     return f"From reading the files: {code.replace('-', ' ')}"

@@ -52,7 +52,7 @@ class Found:
         count: How many there are of what the check is about, over all ranks.
         evidence: Figures: what they are of, and their value.
         consequence: What follows, where it differs from what the check says in general.
-        mends: Whether the repair of the check, if it has one, mends this.
+        mends: Whether the repair of the check, if it has one, repairs this.
     """
 
     level: Level
@@ -77,7 +77,7 @@ class Diagnosis:
         ranks, nodes, count, evidence: See `Found`.
         consequence: What follows from it.
         advice: What to do about it; may be empty.
-        repair: The repair in `REPAIRS` that mends it, None where there is none.
+        repair: The repair in `REPAIRS` that repairs it, None where there is none.
     """
 
     code: str

@@ -67,7 +67,7 @@ class Repair:
         code: The check.
         title: What it does, in a few words, as the label of a button.
         consequence: What else follows from it.
-        apply: Returns the mended trace and what was changed.
+        apply: Returns the repaired trace and what was changed.
     """
 
     code: str

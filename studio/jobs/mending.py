@@ -19,7 +19,7 @@ class Origin:
     """The job a repaired job was made from, and the repairs.
 
     Attributes:
-        job: Id of the job that was mended; it may be gone by now.
+        job: Id of the job that was repaired; it may be gone by now.
         repairs: Codes of the repairs.
     """
 
@@ -42,7 +42,7 @@ def mend(session: Session, job: str, codes: Sequence[str], report: Report | None
 
     Raises:
         TraceError: There is no such repair.
-        StudioError: There is no such job, nothing to mend, or the workspace cannot be written.
+        StudioError: There is no such job, nothing to repair, or the workspace cannot be written.
         TaskCancelled: The user has cancelled it, by `report`.
     """
     workspace = session.workspace
@@ -67,8 +67,8 @@ def mend(session: Session, job: str, codes: Sequence[str], report: Report | None
         if report:
             report.running(done, total, phase="storing", unit="graphs")
 
-    name = f"{info.name[:180]} (mended)" if not info.name.endswith("(mended)") else info.name
-    made = workspace.save(trace, name, source=f"{info.name}, mended", fingerprint=mark, tick=tick)
+    name = f"{info.name[:180]} (repaired)" if not info.name.endswith("(repaired)") else info.name
+    made = workspace.save(trace, name, source=f"{info.name}, repaired", fingerprint=mark, tick=tick)
     if report and not report.finish(made):
         workspace.delete(made)
         raise TaskCancelled

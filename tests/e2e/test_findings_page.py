@@ -102,7 +102,7 @@ def test_a_repair_is_previewed_applied_and_undone(studio: Studio, page):
     page.locator(".fi-origin", has_text="Repaired from broken").wait_for()
     assert page.evaluate("window.studio.view.readView().job") != before
     assert "Nodes that wait for themselves" not in titles(page)
-    becomes(page, page.locator("#job-pick").input_value, "broken (mended)")
+    becomes(page, page.locator("#job-pick").input_value, "broken (repaired)")
     # Twice, as people do: the job it was made of stays.
     page.dblclick("text=Undo: delete this job")
     page.locator(".fi-head", has_text="Nodes that wait for themselves").wait_for()

@@ -86,7 +86,7 @@ def change(asked: Asked | None) -> Any:
     # The button names the job: by the time of a second click the page may show another.
     job, _, rest = asked["of"].partition(" ")
     try:
-        if asked["verb"] == "mend":
+        if asked["verb"] == "repair":
             there = _repair_job(job, rest.split(","))
         else:
             workspace().delete(job)
@@ -154,7 +154,7 @@ def _repair_all(examination: Examination, job: str) -> list[Any]:
         f"Repair {len(bad)} kinds of problems at once",
         className="cs-button",
         title=f"{titles}. The repaired job is a new one; this one stays unchanged.",
-        **asks(FINDINGS, "mend", f"{job} {','.join(bad)}"),
+        **asks(FINDINGS, "repair", f"{job} {','.join(bad)}"),
     )
     return [space, button, *save]
 
@@ -238,7 +238,7 @@ def _item(diagnosis: Diagnosis, key: str, view: dict[str, Any]) -> Any:
             html.Span(diagnosis.level, className=f"cs-level cs-level-{diagnosis.level}"),
             html.Strong(diagnosis.title),
             html.Span(ranks, className="cs-dim fi-ranks"),
-            html.Span("can be repaired" if diagnosis.repair else "", className="cs-dim fi-mends"),
+            html.Span("can be repaired" if diagnosis.repair else "", className="cs-dim fi-repairs"),
         ],
         className="fi-head",
         **opens,
@@ -308,7 +308,7 @@ def _repair(diagnosis: Diagnosis, job: str) -> Any:
             html.Button(
                 "Repair as a new job",
                 className="cs-button",
-                **asks(FINDINGS, "mend", f"{job} {diagnosis.repair}"),
+                **asks(FINDINGS, "repair", f"{job} {diagnosis.repair}"),
                 **aria_label(f"{known.title}, as a new job"),
             ),
             html.Span("This job stays unchanged.", className="cs-dim"),
