@@ -164,7 +164,7 @@ def measure(job: str, npus: int, *, fold: bool) -> dict[str, Any]:
     }
 
 
-def measured(job: str, npus: int, *, fold: bool) -> dict[str, Any]:
+def measure_apart(job: str, npus: int, *, fold: bool) -> dict[str, Any]:
     """Measure in a separate process."""
     command = [sys.executable, __file__, "--one", job, str(npus), "yes" if fold else "no"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
@@ -252,11 +252,11 @@ def main() -> None:
     print(f"| --- |{' ---: |' * (len(columns) - 1)}")
     for job in JOBS:
         for npus in SIZES:
-            folded = measured(job, npus, fold=True)
+            folded = measure_apart(job, npus, fold=True)
             rows.append(folded | {"folded": True})
             ratio = "-"
             if npus <= options.most:
-                whole = measured(job, npus, fold=False)
+                whole = measure_apart(job, npus, fold=False)
                 rows.append(whole | {"folded": False})
                 ratio = f"{whole['seconds']:.2f}"
                 if whole["finish_ns"] != folded["finish_ns"]:

@@ -36,11 +36,11 @@ PEAK_BYTES = 1_000_000_000
 LONGEST_S = 10
 
 
-def mutated(raw: bytes, rng: Random) -> bytes:
+def mutate(raw: bytes, rng: Random) -> bytes:
     """Return `raw` with one to four faults: flipped bits, cuts, insertions, repeats, lies about lengths.
 
     Example:
-        >>> mutated(b"abc", Random(3)) == mutated(b"abc", Random(3))
+        >>> mutate(b"abc", Random(3)) == mutate(b"abc", Random(3))
         True
     """
     data = bytearray(raw)
@@ -119,7 +119,9 @@ def places(value: Any) -> Iterator[tuple[Any, Any]]:
             yield from places(value[key])
 
 
-def counted(attempt: Callable[[Random, int], str], mutations: int, seed: int, folder: Path) -> Counter[str]:
+def count_outcomes(
+    attempt: Callable[[Random, int], str], mutations: int, seed: int, folder: Path
+) -> Counter[str]:
     """Read mutated files and count what came of them, with the slowest and the peak of memory.
 
     Args:
@@ -156,15 +158,17 @@ def _too_long(*_: object) -> None:
 def run(raw: list[bytes], mutations: int, seed: int, folder: Path) -> Counter[str]:
     """Read mutated Chakra files, one in five packed, one in four interpreted; count what came."""
     path = folder / "mutated.0.et"
-    return counted(lambda rng, number: one(rng.choice(raw), rng, path, number), mutations, seed, folder)
+    return count_outcomes(
+        lambda rng, number: try_one(rng.choice(raw), rng, path, number), mutations, seed, folder
+    )
 
 
-def one(raw: bytes, rng: Random, path: Path, number: int) -> str:
+def try_one(raw: bytes, rng: Random, path: Path, number: int) -> str:
     """Read one mutated file; returns the outcome."""
-    content = mutated(raw, rng)
+    content = mutate(raw, rng)
     if number % 5 == 0:
         # Faults of the packed stream itself, too.
-        content = mutated(gzip.compress(content, 1, mtime=0), rng)
+        content = mutate(gzip.compress(content, 1, mtime=0), rng)
     path.write_bytes(content)
     native = number % 4 != 3
     wire.worth_compiling = lambda _total_bytes: native

@@ -21,7 +21,7 @@ from typing import Any
 
 sys.path[:0] = [str(Path(__file__).resolve().parent), str(Path(__file__).resolve().parent.parent)]
 
-from fuzz_et import counted, mutated, places, seeds  # noqa: E402 (found by the line above)
+from fuzz_et import count_outcomes, mutate, places, seeds  # noqa: E402 (found by the line above)
 
 import studio  # noqa: E402 (found by the line above)
 from studio.errors import StudioError  # noqa: E402 (found by the line above)
@@ -38,7 +38,7 @@ def mutated_json(raw: bytes, rng: Random) -> bytes:
     try:
         value = json.loads(raw)
     except ValueError:
-        return mutated(raw, rng)
+        return mutate(raw, rng)
     for _ in range(rng.randint(1, 4)):
         slots = list(places(value))
         if not slots:
@@ -59,9 +59,9 @@ def mutated_json(raw: bytes, rng: Random) -> bytes:
     return re.sub(r"\\u0007", "\x07", text).encode("utf-8", "surrogatepass")
 
 
-def one(host: bytes, device: bytes, rng: Random, folder: Path, number: int) -> str:
+def try_one(host: bytes, device: bytes, rng: Random, folder: Path, number: int) -> str:
     """Read one mutated file; returns the outcome."""
-    change = mutated_json if rng.random() < 0.6 else mutated
+    change = mutated_json if rng.random() < 0.6 else mutate
     if rng.random() < 0.5:
         host = change(host, rng)
     else:
@@ -83,7 +83,9 @@ def one(host: bytes, device: bytes, rng: Random, folder: Path, number: int) -> s
 
 def run(pairs: list[tuple[bytes, bytes]], mutations: int, seed: int, folder: Path) -> Counter[str]:
     """Read mutated pairs of files; count what came."""
-    return counted(lambda rng, number: one(*rng.choice(pairs), rng, folder, number), mutations, seed, folder)
+    return count_outcomes(
+        lambda rng, number: try_one(*rng.choice(pairs), rng, folder, number), mutations, seed, folder
+    )
 
 
 def main() -> int:

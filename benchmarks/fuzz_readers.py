@@ -21,7 +21,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from fuzz_et import counted, mutated, places, seeds
+from fuzz_et import count_outcomes, mutate, places, seeds
 
 import studio
 from studio.errors import StudioError
@@ -116,11 +116,11 @@ _WORDS: tuple[bytes, ...] = (
 )  # fmt: skip
 
 
-def changed(raw: bytes, rng: Random) -> bytes:
+def change(raw: bytes, rng: Random) -> bytes:
     """Return a file with a few faults: of bytes, of words, or of JSON values."""
     chance = rng.random()
     if chance < 0.4:
-        return mutated(raw, rng)
+        return mutate(raw, rng)
     if raw.lstrip()[:1] == b"{" and chance < 0.9:
         return b"".join(_other_values(part, rng) for part in _objects(raw))
     words = raw.replace(b"\n", b" \n ").split(b" ")
@@ -149,11 +149,11 @@ def _other_values(raw: bytes, rng: Random) -> bytes:
     return json.dumps(value).encode()
 
 
-def one(raw: bytes, rng: Random, path: Path, number: int) -> str:
+def try_one(raw: bytes, rng: Random, path: Path, number: int) -> str:
     """Read one mutated file; returns the outcome."""
-    content = changed(raw, rng)
+    content = change(raw, rng)
     if number % 9 == 0:
-        content = mutated(gzip.compress(content, 1, mtime=0), rng)
+        content = mutate(gzip.compress(content, 1, mtime=0), rng)
     path.write_bytes(content)
     size = {"npus": rng.choice((None, 1, 4, 6)), "passes": rng.choice((None, 2))}
     try:
@@ -170,7 +170,9 @@ def one(raw: bytes, rng: Random, path: Path, number: int) -> str:
 def run(raw: list[bytes], mutations: int, seed: int, folder: Path) -> Counter[str]:
     """Read mutated files of one format; count what came."""
     path = folder / "mutated"
-    return counted(lambda rng, number: one(rng.choice(raw), rng, path, number), mutations, seed, folder)
+    return count_outcomes(
+        lambda rng, number: try_one(rng.choice(raw), rng, path, number), mutations, seed, folder
+    )
 
 
 def main() -> int:

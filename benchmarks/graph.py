@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 import numpy as np
 from playwright.sync_api import Page, Playwright, sync_playwright
 
-from scripts.serving import BROWSER_ARGUMENTS, chromium, most_frames, root_of, served
+from scripts.serving import BROWSER_ARGUMENTS, chromium, most_frames, root_of, serve_workspace
 from studio.store.workspace import Workspace
 from studio.trace import Attributes, Dependencies, Graph, NodeType, Rank, Strings, Trace, ValueKind
 
@@ -164,10 +164,10 @@ def browse(playwright: Playwright, address: str, nodes: int) -> str:
     )
 
 
-def measured(nodes: int, folder: str) -> str:
+def measure(nodes: int, folder: str) -> str:
     """Return the row of a rank of so many nodes."""
     job = Workspace(folder).save(rank_of(nodes), f"graph {nodes}")
-    with served(folder) as address, sync_playwright() as playwright:
+    with serve_workspace(folder) as address, sync_playwright() as playwright:
         return browse(playwright, f"{root_of(address)}/graph?job={job}", nodes)
 
 
@@ -181,7 +181,7 @@ def main() -> None:
     print("| ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |")
     for nodes in parser.parse_args().nodes:
         with tempfile.TemporaryDirectory() as folder:
-            print(measured(nodes, folder), flush=True)
+            print(measure(nodes, folder), flush=True)
 
 
 if __name__ == "__main__":

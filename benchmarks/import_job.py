@@ -43,7 +43,7 @@ def open_job(workspace: str, job_id: str) -> str:
     return f"{graph.strings[int(graph.name[0])]} of {trace.node_count:,}"
 
 
-def measured(action: str, *arguments: str) -> tuple[float, float, float, str]:
+def measure(action: str, *arguments: str) -> tuple[float, float, float, str]:
     """Run one action in a process; return seconds, seconds of CPU, peak in MiB and what it said."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     command = [sys.executable, __file__, action, *arguments]
@@ -60,11 +60,11 @@ def benchmark(traces: str, turns: int) -> None:
     best: dict[str, tuple[float, float, float]] = {}
     for _ in range(turns):
         with tempfile.TemporaryDirectory() as workspace:
-            *first, said = measured("import", workspace, traces)
+            *first, said = measure("import", workspace, traces)
             job_id = said.split()[0]
-            *by_path, again = measured("import", workspace, traces)
+            *by_path, again = measure("import", workspace, traces)
             assert again.split()[0] == job_id
-            *opened, _ = measured("open", workspace, job_id)
+            *opened, _ = measure("open", workspace, job_id)
             stored = Workspace(workspace).info(job_id).stored_bytes
         for name, figures in (("import", first), ("open by path", by_path), ("open", opened)):
             best[name] = min(best.get(name, (9e9, 0.0, 0.0)), (figures[0], figures[1], figures[2]))

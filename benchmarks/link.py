@@ -61,7 +61,7 @@ def main() -> int:
 
 def make(options: argparse.Namespace, made: Path) -> None:
     """Write the long files, unless they are there."""
-    host, device = (_loaded(options.folder, name) for name in ("pytorch_et*", "kineto*"))
+    host, device = (_load(options.folder, name) for name in ("pytorch_et*", "kineto*"))
     host_piece, device_piece = host_template(host), device_template(device)
     nodes = -(-options.nodes // host_piece.count)
     events = -(-options.events // device_piece.count)
@@ -91,7 +91,7 @@ def make(options: argparse.Namespace, made: Path) -> None:
         write_merged(merged, host, device, nodes)
 
 
-def _loaded(folder: Path, pattern: str) -> dict[str, Any]:
+def _load(folder: Path, pattern: str) -> dict[str, Any]:
     path = min(folder.glob(pattern))
     raw = path.read_bytes()
     return json.loads(gzip.decompress(raw) if path.suffix == ".gz" else raw)

@@ -21,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 import numpy as np
 from playwright.sync_api import Page, sync_playwright
 
-from scripts.serving import BROWSER_ARGUMENTS, chromium, root_of, served
+from scripts.serving import BROWSER_ARGUMENTS, chromium, root_of, serve_workspace
 from studio.store.workspace import Workspace
 from studio.trace import CommGroup, Graph, Rank, Trace
 from tests.handmade import collective, node, trace_of
@@ -48,7 +48,7 @@ class Measured:
     budget_s: float
 
 
-def exchanging(ranks: int, collectives: int) -> Trace:
+def make_exchanges(ranks: int, collectives: int) -> Trace:
     """Ranks in expert parallel groups of eight, every rank with times and sizes of its own: nothing can be shared."""
     nodes = [
         collective(
@@ -68,12 +68,12 @@ def exchanging(ranks: int, collectives: int) -> Trace:
     groups = [CommGroup(f"ep{group}", tuple(range(8 * group, 8 * group + 8))) for group in range(ranks // 8)]
     groups += [CommGroup(f"dp{group}", tuple(range(group, ranks, 8))) for group in range(8)]
     step = 50_000 + generator.integers(0, 20_000, len(graph))
-    graphs = [_varied(graph, generator, step) for _ in range(ranks)]
+    graphs = [_vary(graph, generator, step) for _ in range(ranks)]
     made = [Rank(number, number, (f"ep{number // 8}", f"dp{number % 8}")) for number in range(ranks)]
     return Trace(tuple(graphs), tuple(made), tuple(groups))
 
 
-def _varied(graph: Graph, generator: np.random.Generator, step: np.ndarray) -> Graph:
+def _vary(graph: Graph, generator: np.random.Generator, step: np.ndarray) -> Graph:
     begin = 1000 + np.cumsum(step) - step
     start = begin + generator.integers(0, 15_000, len(graph))
     end = begin + step - generator.integers(0, 3000, len(graph))
@@ -86,12 +86,12 @@ def _varied(graph: Graph, generator: np.random.Generator, step: np.ndarray) -> G
 
 def big() -> Trace:
     """1,024 ranks × 2,000 collectives."""
-    return exchanging(1024, 2000)
+    return make_exchanges(1024, 2000)
 
 
 def bigger() -> Trace:
     """512 ranks × 8,000 collectives: more than are drawn one by one."""
-    return exchanging(512, 8000)
+    return make_exchanges(512, 8000)
 
 
 HEAT = "#collectives-heat[data-ready]"
@@ -146,11 +146,11 @@ def main() -> None:
             name = (make.__doc__ or "").strip().rstrip(".").split(":")[0]
             kept = next((job.id for job in keeper.jobs() if job.name == name), None)
             jobs[make] = kept or keeper.save(make(), name)
-        with served(keeper.root) as address:
-            timed(root_of(address), chosen, jobs, options.turns)
+        with serve_workspace(keeper.root) as address:
+            time_pages(root_of(address), chosen, jobs, options.turns)
 
 
-def timed(root: str, chosen: list[Measured], jobs: dict[Callable[[], Trace], str], turns: int) -> None:
+def time_pages(root: str, chosen: list[Measured], jobs: dict[Callable[[], Trace], str], turns: int) -> None:
     """Open every page and print its row."""
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium(), args=BROWSER_ARGUMENTS)

@@ -18,15 +18,15 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from scripts.serving import root_of, served
+from scripts.serving import root_of, serve_workspace
 
 ASKED = ("/", "/_dash-layout", "/_dash-dependencies")
 
 
-def started(workspace: str, *options: str) -> tuple[float, float]:
+def measure_start(workspace: str, *options: str) -> tuple[float, float]:
     """Start a studio, ask it and stop it; return the seconds to its address and to the last answer."""
     start_s = time.perf_counter()
-    with served(workspace, *options) as address:
+    with serve_workspace(workspace, *options) as address:
         address_s = time.perf_counter() - start_s
         for path in ASKED:
             urllib.request.urlopen(root_of(address) + path).read()  # noqa: S310 (our own server)
@@ -45,8 +45,8 @@ def main() -> None:
     print("| start | seconds to the address | to the last first answer |\n| --- | --- | --- |")
     with tempfile.TemporaryDirectory() as workspace:
         for name, options in (("empty workspace", ()), ("with a sample open", ("--sample",))):
-            started(workspace, *options)
-            times = [started(workspace, *options) for _ in range(turns)]
+            measure_start(workspace, *options)
+            times = [measure_start(workspace, *options) for _ in range(turns)]
             print(f"| {name} | {min(a for a, _ in times):.2f} | {min(b for _, b in times):.2f} |")
 
 

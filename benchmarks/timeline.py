@@ -17,7 +17,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from playwright.sync_api import Page, Playwright, sync_playwright
 
-from scripts.serving import BROWSER_ARGUMENTS, chromium, most_frames, root_of, served
+from scripts.serving import BROWSER_ARGUMENTS, chromium, most_frames, root_of, serve_workspace
 from studio.sim import simulate
 from studio.sim.parts import Parts, interpret
 from studio.store.runs import Run
@@ -102,7 +102,7 @@ def ready_s(page: Page, address: str) -> float:
     return time.perf_counter() - began
 
 
-def measured(page: Page, seconds: float, act: str) -> dict[str, float]:
+def measure(page: Page, seconds: float, act: str) -> dict[str, float]:
     """Return frames per second and time spent on one while something is done over and over."""
     page.evaluate(f"() => {{ window.moving = setInterval(() => {{ {act} }}, 8); window.turn = 0; }}")
     figures: dict[str, float] = page.evaluate(FRAMES.replace("SECONDS", str(seconds)))
@@ -143,7 +143,7 @@ def main() -> None:
             run = Run("two switches", simulate(trace, interpret(tables).config), tables)
             job = keeper.save(trace, name)
             keeper.save_run(job, run)
-        with served(keeper.root) as address, sync_playwright() as playwright:
+        with serve_workspace(keeper.root) as address, sync_playwright() as playwright:
             browse(playwright, f"{root_of(address)}/timeline?job={job}", options.seconds)
 
 
@@ -161,7 +161,7 @@ def browse(playwright: Playwright, address: str, seconds: float) -> None:
     for start, fold in (("", "all"), ("&from=40000000&to=60000000", "none")):
         ready_s(page, f"{address}{start}&fold={fold}")
         for act in MOVES.values():
-            figures = measured(page, seconds, act)
+            figures = measure(page, seconds, act)
             cells.append(f"{figures['drawn']:.0f} ({figures['spent']:.1f})")
     memory = page.evaluate("() => performance.memory.usedJSHeapSize / 1e6")
     kept = page.evaluate("() => window.studio.timeline.stats().bytes / 1e6")

@@ -41,9 +41,9 @@ def main() -> None:
     options = parser.parse_args()
     tried: list[str] = []
     for way in (
-        (configured, installed)
+        (find_configured, find_installed)
         if options.find
-        else (configured, debian_shell, installed, debian_package, playwright_download)
+        else (find_configured, debian_shell, find_installed, debian_package, playwright_download)
     ):
         path = way(tried)
         if path:
@@ -59,7 +59,7 @@ def main() -> None:
     )
 
 
-def configured(tried: list[str]) -> str | None:
+def find_configured(tried: list[str]) -> str | None:
     """Return the browser that CHROMIUM names; a wrong value is an error."""
     path = os.environ.get("CHROMIUM")
     if not path:
@@ -73,7 +73,7 @@ def configured(tried: list[str]) -> str | None:
     return path
 
 
-def installed(tried: list[str]) -> str | None:
+def find_installed(tried: list[str]) -> str | None:
     """The first installed Chromium or Chrome that starts."""
     starts = False
     for path in candidates():
@@ -142,7 +142,7 @@ def debian_package(tried: list[str]) -> str | None:
     if problem:
         tried.append(f"apt-get install chromium: {problem}")
         return None
-    return installed(tried)
+    return find_installed(tried)
 
 
 def apt_install(package: str, sudo: list[str]) -> str | None:

@@ -990,7 +990,7 @@ def _records(job: Job, place: Place, nodes: Iterable[Node]) -> Iterator[bytes]:
     _set_attribute(head.attr.add(), ("schema", ValueKind.STRING, SCHEMA_NAME))
     _set_attribute(head.attr.add(), ("rank", ValueKind.INT64, place.rank))
     _set_attribute(head.attr.add(), ("world_size", ValueKind.INT64, job.ranks))
-    yield _framed(head.SerializeToString(deterministic=True))
+    yield _frame(head.SerializeToString(deterministic=True))
     for node in nodes:
         record = types.node(id=node.id, name=node.name, type=int(node.type))
         record.ctrl_deps.extend(node.ctrl)
@@ -998,7 +998,7 @@ def _records(job: Job, place: Place, nodes: Iterable[Node]) -> Iterator[bytes]:
         record.start_time_micros, record.duration_micros = node.start_us, node.duration_us
         for attr in node.attrs:
             _set_attribute(record.attr.add(), attr)
-        yield _framed(record.SerializeToString(deterministic=True))
+        yield _frame(record.SerializeToString(deterministic=True))
 
 
 def _set_attribute(message: Any, attr: tuple[str, ValueKind, Any]) -> None:
@@ -1013,7 +1013,7 @@ def _set_attribute(message: Any, attr: tuple[str, ValueKind, Any]) -> None:
         setattr(message, value_field(kind), value)
 
 
-def _framed(record: bytes) -> bytes:
+def _frame(record: bytes) -> bytes:
     """A record with its length before it, seven bits a byte, the lowest first."""
     length, prefix = len(record), bytearray()
     while length > 0x7F:
@@ -1022,7 +1022,7 @@ def _framed(record: bytes) -> bytes:
     return bytes((*prefix, length)) + record
 
 
-def packed(files: Iterable[tuple[str, bytes]]) -> bytes:
+def pack(files: Iterable[tuple[str, bytes]]) -> bytes:
     """A zip archive that is the same bytes whenever and wherever it is written."""
     whole = io.BytesIO()
     with zipfile.ZipFile(whole, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
@@ -1039,7 +1039,7 @@ def main(into: Path) -> None:
     """Write every sample job into a folder."""
     into.mkdir(parents=True, exist_ok=True)
     for job in JOBS:
-        content = packed(job_files(job))
+        content = pack(job_files(job))
         (into / f"{job.name}.zip").write_bytes(content)
         print(f"{job.name}.zip  {job.ranks} ranks  {len(content):,} bytes")
 

@@ -10,7 +10,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from playwright.sync_api import Page, sync_playwright
 
-from scripts.serving import BROWSER_ARGUMENTS, ROOT, chromium, served
+from scripts.serving import BROWSER_ARGUMENTS, ROOT, chromium, serve_workspace
 
 PICTURES = ROOT / "docs" / "pictures"
 
@@ -22,7 +22,7 @@ def main() -> None:
     PICTURES.mkdir(parents=True, exist_ok=True)
     with (
         tempfile.TemporaryDirectory() as workspace,
-        served(workspace, "--sample") as address,
+        serve_workspace(workspace, "--sample") as address,
         sync_playwright() as playwright,
     ):
         browser = playwright.chromium.launch(executable_path=chromium(), args=BROWSER_ARGUMENTS)

@@ -22,7 +22,7 @@ BROWSER_ARGUMENTS = (
 
 
 @contextmanager
-def served(workspace: Path | str, *arguments: str) -> Iterator[str]:
+def serve_workspace(workspace: Path | str, *arguments: str) -> Iterator[str]:
     """Serve a workspace on a free port until the block ends; yields the address.
 
     It asks for no token: what scripts serve are samples and made-up jobs.

@@ -9,7 +9,7 @@ import { complainOfSaving, copyTable, readPageTable, showTable } from "./numbers
 /** @import { Table } from "./csv.mjs" */
 
 /**
- * How a script draws its figure, and tells the numbers behind it.
+ * How a script draws its figure and returns the numbers in it.
  * @typedef {{ png: () => Promise<Blob>, svg: () => Promise<string>, table?: () => Promise<Table> }} Drawer
  */
 

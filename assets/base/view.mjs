@@ -1,4 +1,4 @@
-/** The view: what the address says. Pages read it, change it, and are told of changes. */
+/** The view: the state in the address. Pages read it, change it, and listen to changes. */
 
 import { notifyNavigation, setProps } from "./dash.mjs";
 

@@ -39,11 +39,11 @@ export function patchOf(chosen) {
 }
 
 export class Controls {
-  /** What the controls of this page were last told. @type {Values} */
+  /** Values last written to the controls. @type {Values} */
   #told = {};
   /** What they have shown of that. @type {Values} */
   #held = {};
-  /** A control of the page that was told last. @type {HTMLElement | null} */
+  /** A control of the page that was updated last. @type {HTMLElement | null} */
   #page = null;
 
   /**
@@ -79,7 +79,7 @@ export class Controls {
     const chosen = {};
     CONTROLS.forEach((name, index) => {
       const value = values[index] || null, now = wanted[name] || null;
-      /* Until a control has shown what is settled, what it says is its own beginning and nobody's wish. */
+      /* Until a control shows the settled value, it holds its initial value, not a choice of the user. */
       if (value === now) this.#held[name] = now;
       if (value === now || this.#held[name] !== now || wanted[name] === undefined) return;
       if (!value && name !== "with") return;

@@ -187,7 +187,7 @@ export function formatFigure(value, unit) {
 }
 
 /**
- * Return what is said of a bin that is pointed at, line by line.
+ * Return the lines of the tooltip of a bin.
  * @param {HeatData} data
  * @param {Place} place
  */

@@ -78,7 +78,7 @@ export function makeScale(range, isRatio, isLog) {
     return { low, middle: Math.exp(bottom + width / 2), high: most, isLinear: false, shareOf };
   }
   if (most === least) return { low: least, middle: most, high: most, isLinear: false, shareOf: () => 0.75 };
-  /* What differs by little is told apart: the scale begins at zero only where figures come near it. */
+  /* Small differences stay visible: the scale begins at zero only if values come near it. */
   const from = least > 0 && least / most > 0.5 ? least : Math.min(0, least);
   const shareOf = (/** @type {number} */ value) => (value - from) / (most - from);
   return { low: from, middle: (from + most) / 2, high: most, isLinear: true, shareOf };

@@ -1,4 +1,4 @@
-/** The window of a heatmap: which lines and columns are in sight, and how hands move it. No DOM. */
+/** The window of a heatmap: the visible lines and columns, and how the pointer moves it. No DOM. */
 
 /** Lines from low to high and columns from left to right, ends exclusive. */
 /** @typedef {readonly [low: number, high: number, left: number, right: number]} Window */

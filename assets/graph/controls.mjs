@@ -63,11 +63,11 @@ function setOff(name, isOff) {
 }
 
 export class Controls {
-  /** What the controls were told, or said themselves. @type {Record<string, string | null | undefined>} */
+  /** Values last shown by the controls. @type {Record<string, string | null | undefined>} */
   #given = {};
   /** What was typed into the search. @type {string | null} */
   #typed = null;
-  /** The search field of the page that was told last. @type {HTMLElement | null} */
+  /** The search field whose page was updated last. @type {HTMLElement | null} */
   #field = null;
 
   /**

@@ -9,7 +9,7 @@ export const READABLE = 0.75;
 /** What fits is enlarged to this zoom at most. */
 const CLOSEST_FIT = 1.15;
 
-/** Pixels around what is fitted. */
+/** Margin in pixels when fitting a view. */
 const MARGIN = 24;
 
 /** Pixels between the window's edge and a block that is moved into it. */

@@ -183,7 +183,7 @@ export class Uploads {
   /** Show the imports the server knows. */
   async recall() {
     const answer = await ask("GET", "").catch(() => null);
-    // The page is there, so the server was a moment ago; the next drop or reload will tell.
+    // The page has loaded, so the server answered a moment ago; the next drop or reload tries again.
     if (answer?.status !== 200) return;
     for (const info of answer.body.imports) {
       if (this.cards.has(info.id) || info.status === "done") continue;

@@ -110,7 +110,7 @@ function readingText({ progress }) {
   return `${progress.phase} ${formatCount(progress.done)} of ${formatCount(progress.total)}`;
 }
 
-/** Where no more has to be told than the name of the state. @type {Record<string, string>} */
+/** Words for states that need no further details. @type {Record<string, string>} */
 const STATES = { announcing: "starting", queued: "waiting to be read", done: "open" };
 
 /**

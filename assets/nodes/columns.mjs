@@ -14,7 +14,7 @@ const LEAST = [
   "type",
 ];
 
-/** Characters at the end of a long name that are always shown: they tell operators of one prefix apart. */
+/** Characters at the end of a long name that are always shown: operators with one prefix differ there. */
 const TAIL = 16;
 
 /**

@@ -47,7 +47,7 @@ import { byId } from "../base/dom.mjs";
 
 /**
  * @typedef {object} GridEvent
- * @property {string} source who caused it
+ * @property {string} source what caused it
  * @property {Column[]} [columns]
  * @property {Row} [data]
  */

@@ -398,7 +398,7 @@ export class NodeList {
 }
 
 /**
- * Whether what was thrown is the server's word on what is wrong with the address.
+ * Whether an error is the server's refusal of the address.
  * @param {unknown} error
  * @returns {error is Refusal}
  */

@@ -18,7 +18,7 @@ const TRIES = 300;
 class NodesPage {
   /** @type {NodeList | null} */
   #list = null;
-  /** @type {string | null} what the search box shows or was told */
+  /** @type {string | null} the text in the search box */
   #typed = null;
   /** @type {string | null} */
   #rank = null;
@@ -44,7 +44,7 @@ class NodesPage {
   }
 
   /**
-   * Tell the controls what is listed, also where nothing changed: walking back draws the page anew.
+   * Update the controls from the list, even if it is unchanged: going back renders the page again.
    * @param {Listing} list
    */
   #showControls({ q, f }) {

@@ -45,7 +45,7 @@ export class Counters {
     this.series = null;
     this.hasFailed = false;
     this.isShown = true;
-    this.drawn = ""; /* what was drawn last, to tell whether anything has changed */
+    this.drawn = ""; /* what was drawn last, to skip frames without a change */
     this.drawnAt = 0;
     this.isWaiting = false;
     /** @type {Surface | null} */

@@ -9,7 +9,7 @@
 
 export const GUTTER = 176, AXIS = 26, BAR = 16, PAD = 7;
 const ROW = 20, THIN = 5, LEAST = 15;
-const GHOST_BAR = 10; /* what is left of a bar's height above one of the other run */
+const GHOST_BAR = 10; /* height of a bar above one of the other run */
 const PINNED_AT_MOST = 0.6; /* of the height */
 
 export class Lanes {

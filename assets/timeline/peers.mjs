@@ -1,4 +1,4 @@
-/* A collective is one event on many lanes: the bars of all who take part, and how far apart they arrived. */
+/* A collective is one event on many lanes: the bars of its members, and the spread of their arrivals. */
 
 import { formatTime } from "../base/format.mjs";
 import { COLLECTIVE, RECEIVE } from "./chart.mjs";
@@ -15,7 +15,7 @@ import { textWidth } from "./text.mjs";
 /**
  * Who takes part, by arrival.
  * @typedef {object} Meeting
- * @property {Peer[]} peers none where nobody else takes part
+ * @property {Peer[]} peers empty if there is no other member
  * @property {number} first ns when the first arrived
  * @property {number} arrived ns when the last did
  * @property {number} last its rank
@@ -38,7 +38,7 @@ export function readMeeting({ peers, position }) {
 }
 
 /**
- * What the sentence about a bar adds: how long it waited, and for whom.
+ * The end of the sentence about a bar: how long it waited, and for which rank.
  * @param {Meeting} meeting @param {{rank: number, start: number, end: number}} bar
  */
 export function describeMeeting({ peers, first, arrived, last, isMessage }, bar) {
@@ -71,7 +71,7 @@ export class Peers {
     return isComm ? bar.rank + "/" + bar.index : "";
   }
 
-  /** Light all who take part in what a bar is. @param {Bar | null} bar */
+  /** Highlight the members of a bar's collective. @param {Bar | null} bar */
   light(bar) {
     const { scene } = this, key = this.#keyOf(bar);
     if (key === this.wanted) return;

@@ -6,7 +6,7 @@ import { makePicture } from "../base/canvas.mjs";
 /** @import { Look } from "./look.mjs" */
 /** @import { Batch } from "./tiles.mjs" */
 
-const FAINTEST = 36; /* alpha of a bin that was hardly busy: what is there at all is seen */
+const FAINTEST = 36; /* least alpha of a bin, so that hardly busy ones are visible */
 
 /**
  * Bins as pixels, their colours mixed by how busy each was with what.
@@ -71,7 +71,7 @@ export function paintThin(batch, chart, look) {
       const colour = look.colours[data.category[bar]][chart.shade[rows[line]]];
       const first = Math.max(0, Math.floor(data.start[bar] * scale));
       let end = Math.min(wide, Math.max(Math.round(data.end[bar] * scale), first + 1));
-      if (end - first > 6) end -= 2; /* the gap that tells neighbours apart */
+      if (end - first > 6) end -= 2; /* the gap between neighbours */
       const word = (255 << 24) | (colour[2] << 16) | (colour[1] << 8) | colour[0];
       words.fill(word, line * wide + first, line * wide + end);
     }

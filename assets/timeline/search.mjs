@@ -190,7 +190,7 @@ export class Search {
     }
   }
 
-  /** Where in what is shown they lie. @param {Pen} pen @param {number} wide */
+  /** Draw the positions of the hits in the shown window. @param {Pen} pen @param {number} wide */
   drawAxis(pen, wide) {
     const { hits, scene: { axis, look } } = this;
     if (!hits) return;

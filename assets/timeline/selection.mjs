@@ -68,7 +68,7 @@ export class Selection {
   }
 
   /**
-   * Bring a bar into sight; what is in sight already stays where it is.
+   * Scroll to a bar unless it is visible.
    * @param {Bar} bar @param {boolean} isOwn
    */
   #reveal(bar, isOwn) {

@@ -33,7 +33,7 @@ export function textWidth(pen, text, key = text) {
 }
 
 /**
- * What fits of a hierarchical name: its end tells more than its beginning, and half a word tells nothing.
+ * Shorten a hierarchical name to whole words at its end, which says more than its beginning.
  * @param {Ruler} pen @param {string} text
  * @param {number} room in pixels, of which whole fours count
  */

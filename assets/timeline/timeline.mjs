@@ -15,7 +15,7 @@ import { Tiles } from "./tiles.mjs";
 /** @import { Batch, Tile } from "./tiles.mjs" */
 
 /**
- * A bar, as a tile or the server tells of it; the server says `node` and `type`, a tile the category.
+ * A bar from a tile or from the server; the server gives `node` and `type`, a tile the category.
  * @typedef {object} Bar
  * @property {number} rank
  * @property {number} row

@@ -247,7 +247,9 @@ def _repairs(_ctx: click.Context, _param: click.Parameter, codes: tuple[str, ...
     return codes
 
 
-@click.command(help=__doc__, epilog="Example: chakra-studio check traces/ --fail-on warning --repair repaired/")
+@click.command(
+    help=__doc__, epilog="Example: chakra-studio check traces/ --fail-on warning --repair repaired/"
+)
 @paths_argument
 @json_option
 @click.option(

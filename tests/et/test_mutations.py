@@ -65,8 +65,8 @@ def test_mutated_files_give_a_trace_or_a_format_error(fuzz, impatient, tmp_path)
     read, refused = 0, []
     with kernel(native=True):
         for number in range(1000):
-            content = fuzz.mutated(rng.choice(raw), rng)
-            path.write_bytes(fuzz.mutated(gzip.compress(content, 1), rng) if number % 5 == 0 else content)
+            content = fuzz.mutate(rng.choice(raw), rng)
+            path.write_bytes(fuzz.mutate(gzip.compress(content, 1), rng) if number % 5 == 0 else content)
             try:
                 studio.read(path)
                 read += 1
@@ -81,7 +81,7 @@ def test_both_kernels_agree_on_mutated_files(fuzz, impatient):
     raw, rng = seed_files(fuzz)[-1], Random(21)
     read = 0
     for _ in range(400):
-        content = fuzz.mutated(raw, rng)
+        content = fuzz.mutate(raw, rng)
         try:
             part = read_once(content, native=False)
         except TraceFormatError:
