@@ -21,7 +21,8 @@ from studio.sim.config import Algorithm, Dimension, SystemConfig, Topology
 from studio.sim.extensions import Extensions
 from studio.sim.parts import interpret, with_mode
 from studio.sim.presets import preset
-from studio.sim.result import SimResult, intervals
+from studio.sim.result import SimResult
+from studio.trace import Int64
 from tests.examples import examples
 from tests.golden import Record, case, records, trace_of_workload
 from tests.parity import Outcome, judged
@@ -32,6 +33,12 @@ E = 10
 LATENCY = 500
 X = 1 << 16
 PER_FAMILY = 3
+
+
+def intervals(result: SimResult) -> tuple[Int64, Int64, Int64, Int64]:
+    """Return (N,) start, end, rank and row of every node of every rank, by rank and then by row."""
+    spans = result.node_times().spans(result.trace, np.arange(len(result.finish_ns)))
+    return spans.start_ns, spans.end_ns, spans.rank, spans.row
 
 
 def collective(number: int, kind: int, size_bytes: int, *deps: int, **attrs: object) -> Record:

@@ -14,10 +14,11 @@ from studio.errors import StudioError, TraceError
 from studio.sim import simulate
 from studio.sim.config import Algorithm, Dimension, RemoteMemory, SystemConfig, Topology
 from studio.sim.extensions import Extensions
-from studio.sim.result import SimResult, breakdown_of, exposed_ns, intervals, statistics
+from studio.sim.result import SimResult, breakdown_of, exposed_ns, statistics
 from studio.trace import Trace
 from tests.examples import examples
 from tests.golden import trace_of_workload
+from tests.sim.test_extended import intervals
 
 Nodes = list[dict[str, Any]]
 RING, DIRECT, HALVING = Algorithm("ring"), Algorithm("direct"), Algorithm("halving_doubling")
