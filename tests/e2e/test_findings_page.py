@@ -122,7 +122,7 @@ def test_all_that_can_be_is_mended_at_once(studio: Studio, page):
     quiet(page)
     assert page.get_attribute("#findings-body", "title") == "the same"
     assert titles(page)[0] == "Collectives on which ranks disagree"
-    assert titles(page)[1:].count("Mended") == 3
+    assert titles(page)[1:].count("Repaired") == 3
 
 
 def test_the_overview_leads_to_the_findings(studio: Studio, page):
