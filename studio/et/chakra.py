@@ -84,6 +84,11 @@ def _record_kind(data: bytes, begin: int, end: int) -> str:
     return kind
 
 
+@lru_cache(maxsize=4)
+def _kind_of_record(record: bytes) -> str:
+    return _record_kind(record, 0, len(record))
+
+
 def _fits_node(number: int) -> bool:
     return number <= _LAST_OBSOLETE_FIELD
 
@@ -104,22 +109,23 @@ def read(reading: Reading) -> list[Part]:
     Raises:
         TraceFormatError: It is no Chakra file, or uses the obsolete v0.0.1 layout.
     """
-    data, name = reading.data, reading.name
-    head = _metadata(data, name)
-    columns = wire.read_columns(data, head.end, reading.tick, reading.total_bytes)
-    findings = list(reading.findings)
-    if columns.damage:
-        findings.append(_damage_finding(columns, name, len(data)))
-    draft = _Draft(columns)
-    graph, slots = draft.graph(), draft.slot_values
-    findings += head.findings
-    findings += _reader_findings(graph, columns, draft, name)
-    rank = Rank(NONE, NONE, slots, head.version, head.attrs, head.extra, name)
-    return [RankPart(rank, graph, _rank_in(head.attrs), tuple(findings))]
+    head = read_metadata(reading.data, reading.name)
+    nodes = read_nodes(reading, head)
+    return [rank_part(reading, head, nodes)]
 
 
 @dataclass(frozen=True, slots=True)
-class _Metadata:
+class Metadata:
+    """The first record of a file.
+
+    Attributes:
+        version: Schema version.
+        attrs: Attributes.
+        extra: Fields this version does not know.
+        end: Where the node records begin.
+        findings: What is wrong with it.
+    """
+
     version: str
     attrs: tuple[Attribute, ...]
     extra: bytes
@@ -127,7 +133,41 @@ class _Metadata:
     findings: tuple[Finding, ...] = ()
 
 
-def _metadata(data: bytes | memoryview, name: str) -> _Metadata:
+@dataclass(frozen=True, slots=True)
+class Nodes:
+    """The node records of a file.
+
+    Attributes:
+        graph: What they say, apart from the values of its slots.
+        slots: These.
+        damage: Where the file is damaged, if it is.
+        findings: What else was noticed.
+    """
+
+    graph: Graph
+    slots: tuple[int | str, ...]
+    damage: tuple[Finding, ...] = ()
+    findings: tuple[Finding, ...] = ()
+
+
+def read_nodes(reading: Reading, head: Metadata) -> Nodes:
+    """Read what follows the metadata."""
+    columns = wire.read_columns(reading.data, head.end, reading.tick, reading.total_bytes)
+    damage = (_damage_finding(columns, reading.name, len(reading.data)),) if columns.damage else ()
+    draft = _Draft(columns)
+    graph = draft.graph()
+    findings = tuple(_reader_findings(graph, columns, draft, reading.name))
+    return Nodes(graph, draft.slot_values, damage, findings)
+
+
+def rank_part(reading: Reading, head: Metadata, nodes: Nodes) -> RankPart:
+    """Return the rank that a file describes."""
+    findings = (*reading.findings, *nodes.damage, *head.findings, *nodes.findings)
+    rank = Rank(NONE, NONE, nodes.slots, head.version, head.attrs, head.extra, reading.name)
+    return RankPart(rank, nodes.graph, _rank_in(head.attrs), findings)
+
+
+def read_metadata(data: bytes | memoryview, name: str) -> Metadata:
     """Read the first record, refusing files that are something else."""
     size, begin = k.varint(data, 0, min(len(data), 16))
     if begin < 0 or size < 0 or size > len(data) - begin:
@@ -136,7 +176,7 @@ def _metadata(data: bytes | memoryview, name: str) -> _Metadata:
             hint="The file is cut off within its first record, or it is not a Chakra execution trace.",
         )
     record = bytes(data[begin : begin + size])
-    kind = _record_kind(record, 0, size)
+    kind = _kind_of_record(record)
     if kind == "node":
         raise TraceFormatError(
             f"{name}: obsolete Chakra layout v0.0.1 (the first record is a node; since v0.0.4 it is the metadata).",
@@ -151,14 +191,14 @@ def _metadata(data: bytes | memoryview, name: str) -> _Metadata:
     return _checked_metadata(record, begin, name)
 
 
-def _checked_metadata(record: bytes, begin: int, name: str) -> _Metadata:
+def _checked_metadata(record: bytes, begin: int, name: str) -> Metadata:
     """Return the metadata of a record, and findings about it."""
     version, attrs, extra, columns, bad_texts = _parse_metadata(record)
     findings = [*_lost_fields(columns, name), *_mended_texts(bad_texts, name)]
     if columns.damage:
         message = f"{name}: {columns.damage} in the metadata at byte {begin:,}; its attributes are lost."
         findings.append(Finding("error", "damaged-metadata", message, file=name, offset=begin))
-    return _Metadata(version, attrs, extra, begin + len(record), tuple(findings))
+    return Metadata(version, attrs, extra, begin + len(record), tuple(findings))
 
 
 @lru_cache(maxsize=4)

@@ -12,7 +12,7 @@ from itertools import pairwise
 from pathlib import Path, PurePosixPath
 
 from studio.errors import TraceError, TraceFormatError
-from studio.et import chakra, chakra_json, etplus, events, groups, kineto, pytorch, text
+from studio.et import alike, chakra, chakra_json, etplus, events, groups, kineto, pytorch, text
 from studio.et.format import (
     HEAD_BYTES,
     UNSAID,
@@ -45,7 +45,7 @@ FORMATS: tuple[Format, ...] = (
     kineto.FORMAT,
     text.FORMAT,
     events.FORMAT,
-    chakra.FORMAT,
+    replace(chakra.FORMAT, job_reader=alike.JobReader),
 )
 """Every format that can be read, the ones easiest to recognise first."""
 
@@ -68,6 +68,8 @@ _SAYS_NOTHING = re.compile(
 """Words in file names that distinguish the sides of a rank, not jobs."""
 _VERSION = re.compile(r"\.\d+\.\d+\.\d+(?=\D|$)")
 _AHEAD = 4
+_WORTH_THREADS = 4 << 20
+"""Uncompressed bytes a file from which on two are read at a time: handing over a small file takes longer than reading it."""
 _WORTH_PROCESSES = 48 << 20
 """Uncompressed bytes of a job from which on other processes are started: each takes half a second to start."""
 
@@ -287,6 +289,7 @@ def read_job(
     numbers = dict(ranks or {})
     meter = _Meter(progress, sum(file.path.stat().st_size for file, _, _ in job.ranks))
     total = sum(inflated_bytes(file.path) for file, _, _ in job.ranks)
+    at_once = 2 if total >= _WORTH_THREADS * len(job.ranks) else 1
     builder = _Builder()
     linking = (lambda done, total: progress("linking", done, total)) if progress else None
     by_several = _by_several(job, numbers, total)
@@ -294,23 +297,17 @@ def read_job(
         _add_others(builder, job, total)
         return builder.trace(job)
     read_one = partial(_read_file, total=total, meter=meter, size=size or UNSAID)
-    with ThreadPoolExecutor(max_workers=2) as pool:
-        try:
-            for (file, fmt, number), parts in _read_ahead(pool, job.ranks, read_one):
-                for part in parts:
-                    if isinstance(part, GroupsPart):
-                        builder.add_groups(part)
-                    elif isinstance(part, HostPart | DevicePart):
-                        builder.add_half(part, number, numbers.get(file.name))
-                    elif fmt.whole:
-                        builder.add(part, part.number)
-                    else:
-                        of_file = number if part.number is None else part.number
-                        builder.add(part, numbers.get(file.name, of_file), alone=len(job.ranks) == 1)
-        except BaseException:
-            meter.stop()
-            pool.shutdown(cancel_futures=True)
-            raise
+    for (file, fmt, number), parts in _read_all(job.ranks, read_one, at_once, meter):
+        for part in parts:
+            if isinstance(part, GroupsPart):
+                builder.add_groups(part)
+            elif isinstance(part, HostPart | DevicePart):
+                builder.add_half(part, number, numbers.get(file.name))
+            elif fmt.whole:
+                builder.add(part, part.number)
+            else:
+                of_file = number if part.number is None else part.number
+                builder.add(part, numbers.get(file.name, of_file), alone=len(job.ranks) == 1)
     builder.link(options, linking)
     _add_others(builder, job, total)
     return builder.trace(job)
@@ -438,6 +435,31 @@ class _Meter:
     def stop(self) -> None:
         """Make the threads that still read stop at their next tick."""
         self._stopped = True
+
+
+def _read_all(
+    files: Sequence[RankFile],
+    read_one: Callable[[SourceFile, Format], list[Part]],
+    at_once: int,
+    meter: _Meter,
+) -> Iterator[tuple[RankFile, list[Part]]]:
+    """Yield the content of each file in order."""
+    formats: dict[str, Format] = {}
+    for _, fmt, _ in files:
+        if fmt.name not in formats:
+            own = fmt.job_reader() if fmt.job_reader and len(files) > 1 else fmt.read
+            formats[fmt.name] = replace(fmt, read=own)
+    if at_once == 1:
+        for entry in files:
+            yield entry, read_one(entry[0], formats[entry[1].name])
+        return
+    with ThreadPoolExecutor(max_workers=at_once) as pool:
+        try:
+            yield from _read_ahead(pool, files, lambda file, fmt: read_one(file, formats[fmt.name]))
+        except BaseException:
+            meter.stop()
+            pool.shutdown(cancel_futures=True)
+            raise
 
 
 def _read_ahead(

@@ -1,0 +1,114 @@
+"""Read the Chakra files of one job: those that are like one read before by comparing them with it."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from studio.et import chakra
+from studio.et.format import Part, Reading
+from studio.et.templates import Template, template_of
+from studio.trace import Finding, UInt8
+
+_LONGEST = 4 << 20
+"""Larger files are read: making a template of one takes memory, and few jobs have many of them."""
+_HELD_BYTES = 64 << 20
+_MOST_TEMPLATES = 16
+_ADAPTED = 4
+"""So many templates are tried with other widths of groups, peers and ids than they had so far."""
+_MOST_IN_VAIN = 8
+"""After so many templates that fitted no other file no more are made."""
+_AHEAD = 4
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """A file that was read.
+
+    Attributes:
+        template: What it may share with others.
+        nodes: What was read.
+        name: The file's name, with which its findings begin.
+    """
+
+    template: Template
+    nodes: chakra.Nodes
+    name: str
+
+    def nodes_of(self, data: UInt8, name: str, *, adapt: bool) -> chakra.Nodes | None:
+        """Return what a file says if it is like this one, None where it is not."""
+        symbols = self.template.read(data, adapt=adapt)
+        if symbols is None:
+            return None
+        graph = self.nodes.graph
+        if symbols.ids is not None and not bool((symbols.ids == graph.id).all()):
+            graph = replace(graph, id=symbols.ids)
+        findings = tuple(_renamed(finding, self.name, name) for finding in self.nodes.findings)
+        return chakra.Nodes(graph, symbols.slots, findings=findings)
+
+
+def _renamed(finding: Finding, old: str, new: str) -> Finding:
+    """Return a finding of one file as another's."""
+    return replace(finding, file=new, message=new + finding.message.removeprefix(old))
+
+
+class JobReader:
+    """Reads the files of a job, in any order and from several threads."""
+
+    def __init__(self) -> None:
+        self.known: list[_Known] = []
+        self.lock = threading.Lock()
+        self.made = self.used = self.read_bytes = 0
+
+    def __call__(self, reading: Reading) -> list[Part]:
+        """Read one file, see `chakra.read`."""
+        head = chakra.read_metadata(reading.data, reading.name)
+        data = np.frombuffer(reading.data, np.uint8)[head.end :]
+        if not 0 < len(data) <= _LONGEST:
+            return [chakra.rank_part(reading, head, chakra.read_nodes(reading, head))]
+        with self.lock:
+            nodes = self._recall(data, reading.name)
+        if nodes is None:
+            nodes = self._read(reading, head, data)
+        return [chakra.rank_part(reading, head, nodes)]
+
+    def _recall(self, data: UInt8, name: str) -> chakra.Nodes | None:
+        """Return what a file says if it is like one of those known."""
+        for adapt, known in [(False, known) for known in self.known] + [
+            (True, known) for known in self.known[:_ADAPTED]
+        ]:
+            nodes = known.nodes_of(data, name, adapt=adapt)
+            if nodes is not None:
+                self.used += 1
+                self.known.remove(known)
+                self.known.insert(0, known)
+                return nodes
+        return None
+
+    def _read(self, reading: Reading, head: chakra.Metadata, data: UInt8) -> chakra.Nodes:
+        """Read a file in full, and remember it."""
+        self.read_bytes += len(data)
+        # Whether compiling pays depends on what will have to be read in full; most files may be like this one.
+        expected = min(reading.total_bytes, _AHEAD * self.read_bytes)
+        nodes = chakra.read_nodes(replace(reading, total_bytes=expected), head)
+        hopeless = self.made >= _MOST_IN_VAIN and not self.used
+        if (
+            not nodes.damage
+            and not hopeless
+            and all(f.message.startswith(reading.name) for f in nodes.findings)
+        ):
+            template = template_of(data, nodes.graph, nodes.slots)
+            if template is not None:
+                with self.lock:
+                    self.made += 1
+                    self.known.insert(0, _Known(template, nodes, reading.name))
+                    self._forget()
+        return nodes
+
+    def _forget(self) -> None:
+        """Drop what was not used for longest, to keep within bounds."""
+        self.known = self.known[:_MOST_TEMPLATES]
+        while len(self.known) > 1 and sum(known.template.held_bytes for known in self.known) > _HELD_BYTES:
+            self.known.pop()

@@ -1,0 +1,429 @@
+"""Read a Chakra file by comparing it with one that was read before.
+
+The files of a job's ranks often differ in nothing but the ids of their nodes and in the comm groups and peers they name.
+A `Template` is made of a file that was read: it knows where these values ("symbols") lie, and the lengths that depend on
+them. To read another file its symbols are taken from where the template expects them, and the whole file is made anew
+from them. Where that equals the file to the byte, the file has the template's structure and these symbols, and nothing
+else has to be looked at; anything else is left to the reader. All of it goes through numpy, nothing byte by byte.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from studio.et import kernel as k
+from studio.et.wire_fields import (
+    Fields,
+    find_fields,
+    find_records,
+    list_numbers,
+    put_numbers,
+    read_numbers,
+    spread,
+    widths_of,
+)
+from studio.trace import Bool, Graph, Int64, UInt8, UInt64, ValueKind
+
+_MOST_GUESSES = 12
+_MOST_LAYOUTS = 4
+_MOST_GROWTH = 8
+"""A layout that is so many times longer than the file is not worth making."""
+_NUMBERS = (
+    *(ValueKind.INT32, ValueKind.INT64, ValueKind.UINT32, ValueKind.UINT64),
+    *(ValueKind.SINT32, ValueKind.SINT64),
+)
+_ID, _CTRL, _DATA, _ATTRIBUTE, _KEY, _FIRST_VALUE = 1, 4, 5, 10, 1, 3
+_OUTSIDE = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Symbols:
+    """What one file has in the places that a template leaves open.
+
+    Attributes:
+        slots: Values of the graph's slots, by number.
+        ids: (N,) ids of the nodes, None where the template leaves none open.
+    """
+
+    slots: tuple[int | str, ...]
+    ids: UInt64 | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Holes:
+    """Places that a template leaves open.
+
+    H holes.
+
+    Attributes:
+        place: (H,) where each begins in the file that the template was made of.
+        width: (H,) its bytes there.
+        record: (H,) the record it is in.
+    """
+
+    place: Int64
+    width: Int64
+    record: Int64
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """The appearances of symbols in the file of a template.
+
+    A appearances, S symbols: the slots, then the ids of nodes where they are symbols.
+
+    Attributes:
+        holes: (A) where they are.
+        symbol: (A,) what appears.
+        within: (A,) index of the length within the record that counts its bytes, -1 where none does.
+        kinds: (S,) ValueKind of each symbol.
+        slots: How many of the symbols are slots.
+    """
+
+    holes: _Holes
+    symbol: Int64
+    within: Int64
+    kinds: Int64
+    slots: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Layout:
+    """A template with symbols of certain widths.
+
+    Attributes:
+        widths: (S,) bytes of each symbol.
+        first: (S,) where each symbol lies first.
+        record: (S,) where the record begins in which it does.
+        base: The file, with the lengths that follow from the widths, and anything where symbols are.
+        places: Every byte of every symbol ...
+        sources: ... and the byte of the symbol's first appearance that it repeats.
+        numbers: Every byte of the first appearance of symbols that are numbers ...
+        goes_on: ... and whether the number goes on after it.
+    """
+
+    widths: Int64
+    first: Int64
+    record: Int64
+    base: UInt8
+    places: Int64
+    sources: Int64
+    numbers: Int64
+    goes_on: Bool
+
+    def agrees(self, data: UInt8, until: int) -> bool:
+        """Whether the start of a file is what its own symbols make."""
+        if until == len(self.base):
+            places, sources = self.places, self.sources
+        else:
+            before = self.places < until
+            places, sources = self.places[before], self.sources[before]
+        made = self.base[:until].copy()
+        made[places] = data[sources]
+        return bool((made == data[:until]).all())
+
+
+class Template:
+    """The bytes that the files of equal ranks have in common; `template_of` makes one."""
+
+    def __init__(
+        self,
+        data: UInt8,
+        records: _Holes,
+        inner: _Holes,
+        found: _Found,
+        slot_marks: Sequence[tuple[int, int]],
+    ) -> None:
+        """Take the holes out of a file.
+
+        Args:
+            data: Its node records.
+            records: Lengths of records.
+            inner: Lengths of attributes and lists that hold symbols.
+            found: Appearances of symbols.
+            slot_marks: Key and kind of every slot; those with the same mark are told apart by their values.
+        """
+        self.records, self.inner, self.found, self.slot_marks = records, inner, found, slot_marks
+        self.is_text = found.kinds == ValueKind.STRING
+        sorts = {mark: index for index, mark in enumerate(slot_marks)}
+        ids = [_OUTSIDE] * (len(found.kinds) - found.slots)
+        self.sort = np.array([sorts[mark] for mark in slot_marks] + ids, np.int64)
+        holes = (records, inner, found.holes)
+        place = np.concatenate([hole.place for hole in holes])
+        width = np.concatenate([hole.width for hole in holes])
+        self.order = np.argsort(place, kind="stable")
+        is_open = np.zeros(len(data), np.bool_)
+        is_open[spread(place, width)] = True
+        self.literal = data[~is_open]
+        in_order = width[self.order]
+        self.literal_before = place[self.order] - np.cumsum(in_order) + in_order
+        by_inner, by_record = self._sums(found.holes.width, inner.width)
+        self.inner_base = read_numbers(data, inner.place)[0] - by_inner
+        self.record_base = read_numbers(data, records.place)[0] - by_record
+        in_file = np.argsort(found.holes.place, kind="stable")
+        self.first = in_file[np.unique(found.symbol[in_file], return_index=True)[1]]
+        self.layouts = [self._layout(found.holes.width[self.first])]
+
+    @property
+    def held_bytes(self) -> int:
+        """Memory that the template takes, about."""
+        columns = (array for known in self.layouts for array in (known.base, known.places, known.sources))
+        return 2 * len(self.literal) + sum(column.nbytes for column in columns)
+
+    def read(self, data: UInt8, *, adapt: bool = True) -> Symbols | None:
+        """Return the symbols of a file, None where it has not exactly the structure of this template.
+
+        Args:
+            data: Its node records.
+            adapt: Whether to look for symbols of widths that no file had so far, which takes longer.
+        """
+        layout = next((known for known in self.layouts if self._fits(known, data)), None)
+        if layout is None and adapt:
+            layout = self._adapted(data)
+        if layout is None:
+            return None
+        if layout is not self.layouts[0]:
+            others = [known for known in self.layouts if known is not layout]
+            self.layouts = [layout, *others][:_MOST_LAYOUTS]
+        return self._symbols(layout, data)
+
+    def _symbols(self, layout: _Layout, data: UInt8) -> Symbols | None:
+        """Return the symbols of a file of this structure, None where two of them are one."""
+        count = self.found.slots
+        slots: list[int | str] = []
+        spans = zip(
+            self.found.kinds[:count].tolist(),
+            layout.first[:count].tolist(),
+            layout.widths[:count].tolist(),
+            strict=True,
+        )
+        for kind, first, width in spans:
+            raw = data[first : first + width].tobytes()
+            value, begin = k.varint(raw, 0, width)
+            if kind == ValueKind.STRING:
+                try:
+                    slots.append(raw[begin:].decode())
+                except UnicodeDecodeError:
+                    return None
+            else:
+                bits = k.scalar(kind, value)
+                slots.append(bits & 0xFFFF_FFFF_FFFF_FFFF if kind == ValueKind.UINT64 else bits)
+        if len(set(zip(self.slot_marks, slots, strict=True))) < count:
+            return None
+        if count == len(self.found.kinds):
+            return Symbols(tuple(slots), None)
+        ids = read_numbers(data, layout.first[count:])[0].view(np.uint64)
+        if not (ids[1:] > ids[:-1]).all() and len(np.unique(ids)) < len(ids):
+            return None
+        return Symbols(tuple(slots), ids)
+
+    def _fits(self, layout: _Layout, data: UInt8) -> bool:
+        """Whether a file is what its own symbols make, and these have the widths of the layout."""
+        return (
+            len(data) == len(layout.base)
+            and layout.agrees(data, len(data))
+            and bool(((data[layout.numbers] >= 128) == layout.goes_on).all())
+            and bool((self._widths(data, layout, self.is_text) == layout.widths[self.is_text]).all())
+        )
+
+    def _widths(self, data: UInt8, layout: _Layout, which: Bool | Int64) -> Int64:
+        """Return the bytes that some symbols have in a file where a layout expects them."""
+        value, width = read_numbers(data, layout.first[which])
+        return np.where(self.is_text[which], width + value, width)
+
+    def _adapted(self, data: UInt8) -> _Layout | None:
+        """Return a layout for symbols of other widths, None where the file has another structure.
+
+        Goes from one symbol of another width to the next: what comes before it must agree with the file.
+        """
+        layout, done = self.layouts[0], -1
+        for _ in range(_MOST_GUESSES):
+            inside = np.argsort(layout.first)
+            inside = inside[layout.first[inside] < len(data)]
+            widths = self._widths(data, layout, inside)
+            other = np.flatnonzero(widths != layout.widths[inside])
+            if not len(other):
+                return layout if self._fits(layout, data) else None
+            here, symbol = int(other[0]), inside[other[0]]
+            until = min(int(layout.record[symbol]), len(data))
+            sane = 0 < widths[here] <= len(data)
+            if here < done or not sane or not layout.agrees(data, until):
+                return None
+            # Ids that run on, and peers that go round, change their width together.
+            alike = inside[here:]
+            alike = alike[
+                (self.sort[alike] == self.sort[symbol]) & (layout.widths[alike] == layout.widths[symbol])
+            ]
+            changed = layout.widths.copy()
+            changed[alike] = widths[here]
+            if int(changed[self.found.symbol].sum()) > _MOST_GROWTH * len(data) + _MOST_GROWTH:
+                return None
+            layout, done = self._layout(changed), here
+        return None
+
+    def _sums(self, found_width: Int64, inner_width: Int64) -> tuple[Int64, Int64]:
+        """Return how many bytes of each length within records, and of each record, are in holes."""
+        found, counted = self.found, self.found.within != _OUTSIDE
+        by_inner = _sums(found.within[counted], found_width[counted], len(self.inner.place))
+        by_record = _sums(found.holes.record, found_width, len(self.records.place))
+        return by_inner, by_record + _sums(self.inner.record, inner_width, len(self.records.place))
+
+    def _layout(self, widths: Int64) -> _Layout:
+        """Return the layout for symbols of these widths."""
+        found_width = widths[self.found.symbol]
+        by_inner, _ = self._sums(found_width, self.inner.width)
+        inner_size = self.inner_base + by_inner
+        inner_width = widths_of(inner_size)
+        _, by_record = self._sums(found_width, inner_width)
+        record_size = self.record_base + by_record
+        width = np.concatenate((widths_of(record_size), inner_width, found_width))
+        place = np.empty(len(width), np.int64)
+        in_order = width[self.order]
+        place[self.order] = self.literal_before + np.cumsum(in_order) - in_order
+        base = np.zeros(len(self.literal) + int(width.sum()), np.uint8)
+        is_literal = np.ones(len(base), np.bool_)
+        is_literal[spread(place, width)] = False
+        base[is_literal] = self.literal
+        sizes = np.concatenate((record_size, inner_size))
+        put_numbers(base, place[: len(sizes)], width[: len(sizes)], sizes)
+        found = place[len(sizes) :]
+        first = found[self.first]
+        number_widths = widths[~self.is_text]
+        goes_on = np.ones(int(number_widths.sum()), np.bool_)
+        goes_on[np.cumsum(number_widths) - 1] = False
+        return _Layout(
+            widths=widths,
+            first=first,
+            record=place[self.found.holes.record[self.first]],
+            base=base,
+            places=spread(found, found_width),
+            sources=spread(first[self.found.symbol], found_width),
+            numbers=spread(first[~self.is_text], number_widths),
+            goes_on=goes_on,
+        )
+
+
+def _sums(index: Int64, values: Int64, count: int) -> Int64:
+    """Return (count,) the sums of the values with each index."""
+    return np.bincount(index, values, count).astype(np.int64)
+
+
+# ---------------------------------------------------------------------------------------------------
+# Making one
+
+
+def template_of(data: UInt8, graph: Graph, slots: Sequence[int | str]) -> Template | None:
+    """Return what a file shares with those of equal ranks, None where it is too unusual.
+
+    Args:
+        data: The node records of the file, undamaged.
+        graph: What was read from them.
+        slots: The values that were read for its slots.
+    """
+    place, begin = find_records(data.tobytes(), 0)
+    end = np.append(place[1:], len(data))
+    fields = find_fields(data, begin, end)
+    if fields is None or len(begin) != len(graph):
+        return None
+    marks = _slot_marks(graph)
+    values = _slot_values(data, fields, graph)
+    if values is None or len(marks) != len(slots):
+        return None
+    parts = [values, *(_ids(data, fields, graph, len(slots)) or ())]
+    inner = _joined([inner for _, _, inner, _ in parts])
+    before = np.cumsum([0, *(len(inner.place) for _, _, inner, _ in parts)])
+    within = [
+        np.where(part == _OUTSIDE, part, part + first)
+        for (_, _, _, part), first in zip(parts, before[:-1].tolist(), strict=True)
+    ]
+    with_ids = len(parts) > 1
+    kinds = [kind for _, kind in marks] + [int(ValueKind.UINT64)] * (len(graph) if with_ids else 0)
+    found = _Found(
+        _joined([holes for holes, _, _, _ in parts]),
+        np.concatenate([symbol for _, symbol, _, _ in parts]),
+        np.concatenate(within),
+        np.array(kinds, np.int64),
+        len(slots),
+    )
+    touched = np.unique(found.holes.record)
+    records = _Holes(place[touched], (begin - place)[touched], np.arange(len(touched)))
+    number = np.zeros(len(place), np.int64)
+    number[touched] = np.arange(len(touched))
+    found = replace(found, holes=replace(found.holes, record=number[found.holes.record]))
+    template = Template(data, records, replace(inner, record=number[inner.record]), found, marks)
+    # The proof that nothing was overlooked: the template reads the file that it was made of.
+    own = template.read(data)
+    if own is None or own.slots != tuple(slots):
+        return None
+    return template if own.ids is None or bool((own.ids == graph.id).all()) else None
+
+
+_Part = tuple[_Holes, Int64, _Holes, Int64]
+"""Where symbols appear, which, the lengths within records that count them, and which of these each is within."""
+
+
+def _joined(holes: Sequence[_Holes]) -> _Holes:
+    columns = [(hole.place, hole.width, hole.record) for hole in holes]
+    return _Holes(*(np.concatenate(column) for column in zip(*columns, strict=True)))
+
+
+def _slot_marks(graph: Graph) -> list[tuple[int, int]]:
+    """Return key and kind of every slot."""
+    where = np.flatnonzero(graph.attrs.slot)
+    _, first = np.unique(graph.attrs.value[where], return_index=True)
+    chosen = where[first]
+    return list(zip(graph.attrs.key[chosen].tolist(), graph.attrs.kind[chosen].tolist(), strict=True))
+
+
+def _slot_values(data: UInt8, fields: Fields, graph: Graph) -> _Part | None:
+    """Return where the values of slots are, None where an attribute gives its key or value more than once."""
+    attributes = fields.only((fields.number == _ATTRIBUTE) & (fields.wire == 2))
+    if len(attributes.owner) != len(graph.attrs.slot):
+        return None
+    where = np.flatnonzero(graph.attrs.slot)
+    attributes = attributes.only(where)
+    content = find_fields(data, attributes.begin, attributes.end)
+    if content is None:
+        return None
+    keys = np.bincount(content.owner[content.number == _KEY], minlength=len(where))
+    values = content.only(content.number >= _FIRST_VALUE)
+    kind = graph.attrs.kind[where]
+    usual = (keys == 1).all() and len(values.owner) == len(where)
+    if not (
+        usual
+        and (values.owner == np.arange(len(where))).all()
+        and (values.number == kind).all()
+        and np.isin(kind, (*_NUMBERS, ValueKind.STRING)).all()
+    ):
+        return None
+    holes = _Holes(values.place, values.end - values.place, attributes.owner)
+    lengths = _Holes(attributes.place, attributes.begin - attributes.place, attributes.owner)
+    return holes, graph.attrs.value[where], lengths, np.arange(len(where))
+
+
+def _ids(data: UInt8, fields: Fields, graph: Graph, before: int) -> list[_Part] | None:
+    """Return where the ids of nodes are, None where they have to stay as they are."""
+    given = fields.only((fields.number == _ID) & (fields.wire == 0))
+    dangling = len(graph.ctrl.dangling) + len(graph.data.dangling)
+    each_once = len(given.owner) == len(graph) and bool((given.owner == np.arange(len(graph))).all())
+    if dangling or not each_once or len(np.unique(graph.id)) < len(graph):
+        return None
+    nothing = _Holes(*(np.empty(0, np.int64) for _ in range(3)))
+    holes = _Holes(given.place, given.end - given.place, given.owner)
+    parts: list[_Part] = [(holes, before + given.owner, nothing, np.full(len(graph), _OUTSIDE))]
+    for number, waits in ((_CTRL, graph.ctrl), (_DATA, graph.data)):
+        lists = fields.only((fields.number == number) & ((fields.wire == 0) | (fields.wire == 2)))
+        owner, place, width = list_numbers(data, lists.begin, lists.end)
+        if len(owner) != len(waits.rows):
+            return None
+        counted = np.flatnonzero((lists.wire == 2) & (lists.end > lists.begin))
+        index = np.full(len(lists.owner), _OUTSIDE)
+        index[counted] = np.arange(len(counted))
+        lengths = lists.only(counted)
+        holes = _Holes(place, width, lists.owner[owner])
+        inner = _Holes(lengths.place, lengths.begin - lengths.place, lengths.owner)
+        parts.append((holes, before + waits.rows.astype(np.int64), inner, index[owner]))
+    return parts
