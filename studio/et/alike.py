@@ -43,7 +43,7 @@ class _Known:
         if symbols is None:
             return None
         graph = self.nodes.graph
-        if symbols.ids is not None and not bool((symbols.ids == graph.id).all()):
+        if symbols.ids is not None and symbols.ids is not graph.id:
             graph = replace(graph, id=symbols.ids)
         findings = tuple(_renamed(finding, self.name, name) for finding in self.nodes.findings)
         return chakra.Nodes(graph, symbols.slots, findings=findings)

@@ -39,7 +39,7 @@ _STEPS_UP = 3
 
 def sniff(head: bytes) -> bool:
     """Whether `head` starts an execution trace whose nodes have times."""
-    return any(mark in head for mark in _MARKS) and pytorch.sniff(head)
+    return pytorch.sniff(head) and any(mark in head for mark in _MARKS)
 
 
 class _Io(msgspec.Struct, frozen=True, gc=False):

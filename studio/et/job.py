@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
 from pathlib import Path, PurePosixPath
+from threading import Lock
 
 from studio.errors import TraceError, TraceFormatError
 from studio.et import alike, chakra, chakra_json, etplus, events, groups, kineto, pytorch, text
@@ -31,7 +32,7 @@ from studio.et.link.parallel import RankFiles, link_files
 from studio.et.memory import available_bytes, refuse_beyond_memory
 from studio.et.naming import name_of
 from studio.et.recording import DeviceTrace, HostTrace
-from studio.et.source import SourceFile, head, inflated_bytes, load, looks_like, open_sources
+from studio.et.source import SourceFile, head, load, looks_like, open_sources, sizes_bytes
 from studio.et.workers import processors
 from studio.trace import CommGroup, Finding, Graph, Rank, Trace, digest
 from studio.units import format_counted
@@ -74,6 +75,8 @@ _WORTH_PROCESSES = 48 << 20
 """Uncompressed bytes of a job from which on other processes are started: each takes half a second to start."""
 
 
+Sizes = Mapping[Path, tuple[int, int]]
+"""Bytes of files, as they are and uncompressed."""
 RankFile = tuple[SourceFile, Format, int | None]
 """The file of a rank, its format, and the rank number in its name, if there is one."""
 
@@ -287,16 +290,17 @@ def read_job(
         TraceFormatError: A file cannot be read.
     """
     numbers = dict(ranks or {})
-    meter = _Meter(progress, sum(file.path.stat().st_size for file, _, _ in job.ranks))
-    total = sum(inflated_bytes(file.path) for file, _, _ in job.ranks)
+    sizes = {file.path: sizes_bytes(file.path) for file, _, _ in job.ranks}
+    meter = _Meter(progress, sum(sizes[file.path][0] for file, _, _ in job.ranks))
+    total = sum(sizes[file.path][1] for file, _, _ in job.ranks)
     at_once = 2 if total >= _WORTH_THREADS * len(job.ranks) else 1
     builder = _Builder()
     linking = (lambda done, total: progress("linking", done, total)) if progress else None
-    by_several = _by_several(job, numbers, total)
+    by_several = _by_several(job, numbers, sizes)
     if by_several and builder.link_files(job, by_several, options, meter, linking):
         _add_others(builder, job, total)
         return builder.trace(job)
-    read_one = partial(_read_file, total=total, meter=meter, size=size or UNSAID)
+    read_one = partial(_read_file, total=total, sizes=sizes, meter=meter, size=size or UNSAID)
     for (file, fmt, number), parts in _read_all(job.ranks, read_one, at_once, meter):
         for part in parts:
             if isinstance(part, GroupsPart):
@@ -316,13 +320,14 @@ def read_job(
 def _add_others(builder: _Builder, job: JobFiles, total: int) -> None:
     """Read the files that describe the job as a whole."""
     for file, fmt in job.others:
-        for part in _read_file(file, fmt, total=total, meter=_Meter(None, 0), size=UNSAID):
+        for part in _read_file(file, fmt, total=total, sizes={}, meter=_Meter(None, 0), size=UNSAID):
             if isinstance(part, GroupsPart):
                 builder.add_groups(part)
 
 
-def _by_several(job: JobFiles, numbers: Mapping[str, int], total: int) -> list[RankFiles]:
+def _by_several(job: JobFiles, numbers: Mapping[str, int], sizes: Sizes) -> list[RankFiles]:
     """Return the files of each rank where reading in parallel pays, none where it does not or names have no rank."""
+    total = sum(inflated for _, inflated in sizes.values())
     if total < _WORTH_PROCESSES or processors() < 2 or not all(fmt.half for _, fmt, _ in job.ranks):
         return []
     sides: dict[str, dict[int | None, SourceFile]] = {"host": {}, "device": {}}
@@ -330,7 +335,7 @@ def _by_several(job: JobFiles, numbers: Mapping[str, int], total: int) -> list[R
         sides[fmt.half][numbers.get(file.name, number)] = file
     hosts, devices = sides["host"], sides["device"]
     sure = hosts.keys() == devices.keys() and len(hosts) + len(devices) == len(job.ranks)
-    largest = max((inflated_bytes(file.path) for file, _, _ in job.ranks), default=0)
+    largest = max((inflated for _, inflated in sizes.values()), default=0)
     free = available_bytes()
     fits = free is None or processors() * largest * kineto.FORMAT.memory_ratio < free
     if not sure or len(hosts) < 2 or None in hosts or not fits:
@@ -422,15 +427,19 @@ class _Meter:
     def __init__(self, progress: Progress | None, total: int) -> None:
         self._progress, self._total = progress, max(total, 1)
         self._done: dict[str, int] = {}
+        self._sum = 0
+        self._lock = Lock()
         self._stopped = False
 
     def tick(self, name: str, done: int) -> None:
         """Record that `done` bytes of a file are read; raises what the progress callback raises."""
-        self._done[name] = done
+        with self._lock:
+            self._sum += done - self._done.get(name, 0)
+            self._done[name] = done
         if self._stopped:
             raise TraceError("Reading was stopped.")
         if self._progress:
-            self._progress("reading", min(sum(list(self._done.values())), self._total), self._total)
+            self._progress("reading", min(self._sum, self._total), self._total)
 
     def stop(self) -> None:
         """Make the threads that still read stop at their next tick."""
@@ -479,9 +488,11 @@ def _read_ahead(
         yield first, task.result()
 
 
-def _read_file(file: SourceFile, fmt: Format, *, total: int, meter: _Meter, size: JobSize) -> list[Part]:
-    packed_bytes = file.path.stat().st_size
-    refuse_beyond_memory(file.name, inflated_bytes(file.path), fmt.memory_ratio)
+def _read_file(
+    file: SourceFile, fmt: Format, *, total: int, sizes: Sizes, meter: _Meter, size: JobSize
+) -> list[Part]:
+    packed_bytes, inflated = sizes.get(file.path) or sizes_bytes(file.path)
+    refuse_beyond_memory(file.name, inflated, fmt.memory_ratio)
     data, findings = load(file)
     share = packed_bytes / max(2 * len(data), 1)
     tick = lambda done: meter.tick(file.name, int(done * share))  # noqa: E731

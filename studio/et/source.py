@@ -123,12 +123,17 @@ def head(path: Path) -> bytes:
 
 def inflated_bytes(path: Path) -> int:
     """Return about how large a file is uncompressed, from the end of its gzip stream."""
-    size = path.stat().st_size
+    return sizes_bytes(path)[1]
+
+
+def sizes_bytes(path: Path) -> tuple[int, int]:
+    """Return how large a file is, and about how large uncompressed, from the end of its gzip stream."""
     with open_file(path) as stream:
+        size = os.fstat(stream.fileno()).st_size
         if size < 18 or stream.read(2) != _GZIP:
-            return size
+            return size, size
         stream.seek(-4, 2)
-        return min(int.from_bytes(stream.read(4), "little"), _RATIO * size)
+        return size, min(int.from_bytes(stream.read(4), "little"), _RATIO * size)
 
 
 def load(file: SourceFile) -> tuple[bytes | memoryview, tuple[Finding, ...]]:

@@ -136,6 +136,7 @@ class Template:
         inner: _Holes,
         found: _Found,
         slot_marks: Sequence[tuple[int, int]],
+        ids: UInt64,
     ) -> None:
         """Take the holes out of a file.
 
@@ -145,12 +146,14 @@ class Template:
             inner: Lengths of attributes and lists that hold symbols.
             found: Appearances of symbols.
             slot_marks: Key and kind of every slot; those with the same mark are told apart by their values.
+            ids: Ids of its nodes.
         """
-        self.records, self.inner, self.found, self.slot_marks = records, inner, found, slot_marks
+        self.records, self.inner, self.found = records, inner, found
+        self.slot_marks, self.ids = slot_marks, ids
         self.is_text = found.kinds == ValueKind.STRING
         sorts = {mark: index for index, mark in enumerate(slot_marks)}
-        ids = [_OUTSIDE] * (len(found.kinds) - found.slots)
-        self.sort = np.array([sorts[mark] for mark in slot_marks] + ids, np.int64)
+        of_ids = [_OUTSIDE] * (len(found.kinds) - found.slots)
+        self.sort = np.array([sorts[mark] for mark in slot_marks] + of_ids, np.int64)
         holes = (records, inner, found.holes)
         place = np.concatenate([hole.place for hole in holes])
         width = np.concatenate([hole.width for hole in holes])
@@ -216,9 +219,9 @@ class Template:
         if count == len(self.found.kinds):
             return Symbols(tuple(slots), None)
         ids = read_numbers(data, layout.first[count:])[0].view(np.uint64)
-        if not (ids[1:] > ids[:-1]).all() and len(np.unique(ids)) < len(ids):
-            return None
-        return Symbols(tuple(slots), ids)
+        if (ids == self.ids).all():
+            return Symbols(tuple(slots), self.ids)
+        return Symbols(tuple(slots), ids) if len(np.unique(ids)) == len(ids) else None
 
     def _fits(self, layout: _Layout, data: UInt8) -> bool:
         """Whether a file is what its own symbols make, and these have the widths of the layout."""
@@ -353,7 +356,7 @@ def template_of(data: UInt8, graph: Graph, slots: Sequence[int | str]) -> Templa
     number = np.zeros(len(place), np.int64)
     number[touched] = np.arange(len(touched))
     found = replace(found, holes=replace(found.holes, record=number[found.holes.record]))
-    template = Template(data, records, replace(inner, record=number[inner.record]), found, marks)
+    template = Template(data, records, replace(inner, record=number[inner.record]), found, marks, graph.id)
     # The proof that nothing was overlooked: the template reads the file that it was made of.
     own = template.read(data)
     if own is None or own.slots != tuple(slots):
