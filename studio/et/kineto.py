@@ -8,8 +8,9 @@ processor nor on a device (counters, metadata, the profiler's own marks) is left
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import Any
 
 import msgspec
@@ -17,11 +18,13 @@ import numpy as np
 
 from studio.decoding import decoder
 from studio.errors import TraceFormatError
+from studio.et.device_events import in_order, joined
+from studio.et.event_pieces import split_events
 from studio.et.format import DevicePart, Format, Part, Reading
 from studio.et.mend import collector_paused, decode_mended
 from studio.et.pytorch import integers
 from studio.et.recording import DeviceTrace, EventKind, Group, Head
-from studio.trace import NONE, Bool, Finding, Int64
+from studio.trace import NONE, Bool, Finding, Int32, Int64, UInt8
 
 CATEGORIES = {
     "cpu_op": EventKind.OPERATOR,
@@ -65,15 +68,15 @@ def sniff(head: bytes) -> bool:
 
 
 class _Args(msgspec.Struct, gc=False):
-    external: Any = msgspec.field(default=None, name="External id")
-    external_old: Any = msgspec.field(default=None, name="external id")
-    record_function: Any = msgspec.field(default=None, name="Record function id")
-    correlation: Any = None
-    stream: Any = None
-    device: Any = None
-    bytes: Any = None
-    wait_stream: Any = msgspec.field(default=None, name="wait_on_stream")
-    wait_record: Any = msgspec.field(default=None, name="wait_on_cuda_event_record_corr_id")
+    external: Any = msgspec.field(default=NONE, name="External id")
+    external_old: Any = msgspec.field(default=NONE, name="external id")
+    record_function: Any = msgspec.field(default=NONE, name="Record function id")
+    correlation: Any = NONE
+    stream: Any = NONE
+    device: Any = NONE
+    bytes: Any = NONE
+    wait_stream: Any = msgspec.field(default=NONE, name="wait_on_stream")
+    wait_record: Any = msgspec.field(default=NONE, name="wait_on_cuda_event_record_corr_id")
     collective: Any = msgspec.field(default=None, name="Collective name")
     in_elements: Any = msgspec.field(default=None, name="In msg nelems")
     out_elements: Any = msgspec.field(default=None, name="Out msg nelems")
@@ -89,9 +92,6 @@ class _Args(msgspec.Struct, gc=False):
     target: Any = msgspec.field(default=None, name="Dst Rank")
     dims: msgspec.Raw = msgspec.field(default=msgspec.Raw(b""), name="Input Dims")
     types: msgspec.Raw = msgspec.field(default=msgspec.Raw(b""), name="Input type")
-
-
-_NO_ARGS = _Args()
 
 
 class _Event(msgspec.Struct, gc=False):
@@ -118,18 +118,20 @@ class _Object(_Content):
     events: list[_Event] | None = msgspec.field(default=None, name="traceEvents")
 
 
+_NO_ARGS = _Args()
 _object = decoder(_Object)
 _list = decoder(list[_Event])
 _anything = decoder(Any)
 
 
+def _decode(raw: bytes | memoryview) -> _Content:
+    bare = bytes(raw[:64]).lstrip()[:1] == b"["
+    return _Content(events=_list(raw)) if bare else _object(raw)
+
+
 def _content(data: bytes | memoryview, name: str) -> tuple[_Content, tuple[Finding, ...]]:
-    bare = bytes(data[:64]).lstrip()[:1] == b"["
-    decode: Callable[[bytes | memoryview], _Content] = (
-        (lambda raw: _Content(events=_list(raw))) if bare else _object
-    )
     try:
-        return decode_mended(data, decode, name)
+        return decode_mended(data, _decode, name)
     except msgspec.ValidationError:
         return decode_mended(data, _by_hand, name)
 
@@ -178,14 +180,7 @@ def read(reading: Reading) -> list[Part]:
         TraceFormatError: It is no JSON, or has no list of events.
     """
     with collector_paused():
-        content, findings = _content(reading.data, reading.name)
-        reading.tick(len(reading.data))
-        if not isinstance(content.events, list):
-            raise TraceFormatError(
-                f"{reading.name}: no list 'traceEvents'; a Kineto or Chrome trace has one.",
-                hint="Write it with torch.profiler.profile(...).export_chrome_trace(path).",
-            )
-        trace, lost = _columns(content, reading.name)
+        trace, lost, findings = _in_pieces(reading) or _as_a_whole(reading)
     noticed = [*reading.findings, *findings]
     if lost:
         message = f"{reading.name}: events without a usable time, left out: {lost:,}."
@@ -194,102 +189,169 @@ def read(reading: Reading) -> list[Part]:
     return [DevicePart(replace(trace, damaged=damaged), tuple(noticed))]
 
 
-def _columns(content: _Content, name: str) -> tuple[DeviceTrace, int]:
-    """Return the events as columns, and how many had to be left out."""
-    categories: dict[Any, EventKind] = {}
-    kinds: list[EventKind] = []
-    complete: list[_Event] = []
-    flows: list[_Event] = []
-    for event in content.events:
-        if event.ph == "X":
-            category = event.cat
-            kind = categories.get(category) if isinstance(category, str) else EventKind.OTHER
-            if kind is None:
-                kind = categories.setdefault(category, CATEGORIES.get(category.lower(), EventKind.OTHER))
-            if kind:
-                kinds.append(kind)
-                complete.append(event)
-        elif event.ph == "f" and event.cat in _FLOWS:
-            flows.append(event)
+_Events = Callable[[], Iterable[list[_Event]]]
+"""Returns the events of a file, in pieces."""
+
+
+def _in_pieces(reading: Reading) -> tuple[DeviceTrace, int, tuple[Finding, ...]] | None:
+    """Return the events of a long file, None where it is short, damaged or odd."""
+    pieces = split_events(reading.data)
+    if pieces is None:
+        return None
+    split = pieces
+    try:
+        content = _decode(split.rest())
+        last = content.events
+        if not isinstance(last, list):
+            return None
+        events = lambda: chain(map(_list, split.lists(reading.tick)), [last])  # noqa: E731
+        return *_columns(content, events, reading.name), ()
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+
+
+def _as_a_whole(reading: Reading) -> tuple[DeviceTrace, int, tuple[Finding, ...]]:
+    content, findings = _content(reading.data, reading.name)
+    reading.tick(len(reading.data))
+    events = content.events
+    if not isinstance(events, list):
+        raise TraceFormatError(
+            f"{reading.name}: no list 'traceEvents'; a Kineto or Chrome trace has one.",
+            hint="Write it with torch.profiler.profile(...).export_chrome_trace(path).",
+        )
+    return *_columns(content, lambda: iter([events]), reading.name), findings
+
+
+def _columns(content: _Content, events: _Events, name: str) -> tuple[DeviceTrace, int]:
+    """Return the events as columns, by time, and how many had to be left out."""
+    made = [_piece(some, name) for some in events()]
+    trace = joined([piece for piece, _ in made])
+    base_ns = _whole(content.base)
+    latest = int(np.abs(trace.start_ns).max(initial=0))
+    if base_ns is not None and len(trace) and abs(base_ns) + latest >= _LONGEST_NS:
+        base_ns = None
+    trace = in_order(trace, np.lexsort((-trace.duration_ns, trace.start_ns)))
+    trace.start_ns[:] += base_ns or 0
+    trace = replace(trace, head=_head(content, base_ns), pid=_pid(trace))
+    if (trace.correlation[trace.is_device] < 0).any():
+        flows = [event for some in events() for event in some if event.ph == "f" and event.cat in _FLOWS]
+        _correlate_by_flow(trace, flows, base_ns or 0)
+    return trace, sum(lost for _, lost in made)
+
+
+def _piece(events: list[_Event], name: str) -> tuple[DeviceTrace, int]:
+    """Return some events as columns, in the order of the file, and how many had to be left out."""
+    whole = [event for event in events if event.ph == "X"]
+    kind = _kinds(whole)
+    kept = np.flatnonzero(kind)
+    complete = [whole[index] for index in kept.tolist()]
     start_ns, good = times_ns([event.ts for event in complete])
     duration_ns, timed = times_ns([event.dur for event in complete])
     duration_ns[~timed | (duration_ns < 0)] = 0
-    order = np.flatnonzero(good)[np.lexsort((-duration_ns[good], start_ns[good]))]
-    events = [complete[index] for index in order.tolist()]
-    base_ns = _whole(content.base)
-    if (
-        base_ns is not None
-        and len(order)
-        and abs(base_ns) + int(np.abs(start_ns[order]).max()) >= _LONGEST_NS
-    ):
-        base_ns = None
-    trace = _trace(content, name, events, base_ns)
-    trace.start_ns[:] = start_ns[order] + (base_ns or 0)
-    trace.duration_ns[:] = duration_ns[order]
-    trace.kind[:] = np.array(kinds, np.uint8)[order]
-    if flows and (trace.correlation[trace.is_device] < 0).any():
-        _correlate_by_flow(trace, flows, base_ns or 0)
+    if not good.all():
+        kept, start_ns, duration_ns = kept[good], start_ns[good], duration_ns[good]
+        complete = [whole[index] for index in kept.tolist()]
+    trace = _trace(name, complete)
+    trace.kind[:], trace.start_ns[:], trace.duration_ns[:] = kind[kept], start_ns, duration_ns
     return trace, int(len(good) - good.sum())
 
 
-def _trace(content: _Content, name: str, events: Sequence[_Event], base_ns: int | None) -> DeviceTrace:
-    """Return the trace of sorted events, times and kinds still to be filled in."""
-    args = [event.args or _NO_ARGS for event in events]
-    names: dict[Any, int] = {}
+def _kinds(events: Sequence[_Event]) -> UInt8:
+    """Return (M,) the kinds of events."""
+    categories = [event.cat for event in events]
+    try:
+        distinct = set(categories)
+    except TypeError:
+        categories = [category if isinstance(category, str) else None for category in categories]
+        distinct = set(categories)
+    known = {
+        category: CATEGORIES.get(category.lower(), EventKind.OTHER)
+        if isinstance(category, str)
+        else EventKind.OTHER
+        for category in distinct
+    }
+    return np.array(list(map(known.__getitem__, categories)), np.uint8)
+
+
+def _codes(texts: Sequence[Any]) -> tuple[list[str], Int32]:
+    """Return the distinct texts by first appearance, and (M,) which each is."""
+    if set(map(type, texts)) - {str}:
+        texts = [text if isinstance(text, str) else str(text) for text in texts]
+    codes = {text: code for code, text in enumerate(dict.fromkeys(texts))}
+    return list(codes), np.array(list(map(codes.__getitem__, texts)), np.int32)
+
+
+def _threads(events: Sequence[_Event]) -> tuple[tuple[tuple[str, str], ...], Int32]:
+    """Return the distinct threads by first appearance, and (M,) which each event is of."""
+    pairs = [(event.pid, event.tid) for event in events]
+    try:
+        distinct = dict.fromkeys(pairs)
+    except TypeError:
+        pairs = [(str(pid), str(tid)) for pid, tid in pairs]
+        distinct = dict.fromkeys(pairs)
     threads: dict[tuple[str, str], int] = {}
-    pairs: dict[Any, int] = {}
+    codes = {(pid, tid): threads.setdefault((str(pid), str(tid)), len(threads)) for pid, tid in distinct}
+    return tuple(threads), np.array(list(map(codes.__getitem__, pairs)), np.int32)
 
-    def thread(pid: Any, tid: Any) -> int:
-        try:
-            known = pairs.get((pid, tid))
-        except TypeError:
-            pid, tid, known = str(pid), str(tid), None
-        if known is None:
-            known = threads.setdefault((str(pid), str(tid)), len(threads))
-            pairs[pid, tid] = known
-        return known
 
-    external = _numbers([arg.external for arg in args])
-    older = _numbers([arg.external_old for arg in args])
+def _trace(name: str, events: Sequence[_Event]) -> DeviceTrace:
+    """Return the trace of events, times, kinds and what the file says as a whole still to be filled in."""
+    args = [event.args or _NO_ARGS for event in events]
+    columns = {field: _numbers(values) for field, values in _values(args).items()}
+    external = columns["external"]
+    older = columns["external_old"]
     external = np.where(external < 0, older, external)
     count = len(events)
-    words = [event.name for event in events]
-    worded = np.array(
-        [names.setdefault(word if isinstance(word, str) else str(word), len(names)) for word in words],
-        np.int32,
-    )
+    threads, thread = _threads(events)
+    names, worded = _codes([event.name for event in events])
     named = np.array([word.startswith(_COMM_NAMES) for word in names] or [False], np.bool_)
     describes_collective = [arg.collective is not None or arg.group is not None for arg in args]
     communicating = named[worded] | np.array(describes_collective, np.bool_)
     return DeviceTrace(
         file=name,
-        head=_head(content, base_ns),
+        head=Head(),
         kind=np.zeros(count, np.uint8),
         name=worded,
         start_ns=np.zeros(count, np.int64),
         duration_ns=np.zeros(count, np.int64),
-        thread=np.array([thread(event.pid, event.tid) for event in events], np.int32),
-        threads=tuple(threads),
-        record_function=_numbers([arg.record_function for arg in args]),
+        thread=thread,
+        threads=threads,
+        record_function=columns["record_function"],
         external=external,
-        correlation=_numbers([arg.correlation for arg in args]),
-        stream=_numbers([arg.stream for arg in args]),
-        device=_numbers([arg.device for arg in args]),
-        bytes=_numbers([arg.bytes for arg in args]),
-        wait_stream=_numbers([arg.wait_stream for arg in args]),
-        wait_record=_numbers([arg.wait_record for arg in args]),
+        correlation=columns["correlation"],
+        stream=columns["stream"],
+        device=columns["device"],
+        bytes=columns["bytes"],
+        wait_stream=columns["wait_stream"],
+        wait_record=columns["wait_record"],
         comm={row: _comm(args[row]) for row in np.flatnonzero(communicating).tolist()},
-        names=list(names),
-        pid=_pid(events),
+        names=names,
+        pid=NONE,
     )
+
+
+def _values(args: Sequence[_Args]) -> dict[str, list[Any]]:
+    """Return the values of every numeric field."""
+    return {
+        "external": [arg.external for arg in args],
+        "external_old": [arg.external_old for arg in args],
+        "record_function": [arg.record_function for arg in args],
+        "correlation": [arg.correlation for arg in args],
+        "stream": [arg.stream for arg in args],
+        "device": [arg.device for arg in args],
+        "bytes": [arg.bytes for arg in args],
+        "wait_stream": [arg.wait_stream for arg in args],
+        "wait_record": [arg.wait_record for arg in args],
+    }
 
 
 def _numbers(values: list[Any]) -> Int64:
     """Return (M,) whole numbers, -1 for anything else."""
-    missing = values.count(None)
-    if missing == len(values):
+    if values.count(NONE) == len(values):
         return np.full(len(values), NONE, np.int64)
-    numbers, good = integers([NONE if value is None else value for value in values] if missing else values)
+    numbers, good = integers(
+        [NONE if value is None else value for value in values] if None in values else values
+    )
     return np.where(good, numbers, NONE)
 
 
@@ -307,13 +369,11 @@ def _comm(args: _Args) -> dict[str, Any]:
     return facts
 
 
-def _pid(events: Sequence[_Event]) -> int:
+def _pid(trace: DeviceTrace) -> int:
     """Return the process id of the first operator."""
-    for event in events:
-        if CATEGORIES.get(str(event.cat).lower()) == EventKind.OPERATOR:
-            pid = _whole(event.pid)
-            return NONE if pid is None else pid
-    return NONE
+    operators = np.flatnonzero(trace.kind == EventKind.OPERATOR)
+    pid = _whole(trace.threads[int(trace.thread[operators[0]])][0]) if len(operators) else None
+    return NONE if pid is None else pid
 
 
 def times_ns(values: Sequence[Any]) -> tuple[Int64, Bool]:

@@ -1,0 +1,76 @@
+"""Join and sort the columns of device traces."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import fields, replace
+from typing import Any, TypeVar
+
+import numpy as np
+
+from studio.et.recording import DeviceTrace
+from studio.trace import Int32, Int64
+
+_Word = TypeVar("_Word")
+
+
+def joined(traces: Sequence[DeviceTrace]) -> DeviceTrace:
+    """Return the events of several pieces of one file, one after another.
+
+    Args:
+        traces: At least one; what is said of the file as a whole is taken from the first.
+    """
+    if len(traces) == 1:
+        return traces[0]
+    names: dict[str, int] = {}
+    threads: dict[tuple[str, str], int] = {}
+    before = np.cumsum([0, *(len(trace) for trace in traces)]).tolist()
+    columns = _columns(traces)
+    columns["name"] = np.concatenate([_recoded(trace.name, trace.names, names) for trace in traces])
+    columns["thread"] = np.concatenate([_recoded(trace.thread, trace.threads, threads) for trace in traces])
+    comm = {
+        first + row: facts
+        for first, trace in zip(before, traces, strict=False)
+        for row, facts in trace.comm.items()
+    }
+    return replace(traces[0], names=list(names), threads=tuple(threads), comm=comm, **columns)
+
+
+def in_order(trace: DeviceTrace, order: Int64) -> DeviceTrace:
+    """Return some of the events in another order; names and threads are numbered by first appearance."""
+    columns: dict[str, Any] = {name: column[order] for name, column in _columns([trace]).items()}
+    columns["name"], names = _by_appearance(columns["name"], trace.names)
+    columns["thread"], threads = _by_appearance(columns["thread"], trace.threads)
+    place = np.full(len(trace), -1, np.int64)
+    place[order] = np.arange(len(order))
+    rows = np.array(list(trace.comm), np.int64)
+    moved = zip(place[rows].tolist(), trace.comm.values(), strict=True)
+    comm = dict(sorted(((row, facts) for row, facts in moved if row >= 0), key=lambda item: item[0]))
+    return replace(trace, names=names, threads=tuple(threads), comm=comm, **columns)
+
+
+def _columns(traces: Sequence[DeviceTrace]) -> dict[str, Any]:
+    """Return every column of the traces, by name, one after another."""
+    names = [field.name for field in fields(DeviceTrace)]
+    return {
+        name: np.concatenate([getattr(trace, name) for trace in traces])
+        for name in names
+        if isinstance(getattr(traces[0], name), np.ndarray)
+    }
+
+
+def _recoded(codes: Int32, words: Sequence[_Word], known: dict[_Word, int]) -> Int32:
+    """Return codes of words as codes of all words known, to which new ones are added."""
+    table = np.array([known.setdefault(word, len(known)) for word in words], np.int32)
+    return table[codes] if len(codes) else codes
+
+
+def _by_appearance(codes: Int32, words: Sequence[_Word]) -> tuple[Int32, list[_Word]]:
+    """Return codes by first appearance, and the words for them."""
+    first = np.full(len(words), len(codes), np.int64)
+    # The last write wins: backwards, so that it is the first appearance.
+    first[codes[::-1]] = np.arange(len(codes) - 1, -1, -1)
+    used = np.argsort(first, kind="stable")[: int((first < len(codes)).sum())]
+    table = np.zeros(len(words), np.int32)
+    table[used] = np.arange(len(used))
+    return table[codes], [words[code] for code in used.tolist()]
