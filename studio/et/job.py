@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Executor
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
 from pathlib import Path, PurePosixPath
-from threading import Lock
 
 from studio.errors import TraceError, TraceFormatError
 from studio.et import alike, chakra, chakra_json, etplus, events, groups, kineto, pytorch, text
+from studio.et.executors import in_order, local_processes
 from studio.et.format import (
     HEAD_BYTES,
     UNSAID,
@@ -68,9 +68,9 @@ _SAYS_NOTHING = re.compile(
 )
 """Words in file names that distinguish the sides of a rank, not jobs."""
 _VERSION = re.compile(r"\.\d+\.\d+\.\d+(?=\D|$)")
-_AHEAD = 4
-_WORTH_THREADS = 4 << 20
-"""Uncompressed bytes a file from which on two are read at a time: handing over a small file takes longer than reading it."""
+_LEAST_BYTES = 4 << 20
+"""Uncompressed bytes of a job's files on average from which on others are asked to read them: files of one job that are
+alike are read faster by one process, which compares them."""
 _WORTH_PROCESSES = 48 << 20
 """Uncompressed bytes of a job from which on other processes are started: each takes half a second to start."""
 
@@ -273,8 +273,9 @@ def read_job(
     progress: Progress | None = None,
     options: LinkOptions | None = None,
     size: JobSize | None = None,
+    executor: Executor | None = None,
 ) -> Trace:
-    """Read the files of one job, two at a time, and link execution traces with Kineto traces.
+    """Read the files of one job, and link execution traces with Kineto traces.
 
     Args:
         job: Its files.
@@ -282,6 +283,7 @@ def read_job(
         progress: Told the bytes read.
         options: What linking derives.
         size: NPUs and passes, where a workload leaves them open.
+        executor: Reads and links the files; where none is given, processes of this machine do so for large jobs.
 
     Raises:
         RanksNeededError: The rank of some files is not known.
@@ -293,15 +295,33 @@ def read_job(
     sizes = {file.path: sizes_bytes(file.path) for file, _, _ in job.ranks}
     meter = _Meter(progress, sum(sizes[file.path][0] for file, _, _ in job.ranks))
     total = sum(sizes[file.path][1] for file, _, _ in job.ranks)
-    at_once = 2 if total >= _WORTH_THREADS * len(job.ranks) else 1
     builder = _Builder()
     linking = (lambda done, total: progress("linking", done, total)) if progress else None
-    by_several = _by_several(job, numbers, sizes)
-    if by_several and builder.link_files(job, by_several, options, meter, linking):
-        _add_others(builder, job, total)
-        return builder.trace(job)
-    read_one = partial(_read_file, total=total, sizes=sizes, meter=meter, size=size or UNSAID)
-    for (file, fmt, number), parts in _read_all(job.ranks, read_one, at_once, meter):
+    with _executor_for(executor, job, sizes) as chosen:
+        by_several = _by_several(job, numbers) if chosen else []
+        if chosen and by_several and builder.link_files(job, by_several, options, meter, linking, chosen):
+            _add_others(builder, job, total)
+            return builder.trace(job)
+        read_one = partial(_read_file, total=total, sizes=sizes, meter=meter, size=size or UNSAID)
+        contents = (
+            _read_elsewhere(job.ranks, chosen, total, meter, size or UNSAID)
+            if chosen
+            else _read_here(job.ranks, read_one)
+        )
+        _add_ranks(builder, job, numbers, contents)
+    builder.link(options, linking)
+    _add_others(builder, job, total)
+    return builder.trace(job)
+
+
+def _add_ranks(
+    builder: _Builder,
+    job: JobFiles,
+    numbers: Mapping[str, int],
+    contents: Iterable[tuple[RankFile, list[Part]]],
+) -> None:
+    """Add what files of ranks hold."""
+    for (file, fmt, number), parts in contents:
         for part in parts:
             if isinstance(part, GroupsPart):
                 builder.add_groups(part)
@@ -312,9 +332,6 @@ def read_job(
             else:
                 of_file = number if part.number is None else part.number
                 builder.add(part, numbers.get(file.name, of_file), alone=len(job.ranks) == 1)
-    builder.link(options, linking)
-    _add_others(builder, job, total)
-    return builder.trace(job)
 
 
 def _add_others(builder: _Builder, job: JobFiles, total: int) -> None:
@@ -325,20 +342,35 @@ def _add_others(builder: _Builder, job: JobFiles, total: int) -> None:
                 builder.add_groups(part)
 
 
-def _by_several(job: JobFiles, numbers: Mapping[str, int], sizes: Sizes) -> list[RankFiles]:
-    """Return the files of each rank where reading in parallel pays, none where it does not or names have no rank."""
+@contextmanager
+def _executor_for(given: Executor | None, job: JobFiles, sizes: Sizes) -> Iterator[Executor | None]:
+    """Yield the executor that reads a job: the one given, processes of this machine for large jobs, else none."""
     total = sum(inflated for _, inflated in sizes.values())
-    if total < _WORTH_PROCESSES or processors() < 2 or not all(fmt.half for _, fmt, _ in job.ranks):
+    largest = max((inflated for _, inflated in sizes.values()), default=0)
+    ratio = max((fmt.memory_ratio for _, fmt, _ in job.ranks), default=0)
+    free = available_bytes()
+    fits = free is None or processors() * largest * ratio < free
+    least = 0 if all(fmt.half for _, fmt, _ in job.ranks) else _LEAST_BYTES * len(job.ranks)
+    small = len(job.ranks) < 2 or total < max(_WORTH_PROCESSES, least)
+    if given is not None:
+        yield given
+    elif small or processors() < 2 or not fits:
+        yield None
+    else:
+        with local_processes() as executor:
+            yield executor
+
+
+def _by_several(job: JobFiles, numbers: Mapping[str, int]) -> list[RankFiles]:
+    """Return the files of each rank where names tell which they are, none where they do not."""
+    if not all(fmt.half for _, fmt, _ in job.ranks):
         return []
     sides: dict[str, dict[int | None, SourceFile]] = {"host": {}, "device": {}}
     for file, fmt, number in job.ranks:
         sides[fmt.half][numbers.get(file.name, number)] = file
     hosts, devices = sides["host"], sides["device"]
     sure = hosts.keys() == devices.keys() and len(hosts) + len(devices) == len(job.ranks)
-    largest = max((inflated for _, inflated in sizes.values()), default=0)
-    free = available_bytes()
-    fits = free is None or processors() * largest * kineto.FORMAT.memory_ratio < free
-    if not sure or len(hosts) < 2 or None in hosts or not fits:
+    if not sure or len(hosts) < 2 or None in hosts:
         return []
     return [
         RankFiles(number, host, devices[number], devices[number].name in numbers)
@@ -347,7 +379,7 @@ def _by_several(job: JobFiles, numbers: Mapping[str, int], sizes: Sizes) -> list
     ]
 
 
-def read(
+def read(  # noqa: PLR0913 - all but the first by name
     paths: Sequence[Path | str] | Path | str,
     *,
     ranks: Mapping[str, int] | None = None,
@@ -355,6 +387,7 @@ def read(
     options: LinkOptions | None = None,
     npus: int | None = None,
     passes: int | None = None,
+    executor: Executor | None = None,
 ) -> Trace:
     """Read the execution traces of one job.
 
@@ -365,6 +398,8 @@ def read(
         options: What linking derives where there are PyTorch traces.
         npus: How many NPUs run a text workload that does not say it.
         passes: How many times a text workload runs; once where nothing is said.
+        executor: Reads and links the files, as `concurrent.futures` has them; it must see the files where they are.
+            Where none is given, processes of this machine do so for large jobs.
 
     Raises:
         TraceError: The paths hold several jobs, or ranks are unknown or claimed twice.
@@ -379,7 +414,9 @@ def read(
                 f"{len(jobs)} jobs found, not one: {names}.", hint="Name the files of one of them."
             )
         size = JobSize(npus, passes)
-        return read_job(jobs[0], ranks=ranks, progress=progress, options=options, size=size)
+        return read_job(
+            jobs[0], ranks=ranks, progress=progress, options=options, size=size, executor=executor
+        )
 
 
 def link(
@@ -388,6 +425,7 @@ def link(
     options: LinkOptions | None = None,
     ranks: Mapping[str, int] | None = None,
     progress: Progress | None = None,
+    executor: Executor | None = None,
 ) -> Trace:
     """Link the execution traces and Kineto traces that PyTorch wrote for the ranks of one job.
 
@@ -396,6 +434,7 @@ def link(
         options: What to derive.
         ranks: Rank numbers by file name, for files that do not tell theirs.
         progress: Called with a phase, the work done and the work in all.
+        executor: As in `read`.
 
     Raises:
         TraceError: The two traces of a rank are of different processes, or there is nothing to link.
@@ -418,74 +457,55 @@ def link(
                 hint="Name the execution traces and Kineto traces of one job, or the folder they are in."
                 + ("" if jobs else " Traces of other formats need no linking."),
             )
-        return read_job(jobs[0], ranks=ranks, progress=progress, options=options)
+        return read_job(jobs[0], ranks=ranks, progress=progress, options=options, executor=executor)
 
 
 class _Meter:
-    """Sums the bytes that several threads have read and reports the total."""
+    """Sums the bytes that were read and reports the total."""
 
     def __init__(self, progress: Progress | None, total: int) -> None:
         self._progress, self._total = progress, max(total, 1)
         self._done: dict[str, int] = {}
         self._sum = 0
-        self._lock = Lock()
-        self._stopped = False
 
     def tick(self, name: str, done: int) -> None:
         """Record that `done` bytes of a file are read; raises what the progress callback raises."""
-        with self._lock:
-            self._sum += done - self._done.get(name, 0)
-            self._done[name] = done
-        if self._stopped:
-            raise TraceError("Reading was stopped.")
+        self._sum += done - self._done.get(name, 0)
+        self._done[name] = done
+        self.look()
+
+    def look(self) -> None:
+        """Report what is known, for the callback to stop what goes on elsewhere."""
         if self._progress:
             self._progress("reading", min(self._sum, self._total), self._total)
 
-    def stop(self) -> None:
-        """Make the threads that still read stop at their next tick."""
-        self._stopped = True
 
-
-def _read_all(
-    files: Sequence[RankFile],
-    read_one: Callable[[SourceFile, Format], list[Part]],
-    at_once: int,
-    meter: _Meter,
+def _read_here(
+    files: Sequence[RankFile], read_one: Callable[[SourceFile, Format], list[Part]]
 ) -> Iterator[tuple[RankFile, list[Part]]]:
-    """Yield the content of each file in order."""
+    """Yield the content of each file in order, read by this process."""
     formats: dict[str, Format] = {}
-    for _, fmt, _ in files:
+    for entry in files:
+        file, fmt, _ = entry
         if fmt.name not in formats:
             own = fmt.job_reader() if fmt.job_reader and len(files) > 1 else fmt.read
             formats[fmt.name] = replace(fmt, read=own)
-    if at_once == 1:
-        for entry in files:
-            yield entry, read_one(entry[0], formats[entry[1].name])
-        return
-    with ThreadPoolExecutor(max_workers=at_once) as pool:
-        try:
-            yield from _read_ahead(pool, files, lambda file, fmt: read_one(file, formats[fmt.name]))
-        except BaseException:
-            meter.stop()
-            pool.shutdown(cancel_futures=True)
-            raise
+        yield entry, read_one(file, formats[fmt.name])
 
 
-def _read_ahead(
-    pool: ThreadPoolExecutor,
-    files: Sequence[RankFile],
-    read_one: Callable[[SourceFile, Format], list[Part]],
+def _read_elsewhere(
+    files: Sequence[RankFile], executor: Executor, total: int, meter: _Meter, size: JobSize
 ) -> Iterator[tuple[RankFile, list[Part]]]:
-    """Yield the content of each file in order, with only a few read ahead: equal graphs are soon dropped."""
-    waiting: deque[tuple[RankFile, Future[list[Part]]]] = deque()
-    for entry in files:
-        waiting.append((entry, pool.submit(read_one, entry[0], entry[1])))
-        if len(waiting) == _AHEAD:
-            first, task = waiting.popleft()
-            yield first, task.result()
-    while waiting:
-        first, task = waiting.popleft()
-        yield first, task.result()
+    """Yield the content of each file in order, read by an executor: equal graphs are soon dropped."""
+    calls = [(read_parts, (file, fmt, total, size)) for file, fmt, _ in files]
+    for entry, parts in zip(files, in_order(executor, calls, meter.look), strict=True):
+        meter.tick(entry[0].name, entry[0].path.stat().st_size)
+        yield entry, parts
+
+
+def read_parts(file: SourceFile, fmt: Format, total: int, size: JobSize) -> list[Part]:
+    """Read one file; for executors."""
+    return _read_file(file, fmt, total=total, sizes={}, meter=_Meter(None, 0), size=size)
 
 
 def _read_file(
@@ -543,14 +563,15 @@ class _Builder:
         options: LinkOptions | None,
         meter: _Meter,
         tick: Callable[[int, int], None] | None,
+        executor: Executor,
     ) -> bool:
-        """Read and link the ranks in several processes; returns False if their names do not pair them."""
+        """Read and link the ranks by an executor; returns False if their names do not pair them."""
         sizes = {file.name: file.path.stat().st_size for file, _, _ in job.ranks}
         made = link_files(
             ranks,
             options or LinkOptions(),
-            processors(),
-            lambda name, done: meter.tick(name, sizes[name] * done // 1000),
+            executor,
+            lambda name: meter.tick(name, sizes[name]) if name else meter.look(),
             tick or (lambda _done, _total: None),
         )
         if made is None:

@@ -1,7 +1,6 @@
-"""Run work on the ranks of a job in several processes.
+"""Processes that call functions.
 
-A worker is asked over pipes to call functions, and keeps for later what they leave with it. It imports neither the
-program that started it nor anything that program did not.
+A worker is asked over pipes. It imports neither the program that started it nor anything that program did not.
 """
 
 from __future__ import annotations
@@ -10,23 +9,11 @@ import os
 import pickle
 import subprocess
 import sys
-import threading
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
 from contextlib import suppress
-from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 from studio.errors import StudioError
-
-Tick = Callable[[int], None]
-State = dict[Any, Any]
-Task = Callable[..., Any]
-"""A function of a module, called with the worker's state, a function to report progress with, and its arguments."""
-
-Item = TypeVar("Item")
-Result = TypeVar("Result")
-_MOST_WORKERS = 8
 
 
 def processors() -> int:
@@ -51,26 +38,24 @@ class Worker:
             start_new_session=True,
         )
 
-    def ask(self, task: Task, *arguments: Any, tick: Tick = lambda _done: None) -> Any:
-        """Call a function in the worker; return its result or raise its error."""
+    def ask(
+        self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        """Call a function of a module in the worker; return its result or raise its error."""
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         try:
-            pickle.dump((task, arguments), self.process.stdin, protocol=5)
+            pickle.dump((function, args, kwargs or {}), self.process.stdin, protocol=5)
             self.process.stdin.flush()
-            while True:
-                kind, value = pickle.load(self.process.stdout)  # noqa: S301 (a process of ours)
-                if kind == "tick":
-                    tick(value)
-                elif kind == "error":
-                    raise value
-                else:
-                    return value
-        except (EOFError, BrokenPipeError, pickle.UnpicklingError) as error:
+            well, value = pickle.load(self.process.stdout)  # noqa: S301 (a process of ours)
+        except (EOFError, BrokenPipeError, pickle.UnpicklingError, ValueError) as error:
             raise StudioError(
                 "A worker process ended early; it may have run out of memory.",
                 hint="Try again with more memory, or with fewer ranks.",
             ) from error
+        if not well:
+            raise value
+        return value
 
     def close(self) -> None:
         """End the process, whatever it is doing."""
@@ -88,95 +73,14 @@ def serve() -> None:
     source, target = sys.stdin.buffer, sys.stdout.buffer
     # Whatever prints must not print into the answers.
     sys.stdout = sys.stderr
-    state: State = {}
-
-    def answer(kind: str, value: Any) -> None:
-        pickle.dump((kind, value), target, protocol=5)
-        target.flush()
-
     while True:
         try:
-            task, arguments = pickle.load(source)  # noqa: S301 (the process that started this one)
+            function, args, kwargs = pickle.load(source)  # noqa: S301 (the process that started this one)
         except EOFError:
             return
         try:
-            result = task(state, lambda done: answer("tick", done), *arguments)
+            answer = True, function(*args, **kwargs)
         except Exception as error:  # noqa: BLE001 (raised where it was asked)
-            answer("error", error)
-        else:
-            answer("done", result)
-
-
-class Team:
-    """Workers that share items; each item stays with the worker that took it first."""
-
-    def __init__(self, size: int) -> None:
-        self.workers = [Worker() for _ in range(min(size, _MOST_WORKERS))]
-        self.stopped = False
-
-    def __enter__(self) -> Team:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """End all workers."""
-        self.stopped = True
-        for worker in self.workers:
-            worker.close()
-
-    def share(
-        self, items: Sequence[Item], work: Callable[[Worker, Item], Result]
-    ) -> list[tuple[Worker, Result]]:
-        """Return each item's worker and result; free workers take the next item."""
-        waiting = iter(enumerate(items))
-        lock = threading.Lock()
-        results: dict[int, tuple[Worker, Result]] = {}
-
-        def run(worker: Worker) -> None:
-            while not self.stopped:
-                with lock:
-                    following = next(waiting, None)
-                if following is None:
-                    return
-                index, item = following
-                results[index] = worker, work(worker, item)
-
-        self._all([partial(run, worker) for worker in self.workers])
-        return [results[index] for index in range(len(items))]
-
-    def run_own(
-        self, tasks: Sequence[tuple[Worker, Item]], work: Callable[[Worker, Item], Result]
-    ) -> list[Result]:
-        """Run items on the workers that hold them and return the results."""
-        results: dict[int, Result] = {}
-
-        def run(worker: Worker) -> None:
-            for index, (whose, item) in enumerate(tasks):
-                if whose is worker and not self.stopped:
-                    results[index] = work(worker, item)
-
-        self._all([partial(run, worker) for worker in self.workers])
-        return [results[index] for index in range(len(tasks))]
-
-    def _all(self, runs: Sequence[Callable[[], None]]) -> None:
-        """Run each worker's part; the first error ends all."""
-        with ThreadPoolExecutor(max_workers=len(runs)) as pool:
-            futures = [pool.submit(self._catch, run) for run in runs]
-            try:
-                errors = [error for future in futures if (error := future.result()) is not None]
-            except BaseException:
-                self.close()
-                raise
-        if errors:
-            raise errors[0]
-
-    def _catch(self, run: Callable[[], None]) -> BaseException | None:
-        try:
-            run()
-        except BaseException as error:  # noqa: BLE001 (raised once all have ended)
-            first = not self.stopped
-            self.close()
-            return error if first else None
-        return None
+            answer = False, error
+        pickle.dump(answer, target, protocol=5)
+        target.flush()

@@ -1,15 +1,20 @@
-"""Read and link the ranks of a large job in several processes.
+"""Read and link the ranks of a large job by an executor.
 
-Each process reads the files of a rank, drafts it and keeps it; from outlines of all of them the ranks are brought together
-here, and every process finishes its own. The result is the same, to the order of the findings.
+Each call reads the files of a rank, drafts it and puts it into a folder that all share; from outlines of all of them the
+ranks are brought together here, and further calls finish them. The result is the same, to the order of the findings.
 """
 
 from __future__ import annotations
 
+import pickle
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass
+from pathlib import Path
 
 from studio.et import kineto, pytorch
+from studio.et.executors import in_order
 from studio.et.format import DevicePart, HostPart, RankPart, Reading
 from studio.et.link import Settled, settle
 from studio.et.link.assemble import assemble
@@ -18,7 +23,6 @@ from studio.et.link.join import LEAST_SHARE
 from studio.et.link.options import LinkOptions
 from studio.et.link.pair import Pair, may_belong, pair
 from studio.et.source import SourceFile, load
-from studio.et.workers import State, Team, Tick, Worker
 from studio.trace import Finding
 
 
@@ -57,78 +61,67 @@ class LinkedRanks:
 def link_files(
     ranks: Sequence[RankFiles],
     options: LinkOptions,
-    workers: int,
-    read: Callable[[str, int], None],
+    executor: Executor,
+    read: Callable[[str], None],
     linked: Callable[[int, int], None],
 ) -> LinkedRanks | None:
-    """Read and link the files of a job by several processes.
+    """Read and link the files of a job.
 
     Args:
         ranks: Which files belong to which rank.
         options: What to derive.
-        workers: How many processes.
-        read: Told the name of a file and the share of it that was read, of 1,000; may raise to stop.
+        executor: Who reads and links.
+        read: Told the name of a file that was read, and "" several times a second meanwhile; may raise to stop.
         linked: Told the ranks that are finished; may raise to stop.
 
     Returns:
         The ranks; None where the content of some files does not bear out their names, so that all have to be compared.
     """
-    with Team(min(workers, len(ranks))) as team:
-
-        def draft_on(worker: Worker, files: RankFiles) -> _Drafted | None:
-            sides = files.host.name, files.device.name
-
-            def tick(done: int) -> None:
-                read(sides[done // 1001], done % 1001)
-
-            answer: _Drafted | None = worker.ask(draft_files, files, options, tick=tick)
-            if answer is None:
-                raise _UnsureError
-            for name in sides:
-                read(name, 1000)
-            return answer
-
-        try:
-            drafts = team.share(ranks, draft_on)
-        except _UnsureError:
-            return None
-        outlines = [answer.outline for _, answer in drafts if answer is not None]
-        settled = settle(outlines, options)
-        whose = {files.number: worker for files, (worker, _) in zip(ranks, drafts, strict=True)}
-        tasks = [(whose[outline.number or 0], outline) for outline in settled.drafts]
-        done: list[int] = []
-
-        def finish_on(worker: Worker, settled_outline: RankDraft) -> RankPart:
-            part: RankPart = worker.ask(finish, settled_outline, settled.origin_ns, settled.world, options)
-            done.append(1)
-            linked(len(done), len(tasks))
-            return part
-
-        parts = team.run_own(tasks, finish_on)
+    with tempfile.TemporaryDirectory(prefix="chakra-studio-link-") as scratch:
+        drafts: list[Drafted] = []
+        calls = [(draft_files, (files, options, Path(scratch))) for files in ranks]
+        for files, made in zip(ranks, in_order(executor, calls, lambda: read("")), strict=True):
+            if made is None:
+                return None
+            drafts.append(made)
+            read(files.host.name)
+            read(files.device.name)
+        settled = settle([made.outline for made in drafts], options)
+        finishing = [
+            (finish, (Path(scratch), outline, settled.origin_ns, settled.world, options))
+            for outline in settled.drafts
+        ]
+        parts: list[RankPart] = []
+        for part in in_order(executor, finishing, lambda: linked(len(parts), len(finishing))):
+            parts.append(part)
+            linked(len(parts), len(finishing))
     findings: dict[str, tuple[Finding, ...]] = {}
-    for _, answer in drafts:
-        findings |= answer.findings if answer is not None else {}
+    for made in drafts:
+        findings |= made.findings
     return LinkedRanks(parts, settled, findings)
 
 
-class _UnsureError(Exception):
-    """The content of files contradicts their names."""
-
-
 # ---------------------------------------------------------------------------------------------------
-# In the other process
+# Where the executor is
 
 
 @dataclass(frozen=True, slots=True)
-class _Drafted:
+class Drafted:
+    """What is known of a rank that was drafted.
+
+    Attributes:
+        outline: All that other ranks need of it.
+        findings: What the readers noticed, by file name.
+    """
+
     outline: RankDraft
     findings: Mapping[str, tuple[Finding, ...]]
 
 
-def draft_files(state: State, tick: Tick, files: RankFiles, options: LinkOptions) -> _Drafted | None:
-    """Read and draft a rank and keep it here; return its outline, None if the files may be of two ranks."""
-    [host] = pytorch.read(_reading(files.host, tick))
-    [device] = kineto.read(_reading(files.device, lambda done: tick(1001 + done)))
+def draft_files(files: RankFiles, options: LinkOptions, scratch: Path) -> Drafted | None:
+    """Read and draft a rank and put it aside; return its outline, None if the files may be of two ranks."""
+    [host] = pytorch.read(_reading(files.host))
+    [device] = kineto.read(_reading(files.device))
     assert isinstance(host, HostPart)
     assert isinstance(device, DevicePart)
     said = device.trace.head.rank
@@ -138,25 +131,24 @@ def draft_files(state: State, tick: Tick, files: RankFiles, options: LinkOptions
     if not _sure(both):
         return None
     rank_draft = draft(both, options)
-    state[files.number] = rank_draft
-    return _Drafted(outline(rank_draft), {files.host.name: host.findings, files.device.name: device.findings})
+    (scratch / f"{files.number}.draft").write_bytes(pickle.dumps(rank_draft, protocol=5))
+    return Drafted(outline(rank_draft), {files.host.name: host.findings, files.device.name: device.findings})
 
 
-def _reading(file: SourceFile, tick: Tick) -> Reading:
+def _reading(file: SourceFile) -> Reading:
     data, findings = load(file)
-    whole = max(2 * len(data), 1)
-    return Reading(file.name, data, len(data), lambda done: tick(1000 * done // whole), findings)
+    return Reading(file.name, data, len(data), findings=findings)
 
 
 def _sure(both: Pair) -> bool:
     return both.joined is not None and both.joined.share >= LEAST_SHARE and not both.refused
 
 
-def finish(
-    state: State, _tick: Tick, settled: RankDraft, origin_ns: int, world: int, options: LinkOptions
-) -> RankPart:
-    """Finish a kept rank with its settled outline."""
-    rank_draft: RankDraft = state.pop(settled.number)
+def finish(scratch: Path, settled: RankDraft, origin_ns: int, world: int, options: LinkOptions) -> RankPart:
+    """Finish a rank that was put aside with its settled outline."""
+    path = scratch / f"{settled.number}.draft"
+    rank_draft: RankDraft = pickle.loads(path.read_bytes())  # noqa: S301 (written by `draft_files`)
+    path.unlink()
     rank_draft.communication.operators = settled.communication.operators
     rank_draft.communication.devices = settled.communication.devices
     rank_draft.clock = settled.clock

@@ -2,32 +2,32 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 import studio
 from studio.errors import StudioError, TraceFormatError
-from studio.et import job, workers
-from studio.et.link import parallel
+from studio.et import executors, job, workers
 from tests.et.pytorch_files import rank_files, small_rank
 
 
 @pytest.fixture
 def several(monkeypatch):
-    """Every job is worth two processes; counts the teams."""
-    teams = []
+    """Every job is worth processes; lists the executors that were made."""
+    made = []
 
-    class Counted(workers.Team):
-        def __init__(self, size: int) -> None:
-            super().__init__(size)
-            teams.append(self)
+    class Counted(executors.LocalProcesses):
+        def __init__(self, size: int | None = None) -> None:
+            super().__init__(2)
+            made.append(self)
 
     monkeypatch.setattr(job, "_WORTH_PROCESSES", 0)
     monkeypatch.setattr(job, "processors", lambda: 2)
-    monkeypatch.setattr(parallel, "Team", Counted)
-    yield teams
-    assert all(worker.process.poll() is not None for team in teams for worker in team.workers)
+    monkeypatch.setattr(executors, "LocalProcesses", Counted)
+    yield made
+    assert all(worker.process.poll() is not None for executor in made for worker in executor.workers)
 
 
 def job_of(folder: Path, count: int = 3) -> Path:
@@ -105,15 +105,54 @@ def test_a_process_that_dies_is_an_error_for_the_user():
     worker = workers.Worker()
     worker.process.kill()
     with pytest.raises(StudioError, match="ended early"):
-        worker.ask(len, ())
+        worker.ask(len, ((),))
     worker.close()
+
+
+class Counting(ThreadPoolExecutor):
+    """An executor that is not ours."""
+
+    def __init__(self) -> None:
+        super().__init__(1)
+        self.calls: list[str] = []
+
+    def submit(self, fn, /, *args, **kwargs):
+        self.calls.append(fn.__name__)
+        return super().submit(fn, *args, **kwargs)
+
+
+def test_any_executor_reads_and_links(monkeypatch, tmp_path):
+    folder = job_of(tmp_path / "run")
+    with Counting() as executor:
+        trace = studio.link(folder, executor=executor)
+        assert executor.calls == ["draft_files"] * 3 + ["finish"] * 3
+        assert trace == by_one(folder, monkeypatch)
+        written = studio.write(trace, tmp_path / "et", "job")
+        executor.calls.clear()
+        assert studio.read(written, executor=executor) == studio.read(written)
+        assert executor.calls == ["read_parts"] * 3
+
+
+def test_processes_of_this_machine_are_a_standard_executor():
+    with executors.LocalProcesses(2) as executor:
+        assert [executor.submit(divmod, 7, n).result() for n in (2, 3)] == [(3, 1), (2, 1)]
+        assert list(executor.map(abs, [-1, -2, 3])) == [1, 2, 3]
+        with pytest.raises(ZeroDivisionError):
+            executor.submit(divmod, 1, 0).result()
+        with pytest.raises(TimeoutError, match="of the work"):
+            list(executors.in_order(executor, [(_late, ())], lambda: None))
+    assert all(worker.process.poll() is not None for worker in executor.workers)
+
+
+def _late() -> None:
+    raise TimeoutError("of the work")
 
 
 def test_small_jobs_and_single_processors_stay_in_one_process(monkeypatch, tmp_path):
     def refuse(*_: object) -> None:
         raise AssertionError("a process was started")
 
-    monkeypatch.setattr(parallel, "Team", refuse)
+    monkeypatch.setattr(executors, "LocalProcesses", refuse)
     assert len(studio.link(job_of(tmp_path / "run")).ranks) == 3
     monkeypatch.setattr(job, "_WORTH_PROCESSES", 0)
     monkeypatch.setattr(job, "processors", lambda: 1)
