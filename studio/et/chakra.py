@@ -46,6 +46,7 @@ _LONGEST_US = (2**63 - 1) // 1000
 _LAST_OBSOLETE_FIELD = 20
 _MOST_ZEROS = 16
 _LARGEST_RANK = 2**31 - 1
+_MOST_KINDS = 256
 
 
 def sniff(head: bytes) -> bool:
@@ -355,7 +356,11 @@ class _Draft:
         if not len(where):
             return slot, np.empty(0, np.int32)
         named = np.stack([key[where].astype(np.int64), kind[where].astype(np.int64), value[where]])
-        _, first, inverse = np.unique(named, axis=1, return_index=True, return_inverse=True)
+        # Numbers of their own for keys with kinds, and for values: sorting whole columns takes three times as long.
+        _, mark = np.unique(named[0] * _MOST_KINDS + named[1], return_inverse=True)
+        _, bits = np.unique(named[2], return_inverse=True)
+        together = mark * (int(bits.max()) + 1) + bits
+        _, first, inverse = np.unique(together, return_index=True, return_inverse=True)
         order = np.argsort(first)
         number = np.empty(len(order), np.int64)
         number[order] = np.arange(len(order))
@@ -436,6 +441,14 @@ def _resolve(ids: UInt64, offsets: Int64, wanted: UInt64) -> Dependencies:
     """Turn the ids that nodes wait for into rows; of several nodes with one id the first counts."""
     if not len(wanted):
         return Dependencies(offsets, np.empty(0, np.int32), np.empty(0, np.uint64))
+    if len(ids) and int(ids[-1]) - int(ids[0]) == len(ids) - 1 and (ids[1:] > ids[:-1]).all():
+        # One after another, as most writers number nodes: an id is a row. Too small ones wrap around, beyond the rows.
+        place = (wanted - ids[0]).astype(np.uint64)
+        known = place < len(ids)
+        numbered: Int32 = np.where(known, place, 0).astype(np.int32)
+        away = np.flatnonzero(~known)
+        numbered[away] = -1 - np.arange(len(away))
+        return Dependencies(offsets, numbered, wanted[away])
     order = np.argsort(ids, kind="stable") if (ids[1:] < ids[:-1]).any() else None
     sorted_ids = ids if order is None else ids[order]
     place = np.searchsorted(sorted_ids, wanted)
