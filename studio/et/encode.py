@@ -317,11 +317,16 @@ class PlainInts:
     def __init__(self, key: bytes, kind: ValueKind) -> None:
         self.key, self.kind = key, kind
         self.known: dict[int, bytes] = {}
+        self.heads: dict[int, bytes] = {}
 
     def written(self, value: int) -> bytes:
         """Return the attribute with a non-negative value, as a field of a node."""
         if value >= _MOST_KNOWN:
-            return next(_attributes(self.key, self.kind, [length(value)]))
+            content = length(value)
+            size = len(content)
+            if size not in self.heads:
+                self.heads[size] = next(_attributes(self.key, self.kind, [content]))[:-size]
+            return self.heads[size] + content
         if value not in self.known:
             self.known[value] = next(_attributes(self.key, self.kind, [length(value)]))
         return self.known[value]
@@ -385,6 +390,11 @@ def length(size: int) -> bytes:
     """Return a number that is not negative as a varint."""
     if size < len(_SHORT):
         return _SHORT[size]
+    # The usual numbers, ids and times, at once.
+    if size < 1 << 21:
+        return bytes((size & 127 | 128, size >> 7 & 127 | 128, size >> 14))
+    if size < 1 << 28:
+        return bytes((size & 127 | 128, size >> 7 & 127 | 128, size >> 14 & 127 | 128, size >> 21))
     out = bytearray()
     while size > 127:
         out.append(size & 127 | 128)

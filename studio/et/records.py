@@ -120,6 +120,7 @@ class _Encoder:
 
     def __init__(self) -> None:
         self.texts: dict[str, bytes] = {}
+        self.io: dict[tuple[str, str, str], bytes] = {}
         self.known: dict[Any, bytes] = {}
         # By identity: formats that give many nodes one and the same attribute are written fastest.
         self.shared: dict[int, tuple[Attribute, bytes]] = {}
@@ -133,9 +134,10 @@ class _Encoder:
         parts += [_number(b"\x30", max(node.start_ns, 0) // 1000), _number(b"\x38", node.duration_ns // 1000)]
         for tag, texts in ((b"\x42", node.inputs), (b"\x4a", node.outputs)):
             if texts is not None:
-                values, shapes, types = texts
-                inner = self._text(b"\x0a", values) + self._text(b"\x12", shapes) + self._text(b"\x1a", types)
-                parts.append(tag + add_length(inner))
+                written = self.io.get(texts)
+                if written is None:
+                    written = self._io(texts)
+                parts.append(tag + written)
         parts += map(self._attribute, node.attrs)
         for key, time_ns in (("start_ns", node.start_ns), ("duration_ns", node.duration_ns)):
             if time_ns > 0 and time_ns % 1000:
@@ -144,6 +146,15 @@ class _Encoder:
             # proto3 leaves out a zero; written by hand, a recorded start at 0 stays a recorded start.
             parts.append(b"\x30\x00")
         return add_length(b"".join(parts))
+
+    def _io(self, texts: tuple[str, str, str]) -> bytes:
+        """Return values, shapes and types with their length; those of operators without tensors recur."""
+        values, shapes, types = texts
+        inner = self._text(b"\x0a", values) + self._text(b"\x12", shapes) + self._text(b"\x1a", types)
+        if len(self.io) >= _MOST_KNOWN:
+            self.io.clear()
+        written = self.io[texts] = add_length(inner)
+        return written
 
     def _text(self, tag: bytes, text: str) -> bytes:
         """Return a field that holds a text; nothing where it is empty."""

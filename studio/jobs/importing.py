@@ -19,6 +19,10 @@ from studio.samples import SAMPLES, sample_path
 from studio.store.workspace import Workspace
 
 
+_WORTH_THREADS = 1 << 20
+"""Bytes a file from which on the checksums of two are computed at a time."""
+
+
 def open_paths(
     workspace: Workspace,
     paths: Sequence[Path | str],
@@ -127,9 +131,12 @@ def fingerprint(
     files = [file for file, _ in numbered]
     done, total = 0, sum(file.path.stat().st_size for file in files)
     marks = []
+    # Handing over a small file takes longer than reading it.
+    at_once = 2 if total > _WORTH_THREADS * len(files) else 1
     with ThreadPoolExecutor(max_workers=2) as pool:
         try:
-            for (file, number), content in zip(numbered, pool.map(_content_mark, files), strict=True):
+            contents = pool.map(_content_mark, files) if at_once > 1 else map(_content_mark, files)
+            for (file, number), content in zip(numbered, contents, strict=True):
                 marks.append(f"{file.name.rpartition('/')[2]}\0{number}\0{content}")
                 done += file.path.stat().st_size
                 if progress:
