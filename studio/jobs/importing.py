@@ -18,7 +18,6 @@ from studio.files import open_file
 from studio.samples import SAMPLES, sample_path
 from studio.store.workspace import Workspace
 
-
 _WORTH_THREADS = 1 << 20
 """Bytes a file from which on the checksums of two are computed at a time."""
 
