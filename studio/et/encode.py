@@ -383,11 +383,16 @@ def varints(values: Int64) -> list[bytes]:
     return [raw[start:end] for start, end in pairwise([0, *ends])]
 
 
-_SHORT = [bytes([size] if size < 128 else [size & 127 | 128, size >> 7]) for size in range(4096)]
+_SHORT = [bytes([size] if size < 128 else [size & 127 | 128, size >> 7]) for size in range(1 << 14)]
 
 
 def length(size: int) -> bytes:
-    """Return a number that is not negative as a varint."""
+    r"""Return a number that is not negative as a varint, in as few bytes as it takes.
+
+    Example:
+        >>> length(127), length(16383), length(16384), length(1 << 21)
+        (b'\x7f', b'\xff\x7f', b'\x80\x80\x01', b'\x80\x80\x80\x01')
+    """
     if size < len(_SHORT):
         return _SHORT[size]
     # The usual numbers, ids and times, at once.
