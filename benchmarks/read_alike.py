@@ -24,7 +24,7 @@ from studio.et.format import Reading
 from studio.trace import Trace
 
 
-def with_ids_that_run_on(trace: Trace) -> Trace:
+def number_throughout(trace: Trace) -> Trace:
     """Return a job whose nodes are numbered through all ranks, as ASTRA-sim's converter of texts does."""
     graphs = []
     for index, rank in enumerate(trace.ranks):
@@ -34,7 +34,7 @@ def with_ids_that_run_on(trace: Trace) -> Trace:
     return replace(trace, graphs=tuple(graphs), ranks=ranks)
 
 
-def seconds(work: Callable[[], object]) -> float:
+def measure_cpu(work: Callable[[], object]) -> float:
     """Return the seconds of CPU that something takes, the best of three."""
     best = float("inf")
     for _ in range(3):
@@ -44,14 +44,14 @@ def seconds(work: Callable[[], object]) -> float:
     return best
 
 
-def row(name: str, trace: Trace) -> str:
+def describe_case(name: str, trace: Trace) -> str:
     """Return a row of the table."""
     with tempfile.TemporaryDirectory() as folder:
         paths = [path for path in write(trace, folder, "job") if path.suffix == ".et"]
         size = paths[0].stat().st_size
         some = paths[:24]
-        alone = seconds(lambda: [chakra.read(Reading(path.name, path.read_bytes())) for path in some])
-        together = seconds(lambda: read(folder))
+        alone = measure_cpu(lambda: [chakra.read(Reading(path.name, path.read_bytes())) for path in some])
+        together = measure_cpu(lambda: read(folder))
     each, alike = 1000 * alone / len(some), 1000 * together / len(paths)
     return (
         f"| {name} | {len(paths):,} | {size / 1000:,.1f} | {each:.2f} | {alike:.3f} | {each / alike:.0f} × |"
@@ -66,8 +66,8 @@ def main() -> None:
     print("| --- | ---: | ---: | ---: | ---: | ---: |")
     for npus in (64, 1024):
         trace = transformer(npus)
-        print(row("comm groups", trace), flush=True)
-        print(row("comm groups and ids", with_ids_that_run_on(trace)), flush=True)
+        print(describe_case("comm groups", trace), flush=True)
+        print(describe_case("comm groups and ids", number_throughout(trace)), flush=True)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ import numpy as np
 
 from studio.et import chakra
 from studio.et.format import Part, Reading
-from studio.et.templates import Template, template_of
+from studio.et.templates import Template, make_template
 from studio.trace import Finding, UInt8
 
 _LONGEST = 4 << 20
@@ -99,7 +99,7 @@ class JobReader:
             and not hopeless
             and all(f.message.startswith(reading.name) for f in nodes.findings)
         ):
-            template = template_of(data, nodes.graph, nodes.slots)
+            template = make_template(data, nodes.graph, nodes.slots)
             if template is not None:
                 with self.lock:
                     self.made += 1

@@ -14,7 +14,7 @@ from studio.trace import Int32, Int64
 _Word = TypeVar("_Word")
 
 
-def joined(traces: Sequence[DeviceTrace]) -> DeviceTrace:
+def join_events(traces: Sequence[DeviceTrace]) -> DeviceTrace:
     """Return the events of several pieces of one file, one after another.
 
     Args:
@@ -36,7 +36,7 @@ def joined(traces: Sequence[DeviceTrace]) -> DeviceTrace:
     return replace(traces[0], names=list(names), threads=tuple(threads), comm=comm, **columns)
 
 
-def in_order(trace: DeviceTrace, order: Int64) -> DeviceTrace:
+def reorder_events(trace: DeviceTrace, order: Int64) -> DeviceTrace:
     """Return some of the events in another order; names and threads are numbered by first appearance."""
     columns: dict[str, Any] = {name: column[order] for name, column in _columns([trace]).items()}
     columns["name"], names = _by_appearance(columns["name"], trace.names)

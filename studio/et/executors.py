@@ -61,7 +61,7 @@ class LocalProcesses(Executor):
 
 
 @contextmanager
-def local_processes() -> Iterator[LocalProcesses]:
+def start_local_processes() -> Iterator[LocalProcesses]:
     """Yield processes of this machine, which end with the block, whatever they are doing."""
     executor = LocalProcesses()
     try:
@@ -70,7 +70,7 @@ def local_processes() -> Iterator[LocalProcesses]:
         executor.shutdown(cancel_futures=True)
 
 
-def in_order(
+def call_in_order(
     executor: Executor, calls: Iterable[Call[T]], poll: Callable[[], None], ahead: int | None = None
 ) -> Iterator[T]:
     """Yield the results of calls in their order, with a few submitted ahead: results may be large.

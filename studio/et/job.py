@@ -13,7 +13,7 @@ from pathlib import Path, PurePosixPath
 
 from studio.errors import TraceError, TraceFormatError
 from studio.et import alike, chakra, chakra_json, etplus, events, groups, kineto, pytorch, text
-from studio.et.executors import in_order, local_processes
+from studio.et.executors import call_in_order, start_local_processes
 from studio.et.format import (
     HEAD_BYTES,
     UNSAID,
@@ -32,7 +32,7 @@ from studio.et.link.parallel import RankFiles, link_files
 from studio.et.memory import available_bytes, refuse_beyond_memory
 from studio.et.naming import name_of
 from studio.et.recording import DeviceTrace, HostTrace
-from studio.et.source import SourceFile, head, load, looks_like, open_sources, sizes_bytes
+from studio.et.source import SourceFile, head, load, looks_like, measure_file, open_sources
 from studio.et.workers import processors
 from studio.trace import CommGroup, Finding, Graph, Rank, Trace, digest
 from studio.units import format_counted
@@ -292,7 +292,7 @@ def read_job(
         TraceFormatError: A file cannot be read.
     """
     numbers = dict(ranks or {})
-    sizes = {file.path: sizes_bytes(file.path) for file, _, _ in job.ranks}
+    sizes = {file.path: measure_file(file.path) for file, _, _ in job.ranks}
     meter = _Meter(progress, sum(sizes[file.path][0] for file, _, _ in job.ranks))
     total = sum(sizes[file.path][1] for file, _, _ in job.ranks)
     builder = _Builder()
@@ -357,7 +357,7 @@ def _executor_for(given: Executor | None, job: JobFiles, sizes: Sizes) -> Iterat
     elif small or processors() < 2 or not fits:
         yield None
     else:
-        with local_processes() as executor:
+        with start_local_processes() as executor:
             yield executor
 
 
@@ -498,7 +498,7 @@ def _read_elsewhere(
 ) -> Iterator[tuple[RankFile, list[Part]]]:
     """Yield the content of each file in order, read by an executor: equal graphs are soon dropped."""
     calls = [(read_parts, (file, fmt, total, size)) for file, fmt, _ in files]
-    for entry, parts in zip(files, in_order(executor, calls, meter.look), strict=True):
+    for entry, parts in zip(files, call_in_order(executor, calls, meter.look), strict=True):
         meter.tick(entry[0].name, entry[0].path.stat().st_size)
         yield entry, parts
 
@@ -511,7 +511,7 @@ def read_parts(file: SourceFile, fmt: Format, total: int, size: JobSize) -> list
 def _read_file(
     file: SourceFile, fmt: Format, *, total: int, sizes: Sizes, meter: _Meter, size: JobSize
 ) -> list[Part]:
-    packed_bytes, inflated = sizes.get(file.path) or sizes_bytes(file.path)
+    packed_bytes, inflated = sizes.get(file.path) or measure_file(file.path)
     refuse_beyond_memory(file.name, inflated, fmt.memory_ratio)
     data, findings = load(file)
     share = packed_bytes / max(2 * len(data), 1)

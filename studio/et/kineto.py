@@ -18,7 +18,7 @@ import numpy as np
 
 from studio.decoding import decoder
 from studio.errors import TraceFormatError
-from studio.et.device_events import in_order, joined
+from studio.et.device_events import join_events, reorder_events
 from studio.et.event_pieces import split_events
 from studio.et.format import DevicePart, Format, Part, Reading
 from studio.et.mend import collector_paused, decode_mended
@@ -225,12 +225,12 @@ def _as_a_whole(reading: Reading) -> tuple[DeviceTrace, int, tuple[Finding, ...]
 def _columns(content: _Content, events: _Events, name: str) -> tuple[DeviceTrace, int]:
     """Return the events as columns, by time, and how many had to be left out."""
     made = [_piece(some, name) for some in events()]
-    trace = joined([piece for piece, _ in made])
+    trace = join_events([piece for piece, _ in made])
     base_ns = _whole(content.base)
     latest = int(np.abs(trace.start_ns).max(initial=0))
     if base_ns is not None and len(trace) and abs(base_ns) + latest >= _LONGEST_NS:
         base_ns = None
-    trace = in_order(trace, np.lexsort((-trace.duration_ns, trace.start_ns)))
+    trace = reorder_events(trace, np.lexsort((-trace.duration_ns, trace.start_ns)))
     trace.start_ns[:] += base_ns or 0
     trace = replace(trace, head=_head(content, base_ns), pid=_pid(trace))
     if (trace.correlation[trace.is_device] < 0).any():

@@ -123,10 +123,10 @@ def head(path: Path) -> bytes:
 
 def inflated_bytes(path: Path) -> int:
     """Return about how large a file is uncompressed, from the end of its gzip stream."""
-    return sizes_bytes(path)[1]
+    return measure_file(path)[1]
 
 
-def sizes_bytes(path: Path) -> tuple[int, int]:
+def measure_file(path: Path) -> tuple[int, int]:
     """Return how large a file is, and about how large uncompressed, from the end of its gzip stream."""
     with open_file(path) as stream:
         size = os.fstat(stream.fileno()).st_size

@@ -20,10 +20,10 @@ from studio.et.wire_fields import (
     find_fields,
     find_records,
     list_numbers,
+    measure_widths,
     put_numbers,
     read_numbers,
     spread,
-    widths_of,
 )
 from studio.trace import Bool, Graph, Int64, UInt8, UInt64, ValueKind
 
@@ -127,7 +127,7 @@ class _Layout:
 
 
 class Template:
-    """The bytes that the files of equal ranks have in common; `template_of` makes one."""
+    """The bytes that the files of equal ranks have in common; `make_template` makes one."""
 
     def __init__(
         self,
@@ -279,10 +279,10 @@ class Template:
         found_width = widths[self.found.symbol]
         by_inner, _ = self._sums(found_width, self.inner.width)
         inner_size = self.inner_base + by_inner
-        inner_width = widths_of(inner_size)
+        inner_width = measure_widths(inner_size)
         _, by_record = self._sums(found_width, inner_width)
         record_size = self.record_base + by_record
-        width = np.concatenate((widths_of(record_size), inner_width, found_width))
+        width = np.concatenate((measure_widths(record_size), inner_width, found_width))
         place = np.empty(len(width), np.int64)
         in_order = width[self.order]
         place[self.order] = self.literal_before + np.cumsum(in_order) - in_order
@@ -318,7 +318,7 @@ def _sums(index: Int64, values: Int64, count: int) -> Int64:
 # Making one
 
 
-def template_of(data: UInt8, graph: Graph, slots: Sequence[int | str]) -> Template | None:
+def make_template(data: UInt8, graph: Graph, slots: Sequence[int | str]) -> Template | None:
     """Return what a file shares with those of equal ranks, None where it is too unusual.
 
     Args:

@@ -123,7 +123,7 @@ def spread(begin: Int64, count: Int64) -> Int64:
     return np.repeat(begin - ends + count, count) + np.arange(total)
 
 
-def widths_of(numbers: Int64) -> Int64:
+def measure_widths(numbers: Int64) -> Int64:
     """Return (M,) how many bytes (M,) lengths take as variable-length numbers."""
     width = np.ones(len(numbers), np.int64)
     for bits in (7, 14, 21, 28, 35):

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from benchmarks.fuzz_et import mutated
+from benchmarks.fuzz_et import mutate
 from studio.errors import TraceFormatError
 from studio.et import chakra
 from studio.et.alike import JobReader
@@ -164,14 +164,14 @@ def rank_files(draw: st.DrawFn) -> list[bytes]:
 @given(rank_files(), st.integers(0, 2**32))
 def test_a_file_read_by_comparison_is_the_same_as_read_alone(files: list[bytes], seed: int) -> None:
     rng = Random(seed)
-    read_alike([*files, *(mutated(raw, rng) for raw in files)])
+    read_alike([*files, *(mutate(raw, rng) for raw in files)])
 
 
 @UNHURRIED
 @given(st.lists(NODE_BYTES, min_size=1, max_size=4), st.integers(0, 2**32))
 def test_odd_encodings_are_read_as_they_are(records: list[bytes], seed: int) -> None:
     raw, rng = chakra_file(records), Random(seed)
-    read_alike([raw, *(mutated(raw, rng) for _ in range(3)), raw])
+    read_alike([raw, *(mutate(raw, rng) for _ in range(3)), raw])
 
 
 def test_every_changed_byte_of_a_rank_is_seen() -> None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from studio.et import kineto, pytorch
-from studio.et.executors import in_order
+from studio.et.executors import call_in_order
 from studio.et.format import DevicePart, HostPart, RankPart, Reading
 from studio.et.link import Settled, settle
 from studio.et.link.assemble import assemble
@@ -80,7 +80,7 @@ def link_files(
     with tempfile.TemporaryDirectory(prefix="chakra-studio-link-") as scratch:
         drafts: list[Drafted] = []
         calls = [(draft_files, (files, options, Path(scratch))) for files in ranks]
-        for files, made in zip(ranks, in_order(executor, calls, lambda: read("")), strict=True):
+        for files, made in zip(ranks, call_in_order(executor, calls, lambda: read("")), strict=True):
             if made is None:
                 return None
             drafts.append(made)
@@ -92,7 +92,7 @@ def link_files(
             for outline in settled.drafts
         ]
         parts: list[RankPart] = []
-        for part in in_order(executor, finishing, lambda: linked(len(parts), len(finishing))):
+        for part in call_in_order(executor, finishing, lambda: linked(len(parts), len(finishing))):
             parts.append(part)
             linked(len(parts), len(finishing))
     findings: dict[str, tuple[Finding, ...]] = {}

@@ -140,7 +140,7 @@ def test_processes_of_this_machine_are_a_standard_executor():
         with pytest.raises(ZeroDivisionError):
             executor.submit(divmod, 1, 0).result()
         with pytest.raises(TimeoutError, match="of the work"):
-            list(executors.in_order(executor, [(_late, ())], lambda: None))
+            list(executors.call_in_order(executor, [(_late, ())], lambda: None))
     assert all(worker.process.poll() is not None for worker in executor.workers)
 
 
