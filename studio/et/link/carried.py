@@ -17,11 +17,10 @@ import numpy as np
 
 from studio.et.link.literals import parse_literal, tensors
 from studio.et.link.names import operator_kind
-from studio.et.link.operations import Operations
+from studio.et.link.operations import LIBRARY, Operations
 from studio.et.recording import DeviceTrace, HostTrace
 from studio.trace import NONE, CollectiveType, Int64
 
-_PREFIX = "gloo:"
 _AS = {
     CollectiveType.REDUCE_SCATTER: (CollectiveType.ALL_REDUCE,),
     CollectiveType.REDUCE_SCATTER_BLOCK: (CollectiveType.ALL_REDUCE, CollectiveType.REDUCE_SCATTER),
@@ -35,7 +34,7 @@ _MOST_UNDER_WAY = 64
 
 def library_rows(operations: Operations) -> list[int]:
     """Return the operations of a communication library, which carries out calls on the processor."""
-    return [row for row, name in enumerate(operations.names) if name.startswith(_PREFIX)]
+    return [row for row, name in enumerate(operations.names) if name.startswith(LIBRARY)]
 
 
 def match_calls(

@@ -15,7 +15,8 @@ import numpy as np
 
 from studio.et.link.attribute import DeviceOperations, covering
 from studio.et.link.communication import Communication
-from studio.et.link.operations import Operations, find_parents
+from studio.et.link.lanes import FIRST_LANE, find_floating, lost_calls, with_own_lanes
+from studio.et.link.operations import LIBRARY, Operations, find_parents
 from studio.et.link.options import DepKind, LinkOptions
 from studio.et.link.sequence import Place, chains, issue_order
 from studio.et.link.tensors import tensor_dependencies
@@ -120,23 +121,30 @@ def depend(
         options: What to derive.
     """
     library = communication.issued_by
+    threads, floating = operations.thread, find_floating(operations, communication)
+    operations = with_own_lanes(operations, floating)
     waits = []
     if options.sync and device is not None and launched is not None:
         waits = _waits(operations, device, launched)
     around = _around(operations)
     own, waited = _own_time(operations, waits, around)
     inside = _inside(operations, around, library, options)
-    own_times = _OwnTimes(~_within(operations, around, library), library, _first_callee(operations, around))
+    telling = ~_within(operations, around, library)
+    lost = lost_calls(operations, communication)
+    telling[lost] = False
+    ends = _floating_ends(operations, floating, threads)
+    own_times = _OwnTimes(telling, library, _first_callee(operations, around), ends)
     gaps, causes = _gaps(operations, waits, inside, own, own_times, options)
     first_device = len(operations) + len(gaps)
     follows = chains(issue_order(operations, device, launched, communication), communication)
     follows = follows if options.sequence else []
-    order = _order(operations, gaps, device, launched, _issue_times(operations, follows))
+    order = _order(operations, gaps, device, launched, _issue_times(operations, follows, lost))
     draft = _Draft()
     places = np.array([[row + first_device * there for there, row in pair] for pair in follows], np.int64)
     earlier, later = places.reshape(-1, 2).T
     draft.add(earlier, later, DepKind.SEQUENCE)
     _thread_order(draft, operations, gaps, order)
+    _floating_order(draft, operations, lost, threads, order)
     _held_up(draft, operations, gaps, waits, causes, order)
     rows, mistaken = _waiting_callees(operations, library)
     draft.add(operations.parent[rows], rows, DepKind.CALL)
@@ -179,14 +187,18 @@ def _waiting_callees(operations: Operations, library: dict[int, int]) -> tuple[I
 # Order
 
 
-def _issue_times(operations: Operations, follows: Sequence[tuple[Place, Place]]) -> Int64:
+def _issue_times(
+    operations: Operations, follows: Sequence[tuple[Place, Place]], lost: Sequence[int]
+) -> Int64:
     """Return times (N,) to order operations by: their begin, but after the collective they follow in a group.
 
-    Two threads may begin theirs the other way round. Where one had ended before the other began, they stay so.
+    Two threads may begin theirs the other way round. Where one had ended before the other began, they stay so. When a
+    lost one ended is not known.
     """
-    begin = operations.begin.copy()
+    begin, finish = operations.begin.copy(), operations.finish.copy()
+    finish[list(lost)] = np.iinfo(np.int64).max
     for (this_on_device, this), (on_device, other) in follows:
-        if not (this_on_device or on_device) and begin[this] < operations.finish[other]:
+        if not (this_on_device or on_device) and begin[this] < finish[other]:
             begin[other] = max(begin[other], begin[this] + 1)
     return begin
 
@@ -466,11 +478,13 @@ class _OwnTimes:
         telling: (N,) whether the end of each operation may have set another thread going.
         calls: Operation of a communication library → the call it carries out.
         first_callee_ns: (N,) when the first callee of each operation began, the operation's end where it has none.
+        floating_ends: By thread, when it ended the operations that do not occupy it → the lane of each.
     """
 
     telling: Bool
     calls: dict[int, int]
     first_callee_ns: Int64
+    floating_ends: dict[int, dict[int, int]]
 
 
 def _gaps(
@@ -496,6 +510,8 @@ def _gaps(
     gaps: list[Gap] = []
     causes: dict[tuple[int, int], tuple[int, int]] = {}
     for lane, own_rows in lanes.items():
+        if lane >= FIRST_LANE:
+            continue
         device = sorted((w.begin, w.end) for w in waits if w.thread == lane and _outside(operations, w))
         others = {other: ended for other, ended in ends.items() if other != lane}
         spans = [
@@ -507,7 +523,9 @@ def _gaps(
             cause = (
                 None
                 if wait or span.end - span.begin < options.least_gap_ns
-                else by_call.get((lane, span.end)) or _cause(others, span, options)
+                else by_call.get((lane, span.end))
+                or _own_cause(own_times.floating_ends.get(lane, {}), span, options)
+                or _cause(others, span, options)
             )
             if cause:
                 start = max(span.begin, cause[-1])
@@ -578,6 +596,21 @@ def _by_call(
     }
 
 
+def _floating_ends(operations: Operations, floating: Bool, threads: Int64) -> dict[int, dict[int, int]]:
+    """Return by thread when it ended its floating operations → the lane of each."""
+    ends: dict[int, dict[int, int]] = {}
+    for row in np.flatnonzero(floating & operations.timed).tolist():
+        if operations.names[row].startswith(LIBRARY):
+            ends.setdefault(int(threads[row]), {})[int(operations.end_ns[row])] = int(operations.thread[row])
+    return ends
+
+
+def _own_cause(ends: dict[int, int], span: _Span, options: LinkOptions) -> tuple[int, int] | None:
+    """Return the lane of the last floating operation that the thread itself ended within the span, and when."""
+    within = [end for end in ends if span.begin < end <= span.end]
+    return (ends[max(within)], max(within)) if within and options.threads else None
+
+
 def _cause(others: dict[int, Int64], span: _Span, options: LinkOptions) -> tuple[int, int] | None:
     """Return the thread that held another up and until when, None where none did.
 
@@ -611,6 +644,17 @@ def _thread_order(draft: _Draft, operations: Operations, gaps: list[Gap], order:
     """Add the order of operations on each thread."""
     for rows, _ in _lanes(operations, gaps, order).values():
         draft.add(rows[:-1], rows[1:], DepKind.ORDER)
+
+
+def _floating_order(
+    draft: _Draft, operations: Operations, calls: Sequence[int], threads: Int64, order: Int64
+) -> None:
+    """Let calls that do not occupy their thread wait for what was before them on it; nothing there waits for them."""
+    for call in calls:
+        rows = np.flatnonzero((operations.thread == threads[call]) & (order[: len(operations)] < order[call]))
+        if len(rows):
+            last = rows[np.argmax(order[rows])]
+            draft.add(np.array([last]), np.array([call]), DepKind.ORDER)
 
 
 def _held_up(
