@@ -76,6 +76,10 @@ _Causes = dict[tuple[int, int], tuple[int, int]]
 """Thread, and time from which on it ran again → thread that had held it up, and until when."""
 
 
+_Lanes = dict[int, tuple[Int64, Int64]]
+"""Thread → its rows in order, and when they began."""
+
+
 @dataclass(slots=True)
 class _Draft:
     """Dependencies collected so far; rows of gaps are counted from N on, device rows from `device_row` on."""
@@ -121,7 +125,7 @@ def depend(
         options: What to derive.
     """
     library = communication.issued_by
-    threads, floating = operations.thread, find_floating(operations, communication)
+    threads, floating = operations.thread, find_floating(operations)
     operations = with_own_lanes(operations, floating)
     waits = []
     if options.sync and device is not None and launched is not None:
@@ -131,10 +135,10 @@ def depend(
     inside = _inside(operations, around, library, options)
     telling = ~_within(operations, around, library)
     lost = lost_calls(operations, communication)
-    telling[lost] = False
     ends = _floating_ends(operations, floating, threads)
     own_times = _OwnTimes(telling, library, _first_callee(operations, around), ends)
     gaps, causes = _gaps(operations, waits, inside, own, own_times, options)
+    gaps += _instead_of(operations, lost, own, options)
     first_device = len(operations) + len(gaps)
     follows = chains(issue_order(operations, device, launched, communication), communication)
     follows = follows if options.sequence else []
@@ -143,9 +147,10 @@ def depend(
     places = np.array([[row + first_device * there for there, row in pair] for pair in follows], np.int64)
     earlier, later = places.reshape(-1, 2).T
     draft.add(earlier, later, DepKind.SEQUENCE)
-    _thread_order(draft, operations, gaps, order)
-    _floating_order(draft, operations, lost, threads, order)
-    _held_up(draft, operations, gaps, waits, causes, order)
+    lanes = _lanes(operations, gaps, order, lost)
+    _thread_order(draft, lanes)
+    _lost_order(draft, lanes, operations, lost, order)
+    _held_up(draft, lanes, first_device, waits, causes)
     rows, mistaken = _waiting_callees(operations, library)
     draft.add(operations.parent[rows], rows, DepKind.CALL)
     apart = [
@@ -540,6 +545,16 @@ def _gaps(
     return (gaps if options.host_gaps else []), causes
 
 
+def _instead_of(operations: Operations, lost: Sequence[int], own: Int64, options: LinkOptions) -> list[Gap]:
+    """Return a gap for the time that each lost call took its thread, as the call itself is no part of the thread."""
+    gaps = []
+    for call in lost:
+        begin, lane = int(operations.begin[call]), int(operations.thread[call])
+        if options.host_gaps and operations.timed[call]:
+            gaps += _gap(lane, begin, begin + int(own[call]), "call", options)
+    return gaps
+
+
 def _gap(lane: int, begin: int, end: int, why: str, options: LinkOptions) -> list[Gap]:
     return [Gap(lane, begin, end - begin, why)] if end - begin >= options.least_gap_ns else []
 
@@ -628,48 +643,41 @@ def _cause(others: dict[int, Int64], span: _Span, options: LinkOptions) -> tuple
     return None
 
 
-def _lanes(operations: Operations, gaps: list[Gap], order: Int64) -> dict[int, tuple[Int64, Int64]]:
-    """Return the rows of each thread in order, including gaps, and when they began."""
+def _lanes(operations: Operations, gaps: list[Gap], order: Int64, lost: Sequence[int]) -> _Lanes:
+    """Return the rows of each thread in order, including gaps, and when they began; without lost calls."""
     thread = np.concatenate((operations.thread, np.array([gap.thread for gap in gaps], np.int64)))
+    thread[list(lost)] = NONE
     times = np.concatenate((operations.begin, np.array([gap.start_ns for gap in gaps], np.int64)))
     by_lane = {}
-    for lane in np.unique(thread).tolist():
+    for lane in np.unique(thread[thread != NONE]).tolist():
         rows = np.flatnonzero(thread == lane)
         rows = rows[np.argsort(order[rows], kind="stable")]
         by_lane[lane] = rows, times[rows]
     return by_lane
 
 
-def _thread_order(draft: _Draft, operations: Operations, gaps: list[Gap], order: Int64) -> None:
+def _thread_order(draft: _Draft, lanes: _Lanes) -> None:
     """Add the order of operations on each thread."""
-    for rows, _ in _lanes(operations, gaps, order).values():
+    for rows, _ in lanes.values():
         draft.add(rows[:-1], rows[1:], DepKind.ORDER)
 
 
-def _floating_order(
-    draft: _Draft, operations: Operations, calls: Sequence[int], threads: Int64, order: Int64
+def _lost_order(
+    draft: _Draft, lanes: _Lanes, operations: Operations, lost: Sequence[int], order: Int64
 ) -> None:
-    """Let calls that do not occupy their thread wait for what was before them on it; nothing there waits for them."""
-    for call in calls:
-        rows = np.flatnonzero((operations.thread == threads[call]) & (order[: len(operations)] < order[call]))
-        if len(rows):
-            last = rows[np.argmax(order[rows])]
-            draft.add(np.array([last]), np.array([call]), DepKind.ORDER)
+    """Let lost calls wait for what was before them on their thread, where a gap takes their place."""
+    for call in lost:
+        rows, _ = lanes.get(int(operations.thread[call]), (order[:0], order[:0]))
+        place = int(np.searchsorted(order[rows], order[call])) - 1
+        if place >= 0:
+            draft.add(rows[place : place + 1], np.array([call]), DepKind.ORDER)
 
 
-def _held_up(
-    draft: _Draft,
-    operations: Operations,
-    gaps: list[Gap],
-    waits: list[_Wait],
-    causes: _Causes,
-    order: Int64,
-) -> None:
+def _held_up(draft: _Draft, lanes: _Lanes, first_device: int, waits: list[_Wait], causes: _Causes) -> None:
     """Add what threads waited for, to the first node of the thread that began after the wait."""
-    first_device = len(operations) + len(gaps)
-    lanes = _lanes(operations, gaps, order)
+    none = np.zeros(0, np.int64)
     for wait in waits:
-        rows, times = lanes.get(wait.thread, (order[:0], order[:0]))
+        rows, times = lanes.get(wait.thread, (none, none))
         place = int(np.searchsorted(times, wait.end, side="left"))
         if place < len(rows):
             places = np.array(wait.device, np.int64) + first_device

@@ -1,4 +1,4 @@
-"""Tell which operations do not occupy the thread that they are noted down on.
+"""Tell which operations do not hold up the thread that they are noted down on.
 
 A message of gloo is noted down on the thread that called, from the call until that thread waits for it, whatever else
 the thread does meanwhile. And where the recording ended before gloo noted a collective down, only the call is known,
@@ -17,14 +17,11 @@ from studio.et.link.operations import Operations
 from studio.trace import Bool, Int64
 
 
-def find_floating(operations: Operations, communication: Communication) -> Bool:
-    """Return which operations (N,) do not occupy their thread."""
+def find_floating(operations: Operations) -> Bool:
+    """Return which operations (N,) of a library are noted down on a thread that does other things meanwhile."""
     floating = np.zeros(len(operations), np.bool_)
     rows = np.array(library_rows(operations), np.int64)
-    if not len(rows):
-        return floating
     floating[rows[_overlapping(operations, rows)]] = True
-    floating[lost_calls(operations, communication)] = True
     return floating
 
 
