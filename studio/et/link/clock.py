@@ -97,7 +97,7 @@ def _fit(reference: RankDraft, ends: _Ends, other: RankDraft, other_ends: _Ends)
     measure = correct_times(np.concatenate([ends[key] for key in shared]), reference.clock)
     theirs = np.concatenate([other_ends[key] for key in shared])
     difference = measure - theirs
-    if _same_clock(reference, other):
+    if same_clock(reference, other):
         clock = reference.clock
         residual = int(np.median(np.abs(measure - correct_times(theirs, clock))))
         return Clock(clock.offset_ns, clock.drift_ppb, clock.about_ns, residual, len(theirs))
@@ -117,7 +117,8 @@ def _fit(reference: RankDraft, ends: _Ends, other: RankDraft, other_ends: _Ends)
     return Clock(clock.offset_ns, drift, about, residual, len(theirs))
 
 
-def _same_clock(this: RankDraft, other: RankDraft) -> bool:
+def same_clock(this: RankDraft, other: RankDraft) -> bool:
+    """Whether two ranks ran on one machine and count from a known time."""
     if this.device is None or other.device is None:
         return False
     first, second = this.device.head, other.device.head
