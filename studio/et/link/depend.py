@@ -15,7 +15,7 @@ import numpy as np
 
 from studio.et.link.attribute import DeviceOperations, covering
 from studio.et.link.communication import Communication
-from studio.et.link.lanes import FIRST_LANE, find_floating, lost_calls, with_own_lanes
+from studio.et.link.lanes import FIRST_LANE, find_floating, find_inner, lost_calls, with_own_lanes
 from studio.et.link.operations import LIBRARY, Operations, find_parents
 from studio.et.link.options import DepKind, LinkOptions
 from studio.et.link.sequence import Place, chains, issue_order
@@ -125,15 +125,16 @@ def depend(
         options: What to derive.
     """
     library = communication.issued_by
-    threads, floating = operations.thread, find_floating(operations)
-    operations = with_own_lanes(operations, floating)
+    threads, floating = operations.thread, find_floating(operations, communication)
+    inner = find_inner(operations, communication, floating)
+    operations = with_own_lanes(operations, floating, inner)
     waits = []
     if options.sync and device is not None and launched is not None:
         waits = _waits(operations, device, launched)
     around = _around(operations)
     own, waited = _own_time(operations, waits, around)
     inside = _inside(operations, around, library, options)
-    telling = ~_within(operations, around, library)
+    telling = ~_within(operations, around, library) & (inner < 0)
     lost = lost_calls(operations, communication)
     ends = _floating_ends(operations, floating, threads)
     own_times = _OwnTimes(telling, library, _first_callee(operations, around), ends)
@@ -150,8 +151,9 @@ def depend(
     lanes = _lanes(operations, gaps, order, lost)
     _thread_order(draft, lanes)
     _lost_order(draft, lanes, operations, lost, order)
+    _inner_order(draft, lanes, operations, inner, order)
     _held_up(draft, lanes, first_device, waits, causes)
-    rows, mistaken = _waiting_callees(operations, library)
+    rows, mistaken = _waiting_callees(operations, library, inner)
     draft.add(operations.parent[rows], rows, DepKind.CALL)
     apart = [
         (call, row) for row, call in library.items() if operations.thread[row] != operations.thread[call]
@@ -172,13 +174,15 @@ def depend(
     return Plan(own, waited, tuple(gaps), source, target, kinds, order, dropped)
 
 
-def _waiting_callees(operations: Operations, library: dict[int, int]) -> tuple[Int64, int]:
+def _waiting_callees(operations: Operations, library: dict[int, int], inner: Int64) -> tuple[Int64, int]:
     """Return the operations that wait for their caller, and how many have a caller that cannot be one.
+
+    What runs within an operation of a library does not wait for it.
 
     Recorders note the last call begun, on whatever thread, so an operator may be written down as called by a
     collective that only ran at the time.
     """
-    rows = np.flatnonzero(operations.parent >= 0)
+    rows = np.flatnonzero((operations.parent >= 0) & ((inner < 0) | (operations.parent != inner)))
     above = operations.parent[rows]
     both = operations.timed[rows] & operations.timed[above] & ~operations.frame[above]
     crossing = both & (operations.thread[rows] != operations.thread[above])
@@ -671,6 +675,17 @@ def _lost_order(
         place = int(np.searchsorted(order[rows], order[call])) - 1
         if place >= 0:
             draft.add(rows[place : place + 1], np.array([call]), DepKind.ORDER)
+
+
+def _inner_order(draft: _Draft, lanes: _Lanes, operations: Operations, inner: Int64, order: Int64) -> None:
+    """Let what runs within an operation of a library wait for what that waits for, not for its end."""
+    rows = np.flatnonzero(inner >= 0)
+    rows = rows[np.argsort(order[rows], kind="stable")]
+    for around, first in zip(*np.unique(inner[rows], return_index=True), strict=True):
+        before, _ = lanes[int(operations.thread[around])]
+        place = int(np.searchsorted(order[before], order[around])) - 1
+        if place >= 0:
+            draft.add(before[place : place + 1], rows[first : first + 1], DepKind.ORDER)
 
 
 def _held_up(draft: _Draft, lanes: _Lanes, first_device: int, waits: list[_Wait], causes: _Causes) -> None:
