@@ -598,21 +598,35 @@ def _first_callee(operations: Operations, around: Int64) -> Int64:
 def _by_call(
     operations: Operations, own_times: _OwnTimes, options: LinkOptions
 ) -> dict[tuple[int, int], tuple[int, int, int]]:
-    """Return thread and begin of a library's operations → thread, begin and own end of the call that each carries out.
+    """Return thread and begin of a library's operations → thread of the call that each carries out, and what it waited for.
 
-    Whatever else ended meanwhile on that thread, it was the call that the operation had waited for. The begin is given
-    so that the call is the last that began before it. Its own end is where its node ends: callees are nodes after it.
+    Whatever else ended meanwhile on that thread, it was the call that the operation had waited for: all of it, where it
+    had ended before, else what it had called and ended until then. Of the two times, the last that began before the
+    first was the last it waited for, and that ended at the second.
     """
-    start, first, thread = operations.start_ns, own_times.first_callee_ns, operations.thread
-    return {
-        (int(thread[row]), int(start[row])): (
-            int(thread[call]),
-            int(start[call]) + 1,
-            int(min(first[call], start[row])),
-        )
+    start, end, thread = operations.start_ns, operations.end_ns, operations.thread
+    apart = [
+        (row, call)
         for row, call in own_times.calls.items()
         if options.threads and thread[row] != thread[call] and 0 <= start[call] <= start[row]
-    }
+    ]
+    lanes = {}
+    for lane in {int(thread[call]) for _, call in apart}:
+        rows = np.flatnonzero(operations.timed & ~operations.frame & (thread == lane))
+        lanes[lane] = rows[np.argsort(start[rows], kind="stable")]
+    waited = {}
+    for row, call in apart:
+        lane, begin = int(thread[call]), int(start[row])
+        if end[call] <= begin:
+            until = int(end[call])
+        else:
+            rows = lanes[lane]
+            low, high = np.searchsorted(start[rows], (int(start[call]), begin))
+            ended = end[rows[low:high]]
+            until = int(ended[ended <= begin].max(initial=start[call]))
+        own_end = until if until > start[call] else int(min(own_times.first_callee_ns[call], begin))
+        waited[int(thread[row]), begin] = lane, max(until, int(start[call]) + 1), own_end
+    return waited
 
 
 def _floating_ends(operations: Operations, floating: Bool, threads: Int64) -> dict[int, dict[int, int]]:
