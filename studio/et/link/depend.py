@@ -515,7 +515,7 @@ def _gaps(
         for lane, own_rows in lanes.items()
     }
     by_call = _by_call(operations, own_times, options)
-    started = int(operations.start_ns[rows].min()) if len(rows) else 0
+    started = int(operations.start_ns[operations.timed].min()) if len(rows) else 0
     gaps: list[Gap] = []
     causes: dict[tuple[int, int], tuple[int, int]] = {}
     for lane, own_rows in lanes.items():
