@@ -21,7 +21,7 @@ from studio.et.link.operations import LIBRARY, Operations
 from studio.et.recording import DeviceTrace, HostTrace
 from studio.trace import NONE, CollectiveType, Int64
 
-_AS = {
+_AS: dict[int, tuple[int, ...]] = {
     CollectiveType.REDUCE_SCATTER: (CollectiveType.ALL_REDUCE,),
     CollectiveType.REDUCE_SCATTER_BLOCK: (CollectiveType.ALL_REDUCE, CollectiveType.REDUCE_SCATTER),
 }
@@ -137,11 +137,9 @@ class _Matching:
         return before[likeness.index(best)] if best else NONE
 
     def fits(self, row: int, call: int) -> bool:
-        """Whether a call is free and of the operation's kind."""
-        kind = operator_kind(self.operations.names[row])
-        return call in self.free and (
-            kind == self.kinds[call] or kind in _AS.get(CollectiveType(max(self.kinds[call], 0)), ())
-        )
+        """Whether a call is free and of the operation's kind, where that is known."""
+        kind, called = operator_kind(self.operations.names[row]), self.kinds[call]
+        return call in self.free and (kind in (None, called) or kind in _AS.get(called, ()))
 
     def likeness(self, row: int, call: int) -> int:
         """Return how well the tensors of an operation are those of a call: storages, sizes, unknown, or 0 for neither."""

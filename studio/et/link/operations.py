@@ -79,7 +79,7 @@ def _callers(host: HostTrace, device: DeviceTrace | None, event: Int64) -> Int64
     have ended long before.
     """
     timed = np.flatnonzero(event >= 0)
-    if device is None or not len(timed):
+    if device is None or not len(timed) or not any(name.startswith(LIBRARY) for name in host.names):
         return host.parent
     start, end, thread = (np.full(len(host), NONE, np.int64) for _ in range(3))
     start[timed] = device.start_ns[event[timed]]
