@@ -32,6 +32,11 @@ _MOST_UNDER_WAY = 64
 """How many calls without an operation may have been made since the one that is looked for."""
 
 
+def may_carry(kind: int | None, called: int) -> bool:
+    """Whether a library may carry out a call of one kind as another kind, None where that is not known."""
+    return kind in (None, called) or kind in _AS.get(called, ())
+
+
 def library_rows(operations: Operations) -> list[int]:
     """Return the operations of a communication library, which carries out calls on the processor."""
     return [row for row, name in enumerate(operations.names) if name.startswith(LIBRARY)]
@@ -138,8 +143,7 @@ class _Matching:
 
     def fits(self, row: int, call: int) -> bool:
         """Whether a call is free and of the operation's kind, where that is known."""
-        kind, called = operator_kind(self.operations.names[row]), self.kinds[call]
-        return call in self.free and (kind in (None, called) or kind in _AS.get(called, ()))
+        return call in self.free and may_carry(operator_kind(self.operations.names[row]), self.kinds[call])
 
     def likeness(self, row: int, call: int) -> int:
         """Return how well the tensors of an operation are those of a call: storages, sizes, unknown, or 0 for neither."""

@@ -24,6 +24,7 @@ from studio.et.link.names import (
     operator_kind,
     plain,
 )
+from studio.et.link.noted import match_noted
 from studio.et.link.operations import Operations
 from studio.et.recording import DeviceTrace, EventKind, Group, HostTrace, is_root
 from studio.trace import NONE, CollectiveType
@@ -123,6 +124,8 @@ def communicate(
     """Find every communication of a rank once: as the kernel, the library's own operation, or the call."""
     communication = Communication(groups=_groups(operations, host, device))
     calls = _calls(operations, host, device, communication)
+    if device is not None and device.head.calls:
+        _add_noted(operations, calls, device)
     on_device: set[int] = set()
     if device is not None and launched is not None:
         on_device = _device_side(operations, device, launched, calls, communication)
@@ -131,6 +134,15 @@ def communicate(
         if row not in on_device and row not in carried:
             communication.operators[row] = facts
     return communication
+
+
+def _add_noted(operations: Operations, calls: dict[int, Facts], device: DeviceTrace) -> None:
+    """Complete calls by the group and number that `studio.collect` wrote."""
+    kinds = {row: facts.kind for row, facts in calls.items()}
+    for row, note in match_noted(operations, kinds, device.head.calls).items():
+        facts = calls[row]
+        seq = facts.seq if facts.seq >= 0 else note.number
+        calls[row] = replace(facts, group=facts.group or note.group, seq=seq)
 
 
 # ---------------------------------------------------------------------------------------------------
