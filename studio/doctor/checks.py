@@ -318,7 +318,7 @@ def _diagnosis(check: Check, problem: Found) -> Diagnosis:
         count=problem.count,
         evidence=problem.evidence,
         consequence=problem.consequence or check.consequence,
-        advice=check.advice,
+        advice=problem.advice or check.advice,
         repair=check.code if check.code in REPAIRS and problem.count and problem.mends else None,
     )
 

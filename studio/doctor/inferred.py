@@ -29,4 +29,5 @@ def _has_inferred_group(case: Case, node: NodeAt) -> bool:
     if graph.strings.find(_INFERRED) < 0:
         return False
     told = {attr.name: attr.value for attr in node_attributes(graph, node.row, rank.slots)}
-    return "group" in (told.get(_INFERRED) or ())
+    inferred = told.get(_INFERRED)
+    return isinstance(inferred, list) and "group" in inferred

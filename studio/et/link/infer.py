@@ -24,7 +24,7 @@ from studio.et.link.communication import Facts
 from studio.et.link.draft import RankDraft
 from studio.et.link.names import RECEIVE, SEND
 from studio.et.link.sequence import Place, facts_of
-from studio.trace import NONE, CollectiveType, Int64
+from studio.trace import NONE, CollectiveType, Float64, Int64
 
 Members = Mapping[str, tuple[int, ...]]
 _UNEVEN = (CollectiveType.ALL_TO_ALL, CollectiveType.GATHER, CollectiveType.SCATTER)
@@ -75,7 +75,8 @@ def infer_groups(drafts: Sequence[RankDraft], members: Members) -> dict[int, dic
         drafts: The ranks.
         members: Ranks of each group, in the order in which the groups were made.
     """
-    inferred = {index: {} for index in range(len(drafts))} | _Collectives(drafts, members).infer()
+    inferred: dict[int, dict[Place, str]] = {index: {} for index in range(len(drafts))}
+    inferred |= _Collectives(drafts, members).infer()
     for index, groups in _messages(drafts, members).items():
         inferred[index] = inferred[index] | groups
     return inferred
@@ -239,7 +240,7 @@ class _Peers:
         return known[key, group]
 
 
-def _in_order(costs: np.ndarray, threads: Sequence[int]) -> list[int]:
+def _in_order(costs: Float64, threads: Sequence[int]) -> list[int]:
     """Return the column of least cost for each row; rows of threads rise with their numbers if that costs no more.
 
     S strands, sorted by thread; G groups in the order they were made.
@@ -248,7 +249,7 @@ def _in_order(costs: np.ndarray, threads: Sequence[int]) -> list[int]:
         costs: (S, G) what speaks against each group.
         threads: (S,) number of the thread, -1 for strands without.
     """
-    free = np.argmin(costs, axis=1).tolist()
+    free: list[int] = np.argmin(costs, axis=1).tolist()
     numbered = [row for row, thread in enumerate(threads) if thread != NONE]
     if not numbered:
         return free
