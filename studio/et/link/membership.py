@@ -50,7 +50,7 @@ def _inferred_finding(count: Counter[str]) -> Finding:
     names = ", ".join(f"{name!r}: {number:,}" for name, number in count.most_common(_MOST_LISTED))
     more = f", and {len(count) - _MOST_LISTED:,} more" if len(count) > _MOST_LISTED else ""
     message = (
-        f"{format_counted(count.total(), 'collective or message')} of all ranks "
+        f"{format_counted(count.total(), 'collective or message', 'collectives and messages')} of all ranks "
         f"{'names' if count.total() == 1 else 'name'} no comm group: the group was inferred by matching kinds, sizes, order and "
         f"times across ranks ({names}{more})."
     )
