@@ -13,11 +13,14 @@ from __future__ import annotations
 import argparse
 import functools
 import inspect
+import json
 import os
 import runpy
 import secrets
 import sys
+import time
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -29,6 +32,9 @@ from studio.errors import ConfigError, StudioError, TraceError
 
 HOST_FILE, DEVICE_FILE = "pytorch_et_{}.json", "kineto_{}.json"
 """Names of a rank's execution trace and of its Kineto trace."""
+
+CALLS = "chakra_studio_calls"
+"""Key in the Kineto trace of what is known of each call for communication: time since 1970 in ns, group, number, name."""
 
 _STEPS_HELP = "https://pytorch.org/docs/stable/profiler.html#torch.profiler.schedule"
 
@@ -43,6 +49,8 @@ class Recorder:
         steps: Steps that have ended.
         files: The execution trace and the Kineto trace, once they are written.
         profile: PyTorch's profiler.
+        calls: Tells the calls for communication so far; None once they are written.
+        since_ns: When the first step to record began, in nanoseconds since 1970.
     """
 
     schedule: tuple[int, int, int]
@@ -50,6 +58,8 @@ class Recorder:
     steps: int = 0
     files: tuple[Path, ...] = ()
     profile: Any = None
+    calls: Callable[[], list[_Call]] | None = None
+    since_ns: int = 0
 
     @property
     def recorded_steps(self) -> int:
@@ -71,8 +81,19 @@ class Recorder:
     def step(self) -> None:
         """Say that a training step has ended."""
         self.steps += 1
+        wait, warmup, active = self.schedule
+        if self.steps == wait + warmup:
+            self.since_ns = time.time_ns()
+        if self.steps == wait + warmup + active:
+            self.write_calls()
         if not self.files:
             self.profile.step()
+
+    def write_calls(self) -> None:
+        """Put the group and number of each collective into the Kineto trace, while it can still be added to."""
+        if self.calls is not None:
+            self.profile.add_metadata_json(CALLS, json.dumps(_numbered(self.calls(), self.since_ns)))
+            self.calls = None
 
 
 @contextmanager
@@ -119,6 +140,8 @@ def _recording(folder: Path | str, schedule: tuple[int, int, int]) -> Iterator[R
             hint=f"See {_STEPS_HELP}.",
             key="schedule",
         )
+    # Nothing is kept before a process group asks for it, so this is in time where the script makes its groups later.
+    os.environ.setdefault("TORCH_FR_BUFFER_SIZE", "20000")
     target = Path(folder)
     target.mkdir(parents=True, exist_ok=True)
     rank, size = _place(torch)
@@ -150,7 +173,11 @@ def _recording(folder: Path | str, schedule: tuple[int, int, int]) -> Iterator[R
             experimental_config=_device_waits(torch),
         ) as profile:
             recording.profile = profile
-            yield recording
+            with _messages(torch) as messages:
+                recording.calls = lambda: [*_collectives(torch), *messages]
+                yield recording
+            if recording.recorded_steps:
+                recording.write_calls()
         if not recording.files:
             raise TraceError(
                 f"Nothing was recorded: {recording.steps} steps ended, and recording starts after {wait} + {warmup}.",
@@ -201,6 +228,67 @@ def _refuse_others(folder: Path, size: int | None) -> None:
             f"{folder}: holds a recording of rank {others[0]}, and this job has {size} ranks.",
             hint="Name an empty folder, or remove the files of the other job.",
         )
+
+
+_Call = tuple[int, str, str, bool]
+"""Time since 1970 in ns, group, name, and whether it is a collective."""
+
+
+def _numbered(calls: Sequence[_Call], since_ns: int) -> list[tuple[int, str, int, str]]:
+    """Return the recorded calls by time, the collectives of each group numbered from 0 on, which is the same on all ranks."""
+    count: Counter[str] = Counter()
+    numbered = []
+    for time_ns, group, name, is_collective in sorted(calls):
+        if time_ns >= since_ns:
+            numbered.append((time_ns, group, count[group] if is_collective else -1, name))
+            count[group] += is_collective
+    return numbered
+
+
+def _collectives(torch: Any) -> list[_Call]:
+    """Return the collectives that PyTorch's flight recorder remembers."""
+    try:
+        told = json.loads(torch._C._distributed_c10d._dump_fr_trace_json())  # noqa: SLF001 (public nowhere else)
+        return [
+            (
+                int(entry["time_created_ns"]),
+                str(entry["process_group"][0]),
+                str(entry["profiling_name"]),
+                True,
+            )
+            for entry in told.get("entries", ())
+            if not entry.get("is_p2p")
+        ]
+    except (AttributeError, KeyError, TypeError, ValueError, RuntimeError):
+        # Older versions remember none, or tell it otherwise; linking then infers the groups.
+        return []
+
+
+@contextmanager
+def _messages(torch: Any) -> Iterator[list[_Call]]:
+    """Note each send and receive down, which the flight recorder of gloo leaves out."""
+    noted: list[_Call] = []
+    group = getattr(getattr(torch, "distributed", None), "ProcessGroup", None)
+    names = [name for name in ("send", "recv", "recv_anysource") if callable(getattr(group, name, None))]
+    plain = {name: getattr(group, name) for name in names}
+
+    def noting(name: str) -> Callable[..., Any]:
+        inner = plain[name]
+
+        @functools.wraps(inner)
+        def call(self: Any, *args: Any, **keywords: Any) -> Any:
+            noted.append((time.time_ns(), str(self.group_name), name, False))
+            return inner(self, *args, **keywords)
+
+        return call
+
+    try:
+        for name in names:
+            setattr(group, name, noting(name))
+        yield noted
+    finally:
+        for name, inner in plain.items():
+            setattr(group, name, inner)
 
 
 def _device_waits(torch: Any) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 import socket
 import subprocess
@@ -12,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import studio
-from studio.collect import Recorder, recorder
+from studio.collect import CALLS, Recorder, recorder
 from studio.commands.link import rank_figures
 from studio.errors import ConfigError, StudioError
 from studio.trace import NodeType
@@ -124,6 +125,10 @@ def test_a_script_on_two_ranks_becomes_a_job_that_links_exactly(tmp_path):
     trace = studio.link(folder)
     assert [rank.number for rank in trace.ranks] == [0, 1]
     assert [(group.name, group.ranks) for group in trace.groups] == [("0", (0, 1))]
+    noted = json.loads((folder / "kineto_0.json").read_text())[CALLS]
+    assert [(group, number, name) for _, group, number, name in noted] == [
+        ("0", number, "gloo:all_reduce") for number in range(3)
+    ]
     assert not [finding for finding in trace.findings if finding.level != "info"]
     for rank in trace.ranks:
         figures = rank_figures(trace, rank)
@@ -171,7 +176,7 @@ def test_a_script_that_fails_before_the_first_step_ends_with_its_own_message(tmp
 def test_a_loop_that_ends_too_early_and_a_folder_of_another_job_are_errors(tmp_path):
     (tmp_path / "pytorch_et_5.json").write_text("{}")
     program = f"""
-from studio.collect import Recorder, recorder
+from studio.collect import CALLS, Recorder, recorder
 from studio.errors import TraceError
 for folder in ({str(tmp_path)!r}, {str(tmp_path / "new")!r}):
     try:
@@ -201,7 +206,7 @@ def test_a_script_that_raises_keeps_what_was_recorded(tmp_path):
 @needs_torch
 def test_a_schedule_that_records_nothing_is_refused(tmp_path):
     program = f"""
-from studio.collect import Recorder, recorder
+from studio.collect import CALLS, Recorder, recorder
 with recorder({str(tmp_path)!r}, active=0):
     pass
 """

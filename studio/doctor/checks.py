@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from studio.doctor import across, content, structure
 from studio.doctor.diagnosis import LEVELS, Case, Diagnosis, Found
+from studio.doctor.inferred import hedge
 from studio.doctor.repairs import MENDED, REPAIRS
 from studio.trace import Finding, Level, Trace
 
@@ -295,7 +296,7 @@ def examination(trace: Trace, *, progress: Progress | None = None) -> Examinatio
     for index, check in enumerate(CHECKS):
         if progress:
             progress("checking", index, len(CHECKS))
-        here = [_diagnosis(check, problem) for problem in check.find(case)]
+        here = [_diagnosis(check, hedge(case, problem)) for problem in check.find(case)]
         diagnoses += here
         if not here:
             passed.append(check)
@@ -317,7 +318,7 @@ def _diagnosis(check: Check, problem: Found) -> Diagnosis:
         count=problem.count,
         evidence=problem.evidence,
         consequence=problem.consequence or check.consequence,
-        advice=check.advice,
+        advice=problem.advice or check.advice,
         repair=check.code if check.code in REPAIRS and problem.count and problem.mends else None,
     )
 

@@ -34,6 +34,8 @@ class ClockOffset:
         offset_ns: How far it is ahead of the clock of the lowest rank it is connected with.
         residual_ns: Median distance of matched ends that stays once the offset is taken off.
         matched: Collectives that were compared.
+        is_shared: Whether both ranks ran on one machine, and no collective ended on one before it began on the other, so
+            that they share its clock however far the ends are apart.
     """
 
     rank: int
@@ -41,11 +43,13 @@ class ClockOffset:
     offset_ns: int
     residual_ns: int
     matched: int
+    is_shared: bool = False
 
     @property
     def is_skewed(self) -> bool:
         """Whether the offset exceeds the scatter of the ends."""
-        return max(_LEAST_SKEW_NS, 3 * self.residual_ns) < abs(self.offset_ns) < _LARGEST_SKEW_NS
+        far = max(_LEAST_SKEW_NS, 3 * self.residual_ns) < abs(self.offset_ns) < _LARGEST_SKEW_NS
+        return far and not self.is_shared
 
 
 def clock_offsets(case: Case) -> list[ClockOffset]:
@@ -61,19 +65,35 @@ def clock_offsets(case: Case) -> list[ClockOffset]:
         ends = waiting.pop(next_index)
         base = min(offsets.keys() & ends.keys(), default=min(ends))
         known = offsets.setdefault(base, ClockOffset(base, base, 0, 0, 0))
-        for rank, (times, there) in sorted(ends.items()):
-            both = there & ends[base][1]
+        starts, base_ends, base_there = ends[base]
+        for rank, (began, times, there) in sorted(ends.items()):
+            both = there & base_there
             if rank in offsets or int(both.sum()) < _LEAST_MATCHED:
                 continue
-            apart = times[both] - ends[base][0][both]
+            apart = times[both] - base_ends[both]
+            contradiction = max(int((began - base_ends)[both].max()), int((starts - times)[both].max()))
+            shared = contradiction < _LEAST_SKEW_NS and _on_one_machine(case, rank, base)
             offset = int(np.median(apart))
             residual = int(np.median(np.abs(apart - offset)))
-            offsets[rank] = ClockOffset(rank, base, offset + known.offset_ns, residual, int(both.sum()))
+            shared = shared and (known.is_shared or base == known.by)
+            offsets[rank] = ClockOffset(
+                rank, base, offset + known.offset_ns, residual, int(both.sum()), shared
+            )
     return [offsets[rank] for rank in sorted(offsets)]
 
 
-def _ends(case: Case, group: GroupMatching) -> dict[int, tuple[Int64, Bool]]:
-    """Return, for every member with times, the ends of its collectives (C,) and which of them are comparable."""
+def _on_one_machine(case: Case, *numbers: int) -> bool:
+    """Whether linking noted the same machine down for all these ranks."""
+    hosts = set()
+    for number in numbers:
+        rank = case.trace.rank(number)
+        assert rank is not None
+        hosts.add(next((attr.value for attr in rank.metadata if attr.name == "clock_host"), None))
+    return len(hosts) == 1 and None not in hosts
+
+
+def _ends(case: Case, group: GroupMatching) -> dict[int, tuple[Int64, Int64, Bool]]:
+    """Return, for every member with times, begins and ends of its collectives (C,) and which of them are comparable."""
     longest = max(map(len, group.sequences), default=0)
     graph_of = {rank.number: case.trace.graph_of(rank) for rank in case.trace.ranks}
     ends_of = {}
@@ -81,11 +101,16 @@ def _ends(case: Case, group: GroupMatching) -> dict[int, tuple[Int64, Bool]]:
         if index == NONE:
             continue
         sequence, graph = group.sequences[index], graph_of[member]
-        ends, there = np.zeros(longest, np.int64), np.zeros(longest, bool)
+        starts, ends, there = (
+            np.zeros(longest, np.int64),
+            np.zeros(longest, np.int64),
+            np.zeros(longest, bool),
+        )
         start = graph.start_ns[sequence.rows]
+        starts[: len(sequence)] = start
         ends[: len(sequence)] = start + graph.duration_ns[sequence.rows]
         timed = (start >= 0) & (sequence.rows != NONE)
         there[: len(sequence)] = timed & np.isin(sequence.type, _TOGETHER)
         if there.any():
-            ends_of[member] = (ends, there)
+            ends_of[member] = (starts, ends, there)
     return ends_of

@@ -46,6 +46,12 @@ def metadata_number(rank: Rank, name: str) -> int:
     return value if isinstance(value, int) else NONE
 
 
+_ONE_SESSION = (
+    "Both files are of one session, since most operators agree: these began before the recording or had not ended with it, "
+    "on threads of their own. Wait for what runs in the background (such as asynchronous collectives) before a step ends."
+)
+
+
 def unlinked(case: Case) -> Iterator[Found]:
     """Yield operators and device operations that linking could not match."""
     # What tells process groups before the profiler starts has no event, and needs none.
@@ -81,6 +87,7 @@ def unlinked(case: Case) -> Iterator[Found]:
     if not (lost.count or loose.count):
         return
     level: Level = "warning" if lost.count + loose.count > _FEW * (host + device) else "info"
+    linked = sum(max(metadata_number(rank, "link_linked"), 0) for rank in case.trace.ranks)
     parts = [
         f"{format_counted(nodes.count, noun)} {'has' if nodes.count == 1 else 'have'} no {what}, such as {_first(nodes)}"
         for nodes, noun, what in (
@@ -99,6 +106,7 @@ def unlinked(case: Case) -> Iterator[Found]:
             ("operators unlinked", f"{percent(lost.count, host)} of {format_count(host)}"),
             ("device operations unattributed", f"{percent(loose.count, device)} of {format_count(device)}"),
         ),
+        advice=_ONE_SESSION if lost.count and linked > lost.count else "",
     )
 
 

@@ -52,6 +52,7 @@ class Found:
         count: How many there are of what the check is about, over all ranks.
         evidence: Figures: what they are of, and their value.
         consequence: What follows, where it differs from what the check says in general.
+        advice: What to do about it, likewise.
         mends: Whether the repair of the check, if it has one, repairs this.
     """
 
@@ -62,6 +63,7 @@ class Found:
     count: int = 0
     evidence: tuple[tuple[str, str], ...] = ()
     consequence: str = ""
+    advice: str = ""
     mends: bool = True
 
 

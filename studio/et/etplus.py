@@ -20,7 +20,8 @@ from studio.decoding import decoder
 from studio.errors import TraceFormatError
 from studio.et import pytorch
 from studio.et.format import Format, Part, Reading
-from studio.et.link.communication import INIT, is_timeless, parse_literal, tensor_bytes
+from studio.et.link.communication import INIT, is_timeless
+from studio.et.link.literals import parse_literal, tensor_bytes
 from studio.et.link.names import KERNEL, RECEIVE, SEND, element_bytes, kernel_kind, node_type, operator_kind
 from studio.et.link.options import DEP_KINDS, DepKind
 from studio.et.mend import collector_paused, decode_mended

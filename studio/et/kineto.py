@@ -23,7 +23,7 @@ from studio.et.event_pieces import split_events
 from studio.et.format import DevicePart, Format, Part, Reading
 from studio.et.mend import collector_paused, decode_mended
 from studio.et.pytorch import integers
-from studio.et.recording import DeviceTrace, EventKind, Group, Head
+from studio.et.recording import DeviceTrace, EventKind, Group, Head, NotedCall
 from studio.trace import NONE, Bool, Finding, Int32, Int64, UInt8
 
 CATEGORIES = {
@@ -112,6 +112,7 @@ class _Content(msgspec.Struct):
     base: Any = msgspec.field(default=None, name="baseTimeNanoseconds")
     host: Any = msgspec.field(default=None, name="host_name")
     devices: Any = msgspec.field(default=None, name="deviceProperties")
+    calls: Any = msgspec.field(default=None, name="chakra_studio_calls")
 
 
 class _Object(_Content):
@@ -145,6 +146,7 @@ def _by_hand(raw: bytes | memoryview) -> _Content:
         base=head.get("baseTimeNanoseconds"),
         host=head.get("host_name"),
         devices=head.get("deviceProperties"),
+        calls=head.get("chakra_studio_calls"),
     )
     events = value if isinstance(value, list) else head.get("traceEvents")
     if isinstance(events, list):
@@ -444,7 +446,24 @@ def _head(content: _Content, base_ns: int | None) -> Head:
         base_ns=base_ns,
         groups=tuple(groups),
         devices=tuple(str(entry.get("name", "")) for entry in devices if isinstance(entry, dict)),
+        calls=_noted_calls(content.calls) if base_ns is not None else (),
     )
+
+
+def _noted_calls(value: Any) -> tuple[NotedCall, ...]:
+    """Return what `studio.collect` wrote of each call; without what is no such entry."""
+    calls = []
+    for entry in value if isinstance(value, list) else ():
+        if (
+            isinstance(entry, list)
+            and len(entry) == 4
+            and isinstance(entry[1], str)
+            and isinstance(entry[3], str)
+        ):
+            time_ns, number = _whole(entry[0]), _whole(entry[2])
+            if time_ns is not None and number is not None and 0 <= time_ns <= _LONGEST_NS:
+                calls.append(NotedCall(time_ns, entry[1], number, entry[3]))
+    return tuple(sorted(calls, key=lambda call: call.time_ns))
 
 
 def _group(entry: dict[str, Any]) -> Group:

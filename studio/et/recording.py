@@ -111,6 +111,23 @@ class Group:
 
 
 @dataclass(frozen=True, slots=True)
+class NotedCall:
+    """A call for communication, as `studio.collect` noted it down.
+
+    Attributes:
+        time_ns: When, counted as the events are.
+        group: Name of the process group.
+        number: Its number in the group, -1 for messages.
+        name: What was called.
+    """
+
+    time_ns: int
+    group: str
+    number: int
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
 class Head:
     """What a trace says about its process.
 
@@ -121,6 +138,7 @@ class Head:
         base_ns: What times count from, None if unknown.
         groups: Process groups.
         devices: Names of the devices.
+        calls: What `studio.collect` wrote of each call for communication, by time.
     """
 
     rank: int | None = None
@@ -130,6 +148,7 @@ class Head:
     base_ns: int | None = None
     groups: tuple[Group, ...] = ()
     devices: tuple[str, ...] = ()
+    calls: tuple[NotedCall, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -331,6 +331,8 @@ def metadata(rank_draft: RankDraft, origin_ns: int, world: int) -> tuple[Attribu
         entries.append(("clock_drift_ppb", ValueKind.DOUBLE, float(rank_draft.clock.drift_ppb)))
         entries.append(("clock_residual_ns", ValueKind.INT64, rank_draft.clock.residual_ns))
         entries.append(("clock_matched", ValueKind.INT64, rank_draft.clock.matched))
+        if device.head.host and device.head.base_ns is not None:
+            entries.append(("clock_host", ValueKind.STRING, device.head.host))
     return tuple(Attribute(key, kind, value) for key, kind, value in entries)
 
 

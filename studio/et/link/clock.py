@@ -1,13 +1,19 @@
-"""Align the clocks of ranks: all members leave an all-reduce at about the same moment."""
+"""Align the clocks of ranks: all members leave an all-reduce at about the same moment.
+
+Ranks without a common collective are compared by their messages: none is received before it is sent, so messages both ways
+bound the offset from both sides.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from studio.et.link.draft import Clock, RankDraft
-from studio.trace import CollectiveType, Finding, Int64
+from studio.et.link.names import RECEIVE, SEND
+from studio.trace import NONE, CollectiveType, Finding, Int64
 from studio.units import format_counted, format_ns
 
 _TOGETHER = (
@@ -28,6 +34,45 @@ _Key = tuple[str, int, bool]
 _Ends = dict[_Key, Int64]
 
 
+@dataclass(frozen=True, slots=True)
+class _Evidence:
+    """What the times of a rank can be compared by.
+
+    Attributes:
+        ends: Ends of collectives.
+        sent: When the rank began to send to others, by receiver and tag, in order.
+        received: When it had received, by sender and tag, in order.
+        number: The rank.
+    """
+
+    ends: _Ends
+    sent: dict[tuple[int, int], Int64]
+    received: dict[tuple[int, int], Int64]
+    number: int
+
+    def bounds(self, other: _Evidence) -> tuple[Int64, Int64]:
+        """Return what may be added to the other's times at most, and at least: nothing is received before it is sent."""
+        most, least = [_NONE], [_NONE]
+        for (peer, tag), received in self.received.items():
+            sent = other.sent.get((self.number, tag), _NONE)
+            if peer == other.number and len(sent) == len(received):
+                most.append(received - sent)
+        for (peer, tag), sent in self.sent.items():
+            received = other.received.get((self.number, tag), _NONE)
+            if peer == other.number and len(sent) == len(received):
+                least.append(sent - received)
+        return np.concatenate(most), np.concatenate(least)
+
+    def count_shared(self, other: _Evidence) -> int:
+        """Return how many collectives and messages two ranks share; messages count if they go both ways."""
+        most, least = self.bounds(other)
+        both = len(most) + len(least) if len(most) and len(least) else 0
+        return _count_shared(self.ends, other.ends) + both
+
+
+_NONE = np.zeros(0, np.int64)
+
+
 def align(drafts: Sequence[RankDraft]) -> list[Finding]:
     """Set the clock of every draft, relative to the first rank's.
 
@@ -35,14 +80,14 @@ def align(drafts: Sequence[RankDraft]) -> list[Finding]:
     """
     if len(drafts) < 2:
         return []
-    ends = [collective_ends(rank_draft) for rank_draft in drafts]
+    ends = [_evidence(rank_draft) for rank_draft in drafts]
     every = range(len(drafts))
     # A rank whose files were cut off is no measure: it may match none of the others.
     first = next(
         (
             rank
             for rank in every
-            if any(_count_shared(ends[rank], ends[other]) for other in every if other != rank)
+            if any(ends[rank].count_shared(ends[other]) for other in every if other != rank)
         ),
         0,
     )
@@ -51,7 +96,7 @@ def align(drafts: Sequence[RankDraft]) -> list[Finding]:
     while waiting:
         best = max(
             (
-                (_count_shared(ends[reference], ends[other]), -other, reference)
+                (ends[reference].count_shared(ends[other]), -other, reference)
                 for reference in done
                 for other in waiting
             ),
@@ -63,6 +108,10 @@ def align(drafts: Sequence[RankDraft]) -> list[Finding]:
         drafts[other].clock = _fit(drafts[reference], ends[reference], drafts[other], ends[other])
         done.append(other)
         waiting.discard(other)
+    for rank in [rank for rank in waiting if same_clock(drafts[first], drafts[rank])]:
+        # Nothing to compare, and no need to.
+        drafts[rank].clock = drafts[first].clock
+        waiting.discard(rank)
     return _findings(drafts, waiting)
 
 
@@ -87,17 +136,46 @@ def collective_ends(rank_draft: RankDraft) -> _Ends:
     return {key: np.array([end for _, end in sorted(times)], np.int64) for key, times in ends_by_key.items()}
 
 
+def _evidence(rank_draft: RankDraft) -> _Evidence:
+    """Return what the times of a rank can be compared by."""
+    operations, number = rank_draft.operations, rank_draft.number or 0
+    sent: dict[tuple[int, int], list[int]] = {}
+    received: dict[tuple[int, int], list[int]] = {}
+    facts_by_begin = sorted(
+        rank_draft.communication.operators.items(), key=lambda item: int(operations.begin[item[0]])
+    )
+    for row, facts in facts_by_begin:
+        if facts.peer == NONE or operations.start_ns[row] < 0 or rank_draft.device is None:
+            continue
+        if facts.kind == SEND:
+            # gloo may note a send down after it was received.
+            call = rank_draft.communication.issued_by.get(row, row)
+            begin = min(int(operations.start_ns[row]), int(operations.begin[call]))
+            sent.setdefault((facts.peer, facts.tag), []).append(begin)
+        elif facts.kind == RECEIVE:
+            received.setdefault((facts.peer, facts.tag), []).append(int(operations.end_ns[row]))
+    return _Evidence(
+        collective_ends(rank_draft),
+        {key: np.array(times, np.int64) for key, times in sent.items()},
+        {key: np.array(times, np.int64) for key, times in received.items()},
+        number,
+    )
+
+
 def _count_shared(this: _Ends, other: _Ends) -> int:
     return sum(len(ends) for key, ends in this.items() if key in other and len(other[key]) == len(ends))
 
 
-def _fit(reference: RankDraft, ends: _Ends, other: RankDraft, other_ends: _Ends) -> Clock:
-    """Return the clock of `other` relative to that of `reference`."""
+def _fit(reference: RankDraft, evidence: _Evidence, other: RankDraft, other_evidence: _Evidence) -> Clock:
+    """Return the clock of `other` relative to that of `reference`: by collectives where they share any, else by messages."""
+    ends, other_ends = evidence.ends, other_evidence.ends
+    if not _count_shared(ends, other_ends):
+        return _fit_messages(reference, evidence, other, other_evidence)
     shared = [key for key in ends if key in other_ends and len(ends[key]) == len(other_ends[key])]
     measure = correct_times(np.concatenate([ends[key] for key in shared]), reference.clock)
     theirs = np.concatenate([other_ends[key] for key in shared])
     difference = measure - theirs
-    if _same_clock(reference, other):
+    if same_clock(reference, other):
         clock = reference.clock
         residual = int(np.median(np.abs(measure - correct_times(theirs, clock))))
         return Clock(clock.offset_ns, clock.drift_ppb, clock.about_ns, residual, len(theirs))
@@ -117,7 +195,24 @@ def _fit(reference: RankDraft, ends: _Ends, other: RankDraft, other_ends: _Ends)
     return Clock(clock.offset_ns, drift, about, residual, len(theirs))
 
 
-def _same_clock(this: RankDraft, other: RankDraft) -> bool:
+def _fit_messages(
+    reference: RankDraft, evidence: _Evidence, other: RankDraft, other_evidence: _Evidence
+) -> Clock:
+    """Return the clock that is in the middle of what the messages of two ranks allow."""
+    most, least = evidence.bounds(other_evidence)
+    upper, lower = int(most.min()), int(least.max())
+    matched = len(most) + len(least)
+    if same_clock(reference, other):
+        clock = reference.clock
+        # Half of what the clocks may be apart by, or by how much the messages contradict a common clock.
+        residual = max(lower, -upper, 0)
+        return Clock(clock.offset_ns, clock.drift_ppb, clock.about_ns, residual, matched)
+    offset = (lower + upper) // 2 + reference.clock.offset_ns
+    return Clock(offset, 0.0, 0, abs(upper - lower) // 2, matched)
+
+
+def same_clock(this: RankDraft, other: RankDraft) -> bool:
+    """Whether two ranks ran on one machine and count from a known time."""
     if this.device is None or other.device is None:
         return False
     first, second = this.device.head, other.device.head
@@ -154,7 +249,7 @@ def _findings(drafts: Sequence[RankDraft], waiting: set[int]) -> list[Finding]:
             else "all ranks share the clock of one machine, so none was moved"
         )
         message = (
-            f"Clocks compared by {max(rank_draft.clock.matched for rank_draft in aligned):,} matched collectives: {how}; "
+            f"Clocks compared by {max(rank_draft.clock.matched for rank_draft in aligned):,} matched collectives or messages: {how}; "
             f"median distance of matched ends at most {format_ns(worst.clock.residual_ns)} (rank {worst.number})."
         )
         findings.append(Finding("info", "clock", message))
@@ -188,7 +283,7 @@ def _uncompared_findings(lost: Sequence[RankDraft]) -> list[Finding]:
         )
         message = (
             f"{'Clocks of ranks' if several else 'The clock of rank'} {ranks} could not be compared: no collective of "
-            f"{'theirs' if several else 'its own'} matches one of another rank."
+            f"{'theirs' if several else 'its own'} matches one of another rank, and no messages go both ways."
         )
         hint = f"Times of {'these ranks' if several else 'this rank'} may be shifted against the others."
         findings.append(Finding("warning", "clock", message, hint))

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import ast
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -13,6 +12,8 @@ import numpy as np
 
 from studio.et.kineto import rank_list
 from studio.et.link.attribute import DeviceOperations
+from studio.et.link.carried import match_calls
+from studio.et.link.literals import parse_literal, tensor_bytes
 from studio.et.link.names import (
     KERNEL,
     NO_COLLECTIVES,
@@ -23,6 +24,7 @@ from studio.et.link.names import (
     operator_kind,
     plain,
 )
+from studio.et.link.noted import match_noted
 from studio.et.link.operations import Operations
 from studio.et.recording import DeviceTrace, EventKind, Group, HostTrace, is_root
 from studio.trace import NONE, CollectiveType
@@ -40,7 +42,6 @@ _ONE_LIST = {
     SEND,
     RECEIVE,
 }
-_LONGEST_TEXT = 1 << 22
 
 
 def is_timeless(name: str) -> bool:
@@ -123,14 +124,25 @@ def communicate(
     """Find every communication of a rank once: as the kernel, the library's own operation, or the call."""
     communication = Communication(groups=_groups(operations, host, device))
     calls = _calls(operations, host, device, communication)
+    if device is not None and device.head.calls:
+        _add_noted(operations, calls, device)
     on_device: set[int] = set()
     if device is not None and launched is not None:
         on_device = _device_side(operations, device, launched, calls, communication)
-    carried = _library_side(operations, calls, host, on_device, communication)
+    carried = _library_side(operations, calls, host, device, on_device, communication)
     for row, facts in calls.items():
         if row not in on_device and row not in carried:
             communication.operators[row] = facts
     return communication
+
+
+def _add_noted(operations: Operations, calls: dict[int, Facts], device: DeviceTrace) -> None:
+    """Complete calls by the group and number that `studio.collect` wrote."""
+    kinds = {row: facts.kind for row, facts in calls.items()}
+    for row, note in match_noted(operations, kinds, device.head.calls).items():
+        facts = calls[row]
+        seq = facts.seq if facts.seq >= 0 else note.number
+        calls[row] = replace(facts, group=facts.group or note.group, seq=seq)
 
 
 # ---------------------------------------------------------------------------------------------------
@@ -399,41 +411,6 @@ def _dims_bytes(dims: Any, kind: Any) -> int:
     return size * int(np.prod(np.array(dims, object))) if dims else size
 
 
-def parse_literal(text: str) -> Any:
-    """Return the value of a text written like a Python list, None where it is none."""
-    if len(text) > _LONGEST_TEXT:
-        return None
-    try:
-        return ast.literal_eval(text)
-    except (ValueError, SyntaxError, MemoryError, RecursionError, TypeError):
-        return None
-
-
-def is_tensor(value: Any) -> bool:
-    """Whether a value is a tensor as recorders write it: id, storage, offset, elements, bytes, device."""
-    return (
-        isinstance(value, list | tuple)
-        and len(value) == 6
-        and isinstance(value[5], str)
-        and all(isinstance(part, int) for part in value[:5])
-    )
-
-
-def tensors(value: Any, depth: int = 0) -> Iterator[Sequence[Any]]:
-    """Yield the tensors in a value, lists of lists included."""
-    if is_tensor(value):
-        yield value
-    elif isinstance(value, list | tuple) and depth < 8:
-        for part in value:
-            yield from tensors(part, depth + 1)
-
-
-def tensor_bytes(value: Any) -> int:
-    """Return the bytes of all tensors in a value, -1 where there is none."""
-    sizes = [max(tensor[3], 0) * max(tensor[4], 0) for tensor in tensors(value)]
-    return min(sum(sizes), 2**62) if sizes else NONE
-
-
 # ---------------------------------------------------------------------------------------------------
 # Kernels and the libraries' own operations
 
@@ -548,6 +525,7 @@ def _library_side(
     operations: Operations,
     calls: dict[int, Facts],
     host: HostTrace | None,
+    device: DeviceTrace | None,
     on_device: set[int],
     communication: Communication,
 ) -> set[int]:
@@ -558,49 +536,13 @@ def _library_side(
     Returns:
         Calls whose communication is such an operation.
     """
-    waiting = sorted(calls, key=lambda row: int(operations.begin[row]))
-    carried: set[int] = set()
-    library = [row for row, name in enumerate(operations.names) if name.startswith("gloo:")]
-    for row in sorted(library, key=lambda row: int(operations.begin[row])):
-        call = _call_of(
-            operations, row, calls, [call_row for call_row in waiting if call_row not in carried], host
-        )
-        if call is None:
-            continue
-        carried.add(call)
-        communication.issued_by[row] = call
-        if call not in on_device:
-            communication.operators[row] = calls[call]
-    return carried
-
-
-def _call_of(
-    operations: Operations,
-    row: int,
-    calls: dict[int, Facts],
-    waiting: Sequence[int],
-    host: HostTrace | None,
-) -> int | None:
-    """Return the call behind an operation of the library: its caller, or the earliest with the same tensors."""
-    above = int(operations.parent[row])
-    while above >= 0 and above not in calls:
-        above = int(operations.parent[above])
-    if above >= 0:
-        return above
-    kind = operator_kind(operations.names[row])
-    before = [call for call in waiting if operations.begin[call] <= operations.begin[row]]
-    if host is not None:
-        ours = _storages(host, row)
-        same = [call for call in before if ours and ours <= _storages(host, call)]
-        if same:
-            return same[0]
-    alike = [call for call in before if calls[call].kind == kind]
-    return alike[0] if alike else None
-
-
-def _storages(host: HostTrace, row: int) -> set[tuple[int, int]]:
-    value = parse_literal(host.texts[int(host.io[row, 0])])
-    return {(tensor[0], tensor[1]) for tensor in tensors(value)}
+    kinds = {row: facts.kind for row, facts in calls.items()}
+    carried = match_calls(operations, kinds, host, device)
+    communication.issued_by.update(carried)
+    communication.operators.update(
+        {row: calls[call] for row, call in carried.items() if call not in on_device}
+    )
+    return set(carried.values())
 
 
 # ---------------------------------------------------------------------------------------------------

@@ -15,7 +15,8 @@ import numpy as np
 
 from studio.et.link.attribute import DeviceOperations, covering
 from studio.et.link.communication import Communication
-from studio.et.link.operations import Operations, find_parents
+from studio.et.link.lanes import FIRST_LANE, find_floating, find_inner, lost_calls, with_own_lanes
+from studio.et.link.operations import LIBRARY, Operations, find_parents
 from studio.et.link.options import DepKind, LinkOptions
 from studio.et.link.sequence import Place, chains, issue_order
 from studio.et.link.tensors import tensor_dependencies
@@ -75,6 +76,10 @@ _Causes = dict[tuple[int, int], tuple[int, int]]
 """Thread, and time from which on it ran again → thread that had held it up, and until when."""
 
 
+_Lanes = dict[int, tuple[Int64, Int64]]
+"""Thread → its rows in order, and when they began."""
+
+
 @dataclass(slots=True)
 class _Draft:
     """Dependencies collected so far; rows of gaps are counted from N on, device rows from `device_row` on."""
@@ -120,25 +125,35 @@ def depend(
         options: What to derive.
     """
     library = communication.issued_by
+    threads, floating = operations.thread, find_floating(operations, communication)
+    inner = find_inner(operations, communication, floating)
+    operations = with_own_lanes(operations, floating, inner)
     waits = []
     if options.sync and device is not None and launched is not None:
         waits = _waits(operations, device, launched)
     around = _around(operations)
     own, waited = _own_time(operations, waits, around)
     inside = _inside(operations, around, library, options)
-    own_times = _OwnTimes(~_within(operations, around, library), library, _first_callee(operations, around))
+    telling = ~_within(operations, around, library) & (inner < 0)
+    lost = lost_calls(operations, communication)
+    ends = _floating_ends(operations, floating, threads)
+    own_times = _OwnTimes(telling, library, _first_callee(operations, around), ends)
     gaps, causes = _gaps(operations, waits, inside, own, own_times, options)
+    gaps += _instead_of(operations, lost, own, options)
     first_device = len(operations) + len(gaps)
     follows = chains(issue_order(operations, device, launched, communication), communication)
     follows = follows if options.sequence else []
-    order = _order(operations, gaps, device, launched, _issue_times(operations, follows))
+    order = _order(operations, gaps, device, launched, _issue_times(operations, follows, lost))
     draft = _Draft()
     places = np.array([[row + first_device * there for there, row in pair] for pair in follows], np.int64)
     earlier, later = places.reshape(-1, 2).T
     draft.add(earlier, later, DepKind.SEQUENCE)
-    _thread_order(draft, operations, gaps, order)
-    _held_up(draft, operations, gaps, waits, causes, order)
-    rows, mistaken = _waiting_callees(operations, library)
+    lanes = _lanes(operations, gaps, order, lost)
+    _thread_order(draft, lanes)
+    _lost_order(draft, lanes, operations, lost, order)
+    _inner_order(draft, lanes, operations, inner, order)
+    _held_up(draft, lanes, first_device, waits, causes)
+    rows, mistaken = _waiting_callees(operations, library, inner)
     draft.add(operations.parent[rows], rows, DepKind.CALL)
     apart = [
         (call, row) for row, call in library.items() if operations.thread[row] != operations.thread[call]
@@ -159,13 +174,15 @@ def depend(
     return Plan(own, waited, tuple(gaps), source, target, kinds, order, dropped)
 
 
-def _waiting_callees(operations: Operations, library: dict[int, int]) -> tuple[Int64, int]:
+def _waiting_callees(operations: Operations, library: dict[int, int], inner: Int64) -> tuple[Int64, int]:
     """Return the operations that wait for their caller, and how many have a caller that cannot be one.
+
+    What runs within an operation of a library does not wait for it.
 
     Recorders note the last call begun, on whatever thread, so an operator may be written down as called by a
     collective that only ran at the time.
     """
-    rows = np.flatnonzero(operations.parent >= 0)
+    rows = np.flatnonzero((operations.parent >= 0) & ((inner < 0) | (operations.parent != inner)))
     above = operations.parent[rows]
     both = operations.timed[rows] & operations.timed[above] & ~operations.frame[above]
     crossing = both & (operations.thread[rows] != operations.thread[above])
@@ -179,14 +196,18 @@ def _waiting_callees(operations: Operations, library: dict[int, int]) -> tuple[I
 # Order
 
 
-def _issue_times(operations: Operations, follows: Sequence[tuple[Place, Place]]) -> Int64:
+def _issue_times(
+    operations: Operations, follows: Sequence[tuple[Place, Place]], lost: Sequence[int]
+) -> Int64:
     """Return times (N,) to order operations by: their begin, but after the collective they follow in a group.
 
-    Two threads may begin theirs the other way round. Where one had ended before the other began, they stay so.
+    Two threads may begin theirs the other way round. Where one had ended before the other began, they stay so. When a
+    lost one ended is not known.
     """
-    begin = operations.begin.copy()
+    begin, finish = operations.begin.copy(), operations.finish.copy()
+    finish[list(lost)] = np.iinfo(np.int64).max
     for (this_on_device, this), (on_device, other) in follows:
-        if not (this_on_device or on_device) and begin[this] < operations.finish[other]:
+        if not (this_on_device or on_device) and begin[this] < finish[other]:
             begin[other] = max(begin[other], begin[this] + 1)
     return begin
 
@@ -466,11 +487,13 @@ class _OwnTimes:
         telling: (N,) whether the end of each operation may have set another thread going.
         calls: Operation of a communication library → the call it carries out.
         first_callee_ns: (N,) when the first callee of each operation began, the operation's end where it has none.
+        floating_ends: By thread, when it ended the operations that do not occupy it → the lane of each.
     """
 
     telling: Bool
     calls: dict[int, int]
     first_callee_ns: Int64
+    floating_ends: dict[int, dict[int, int]]
 
 
 def _gaps(
@@ -492,10 +515,12 @@ def _gaps(
         for lane, own_rows in lanes.items()
     }
     by_call = _by_call(operations, own_times, options)
-    started = int(operations.start_ns[rows].min()) if len(rows) else 0
+    started = int(operations.start_ns[operations.timed].min()) if len(rows) else 0
     gaps: list[Gap] = []
     causes: dict[tuple[int, int], tuple[int, int]] = {}
     for lane, own_rows in lanes.items():
+        if lane >= FIRST_LANE:
+            continue
         device = sorted((w.begin, w.end) for w in waits if w.thread == lane and _outside(operations, w))
         others = {other: ended for other, ended in ends.items() if other != lane}
         spans = [
@@ -507,7 +532,9 @@ def _gaps(
             cause = (
                 None
                 if wait or span.end - span.begin < options.least_gap_ns
-                else by_call.get((lane, span.end)) or _cause(others, span, options)
+                else by_call.get((lane, span.end))
+                or _own_cause(own_times.floating_ends.get(lane, {}), span, options)
+                or _cause(others, span, options)
             )
             if cause:
                 start = max(span.begin, cause[-1])
@@ -520,6 +547,16 @@ def _gaps(
             if span.operation >= 0 and (cause or (span.issued and options.host_gaps)):
                 own[span.operation] = max(own[span.operation] - (span.end - span.begin), 0)
     return (gaps if options.host_gaps else []), causes
+
+
+def _instead_of(operations: Operations, lost: Sequence[int], own: Int64, options: LinkOptions) -> list[Gap]:
+    """Return a gap for the time that each lost call took its thread, as the call itself is no part of the thread."""
+    gaps = []
+    for call in lost:
+        begin, lane = int(operations.begin[call]), int(operations.thread[call])
+        if options.host_gaps and operations.timed[call]:
+            gaps += _gap(lane, begin, begin + int(own[call]), "call", options)
+    return gaps
 
 
 def _gap(lane: int, begin: int, end: int, why: str, options: LinkOptions) -> list[Gap]:
@@ -561,21 +598,50 @@ def _first_callee(operations: Operations, around: Int64) -> Int64:
 def _by_call(
     operations: Operations, own_times: _OwnTimes, options: LinkOptions
 ) -> dict[tuple[int, int], tuple[int, int, int]]:
-    """Return thread and begin of a library's operations → thread, begin and own end of the call that each carries out.
+    """Return thread and begin of a library's operations → thread of the call that each carries out, and what it waited for.
 
-    Whatever else ended meanwhile on that thread, it was the call that the operation had waited for. The begin is given
-    so that the call is the last that began before it. Its own end is where its node ends: callees are nodes after it.
+    Whatever else ended meanwhile on that thread, it was the call that the operation had waited for: all of it, where it
+    had ended before, else what it had called and ended until then. Of the two times, the last that began before the
+    first was the last it waited for, and that ended at the second.
     """
-    start, first, thread = operations.start_ns, own_times.first_callee_ns, operations.thread
-    return {
-        (int(thread[row]), int(start[row])): (
-            int(thread[call]),
-            int(start[call]) + 1,
-            int(min(first[call], start[row])),
-        )
+    start, end, thread = operations.start_ns, operations.end_ns, operations.thread
+    apart = [
+        (row, call)
         for row, call in own_times.calls.items()
         if options.threads and thread[row] != thread[call] and 0 <= start[call] <= start[row]
-    }
+    ]
+    lanes = {}
+    for lane in {int(thread[call]) for _, call in apart}:
+        rows = np.flatnonzero(operations.timed & ~operations.frame & (thread == lane))
+        lanes[lane] = rows[np.argsort(start[rows], kind="stable")]
+    waited = {}
+    for row, call in apart:
+        lane, begin = int(thread[call]), int(start[row])
+        if end[call] <= begin:
+            until = int(end[call])
+        else:
+            rows = lanes[lane]
+            low, high = np.searchsorted(start[rows], (int(start[call]), begin))
+            ended = end[rows[low:high]]
+            until = int(ended[ended <= begin].max(initial=start[call]))
+        own_end = until if until > start[call] else int(min(own_times.first_callee_ns[call], begin))
+        waited[int(thread[row]), begin] = lane, max(until, int(start[call]) + 1), own_end
+    return waited
+
+
+def _floating_ends(operations: Operations, floating: Bool, threads: Int64) -> dict[int, dict[int, int]]:
+    """Return by thread when it ended its floating operations → the lane of each."""
+    ends: dict[int, dict[int, int]] = {}
+    for row in np.flatnonzero(floating & operations.timed).tolist():
+        if operations.names[row].startswith(LIBRARY):
+            ends.setdefault(int(threads[row]), {})[int(operations.end_ns[row])] = int(operations.thread[row])
+    return ends
+
+
+def _own_cause(ends: dict[int, int], span: _Span, options: LinkOptions) -> tuple[int, int] | None:
+    """Return the lane of the last floating operation that the thread itself ended within the span, and when."""
+    within = [end for end in ends if span.begin < end <= span.end]
+    return (ends[max(within)], max(within)) if within and options.threads else None
 
 
 def _cause(others: dict[int, Int64], span: _Span, options: LinkOptions) -> tuple[int, int] | None:
@@ -595,37 +661,52 @@ def _cause(others: dict[int, Int64], span: _Span, options: LinkOptions) -> tuple
     return None
 
 
-def _lanes(operations: Operations, gaps: list[Gap], order: Int64) -> dict[int, tuple[Int64, Int64]]:
-    """Return the rows of each thread in order, including gaps, and when they began."""
+def _lanes(operations: Operations, gaps: list[Gap], order: Int64, lost: Sequence[int]) -> _Lanes:
+    """Return the rows of each thread in order, including gaps, and when they began; without lost calls."""
     thread = np.concatenate((operations.thread, np.array([gap.thread for gap in gaps], np.int64)))
+    thread[list(lost)] = NONE
     times = np.concatenate((operations.begin, np.array([gap.start_ns for gap in gaps], np.int64)))
     by_lane = {}
-    for lane in np.unique(thread).tolist():
+    for lane in np.unique(thread[thread != NONE]).tolist():
         rows = np.flatnonzero(thread == lane)
         rows = rows[np.argsort(order[rows], kind="stable")]
         by_lane[lane] = rows, times[rows]
     return by_lane
 
 
-def _thread_order(draft: _Draft, operations: Operations, gaps: list[Gap], order: Int64) -> None:
+def _thread_order(draft: _Draft, lanes: _Lanes) -> None:
     """Add the order of operations on each thread."""
-    for rows, _ in _lanes(operations, gaps, order).values():
+    for rows, _ in lanes.values():
         draft.add(rows[:-1], rows[1:], DepKind.ORDER)
 
 
-def _held_up(
-    draft: _Draft,
-    operations: Operations,
-    gaps: list[Gap],
-    waits: list[_Wait],
-    causes: _Causes,
-    order: Int64,
+def _lost_order(
+    draft: _Draft, lanes: _Lanes, operations: Operations, lost: Sequence[int], order: Int64
 ) -> None:
+    """Let lost calls wait for what was before them on their thread, where a gap takes their place."""
+    for call in lost:
+        rows, _ = lanes.get(int(operations.thread[call]), (order[:0], order[:0]))
+        place = int(np.searchsorted(order[rows], order[call])) - 1
+        if place >= 0:
+            draft.add(rows[place : place + 1], np.array([call]), DepKind.ORDER)
+
+
+def _inner_order(draft: _Draft, lanes: _Lanes, operations: Operations, inner: Int64, order: Int64) -> None:
+    """Let what runs within an operation of a library wait for what that waits for, not for its end."""
+    rows = np.flatnonzero(inner >= 0)
+    rows = rows[np.argsort(order[rows], kind="stable")]
+    for around, first in zip(*np.unique(inner[rows], return_index=True), strict=True):
+        before, _ = lanes[int(operations.thread[around])]
+        place = int(np.searchsorted(order[before], order[around])) - 1
+        if place >= 0:
+            draft.add(before[place : place + 1], rows[first : first + 1], DepKind.ORDER)
+
+
+def _held_up(draft: _Draft, lanes: _Lanes, first_device: int, waits: list[_Wait], causes: _Causes) -> None:
     """Add what threads waited for, to the first node of the thread that began after the wait."""
-    first_device = len(operations) + len(gaps)
-    lanes = _lanes(operations, gaps, order)
+    none = np.zeros(0, np.int64)
     for wait in waits:
-        rows, times = lanes.get(wait.thread, (order[:0], order[:0]))
+        rows, times = lanes.get(wait.thread, (none, none))
         place = int(np.searchsorted(times, wait.end, side="left"))
         if place < len(rows):
             places = np.array(wait.device, np.int64) + first_device

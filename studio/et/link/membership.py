@@ -8,8 +8,12 @@ from dataclasses import replace
 
 from studio.et.link.communication import Facts
 from studio.et.link.draft import RankDraft
+from studio.et.link.infer import candidates, infer_groups
 from studio.et.link.names import RECEIVE, SEND
 from studio.trace import CommGroup, Finding
+from studio.units import format_counted
+
+_MOST_LISTED = 8
 
 WORLD = "0"
 """PyTorch's name for the group of all ranks; simulators take it for that, too."""
@@ -18,21 +22,40 @@ WORLD = "0"
 def resolve(drafts: Sequence[RankDraft]) -> tuple[tuple[CommGroup, ...], list[Finding]]:
     """Return the groups of a job; set group and peer rank of every communication in the drafts."""
     members, findings = _members(drafts)
-    for rank_draft in drafts:
+    inferred = infer_groups(drafts, members)
+    count: Counter[str] = Counter()
+    for index, rank_draft in enumerate(drafts):
         renamed = _rename_groups(rank_draft, members)
-        inferred: Counter[str] = Counter()
-        for facts_of in (rank_draft.communication.operators, rank_draft.communication.devices):
+        choice = candidates(rank_draft, members)
+        for on_device, facts_of in enumerate(
+            (rank_draft.communication.operators, rank_draft.communication.devices)
+        ):
             default = _default_groups(rank_draft, members, facts_of)
             for key, facts in facts_of.items():
-                resolved = _resolve_facts(facts, default, renamed, members)
+                found = inferred[index].get((bool(on_device), key))
+                resolved = _resolve_facts(facts, found, default, renamed, members)
+                if choice == [resolved.group]:
+                    resolved = replace(
+                        resolved, inferred=tuple(what for what in resolved.inferred if what != "group")
+                    )
                 facts_of[key] = resolved
                 if "group" in resolved.inferred and resolved.group:
-                    inferred[resolved.group] += 1
-        if inferred and len([ranks for ranks in members.values() if rank_draft.number in ranks]) > 1:
-            names = ", ".join(f"{name!r}: {count:,}" for name, count in inferred.items())
-            message = f"{rank_draft.files}: collectives that name no group were put into one by elimination ({names})."
-            findings.append(Finding("info", "comm-group-inferred", message, rank=rank_draft.number))
+                    count[resolved.group] += 1
+    if count:
+        findings.append(_inferred_finding(count))
     return tuple(CommGroup(name, ranks) for name, ranks in members.items()), findings
+
+
+def _inferred_finding(count: Counter[str]) -> Finding:
+    names = ", ".join(f"{name!r}: {number:,}" for name, number in count.most_common(_MOST_LISTED))
+    more = f", and {len(count) - _MOST_LISTED:,} more" if len(count) > _MOST_LISTED else ""
+    message = (
+        f"{format_counted(count.total(), 'collective or message', 'collectives and messages')} of all ranks "
+        f"{'names' if count.total() == 1 else 'name'} no comm group: the group was inferred by matching kinds, sizes, order and "
+        f"times across ranks ({names}{more})."
+    )
+    hint = "Record with studio.collect, which writes the group and number of every collective."
+    return Finding("info", "comm-group-inferred", message, hint)
 
 
 def _members(drafts: Sequence[RankDraft]) -> tuple[dict[str, tuple[int, ...]], list[Finding]]:
@@ -91,12 +114,16 @@ def _default_groups(
 
 
 def _resolve_facts(
-    facts: Facts, default: tuple[str, str], renamed: dict[str, str], members: dict[str, tuple[int, ...]]
+    facts: Facts,
+    found: str | None,
+    default: tuple[str, str],
+    renamed: dict[str, str],
+    members: dict[str, tuple[int, ...]],
 ) -> Facts:
     group, inferred = facts.group, facts.inferred
     is_message = facts.kind in (SEND, RECEIVE)
     if group is None:
-        group = default[1 if is_message else 0]
+        group = found or default[1 if is_message else 0]
         inferred = (*(what for what in inferred if what != "group"), "group")
     group = renamed.get(group, group)
     peer = facts.peer

@@ -12,6 +12,8 @@ from studio.trace import NONE, Bool, Int64
 
 STEP = "ProfilerStep"
 """Annotations that start so stand for a whole training step and take no time of their own."""
+LIBRARY = "gloo:"
+"""Operations that start so are those in which a library carries out calls on the processor."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +57,7 @@ class Operations:
 
 def from_host(host: HostTrace, device: DeviceTrace | None, event: Int64) -> Operations:
     """Return the operators of an execution trace, with the times of their events."""
-    parent, depth, place, last = _tree(host.id, host.parent)
+    parent, depth, place, last = _tree(host.id, _callers(host, device, event))
     linked = event >= 0
     start, end = np.full(len(host), NONE, np.int64), np.full(len(host), NONE, np.int64)
     thread = host.numbers["tid"].copy()
@@ -68,6 +70,34 @@ def from_host(host: HostTrace, device: DeviceTrace | None, event: Int64) -> Oper
         begin, finish = place, last
     frame = host.roots | np.array([name.startswith(STEP) for name in host.names], np.bool_)
     return Operations(host.id, parent, host.names, start, end, begin, finish, depth, thread, event, frame)
+
+
+def _callers(host: HostTrace, device: DeviceTrace | None, event: Int64) -> Int64:
+    """Return the id of each operator's caller (N,), corrected where the times speak against the recorded one.
+
+    Where libraries run operators on threads of their own, the recorder writes as caller whatever began last, which may
+    have ended long before.
+    """
+    timed = np.flatnonzero(event >= 0)
+    if device is None or not len(timed) or not any(name.startswith(LIBRARY) for name in host.names):
+        return host.parent
+    start, end, thread = (np.full(len(host), NONE, np.int64) for _ in range(3))
+    start[timed] = device.start_ns[event[timed]]
+    end[timed] = start[timed] + device.duration_ns[event[timed]]
+    thread[timed] = device.thread[event[timed]]
+    caller = np.minimum(np.searchsorted(host.id, host.parent), max(len(host) - 1, 0))
+    known = (host.id[caller] == host.parent) & (event >= 0) & (event[caller] >= 0)
+    over = known & (thread == thread[caller]) & ((end[caller] <= start) | (start[caller] > start))
+    if not over.any():
+        return host.parent
+    own = timed[[not host.names[row].startswith(LIBRARY) or bool(over[row]) for row in timed.tolist()]]
+    above, _ = find_parents(start[own], end[own], thread[own])
+    ids = host.parent.copy()
+    wrong = np.flatnonzero(over[own])
+    found = above[wrong]
+    root = int(host.id[host.roots][-1]) if host.roots.any() else NONE
+    ids[own[wrong]] = np.where(found >= 0, host.id[own[found]], root)
+    return ids
 
 
 def from_device(device: DeviceTrace) -> Operations:

@@ -139,7 +139,7 @@ def test_without_gaps_there_are_no_nodes_for_them(job):
     with_gaps, without = (
         studio.link(job, options=LinkOptions(host_gaps=on)).graphs[0] for on in (True, False)
     )
-    assert names(with_gaps).count("host gap") == 2
+    assert names(with_gaps).count("host gap") == 3
     assert "host gap" not in names(without)
 
 

@@ -144,7 +144,7 @@ def test_groups_have_their_ranks(shared):
 
 @pytest.mark.parametrize("run", RUNS)
 def test_dependencies_have_no_cycle_and_replay_takes_the_recorded_time(shared, run):
-    """Within 0.4 % per rank; 2 % for pp_2r, whose second rank was held up by what no trace shows."""
+    """Within 0.4 % per rank, to the end of its last operator."""
     trace = linked(shared, run)
     for rank in trace.ranks:
         graph = trace.graph_of(rank)
@@ -152,9 +152,9 @@ def test_dependencies_have_no_cycle_and_replay_takes_the_recorded_time(shared, r
         whole = dense_column(graph, "inclusive_ns", -1)
         whole = np.where(whole < 0, graph.duration_ns, whole)
         timed = graph.start_ns >= 0
+        timed[[row for row, name in enumerate(names(graph)) if name.startswith("ProfilerStep")]] = False
         recorded = int((graph.start_ns + whole)[timed].max() - graph.start_ns[timed].min())
-        bound = 0.02 if run in ("torch/pp_2r", "torch/ddp_mlp_4r") else 0.004
-        assert abs(replayed_ns(graph) / recorded - 1) < bound, rank.number
+        assert abs(replayed_ns(graph) / recorded - 1) < 0.004, rank.number
 
 
 def replayed_ns(graph: Graph) -> int:
@@ -242,6 +242,7 @@ DIFFERENCES = {
     "optimizer": "Optimizer.step keeps its duration (0 there)",
     "waiting": "an operator that waited for a thread or the device has its duration without the waiting; one that has "
     "set a thread going, without what it did afterwards, which is a gap",
+    "library": "an operation of gloo has all its time, of which they leave out what its own thread called in it",
     "dependencies": "kernels of a stream are chained, threads and tensors add theirs",
 }
 """Every deliberate difference, with its reason; all else is compared."""
@@ -314,7 +315,8 @@ def assert_agree(theirs: _Nodes, ours: _Nodes, base: str) -> None:
         )
         wanted = int(theirs.graph.duration_ns[there]) // 1000
         got = (int(ours.graph.duration_ns[here]) + ours.told[here].get("wait_ns", 0)) // 1000
-        if "Optimizer.step" not in ours.names[here] and abs(wanted - got) > 1:
+        listed = "Optimizer.step" in ours.names[here] or ours.names[here].startswith("gloo:")
+        if not listed and abs(wanted - got) > 1:
             assert got < wanted, (base, ours.names[here])
             assert not ours.names[here].startswith("aten::"), base
             waited += 1

@@ -23,7 +23,8 @@ from studio.trace import Trace
 RUNS = [
     "torch_synthetic_device/ddp_mlp_4r", "torch_synthetic_device/dlrm_4r", "torch_synthetic_device/mnist_1r",
     "torch/ddp_mlp_4r", "torch/ddp_straggler_4r", "torch/dlrm_4r", "torch/dp2tp2_mlp_4r", "torch/fsdp_gpt_2r",
-    "torch/pp_2r",
+    "torch/pp_2r", "torch/ddp_gpt_2r", "torch/tp_mlp_2r",
+    "torch_racy/ddp_plain_4r", "torch_racy/ddp_plain_4r_wrong_parent", "torch_racy/fsdp_2r",
 ]  # fmt: skip
 BOUND = 0.02
 """How far a step of a rank may be off; `docs/simulator.md` tells how far each run is."""

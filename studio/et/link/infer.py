@@ -1,0 +1,355 @@
+"""Infer the comm group of collectives and messages that name none, by matching them across ranks.
+
+A recorder of gloo writes no group. What else tells it:
+
+- Every member of a group takes part: all of them have a collective of that kind and size, at the same time.
+- A library's thread works for one group alone, so what it carries out belongs together; threads are numbered in the
+  order in which the groups were made.
+- A message counts its peer within the group, and the peer has the other half.
+
+Nothing of this is proof, so what comes from here is marked as inferred.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from studio.et.link.clock import same_clock
+from studio.et.link.communication import Facts
+from studio.et.link.draft import RankDraft
+from studio.et.link.names import RECEIVE, SEND
+from studio.et.link.sequence import Place, facts_of
+from studio.trace import NONE, CollectiveType, Float64, Int64
+
+Members = Mapping[str, tuple[int, ...]]
+_UNEVEN = (CollectiveType.ALL_TO_ALL, CollectiveType.GATHER, CollectiveType.SCATTER)
+"""Kinds of which every rank may bring another size."""
+_ROOTED = (
+    CollectiveType.BROADCAST,
+    CollectiveType.REDUCE,
+    CollectiveType.GATHER,
+    CollectiveType.SCATTER,
+)
+_FAR = 32
+"""Threads of one group are made one after the other, so that their numbers are nearer than this."""
+_MOST_ROUNDS = 4
+_NEVER = np.iinfo(np.int64).max
+
+
+@dataclass(frozen=True, slots=True)
+class _Item:
+    """A collective.
+
+    Attributes:
+        place: Where it is.
+        key: Kind and size, by which it finds those of other ranks.
+        begin_ns, end_ns: When the rank took part.
+        thread: Number of the library's thread that carried it out, -1 where that is not known.
+        group: The group that is written.
+    """
+
+    place: Place
+    key: tuple[int, int]
+    begin_ns: int
+    end_ns: int
+    thread: int
+    group: str | None
+
+
+_Strand = tuple[int, tuple[int, int]]
+"""Collectives of a rank that are in one group: those of a thread, or of a kind and size where there is no thread."""
+_Chosen = dict[tuple[int, _Strand], str]
+_Named = tuple[tuple[int, int], str | None]
+"""Kind and size, and group where there is one."""
+
+
+def infer_groups(drafts: Sequence[RankDraft], members: Members) -> dict[int, dict[Place, str]]:
+    """Return groups for what names none, by place of the draft; without what fits no group.
+
+    Args:
+        drafts: The ranks.
+        members: Ranks of each group, in the order in which the groups were made.
+    """
+    inferred: dict[int, dict[Place, str]] = {index: {} for index in range(len(drafts))}
+    inferred |= _Collectives(drafts, members).infer()
+    for index, groups in _messages(drafts, members).items():
+        inferred[index] = inferred[index] | groups
+    return inferred
+
+
+def candidates(rank_draft: RankDraft, members: Members) -> list[str]:
+    """Return the groups that a rank shares with others, in the order in which they were made."""
+    number = 0 if rank_draft.number is None else rank_draft.number
+    return [name for name, ranks in members.items() if number in ranks and len(ranks) > 1]
+
+
+# ---------------------------------------------------------------------------------------------------
+# Collectives
+
+
+class _Collectives:
+    """The collectives of all ranks, and the groups chosen so far."""
+
+    def __init__(self, drafts: Sequence[RankDraft], members: Members) -> None:
+        self.drafts, self.members = drafts, members
+        self.items = [_items(rank_draft) for rank_draft in drafts]
+        self.at = {rank_draft.number or 0: index for index, rank_draft in enumerate(drafts)}
+        self.groups = [candidates(rank_draft, members) for rank_draft in drafts]
+        self.strands = [_by_strand(items) for items in self.items]
+        self.timed = all(same_clock(drafts[0], other) for other in drafts[1:])
+
+    def infer(self) -> dict[int, dict[Place, str]]:
+        """Choose a group for each strand, until nothing changes; those that all members have first."""
+        open_ranks = [
+            index
+            for index, items in enumerate(self.items)
+            if len(self.groups[index]) > 1 and any(item.group is None for item in items)
+        ]
+        if not open_ranks:
+            return {}
+        # One rank after the other, each with what those before it have chosen.
+        chosen: _Chosen = {}
+        peers = _Peers(self.items, self.timed)
+        for _ in range(_MOST_ROUNDS):
+            before = dict(chosen)
+            for index in open_ranks:
+                for strand, group in self._choose(index, peers).items():
+                    chosen[index, strand] = group
+                peers.update(index, chosen)
+            if before == chosen:
+                break
+        return {
+            index: {
+                item.place: chosen[index, strand]
+                for strand, items in self.strands[index].items()
+                for item in items
+                if item.group is None and (index, strand) in chosen
+            }
+            for index in open_ranks
+        }
+
+    def _choose(self, index: int, peers: _Peers) -> dict[_Strand, str]:
+        """Return the group of each strand of a rank that costs least."""
+        groups = self.groups[index]
+        strands = sorted(self.strands[index])
+        costs = np.array(
+            [[self._cost(index, strand, group, peers) for group in groups] for strand in strands], np.float64
+        )
+        threads = [strand[0] for strand in strands]
+        best = _in_order(costs, threads)
+        return {strand: groups[place] for strand, place in zip(strands, best, strict=True)}
+
+    def _cost(self, index: int, strand: _Strand, group: str, peers: _Peers) -> float:
+        """Return how much speaks against a group: a collective that another member lacks, or one that names another."""
+        items = self.strands[index][strand]
+        others = [self.at[rank] for rank in self.members[group] if rank in self.at and self.at[rank] != index]
+        lacking = sum(peers.lacks(other, item, group) for item in items for other in others)
+        named = sum(len(items) for item in items if item.group not in (None, group))
+        # Of groups that fit alike the larger: that more ranks agree by accident is less likely.
+        return named + lacking / max(len(others), 1) - 1e-3 * len(others) / len(self.drafts)
+
+
+def _items(rank_draft: RankDraft) -> list[_Item]:
+    """Return the collectives of a rank."""
+    operations, communication = rank_draft.operations, rank_draft.communication
+    device, launched = rank_draft.device, rank_draft.launched
+    found = []
+    for row, facts in communication.operators.items():
+        if facts.kind in (SEND, RECEIVE):
+            continue
+        call = communication.issued_by.get(row)
+        lost = call is None and bool(communication.issued_by)
+        thread = NONE
+        if call is not None and device is not None and operations.thread[call] != operations.thread[row]:
+            thread = _thread_number(device.threads[int(operations.thread[row])][1])
+        end = _NEVER if lost else int(operations.finish[row])
+        found.append(
+            _Item((False, row), _key(facts), int(operations.begin[row]), end, thread, facts.group or None)
+        )
+    for place, facts in communication.devices.items():
+        if facts.kind not in (SEND, RECEIVE) and device is not None and launched is not None:
+            event = int(launched.event[place])
+            start = int(device.start_ns[event])
+            end = start + int(device.duration_ns[event])
+            found.append(_Item((True, place), _key(facts), start, end, NONE, facts.group or None))
+    return found
+
+
+def _thread_number(name: str) -> int:
+    return int(name) if name.isdecimal() and len(name) < 18 else NONE
+
+
+def _key(facts: Facts) -> tuple[int, int]:
+    return facts.kind, NONE if facts.kind in _UNEVEN else facts.bytes
+
+
+def _by_strand(items: Iterable[_Item]) -> dict[_Strand, list[_Item]]:
+    strands: dict[_Strand, list[_Item]] = {}
+    for item in items:
+        if item.thread != NONE:
+            strands.setdefault((item.thread, (NONE, NONE)), []).append(item)
+        elif item.group is None:
+            strands.setdefault((NONE, item.key), []).append(item)
+    return strands
+
+
+class _Peers:
+    """Finds the collectives of other ranks that may be the other part of one."""
+
+    def __init__(self, items: Sequence[Sequence[_Item]], timed: bool) -> None:
+        self.items, self.timed = items, timed
+        self.lists: list[dict[_Named, list[_Item]]] = [{} for _ in items]
+        self.known: list[dict[_Named, tuple[Int64, Int64]]] = [{} for _ in items]
+        for index in range(len(items)):
+            self.update(index, {})
+
+    def update(self, index: int, chosen: _Chosen) -> None:
+        """Take over what was chosen for a rank."""
+        lists: dict[_Named, list[_Item]] = {}
+        for item in self.items[index]:
+            strand = (item.thread, (NONE, NONE)) if item.thread != NONE else (NONE, item.key)
+            lists.setdefault((item.key, item.group or chosen.get((index, strand))), []).append(item)
+        self.lists[index], self.known[index] = lists, {}
+
+    def lacks(self, index: int, item: _Item, group: str) -> bool:
+        """Whether a rank has no collective of the group, or of none yet, that can be the same as one of another rank."""
+        for name in (group, None):
+            begin, latest = self._times(index, item.key, name)
+            if not len(begin):
+                continue
+            if not self.timed or item.key[0] in _ROOTED:
+                return False
+            place = int(np.searchsorted(begin, item.end_ns, side="left")) - 1
+            if place >= 0 and latest[place] > item.begin_ns:
+                return False
+        return True
+
+    def _times(self, index: int, key: tuple[int, int], group: str | None) -> tuple[Int64, Int64]:
+        """Return when collectives of a rank began, rising, and the latest end up to each."""
+        known = self.known[index]
+        if (key, group) not in known:
+            items = sorted(self.lists[index].get((key, group), ()), key=lambda item: item.begin_ns)
+            begin = np.array([item.begin_ns for item in items], np.int64)
+            end = np.array([item.end_ns for item in items], np.int64)
+            known[key, group] = begin, np.maximum.accumulate(end) if len(end) else end
+        return known[key, group]
+
+
+def _in_order(costs: Float64, threads: Sequence[int]) -> list[int]:
+    """Return the column of least cost for each row; rows of threads rise with their numbers if that costs no more.
+
+    S strands, sorted by thread; G groups in the order they were made.
+
+    Args:
+        costs: (S, G) what speaks against each group.
+        threads: (S,) number of the thread, -1 for strands without.
+    """
+    free: list[int] = np.argmin(costs, axis=1).tolist()
+    numbered = [row for row, thread in enumerate(threads) if thread != NONE]
+    if not numbered:
+        return free
+    best = costs[numbered[0]].copy()
+    before: list[Int64] = []
+    for this, row in pairwise(numbered):
+        far = threads[row] - threads[this] > _FAR
+        step = np.full((costs.shape[1], costs.shape[1]), np.inf)
+        for left in range(costs.shape[1]):
+            step[left, left] = best[left] + (0.3 if far else 0.0)
+            step[left, left + 1 :] = best[left] + (0.0 if far else 0.3)
+        before.append(np.argmin(step, axis=0))
+        best = step.min(axis=0) + costs[row]
+    columns = [int(np.argmin(best))]
+    for origins in reversed(before):
+        columns.append(int(origins[columns[-1]]))
+    columns.reverse()
+    ordered_cost = sum(float(costs[row, column]) for row, column in zip(numbered, columns, strict=True))
+    free_cost = sum(float(costs[row].min()) for row in numbered)
+    if ordered_cost < free_cost + 1:
+        for row, column in zip(numbered, columns, strict=True):
+            free[row] = column
+    return free
+
+
+# ---------------------------------------------------------------------------------------------------
+# Messages
+
+
+def _messages(drafts: Sequence[RankDraft], members: Members) -> dict[int, dict[Place, str]]:
+    """Return the group of messages that name none: of each family of groups that of which most find their other half."""
+    halves = [_halves(rank_draft) for rank_draft in drafts]
+    if not any(halves):
+        return {}
+    numbers = [rank_draft.number or 0 for rank_draft in drafts]
+    families = _families(drafts, members)
+    best = min(families, key=lambda family: _unmatched(halves, numbers, family, members), default=None)
+    if best is None:
+        return {}
+    return {
+        index: {place: best[number] for place, _ in halves[index]}
+        for index, number in enumerate(numbers)
+        if number in best
+    }
+
+
+def _halves(rank_draft: RankDraft) -> list[tuple[Place, Facts]]:
+    """Return the sends and receives of a rank that count their peer in a group which is not named."""
+    communication = rank_draft.communication
+    places: list[Place] = [
+        *((False, row) for row in communication.operators),
+        *((True, place) for place in communication.devices),
+    ]
+    known = [(place, facts_of(communication, place)) for place in places]
+    return [
+        (place, facts)
+        for place, facts in known
+        if facts.kind in (SEND, RECEIVE)
+        and not facts.group
+        and not facts.peer_is_global
+        and facts.peer != NONE
+    ]
+
+
+def _families(drafts: Sequence[RankDraft], members: Members) -> list[dict[int, str]]:
+    """Return groups of equal size and description that share no rank, as rank → group; those of most ranks first."""
+    described = {
+        group.name: group.description
+        for rank_draft in drafts
+        for group in rank_draft.communication.groups.values()
+    }
+    families: dict[tuple[str, int, int], dict[int, str]] = {}
+    for name, ranks in members.items():
+        if len(ranks) < 2:
+            continue
+        turn = 0
+        while (
+            not families.setdefault((described.get(name, ""), len(ranks), turn), {}).keys().isdisjoint(ranks)
+        ):
+            turn += 1
+        families[described.get(name, ""), len(ranks), turn].update(dict.fromkeys(ranks, name))
+    return sorted(families.values(), key=lambda family: -max(len(members[name]) for name in family.values()))
+
+
+def _unmatched(
+    halves: Sequence[Sequence[tuple[Place, Facts]]],
+    numbers: Sequence[int],
+    family: Mapping[int, str],
+    members: Members,
+) -> int:
+    """Return how many halves find no other one, if these groups are those of all messages."""
+    sent: Counter[tuple[int, int, int, int]] = Counter()
+    impossible = 0
+    for number, own in zip(numbers, halves, strict=True):
+        ranks = members[family[number]] if number in family else ()
+        for _, facts in own:
+            if facts.peer >= len(ranks) or ranks[facts.peer] == number:
+                impossible += 1
+                continue
+            peer = ranks[facts.peer]
+            ends = (number, peer) if facts.kind == SEND else (peer, number)
+            sent[(*ends, facts.tag, facts.bytes)] += 1 if facts.kind == SEND else -1
+    return impossible + sum(map(abs, sent.values()))

@@ -1,0 +1,85 @@
+"""Tell which operations do not hold up the thread that they are noted down on.
+
+A message of gloo is noted down on the thread that called, from the call until that thread waits for it, whatever else
+the thread does meanwhile. And where the recording ended before gloo noted a collective down, only the call is known,
+which asked for it and went on.
+
+What gloo's own threads call while they carry out a collective is part of it: its time is that of the collective, in which
+they may have waited for other ranks before, between and after those calls.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from studio.et.link.carried import library_rows
+from studio.et.link.communication import Communication
+from studio.et.link.names import RECEIVE, SEND, operator_kind
+from studio.et.link.operations import Operations, find_parents
+from studio.trace import NONE, Bool, Int64
+
+
+def find_floating(operations: Operations, communication: Communication) -> Bool:
+    """Return which operations (N,) of a library are noted down on the thread that called, beyond the end of the call."""
+    floating = np.zeros(len(operations), np.bool_)
+    for row in library_rows(operations):
+        call = communication.issued_by.get(row)
+        if call is None:
+            # The call was made before the recording began.
+            floating[row] = operator_kind(operations.names[row]) in (SEND, RECEIVE)
+        elif operations.thread[row] == operations.thread[call]:
+            floating[row] = operations.begin[row] < operations.finish[call] < operations.finish[row]
+    return floating & operations.timed
+
+
+def lost_calls(operations: Operations, communication: Communication) -> list[int]:
+    """Return the calls that stand for a collective which the library did not note down any more."""
+    rows = library_rows(operations)
+    if not rows:
+        return []
+    return [row for row in communication.operators if row not in communication.issued_by]
+
+
+def find_inner(operations: Operations, communication: Communication, floating: Bool) -> Int64:
+    """Return the operation of the library (N,) within which each operation ran on the library's own thread, else -1."""
+    inner = np.full(len(operations), NONE, np.int64)
+    carrying = np.zeros(len(operations), np.bool_)
+    carrying[[row for row in communication.issued_by if not floating[row]]] = True
+    lanes = np.unique(operations.thread[carrying])
+    rows = np.flatnonzero(
+        operations.timed & ~operations.frame & ~floating & np.isin(operations.thread, lanes)
+    )
+    # Callers first, where both take the same time.
+    rows = rows[np.lexsort((operations.id[rows], ~carrying[rows]))]
+    parent, depth = find_parents(operations.start_ns[rows], operations.end_ns[rows], operations.thread[rows])
+    for place in np.argsort(depth, kind="stable").tolist():
+        above = int(parent[place])
+        if above >= 0:
+            inner[rows[place]] = rows[above] if carrying[rows[above]] else inner[rows[above]]
+    # On the calling thread the caller waits, and what it calls is its own.
+    return np.where(operations.thread == operations.thread[_calls(inner, communication)], NONE, inner)
+
+
+def _calls(inner: Int64, communication: Communication) -> Int64:
+    """Return the call (N,) behind the library's operation around each, the operation's own row where there is none."""
+    known = communication.issued_by
+    return np.array([known.get(row, place) for place, row in enumerate(inner.tolist())], np.int64)
+
+
+def with_own_lanes(operations: Operations, floating: Bool, inner: Int64) -> Operations:
+    """Return the operations with threads of their own: one for each floating one, and one for what runs within others.
+
+    These are numbered from `FIRST_LANE` on.
+    """
+    if not floating.any() and not (inner >= 0).any():
+        return operations
+    thread = operations.thread.copy()
+    thread[inner >= 0] += FIRST_LANE
+    thread[floating] = 2 * FIRST_LANE + np.arange(int(floating.sum()))
+    return replace(operations, thread=thread)
+
+
+FIRST_LANE = 1 << 32
+"""Number of the first lane that is no thread."""

@@ -1,0 +1,46 @@
+"""Read values that recorders write like Python lists, and the tensors in them."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from studio.trace import NONE
+
+_LONGEST_TEXT = 1 << 22
+
+
+def parse_literal(text: str) -> Any:
+    """Return the value of a text written like a Python list, None where it is none."""
+    if len(text) > _LONGEST_TEXT:
+        return None
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError, MemoryError, RecursionError, TypeError):
+        return None
+
+
+def is_tensor(value: Any) -> bool:
+    """Whether a value is a tensor as recorders write it: id, storage, offset, elements, bytes, device."""
+    return (
+        isinstance(value, list | tuple)
+        and len(value) == 6
+        and isinstance(value[5], str)
+        and all(isinstance(part, int) for part in value[:5])
+    )
+
+
+def tensors(value: Any, depth: int = 0) -> Iterator[Sequence[Any]]:
+    """Yield the tensors in a value, lists of lists included."""
+    if is_tensor(value):
+        yield value
+    elif isinstance(value, list | tuple) and depth < 8:
+        for part in value:
+            yield from tensors(part, depth + 1)
+
+
+def tensor_bytes(value: Any) -> int:
+    """Return the bytes of all tensors in a value, -1 where there is none."""
+    sizes = [max(tensor[3], 0) * max(tensor[4], 0) for tensor in tensors(value)]
+    return min(sum(sizes), 2**62) if sizes else NONE

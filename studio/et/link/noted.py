@@ -1,0 +1,47 @@
+"""Find which call each note of `studio.collect` is about."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
+
+from studio.et.link.carried import may_carry
+from studio.et.link.names import operator_kind
+from studio.et.link.operations import Operations
+from studio.et.recording import NotedCall
+from studio.trace import NONE
+
+_APART_NS = 200_000
+"""How far the clocks of both recorders may be apart."""
+_MOST_SEARCHED = 64
+"""How many calls may run at once, or follow each other within that time."""
+
+
+def match_noted(
+    operations: Operations, kinds: Mapping[int, int], noted: Sequence[NotedCall]
+) -> dict[int, NotedCall]:
+    """Return what was noted down while each call ran or, of messages, just before; each note for one call.
+
+    Args:
+        operations: What the processor did.
+        kinds: The kind of each call, by row.
+        noted: Notes, by time.
+    """
+    rows = sorted(
+        (row for row in kinds if operations.start_ns[row] >= 0), key=lambda row: int(operations.start_ns[row])
+    )
+    begins = [int(operations.start_ns[row]) for row in rows]
+    found: dict[int, NotedCall] = {}
+    for note in noted:
+        kind = operator_kind(note.name)
+        best, least = NONE, _APART_NS
+        high = bisect_left(begins, note.time_ns + _APART_NS)
+        # The last of those that were running is the one: calls of a thread follow each other.
+        for row in reversed(rows[max(high - _MOST_SEARCHED, 0) : high]):
+            begin, end = int(operations.start_ns[row]), int(operations.end_ns[row])
+            apart = max(begin - note.time_ns, note.time_ns - end, 0)
+            if row not in found and may_carry(kind, kinds[row]) and apart < least:
+                best, least = row, apart
+        if best != NONE:
+            found[best] = note
+    return found
