@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from studio.doctor import CHECKS, REPAIRS, Diagnosis, NodeAt, examination, examine
+from studio.doctor import CHECKS, REPAIRS, Diagnosis, NodeAt, examination, examine, repair
 from studio.doctor.cycles import removal
 from studio.doctor.diagnosis import Case, GraphCase
 from studio.trace import Finding, Trace
@@ -344,7 +344,7 @@ def test_a_message_without_its_other_end_is_no_message_to_the_own_rank():
         [sends, [comp(1), node(2, "COMM_RECV", 1, comm_src=0, comm_size=8, comm_tag=0), comp(3, 2)]]
     )
     assert codes(near) >= {"peer-missing", "receive-unmatched"}
-    mended, _ = REPAIRS["receive-unmatched"].apply(near)
+    mended = repair(near, "receive-unmatched").trace
     assert [len(mended.graph_of(rank)) for rank in mended.ranks] == [3, 2]
 
 
