@@ -104,3 +104,27 @@ def test_names_from_files_reach_the_terminal_as_escapes(tmp_path):
     done = run("check", tmp_path / "in")
     assert "\x1b" not in done.stdout
     assert "\\x1b[" in done.stdout
+
+
+def test_ctrl_c_at_any_moment_leaves_nothing_half_written(tmp_path):
+    from studio.commands import check as command
+
+    write(BROKEN["self-loop"](), tmp_path / "in", "job")
+    told: list[str] = []
+    command.run(
+        command.Request((tmp_path / "in",), tmp_path / "whole"), progress=lambda *how: told.append(how[0])
+    )
+    assert "repairing" in told
+
+    for stop in range(len(told)):
+        left = iter(range(stop))
+
+        def interrupt(*_how: object, left=left) -> None:
+            if next(left, None) is None:
+                raise KeyboardInterrupt
+
+        target = tmp_path / f"out{stop}"
+        with pytest.raises(KeyboardInterrupt):
+            command.run(command.Request((tmp_path / "in",), target), progress=interrupt)
+        written = sorted(path.name for path in target.glob("*")) if target.exists() else []
+        assert written in ([], sorted(path.name for path in (tmp_path / "whole").iterdir()))

@@ -18,6 +18,9 @@ def start_check(tasks: Tasks, session: Session, job: str) -> bool:
         return False
     try:
         name = session.workspace.info(job).name
+    except StudioError:
+        return False  # There is no such job, or it cannot be read: the page says so.
+    try:
 
         def note(task: Task) -> None:
             session.unexamined.setdefault(task.job, _CANCELLED)

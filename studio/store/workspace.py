@@ -236,10 +236,10 @@ class Workspace:
             aside.unlink(missing_ok=True)
 
     def load_examination(self, job_id: str) -> bytes | None:
-        """Return what was stored of a job's examination, as JSON; None where nothing was, or it is damaged."""
+        """Return what was stored of a job's examination, as JSON; None where nothing was, it is damaged, or there is no such job."""
         try:
             return read_sealed(self._folder(job_id) / _EXAMINATION)
-        except (OSError, Damaged):
+        except (OSError, Damaged, StudioError):
             return None
 
     def find(self, fingerprint: str) -> JobInfo | None:

@@ -428,3 +428,12 @@ def test_every_check_and_repair_is_in_the_documentation_word_for_word():
         assert check.advice in text
     for one in REPAIRS.values():
         assert f"**{one.title}** (`{one.code}`). {one.consequence}" in text
+
+
+def test_two_common_collectives_are_enough_to_tell_clocks_apart():
+    ranks = [
+        [collective(n, "ALL_REDUCE", 64, *([n - 1] if n > 1 else []), rank_mark=rank) for n in (1, 2)]
+        for rank in (0, 1)
+    ]
+    trace = started(trace_of(ranks), [1_000, 20_000], [1_001_000, 1_020_000])
+    assert "clock-skew" in {one.code for one in examine(trace)}
