@@ -8,6 +8,7 @@ from __future__ import annotations
 import resource
 import sys
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -82,13 +83,25 @@ def broken(graph: Graph) -> Graph:
     return replace(graph, data=data, id=rng.permutation(len(graph)).astype(np.uint64))
 
 
+def jobs(count: int) -> Iterator[tuple[str, Trace]]:
+    """Yield jobs of this many nodes with their names."""
+    graph = graph_of(count)
+    together = tuple(Rank(number, 0) for number in range(8))
+    rng = np.random.default_rng(3)
+    yield "in order", Trace((graph,), together)
+    shuffled = replace(graph, id=rng.permutation(len(graph)).astype(np.uint64))
+    yield "ids in any order", Trace((shuffled,), together)
+    part = graph_of(count // 8)
+    apart = tuple(replace(part, start_ns=part.start_ns + number) for number in range(8))
+    yield "a graph for each rank", Trace(apart, tuple(Rank(number, number) for number in range(8)))
+    yield "1,000 circles", Trace((broken(graph),), together)
+
+
 def main() -> None:
     """Print a table."""
     count = int(sys.argv[1]) if len(sys.argv) > 1 else 1_000_000
     print("| job | examined, s of CPU | repaired, s of CPU | findings |\n| --- | --- | --- | --- |")
-    graph = graph_of(count)
-    for name, program in (("in order", graph), ("1,000 circles", broken(graph))):
-        trace = Trace((program,), tuple(Rank(number, 0) for number in range(8)))
+    for name, trace in jobs(count):
         begun = time.process_time()
         result = examination(trace)
         examined = time.process_time()

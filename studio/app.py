@@ -21,8 +21,8 @@ from studio import __version__
 from studio.jobs.simulations import Simulations
 from studio.pages.base.asked import ACTIVITY, Asked, answer, answer_output, stores
 from studio.pages.base.missing import list_missing
-from studio.pages.base.widgets import aria_label, findings_badge, job_options
-from studio.pages.frame.activity import change_activity, list_run_choices, show_activity
+from studio.pages.base.widgets import aria_label, job_options
+from studio.pages.frame.activity import badge_of, change_activity, list_run_choices, show_activity
 from studio.server.collectives import collectives_blueprint
 from studio.server.compare import compare_blueprint
 from studio.server.graph import graph_blueprint
@@ -430,9 +430,9 @@ def _wire_frame(app: Dash, session: Session) -> None:
         State({"nav": dash.ALL}, "id"),
     )
 
-    @app.callback(Output("findings-badge", "children"), Input("job", "data"))
-    def count_findings(job: str | None) -> Any:
-        return findings_badge(session.examination_made(job)) if job else None
+    @app.callback(Output("findings-badge", "children"), Input("job", "data"), Input("activity-known", "data"))
+    def count_findings(job: str | None, _activity: str | None) -> Any:
+        return badge_of(job) if job else None
 
     app.clientside_callback(
         ClientsideFunction(client, "switchJob"),

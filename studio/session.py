@@ -6,8 +6,9 @@ content never changes. What another studio deletes is gone at once.
 
 from __future__ import annotations
 
+import contextlib
 import inspect
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import wraps
 from typing import Any, Final, ParamSpec, TypeVar, cast
@@ -22,14 +23,18 @@ from studio.comparing import RECORDED, Compared, Lineup, recording, side_use, si
 from studio.comparing import lineup as compared_with_first
 from studio.doctor import Change, Examination, repair
 from studio.doctor import examination as examined
+from studio.doctor.checks import Progress
+from studio.doctor.diagnosis import LEVELS
+from studio.doctor.stored import stored_examination, stored_levels, to_store
 from studio.errors import StudioError, TraceError
 from studio.et.memory import machine_bytes
 from studio.sim.load import network_load
 from studio.store.cache import Cache
 from studio.store.runs import Run
+from studio.store.tasks import Problem
 from studio.store.workspace import Workspace
 from studio.timeline import NodeTimes, recorded, recorded_times
-from studio.trace import Trace
+from studio.trace import Level, Trace
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -62,6 +67,8 @@ class Session:
 
     Attributes:
         workspace: Where jobs and runs are.
+        examinations_made: How many jobs were examined so far.
+        unexamined: Why jobs could not be examined, or were not to the end.
     """
 
     def __init__(self, workspace: Workspace, *, budget_bytes: int | None = None) -> None:
@@ -75,6 +82,8 @@ class Session:
         if budget_bytes is None:
             budget_bytes = (machine_bytes() or SHARE_OF_MEMORY * _UNKNOWN_MEMORY_BYTES) // SHARE_OF_MEMORY
         self._cache: Cache[tuple[Sides, Hashable]] = Cache(budget_bytes)
+        self.examinations_made = 0
+        self.unexamined: dict[str, Problem] = {}
 
     @property
     def use(self) -> CacheUse:
@@ -144,12 +153,43 @@ class Session:
 
         return self.keep_of_job("nodes", job, make, run)
 
-    def examination(self, job: str) -> Examination:
-        """Return the findings of a job."""
-        return self.keep_of_job("examination", job, lambda: examined(self.trace(job)))
+    def examination(self, job: str, *, progress: Progress | None = None) -> Examination:
+        """Return the findings of a job: those that are stored with it, or else made and stored now.
+
+        Args:
+            job: Its id.
+            progress: Told what is going on where they are made; may raise to stop.
+        """
+
+        def make() -> Examination:
+            stored = stored_examination(self.workspace.load_examination(job))
+            if stored is not None:
+                return stored
+            made = examined(self.trace(job), progress=progress)
+            with contextlib.suppress(
+                StudioError
+            ):  # A full disk or a folder that cannot be written: kept in memory alone.
+                self.workspace.save_examination(job, to_store(made))
+            self.examinations_made += 1
+            return made
+
+        return self.keep_of_job("examination", job, make)
 
     def examination_made(self, job: str) -> Examination | None:
-        """Return the findings of a job if already computed, else None."""
+        """Return the findings of a job if they are known already, else None."""
+        known = self._examination_kept(job)
+        if known is None and stored_levels(self.workspace.load_examination(job)) is not None:
+            known = self.examination(job)
+        return known
+
+    def levels_found(self, job: str) -> Mapping[Level, int] | None:
+        """Return how many findings of each level a job has; None where it was not examined."""
+        known = self._examination_kept(job)
+        if known is not None:
+            return {level: known.count(level) for level in LEVELS}
+        return stored_levels(self.workspace.load_examination(job))
+
+    def _examination_kept(self, job: str) -> Examination | None:
         known: Examination | None = self._cache.peek((((job, ""),), "examination"))
         return known
 

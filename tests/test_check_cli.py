@@ -24,7 +24,7 @@ def test_a_clean_job_says_so_and_what_was_looked_for(tmp_path):
     write(healthy(), tmp_path / "in", "job")
     done = run("check", tmp_path / "in")
     assert done.exit_code == 0
-    assert done.stdout.startswith("job: 2 ranks, 6 nodes: no problems, 28 checks made.\n")
+    assert done.stdout.startswith("job: 2 ranks, 6 nodes: no problems, 30 checks made.\n")
     assert "Looked for and not found: missing ranks; dependencies on missing nodes;" in done.stdout
 
 
@@ -75,7 +75,7 @@ def test_a_mended_job_is_written_and_counts(tmp_path, broken: Path):
     done = run("check", broken, "--repair", tmp_path / "out", "--fail-on", "warning")
     assert done.exit_code == 0
     assert "Repaired: 1 dependency removed.\n  rank 0: node 2 (n2) waited for node 2 (n2)\n" in done.stdout
-    assert done.stdout.rstrip().endswith("Now: no problems, 28 checks made.")
+    assert done.stdout.rstrip().endswith("Now: no problems, 30 checks made.")
     assert (broken / "job.0.et").read_bytes() == before
     assert not [one for one in studio.examine(studio.read(tmp_path / "out")) if one.level != "info"]
 
@@ -104,3 +104,27 @@ def test_names_from_files_reach_the_terminal_as_escapes(tmp_path):
     done = run("check", tmp_path / "in")
     assert "\x1b" not in done.stdout
     assert "\\x1b[" in done.stdout
+
+
+def test_ctrl_c_at_any_moment_leaves_nothing_half_written(tmp_path):
+    from studio.commands import check as command
+
+    write(BROKEN["self-loop"](), tmp_path / "in", "job")
+    told: list[str] = []
+    command.run(
+        command.Request((tmp_path / "in",), tmp_path / "whole"), progress=lambda *how: told.append(how[0])
+    )
+    assert "repairing" in told
+
+    for stop in range(len(told)):
+        left = iter(range(stop))
+
+        def interrupt(*_how: object, left=left) -> None:
+            if next(left, None) is None:
+                raise KeyboardInterrupt
+
+        target = tmp_path / f"out{stop}"
+        with pytest.raises(KeyboardInterrupt):
+            command.run(command.Request((tmp_path / "in",), target), progress=interrupt)
+        written = sorted(path.name for path in target.glob("*")) if target.exists() else []
+        assert written in ([], sorted(path.name for path in (tmp_path / "whole").iterdir()))

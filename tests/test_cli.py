@@ -553,7 +553,8 @@ def test_odd_requests_leave_no_traceback_in_the_terminal(tmp_path):
         for odd in ([], {"a": [1]}, 1e300, "\x1b[2J"):
             callback = {"output": badge["output"], "changedPropIds": ["job.data"]}
             callback |= {"outputs": {"id": "findings-badge", "property": "children"}}
-            callback |= {"inputs": [{"id": "job", "property": "data", "value": odd}]}
+            listed = {"id": "activity-known", "property": "data", "value": None}
+            callback |= {"inputs": [{"id": "job", "property": "data", "value": odd}, listed]}
             assert post(address, json.dumps(callback).encode()) == 200
         assert {post(address, body) for body in bodies} == {400}
         code, out, err = stopped(process)

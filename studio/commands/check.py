@@ -92,7 +92,7 @@ def run(request: Request, *, progress: Progress | None = None) -> list[Checked]:
 
 
 def _repair(checked: Checked, target: Path, only: Sequence[str], progress: Progress | None) -> Checked:
-    repaired = repair_all(checked.trace, only or None)
+    repaired = repair_all(checked.trace, only or None, progress=progress)
     name = "".join(c if c.isalnum() or c in "._-" else "_" for c in checked.name).lstrip(".")[:150] or "job"
     files = write(repaired.trace, target, name, progress=progress)
     left = examination(repaired.trace, progress=progress)

@@ -17,6 +17,7 @@ from studio.commands.base.output import progress_line, say
 from studio.errors import ConfigError
 from studio.et import Progress, wire
 from studio.et.format import UNSAID, JobSize
+from studio.jobs.checking import start_check
 from studio.jobs.importing import open_paths, open_sample, upload_reader
 from studio.jobs.simulations import Simulations, simulate_jobs
 from studio.pages.base.mantine import load_components
@@ -115,7 +116,9 @@ def _serve(
 
     session = Session(workspace)
     tasks = open_tasks(workspace.root)
-    registry = open_registry(tasks, upload_reader(workspace))
+    registry = open_registry(tasks, upload_reader(workspace, lambda job: start_check(tasks, session, job)))
+    for job in jobs:
+        start_check(tasks, session, job)
     tidy_drafts(workspace.root)
     app = create_app(session, registry, Simulations(tasks, simulate_jobs(session)))
     token = workspace_token(workspace.root) if request.ask_token else None

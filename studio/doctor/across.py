@@ -7,7 +7,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from studio.analysis.collectives.matching import Collectives, Disagreement, GroupMatching, disagreement
+from studio.analysis.collectives.matching import (
+    Collectives,
+    Disagreement,
+    GroupMatching,
+    Messages,
+    disagreement,
+)
 from studio.doctor.clocks import clock_offsets
 from studio.doctor.content import metadata_number
 from studio.doctor.diagnosis import NODES_NAMED, Case, Found, NodeAt, by_rank
@@ -19,7 +25,7 @@ from studio.sim.agreement import (
     node_label,
     rank_list,
 )
-from studio.trace import NONE, CollectiveType, Graph, Int64, Level
+from studio.trace import NONE, Bool, CollectiveType, Graph, Int64, Level
 from studio.units import format_bytes, format_count, format_counted, format_ns
 
 _CLOCKS_LISTED = 8
@@ -227,13 +233,52 @@ def _pairs(case: Case, chosen: Int64, *, receives: bool) -> tuple[tuple[int, ...
 
 
 def unsent_messages(case: Case) -> Int64:
-    """Return messages that are received but never sent, where both ends are recorded."""
-    return np.flatnonzero((case.messages.send_row == NONE) & case.messages.known)
+    """Return messages that are received but never sent, where both ends are recorded and the sender is in the job."""
+    messages = case.messages
+    return np.flatnonzero((messages.send_row == NONE) & messages.known & _is_present(case, messages.source))
 
 
 def unreceived_messages(case: Case) -> Int64:
-    """Return messages that are sent but never received, where both ends are recorded."""
-    return np.flatnonzero((case.messages.receive_row == NONE) & case.messages.known)
+    """Return messages that are sent but never received, where both ends are recorded and the receiver is in the job."""
+    messages = case.messages
+    return np.flatnonzero(
+        (messages.receive_row == NONE) & messages.known & _is_present(case, messages.target)
+    )
+
+
+def _is_present(case: Case, numbers: Int64) -> Bool:
+    """Return (M,) which ranks are in the job; nothing can be said of what the others do."""
+    return np.isin(numbers, [rank.number for rank in case.trace.ranks])
+
+
+def evident_partners(messages: Messages, unsent: Int64, unreceived: Int64) -> Int64:
+    """Return (2, P) receives without a send, and the unreceived sends that they evidently belong to.
+
+    Both are between the same ranks, and agree on the tag or the size; where one of each is left, they belong together
+    too. Of several the first belongs to the first.
+    """
+    halves: dict[tuple[int, int], tuple[list[int], list[int]]] = {}
+    for side, chosen in enumerate((unsent, unreceived)):
+        for message in chosen.tolist():
+            ends = int(messages.source[message]), int(messages.target[message])
+            halves.setdefault(ends, ([], []))[side].append(message)
+    pairs: list[tuple[int, int]] = []
+    for receives, sends in halves.values():
+        for agreed in (messages.tag, messages.bytes):
+            waiting: dict[int, list[int]] = {}
+            for send in sends:
+                waiting.setdefault(int(agreed[send]), []).append(send)
+            found = [
+                (receive, waiting[value].pop(0))
+                for receive in receives
+                if waiting.get(value := int(agreed[receive]))
+            ]
+            pairs += found
+            paired = {message for pair in found for message in pair}
+            receives, sends = ([half for half in side if half not in paired] for side in (receives, sends))  # noqa: PLW2901
+        if len(receives) == len(sends) == 1:
+            pairs.append((receives[0], sends[0]))
+    return np.array(pairs, np.int64).reshape(-1, 2).T
 
 
 def receives_unmatched(case: Case) -> Iterator[Found]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from studio.doctor import across, content, structure
+from studio.doctor import across, content, deadlocks, scale, structure
 from studio.doctor.diagnosis import LEVELS, Case, Diagnosis, Found
 from studio.doctor.inferred import hedge
 from studio.doctor.repairs import MENDED, REPAIRS
@@ -77,6 +77,14 @@ CHECKS: tuple[Check, ...] = (
         "they wait for each other forever, in a simulator as on the machine.",
         "If the order is not fixed, make each collective depend on the previous one, in the same way on all "
         "ranks; otherwise look for the rank whose trace lacks nodes.",
+    ),
+    Check(
+        "deadlock",
+        "Ranks that wait for each other",
+        deadlocks.deadlocks,
+        "None of these nodes ever ends, nor do those that wait for them: in a simulator as on the machine.",
+        "Change one of these waits: begin the communication in the same order on all ranks, and send before "
+        "receiving on one side.",
     ),
     Check(
         "group-outsider",
@@ -166,6 +174,15 @@ CHECKS: tuple[Check, ...] = (
         "communication.",
         "Link the trace with its device trace; or give the nodes num_ops and tensor_size, and the system a "
         "roofline.",
+    ),
+    Check(
+        "duration-units",
+        "Durations in another unit on some ranks",
+        scale.durations_apart,
+        "These ranks seem to be late everywhere, or the others to wait for them: replays, breakdowns and critical paths "
+        "tell of the unit, not of the job.",
+        "Look at what wrote the files of these ranks: durations are microseconds in Chakra files (duration_micros), "
+        "nanoseconds in some profilers.",
     ),
     Check(
         "size-zero",
@@ -290,12 +307,18 @@ def examination(trace: Trace, *, progress: Progress | None = None) -> Examinatio
         trace: The job.
         progress: Told the checks done and the checks in all; may raise to stop.
     """
-    case = Case(trace)
+    made = 0
+
+    def tick() -> None:
+        if progress:
+            progress("checking", made, len(CHECKS))
+
+    case = Case(trace, tick)
     diagnoses: list[Diagnosis] = []
     passed = []
     for index, check in enumerate(CHECKS):
-        if progress:
-            progress("checking", index, len(CHECKS))
+        made = index
+        tick()
         here = [_diagnosis(check, hedge(case, problem)) for problem in check.find(case)]
         diagnoses += here
         if not here:

@@ -18,7 +18,7 @@ _TOGETHER = (
     CollectiveType.REDUCE_SCATTER_BLOCK,
     CollectiveType.BARRIER,
 )
-_LEAST_MATCHED = 3
+_LEAST_MATCHED = 2
 _LEAST_SKEW_NS = 50_000
 _LARGEST_SKEW_NS = 2**61
 """Seventy years: more than between a clock that counts from 1970 and one that counts from the start of the job."""

@@ -318,10 +318,20 @@ def detached(case: Case) -> Iterator[Found]:
         )
 
 
+def _computes(case: GraphCase) -> Bool:
+    return np.asarray(~case.communicates & (case.graph.type > NodeType.METADATA))
+
+
+def _feeds(case: GraphCase) -> bool:
+    """Whether some computation waits for communication directly."""
+    of, waited = case.pairs
+    return bool((case.communicates[waited] & _computes(case)[of]).any())
+
+
 def _before_computation(case: GraphCase) -> Bool:
     """Return (N,) which nodes some node that computes waits for, directly or not; those that compute among them."""
     count, (of, waited) = len(case.graph), case.pairs
-    computing = np.flatnonzero(~case.communicates & (case.graph.type > NodeType.METADATA))
+    computing = np.flatnonzero(_computes(case))
     # A node behind all of them: what it is reached from, some of them waits for.
     network = build_network(
         count + 1, np.append(waited, computing), np.append(of, np.full(len(computing), count))
@@ -335,12 +345,12 @@ def trailing(case: Case) -> Iterator[Found]:
     """Yield ranks on which no computation follows any communication."""
     chosen, ends = [], 0
     for graph_case in case.graphs:
-        if not graph_case.communicates.any() or graph_case.communicates.all():
+        if not graph_case.communicates.any() or graph_case.communicates.all() or _feeds(graph_case):
             continue
         off = np.flatnonzero(graph_case.communicates & ~_before_computation(graph_case))
         off = np.setdiff1d(off, detached_rows(graph_case))
-        ends += len(off) * len(graph_case.ranks)
         if len(off) and len(off) == int(graph_case.communicates.sum()):
+            ends += len(off) * len(graph_case.ranks)
             chosen.append((graph_case, off))
     nodes = where(chosen)
     if nodes.count:

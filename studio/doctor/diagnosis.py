@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -14,12 +14,11 @@ from studio.analysis.collectives.matching import (
     edges,
     match_collectives,
     match_messages,
-    waits_for_lower_ids,
 )
-from studio.analysis.graph.digraph import strong_components
+from studio.analysis.graph.digraph import cycle_components
 from studio.analysis.job.nodes import node_ref
 from studio.sim.check import flag
-from studio.trace import NONE, Bool, CommGroup, Graph, Int64, Level, NodeType, Trace
+from studio.trace import Bool, CommGroup, Graph, Int64, Level, NodeType, Trace
 
 NODES_NAMED = 16
 """Nodes a finding names; the others are counted."""
@@ -129,15 +128,10 @@ class GraphCase:
     @cached_property
     def circles(self) -> Int64:
         """(N,) number of the cycle each node is on, -1 where it is on none; self-loops do not count."""
-        none = np.full(len(self.graph), NONE, np.int64)
-        if waits_for_lower_ids(self.graph):
-            return none
         of, waited = self.pairs
-        component = strong_components(len(self.graph), waited, of)
-        large = np.bincount(component, minlength=1)[component] > 1
-        _, number = np.unique(component[large], return_inverse=True)
-        none[large] = number
-        return none
+        graph = self.graph
+        rows = np.arange(len(graph))
+        return cycle_components(len(graph), waited, of, rows, graph.id, graph.start_ns)
 
 
 class Case:
@@ -145,11 +139,18 @@ class Case:
 
     Attributes:
         trace: The job.
+        tick: Called now and then by checks that take long.
         graphs: Its graphs that some rank runs.
     """
 
-    def __init__(self, trace: Trace) -> None:
-        self.trace = trace
+    def __init__(self, trace: Trace, tick: Callable[[], None] = lambda: None) -> None:
+        """Open a job.
+
+        Args:
+            trace: The job.
+            tick: Called now and then by checks that take long; may raise to stop.
+        """
+        self.trace, self.tick = trace, tick
         using: dict[int, list[int]] = {}
         for rank in trace.ranks:
             using.setdefault(rank.graph, []).append(rank.number)

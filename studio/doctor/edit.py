@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, replace
+from typing import Any, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 from studio.et.link.options import DEP_KINDS
 from studio.trace import (
@@ -17,6 +19,7 @@ from studio.trace import (
     Graph,
     Int32,
     Int64,
+    Strings,
     Trace,
     UInt64,
     ValueKind,
@@ -266,6 +269,56 @@ def with_zero(graph: Graph, key: str, rows: Int64) -> Graph:
     return replace(graph, attrs=replace(graph.attrs, value=value))
 
 
+def with_numbers(graph: Graph, key: str, rows: Int64, values: Int64) -> Graph:
+    """Return a graph with an attribute of some nodes set to whole numbers, and added where they have none of that name.
+
+    Args:
+        graph: The graph.
+        key: The attribute.
+        rows: (M,) nodes, rising.
+        values: (M,) their numbers.
+    """
+    owners, where = graph.rows_with(key)
+    here = np.isin(owners, rows)
+    owners, where = owners[here].astype(np.int64), where[here]
+    attrs = graph.attrs
+    value, kind = attrs.value.copy(), attrs.kind.copy()
+    value[where] = values[np.searchsorted(rows, owners)]
+    # Narrow and unsigned kinds cannot hold every number.
+    kind[where] = ValueKind.INT64
+    attrs = replace(attrs, value=value, kind=kind)
+    lacking = ~np.isin(rows, owners)
+    if not lacking.any():
+        return replace(graph, attrs=attrs)
+    code = graph.strings.find(key)
+    strings = graph.strings
+    if code == NONE:
+        code, strings = len(strings), Strings.of([*(strings.raw(at) for at in range(len(strings))), key])
+    return replace(graph, strings=strings, attrs=_with_added(attrs, code, rows[lacking], values[lacking]))
+
+
+def _with_added(attrs: Attributes, key: int, rows: Int64, values: Int64) -> Attributes:
+    """Return attributes with a whole number added at the end of some nodes."""
+    places = attrs.offsets[rows + 1]
+    more = np.zeros(len(attrs.offsets), np.int64)
+    more[rows + 1] = 1
+
+    def added(column: NDArray[Any], new: object) -> NDArray[Any]:
+        made: NDArray[Any] = np.insert(column, places, cast("Any", new))
+        return made
+
+    return replace(
+        attrs,
+        offsets=attrs.offsets + np.cumsum(more),
+        key=added(attrs.key, key),
+        doc=added(attrs.doc, NONE),
+        kind=added(attrs.kind, ValueKind.INT64),
+        value=added(attrs.value, values),
+        length=added(attrs.length, 0),
+        slot=added(attrs.slot, False),
+    )
+
+
 # ---------------------------------------------------------------------------------------------------
 # Jobs
 
@@ -276,7 +329,10 @@ def with_graphs(trace: Trace, made: Mapping[int, Graph]) -> Trace:
 
 
 def rank_by_rank(
-    trace: Trace, wanted: Mapping[int, Hashable], change: Callable[[Graph, Hashable], Graph]
+    trace: Trace,
+    wanted: Mapping[int, Hashable],
+    change: Callable[[Graph, Hashable], Graph],
+    tick: Callable[[], None] = lambda: None,
 ) -> Trace:
     """Return a trace with some ranks changed; ranks with equal graphs and changes keep sharing graphs.
 
@@ -284,6 +340,7 @@ def rank_by_rank(
         trace: The trace.
         wanted: What is wanted of a rank, by its place in the trace.
         change: Makes the new graph of an old one and what is wanted.
+        tick: Called before each change; may raise to stop.
     """
     number: dict[tuple[int, Hashable | None], int] = {}
     graphs: list[Graph] = []
@@ -291,6 +348,7 @@ def rank_by_rank(
     for index, rank in enumerate(trace.ranks):
         key = (rank.graph, wanted.get(index))
         if key not in number:
+            tick()
             number[key] = len(graphs)
             graph = trace.graphs[rank.graph]
             graphs.append(graph if key[1] is None else change(graph, key[1]))

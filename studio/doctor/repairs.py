@@ -9,9 +9,15 @@ from itertools import pairwise
 
 import numpy as np
 
-from studio.analysis.collectives.matching import Collectives, GroupMatching, disagreement, issue_order
+from studio.analysis.collectives.matching import (
+    Collectives,
+    GroupMatching,
+    Messages,
+    disagreement,
+    issue_order,
+)
 from studio.doctor import edit
-from studio.doctor.across import comparable, unreceived_messages, unsent_messages
+from studio.doctor.across import comparable, evident_partners, unreceived_messages, unsent_messages
 from studio.doctor.clocks import clock_offsets
 from studio.doctor.content import call_rows, on_cpu_rows
 from studio.doctor.cycles import removal
@@ -29,6 +35,9 @@ MENDED = "repaired-"
 """Prefix of the codes of findings about repairs, before the repair's own code."""
 _SHOWN = 8
 _ORDERS_TRIED = 16
+
+Tick = Callable[[], None]
+Progress = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,15 +82,16 @@ class Repair:
     code: str
     title: str
     consequence: str
-    apply: Callable[[Trace], tuple[Trace, list[Change]]]
+    apply: Callable[[Trace, Tick], tuple[Trace, list[Change]]]
 
 
-def repair(trace: Trace, code: str) -> Repaired:
+def repair(trace: Trace, code: str, tick: Tick = lambda: None) -> Repaired:
     """Repair what one check finds; the given trace stays unchanged.
 
     Args:
         trace: The job.
         code: The check, one of `REPAIRS`.
+        tick: Called now and then; may raise to stop.
 
     Raises:
         TraceError: There is no such repair.
@@ -89,7 +99,7 @@ def repair(trace: Trace, code: str) -> Repaired:
     known = REPAIRS.get(code)
     if known is None:
         raise TraceError(f"There is no repair {code[:40]!r}.", hint=f"There are: {', '.join(REPAIRS)}.")
-    mended, changes = known.apply(trace)
+    mended, changes = known.apply(trace, tick)
     changes = [change for change in changes if change.count]
     if not changes:
         return Repaired(trace, ())
@@ -98,17 +108,30 @@ def repair(trace: Trace, code: str) -> Repaired:
     return Repaired(replace(mended, findings=(*trace.findings, finding)), tuple(changes))
 
 
-def repair_all(trace: Trace, codes: Iterable[str] | None = None) -> Repaired:
-    """Repair what several checks find, or all of them, in the order of `REPAIRS`."""
+def repair_all(
+    trace: Trace, codes: Iterable[str] | None = None, *, progress: Progress | None = None
+) -> Repaired:
+    """Repair what several checks find, or all of them, in the order of `REPAIRS`.
+
+    Args:
+        trace: The job.
+        codes: The checks; None stands for all.
+        progress: Told the repairs done and the repairs in all; may raise to stop.
+    """
     wanted = list(REPAIRS) if codes is None else list(codes)
     for code in wanted:
         if code not in REPAIRS:
             repair(trace, code)
     changes: list[Change] = []
-    for code in REPAIRS:
-        if code in wanted:
-            done = repair(trace, code)
-            trace, changes = done.trace, [*changes, *done.changes]
+    for index, code in enumerate(code for code in REPAIRS if code in wanted):
+
+        def tick(done: int = index) -> None:
+            if progress:
+                progress("repairing", done, len(wanted))
+
+        tick()
+        made = repair(trace, code, tick)
+        trace, changes = made.trace, [*changes, *made.changes]
     return Repaired(trace, tuple(changes))
 
 
@@ -117,12 +140,15 @@ def repair_all(trace: Trace, codes: Iterable[str] | None = None) -> Repaired:
 
 
 def _drop_dependencies(
-    trace: Trace, drop: Callable[[GraphCase, Entries], Bool], word: Callable[[GraphCase, int, int], str]
+    trace: Trace,
+    tick: Tick,
+    drop: Callable[[GraphCase, Entries], Bool],
+    word: Callable[[GraphCase, int, int], str],
 ) -> tuple[Trace, list[Change]]:
     """Remove the dependencies that `drop` picks; `word` describes one of them."""
     made: dict[int, Graph] = {}
     count, first = 0, []
-    for case in Case(trace).graphs:
+    for case in Case(trace, tick).graphs:
         graph = case.graph
         for deps in (graph.ctrl, graph.data):
             dependencies = edit.entries(graph, deps)
@@ -139,24 +165,27 @@ def _drop_dependencies(
     return edit.with_graphs(trace, made), [Change(what, count, tuple(first[:_SHOWN]))]
 
 
-def _drop_dangling(trace: Trace) -> tuple[Trace, list[Change]]:
+def _drop_dangling(trace: Trace, tick: Tick) -> tuple[Trace, list[Change]]:
     def word(case: GraphCase, of: int, absent: int) -> str:
         return f"{node_label(case.graph, of)} waited for node {-1 - absent}, which is missing"
 
-    return _drop_dependencies(trace, lambda _, dependencies: np.asarray(dependencies.rows < 0), word)
+    return _drop_dependencies(trace, tick, lambda _, dependencies: np.asarray(dependencies.rows < 0), word)
 
 
 def _was_waiting_text(case: GraphCase, of: int, waited: int) -> str:
     return edge_label(case.graph, of, waited).replace(" waits for ", " waited for ", 1)
 
 
-def _drop_self_loops(trace: Trace) -> tuple[Trace, list[Change]]:
+def _drop_self_loops(trace: Trace, tick: Tick) -> tuple[Trace, list[Change]]:
     return _drop_dependencies(
-        trace, lambda _, dependencies: np.asarray(dependencies.rows == dependencies.of), _was_waiting_text
+        trace,
+        tick,
+        lambda _, dependencies: np.asarray(dependencies.rows == dependencies.of),
+        _was_waiting_text,
     )
 
 
-def _open_cycles(trace: Trace) -> tuple[Trace, list[Change]]:
+def _open_cycles(trace: Trace, tick: Tick) -> tuple[Trace, list[Change]]:
     keys: dict[int, Int64] = {}
 
     def drop(case: GraphCase, dependencies: Entries) -> Bool:
@@ -171,13 +200,13 @@ def _open_cycles(trace: Trace) -> tuple[Trace, list[Change]]:
             (dependencies.rows >= 0) & np.isin(dependencies.of * size + dependencies.rows, keys[case.index])
         )
 
-    return _drop_dependencies(trace, drop, _was_waiting_text)
+    return _drop_dependencies(trace, tick, drop, _was_waiting_text)
 
 
-def _add_stream_order(trace: Trace) -> tuple[Trace, list[Change]]:
+def _add_stream_order(trace: Trace, tick: Tick) -> tuple[Trace, list[Change]]:
     made: dict[int, Graph] = {}
     count, first = 0, []
-    for case in Case(trace).graphs:
+    for case in Case(trace, tick).graphs:
         if (case.circles != NONE).any():
             continue
         order = stream_order(case)
@@ -208,12 +237,12 @@ def _acyclic_with(graph: Graph, before: Int64, after: Int64) -> tuple[Graph, Boo
         keep &= ~closing
 
 
-def _chain_collectives(trace: Trace) -> tuple[Trace, list[Change]]:
+def _chain_collectives(trace: Trace, tick: Tick) -> tuple[Trace, list[Change]]:
     """Put the collectives of a group in one order on all members, where nothing else fixes another."""
     place = {rank.number: index for index, rank in enumerate(trace.ranks)}
     wanted: dict[int, _Pairs] = {}
     names = []
-    case = Case(trace)
+    case = Case(trace, tick)
     for numbered, group in zip(case.groups, map(comparable, case.ordered), strict=True):
         difference = disagreement(group)
         if difference is None or is_certain(trace, group, difference):
@@ -233,7 +262,7 @@ def _chain_collectives(trace: Trace) -> tuple[Trace, list[Change]]:
         for before, after in chain[:_SHOWN]
     ]
     what = f"{format_counted(count, 'dependency', 'dependencies')} added, {format_counted(len(names), 'group')} put in order"
-    made = edit.rank_by_rank(trace, wanted, _with_chain) if wanted else trace
+    made = edit.rank_by_rank(trace, wanted, _with_chain, tick) if wanted else trace
     return made, [Change(what, count, tuple(first[:_SHOWN]))]
 
 
@@ -300,10 +329,10 @@ def _is_acyclic(graph: Graph) -> bool:
     return bool((GraphCase(0, graph, ()).circles == NONE).all())
 
 
-def _write_in_order(trace: Trace) -> tuple[Trace, list[Change]]:
+def _write_in_order(trace: Trace, tick: Tick) -> tuple[Trace, list[Change]]:
     made: dict[int, Graph] = {}
     count = 0
-    for case in Case(trace).graphs:
+    for case in Case(trace, tick).graphs:
         of, waited = case.pairs
         # Circles have no order, and have a finding of their own.
         if not (waited > of).any() or (case.circles != NONE).any() or (of == waited).any():
@@ -319,10 +348,10 @@ def _write_in_order(trace: Trace) -> tuple[Trace, list[Change]]:
 # Nodes
 
 
-def _renumber(trace: Trace) -> tuple[Trace, list[Change]]:
+def _renumber(trace: Trace, tick: Tick) -> tuple[Trace, list[Change]]:
     made: dict[int, Graph] = {}
     count, first = 0, []
-    for case in Case(trace).graphs:
+    for case in Case(trace, tick).graphs:
         graph = case.graph
         rows = repeated_rows(graph)
         if not len(rows):
@@ -346,24 +375,25 @@ def _free_ids(ids: UInt64, count: int) -> UInt64:
     return np.setdiff1d(np.arange(len(ids) + count, dtype=np.uint64), ids)[:count]
 
 
-def _off_cpu(trace: Trace) -> tuple[Trace, list[Change]]:
+def _off_cpu(trace: Trace, tick: Tick) -> tuple[Trace, list[Change]]:
     def change(graph: Graph, rows: Int64) -> Graph:
         return edit.with_zero(graph, "is_cpu_op", rows)
 
-    return _on_nodes(trace, on_cpu_rows, change, "is_cpu_op set to false on")
+    return _on_nodes(trace, tick, on_cpu_rows, change, "is_cpu_op set to false on")
 
 
-def _calls_compute(trace: Trace) -> tuple[Trace, list[Change]]:
+def _calls_compute(trace: Trace, tick: Tick) -> tuple[Trace, list[Change]]:
     def change(graph: Graph, rows: Int64) -> Graph:
         types = graph.type.copy()
         types[rows] = NodeType.COMP
         return replace(graph, type=types)
 
-    return _on_nodes(trace, call_rows, change, "type set to COMP for")
+    return _on_nodes(trace, tick, call_rows, change, "type set to COMP for")
 
 
 def _on_nodes(
     trace: Trace,
+    tick: Tick,
     chosen: Callable[[GraphCase], Int64],
     change: Callable[[Graph, Int64], Graph],
     done: str,
@@ -371,7 +401,7 @@ def _on_nodes(
     """Change the nodes that `chosen` picks; `done` describes the change, before their number."""
     made: dict[int, Graph] = {}
     count, first = 0, []
-    for case in Case(trace).graphs:
+    for case in Case(trace, tick).graphs:
         rows = chosen(case)
         if len(rows):
             made[case.index] = change(case.graph, rows)
@@ -384,7 +414,7 @@ def _on_nodes(
 
 
 def _without_messages(
-    trace: Trace, halves: list[tuple[Int64, Int64]], noun: str
+    trace: Trace, tick: Tick, halves: list[tuple[Int64, Int64]], noun: str
 ) -> tuple[Trace, list[Change]]:
     """Remove sends and receives, given by rank index and row."""
     place = np.concatenate([rank for rank, _ in halves])
@@ -401,41 +431,73 @@ def _without_messages(
         return edit.without_nodes(graph, np.array(rows, np.int64))
 
     count = sum(map(len, wanted.values()))
-    made = edit.rank_by_rank(trace, wanted, change) if wanted else trace
+    made = edit.rank_by_rank(trace, wanted, change, tick) if wanted else trace
     return made, [Change(f"{format_counted(count, noun)} removed", count, tuple(first[:_SHOWN]))]
 
 
-def _drop_receives(trace: Trace) -> tuple[Trace, list[Change]]:
-    case = Case(trace)
-    messages, chosen = case.messages, unsent_messages(case)
-    return _without_messages(
-        trace, [(messages.receive_rank[chosen], messages.receive_row[chosen])], "receive"
+def _mend_receives(trace: Trace, tick: Tick) -> tuple[Trace, list[Change]]:
+    """Give receives the tag and size of the sends they evidently belong to, and remove those without one."""
+    case = Case(trace, tick)
+    messages, unsent = case.messages, unsent_messages(case)
+    pairs = evident_partners(messages, unsent, unreceived_messages(case))
+    corrected, change = _correct_receives(trace, tick, messages, pairs)
+    chosen = np.setdiff1d(unsent, pairs[0])
+    made, dropped = _without_messages(
+        corrected, tick, [(messages.receive_rank[chosen], messages.receive_row[chosen])], "receive"
     )
+    return made, [change, *dropped]
 
 
-def _drop_sends(trace: Trace) -> tuple[Trace, list[Change]]:
-    case = Case(trace)
+def _correct_receives(trace: Trace, tick: Tick, messages: Messages, pairs: Int64) -> tuple[Trace, Change]:
+    """Give the receives (2, P) of the first line the tags and sizes of the sends of the second."""
+    wanted: dict[int, list[tuple[int, int, int]]] = {}
+    first: list[str] = []
+    for receive, send in pairs.T.tolist():
+        place, row = int(messages.receive_rank[receive]), int(messages.receive_row[receive])
+        wanted.setdefault(place, []).append((row, int(messages.tag[send]), int(messages.bytes[send])))
+        if len(first) < _SHOWN:
+            rank = trace.ranks[place]
+            words = [
+                f"{name} {int(values[receive]):,} became {int(values[send]):,}"
+                for name, values in (("tag", messages.tag), ("size", messages.bytes))
+                if values[receive] != values[send]
+            ]
+            first.append(f"rank {rank.number}: {node_label(trace.graph_of(rank), row)}: {', '.join(words)}")
+
+    def change(graph: Graph, rows: object) -> Graph:
+        assert isinstance(rows, tuple)
+        row, tag, size = np.array(rows, np.int64).T
+        return edit.with_numbers(edit.with_numbers(graph, "comm_tag", row, tag), "comm_size", row, size)
+
+    keys = {place: tuple(sorted(rows)) for place, rows in wanted.items()}
+    made = edit.rank_by_rank(trace, keys, change, tick) if keys else trace
+    count = pairs.shape[1]
+    return made, Change(f"{format_counted(count, 'receive')} corrected", count, tuple(first))
+
+
+def _drop_sends(trace: Trace, tick: Tick) -> tuple[Trace, list[Change]]:
+    case = Case(trace, tick)
     messages, chosen = case.messages, unreceived_messages(case)
-    return _without_messages(trace, [(messages.send_rank[chosen], messages.send_row[chosen])], "send")
+    return _without_messages(trace, tick, [(messages.send_rank[chosen], messages.send_row[chosen])], "send")
 
 
-def _drop_self_messages(trace: Trace) -> tuple[Trace, list[Change]]:
-    messages = Case(trace).messages
+def _drop_self_messages(trace: Trace, tick: Tick) -> tuple[Trace, list[Change]]:
+    messages = Case(trace, tick).messages
     itself = messages.source == messages.target
     sent, received = itself & (messages.send_row != NONE), itself & (messages.receive_row != NONE)
     halves = [
         (messages.send_rank[sent], messages.send_row[sent]),
         (messages.receive_rank[received], messages.receive_row[received]),
     ]
-    return _without_messages(trace, halves, "send or receive")
+    return _without_messages(trace, tick, halves, "send or receive")
 
 
 # ---------------------------------------------------------------------------------------------------
 # Jobs
 
 
-def _list_groups(trace: Trace) -> tuple[Trace, list[Change]]:
-    case = Case(trace)
+def _list_groups(trace: Trace, tick: Tick) -> tuple[Trace, list[Change]]:
+    case = Case(trace, tick)
     members = {
         usage.name: usage.members for usage in case.groups if usage.name and usage.name not in case.listed
     }
@@ -450,8 +512,8 @@ def _list_groups(trace: Trace) -> tuple[Trace, list[Change]]:
     return replace(trace, groups=tuple(groups)), [Change(what, len(members), tuple(first[:_SHOWN]))]
 
 
-def _align_clocks(trace: Trace) -> tuple[Trace, list[Change]]:
-    offset = {clock.rank: clock.offset_ns for clock in clock_offsets(Case(trace)) if clock.is_skewed}
+def _align_clocks(trace: Trace, tick: Tick) -> tuple[Trace, list[Change]]:
+    offset = {clock.rank: clock.offset_ns for clock in clock_offsets(Case(trace, tick)) if clock.is_skewed}
     wanted = {index: offset[rank.number] for index, rank in enumerate(trace.ranks) if rank.number in offset}
     # Times count from 0: where a clock would go below, all ranks move up by as much.
     starts = [trace.graph_of(rank).start_ns for rank in trace.ranks]
@@ -465,7 +527,7 @@ def _align_clocks(trace: Trace) -> tuple[Trace, list[Change]]:
         moved = np.minimum(graph.start_ns, 2**63 - 1 + min(by, 0)) - by
         return replace(graph, start_ns=np.where(graph.start_ns >= 0, moved, graph.start_ns))
 
-    made = edit.rank_by_rank(trace, wanted, change) if offset else trace
+    made = edit.rank_by_rank(trace, wanted, change, tick) if offset else trace
     first = tuple(
         f"rank {rank}: by {format_ns(abs(by))} {'back' if by > 0 else 'on'}" for rank, by in offset.items()
     )
@@ -515,9 +577,11 @@ REPAIRS: Mapping[str, Repair] = {
         ),
         Repair(
             "receive-unmatched",
-            "Remove receives without a send",
-            "Nodes that waited for them wait for their predecessors instead; the time they took is gone.",
-            _drop_receives,
+            "Correct receives to their sends, remove those without one",
+            "Where a send between the same ranks is not received, and has the same tag or the same size, the receive gets "
+            "its tag and size. The others are removed: nodes that waited for them wait for their predecessors instead, "
+            "and the time they took is gone.",
+            _mend_receives,
         ),
         Repair(
             "send-unmatched",

@@ -60,12 +60,12 @@ def stream_order(case: GraphCase) -> StreamOrder:
     lane = np.cumsum(np.append(True, ~same)).astype(np.int64) - 1
     place = np.full(len(graph), NONE, np.int64)
     place[rows] = np.arange(len(rows))
-    last = _last_before(case, rows, lane)
+    last = last_before(case, rows, lane)
     reached = last[place[after]] >= place[before]
     return StreamOrder(before, after, ordered | reached, streams, recorded)
 
 
-def _last_before(case: GraphCase, rows: Int64, lane: Int64) -> Int64:
+def last_before(case: GraphCase, rows: Int64, lane: Int64) -> Int64:
     """Return (K,) the last predecessor of each operation on its own stream, -1 where there is none.
 
     Args:

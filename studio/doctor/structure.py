@@ -140,10 +140,12 @@ def _behind(case: GraphCase) -> int:
     """Return how many nodes are on no circle and wait, directly or not, for one that is."""
     of, waited = case.pairs
     count = len(case.graph)
-    members = np.flatnonzero(case.circles != NONE)
-    before = np.append(waited, np.full(len(members), count))
-    network = build_network(count + 1, before, np.append(of, members))
-    return len(reachable(network, count)) - 1 - len(members)
+    on_circle = case.circles != NONE
+    # All cycles are one node, which nothing leads to.
+    leads = ~on_circle[of]
+    before = np.where(on_circle[waited[leads]], count, waited[leads])
+    network = build_network(count + 1, before, of[leads])
+    return len(reachable(network, count)) - 1
 
 
 def forward_rows(case: GraphCase) -> Int64:

@@ -76,13 +76,22 @@ class ImportProgress(Protocol):
         """Add a sentence that is shown with the finished import."""
 
 
-def upload_reader(workspace: Workspace) -> Callable[[list[SourceFile], ImportProgress], str]:
-    """Return the function that imports uploaded files; it returns the id of the first job."""
+def upload_reader(
+    workspace: Workspace, imported: Callable[[str], object] = lambda _job: None
+) -> Callable[[list[SourceFile], ImportProgress], str]:
+    """Return the function that imports uploaded files; it returns the id of the first job.
+
+    Args:
+        workspace: Where to.
+        imported: Told the id of each job that is there.
+    """
 
     def read(files: list[SourceFile], progress: ImportProgress) -> str:
         jobs = discover(files)
         said = _Said(progress.ranks, JobSize(progress.npus))
         made = [_import(workspace, job, "upload", said, progress) for job in jobs]
+        for job_id in made:
+            imported(job_id)
         if len(made) > 1:
             progress.warn(f"{len(made)} jobs were found and imported: {', '.join(job.name for job in jobs)}.")
         return made[0]

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from studio.doctor import REPAIRS, repair
 from studio.errors import StudioError
+from studio.jobs.checking import start_check
 from studio.session import Session
 from studio.store.tasks import Report, Task, TaskCancelled, Tasks, submit
 from studio.store.workspace import JobInfo
@@ -34,7 +35,13 @@ def start_mending(tasks: Tasks, session: Session, job: str, codes: Sequence[str]
         StudioError: There is no such job.
     """
     name = session.workspace.info(job).name
-    return submit(tasks, "repair", name, lambda report: mend(session, job, codes, report), job=job)
+
+    def work(report: Report) -> str:
+        made = mend(session, job, codes, report)
+        start_check(tasks, session, made)
+        return made
+
+    return submit(tasks, "repair", name, work, job=job)
 
 
 def mend(session: Session, job: str, codes: Sequence[str], report: Report | None = None) -> str:
@@ -54,9 +61,13 @@ def mend(session: Session, job: str, codes: Sequence[str], report: Report | None
         return known.id
     trace, changes = session.trace(job), 0
     for done, code in enumerate([*wanted, *(code for code in codes if code not in REPAIRS)]):
-        if report:
-            report.running(done, len(wanted), phase="repairing", unit="repairs")
-        repaired = repair(trace, code)
+
+        def tell(made: int = done) -> None:
+            if report:
+                report.running(made, len(wanted), phase="repairing", unit="repairs")
+
+        tell()
+        repaired = repair(trace, code, tell)
         trace, changes = repaired.trace, changes + len(repaired.changes)
     if not changes:
         raise StudioError(

@@ -32,6 +32,8 @@ from studio.trace import (
 )
 from studio.units import format_bytes, format_count
 
+_NAMED = 4
+"""Comm groups that are named; the rest is counted."""
 _SHOWN = 8
 """Findings of one kind that are listed one by one; the rest is counted."""
 
@@ -107,25 +109,45 @@ def _limit(findings: Iterator[Finding]) -> Iterator[Finding]:
 def _groups(trace: Trace, config: SystemConfig, groups: Sequence[GroupMatching]) -> Iterator[Finding]:
     npus = config.topology.npus
     listed = {group.name: group for group in (trace.groups if config.groups is None else config.groups)}
-    for group in listed.values():
+    wrong = [group for group in listed.values() if not all(0 <= rank < npus for rank in group.ranks)]
+    for group in wrong[:1]:
         beyond = [rank for rank in group.ranks if not 0 <= rank < npus]
-        if beyond:
-            message = f"Group {group.name} names {rank_list(beyond)}; the system has ranks 0 to {npus - 1}."
-            yield Finding("error", "group-beyond", message, "Correct the group, or enlarge the system.")
-    for used in groups:
-        if used.name and (used.name not in listed or listed[used.name].inferred):
-            level: Level = "error" if config.groups is not None else "warning"
-            taken = "." if level == "error" else ", taken to be its members."
-            message = (
-                f"Group {used.name} is listed nowhere; nodes of {rank_list(used.members)} name it{taken}"
-            )
-            yield Finding(level, "group-unlisted", message, "List it in the comm group file.")
-        if used.outsiders:
-            members = rank_list(used.members)
-            message = (
-                f"Nodes of {rank_list(used.outsiders)} name {group_label(used)}, whose members are {members}."
-            )
-            yield Finding("error", "group-outsider", message, "Add them to the group, or name another group.")
+        message = (
+            f"Group {group.name} names {rank_list(beyond)}; the system has ranks 0 to {npus - 1}"
+            f"{_more_groups(len(wrong) - 1)}."
+        )
+        yield Finding("error", "group-beyond", message, "Correct the group, or enlarge the system.")
+    unlisted = [
+        used for used in groups if used.name and (used.name not in listed or listed[used.name].inferred)
+    ]
+    if unlisted:
+        level: Level = "error" if config.groups is not None else "warning"
+        yield Finding(
+            level, "group-unlisted", _unlisted_words(unlisted, level), "List it in the comm group file."
+        )
+    outside = [used for used in groups if used.outsiders]
+    for used in outside[:1]:
+        message = (
+            f"Nodes of {rank_list(used.outsiders)} name {group_label(used)}, whose members are "
+            f"{rank_list(used.members)}{_more_groups(len(outside) - 1)}."
+        )
+        yield Finding("error", "group-outsider", message, "Add them to the group, or name another group.")
+
+
+def _unlisted_words(unlisted: Sequence[GroupMatching], level: Level) -> str:
+    """Say once which groups are listed nowhere."""
+    first = unlisted[0]
+    if len(unlisted) == 1:
+        taken = "." if level == "error" else ", taken to be its members."
+        return f"Group {first.name} is listed nowhere; nodes of {rank_list(first.members)} name it{taken}"
+    names = ", ".join(f"{used.name} ({rank_list(used.members)})" for used in unlisted[:_NAMED])
+    more = ", …" if len(unlisted) > _NAMED else ""
+    taken = "." if level == "error" else ". Their members are taken to be the ranks that name them."
+    return f"{len(unlisted):,} comm groups are named by nodes but listed nowhere: {names}{more}{taken}"
+
+
+def _more_groups(count: int) -> str:
+    return f"; {count:,} more group{'s are' if count > 1 else ' is'} like this" if count else ""
 
 
 def _names(groups: Sequence[GroupMatching]) -> Iterator[Finding]:

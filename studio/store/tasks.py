@@ -1,4 +1,4 @@
-"""The queue of background tasks: imports, repairs, simulations. Each task has one owner.
+"""The queue of background tasks: imports, checks, repairs, simulations. Each task has one owner.
 
     tasks/<id>.json               a task as it stands; replaced as a whole, never edited
     tasks/.studios/<token>.lock   held by each running studio for as long as it lives
@@ -30,7 +30,7 @@ from studio.errors import StudioError
 from studio.files import PRIVATE_FILE, PRIVATE_FOLDER, read_file
 from studio.store.arrays import write_json
 
-KindName = Literal["import", "repair", "simulation"]
+KindName = Literal["import", "check", "repair", "simulation"]
 Status = Literal["queued", "preparing", "running", "done", "failed", "cancelled", "interrupted"]
 ACTIVE: Final[tuple[Status, ...]] = ("queued", "preparing", "running")
 
@@ -80,6 +80,12 @@ KINDS: Final[Mapping[KindName, Kind]] = MappingProxyType(
             "steps",
             1,
             Problem("Not enough memory for this job.", "Close other programs, or open fewer ranks."),
+            kept=False,
+        ),
+        "check": Kind(
+            "checks",
+            1,
+            Problem("Not enough memory to check this job.", "Close other programs."),
             kept=False,
         ),
         "repair": Kind("steps", 1, Problem("Not enough memory to repair this job.", "Close other programs.")),

@@ -25,6 +25,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -91,6 +92,8 @@ class _Layout(msgspec.Struct):
     name: str = ""
     layout: int = LAYOUT
 
+
+_EXAMINATION = "examination.json"
 
 _layout = decoder(_Layout)
 _job_info = decoder(JobInfo)
@@ -214,6 +217,30 @@ class Workspace:
             shutil.rmtree(aside, ignore_errors=True)
             raise
         return job_id
+
+    def save_examination(self, job_id: str, value: Any) -> None:
+        """Store what the examination of a job found, beside the job; see `load_examination`.
+
+        Raises:
+            StudioError: There is no such job, or the workspace cannot be written.
+        """
+        self.require(job_id)
+        aside = self._aside(job_id)
+        try:
+            with self._storing(f"the findings of {job_id} cannot be stored"):
+                write_sealed(aside, value)
+                aside.replace(self._folder(job_id) / _EXAMINATION)
+        except FileNotFoundError:
+            raise self._missing(job_id) from None
+        finally:
+            aside.unlink(missing_ok=True)
+
+    def load_examination(self, job_id: str) -> bytes | None:
+        """Return what was stored of a job's examination, as JSON; None where nothing was, it is damaged, or there is no such job."""
+        try:
+            return read_sealed(self._folder(job_id) / _EXAMINATION)
+        except (OSError, Damaged, StudioError):
+            return None
 
     def find(self, fingerprint: str) -> JobInfo | None:
         """Find the newest job with this fingerprint."""

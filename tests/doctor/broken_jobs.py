@@ -81,6 +81,7 @@ BROKEN: dict[str, Callable[[], Trace]] = {
         ],
         {"tp0": [0, 1]},
     ),
+    "deadlock": lambda: trace_of([[_receive(1, 1), _send(2, 1, 1)], [_receive(1, 0), _send(2, 0, 1)]]),
     "group-outsider": lambda: trace_of([[collective(1, "ALL_REDUCE", 64, group="tp0")]] * 3, {"tp0": [0, 1]}),
     "receive-unmatched": lambda: trace_of([[comp(1), _receive(2, 1, 1), comp(3, 2)], [comp(1)]]),
     "self-message": lambda: trace_of([[_send(1, 0), _receive(2, 0, 1), comp(3, 2)]]),
@@ -99,6 +100,16 @@ BROKEN: dict[str, Callable[[], Trace]] = {
         trace_of([[comp(1), comp(2, 1, unlinked=True)]]), link_host_operations=2, link_linked=1
     ),
     "duration-missing": lambda: trace_of([[comp(1), node(2, "COMP", 1)]]),
+    "duration-units": lambda: trace_of(
+        [
+            [
+                node(1, "COMP", micros=5 * factor),
+                collective(2, "ALL_REDUCE", 64, 1),
+                node(3, "COMP", 2, micros=7 * factor),
+            ]
+            for factor in (1, 1000)
+        ]
+    ),
     "size-zero": lambda: trace_of([[comp(1), collective(2, "ALL_REDUCE", 0, 1), comp(3, 2)]]),
     "uneven-all-to-all": lambda: trace_of(
         [[comp(1), collective(2, "ALL_TO_ALL", size, 1), comp(3, 2)] for size in (20, 28, 36, 44)]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from studio.doctor import CHECKS, REPAIRS, Diagnosis, NodeAt, examination, examine
+from studio.doctor import CHECKS, REPAIRS, Diagnosis, NodeAt, examination, examine, repair
 from studio.doctor.cycles import removal
 from studio.doctor.diagnosis import Case, GraphCase
 from studio.trace import Finding, Trace
@@ -344,7 +344,7 @@ def test_a_message_without_its_other_end_is_no_message_to_the_own_rank():
         [sends, [comp(1), node(2, "COMM_RECV", 1, comm_src=0, comm_size=8, comm_tag=0), comp(3, 2)]]
     )
     assert codes(near) >= {"peer-missing", "receive-unmatched"}
-    mended, _ = REPAIRS["receive-unmatched"].apply(near)
+    mended = repair(near, "receive-unmatched").trace
     assert [len(mended.graph_of(rank)) for rank in mended.ranks] == [3, 2]
 
 
@@ -428,3 +428,12 @@ def test_every_check_and_repair_is_in_the_documentation_word_for_word():
         assert check.advice in text
     for one in REPAIRS.values():
         assert f"**{one.title}** (`{one.code}`). {one.consequence}" in text
+
+
+def test_two_common_collectives_are_enough_to_tell_clocks_apart():
+    ranks = [
+        [collective(n, "ALL_REDUCE", 64, *([n - 1] if n > 1 else []), rank_mark=rank) for n in (1, 2)]
+        for rank in (0, 1)
+    ]
+    trace = started(trace_of(ranks), [1_000, 20_000], [1_001_000, 1_020_000])
+    assert "clock-skew" in {one.code for one in examine(trace)}

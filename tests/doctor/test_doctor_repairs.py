@@ -261,3 +261,55 @@ def test_the_reasons_of_dependencies_follow_them():
     assert entries(more, more.data).kinds.tolist() == [1, 8, 4, 8]
     moved = without_nodes(more, np.array([0]))
     assert lists(moved)[1] == {"list": [7, 7], DEP_KINDS: [8]}
+
+
+def half(number: int, kind: str, peer: int, size: int, **more: int):
+    key = "comm_dst" if kind == "COMM_SEND" else "comm_src"
+    return node(number, kind, comm_size=size, **{key: peer}, **more)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ({"size": 4, "comm_tag": 3}, "size 4 became 8"),
+        ({"size": 8, "comm_tag": 5}, "tag 5 became 3"),
+        ({"size": 8}, "tag 0 became 3"),
+        ({"size": 2, "comm_tag": 1}, "tag 1 became 3, size 2 became 8"),
+    ],
+)
+def test_a_receive_that_differs_from_its_send_is_corrected_not_removed(wrong, words, tmp_path):
+    trace = trace_of(
+        [[comp(1), half(2, "COMM_SEND", 1, 8, comm_tag=3)], [comp(1), half(2, "COMM_RECV", 0, **wrong)]]
+    )
+    done = repair(trace, "receive-unmatched")
+    assert [change.what for change in done.changes] == ["1 receive corrected"]
+    assert done.changes[0].first == (f"rank 1: node 2 (n2): {words}",)
+    write(done.trace, tmp_path, "job")
+    assert not codes(read(tmp_path)) & {"receive-unmatched", "send-unmatched"}
+
+
+def test_receives_without_any_send_are_still_removed():
+    ranks = [
+        [comp(1), half(2, "COMM_SEND", 1, 8, comm_tag=3)],
+        [comp(1), half(2, "COMM_RECV", 0, 8, comm_tag=4), half(3, "COMM_RECV", 0, 9, comm_tag=9)],
+    ]
+    done = repair(trace_of(ranks), "receive-unmatched")
+    assert [change.what for change in done.changes] == ["1 receive corrected", "1 receive removed"]
+    assert "receive-unmatched" not in codes(done.trace)
+
+
+def test_repairs_tell_how_far_they_are_and_can_be_stopped_within_one():
+    told: list[tuple[str, int, int]] = []
+    repair_all(BROKEN["cycle"](), ["cycle", "forward"], progress=lambda *how: told.append(how))
+    assert told[0] == ("repairing", 0, 2)
+    assert told[-1] == ("repairing", 1, 2)
+    calls = 0
+
+    def stop() -> None:
+        nonlocal calls
+        calls += 1
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        repair(BROKEN["clock-skew"](), "clock-skew", stop)
+    assert calls == 1

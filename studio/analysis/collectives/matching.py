@@ -360,20 +360,27 @@ def edges(deps: Dependencies) -> tuple[Int64, Int64]:
 def _by_dependencies(graph: Graph) -> list[int]:
     """Return the rows in order of issue; the only place that needs a loop over nodes."""
     waiting, children, offsets = _children(graph)
-    ids = graph.id.tolist()
-    ready = [(ids[row], row) for row in np.flatnonzero(waiting == 0).tolist()]
-    heapq.heapify(ready)
-    left, after, bounds = waiting.tolist(), children.tolist(), offsets.tolist()
-    order = []
+    # By their place in the order of ids, which is a number instead of a pair.
+    by_id = np.argsort(graph.id, kind="stable")
+    place_of = np.empty(len(graph), np.int64)
+    place_of[by_id] = np.arange(len(graph))
+    row_at: list[int] = by_id.tolist()
+    ready = np.sort(place_of[waiting == 0]).tolist()
+    left, after, bounds, places = waiting.tolist(), children.tolist(), offsets.tolist(), place_of.tolist()
+    order: list[int] = []
     while ready:
-        _, row = heapq.heappop(ready)
+        row = row_at[heapq.heappop(ready)]
         order.append(row)
         for child in after[bounds[row] : bounds[row + 1]]:
             left[child] -= 1
             if not left[child]:
-                heapq.heappush(ready, (ids[child], child))
-    stuck = sorted((ids[row], row) for row in np.flatnonzero(np.array(left, np.int64) > 0).tolist())
-    return order + [row for _, row in stuck]
+                heapq.heappush(ready, places[child])
+    if len(order) == len(graph):
+        return order
+    stuck = np.ones(len(graph), bool)
+    stuck[order] = False
+    behind: list[int] = by_id[stuck[by_id]].tolist()
+    return order + behind
 
 
 def _children(graph: Graph) -> tuple[Int64, Int64, Int64]:

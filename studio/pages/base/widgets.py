@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from typing import Any, ParamSpec
 from urllib.parse import urlencode
 
 from dash import ClientsideFunction, Input, Output, clientside_callback, dcc, html
 
-from studio.doctor import Examination
+from studio.doctor import Diagnosis
 from studio.errors import StudioError
 from studio.store.workspace import JobInfo
-from studio.trace import Finding
+from studio.trace import Finding, Level
 
 P = ParamSpec("P")
 
@@ -146,8 +146,13 @@ def exact(text: str, value: Any, *, classes: str | None = None) -> Any:
     return html.Span(text, title=str(value), className=classes, **about)
 
 
-def findings_list(findings: Sequence[Finding], *, most: int = 200) -> Any:
-    """Return findings, worst first; says how many are not shown."""
+def findings_list(
+    findings: Sequence[Finding | Diagnosis],
+    *,
+    most: int = 200,
+    rest: str = "more are not shown; chakra-studio info lists all.",
+) -> Any:
+    """Return findings, worst first; says how many are not shown, with what `rest` says of them."""
     if not findings:
         return html.P("No problems while reading.", className="cs-dim")
     order = {"error": 0, "warning": 1, "info": 2}
@@ -159,27 +164,29 @@ def findings_list(findings: Sequence[Finding], *, most: int = 200) -> Any:
                 html.Div(
                     [
                         html.Span(finding.message),
-                        html.Div(finding.hint, className="cs-dim") if finding.hint else None,
+                        html.Div(finding.hint, className="cs-dim")
+                        if isinstance(finding, Finding) and finding.hint
+                        else None,
                     ]
                 ),
             ]
         )
         for finding in ranked[:most]
     ]
-    rest = len(ranked) - most
-    more = (
-        html.P(f"{rest:,} more are not shown; chakra-studio info lists all.", className="cs-dim")
-        if rest > 0
-        else None
-    )
+    hidden = len(ranked) - most
+    more = html.P(f"{hidden:,} {rest}", className="cs-dim") if hidden > 0 else None
     return html.Div([html.Ul(items, className="cs-findings"), more])
 
 
-def findings_badge(examination: Examination | None) -> Any:
-    """Return a badge with the number of errors and warnings; None before the job was examined."""
-    if examination is None:
-        return None
-    counts = [(level, examination.count(level)) for level in ("error", "warning")]
+_WORTH_A_BADGE: tuple[Level, ...] = ("error", "warning")
+
+
+def findings_badge(levels: Mapping[Level, int] | None) -> Any:
+    """Return a badge with the number of errors and warnings; one that says so before the job was checked."""
+    if levels is None:
+        words = "The job is being checked"
+        return html.Span("…", className="cs-badge", title=words, role="img", **aria_label(words))
+    counts = [(level, levels[level]) for level in _WORTH_A_BADGE]
     parts = [f"{count:,} {level}{'s' if count != 1 else ''}" for level, count in counts if count]
     if not parts:
         return None

@@ -8,11 +8,12 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import dash
-from dash import Input, Output, callback, dcc, html, no_update
+from dash import Input, Output, State, callback, dcc, html, no_update
 
 from studio.doctor import CHECKS, REPAIRS, Change, Diagnosis, Examination
 from studio.doctor.diagnosis import LEVELS
 from studio.errors import StudioError
+from studio.jobs.checking import check_again, start_check
 from studio.jobs.mending import origin, start_mending
 from studio.pages.base.asked import FINDINGS, Asked, answer, answer_output, asks, stores
 from studio.pages.base.export import Table, exports
@@ -50,18 +51,35 @@ def layout(**_query: str) -> Any:
             html.Div(id="findings-error"),
             html.Div(page("Findings", loading("Checking the job…")), id="findings-body"),
             stores(FINDINGS),
+            dcc.Store(id="findings-checked"),
         ]
     )
 
 
-@callback(Output("findings-body", "children"), Input("view", "data"))
+@callback(
+    Output("findings-body", "children"),
+    Output("findings-checked", "data"),
+    Input("view", "data"),
+    Input("activity-known", "data"),
+    State("findings-checked", "data"),
+)
+def show(view: dict[str, Any], _activity: str | None, shown: str | None) -> Any:
+    """List the findings of a job, with the one that the view names open; those being made are shown once they are there."""
+    job = view.get("job")
+    if dash.ctx.triggered_id == "activity-known" and shown == (job or ""):
+        return no_update, no_update
+    return show_job(view), (job or "") if not job or session().levels_found(job) is not None else None
+
+
 @show_errors
-def show(view: dict[str, Any]) -> Any:
-    """List the findings of a job, with the one that the view names open."""
+def show_job(view: dict[str, Any]) -> Any:
+    """Return the content of the page."""
     if not view.get("job"):
         return no_job()
-    info, examination = workspace().info(view["job"]), session().examination(view["job"])
-    dash.set_props("findings-badge", {"children": findings_badge(examination)})
+    info, examination = workspace().info(view["job"]), session().examination_made(view["job"])
+    if examination is None:
+        return page("Findings", _show_origin(info), _unchecked(info.id))
+    dash.set_props("findings-badge", {"children": findings_badge(session().levels_found(info.id))})
     return still(
         page(
             "Findings",
@@ -71,6 +89,18 @@ def show(view: dict[str, Any]) -> Any:
             controls=[*_counts(examination), *_repair_all(examination, info.id)],
         )
     )
+
+
+def _unchecked(job: str) -> Any:
+    """Begin to check a job, or say why it is not checked, with a button that does it again."""
+    if job not in session().unexamined:
+        if start_check(tasks(), session(), job):
+            dash.set_props("activity-poke", {"data": time.time()})
+        said = "Checking the job in the background. The bar above shows how far it is, and can cancel it."
+        return html.Div([loading("Checking the job…"), html.P(said, className="cs-dim")])
+    problem = session().unexamined[job]
+    button = html.Button("Check the job", className="cs-button", **asks(FINDINGS, "check", job))
+    return html.Div([html.P(problem.message), html.P(problem.hint, className="cs-dim"), button])
 
 
 @callback(
@@ -86,6 +116,10 @@ def change(asked: Asked | None) -> Any:
     # The button names the job: by the time of a second click the page may show another.
     job, _, rest = asked["of"].partition(" ")
     try:
+        if asked["verb"] == "check":
+            check_again(tasks(), session(), job)
+            dash.set_props("activity-poke", {"data": time.time()})
+            return None, answer(FINDINGS, asked)
         if asked["verb"] == "repair":
             there = _repair_job(job, rest.split(","))
         else:

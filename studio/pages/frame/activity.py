@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Mapping
 from typing import Any
 
+import dash
 from dash import dcc, html, no_update
 
 from studio.errors import StudioError
+from studio.jobs.checking import start_check
 from studio.pages.base.asked import ACTIVITY, Asked, asks
 from studio.pages.base.state import RECORDED, session, tasks, workspace
-from studio.pages.base.widgets import aria_label, link
+from studio.pages.base.widgets import aria_label, findings_badge, link
 from studio.store.tasks import ACTIVE, KindName, Task, cancel, dismiss, list_tasks
 from studio.units import format_bytes, format_count, format_ns
 from studio.views.address import runs_of
 
-_PAGES: Mapping[KindName, str] = {"import": "/", "repair": "/findings", "simulation": "/simulate"}
+_PAGES: Mapping[KindName, str] = {
+    "import": "/",
+    "check": "/findings",
+    "repair": "/findings",
+    "simulation": "/simulate",
+}
 """The page that starts tasks of each kind."""
 
 
@@ -27,12 +35,12 @@ def show_activity(known: str | None) -> tuple[Any, Any, Any, Any, bool]:
         known: The mark of the list that the page shows now.
 
     Returns:
-        The count, the list, whether to hide both, a mark that changes when the list does (progress apart), and whether
-        polling can stop. What would not change is `no_update`.
+        The count, the list, whether to hide both, a mark that changes when the list does (progress apart) or a job was
+        examined, and whether polling can stop. What would not change is `no_update`.
     """
     shown = [task for task in list_tasks(tasks()) if task.status in ACTIVE or _failed_unseen(task)]
     active = sum(task.status in ACTIVE for task in shown)
-    mark = repr([(task.id, task.status in ACTIVE) for task in shown])
+    mark = repr([session().examinations_made, *((task.id, task.status in ACTIVE) for task in shown)])
     if mark == known and not active:
         return no_update, no_update, no_update, no_update, True
     names = {job.id: job.name for job in workspace().jobs()}
@@ -87,6 +95,16 @@ def _describe_progress(task: Task) -> str:
 def change_activity(asked: Asked) -> None:
     """Cancel a running task, or dismiss a failed one."""
     (cancel if asked["verb"] == "cancel" else dismiss)(tasks(), asked["of"])
+
+
+def badge_of(job: str) -> Any:
+    """Return the badge of a job's findings; a job that was not checked is checked now, in the background."""
+    levels = session().levels_found(job)
+    if levels is None and start_check(tasks(), session(), job):
+        dash.set_props("activity-poke", {"data": time.time()})
+    if levels is None and job in session().unexamined:
+        return html.Span("?", className="cs-badge", title=session().unexamined[job].message)
+    return findings_badge(levels)
 
 
 def list_run_choices(shown: str | None) -> tuple[list[dict[str, str]], str | None, str | None, bool]:

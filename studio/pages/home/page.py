@@ -9,10 +9,11 @@ import dash
 from dash import Input, Output, State, callback, dcc, html, no_update
 
 from studio.errors import StudioError
+from studio.jobs.checking import jobs_checked, start_check
 from studio.jobs.importing import open_sample
 from studio.pages.base.asked import HOME, Asked, answer, answer_output, asks, stores
 from studio.pages.base.export import with_copy_button
-from studio.pages.base.state import RECORDED, workspace
+from studio.pages.base.state import RECORDED, session, tasks, workspace
 from studio.pages.base.widgets import aria_label, error_box, exact, link, page
 from studio.samples import SAMPLES
 from studio.store.workspace import JobInfo
@@ -83,7 +84,9 @@ def change(asked: Asked | None) -> Any:
     there = renaming = deleted = problem = None
     try:
         if asked["verb"] == "open":
-            there = link("/overview", {"job": open_sample(workspace(), job)})
+            made = open_sample(workspace(), job)
+            start_check(tasks(), session(), made)
+            there = link("/overview", {"job": made})
         elif asked["verb"] == "rename":
             renaming = job
         elif asked["verb"] == "save":
@@ -107,10 +110,14 @@ def change(asked: Asked | None) -> Any:
     Output("home-jobs", "children"),
     Input("home-drop", "id"),
     Input("home-refresh", "data"),
+    Input("activity-known", "data"),
     State("home-renaming", "data"),
 )
-def list_jobs(_mounted: str, _changed: Any, renaming: str | None) -> Any:
+def list_jobs(_mounted: str, _changed: Any, _activity: Any, renaming: str | None) -> Any:
     """Show the recent jobs."""
+    if renaming and dash.ctx.triggered_id == "activity-known":
+        # A name is being typed.
+        return no_update
     return _jobs_table(workspace().jobs(), renaming)
 
 
@@ -124,8 +131,9 @@ def _offer_undo(job: str, name: str) -> Any:
 def _jobs_table(jobs: list[JobInfo], renaming: str | None) -> Any:
     if not jobs:
         return html.P("None yet. Drop traces above, or start with a sample.", className="cs-dim")
-    head = ("Job", "Ranks", "Nodes", "Recorded span", "While reading", "On disk", "Imported", "")
+    head = ("Job", "Ranks", "Nodes", "Recorded span", "Findings", "On disk", "Imported", "")
     numeric = (1, 2, 3, 5)
+    checking = jobs_checked(tasks())
     shown = html.Table(
         [
             html.Thead(
@@ -136,14 +144,14 @@ def _jobs_table(jobs: list[JobInfo], renaming: str | None) -> Any:
                     ]
                 )
             ),
-            html.Tbody([_job_row(job, job.id == renaming) for job in jobs]),
+            html.Tbody([_job_row(job, job.id == renaming, checking) for job in jobs]),
         ],
         className="cs-table cs-jobs",
     )
     return with_copy_button(shown, "the jobs")
 
 
-def _job_row(job: JobInfo, renaming: bool) -> Any:
+def _job_row(job: JobInfo, renaming: bool, checking: frozenset[str]) -> Any:
     summary, stored = job.summary, job.stored_bytes + job.runs_bytes
     name: Any = html.A(job.name, href=link("/overview", {"job": job.id}))
     if renaming:
@@ -175,7 +183,7 @@ def _job_row(job: JobInfo, renaming: bool) -> Any:
             html.Td(format_count(summary.ranks), className="cs-num"),
             html.Td(format_count(summary.nodes), className="cs-num"),
             html.Td(span, className="cs-num"),
-            html.Td(_count_findings(job)),
+            html.Td(html.A(_count_findings(job, checking), href=link("/findings", {"job": job.id}))),
             html.Td(
                 exact(format_bytes(stored), f"{stored:,} bytes{_runs(job)}"),
                 className="cs-num",
@@ -202,15 +210,18 @@ def _runs(job: JobInfo) -> str:
     return f", {job.runs_bytes:,} of them {job.runs:,} {noun}" if job.runs else ""
 
 
-def _count_findings(job: JobInfo) -> Any:
+def _count_findings(job: JobInfo, checking: frozenset[str]) -> Any:
+    """Say how many errors and warnings a job has; before it was checked those of reading its files."""
+    levels = session().levels_found(job.id)
+    known = levels or {"error": job.errors, "warning": job.warnings}
     parts = [
-        f"{count} {name}{'s' if count != 1 else ''}"
-        for count, name in ((job.errors, "error"), (job.warnings, "warning"))
-        if count
+        f"{count} {level}{'s' if count != 1 else ''}"
+        for level, count in known.items()
+        if count and level != "info"
     ]
-    level = "error" if job.errors else "warning"
-    return (
-        html.Span(", ".join(parts), className=f"cs-level-{level}")
-        if parts
-        else html.Span("none", className="cs-dim")
-    )
+    worst = "error" if known["error"] else "warning"
+    shown = html.Span(", ".join(parts), className=f"cs-level-{worst}") if parts else None
+    if levels is not None:
+        return shown or html.Span("none", className="cs-dim")
+    words = "being checked" if job.id in checking else "not checked yet"
+    return html.Span([shown, " " if shown else None, html.Span(words, className="cs-dim")])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import dash
@@ -10,10 +11,12 @@ from dash import Input, Output, callback, dcc, html, no_update
 from studio.analysis.collectives.groups import group_use, shared_use
 from studio.analysis.job.summary import Summary, count_unsized
 from studio.analysis.job.type_times import type_times
+from studio.doctor import CHECKS
 from studio.errors import StudioError
 from studio.figures.groups import group_matrix
+from studio.jobs.checking import start_check
 from studio.pages.base.export import exports
-from studio.pages.base.state import session, workspace
+from studio.pages.base.state import session, tasks, workspace
 from studio.pages.base.still import still
 from studio.pages.base.widgets import exact, findings_list, link, loading, no_job, page, show_errors, term
 from studio.pages.collectives.groups import count_left_out, matrix_figure
@@ -25,6 +28,8 @@ from studio.units import format_count, format_ns, format_si
 from studio.views.address import shown_run
 
 dash.register_page(__name__, path="/overview", name="Overview", title="Overview · Chakra Studio", order=1)
+
+_FINDINGS_SHOWN = 6
 
 
 def layout(**_query: str) -> Any:
@@ -90,20 +95,44 @@ def show(view: dict[str, Any], theme: str) -> Any:
         ),
         html.Div(
             [
-                html.H2("Noticed while reading"),
-                findings_list(trace.findings),
-                html.P(
-                    dcc.Link(
-                        "Findings: what else may be wrong, what follows from it, what can be repaired",
-                        href=link("/findings", {"job": view["job"]}),
-                    )
-                ),
+                html.H2("Findings"),
+                html.Div(loading("Checking the job…"), id="overview-findings"),
             ],
             className="cs-section",
         ),
         controls=_next(info, view),
     )
     return still(shown)
+
+
+@callback(
+    Output("overview-findings", "children"), Input("overview-shown", "data"), Input("activity-known", "data")
+)
+@show_errors
+def show_findings(shown: list[Any], _activity: str | None) -> Any:
+    """Show the worst of what the Doctor and the readers found."""
+    job = shown[0]
+    href = link("/findings", {"job": job})
+    examination = session().examination_made(job)
+    if examination is None and job in session().unexamined:
+        return html.P(
+            [f"{session().unexamined[job].message} ", dcc.Link("Findings: check it again", href=href)]
+        )
+    if examination is None:
+        if start_check(tasks(), session(), job):
+            dash.set_props("activity-poke", {"data": time.time()})
+        return loading("Checking the job…")
+    if not examination.diagnoses:
+        said: Any = html.P(f"No problems: {len(CHECKS)} checks ran, and the files were read without any.")
+    else:
+        said = findings_list(
+            examination.diagnoses, most=_FINDINGS_SHOWN, rest="more are not shown here; Findings lists all."
+        )
+    return still(
+        html.Div(
+            [said, html.P(dcc.Link("Findings: what follows from each, what can be repaired", href=href))]
+        )
+    )
 
 
 @callback(Output("overview-times", "children"), Input("overview-shown", "data"))

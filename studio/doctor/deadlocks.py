@@ -1,0 +1,175 @@
+"""Find ranks that wait for each other for ever, by the cycles in who waits for whom; nothing is simulated."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from studio.analysis.collectives.matching import disagreement
+from studio.analysis.graph.digraph import cycle_components, shortest_cycle
+from studio.doctor.diagnosis import NODES_NAMED, Case, Found, NodeAt
+from studio.doctor.waits import Waits, Why, waits_of
+from studio.sim.agreement import group_label, is_certain, node_label, rank_list
+from studio.trace import NONE, Int64, Level
+from studio.units import format_count
+
+_STARTS = 200
+_HOPS_SHOWN = 6
+_SIMULATED = (Why.DEPENDENCY, Why.TURN, Why.MESSAGE)
+_WORDS = {
+    Why.DEPENDENCY: "waits for",
+    Why.TURN: "begins after",
+    Why.STREAM: "ran after",
+    Why.MESSAGE: "receives from",
+    Why.HANDOVER: "is not received before",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """A way to hang.
+
+    Attributes:
+        waits: What counts.
+        level, ends: How bad it is, and how the sentence begins.
+        consequence: What follows; empty for that of the check.
+    """
+
+    waits: tuple[Why, ...]
+    level: Level
+    ends: str
+    consequence: str = ""
+
+
+_KINDS = (
+    _Kind(_SIMULATED, "error", "This job will hang"),
+    _Kind(
+        (*_SIMULATED, Why.STREAM),
+        "warning",
+        "This job would hang on a machine that keeps the order of streams and threads",
+        "A simulation does not hang: it keeps the order of streams only where dependencies say it. A machine does, "
+        "so either the times or the matching of the ranks' communication is not as it was.",
+    ),
+    _Kind(
+        (*_SIMULATED, Why.STREAM, Why.HANDOVER),
+        "info",
+        "This job needs sends that do not wait for their receive",
+        "A simulation does not hang: what is sent arrives, whether it is awaited or not. On a machine it depends on the "
+        "library: large messages of NCCL and MPI wait until the receiving rank has begun to receive.",
+    ),
+)
+
+
+def is_searched(case: Case) -> bool:
+    """Whether waiting across ranks is looked at: cycles within a rank come first, they hang by themselves."""
+    return not any(
+        (graph_case.circles != NONE).any() or (graph_case.pairs[0] == graph_case.pairs[1]).any()
+        for graph_case in case.graphs
+    )
+
+
+def is_alike(case: Case) -> bool:
+    """Whether the members of every group share a graph and no message is sent: then none waits for what comes later."""
+    return not len(case.messages) and all(
+        len(set(group.sequence_of[group.sequence_of != NONE].tolist())) < 2 and not group.outsiders
+        for group in case.ordered
+    )
+
+
+def deadlocks(case: Case) -> Iterator[Found]:
+    """Yield the first way in which ranks wait for each other for ever."""
+    if not is_searched(case) or is_alike(case):
+        return
+    waits = waits_of(case, case.tick, hopeful=True)
+    # The last kind counts every wait, so what is on no cycle of it is on none.
+    if not waits.apart and _circle(waits, *waits.chosen(*_KINDS[-1].waits)) is None:
+        return
+    waits = waits_of(case, case.tick)
+    yield from _apart(case, waits)
+    for kind in _KINDS:
+        case.tick()
+        before, after, place = waits.chosen(*kind.waits)
+        circle = _circle(waits, before, after, place)
+        if circle is not None:
+            yield _found(case, waits, kind, *circle)
+            return
+
+
+def _apart(case: Case, waits: Waits) -> Iterator[Found]:
+    """Yield the first group whose members are certain to begin different collectives, where only turns make it so."""
+    for group in case.ordered:
+        position = waits.apart.get(group.name, NONE)
+        difference = disagreement(group)
+        if position == NONE or (difference and is_certain(case.trace, group, difference)):
+            continue
+        numbers = tuple(sorted(set(group.members) & {rank.number for rank in case.trace.ranks}))
+        yield Found(
+            "error",
+            f"This job will hang: members of {group_label(group)} begin its collectives in different orders, the first "
+            f"that differs is collective {position}. Dependencies leave the order open; a simulated rank carries out one "
+            "at a time, the lowest id first.",
+            numbers,
+            (),
+            1,
+        )
+        return
+
+
+def _circle(waits: Waits, before: Int64, after: Int64, place: Int64) -> tuple[list[int], int, int] | None:
+    """Return the waits of a shortest cycle, in their order, and how many nodes and cycles there are; None for none."""
+    itself = np.flatnonzero(before == after)
+    if len(itself):
+        return [int(place[itself[0]])], 1, 1
+    component = cycle_components(len(waits.rank), before, after, *waits.keys)
+    large = component != NONE
+    if not large.any():
+        return None
+    circles = int(component.max()) + 1
+    first = int(component[large].min())
+    inside = np.flatnonzero((component[before] == first) & (component[after] == first))
+    nodes = np.flatnonzero(component == first)
+    start, end = np.searchsorted(nodes, before[inside]), np.searchsorted(nodes, after[inside])
+    path = [int(nodes[row]) for row in shortest_cycle(len(nodes), start, end, starts=_STARTS)]
+    hops = []
+    for one, following in zip(path, [*path[1:], path[0]], strict=True):
+        fits = inside[(before[inside] == one) & (after[inside] == following)]
+        hops.append(int(place[fits[0]]))
+    # From a node to the one it waits for, and on from there.
+    return hops[::-1], int(large.sum()), circles
+
+
+def _found(case: Case, waits: Waits, kind: _Kind, hops: list[int], nodes: int, circles: int) -> Found:
+    texts = [_hop(case, waits, hop) for hop in hops]
+    more = f"; … ({format_count(len(texts) - _HOPS_SHOWN)} more)" if len(texts) > _HOPS_SHOWN else ""
+    places = sorted({int(rank) for hop in hops for rank in waits.rank[[waits.before[hop], waits.after[hop]]]})
+    numbers = tuple(sorted(case.trace.ranks[place].number for place in places))
+    shown = [
+        NodeAt(case.trace.ranks[int(waits.rank[end])].number, int(waits.row[end]))
+        for hop in hops[:NODES_NAMED]
+        for end in (waits.after[hop],)
+    ]
+    evidence = [("waits in the shortest cycle", format_count(len(hops))), ("cycles", format_count(circles))]
+    if any(waits.why[hop] == Why.TURN for hop in hops):
+        evidence.append(("begins after", "a simulated rank carries out one collective or send at a time"))
+    return Found(
+        kind.level,
+        f"{kind.ends}: {rank_list(numbers)} {'waits for itself' if len(numbers) == 1 else 'wait for each other'}. "
+        f"{texts[0][0].upper()}{'; '.join(texts[:_HOPS_SHOWN])[1:]}{more}.",
+        numbers,
+        tuple(shown),
+        nodes,
+        tuple(evidence),
+        kind.consequence,
+    )
+
+
+def _hop(case: Case, waits: Waits, hop: int) -> str:
+    """Say who waits for whom."""
+    before, after = int(waits.before[hop]), int(waits.after[hop])
+    one, other = (case.trace.ranks[int(waits.rank[node])] for node in (after, before))
+    own = node_label(case.trace.graph_of(one), int(waits.row[after]))
+    awaited = node_label(case.trace.graph_of(other), int(waits.row[before]))
+    where = "" if one is other else f" of rank {other.number}"
+    return f"rank {one.number}'s {own} {_WORDS[Why(int(waits.why[hop]))]} {awaited}{where}"

@@ -1,0 +1,83 @@
+"""Find ranks whose durations are in another unit than those of the others: a thousand times too long or too short."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from studio.doctor.diagnosis import Case, Found, GraphCase
+from studio.sim.agreement import rank_list
+from studio.trace import NodeType
+from studio.units import format_count, format_ns
+
+_STEP = 1000.0
+_TOLERANCE = 3.0
+"""Units differ by a thousand; equal work on different ranks by much less than this factor."""
+_AGREE = 0.8
+"""Share of the names for which the factor has to be about the same."""
+
+
+def durations_apart(case: Case) -> Iterator[Found]:
+    """Yield ranks whose computation of the same names takes about 1,000 or 1,000,000 times as long as elsewhere."""
+    means = [(graph_case, _means(graph_case)) for graph_case in case.graphs]
+    means = [(graph_case, values) for graph_case, values in means if values]
+    if len(means) < 2:
+        return
+    usual = _usual(means)
+    for graph_case, values in means:
+        factors = np.array([values[name] / usual[name] for name in values if name in usual])
+        factor = float(np.median(factors)) if len(factors) else 1.0
+        step = _step(factor)
+        near = (factors > factor / _TOLERANCE) & (factors < factor * _TOLERANCE)
+        if step == 1.0 or not near.mean() >= _AGREE:
+            continue
+        name = max((name for name in values if name in usual), key=lambda name: values[name])
+        longer = "long" if step > 1 else "short"
+        times = format_count(int(max(step, 1 / step)))
+        yield Found(
+            "warning",
+            f"Computation of {rank_list(graph_case.ranks)} takes about {times} times as {longer} as that of the same name on "
+            f"other ranks: {name[:60] or 'nodes without a name'} {format_ns(values[name])} instead of "
+            f"{format_ns(usual[name])} on average.",
+            graph_case.ranks,
+            (),
+            len(graph_case.ranks),
+            (("names compared", format_count(len(factors))), ("median factor", f"{factor:,.4g}")),
+        )
+
+
+def _step(factor: float) -> float:
+    """Return the power of a thousand that a factor is near, 1 where it is near none."""
+    power = round(np.log(factor) / np.log(_STEP)) if factor > 0 else 0
+    step = float(_STEP**power)
+    return step if power and step / _TOLERANCE < factor < step * _TOLERANCE else 1.0
+
+
+def _means(case: GraphCase) -> dict[str, float]:
+    """Return the mean duration of computation by name, in nanoseconds."""
+    graph = case.graph
+    rows = np.flatnonzero((graph.type == NodeType.COMP) & (graph.duration_ns > 0))
+    names, place = np.unique(graph.name[rows], return_inverse=True)
+    if not len(names):
+        return {}
+    total = np.bincount(place, graph.duration_ns[rows].astype(np.float64))
+    mean: NDArray[np.float64] = total / np.bincount(place)
+    texts = [graph.strings[code] if code >= 0 else "" for code in names.tolist()]
+    return dict(zip(texts, mean.tolist(), strict=True))
+
+
+def _usual(means: list[tuple[GraphCase, dict[str, float]]]) -> dict[str, float]:
+    """Return the median over ranks by name, of those on several graphs; of two values the smaller."""
+    values: dict[str, list[tuple[float, int]]] = {}
+    for graph_case, by_name in means:
+        for name, value in by_name.items():
+            values.setdefault(name, []).append((value, len(graph_case.ranks)))
+    usual = {}
+    for name, found in values.items():
+        if len(found) > 1:
+            found.sort()
+            counts = np.cumsum([count for _, count in found])
+            usual[name] = found[int(np.searchsorted(counts, counts[-1] / 2))][0]
+    return usual
