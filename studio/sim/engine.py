@@ -7,16 +7,15 @@ the compiled kernel takes longer than the case.
 from __future__ import annotations
 
 import importlib
-import importlib.metadata
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
-from types import ModuleType
 from typing import Any
 
 import numpy as np
 
 from studio.errors import TraceError
+from studio.machine_code import Entry, Items, Made, Number, release_of
 from studio.native import Kernel
 from studio.sim.arena import aligned
 from studio.sim.kernel import (
@@ -163,7 +162,7 @@ def worth_compiling(steps: int) -> bool:
 
 def compiles_fast() -> bool:
     """Whether numba is of a release whose private classes `compiling` is known to work with."""
-    return importlib.metadata.version("numba").startswith(FAST_RELEASES)
+    return release_of("numba").startswith(FAST_RELEASES)
 
 
 def _runs_compiled(steps: int) -> bool:
@@ -180,15 +179,16 @@ def _compile_in_background() -> object:
     return KERNEL.warm_up()
 
 
-def _compile_all(module: Any) -> None:
+def _compile_all(module: Any) -> Sequence[Made]:
     """Compile the functions of the kernel over bare pointers.
 
     A pointer is one register and no reference count, and its items need no check for negative indices.
     """
-    way = "compiling" if compiles_fast() else "public_compiling"
-    importlib.import_module(f"studio.sim.{way}").compile_kernel(
-        module, "entry", _callees_first(loop.run, set()), inlined=_INLINED, kernel=KERNEL
+    way = importlib.import_module(f"studio.sim.{'compiling' if compiles_fast() else 'public_compiling'}")
+    made: Sequence[Made] = way.compile_kernel(
+        module, ENTRY, _callees_first(loop.run, set()), inlined=_INLINED
     )
+    return made
 
 
 def _callees_first(function: Any, seen: set[str]) -> list[str]:
@@ -247,11 +247,12 @@ _PARTS = (
     *(collectives, memory, nodes, endings, bus_arrivals, arrivals),
 )
 _RECORDS = tuple(vars(k)[name] for name in k.__all__)
-KERNEL = Kernel(loop, __name__, _compile_all, _PARTS, _RECORDS)
+ENTRY = Entry("entry", (Items("int64"), Items("float64"), Number()))
+KERNEL = Kernel(loop, __name__, (ENTRY,), _compile_all, _PARTS, _RECORDS)
 COMPILING = "compiling the simulator, once per installation, about 15 s"
 COMPILING_SLOWLY = "compiling the simulator, once per installation, about 90 s"
 
 
-def load_kernel() -> ModuleType:
-    """Return the compiled kernel: compiles for seconds once per installation, then loads from a cache."""
+def load_kernel() -> Any:
+    """Return the compiled kernel: compiles for seconds once per installation, then loads from a file."""
     return KERNEL.load()
