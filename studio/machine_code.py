@@ -104,7 +104,9 @@ def _pack(words: list[int], parameter: Parameter, argument: Any) -> None:
     elif isinstance(parameter, Items):
         fits = argument.dtype == parameter.type and argument.ndim == parameter.dimensions
         if not fits or not argument.flags.c_contiguous:
-            raise TypeError(f"an array of {argument.dtype}, {argument.ndim} dimensions, in place of {parameter}")
+            raise TypeError(
+                f"an array of {argument.dtype}, {argument.ndim} dimensions, in place of {parameter}"
+            )
         words.append(argument.__array_interface__["data"][0])
         words.extend(argument.shape)
     else:
@@ -172,15 +174,18 @@ def compile_entries(namespace: Any, entries: Iterable[Entry], **options: Any) ->
     """
     import numba
 
-    made = []
+    made: list[Made] = []
     for entry in entries:
-        names = {"call": getattr(namespace, entry.name), "carray": numba.carray, "__name__": __name__}
+        names: dict[str, Any] = {"call": getattr(namespace, entry.name), "__name__": __name__}
+        names["carray"] = numba.carray  # type: ignore[attr-defined]
         names |= {_pointer(kind): _pointer_to(kind) for kind in _item_types(entry.parameters)}
         names |= {"bool": bool, "uint64": np.uint64}
         exec(entry.source(), names)  # noqa: S102 (made of the constants above)
         words = numba.types.CPointer(numba.types.int64)
-        function = numba.cfunc(numba.types.int64(words), nogil=True, error_model="numpy", **options)(names[entry.name])
-        made.append(Made(entry.name, function.native_name, function.inspect_llvm(), function.address, function))
+        declare = numba.cfunc(numba.types.int64(words), nogil=True, error_model="numpy", **options)
+        function: Any = declare(names[entry.name])
+        code = function.inspect_llvm()
+        made.append(Made(entry.name, function.native_name, code, function.address, function))
     return made
 
 
@@ -298,7 +303,7 @@ def release_of(package: str) -> str:
     spec = importlib.util.find_spec(package)
     if spec is not None and spec.origin is not None:
         start, end = f"{package}-", ".dist-info"
-        beside = os.listdir(Path(spec.origin).parent.parent)
+        beside = os.listdir(Path(spec.origin).parent.parent)  # noqa: PTH208 (names alone)
         found = [name for name in beside if name.startswith(start) and name.endswith(end)]
         if len(found) == 1:
             return found[0].removeprefix(start).removesuffix(end)
@@ -333,11 +338,12 @@ def _machine() -> llvm.TargetMachine:
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     target = llvm.Target.from_triple(llvm.get_process_triple())
+    relocations = {"x86": "static", "ppc": "pic"}.get(target.name[:3], "default")
     return target.create_target_machine(
         cpu=llvm.get_host_cpu_name(),
         features=llvm.get_host_cpu_features().flatten(),
         opt=3,
-        reloc="static" if target.name.startswith("x86") else "pic" if target.name.startswith("ppc") else "default",
+        reloc=relocations,
         codemodel="jitdefault",
         jit=True,
     )

@@ -21,8 +21,7 @@ from pathlib import Path
 from types import FunctionType, ModuleType, SimpleNamespace
 from typing import Any
 
-from studio import machine_code
-from studio.machine_code import Entry, Made
+from studio.machine_code import Entry, Made, NotAloneError, host, link, load, make, release_of, save
 
 
 @dataclass(slots=True)
@@ -72,15 +71,15 @@ class Kernel:
     @property
     def stamp(self) -> str:
         """A hash of the kernel's files, and of the releases that make its machine code."""
-        digest = hashlib.blake2b(f"{sys.version_info[:2]} {machine_code.release_of('numba')}".encode())
+        digest = hashlib.blake2b(f"{sys.version_info[:2]} {release_of('numba')}".encode())
         for part in (*self.parts, *self.constants, self.source):
             digest.update(hashlib.blake2b(Path(str(part.__file__)).read_bytes()).digest())
         return digest.hexdigest()[:16]
 
     def code_file(self) -> Path:
         """Return the file for the machine code of this source on this processor."""
-        host = hashlib.blake2b(machine_code.host().encode(), digest_size=4).hexdigest()
-        return self.folder() / f"{self.source.__name__}-{self.stamp}-{host}.code"
+        processor = hashlib.blake2b(host().encode(), digest_size=4).hexdigest()
+        return self.folder() / f"{self.source.__name__}-{self.stamp}-{processor}.code"
 
     def folder(self) -> Path:
         """Return the folder for machine code: numba's, so that both are emptied together."""
@@ -114,11 +113,11 @@ class Kernel:
             # LLVM need not be asked what processor this is.
             return None
         path = self.code_file()
-        code = machine_code.load(path, path.name.encode())
+        code = load(path, path.name.encode())
         return None if code is None else self._link(code)
 
     def _link(self, code: bytes) -> Any:
-        return self._bind(machine_code.link(code, [entry.name for entry in self.entries]))
+        return self._bind(link(code, [entry.name for entry in self.entries]))
 
     def _bind(self, addresses: dict[str, int]) -> Any:
         return SimpleNamespace(**{entry.name: entry.bind(addresses[entry.name]) for entry in self.entries})
@@ -135,14 +134,14 @@ class Kernel:
             sys.modules[self.compiled_name] = module
             made = self.prepare(module)
             try:
-                code = machine_code.make(made)
-            except machine_code.NotAloneError:
+                code = make(made)
+            except NotAloneError:
                 bound = self._bind({function.name: function.address for function in made})
                 bound.made = made  # holds their memory
                 return bound
             # Where nothing can be written, the next process compiles again.
             with suppress(OSError):
-                machine_code.save(path, path.name.encode(), code)
+                save(path, path.name.encode(), code)
             return self._link(code)
 
     def _copy(self) -> ModuleType:

@@ -16,7 +16,7 @@ from typing import Any
 import yaml
 from google.protobuf.internal.encoder import _VarintBytes
 
-from studio import read
+from studio.et import read
 from studio.et.schema import schema, value_field
 from studio.sim import astra
 from studio.sim.config import SystemConfig

@@ -27,7 +27,7 @@ DAMAGE = {
     k.ZEROS: "the file is filled with zero bytes",
 }
 
-INTERPRETED_BYTES = 1_500_000
+INTERPRETED_BYTES = 50_000
 INTERPRETED_COLD_BYTES = 3_000_000
 """Above these sizes compiling pays: when the installation has compiled before, and when it has not."""
 
@@ -47,9 +47,7 @@ _COLUMNS = (
 """What `_allocate` returns."""
 _STATE = (_INT64S, _HASHES, _INT64S, _BYTES)
 _ENTRIES = (
-    Entry(
-        "walk", (_BYTES, Number(), Number(), _COLUMNS, _INT64S, Number("bool"), Number()), answers=False
-    ),
+    Entry("walk", (_BYTES, Number(), Number(), _COLUMNS, _INT64S, Number("bool"), Number()), answers=False),
     Entry("intern", (_BYTES, _INT64S, _INT32S, _INT32S, _STATE, _INT64S, Number("uint64")), answers=False),
     Entry("fill_table", (_INT64S, _HASHES, Number()), answers=False),
     Entry("gather", (_BYTES, _INT64S, _INT32S, _BYTES), answers=False),

@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import inspect
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -44,7 +45,7 @@ from studio.sim.kernel import (
 from studio.sim.kernel import records as k
 from studio.sim.plan import Plan
 
-INTERPRETED_STEPS = 100_000
+INTERPRETED_STEPS = 20_000
 INTERPRETED_COLD_STEPS = 5_000_000
 """Above these, compiling pays: when the installation has compiled before, and when it has not."""
 INTERPRETED_SLOW_STEPS = 100_000_000
@@ -151,6 +152,20 @@ def _failure(m: Any) -> TraceError:
     )
 
 
+@dataclass(slots=True)
+class _Spent:
+    """What simulations of this process have cost that ran interpreted.
+
+    Attributes:
+        steps: About how many steps they took.
+    """
+
+    steps: int = 0
+
+
+_INTERPRETED = _Spent()
+
+
 def worth_compiling(steps: int) -> bool:
     """Whether about this many steps run faster compiled, including the time to load or compile."""
     if KERNEL.loaded is not None:
@@ -166,10 +181,16 @@ def compiles_fast() -> bool:
 
 
 def _runs_compiled(steps: int) -> bool:
-    """Decide whether to run compiled; if compiling is slow, start it in the background for the next run."""
-    native = worth_compiling(steps)
-    if not native and steps > INTERPRETED_STEPS and not compiles_fast():
-        _compile_in_background()
+    """Decide whether to run compiled; if compiling is slow, start it in the background for the next run.
+
+    Many small simulations are judged like a large one, by their steps together.
+    """
+    together = _INTERPRETED.steps + steps
+    native = worth_compiling(together)
+    if not native:
+        _INTERPRETED.steps = together
+        if together > INTERPRETED_STEPS and not compiles_fast():
+            _compile_in_background()
     return native
 
 
