@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
 from pathlib import Path, PurePosixPath
-from threading import Lock
 
 from studio.errors import TraceError, TraceFormatError
 from studio.et import chakra, chakra_json, etplus, events, groups, kineto, pytorch, text
@@ -426,19 +425,15 @@ class _Meter:
     def __init__(self, progress: Progress | None, total: int) -> None:
         self._progress, self._total = progress, max(total, 1)
         self._done: dict[str, int] = {}
-        self._sum = 0
-        self._lock = Lock()
         self._stopped = False
 
     def tick(self, name: str, done: int) -> None:
         """Record that `done` bytes of a file are read; raises what the progress callback raises."""
-        with self._lock:
-            self._sum += done - self._done.get(name, 0)
-            self._done[name] = done
+        self._done[name] = done
         if self._stopped:
             raise TraceError("Reading was stopped.")
         if self._progress:
-            self._progress("reading", min(self._sum, self._total), self._total)
+            self._progress("reading", min(sum(list(self._done.values())), self._total), self._total)
 
     def stop(self) -> None:
         """Make the threads that still read stop at their next tick."""
