@@ -278,16 +278,13 @@ def test_the_public_interface_of_numba_compiles_the_clock_to_the_same_order(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A small job of the kernel's own functions; `python -m tests.parity --public` runs them all."""
-    from numba.core import config
-
     from studio.sim import public_compiling
 
     (tmp_path / "clock_alone").mkdir()
     (tmp_path / "clock_alone" / "__init__.py").touch()
     (tmp_path / "clock_alone" / "whole.py").write_text(CLOCK)
     monkeypatch.syspath_prepend(tmp_path)
-    # The variable of the environment would stay in force for every later test of this process.
-    monkeypatch.setattr(config, "CACHE_DIR", str(tmp_path))
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
     whole = importlib.import_module("clock_alone.whole")
 
     def prepare(module: ModuleType) -> list[Made]:
