@@ -59,13 +59,7 @@ HEADINGS = (
     *("case", "M events", "engine s", "M events/s", "Trace to result s", "asked s", "reference s", "ratio"),
     *("peak MB", "of the case", "reference MB", "finish ns"),
 )
-COLD = """
-import pathlib, sys
-from studio.native import Kernel
-Kernel.marker = lambda self: pathlib.Path(sys.argv[1]) / self.source.__name__
-from studio.sim import engine
-engine.load_kernel()
-"""
+LOAD = "from studio.sim import engine; engine.load_kernel()"
 
 
 def best(repeat: int, act: Callable[[], object]) -> float:
@@ -134,13 +128,12 @@ def start_times() -> list[tuple[str, str, str]]:
     """Measure the start of a studio; returns rows of name, seconds and target."""
     with tempfile.TemporaryDirectory() as empty:
         cold = {**os.environ, "NUMBA_CACHE_DIR": empty}
-        command = [sys.executable, "-c", COLD, empty]
+        command = [sys.executable, "-c", LOAD]
         before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
         cold_s = best(1, lambda: subprocess.run(command, cwd=ROOT, env=cold, check=True))
         cpu_s = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before
     engine.load_kernel()
-    loading = [sys.executable, "-c", "from studio.sim import engine; engine.load_kernel()"]
-    ready_s = best(5, lambda: subprocess.run(loading, cwd=ROOT, check=True))
+    ready_s = best(5, lambda: subprocess.run([sys.executable, "-c", LOAD], cwd=ROOT, check=True))
     trace, config = small()
     compiled_ms = 1e3 * best(20, lambda: simulate(trace, config, native=True))
     interpreted_ms = 1e3 * best(5, lambda: simulate(trace, config, native=False))

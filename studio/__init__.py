@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 
     from studio.analysis.job.export import to_networkx, to_pandas
     from studio.doctor import examine, repair
-    from studio.et import LinkOptions, link, read, write
+    from studio.et.job import link, read
+    from studio.et.link.options import LinkOptions
+    from studio.et.write import write
     from studio.sim import simulate
     from studio.sim.astra import read_config, write_config
     from studio.sim.config import SystemConfig

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import io
+import os
 import pkgutil
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -67,6 +68,9 @@ class _Commands(click.Group):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Put `serve` before arguments that begin with no command."""
+        # Nothing here multiplies matrices; numpy's library for that would start a thread per core, which takes longer
+        # than all else that numpy's import does. Commands import numpy, so this comes before them.
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
         own = {"--help", "-h", "--version"}
         if not args or (args[0] not in verbs() and args[0] not in own):
             _refuse_mistyped(ctx, args, verbs())

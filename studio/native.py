@@ -1,27 +1,27 @@
 """Kernels: modules of plain functions that run interpreted or compiled by numba.
 
 The functions of a kernel are copied into a module of their own and compiled there, so the two cannot differ; those of
-several modules become one. Compiling takes seconds once per installation; numba keeps the result beside the source, or
-where `NUMBA_CACHE_DIR` says, and a mark next to that says that it is there. `warm_up` compiles in another process, so
-that nobody waits.
+several modules become one. Compiling takes seconds once per installation and kind of processor; `machine_code` keeps the
+result in a file beside the source, or where `NUMBA_CACHE_DIR` says, and later processes load that without numba. `warm_up`
+compiles in another process, so that nobody waits.
 """
 
 from __future__ import annotations
 
 import hashlib
-import importlib.metadata
 import inspect
 import os
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import FunctionType, ModuleType
+from types import FunctionType, ModuleType, SimpleNamespace
 from typing import Any
 
-from filelock import FileLock
+from studio.machine_code import Entry, Made, NotAloneError, host, link, load, make, release_of, save
 
 
 @dataclass(slots=True)
@@ -31,20 +31,22 @@ class Kernel:
     Attributes:
         source: The module as it is, to run interpreted.
         home: The module whose `load_kernel()` compiles it.
-        prepare: Turns the functions of a copy of the source into compiled ones.
+        entries: Its functions that are called from outside.
+        prepare: Compiles these of a copy of the source.
         parts: Modules of the kernel which the source builds on.
         constants: Modules of numbers that the kernel names as `module.NUMBER`.
-        loaded: The compiled copy; None until somebody asked for it.
-        lock: Held while it is made.
+        loaded: The compiled entries, by name as attributes; None until somebody asked for them.
+        lock: Held while they are made.
     """
 
     source: ModuleType
     home: str
-    prepare: Callable[[ModuleType], None]
+    entries: tuple[Entry, ...]
+    prepare: Callable[[ModuleType], Sequence[Made]]
     parts: tuple[ModuleType, ...] = ()
     constants: tuple[ModuleType, ...] = ()
-    loaded: ModuleType | None = None
-    lock: threading.Lock = field(default_factory=threading.Lock)
+    loaded: Any = None
+    lock: threading.RLock = field(default_factory=threading.RLock)
 
     @property
     def compiled_name(self) -> str:
@@ -52,44 +54,50 @@ class Kernel:
         package, _, name = self.source.__name__.rpartition(".")
         return f"{package}._compiled_{name}"
 
-    def load(self) -> ModuleType:
-        """Return the compiled kernel: compiles for seconds once per installation, then loads from a cache."""
+    def load(self) -> Any:
+        """Return the compiled kernel: compiles for seconds once per installation, then loads from a file."""
         with self.lock:
-            if self.loaded is None:
+            if not self.is_cached():
                 self.loaded = self._compile()
         return self.loaded
 
+    def is_cached(self) -> bool:
+        """Whether the kernel is loaded, or is now because its machine code was kept."""
+        with self.lock:
+            if self.loaded is None:
+                self.loaded = self._load_kept()
+            return self.loaded is not None
+
     @property
     def stamp(self) -> str:
-        """A hash of the sizes and modification times of the kernel's files."""
-        files = [Path(str(part.__file__)).stat() for part in (*self.parts, *self.constants, self.source)]
-        stamps = repr([(file.st_mtime_ns, file.st_size) for file in files])
-        return hashlib.blake2s(stamps.encode(), digest_size=8).hexdigest()
+        """A hash of the kernel's files, and of the releases that make its machine code."""
+        digest = hashlib.blake2b(f"{sys.version_info[:2]} {release_of('numba')}".encode())
+        for part in (*self.parts, *self.constants, self.source):
+            digest.update(hashlib.blake2b(Path(str(part.__file__)).read_bytes()).digest())
+        return digest.hexdigest()[:16]
 
-    def is_cached(self) -> bool:
-        """Whether this version of the source has been compiled in this installation."""
-        return self.marker().exists()
+    def code_file(self) -> Path:
+        """Return the file for the machine code of this source on this processor."""
+        processor = hashlib.blake2b(host().encode(), digest_size=4).hexdigest()
+        return self.folder() / f"{self.source.__name__}-{self.stamp}-{processor}.code"
 
-    def marker(self) -> Path:
-        """Return the marker file of a compiled kernel."""
-        versions = f"{sys.version_info[0]}.{sys.version_info[1]}-numba{importlib.metadata.version('numba')}"
-        path = Path(str(self.source.__file__))
-        name = f"{self.source.__name__}-{versions}-{self.stamp}"
-        # In numba's cache folder, so that both are emptied together.
+    def folder(self) -> Path:
+        """Return the folder for machine code: numba's, so that both are emptied together."""
         if kept := os.environ.get("NUMBA_CACHE_DIR"):
-            return Path(kept) / name
-        if os.access(path.parent, os.W_OK):
-            return path.parent / "__pycache__" / name
+            return Path(kept)
+        beside = Path(str(self.source.__file__)).parent
+        if os.access(beside, os.W_OK):
+            return beside / "__pycache__"
         import platformdirs
 
-        return Path(platformdirs.user_cache_dir("chakra-studio", appauthor=False)) / name
+        return Path(platformdirs.user_cache_dir("chakra-studio", appauthor=False))
 
     def warm_up(self) -> subprocess.Popen[bytes] | None:
         """Compile in a background process if necessary; returns the process or None.
 
         It gives way to others: the studio that starts it is wanted first.
         """
-        if self.loaded is not None or self.is_cached():
+        if self.is_cached():
             return None
         code = f"import os, {self.home} as home; getattr(os, 'nice', int)(10); home.load_kernel()"
         return subprocess.Popen(  # noqa: S603 (a fixed command)
@@ -99,16 +107,42 @@ class Kernel:
             stderr=subprocess.DEVNULL,
         )
 
-    def _compile(self) -> ModuleType:
-        module = self._copy()
-        sys.modules[self.compiled_name] = module
-        marker = self.marker()
-        marker.parent.mkdir(parents=True, exist_ok=True)
+    def _load_kept(self) -> Any:
+        """Load machine code that was kept; None where there is none."""
+        if not any(self.folder().glob(f"{self.source.__name__}-*.code")):
+            # LLVM need not be asked what processor this is.
+            return None
+        path = self.code_file()
+        code = load(path, path.name.encode())
+        return None if code is None else self._link(code)
+
+    def _link(self, code: bytes) -> Any:
+        return self._bind(link(code, [entry.name for entry in self.entries]))
+
+    def _bind(self, addresses: dict[str, int]) -> Any:
+        return SimpleNamespace(**{entry.name: entry.bind(addresses[entry.name]) for entry in self.entries})
+
+    def _compile(self) -> Any:
+        """Compile the kernel, and keep its machine code for later processes."""
+        path = self.code_file()
         # If another process is compiling, wait and use its result.
-        with FileLock(f"{marker}.lock"):
-            self.prepare(module)
-            marker.touch()
-        return module
+        with _one_at_a_time(path):
+            kept = self._load_kept()
+            if kept is not None:
+                return kept
+            module = self._copy()
+            sys.modules[self.compiled_name] = module
+            made = self.prepare(module)
+            try:
+                code = make(made)
+            except NotAloneError:
+                bound = self._bind({function.name: function.address for function in made})
+                bound.made = made  # holds their memory
+                return bound
+            # Where nothing can be written, the next process compiles again.
+            with suppress(OSError):
+                save(path, path.name.encode(), code)
+            return self._link(code)
 
     def _copy(self) -> ModuleType:
         """Copy the functions of the kernel's modules into one new module."""
@@ -125,3 +159,21 @@ class Kernel:
                     own[name] = copy
             names.update(own)
         return module
+
+
+@contextmanager
+def _one_at_a_time(path: Path) -> Iterator[None]:
+    """Hold the lock of a file; without one where its folder cannot be written."""
+    from filelock import FileLock
+
+    lock = FileLock(f"{path}.lock")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lock.acquire()
+    except OSError:
+        yield
+        return
+    try:
+        yield
+    finally:
+        lock.release()

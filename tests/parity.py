@@ -3,16 +3,20 @@
 Every case runs twice. As users get it, where one rank may stand for many: finish times, statistics, exposed
 communication and each rank's own sequence of events with their ticks must be exact. And rank by rank: the same, and
 the list of events in its order across all ranks. Cases in which the reference crashed or fell silent must end
-in a `StudioError` within ten seconds, or, for the reasons listed below, in an answer.
+in a `StudioError` within ten seconds, or, for the reasons listed below, in an answer; they are counted apart from those
+that are compared.
+
+With `--through-files` each case is written as `.et`, YAML and JSON and read back, so that the readers take part.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
+import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
@@ -22,8 +26,11 @@ from typing import Any
 
 from studio.errors import StudioError
 from studio.sim import engine, simulate
+from studio.sim.config import SystemConfig
 from studio.sim.result import WRAP, SimResult, exposed_ns, statistics
+from studio.trace import Trace
 from tests.golden import Record, case, records
+from tests.golden_files import read_case, write_case
 
 FAILED = ("crash", "incomplete")
 ANSWERED = {
@@ -31,6 +38,11 @@ ANSWERED = {
     "signal_8": "no number of splits is one split",
 }
 """Reasons of a crash for which ours has an answer."""
+ANSWERED_FROM_FILES = {
+    **ANSWERED,
+    "unknown_comm_group": "the readers take the ranks that name a group to be its members, and say so",
+}
+"""The same where the readers take part."""
 SLOW_S = 10.0
 WAYS = ("as users get it", "rank by rank")
 CHUNK = 16
@@ -127,29 +139,51 @@ def compare(result: SimResult, expected: Record, *, across: bool) -> dict[str, s
     return found
 
 
-def judge(record: Record, *, native: bool = True, fold: bool = False) -> Outcome:
-    """Run a case and compare."""
+Source = Callable[[], tuple[Trace, SystemConfig]]
+"""Gives trace and configuration of a case."""
+
+
+def judge(
+    record: Record, *, native: bool = True, fold: bool = False, source: Source | None = None
+) -> Outcome:
+    """Run a case and compare.
+
+    Args:
+        record: The case.
+        native: Whether to run compiled.
+        fold: Whether one rank may stand for many.
+        source: Where trace and configuration come from; None makes them in memory.
+    """
     began = time.perf_counter()
     expected = record["expected"]
     outcome = Outcome(record["family"], record["id"], expected["status"])
     try:
-        trace, config = case(record)
+        trace, config = source() if source is not None else case(record)
         result = simulate(trace, config, native=native, fold=fold)
     except StudioError as error:
         refused = outcome.status in FAILED
         outcome = replace(outcome, problem="" if refused else f"{type(error).__name__}: {error}")
     else:
-        outcome = replace(judged(outcome, result, expected, across=not fold), folded=not result.unfolded)
+        answered = ANSWERED if source is None else ANSWERED_FROM_FILES
+        outcome = judged(outcome, result, expected, across=not fold, answered=answered)
+        outcome = replace(outcome, folded=not result.unfolded)
     seconds = time.perf_counter() - began
     if outcome.status in FAILED and seconds > SLOW_S and not outcome.problem:
         outcome = replace(outcome, problem=f"took {seconds:.1f} s")
     return replace(outcome, seconds=seconds)
 
 
-def judged(outcome: Outcome, result: SimResult, expected: Record, *, across: bool = True) -> Outcome:
+def judged(
+    outcome: Outcome,
+    result: SimResult,
+    expected: Record,
+    *,
+    across: bool = True,
+    answered: Mapping[str, str] = ANSWERED,
+) -> Outcome:
     """Return the outcome of a case that ended in a result."""
     if outcome.status in FAILED:
-        if outcome.status == "crash" and expected.get("reason") in ANSWERED:
+        if outcome.status == "crash" and expected.get("reason") in answered:
             return outcome
         return replace(outcome, problem=f"finished, where the reference says {expected.get('reason')}")
     found = compare(result, expected, across=across)
@@ -172,21 +206,25 @@ def report(outcomes: Iterable[tuple[Outcome, Outcome]]) -> bool:
     every = [pair for pairs in families.values() for pair in pairs]
     listed = [*sorted(families.items()), ("all", every)]
     for at, how in enumerate(WAYS):
-        folded = f" {'folded':>11}" if not at else ""
-        print(
-            f"\n{how}\n{'family':28} {'exact':>11} {'cycles':>11} {'stats':>11} {'events':>11} {'refused':>11}{folded}"
-        )
+        columns = ("exact", "cycles", "stats", "events", *(() if at else ("folded",)), "failed")
+        print(f"\n{how}\n{'family':28} {' '.join(f'{column:>11}' for column in columns)}")
         for name, pairs in listed:
             print(f"{name:28} {_cells([pair[at] for pair in pairs], folded=not at)}")
+    failed = sum(pair[0].status in FAILED for pair in every)
+    print(
+        f"\n{len(every) - failed:,} cases compared; {failed:,} counted apart, of which the reference crashed or fell silent"
+    )
     return bool(every) and all(outcome.exact for pair in every for outcome in pair)
 
 
 def _cells(outcomes: list[Outcome], *, folded: bool) -> str:
-    cells = [_ratio([o.exact for o in outcomes])]
-    cells += [_ratio([getattr(o, key) for o in outcomes]) for key in ("cycles", "stats", "events")]
-    cells.append(_ratio([o.exact for o in outcomes if o.status in FAILED]))
+    """Return the row of a family: of the cases compared, and last of those that the reference failed on."""
+    compared = [outcome for outcome in outcomes if outcome.status not in FAILED]
+    cells = [_ratio([o.exact for o in compared])]
+    cells += [_ratio([getattr(o, key) for o in compared]) for key in ("cycles", "stats", "events")]
     if folded:
-        cells.append(_ratio([o.folded for o in outcomes if o.status not in FAILED]))
+        cells.append(_ratio([o.folded for o in compared]))
+    cells.append(_ratio([o.exact for o in outcomes if o.status in FAILED]))
     return " ".join(f"{cell:>11}" for cell in cells)
 
 
@@ -195,11 +233,21 @@ def _ratio(flags: list[bool | None]) -> str:
     return f"{sum(known)}/{len(known)}" if known else "-"
 
 
-def _judge_all(chunk: list[Record], native: bool) -> list[tuple[Outcome, Outcome]]:
-    return [
-        (judge(record, native=native, fold=True), judge(record, native=native, fold=False))
-        for record in chunk
-    ]
+def _judge_all(chunk: list[Record], native: bool, through_files: bool) -> list[tuple[Outcome, Outcome]]:
+    return [_judge_both(record, native, through_files) for record in chunk]
+
+
+def _judge_both(record: Record, native: bool, through_files: bool) -> tuple[Outcome, Outcome]:
+    """Judge a case as users get it, and rank by rank."""
+    if not through_files:
+        return judge(record, native=native, fold=True), judge(record, native=native)
+    with tempfile.TemporaryDirectory() as folder:
+        written = write_case(record, Path(folder))
+        # What cannot be read cannot be read twice either, so each way meets it.
+        source = partial(read_case, written)
+        return judge(record, native=native, fold=True, source=source), judge(
+            record, native=native, source=source
+        )
 
 
 def _chunks(chosen: Iterable[Record]) -> Iterable[list[Record]]:
@@ -219,6 +267,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument(
         "--public", action="store_true", help="compile as with an unknown release of numba, for a minute"
     )
+    parser.add_argument(
+        "--through-files", action="store_true", help="write each case as files and read these back"
+    )
     options = parser.parse_args(arguments)
     if options.public:
         engine.compiles_fast = lambda: False
@@ -227,7 +278,7 @@ def main(arguments: list[str] | None = None) -> int:
         for record in records(options.file)
         if options.family in (None, record["family"]) and options.id in (None, record["id"])
     )
-    work = partial(_judge_all, native=not options.interpreted)
+    work = partial(_judge_all, native=not options.interpreted, through_files=options.through_files)
     if options.jobs <= 1:
         return 0 if report(outcome for chunk in _chunks(chosen) for outcome in work(chunk)) else 1
     if not options.interpreted:

@@ -2,12 +2,15 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 from studio.cli import main
+from studio.commands import simulate as command
+from studio.errors import TraceError
 from studio.et import write
 from studio.sim.presets import PRESETS
 from studio.store.workspace import Workspace
@@ -179,6 +182,22 @@ def test_a_preset_is_a_system_and_files_beside_it_take_the_place_of_its_own(fold
 def test_what_cannot_be_done_is_said_and_exits_1(folder, words, message, monkeypatch):
     monkeypatch.chdir(folder)
     assert message in on(folder, *words, "--workspace", folder / "none", code=1)
+
+
+def test_a_time_limit_stops_reading_and_says_how_far_it_came(folder):
+    seen: list[tuple[str, int, int]] = []
+    request = command.Request((str(folder / "job"),), preset="tpu-v3-8", time_limit_s=60.0)
+    limit = command.Limit(time.monotonic(), request.time_limit_s)
+
+    def tell(phase: str, done: int, total: int) -> None:
+        seen.append((phase, done, total))
+        # As if what comes before this had taken an hour.
+        limit.started -= 3600
+
+    watched = limit.watch(tell)
+    with pytest.raises(TraceError, match=r"time limit of 60 s; reading its files had come to [0-9]+ %"):
+        command.workload(request, watched)
+    assert len(seen) == 1
 
 
 def test_a_system_is_needed(folder):

@@ -10,33 +10,33 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from studio.commands.base import replay as replaying
-from studio.commands.base.names import find_by_prefix
 from studio.commands.base.options import allow_damaged, rank_option, size_options, workspace_option
 from studio.commands.base.outcome import Outcome, report, text
 from studio.commands.base.output import end_with_losses, progress_line, say_wait, show
-from studio.commands.base.timelines import in_order, refuse_unwritable, write_events
+from studio.commands.base.prefix import find_by_prefix
 from studio.errors import ConfigError, StudioError, TraceError
 from studio.et import read
 from studio.et.format import UNSAID, JobSize
-from studio.jobs.importing import open_paths
 from studio.sim import astra, simulate
 from studio.sim.check import check
 from studio.sim.config import Congestion, SystemConfig
 from studio.sim.parts import Mode, Parts, interpret, with_mode, with_settings
 from studio.sim.presets import PRESETS, preset
 from studio.sim.result import SimResult
-from studio.store.runs import Run
-from studio.store.workspace import Workspace
 from studio.trace import Finding, Trace
+
+if TYPE_CHECKING:
+    from studio.store.workspace import Workspace
 
 Progress = Callable[[str, int, int], None]
 Notice = Callable[[str], None]
 _TOLD = 8
+_SIMULATING = "simulating"
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,34 +92,40 @@ def run(request: Request, *, progress: Progress | None = None, notice: Notice | 
         TraceError: The job cannot, some ranks wait for ever, or the time limit has passed.
     """
     if request.events is not None:
+        from studio.commands.base.timelines import refuse_unwritable
+
         refuse_unwritable(request.events)
     outcome, parts = _outcome(request, progress, notice)
     if outcome.job is not None and request.out is not None:
+        from studio.store.runs import Run
+
         kept = Run(request.out, outcome.result, parts, outcome.spent_s)
-        outcome = replace(outcome, run=Workspace(_root(request)).save_run(outcome.job, kept))
+        outcome = replace(outcome, run=_workspace(request).save_run(outcome.job, kept))
     if request.events is not None:
+        from studio.commands.base.timelines import write_events
+
         write_events(outcome.result, request.events)
     return outcome
 
 
 def _outcome(request: Request, progress: Progress | None, notice: Notice | None) -> tuple[Outcome, Parts]:
     """Simulate a job and return the outcome with the system's tables; with `--out`, import the job first."""
-    started = time.monotonic()
+    limit = Limit(time.monotonic(), request.time_limit_s)
+    reading = limit.watch(progress)
     # A replay without a system gets one as large as the job; otherwise report mistakes before reading files.
     left_out = request.replay and not (request.preset or request.system or request.network)
     parts = None if left_out else parts_for(request)
     read_config = None if parts is None else _read_parts(parts, request)
-    job = None if request.out is None else kept_job(request, progress)
-    trace = workload(request, progress) if job is None else Workspace(_root(request)).load(job)
+    job = None if request.out is None else kept_job(request, reading)
+    trace = workload(request, reading) if job is None else _workspace(request).load(job)
     if parts is None or read_config is None:
         parts = parts_for(request, replaying.idle_system(len(trace.ranks)))
         read_config = _read_parts(parts, request)
     findings = (*read_config.findings, *check(trace, read_config.config))
     _refuse(findings, _presets_of(len(trace.ranks)) if request.preset else ())
     # The order of events across ranks needs every rank simulated.
-    every_rank = request.events is not None and in_order(request.events)
+    every_rank = request.events is not None and _in_order(request.events)
     begun = time.monotonic()
-    limit = Limit(started, request.time_limit_s)
     result = _simulate(trace, read_config.config, limit, progress, notice, fold=not every_rank)
     spent_s = time.monotonic() - begun
     warnings = (*findings, *_beyond_capacity(result))
@@ -173,16 +179,18 @@ def _beyond_capacity(result: SimResult) -> Iterator[Finding]:
 
 @dataclass(slots=True)
 class Limit:
-    """A time limit that stops a simulation and records its progress.
+    """A time limit that stops reading or a simulation and records its progress.
 
     Attributes:
         started: When the clock began, by `time.monotonic`.
         seconds: How long it may take; None for ever.
-        done, total: Nodes completed, and nodes in all.
+        phase: What is being done; "" before anything was.
+        done, total: How far it is: bytes read, or nodes completed, and of how many.
     """
 
     started: float
     seconds: float | None
+    phase: str = ""
     done: int = 0
     total: int = 0
 
@@ -192,15 +200,30 @@ class Limit:
 
     def error(self) -> TraceError:
         """Return the error for a simulation that ran out of time."""
-        share = (
-            f"{100 * self.done // self.total} % of its nodes were complete"
-            if self.total
-            else "it had not begun"
-        )
+        share = 100 * self.done // max(self.total, 1)
+        how_far = "it had not begun"
+        if self.phase == _SIMULATING and self.total:
+            how_far = f"{share} % of its nodes were complete"
+        elif self.phase and self.phase != _SIMULATING:
+            how_far = f"{self.phase} its files had come to {share} %"
         return TraceError(
-            f"The simulation was stopped after the time limit of {self.seconds:g} s; {share}.",
+            f"The simulation was stopped after the time limit of {self.seconds:g} s; {how_far}.",
             hint="Raise --time-limit, or leave it out.",
         )
+
+    def watch(self, progress: Progress | None) -> Progress | None:
+        """Return a progress callback that passes on what it is told, and raises once the time is up."""
+        if self.seconds is None:
+            return progress
+
+        def tell(phase: str, done: int, total: int) -> None:
+            self.phase, self.done, self.total = phase, done, total
+            if self.is_over():
+                raise self.error()
+            if progress:
+                progress(phase, done, total)
+
+        return tell
 
 
 def _simulate(
@@ -217,8 +240,9 @@ def _simulate(
     def tell(done: int, total: int) -> None:
         limit.done, limit.total = done, total
         if progress:
-            progress("simulating", min(done, total), total)
+            progress(_SIMULATING, min(done, total), total)
 
+    limit.phase, limit.done, limit.total = _SIMULATING, 0, 0
     if limit.is_over():
         raise limit.error()
     try:
@@ -241,7 +265,7 @@ def workload(request: Request, progress: Progress | None = None) -> Trace:
     if files:
         size = request.size
         return read(files, ranks=request.ranks, progress=progress, npus=size.npus, passes=size.passes)
-    return Workspace(_root(request)).load(_job(request))
+    return _workspace(request).load(_job(request))
 
 
 def kept_job(request: Request, progress: Progress | None = None) -> str:
@@ -253,9 +277,9 @@ def kept_job(request: Request, progress: Progress | None = None) -> str:
     files = _files(request)
     if not files:
         return _job(request)
-    jobs = open_paths(
-        Workspace(_root(request)), files, ranks=request.ranks, progress=progress, size=request.size
-    )
+    from studio.jobs.importing import open_paths
+
+    jobs = open_paths(_workspace(request), files, ranks=request.ranks, progress=progress, size=request.size)
     if len(jobs) > 1:
         raise ConfigError(
             f"WORKLOAD holds {len(jobs)} jobs: {', '.join(jobs)}; allowed: one",
@@ -276,7 +300,22 @@ def _files(request: Request) -> list[Path | str]:
 
 
 def _root(request: Request) -> Path:
+    # Most simulations need no workspace; what it imports takes longer than they do.
+    from studio.store.workspace import Workspace
+
     return request.workspace or Workspace.default_root()
+
+
+def _workspace(request: Request) -> Workspace:
+    from studio.store.workspace import Workspace
+
+    return Workspace(_root(request))
+
+
+def _in_order(path: Path) -> bool:
+    from studio.commands.base.timelines import in_order
+
+    return in_order(path)
 
 
 def _job(request: Request) -> str:
@@ -287,7 +326,7 @@ def _job(request: Request) -> str:
     if not root.is_dir():
         raise ConfigError(f"{nothing}, and no workspace with jobs", hint="Name a folder of traces.")
     try:
-        return Workspace(root).info(name).id
+        return _workspace(request).info(name).id
     except StudioError as error:
         raise ConfigError(
             f"{nothing}, no job of the workspace {root}",

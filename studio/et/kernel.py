@@ -429,20 +429,19 @@ def same_text(buf, first, pool, other, length):
     return True
 
 
-def intern(buf, starts, lengths, codes, state, distinct, seed):
+def intern(buf, starts, lengths, codes, state, counts, seed):
     """Number texts: known ones as before, new ones by first appearance. Only ever run compiled.
 
     Fills `codes`. `state` is the table of an open-addressing hash map (upper half of the hash, and the code),
-    the hashes, where each text begins in the pool, and the pool; each grows as needed.
-
-    Returns:
-        (state, number of texts found so far).
+    the hashes, where each text begins in the pool, and the pool. `counts` holds how many of these texts are done, and how many
+    distinct ones were found so far. Stops before a text for which there is no room.
     """
     table, hashes, offsets, pool = state
     mask = len(table) - 1
     upper = np.uint64(0xFFFFFFFF00000000)
-    for i in range(len(starts)):
-        start, length = starts[i], lengths[i]
+    done, distinct = counts[0], counts[1]
+    while done < len(starts):
+        start, length = starts[done], lengths[done]
         mark = text_hash(buf, start, length, seed)
         tag = np.int64(mark & upper)
         slot = np.int64(mark & np.uint64(mask))
@@ -457,32 +456,29 @@ def intern(buf, starts, lengths, codes, state, distinct, seed):
                 code = np.int64(-1)
             slot = (slot + 1) & mask
             entry = table[slot]
-        if code >= 0:
-            codes[i] = code
-            continue
-        end = offsets[distinct] + length
-        if end > len(pool):
-            grown = np.empty(max(end, len(pool) + (len(pool) >> 1)), np.uint8)
-            grown[: offsets[distinct]] = pool[: offsets[distinct]]
-            pool = grown
-        if distinct + 1 == len(offsets):
-            hashes = np.concatenate((hashes, np.empty(distinct, np.uint64)))
-            offsets = np.concatenate((offsets, np.empty(distinct, np.int64)))
-        copy(buf, np.uint64(start), pool, np.uint64(offsets[distinct]), np.uint64(length))
-        offsets[distinct + 1] = end
-        hashes[distinct] = mark
-        table[slot] = tag | distinct
-        codes[i] = distinct
-        distinct += 1
-        if 2 * distinct > len(table):
-            table = np.full(4 * len(table), -1, np.int64)
-            mask = len(table) - 1
-            for known in range(distinct):
-                slot = np.int64(hashes[known] & np.uint64(mask))
-                while table[slot] != -1:
-                    slot = (slot + 1) & mask
-                table[slot] = np.int64(hashes[known] & upper) | known
-    return (table, hashes, offsets, pool), distinct
+        if code < 0:
+            end = offsets[distinct] + length
+            if end > len(pool) or distinct + 1 == len(offsets) or 2 * distinct >= len(table):
+                break
+            copy(buf, np.uint64(start), pool, np.uint64(offsets[distinct]), np.uint64(length))
+            offsets[distinct + 1] = end
+            hashes[distinct] = mark
+            table[slot] = tag | distinct
+            code = distinct
+            distinct += 1
+        codes[done] = code
+        done += 1
+    counts[0], counts[1] = done, distinct
+
+
+def fill_table(table, hashes, distinct):
+    """Enter the texts found so far into an empty table. Only ever run compiled."""
+    mask = len(table) - 1
+    for known in range(distinct):
+        slot = np.int64(hashes[known] & np.uint64(mask))
+        while table[slot] != -1:
+            slot = (slot + 1) & mask
+        table[slot] = np.int64(hashes[known] & np.uint64(0xFFFFFFFF00000000)) | known
 
 
 def gather(buf, starts, lengths, target):

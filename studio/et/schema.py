@@ -9,12 +9,9 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
-
 from studio.trace import ValueKind
 
 _PACKAGE = "ChakraProtoMsg"
-_FIELD = descriptor_pb2.FieldDescriptorProto
 
 
 class Schema(NamedTuple):
@@ -39,6 +36,9 @@ def value_field(kind: ValueKind) -> str:
 @lru_cache(maxsize=1)
 def schema() -> Schema:
     """Return the message classes of the current layout (v0.0.4 and later)."""
+    # Reading needs no protobuf.
+    from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+
     file = descriptor_pb2.FileDescriptorProto(
         name="chakra_studio/et_def.proto", package=_PACKAGE, syntax="proto3"
     )
@@ -83,10 +83,10 @@ def _field(message: Any, name: str, number: int, type_name: str) -> Any:
     repeated = type_name.startswith("repeated ")
     type_name = type_name.removeprefix("repeated ")
     field = message.field.add(name=name, number=number)
-    field.label = _FIELD.LABEL_REPEATED if repeated else _FIELD.LABEL_OPTIONAL
+    field.label = field.LABEL_REPEATED if repeated else field.LABEL_OPTIONAL
     if type_name.isupper():
-        field.type = getattr(_FIELD, f"TYPE_{type_name}")
+        field.type = getattr(field, f"TYPE_{type_name}")
     else:
-        field.type = _FIELD.TYPE_MESSAGE
+        field.type = field.TYPE_MESSAGE
         field.type_name = f".{_PACKAGE}.{type_name}"
     return field

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import mmap
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from types import ModuleType
 from typing import Any
 
 import numpy as np
 
 from studio.et import kernel as k
+from studio.machine_code import Entry, Items, Made, Number, compile_entries
 from studio.native import Kernel
 from studio.trace import NONE, Int32, Int64, Strings, UInt8, ValueKind
 
@@ -27,7 +27,7 @@ DAMAGE = {
     k.ZEROS: "the file is filled with zero bytes",
 }
 
-INTERPRETED_BYTES = 1_500_000
+INTERPRETED_BYTES = 50_000
 INTERPRETED_COLD_BYTES = 3_000_000
 """Above these sizes compiling pays: when the installation has compiled before, and when it has not."""
 
@@ -35,9 +35,23 @@ SLICE_BYTES = 1 << 24
 
 _FUNCTIONS = (
     *("varint", "fixed", "low32", "scalar", "wire_of", "walk"),
-    *("word", "text_hash", "same_text", "copy", "intern", "gather"),
+    *("word", "text_hash", "same_text", "copy", "intern", "fill_table", "gather"),
 )
 """What is compiled, callees before their callers."""
+_BYTES, _INT32S, _INT64S, _HASHES = Items("uint8"), Items("int32"), Items("int64"), Items("uint64")
+_COLUMNS = (
+    *(_INT64S, _INT32S, _INT64S, _INT64S, _INT32S, _BYTES, Items("int32", 2), Items("int64", 2)),
+    *(_INT64S, _INT64S, _INT32S, _INT32S, _BYTES, _INT64S, _INT32S),
+    *(_INT64S, _INT64S, _INT32S, Items("int64", 2)),
+)
+"""What `_allocate` returns."""
+_STATE = (_INT64S, _HASHES, _INT64S, _BYTES)
+_ENTRIES = (
+    Entry("walk", (_BYTES, Number(), Number(), _COLUMNS, _INT64S, Number("bool"), Number()), answers=False),
+    Entry("intern", (_BYTES, _INT64S, _INT32S, _INT32S, _STATE, _INT64S, Number("uint64")), answers=False),
+    Entry("fill_table", (_INT64S, _HASHES, Number()), answers=False),
+    Entry("gather", (_BYTES, _INT64S, _INT32S, _BYTES), answers=False),
+)
 
 Buffer = bytes | memoryview
 Tick = Callable[[int], None]
@@ -156,22 +170,49 @@ class _DictInterner:
 
 class _CompiledInterner:
     def __init__(self) -> None:
-        tables = np.full(1024, -1, np.int64), np.empty(512, np.uint64)
-        self.state = (*tables, np.zeros(513, np.int64), np.empty(1 << 16, np.uint8))
-        self.found = 0
+        self.table, self.hashes = np.full(1024, -1, np.int64), np.empty(512, np.uint64)
+        self.offsets, self.pool = np.zeros(513, np.int64), np.empty(1 << 16, np.uint8)
+        # Texts done of those at hand, distinct ones in all.
+        self.counts = np.zeros(2, np.int64)
         # Seeded by chance, so that no file can be made to collide; the numbering does not depend on it.
-        self.seed = np.uint64(int.from_bytes(os.urandom(8), "little"))
+        self.seed = int.from_bytes(os.urandom(8), "little")
         self.codes(np.frombuffer(b"\0", np.uint8), np.zeros(1, np.int64), np.zeros(1, np.int32))
 
     def codes(self, buffer: UInt8, starts: Int64, lengths: Int32) -> Int32:
         codes = np.empty(len(starts), np.int32)
         intern = load_kernel().intern
-        self.state, self.found = intern(buffer, starts, lengths, codes, self.state, self.found, self.seed)
-        return codes
+        self.counts[0] = 0
+        while True:
+            state = self.table, self.hashes, self.offsets, self.pool
+            intern(buffer, starts, lengths, codes, state, self.counts, self.seed)
+            done = int(self.counts[0])
+            if done == len(starts):
+                return codes
+            self._make_room(int(lengths[done]))
+
+    def _make_room(self, length: int) -> None:
+        """Grow what has no room for another text of this length."""
+        found = int(self.counts[1])
+        end = int(self.offsets[found]) + length
+        if end > len(self.pool):
+            self.pool = _longer(self.pool, max(end, len(self.pool) * 3 // 2))
+        if found + 1 == len(self.offsets):
+            self.hashes = _longer(self.hashes, 2 * found)
+            self.offsets = _longer(self.offsets, 2 * found + 1)
+        if 2 * found >= len(self.table):
+            self.table = np.full(4 * len(self.table), -1, np.int64)
+            load_kernel().fill_table(self.table, self.hashes, found)
 
     def strings(self) -> Strings:
-        _, _, offsets, pool = self.state
-        return Strings(pool[: offsets[self.found]], offsets[: self.found + 1])
+        found = self.counts[1]
+        return Strings(self.pool[: self.offsets[found]], self.offsets[: found + 1])
+
+
+def _longer(array: Any, length: int) -> Any:
+    """Return a copy of an array with room for more at its end."""
+    longer = np.empty(length, array.dtype)
+    longer[: len(array)] = array
+    return longer
 
 
 def _recode(out: tuple[Any, ...], codes: Int32, rows: slice, attrs: slice, items: slice) -> None:
@@ -208,9 +249,8 @@ def gather(data: UInt8, starts: Int64, lengths: Int32) -> UInt8:
         raw, pieces = data.tobytes(), zip(starts.tolist(), lengths.tolist(), strict=True)
         return np.frombuffer(b"".join([raw[s : s + n] for s, n in pieces]), np.uint8)
     target: UInt8 = np.empty(int(lengths.sum()), np.uint8)
-    source = data.view()
-    source.flags.writeable = False
-    load_kernel().gather(source, starts, lengths, target)
+    source = np.ascontiguousarray(data)
+    load_kernel().gather(source, starts.astype(np.int64), lengths.astype(np.int32), target)
     return target
 
 
@@ -227,31 +267,22 @@ def _allocate(counts: list[int], texts: int) -> tuple[Any, ...]:
     return (*per_node, *ragged, *deps, *per_attr, *rest, np.empty((counts[k.EXTRAS], 2), np.int64))
 
 
-def _prepare(module: ModuleType) -> None:
+def _prepare(module: Any) -> Sequence[Made]:
     import numba
 
+    # Without numba's counting of references: nothing is allocated, and arrays belong to the caller.
+    options: dict[str, Any] = {"nogil": True, "_nrt": False, "error_model": "numpy"}
     for name in _FUNCTIONS:
-        setattr(module, name, numba.njit(getattr(module, name), cache=True, nogil=True))
-    _exercise(module)
+        setattr(module, name, numba.njit(getattr(module, name), **options))
+    return compile_entries(module, _ENTRIES)
 
 
-KERNEL = Kernel(k, __name__, _prepare)
+KERNEL = Kernel(k, __name__, _ENTRIES, _prepare)
 
 
-def load_kernel() -> ModuleType:
-    """Return the kernel, compiled. Takes seconds the first time an installation asks, then from a cache."""
+def load_kernel() -> Any:
+    """Return the kernel, compiled. Takes seconds the first time an installation asks, then from a file."""
     return KERNEL.load()
-
-
-def _exercise(module: ModuleType) -> None:
-    """Call the kernel with every argument type it will meet, so that nothing compiles later."""
-    buffer = np.frombuffer(b"\x00\x02\x08\x01", np.uint8)
-    counts = np.zeros(k.COUNTERS, np.int64)
-    module.walk(buffer, 0, 0, _allocate([0] * k.COUNTERS, 0), counts, False, SLICE_BYTES)
-    starts, lengths, codes = np.empty(0, np.int64), np.empty(0, np.int32), np.empty(0, np.int32)
-    state = (starts.copy(), np.empty(0, np.uint64), starts.copy(), np.empty(0, np.uint8))
-    module.intern(buffer, starts, lengths, codes, state, 0, np.uint64(1))
-    module.gather(buffer, starts, lengths, np.empty(0, np.uint8))
 
 
 def worth_compiling(total_bytes: int) -> bool:

@@ -26,25 +26,24 @@ from numba.core.codegen import JITCodeLibrary, RuntimeLinker
 from numba.core.compiler_machinery import LoweringPass, PassManager, register_pass
 from numba.core.cpu import CPUContext
 
-from studio.native import Kernel
-from studio.sim.public_compiling import ENTRY, add_instructions, signature_of
+from studio.machine_code import Entry, Made, compile_entries
+from studio.sim.public_compiling import add_instructions, signature_of
 
 _OPTIONS: dict[str, Any] = {"nogil": True, "_nrt": False, "error_model": "numpy"}
 
 
 def compile_kernel(
-    module: ModuleType, entry: str, functions: Sequence[str], *, inlined: Sequence[str], kernel: Kernel
-) -> None:
-    """Compile the functions of a kernel in place.
+    module: ModuleType, entry: Entry, functions: Sequence[str], *, inlined: Sequence[str]
+) -> list[Made]:
+    """Compile the functions of a kernel in place; returns the C function of its entry.
 
     Args:
         module: The kernel. Its `data_of` becomes the address of an array's items, its `lowest` an instruction of
             the processor; parameters `m` and `f` of its functions are such addresses, of int64 and float64, all
             others are int64.
-        entry: The outermost function: two arrays, of int64 and of float64, and an int64.
+        entry: The outermost function.
         functions: All other functions, callees before callers.
         inlined: Those among them that are put into their callers.
-        kernel: What it is a copy of; tells its source from others.
     """
     namespace: Any = module
     for name in functions:
@@ -53,25 +52,12 @@ def compile_kernel(
         )
         setattr(namespace, name, dispatcher)
     add_instructions(namespace)
-    outermost = numba.njit(cache=True, pipeline_class=_WholeCompiler, **_OPTIONS)(getattr(namespace, entry))
-    setattr(namespace, entry, outermost)
-    # Numba checks only the file of the outermost function to decide whether its cache is current.
-    outermost._cache._cache_file._source_stamp = kernel.stamp  # noqa: SLF001 (numba has no public way)
-    if not _is_cached(outermost, ENTRY):
-        _make_parts(namespace, functions)
-    outermost.compile(ENTRY)
-    _PARTS.clear()
-
-
-def _is_cached(outermost: Any, signature: Sequence[Any]) -> bool:
-    """Whether numba's cache has machine code of this source for this processor.
-
-    That the installation has compiled before does not say so: machines of several kinds may share it, and the cache
-    may have been emptied.
-    """
-    cache = outermost._cache  # noqa: SLF001 (numba has no public way)
-    key = cache._index_key(signature, outermost.targetctx.codegen())  # noqa: SLF001
-    return cache._cache_file.load(key) is not None  # noqa: SLF001
+    _make_parts(namespace, functions)
+    setattr(namespace, entry.name, numba.njit(inline="always", **_OPTIONS)(getattr(namespace, entry.name)))
+    try:
+        return compile_entries(namespace, [entry], pipeline_class=_WholeCompiler)
+    finally:
+        _PARTS.clear()
 
 
 def _make_parts(namespace: Any, functions: Sequence[str]) -> None:

@@ -7,16 +7,16 @@ the compiled kernel takes longer than the case.
 from __future__ import annotations
 
 import importlib
-import importlib.metadata
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import cache
-from types import ModuleType
 from typing import Any
 
 import numpy as np
 
 from studio.errors import TraceError
+from studio.machine_code import Entry, Items, Made, Number, release_of
 from studio.native import Kernel
 from studio.sim.arena import aligned
 from studio.sim.kernel import (
@@ -45,7 +45,7 @@ from studio.sim.kernel import (
 from studio.sim.kernel import records as k
 from studio.sim.plan import Plan
 
-INTERPRETED_STEPS = 100_000
+INTERPRETED_STEPS = 20_000
 INTERPRETED_COLD_STEPS = 5_000_000
 """Above these, compiling pays: when the installation has compiled before, and when it has not."""
 INTERPRETED_SLOW_STEPS = 100_000_000
@@ -152,6 +152,20 @@ def _failure(m: Any) -> TraceError:
     )
 
 
+@dataclass(slots=True)
+class _Spent:
+    """What simulations of this process have cost that ran interpreted.
+
+    Attributes:
+        steps: About how many steps they took.
+    """
+
+    steps: int = 0
+
+
+_INTERPRETED = _Spent()
+
+
 def worth_compiling(steps: int) -> bool:
     """Whether about this many steps run faster compiled, including the time to load or compile."""
     if KERNEL.loaded is not None:
@@ -163,14 +177,20 @@ def worth_compiling(steps: int) -> bool:
 
 def compiles_fast() -> bool:
     """Whether numba is of a release whose private classes `compiling` is known to work with."""
-    return importlib.metadata.version("numba").startswith(FAST_RELEASES)
+    return release_of("numba").startswith(FAST_RELEASES)
 
 
 def _runs_compiled(steps: int) -> bool:
-    """Decide whether to run compiled; if compiling is slow, start it in the background for the next run."""
-    native = worth_compiling(steps)
-    if not native and steps > INTERPRETED_STEPS and not compiles_fast():
-        _compile_in_background()
+    """Decide whether to run compiled; if compiling is slow, start it in the background for the next run.
+
+    Many small simulations are judged like a large one, by their steps together.
+    """
+    together = _INTERPRETED.steps + steps
+    native = worth_compiling(together)
+    if not native:
+        _INTERPRETED.steps = together
+        if together > INTERPRETED_STEPS and not compiles_fast():
+            _compile_in_background()
     return native
 
 
@@ -180,15 +200,16 @@ def _compile_in_background() -> object:
     return KERNEL.warm_up()
 
 
-def _compile_all(module: Any) -> None:
+def _compile_all(module: Any) -> Sequence[Made]:
     """Compile the functions of the kernel over bare pointers.
 
     A pointer is one register and no reference count, and its items need no check for negative indices.
     """
-    way = "compiling" if compiles_fast() else "public_compiling"
-    importlib.import_module(f"studio.sim.{way}").compile_kernel(
-        module, "entry", _callees_first(loop.run, set()), inlined=_INLINED, kernel=KERNEL
+    way = importlib.import_module(f"studio.sim.{'compiling' if compiles_fast() else 'public_compiling'}")
+    made: Sequence[Made] = way.compile_kernel(
+        module, ENTRY, _callees_first(loop.run, set()), inlined=_INLINED
     )
+    return made
 
 
 def _callees_first(function: Any, seen: set[str]) -> list[str]:
@@ -247,11 +268,12 @@ _PARTS = (
     *(collectives, memory, nodes, endings, bus_arrivals, arrivals),
 )
 _RECORDS = tuple(vars(k)[name] for name in k.__all__)
-KERNEL = Kernel(loop, __name__, _compile_all, _PARTS, _RECORDS)
+ENTRY = Entry("entry", (Items("int64"), Items("float64"), Number()))
+KERNEL = Kernel(loop, __name__, (ENTRY,), _compile_all, _PARTS, _RECORDS)
 COMPILING = "compiling the simulator, once per installation, about 15 s"
 COMPILING_SLOWLY = "compiling the simulator, once per installation, about 90 s"
 
 
-def load_kernel() -> ModuleType:
-    """Return the compiled kernel: compiles for seconds once per installation, then loads from a cache."""
+def load_kernel() -> Any:
+    """Return the compiled kernel: compiles for seconds once per installation, then loads from a file."""
     return KERNEL.load()

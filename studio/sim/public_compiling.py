@@ -8,29 +8,23 @@ may change; until it is known to work with one, this takes its place.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from hashlib import blake2s
-from pathlib import Path
+from collections.abc import Sequence
 from types import ModuleType
 from typing import Any
 
-import llvmlite.binding as llvm
 import llvmlite.ir as ir
 import numba
 from numba import types
 from numba.extending import intrinsic
 
-from studio.native import Kernel
+from studio.machine_code import Entry, Made, compile_entries
 
 _OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
-ENTRY = (types.Array(types.int64, 1, "C"), types.Array(types.float64, 1, "C"), types.int64)
-"""What the outermost function of a kernel takes: two arrays, of int64 and of float64, and an int64."""
 
 
 def compile_kernel(
-    module: ModuleType, entry: str, functions: Sequence[str], *, inlined: Sequence[str], kernel: Kernel
-) -> None:
+    module: ModuleType, entry: Entry, functions: Sequence[str], *, inlined: Sequence[str]
+) -> list[Made]:
     """Replace the functions of a kernel by compiled ones; see `compiling.compile_kernel` for the arguments."""
     namespace: Any = module
     add_instructions(namespace)
@@ -38,19 +32,13 @@ def compile_kernel(
         setattr(
             namespace, name, numba.njit(getattr(namespace, name), forceinline=name in inlined, **_OPTIONS)
         )
-    folder = _cache_folder(kernel)
-    ready = folder / "ready"
-    if not ready.exists():
-        for name in functions:
-            dispatcher = getattr(namespace, name)
-            dispatcher.compile(signature_of(dispatcher.py_func))
-            # Numba would compile anew for each kind of integer.
-            dispatcher.disable_compile()
-    with _cached_in(folder):
-        outermost = numba.njit(cache=True, **_OPTIONS)(getattr(namespace, entry))
-        outermost.compile(ENTRY)
-    setattr(namespace, entry, outermost)
-    ready.touch()
+    for name in functions:
+        dispatcher = getattr(namespace, name)
+        dispatcher.compile(signature_of(dispatcher.py_func))
+        # Numba would compile anew for each kind of integer.
+        dispatcher.disable_compile()
+    setattr(namespace, entry.name, numba.njit(inline="always", **_OPTIONS)(getattr(namespace, entry.name)))
+    return compile_entries(namespace, [entry])
 
 
 def add_instructions(namespace: Any) -> None:
@@ -64,30 +52,6 @@ def signature_of(function: Any) -> tuple[Any, ...]:
     """Return the types of a kernel function's parameters: `m` and `f` are addresses, all others int64."""
     kinds = {"m": types.CPointer(types.int64), "f": types.CPointer(types.float64)}
     return tuple(kinds.get(name, types.int64) for name in inspect.signature(function).parameters)
-
-
-def _cache_folder(kernel: Kernel) -> Path:
-    """Return where to keep machine code of this very source for this kind of processor.
-
-    Numba looks at the file of the outermost function alone to see whether what it keeps is of this source.
-    """
-    host = f"{llvm.get_host_cpu_name()} {llvm.get_host_cpu_features().flatten()}"
-    marker = kernel.marker()
-    folder = marker.with_name(f"{marker.name}-{blake2s(host.encode(), digest_size=8).hexdigest()}")
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder
-
-
-@contextmanager
-def _cached_in(folder: Path) -> Iterator[None]:
-    """Let numba keep what it compiles in a folder."""
-    settings: Any = numba.config
-    kept = settings.CACHE_DIR
-    settings.CACHE_DIR = str(folder)
-    try:
-        yield
-    finally:
-        settings.CACHE_DIR = kept
 
 
 def _address(_context: Any, array: Any) -> Any:

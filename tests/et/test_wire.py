@@ -46,24 +46,22 @@ def test_reading_a_real_small_job_loads_no_compiler(shared):
 
 
 @pytest.fixture
-def elsewhere(monkeypatch, tmp_path):
+def never_compiled(monkeypatch, tmp_path):
     """An installation that has never compiled."""
     monkeypatch.setattr(wire.KERNEL, "loaded", None)
-    monkeypatch.setattr(Kernel, "marker", lambda _self: tmp_path / "cache" / "kernel")
-    return tmp_path / "cache" / "kernel"
+    monkeypatch.setattr(Kernel, "folder", lambda _self: tmp_path)
 
 
-def test_large_files_are_worth_compiling_sooner_once_the_cache_is_filled(elsewhere):
+def test_large_files_are_worth_compiling_sooner_once_the_cache_is_filled(never_compiled, monkeypatch):
     between = (wire.INTERPRETED_BYTES + wire.INTERPRETED_COLD_BYTES) // 2
     assert not wire.worth_compiling(between)
     assert wire.worth_compiling(wire.INTERPRETED_COLD_BYTES + 1)
-    elsewhere.parent.mkdir()
-    elsewhere.touch()
+    monkeypatch.setattr(Kernel, "is_cached", lambda _self: True)
     assert wire.worth_compiling(between)
     assert not wire.worth_compiling(wire.INTERPRETED_BYTES)
 
 
-def test_once_compiled_the_smallest_file_profits(elsewhere):
+def test_once_compiled_the_smallest_file_profits(never_compiled):
     wire.KERNEL.loaded = wire
     assert wire.worth_compiling(1)
 
@@ -76,27 +74,35 @@ def test_a_file_that_inflates_is_judged_by_what_it_holds(monkeypatch):
     assert max(asked) == len(raw)
 
 
-def test_warming_up_compiles_in_another_process(elsewhere, monkeypatch):
+def test_warming_up_compiles_in_another_process(never_compiled, monkeypatch):
     started: list[list[str]] = []
     monkeypatch.setattr("studio.native.subprocess.Popen", lambda command, **_: started.append(command))
     wire.KERNEL.warm_up()
     [[program, _, code]] = started
     assert program == sys.executable
     assert "import os, studio.et.wire as home" in code
-    elsewhere.parent.mkdir()
-    elsewhere.touch()
+    monkeypatch.setattr(Kernel, "is_cached", lambda _self: True)
     assert wire.KERNEL.warm_up() is None
     assert len(started) == 1
 
 
-def test_compiling_leaves_a_mark_and_the_interpreted_kernel_alone():
-    module = wire.load_kernel()
+def test_compiling_is_kept_and_leaves_the_interpreted_kernel_alone():
+    compiled = wire.load_kernel()
+    assert wire.KERNEL.code_file().exists()
     assert wire.KERNEL.is_cached()
-    assert module.__name__ == wire.KERNEL.compiled_name
+    assert wire.load_kernel() is compiled
     assert wire.k.walk.__module__ == "studio.et.kernel"
     assert not hasattr(wire.k.walk, "py_func")
-    assert module.walk.py_func.__code__.co_code == wire.k.walk.__code__.co_code
-    assert wire.load_kernel() is module
+
+
+def test_later_processes_read_with_the_compiled_kernel_and_without_numba(tmp_path):
+    wire.load_kernel()
+    (tmp_path / "t.0.et").write_bytes(file_of(*(num(1, i) + sized(2, f"n{i % 9}") for i in range(9_000))))
+    code = (
+        "import studio\nfrom studio.et import wire\n"
+        f"assert studio.read({str(tmp_path)!r}).node_count == 9000\nassert wire.KERNEL.loaded is not None"
+    )
+    assert set(fresh(code)) <= {"google.protobuf"}
 
 
 @pytest.mark.parametrize("native", [False, True])

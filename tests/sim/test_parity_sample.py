@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ from studio.sim import engine, simulate
 from studio.sim.config import Algorithm, Dimension, SystemConfig, Topology
 from studio.sim.kernel.records import Head
 from tests.golden import Record, case, records, trace_of_workload
+from tests.golden_files import read_case, write_case
 from tests.parity import judge
 
 PER_FAMILY = 4
@@ -48,6 +50,18 @@ def test_every_family_is_exact(sample: list[Record]) -> None:
         outcomes = [judge(record, native=native, fold=fold) for record in sample]
         assert not [(fold, o.family, o.id, o.problem) for o in outcomes if o.problem]
         assert any(o.folded for o in outcomes) == fold
+
+
+def test_records_read_back_from_files_give_the_same_answers(sample: list[Record], tmp_path: Path) -> None:
+    """One small record of every family and outcome, written as `.et`, YAML and JSON by other writers than ours."""
+    chosen = {(record["family"], record["expected"]["status"]): record for record in reversed(sample)}
+    native = engine.KERNEL.is_cached()
+    outcomes = []
+    for record in chosen.values():
+        source = partial(read_case, write_case(record, tmp_path / record["id"]))
+        outcomes.append(judge(record, native=native, fold=True, source=source))
+    assert not [(o.family, o.id, o.problem) for o in outcomes if o.problem]
+    assert len([o for o in outcomes if o.cycles]) > 30
 
 
 def ring_config(size: int, **settings) -> SystemConfig:

@@ -1,13 +1,13 @@
-"""Resolve names given on the command line: file prefixes, and jobs and runs by id or name."""
+"""Resolve names of jobs and runs given on the command line."""
 
 from __future__ import annotations
 
 import difflib
-import glob
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
+from studio.commands.base.prefix import find_by_prefix
 from studio.comparing import RECORDED, SIDES_AT_MOST, Compared, name_in_errors, recording
 from studio.errors import ConfigError
 from studio.et import Progress, read
@@ -15,18 +15,6 @@ from studio.session import Session
 from studio.store.workspace import JobInfo, Workspace
 
 _LISTED = 8
-
-
-def find_by_prefix(prefix: str) -> list[Path]:
-    """Find the traces `<prefix>.<rank>.et` or `.et.gz`, and the comm groups `<prefix>.json` beside them."""
-    base = Path(prefix)
-    paths = []
-    for path in sorted(base.parent.glob(f"{glob.escape(base.name)}.*")) if base.name else []:
-        middle, *suffixes = path.name[len(base.name) + 1 :].split(".")
-        if middle.isdecimal() and suffixes in (["et"], ["et", "gz"]):
-            paths.append(path)
-    groups = base.with_name(f"{base.name}.json") if base.name else base
-    return [*paths, groups] if paths and groups.is_file() else paths
 
 
 def find_job(workspace: Workspace, name: str) -> JobInfo:
