@@ -12,7 +12,7 @@ from itertools import pairwise
 from pathlib import Path, PurePosixPath
 
 from studio.errors import TraceError, TraceFormatError
-from studio.et import chakra, chakra_json, etplus, events, groups, kineto, pytorch, text
+from studio.et import chakra, chakra_json, etplus, events, groups, kineto, pytorch, rocprof, text, xplane
 from studio.et.format import (
     HEAD_BYTES,
     UNSAID,
@@ -42,9 +42,12 @@ FORMATS: tuple[Format, ...] = (
     chakra_json.JSONIZED,
     etplus.FORMAT,
     pytorch.FORMAT,
+    rocprof.FORMAT,
+    xplane.JSON,
     kineto.FORMAT,
     text.FORMAT,
     events.FORMAT,
+    xplane.FORMAT,
     chakra.FORMAT,
 )
 """Every format that can be read, the ones easiest to recognise first."""

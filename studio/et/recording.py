@@ -121,6 +121,7 @@ class Head:
         base_ns: What times count from, None if unknown.
         groups: Process groups.
         devices: Names of the devices.
+        recorder: What to call the file.
     """
 
     rank: int | None = None
@@ -130,6 +131,7 @@ class Head:
     base_ns: int | None = None
     groups: tuple[Group, ...] = ()
     devices: tuple[str, ...] = ()
+    recorder: str = "Kineto trace"
 
 
 @dataclass(frozen=True, slots=True)
