@@ -124,6 +124,13 @@ WORLD = ""
 WORLD_NAMES = (WORLD, "0")
 """How nodes name the group of all ranks: not at all, or by PyTorch's number for it."""
 
+COPY = -(2**31)
+"""Stands beside the types of files for copies: memcpy and memset, which recorders and converters write as compute."""
+_COPY_NAMES = (b"Memcpy", b"Memset", b"__amd_rocclr_copy", b"__amd_rocclr_fill", b"MEMORY_COPY_")
+"""How profilers begin the names of copies that ran on a device."""
+_COPY_KINDS = ("memcpy", "memset")
+"""What linking writes as `device_kind` of a copy."""
+
 Scalar = int | float | bool | str | bytes
 Value = Scalar | list[Scalar] | None
 Level = Literal["error", "warning", "info"]
@@ -574,8 +581,58 @@ def dependency_ids(graph: Graph, deps: Dependencies) -> UInt64:
     return ids
 
 
+def copies(graph: Graph) -> Bool:
+    """Return (N,) which nodes are copies on a device: written as compute, a memcpy or memset by kind or by name."""
+    chosen = np.zeros(len(graph), np.bool_)
+    rows, where = graph.rows_with("device_kind")
+    words = [graph.strings.find(word) for word in _COPY_KINDS]
+    chosen[rows[np.isin(graph.attrs.value[where], [word for word in words if word != NONE])]] = True
+    chosen |= np.isin(graph.name, _copy_names(graph.strings))
+    chosen &= graph.type == NodeType.COMP
+    if chosen.any():
+        rows, values = int_column(graph, "is_cpu_op")
+        chosen[rows[values != 0]] = False
+    return chosen
+
+
+def _copy_names(strings: Strings) -> list[int]:
+    """Return the texts that begin as the names of copies do."""
+    block, found = strings.data.tobytes(), []
+    for word in _COPY_NAMES:
+        at = block.find(word)
+        while at >= 0:
+            index = int(np.searchsorted(strings.offsets, at, side="right")) - 1
+            if strings.offsets[index] == at:
+                found.append(index)
+            at = block.find(word, at + 1)
+    return found
+
+
+def shown_types(graph: Graph) -> Int32:
+    """Return (N,) the types of nodes as they are shown: those of the file, but `COPY` for copies."""
+    chosen = copies(graph)
+    return np.where(chosen, np.int32(COPY), graph.type) if chosen.any() else graph.type
+
+
+def shown_type(graph: Graph, row: int) -> int:
+    """Return the type of one node as it is shown."""
+    if graph.type[row] != NodeType.COMP:
+        return int(graph.type[row])
+    is_copy = graph.strings.raw(int(graph.name[row])).startswith(_COPY_NAMES)
+    for index in range(int(graph.attrs.offsets[row]), int(graph.attrs.offsets[row + 1])):
+        key = graph.strings.raw(int(graph.attrs.key[index]))
+        if key == b"is_cpu_op" and graph.attrs.value[index]:
+            return int(graph.type[row])
+        is_copy |= (
+            key == b"device_kind" and decode_value(graph.attrs, index, graph.strings, ()) in _COPY_KINDS
+        )
+    return COPY if is_copy else int(graph.type[row])
+
+
 def type_name(number: int) -> str:
     """Return the name of a node type, `TYPE 42` for numbers the schema does not define."""
+    if number == COPY:
+        return "COPY"
     return NodeType(number).name if number in NodeType._value2member_map_ else f"TYPE {number}"
 
 

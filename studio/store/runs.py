@@ -54,7 +54,7 @@ class RunSummary:
 
     Attributes:
         first_finish_ns: When the first rank finished.
-        compute_ns, communication_ns, exposed_communication_ns, memory_ns, cpu_ns, idle_ns: See
+        compute_ns, communication_ns, exposed_communication_ns, memory_ns, cpu_ns, idle_ns, copy_ns, exposed_copy_ns: See
             `analysis.job.breakdown.Breakdown`.
         events: Events that are kept: those of the ranks that were simulated.
     """
@@ -67,6 +67,8 @@ class RunSummary:
     cpu_ns: float
     idle_ns: float
     events: int
+    copy_ns: float = 0.0
+    exposed_copy_ns: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from studio.analysis.compare.alignment import Alignment, GraphPairs, align, plai
 from studio.analysis.compare.partition import PARTS, Part, Partition, partition
 from studio.errors import TraceError
 from studio.timeline import NodeTimes
-from studio.trace import NONE, CommGroup, Float64, Graph, Int64, Trace, type_name
+from studio.trace import NONE, CommGroup, Float64, Graph, Int64, Trace, shown_types, type_name
 
 MOST_LISTED = 50
 Basis = Literal["busiest", "mean"]
@@ -327,6 +327,7 @@ def _means(partition: Partition) -> dict[str, float]:
         "communication": float(partition.communication_ns[partition.known].mean()),
         "exposed": mean["transfer"] + mean["waiting"],
         "waiting": mean["waiting"],
+        "copy": mean["copy"],
         "memory": mean["memory"],
         "cpu": mean["cpu"],
         "idle": mean["idle"],
@@ -594,7 +595,7 @@ def _operation_codes(graph: Graph) -> tuple[Int64, list[tuple[str, str]]]:
         [number.setdefault(plain_name(pool[code]), len(number)) for code in used.tolist()], np.int64
     )
     names = list(number)
-    pair = graph.type.astype(np.int64) * len(names) + plain[inverse]
+    pair = shown_types(graph).astype(np.int64) * len(names) + plain[inverse]
     kinds, code = np.unique(pair, return_inverse=True)
     keys = [(type_name(kind // len(names)), names[kind % len(names)]) for kind in kinds.tolist()]
     return code, keys

@@ -18,6 +18,8 @@ from studio.trace import (
     dense_column,
     dependency_ids,
     node_attributes,
+    shown_type,
+    shown_types,
     type_name,
 )
 
@@ -56,7 +58,7 @@ def to_pandas(trace: Trace, rank: int) -> pd.DataFrame:
         {
             "id": graph.id,
             "name": [names[code] for code in graph.name.tolist()],
-            "type": pd.Categorical([type_name(number) for number in graph.type.tolist()]),
+            "type": pd.Categorical([type_name(number) for number in shown_types(graph).tolist()]),
             "start_ns": pd.Series(graph.start_ns, dtype="Int64").mask(graph.start_ns < 0),
             "duration_ns": graph.duration_ns,
             "operations": dense_column(graph, "num_ops", 0),
@@ -91,7 +93,7 @@ def to_networkx(trace: Trace, rank: int) -> nx.MultiDiGraph[int]:
             row,
             id=int(graph.id[row]),
             name=graph.strings[int(graph.name[row])],
-            type=type_name(int(graph.type[row])),
+            type=type_name(shown_type(graph, row)),
             start_ns=int(graph.start_ns[row]),
             duration_ns=int(graph.duration_ns[row]),
             attributes=attributes,

@@ -8,7 +8,17 @@ from dataclasses import dataclass
 import numpy as np
 
 from studio.analysis.collectives.groups import comm_nodes
-from studio.trace import NONE, Graph, Int64, NodeType, Trace, collective_name, int_column, type_name
+from studio.trace import (
+    NONE,
+    Graph,
+    Int64,
+    NodeType,
+    Trace,
+    collective_name,
+    int_column,
+    shown_types,
+    type_name,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,8 +136,9 @@ def _by_type(graph: Graph) -> dict[str, Sums]:
     nodes = comm_nodes(graph)
     size[nodes.rows] = nodes.bytes
     by_type = {}
-    for number in np.unique(graph.type).tolist():
-        chosen = graph.type == number
+    types = shown_types(graph)
+    for number in np.unique(types).tolist():
+        chosen = types == number
         sums = int(chosen.sum()), int(size[chosen].sum()), int(graph.duration_ns[chosen].sum())
         by_type[type_name(number)] = sums
     return by_type
