@@ -30,6 +30,7 @@ from studio.et.link import LinkOptions, link_ranks
 from studio.et.link.parallel import RankFiles, link_files
 from studio.et.memory import available_bytes, refuse_beyond_memory
 from studio.et.naming import name_of
+from studio.et.plugins import Plugins, installed
 from studio.et.recording import DeviceTrace, HostTrace
 from studio.et.source import SourceFile, head, inflated_bytes, load, looks_like, open_sources
 from studio.et.workers import processors
@@ -112,8 +113,18 @@ class JobFiles:
 
 
 def recognise(start: bytes) -> Format | None:
-    """Return the format of a file by its first bytes, None where no format knows it."""
-    return next((fmt for fmt in FORMATS if fmt.sniff(start[:HEAD_BYTES])), None)
+    """Return the format of a file by its first bytes, None where no format knows it.
+
+    Formats of other packages are asked where none of the studio's knows the file.
+    """
+    start = start[:HEAD_BYTES]
+    own = next((fmt for fmt in FORMATS if fmt.sniff(start)), None)
+    return own or (next((fmt for fmt in plugins().formats if fmt.sniff(start)), None) if start else None)
+
+
+def plugins() -> Plugins:
+    """Return the formats of other packages that are installed."""
+    return installed(frozenset(fmt.name for fmt in FORMATS))
 
 
 def rank_and_prefix(name: str) -> tuple[str, int | None]:
@@ -229,11 +240,13 @@ def _folder(name: str) -> str:
 
 
 def _unrecognised_error(name: str, start: bytes, count: int = 1) -> TraceFormatError:
-    known = ", ".join(fmt.title for fmt in FORMATS)
+    others = plugins()
+    known = ", ".join(fmt.title for fmt in (*FORMATS, *others.formats))
     message = f"{name}: not an execution trace; it looks like {looks_like(start)}."
     if count > 1:
         message = f"{format_counted(count, 'file')}, none of a known format, the first being {name}."
-    return TraceFormatError(message, hint=f"Formats that can be opened: {known}.")
+    hint = " ".join((f"Formats that can be opened: {known}.", *others.problems))
+    return TraceFormatError(message, hint=hint)
 
 
 def _job(
@@ -329,7 +342,11 @@ def _add_others(builder: _Builder, job: JobFiles, total: int) -> None:
 
 def _by_several(job: JobFiles, numbers: Mapping[str, int], total: int) -> list[RankFiles]:
     """Return the files of each rank where reading in parallel pays, none where it does not or names have no rank."""
-    if total < _WORTH_PROCESSES or processors() < 2 or not all(fmt.half for _, fmt, _ in job.ranks):
+    if (
+        total < _WORTH_PROCESSES
+        or processors() < 2
+        or not all(fmt in (pytorch.FORMAT, kineto.FORMAT) for _, fmt, _ in job.ranks)
+    ):
         return []
     sides: dict[str, dict[int | None, SourceFile]] = {"host": {}, "device": {}}
     for file, fmt, number in job.ranks:
@@ -574,7 +591,7 @@ class _Builder:
             shown = ", ".join(job.ignored[:4]) + (", …" if len(job.ignored) > 4 else "")
             count = "1 file is" if len(job.ignored) == 1 else f"{len(job.ignored):,} files are"
             message = f"{count} empty or of no known format and left out: {shown}"
-            findings.append(Finding("info", "ignored-file", message))
+            findings += (Finding("info", "ignored-file", message), *plugins().findings())
         trace = Trace(tuple(self.graphs), tuple(ranks), self.groups, tuple(findings))
         return with_inferred_groups(trace)
 
