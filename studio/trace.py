@@ -10,6 +10,7 @@ Ragged data is values + offsets throughout; texts live once in the graph's `Stri
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, fields
 from enum import IntEnum
@@ -19,6 +20,9 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
+
+from studio.errors import TraceError
+from studio.notebook import exact_tuple, line, one_line, table
 
 Int64 = NDArray[np.int64]
 Int32 = NDArray[np.int32]
@@ -168,6 +172,10 @@ class Strings(Sequence[str]):
     def __len__(self) -> int:
         return len(self.offsets) - 1
 
+    def __repr__(self) -> str:
+        """Return it in a line."""
+        return line("Strings", [f"{len(self):,} texts", f"{len(self.data):,} bytes"])
+
     def raw(self, index: int) -> bytes:
         """Return text `index` as stored bytes."""
         return self.data[self.offsets[index] : self.offsets[index + 1]].tobytes()
@@ -219,6 +227,8 @@ class Attributes:
     slot: Bool
     items: Int64
 
+    __repr__ = one_line
+
 
 @dataclass(frozen=True, slots=True)
 class Dependencies:
@@ -235,6 +245,8 @@ class Dependencies:
     offsets: Int64
     rows: Int32
     dangling: UInt64
+
+    __repr__ = one_line
 
     def of(self, row: int) -> Int32:
         """Return the rows node `row` waits for, dangling ones as negative numbers."""
@@ -279,6 +291,14 @@ class Graph:
 
     def __len__(self) -> int:
         return len(self.id)
+
+    def __repr__(self) -> str:
+        """Return it in a line."""
+        waits = len(self.ctrl.rows) + len(self.data.rows)
+        return line(
+            "Graph",
+            [f"{len(self):,} nodes", f"{waits:,} dependencies", f"{len(self.attrs.key):,} attributes"],
+        )
 
     def rows_with(self, key: str, among: Int64 | None = None) -> tuple[Int32, Int64]:
         """Return the rows and entries of attribute `key`.
@@ -348,7 +368,10 @@ def digest(graph: Graph) -> bytes:
 
 def trace_digest(trace: Trace) -> str:
     """Return a fingerprint of a trace, equal for equal traces on any machine."""
-    return hashlib.blake2b(repr(trace.essence()).encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+    ranks, groups = trace.essence()
+    # In full, whatever a line shows: what is cut off may be all that differs.
+    text = f"({ranks!r}, {exact_tuple(groups)})"
+    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
@@ -359,6 +382,8 @@ class Attribute:
     kind: ValueKind
     value: Value
     doc: str = ""
+
+    __repr__ = one_line
 
 
 @dataclass(frozen=True, slots=True)
@@ -374,6 +399,8 @@ class CommGroup:
     name: str
     ranks: tuple[int, ...]
     inferred: bool = False
+
+    __repr__ = one_line
 
 
 @dataclass(frozen=True, slots=True)
@@ -398,6 +425,14 @@ class Finding:
     file: str = ""
     offset: int = NONE
 
+    __repr__ = one_line
+
+    def _repr_html_(self) -> str:
+        """Return it as a table."""
+        where = "" if self.rank is None else f" of rank {self.rank}"
+        rows = [("what", self.message), *([("advice", self.hint)] if self.hint else [])]
+        return table(f"{self.level} {self.code}{where}", (), rows)
+
 
 @dataclass(frozen=True, slots=True)
 class Rank:
@@ -411,6 +446,13 @@ class Rank:
         metadata: Attributes of the file's metadata record.
         extra: Fields of the metadata record this version does not know, as bytes.
         file: Name of the file it was read from.
+
+    Example:
+        >>> import studio
+        >>> trace = studio.read(studio.sample_path("transformer_8r"))
+        >>> rank = trace.rank(3)
+        >>> len(studio.to_pandas(trace, rank)) == len(trace.graph_of(rank))
+        True
     """
 
     number: int
@@ -420,6 +462,8 @@ class Rank:
     metadata: tuple[Attribute, ...] = ()
     extra: bytes = b""
     file: str = ""
+
+    __repr__ = one_line
 
 
 @dataclass(frozen=True, slots=True)
@@ -431,6 +475,14 @@ class Trace:
         ranks: The ranks present, by rising number.
         groups: Comm groups, in the order of their file, inferred ones last.
         findings: What the reader noticed.
+
+    Example:
+        >>> import studio
+        >>> trace = studio.read(studio.sample_path("transformer_8r"))
+        >>> trace
+        Trace(8 ranks, 8 graphs, 2,488 nodes, 13 comm groups, 0 findings)
+        >>> trace.graph_of(3)
+        Graph(297 nodes, 708 dependencies, 2,080 attributes)
     """
 
     graphs: tuple[Graph, ...]
@@ -438,13 +490,64 @@ class Trace:
     groups: tuple[CommGroup, ...] = ()
     findings: tuple[Finding, ...] = field(default=(), compare=False)
 
-    def graph_of(self, rank: Rank) -> Graph:
-        """Return the graph of `rank`."""
-        return self.graphs[rank.graph]
+    def graph_of(self, rank: Rank | int) -> Graph:
+        """Return the graph of a rank, given itself or by number.
+
+        Raises:
+            TraceError: There is no such rank.
+        """
+        return self.graphs[(rank if isinstance(rank, Rank) else self.known_rank(rank)).graph]
 
     def rank(self, number: int) -> Rank | None:
         """Return rank `number`, None where the job has no such rank."""
         return next((r for r in self.ranks if r.number == number), None)
+
+    def known_rank(self, rank: Rank | int) -> Rank:
+        """Return a rank, given itself or by number.
+
+        Raises:
+            TraceError: There is no such rank.
+        """
+        found = self.rank(int(rank.number if isinstance(rank, Rank) else rank))
+        if found is None:
+            listed = ", ".join(str(known.number) for known in self.ranks[:8])
+            number = rank.number if isinstance(rank, Rank) else rank
+            raise TraceError(
+                f"The trace has no rank {number}.",
+                hint=f"Its ranks are {listed}{', …' if len(self.ranks) > 8 else ''}.",
+            )
+        return found
+
+    def __repr__(self) -> str:
+        """Return it in a line."""
+        counts = {
+            "ranks": len(self.ranks),
+            "graphs": len(self.graphs),
+            "nodes": self.node_count,
+            "comm groups": len(self.groups),
+            "findings": len(self.findings),
+        }
+        return line("Trace", [f"{count:,} {what}" for what, count in counts.items()])
+
+    def _repr_html_(self) -> str:
+        """Return its ranks, types of nodes, and findings as tables."""
+        uses = Counter(rank.graph for rank in self.ranks)
+        types: Counter[int] = Counter()
+        for index, ranks in uses.items():
+            numbers, counts = np.unique(shown_types(self.graphs[index]), return_counts=True)
+            for number, count in zip(numbers.tolist(), counts.tolist(), strict=True):
+                types[number] += count * ranks
+        ranks_of = [(rank.number, len(self.graphs[rank.graph]), rank.graph, rank.file) for rank in self.ranks]
+        found = [(finding.level, finding.code, finding.message) for finding in self.findings]
+        return (
+            table(
+                repr(self),
+                ("type", "nodes"),
+                [(type_name(kind), count) for kind, count in types.most_common()],
+            )
+            + table("Ranks", ("rank", "nodes", "graph", "file"), ranks_of)
+            + (table("Findings of the readers", ("level", "code", "message"), found) if found else "")
+        )
 
     @property
     def node_count(self) -> int:
@@ -461,11 +564,12 @@ class Trace:
     def __hash__(self) -> int:
         return hash(self.essence())
 
-    def essence(self) -> tuple[object, ...]:
+    def essence(self) -> tuple[tuple[object, ...], tuple[CommGroup, ...]]:
         """Return what makes traces equal: ranks, graph fingerprints, and comm groups."""
         marks = [digest(g) for g in self.graphs]
         ranks = tuple(
-            (r.number, marks[r.graph], r.slots, r.version, repr(r.metadata), r.extra) for r in self.ranks
+            (r.number, marks[r.graph], r.slots, r.version, exact_tuple(r.metadata), r.extra)
+            for r in self.ranks
         )
         return ranks, self.groups
 

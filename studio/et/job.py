@@ -12,7 +12,20 @@ from itertools import pairwise
 from pathlib import Path, PurePosixPath
 
 from studio.errors import TraceError, TraceFormatError
-from studio.et import chakra, chakra_json, etplus, events, groups, kineto, pytorch, rocprof, text, xplane
+from studio.et import (
+    chakra,
+    chakra_json,
+    etplus,
+    events,
+    exported,
+    groups,
+    kineto,
+    perfetto,
+    pytorch,
+    rocprof,
+    text,
+    xplane,
+)
 from studio.et.format import (
     HEAD_BYTES,
     UNSAID,
@@ -43,11 +56,14 @@ FORMATS: tuple[Format, ...] = (
     chakra_json.JSONIZED,
     etplus.FORMAT,
     pytorch.FORMAT,
+    exported.CHROME,
     rocprof.FORMAT,
     xplane.JSON,
     kineto.FORMAT,
     text.FORMAT,
     events.FORMAT,
+    exported.PERFETTO,
+    perfetto.FORMAT,
     xplane.FORMAT,
     chakra.FORMAT,
 )
@@ -387,6 +403,11 @@ def read(
     Raises:
         TraceError: The paths hold several jobs, or ranks are unknown or claimed twice.
         TraceFormatError: A file is of no known format or damaged beyond use.
+
+    Example:
+        >>> import studio
+        >>> len(studio.read(studio.sample_path("transformer_8r")).ranks)
+        8
     """
     given = [paths] if isinstance(paths, Path | str) else list(paths)
     with open_sources(given) as files:
@@ -418,6 +439,16 @@ def link(
     Raises:
         TraceError: The two traces of a rank are of different processes, or there is nothing to link.
         TraceFormatError: A file is of no known format or damaged beyond use.
+
+    Example:
+        >>> import json, studio, tempfile
+        >>> from pathlib import Path
+        >>> kernel = {"ph": "X", "cat": "kernel", "name": "gemm", "ts": 5, "dur": 7, "pid": 0, "tid": 7}
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     file = Path(folder, "kineto_rank0.json")
+        ...     _ = file.write_text(json.dumps({"traceEvents": [{**kernel, "args": {"stream": 7, "device": 0}}]}))
+        ...     studio.link(file).graph_of(0).duration_ns.tolist()
+        [7000]
     """
     given = [paths] if isinstance(paths, Path | str) else list(paths)
     with open_sources(given) as files:

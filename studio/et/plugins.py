@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from importlib.metadata import EntryPoint, entry_points
+from typing import Any
 
 from studio.errors import StudioError, TraceFormatError
 from studio.et.format import DevicePart, Format, GroupsPart, HostPart, Part, RankPart, Reading
@@ -100,7 +101,7 @@ def _guarded_sniff(sniff: Callable[[bytes], bool]) -> Callable[[bytes], bool]:
 def _guarded_read(read: Callable[[Reading], list[Part]], label: str) -> Callable[[Reading], list[Part]]:
     def guarded(reading: Reading) -> list[Part]:
         try:
-            parts = list(read(reading))
+            parts: list[Any] = list(read(reading))
         except StudioError:
             raise
         except Exception as error:

@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 from studio import __version__
 from studio.decoding import converted, decoder
 from studio.errors import ConfigError
+from studio.notebook import one_line
 from studio.sim.config import Congestion, SystemConfig, Topology
 from studio.sim.kinds import CollectiveKind
 from studio.sim.parts import CustomAlgorithms, Mode, Parts, interpret
@@ -69,6 +70,8 @@ class RunSummary:
     events: int
     copy_ns: float = 0.0
     exposed_copy_ns: float = 0.0
+
+    __repr__ = one_line
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +118,8 @@ class RunInfo:
     bytes_per_ns: tuple[float, ...]
     custom: tuple[str, ...] = ()
     layout: int = LAYOUT
+
+    __repr__ = one_line
 
 
 @dataclass(frozen=True, slots=True)

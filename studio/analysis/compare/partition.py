@@ -29,6 +29,7 @@ from studio.analysis.job.breakdown import (
     layered_ns,
     node_kinds,
 )
+from studio.notebook import one_line
 from studio.timeline import NodeSpans, NodeTimes
 from studio.trace import NONE, CommGroup, Int64, NodeType, Trace
 
@@ -56,6 +57,8 @@ class Partition:
     ns: Int64
     communication_ns: Int64
     known: Int64
+
+    __repr__ = one_line
 
     @property
     def busiest(self) -> int:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from itertools import pairwise
 
 import numpy as np
 
+from studio.notebook import one_line, table
 from studio.timeline import NodeTimes
 from studio.trace import NONE, Bool, Graph, Int64, NodeType, Trace, copies, int_column
+from studio.units import format_ns
 
 COMPUTE, COMMUNICATION, MEMORY, CPU, NOTHING, COPY = range(6)
 """What a node occupies: the accelerator, the network, remote memory, the host, nothing, or a device's memory."""
@@ -31,6 +33,8 @@ class Spans:
     end_ns: Int64
     rank: Int64
     kind: Int64
+
+    __repr__ = one_line
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +62,8 @@ class Breakdown:
     memory_ns: Int64
     cpu_ns: Int64
     idle_ns: Int64
+
+    __repr__ = one_line
 
 
 def node_kinds(graph: Graph) -> Int64:
@@ -113,6 +119,23 @@ class RankUse:
     numbers: list[int]
     finish_ns: Int64
     times: Breakdown
+
+    __repr__ = one_line
+
+    def _repr_html_(self) -> str:
+        """Return a row for each rank."""
+        columns = [getattr(self.times, spec.name) for spec in fields(self.times)]
+        head = [
+            "rank",
+            "finish",
+            *(spec.name.removesuffix("_ns").replace("_", " ") for spec in fields(self.times)),
+        ]
+        rows = zip(
+            self.numbers,
+            *(map(format_ns, column.tolist()) for column in (self.finish_ns, *columns)),
+            strict=True,
+        )
+        return table("Where the time of each rank goes", head, rows)
 
 
 def rank_use(trace: Trace, times: NodeTimes, finish_ns: Int64, origin_ns: int) -> RankUse:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from studio.analysis.collectives.groups import comm_nodes
+from studio.notebook import one_line
 from studio.trace import (
     NONE,
     Graph,
@@ -51,6 +52,8 @@ class Share:
     duration_most_ns: int = 0
     duration_most_rank: int = NONE
 
+    __repr__ = one_line
+
 
 @dataclass(frozen=True, slots=True)
 class Summary:
@@ -83,6 +86,8 @@ class Summary:
     timed_nodes: int
     duration_ns: int
     schema: tuple[str, ...]
+
+    __repr__ = one_line
 
 
 def summarise(trace: Trace) -> Summary:
