@@ -67,7 +67,9 @@ def _parts(reading: Reading, job: _Job, findings: Iterable[Finding]) -> list[Par
         f"{reading.name}: a timeline that the studio exported, of a recording or a simulation: its times are the "
         "recorded ones of this job. Nodes that had no time, and attributes, are not in it."
     )
-    noticed.append(Finding("info", "exported-timeline", message, "Open the job's own files to have all of it."))
+    noticed.append(
+        Finding("info", "exported-timeline", message, "Open the job's own files to have all of it.")
+    )
     if job.unknown:
         message = f"{reading.name}: slices or flows that belong to no node, left out: {job.unknown:,}."
         noticed.append(Finding("warning", "damaged-event", message, file=reading.name))

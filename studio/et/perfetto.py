@@ -266,7 +266,8 @@ def _places(track: str) -> tuple[int, int]:
     """
     parts = [part.split("]")[0] for part in track.split("[")[1:]]
     numbers = [int(part) if part.isascii() and part.isdigit() and len(part) < 10 else NONE for part in parts]
-    return (numbers + [NONE, NONE])[0], (numbers + [NONE, NONE])[1]
+    device, stream, *_ = (*numbers, NONE, NONE)
+    return device, stream
 
 
 FORMAT = Format(

@@ -52,7 +52,11 @@ def _rank(slices: Slices, rank: Rank) -> Iterator[str]:
         ):
             name = names.get(code) or names.setdefault(code, json.dumps(graph.strings[code]))
             more = f', "bytes": {size}' if size else ""
-            more += f', "collective": "{collective_name(kind)}"' if of == NodeType.COMM_COLL and kind != NONE else ""
+            more += (
+                f', "collective": "{collective_name(kind)}"'
+                if of == NodeType.COMM_COLL and kind != NONE
+                else ""
+            )
             lines.append(
                 f',\n{{"ph": "X", "pid": {rank.number}, "tid": {thread.number}, "cat": "{thread.kind}", '
                 f'"ts": {_micros(start)}, "dur": {_micros(length)}, "name": {name}, '
