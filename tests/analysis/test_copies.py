@@ -17,7 +17,7 @@ from studio.analysis.timeline.coverage import Category, categories
 from studio.et.build import graph_of_nodes
 from studio.figures.graph import LOOKS
 from studio.figures.theme import palette
-from studio.pages._overview_words import _COLOUR
+from studio.pages.overview.words import _COLOUR
 from studio.timeline import recorded
 from studio.trace import COPY, NodeType, Rank, Trace, copies, shown_type, shown_types
 
