@@ -12,6 +12,7 @@ from studio.et.recording import DEVICE_KINDS, DeviceTrace, EventKind, Head
 from studio.trace import NONE, Int64
 
 LONGEST_NS = 2**62
+_NUMBERS = ("correlation", "stream", "device", "bytes")
 _BLIT = re.compile(r"__amd_rocclr_(copy|fill)", re.IGNORECASE)
 _MEMSET = re.compile(r"memset|fill", re.IGNORECASE)
 
@@ -57,7 +58,8 @@ class Events:
     def add(self, event: Event) -> None:
         """Add an event, or count it where its times are none."""
         if abs(event.start_ns) < LONGEST_NS and 0 <= event.duration_ns < LONGEST_NS:
-            self.rows.append(event)
+            beyond = {name: NONE for name in _NUMBERS if not NONE <= getattr(event, name) < 1 << 63}
+            self.rows.append(event._replace(**beyond) if beyond else event)
         else:
             self.damaged += 1
 

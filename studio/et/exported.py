@@ -13,6 +13,7 @@ from studio.decoding import decoder
 from studio.errors import TraceFormatError
 from studio.et import perfetto
 from studio.et.build import graph_of_nodes
+from studio.et.device_events import LONGEST_NS
 from studio.et.format import Format, Part, RankPart, Reading
 from studio.et.kineto import times_ns
 from studio.et.link.names import kernel_kind, operator_kind
@@ -20,7 +21,7 @@ from studio.et.mend import collector_paused, decode_mended
 from studio.timeline import LANE_KINDS
 from studio.trace import NONE, CollectiveType, Finding, NodeType, Rank
 
-_RANK = re.compile(r"rank ([0-9]{1,10})")
+_RANK = re.compile(r"rank ([0-9]{1,9})")
 _AGAIN = re.compile(r" · [0-9]+$")
 _MARK = b'"writer": "chakra-studio"'
 _TYPES = {kind.name: kind for kind in NodeType}
@@ -168,9 +169,9 @@ def _chrome_job(events: list[_Event]) -> _Job:
         args = event.args or _Args()
         if event.ph == "M" and event.name == "thread_name":
             lanes[event.pid, event.tid] = str(args.name)
-        elif event.ph == "M" and event.name == "process_name" and _RANK.fullmatch(str(args.name)):
+        elif event.ph == "M" and event.name == "process_name" and _is_rank(event, str(args.name)):
             job.ranks.setdefault(event.pid, [])
-        elif event.ph == "X" and event.pid in job.ranks and args.id >= 0:
+        elif event.ph == "X" and event.pid in job.ranks and 0 <= args.id < 1 << 64 and args.bytes < 1 << 62:
             length = int(times_ns([event.dur])[0][0])
             lane = lanes.get((event.pid, event.tid), "")
             bar = _Bar(
@@ -181,6 +182,10 @@ def _chrome_job(events: list[_Event]) -> _Job:
         elif event.ph in ("X", "s", "f"):
             _chrome_flow(job, event, at.get((event.pid, event.tid, start_ns)), begun)
     return job
+
+
+def _is_rank(event: _Event, name: str) -> bool:
+    return _RANK.fullmatch(name) is not None and 0 <= event.pid < 1 << 31
 
 
 def _chrome_flow(job: _Job, event: _Event, bar: _Bar | None, begun: dict[int, tuple[int, _Bar]]) -> None:
@@ -219,7 +224,7 @@ def read_perfetto(reading: Reading) -> list[Part]:
             lane, parent = found.tracks.get(one.track, ("", 0))
             named = _RANK.fullmatch(found.processes.get(parent, ""))
             number = one.said.get("id")
-            if named is None or not isinstance(number, int) or one.end < one.begin:
+            if named is None or not isinstance(number, int) or not one.begin <= one.end < LONGEST_NS:
                 job.unknown += 1
                 continue
             size = one.said.get("bytes", 0)
@@ -230,7 +235,7 @@ def read_perfetto(reading: Reading) -> list[Part]:
                 lane,
                 one.begin,
                 one.end - one.begin,
-                size if isinstance(size, int) else 0,
+                size if isinstance(size, int) and size < LONGEST_NS else 0,
                 str(one.said.get("collective", "")),
             )
             job.ranks.setdefault(int(named[1]), []).append(bar)
