@@ -151,7 +151,7 @@ def read_chrome(reading: Reading) -> list[Part]:
     with collector_paused():
         try:
             content, findings = decode_mended(reading.data, _file, reading.name)
-        except msgspec.ValidationError as error:
+        except msgspec.DecodeError as error:
             raise TraceFormatError(
                 f"{reading.name}: not as the studio writes it: {error}.", hint="Export the timeline again."
             ) from error

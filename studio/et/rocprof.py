@@ -129,7 +129,7 @@ def read(reading: Reading) -> list[Part]:
     with collector_paused():
         try:
             content, findings = decode_mended(reading.data, _file, reading.name)
-        except msgspec.ValidationError as error:
+        except msgspec.DecodeError as error:
             raise TraceFormatError(
                 f"{reading.name}: not as rocprof writes it: {error}.", hint="Record it again with rocprofv3."
             ) from error

@@ -346,7 +346,7 @@ def read_json(reading: Reading) -> list[Part]:
     with collector_paused():
         try:
             content, findings = decode_mended(reading.data, _json, reading.name)
-        except msgspec.ValidationError as error:
+        except msgspec.DecodeError as error:
             raise TraceFormatError(
                 f"{reading.name}: not as the profiler of JAX writes it: {error}.", hint="Record it again."
             ) from error
