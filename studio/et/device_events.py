@@ -58,7 +58,9 @@ class Events:
     def add(self, event: Event) -> None:
         """Add an event, or count it where its times are none."""
         if abs(event.start_ns) < LONGEST_NS and 0 <= event.duration_ns < LONGEST_NS:
-            beyond = {name: NONE for name in _NUMBERS if not NONE <= getattr(event, name) < 1 << 63}
+            beyond: dict[str, Any] = {
+                name: NONE for name in _NUMBERS if not NONE <= getattr(event, name) < 1 << 63
+            }
             self.rows.append(event._replace(**beyond) if beyond else event)
         else:
             self.damaged += 1
