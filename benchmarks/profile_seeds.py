@@ -6,7 +6,7 @@ import json
 import tempfile
 from pathlib import Path
 
-from studio.commands.timelines import write_timeline
+from studio.commands.base.timelines import write_timeline
 from studio.et import perfetto, xla, xplane
 from studio.et.build import graph_of_nodes
 from studio.trace import Rank, Trace
