@@ -22,6 +22,7 @@ from random import Random
 from typing import Any
 
 from fuzz_et import count_outcomes, mutate, places, seeds
+from profile_seeds import PROFILES
 
 import studio
 from studio.errors import StudioError
@@ -102,6 +103,7 @@ SEEDS: dict[str, tuple[bytes, ...]] = {
     "workload-graph": (GRAPH,),
     "jsonized": (JSONIZED,),
     "etplus": (MERGED,),
+    **PROFILES,
 }
 """Small files by the name of their format."""
 

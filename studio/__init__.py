@@ -1,7 +1,15 @@
 """Chakra Studio: read, look at, compare and simulate Chakra execution traces.
 
->>> import studio
->>> trace = studio.read("path/to/traces")  # doctest: +SKIP
+In a notebook a value shows itself as a table; `studio.figures` has plotly figures.
+
+Example:
+    >>> import studio
+    >>> trace = studio.read(studio.sample_path("transformer_8r"))
+    >>> trace
+    Trace(8 ranks, 8 graphs, 2,488 nodes, 13 comm groups, 0 findings)
+    >>> result = studio.simulate(trace, studio.presets["hgx-h100-8"].config.extended().replaying())
+    >>> len(result.finish_ns)
+    8
 """
 
 from __future__ import annotations
@@ -13,35 +21,48 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from studio.analysis.job.export import to_networkx, to_pandas
+    from studio import figures, formats
+    from studio.analysis.job.export import to_arrow, to_networkx, to_pandas
     from studio.doctor import examine, repair
     from studio.et.job import link, read
     from studio.et.link.options import LinkOptions
     from studio.et.write import write
+    from studio.samples import sample_path
     from studio.sim import simulate
     from studio.sim.astra import read_config, write_config
+    from studio.sim.compared import compare
     from studio.sim.config import SystemConfig
-    from studio.sim.presets import preset
+    from studio.sim.presets import preset, presets
     from studio.store.workspace import Workspace
-    from studio.trace import Trace
+    from studio.timeline import Timeline, recorded
+    from studio.trace import Rank, Trace
 
 __version__ = "0.1.0"
 __all__ = [
     "ConfigError",
     "LinkOptions",
+    "Rank",
     "StudioError",
     "SystemConfig",
+    "Timeline",
     "Trace",
     "TraceError",
     "TraceFormatError",
     "Workspace",
+    "compare",
     "examine",
+    "figures",
+    "formats",
     "link",
     "preset",
+    "presets",
     "read",
     "read_config",
+    "recorded",
     "repair",
+    "sample_path",
     "simulate",
+    "to_arrow",
     "to_networkx",
     "to_pandas",
     "write",
@@ -49,28 +70,42 @@ __all__ = [
 ]
 
 _WHERE = {
-    "examine": "studio.doctor",
     "LinkOptions": "studio.et",
-    "link": "studio.et",
-    "preset": "studio.sim.presets",
-    "read": "studio.et",
-    "read_config": "studio.sim.astra",
-    "repair": "studio.doctor",
-    "simulate": "studio.sim",
+    "Rank": "studio.trace",
     "SystemConfig": "studio.sim.config",
-    "to_networkx": "studio.analysis.job.export",
-    "to_pandas": "studio.analysis.job.export",
+    "Timeline": "studio.timeline",
     "Trace": "studio.trace",
     "Workspace": "studio.store.workspace",
+    "compare": "studio.sim.compared",
+    "examine": "studio.doctor",
+    "link": "studio.et",
+    "preset": "studio.sim.presets",
+    "presets": "studio.sim.presets",
+    "read": "studio.et",
+    "read_config": "studio.sim.astra",
+    "recorded": "studio.timeline",
+    "repair": "studio.doctor",
+    "sample_path": "studio.samples",
+    "simulate": "studio.sim",
+    "to_arrow": "studio.analysis.job.export",
+    "to_networkx": "studio.analysis.job.export",
+    "to_pandas": "studio.analysis.job.export",
     "write": "studio.et",
     "write_config": "studio.sim.astra",
 }
+_MODULES = ("figures", "formats")
 
 
 def __getattr__(name: str) -> Any:
     """Load the public names on first use, so that importing the package costs next to nothing."""
-    if name not in _WHERE:
+    if name not in _WHERE and name not in _MODULES:
         raise AttributeError(f"module 'studio' has no attribute {name!r}")
     from importlib import import_module
 
+    if name in _MODULES:
+        return import_module(f"studio.{name}")
     return getattr(import_module(_WHERE[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, "__version__"])

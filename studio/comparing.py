@@ -9,16 +9,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-import numpy as np
-
-from studio.analysis.compare.runs import Carried, Comparison, Side, compare, recorded_side
+from studio.analysis.compare.runs import Comparison, Side, compare, recorded_side
 from studio.analysis.job.breakdown import RankUse, rank_use
 from studio.analysis.job.occupancy import Occupancy, occupancy
 from studio.analysis.job.summary import Summary, summarise
 from studio.errors import StudioError
-from studio.sim.result import SimResult
+from studio.sim.compared import side_of
 from studio.sim.setting_values import SettingValue, describe_values, differ, settings_of
-from studio.sim.traffic import offered_load_words
 from studio.store.runs import Run, RunInfo
 from studio.timeline import NodeTimes, node_times, recorded
 from studio.trace import Trace
@@ -118,14 +115,7 @@ def recording(
 def simulation(run: Run, info: RunInfo, summary: Summary | None = None, job_name: str = "") -> Compared:
     """Return a simulation as a side of a comparison."""
     result = run.result
-    side = Side(
-        result.trace,
-        result.node_times(),
-        result.finish_ns,
-        groups=result.config.groups,
-        dimensions=_dimensions(result),
-        links=_links(result),
-    )
+    side = side_of(result)
     facts = _facts(summary or summarise(result.trace))
     known = {"times": SettingValue("simulated"), **facts, **settings_of(info.tables)}
     return Compared(f"{job_name} · {info.name}" if job_name else info.name, side, known, info.job, info.id)
@@ -144,27 +134,6 @@ def _facts(summary: Summary) -> dict[str, SettingValue]:
         if collective.bytes:  # 0 where no size is recorded
             facts[f"{collective.name} bytes"] = SettingValue(collective.bytes, "bytes")
     return facts
-
-
-def _dimensions(result: SimResult) -> Carried:
-    # By number: what a dimension is made of is a setting, which may be what is compared.
-    names = tuple(f"dimension {index}" for index in range(len(result.dimensions)))
-    size = [int(carried.bytes.sum()) for carried in result.dimensions]
-    # Among single links a dimension has no ports of its own: neither is known, and nothing is compared with it.
-    ports = [carried.capacity_bytes_per_ns > 0 for carried in result.dimensions]
-    pairs = list(zip(result.dimensions, ports, strict=True))
-    busy = [float(carried.busy_ns.mean()) if known else np.nan for carried, known in pairs]
-    load = [carried.offered_load(result.makespan_ns) if known else np.nan for carried, known in pairs]
-    about = offered_load_words(result.config)
-    return Carried(names, np.array(size, np.int64), np.array(busy, float), np.array(load, float), about)
-
-
-def _links(result: SimResult) -> Carried:
-    links = result.links
-    names = tuple(links.name(index) for index in range(len(links)))
-    busy = links.busy_ns.astype(float)
-    about = "Time in which the link was sending, of the time until the finish."
-    return Carried(names, links.bytes, busy, busy / max(result.makespan_ns, 1), about)
 
 
 @contextmanager

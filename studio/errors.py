@@ -15,6 +15,14 @@ class StudioError(Exception):
     Attributes:
         message: What happened: the file, the place in it, the value found, the values allowed.
         hint: What to do about it; empty where nothing can be advised.
+
+    Example:
+        >>> import studio
+        >>> try:
+        ...     studio.sample_path("transformer")
+        ... except studio.StudioError as error:
+        ...     print(error.hint)
+        Did you mean 'transformer_8r'?
     """
 
     def __init__(self, message: str, *, hint: str = "") -> None:
@@ -27,11 +35,33 @@ class StudioError(Exception):
 
 
 class TraceFormatError(StudioError):
-    """A file does not hold what its format asks for."""
+    """A file does not hold what its format asks for.
+
+    Example:
+        >>> import studio, tempfile
+        >>> from pathlib import Path
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     file = Path(folder, "notes.et")
+        ...     _ = file.write_text("remember the milk")
+        ...     try:
+        ...         studio.read(file)
+        ...     except studio.TraceFormatError as error:
+        ...         print(error.message)
+        notes.et: not an execution trace; it looks like a text file.
+    """
 
 
 class TraceError(StudioError):
-    """A trace can be read, but not used for what was asked."""
+    """A trace can be read, but not used for what was asked.
+
+    Example:
+        >>> import studio
+        >>> try:
+        ...     studio.to_pandas(studio.read(studio.sample_path("transformer_8r")), rank=8)
+        ... except studio.TraceError as error:
+        ...     print(error.message)
+        The trace has no rank 8.
+    """
 
 
 class ConfigError(StudioError):
@@ -40,6 +70,14 @@ class ConfigError(StudioError):
     Attributes:
         key: The setting, such as `bandwidth[0]`; empty where no single one is wrong.
         allowed: The values allowed there, in words; empty where the message alone says it.
+
+    Example:
+        >>> import studio
+        >>> try:
+        ...     studio.preset("hgx-h100-9")
+        ... except studio.ConfigError as error:
+        ...     print(error.hint)
+        The nearest is 'hgx-h100-8'.
     """
 
     def __init__(self, message: str, *, hint: str = "", key: str = "", allowed: str = "") -> None:

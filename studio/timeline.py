@@ -13,6 +13,7 @@ from typing import Literal, get_args
 import numpy as np
 
 from studio.errors import TraceError
+from studio.notebook import line, one_line, table
 from studio.trace import (
     NONE,
     WORLD,
@@ -20,12 +21,14 @@ from studio.trace import (
     Graph,
     Int64,
     NodeType,
+    Rank,
     Trace,
     dense_column,
     group_slots,
     int_column,
     world_names,
 )
+from studio.units import format_ns
 
 LaneKind = Literal["compute", "communication", "memory", "cpu", "thread", "stream"]
 LANE_KINDS: tuple[LaneKind, ...] = get_args(LaneKind)
@@ -49,6 +52,8 @@ class Lane:
     kind: LaneKind
     name: str = ""
 
+    __repr__ = one_line
+
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
@@ -63,6 +68,13 @@ class Timeline:
         row: (S,) the node, a row of the graph of the lane's rank.
         start_ns, end_ns: (S,) issue and callback; end exclusive.
         untimed: Ranks that were asked for and have no span, because no node of theirs has a time.
+
+    Example:
+        >>> import studio
+        >>> trace = studio.read(studio.sample_path("transformer_8r"))
+        >>> shown = studio.simulate(trace, studio.presets["hgx-h100-8"].config.extended().replaying()).timeline(ranks=3)
+        >>> {lane.rank for lane in shown.lanes}
+        {3}
     """
 
     lanes: tuple[Lane, ...]
@@ -74,6 +86,23 @@ class Timeline:
 
     def __len__(self) -> int:
         return len(self.lane)
+
+    def __repr__(self) -> str:
+        """Return it in a line."""
+        ranks = len({lane.rank for lane in self.lanes})
+        span = int(self.end_ns.max() - self.start_ns.min()) if len(self) else 0
+        parts = (f"{len(self):,} spans", f"{len(self.lanes):,} lanes", f"{ranks:,} ranks", format_ns(span))
+        return line("Timeline", parts)
+
+    def _repr_html_(self) -> str:
+        """Return its lanes as a table."""
+        bounds = np.searchsorted(self.lane, np.arange(len(self.lanes) + 1)).tolist()
+        rows = []
+        for lane, low, high in zip(self.lanes, bounds, bounds[1:], strict=False):
+            start, end = self.start_ns[low:high], self.end_ns[low:high]
+            rows.append((lane.rank, f"{lane.kind} {lane.name}".strip(), high - low, format_ns(int((end - start).sum())),
+                         format_ns(int(start.min())), format_ns(int(end.max()))))  # fmt: skip
+        return table(repr(self), ("rank", "lane", "spans", "busy in all", "from", "to"), rows)
 
     def of_lane(self, index: int) -> slice:
         """Return the indices of a lane's spans."""
@@ -98,6 +127,8 @@ class NodeSpans:
     start_ns: Int64
     end_ns: Int64
 
+    __repr__ = one_line
+
 
 @dataclass(frozen=True, slots=True)
 class NodeTimes:
@@ -113,6 +144,8 @@ class NodeTimes:
     first: Int64
     start_ns: Int64
     end_ns: Int64
+
+    __repr__ = one_line
 
     def spans(self, trace: Trace, ranks: Int64) -> NodeSpans:
         """Return the spans of the ranks with the given indices, by rank and row."""
@@ -185,7 +218,7 @@ def _sizes(trace: Trace) -> Int64:
     return of_graph[np.array([rank.graph for rank in trace.ranks], np.int64)]
 
 
-def recorded(trace: Trace, ranks: Sequence[int] | None = None) -> Timeline:
+def recorded(trace: Trace, ranks: Sequence[int | Rank] | int | Rank | None = None) -> Timeline:
     """Return the recorded timeline: each node from its start, for its duration.
 
     Nodes of the CPU stand in the lane of their thread (`tid`), compute in that of its stream (`stream`), where the
@@ -193,10 +226,15 @@ def recorded(trace: Trace, ranks: Sequence[int] | None = None) -> Timeline:
 
     Args:
         trace: The trace. Nodes without a start are left out.
-        ranks: Rank numbers; None takes all.
+        ranks: A rank or several, by number or themselves; None takes all.
 
     Raises:
         TraceError: The trace has no such rank.
+
+    Example:
+        >>> import studio
+        >>> studio.recorded(studio.read(studio.sample_path("transformer_8r")), 0)
+        Timeline(297 spans, 7 lanes, 1 ranks, 44.5 ms)
     """
     chosen = rank_indices(trace, ranks)
     timed = [np.flatnonzero(graph.start_ns >= 0) for graph in trace.graphs]
@@ -208,14 +246,16 @@ def recorded(trace: Trace, ranks: Sequence[int] | None = None) -> Timeline:
     return arrange_lanes(trace, NodeSpans(rank, row, start, start + length), ranks=chosen, recording=True)
 
 
-def rank_indices(trace: Trace, numbers: Sequence[int] | None = None) -> Int64:
-    """Return the indices of ranks in the trace, by number; of all ranks for None.
+def rank_indices(trace: Trace, ranks: Sequence[int | Rank] | int | Rank | None = None) -> Int64:
+    """Return the rising indices in the trace of one rank or several, by number or themselves; of all ranks for None.
 
     Raises:
         TraceError: The trace has no such rank.
     """
-    if numbers is None:
+    if ranks is None:
         return np.arange(len(trace.ranks))
+    given = [ranks] if isinstance(ranks, int | np.integer | Rank) else ranks
+    numbers = [rank.number if isinstance(rank, Rank) else int(rank) for rank in given]
     place = {rank.number: index for index, rank in enumerate(trace.ranks)}
     absent = [number for number in numbers if number not in place]
     if absent:

@@ -10,6 +10,7 @@ Ragged data is values + offsets throughout; texts live once in the graph's `Stri
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, fields
 from enum import IntEnum
@@ -19,6 +20,9 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
+
+from studio.errors import TraceError
+from studio.notebook import exact_tuple, line, one_line, table
 
 Int64 = NDArray[np.int64]
 Int32 = NDArray[np.int32]
@@ -124,6 +128,13 @@ WORLD = ""
 WORLD_NAMES = (WORLD, "0")
 """How nodes name the group of all ranks: not at all, or by PyTorch's number for it."""
 
+COPY = -(2**31)
+"""Stands beside the types of files for copies: memcpy and memset, which recorders and converters write as compute."""
+_COPY_NAMES = (b"Memcpy", b"Memset", b"__amd_rocclr_copy", b"__amd_rocclr_fill", b"MEMORY_COPY_")
+"""How profilers begin the names of copies that ran on a device."""
+_COPY_KINDS = ("memcpy", "memset")
+"""What linking writes as `device_kind` of a copy."""
+
 Scalar = int | float | bool | str | bytes
 Value = Scalar | list[Scalar] | None
 Level = Literal["error", "warning", "info"]
@@ -160,6 +171,10 @@ class Strings(Sequence[str]):
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
+
+    def __repr__(self) -> str:
+        """Return it in a line."""
+        return line("Strings", [f"{len(self):,} texts", f"{len(self.data):,} bytes"])
 
     def raw(self, index: int) -> bytes:
         """Return text `index` as stored bytes."""
@@ -212,6 +227,8 @@ class Attributes:
     slot: Bool
     items: Int64
 
+    __repr__ = one_line
+
 
 @dataclass(frozen=True, slots=True)
 class Dependencies:
@@ -228,6 +245,8 @@ class Dependencies:
     offsets: Int64
     rows: Int32
     dangling: UInt64
+
+    __repr__ = one_line
 
     def of(self, row: int) -> Int32:
         """Return the rows node `row` waits for, dangling ones as negative numbers."""
@@ -272,6 +291,14 @@ class Graph:
 
     def __len__(self) -> int:
         return len(self.id)
+
+    def __repr__(self) -> str:
+        """Return it in a line."""
+        waits = len(self.ctrl.rows) + len(self.data.rows)
+        return line(
+            "Graph",
+            [f"{len(self):,} nodes", f"{waits:,} dependencies", f"{len(self.attrs.key):,} attributes"],
+        )
 
     def rows_with(self, key: str, among: Int64 | None = None) -> tuple[Int32, Int64]:
         """Return the rows and entries of attribute `key`.
@@ -341,7 +368,10 @@ def digest(graph: Graph) -> bytes:
 
 def trace_digest(trace: Trace) -> str:
     """Return a fingerprint of a trace, equal for equal traces on any machine."""
-    return hashlib.blake2b(repr(trace.essence()).encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+    ranks, groups = trace.essence()
+    # In full, whatever a line shows: what is cut off may be all that differs.
+    text = f"({ranks!r}, {exact_tuple(groups)})"
+    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
@@ -352,6 +382,8 @@ class Attribute:
     kind: ValueKind
     value: Value
     doc: str = ""
+
+    __repr__ = one_line
 
 
 @dataclass(frozen=True, slots=True)
@@ -367,6 +399,8 @@ class CommGroup:
     name: str
     ranks: tuple[int, ...]
     inferred: bool = False
+
+    __repr__ = one_line
 
 
 @dataclass(frozen=True, slots=True)
@@ -391,6 +425,14 @@ class Finding:
     file: str = ""
     offset: int = NONE
 
+    __repr__ = one_line
+
+    def _repr_html_(self) -> str:
+        """Return it as a table."""
+        where = "" if self.rank is None else f" of rank {self.rank}"
+        rows = [("what", self.message), *([("advice", self.hint)] if self.hint else [])]
+        return table(f"{self.level} {self.code}{where}", (), rows)
+
 
 @dataclass(frozen=True, slots=True)
 class Rank:
@@ -404,6 +446,13 @@ class Rank:
         metadata: Attributes of the file's metadata record.
         extra: Fields of the metadata record this version does not know, as bytes.
         file: Name of the file it was read from.
+
+    Example:
+        >>> import studio
+        >>> trace = studio.read(studio.sample_path("transformer_8r"))
+        >>> rank = trace.rank(3)
+        >>> len(studio.to_pandas(trace, rank)) == len(trace.graph_of(rank))
+        True
     """
 
     number: int
@@ -413,6 +462,8 @@ class Rank:
     metadata: tuple[Attribute, ...] = ()
     extra: bytes = b""
     file: str = ""
+
+    __repr__ = one_line
 
 
 @dataclass(frozen=True, slots=True)
@@ -424,6 +475,14 @@ class Trace:
         ranks: The ranks present, by rising number.
         groups: Comm groups, in the order of their file, inferred ones last.
         findings: What the reader noticed.
+
+    Example:
+        >>> import studio
+        >>> trace = studio.read(studio.sample_path("transformer_8r"))
+        >>> trace
+        Trace(8 ranks, 8 graphs, 2,488 nodes, 13 comm groups, 0 findings)
+        >>> trace.graph_of(3)
+        Graph(297 nodes, 708 dependencies, 2,080 attributes)
     """
 
     graphs: tuple[Graph, ...]
@@ -431,13 +490,64 @@ class Trace:
     groups: tuple[CommGroup, ...] = ()
     findings: tuple[Finding, ...] = field(default=(), compare=False)
 
-    def graph_of(self, rank: Rank) -> Graph:
-        """Return the graph of `rank`."""
-        return self.graphs[rank.graph]
+    def graph_of(self, rank: Rank | int) -> Graph:
+        """Return the graph of a rank, given itself or by number.
+
+        Raises:
+            TraceError: There is no such rank.
+        """
+        return self.graphs[(rank if isinstance(rank, Rank) else self.known_rank(rank)).graph]
 
     def rank(self, number: int) -> Rank | None:
         """Return rank `number`, None where the job has no such rank."""
         return next((r for r in self.ranks if r.number == number), None)
+
+    def known_rank(self, rank: Rank | int) -> Rank:
+        """Return a rank, given itself or by number.
+
+        Raises:
+            TraceError: There is no such rank.
+        """
+        found = self.rank(int(rank.number if isinstance(rank, Rank) else rank))
+        if found is None:
+            listed = ", ".join(str(known.number) for known in self.ranks[:8])
+            number = rank.number if isinstance(rank, Rank) else rank
+            raise TraceError(
+                f"The trace has no rank {number}.",
+                hint=f"Its ranks are {listed}{', …' if len(self.ranks) > 8 else ''}.",
+            )
+        return found
+
+    def __repr__(self) -> str:
+        """Return it in a line."""
+        counts = {
+            "ranks": len(self.ranks),
+            "graphs": len(self.graphs),
+            "nodes": self.node_count,
+            "comm groups": len(self.groups),
+            "findings": len(self.findings),
+        }
+        return line("Trace", [f"{count:,} {what}" for what, count in counts.items()])
+
+    def _repr_html_(self) -> str:
+        """Return its ranks, types of nodes, and findings as tables."""
+        uses = Counter(rank.graph for rank in self.ranks)
+        types: Counter[int] = Counter()
+        for index, ranks in uses.items():
+            numbers, counts = np.unique(shown_types(self.graphs[index]), return_counts=True)
+            for number, count in zip(numbers.tolist(), counts.tolist(), strict=True):
+                types[number] += count * ranks
+        ranks_of = [(rank.number, len(self.graphs[rank.graph]), rank.graph, rank.file) for rank in self.ranks]
+        found = [(finding.level, finding.code, finding.message) for finding in self.findings]
+        return (
+            table(
+                repr(self),
+                ("type", "nodes"),
+                [(type_name(kind), count) for kind, count in types.most_common()],
+            )
+            + table("Ranks", ("rank", "nodes", "graph", "file"), ranks_of)
+            + (table("Findings of the readers", ("level", "code", "message"), found) if found else "")
+        )
 
     @property
     def node_count(self) -> int:
@@ -454,11 +564,12 @@ class Trace:
     def __hash__(self) -> int:
         return hash(self.essence())
 
-    def essence(self) -> tuple[object, ...]:
+    def essence(self) -> tuple[tuple[object, ...], tuple[CommGroup, ...]]:
         """Return what makes traces equal: ranks, graph fingerprints, and comm groups."""
         marks = [digest(g) for g in self.graphs]
         ranks = tuple(
-            (r.number, marks[r.graph], r.slots, r.version, repr(r.metadata), r.extra) for r in self.ranks
+            (r.number, marks[r.graph], r.slots, r.version, exact_tuple(r.metadata), r.extra)
+            for r in self.ranks
         )
         return ranks, self.groups
 
@@ -574,8 +685,58 @@ def dependency_ids(graph: Graph, deps: Dependencies) -> UInt64:
     return ids
 
 
+def copies(graph: Graph) -> Bool:
+    """Return (N,) which nodes are copies on a device: written as compute, a memcpy or memset by kind or by name."""
+    chosen = np.zeros(len(graph), np.bool_)
+    rows, where = graph.rows_with("device_kind")
+    words = [graph.strings.find(word) for word in _COPY_KINDS]
+    chosen[rows[np.isin(graph.attrs.value[where], [word for word in words if word != NONE])]] = True
+    chosen |= np.isin(graph.name, _copy_names(graph.strings))
+    chosen &= graph.type == NodeType.COMP
+    if chosen.any():
+        rows, values = int_column(graph, "is_cpu_op")
+        chosen[rows[values != 0]] = False
+    return chosen
+
+
+def _copy_names(strings: Strings) -> list[int]:
+    """Return the texts that begin as the names of copies do."""
+    block, found = strings.data.tobytes(), []
+    for word in _COPY_NAMES:
+        at = block.find(word)
+        while at >= 0:
+            index = int(np.searchsorted(strings.offsets, at, side="right")) - 1
+            if strings.offsets[index] == at:
+                found.append(index)
+            at = block.find(word, at + 1)
+    return found
+
+
+def shown_types(graph: Graph) -> Int32:
+    """Return (N,) the types of nodes as they are shown: those of the file, but `COPY` for copies."""
+    chosen = copies(graph)
+    return np.where(chosen, np.int32(COPY), graph.type) if chosen.any() else graph.type
+
+
+def shown_type(graph: Graph, row: int) -> int:
+    """Return the type of one node as it is shown."""
+    if graph.type[row] != NodeType.COMP:
+        return int(graph.type[row])
+    is_copy = graph.strings.raw(int(graph.name[row])).startswith(_COPY_NAMES)
+    for index in range(int(graph.attrs.offsets[row]), int(graph.attrs.offsets[row + 1])):
+        key = graph.strings.raw(int(graph.attrs.key[index]))
+        if key == b"is_cpu_op" and graph.attrs.value[index]:
+            return int(graph.type[row])
+        is_copy |= (
+            key == b"device_kind" and decode_value(graph.attrs, index, graph.strings, ()) in _COPY_KINDS
+        )
+    return COPY if is_copy else int(graph.type[row])
+
+
 def type_name(number: int) -> str:
     """Return the name of a node type, `TYPE 42` for numbers the schema does not define."""
+    if number == COPY:
+        return "COPY"
     return NodeType(number).name if number in NodeType._value2member_map_ else f"TYPE {number}"
 
 

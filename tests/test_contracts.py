@@ -145,7 +145,7 @@ def test_every_public_name_is_there_and_no_other():
     errors = {
         name for name, value in vars(importlib.import_module("studio.errors")).items() if _is_error(value)
     }
-    assert set(studio.__all__) == {*studio._WHERE, *errors}
+    assert set(studio.__all__) == {*studio._WHERE, *studio._MODULES, *errors}
     with pytest.raises(AttributeError, match="'studio' has no attribute 'nonsense'"):
         studio.nonsense  # noqa: B018
     assert not hasattr(studio, "__path__x")

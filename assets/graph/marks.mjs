@@ -11,13 +11,14 @@ import { bandStops } from "./geometry.mjs";
 
 /**
  * Colour of each kind of node, as a token of the theme.
- * @type {Record<string, "compute" | "collective" | "p2p" | "memory" | "host">}
+ * @type {Record<string, "compute" | "collective" | "p2p" | "memory" | "host" | "copy">}
  */
 export const COLOURS = {
   comp: "compute",
   coll: "collective",
   send: "p2p",
   recv: "p2p",
+  copy: "copy",
   load: "memory",
   store: "memory",
   meta: "host",
@@ -35,7 +36,7 @@ const AFAR = 0.6;
  * @returns {Record<string, string>}
  */
 function readTints() {
-  const { panel, ...colours } = readTokens("compute", "collective", "p2p", "memory", "host", "panel");
+  const { panel, ...colours } = readTokens("compute", "collective", "p2p", "memory", "host", "copy", "panel");
   const ground = parseRgb(panel);
   const tints = Object.entries(colours).map(([name, colour]) => {
     const parts = mixRgb(ground, parseRgb(colour), TINT);

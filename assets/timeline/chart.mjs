@@ -29,7 +29,7 @@
  * @property {number} pinAt where its pin is drawn
  */
 
-export const CATEGORIES = ["compute", "collective", "send", "receive", "memory", "host"];
+export const CATEGORIES = ["compute", "collective", "send", "receive", "memory", "host", "copy"];
 export const COLLECTIVE = 1, SEND = 2, RECEIVE = 3, HOST = 5;
 
 /** How far the shades of the comm groups of a rank lie from the colour of collectives. */

@@ -20,7 +20,7 @@
 
 /** @typedef {{head: Column[], rows: Cell[][]}} Shape */
 
-const ORDER = ["compute", "collective", "send", "receive", "memory", "CPU", "idle"];
+const ORDER = ["compute", "collective", "send", "receive", "copy", "memory", "CPU", "idle"];
 
 /** @param {...[string, Kind, number?]} columns @returns {Column[]} */
 function makeHead(...columns) {

@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from studio.doctor import across, content, deadlocks, scale, structure
-from studio.doctor.diagnosis import LEVELS, Case, Diagnosis, Found
+from studio.doctor.diagnosis import LEVELS, Case, Diagnoses, Diagnosis, Found
 from studio.doctor.inferred import hedge
 from studio.doctor.repairs import MENDED, REPAIRS
+from studio.notebook import one_line
 from studio.trace import Finding, Level, Trace
 
 Progress = Callable[[str, int, int], None]
@@ -282,12 +283,14 @@ class Examination:
     diagnoses: tuple[Diagnosis, ...]
     passed: tuple[Check, ...]
 
+    __repr__ = one_line
+
     def count(self, level: Level) -> int:
         """Return how many diagnoses are of a level."""
         return sum(diagnosis.level == level for diagnosis in self.diagnoses)
 
 
-def examine(trace: Trace) -> list[Diagnosis]:
+def examine(trace: Trace) -> Diagnoses:
     """Return everything that is wrong with a job, the worst first.
 
     Example:
@@ -297,7 +300,7 @@ def examine(trace: Trace) -> list[Diagnosis]:
         >>> [one.message for one in examine(Trace((graph,), (Rank(0, 0, slots),)))]
         ['1 node of rank 0 waits for itself, the first is node 1 (n1).']
     """
-    return list(examination(trace).diagnoses)
+    return Diagnoses(examination(trace).diagnoses)
 
 
 def examination(trace: Trace, *, progress: Progress | None = None) -> Examination:

@@ -17,6 +17,7 @@ from studio.analysis.collectives.matching import (
 )
 from studio.analysis.graph.digraph import cycle_components
 from studio.analysis.job.nodes import node_ref
+from studio.notebook import line, one_line, table
 from studio.sim.check import flag
 from studio.trace import Bool, CommGroup, Graph, Int64, Level, NodeType, Trace
 
@@ -37,6 +38,8 @@ class NodeAt:
 
     rank: int
     row: int
+
+    __repr__ = one_line
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +95,32 @@ class Diagnosis:
     consequence: str = ""
     advice: str = ""
     repair: str | None = None
+
+    __repr__ = one_line
+
+    def _repr_html_(self) -> str:
+        """Return it as a table."""
+        rows = (
+            ("what", self.message),
+            *self.evidence,
+            ("consequence", self.consequence),
+            ("advice", self.advice),
+        )
+        return table(f"{self.level}: {self.title} ({self.code})", (), [row for row in rows if row[1]])
+
+
+class Diagnoses(list[Diagnosis]):
+    """Diagnoses, which a notebook shows as a table."""
+
+    def __repr__(self) -> str:
+        """Return them in a line."""
+        codes = [f"{one.level} {one.code}" for one in self]
+        return line("Diagnoses", codes or ["nothing found"])
+
+    def _repr_html_(self) -> str:
+        """Return a row for each."""
+        rows = [(one.level, one.code, one.message, one.advice) for one in self]
+        return table(repr(self), ("level", "check", "what", "advice"), rows)
 
 
 class GraphCase:

@@ -27,6 +27,7 @@ from studio.doctor.streams import stream_order
 from studio.doctor.structure import edge_label, repeated_rows
 from studio.errors import TraceError
 from studio.et.link.options import DepKind
+from studio.notebook import one_line
 from studio.sim.agreement import group_label, is_certain, node_label, rank_list
 from studio.trace import NONE, Bool, Finding, Graph, Int64, NodeType, Trace, UInt64
 from studio.units import format_counted, format_ns
@@ -54,6 +55,8 @@ class Change:
     count: int
     first: tuple[str, ...] = ()
 
+    __repr__ = one_line
+
 
 @dataclass(frozen=True, slots=True)
 class Repaired:
@@ -66,6 +69,8 @@ class Repaired:
 
     trace: Trace
     changes: tuple[Change, ...]
+
+    __repr__ = one_line
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +100,14 @@ def repair(trace: Trace, code: str, tick: Tick = lambda: None) -> Repaired:
 
     Raises:
         TraceError: There is no such repair.
+
+    Example:
+        >>> from studio.et.build import graph_of_nodes
+        >>> from studio.trace import Rank
+        >>> graph, slots = graph_of_nodes([{"id": 1, "type": "COMP_NODE", "duration_micros": 5, "data_deps": [9]}])
+        >>> done = repair(Trace((graph,), (Rank(0, 0, slots),)), "dangling")
+        >>> [change.count for change in done.changes], done.trace.graph_of(0).data.rows.tolist()
+        ([1], [])
     """
     known = REPAIRS.get(code)
     if known is None:

@@ -19,7 +19,7 @@ from studio.trace import (
 )
 
 NodeDict = Mapping[str, Any]
-"""id, type (`COMP_NODE` …), name, data_deps, ctrl_deps, duration_micros, attrs."""
+"""id, type (`COMP_NODE` …), name, data_deps, ctrl_deps, start_micros, duration_micros, attrs."""
 
 _KINDS = {
     "is_cpu_op": ValueKind.BOOL,
@@ -52,13 +52,15 @@ def graph_of_nodes(nodes: Sequence[NodeDict]) -> tuple[Graph, tuple[int | str, .
     slots: dict[tuple[str, int | str], int] = {}
     rows = {node["id"]: row for row, node in reversed(list(enumerate(nodes)))}
     columns = _attribute_columns(nodes, pool, slots)
-    count = len(nodes)
     graph = Graph(
         id=np.array([node["id"] for node in nodes], np.uint64),
         type=np.array([_type(node["type"]) for node in nodes], np.int32),
         name=np.array([_text(pool, node.get("name", f"n{node['id']}")) for node in nodes], np.int32),
-        start_ns=np.full(count, NONE, np.int64),
-        duration_ns=np.array([int(node.get("duration_micros", 0)) * 1000 for node in nodes], np.int64),
+        start_ns=np.array(
+            [_nanoseconds(node["start_micros"]) if "start_micros" in node else NONE for node in nodes],
+            np.int64,
+        ),
+        duration_ns=np.array([_nanoseconds(node.get("duration_micros", 0)) for node in nodes], np.int64),
         ctrl=_dependencies(nodes, "ctrl_deps", rows),
         data=_dependencies(nodes, "data_deps", rows),
         io=np.empty((0, 6), np.int32),
@@ -69,6 +71,10 @@ def graph_of_nodes(nodes: Sequence[NodeDict]) -> tuple[Graph, tuple[int | str, .
         strings=Strings.of(pool),
     )
     return graph, tuple(value for _, value in slots)
+
+
+def _nanoseconds(micros: float) -> int:
+    return micros * 1000 if isinstance(micros, int) else round(micros * 1000)
 
 
 def _type(name: str) -> int:

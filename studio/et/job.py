@@ -12,7 +12,21 @@ from itertools import pairwise
 from pathlib import Path, PurePosixPath
 
 from studio.errors import TraceError, TraceFormatError
-from studio.et import alike, chakra, chakra_json, etplus, events, groups, kineto, pytorch, text
+from studio.et import (
+    alike,
+    chakra,
+    chakra_json,
+    etplus,
+    events,
+    exported,
+    groups,
+    kineto,
+    perfetto,
+    pytorch,
+    rocprof,
+    text,
+    xplane,
+)
 from studio.et.executors import call_in_order, start_local_processes
 from studio.et.format import (
     HEAD_BYTES,
@@ -31,6 +45,7 @@ from studio.et.link import LinkOptions, link_ranks
 from studio.et.link.parallel import RankFiles, link_files
 from studio.et.memory import available_bytes, refuse_beyond_memory
 from studio.et.naming import name_of
+from studio.et.plugins import Plugins, installed
 from studio.et.recording import DeviceTrace, HostTrace
 from studio.et.source import SourceFile, head, load, looks_like, measure_file, open_sources
 from studio.et.workers import processors
@@ -43,9 +58,15 @@ FORMATS: tuple[Format, ...] = (
     chakra_json.JSONIZED,
     etplus.FORMAT,
     pytorch.FORMAT,
+    exported.CHROME,
+    rocprof.FORMAT,
+    xplane.JSON,
     kineto.FORMAT,
     text.FORMAT,
     events.FORMAT,
+    exported.PERFETTO,
+    perfetto.FORMAT,
+    xplane.FORMAT,
     replace(chakra.FORMAT, job_reader=alike.JobReader),
 )
 """Every format that can be read, the ones easiest to recognise first."""
@@ -114,8 +135,18 @@ class JobFiles:
 
 
 def recognise(start: bytes) -> Format | None:
-    """Return the format of a file by its first bytes, None where no format knows it."""
-    return next((fmt for fmt in FORMATS if fmt.sniff(start[:HEAD_BYTES])), None)
+    """Return the format of a file by its first bytes, None where no format knows it.
+
+    Formats of other packages are asked where none of the studio's knows the file.
+    """
+    start = start[:HEAD_BYTES]
+    own = next((fmt for fmt in FORMATS if fmt.sniff(start)), None)
+    return own or (next((fmt for fmt in plugins().formats if fmt.sniff(start)), None) if start else None)
+
+
+def plugins() -> Plugins:
+    """Return the formats of other packages that are installed."""
+    return installed(frozenset(fmt.name for fmt in FORMATS))
 
 
 def rank_and_prefix(name: str) -> tuple[str, int | None]:
@@ -231,11 +262,13 @@ def _folder(name: str) -> str:
 
 
 def _unrecognised_error(name: str, start: bytes, count: int = 1) -> TraceFormatError:
-    known = ", ".join(fmt.title for fmt in FORMATS)
+    others = plugins()
+    known = ", ".join(fmt.title for fmt in (*FORMATS, *others.formats))
     message = f"{name}: not an execution trace; it looks like {looks_like(start)}."
     if count > 1:
         message = f"{format_counted(count, 'file')}, none of a known format, the first being {name}."
-    return TraceFormatError(message, hint=f"Formats that can be opened: {known}.")
+    hint = " ".join((f"Formats that can be opened: {known}.", *others.problems))
+    return TraceFormatError(message, hint=hint)
 
 
 def _job(
@@ -363,7 +396,7 @@ def _executor_for(given: Executor | None, job: JobFiles, sizes: Sizes) -> Iterat
 
 def _by_several(job: JobFiles, numbers: Mapping[str, int]) -> list[RankFiles]:
     """Return the files of each rank where names tell which they are, none where they do not."""
-    if not all(fmt.half for _, fmt, _ in job.ranks):
+    if not all(fmt in (pytorch.FORMAT, kineto.FORMAT) for _, fmt, _ in job.ranks):
         return []
     sides: dict[str, dict[int | None, SourceFile]] = {"host": {}, "device": {}}
     for file, fmt, number in job.ranks:
@@ -404,6 +437,11 @@ def read(  # noqa: PLR0913 - all but the first by name
     Raises:
         TraceError: The paths hold several jobs, or ranks are unknown or claimed twice.
         TraceFormatError: A file is of no known format or damaged beyond use.
+
+    Example:
+        >>> import studio
+        >>> len(studio.read(studio.sample_path("transformer_8r")).ranks)
+        8
     """
     given = [paths] if isinstance(paths, Path | str) else list(paths)
     with open_sources(given) as files:
@@ -439,6 +477,16 @@ def link(
     Raises:
         TraceError: The two traces of a rank are of different processes, or there is nothing to link.
         TraceFormatError: A file is of no known format or damaged beyond use.
+
+    Example:
+        >>> import json, studio, tempfile
+        >>> from pathlib import Path
+        >>> kernel = {"ph": "X", "cat": "kernel", "name": "gemm", "ts": 5, "dur": 7, "pid": 0, "tid": 7}
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     file = Path(folder, "kineto_rank0.json")
+        ...     _ = file.write_text(json.dumps({"traceEvents": [{**kernel, "args": {"stream": 7, "device": 0}}]}))
+        ...     studio.link(file).graph_of(0).duration_ns.tolist()
+        [7000]
     """
     given = [paths] if isinstance(paths, Path | str) else list(paths)
     with open_sources(given) as files:
@@ -625,7 +673,7 @@ class _Builder:
             shown = ", ".join(job.ignored[:4]) + (", …" if len(job.ignored) > 4 else "")
             count = "1 file is" if len(job.ignored) == 1 else f"{len(job.ignored):,} files are"
             message = f"{count} empty or of no known format and left out: {shown}"
-            findings.append(Finding("info", "ignored-file", message))
+            findings += (Finding("info", "ignored-file", message), *plugins().findings())
         trace = Trace(tuple(self.graphs), tuple(ranks), self.groups, tuple(findings))
         return with_inferred_groups(trace)
 

@@ -139,6 +139,7 @@ class Head:
         groups: Process groups.
         devices: Names of the devices.
         calls: What `studio.collect` wrote of each call for communication, by time.
+        recorder: What to call the file.
     """
 
     rank: int | None = None
@@ -149,6 +150,7 @@ class Head:
     groups: tuple[Group, ...] = ()
     devices: tuple[str, ...] = ()
     calls: tuple[NotedCall, ...] = ()
+    recorder: str = "Kineto trace"
 
 
 @dataclass(frozen=True, slots=True)

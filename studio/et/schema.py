@@ -1,17 +1,46 @@
-"""The Chakra schema as protobuf messages, for writing.
+"""Protobuf messages described at run time: those of the Chakra schema, for writing, and those of other formats.
 
-Described here rather than generated: generated code refuses protobuf releases older than its generator, and
+Described rather than generated: generated code refuses protobuf releases older than its generator, and
 registers itself globally, where it would clash with the Chakra package of the same process.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 from studio.trace import ValueKind
 
 _PACKAGE = "ChakraProtoMsg"
+
+
+Fields = Mapping[str, tuple[int, str]]
+"""The fields of a message: name → number and type, a scalar in capitals or a message, with `repeated` before it."""
+
+
+def message_classes(package: str, messages: Mapping[str, Fields]) -> dict[str, Any]:
+    r"""Return classes that read and write the messages described, by name; fields that are not described are skipped.
+
+    Example:
+        >>> point = message_classes("example", {"Point": {"x": (1, "INT32"), "y": (2, "INT32")}})["Point"]
+        >>> point(x=3).SerializeToString()
+        b'\x08\x03'
+    """
+    # Reading Chakra traces needs no protobuf.
+    from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+
+    file = descriptor_pb2.FileDescriptorProto(
+        name=f"chakra_studio/{package}.proto", package=package, syntax="proto3"
+    )
+    for name, specs in messages.items():
+        _message(file, name, [(field, *spec) for field, spec in specs.items()])
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(file)
+    return {
+        name: message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{package}.{name}"))
+        for name in messages
+    }
 
 
 class Schema(NamedTuple):
@@ -51,7 +80,7 @@ def schema() -> Schema:
     attribute.oneof_decl.add(name="value")
     for kind in kinds:
         kind_type = _list_name(kind) if kind.is_list else kind.name
-        _field(attribute, value_field(kind), int(kind), kind_type).oneof_index = 0
+        _field(attribute, value_field(kind), int(kind), kind_type, _PACKAGE).oneof_index = 0
     attrs = "repeated AttributeProto"
     _message(file, "GlobalMetadata", [("version", 1, "STRING"), ("attr", 2, attrs)])
     _message(file, "IOInfo", [(name, i, "STRING") for i, name in enumerate(("values", "shapes", "types"), 1)])
@@ -74,11 +103,11 @@ def _list_name(kind: ValueKind) -> str:
 def _message(file: Any, name: str, specs: list[tuple[str, int, str]]) -> Any:
     message = file.message_type.add(name=name)
     for field_name, number, type_name in specs:
-        _field(message, field_name, number, type_name)
+        _field(message, field_name, number, type_name, file.package)
     return message
 
 
-def _field(message: Any, name: str, number: int, type_name: str) -> Any:
+def _field(message: Any, name: str, number: int, type_name: str, package: str) -> Any:
     """Add a field; `type_name` is a scalar in capitals or a message, with `repeated` before it."""
     repeated = type_name.startswith("repeated ")
     type_name = type_name.removeprefix("repeated ")
@@ -88,5 +117,5 @@ def _field(message: Any, name: str, number: int, type_name: str) -> Any:
         field.type = getattr(field, f"TYPE_{type_name}")
     else:
         field.type = field.TYPE_MESSAGE
-        field.type_name = f".{_PACKAGE}.{type_name}"
+        field.type_name = f".{package}.{type_name}"
     return field

@@ -40,6 +40,13 @@ def write(
 
     Raises:
         TraceError: `name` cannot be part of a file name.
+
+    Example:
+        >>> import studio, tempfile
+        >>> trace = studio.read(studio.sample_path("transformer_8r"))
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     [file.name for file in studio.write(trace, folder, "copy")][-2:]
+        ['copy.7.et', 'copy.json']
     """
     if not _NAME.fullmatch(name):
         raise TraceError(

@@ -11,11 +11,9 @@ import numpy as np
 from studio.analysis.graph.blocks import Block, BlockTree, Folded, Path
 from studio.analysis.graph.layout import Layout, layered_layout
 from studio.figures.graph import HEIGHT, STEP_X, STEP_Y, WIDTH, layer_span, look, node_data, shorten
-from studio.trace import Float64, Graph, Int64
+from studio.trace import Float64, Graph, Int32, Int64
 from studio.units import format_bytes, format_count, format_ns
 
-_LOWEST_TYPE, _HIGHEST_TYPE = -1, 255
-"""Types with looks of their own; all others look alike."""
 BLOCK_WIDTH, BLOCK_HEIGHT = 172, 52
 _BLOCK_STEP_X, _BLOCK_STEP_Y = 200, 84
 _FRAME_TOP, _FRAME_SIDE = 34, 16
@@ -46,12 +44,14 @@ class Weights:
     N nodes.
 
     Attributes:
+        type: (N,) types of nodes as they are shown.
         busy_ns: (N,) how long each node ran, 0 where that is not known.
         bytes: (N,) what it communicates.
         layer: (N,) how deep it lies.
         layers: The least and the greatest layer.
     """
 
+    type: Int32
     busy_ns: Int64
     bytes: Int64
     layer: Int64
@@ -191,7 +191,7 @@ def folded_elements(
 
     def describe(block: Block) -> dict[str, Any]:
         if block.path not in known:
-            known[block.path] = figures_of(graph, block, weights)
+            known[block.path] = figures_of(block, weights)
         return _block_data(block, known[block.path])
 
     elements: list[dict[str, Any]] = []
@@ -229,12 +229,11 @@ class Figures:
     span: list[float]
 
 
-def figures_of(graph: Graph, block: Block, weights: Weights) -> Figures:
+def figures_of(block: Block, weights: Weights) -> Figures:
     """Return the sums of a block."""
-    count = np.bincount(graph.type[block.rows].clip(_LOWEST_TYPE, _HIGHEST_TYPE) - _LOWEST_TYPE)
-    kinds = np.flatnonzero(count) + _LOWEST_TYPE
+    kinds, count = np.unique(weights.type[block.rows], return_counts=True)
     return Figures(
-        _shares(kinds, count[kinds - _LOWEST_TYPE]),
+        _shares(kinds, count),
         int(weights.busy_ns[block.rows].sum()),
         int(weights.bytes[block.rows].sum()),
         layer_span(weights.layer, block.rows, weights.layers),
@@ -260,7 +259,7 @@ def _block_data(block: Block, figures: Figures) -> dict[str, Any]:
     }
 
 
-def _shares(kinds: Int64, count: Int64) -> list[list[Any]]:
+def _shares(kinds: Int32, count: Int64) -> list[list[Any]]:
     """Return the kinds of nodes in a block with their shares, the largest first."""
     total: dict[str, int] = {}
     for number, nodes in zip(kinds.tolist(), count.tolist(), strict=True):

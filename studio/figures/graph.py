@@ -11,7 +11,17 @@ import numpy as np
 from studio.analysis.graph.layout import Layout, layered_layout
 from studio.analysis.graph.neighbours import Adjacency, Part
 from studio.figures.theme import Palette, palette
-from studio.trace import Graph, Int64, NodeType, collective_name, int_column, type_name
+from studio.trace import (
+    COPY,
+    Graph,
+    Int64,
+    NodeType,
+    collective_name,
+    int_column,
+    shown_type,
+    shown_types,
+    type_name,
+)
 from studio.units import format_bytes
 
 STEP_X, STEP_Y = 100, 51
@@ -46,13 +56,14 @@ class Look:
     shape: str
 
 
-LOOKS = {
+LOOKS: dict[int, Look] = {
     NodeType.COMP: Look("comp", "compute", "compute", "round-rectangle"),
     NodeType.COMM_COLL: Look("coll", "collective", "collective", "hexagon"),
     NodeType.COMM_SEND: Look("send", "send", "p2p", "tag"),
     NodeType.COMM_RECV: Look("recv", "receive", "p2p", "concave-hexagon"),
     NodeType.MEM_LOAD: Look("load", "memory load", "memory", "barrel"),
     NodeType.MEM_STORE: Look("store", "memory store", "memory", "cut-rectangle"),
+    COPY: Look("copy", "copy", "copy", "bottom-round-rectangle"),
     NodeType.METADATA: Look("meta", "metadata", "host", "ellipse"),
 }
 OTHER = Look("other", "other", "host", "rectangle")
@@ -60,13 +71,13 @@ OTHER = Look("other", "other", "host", "rectangle")
 
 def look(number: int) -> Look:
     """Return the look of a node type; undefined types look alike."""
-    return LOOKS.get(NodeType(number), OTHER) if number in NodeType._value2member_map_ else OTHER
+    return LOOKS.get(number, OTHER)
 
 
 def legend(graph: Graph, rows: Int64) -> list[tuple[Look, int]]:
     """Return the looks of some nodes with their counts, most frequent first."""
     counts: dict[Look, int] = {}
-    for number, count in zip(*np.unique(graph.type[rows], return_counts=True), strict=True):
+    for number, count in zip(*np.unique(shown_types(graph)[rows], return_counts=True), strict=True):
         counts[look(int(number))] = counts.get(look(int(number)), 0) + int(count)
     return sorted(counts.items(), key=lambda item: -item[1])
 
@@ -110,7 +121,7 @@ def node_data(graph: Graph, rows: Int64) -> list[dict[str, Any]]:
     sizes, collectives = _numbers(graph, "comm_size", rows), _numbers(graph, "comm_type", rows)
     entries = []
     for ref, row in zip(refs, rows.tolist(), strict=True):
-        number = int(graph.type[row])
+        number = shown_type(graph, row)
         name = graph.strings[int(graph.name[row])]
         entries.append(
             {

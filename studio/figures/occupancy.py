@@ -8,7 +8,7 @@ from studio.analysis.job.occupancy import Occupancy
 from studio.figures.theme import axis_unit, layout, palette
 from studio.units import format_ns
 
-_NAMES = ("compute", "exposed communication", "memory", "CPU")
+_NAMES = ("compute", "exposed communication", "copies", "memory", "CPU")
 
 
 def occupancy_areas(shares: Occupancy, *, dark: bool) -> Any:
@@ -21,7 +21,7 @@ def occupancy_areas(shares: Occupancy, *, dark: bool) -> Any:
     import plotly.graph_objects as go
 
     colours = palette(dark)
-    shades = (colours.compute, colours.collective, colours.memory, colours.host)
+    shades = (colours.compute, colours.collective, colours.copy, colours.memory, colours.host)
     unit, scale = axis_unit(float(shares.edges_ns[-1]))
     middle = (shares.edges_ns[:-1] + shares.edges_ns[1:]) / 2
     figure = go.Figure(

@@ -31,7 +31,7 @@ def rank_times(times: Breakdown, finish_ns: Int64, numbers: Sequence[int], *, da
     colours = palette(dark)
     chosen, names = columns(finish_ns, numbers)
     busy = finish_ns - times.idle_ns
-    rest = busy - times.compute_ns - times.exposed_communication_ns
+    rest = busy - times.compute_ns - times.exposed_communication_ns - times.exposed_copy_ns
     parts: list[tuple[str, Int64, dict[str, Any]]] = [
         ("compute", times.compute_ns, {"color": colours.compute}),
         (
@@ -39,6 +39,7 @@ def rank_times(times: Breakdown, finish_ns: Int64, numbers: Sequence[int], *, da
             times.exposed_communication_ns,
             _hatch(colours.collective, colours.panel),
         ),
+        ("copies alone", times.exposed_copy_ns, {"color": colours.copy}),
         ("memory and CPU alone", rest, {"color": colours.host}),
         ("idle", times.idle_ns, {"color": "rgba(0,0,0,0)", "line": {"color": colours.border, "width": 1}}),
     ]

@@ -21,6 +21,7 @@ class Palette:
     p2p: str
     memory: str
     host: str
+    copy: str
 
 
 LIGHT = Palette(
@@ -35,6 +36,7 @@ LIGHT = Palette(
     "#c24e00",
     "#00805c",
     "#6b7480",
+    "#a8457f",
 )
 DARK = Palette(
     "#14171b",
@@ -48,6 +50,7 @@ DARK = Palette(
     "#ff8547",
     "#35c79a",
     "#98a1ad",
+    "#d98bb8",
 )
 
 

@@ -196,8 +196,11 @@ def _facts(side: Side, times: Breakdown, finish: Int64) -> list[tuple[str, Cell]
         ("compute, mean of a rank", times.compute_ns),
         ("communication", times.communication_ns),
         ("exposed communication", times.exposed_communication_ns),
+        ("copies", times.copy_ns),
         ("idle", times.idle_ns),
     ):
+        if name == "copies" and not values.any():
+            continue
         mean = float(values.mean())
         made.append(
             (name, (f"{format_ns(mean)} · {_percent(mean / max(side.makespan_ns, 1))}", f"{mean:,.0f} ns"))

@@ -9,7 +9,7 @@ from flask import request
 from studio.analysis.job.nodes import find_node, node_ref
 from studio.analysis.timeline.gantt import Bar, Gantt
 from studio.server.answers import FARTHEST, NAME_AT_MOST, session, whole
-from studio.trace import type_name
+from studio.trace import shown_type, type_name
 
 
 def gantt_asked_for(job: str) -> Gantt:
@@ -45,6 +45,6 @@ def bar_as_json(gantt: Gantt, bar: Bar) -> dict[str, Any]:
         "start": bar.start_ns,
         "end": bar.end_ns,
         "name": graph.strings[int(graph.name[bar.node])][:NAME_AT_MOST],
-        "type": type_name(int(graph.type[bar.node])),
+        "type": type_name(shown_type(graph, bar.node)),
         "bytes": gantt.bytes_of(bar),
     }

@@ -38,7 +38,7 @@ from studio.server.packed import pack_arrays
 from studio.server.relations import add_relations
 from studio.server.windows import add_windows
 from studio.timeline import LANE_KINDS
-from studio.trace import type_name
+from studio.trace import shown_type, type_name
 from studio.units import format_count
 
 _RANKS_NAMED = 8
@@ -151,7 +151,7 @@ def _csv(gantt: Gantt, start_ns: int, end_ns: int, rows: Sequence[int]) -> Itera
         write = csv.writer(text, lineterminator="\n").writerow
         for bar, ref in zip(bars, refs, strict=True):
             name = graph.strings[int(graph.name[bar.node])]
-            what = (ref, harmless(name), type_name(int(graph.type[bar.node])), gantt.bytes_of(bar))
+            what = (ref, harmless(name), type_name(shown_type(graph, bar.node)), gantt.bytes_of(bar))
             times = (bar.start_ns, bar.end_ns, bar.end_ns - bar.start_ns)
             write((rank.number, lane[0], harmless(lane[1]), *what, *times))
         yield text.getvalue()

@@ -45,6 +45,12 @@ def simulate(  # noqa: PLR0913 (one call with many options)
         TraceError: The trace cannot be simulated, or some ranks wait for ever.
         ConfigError: The configuration does not fit the trace.
         Cancelled: `cancel` said so.
+
+    Example:
+        >>> import studio
+        >>> trace = studio.read(studio.sample_path("transformer_8r"))
+        >>> studio.simulate(trace, studio.presets["hgx-h100-8"].config.extended().replaying())
+        SimResult(finish ..., 8 ranks, 4,976 events)
     """
     from studio.sim.engine import execute, stopped_short
     from studio.sim.plan import make_plan

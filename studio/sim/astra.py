@@ -20,6 +20,7 @@ from studio.errors import ConfigError, StudioError
 from studio.et import read as read_trace
 from studio.et import write as write_trace
 from studio.files import open_file
+from studio.notebook import one_line
 from studio.sim.config import Congestion, SystemConfig
 from studio.sim.fields import Fields, show_value
 from studio.sim.network import UNIT
@@ -77,6 +78,8 @@ class Files:
     remote_memory: Path | None = None
     options: tuple[str, ...] = ()
     congestion: Congestion = "unaware"
+
+    __repr__ = one_line
 
 
 def from_parts(
@@ -147,6 +150,14 @@ def read_config(
 
     Raises:
         ConfigError: A file cannot be read, or a value is not allowed; names file, key, value and what is allowed.
+
+    Example:
+        >>> import studio, tempfile
+        >>> config = studio.presets["hgx-h100-8"].config
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     files = studio.write_config(config, folder)
+        ...     studio.read_config(files.system, files.network).config == config
+        True
     """
     groups, memory = (None if path is None else Path(path) for path in (comm_groups, remote_memory))
     return read(Files(Path(system), Path(network), groups, memory, tuple(options), congestion))
@@ -213,6 +224,13 @@ def write_config(config: SystemConfig, folder: Path | str) -> Files:
     """Write a configuration as ASTRA-sim's files and return them; `read` of them gives an equal configuration.
 
     Files of the same names are replaced. Algorithms given as traces are written beside the others.
+
+    Example:
+        >>> import studio, tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     files = studio.write_config(studio.presets["hgx-h100-8"].config, folder)
+        ...     files.system.name, files.network.name
+        ('system.json', 'network.yml')
     """
     return save(parts_of(config), folder, CustomAlgorithms(config.custom, config.custom_nodes))
 

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from studio.errors import ConfigError
+from studio.notebook import one_line
 from studio.sim.algorithms import ALGORITHMS, ALGORITHMS_ALLOWED, AlgorithmKind, AlgorithmRow, find_algorithm
 from studio.sim.extensions import Extensions, LinkGraph
 from studio.sim.kinds import COLLECTIVE_KINDS, REFERENCE_KINDS, CollectiveKind
@@ -56,6 +57,8 @@ class Dimension:
     efficiency: float = DEFAULT["efficiency"]
     message_overhead_ns: float = DEFAULT["message-overhead"]
 
+    __repr__ = one_line
+
     def __post_init__(self) -> None:
         check_limits(self, "dimension ")
 
@@ -71,6 +74,8 @@ class Topology:
     """
 
     dims: tuple[Dimension, ...]
+
+    __repr__ = one_line
 
     def __post_init__(self) -> None:
         if not self.dims:
@@ -237,6 +242,13 @@ class SystemConfig:
             which dimensions the collectives are carried out along.
         extensions: What the simulation does beyond the reference, see `Extensions`; None is the compatible
             mode.
+
+    Example:
+        >>> import studio
+        >>> from dataclasses import replace
+        >>> config = studio.presets["hgx-h100-8"].config
+        >>> replace(config, congestion="aware").topology.npus
+        8
     """
 
     topology: Topology
@@ -261,6 +273,8 @@ class SystemConfig:
     links: LinkGraph | None = None
     extensions: Extensions | None = None
 
+    __repr__ = one_line
+
     def __post_init__(self) -> None:
         check_limits(self)
         self._check_mode()
@@ -277,6 +291,24 @@ class SystemConfig:
     def mode(self) -> Literal["compatible", "extended"]:
         """The mode: compatible or extended."""
         return "compatible" if self.extensions is None else "extended"
+
+    def extended(self, extensions: Extensions | None = None) -> SystemConfig:
+        """Return the same system in the extended mode, which also runs what the reference refuses.
+
+        Example:
+            >>> SystemConfig(Topology((Dimension("ring", 4, 50.0),))).extended().mode
+            'extended'
+        """
+        return replace(self, extensions=extensions or self.extensions or Extensions())
+
+    def replaying(self) -> SystemConfig:
+        """Return the same system with every node, communication included, taking its recorded duration.
+
+        Example:
+            >>> SystemConfig(Topology((Dimension("ring", 4, 50.0),))).replaying().replay_only
+            True
+        """
+        return replace(self, replay_only=True)
 
     @property
     def packet_delay_ns(self) -> int:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from studio.errors import ConfigError
+from studio.notebook import one_line
 from studio.sim.settings import DEFAULT, MAX_DEVICES, check_limits
 from studio.sim.values import number, whole
 
@@ -82,6 +83,8 @@ class Extensions:
     communication_times: CommunicationTimes = DEFAULT["communication-times"]
     rank_starts: RankStarts = DEFAULT["rank-starts"]
 
+    __repr__ = one_line
+
     def __post_init__(self) -> None:
         check_limits(self)
         for npu, speed in (self.compute_speeds or {}).items():
@@ -139,6 +142,8 @@ class LinkGraph:
     npus: int
     switches: int
     links: tuple[Link, ...]
+
+    __repr__ = one_line
 
     def __post_init__(self) -> None:
         whole("npus", self.npus, 1, MAX_DEVICES)

@@ -16,6 +16,7 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 from studio.errors import ConfigError
+from studio.notebook import one_line
 from studio.sim.algorithms import ALGORITHM_NAMES, ALGORITHMS_ALLOWED
 from studio.sim.config import Algorithm, Congestion, RemoteMemory, Roofline, SharedBus, SystemConfig
 from studio.sim.extensions import Extensions
@@ -94,6 +95,8 @@ class Parts:
     congestion: Congestion = "unaware"
     names: Mapping[str, str] = field(default_factory=dict)
 
+    __repr__ = one_line
+
 
 @dataclass(frozen=True, slots=True)
 class CustomAlgorithms:
@@ -101,6 +104,8 @@ class CustomAlgorithms:
 
     kinds: Mapping[CollectiveKind, Trace] = field(default_factory=dict)
     nodes: Mapping[int, Trace] = field(default_factory=dict)
+
+    __repr__ = one_line
 
 
 NO_CUSTOM = CustomAlgorithms()
@@ -112,6 +117,8 @@ class Imported:
 
     config: SystemConfig
     findings: tuple[Finding, ...] = ()
+
+    __repr__ = one_line
 
 
 def interpret(parts: Parts, custom: CustomAlgorithms = NO_CUSTOM) -> Imported:

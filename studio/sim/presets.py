@@ -7,11 +7,11 @@ authors to match measurements; `source` says which.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 
 from studio.errors import ConfigError
+from studio.notebook import line, one_line, table
 from studio.sim.config import Congestion, SystemConfig
 from studio.sim.fabrics import Speed, rail_optimized
 from studio.sim.fields import nearest
@@ -39,10 +39,44 @@ class Preset:
     source: str
     parts: Parts
 
+    __repr__ = one_line
+
     @property
     def config(self) -> SystemConfig:
         """The system as the simulator takes it."""
         return interpret(self.parts).config
+
+
+class Presets(Mapping[str, Preset]):
+    """The presets by name.
+
+    Example:
+        >>> import studio
+        >>> studio.presets["hgx-h100-8"].config.topology.npus
+        8
+        >>> list(studio.presets)[:3]
+        ['hgx-h100-8', 'hgx-h100-16', 'hgx-h100-32']
+    """
+
+    def __init__(self, listed: Sequence[Preset]) -> None:
+        self._presets = {one.name: one for one in listed}
+
+    def __getitem__(self, name: str) -> Preset:
+        return self._presets[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._presets)
+
+    def __len__(self) -> int:
+        return len(self._presets)
+
+    def __repr__(self) -> str:
+        return line("Presets", [repr(name) for name in self])
+
+    def _repr_html_(self) -> str:
+        """Return the presets as a table."""
+        rows = [(one.name, one.config.topology.npus, one.title, one.source) for one in self.values()]
+        return table(repr(self), ("name", "NPUs", "what it is", "source of the numbers"), rows)
 
 
 def preset(name: str) -> Preset:
@@ -211,5 +245,7 @@ _ALL = (
     ),
 )
 
-PRESETS: Mapping[str, Preset] = MappingProxyType({preset.name: preset for preset in _ALL})
+PRESETS = Presets(_ALL)
 """Every preset by name, in the order they are listed."""
+presets = PRESETS
+"""What notebooks call them."""

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from studio.analysis.job.breakdown import Breakdown, Spans, breakdown, node_kinds
+from studio.notebook import line, table
 from studio.sim.config import SystemConfig
 from studio.sim.folding import expanded_links
 from studio.sim.kernel import records as k
@@ -17,7 +18,8 @@ from studio.sim.node_records import roofline
 from studio.sim.plan import Plan
 from studio.sim.traffic import DimensionTraffic, LinkTraffic, dimensions_carried, links_carried
 from studio.timeline import NodeTimes, Timeline, arrange_lanes, empty_times, rank_indices
-from studio.trace import Bool, Int64, NodeType, Trace
+from studio.trace import Bool, Int64, NodeType, Rank, Trace
+from studio.units import format_ns
 
 WRAP = 1 << 64
 CPU, GPU, COMM, MEMORY, OTHER = range(5)
@@ -60,6 +62,23 @@ class SimResult:
     representative: Int64
     unfolded: str = ""
 
+    def __repr__(self) -> str:
+        """Return it in a line."""
+        ranks = f"{len(self.finish_ns):,} ranks"
+        return line(
+            "SimResult", [f"finish {format_ns(self.makespan_ns)}", ranks, f"{len(self.event_ns):,} events"]
+        )
+
+    def _repr_html_(self) -> str:
+        """Return where the time of the ranks goes, as a table."""
+        times = breakdown_of(self)
+        rows = [
+            (name.removesuffix("_ns").replace("_", " "), *(format_ns(float(value)) for value in parts))
+            for name, column in (("finish", self.finish_ns), *((spec.name, getattr(times, spec.name)) for spec in fields(times)))
+            if (parts := (column.min(), column.mean(), column.max()))[2]
+        ]  # fmt: skip
+        return table(repr(self), ("per rank", "least", "mean", "most"), rows)
+
     @property
     def makespan_ns(self) -> int:
         """When the last rank finished."""
@@ -70,16 +89,21 @@ class SimResult:
         """How many ranks were simulated: one of each class of equivalent ranks."""
         return len(np.unique(self.representative))
 
-    def events_of(self, rank: int) -> tuple[Int64, Int64, Bool]:
-        """Return tick, row and whether it completes of every event of a rank, in order."""
-        mine = self.event_rank == self.representative[rank]
+    def events_of(self, rank: int | Rank) -> tuple[Int64, Int64, Bool]:
+        """Return tick, row and whether it completes of every event of a rank, given by number or itself, in order.
+
+        Raises:
+            TraceError: There is no such rank.
+        """
+        [place] = rank_indices(self.trace, [rank]).tolist()
+        mine = self.event_rank == self.representative[place]
         return self.event_ns[mine], self.event_row[mine], self.event_end[mine]
 
-    def timeline(self, ranks: Sequence[int] | None = None) -> Timeline:
+    def timeline(self, ranks: Sequence[int | Rank] | int | Rank | None = None) -> Timeline:
         """Return the timeline: each node from issue to callback, in lanes.
 
         Args:
-            ranks: Rank numbers; None takes all. Of a folded simulation each rank asked for costs as much as
+            ranks: A rank or several, by number or themselves; None takes all. Of a folded simulation each rank asked for costs as much as
                 one that was not: ask for those that are shown.
 
         Raises:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from studio.notebook import one_line
 from studio.sim.config import SystemConfig
 from studio.sim.kernel import records as k
 from studio.sim.links import Float64, LinkTable, link_table
@@ -38,6 +39,8 @@ class LinkTraffic:
     messages: Int64
     busy_ns: Int64
     peak_queue: Int64
+
+    __repr__ = one_line
 
     def __len__(self) -> int:
         """Return the number of links."""
@@ -79,6 +82,8 @@ class DimensionTraffic:
     messages: Int64
     busy_ns: Float64
     capacity_bytes_per_ns: float
+
+    __repr__ = one_line
 
     def offered_load(self, time_ns: float) -> float:
         """Return bytes sent over what all ports of all NPUs could have sent in a time: 1 is all of the bandwidth.

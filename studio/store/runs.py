@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 from studio import __version__
 from studio.decoding import converted, decoder
 from studio.errors import ConfigError
+from studio.notebook import one_line
 from studio.sim.config import Congestion, SystemConfig, Topology
 from studio.sim.kinds import CollectiveKind
 from studio.sim.parts import CustomAlgorithms, Mode, Parts, interpret
@@ -54,7 +55,7 @@ class RunSummary:
 
     Attributes:
         first_finish_ns: When the first rank finished.
-        compute_ns, communication_ns, exposed_communication_ns, memory_ns, cpu_ns, idle_ns: See
+        compute_ns, communication_ns, exposed_communication_ns, memory_ns, cpu_ns, idle_ns, copy_ns, exposed_copy_ns: See
             `analysis.job.breakdown.Breakdown`.
         events: Events that are kept: those of the ranks that were simulated.
     """
@@ -67,6 +68,10 @@ class RunSummary:
     cpu_ns: float
     idle_ns: float
     events: int
+    copy_ns: float = 0.0
+    exposed_copy_ns: float = 0.0
+
+    __repr__ = one_line
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +118,8 @@ class RunInfo:
     bytes_per_ns: tuple[float, ...]
     custom: tuple[str, ...] = ()
     layout: int = LAYOUT
+
+    __repr__ = one_line
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,6 +33,7 @@ from studio.analysis.job.summary import Summary, summarise
 from studio.decoding import decoder
 from studio.errors import StudioError, TraceError
 from studio.files import PRIVATE_FOLDER, is_full, make_private, size_below, tell_full
+from studio.notebook import line, one_line
 from studio.store.arrays import (
     Damaged,
     encodable,
@@ -85,6 +86,8 @@ class JobInfo:
     runs_bytes: int = 0
     layout: int = LAYOUT
 
+    __repr__ = one_line
+
 
 class _Layout(msgspec.Struct):
     """The fields that every version of job.json has."""
@@ -100,7 +103,17 @@ _job_info = decoder(JobInfo)
 
 
 class Workspace:
-    """A folder of jobs."""
+    """A folder of jobs, shared by the web app, the commands and notebooks.
+
+    Example:
+        >>> import studio, tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     [job.name for job in studio.Workspace(folder).jobs()]
+        []
+    """
+
+    def __repr__(self) -> str:
+        return line("Workspace", [repr(str(self.root))])
 
     def __init__(self, root: Path | str) -> None:
         self.root = Path(root).expanduser().absolute()

@@ -19,7 +19,7 @@ from studio.errors import TraceError
 from studio.figures.graph import communication, elements, look
 from studio.figures.graph_colours import Swatch
 from studio.session import Session, keep_result
-from studio.trace import Graph, Int64, NodeType, Rank, type_name
+from studio.trace import COPY, Graph, Int64, NodeType, Rank, shown_types, type_name
 from studio.units import format_count
 from studio.views.address import rank_of, runs_of, shown_run
 from studio.views.graph_fold import (
@@ -267,7 +267,11 @@ def map_shown(session: Session, view: dict[str, Any]) -> GraphMap:
 
 @keep_result
 def _map(session: Session, job: str, graph: int) -> GraphMap:
-    return graph_map(depths_of(session, job, graph, "both"), session.trace(job).graphs[graph].type)
+    types = shown_types(session.trace(job).graphs[graph])
+    # The picture has a byte a pixel: copies follow the types of the schema, other types count as none of them.
+    known = np.where((types < 0) | (types > max(NodeType)), NodeType.INVALID, types)
+    kinds = np.where(types == COPY, max(NodeType) + 1, known).astype(np.int32)
+    return graph_map(depths_of(session, job, graph, "both"), kinds)
 
 
 def node_named(session: Session, view: dict[str, Any], row: int) -> str:

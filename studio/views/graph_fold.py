@@ -16,7 +16,7 @@ from studio.analysis.graph.nameparts import NameParts
 from studio.analysis.graph.neighbours import Adjacency, adjacency
 from studio.figures.blocks import Figures, Weights, folded_elements
 from studio.session import Session, keep_result
-from studio.trace import Int64, dense_column
+from studio.trace import Int64, dense_column, shown_types
 from studio.units import format_count, format_counted
 from studio.views.graph_request import KINDS, Request
 from studio.views.graph_times import node_spans
@@ -102,7 +102,9 @@ def weights_of(session: Session, job: str, graph: int, deps: str, run: str | Non
     busy = np.where(start >= 0, end - start, columns.duration_ns if not run else 0)
     size = dense_column(columns, "comm_size", 0)
     layer = depths_of(session, job, graph, deps).layer
-    return Weights(busy, size, layer, (int(layer.min(initial=0)), int(layer.max(initial=0))))
+    return Weights(
+        shown_types(columns), busy, size, layer, (int(layer.min(initial=0)), int(layer.max(initial=0)))
+    )
 
 
 def fold_elements(asked: Request) -> list[dict[str, Any]]:

@@ -44,13 +44,21 @@ def impatient():
     signal.signal(signal.SIGALRM, before)
 
 
-@pytest.mark.parametrize("name", ["text", "events", "workload-graph", "jsonized", "etplus"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "text", "events", "workload-graph", "jsonized", "etplus", "rocprof", "rocprof-perfetto", "xplane", "xplane-json",
+        "exported-chrome", "exported-perfetto",
+    ],
+)  # fmt: skip
 def test_mutated_files_give_a_trace_or_an_error_for_the_user(fuzz, impatient, tmp_path, name):
     seeds, rng = fuzz.SEEDS[name], Random(7)
     for seed in seeds:
         assert recognise(seed).name == name
     came = [fuzz.try_one(rng.choice(seeds), rng, tmp_path / "mutated", number) for number in range(150)]
-    assert came.count("trace") + came.count("damaged trace") > 30
+    # A protobuf message is whole or refused, and so is rocprof's JSON: most faults leave nothing to read.
+    least = {"rocprof": 15, "rocprof-perfetto": 2, "xplane": 2, "exported-perfetto": 2}.get(name, 30)
+    assert came.count("trace") + came.count("damaged trace") > least
     assert len(set(came)) > 1
 
 

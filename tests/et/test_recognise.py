@@ -25,6 +25,8 @@ EXPECTED = (
     (r"^public/chakra/1\.0\.2", "pytorch"),
     (r"^public/param/.*(_et[._]|_eg_)", "pytorch"),
     (r"^public/(param|hta)/.*(kineto|trace|rank)", "kineto"),
+    (r"^foreign/.*\.xplane\.pb", "xplane"),
+    (r"^foreign/rocprof", "rocprof"),
     (r"^public/chakra/(feeder|small)_chakra\.0\.json", "workload-graph"),
 )
 """Formats of the shared files by their paths."""

@@ -57,11 +57,13 @@ def test_nodes_by_type_tell_the_run_that_is_shown_before_what_was_recorded() -> 
 
 
 def test_shares_of_the_mean_rank_fill_the_finish() -> None:
-    """A rank that ends early, memory and idle time are all told, as shares of what the last rank takes."""
+    """A rank that ends early, copies, memory and idle time are all told, as shares of what the last rank takes."""
     columns = {
         "compute_ns": [20, 30],
         "communication_ns": [60, 10],
         "exposed_communication_ns": [50, 0],
+        "copy_ns": [5, 4],
+        "exposed_copy_ns": [4, 0],
         "memory_ns": [10, 0],
         "cpu_ns": [0, 10],
         "idle_ns": [20, 0],
@@ -75,7 +77,8 @@ def test_shares_of_the_mean_rank_fill_the_finish() -> None:
     assert shares == {
         "compute": "25.0",
         "exposed communication": "25.0",
-        "memory and CPU alone": "10.0",
+        "copies alone": "2.0",
+        "memory and CPU alone": "8.0",
         "idle": "10.0",
         "done before the last rank": "30.0",
     }

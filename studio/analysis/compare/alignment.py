@@ -22,6 +22,7 @@ import numpy as np
 
 from studio.analysis.collectives.groups import comm_nodes
 from studio.analysis.collectives.matching import edges, issue_order
+from studio.notebook import one_line
 from studio.trace import (
     GROUP_KEYS,
     NONE,
@@ -60,6 +61,8 @@ class GraphPairs:
     only_a: Int64
     only_b: Int64
 
+    __repr__ = one_line
+
 
 @dataclass(frozen=True, slots=True)
 class Alignment:
@@ -85,6 +88,8 @@ class Alignment:
     alone_b: Int64
     nodes_a: int
     nodes_b: int
+
+    __repr__ = one_line
 
     @property
     def matched(self) -> int:

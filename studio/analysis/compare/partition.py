@@ -1,8 +1,8 @@
 """Divide the makespan of a run into parts: every nanosecond in exactly one.
 
 On a rank each moment counts as the first of these that is true: a compute node is under way; a collective or a message
-is, and all that take part have begun; one is, and others are still to begin; a load or store is; a node of the CPU is;
-nothing is; the rank is done while others are not. So the parts of a rank add up to the finish of the run, to the
+is, and all that take part have begun; one is, and others are still to begin; a copy is; a load or store is; a node of
+the CPU is; nothing is; the rank is done while others are not. So the parts of a rank add up to the finish of the run, to the
 nanosecond, whichever rank is looked at.
 
 A member of a collective waits until the last member has begun it, a receive until its send has. Sends do not wait: they
@@ -21,6 +21,7 @@ from studio.analysis.collectives.matching import GroupMatching, match_by_name, m
 from studio.analysis.job.breakdown import (
     COMMUNICATION,
     COMPUTE,
+    COPY,
     CPU,
     MEMORY,
     NOTHING,
@@ -28,14 +29,15 @@ from studio.analysis.job.breakdown import (
     layered_ns,
     node_kinds,
 )
+from studio.notebook import one_line
 from studio.timeline import NodeSpans, NodeTimes
 from studio.trace import NONE, CommGroup, Int64, NodeType, Trace
 
-Part = Literal["compute", "transfer", "waiting", "memory", "cpu", "idle", "finished"]
+Part = Literal["compute", "transfer", "waiting", "copy", "memory", "cpu", "idle", "finished"]
 PARTS: tuple[Part, ...] = get_args(Part)
 """In the order in which a moment is given to them."""
-_LAYERS = 5
-_LAYER_OF = {COMPUTE: 0, COMMUNICATION: 1, MEMORY: 3, CPU: 4, NOTHING: _LAYERS}
+_LAYERS = 6
+_LAYER_OF = {COMPUTE: 0, COMMUNICATION: 1, COPY: 3, MEMORY: 4, CPU: 5, NOTHING: _LAYERS}
 _WAITING = 2
 _NEVER = np.iinfo(np.int64).max
 
@@ -47,7 +49,7 @@ class Partition:
     R ranks, those without times all zero.
 
     Attributes:
-        ns: (R, 7) time in each of `PARTS`; the rows of ranks with times add up to the finish of the run.
+        ns: (R, 8) time in each of `PARTS`; the rows of ranks with times add up to the finish of the run.
         communication_ns: (R,) some collective or message was under way, compute or not.
         known: (R',) places in the trace of the ranks that have times.
     """
@@ -55,6 +57,8 @@ class Partition:
     ns: Int64
     communication_ns: Int64
     known: Int64
+
+    __repr__ = one_line
 
     @property
     def busiest(self) -> int:
@@ -65,7 +69,7 @@ class Partition:
         return int(self.known[lost[self.known].argmin()])
 
     def mean(self) -> Int64:
-        """Return (7,) the mean over ranks with times in whole ns, rounded so that the sum is exact."""
+        """Return (8,) the mean over ranks with times in whole ns, rounded so that the sum is exact."""
         total: Int64 = self.ns[self.known].sum(axis=0)
         count = max(len(self.known), 1)
         whole, rest = total // count, total % count

@@ -17,8 +17,10 @@ import numpy as np
 from studio.analysis.compare.alignment import Alignment, GraphPairs, align, plain_name
 from studio.analysis.compare.partition import PARTS, Part, Partition, partition
 from studio.errors import TraceError
+from studio.notebook import line, one_line, table
 from studio.timeline import NodeTimes
-from studio.trace import NONE, CommGroup, Float64, Graph, Int64, Trace, type_name
+from studio.trace import NONE, CommGroup, Float64, Graph, Int64, Trace, shown_types, type_name
+from studio.units import format_ns
 
 MOST_LISTED = 50
 Basis = Literal["busiest", "mean"]
@@ -46,6 +48,8 @@ class Carried:
     load: Float64
     about: str = ""
 
+    __repr__ = one_line
+
 
 NOTHING_CARRIED = Carried((), np.zeros(0, np.int64), np.zeros(0), np.zeros(0))
 
@@ -72,6 +76,8 @@ class Side:
     groups: Sequence[CommGroup] | None = None
     dimensions: Carried = NOTHING_CARRIED
     links: Carried = NOTHING_CARRIED
+
+    __repr__ = one_line
 
     @property
     def makespan_ns(self) -> int:
@@ -112,6 +118,8 @@ class Figure:
     unit: Literal["ns", "bytes", "share"] = "ns"
     share: float | None = None
 
+    __repr__ = one_line
+
     @property
     def difference(self) -> float | None:
         """B minus A, None where either is missing."""
@@ -132,6 +140,8 @@ class Step:
     a_ns: int
     b_ns: int
     share: float | None
+
+    __repr__ = one_line
 
     @property
     def difference_ns(self) -> int:
@@ -158,6 +168,8 @@ class Waterfall:
     b_ns: int
     steps: tuple[Step, ...]
 
+    __repr__ = one_line
+
 
 @dataclass(frozen=True, slots=True)
 class NodeChange:
@@ -178,6 +190,8 @@ class NodeChange:
     b_ns: int
     ranks: int
     total_ns: int
+
+    __repr__ = one_line
 
     @property
     def difference_ns(self) -> int:
@@ -200,6 +214,8 @@ class NodeAlone:
     ns: int
     ranks: int
 
+    __repr__ = one_line
+
 
 @dataclass(frozen=True, slots=True)
 class Operation:
@@ -218,6 +234,8 @@ class Operation:
     count_b: int
     a_ns: int
     b_ns: int
+
+    __repr__ = one_line
 
     @property
     def difference_ns(self) -> int:
@@ -255,6 +273,24 @@ class Comparison:
     added_count: int
     removed_count: int
     operations: tuple[Operation, ...]
+
+    def __repr__(self) -> str:
+        """Return it in a line."""
+        finishes = f"finish {format_ns(self.a.makespan_ns)} → {format_ns(self.b.makespan_ns)}"
+        return line(
+            "Comparison", [finishes, f"{self.added_count:,} nodes added", f"{self.removed_count:,} removed"]
+        )
+
+    def _repr_html_(self) -> str:
+        """Return its figures, and the nodes that changed most, as tables."""
+
+        def said(value: float | None) -> str:
+            return "–" if value is None else format_ns(value)
+
+        figures = [
+            (figure.key, said(figure.a), said(figure.b), said(figure.difference)) for figure in self.figures
+        ]
+        return table(repr(self), ("mean of a rank", "A", "B", "B − A"), figures)
 
     @property
     def difference_ns(self) -> int:
@@ -327,6 +363,7 @@ def _means(partition: Partition) -> dict[str, float]:
         "communication": float(partition.communication_ns[partition.known].mean()),
         "exposed": mean["transfer"] + mean["waiting"],
         "waiting": mean["waiting"],
+        "copy": mean["copy"],
         "memory": mean["memory"],
         "cpu": mean["cpu"],
         "idle": mean["idle"],
@@ -594,7 +631,7 @@ def _operation_codes(graph: Graph) -> tuple[Int64, list[tuple[str, str]]]:
         [number.setdefault(plain_name(pool[code]), len(number)) for code in used.tolist()], np.int64
     )
     names = list(number)
-    pair = graph.type.astype(np.int64) * len(names) + plain[inverse]
+    pair = shown_types(graph).astype(np.int64) * len(names) + plain[inverse]
     kinds, code = np.unique(pair, return_inverse=True)
     keys = [(type_name(kind // len(names)), names[kind % len(names)]) for kind in kinds.tolist()]
     return code, keys

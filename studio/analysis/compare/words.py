@@ -7,7 +7,7 @@ from typing import Any
 
 from studio.analysis.compare.runs import Comparison, Side
 from studio.analysis.job.nodes import node_ref
-from studio.trace import type_name
+from studio.trace import shown_type, type_name
 from studio.units import format_bytes, format_ns
 
 WORDS: Mapping[str, str] = {
@@ -17,6 +17,7 @@ WORDS: Mapping[str, str] = {
     "exposed": "exposed communication",
     "transfer": "exposed communication under way",
     "waiting": "exposed, waiting for other ranks",
+    "copy": "copies",
     "memory": "memory",
     "cpu": "CPU",
     "idle": "idle",
@@ -88,6 +89,6 @@ def node_words(side: Side, rank: int, row: int) -> dict[str, Any]:
     return {
         "rank": side.trace.ranks[rank].number,
         "node": node_ref(graph, row),
-        "type": type_name(int(graph.type[row])),
+        "type": type_name(shown_type(graph, row)),
         "name": graph.strings[int(graph.name[row])],
     }

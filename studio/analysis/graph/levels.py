@@ -25,6 +25,7 @@ from studio.trace import (
     dense_column,
     group_slots,
     int_column,
+    shown_types,
     type_name,
 )
 
@@ -103,7 +104,7 @@ def offered_levels(source: Source) -> list[LevelName]:
         "phase": _may_have_phases(source),
         "lane": any(len(int_column(graph, key)[0]) for key in ("tid", "stream")),
         "group": bool((group_slots(graph) != NONE).any()),
-        "type": bool((graph.type != graph.type[:1]).any()),
+        "type": bool((shown_types(graph) != shown_types(graph)[:1]).any()),
         "order": True,
     }
     return [name for name in TITLES if available[name]]
@@ -126,7 +127,7 @@ def level(source: Source, name: LevelName) -> Level:
     if name == "group":
         return _flat(name, group_slots(graph), lambda key: _group_label(source.groups, key))
     if name == "type":
-        return _flat(name, graph.type.astype(np.int64), type_name)
+        return _flat(name, shown_types(graph).astype(np.int64), type_name)
     return _flat(name, np.zeros(len(graph), np.int64), lambda _key: "all")
 
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from studio.analysis.graph.nameparts import NameParts
 from studio.errors import TraceError
-from studio.trace import Bool, Graph, Int64, NodeType, group_slots, int_column
+from studio.trace import Bool, Graph, Int64, NodeType, group_slots, int_column, shown_types
 
 HELP = "A part of the name or an id; /…/ is a regular expression; type:all-reduce, group:tp0, id:118 look in one place."
 
@@ -87,7 +87,7 @@ def kinds_of(graph: Graph) -> Kinds:
     communicates = (graph.type >= NodeType.COMM_SEND) & (graph.type <= NodeType.COMM_COLL)
     rows, values = int_column(graph, "comm_type", among=np.flatnonzero(communicates))
     collective[rows] = values
-    coded = pa.array((graph.type.astype(np.int64) << 32) + collective + 1).dictionary_encode()
+    coded = pa.array((shown_types(graph).astype(np.int64) << 32) + collective + 1).dictionary_encode()
     codes, of = coded.dictionary.to_pylist(), coded.indices.to_numpy()
     return Kinds(tuple((code >> 32, (code & 0xFFFFFFFF) - 1) for code in codes), of.astype(np.int64))
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from itertools import pairwise
 
 import numpy as np
 
+from studio.notebook import one_line, table
 from studio.timeline import NodeTimes
-from studio.trace import NONE, Bool, Graph, Int64, NodeType, Trace, int_column
+from studio.trace import NONE, Bool, Graph, Int64, NodeType, Trace, copies, int_column
+from studio.units import format_ns
 
-COMPUTE, COMMUNICATION, MEMORY, CPU, NOTHING = range(5)
-"""What a node occupies: the accelerator, the network, remote memory, the host, or nothing."""
+COMPUTE, COMMUNICATION, MEMORY, CPU, NOTHING, COPY = range(6)
+"""What a node occupies: the accelerator, the network, remote memory, the host, nothing, or a device's memory."""
 _MOST_NS = 1 << 62
 
 
@@ -24,13 +26,15 @@ class Spans:
     Attributes:
         start_ns, end_ns: (S,) end exclusive.
         rank: (S,) index of the rank.
-        kind: (S,) COMPUTE, COMMUNICATION, MEMORY, CPU or NOTHING.
+        kind: (S,) COMPUTE, COMMUNICATION, MEMORY, CPU, NOTHING or COPY.
     """
 
     start_ns: Int64
     end_ns: Int64
     rank: Int64
     kind: Int64
+
+    __repr__ = one_line
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +44,11 @@ class Breakdown:
     R ranks.
 
     Attributes:
-        compute_ns: (R,) some compute node was under way beside the CPU.
+        compute_ns: (R,) some compute node was under way beside the CPU, copies left out.
         communication_ns: (R,) some collective, send or receive was, waiting for the other side included.
         exposed_communication_ns: (R,) communication was under way and no compute was.
+        copy_ns: (R,) some copy was: memcpy or memset.
+        exposed_copy_ns: (R,) a copy was under way, and neither compute nor communication was.
         memory_ns: (R,) some load or store was.
         cpu_ns: (R,) some node of the CPU was.
         idle_ns: (R,) nothing was, before the rank finished.
@@ -51,15 +57,20 @@ class Breakdown:
     compute_ns: Int64
     communication_ns: Int64
     exposed_communication_ns: Int64
+    copy_ns: Int64
+    exposed_copy_ns: Int64
     memory_ns: Int64
     cpu_ns: Int64
     idle_ns: Int64
+
+    __repr__ = one_line
 
 
 def node_kinds(graph: Graph) -> Int64:
     """Return (N,) the kind of work of each node of a graph."""
     kinds = np.full(len(graph), NOTHING, np.int64)
     kinds[graph.type == NodeType.COMP] = COMPUTE
+    kinds[copies(graph)] = COPY
     kinds[(graph.type >= NodeType.COMM_SEND) & (graph.type <= NodeType.COMM_COLL)] = COMMUNICATION
     kinds[(graph.type == NodeType.MEM_LOAD) | (graph.type == NodeType.MEM_STORE)] = MEMORY
     rows, values = int_column(graph, "is_cpu_op")
@@ -80,13 +91,16 @@ def breakdown(spans: Spans, finish_ns: Int64) -> Breakdown:
         return _covered_sorted(spans, np.isin(spans.kind, kinds), len(finish_ns))
 
     compute = covered(COMPUTE)
+    both = covered(COMPUTE, COMMUNICATION)
     return Breakdown(
         compute_ns=compute,
         communication_ns=covered(COMMUNICATION),
-        exposed_communication_ns=covered(COMPUTE, COMMUNICATION) - compute,
+        exposed_communication_ns=both - compute,
+        copy_ns=covered(COPY),
+        exposed_copy_ns=covered(COMPUTE, COMMUNICATION, COPY) - both,
         memory_ns=covered(MEMORY),
         cpu_ns=covered(CPU),
-        idle_ns=finish_ns - covered(COMPUTE, COMMUNICATION, MEMORY, CPU),
+        idle_ns=finish_ns - covered(COMPUTE, COMMUNICATION, COPY, MEMORY, CPU),
     )
 
 
@@ -105,6 +119,23 @@ class RankUse:
     numbers: list[int]
     finish_ns: Int64
     times: Breakdown
+
+    __repr__ = one_line
+
+    def _repr_html_(self) -> str:
+        """Return a row for each rank."""
+        columns = [getattr(self.times, spec.name) for spec in fields(self.times)]
+        head = [
+            "rank",
+            "finish",
+            *(spec.name.removesuffix("_ns").replace("_", " ") for spec in fields(self.times)),
+        ]
+        rows = zip(
+            self.numbers,
+            *(map(format_ns, column.tolist()) for column in (self.finish_ns, *columns)),
+            strict=True,
+        )
+        return table("Where the time of each rank goes", head, rows)
 
 
 def rank_use(trace: Trace, times: NodeTimes, finish_ns: Int64, origin_ns: int) -> RankUse:

@@ -1,4 +1,4 @@
-"""Export a rank as a pandas table or a networkx graph, for notebooks."""
+"""Export ranks as pandas and Arrow tables, or one as a networkx graph, for notebooks."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from studio.analysis.collectives.groups import comm_nodes
-from studio.errors import TraceError
 from studio.trace import (
     NONE,
     Graph,
@@ -18,26 +17,49 @@ from studio.trace import (
     dense_column,
     dependency_ids,
     node_attributes,
+    shown_type,
+    shown_types,
     type_name,
 )
 
 if TYPE_CHECKING:
     import networkx as nx
     import pandas as pd
+    import pyarrow as pa
 
 
-def to_pandas(trace: Trace, rank: int) -> pd.DataFrame:
-    """Return the nodes of a rank as a table, one row per node in file order.
+def to_pandas(trace: Trace, rank: int | Rank | None = None) -> pd.DataFrame:
+    """Return the nodes of a rank as a table, or those of all ranks, one row per node in file order.
 
-    Columns: id, name, type, start_ns (missing where not recorded), duration_ns, operations, collective, group,
-    bytes, ctrl_deps and data_deps (lists of ids).
+    Columns: rank (where none is chosen), id, name, type, start_ns (missing where not recorded), duration_ns, operations,
+    collective, group, bytes, ctrl_deps and data_deps (lists of ids).
+
+    Args:
+        trace: The job.
+        rank: A rank, by number or itself; None puts all of them into one table.
 
     Raises:
         TraceError: The trace has no such rank.
+
+    Example:
+        >>> import studio
+        >>> trace = studio.read(studio.sample_path("transformer_8r"))
+        >>> nodes = studio.to_pandas(trace)
+        >>> len(nodes), sorted(set(nodes["rank"]))
+        (2488, [0, 1, 2, 3, 4, 5, 6, 7])
+        >>> int(studio.to_pandas(trace, rank=3)["bytes"].sum()) == int(nodes[nodes["rank"] == 3]["bytes"].sum())
+        True
     """
     import pandas as pd
 
-    owner = _rank(trace, rank)
+    if rank is None:
+        tables = [to_pandas(trace, one) for one in trace.ranks]
+        numbers = np.repeat([one.number for one in trace.ranks], [len(one) for one in tables])
+        whole = pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
+        whole["type"] = whole["type"].astype("category")
+        whole.insert(0, "rank", numbers)
+        return whole
+    owner = trace.known_rank(rank)
     graph = trace.graph_of(owner)
     names, communication = list(graph.strings), comm_nodes(graph)
     collective, group = np.full(len(graph), None, object), np.full(len(graph), None, object)
@@ -56,7 +78,7 @@ def to_pandas(trace: Trace, rank: int) -> pd.DataFrame:
         {
             "id": graph.id,
             "name": [names[code] for code in graph.name.tolist()],
-            "type": pd.Categorical([type_name(number) for number in graph.type.tolist()]),
+            "type": pd.Categorical([type_name(number) for number in shown_types(graph).tolist()]),
             "start_ns": pd.Series(graph.start_ns, dtype="Int64").mask(graph.start_ns < 0),
             "duration_ns": graph.duration_ns,
             "operations": dense_column(graph, "num_ops", 0),
@@ -69,18 +91,59 @@ def to_pandas(trace: Trace, rank: int) -> pd.DataFrame:
     )
 
 
-def to_networkx(trace: Trace, rank: int) -> nx.MultiDiGraph[int]:
+def to_arrow(trace: Trace, rank: int | Rank | None = None) -> pa.Table:
+    """Return the table of `to_pandas` as an Arrow table, for Polars, DuckDB, Parquet and the like.
+
+    Args:
+        trace: The job.
+        rank: A rank, by number or itself; None puts all of them into one table.
+
+    Raises:
+        TraceError: The trace has no such rank.
+
+    Example:
+        >>> import studio
+        >>> table = studio.to_arrow(studio.read(studio.sample_path("transformer_8r")))
+        >>> table.num_rows, table.column_names[:4]
+        (2488, ['rank', 'id', 'name', 'type'])
+    """
+    import pyarrow as pa
+
+    kinds = {"collective": pa.string(), "group": pa.string(), "name": pa.string(), "type": pa.string()}
+    kinds |= {"ctrl_deps": pa.list_(pa.uint64()), "data_deps": pa.list_(pa.uint64())}
+    frame = to_pandas(trace, rank)
+    # A rank at a time would give each its own dictionary of texts.
+    columns = {
+        str(name): pa.array(frame[name].astype(object) if kind == pa.string() else frame[name], type=kind)
+        for name in frame.columns
+        for kind in [kinds.get(str(name))]
+    }
+    return pa.table(columns)
+
+
+def to_networkx(trace: Trace, rank: int | Rank) -> nx.MultiDiGraph[int]:
     """Return a rank as a graph with edges from each node to the nodes that wait for it.
 
     Nodes are row numbers with `id`, `name`, `type`, `start_ns`, `duration_ns` and `attributes` (name → value); edges
     have `kind`, "data" or "ctrl". Dangling dependencies have no edge.
 
+    Args:
+        trace: The job.
+        rank: The rank, by number or itself.
+
     Raises:
         TraceError: The trace has no such rank.
+
+    Example:
+        >>> import studio
+        >>> trace = studio.read(studio.sample_path("transformer_8r"))
+        >>> graph = studio.to_networkx(trace, rank=0)
+        >>> graph.number_of_nodes() == len(trace.graph_of(0))
+        True
     """
     import networkx as nx
 
-    owner = _rank(trace, rank)
+    owner = trace.known_rank(rank)
     graph = trace.graph_of(owner)
     result: nx.MultiDiGraph[int] = nx.MultiDiGraph(rank=rank)
     for row in range(len(graph)):
@@ -91,7 +154,7 @@ def to_networkx(trace: Trace, rank: int) -> nx.MultiDiGraph[int]:
             row,
             id=int(graph.id[row]),
             name=graph.strings[int(graph.name[row])],
-            type=type_name(int(graph.type[row])),
+            type=type_name(shown_type(graph, row)),
             start_ns=int(graph.start_ns[row]),
             duration_ns=int(graph.duration_ns[row]),
             attributes=attributes,
@@ -103,16 +166,6 @@ def to_networkx(trace: Trace, rank: int) -> nx.MultiDiGraph[int]:
         pairs = zip(deps.rows[there].tolist(), after[there].tolist(), strict=True)
         result.add_edges_from(((before, later) for before, later in pairs), kind=kind)
     return result
-
-
-def _rank(trace: Trace, number: int) -> Rank:
-    rank = trace.rank(number)
-    if rank is None:
-        known = ", ".join(str(rank.number) for rank in trace.ranks[:8]) + (
-            ", …" if len(trace.ranks) > 8 else ""
-        )
-        raise TraceError(f"The trace has no rank {number}.", hint=f"Its ranks are {known}.")
-    return rank
 
 
 def _ids(graph: Graph, kind: str) -> list[list[int]]:

@@ -28,6 +28,7 @@ from studio.trace import (
     NONE,
     Bool,
     Graph,
+    Int32,
     Int64,
     NodeType,
     Rank,
@@ -35,6 +36,7 @@ from studio.trace import (
     UInt64,
     collective_name,
     dense_column,
+    shown_types,
     type_name,
 )
 
@@ -135,10 +137,12 @@ class _Columns:
 
     Attributes:
         collective, bytes, operations, start_ns, end_ns, duration_ns, waits_for: (N,) as in `Node`, times recorded.
+        type: (N,) as it is shown.
         group_slot: (N,) slot that holds the comm group's name.
         again: (N,) how many nodes before have the same id; None where no id repeats.
     """
 
+    type: Int32
     collective: Int64
     bytes: Int64
     operations: Int64
@@ -266,7 +270,7 @@ class NodeIndex:
             rank=rank.number,
             id=int(graph.id[row]),
             name=graph.strings[int(graph.name[row])],
-            type=type_name(int(graph.type[row])),
+            type=type_name(int(columns.type[row])),
             collective=_collective_text(collective),
             group=str(rank.slots[slot]) if slot != NONE else "",
             bytes=int(columns.bytes[row]),
@@ -399,9 +403,8 @@ class NodeIndex:
         return self._spread(by_graph)
 
     def _numbers(self, index: int, column: str) -> NDArray[Any]:
-        graph = self.trace.graphs[index]
-        if column in ("id", "type"):
-            stored: NDArray[Any] = getattr(graph, column)
+        if column == "id":
+            stored: NDArray[Any] = self.trace.graphs[index].id
             return stored
         values: Int64 = getattr(self.job.columns_of(index), _RECORDED.get(column, column))
         return values
@@ -435,6 +438,7 @@ def _columns(graph: Graph, origin_ns: int) -> _Columns:
     group_slot[nodes.rows] = nodes.group_slot
     start_ns = np.where(graph.start_ns >= 0, graph.start_ns - origin_ns, NONE)
     return _Columns(
+        type=shown_types(graph),
         collective=np.where(graph.type == NodeType.COMM_COLL, dense_column(graph, "comm_type", NONE), NONE),
         bytes=dense_column(graph, "comm_size", NONE),
         operations=dense_column(graph, "num_ops", NONE),

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from studio.analysis.job.breakdown import COMMUNICATION, COMPUTE, CPU, MEMORY, node_kinds
+from studio.analysis.job.breakdown import COMMUNICATION, COMPUTE, COPY, CPU, MEMORY, node_kinds
 from studio.timeline import NodeTimes
 from studio.trace import NONE, Float64, Int64, Trace
 
-LAYERS = (COMPUTE, COMMUNICATION, MEMORY, CPU)
+LAYERS = (COMPUTE, COMMUNICATION, COPY, MEMORY, CPU)
 """A moment of a rank counts as the first of these that is under way."""
 
 
@@ -22,7 +22,7 @@ class Occupancy:
 
     Attributes:
         edges_ns: (B+1,) from the beginning of the run to its finish.
-        share: (4, B) share of the ranks' time in each of `LAYERS`, 0 to 1; what is left is idle.
+        share: (5, B) share of the ranks' time in each of `LAYERS`, 0 to 1; what is left is idle.
         ranks: How many ranks have times.
     """
 

@@ -8,7 +8,18 @@ from dataclasses import dataclass
 import numpy as np
 
 from studio.analysis.collectives.groups import comm_nodes
-from studio.trace import NONE, Graph, Int64, NodeType, Trace, collective_name, int_column, type_name
+from studio.notebook import one_line
+from studio.trace import (
+    NONE,
+    Graph,
+    Int64,
+    NodeType,
+    Trace,
+    collective_name,
+    int_column,
+    shown_types,
+    type_name,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +51,8 @@ class Share:
     duration_ns: int = 0
     duration_most_ns: int = 0
     duration_most_rank: int = NONE
+
+    __repr__ = one_line
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +86,8 @@ class Summary:
     timed_nodes: int
     duration_ns: int
     schema: tuple[str, ...]
+
+    __repr__ = one_line
 
 
 def summarise(trace: Trace) -> Summary:
@@ -126,8 +141,9 @@ def _by_type(graph: Graph) -> dict[str, Sums]:
     nodes = comm_nodes(graph)
     size[nodes.rows] = nodes.bytes
     by_type = {}
-    for number in np.unique(graph.type).tolist():
-        chosen = graph.type == number
+    types = shown_types(graph)
+    for number in np.unique(types).tolist():
+        chosen = types == number
         sums = int(chosen.sum()), int(size[chosen].sum()), int(graph.duration_ns[chosen].sum())
         by_type[type_name(number)] = sums
     return by_type

@@ -9,7 +9,7 @@ import numpy as np
 
 from studio.analysis.job.summary import rank_with_most
 from studio.timeline import NodeTimes
-from studio.trace import Graph, Int64, Trace, type_name
+from studio.trace import Int32, Int64, Trace, shown_types, type_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,15 +28,16 @@ class TypeTime:
 
 def type_times(trace: Trace, times: NodeTimes) -> dict[str, TypeTime]:
     """Return the total durations of each node type of a trace."""
-    kinds = sorted({kind for graph in trace.graphs for kind in np.unique(graph.type).tolist()})
+    types = [shown_types(graph) for graph in trace.graphs]
+    kinds = sorted({kind for of_graph in types for kind in np.unique(of_graph).tolist()})
     sums = np.zeros((len(trace.ranks), len(kinds)), np.int64)
     known: dict[tuple[int, int], list[int]] = {}  # ranks that one was simulated for share its times
     for index, (rank, first) in enumerate(zip(trace.ranks, times.first.tolist(), strict=True)):
         if first < 0:
             continue
         if (rank.graph, first) not in known:
-            graph = trace.graphs[rank.graph]
-            known[rank.graph, first] = _sums(graph, _durations(times, first, len(graph)), kinds)
+            mine = types[rank.graph]
+            known[rank.graph, first] = _sums(mine, _durations(times, first, len(mine)), kinds)
         sums[index] = known[rank.graph, first]
     numbers = [rank.number for rank in trace.ranks]
     return {type_name(kind): _time(sums[:, column], numbers) for column, kind in enumerate(kinds)}
@@ -47,8 +48,8 @@ def _durations(times: NodeTimes, first: int, count: int) -> Int64:
     return np.where((start < 0) | (end < 0), 0, end - start)
 
 
-def _sums(graph: Graph, lasted: Int64, kinds: Sequence[int]) -> list[int]:
-    return [int(lasted[graph.type == kind].sum()) for kind in kinds]
+def _sums(types: Int32, lasted: Int64, kinds: Sequence[int]) -> list[int]:
+    return [int(lasted[types == kind].sum()) for kind in kinds]
 
 
 def _time(of_rank: Int64, numbers: Sequence[int]) -> TypeTime:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from studio.analysis.timeline.gantt import Gantt
 from studio.analysis.timeline.slices import End, Slices
-from studio.trace import Rank, type_name
+from studio.trace import NONE, NodeType, Rank, collective_name, dense_column, type_name
 
 HEAD = '{"displayTimeUnit": "ns", "otherData": {"writer": "chakra-studio"}, "traceEvents": [\n'
 
@@ -30,7 +30,7 @@ def _rank(slices: Slices, rank: Rank) -> Iterator[str]:
     yield _metadata_event("process_sort_index", rank.number, 0, rank.number)
     gantt = slices.gantt
     graph = gantt.trace.graph_of(rank)
-    sizes = gantt.sizes_of(rank.graph)
+    sizes, kinds = gantt.sizes_of(rank.graph), dense_column(graph, "comm_type", NONE)
     names: dict[int, str] = {}
     for thread in slices.threads(rank):
         yield _metadata_event("thread_name", rank.number, thread.number, thread.title)
@@ -44,13 +44,19 @@ def _rank(slices: Slices, rank: Rank) -> Iterator[str]:
             graph.id[node],
             graph.type[node],
             sizes[node],
+            kinds[node],
         )
         lines = []
-        for start, length, code, number, of, size in zip(
+        for start, length, code, number, of, size, kind in zip(
             *(column.tolist() for column in columns), strict=True
         ):
             name = names.get(code) or names.setdefault(code, json.dumps(graph.strings[code]))
             more = f', "bytes": {size}' if size else ""
+            more += (
+                f', "collective": "{collective_name(kind)}"'
+                if of == NodeType.COMM_COLL and kind != NONE
+                else ""
+            )
             lines.append(
                 f',\n{{"ph": "X", "pid": {rank.number}, "tid": {thread.number}, "cat": "{thread.kind}", '
                 f'"ts": {_micros(start)}, "dur": {_micros(length)}, "name": {name}, '

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from studio.timeline import LaneKind, Timeline
-from studio.trace import Bool, Int64, NodeType, Trace, UInt8
+from studio.trace import Bool, Int64, NodeType, Trace, UInt8, copies
 
 Float64 = NDArray[np.float64]
 
@@ -32,6 +32,7 @@ class Category(IntEnum):
     RECEIVE = 3
     MEMORY = 4
     HOST = 5
+    COPY = 6
 
 
 _OF_TYPE = {
@@ -46,20 +47,22 @@ _HOST_LANES: tuple[LaneKind, ...] = ("cpu", "thread")
 
 
 def categories(timeline: Timeline, trace: Trace) -> UInt8:
-    """Return (S,) the `Category` of each span: that of its node's type, `HOST` for all in a CPU lane."""
+    """Return (S,) the `Category` of each span: that of its node's shown type, `HOST` for all in a CPU lane."""
     codes = np.empty(len(timeline), np.uint8)
     table = np.full(256, Category.HOST, np.uint8)
     for kind, category in _OF_TYPE.items():
         table[kind] = category
     numbers = {rank.number: rank.graph for rank in trace.ranks}
-    types = [np.clip(graph.type, 0, 255) for graph in trace.graphs]
+    kinds = [table[np.clip(graph.type, 0, 255)] for graph in trace.graphs]
+    for graph, of_graph in zip(trace.graphs, kinds, strict=True):
+        of_graph[copies(graph)] = Category.COPY
     bounds = np.searchsorted(timeline.lane, np.arange(len(timeline.lanes) + 1))
     for index, lane in enumerate(timeline.lanes):
         part = slice(int(bounds[index]), int(bounds[index + 1]))
         if lane.kind in _HOST_LANES:
             codes[part] = Category.HOST
         else:
-            codes[part] = table[types[numbers[lane.rank]][timeline.row[part]]]
+            codes[part] = kinds[numbers[lane.rank]][timeline.row[part]]
     return codes
 
 

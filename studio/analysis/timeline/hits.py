@@ -19,6 +19,7 @@ from studio.trace import (
     Rank,
     collective_name,
     int_column,
+    shown_types,
     type_name,
 )
 
@@ -108,8 +109,9 @@ def _fitting(graph: Graph, text: str) -> Int64:
 
 
 def _types(graph: Graph, wanted: str) -> Bool:
-    codes = np.unique(graph.type).tolist()
-    fits: Bool = np.isin(graph.type, [code for code in codes if wanted in type_name(code).lower()])
+    types = shown_types(graph)
+    codes = np.unique(types).tolist()
+    fits: Bool = np.isin(types, [code for code in codes if wanted in type_name(code).lower()])
     rows, values = int_column(graph, "comm_type")
     kinds = [kind.value for kind in CollectiveType if wanted in collective_name(kind.value).lower()]
     fits[rows[np.isin(values, kinds)]] = True

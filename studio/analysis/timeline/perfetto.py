@@ -21,15 +21,15 @@ from studio.analysis.timeline.gantt import Gantt
 from studio.analysis.timeline.slices import Slices, Thread
 from studio.errors import StudioError
 from studio.timeline import LANE_KINDS
-from studio.trace import Graph, Int64, Rank, type_name
+from studio.trace import NONE, Graph, Int64, NodeType, Rank, collective_name, dense_column, type_name
 
 INSTALL = "pip install 'chakra-studio[perfetto]'"
 _PROTOBUF_AT_LEAST = (6, 31, 1)
 """What the generated code of the package asks for; it raises an error of protobuf's with an older one."""
 _EVENTS_AT_ONCE = 8192
 """Packets that are encoded together: few pieces to send, few objects alive."""
-_ANNOTATIONS = ("id", "type", "bytes")
-_ID, _TYPE, _BYTES = range(1, len(_ANNOTATIONS) + 1)
+_ANNOTATIONS = ("id", "type", "bytes", "collective")
+_ID, _TYPE, _BYTES, _COLLECTIVE = range(1, len(_ANNOTATIONS) + 1)
 _HALF_CHARACTER = re.compile("[\ud800-\udfff]")
 
 
@@ -187,6 +187,7 @@ class _Writer:
             graph.id[node],
             graph.type[node],
             gantt.sizes_of(rank.graph)[node],
+            np.where(graph.type == NodeType.COMM_COLL, dense_column(graph, "comm_type", NONE), NONE)[node],
         )
         time, which, ends = _moments(
             gantt.coverage.start_ns[places] - gantt.origin_ns, gantt.coverage.end_ns[places] - gantt.origin_ns
@@ -220,8 +221,8 @@ class _Writer:
             yield trace.SerializeToString()
 
     def _tell(self, packet: Any, sequence: int, graph: Graph, what: list[int]) -> None:
-        """Add category, name, id, type and bytes of a slice."""
-        kind, code, number, of, size = what
+        """Add category, name, id, type, bytes and collective of a slice."""
+        kind, code, number, of, size, collective = what
         event = packet.track_event
         event.category_iids.append(kind)
         event.name_iid = code + 1
@@ -238,6 +239,8 @@ class _Writer:
         annotate(name_iid=_TYPE, string_value_iid=_type_number(of))
         if size:
             annotate(name_iid=_BYTES, int_value=size)
+        if collective != NONE:
+            annotate(name_iid=_COLLECTIVE, string_value=collective_name(collective))
 
 
 def _in_order(gantt: Gantt, threads: list[Thread], first: int) -> tuple[Int64, Int64, Int64]:

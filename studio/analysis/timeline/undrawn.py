@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from studio.analysis.timeline.gantt import Gantt
-from studio.trace import type_name
+from studio.trace import shown_types, type_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,11 +40,11 @@ def undrawn(gantt: Gantt) -> Undrawn:
         return Undrawn(nodes, (), ())
     left: Counter[int] = Counter()
     for graph, uses in Counter(rank.graph for rank in trace.ranks).items():
-        _count(left, trace.graphs[graph].type, uses)
+        _count(left, shown_types(trace.graphs[graph]), uses)
     rank_of = dict(zip(gantt.rows.track.tolist(), gantt.rows.rank.tolist(), strict=True))
     for track, uses in Counter(gantt.rows.track.tolist()).items():
         part = slice(*gantt.coverage.bounds[track : track + 2].tolist())
-        graph_type = trace.graph_of(gantt.rank(rank_of[track])).type
+        graph_type = shown_types(trace.graph_of(gantt.rank(rank_of[track])))
         _count(left, graph_type[gantt.coverage.row[part]], -uses)
     by_type = [(type_name(code), count) for code, count in left.most_common() if count]
     drawn = set(gantt.rows.rank.tolist())

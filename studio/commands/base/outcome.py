@@ -161,6 +161,7 @@ def text(outcome: Outcome) -> str:
         ("compute", times.compute_ns),
         ("communication", times.communication_ns),
         ("exposed communication", times.exposed_communication_ns),
+        ("copies", times.copy_ns),
         ("memory", times.memory_ns),
         ("CPU", times.cpu_ns),
         ("idle", times.idle_ns),

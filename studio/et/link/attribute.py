@@ -41,9 +41,11 @@ def attribute(operations: Operations, device: DeviceTrace) -> DeviceOperations:
     operator = np.full(len(rows), NONE, np.int64)
     distinct, back = np.unique(launch[there], return_inverse=True)
     operator[there] = covering(operations, device, distinct)[back]
+    called = bool((device.kind == EventKind.RUNTIME).any())
+    outside = "launched outside the recorded window" if called else "no launch is recorded"
     why = {
         "no correlation id": int((device.correlation[rows] < 0).sum()),
-        "launched outside the recorded window": int(((device.correlation[rows] >= 0) & ~there).sum()),
+        outside: int(((device.correlation[rows] >= 0) & ~there).sum()),
         "no operator around the launch": int((there & (operator < 0)).sum()),
     }
     return DeviceOperations(rows, launch, operator, {reason: count for reason, count in why.items() if count})

@@ -141,8 +141,8 @@ def _missing(pair: Pair) -> list[Finding]:
         return [Finding("warning", "no-device-trace", message, hint, file=pair.host.file)]
     if pair.device is not None and pair.host is None:
         message = (
-            f"{pair.device.file}: a Kineto trace without its execution trace: no tensors, so no data dependencies, "
-            "and sizes of collectives only where the events carry them."
+            f"{pair.device.file}: a {pair.device.head.recorder} without an execution trace: no tensors, so no data "
+            "dependencies, and sizes of collectives only where the events carry them."
         )
         hint = "Open it together with the execution trace of the same rank."
         return [Finding("warning", "no-host-trace", message, hint, file=pair.device.file)]

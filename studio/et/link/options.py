@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import IntFlag
 
+from studio.notebook import one_line
+
 
 class DepKind(IntFlag):
     """Why a node waits for another; several reasons may hold for one dependency.
@@ -58,6 +60,12 @@ class LinkOptions:
         align_clocks: Clocks of the ranks are aligned by matched collectives.
         metadata_nodes: Process groups are METADATA nodes; the reference simulator refuses traces with such nodes,
             so without this they are ordinary ones.
+
+    Example:
+        >>> import studio
+        >>> options = studio.LinkOptions(sequence=False, align_clocks=False)
+        >>> options.data, options.sequence
+        (True, False)
     """
 
     host_order: bool = True
@@ -74,6 +82,8 @@ class LinkOptions:
     thread_gap_ns: int = 100_000
     align_clocks: bool = True
     metadata_nodes: bool = True
+
+    __repr__ = one_line
 
     @property
     def kinds(self) -> DepKind:

@@ -22,6 +22,7 @@ def rank_table(times: Breakdown, finish_ns: Int64, numbers: Sequence[int]) -> Ta
         "compute_ns": times.compute_ns,
         "communication_ns": times.communication_ns,
         "exposed_communication_ns": times.exposed_communication_ns,
+        "copy_ns": times.copy_ns,
         "memory_ns": times.memory_ns,
         "cpu_ns": times.cpu_ns,
         "idle_ns": times.idle_ns,

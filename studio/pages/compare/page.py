@@ -29,6 +29,7 @@ _LEGEND = (
     ("compute", "compute"),
     ("collective", "collective"),
     ("send, receive", "p2p"),
+    ("copy", "copy"),
     ("memory", "memory"),
     ("CPU", "host"),
 )

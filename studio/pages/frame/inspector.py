@@ -25,6 +25,7 @@ from studio.trace import (
     ValueKind,
     collective_name,
     node_attributes,
+    shown_type,
     type_name,
 )
 from studio.units import format_bytes, format_count, format_ns, format_offset, format_si
@@ -108,7 +109,7 @@ def _facts(
     facts: list[tuple[str, Any]] = [
         ("rank", _link_fact(str(rank.number), "/timeline", keep, "See its lanes in the timeline")),
         ("id", str(int(graph.id[row]))),
-        ("type", type_name(number)),
+        ("type", type_name(shown_type(graph, row))),
     ]
     if number == NodeType.COMM_COLL and isinstance(values.get("comm_type"), int):
         facts.append(("collective", collective_name(int(values["comm_type"]))))  # type: ignore[arg-type]

@@ -21,6 +21,10 @@ _STILL: Any = {"displaylogo": False, "displayModeBar": False}
 _EXPOSED = (
     "Communication under way while no compute node ran. Communication that compute hides costs nothing here."
 )
+_COPIES = (
+    "Copies (memcpy, memset) under way while neither compute nor communication was. Copies are no compute: what they "
+    "share with communication counts as exposed communication."
+)
 _STANDS_OUT = 0.005
 
 
@@ -81,11 +85,14 @@ def _in_words(use: RankUse) -> list[Any]:
         f", exposed communication {share(times.exposed_communication_ns)}",
         hint("exposed communication", _EXPOSED),
     ]
+    alone = busy - times.compute_ns - times.exposed_communication_ns - times.exposed_copy_ns
     rest = {
-        "memory and CPU alone": busy - times.compute_ns - times.exposed_communication_ns,
+        "memory and CPU alone": alone,
         "idle": times.idle_ns,
         "done before the last rank": last - use.finish_ns,
     }
+    if times.exposed_copy_ns.any():
+        said += [f", copies alone {share(times.exposed_copy_ns)}", hint("copies alone", _COPIES)]
     said += [f", {name} {share(column)}" for name, column in rest.items() if name == "idle" or column.any()]
     most, mean = int(times.compute_ns.max()), float(times.compute_ns.mean())
     if len(use.numbers) > 1 and most > mean * (1 + _STANDS_OUT):
@@ -100,7 +107,7 @@ def _in_words(use: RankUse) -> list[Any]:
 
 
 def _over_time(occupancy: Occupancy) -> Table:
-    head = ("from_ns", "to_ns", "compute", "exposed_communication", "memory", "cpu")
+    head = ("from_ns", "to_ns", "compute", "exposed_communication", "copies", "memory", "cpu")
     edges = occupancy.edges_ns.tolist()
     rows = [
         (round(low), round(high), *(round(share, 6) for share in shares))

@@ -41,6 +41,7 @@ _COLOUR = {
     "COMM_COLL": "collective",
     "COMM_SEND": "p2p",
     "COMM_RECV": "p2p",
+    "COPY": "copy",
     "MEM_LOAD": "memory",
     "MEM_STORE": "memory",
 }

@@ -28,6 +28,7 @@ from studio.units import format_bytes, format_count, format_counted, format_ns, 
 _BUSIEST = 6
 _NAMED = 4
 _EXPOSED = "Time in which communication was under way on a rank and no compute was: what a faster network could save at most."
+_COPIES = "Time in which copies (memcpy, memset) were under way on a rank, and neither compute nor communication was."
 _WAITING = "Ranks that have finished wait for the one that finishes last; with it the times of a rank fill the whole finish."
 _OVER = (
     "the unaware network lets messages pass a port at the same time, as many as there are; try congestion aware, "
@@ -264,8 +265,11 @@ def _figures(outcome: SimResult, times: Breakdown, numbers: Sequence[int]) -> An
         (["exposed", hint("exposed communication", _EXPOSED)], share(times.exposed_communication_ns)),
         ("idle", share(times.idle_ns)),
     ]
-    # Only time without compute or communication counts here, so that the shares of the finish add up.
-    alone = outcome.finish_ns - times.idle_ns - times.compute_ns - times.exposed_communication_ns
+    # Only time without what stands above counts here, so that the shares of the finish add up.
+    if times.exposed_copy_ns.any():
+        shown.insert(-1, (["copies alone", hint("copies alone", _COPIES)], share(times.exposed_copy_ns)))
+    busy = outcome.finish_ns - times.idle_ns
+    alone = busy - times.compute_ns - times.exposed_communication_ns - times.exposed_copy_ns
     if alone.any():
         shown.insert(-1, ("memory and CPU alone", share(alone)))
     waiting = outcome.makespan_ns - outcome.finish_ns

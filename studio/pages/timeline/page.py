@@ -22,6 +22,7 @@ _LEGEND = (
     (Category.COLLECTIVE, "collective", "collective"),
     (Category.SEND, "→ send", "p2p"),
     (Category.RECEIVE, "← receive", "p2p"),
+    (Category.COPY, "copy", "copy"),
     (Category.MEMORY, "memory", "memory"),
     (Category.HOST, "CPU", "host"),
 )

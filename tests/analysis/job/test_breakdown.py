@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from studio.analysis.job.breakdown import (
     COMMUNICATION,
     COMPUTE,
+    COPY,
     CPU,
     MEMORY,
     NOTHING,
@@ -46,6 +47,16 @@ def test_memory_and_cpu_cover_idle_time_and_no_communication():
         5,
         1,
     )
+
+
+def test_copies_are_no_compute_and_show_where_nothing_hides_them():
+    """Compute 0-10, a copy 5-15, communication 12-20, a copy 18-25: alone from 10 to 12 and from 20 to 25."""
+    found = breakdown(
+        spans((0, 10, 0, COMPUTE), (5, 15, 0, COPY), (12, 20, 0, COMMUNICATION), (18, 25, 0, COPY)),
+        np.array([30]),
+    )
+    assert (found.compute_ns[0], found.copy_ns[0], found.exposed_copy_ns[0]) == (10, 17, 7)
+    assert (found.exposed_communication_ns[0], found.idle_ns[0]) == (8, 5)
 
 
 def test_nothing_ran_and_nothing_is_covered():

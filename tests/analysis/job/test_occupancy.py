@@ -6,7 +6,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from studio.analysis.job.occupancy import occupancy
+from studio.analysis.job.breakdown import COMMUNICATION, COMPUTE, MEMORY
+from studio.analysis.job.occupancy import LAYERS, occupancy
 from studio.timeline import node_times, recorded
 from tests.examples import examples
 from tests.handmade import collective, node, trace_of
@@ -34,11 +35,11 @@ def found(trace, makespan_us: int, bins: int):
 def test_what_overlaps_counts_once_and_for_compute_first():
     """Rank 0 computes 0-10 and communicates 5-20; rank 1 loads 10-20: in bins of 5 µs."""
     answer = found(job([("COMP", 0, 10), ("COMM_COLL", 5, 15)], [("MEM_LOAD", 10, 10)]), 40, 8)
-    compute, exposed, memory, cpu = (answer.share * 2).round(9).tolist()
+    compute, exposed, copies, memory, cpu = (answer.share * 2).round(9).tolist()
     assert compute == [1, 1, 0, 0, 0, 0, 0, 0]
     assert exposed == [0, 0, 1, 1, 0, 0, 0, 0]
     assert memory == [0, 0, 1, 1, 0, 0, 0, 0]
-    assert not any(cpu)
+    assert not any(copies + cpu)
     assert answer.ranks == 2
     assert answer.edges_ns[-1] == 40_000
 
@@ -59,7 +60,8 @@ def test_shares_equal_counting_moment_by_moment(ranks, bins):
         for kind, start, length in spans:
             layer = ["COMP", "COMM_COLL", "MEM_LOAD"].index(kind)
             grid[rank, start : start + length] = np.minimum(grid[rank, start : start + length], layer)
-    for layer in range(3):
-        assert np.isclose(answer.share[layer].mean(), (grid == layer).mean())
+    for layer, place in enumerate((COMPUTE, COMMUNICATION, MEMORY)):
+        share = answer.share[LAYERS.index(place)]
+        assert np.isclose(share.mean(), (grid == layer).mean())
     assert (answer.share >= -1e-12).all()
     assert (answer.share.sum(axis=0) <= 1 + 1e-12).all()

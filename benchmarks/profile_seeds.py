@@ -1,0 +1,127 @@
+"""Small files of profilers and small exported timelines, for `fuzz_readers.py`."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from pathlib import Path
+
+from studio.commands.base.timelines import write_timeline
+from studio.et import perfetto, xla, xplane
+from studio.et.build import graph_of_nodes
+from studio.trace import Rank, Trace
+
+
+def rocprof() -> bytes:
+    """A launch, its kernel, a call of RCCL and a copy, as rocprof v3 writes them in JSON."""
+    times = {"thread_id": 4, "start_timestamp": 10, "end_timestamp": 30, "correlation_id": {"internal": 1}}
+    process = {
+        "metadata": {"pid": 4, "node": {"hostname": "h"}},
+        "agents": [{"id": {"handle": 9}, "type": 2, "name": "gfx950"}],
+        "strings": {
+            "buffer_records": [
+                {"kind": "HIP", "operations": ["hipLaunchKernel"]},
+                {"kind": "RCCL", "operations": ["ncclAllReduce"]},
+            ]
+        },
+        "kernel_symbols": [{"kernel_id": 1, "formatted_kernel_name": "ncclDevKernel_Generic"}],
+        "buffer_records": {
+            "kernel_dispatch": [
+                {
+                    **times,
+                    "dispatch_info": {"agent_id": {"handle": 9}, "queue_id": {"handle": 1}, "kernel_id": 1},
+                }
+            ],
+            "hip_api": [{**times, "kind": 0, "operation": 0}],
+            "rccl_api": [{**times, "kind": 1, "operation": 0}],
+            "memory_copy": [{**times, "dst_agent_id": {"handle": 9}, "bytes": 8}],
+        },
+    }
+    return json.dumps({"rocprofiler-sdk-tool": [process]}).encode()
+
+
+def rocprof_perfetto() -> bytes:
+    """A kernel and a copy, as rocprof v3 writes them for Perfetto."""
+    trace = perfetto.messages()["Trace"]()
+    track = perfetto.messages()["Track"](uuid=8, name=b"COMPUTE AGENT [2] STREAM [3] (GPU)")
+    trace.packet.add(sequence=1).track.CopyFrom(track)
+    for name, category, begin in ((b"gemm", b"kernel_dispatch", 100), (b"MEMORY_COPY", b"memory_copy", 400)):
+        packet = trace.packet.add(sequence=1, timestamp=begin)
+        packet.event.type, packet.event.track_uuid, packet.event.name = perfetto.BEGIN, 8, name
+        packet.event.categories.append(category)
+        for key, value in (("begin_ns", begin), ("end_ns", begin + 50), ("corr_id", 7), ("copy_bytes", 64)):
+            packet.event.annotations.add(name=key.encode(), uint_value=value)
+    whole: bytes = trace.SerializeToString()
+    return whole
+
+
+def xspace() -> bytes:
+    """A kernel that is an all-reduce, with its program, and a thread of the host."""
+    made, program = xplane.messages()["XSpace"](), xla.messages()["HloProto"]()
+    program.hlo_module.name = b"jit"
+    instructions = program.hlo_module.computations.add().instructions
+    operand = instructions.add(name=b"x", opcode=b"parameter", id=1)
+    operand.shape.element_type = 11
+    operand.shape.dimensions.append(16)
+    instructions.add(name=b"all-reduce.1", opcode=b"all-reduce", id=2, operand_ids=[1])
+    meta = made.planes.add(name="/host:metadata")
+    meta.stat_metadata.add(key=1).value.name = b"Hlo Proto"
+    meta.event_metadata.add(key=1).value.stats.add(metadata_id=1, bytes_value=program.SerializeToString())
+    for plane, line in (("/device:GPU:0", "Stream #7(Kernel)"), ("/host:CPU", "python")):
+        one = made.planes.add(name=plane)
+        for number, name in enumerate((b"correlation_id", b"hlo_op", b"hlo_module"), 1):
+            one.stat_metadata.add(key=number).value.name = name
+        one.event_metadata.add(key=1).value.name = b"cuLaunchKernel"
+        event = one.lines.add(id=7, name=line, timestamp_ns=5).events.add(
+            metadata_id=1, offset_ps=7, duration_ps=900
+        )
+        event.stats.add(metadata_id=1, uint64_value=3)
+        event.stats.add(metadata_id=2, str_value=b"all-reduce.1")
+        event.stats.add(metadata_id=3, str_value=b"jit")
+    whole: bytes = made.SerializeToString()
+    return whole
+
+
+def viewer() -> bytes:
+    """The same for the trace viewer."""
+    text = "%all-reduce.1 = f32[16]{0} all-reduce(f32[16]{0} %x), replica_groups={{0,1}}"
+    names = [
+        {"ph": "M", "pid": 1, "tid": tid, "name": name, "args": {"name": value}}
+        for tid, name, value in (
+            (0, "process_name", "/device:GPU:0"),
+            (2, "thread_name", "Stream #7(Kernel)"),
+        )
+    ]
+    event = {"ph": "X", "pid": 1, "tid": 2, "ts": 5.5, "dur": 2, "name": "k", "args": {"long_name": text}}
+    return json.dumps({"displayTimeUnit": "ns", "traceEvents": [*names, event]}).encode()
+
+
+def exported(suffix: str) -> bytes:
+    """A timeline of two ranks with a collective, a message and a dependency, as the studio exports it."""
+    ranks = []
+    graphs = []
+    for number, (kind, peer) in enumerate((("COMM_SEND_NODE", "comm_dst"), ("COMM_RECV_NODE", "comm_src"))):
+        graph, slots = graph_of_nodes(
+            [
+                {"id": 1, "type": "COMP_NODE", "start_micros": 0, "duration_micros": 5},
+                {"id": 2, "type": "COMM_COLL_NODE", "start_micros": 5, "duration_micros": 5, "data_deps": [1],
+                 "attrs": {"comm_type": 0, "comm_size": 8, "pg_name": "g"}},
+                {"id": 3, "type": kind, "start_micros": 10, "duration_micros": 5, "ctrl_deps": [2],
+                 "attrs": {peer: 1 - number, "comm_size": 8, "comm_tag": 0}},
+            ]
+        )  # fmt: skip
+        graphs.append(graph)
+        ranks.append(Rank(number, number, slots))
+    with tempfile.TemporaryDirectory() as folder:
+        return write_timeline(Trace(tuple(graphs), tuple(ranks)), Path(folder, f"x{suffix}")).read_bytes()
+
+
+PROFILES: dict[str, tuple[bytes, ...]] = {
+    "rocprof": (rocprof(),),
+    "rocprof-perfetto": (rocprof_perfetto(),),
+    "xplane": (xspace(),),
+    "xplane-json": (viewer(),),
+    "exported-chrome": (exported(".json"),),
+    "exported-perfetto": (exported(".pftrace"),),
+}
+"""Small files by the name of their format."""

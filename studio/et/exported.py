@@ -1,0 +1,273 @@
+"""Read the timelines that the studio exports, as Chrome traces and in Perfetto's format, back as a job."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from studio.decoding import decoder
+from studio.errors import TraceFormatError
+from studio.et import perfetto
+from studio.et.build import graph_of_nodes
+from studio.et.format import Format, Part, RankPart, Reading
+from studio.et.kineto import times_ns
+from studio.et.link.names import kernel_kind, operator_kind
+from studio.et.mend import collector_paused, decode_mended
+from studio.et.profile_events import LONGEST_NS
+from studio.timeline import LANE_KINDS
+from studio.trace import NONE, CollectiveType, Finding, NodeType, Rank
+
+_RANK = re.compile(r"rank ([0-9]{1,9})")
+_AGAIN = re.compile(r" · [0-9]+$")
+_MARK = b'"writer": "chakra-studio"'
+_TYPES = {kind.name: kind for kind in NodeType}
+
+
+@dataclass(slots=True)
+class _Bar:
+    """A node as it was drawn."""
+
+    id: int
+    name: str
+    type: str
+    lane: str
+    start_ns: int
+    duration_ns: int
+    bytes: int
+    collective: str = ""
+    waits_for: dict[str, list[int]] = field(default_factory=lambda: {"ctrl_deps": [], "data_deps": []})
+    attrs: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class _Job:
+    """The bars of each rank by place, and what reading noticed."""
+
+    ranks: dict[int, list[_Bar]] = field(default_factory=dict)
+    unknown: int = 0
+    messages: int = 0
+
+    def meet(self, source: int, send: _Bar, target: int, receive: _Bar) -> None:
+        """Note a message."""
+        self.messages += 1
+        send.attrs |= {"comm_dst": target, "comm_tag": self.messages}
+        receive.attrs |= {"comm_src": source, "comm_tag": self.messages}
+
+
+def _parts(reading: Reading, job: _Job, findings: Iterable[Finding]) -> list[Part]:
+    if not job.ranks:
+        raise TraceFormatError(
+            f"{reading.name}: an exported timeline without a rank.", hint="Export the timeline again."
+        )
+    noticed = [*reading.findings, *findings]
+    message = (
+        f"{reading.name}: a timeline that the studio exported, of a recording or a simulation: its times are the "
+        "recorded ones of this job. Nodes that had no time, and attributes, are not in it."
+    )
+    noticed.append(
+        Finding("info", "exported-timeline", message, "Open the job's own files to have all of it.")
+    )
+    if job.unknown:
+        message = f"{reading.name}: slices or flows that belong to no node, left out: {job.unknown:,}."
+        noticed.append(Finding("warning", "damaged-event", message, file=reading.name))
+    parts: list[Part] = []
+    for number, bars in sorted(job.ranks.items()):
+        graph, slots = graph_of_nodes([_node(bar) for bar in bars])
+        graph.start_ns[:] = [bar.start_ns for bar in bars]
+        graph.duration_ns[:] = [bar.duration_ns for bar in bars]
+        rank = Rank(NONE, NONE, slots, file=reading.name)
+        parts.append(RankPart(rank, graph, number, tuple(noticed) if not parts else ()))
+    return parts
+
+
+def _node(bar: _Bar) -> dict[str, Any]:
+    kind, _, name = _AGAIN.sub("", bar.lane).partition(" ")
+    attrs = dict(bar.attrs)
+    if bar.bytes > 0:
+        attrs["comm_size"] = bar.bytes
+    if kind == "communication" and name:
+        attrs["pg_name"] = name
+    if kind in ("stream", "thread") and name.isascii() and name.isdigit() and len(name) < 19:
+        attrs["stream" if kind == "stream" else "tid"] = int(name)
+    if bar.type == "COMM_COLL":
+        said = CollectiveType.__members__.get(bar.collective)
+        guessed = operator_kind(bar.name) if operator_kind(bar.name) is not None else kernel_kind(bar.name)
+        if said is not None or (guessed is not None and guessed >= 0):
+            attrs["comm_type"] = int(said if said is not None else guessed or 0)
+    attrs["is_cpu_op"] = kind in ("cpu", "thread")
+    return {"id": bar.id, "type": bar.type, "name": bar.name, "attrs": attrs, **bar.waits_for}
+
+
+def _type(said: object) -> str:
+    return said if isinstance(said, str) and said in _TYPES else "INVALID"
+
+
+# ---------------------------------------------------------------------------------------------------
+# Chrome traces
+
+
+class _Args(msgspec.Struct, gc=False):
+    id: int = NONE
+    type: str = ""
+    bytes: int = 0
+    collective: str = ""
+    name: str | int = ""
+
+
+class _Event(msgspec.Struct, gc=False):
+    ph: str = ""
+    pid: int = NONE
+    tid: int = NONE
+    name: str = ""
+    ts: float = 0.0
+    dur: float = 0.0
+    id: int = NONE
+    cat: str = ""
+    args: _Args | None = None
+
+
+class _File(msgspec.Struct):
+    events: list[_Event] = msgspec.field(default_factory=list, name="traceEvents")
+
+
+_file = decoder(_File)
+
+
+def sniff_chrome(head: bytes) -> bool:
+    """Whether `head` starts a Chrome trace that the studio wrote."""
+    return head.lstrip()[:1] == b"{" and _MARK in head[:200]
+
+
+def read_chrome(reading: Reading) -> list[Part]:
+    """Read a Chrome trace that the studio wrote: all ranks, with types, bytes, lanes and dependencies.
+
+    Raises:
+        TraceFormatError: It is damaged beyond use.
+    """
+    with collector_paused():
+        try:
+            content, findings = decode_mended(reading.data, _file, reading.name)
+        except msgspec.DecodeError as error:
+            raise TraceFormatError(
+                f"{reading.name}: not as the studio writes it: {error}.", hint="Export the timeline again."
+            ) from error
+        reading.tick(len(reading.data))
+        return _parts(reading, _chrome_job(content.events), findings)
+
+
+def _chrome_job(events: list[_Event]) -> _Job:
+    job = _Job()
+    lanes: dict[tuple[int, int], str] = {}
+    at: dict[tuple[int, int, int], _Bar] = {}
+    begun: dict[int, tuple[int, _Bar]] = {}
+    starts = times_ns([event.ts for event in events])[0].tolist()
+    for event, start_ns in zip(events, starts, strict=True):
+        args = event.args or _Args()
+        if event.ph == "M" and event.name == "thread_name":
+            lanes[event.pid, event.tid] = str(args.name)
+        elif event.ph == "M" and event.name == "process_name" and _is_rank(event, str(args.name)):
+            job.ranks.setdefault(event.pid, [])
+        elif event.ph == "X" and event.pid in job.ranks and 0 <= args.id < 1 << 64 and args.bytes < 1 << 62:
+            length = int(times_ns([event.dur])[0][0])
+            lane = lanes.get((event.pid, event.tid), "")
+            bar = _Bar(
+                args.id, event.name, _type(args.type), lane, start_ns, length, args.bytes, args.collective
+            )
+            job.ranks[event.pid].append(bar)
+            at[event.pid, event.tid, start_ns] = bar
+        elif event.ph in ("X", "s", "f"):
+            _chrome_flow(job, event, at.get((event.pid, event.tid, start_ns)), begun)
+    return job
+
+
+def _is_rank(event: _Event, name: str) -> bool:
+    return _RANK.fullmatch(name) is not None and 0 <= event.pid < 1 << 31
+
+
+def _chrome_flow(job: _Job, event: _Event, bar: _Bar | None, begun: dict[int, tuple[int, _Bar]]) -> None:
+    if bar is None or (event.ph == "f" and event.id not in begun):
+        job.unknown += 1
+    elif event.ph == "s":
+        begun[event.id] = event.pid, bar
+    else:
+        source, before = begun.pop(event.id)
+        if event.cat in ("ctrl", "data") and before is not bar:
+            bar.waits_for[f"{event.cat}_deps"].append(before.id)
+        elif event.cat == "message":
+            job.meet(source, before, event.pid, bar)
+
+
+# ---------------------------------------------------------------------------------------------------
+# Perfetto
+
+
+def sniff_perfetto(head: bytes) -> bool:
+    """Whether `head` starts a Perfetto trace that the studio wrote: the first packet names the kinds of lanes."""
+    return perfetto.sniff(head) and all(kind.encode() in head[:400] for kind in LANE_KINDS)
+
+
+def read_perfetto(reading: Reading) -> list[Part]:
+    """Read a Perfetto trace that the studio wrote; all dependencies count as data dependencies.
+
+    Raises:
+        TraceFormatError: It is damaged.
+    """
+    with collector_paused():
+        found = perfetto.slices_of(reading)
+        job = _Job()
+        flows: dict[int, list[tuple[int, _Bar]]] = {}
+        for one in found.slices:
+            lane, parent = found.tracks.get(one.track, ("", 0))
+            named = _RANK.fullmatch(found.processes.get(parent, ""))
+            number = one.said.get("id")
+            if named is None or not isinstance(number, int) or not one.begin <= one.end < LONGEST_NS:
+                job.unknown += 1
+                continue
+            size = one.said.get("bytes", 0)
+            bar = _Bar(
+                number,
+                one.name,
+                _type(one.said.get("type")),
+                lane,
+                one.begin,
+                one.end - one.begin,
+                size if isinstance(size, int) and size < LONGEST_NS else 0,
+                str(one.said.get("collective", "")),
+            )
+            job.ranks.setdefault(int(named[1]), []).append(bar)
+            for flow in one.flows:
+                flows.setdefault(flow, []).append((int(named[1]), bar))
+        for ends in flows.values():
+            _perfetto_flow(job, ends)
+        return _parts(reading, job, ())
+
+
+def _perfetto_flow(job: _Job, ends: list[tuple[int, _Bar]]) -> None:
+    """Add a flow: within a rank a dependency, between a send and a receive a message, else a collective."""
+    if len(ends) == 2 and ends[0][0] == ends[1][0]:
+        ends[1][1].waits_for["data_deps"].append(ends[0][1].id)
+    elif len(ends) == 2 and {bar.type for _, bar in ends} == {"COMM_SEND", "COMM_RECV"}:
+        send, receive = sorted(ends, key=lambda end: end[1].type, reverse=True)
+        job.meet(send[0], send[1], receive[0], receive[1])
+
+
+CHROME = Format(
+    name="exported-chrome",
+    title="Chrome trace exported by the studio",
+    sniff=sniff_chrome,
+    read=read_chrome,
+    whole=True,
+    memory_ratio=10.0,
+)
+PERFETTO = Format(
+    name="exported-perfetto",
+    title="Perfetto trace exported by the studio (.pftrace)",
+    sniff=sniff_perfetto,
+    read=read_perfetto,
+    whole=True,
+    memory_ratio=16.0,
+)

@@ -1,0 +1,280 @@
+"""Read Perfetto traces (protobuf) as slices with their track, category, annotations and flows.
+
+Only what the studio's own exports and rocprof write is described: slices of track events, texts by number per sequence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+from studio.errors import TraceFormatError
+from studio.et.format import DevicePart, Format, Part, Reading
+from studio.et.mend import collector_paused
+from studio.et.profile_events import Event, Events, device_kind
+from studio.et.recording import EventKind, Head
+from studio.et.rocprof import RECORDER, findings_of
+from studio.et.varints import field_kinds
+from studio.trace import NONE
+
+BEGIN, END = 1, 2
+"""Types of track events: a slice begins, the innermost open slice of the track ends."""
+_CLEARED = 1
+_SEQUENCE, _TIMESTAMP, _OLD_SYNC = 10, 8, 36
+_TEXT = {"iid": (1, "UINT64"), "name": (2, "BYTES")}
+_MESSAGES = {
+    "Trace": {"packet": (1, "repeated Packet")},
+    "Packet": {
+        "timestamp": (8, "UINT64"),
+        "sequence": (10, "UINT32"),
+        "event": (11, "TrackEvent"),
+        "interned": (12, "Interned"),
+        "flags": (13, "UINT32"),
+        "track": (60, "Track"),
+    },
+    "TrackEvent": {
+        "category_iids": (3, "repeated UINT64"),
+        "annotations": (4, "repeated Annotation"),
+        "type": (9, "INT32"),
+        "name_iid": (10, "UINT64"),
+        "track_uuid": (11, "UINT64"),
+        "categories": (22, "repeated BYTES"),
+        "name": (23, "BYTES"),
+        "flow_ids": (47, "repeated FIXED64"),
+    },
+    "Annotation": {
+        "name_iid": (1, "UINT64"),
+        "uint_value": (3, "UINT64"),
+        "int_value": (4, "INT64"),
+        "string_value": (6, "BYTES"),
+        "name": (10, "BYTES"),
+        "string_iid": (17, "UINT64"),
+    },
+    "Interned": {
+        "categories": (1, "repeated Text"),
+        "names": (2, "repeated Text"),
+        "annotations": (3, "repeated Text"),
+        "strings": (29, "repeated Text"),
+    },
+    "Text": _TEXT,
+    "Track": {
+        "uuid": (1, "UINT64"),
+        "name": (2, "BYTES"),
+        "process": (3, "Process"),
+        "thread": (4, "Thread"),
+        "parent": (5, "UINT64"),
+    },
+    "Process": {"pid": (1, "INT32"), "name": (6, "BYTES")},
+    "Thread": {"pid": (1, "INT32"), "tid": (2, "INT64"), "name": (5, "BYTES")},
+}
+"""What is read of the schema `perfetto_trace.proto`."""
+_KINDS = ("categories", "names", "annotations", "strings")
+
+
+@lru_cache(maxsize=1)
+def messages() -> dict[str, Any]:
+    """Return the message classes of the schema."""
+    from studio.et.schema import message_classes
+
+    return message_classes("perfetto_subset", _MESSAGES)
+
+
+def sniff(head: bytes) -> bool:
+    """Whether `head` starts a Perfetto trace: its first packet says the sequence or time it is of."""
+    kinds = field_kinds(head, b"\n")
+    marked = isinstance(kinds.get(_OLD_SYNC), bytes)
+    return not {1, 2} & kinds.keys() and (marked or isinstance(kinds.get(_SEQUENCE), int)) and 0 not in kinds
+
+
+@dataclass(slots=True)
+class Slice:
+    """A slice of a track.
+
+    Attributes:
+        track: Number of its track.
+        name, category: Untrusted texts.
+        begin, end: As the file has them; the end is -1 where it never ends.
+        said: Its annotations by name.
+        flows: Numbers of the flows that touch it.
+    """
+
+    track: int
+    name: str
+    category: str
+    begin: int
+    end: int = NONE
+    said: dict[str, int | str] = field(default_factory=dict)
+    flows: list[int] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Slices:
+    """The content of a Perfetto trace.
+
+    Attributes:
+        slices: In the order in which they begin in the file.
+        tracks: Name, and number of the parent track, of each track.
+        processes: Name of the process that a track stands for.
+    """
+
+    slices: list[Slice] = field(default_factory=list)
+    tracks: dict[int, tuple[str, int]] = field(default_factory=dict)
+    processes: dict[int, str] = field(default_factory=dict)
+
+
+def slices_of(reading: Reading) -> Slices:
+    """Read the slices of a file.
+
+    Raises:
+        TraceFormatError: It is damaged.
+    """
+    trace = messages()["Trace"]()
+    try:
+        trace.ParseFromString(bytes(reading.data))
+    except Exception as error:
+        if type(error).__name__ != "DecodeError":
+            raise
+        raise TraceFormatError(
+            f"{reading.name}: not a whole Perfetto trace: {error}.", hint="Copy or record the file again."
+        ) from error
+    reading.tick(len(reading.data))
+    found = Slices()
+    texts: dict[int, dict[str, dict[int, str]]] = {}
+    open_slices: dict[int, list[Slice]] = {}
+    for packet in trace.packet:
+        known = texts.setdefault(packet.sequence, {kind: {} for kind in _KINDS})
+        if packet.flags & _CLEARED:
+            known = texts[packet.sequence] = {kind: {} for kind in _KINDS}
+        for kind in _KINDS if packet.HasField("interned") else ():
+            known[kind].update((text.iid, _said(text.name)) for text in getattr(packet.interned, kind))
+        if packet.HasField("track"):
+            _track(found, packet.track)
+        if packet.HasField("event"):
+            _event(found, packet, known, open_slices)
+    return found
+
+
+def _track(found: Slices, track: Any) -> None:
+    name = _said(track.name) or _said(track.thread.name)
+    found.tracks[track.uuid] = name, track.parent
+    if track.HasField("process"):
+        found.processes[track.uuid] = _said(track.process.name)
+
+
+def _event(
+    found: Slices, packet: Any, known: dict[str, dict[int, str]], open_slices: dict[int, list[Slice]]
+) -> None:
+    event = packet.event
+    running = open_slices.setdefault(event.track_uuid, [])
+    if event.type == END and running:
+        ended = running.pop()
+        ended.end = packet.timestamp
+        ended.flows.extend(event.flow_ids)
+    elif event.type == BEGIN:
+        categories = [known["categories"].get(number, "") for number in event.category_iids]
+        categories += map(_said, event.categories)
+        one = Slice(
+            event.track_uuid,
+            known["names"].get(event.name_iid, "") if event.name_iid else _said(event.name),
+            categories[0] if categories else "",
+            packet.timestamp,
+            said=dict(_annotations(event, known)),
+            flows=list(event.flow_ids),
+        )
+        found.slices.append(one)
+        running.append(one)
+
+
+def _annotations(event: Any, known: dict[str, dict[int, str]]) -> Iterator[tuple[str, int | str]]:
+    for note in event.annotations:
+        name = known["annotations"].get(note.name_iid, "") if note.name_iid else _said(note.name)
+        if note.string_iid:
+            yield name, known["strings"].get(note.string_iid, "")
+        elif note.string_value:
+            yield name, _said(note.string_value)
+        else:
+            yield name, note.uint_value or note.int_value
+
+
+def _said(raw: bytes) -> str:
+    return raw.decode("utf-8", "replace")
+
+
+# ---------------------------------------------------------------------------------------------------
+# rocprof
+
+_HOST = {
+    "hip_api": EventKind.RUNTIME,
+    "hsa_api": EventKind.RUNTIME,
+    "marker_api": EventKind.ANNOTATION,
+    "rccl_api": EventKind.OPERATOR,
+}
+_DEVICE = ("kernel_dispatch", "memory_copy")
+
+
+def read(reading: Reading) -> list[Part]:
+    """Read what rocprof v3 wrote of a process: every slice says its times and correlation itself.
+
+    Raises:
+        TraceFormatError: It is damaged, or no recording of rocprof.
+    """
+    with collector_paused():
+        found = slices_of(reading)
+        events, left = Events(), dict[str, int]()
+        for one in found.slices:
+            known = "begin_ns" in one.said and (one.category in _HOST or one.category in _DEVICE)
+            if known:
+                events.add(_recorded(one, *found.tracks.get(one.track, ("", 0))))
+            else:
+                left[one.category or "without category"] = left.get(one.category or "without category", 0) + 1
+    if not events.rows:
+        kinds = ", ".join(repr(kind) for kind in list(left)[:4]) or "none"
+        raise TraceFormatError(
+            f"{reading.name}: a Perfetto trace of a program that is not known; its slices are of the categories {kinds}.",
+            hint="Those of rocprofv3 --output-format pftrace, and those that the studio exports, can be read.",
+        )
+    trace = events.trace(reading.name, Head(recorder=RECORDER))
+    return [DevicePart(trace, (*reading.findings, *findings_of(reading.name, events.damaged, left)))]
+
+
+def _recorded(one: Slice, track: str, _parent: int) -> Event:
+    def number(name: str, missing: int = NONE) -> int:
+        value = one.said.get(name)
+        return value if isinstance(value, int) else missing
+
+    begin = number("begin_ns")
+    times = begin, number("end_ns") - begin
+    correlation = number("corr_id")
+    if one.category in _HOST:
+        kind = _HOST[one.category]
+        thread = ("host", str(number("tid")))
+        return Event(kind, one.name, *times, thread, correlation if kind == EventKind.RUNTIME else NONE)
+    agent, stream = _places(track)
+    kind = EventKind.COPY if one.category == "memory_copy" else device_kind(one.name)
+    place = (f"device {agent}", f"stream {stream}")
+    return Event(kind, one.name, *times, place, correlation, stream, agent, number("copy_bytes"))
+
+
+def _places(track: str) -> tuple[int, int]:
+    """Return the numbers of device and stream in a track's name.
+
+    Example:
+        >>> _places("COMPUTE AGENT [4] STREAM [2] (GPU)"), _places("COPY to AGENT [4] THREAD [0] (GPU)")
+        ((4, 2), (4, 0))
+    """
+    parts = [part.split("]")[0] for part in track.split("[")[1:]]
+    numbers = [int(part) if part.isascii() and part.isdigit() and len(part) < 10 else NONE for part in parts]
+    device, stream, *_ = (*numbers, NONE, NONE)
+    return device, stream
+
+
+FORMAT = Format(
+    name="rocprof-perfetto",
+    title="rocprof v3 recording in Perfetto's format (.pftrace)",
+    sniff=sniff,
+    read=read,
+    half="device",
+    memory_ratio=16.0,
+)

@@ -1,0 +1,132 @@
+"""Collect the events of one process, as profilers other than PyTorch's write them, into a device trace."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from studio.et.recording import DEVICE_KINDS, DeviceTrace, EventKind, Head
+from studio.trace import NONE, Int64
+
+LONGEST_NS = 2**62
+_NUMBERS = ("correlation", "stream", "device", "bytes")
+_BLIT = re.compile(r"__amd_rocclr_(copy|fill)", re.IGNORECASE)
+_MEMSET = re.compile(r"memset|fill", re.IGNORECASE)
+
+
+class Event(NamedTuple):
+    """An event of a process.
+
+    Attributes:
+        kind: What it is.
+        name: Its name; untrusted text.
+        start_ns, duration_ns: When it ran.
+        thread: Process and thread, or device and queue.
+        correlation: The number that the launch and the launched operation share, -1 where there is none.
+        stream, device: Of a device operation, else -1.
+        bytes: Moved by a copy, -1 where not known.
+        comm: What is known about the communication it is.
+    """
+
+    kind: EventKind
+    name: str
+    start_ns: int
+    duration_ns: int
+    thread: tuple[str, str]
+    correlation: int = NONE
+    stream: int = NONE
+    device: int = NONE
+    bytes: int = NONE
+    comm: dict[str, Any] | None = None
+
+
+@dataclass(slots=True)
+class Events:
+    """The events of a process so far.
+
+    Attributes:
+        rows: The events.
+        damaged: How many were left out because their times are none.
+    """
+
+    rows: list[Event] = field(default_factory=list)
+    damaged: int = 0
+
+    def add(self, event: Event) -> None:
+        """Add an event, or count it where its times are none."""
+        if abs(event.start_ns) < LONGEST_NS and 0 <= event.duration_ns < LONGEST_NS:
+            beyond: dict[str, Any] = {
+                name: NONE for name in _NUMBERS if not NONE <= getattr(event, name) < 1 << 63
+            }
+            self.rows.append(event._replace(**beyond) if beyond else event)
+        else:
+            self.damaged += 1
+
+    @property
+    def devices(self) -> set[int]:
+        """The devices that ran something."""
+        return {event.device for event in self.rows if event.kind in DEVICE_KINDS}
+
+    def trace(self, file: str, head: Head, pid: int = NONE, *, damaged: bool = False) -> DeviceTrace:
+        """Return the events as columns, by time."""
+        rows = sorted(self.rows, key=lambda event: (event.start_ns, -event.duration_ns))
+        names: dict[str, int] = {}
+        threads: dict[tuple[str, str], int] = {}
+
+        def column(field_name: str) -> np.ndarray[Any, np.dtype[np.int64]]:
+            return np.array([getattr(event, field_name) for event in rows], np.int64)
+
+        missing = np.full(len(rows), NONE, np.int64)
+        stream = _distinct_streams(column("device"), column("stream"))
+        return DeviceTrace(
+            file=file,
+            head=head,
+            kind=np.array([event.kind for event in rows], np.uint8),
+            name=np.array([names.setdefault(event.name, len(names)) for event in rows], np.int32),
+            start_ns=column("start_ns"),
+            duration_ns=column("duration_ns"),
+            thread=np.array([threads.setdefault(event.thread, len(threads)) for event in rows], np.int32),
+            threads=tuple(threads),
+            record_function=missing.copy(),
+            external=missing.copy(),
+            correlation=column("correlation"),
+            stream=stream,
+            device=column("device"),
+            bytes=column("bytes"),
+            wait_stream=missing.copy(),
+            wait_record=missing.copy(),
+            comm={row: dict(event.comm) for row, event in enumerate(rows) if event.comm is not None},
+            names=list(names),
+            pid=pid,
+            damaged=damaged,
+        )
+
+
+def _distinct_streams(device: Int64, stream: Int64) -> Int64:
+    """Return stream numbers (E,) that no two devices share: their own, else numbers of the pairs.
+
+    Example:
+        >>> _distinct_streams(np.array([0, 1, 0]), np.array([7, 7, 8])).tolist()
+        [0, 2, 1]
+    """
+    pairs, place = np.unique(np.stack([device, stream], axis=1), axis=0, return_inverse=True)
+    used = pairs[pairs[:, 1] != NONE, 1]
+    if len(np.unique(used)) == len(used):
+        return stream
+    return np.where(stream == NONE, NONE, place.reshape(-1))
+
+
+def device_kind(name: str) -> EventKind:
+    """Return what a device operation is by its name: ROCm's runtime copies and fills with kernels of its own.
+
+    Example:
+        >>> device_kind("__amd_rocclr_copyBuffer").name, device_kind("MemcpyH2D").name, device_kind("gemm").name
+        ('COPY', 'COPY', 'KERNEL')
+    """
+    lower = name.lower()
+    if _BLIT.match(name) or lower.startswith(("memcpy", "memset", "memory_copy")):
+        return EventKind.FILL if _MEMSET.search(name) else EventKind.COPY
+    return EventKind.KERNEL

@@ -1,0 +1,297 @@
+"""Read what rocprof v3 records of a process on AMD's devices: its JSON.
+
+Perfetto files of rocprof: `perfetto.py`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import msgspec
+
+from studio.decoding import decoder
+from studio.errors import TraceFormatError
+from studio.et.format import DevicePart, Format, Part, Reading
+from studio.et.mend import collector_paused, decode_mended
+from studio.et.profile_events import Event, Events, device_kind
+from studio.et.recording import EventKind, Head
+from studio.trace import NONE, Finding
+
+RECORDER = "rocprof recording"
+_GPU = 2
+"""What rocprof writes as the type of an agent that is a GPU."""
+_APIS = {
+    "hip_api": EventKind.RUNTIME,
+    "hsa_api": EventKind.RUNTIME,
+    "marker_api": EventKind.ANNOTATION,
+    "rccl_api": EventKind.OPERATOR,
+}
+_DEVICE = ("kernel_dispatch", "memory_copy")
+_UNUSED = ("memory_allocation", "scratch_memory", "rocdecode_api", "rocjpeg_api")
+"""Records that are no work of a stream and no call that launches any."""
+_COLLECTIVE = re.compile(r"nccl(?!Group|Comm|Get|Mem|RedOp)([A-Z]\w+)")
+_KERNEL = re.compile(r"(nccl|rccl)\w*Kernel", re.IGNORECASE)
+
+
+def sniff(head: bytes) -> bool:
+    """Whether `head` starts rocprof's JSON."""
+    return head.lstrip()[:1] == b"{" and b'"rocprofiler-sdk-tool"' in head
+
+
+class _Handle(msgspec.Struct, gc=False):
+    handle: int = NONE
+
+
+class _Correlation(msgspec.Struct, gc=False):
+    internal: int = NONE
+
+
+class _Dispatch(msgspec.Struct, gc=False):
+    agent_id: _Handle = msgspec.field(default_factory=_Handle)
+    queue_id: _Handle = msgspec.field(default_factory=_Handle)
+    kernel_id: int = NONE
+
+
+class _Record(msgspec.Struct, gc=False):
+    kind: int = NONE
+    operation: int = NONE
+    thread_id: int = NONE
+    correlation_id: _Correlation = msgspec.field(default_factory=_Correlation)
+    start_timestamp: int = NONE
+    end_timestamp: int = NONE
+    dispatch_info: _Dispatch | None = None
+    stream_id: _Handle | None = None
+    dst_agent_id: _Handle | None = None
+    src_agent_id: _Handle | None = None
+    bytes: int = NONE
+
+
+class _Symbol(msgspec.Struct, gc=False):
+    kernel_id: int = NONE
+    kernel_name: str = ""
+    formatted_kernel_name: str = ""
+
+
+class _Names(msgspec.Struct, gc=False):
+    kind: str = ""
+    operations: list[str] = []
+
+
+class _Message(msgspec.Struct, gc=False):
+    key: int = NONE
+    value: str = ""
+
+
+class _Strings(msgspec.Struct, gc=False):
+    buffer_records: list[_Names] = []
+    marker_api: list[_Message] = []
+
+
+class _Agent(msgspec.Struct, gc=False):
+    id: _Handle = msgspec.field(default_factory=_Handle)
+    type: int = NONE
+    name: str = ""
+    product_name: str = ""
+
+
+class _Node(msgspec.Struct, gc=False):
+    hostname: str = ""
+
+
+class _Metadata(msgspec.Struct, gc=False):
+    node: _Node = msgspec.field(default_factory=_Node)
+    pid: int = NONE
+
+
+class _Process(msgspec.Struct):
+    metadata: _Metadata = msgspec.field(default_factory=_Metadata)
+    agents: list[_Agent] = []
+    strings: _Strings = msgspec.field(default_factory=_Strings)
+    kernel_symbols: list[_Symbol] = []
+    buffer_records: dict[str, list[_Record]] = {}
+
+
+class _File(msgspec.Struct):
+    processes: list[_Process] = msgspec.field(default_factory=list, name="rocprofiler-sdk-tool")
+
+
+_file = decoder(_File)
+
+
+def read(reading: Reading) -> list[Part]:
+    """Read one file: a rank for each process in it.
+
+    Raises:
+        TraceFormatError: It is no JSON of rocprof, or holds no process.
+    """
+    with collector_paused():
+        try:
+            content, findings = decode_mended(reading.data, _file, reading.name)
+        except msgspec.DecodeError as error:
+            raise TraceFormatError(
+                f"{reading.name}: not as rocprof writes it: {error}.", hint="Record it again with rocprofv3."
+            ) from error
+        reading.tick(len(reading.data))
+        if not content.processes:
+            raise TraceFormatError(
+                f"{reading.name}: no process in the list 'rocprofiler-sdk-tool'.",
+                hint="Record with rocprofv3 --sys-trace --output-format json -- COMMAND.",
+            )
+        noticed = [*reading.findings, *findings]
+        damaged = any(finding.level == "error" for finding in noticed)
+        return [
+            _part(process, reading.name, noticed if not place else [], damaged=damaged)
+            for place, process in enumerate(content.processes)
+        ]
+
+
+def _part(process: _Process, name: str, noticed: Sequence[Finding], *, damaged: bool) -> DevicePart:
+    events = Events()
+    for event in _events(process):
+        events.add(event)
+    head = Head(
+        host=process.metadata.node.hostname,
+        devices=tuple(agent.product_name or agent.name for agent in process.agents if agent.type == _GPU),
+        recorder=RECORDER,
+    )
+    trace = events.trace(name, head, process.metadata.pid, damaged=damaged)
+    left = {
+        key: len(records)
+        for key, records in process.buffer_records.items()
+        if records and key not in _APIS and key not in _DEVICE
+    }
+    return DevicePart(trace, (*noticed, *findings_of(name, events.damaged, left)))
+
+
+def findings_of(name: str, damaged: int, left: dict[str, int]) -> Iterator[Finding]:
+    """Yield what reading left out: events without usable times, and records of other kinds."""
+    if damaged:
+        message = f"{name}: events without a usable time, left out: {damaged:,}."
+        yield Finding("warning", "damaged-event", message, file=name)
+    if left:
+        kinds = ", ".join(f"{key} ({count:,})" for key, count in left.items())
+        message = f"{name}: records that are no work of a stream and launch none, left out: {kinds}."
+        yield Finding("info", "left-out", message, file=name)
+
+
+def _events(process: _Process) -> Iterator[Event]:
+    names = _OperationNames(process)
+    for key, kind in _APIS.items():
+        for record in process.buffer_records.get(key, ()):
+            yield Event(
+                kind,
+                names.of(key, record),
+                record.start_timestamp,
+                record.end_timestamp - record.start_timestamp,
+                (str(process.metadata.pid), str(record.thread_id)),
+                record.correlation_id.internal if kind == EventKind.RUNTIME else NONE,
+            )
+    calls = LibraryCalls(
+        [
+            (names.of("rccl_api", record), record.thread_id, record.start_timestamp, record.end_timestamp)
+            for record in process.buffer_records.get("rccl_api", ())
+        ],
+        {
+            record.correlation_id.internal: (record.thread_id, record.start_timestamp)
+            for record in process.buffer_records.get("hip_api", ())
+        },
+    )
+    for key in _DEVICE:
+        for record in process.buffer_records.get(key, ()):
+            yield _device_event(process, record, names.of(key, record), calls)
+
+
+def _device_event(process: _Process, record: _Record, name: str, calls: LibraryCalls) -> Event:
+    gpus = [agent.id.handle for agent in process.agents if agent.type == _GPU]
+    dispatch = record.dispatch_info
+    ends = (record.dst_agent_id, record.src_agent_id)
+    agents = [dispatch.agent_id] if dispatch else [end for end in ends if end is not None]
+    device = next((gpus.index(agent.handle) for agent in agents if agent.handle in gpus), NONE)
+    queue = record.stream_id or (dispatch.queue_id if dispatch else None)
+    stream = queue.handle if queue is not None else NONE
+    correlation = record.correlation_id.internal
+    return Event(
+        EventKind.COPY if dispatch is None else device_kind(name),
+        name,
+        record.start_timestamp,
+        record.end_timestamp - record.start_timestamp,
+        (f"device {device}", f"stream {stream}"),
+        correlation,
+        stream,
+        device,
+        record.bytes,
+        calls.facts(correlation) if _KERNEL.search(name) else None,
+    )
+
+
+class _OperationNames:
+    """Names of records, from the tables of the file."""
+
+    def __init__(self, process: _Process) -> None:
+        self._kernels = {
+            symbol.kernel_id: symbol.formatted_kernel_name or symbol.kernel_name
+            for symbol in process.kernel_symbols
+        }
+        self._operations = process.strings.buffer_records
+        self._messages = {message.key: message.value for message in process.strings.marker_api}
+
+    def of(self, key: str, record: _Record) -> str:
+        """Return the name of a record in the list `key`."""
+        if record.dispatch_info is not None:
+            kernel = record.dispatch_info.kernel_id
+            return self._kernels.get(kernel) or f"kernel {kernel}"
+        if key == "marker_api" and record.correlation_id.internal in self._messages:
+            return self._messages[record.correlation_id.internal]
+        if 0 <= record.kind < len(self._operations):
+            operations = self._operations[record.kind].operations
+            if 0 <= record.operation < len(operations):
+                return operations[record.operation]
+        return f"{key} {record.operation}"
+
+
+class LibraryCalls:
+    """Calls of the communication library, to tell what a kernel carries out whose name does not say it."""
+
+    def __init__(
+        self, calls: Sequence[tuple[str, int, int, int]], launches: dict[int, tuple[int, int]]
+    ) -> None:
+        """Keep the calls by thread.
+
+        Args:
+            calls: Name, thread, start and end of each call.
+            launches: Thread and start of the runtime call with each correlation id.
+        """
+        self._launches = launches
+        self._calls: dict[int, list[tuple[int, int, str]]] = {}
+        for name, thread, start, end in sorted(calls, key=lambda call: call[2]):
+            self._calls.setdefault(thread, []).append((start, end, name))
+
+    def facts(self, correlation: int) -> dict[str, Any] | None:
+        """Return what the call around the launch says: a collective, or the only kind that a group of calls holds."""
+        if correlation not in self._launches:
+            return None
+        thread, time = self._launches[correlation]
+        before = [call for call in self._calls.get(thread, ()) if call[0] <= time]
+        around = [call for call in before if time <= call[1]]
+        if not around:
+            return None
+        name = around[-1][2]
+        kinds = {name}
+        if name == "ncclGroupEnd":
+            names = [call[2] for call in before]
+            opened = max((place for place, other in enumerate(names) if other == "ncclGroupStart"), default=0)
+            kinds = {other for other in names[opened:] if _COLLECTIVE.fullmatch(other)}
+        said = _COLLECTIVE.fullmatch(next(iter(kinds))) if len(kinds) == 1 else None
+        return {"collective": said[1]} if said else None
+
+
+FORMAT = Format(
+    name="rocprof",
+    title="rocprof v3 recording (JSON)",
+    sniff=sniff,
+    read=read,
+    half="device",
+    memory_ratio=4.0,
+)

@@ -1,0 +1,72 @@
+"""Compare recordings and simulations as the library gives them: a trace stands for its recording."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from studio.analysis.compare.runs import Carried, Comparison, Side, recorded_side
+from studio.analysis.compare.runs import compare as compare_sides
+from studio.sim.result import SimResult
+from studio.sim.traffic import offered_load_words
+from studio.timeline import node_times, recorded
+from studio.trace import Trace
+
+
+def compare(a: Trace | SimResult, b: Trace | SimResult) -> Comparison:
+    """Compare two runs: how much longer `b` takes than `a`, in which part of its time, and because of which nodes.
+
+    Args:
+        a: What is compared with: a simulation, or a trace, which stands for its recorded times.
+        b: What is compared.
+
+    Raises:
+        TraceError: A trace holds no times.
+
+    Example:
+        >>> import studio
+        >>> trace = studio.read(studio.sample_path("transformer_8r"))
+        >>> config = studio.presets["hgx-h100-8"].config.extended().replaying()
+        >>> found = studio.compare(trace, studio.simulate(trace, config))
+        >>> found.a.makespan_ns + found.difference_ns == found.b.makespan_ns
+        True
+    """
+    return compare_sides(side_of(a), side_of(b))
+
+
+def side_of(run: Trace | SimResult) -> Side:
+    """Return a run as a side of a comparison.
+
+    Raises:
+        TraceError: A trace holds no times.
+    """
+    if isinstance(run, Trace):
+        return recorded_side(run, node_times(run, recorded(run)))
+    return Side(
+        run.trace,
+        run.node_times(),
+        run.finish_ns,
+        groups=run.config.groups,
+        dimensions=_dimensions(run),
+        links=_links(run),
+    )
+
+
+def _dimensions(result: SimResult) -> Carried:
+    # By number: what a dimension is made of is a setting, which may be what is compared.
+    names = tuple(f"dimension {index}" for index in range(len(result.dimensions)))
+    size = [int(carried.bytes.sum()) for carried in result.dimensions]
+    # Among single links a dimension has no ports of its own: neither is known, and nothing is compared with it.
+    ports = [carried.capacity_bytes_per_ns > 0 for carried in result.dimensions]
+    pairs = list(zip(result.dimensions, ports, strict=True))
+    busy = [float(carried.busy_ns.mean()) if known else np.nan for carried, known in pairs]
+    load = [carried.offered_load(result.makespan_ns) if known else np.nan for carried, known in pairs]
+    about = offered_load_words(result.config)
+    return Carried(names, np.array(size, np.int64), np.array(busy, float), np.array(load, float), about)
+
+
+def _links(result: SimResult) -> Carried:
+    links = result.links
+    names = tuple(links.name(index) for index in range(len(links)))
+    busy = links.busy_ns.astype(float)
+    about = "Time in which the link was sending, of the time until the finish."
+    return Carried(names, links.bytes, busy, busy / max(result.makespan_ns, 1), about)

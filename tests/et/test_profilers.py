@@ -1,0 +1,239 @@
+"""Recordings of rocprof and of the JAX profiler: hand-made files whose content is known, and public ones."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+
+import studio
+from studio.analysis.job.summary import summarise
+from studio.et import perfetto, xla, xplane
+from studio.et.job import recognise
+from studio.trace import Rank, Trace, int_column, node_attributes
+
+METADATA = {"node": {"hostname": "node7"}, "pid": 42}
+AGENTS = [
+    {"id": {"handle": 5}, "type": 1, "name": "CPU"},
+    {"id": {"handle": 9}, "type": 2, "product_name": "MI350X"},
+]
+NAMES = [
+    {"kind": "HIP_RUNTIME_API", "operations": ["hipLaunchKernel"]},
+    {"kind": "RCCL_API", "operations": ["ncclAllReduce", "ncclGroupStart", "ncclGroupEnd"]},
+    {"kind": "MEMORY_COPY", "operations": ["MEMORY_COPY_NONE", "MEMORY_COPY_HOST_TO_DEVICE"]},
+]
+KERNELS = ["gemm", "ncclDevKernel_Generic_1(ncclDevKernelArgsStorage<4096ul>)", "__amd_rocclr_copyBuffer"]
+
+
+def record(start: int, length: int, correlation: int, **more: object) -> dict[str, object]:
+    return {
+        "thread_id": 42, "start_timestamp": start, "end_timestamp": start + length,
+        "correlation_id": {"internal": correlation, "external": 0}, **more,
+    }  # fmt: skip
+
+
+def rocprof_file() -> dict[str, object]:
+    """A gemm on stream 3, an all-reduce that only the call around its launch names, and two copies."""
+
+    def dispatch(kernel: int, start: int, correlation: int) -> dict[str, object]:
+        info = {"agent_id": {"handle": 9}, "queue_id": {"handle": 77}, "kernel_id": kernel}
+        return record(start, 50, correlation, dispatch_info=info, stream_id={"handle": 3})
+
+    process = {
+        "metadata": METADATA,
+        "agents": AGENTS,
+        "strings": {"buffer_records": NAMES},
+        "kernel_symbols": [
+            {"kernel_id": number, "formatted_kernel_name": name} for number, name in enumerate(KERNELS)
+        ],
+        "buffer_records": {
+            "kernel_dispatch": [dispatch(0, 100, 1), dispatch(1, 200, 2), dispatch(2, 300, 3)],
+            "hip_api": [
+                record(at, 5, number, kind=0, operation=0) for number, at in ((1, 10), (2, 32), (3, 60))
+            ],
+            "rccl_api": [record(30, 20, 9, kind=1, operation=0)],
+            "memory_copy": [
+                record(
+                    400,
+                    10,
+                    4,
+                    kind=2,
+                    operation=1,
+                    dst_agent_id={"handle": 9},
+                    bytes=4096,
+                    stream_id={"handle": 4},
+                )
+            ],
+            "memory_allocation": [record(5, 1, 5, kind=0, operation=0)],
+        },
+    }
+    return {"rocprofiler-sdk-tool": [process]}
+
+
+def attributes(trace: Trace) -> dict[str, dict[str, object]]:
+    """The attributes of each node by its name."""
+    [rank] = trace.ranks
+    graph = trace.graph_of(rank)
+    return {
+        graph.strings[int(graph.name[row])]: {
+            one.name: one.value for one in node_attributes(graph, row, rank.slots)
+        }
+        for row in range(len(graph))
+    }
+
+
+def test_rocprof_kernels_streams_copies_and_collectives(tmp_path: Path) -> None:
+    path = tmp_path / "4_results.json.gz"
+    path.write_bytes(gzip.compress(json.dumps(rocprof_file()).encode()))
+    trace = studio.read(path)
+    found = attributes(trace)
+    assert (found["gemm"]["stream"], found["gemm"]["device"], found["gemm"]["device_kind"]) == (
+        3,
+        0,
+        "kernel",
+    )
+    assert found["MEMORY_COPY_HOST_TO_DEVICE"]["tensor_size"] == 4096
+    assert found["__amd_rocclr_copyBuffer"]["device_kind"] == "memcpy"
+    counts = {share.name: share.nodes for share in summarise(trace).types}
+    assert (counts["COPY"], counts["COMM_COLL"]) == (2, 1)
+    assert [share.name for share in summarise(trace).collectives] == ["ALL_REDUCE"]
+    codes = {finding.code: finding.message for finding in trace.findings}
+    assert "memory_allocation (1)" in codes["left-out"]
+    assert "rocprof recording" in codes["no-host-trace"]
+
+
+def test_rocprof_in_perfettos_format_says_the_same(tmp_path: Path) -> None:
+    """As rocprofv3 writes it: names in the event, times and correlation as annotations."""
+    trace = perfetto.messages()["Trace"]()
+    trace.packet.add(sequence=1).track.CopyFrom(
+        perfetto.messages()["Track"](uuid=8, name=b"COMPUTE AGENT [2] STREAM [3] (GPU)")
+    )
+    for name, category, begin, notes in (
+        (b"gemm", b"kernel_dispatch", 100, {"corr_id": 1}),
+        (b"MEMORY_COPY_HOST_TO_DEVICE", b"memory_copy", 400, {"copy_bytes": 4096}),
+        (b"strange", b"other", 7, {}),
+    ):
+        packet = trace.packet.add(sequence=1, timestamp=begin)
+        packet.event.type, packet.event.track_uuid, packet.event.name = perfetto.BEGIN, 8, name
+        packet.event.categories.append(category)
+        for key, value in {"begin_ns": begin, "end_ns": begin + 50, **notes}.items():
+            packet.event.annotations.add(name=key.encode(), uint_value=value)
+    path = tmp_path / "42_results.pftrace"
+    path.write_bytes(trace.SerializeToString())
+    read = studio.read(path)
+    found = attributes(read)
+    assert (found["gemm"]["stream"], found["gemm"]["device"]) == (3, 2)
+    assert found["MEMORY_COPY_HOST_TO_DEVICE"]["tensor_size"] == 4096
+    assert sorted(read.graph_of(0).start_ns.tolist()) == [0, 300]
+    assert "other (1)" in {finding.code: finding.message for finding in read.findings}["left-out"]
+
+
+def space(tmp_path: Path) -> Path:
+    """One device: a kernel, a copy of 64 bytes, and an all-reduce of 1,024 floats whose program is in the file."""
+    made = xplane.messages()["XSpace"]()
+    program = xla.messages()["HloProto"]()
+    program.hlo_module.name = b"jit_step"
+    instructions = program.hlo_module.computations.add().instructions
+    operand = instructions.add(name=b"x", opcode=b"parameter", id=1)
+    operand.shape.element_type = 11
+    operand.shape.dimensions.append(1024)
+    reduce = instructions.add(name=b"all-reduce.1", opcode=b"all-reduce", id=2, operand_ids=[1])
+    reduce.shape.CopyFrom(operand.shape)
+    reduce.replica_groups.add(replica_ids=[0, 1, 2, 3])
+    meta = made.planes.add(name="/host:metadata")
+    meta.stat_metadata.add(key=1).value.name = b"Hlo Proto"
+    meta.event_metadata.add(key=1).value.stats.add(metadata_id=1, bytes_value=program.SerializeToString())
+    device = made.planes.add(name="/device:GPU:0")
+    for number, name in enumerate((b"correlation_id", b"hlo_op", b"hlo_module", b"memcpy_details"), 1):
+        device.stat_metadata.add(key=number).value.name = name
+    for number, name in enumerate((b"gemm", b"ncclDevKernel_AllReduce_Sum_f32", b"MemcpyH2D"), 1):
+        device.event_metadata.add(key=number).value.name = name
+    stream = device.lines.add(id=7, name="Stream #7(Kernel)", timestamp_ns=1000)
+    stream.events.add(metadata_id=1, offset_ps=5_000_400, duration_ps=2_000_000).stats.add(
+        metadata_id=1, uint64_value=11
+    )
+    collective = stream.events.add(metadata_id=2, offset_ps=9_000_000, duration_ps=1_000_000)
+    collective.stats.add(metadata_id=2, str_value=b"all-reduce.1")
+    collective.stats.add(metadata_id=3, str_value=b"jit_step")
+    copies = device.lines.add(id=8, name="Stream #8(MemcpyH2D)", timestamp_ns=1000)
+    copies.events.add(metadata_id=3, offset_ps=0, duration_ps=500_000).stats.add(
+        metadata_id=4, str_value=b"kind_src:pinned kind_dst:device size:64 dest:0 async:1"
+    )
+    device.lines.add(id=9, name="XLA Ops", timestamp_ns=1000).events.add(metadata_id=1, duration_ps=9)
+    host = made.planes.add(name="/host:CPU")
+    host.stat_metadata.add(key=1).value.name = b"correlation_id"
+    for number, name in enumerate((b"train", b"cuLaunchKernel"), 1):
+        host.event_metadata.add(key=number).value.name = name
+    thread = host.lines.add(id=3, name="python", timestamp_ns=1000)
+    thread.events.add(metadata_id=1, offset_ps=0, duration_ps=4_000_000)
+    thread.events.add(metadata_id=2, offset_ps=1_000_000, duration_ps=100_000).stats.add(
+        metadata_id=1, uint64_value=11
+    )
+    path = tmp_path / "host.xplane.pb"
+    path.write_bytes(made.SerializeToString())
+    return path
+
+
+def test_jax_kernels_streams_copies_and_collectives_with_sizes_of_the_program(tmp_path: Path) -> None:
+    trace = studio.read(space(tmp_path))
+    found = attributes(trace)
+    assert (found["gemm"]["stream"], found["gemm"]["device"], found["gemm"]["correlation"]) == (7, 0, 11)
+    assert "unattributed" not in found["gemm"], "its launch is inside the host's span"
+    assert found["MemcpyH2D"]["tensor_size"] == 64
+    [share] = summarise(trace).collectives
+    assert (share.name, share.nodes, share.bytes) == ("ALL_REDUCE", 1, 4096)
+    graph = trace.graph_of(0)
+    gemm = [graph.strings[int(code)] for code in graph.name].index("gemm")
+    assert graph.duration_ns[gemm] == 2000
+    assert "XLA Ops (1)" in {finding.code: finding.message for finding in trace.findings}["left-out"]
+    world = {one.name: one.value for one in trace.ranks[0].metadata}["world_size"]
+    assert world == 4
+
+
+def test_the_json_of_the_trace_viewer_says_the_same(tmp_path: Path) -> None:
+    def named(kind: str, name: str, **place: int) -> dict[str, object]:
+        return {"ph": "M", "name": kind, "args": {"name": name}, **place}
+
+    text = (
+        "%all-reduce.1 = f32[1024]{0} all-reduce(f32[1024]{0} %x), replica_groups={{0,1,2,3}}, to_apply=%sum"
+    )
+    events = [
+        named("process_name", "/device:GPU:0", pid=1),
+        named("thread_name", "Stream #7(Kernel)", pid=1, tid=1),
+        {"ph": "X", "pid": 1, "tid": 1, "ts": 5.0004, "dur": 2, "name": "gemm", "args": {"correlation_id": "11"}},
+        {"ph": "X", "pid": 1, "tid": 1, "ts": 9, "dur": 1, "name": "ncclDevKernel_AllReduce_Sum_f32",
+         "args": {"hlo_op": "all-reduce.1", "long_name": text}},
+    ]  # fmt: skip
+    path = tmp_path / "host.trace.json.gz"
+    path.write_bytes(gzip.compress(json.dumps({"displayTimeUnit": "ns", "traceEvents": events}).encode()))
+    trace = studio.read(path)
+    found = attributes(trace)
+    assert (found["gemm"]["stream"], found["gemm"]["correlation"]) == (7, 11)
+    assert [(share.name, share.bytes) for share in summarise(trace).collectives] == [("ALL_REDUCE", 4096)]
+
+
+@pytest.mark.parametrize("cut", [0.3, 0.9])
+def test_a_cut_profile_is_refused_with_a_hint(tmp_path: Path, cut: float) -> None:
+    path = space(tmp_path)
+    whole = path.read_bytes()
+    path.write_bytes(whole[: int(len(whole) * cut)])
+    assert recognise(whole) is xplane.FORMAT
+    with pytest.raises(studio.TraceFormatError, match=r"host\.xplane\.pb") as caught:
+        studio.read(path)
+    assert caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("file", "kernels", "copies"),
+    [("rocprof_908_results.json.gz", 43915, 6366), ("mi300_jax_conv.xplane.pb", 235, 35)],
+)
+def test_public_recordings_open_as_one_rank(shared: Path, file: str, kernels: int, copies: int) -> None:
+    trace = studio.read(shared / "traces" / "foreign" / file)
+    assert [type(rank) for rank in trace.ranks] == [Rank]
+    graph = trace.graph_of(trace.ranks[0])
+    rows, _ = int_column(graph, "stream")
+    assert len(rows) == kernels
+    counts = {share.name: share.nodes for share in summarise(trace).types}
+    assert counts["COPY"] == copies

@@ -1,0 +1,140 @@
+"""The library as a notebook uses it: what there is, how it shows itself, and what it takes."""
+
+from __future__ import annotations
+
+import doctest
+import inspect
+import subprocess
+import sys
+from dataclasses import fields, is_dataclass, replace
+
+import numpy as np
+import pytest
+
+import studio
+from studio.analysis.job.breakdown import rank_use
+from studio.notebook import LINE
+from studio.sim.compared import side_of
+from studio.trace import CommGroup, Finding, Trace, trace_digest
+
+FIGURES = studio.figures.__all__
+EVIL = "<img src=x onerror=alert(1)>\x00\nnext"
+
+
+@pytest.fixture(scope="module")
+def trace() -> Trace:
+    return studio.read(studio.sample_path("transformer_8r"))
+
+
+@pytest.fixture(scope="module")
+def result(trace: Trace):
+    return studio.simulate(trace, studio.presets["hgx-h100-8"].config.extended().replaying())
+
+
+def test_names_are_listed_load_and_have_an_example() -> None:
+    assert dir(studio) == sorted([*studio.__all__, "__version__"])
+    assert dir(studio.figures) == sorted(FIGURES)
+    public = {name: getattr(studio, name) for name in studio.__all__}
+    public |= {f"figures.{name}": getattr(studio.figures, name) for name in FIGURES}
+    without = [
+        name
+        for name, value in public.items()
+        if not doctest.DocTestParser().get_examples(inspect.getdoc(value) or "")
+    ]
+    assert without == []
+
+
+def test_importing_the_library_loads_nothing_heavy() -> None:
+    code = (
+        "import sys, studio; "
+        "heavy = {'numpy', 'pandas', 'pyarrow', 'plotly', 'dash', 'numba', 'google.protobuf', 'msgspec'} & set(sys.modules); "
+        "sys.exit(f'loaded: {heavy}' if heavy else 0)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def reachable(*values: object) -> list[object]:
+    """Every value that the fields of some values lead to."""
+    found: dict[int, object] = {}
+    todo = list(values)
+    while todo:
+        value = todo.pop()
+        if id(value) in found or isinstance(value, str | bytes | int | float | np.ndarray | type | None):
+            continue
+        if isinstance(value, tuple | list):
+            todo += value[:20]
+            continue
+        found[id(value)] = value
+        if is_dataclass(value):
+            todo += [getattr(value, spec.name) for spec in fields(value)]
+    return list(found.values())
+
+
+def test_the_repr_of_everything_is_a_line(trace: Trace, result) -> None:
+    big = replace(
+        trace,
+        groups=(*trace.groups, CommGroup("g", tuple(range(5000)))),
+        findings=(Finding("info", "x", "y" * 999),),
+    )
+    long = [
+        (type(value).__name__, text)
+        for value in reachable(
+            big, result, result.timeline(), studio.compare(result, result), studio.examine(trace), studio.presets,
+            studio.repair(trace, "cycle"), studio.LinkOptions(),
+        )
+        if len(text := repr(value)) > LINE or "\n" in text
+        if not isinstance(value, dict)
+    ]  # fmt: skip
+    assert long == []
+
+
+def test_a_shortened_line_leaves_fingerprints_whole(trace: Trace) -> None:
+    ranks = tuple(range(5000))
+    one = replace(trace, groups=(CommGroup("g", ranks),))
+    other = replace(trace, groups=(CommGroup("g", (*ranks[:-1], 7000)),))
+    assert repr(one.groups[0]) == repr(other.groups[0])
+    assert trace_digest(one) != trace_digest(other)
+
+
+def test_values_show_themselves_as_tables_in_which_names_are_text(trace: Trace, result) -> None:
+    finding = Finding("warning", "x", EVIL, EVIL, rank=3, file=EVIL)
+    evil = replace(trace, ranks=tuple(replace(rank, file=EVIL) for rank in trace.ranks), findings=(finding,))
+    side = side_of(result)
+    use = rank_use(side.trace, side.times, side.finish_ns, side.origin_ns)
+    shown = [evil, finding, result, result.timeline(0), studio.compare(result, result), use, studio.presets,
+             studio.examine(evil), *studio.examine(evil)]  # fmt: skip
+    for value in shown:
+        html = value._repr_html_()
+        assert html.startswith("<table>"), type(value)
+        assert "<img" not in html
+        assert "\x00" not in html
+    assert "&lt;img src=x" in evil._repr_html_()
+
+
+def test_ranks_are_given_by_number_or_themselves(trace: Trace, result) -> None:
+    rank = trace.rank(3)
+    assert rank is not None
+    for this, other in (
+        (trace.graph_of(3), trace.graph_of(rank)),
+        (studio.to_networkx(trace, 3).size(), studio.to_networkx(trace, rank).size()),
+        (len(result.timeline(3)), len(result.timeline([rank]))),
+        (len(studio.recorded(trace, 3)), len(studio.recorded(trace, rank))),
+        (result.events_of(3)[0].tolist(), result.events_of(rank)[0].tolist()),
+    ):
+        assert this == other or this is other
+    assert studio.to_pandas(trace, 3).equals(studio.to_pandas(trace, rank))
+    with pytest.raises(studio.TraceError, match="no rank 99"):
+        trace.graph_of(99)
+
+
+def test_all_ranks_are_one_table(trace: Trace) -> None:
+    frame, table = studio.to_pandas(trace), studio.to_arrow(trace)
+    assert len(frame) == table.num_rows == trace.node_count
+    assert list(frame.columns) == table.column_names
+    assert frame["rank"].tolist() == table["rank"].to_pylist()
+    assert frame["name"].tolist() == table["name"].to_pylist()
+    assert [list(deps) for deps in frame["data_deps"]] == table["data_deps"].to_pylist()
+    assert int(frame["bytes"].sum()) == sum(table["bytes"].to_pylist())
+    parts = [studio.to_pandas(trace, rank) for rank in trace.ranks]
+    assert sum(map(len, parts)) == len(frame)
+    assert studio.to_arrow(trace, 0).num_rows == len(parts[0])
