@@ -150,7 +150,7 @@ def test_info_of_a_job(job):
     assert (result.exit_code, result.stderr) == (0, "")
     lines = result.stdout.splitlines()
     assert lines[0] == "job"
-    assert "  ranks         2 (1 distinct graph)" in lines
+    assert "  ranks         2 of 4 (1 distinct graph)" in lines
     assert "  nodes         6" in lines
     assert lines[-1] == "  findings      none"
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import zipfile
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
+from studio.analysis.job.files import files_of
 from studio.errors import ConfigError, TraceFormatError
 from studio.et import JobSize, NpusNeededError, RanksNeededError, discover, write
 from studio.et.source import SourceFile, open_sources
@@ -39,6 +41,9 @@ class Upload:
         self.told.append((phase, done, total))
         if phase == self.stop_at:
             raise StoppedError(phase)
+
+    def files_left_out(self, files: Mapping[Path, str]) -> None:
+        self.left_out = {path.name: why for path, why in files.items()}
 
     def warn(self, message: str) -> None:
         self.warnings.append(message)
@@ -167,8 +172,11 @@ def test_an_error_leaves_nothing_behind(workspace, tmp_path):
     (tmp_path / "job.0.et").write_bytes(rank_file())
     (tmp_path / "notes.txt").write_text("not a trace at all")
     with pytest.raises(TraceFormatError, match=r"notes\.txt: not an execution trace"):
-        open_paths(workspace, [tmp_path / "job.0.et", tmp_path / "notes.txt"])
+        open_paths(workspace, [tmp_path / "notes.txt"])
     assert nothing_in(workspace)
+    [job_id] = open_paths(workspace, [tmp_path / "job.0.et", tmp_path / "notes.txt"])
+    [finding] = [finding for finding in workspace.load(job_id).findings if finding.file]
+    assert finding.message == "notes.txt: a text file, no execution trace, left out."
 
 
 def test_ranks_may_be_given_by_name(workspace, tmp_path, reads):
@@ -273,3 +281,22 @@ def test_a_workload_with_another_number_of_npus_is_another_job(workspace, tmp_pa
     assert open_paths(workspace, [path], size=JobSize(npus=4)) == [first]
     [other] = open_paths(workspace, [path], size=JobSize(npus=8))
     assert len(workspace.load(other).ranks) == 8
+
+
+def test_an_upload_lists_what_is_left_out_before_the_others_are_read(workspace, tmp_path):
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "job.0.et").write_bytes(rank_file())
+    (tmp_path / "in" / "job.1.et").write_bytes(b"")
+    (tmp_path / "in" / "notes.txt").write_text("not a trace at all")
+    told = Upload()
+    job_id = upload_reader(workspace)(uploads(tmp_path / "in"), told)
+    assert told.left_out == {
+        "job.1.et": "job.1.et: an empty file, no execution trace",
+        "notes.txt": "notes.txt: a text file, no execution trace",
+    }
+    files = files_of(workspace.load(job_id))
+    assert [file.name for file in files.used] == ["job.0.et"]
+    assert [(file.name, file.why, file.level) for file in files.left_out] == [
+        ("job.1.et", "an empty file, no execution trace", "warning"),
+        ("notes.txt", "a text file, no execution trace", "info"),
+    ]

@@ -8,7 +8,7 @@ import { formatBytes, formatCount, formatRate } from "../base/format.mjs";
 export const BUSY = new Set(["announcing", "uploading", "queued", "reading"]);
 
 /** The order in which files are listed where there is no room for all. */
-export const URGENT = ["failed", "uploading", "waiting", "done", "cancelled"];
+export const URGENT = ["failed", "left out", "uploading", "waiting", "done", "cancelled"];
 
 /** Another window that sent nothing for so long has gone. */
 const GONE_S = 15;

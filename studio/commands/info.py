@@ -15,6 +15,8 @@ import click
 import msgspec
 
 from studio.analysis.collectives.groups import group_use
+from studio.analysis.job.completeness import completeness
+from studio.analysis.job.files import LEFT_OUT, files_of
 from studio.analysis.job.summary import Share, summarise
 from studio.commands.base.options import allow_damaged, json_option, paths_argument, rank_option, size_options
 from studio.commands.base.output import end_with_losses, progress_line, show
@@ -93,8 +95,15 @@ def job_report(name: str, trace: Trace) -> dict[str, Any]:
                 "bytes": int(use.bytes[cells].sum()),
             }
         )
+    job, files = completeness(trace), files_of(trace)
     return {
         "name": name,
+        "world_size": None if job.is_open else job.world,
+        "missing": job.sentence(),
+        "files": {
+            "used": len(files.used),
+            "left_out": [{"file": file.name, "why": file.why} for file in files.left_out],
+        },
         "summary": msgspec.to_builtins(summarise(trace)),
         "ranks": [
             {"rank": rank.number, "file": rank.file, "nodes": len(trace.graph_of(rank)), "graph": rank.graph}
@@ -110,7 +119,7 @@ def job_text(report: dict[str, Any]) -> str:
     summary = report["summary"]
     lines = [
         report["name"],
-        f"  ranks         {format_count(summary['ranks'])} ({_graphs(summary['graphs'])})",
+        f"  ranks         {_ranks(report)} ({_graphs(summary['graphs'])})",
         f"  nodes         {format_count(summary['nodes'])}",
         f"  dependencies  {_dependencies(summary)}",
         f"  recorded      {_span(summary)}",
@@ -120,14 +129,33 @@ def job_text(report: dict[str, Any]) -> str:
     lines += _table("node types", [converted(share, Share) for share in summary["types"]], sizes=False)
     lines += _table("communication", [converted(share, Share) for share in summary["collectives"]])
     lines.append(f"  comm groups   {format_count(len(report['groups']))}")
-    for finding in report["findings"]:
+    lines += _files(report["files"])
+    others = [finding for finding in report["findings"] if finding["code"] not in LEFT_OUT]
+    for finding in others:
         rank = "" if finding["rank"] is None else f" rank {finding['rank']}:"
         lines.append(f"  {finding['level']:7} {finding['code']}:{rank} {finding['message']}")
         if finding["hint"]:
             lines.append(f"          {finding['hint']}")
-    if not report["findings"]:
+    if not others:
         lines.append("  findings      none")
     return "\n".join(printable(line) for line in lines)
+
+
+def _ranks(report: dict[str, Any]) -> str:
+    known = format_count(report["summary"]["ranks"])
+    if not report["missing"]:
+        return known
+    world = report["world_size"]
+    return f"{known} of {format_count(world) if world else 'an unknown number'}"
+
+
+def _files(files: dict[str, Any]) -> list[str]:
+    """List the files that were left out; nothing where all are used."""
+    left_out = files["left_out"]
+    if not left_out:
+        return []
+    lines = [f"  files         {format_count(files['used'])} used, {format_count(len(left_out))} left out"]
+    return lines + [f"    {file['file']}: {file['why']}".replace("    : ", "    ") for file in left_out]
 
 
 def _graphs(count: int) -> str:

@@ -9,12 +9,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from studio.commands.base import replay as replaying
+from studio.analysis.job.completeness import completeness, is_recording
 from studio.commands.base.options import allow_damaged, rank_option, size_options, workspace_option
 from studio.commands.base.outcome import Outcome, report, text
 from studio.commands.base.output import end_with_losses, progress_line, say_wait, show
@@ -23,10 +24,11 @@ from studio.errors import ConfigError, StudioError, TraceError
 from studio.et import read
 from studio.et.format import UNSAID, JobSize
 from studio.sim import astra, simulate
-from studio.sim.check import check
+from studio.sim.check import REPLAY_KNOWN, check
 from studio.sim.config import Congestion, SystemConfig
 from studio.sim.parts import Mode, Parts, interpret, with_mode, with_settings
 from studio.sim.presets import PRESETS, preset
+from studio.sim.replays import as_replay, idle_system
 from studio.sim.result import SimResult
 from studio.trace import Finding, Trace
 
@@ -112,14 +114,14 @@ def _outcome(request: Request, progress: Progress | None, notice: Notice | None)
     """Simulate a job and return the outcome with the system's tables; with `--out`, import the job first."""
     limit = Limit(time.monotonic(), request.time_limit_s)
     reading = limit.watch(progress)
-    # A replay without a system gets one as large as the job; otherwise report mistakes before reading files.
-    left_out = request.replay and not (request.preset or request.system or request.network)
-    parts = None if left_out else parts_for(request)
+    # Without a system, a job that needs no network gets one of its size; otherwise report mistakes before reading files.
+    left_out = not (request.preset or request.system or request.network)
+    parts = None if left_out and (request.replay or _is_soon_read(request)) else parts_for(request)
     read_config = None if parts is None else _read_parts(parts, request)
     job = None if request.out is None else kept_job(request, reading)
     trace = workload(request, reading) if job is None else _workspace(request).load(job)
     if parts is None or read_config is None:
-        parts = parts_for(request, replaying.idle_system(len(trace.ranks)))
+        parts = parts_for(request, _system_for(request, trace))
         read_config = _read_parts(parts, request)
     findings = (*read_config.findings, *check(trace, read_config.config))
     _refuse(findings, _presets_of(len(trace.ranks)) if request.preset else ())
@@ -130,6 +132,31 @@ def _outcome(request: Request, progress: Progress | None, notice: Notice | None)
     spent_s = time.monotonic() - begun
     warnings = (*findings, *_beyond_capacity(result))
     return Outcome(", ".join(request.workload), result, warnings, spent_s, every_rank, job), parts
+
+
+_FEW_FILES = 4
+"""So many files are read before a missing system is reported: the job may be of one rank, which needs none."""
+
+
+def _is_soon_read(request: Request) -> bool:
+    """Whether the workload is stored, or few files."""
+    given = map(Path, _files(request))
+    each = (path.rglob("*") if path.is_dir() else (path,) for path in given)
+    return len(list(islice(chain.from_iterable(each), _FEW_FILES + 1))) <= _FEW_FILES
+
+
+def _system_for(request: Request, trace: Trace) -> Parts | None:
+    """Return the system of a job where none was given and no message needs one; None where one has to be given.
+
+    Raises:
+        TraceError: Ranks are missing, so that the job cannot be simulated on any.
+    """
+    job = completeness(trace)
+    if request.replay:
+        return idle_system(job.world)
+    if not job.is_whole and is_recording(trace):
+        raise TraceError(job.sentence(), hint=REPLAY_KNOWN)
+    return idle_system(1) if job.world == 1 else None
 
 
 def _refuse(findings: Sequence[Finding], fitting: Sequence[str]) -> None:
@@ -356,7 +383,7 @@ def parts_for(request: Request, instead: Parts | None = None) -> Parts:
     parts = _with_files(base or Parts({}, {}), request)
     congestion = request.congestion or parts.congestion
     parts = replace(parts, congestion=congestion, options={**parts.options, **request.options})
-    parts = replaying.as_replay(parts) if request.replay else parts
+    parts = as_replay(parts) if request.replay else parts
     parts = with_settings(parts, request.settings)
     return with_mode(parts, request.mode) if request.mode else parts
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from itertools import chain, islice
 
 import numpy as np
 
@@ -14,6 +15,7 @@ from studio.analysis.collectives.matching import (
     Messages,
     disagreement,
 )
+from studio.analysis.job.completeness import completeness, is_recording, range_words
 from studio.doctor.clocks import clock_offsets
 from studio.doctor.content import metadata_number
 from studio.doctor.diagnosis import NODES_NAMED, Case, Found, NodeAt, by_rank
@@ -30,6 +32,8 @@ from studio.units import format_bytes, format_count, format_counted, format_ns
 
 _CLOCKS_LISTED = 8
 _FAR_APART_NS = 1_000_000
+_RANKS_KEPT = 1 << 16
+"""Missing ranks that are kept with a finding; the rest is counted."""
 _GROUPS_LISTED = 8
 """Groups listed one by one; the rest is counted."""
 
@@ -39,28 +43,37 @@ _GROUPS_LISTED = 8
 
 
 def missing_ranks(case: Case) -> Iterator[Found]:
-    """Yield ranks that rank numbers, files or comm groups mention but that are absent."""
+    """Yield ranks that rank numbers, files or comm groups mention but that are absent.
+
+    Every rank of a recording is whole by itself, so there a rank that was not recorded is no error.
+    """
     present = {rank.number for rank in case.trace.ranks}
     if not present:
         return
-    hints: list[tuple[str, set[int]]] = [("the other rank numbers", set(range(max(present) + 1)))]
-    world = max(metadata_number(rank, "world_size") for rank in case.trace.ranks)
-    if max(present) < world <= max(1 << 20, 2 * len(present)):
-        hints.append((f"a world of {world:,} ranks in the files", set(range(world))))
+    job = completeness(case.trace)
     used = {group.name for group in case.groups}
     named = {rank for name, group in case.listed.items() if name in used for rank in group.ranks}
-    hints.append(("the comm groups", named))
-    absent = sorted({rank for _, ranks in hints for rank in ranks} - present)
+    if job.is_open:
+        yield Found("warning", job.sentence())
+    # A comm group can name ranks beyond the world; what lies between was never mentioned.
+    beyond = [range(rank, rank + 1) for rank in sorted(named) if rank >= job.world]
+    gaps = [*job.missing(), *beyond]
+    absent = sum(map(len, gaps))
     if absent:
-        sources = [text for text, ranks in hints if ranks - present]
+        hints = [
+            ("the other rank numbers", max(present) + 1 > len(present)),
+            (f"a world of {job.told:,} ranks in the files", job.told > len(present)),
+            ("the comm groups", bool(named - present)),
+        ]
+        words = range_words(gaps)
         yield Found(
-            "error",
-            f"{rank_list(absent)[0].upper()}{rank_list(absent)[1:]} {'is' if len(absent) == 1 else 'are'} missing, "
-            f"according to {' and '.join(sources)}.",
-            tuple(absent),
+            "warning" if is_recording(case.trace) else "error",
+            f"{words[0].upper()}{words[1:]} {'is' if absent == 1 else 'are'} missing, "
+            f"according to {' and '.join(text for text, true in hints if true)}.",
+            tuple(islice(chain.from_iterable(gaps), _RANKS_KEPT)),
             (),
-            len(absent),
-            (("ranks in the job", format_count(len(present))), ("missing", format_count(len(absent)))),
+            absent,
+            (("ranks in the job", format_count(len(present))), ("missing", format_count(absent))),
         )
 
 

@@ -41,7 +41,7 @@ CHECKS: tuple[Check, ...] = (
         across.missing_ranks,
         "A simulation needs every rank of its system: collectives and messages with a missing rank never "
         "complete. Sums and means over ranks leave it out.",
-        "Open the files of all ranks together.",
+        "Open the files of all ranks together; the known ranks of a recording can be replayed as they are.",
     ),
     Check(
         "dangling",

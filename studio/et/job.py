@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
@@ -41,11 +42,14 @@ from studio.et.format import (
     Reading,
     first_of,
 )
+from studio.et.halves import Half, make_half, names_of, sort_halves
 from studio.et.link import LinkOptions, link_ranks
 from studio.et.link.parallel import RankFiles, link_files
 from studio.et.memory import available_bytes, refuse_beyond_memory
 from studio.et.naming import name_of
 from studio.et.plugins import Plugins, installed
+from studio.et.rank_names import can_be_rank, counted_numbers, rank_and_prefix, says_rank
+from studio.et.ranks import ranks_by_file
 from studio.et.recording import DeviceTrace, HostTrace
 from studio.et.source import SourceFile, head, load, looks_like, measure_file, open_sources
 from studio.et.workers import processors
@@ -74,24 +78,11 @@ FORMATS: tuple[Format, ...] = (
 Progress = Callable[[str, int, int], None]
 """Called with what is going on, how much is done and how much there is; may raise to stop."""
 
-_USUAL = re.compile(r"(?P<prefix>.+)\.(?P<rank>\d{1,9})\.et(\.gz)?")
-_RANK_WORD = re.compile(
-    r"(?P<prefix>.*?)[._-]?(?<![a-z])rank[\[_-]?(?P<rank>\d{1,9})(?!\d)\]?(?P<rest>.*)", re.IGNORECASE
-)
-_NUMBERED = re.compile(r"((?P<prefix>.*?)[._-])?(?P<rank>\d{1,9})(\.[A-Za-z]\w*)*")
-_RANK_FOLDER = re.compile(r"(?P<prefix>.*?)[._-]?(?<![a-z])rank[\[_-]?(?P<rank>\d{1,9})\]?", re.IGNORECASE)
-_WORKER = re.compile(
-    r"(?P<prefix>.*?)[._-]?(?<![a-z])worker[_-]?(?P<rank>\d{1,9})(?!\d)(?P<rest>.*)", re.IGNORECASE
-)
-_SAYS_NOTHING = re.compile(
-    r"(pytorch|torch|kineto|chrome|chakra|execution|profiler?|et|eg|trace|traces|host|device|pt|json|gz|rank|worker"
-    r"|step|observer|[0-9]+)?"
-)
-"""Words in file names that distinguish the sides of a rank, not jobs."""
-_VERSION = re.compile(r"\.\d+\.\d+\.\d+(?=\D|$)")
 _LEAST_BYTES = 4 << 20
 """Uncompressed bytes of a job's files on average from which on others are asked to read them: files of one job that are
 alike are read faster by one process, which compares them."""
+_LEFT_OUT_NAMED = 100
+"""Files left out that are named one by one; the rest is counted."""
 _WORTH_PROCESSES = 48 << 20
 """Uncompressed bytes of a job from which on other processes are started: each takes half a second to start."""
 
@@ -118,6 +109,21 @@ class RanksNeededError(TraceError):
 
 
 @dataclass(frozen=True, slots=True)
+class LeftOut:
+    """A file that is not part of any job.
+
+    Attributes:
+        name: `SourceFile.name`.
+        why: The reason, in words that follow its name and a colon.
+        lost: Whether what it held of the job is lost.
+    """
+
+    name: str
+    why: str
+    lost: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class JobFiles:
     """The files of one job.
 
@@ -125,13 +131,13 @@ class JobFiles:
         name: What to call the job, taken from its files' common name.
         ranks: Files that are a rank each, with the number their name tells, if it does.
         others: Files that tell about the whole job, with their format.
-        ignored: Names of files that no format recognises.
+        left_out: Files that are no part of it, and why.
     """
 
     name: str
     ranks: tuple[RankFile, ...]
     others: tuple[tuple[SourceFile, Format], ...] = ()
-    ignored: tuple[str, ...] = ()
+    left_out: tuple[LeftOut, ...] = ()
 
 
 def recognise(start: bytes) -> Format | None:
@@ -149,106 +155,93 @@ def plugins() -> Plugins:
     return installed(frozenset(fmt.name for fmt in FORMATS))
 
 
-def rank_and_prefix(name: str) -> tuple[str, int | None]:
-    """Return the job and the rank that a file's name gives.
-
-    Example:
-        >>> rank_and_prefix("llama/llama_8r.12.et.gz")
-        ('llama/llama_8r', 12)
-        >>> rank_and_prefix("traces/rank3/trace.et")
-        ('traces/trace', 3)
-        >>> rank_and_prefix("single.et")
-        ('single', None)
-    """
-    *folders, base = name.split("/")
-    folder = "".join(f"{part}/" for part in folders)
-    if usual := _USUAL.fullmatch(base):
-        return folder + usual["prefix"], int(usual["rank"])
-    if word := _RANK_WORD.fullmatch(base) or _WORKER.fullmatch(base):
-        stem = word["prefix"] or word["rest"].split(".")[0].strip("_-")
-        return folder + stem, int(word["rank"])
-    for depth in range(len(folders) - 1, -1, -1):
-        if match := _RANK_FOLDER.fullmatch(folders[depth]):
-            kept = [
-                *folders[:depth],
-                *filter(None, [match["prefix"]]),
-                *folders[depth + 1 :],
-                base.split(".")[0],
-            ]
-            return "/".join(kept), int(match["rank"])
-    if numbered := _NUMBERED.fullmatch(base):
-        return folder + (numbered["prefix"] or ""), int(numbered["rank"])
-    return folder + base.split(".")[0], None
-
-
 def discover(files: Iterable[SourceFile]) -> list[JobFiles]:
-    """Sort files into jobs: one per folder and name before the rank.
+    """Sort files into jobs: by what they say of themselves, else one per folder and name before the rank.
+
+    Files of no known format are left out, and listed with the reason.
 
     Raises:
-        TraceFormatError: A file the user named is of no known format, or there is no trace at all.
+        TraceFormatError: There is no trace at all.
     """
     ranks: dict[str, list[RankFile]] = {}
-    halves: dict[str, list[RankFile]] = {}
+    halves: list[Half] = []
     others: list[tuple[SourceFile, Format]] = []
-    ignored: list[str] = []
+    left_out: list[LeftOut] = []
     last_start = b""
     for file in files:
-        start = head(file.path)
-        fmt = recognise(start)
+        start = b"" if file.problem else head(file.path)
+        fmt = None if file.problem else recognise(start)
         if fmt is None:
-            if file.named:
-                raise _unrecognised_error(file.name, start)
-            ignored.append(file.name)
+            left_out.append(LeftOut(file.name, file.problem or f"{looks_like(start)}, no execution trace"))
             last_start = start
         elif fmt.describes_job:
             others.append((file, fmt))
         elif fmt.half:
-            prefix, number = rank_and_prefix(_VERSION.sub("", file.name))
-            halves.setdefault(_stem(prefix), []).append((file, fmt, number))
+            halves.append(make_half(file, fmt, start))
         elif fmt.whole:
             ranks[f"{_folder(file.name)}\0{PurePosixPath(file.name).name}"] = [(file, fmt, None)]
         else:
             prefix, number = rank_and_prefix(file.name)
             key = (prefix if number is not None else _key_without_rank(file.name)) + fmt.job_mark
             ranks.setdefault(key, []).append((file, fmt, number))
-    ranks |= _with_other_side(halves)
+    ranks = _with_counted(ranks)
+    ranks = {key: _believed(members) for key, members in ranks.items()}
+    for index, group in enumerate(sort_halves(halves)):
+        ranks[f"{names_of(group)}\x1e{index}"] = [(half.file, half.fmt, half.number) for half in group]
     if not ranks:
-        if ignored:
-            raise _unrecognised_error(ignored[0], last_start if len(ignored) == 1 else b"?", len(ignored))
-        message = (
-            f"{others[0][0].name}: only comm groups, no execution trace."
-            if others
-            else "No execution trace found."
+        raise _nothing_error(others, left_out, last_start)
+    return [_job(prefix, members, others, len(ranks), left_out) for prefix, members in ranks.items()]
+
+
+def _nothing_error(
+    others: Sequence[tuple[SourceFile, Format]], left_out: Sequence[LeftOut], last_start: bytes
+) -> TraceFormatError:
+    """Return the error for files among which there is no trace."""
+    if left_out and left_out[0].why.endswith("no execution trace"):
+        return _unrecognised_error(
+            left_out[0].name, last_start if len(left_out) == 1 else b"?", len(left_out)
         )
-        raise TraceFormatError(message, hint="Expected files such as job.0.et, job.1.et, …")
-    return [_job(prefix, members, others, len(ranks), ignored) for prefix, members in ranks.items()]
+    if left_out:
+        return TraceFormatError(
+            f"{left_out[0].name}: {left_out[0].why}.", hint="Make or copy the file again."
+        )
+    message = (
+        f"{others[0][0].name}: only comm groups, no execution trace."
+        if others
+        else "No execution trace found."
+    )
+    return TraceFormatError(message, hint="Expected files such as job.0.et, job.1.et, …")
 
 
-def _stem(prefix: str) -> str:
-    """Return what the names of both sides of a rank share: folder and distinctive words.
+def _with_counted(ranks: dict[str, list[RankFile]]) -> dict[str, list[RankFile]]:
+    """Give files without a rank the number that counts them, where their names differ in nothing else."""
+    silent = {
+        file.name: (file, fmt)
+        for members in ranks.values()
+        for file, fmt, number in members
+        if number is None and not fmt.whole
+    }
+    counted = counted_numbers(list(silent))
+    made = {
+        key: kept
+        for key, members in ranks.items()
+        if (kept := [member for member in members if member[0].name not in counted])
+    }
+    for name, (stem, number) in counted.items():
+        file, fmt = silent[name]
+        made.setdefault(stem + fmt.job_mark, []).append((file, fmt, number))
+    return made
 
-    Example:
-        >>> _stem("run/pytorch_et"), _stem("run/kineto"), _stem("a/resnet_kineto")
-        ('run/', 'run/', 'a/resnet')
-    """
-    folder, _, base = prefix.rpartition("/")
-    words = [word for word in re.split(r"[._\- ]+", base) if not _SAYS_NOTHING.fullmatch(word.lower())]
-    return f"{folder}/{'_'.join(words)}"
 
-
-def _with_other_side(halves: dict[str, list[RankFile]]) -> dict[str, list[RankFile]]:
-    """Pair the only execution traces of a folder with its only Kineto traces where names do not match."""
-    result = dict(halves)
-    for folder in {stem.rpartition("/")[0] for stem in halves}:
-        stems = [stem for stem in halves if stem.rpartition("/")[0] == folder]
-        alone = {
-            side: [stem for stem in stems if all(fmt.half == side for _, fmt, _ in halves[stem])]
-            for side in ("host", "device")
-        }
-        if len(stems) == 2 and len(alone["host"]) == len(alone["device"]) == 1:
-            kept, other = alone["host"][0], alone["device"][0]
-            result[kept] = [*halves[kept], *result.pop(other)]
-    return result
+def _believed(members: list[RankFile]) -> list[RankFile]:
+    """Take back the numbers in names that cannot be ranks."""
+    count = len({number for _, _, number in members} - {None})
+    return [
+        (file, fmt, number)
+        if number is None or can_be_rank(number, count, None, said=says_rank(file.name))
+        else (file, fmt, None)
+        for file, fmt, number in members
+    ]
 
 
 def _key_without_rank(name: str) -> str:
@@ -276,11 +269,15 @@ def _job(
     members: list[RankFile],
     others: list[tuple[SourceFile, Format]],
     jobs: int,
-    ignored: list[str],
+    left_out: Sequence[LeftOut],
 ) -> JobFiles:
     """Return one job, with the files beside it that describe the job as a whole."""
     prefix = prefix.removesuffix(members[0][1].job_mark)
-    if "\0" in prefix:
+    if "\x1e" in prefix:
+        # Both sides of one rank tell no more than the words they share, a file alone its whole name.
+        shared = PurePosixPath(prefix.partition("\x1e")[0])
+        name = "" if len(members) == 1 else shared.name or _common_folder(members)
+    elif "\0" in prefix:
         first = PurePosixPath(members[0][0].name)
         name = first.name.split(".")[0] if len(members) == 1 else first.parent.name
     else:
@@ -296,7 +293,14 @@ def _job(
     chosen = own or (beside if len(beside) == 1 else [])
     if not chosen and jobs == 1 and len(others) == 1:
         chosen = others
-    return JobFiles(name, tuple(members), tuple(chosen), tuple(ignored))
+    return JobFiles(name, tuple(members), tuple(chosen), tuple(left_out))
+
+
+def _common_folder(members: Sequence[RankFile]) -> str:
+    """Return the name of the innermost folder that holds all files, "" where there is none."""
+    folders = [PurePosixPath(file.name).parent.parts for file, _, _ in members]
+    common = os.path.commonprefix(folders)  # noqa: RUF071 - of the parts, which are no characters
+    return common[-1] if common else ""
 
 
 def read_job(
@@ -332,16 +336,19 @@ def read_job(
     linking = (lambda done, total: progress("linking", done, total)) if progress else None
     with _executor_for(executor, job, sizes) as chosen:
         by_several = _by_several(job, numbers) if chosen else []
-        if chosen and by_several and builder.link_files(job, by_several, options, meter, linking, chosen):
-            _add_others(builder, job, total)
-            return builder.trace(job)
-        read_one = partial(_read_file, total=total, sizes=sizes, meter=meter, size=size or UNSAID)
+        # What a file cannot be read for is told better, and lets the others be read, one by one.
+        with suppress(TraceFormatError):
+            if chosen and by_several and builder.link_files(job, by_several, options, meter, linking, chosen):
+                _add_others(builder, job, total)
+                return builder.trace(job)
+        read_one = partial(_read_or_refuse, total=total, sizes=sizes, meter=meter, size=size or UNSAID)
         contents = (
             _read_elsewhere(job.ranks, chosen, total, meter, size or UNSAID)
             if chosen
             else _read_here(job.ranks, read_one)
         )
         _add_ranks(builder, job, numbers, contents)
+    builder.refuse_all()
     builder.link(options, linking)
     _add_others(builder, job, total)
     return builder.trace(job)
@@ -351,10 +358,13 @@ def _add_ranks(
     builder: _Builder,
     job: JobFiles,
     numbers: Mapping[str, int],
-    contents: Iterable[tuple[RankFile, list[Part]]],
+    contents: Iterable[tuple[RankFile, list[Part] | TraceFormatError]],
 ) -> None:
     """Add what files of ranks hold."""
     for (file, fmt, number), parts in contents:
+        if isinstance(parts, TraceFormatError):
+            builder.refuse(file, parts)
+            continue
         for part in parts:
             if isinstance(part, GroupsPart):
                 builder.add_groups(part)
@@ -370,7 +380,11 @@ def _add_ranks(
 def _add_others(builder: _Builder, job: JobFiles, total: int) -> None:
     """Read the files that describe the job as a whole."""
     for file, fmt in job.others:
-        for part in _read_file(file, fmt, total=total, sizes={}, meter=_Meter(None, 0), size=UNSAID):
+        parts = _read_or_refuse(file, fmt, total=total, sizes={}, meter=_Meter(None, 0), size=UNSAID)
+        if isinstance(parts, TraceFormatError):
+            builder.refuse(file, parts)
+            continue
+        for part in parts:
             if isinstance(part, GroupsPart):
                 builder.add_groups(part)
 
@@ -451,9 +465,9 @@ def read(  # noqa: PLR0913 - all but the first by name
             raise TraceError(
                 f"{len(jobs)} jobs found, not one: {names}.", hint="Name the files of one of them."
             )
-        size = JobSize(npus, passes)
+        size, numbers = JobSize(npus, passes), ranks_by_file(files, ranks or {})
         return read_job(
-            jobs[0], ranks=ranks, progress=progress, options=options, size=size, executor=executor
+            jobs[0], ranks=numbers, progress=progress, options=options, size=size, executor=executor
         )
 
 
@@ -505,7 +519,8 @@ def link(
                 hint="Name the execution traces and Kineto traces of one job, or the folder they are in."
                 + ("" if jobs else " Traces of other formats need no linking."),
             )
-        return read_job(jobs[0], ranks=ranks, progress=progress, options=options, executor=executor)
+        numbers = ranks_by_file(files, ranks or {})
+        return read_job(jobs[0], ranks=numbers, progress=progress, options=options, executor=executor)
 
 
 class _Meter:
@@ -529,9 +544,9 @@ class _Meter:
 
 
 def _read_here(
-    files: Sequence[RankFile], read_one: Callable[[SourceFile, Format], list[Part]]
-) -> Iterator[tuple[RankFile, list[Part]]]:
-    """Yield the content of each file in order, read by this process."""
+    files: Sequence[RankFile], read_one: Callable[[SourceFile, Format], list[Part] | TraceFormatError]
+) -> Iterator[tuple[RankFile, list[Part] | TraceFormatError]]:
+    """Yield the content of each file in order, or why it cannot be read; read by this process."""
     formats: dict[str, Format] = {}
     for entry in files:
         file, fmt, _ = entry
@@ -543,17 +558,28 @@ def _read_here(
 
 def _read_elsewhere(
     files: Sequence[RankFile], executor: Executor, total: int, meter: _Meter, size: JobSize
-) -> Iterator[tuple[RankFile, list[Part]]]:
-    """Yield the content of each file in order, read by an executor: equal graphs are soon dropped."""
+) -> Iterator[tuple[RankFile, list[Part] | TraceFormatError]]:
+    """Yield the content of each file in order, or why it cannot be read: equal graphs are soon dropped."""
     calls = [(read_parts, (file, fmt, total, size)) for file, fmt, _ in files]
     for entry, parts in zip(files, call_in_order(executor, calls, meter.look), strict=True):
         meter.tick(entry[0].name, entry[0].path.stat().st_size)
         yield entry, parts
 
 
-def read_parts(file: SourceFile, fmt: Format, total: int, size: JobSize) -> list[Part]:
+def read_parts(file: SourceFile, fmt: Format, total: int, size: JobSize) -> list[Part] | TraceFormatError:
     """Read one file; for executors."""
-    return _read_file(file, fmt, total=total, sizes={}, meter=_Meter(None, 0), size=size)
+    return _read_or_refuse(file, fmt, total=total, sizes={}, meter=_Meter(None, 0), size=size)
+
+
+def _read_or_refuse(
+    file: SourceFile, fmt: Format, *, total: int, sizes: Sizes, meter: _Meter, size: JobSize
+) -> list[Part] | TraceFormatError:
+    """Return the content of a file, or why it cannot be read: the other ranks may be whole."""
+    try:
+        return _read_file(file, fmt, total=total, sizes=sizes, meter=meter, size=size)
+    except TraceFormatError as error:
+        meter.tick(file.name, file.path.stat().st_size)
+        return error
 
 
 def _read_file(
@@ -580,6 +606,19 @@ class _Builder:
         self.findings: tuple[Finding, ...] = ()
         self.hosts: list[tuple[HostTrace, int | None]] = []
         self.devices: list[tuple[DeviceTrace, int | None]] = []
+        self.refused: list[TraceFormatError] = []
+        self.left_out: list[LeftOut] = []
+
+    def refuse(self, file: SourceFile, error: TraceFormatError) -> None:
+        """Leave out a file that cannot be read."""
+        self.refused.append(error)
+        why = error.message.removeprefix(f"{file.name}:").strip().rstrip(".")
+        self.left_out.append(LeftOut(file.name, why, lost=True))
+
+    def refuse_all(self) -> None:
+        """Raise the error of the first file that cannot be read, if nothing else was."""
+        if self.refused and not (self.ranks or self.hosts or self.devices):
+            raise self.refused[0]
 
     def add_half(self, part: HostPart | DevicePart, named: int | None, given: int | None) -> None:
         """Add one side of a rank; the user's rank number wins over the file's, and that over its name's."""
@@ -669,13 +708,33 @@ class _Builder:
                     f"Rank {this.number} is claimed by two files: {this.file} and {other.file}.",
                     hint="Leave one of them out, or give --rank FILE=NUMBER.",
                 )
-        if job.ignored:
-            shown = ", ".join(job.ignored[:4]) + (", …" if len(job.ignored) > 4 else "")
-            count = "1 file is" if len(job.ignored) == 1 else f"{len(job.ignored):,} files are"
-            message = f"{count} empty or of no known format and left out: {shown}"
-            findings += (Finding("info", "ignored-file", message), *plugins().findings())
+        findings += (*left_out_findings((*job.left_out, *self.left_out)), *plugins().findings())
         trace = Trace(tuple(self.graphs), tuple(ranks), self.groups, tuple(findings))
         return with_inferred_groups(trace)
+
+
+def left_out_findings(left_out: Sequence[LeftOut]) -> list[Finding]:
+    """Return a finding for each file that was left out, the first ones one by one."""
+    ordered = sorted(left_out, key=lambda file: not file.lost)
+    findings = [
+        Finding(
+            "error" if file.lost else "warning" if _was_a_rank(file.name) else "info",
+            "unreadable-file" if file.lost else "ignored-file",
+            f"{file.name}: {file.why}, left out.",
+            "Make or copy the file again." if file.lost else "",
+            file=file.name,
+        )
+        for file in ordered[:_LEFT_OUT_NAMED]
+    ]
+    if len(ordered) > _LEFT_OUT_NAMED:
+        message = f"{len(ordered) - _LEFT_OUT_NAMED:,} more files were left out."
+        findings.append(Finding("info", "ignored-file", message))
+    return findings
+
+
+def _was_a_rank(name: str) -> bool:
+    """Whether a file is called like a rank of a job."""
+    return re.search(r"\.et(\.gz)?$", name) is not None
 
 
 def with_inferred_groups(trace: Trace) -> Trace:

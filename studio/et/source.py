@@ -8,7 +8,7 @@ import tempfile
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import BinaryIO
 
@@ -31,11 +31,13 @@ class SourceFile:
         name: Its name relative to what the user gave; untrusted text.
         path: Where it lies.
         named: Whether the user named this very file, rather than a folder or archive around it.
+        problem: Why it cannot be opened at all, empty where it can.
     """
 
     name: str
     path: Path
     named: bool = False
+    problem: str = ""
 
 
 @contextmanager
@@ -48,14 +50,14 @@ def open_sources(paths: Sequence[Path | str]) -> Iterator[list[SourceFile]]:
     """
     with tempfile.TemporaryDirectory(prefix="chakra-studio-") as scratch:
         files: list[SourceFile] = []
-        for index, (name, path) in enumerate(_label_paths([Path(given) for given in paths])):
+        for name, path in _label_paths([Path(given) for given in paths]):
             sources = _walk(path, name) if path.is_dir() else [_named(path, name)]
             if not sources:
                 raise TraceFormatError(
                     f"{path}: the folder is empty.", hint="Expected files such as job.0.et, job.1.et, …"
                 )
-            files += unpack_archives(sources, Path(scratch) / str(index))
-        yield files
+            files += sources
+        yield unpack_archives(files, Path(scratch))
 
 
 def _label_paths(paths: Sequence[Path]) -> list[tuple[str, Path]]:
@@ -78,7 +80,17 @@ def unpack_archives(files: Sequence[SourceFile], scratch: Path) -> list[SourceFi
             continue
         target = scratch / str(index)
         target.mkdir(parents=True)
-        members = archive.unpack(file.path, target)
+        try:
+            members = archive.unpack(file.path, target)
+        except TraceFormatError as error:
+            if len(files) == 1:
+                raise
+            # The other files may be a whole job.
+            why = (
+                error.message.removeprefix(f"{file.path}:").removeprefix(f"{file.name}:").strip().rstrip(".")
+            )
+            result.append(replace(file, problem=why))
+            continue
         result += [SourceFile(f"{file.name}/{member.name}", member.path) for member in members]
     return result
 

@@ -75,6 +75,9 @@ class ImportProgress(Protocol):
     def warn(self, message: str) -> None:
         """Add a sentence that is shown with the finished import."""
 
+    def files_left_out(self, files: Mapping[Path, str]) -> None:
+        """Show beside files that they are no part of the job, and why."""
+
 
 def upload_reader(
     workspace: Workspace, imported: Callable[[str], object] = lambda _job: None
@@ -88,6 +91,10 @@ def upload_reader(
 
     def read(files: list[SourceFile], progress: ImportProgress) -> str:
         jobs = discover(files)
+        reasons = {file.name: file.why for file in jobs[0].left_out}
+        progress.files_left_out(
+            {file.path: f"{file.name}: {reasons[file.name]}" for file in files if file.name in reasons}
+        )
         said = _Said(progress.ranks, JobSize(progress.npus))
         made = [_import(workspace, job, "upload", said, progress) for job in jobs]
         for job_id in made:

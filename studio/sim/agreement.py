@@ -109,7 +109,11 @@ def _limit(findings: Iterator[Finding]) -> Iterator[Finding]:
 def _groups(trace: Trace, config: SystemConfig, groups: Sequence[GroupMatching]) -> Iterator[Finding]:
     npus = config.topology.npus
     listed = {group.name: group for group in (trace.groups if config.groups is None else config.groups)}
-    wrong = [group for group in listed.values() if not all(0 <= rank < npus for rank in group.ranks)]
+    wrong = [
+        group
+        for group in listed.values()
+        if config.needs_every_rank and not all(0 <= rank < npus for rank in group.ranks)
+    ]
     for group in wrong[:1]:
         beyond = [rank for rank in group.ranks if not 0 <= rank < npus]
         message = (
@@ -331,9 +335,11 @@ def _find_self_sends(trace: Trace, messages: Messages) -> Iterator[Finding]:
 
 
 def _find_unmatched(trace: Trace, messages: Messages) -> Iterator[Finding]:
-    # Messages without a known source or target have a finding of their own.
-    unreceived = np.flatnonzero((messages.receive_row == NONE) & messages.known)
-    unsent = np.flatnonzero((messages.send_row == NONE) & messages.known)
+    # Messages without a known source or target have a finding of their own, and so have ranks that are missing.
+    numbers = [rank.number for rank in trace.ranks]
+    known = messages.known & np.isin(messages.source, numbers) & np.isin(messages.target, numbers)
+    unreceived = np.flatnonzero((messages.receive_row == NONE) & known)
+    unsent = np.flatnonzero((messages.send_row == NONE) & known)
     nearby = _near(messages, unreceived)
     for row in unsent[:_SHOWN].tolist():
         message = f"{_half(trace, messages, row)} is never sent"

@@ -20,6 +20,7 @@ from studio.analysis.collectives.matching import (
     waits_for_lower_ids,
 )
 from studio.analysis.graph.digraph import build_network, reachable, shortest_cycle
+from studio.analysis.job.completeness import Completeness, completeness, is_recording
 from studio.sim.agreement import group_findings, group_label, message_findings, node_label, rank_list
 from studio.sim.collectives import (
     EXTENDED_KIND_OF,
@@ -50,6 +51,10 @@ from studio.trace import (
     int_column,
 )
 
+REPLAY_KNOWN = (
+    "Replay the known ranks with their recorded times (--replay, or the button on the Simulate page), or open the "
+    "files of all ranks together."
+)
 _FIXED_TIME = (CollectiveType.BROADCAST,)
 _SHOWN = 8
 """Findings of one kind that are listed one by one; the rest is counted."""
@@ -65,8 +70,12 @@ def check(trace: Trace, config: SystemConfig) -> list[Finding]:
     An empty list does not promise that the run finishes: which of several independent collectives a rank
     issues first depends on times, and with them may the order in a group.
     """
+    about_ranks = list(_ranks(trace, config))
+    if any(finding.code == "ranks-unknown" for finding in about_ranks):
+        # What else there is to say of such a run can wait until it could be one.
+        return about_ranks
     findings = [
-        *_ranks(trace, config),
+        *about_ranks,
         *_check_routes(config),
         *_check_times(trace, config),
         *_merge_findings((job, finding) for job in _graphs(trace) for finding in _graph(job, config)),
@@ -81,7 +90,7 @@ def check(trace: Trace, config: SystemConfig) -> list[Finding]:
             findings += unrecorded_findings(trace)
         else:
             findings += [
-                *_algorithms(config, groups),
+                *(_algorithms(config, groups) if config.topology.npus > 1 else ()),
                 *(_check_roots(trace, config, groups) if _all_collectives(config) else ()),
                 *_check_crossings(trace, config, groups),
             ]
@@ -96,6 +105,15 @@ def check(trace: Trace, config: SystemConfig) -> list[Finding]:
 def _ranks(trace: Trace, config: SystemConfig) -> Iterator[Finding]:
     npus = config.topology.npus
     numbers = [rank.number for rank in trace.ranks]
+    job = completeness(trace)
+    if not config.needs_every_rank and len(numbers) <= npus:
+        if not job.is_whole:
+            message = f"{job.sentence()} Those that are known are replayed."
+            yield Finding("warning", "ranks-replayed", message, "Waits for the others are as recorded.")
+        return
+    if not job.is_whole and is_recording(trace):
+        yield Finding("error", "ranks-unknown", job.sentence(), REPLAY_KNOWN)
+        return
     sizes = " × ".join(str(dim.size) for dim in config.topology.dims)
     system = (
         f"the system {npus:,} NPUs ({sizes})"
@@ -112,11 +130,11 @@ def _ranks(trace: Trace, config: SystemConfig) -> Iterator[Finding]:
             "Change npus_count so that the product is the number of ranks.",
         )
     elif absent:
-        missing = sorted(set(range(npus)) - set(numbers))
+        missing = Completeness(tuple(sorted(set(numbers))), npus, NONE).missing_words()
         yield Finding(
             "error",
             "ranks-missing",
-            f"The trace has {rank_list(numbers)}, {system}: {rank_list(missing)} {'is' if absent == 1 else 'are'} missing.",
+            f"The trace has {rank_list(numbers)}, {system}: {missing} {'is' if absent == 1 else 'are'} missing.",
             "Open the traces of all ranks, or change npus_count so that the product is the number of ranks.",
         )
 
@@ -322,7 +340,8 @@ def _check_required(job: _Job, config: SystemConfig) -> Iterator[Finding]:
     """Find missing attributes, without which a node has no size, peer or time."""
     graph = job.graph
     kind = graph.type
-    collective = kind == NodeType.COMM_COLL
+    # On one NPU they take 1 ns, whatever they are.
+    collective = (kind == NodeType.COMM_COLL) & (config.topology.npus > 1)
     sized = collective & ~(_all_collectives(config) & (_collective_types(graph) == CollectiveType.BARRIER))
     compute = (kind == NodeType.COMP) & ~flag(graph, "is_cpu_op") & (config.roofline is not None)
     memory = (kind == NodeType.MEM_LOAD) | (kind == NodeType.MEM_STORE)

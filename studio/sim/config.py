@@ -37,7 +37,7 @@ class Dimension:
 
     Attributes:
         kind: How the NPUs of the dimension are connected.
-        size: NPUs along the dimension, at least 2; in the extended mode 1 will do, for a job of one rank.
+        size: NPUs along the dimension, at least 2; 1 for a job of one rank, whose system is that one dimension.
         bytes_per_ns: Bandwidth of a link, exactly as the engine divides by it.
         latency_ns: Latency of a link; may be fractional.
         efficiency: Share of the bandwidth that messages get, above 0 and at most 1 (extended mode).
@@ -325,15 +325,21 @@ class SystemConfig:
             return DEFAULT_ENDPOINT_DELAY_NS
         return int(int(self.endpoint_delay_ns) * self.injection_scale)
 
+    @property
+    def needs_every_rank(self) -> bool:
+        """Whether ranks meet over the network, so that none may be missing; not where all take their recorded times."""
+        recorded = self.extensions is not None and self.extensions.communication_times == "recorded"
+        return not (self.replay_only or recorded)
+
     def _check_mode(self) -> None:
         """Raise a ConfigError for extended settings in the compatible mode."""
         if self.extensions is not None:
             return
         dims = self.topology.dims
         alone = next((index for index, dim in enumerate(dims) if dim.size < 2), None)
-        if alone is not None:
+        if alone is not None and len(dims) > 1:
             raise ConfigError(
-                f"dimension size is 1 in dimension {alone}; allowed in the compatible mode: 2 and more",
+                f"dimension size is 1 in dimension {alone}; allowed beside other dimensions in the compatible mode: 2 and more",
                 hint="Leave the dimension out, or set the mode to extended.",
             )
         given = [f"algorithms for {kind}" for kind in self.algorithms if kind not in REFERENCE_KINDS]

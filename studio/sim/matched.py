@@ -108,12 +108,13 @@ def meetings(trace: Trace, groups: Sequence[CommGroup] | None) -> Meetings:
         member, position = np.nonzero(rows != NONE)
         rooted = _end_kinds(matching)[position]
         columns.append(np.stack([inside[member], rows[member, position], known + position, rooted]))
-        # Absent members count too: a collective with a missing member never completes.
-        counts.append(np.full(rows.shape[1], len(matching.members)))
+        # Members that never issue it count too, and it never completes; ranks of which nothing is known cannot come.
+        counts.append(np.full(rows.shape[1], int((matching.sequence_of != NONE).sum())))
         known += rows.shape[1]
     messages = match_messages(trace)
     number = known + np.arange(len(messages))
-    counts.append(np.full(len(messages), 2))
+    known_ends = [np.isin(end, list(place)) for end in (messages.source, messages.target)]
+    counts.append(known_ends[0].astype(np.int64) + known_ends[1])
     for place_of, row, how in (
         (messages.send_rank, messages.send_row, _SEND),
         (messages.receive_rank, messages.receive_row, _ONE_WAY),

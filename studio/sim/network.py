@@ -65,7 +65,8 @@ def _topology(network: Fields, unit: str, *, extended: bool) -> Topology:
                 f"{len(kinds)} entries, as many as topology has",
                 "All lists have one entry per dimension, the dimension nearest the NPU first.",
             )
-    if not extended:
+    if not extended and len(kinds) > 1:
+        # A job of one rank runs on one NPU; a dimension of one among others is a mistake, as in ASTRA-sim.
         lists = [
             (replace(setting, least=2) if setting.key == _SIZE else setting, items)
             for setting, items in lists

@@ -245,6 +245,10 @@ class Draft:
         if not among.any():
             return
         nodes, planning = self.nodes, self.planning
+        if planning.config.topology.npus == 1:
+            # One rank has nobody to wait for and nothing to send: the shortest time there is.
+            nodes[among, k.Node.DURATION] = 1
+            return
         types = self._require("comm_type", among)
         sized = among & (types != CollectiveType.BARRIER) if self.all_collectives else among
         sizes = self._require("comm_size", sized)

@@ -72,13 +72,15 @@ def make_plan(trace: Trace, config: SystemConfig, *, folded: bool = False) -> Pl
         TraceError: The trace cannot be simulated; names rank, node and reason.
         ConfigError: The configuration does not fit the trace.
     """
-    npus = config.topology.npus
-    _check_ranks(trace, npus)
+    _check_ranks(trace, config)
     return _lay_out(Planning(trace, config), folded)
 
 
-def _check_ranks(trace: Trace, npus: int) -> None:
+def _check_ranks(trace: Trace, config: SystemConfig) -> None:
+    npus = config.topology.npus
     numbers = [rank.number for rank in trace.ranks]
+    if not config.needs_every_rank and 0 < len(numbers) <= npus:
+        return
     if numbers != list(range(npus)):
         missing = sorted(set(range(npus)) - set(numbers))[:3]
         what = f"; rank {missing[0]} is missing" if missing else ""
@@ -180,15 +182,15 @@ def _speeds(planning: Planning) -> Float64:
     given = planning.extensions.compute_speeds if planning.extensions is not None else None
     if not given:
         return np.zeros(0, np.float64)
-    outside = [npu for npu in given if not 0 <= npu < planning.npus]
+    npus = planning.config.topology.npus
+    outside = [npu for npu in given if not 0 <= npu < npus]
     if outside:
         raise ConfigError(
-            f"compute_speeds names NPU {outside[0]}; allowed: 0 to {planning.npus - 1}",
+            f"compute_speeds names NPU {outside[0]}; allowed: 0 to {npus - 1}",
             hint="Speeds are given by NPU, numbered as the ranks.",
         )
-    speeds = np.ones(planning.npus, np.float64)
-    speeds[list(given)] = list(given.values())
-    return speeds
+    numbers = [rank.number for rank in planning.trace.ranks]
+    return np.array([given.get(number, 1.0) for number in numbers], np.float64)
 
 
 def _put_extensions(planning: Planning, head: Int64, plans: dict[int, GraphPlan]) -> None:

@@ -80,7 +80,7 @@ class Planning:
     """Mutable state shared while a plan is built.
 
     Attributes:
-        trace, config, npus, extensions: What is asked for.
+        trace, config, npus, extensions: What is asked for; in a replay there may be fewer NPUs than in `config`.
         arena: Room in the array.
         groups: The comm groups by name.
         varieties: The number of each variety of collectives.
@@ -104,7 +104,9 @@ class Planning:
 
     def __init__(self, trace: Trace, config: SystemConfig) -> None:
         self.trace, self.config = trace, config
-        self.npus = config.topology.npus
+        # A replay needs no network, so the known ranks of a job of which others are missing will do.
+        npus = config.topology.npus
+        self.npus = npus if config.needs_every_rank else min(npus, len(trace.ranks))
         self.arena = Arena(k.Head.WORDS)
         self.groups = {g.name: g for g in (trace.groups if config.groups is None else config.groups)}
         self.extensions = config.extensions
@@ -128,6 +130,12 @@ class Planning:
         self.first_alike: dict[int, int] = {}
         groups = config.groups
         self.follows = sequences(trace, groups) if by_number(config) and not self.replays else {}
+
+    def places(self) -> list[int]:
+        """Return the place in the trace of each rank that is simulated: its number, unless ranks are missing."""
+        if self.folding is not None:
+            return [rank.number for rank in self.simulated]
+        return list(range(len(self.simulated)))
 
     @property
     def replays(self) -> bool:

@@ -47,7 +47,7 @@ def examine_parts(parts: Parts) -> Examined:
     """Read the tables of a configuration and collect every error instead of stopping at the first.
 
     Example:
-        >>> network = {"topology": ["Ring"], "npus_count": [1], "bandwidth": ["tbd"], "latency": [500]}
+        >>> network = {"topology": ["Ring"], "npus_count": [0], "bandwidth": ["tbd"], "latency": [500]}
         >>> system = {"scheduling-policy": "LIFO", "collective-optimization": "best", "preferred-dataset-splits": 4}
         >>> list(examine_parts(Parts(network, system)).problems)
         ['npus_count[0]', 'bandwidth[0]', 'collective-optimization']

@@ -19,7 +19,7 @@ def put_ranks(planning: Planning, plans: dict[int, GraphPlan], node_at: dict[int
     records = np.zeros((count, k.Rank.WORDS), np.int64)
     start = planning.ranks_at = arena.room(records.size)
     dims = len(config.topology.dims)
-    records[:, k.Rank.NUMBER] = [rank.number for rank in planning.simulated]
+    records[:, k.Rank.NUMBER] = planning.places()
     records[:, k.Rank.FINISH] = -1
     for column, words in zip(
         (k.Rank.QUEUES, k.Rank.POINTERS, k.Rank.TREES), turns(planning, dims), strict=True

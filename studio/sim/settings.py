@@ -241,7 +241,7 @@ _DIMENSIONS = (
             ("Switch", "switch", "Switch")),
         required=True, start="Switch"),
     _dimension("npus_count", "size", "NPUs",
-        "NPUs along this dimension, at least 2 (in the extended mode 1, for a job of one rank). The "
+        "NPUs along this dimension, at least 2; 1 where it is the only one, for a job of one rank. The "
         "system has the product of all dimensions. Dimension 0 lies nearest the NPU: it varies fastest in "
         "the rank number.",
         type="whole", least=1, most=MAX_NPUS, required=True, start=2),

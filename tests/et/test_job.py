@@ -14,8 +14,8 @@ import pytest
 import studio
 from studio.errors import TraceError, TraceFormatError
 from studio.et import RanksNeededError, discover, read_job
-from studio.et.job import rank_and_prefix
 from studio.et.naming import name_of
+from studio.et.rank_names import rank_and_prefix
 from studio.et.source import SourceFile, open_sources
 from studio.trace import Trace, arrays, node_attributes
 from tests.et.chakra_bytes import attr, file_of, framed, num, sized, varint
@@ -78,6 +78,8 @@ def found(trace: Trace) -> list[str]:
         ("single.et", "single", None),
         ("run/frank3.et", "run/frank3", None),
         ("job.1234567890.et", "job", None),
+        ("trace.20261122.et", "trace", None),
+        ("h100__1016005.json.gz", "h100__1016005", None),
         # What the usual form says counts more than words in names of files and folders.
         ("run_rank8/job.2.et", "run_rank8/job", 2),
         ("job_rank8.2.et", "job_rank8", 2),
@@ -275,17 +277,23 @@ def test_a_rank_named_twice_in_a_group(tmp_path):
 )
 def test_wrong_group_files(tmp_path, content, words):
     make(tmp_path, job__0__et=file_of(NODE), job__json=content)
-    with pytest.raises(TraceFormatError, match=r"job\.json") as caught:
-        studio.read(tmp_path)
-    assert words in caught.value.message
+    trace = studio.read(tmp_path)
+    [finding] = trace.findings
+    assert (finding.code, finding.level, finding.file) == (
+        "unreadable-file",
+        "error",
+        f"{tmp_path.name}/job.json",
+    )
+    assert words in finding.message
+    assert trace.groups == ()
 
 
 def test_json_that_lists_no_ranks_is_no_group_file(tmp_path):
     make(tmp_path, job__0__et=file_of(NODE), job__json="[[0, 1]]")
     trace = studio.read(tmp_path)
     assert found(trace) == ["ignored-file"]
-    with pytest.raises(TraceFormatError, match=r"job\.json: .*looks like a JSON file"):
-        studio.read([tmp_path / "job.0.et", tmp_path / "job.json"])
+    [finding] = studio.read([tmp_path / "job.0.et", tmp_path / "job.json"]).findings
+    assert finding.message == "job.json: a JSON file, no execution trace, left out."
 
 
 def test_groups_alone_are_no_trace(tmp_path):
@@ -294,21 +302,36 @@ def test_groups_alone_are_no_trace(tmp_path):
         studio.read(tmp_path)
 
 
-def test_unknown_files_in_a_folder_are_counted_and_left_out(tmp_path):
+def test_unknown_files_in_a_folder_are_named_and_left_out(tmp_path):
     put(tmp_path, ["job.0.et"])
     put(tmp_path, ["notes.md", "a/photo.png", "log.txt", "x1", "x2"], b"some text")
     put(tmp_path, [".hidden", ".git/config"], b"\xff")
     trace = studio.read(tmp_path)
-    [finding] = trace.findings
-    assert (finding.code, finding.level) == ("ignored-file", "info")
-    assert finding.message.startswith("5 files")
+    assert {(finding.code, finding.level) for finding in trace.findings} == {("ignored-file", "info")}
+    names = ["a/photo.png", "log.txt", "notes.md", "x1", "x2"]
+    assert [finding.file for finding in trace.findings] == [f"{tmp_path.name}/{name}" for name in names]
+    put(tmp_path, [f"more/{index}.txt" for index in range(200)], b"some text")
+    assert studio.read(tmp_path).findings[-1].message == "105 more files were left out."
 
 
-def test_an_unknown_file_named_by_the_user_is_an_error(tmp_path):
-    put(tmp_path, ["job.0.et"])
-    put(tmp_path, ["notes.md"], b"some text")
-    with pytest.raises(TraceFormatError, match=r"notes\.md: .*a text file"):
-        studio.read([tmp_path / "job.0.et", tmp_path / "notes.md"])
+def test_one_bad_file_does_not_lose_the_others(tmp_path):
+    put(tmp_path, [f"job.{rank}.et" for rank in range(31)])
+    put(tmp_path, ["notes.txt"], b"some text")
+    put(tmp_path, ["job.31.et", "broken.zip", "wrong.json"], b"PK\x03\x04")
+    (tmp_path / "job.31.et").write_bytes(b"")
+    (tmp_path / "wrong.json").write_text('{"traceEvents": 7, "schemaVersion": 1}')
+    for given in (tmp_path, sorted(tmp_path.iterdir())):
+        with open_sources([given] if given == tmp_path else given) as files:
+            job = next(job for job in discover(files) if len(job.ranks) == 31)
+            trace = read_job(job)
+        assert numbers(trace) == list(range(31))
+        left = {(finding.file or "").rpartition("/")[2]: finding for finding in trace.findings}
+        assert left.keys() == {"notes.txt", "job.31.et", "broken.zip"}
+        assert left["job.31.et"].level == "warning"
+        assert left["job.31.et"].message.endswith("job.31.et: an empty file, no execution trace, left out.")
+    put(tmp_path / "few", ["job.0.et"])
+    (tmp_path / "few" / "job.1.et").write_bytes(file_of(NODE)[:0] + b"")
+    assert numbers(studio.read([tmp_path / "few" / "job.0.et", tmp_path / "few" / "job.1.et"])) == [0]
 
 
 def test_folders_without_a_trace(tmp_path):

@@ -164,13 +164,16 @@ def test_a_replay_needs_neither_algorithms_nor_sizes():
     assert ends(trace_of([nodes, nodes]), config) == [[7], [7]]
 
 
-def test_a_job_of_one_rank_runs_in_the_extended_mode_alone():
-    config = SystemConfig(Topology((Dimension("switch", 1, 64.0),)), extensions=Extensions())
-    assert ends(trace_of([[kernel(1, 5)]]), config) == [[5]]
-    with pytest.raises(
-        ConfigError, match="dimension size is 1 in dimension 0; allowed in the compatible mode: 2"
-    ):
-        SystemConfig(Topology((Dimension("switch", 1, 64.0),)))
+def test_a_job_of_one_rank_runs_on_one_npu():
+    """Its collectives take 1 ns; beside other dimensions one of size 1 is a mistake in the compatible mode."""
+    alone = Topology((Dimension("switch", 1, 64.0),))
+    for config in (SystemConfig(alone), SystemConfig(alone, extensions=Extensions())):
+        assert ends(trace_of([[kernel(1, 5)]]), config) == [[5]]
+        reducing = trace_of([[kernel(1, 5), collective(2, "ALL_REDUCE", 64, 1), kernel(3, 7, 2)]])
+        assert check(reducing, config) == []
+        assert simulate(reducing, config, native=False).makespan_ns == 12_001
+    with pytest.raises(ConfigError, match="dimension size is 1 in dimension 0; allowed beside other"):
+        SystemConfig(Topology((Dimension("switch", 1, 64.0), Dimension("ring", 2, 64.0))))
 
 
 def test_a_replay_says_what_has_no_recorded_time():

@@ -188,6 +188,8 @@ def _header(outcome: Outcome) -> str:
     if replaying.is_replay(result):
         npus = len(result.trace.ranks)
         return f"{outcome.workload}: {npus:,} {'rank' if npus == 1 else 'ranks'}, {replaying.NO_NETWORK}"
+    if result.config.topology.npus == 1:
+        return f"{outcome.workload} on one NPU, without a network"
     return f"{outcome.workload} on {system_label(result.config)}"
 
 

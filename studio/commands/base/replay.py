@@ -1,45 +1,22 @@
-"""Replay a recording: configure the system, and compare each step with the recording."""
+"""Compare each step of a replay with the recording."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 from studio.analysis.job.step_times import StepTime, step_times
 from studio.commands.base.terminal import printable
-from studio.sim.parts import EXTENDED, Parts
+from studio.sim.matched import replays_communication
 from studio.sim.result import SimResult
 from studio.units import format_ns
 
-RECORDED = {"communication-times": "recorded", "rank-starts": "recorded"}
-"""Settings of the extended mode that make a simulation a replay."""
 NO_NETWORK = "no network: recorded durations"
-
-
-def idle_system(npus: int) -> Parts:
-    """Return a system for a replay; messages do not use its network."""
-    network = {"topology": ["Switch"], "npus_count": [npus], "bandwidth": [1], "latency": [0]}
-    system = {
-        "scheduling-policy": "LIFO",
-        "collective-optimization": "baseline",
-        "preferred-dataset-splits": 1,
-        EXTENDED: {},
-    }
-    return Parts(network, system)
-
-
-def as_replay(parts: Parts) -> Parts:
-    """Return the system with the settings that a replay needs."""
-    table = parts.system.get(EXTENDED)
-    settings = {**(table if isinstance(table, dict) else {}), **RECORDED}
-    return replace(parts, system={**parts.system, EXTENDED: settings})
 
 
 def is_replay(result: SimResult) -> bool:
     """Whether communication took its recorded time."""
-    extensions = result.config.extensions
-    return extensions is not None and extensions.communication_times == "recorded"
+    return replays_communication(result.config)
 
 
 def steps(result: SimResult) -> list[StepTime]:

@@ -302,6 +302,8 @@ def metadata(rank_draft: RankDraft, origin_ns: int, world: int) -> tuple[Attribu
     if rank_draft.number is not None:
         entries.append(("rank", ValueKind.INT64, rank_draft.number))
     entries.append(("world_size", ValueKind.INT64, world))
+    if _is_world_open(rank_draft, world):
+        entries.append(("world_size_unknown", ValueKind.INT64, 1))
     if rank_draft.communication.groups:
         groups = [
             {
@@ -334,6 +336,17 @@ def metadata(rank_draft: RankDraft, origin_ns: int, world: int) -> tuple[Attribu
         if device.head.host and device.head.base_ns is not None:
             entries.append(("clock_host", ValueKind.STRING, device.head.host))
     return tuple(Attribute(key, kind, value) for key, kind, value in entries)
+
+
+def _is_world_open(rank_draft: RankDraft, world: int) -> bool:
+    """Whether the rank communicates with others, and nothing says how many there are."""
+    told = rank_draft.device is not None and rank_draft.device.head.world_size is not None
+    listed = any(group.ranks or group.size for group in rank_draft.communication.groups.values())
+    return (
+        world == 1
+        and not (told or listed)
+        and bool(rank_draft.communication.operators or rank_draft.communication.devices)
+    )
 
 
 def _plain(value: int | str) -> tuple[ValueKind, int | str]:

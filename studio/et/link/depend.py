@@ -19,6 +19,7 @@ from studio.et.link.lanes import FIRST_LANE, find_floating, find_inner, lost_cal
 from studio.et.link.operations import LIBRARY, Operations, find_parents
 from studio.et.link.options import DepKind, LinkOptions
 from studio.et.link.sequence import Place, chains, issue_order
+from studio.et.link.stream_waits import unsaid_waits
 from studio.et.link.tensors import tensor_dependencies
 from studio.et.recording import DeviceTrace, EventKind, HostTrace
 from studio.trace import NONE, Bool, Int32, Int64
@@ -163,6 +164,8 @@ def depend(
         draft.add(calls, rows, DepKind.THREAD)
     if device is not None and launched is not None and len(launched):
         _device_dependencies(draft, device, launched, first_device)
+        unsaid = unsaid_waits(device, launched, communication.devices.keys())
+        draft.add(unsaid[0] + first_device, unsaid[1] + first_device, DepKind.EVENT)
     if host is not None:
         readers = tensor_dependencies(operations, host, library)
         draft.add(*readers, DepKind.DATA)

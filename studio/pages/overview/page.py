@@ -9,6 +9,8 @@ import dash
 from dash import Input, Output, callback, dcc, html, no_update
 
 from studio.analysis.collectives.groups import group_use, shared_use
+from studio.analysis.job.completeness import Completeness, completeness
+from studio.analysis.job.files import files_of
 from studio.analysis.job.summary import Summary, count_unsized
 from studio.analysis.job.type_times import type_times
 from studio.doctor import CHECKS
@@ -20,6 +22,7 @@ from studio.pages.base.state import session, tasks, workspace
 from studio.pages.base.still import still
 from studio.pages.base.widgets import exact, findings_list, link, loading, no_job, page, show_errors, term
 from studio.pages.collectives.groups import count_left_out, matrix_figure
+from studio.pages.overview.files import files_section
 from studio.pages.overview.times import times_panel
 from studio.pages.overview.words import collectives_table, imported_from, types_table, use_table
 from studio.store.runs import RunInfo
@@ -51,7 +54,8 @@ def show(view: dict[str, Any], theme: str) -> Any:
     figure = group_matrix(use, dark=theme == "dark")
     shown = page(
         info.name,
-        _facts(summary, simulated),
+        _facts(summary, simulated, completeness(trace)),
+        _missing_ranks(completeness(trace), view),
         dcc.Store(id="overview-shown", data=[view["job"], run, theme]),
         html.Div(
             loading("Adding up the times of the nodes…"),
@@ -100,6 +104,7 @@ def show(view: dict[str, Any], theme: str) -> Any:
             ],
             className="cs-section",
         ),
+        files_section(files_of(trace)),
         controls=_next(info, view),
     )
     return still(shown)
@@ -173,7 +178,21 @@ def _next(info: JobInfo, view: dict[str, Any]) -> list[Any]:
     ]
 
 
-def _facts(summary: Summary, run: RunInfo | None) -> Any:
+def _missing_ranks(job: Completeness, view: dict[str, Any]) -> Any:
+    """Say which ranks are missing, and what can be done with the others."""
+    if job.is_whole:
+        return None
+    return html.P(
+        [
+            html.Span("incomplete", className="cs-level cs-level-warning"),
+            f" {job.sentence()} Every figure here is of the known ranks. ",
+            dcc.Link("Replay them", href=link("/simulate", {"job": view["job"]})),
+        ],
+        className="cs-dim",
+    )
+
+
+def _facts(summary: Summary, run: RunInfo | None, job: Completeness) -> Any:
     span = "none recorded" if summary.start_ns < 0 else format_ns(summary.end_ns - summary.start_ns)
     span_exact = (
         f"{summary.start_ns:,} to {summary.end_ns:,} ns"
@@ -181,7 +200,12 @@ def _facts(summary: Summary, run: RunInfo | None) -> Any:
         else "no node has a start time"
     )
     facts = [
-        (term("rank", "ranks"), exact(format_count(summary.ranks), summary.ranks)),
+        (
+            term("rank", "ranks"),
+            exact(format_count(summary.ranks), summary.ranks)
+            if job.is_whole
+            else f"{format_count(summary.ranks)} of {'an unknown number' if job.is_open else format_count(job.world)}",
+        ),
         (term("graph", "different graphs"), exact(format_count(summary.graphs), summary.graphs)),
         (term("node", "nodes, all ranks"), exact(format_count(summary.nodes), summary.nodes)),
         (term("data dependency", "data dependencies"), exact(format_count(summary.data_dependencies), "")),

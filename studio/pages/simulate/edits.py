@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from studio.analysis.job.completeness import completeness
 from studio.decoding import decoder
 from studio.sim.check import check
 from studio.sim.config import SystemConfig
@@ -19,6 +20,7 @@ from studio.sim.network import plain
 from studio.sim.parts import Parts, is_extended, mode_of, table_of, with_mode, with_value
 from studio.sim.presets import PRESETS
 from studio.sim.problems import examine_parts
+from studio.sim.replays import as_replay
 from studio.sim.settings import ALGORITHM_SETTINGS, BY_KEY, DIMENSION_SETTINGS, Setting
 from studio.store.drafts import Draft
 from studio.trace import Finding, NodeType, Trace
@@ -218,16 +220,15 @@ def fit_to_ranks(tables: Parts, ranks: int) -> Parts:
         if isinstance(given, list | tuple)
         else []
     )
-    if not sizes or ranks < 2:
+    if not sizes or ranks < 1:
         return tables
     fitting = fitting_sizes(sizes, ranks)
-    if max(fitting) == 1:
-        return tables
     network = {**tables.network, "npus_count": fitting}
     if fitting != sizes:
         network = {key: value for key, value in network.items() if key not in ("links", "switches")}
     tables = replace(tables, network=network)
-    for index in range(len(fitting) - 1, -1, -1):
+    # A job of one rank keeps the first dimension.
+    for index in range(len(fitting) - 1, -1 if ranks > 1 else 0, -1):
         if fitting[index] == 1:
             tables = without_dimension(tables, index)
     return tables
@@ -245,6 +246,11 @@ def from_preset(name: str) -> Parts:
         for key, value in tables.network.items()
     }
     return replace(tables, network=lists)
+
+
+def replay_known(tables: Parts, trace: Trace) -> Parts:
+    """Return a system on which the known ranks of a job take their recorded times."""
+    return as_replay(with_mode(fit_to_ranks(tables, completeness(trace).world), "extended"))
 
 
 def is_changed(draft: Draft, trace: Trace) -> bool:
@@ -265,7 +271,7 @@ def _encode_settings(tables: Parts) -> object:
 
 def propose_draft(trace: Trace) -> Draft:
     """Choose the first system for a job: a preset with an NPU per rank, changed so that the job can run on it."""
-    ranks = len(trace.ranks)
+    ranks = completeness(trace).world
     name = next(
         (preset.name for preset in PRESETS.values() if preset.config.topology.npus == ranks), "hgx-h100-8"
     )
@@ -275,7 +281,7 @@ def propose_draft(trace: Trace) -> Draft:
 def suit_to_job(draft: Draft, trace: Trace) -> Draft:
     """Change a system so that the job can run on it, and note the reasons."""
     tables, notes = draft.tables, []
-    ranks = len(trace.ranks)
+    ranks = completeness(trace).world
     fit = fit_to_ranks(tables, ranks)
     if fit != tables:
         tables = fit

@@ -8,6 +8,7 @@ from typing import Any
 
 from dash import html
 
+from studio.analysis.job.completeness import Completeness
 from studio.figures.topology import Drawing, describe_links, topology_drawing
 from studio.pages.base.asked import EDIT, asks
 from studio.pages.base.export import Table, exports
@@ -30,7 +31,7 @@ _IDEAL = (
 )
 
 
-def show_facts(config: SystemConfig, ranks: int) -> Any:
+def show_facts(config: SystemConfig, job: Completeness) -> Any:
     """Return the figures of a network, and whether it has an NPU for each rank."""
     topology = config.topology
     sizes = " × ".join(format_count(dim.size) for dim in topology.dims)
@@ -58,24 +59,40 @@ def show_facts(config: SystemConfig, ranks: int) -> Any:
             [html.Div([html.Dt(name), html.Dd(value)]) for name, value in shown],
             className="cs-facts sim-facts",
         ),
-        show_fit(topology, ranks),
+        show_fit(config, job),
     ]
 
 
-def show_fit(topology: Topology, ranks: int) -> Any:
-    """Return whether the system has as many NPUs as the job has ranks."""
-    if topology.npus == ranks:
+def show_fit(config: SystemConfig, job: Completeness) -> Any:
+    """Return whether the system has as many NPUs as the job has ranks, and whether all of them are known."""
+    npus = config.topology.npus
+    if npus != job.world and (config.needs_every_rank or npus < len(job.known)):
         return html.P(
-            f"The system has as many NPUs as the job has ranks: {format_count(ranks)}.",
+            [
+                html.Span(
+                    f"The job has {format_counted(job.world, 'rank')}, the system {format_counted(npus, 'NPU')}. ",
+                    className="cs-level-error",
+                ),
+                html.Button("Fit to the job", className="cs-button", **asks(EDIT, "fit")),
+            ],
+            className="sim-fit",
+        )
+    if job.is_whole:
+        return html.P(
+            f"The system has as many NPUs as the job has ranks: {format_count(job.world)}.",
             className="sim-fit cs-dim",
         )
+    if not config.needs_every_rank:
+        return html.P(f"{job.sentence()} Those that are known are replayed.", className="sim-fit cs-dim")
     return html.P(
         [
-            html.Span(
-                f"The job has {format_counted(ranks, 'rank')}, the system {format_counted(topology.npus, 'NPU')}. ",
-                className="cs-level-error",
+            html.Span(f"{job.sentence()} ", className="cs-level-error"),
+            html.Button(
+                "Replay the known ranks",
+                className="cs-button",
+                title="Recorded times for communication, too; Undo brings back the settings there are now",
+                **asks(EDIT, "replay"),
             ),
-            html.Button("Fit to the job", className="cs-button", **asks(EDIT, "fit")),
         ],
         className="sim-fit",
     )

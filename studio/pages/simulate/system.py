@@ -22,6 +22,7 @@ from dash import (
 )
 from dash.exceptions import PreventUpdate
 
+from studio.analysis.job.completeness import completeness
 from studio.errors import StudioError
 from studio.pages.base.asked import EDIT, Asked, answer, answer_output
 from studio.pages.base.state import trace, workspace
@@ -35,6 +36,7 @@ from studio.pages.simulate.edits import (
     from_preset,
     is_changed,
     propose_draft,
+    replay_known,
     suit_to_job,
     with_dimension,
     with_dimension_moved,
@@ -312,7 +314,8 @@ def _apply_action(draft: Draft, verb: str, of: str, job: str) -> Draft:
         "remove": lambda: without_dimension(tables, index),
         "inwards": lambda: with_dimension_moved(tables, index, -1),
         "outwards": lambda: with_dimension_moved(tables, index, 1),
-        "fit": lambda: fit_to_ranks(tables, len(trace(job).ranks)),
+        "fit": lambda: fit_to_ranks(tables, completeness(trace(job)).world),
+        "replay": lambda: replay_known(tables, trace(job)),
     }[verb]()
     return replace(draft, tables=changed, edited="", notes=())
 
@@ -428,7 +431,7 @@ def judge(
     if system.config and not _topology_wrong(system):
         topology = system.config.topology
         live = [
-            show_facts(system.config, len(trace(state["job"]).ranks)),
+            show_facts(system.config, completeness(trace(state["job"]))),
             draw_network(topology),
             legend(topology),
         ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,7 +26,7 @@ _UNITS = {"unpacking": "files", "checking": "bytes", "reading": "bytes", "storin
 Status = Literal["uploading", "queued", "reading", "done", "failed", "cancelled", "interrupted"]
 
 
-FileStatus = Literal["waiting", "uploading", "done", "cancelled", "failed"]
+FileStatus = Literal["waiting", "uploading", "done", "cancelled", "failed", "left out"]
 
 
 Reason = Literal["missing", "conflict", "invalid", "too-large", "disk-full", "cut"]
@@ -137,6 +138,7 @@ class State:
     warnings: tuple[str, ...] = ()
     dropped: tuple[str, ...] = ()
     file_errors: dict[str, Problem] = field(default_factory=dict)
+    left_out: dict[str, Problem] = field(default_factory=dict)
     ranks: dict[str, int] = field(default_factory=dict)
     npus: int | None = None
     details: str = ""
@@ -160,6 +162,8 @@ class Progress:
         self.npus = state.npus
         self.warnings: list[str] = []
         self.file_errors: dict[str, Problem] = {}
+        self.left_out: dict[str, Problem] = {}
+        self.on_sorted: Callable[[], None] = lambda: None
         self.upload_of: dict[Path, str] = {}
         self._folder = folder
         self._report = report
@@ -189,6 +193,26 @@ class Progress:
     def warn(self, message: str) -> None:
         """Add a sentence that is shown with the finished import."""
         self.warnings.append(message)
+
+    def files_left_out(self, files: Mapping[Path, str]) -> None:
+        """Show beside files that they are no part of the job, and why, before the others are read.
+
+        Args:
+            files: The reasons, by path; of an archive each member counts.
+        """
+        reasons: dict[str, list[str]] = {}
+        for path, why in files.items():
+            if upload := self.upload_of.get(path):
+                reasons.setdefault(upload, []).append(why)
+        whole = Counter(self.upload_of.values())
+        for upload, each in reasons.items():
+            more = f" and {len(each) - 1:,} more" if len(each) > 1 else ""
+            if len(each) == whole[upload]:
+                self.left_out[upload] = Problem(f"{each[0]}{more}", "")
+            else:
+                self.warn(f"Left out: {each[0]}{more}.")
+        if reasons:
+            self.on_sorted()
 
     def file_failed(self, file: SourceFile, error: StudioError) -> None:
         """Show an error beside one file of the import and go on."""

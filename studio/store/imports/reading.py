@@ -12,7 +12,7 @@ from pathlib import Path
 
 from filelock import FileLock
 
-from studio.errors import StudioError
+from studio.errors import StudioError, TraceFormatError
 from studio.et import archive
 from studio.et.format import NpusNeededError
 from studio.et.job import RanksNeededError
@@ -95,7 +95,7 @@ def start(
             state, owner=registry.tasks.token, status="queued", error=None, warnings=(), details=""
         )
         said = replace(ready, ranks={**state.ranks, **(ranks or {})}, npus=npus or state.npus)
-        save_state(registry, import_id, replace(said, file_errors={}))
+        save_state(registry, import_id, replace(said, file_errors={}, left_out={}))
         task = submit(
             registry.tasks,
             "import",
@@ -120,9 +120,11 @@ def _read(registry: Registry, import_id: str, report: Report) -> str | None:
         save_state(registry, import_id, state)
     folder = registry.root / import_id
     progress = Progress(folder, state, report)
+    progress.on_sorted = lambda: _save_left_out(registry, import_id, progress)
     ended = _attempt(registry, import_id, state, progress)
     shutil.rmtree(folder / "unpacked", ignore_errors=True)
-    ended = replace(ended, warnings=tuple(progress.warnings), file_errors=progress.file_errors)
+    warnings = tuple(progress.warnings)
+    ended = replace(ended, warnings=warnings, file_errors=progress.file_errors, left_out=progress.left_out)
     with exclusive(registry):
         closing = registry.tasks.token in registry.tasks.gone and ended.status != "done"
         if closing or not is_mine(registry, load_state(registry, import_id)):
@@ -136,6 +138,14 @@ def _read(registry: Registry, import_id: str, report: Report) -> str | None:
     elif ended.error:
         report.fail(ended.error)
     return ended.job
+
+
+def _save_left_out(registry: Registry, import_id: str, progress: Progress) -> None:
+    """Save which files are left out while the others are still to be read."""
+    with exclusive(registry), contextlib.suppress(ImportRefusedError):
+        state = load_state(registry, import_id)
+        if is_mine(registry, state) and state.status == "reading":
+            save_state(registry, import_id, replace(state, left_out=dict(progress.left_out)))
 
 
 def _attempt(registry: Registry, import_id: str, state: State, progress: Progress) -> State:
@@ -185,7 +195,7 @@ def _sources(registry: Registry, import_id: str, progress: Progress) -> list[Sou
             unpacked = [SourceFile(file.path, path, named=True)]
         else:
             progress("unpacking", index, len(uploads), f"unpacking {file.path}")
-            unpacked = _members(file, path, folder / "unpacked" / file.id, progress)
+            unpacked = _members(file, path, folder / "unpacked" / file.id, progress, alone=len(uploads) == 1)
         sources += unpacked
         progress.upload_of |= {source.path: file.id for source in unpacked}
     if not sources:
@@ -195,9 +205,18 @@ def _sources(registry: Registry, import_id: str, progress: Progress) -> list[Sou
     return sources
 
 
-def _members(file: ImportFile, path: Path, into: Path, progress: Progress) -> list[SourceFile]:
+def _members(
+    file: ImportFile, path: Path, into: Path, progress: Progress, *, alone: bool
+) -> list[SourceFile]:
     try:
         members = archive.unpack(path, into, name=file.path, cancelled=progress.is_cancelled)
+    except TraceFormatError as error:
+        if alone:
+            progress.file_errors[file.id] = Problem(error.message, error.hint)
+            raise
+        # The other files may be a whole job.
+        why = error.message.removeprefix(f"{file.path}:").strip().rstrip(".")
+        return [SourceFile(file.path, path, named=True, problem=why)]
     except StudioError as error:
         progress.file_errors[file.id] = Problem(error.message, error.hint)
         raise

@@ -100,7 +100,7 @@ def list_files(registry: Registry, import_id: str) -> list[ImportFile]:
     state = load_state(registry, import_id)
     plan = _plan(registry, import_id)
     sizes = _sizes(registry.root / import_id / "files")
-    dropped = set(state.dropped)
+    dropped, problems = set(state.dropped), {**state.left_out, **state.file_errors}
     files = []
     for index, file in enumerate(plan, start=1):
         file_id = f"{index:06d}"
@@ -110,9 +110,9 @@ def list_files(registry: Registry, import_id: str) -> list[ImportFile]:
             status, received = "cancelled", 0
         elif file_id in state.file_errors:
             status = "failed"
-        files.append(
-            ImportFile(file_id, file.path, file.size_bytes, received, status, state.file_errors.get(file_id))
-        )
+        elif file_id in state.left_out:
+            status = "left out"
+        files.append(ImportFile(file_id, file.path, file.size_bytes, received, status, problems.get(file_id)))
     return files
 
 
@@ -160,7 +160,9 @@ def reopen_upload(registry: Registry, import_id: str, state: State) -> None:
     """Take over an unfinished import to continue its upload."""
     registry.cancels[import_id] = threading.Event()
     registry.touched[import_id] = registry.tasks.now()
-    reopened = replace(state, owner=registry.tasks.token, status="uploading", error=None, file_errors={})
+    reopened = replace(
+        state, owner=registry.tasks.token, status="uploading", error=None, file_errors={}, left_out={}
+    )
     save_state(registry, import_id, reopened)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import studio
-from studio.errors import StudioError, TraceFormatError
+from studio.errors import StudioError
 from studio.et import executors, job, workers
 from tests.et.pytorch_files import rank_files, small_rank
 
@@ -83,9 +83,10 @@ def test_files_whose_content_belies_their_names_are_compared_with_all(several, m
 def test_an_error_of_another_process_is_that_of_the_file(several, tmp_path):
     folder = job_of(tmp_path / "run")
     (folder / "kineto_1.json").write_text('{"traceEvents": 7, "schemaVersion": 1}')
-    with pytest.raises(TraceFormatError, match=r"kineto_1\.json: no list 'traceEvents'") as error:
-        studio.link(folder)
-    assert error.value.hint
+    trace = studio.link(folder)
+    [finding] = [finding for finding in trace.findings if finding.code == "unreadable-file"]
+    assert "kineto_1.json: no list 'traceEvents'" in finding.message
+    assert [rank.number for rank in trace.ranks] == [0, 1, 2]
 
 
 @pytest.mark.parametrize("phase", ["reading", "linking"])

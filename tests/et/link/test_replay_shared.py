@@ -18,6 +18,7 @@ from studio.sim import simulate
 from studio.sim.config import Algorithm, Dimension, SystemConfig, Topology
 from studio.sim.extensions import Extensions
 from studio.sim.parts import interpret
+from studio.sim.replays import as_replay, idle_system
 from studio.trace import Trace
 
 RUNS = [
@@ -31,7 +32,7 @@ BOUND = 0.02
 
 
 def replayed(trace: Trace) -> list[StepTime]:
-    parts = replaying.as_replay(replaying.idle_system(len(trace.ranks)))
+    parts = as_replay(idle_system(len(trace.ranks)))
     return replaying.steps(simulate(trace, interpret(parts).config, native=False))
 
 

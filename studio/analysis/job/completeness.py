@@ -1,0 +1,121 @@
+"""Say which ranks of a job are known, and which are missing because their files are not there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from studio.trace import NONE, Rank, Trace
+from studio.units import format_count
+
+MOST_RANKS = 1 << 20
+"""Ranks a job may have: as many as a simulated system has NPUs."""
+_RUNS_NAMED = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Completeness:
+    """Which ranks of a job are known.
+
+    Attributes:
+        known: Numbers of the known ranks, rising.
+        world: Ranks of the job: what the files say, at least what the known numbers ask for.
+        told: World size in the files, -1 where they tell none that can be true.
+        is_open: Whether there are more ranks, and nothing says how many.
+    """
+
+    known: tuple[int, ...]
+    world: int
+    told: int
+    is_open: bool = False
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether every rank is known."""
+        return not self.missing_count and not self.is_open
+
+    @property
+    def missing_count(self) -> int:
+        """How many ranks are missing, as far as the size of the job is known."""
+        return self.world - len(self.known)
+
+    def missing(self) -> Iterator[range]:
+        """Yield the missing ranks as ranges, without ever counting them one by one."""
+        for before, after in pairwise((-1, *self.known, self.world)):
+            if after - before > 1:
+                yield range(before + 1, after)
+
+    def missing_words(self) -> str:
+        """Name the missing ranks.
+
+        Example:
+            >>> Completeness((0, 3), 8, 8).missing_words()
+            'ranks 1–2, 4–7'
+        """
+        return range_words(list(self.missing()))
+
+    def known_words(self) -> str:
+        """Name the known ranks.
+
+        Example:
+            >>> Completeness((0, 1, 3), 8, 8).known_words()
+            'ranks 0–1, 3'
+        """
+        runs: list[range] = []
+        for number in self.known:
+            if runs and runs[-1].stop == number:
+                runs[-1] = range(runs[-1].start, number + 1)
+            else:
+                runs.append(range(number, number + 1))
+        return range_words(runs)
+
+    def sentence(self) -> str:
+        """Say what is missing in one sentence; empty where every rank is known."""
+        if self.is_open:
+            one = len(self.known) == 1
+            return (
+                f"The files do not say how many ranks the job has: {self.known_words()}, all that {'is' if one else 'are'} "
+                f"known, {'communicates' if one else 'communicate'} with others."
+            )
+        if not self.missing_count:
+            return ""
+        are = "is" if self.missing_count == 1 else "are"
+        return (
+            f"The job has {format_count(self.world)} ranks, of which {len(self.known):,} "
+            f"{'is' if len(self.known) == 1 else 'are'} known ({self.known_words()}): {self.missing_words()} {are} missing."
+        )
+
+
+def range_words(runs: Sequence[range]) -> str:
+    """Format ranges of ranks, the first few one by one.
+
+    Example:
+        >>> range_words([range(3, 4)]), range_words([range(0, 2), range(5, 1 << 40)])
+        ('rank 3', 'ranks 0–1, 5–1099511627775')
+    """
+    texts = [str(run.start) if len(run) == 1 else f"{run.start}–{run.stop - 1}" for run in runs[:_RUNS_NAMED]]
+    more = ", …" if len(runs) > _RUNS_NAMED else ""
+    return f"rank{'s' if sum(map(len, runs)) > 1 else ''} {', '.join(texts)}{more}"
+
+
+def completeness(trace: Trace) -> Completeness:
+    """Return which ranks of a job are known."""
+    known = tuple(sorted({rank.number for rank in trace.ranks}))
+    largest = max(known, default=-1)
+    told = max((told_world(rank) for rank in trace.ranks), default=NONE)
+    if not largest < told <= max(MOST_RANKS, 2 * len(known)):
+        told = NONE
+    is_open = any(item.name == "world_size_unknown" for rank in trace.ranks for item in rank.metadata)
+    return Completeness(known, max(told, largest + 1, len(known)), told, is_open)
+
+
+def told_world(rank: Rank) -> int:
+    """Return the world size that a rank's files give, -1 where they give none."""
+    value = next((item.value for item in rank.metadata if item.name == "world_size"), NONE)
+    return value if isinstance(value, int) else NONE
+
+
+def is_recording(trace: Trace) -> bool:
+    """Whether the job ran and was recorded, so that every known rank is whole by itself: some node has a start time."""
+    return any(bool((graph.start_ns >= 0).any()) for graph in trace.graphs)

@@ -1,0 +1,207 @@
+"""Sort PyTorch's host and device traces into jobs: by what their beginnings say, then by their names.
+
+A job's files lie side by side, in one folder per rank or in one folder per kind; their names have ranks, dates, names of
+machines and process ids in any order. What a file itself says of its process counts first: its rank and world size, its
+process id and its time. Only then do names.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import PurePosixPath
+
+from studio.et.format import Format
+from studio.et.heads import Card, read_card
+from studio.et.rank_names import can_be_rank, counted_numbers, rank_and_prefix, says_rank
+from studio.et.source import SourceFile
+
+_SAYS_NOTHING = re.compile(
+    r"(pytorch|torch|kineto|chrome|chakra|execution|profiler?|et|eg|trace|traces|host|device|pt|json|gz|rank|worker"
+    r"|step|observer|[0-9]+)?"
+)
+"""Words in file names that distinguish the sides of a rank, not jobs."""
+_VERSION = re.compile(r"\.\d+\.\d+\.\d+(?=\D|$)")
+_SAME_RUN_US = 600_000_000
+"""Traces of one run begin within this time of each other, whatever the clocks of the machines."""
+
+
+@dataclass(frozen=True, slots=True)
+class Half:
+    """One side of a rank.
+
+    Attributes:
+        file, fmt: The file and its format.
+        number: The rank its name gives, None where it gives none that can be one.
+        stem: Folder and distinctive words of its name, which both sides of a rank share.
+        card: What its beginning says.
+    """
+
+    file: SourceFile
+    fmt: Format
+    number: int | None
+    stem: str
+    card: Card
+
+    @property
+    def is_host(self) -> bool:
+        """Whether it is the host trace."""
+        return self.fmt.half == "host"
+
+    @property
+    def rank(self) -> int | None:
+        """The rank: what the file says, else its name."""
+        return self.number if self.card.rank is None else self.card.rank
+
+    @property
+    def folder(self) -> PurePosixPath:
+        """Where it lies."""
+        return PurePosixPath(self.file.name).parent
+
+
+def make_half(file: SourceFile, fmt: Format, start: bytes) -> Half:
+    """Return a file with what its name and its beginning say."""
+    prefix, number = rank_and_prefix(_VERSION.sub("", file.name))
+    return Half(file, fmt, number, stem_of(prefix), read_card(start, fmt.half))
+
+
+def stem_of(prefix: str) -> str:
+    """Return what the names of both sides of a rank share: folder and distinctive words.
+
+    Example:
+        >>> stem_of("run/pytorch_et"), stem_of("run/kineto"), stem_of("a/resnet_kineto")
+        ('run/', 'run/', 'a/resnet')
+    """
+    folder, _, base = prefix.rpartition("/")
+    words = [word for word in re.split(r"[._\- ]+", base) if not _SAYS_NOTHING.fullmatch(word.lower())]
+    return f"{folder}/{'_'.join(words)}"
+
+
+def sort_halves(halves: Sequence[Half]) -> list[list[Half]]:
+    """Return the files of each job."""
+    groups: dict[str, list[Half]] = {}
+    for half in _with_counted(halves):
+        groups.setdefault(half.stem, []).append(half)
+    jobs = [part for group in groups.values() for part in _by_time(group)]
+    jobs = _together(jobs)
+    jobs = _with_hosts(jobs)
+    return [_believed(job) for job in _with_other_side(jobs)]
+
+
+def _with_counted(halves: Sequence[Half]) -> list[Half]:
+    """Give files without a rank the number that counts them, where their names differ in nothing else."""
+    silent = [half.file.name for half in halves if half.rank is None]
+    counted = counted_numbers(silent)
+    return [
+        replace(half, stem=stem_of(counted[half.file.name][0]), number=counted[half.file.name][1])
+        if half.file.name in counted
+        else half
+        for half in halves
+    ]
+
+
+def _by_time(group: list[Half]) -> list[list[Half]]:
+    """Take apart the device traces that a process wrote one after another, of which each rank has several."""
+    ranks = [half.card.rank for half in group]
+    several = len(set(ranks)) < len(ranks) and None not in ranks
+    if not several or any(half.is_host or half.card.begin_us is None for half in group):
+        return [group]
+    turns: list[list[Half]] = [[]]
+    for half in sorted(group, key=lambda half: half.card.begin_us or 0):
+        if any(other.card.rank == half.card.rank for other in turns[-1]):
+            turns.append([])
+        turns[-1].append(half)
+    return turns
+
+
+def _together(jobs: list[list[Half]]) -> list[list[Half]]:
+    """Bring together device traces of one run: of one world size, of different ranks, begun at about the same time."""
+    made: list[list[Half]] = []
+    for job in jobs:
+        home = next((other for other in made if _are_one_run(other, job)), None)
+        if home is None:
+            made.append(job)
+        else:
+            home += job
+    return made
+
+
+def _are_one_run(these: Sequence[Half], those: Sequence[Half]) -> bool:
+    worlds = {half.card.world for half in (*these, *those) if not half.is_host}
+    if len(worlds) != 1 or worlds <= {None, 1}:
+        return False
+    ours, theirs = ({half.card.rank for half in group if not half.is_host} for group in (these, those))
+    if ours & theirs or None in ours | theirs:
+        return False
+    begins = [half.card.begin_us for half in (*these, *those) if half.card.begin_us is not None]
+    return bool(begins) and max(begins) - min(begins) <= _SAME_RUN_US
+
+
+def _with_hosts(jobs: list[list[Half]]) -> list[list[Half]]:
+    """Give host traces without device traces to the job of which they are the other side."""
+    lonely = [job for job in jobs if all(half.is_host for half in job)]
+    rest = [job for job in jobs if job not in lonely]
+    made = [list(job) for job in rest]
+    for hosts in lonely:
+        fits = [
+            (_fit(hosts, job), index)
+            for index, job in enumerate(rest)
+            if not any(half.is_host for half in job)
+        ]
+        best = max(fits, default=((0, 0), 0))
+        if best[0] > (0, 0) and sum(fit == best[0] for fit, _ in fits) == 1:
+            made[best[1]] += hosts
+        else:
+            made.append(hosts)
+    return made
+
+
+def _fit(hosts: Sequence[Half], devices: Sequence[Half]) -> tuple[int, int]:
+    """Return how well two sides fit, more is better: processes in common, else ranks in common; then how near they lie."""
+    near = max(_shared_folders(host, device) for host in hosts[:1] for device in devices[:1])
+    ours, theirs = ({half.card.pid for half in side} - {None} for side in (hosts, devices))
+    if ours and theirs:
+        common = len(ours & theirs)
+    else:
+        common = len(({half.rank for half in hosts} & {half.rank for half in devices}) - {None})
+    return (common, near) if common else (0, 0)
+
+
+def _shared_folders(this: Half, other: Half) -> int:
+    pairs = zip(this.folder.parts, other.folder.parts, strict=False)
+    return next(
+        (depth for depth, (a, b) in enumerate(pairs) if a != b),
+        min(len(this.folder.parts), len(other.folder.parts)),
+    )
+
+
+def _with_other_side(jobs: list[list[Half]]) -> list[list[Half]]:
+    """Pair the only host traces of a folder with its only device traces where nothing else matches."""
+    made = [list(job) for job in jobs]
+    for folder in {half.folder for job in jobs for half in job}:
+        here = [job for job in made if any(half.folder == folder for half in job)]
+        hosts = [job for job in here if all(half.is_host for half in job)]
+        devices = [job for job in here if not any(half.is_host for half in job)]
+        if len(here) == 2 and len(hosts) == len(devices) == 1:
+            hosts[0] += devices[0]
+            made = [job for job in made if job is not devices[0]]
+    return made
+
+
+def _believed(job: Sequence[Half]) -> list[Half]:
+    """Take back the ranks in names that cannot be ranks of this job."""
+    worlds = [half.card.world for half in job if half.card.world is not None]
+    world, count = max(worlds, default=None), len({half.number for half in job} - {None})
+    return [
+        half
+        if half.number is None or can_be_rank(half.number, count, world, said=says_rank(half.file.name))
+        else replace(half, number=None)
+        for half in job
+    ]
+
+
+def names_of(halves: Iterable[Half]) -> str:
+    """Return what the names of the files of a job have in common, which may be nothing."""
+    stems = dict.fromkeys(half.stem for half in halves)
+    return next(iter(stems)) if len(stems) == 1 else ""

@@ -1,0 +1,65 @@
+"""Find waits of one stream for another that the recording does not spell out.
+
+CUPTI tells which event a stream waits for only where it was asked to; otherwise, and with ROCm, the trace holds no more
+than the call: some stream waits for something. Around collectives there is little to choose from: PyTorch lets the stream
+of the library wait for that of the caller before it launches a collective, and the caller's stream for the collective
+where its result is needed. So the first operation that a thread launches after the call waits: a collective for what the
+thread launched last on another stream, anything else for the last collective launched before. A wait that the recorded
+times contradict is none.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+
+import numpy as np
+
+from studio.et.link.attribute import DeviceOperations
+from studio.et.recording import DeviceTrace, EventKind
+from studio.trace import Int64
+
+_WAIT = re.compile(r"(cuda|hip|cu)StreamWaitEvent")
+
+
+def unsaid_waits(
+    device: DeviceTrace, launched: DeviceOperations, communicating: Collection[int]
+) -> tuple[Int64, Int64]:
+    """Return which device operations wait for which: sources and targets, as places among them.
+
+    Args:
+        device: The trace.
+        launched: Its device operations.
+        communicating: Places of those that communicate.
+    """
+    nothing = np.zeros(0, np.int64), np.zeros(0, np.int64)
+    told = (device.kind == EventKind.SYNC) & (device.wait_stream >= 0)
+    named = np.array([_WAIT.match(name) is not None for name in device.names] or [False], np.bool_)
+    calls = np.flatnonzero((device.kind == EventKind.RUNTIME) & named[device.name])
+    if told.any() or not len(calls) or not communicating:
+        return nothing
+    places = np.flatnonzero(launched.launch >= 0)
+    places = places[np.argsort(device.start_ns[launched.launch[places]], kind="stable")]
+    begun = device.start_ns[launched.launch[places]]
+    events = launched.event[places]
+    stream, start = device.stream[events], device.start_ns[events]
+    finish, thread = start + device.duration_ns[events], device.thread[launched.launch[places]]
+    talks = np.isin(places, list(communicating))
+    pairs: set[tuple[int, int]] = set()
+    for call in calls.tolist():
+        at, caller = int(device.start_ns[call]), int(device.thread[call])
+        first = int(np.searchsorted(begun, at, side="left"))
+        mine = thread == caller
+        after = first + np.flatnonzero(mine[first:])[:1]
+        if not len(after):
+            continue
+        target = int(after[0])
+        before = np.arange(len(places)) < first
+        before &= (stream != stream[target]) & (mine & ~talks if talks[target] else talks)
+        last = np.flatnonzero(before)[-1:]
+        if len(last) and finish[last[0]] <= start[target]:
+            pairs.add((int(places[last[0]]), int(places[target])))
+    if not pairs:
+        return nothing
+    sources, targets = zip(*sorted(pairs), strict=True)
+    return np.array(sources, np.int64), np.array(targets, np.int64)

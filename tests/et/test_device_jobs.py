@@ -1,0 +1,174 @@
+"""A Kineto trace alone is a job: one rank of as many as it says, with what is not known said."""
+
+from __future__ import annotations
+
+import gzip
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+import studio
+from studio.analysis.job.completeness import completeness
+from studio.cli import main
+from studio.doctor.checks import examination
+from studio.trace import NodeType, Trace, digest, int_column, node_attributes
+from tests.et.pytorch_files import device_file, event, kernel, launch
+
+WORLD = {"backend": "nccl", "rank": 5, "world_size": 8}
+GROUPS = [
+    {"pg_name": "0", "pg_desc": "default_pg", "pg_size": 8, "ranks": list(range(8))},
+    {"pg_name": "tp", "pg_desc": "tensor", "pg_size": 2, "ranks": [4, 5]},
+]
+NCCL = "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(x)"
+
+
+def training(**head: object) -> bytes:
+    """An operator with a kernel, an all-reduce in a group of two by NCCL, and a kernel that waits for it."""
+    return device_file(
+        [
+            event("aten::mm", 10, 30),
+            launch(20, 501),
+            kernel("gemm", 30, 200, 501),
+            event("record_param_comms", 50, 40),
+            launch(55, 601, "cudaStreamWaitEvent"),
+            launch(60, 502, "cudaLaunchKernelExC"),
+            kernel(
+                NCCL, 240, 100, 502, stream=20, collective="allreduce", in_elements=64, out_elements=64,
+                dtype="BFloat16", group="tp", group_ranks="[4, 5]",
+            ),
+            launch(95, 602, "cudaStreamWaitEvent"),
+            launch(100, 503),
+            kernel("relu", 345, 20, 503),
+        ],
+        baseTimeNanoseconds=1_700_000_000_000_000_000,
+        **head,
+    )  # fmt: skip
+
+
+@pytest.fixture
+def one_of_eight(tmp_path) -> Path:
+    path = tmp_path / "profile__1016005.json"
+    path.write_bytes(training(distributedInfo=WORLD | {"pg_config": GROUPS}))
+    return path
+
+
+def collective_of(trace: Trace) -> dict[str, object]:
+    graph = trace.graphs[0]
+    [row] = [row for row, kind in enumerate(graph.type.tolist()) if kind == NodeType.COMM_COLL]
+    return {attr.name: attr.value for attr in node_attributes(graph, row, trace.ranks[0].slots)}
+
+
+def test_one_gpu_of_eight_is_a_job_of_eight(one_of_eight):
+    trace = studio.read(one_of_eight)
+    assert [rank.number for rank in trace.ranks] == [5]
+    assert [(group.name, group.ranks) for group in trace.groups] == [("0", tuple(range(8))), ("tp", (4, 5))]
+    said = collective_of(trace)
+    assert (said["comm_type"], said["comm_size"], said["pg_name"], said["stream"]) == (0, 128, "tp", 20)
+    job = completeness(trace)
+    assert job.sentence() == (
+        "The job has 8 ranks, of which 1 is known (rank 5): ranks 0–4, 6–7 are missing."
+    )
+    found = {diagnosis.code: diagnosis.level for diagnosis in examination(trace).diagnoses}
+    assert found["missing-rank"] == "warning"
+    assert "error" not in found.values()
+
+
+def test_streams_wait_for_collectives_and_collectives_for_streams(one_of_eight):
+    """No event says which stream waits for which; the calls, the times and how PyTorch uses NCCL do."""
+    graph = studio.read(one_of_eight).graphs[0]
+    names = [graph.strings[code] for code in graph.name.tolist()]
+    gemm, nccl, relu = (names.index(name) for name in ("gemm", NCCL, "relu"))
+    assert gemm in graph.data.of(nccl)
+    assert nccl in graph.data.of(relu)
+    assert gemm in graph.data.of(relu)
+
+
+def test_what_is_missing_is_said_in_one_sentence_and_the_known_rank_is_replayed(one_of_eight):
+    run = CliRunner().invoke
+    for system in ([], ["--preset", "hgx-h100-8"]):
+        refused = run(main, ["simulate", str(one_of_eight), *system])
+        assert refused.exit_code == 1
+        message, hint = refused.stderr.strip().splitlines()
+        assert message.endswith("1 is known (rank 5): ranks 0–4, 6–7 are missing.")
+        assert "--replay" in hint
+    replayed = run(main, ["simulate", str(one_of_eight), "--replay"])
+    assert replayed.exit_code == 0, replayed.stderr
+    [step] = [line.split() for line in replayed.stdout.splitlines() if "whole trace" in line]
+    assert step[2] == "5"
+    assert abs(float(step[-2])) < 2
+    with_events = run(main, ["simulate", str(one_of_eight), "--replay", "--preset", "hgx-h100-8"])
+    assert with_events.exit_code == 0, with_events.stderr
+
+
+def test_a_job_of_one_rank_needs_no_system(tmp_path):
+    alone = tmp_path / "run.json"
+    content = training(distributedInfo={"rank": 0, "world_size": 1}).replace(b"[4, 5]", b"[0]")
+    alone.write_bytes(content)
+    done = CliRunner().invoke(main, ["simulate", str(alone)])
+    assert done.exit_code == 0, done.stderr
+    assert "on one NPU, without a network" in done.stdout
+
+
+def test_where_nothing_says_how_many_ranks_there_are(tmp_path):
+    path = tmp_path / "run.json"
+    path.write_bytes(training().replace(b', "Process Group Ranks": "[4, 5]"', b""))
+    job = completeness(studio.read(path))
+    assert job.is_open
+    assert job.sentence().startswith("The files do not say how many ranks the job has: rank 0")
+    refused = CliRunner().invoke(main, ["simulate", str(path)])
+    assert (refused.exit_code, job.sentence() in refused.stderr) == (1, True)
+
+
+def test_a_replayed_graph_is_one_launch_with_many_kernels(tmp_path):
+    """CUDA and HIP graphs, without step markers: the kernels wait for the launch, and for each other in their stream."""
+    path = tmp_path / "decode.json"
+    events = [event("execute", 0, 50, "user_annotation"), launch(10, 900, "hipGraphLaunch")]
+    events += [kernel(f"k{index}", 40 + 10 * index, 8, 900, external=None) for index in range(5)]
+    path.write_bytes(device_file(events))
+    trace = studio.read(path)
+    graph = trace.graphs[0]
+    names = [graph.strings[code] for code in graph.name.tolist()]
+    streams = dict(zip(*map(list, int_column(graph, "stream")), strict=True))
+    kernels = [names.index(f"k{index}") for index in range(5)]
+    assert [streams[row] for row in kernels] == [7] * 5
+    for before, after in pairwise(kernels):
+        assert before in graph.data.of(after).tolist()
+    assert len(graph.data.of(kernels[0])) + len(graph.ctrl.of(kernels[0])) > 0
+
+
+def test_gzip_members_one_after_another_are_one_trace(tmp_path):
+    content = training(distributedInfo=WORLD | {"pg_config": GROUPS})
+    whole, pieces = tmp_path / "whole.json.gz", tmp_path / "pieces.json.gz"
+    whole.write_bytes(gzip.compress(content))
+    # An empty member first, cuts inside of words.
+    cuts = [0, 0, 17, 600, len(content)]
+    pieces.write_bytes(b"".join(gzip.compress(content[a:b]) for a, b in pairwise(cuts)))
+    assert [digest(graph) for graph in studio.read(pieces).graphs] == [
+        digest(graph) for graph in studio.read(whole).graphs
+    ]
+    assert completeness(studio.read(pieces)).world == 8
+
+
+@pytest.mark.parametrize(
+    ("name", "world"),
+    [
+        ("vllm_decode_full_graph_execution", 1),
+        ("b200_eager", 8),
+        ("h100_timesformer__1016002", 1),
+    ],
+)
+def test_public_traces_of_one_process(shared, name, world):
+    path = str(shared / "traces" / "foreign" / f"{name}.json.gz")
+    run = CliRunner().invoke
+    assert completeness(studio.read(path)).world == world
+    assert run(main, ["check", "--fail-on", "error", path]).exit_code == 0
+    done = run(main, ["simulate", path])
+    if world == 1:
+        assert done.exit_code == 0, done.stderr
+    else:
+        assert done.exit_code == 1
+        assert "ranks 1–7 are missing." in done.stderr
+    replayed = run(main, ["simulate", path, "--replay"])
+    assert replayed.exit_code == 0, replayed.stderr

@@ -1,0 +1,93 @@
+"""Layouts of PyTorch's files as people have them: one job each, whatever the folders and names."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+import studio
+from studio.et import discover
+from studio.et.ranks import ranks_by_file
+from studio.et.source import SourceFile, open_sources
+from studio.trace import Trace
+from tests.et.pytorch_files import device_file, event, small_rank
+
+LAYOUTS = {
+    "Megatron-LM": ("chakra/rank-{rank}.json", "pytorch_profile/rank-{rank}.json"),
+    "a folder per kind": ("et/{rank}.json", "kineto/{rank}.json"),
+    "a folder per rank": ("rank{rank}/et.json", "rank{rank}/kineto.json"),
+    "a folder per bare number": ("{rank}/et.json", "{rank}/trace.json"),
+    "dates and processes": ("et_{pid}_20261122.json", "node_{pid}.176382{rank}0011.pt.trace.json"),
+    "a folder per machine": ("{host}/x_{pid}.json", "{host}/y.{pid}.pt.trace.json"),
+}
+
+
+def lay_out(folder: Path, host: str, device: str, ranks: int = 2) -> Path:
+    for rank in range(ranks):
+        pid = 25286 + 7 * rank
+        given = {"rank": rank, "pid": pid, "host": ("alpha", "beta")[rank]}
+        for pattern, content in zip(
+            (host, device), small_rank(rank, shift_us=3 * rank, pid=pid), strict=True
+        ):
+            path = folder / pattern.format(**given)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
+    return folder
+
+
+def linked(trace: Trace) -> list[int]:
+    return [attr.value for rank in trace.ranks for attr in rank.metadata if attr.name == "link_linked"]
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_layout_opens_as_one_linked_job(tmp_path, layout):
+    """Every operator is linked only where each host trace met the device trace of its own process."""
+    folder = lay_out(tmp_path / "run", *LAYOUTS[layout])
+    trace = studio.read(folder)
+    assert [rank.number for rank in trace.ranks] == [0, 1]
+    assert linked(trace) == [6, 6]
+    assert [(group.name, group.ranks) for group in trace.groups] == [("0", (0, 1))]
+    with open_sources([folder]) as files:
+        assert [job.name for job in discover(files)] == ["run"]
+
+
+def test_numbers_that_cannot_be_ranks_are_none(tmp_path):
+    """The host traces alone: their process ids are no ranks, so the user is asked."""
+    folder = lay_out(tmp_path / "run", *LAYOUTS["dates and processes"])
+    with open_sources([folder]) as files:
+        assert {number for _, _, number in discover(files)[0].ranks} == {None}
+    alone = tmp_path / "h100_qwen__1016005.json"
+    alone.write_bytes(device_file([event("aten::mm", 10, 20)]))
+    trace = studio.read(alone)
+    assert [rank.number for rank in trace.ranks] == [0]
+    assert "rank-assumed" in {finding.code for finding in trace.findings}
+
+
+def test_captures_one_after_another_are_jobs_of_their_own(tmp_path):
+    for turn in range(2):
+        for rank in range(2):
+            _, device = small_rank(rank, shift_us=1e9 * turn + rank, pid=500 + rank)
+            (tmp_path / f"box_{500 + rank}.{17000 + turn}.pt.trace.json").write_bytes(device)
+    with open_sources([tmp_path]) as files:
+        jobs = discover(files)
+        names = [[file.name[-19:-14] for file, _, _ in job.ranks] for job in jobs]
+    assert names == [["17000", "17000"], ["17001", "17001"]]
+
+
+def test_ranks_are_given_by_the_path_as_typed(tmp_path, monkeypatch):
+    folder = lay_out(tmp_path / "run", "a{rank}/x.json", "b{rank}/x.json")
+    monkeypatch.chdir(tmp_path)
+    files = [
+        SourceFile("run/a0/x.json", folder / "a0/x.json"),
+        SourceFile("run/a1/x.json", folder / "a1/x.json"),
+    ]
+    for typed in ("run/a1/x.json", "./run/a1/x.json", str(folder / "a1" / "x.json"), "a1/x.json"):
+        assert ranks_by_file(files, {typed: 5}) == {"run/a1/x.json": 5}
+    with pytest.raises(studio.StudioError, match="2 files have this name"):
+        ranks_by_file(files, {"x.json": 5})
+    shutil.rmtree(folder / "b0")
+    shutil.rmtree(folder / "b1")
+    trace = studio.read("run", ranks={"./run/a0/x.json": 1, "run/a1/x.json": 0})
+    assert [(rank.number, rank.file) for rank in trace.ranks] == [(0, "run/a1/x.json"), (1, "run/a0/x.json")]
