@@ -130,6 +130,7 @@ WORLD_NAMES = (WORLD, "0")
 
 COPY = -(2**31)
 """Stands beside the types of files for copies: memcpy and memset, which recorders and converters write as compute."""
+_PIECE_BYTES = 1 << 22
 _COPY_NAMES = (b"Memcpy", b"Memset", b"__amd_rocclr_copy", b"__amd_rocclr_fill", b"MEMORY_COPY_")
 """How profilers begin the names of copies that ran on a device."""
 _COPY_KINDS = ("memcpy", "memset")
@@ -701,14 +702,18 @@ def copies(graph: Graph) -> Bool:
 
 def _copy_names(strings: Strings) -> list[int]:
     """Return the texts that begin as the names of copies do."""
-    block, found = strings.data.tobytes(), []
-    for word in _COPY_NAMES:
-        at = block.find(word)
-        while at >= 0:
-            index = int(np.searchsorted(strings.offsets, at, side="right")) - 1
-            if strings.offsets[index] == at:
-                found.append(index)
-            at = block.find(word, at + 1)
+    found = []
+    # In pieces, so that texts need not fit in memory twice; the next piece begins within the last of this one.
+    overlap = max(map(len, _COPY_NAMES)) - 1
+    for start in range(0, len(strings.data), _PIECE_BYTES):
+        piece = strings.data[start : start + _PIECE_BYTES + overlap].tobytes()
+        for word in _COPY_NAMES:
+            at = piece.find(word)
+            while at >= 0:
+                index = int(np.searchsorted(strings.offsets, start + at, side="right")) - 1
+                if strings.offsets[index] == start + at:
+                    found.append(index)
+                at = piece.find(word, at + 1)
     return found
 
 
