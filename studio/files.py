@@ -44,6 +44,20 @@ def open_file(path: Path) -> BufferedReader:
         SpecialFileError: It is a pipe, a socket or a device.
         OSError: It cannot be opened, or is a folder.
     """
+    handle = open_handle(path)
+    try:
+        return os.fdopen(handle, "rb")
+    except BaseException:
+        os.close(handle)
+        raise
+
+
+def open_handle(path: Path) -> int:
+    """Open a plain file as `open_file` does; of many small files the objects of Python take most of the time.
+
+    Raises:
+        OSError: As `open_file`.
+    """
     try:
         handle = os.open(path, _READ)
     except OSError as error:
@@ -55,10 +69,23 @@ def open_file(path: Path) -> BufferedReader:
         mode = os.fstat(handle).st_mode
         if not stat.S_ISREG(mode):
             raise _special(path, mode)
-        return os.fdopen(handle, "rb")
     except BaseException:
         os.close(handle)
         raise
+    return handle
+
+
+def read_start(path: Path, count: int) -> bytes:
+    """Return the first bytes of a plain file, fewer where it has no more.
+
+    Raises:
+        OSError: As `open_file`.
+    """
+    handle = open_handle(path)
+    try:
+        return os.read(handle, count)
+    finally:
+        os.close(handle)
 
 
 def read_file(path: Path) -> bytes:

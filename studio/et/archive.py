@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import IO, Literal
 
 from studio.errors import StudioError, TraceFormatError
-from studio.files import PRIVATE_FOLDER, is_full, open_file, open_private, tell_full
+from studio.files import PRIVATE_FOLDER, is_full, open_file, open_private, read_start, tell_full
 from studio.units import format_bytes
 
 Kind = Literal["zip", "tar", "tar.gz", "tar.bz2", "tar.xz"]
@@ -153,8 +153,7 @@ def is_archive(path: Path) -> bool:
 
 def kind_of(path: Path) -> Kind | None:
     """Recognise an archive by its first bytes; None for every other file, a compressed single trace included."""
-    with open_file(path) as file:
-        head = file.read(_BLOCK_BYTES)
+    head = read_start(path, _BLOCK_BYTES)
     if head[:4] in (b"PK\x03\x04", b"PK\x05\x06", b"PK\x07\x08"):
         return "zip"
     if _is_tar(head):

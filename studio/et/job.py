@@ -53,7 +53,7 @@ from studio.et.ranks import ranks_by_file
 from studio.et.recording import DeviceTrace, HostTrace
 from studio.et.source import SourceFile, head, load, looks_like, measure_file, open_sources
 from studio.et.workers import processors
-from studio.trace import CommGroup, Finding, Graph, Rank, Trace, digest
+from studio.trace import GROUP_KEYS, NONE, CommGroup, Finding, Graph, Rank, Trace, digest
 from studio.units import format_counted
 
 FORMATS: tuple[Format, ...] = (
@@ -601,7 +601,9 @@ class _Builder:
     def __init__(self) -> None:
         self.graphs: list[Graph] = []
         self.known: dict[bytes, int] = {}
-        self.ranks: list[tuple[Rank, int | None]] = []
+        # By identity, of graphs that are kept: files that are like one before share its graph, and need no digest.
+        self.kept: dict[int, int] = {}
+        self.ranks: list[tuple[Rank, int, int | None]] = []
         self.groups: tuple[CommGroup, ...] = ()
         self.findings: tuple[Finding, ...] = ()
         self.hosts: list[tuple[HostTrace, int | None]] = []
@@ -680,18 +682,18 @@ class _Builder:
 
     def add(self, part: RankPart, number: int | None, *, alone: bool = False) -> None:
         """Add a rank; the only rank of a job shares no graph."""
-        if self.graphs and part.graph is self.graphs[-1]:
-            index = len(self.graphs) - 1
-        else:
+        index = self.kept.get(id(part.graph), NONE)
+        if index == NONE:
             index = self.known.setdefault(b"" if alone else digest(part.graph), len(self.graphs))
             if index == len(self.graphs):
                 self.graphs.append(part.graph)
-        self.ranks.append((replace(part.rank, graph=index), number))
+                self.kept[id(part.graph)] = index
+        self.ranks.append((part.rank, index, number))
         self.findings += tuple(replace(finding, rank=number) for finding in part.findings)
 
     def trace(self, job: JobFiles) -> Trace:
         """Return the finished trace, ranks in order."""
-        unknown = [rank.file for rank, number in self.ranks if number is None]
+        unknown = [rank.file for rank, _, number in self.ranks if number is None]
         findings = list(self.findings)
         if unknown and len(self.ranks) > 1:
             raise RanksNeededError(unknown)
@@ -700,7 +702,8 @@ class _Builder:
                 Finding("info", "rank-assumed", f"{unknown[0]}: no rank number; taken as rank 0.")
             )
         ranks = sorted(
-            (replace(rank, number=number or 0) for rank, number in self.ranks), key=lambda r: r.number
+            (replace(rank, graph=graph, number=number or 0) for rank, graph, number in self.ranks),
+            key=lambda rank: rank.number,
         )
         for this, other in pairwise(ranks):
             if this.number == other.number:
@@ -741,8 +744,9 @@ def with_inferred_groups(trace: Trace) -> Trace:
     """Add the comm groups that nodes name but no list defines, with the ranks that name them."""
     listed = {group.name for group in trace.groups}
     members: dict[str, list[int]] = {}
+    slots = [_group_slots(graph) for graph in trace.graphs]
     for rank in trace.ranks:
-        for name in group_names(trace, rank):
+        for name in _names_at(rank, slots[rank.graph]):
             if name not in listed:
                 members.setdefault(name, []).append(rank.number)
     if not members:
@@ -759,11 +763,11 @@ def with_inferred_groups(trace: Trace) -> Trace:
     return replace(trace, groups=trace.groups + inferred, findings=(*trace.findings, finding))
 
 
-def group_names(trace: Trace, rank: Rank) -> list[str]:
-    """Return the comm groups that nodes of `rank` name, by first appearance, without the unnamed one."""
-    graph = trace.graph_of(rank)
-    keys = [graph.strings[code] for code in graph.slot_key.tolist()]
-    named = (
-        str(value) for key, value in zip(keys, rank.slots, strict=True) if key in ("pg_name", "comm_group")
-    )
-    return [name for name in dict.fromkeys(named) if name]
+def _group_slots(graph: Graph) -> list[int]:
+    """Return the slots of a graph that hold names of comm groups."""
+    return [slot for slot, code in enumerate(graph.slot_key.tolist()) if graph.strings[code] in GROUP_KEYS]
+
+
+def _names_at(rank: Rank, slots: Sequence[int]) -> list[str]:
+    """Return the names that a rank has in these slots, each once."""
+    return [name for name in dict.fromkeys(str(rank.slots[slot]) for slot in slots) if name]

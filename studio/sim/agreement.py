@@ -15,7 +15,6 @@ from studio.analysis.collectives.matching import (
     disagreement,
     edges,
     issue_order,
-    match_messages,
 )
 from studio.analysis.graph.digraph import build_network, reachable
 from studio.sim.config import SystemConfig
@@ -48,9 +47,8 @@ def group_findings(trace: Trace, config: SystemConfig, groups: Sequence[GroupMat
         yield from _check_stream_numbers(trace, config, groups)
 
 
-def message_findings(trace: Trace) -> Iterator[Finding]:
+def message_findings(trace: Trace, messages: Messages) -> Iterator[Finding]:
     """Find sends and receives without a partner, or that name the wrong rank."""
-    messages = match_messages(trace)
     yield from _find_self_sends(trace, messages)
     yield from _find_foreign(trace, messages)
     yield from _find_unmatched(trace, messages)

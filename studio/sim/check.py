@@ -14,6 +14,7 @@ import numpy as np
 
 from studio.analysis.collectives.matching import (
     GroupMatching,
+    Messages,
     edges,
     match_collectives,
     match_messages,
@@ -82,9 +83,10 @@ def check(trace: Trace, config: SystemConfig) -> list[Finding]:
     ]
     if not config.replay_only:
         groups = match_collectives(trace, config.groups, by_number=by_number(config))
+        messages = match_messages(trace)
         findings += [
             *group_findings(trace, config, groups),
-            *message_findings(trace),
+            *message_findings(trace, messages),
         ]
         if replays_communication(config):
             findings += unrecorded_findings(trace)
@@ -92,7 +94,7 @@ def check(trace: Trace, config: SystemConfig) -> list[Finding]:
             findings += [
                 *(_algorithms(config, groups) if config.topology.npus > 1 else ()),
                 *(_check_roots(trace, config, groups) if _all_collectives(config) else ()),
-                *_check_crossings(trace, config, groups),
+                *_check_crossings(config, groups, messages),
             ]
     worst: Mapping[Level, int] = {"error": 0, "warning": 1, "info": 2}
     return sorted(findings, key=lambda finding: worst[finding.level])
@@ -550,7 +552,7 @@ def _refusal(algorithm: Algorithm, kind: CollectiveKind, size: int) -> str:
 
 
 def _check_crossings(
-    trace: Trace, config: SystemConfig, groups: Sequence[GroupMatching]
+    config: SystemConfig, groups: Sequence[GroupMatching], messages: Messages
 ) -> Iterator[Finding]:
     """Warn of messages that cross several dimensions but are timed in one.
 
@@ -572,7 +574,6 @@ def _check_crossings(
         more = f" (and those of {count - 1:,} more groups)" if count > 1 else ""
         what = f"Messages of {who} between ranks {members[first]} and {following[first]}{more}"
         yield _skipped_finding(config, "group-dimensions", what, int(members[first]), following[first])
-    messages = match_messages(trace)
     crossing = _several_dimensions(config, messages.source, messages.target)
     if crossing.any():
         first, count = int(np.flatnonzero(crossing)[0]), int(crossing.sum())
