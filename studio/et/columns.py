@@ -10,14 +10,17 @@ import numpy as np
 from studio.trace import (
     NONE,
     SLOT_KEYS,
+    TEXT_KINDS,
     Attributes,
     Dependencies,
+    Graph,
     Int32,
     Int64,
     Strings,
     UInt8,
     UInt64,
     ValueKind,
+    kind_table,
 )
 
 
@@ -135,6 +138,59 @@ class AttributeColumns:
             words[bits] if value_kind == ValueKind.STRING else bits for _, value_kind, bits in known
         )
         return slot, np.array([code for code, _, _ in known], np.int32), slots
+
+
+@dataclass(frozen=True, slots=True)
+class NodeColumns:
+    """Columns of N nodes as `Graph` has them; ids are there once each, texts are still numbered as they were met."""
+
+    ids: UInt64
+    types: Int32
+    names: Int32
+    start_ns: Int64
+    duration_ns: Int64
+    ctrl: Dependencies
+    data: Dependencies
+    io: Int32
+
+
+def build_graph(nodes: NodeColumns, columns: AttributeColumns) -> tuple[Graph, tuple[int | str, ...]]:
+    """Return the graph that reading the file of these nodes would give, and the values of its slots.
+
+    Times to the nanosecond are added as attributes, which is how files hold them.
+
+    Args:
+        nodes: The nodes.
+        columns: Their attributes, with all texts.
+    """
+    for key, column in (("start_ns", nodes.start_ns), ("duration_ns", nodes.duration_ns)):
+        rows = np.flatnonzero((column > 0) & (column % 1000 != 0))
+        columns.numbers(key, rows, column[rows])
+    attrs, slot_key, slots = columns.finish(len(nodes.ids))
+    scalars = kind_table((ValueKind.STRING, ValueKind.BYTES))[attrs.kind] & ~attrs.slot
+    listed = np.repeat(kind_table(TEXT_KINDS)[attrs.kind], attrs.length)
+    strings, coded = canonical(
+        columns.texts.strings(),
+        {
+            "name": nodes.names,
+            "io": nodes.io,
+            "key": attrs.key,
+            "value": attrs.value[scalars].astype(np.int32),
+            "items": attrs.items[listed].astype(np.int32),
+            "slot": slot_key,
+        },
+    )
+    attrs.value[scalars] = coded["value"]
+    attrs.items[listed] = coded["items"]
+    renamed = Attributes(
+        attrs.offsets, coded["key"], attrs.doc, attrs.kind, attrs.value, attrs.length, attrs.slot, attrs.items
+    )
+    nothing = np.empty(0, np.int32)
+    graph = Graph(
+        nodes.ids, nodes.types, coded["name"], nodes.start_ns, nodes.duration_ns, nodes.ctrl, nodes.data,
+        coded["io"], renamed, coded["slot"], nothing, nothing, strings,
+    )  # fmt: skip
+    return graph, slots
 
 
 def dependencies(source: Int64, target: Int64, count: int) -> Dependencies:

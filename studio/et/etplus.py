@@ -9,24 +9,26 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import lru_cache
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import chain, compress
+from typing import Any, Literal
 
 import msgspec
+import numpy as np
 
 from studio.decoding import decoder
 from studio.errors import TraceFormatError
-from studio.et import pytorch
+from studio.et import chakra, pytorch
+from studio.et.columns import AttributeColumns, NodeColumns, Texts, build_graph, dependencies
 from studio.et.format import Format, Part, Reading
 from studio.et.link.communication import INIT, is_timeless
 from studio.et.link.literals import parse_literal, tensor_bytes
 from studio.et.link.names import KERNEL, RECEIVE, SEND, element_bytes, kernel_kind, node_type, operator_kind
 from studio.et.link.options import DEP_KINDS, DepKind
 from studio.et.mend import collector_paused, decode_mended
-from studio.et.records import LARGEST_ID, NodeRecord, fits, rank_part
-from studio.trace import NONE, Attribute, CollectiveType, Finding, NodeType, ValueKind
+from studio.et.records import LARGEST_ID, clean, fits, write_metadata
+from studio.trace import NONE, Attribute, CollectiveType, Finding, Graph, Int32, Int64, NodeType, ValueKind
 from studio.units import format_counted
 
 _MARKS = (b'"exclusive_dur"', b'"inclusive_dur"', b'"inter_thread_dep"')
@@ -71,6 +73,16 @@ class _Node(msgspec.Struct, gc=False):
     pg_name: Any = None
 
 
+class _KnownAttr(msgspec.Struct, gc=False):
+    # Names that are listed need no text each, of which there would be ten to a node.
+    name: Literal[pytorch.KNOWN_NAMES] = ""  # type: ignore[valid-type]
+    value: Any = None
+
+
+class _KnownNode(_Node, gc=False):
+    attrs: list[_KnownAttr] = []  # type: ignore[assignment]
+
+
 class _Content(msgspec.Struct):
     nodes: list[_Node] | None = None
     schema: Any = ""
@@ -78,6 +90,10 @@ class _Content(msgspec.Struct):
     time: Any = None
     start_ts: Any = None
     finish_ts: Any = None
+
+
+class _KnownContent(_Content):
+    nodes: list[_KnownNode] | None = None  # type: ignore[assignment]
 
 
 class _Loose(msgspec.Struct):
@@ -89,6 +105,7 @@ class _Loose(msgspec.Struct):
     finish_ts: Any = None
 
 
+_known = decoder(_KnownContent)
 _typed = decoder(_Content)
 _untyped = decoder(_Loose)
 _node = decoder(_Node)
@@ -106,14 +123,23 @@ def read(reading: Reading) -> list[Part]:
         reading.tick(len(reading.data) // 2)
         trace = _Merged(_distinct(content.nodes or [], lost))
         trace.depend()
-        records = map(trace.record, range(len(trace.nodes)))
-        findings = [*damage, *_findings(trace, lost, reading.name)]
-        return [rank_part(reading, records, version="0.0.4", metadata=_metadata(content), findings=findings)]
+        graph, slots = trace.graph()
+        findings = (*reading.findings, *damage, *_findings(trace, lost, reading.name))
+        head = chakra.read_metadata(write_metadata("0.0.4", _metadata(content)), reading.name)
+        nodes = chakra.Nodes(graph, slots)
+        return [chakra.rank_part(replace(reading, findings=findings), head, nodes)]
+
+
+def _decoded(reading: Reading) -> tuple[_Content, tuple[Finding, ...]]:
+    try:
+        return decode_mended(reading.data, _known, reading.name)
+    except msgspec.ValidationError:
+        return decode_mended(reading.data, _typed, reading.name)
 
 
 def _content(reading: Reading, lost: Counter[str]) -> tuple[_Content, tuple[Finding, ...]]:
     try:
-        content, findings = decode_mended(reading.data, _typed, reading.name)
+        content, findings = _decoded(reading)
     except msgspec.ValidationError:
         # Some node is of another shape: slower, node by node.
         decode: Callable[[bytes | memoryview], _Loose] = _untyped
@@ -191,7 +217,8 @@ class _Merged:
         comm: What nodes communicate, by row.
         lost: What was left out, by what it was.
         unknown: Names of collectives that are not known.
-        texts: Values as Python would write them.
+        names: Names of the nodes.
+        device: Whether each ran on a device.
     """
 
     nodes: list[_Node]
@@ -203,9 +230,14 @@ class _Merged:
     comm: dict[int, _Comm] = field(default_factory=dict)
     lost: Counter[str] = field(default_factory=Counter)
     unknown: Counter[str] = field(default_factory=Counter)
-    texts: dict[bytes, str] = field(default_factory=dict)
+    names: list[str] = field(default_factory=list)
+    device: list[bool] = field(default_factory=list)
 
     def __post_init__(self) -> None:
+        self.names = [
+            node.name if isinstance(node.name, str) else str(node.name)[:1000] for node in self.nodes
+        ]
+        self.device = [node.cat is not None for node in self.nodes]
         self.row = {node.id: row for row, node in enumerate(self.nodes)}
         self.start_ns = [_nanoseconds(node.ts) for node in self.nodes]
         self.attrs = [_attributes_by_name(node.attrs) for node in self.nodes]
@@ -218,30 +250,23 @@ class _Merged:
             self.parent.append(NONE if above == row else above)
         self.waits = [{} for _ in self.nodes]
 
-    def is_device(self, row: int) -> bool:
-        """Whether a node ran on a device."""
-        return self.nodes[row].cat is not None
-
-    def name(self, row: int) -> str:
-        name = self.nodes[row].name
-        return name if isinstance(name, str) else str(name)[:1000]
-
     # -----------------------------------------------------------------------------------------------
     # Dependencies
 
     def depend(self) -> None:
         """Derive dependencies and communication."""
         host = NONE
+        threads = [named.get("tid") for named in self.attrs]
         streams: dict[Any, int] = {}
         for row in self._walk():
-            if self.is_device(row):
+            if self.device[row]:
                 self._wait(row, host, DepKind.LAUNCH)
             else:
-                if host >= 0 and self._thread(row) == self._thread(host):
+                if host >= 0 and threads[row] == threads[host]:
                     self._wait(row, host, DepKind.ORDER)
                 host = row
         for row in sorted(
-            filter(self.is_device, range(len(self.nodes))), key=lambda row: (self.start_ns[row], row)
+            compress(range(len(self.nodes)), self.device), key=lambda row: (self.start_ns[row], row)
         ):
             stream = self.nodes[row].stream
             if isinstance(stream, int | str):
@@ -249,12 +274,14 @@ class _Merged:
                 streams[stream] = row
         for row, node in enumerate(self.nodes):
             # What ran on a device is a copy of its operator, which has these itself.
-            if not self.is_device(row):
+            if not self.device[row]:
                 self._add_dependencies(row, node.inter_thread_dep, DepKind.THREAD)
                 self._add_dependencies(row, node.sync_dep, DepKind.SYNC)
         self._communicate()
 
     def _add_dependencies(self, row: int, value: Any, kind: DepKind) -> None:
+        if value is None:
+            return
         for number in value if isinstance(value, list) else [value]:
             other = self.row.get(number, NONE) if type(number) is int else NONE
             if number is not None and other < 0:
@@ -290,25 +317,22 @@ class _Merged:
                     stack += reversed(children[row])
         return order
 
-    def _thread(self, row: int) -> Any:
-        return self.attrs[row].get("tid")
-
     # -----------------------------------------------------------------------------------------------
     # Communication
 
     def _communicate(self) -> None:
         carried: set[int] = set()
         for row in range(len(self.nodes)):
-            if self.is_device(row) and KERNEL.search(self.name(row)):
+            if self.device[row] and KERNEL.search(self.names[row]):
                 comm = self._of_kernel(row)
                 if comm is None:
-                    self.unknown[self.name(row).split("(")[0][:80]] += 1
+                    self.unknown[self.names[row].split("(")[0][:80]] += 1
                 else:
                     self.comm[row] = comm
                     carried.update(self._above(row))
         for row in range(len(self.nodes)):
-            name = self.name(row)
-            if not self.is_device(row) and row not in carried and name.startswith("c10d::"):
+            name = self.names[row]
+            if not self.device[row] and row not in carried and name.startswith("c10d::"):
                 kind = operator_kind(name)
                 if kind is not None:
                     self.comm[row] = self._of_operator(row, kind)
@@ -333,13 +357,13 @@ class _Merged:
         kind, inferred = operator_kind(str(said.get("collective_name", ""))), []
         if kind is None:
             named = [
-                operator_kind(self.name(row)) for row in callers[1:] if self.name(row).startswith("c10d::")
+                operator_kind(self.names[row]) for row in callers[1:] if self.names[row].startswith("c10d::")
             ]
             kind = next((kind_named for kind_named in named if kind_named is not None), None)
         if kind is None:
-            kind = kernel_kind(self.name(row))
+            kind = kernel_kind(self.names[row])
             inferred.append("type")
-            if kind is None and _SEND_RECV.search(self.name(row)):
+            if kind is None and _SEND_RECV.search(self.names[row]):
                 kind = self._send_or_receive(callers)
         if kind is None:
             return None
@@ -351,14 +375,14 @@ class _Merged:
         return _Comm(kind, size_bytes, str(group) if isinstance(group, str | int) else "", tuple(inferred))
 
     def _send_or_receive(self, callers: Sequence[int]) -> int:
-        names = " ".join(self.name(row) for row in callers[1:]).lower()
+        names = " ".join(self.names[row] for row in callers[1:]).lower()
         return SEND if "send" in names else RECEIVE if "recv" in names else int(CollectiveType.ALL_TO_ALL)
 
     def _tensor_bytes(self, row: int) -> int:
-        return tensor_bytes(parse_literal(self.text(self.nodes[row].inputs.values)))
+        return tensor_bytes(parse_literal(_text(self.nodes[row].inputs.values)))
 
     def _of_operator(self, row: int, kind: int) -> _Comm:
-        values = parse_literal(self.text(self.nodes[row].inputs.values))
+        values = parse_literal(_text(self.nodes[row].inputs.values))
         first = 0 if kind in _FIRST_TENSOR else 1
         given = tensor_bytes(values[first]) if isinstance(values, list) and len(values) > first else NONE
         return _Comm(kind, max(given, 0), "", ("size",) if given < 0 else ())
@@ -366,51 +390,88 @@ class _Merged:
     # -----------------------------------------------------------------------------------------------
     # Nodes
 
-    def text(self, raw: msgspec.Raw) -> str:
-        """Return a JSON value as Python would write it; device nodes repeat their operator's."""
-        key = bytes(raw)
-        if key not in self.texts:
-            self.texts[key] = pytorch.python_text(key)
-        return self.texts[key]
-
-    def _texts(self, side: _Io) -> tuple[str, str, str]:
-        return self.text(side.values), self.text(side.shapes), self.text(side.types)
-
-    def record(self, row: int) -> NodeRecord:
-        """Return a node ready to be written."""
-        node, comm, device = self.nodes[row], self.comm.get(row), self.is_device(row)
-        own, whole = _nanoseconds(node.exclusive_dur), _nanoseconds(node.inclusive_dur)
-        attrs = [_shared_attribute("is_cpu_op", ValueKind.BOOL, not device and comm is None)]
-        attrs += _host_attributes(self.attrs[row])
-        if device:
-            kind = _DEVICE_KINDS.get(str(node.cat)[:80], str(node.cat)[:80])
-            attrs.append(Attribute("device_kind", ValueKind.STRING, kind))
-            if type(node.stream) is int and fits(ValueKind.INT64, node.stream):
-                attrs.append(Attribute("stream", ValueKind.INT64, node.stream))
-        elif whole > own >= 0:
-            attrs.append(Attribute("inclusive_ns", ValueKind.INT64, whole))
-        attrs += _comm_attributes(comm)
-        waits = self.waits[row]
-        if waits:
-            attrs.append(Attribute(DEP_KINDS, ValueKind.INT32_LIST, list(waits.values())))
-        above = self.parent[row]
-        return NodeRecord(
-            node.id,
-            self.name(row),
-            self._type(row, comm),
-            [self.nodes[above].id] if above >= 0 else [],
-            [self.nodes[other].id for other in waits],
-            self.start_ns[row],
-            max(whole if device else own, 0),
-            self._texts(node.inputs),
-            self._texts(node.outputs),
-            attrs,
+    def graph(self) -> tuple[Graph, tuple[int | str, ...]]:
+        """Return the graph, and the values of its slots."""
+        texts = Texts()
+        columns = AttributeColumns(texts)
+        every = np.arange(len(self.nodes))
+        device, start_ns = np.array(self.device, np.bool_), np.array(self.start_ns, np.int64)
+        own_ns = np.array([_nanoseconds(node.exclusive_dur) for node in self.nodes], np.int64)
+        whole_ns = np.array([_nanoseconds(node.inclusive_dur) for node in self.nodes], np.int64)
+        communicates = np.zeros(len(every), np.bool_)
+        communicates[list(self.comm)] = True
+        columns.numbers("is_cpu_op", every, ~(device | communicates), ValueKind.BOOL)
+        self._add_host_attributes(columns)
+        self._add_device_attributes(columns)
+        outer = np.flatnonzero(~device & (whole_ns > own_ns) & (own_ns >= 0))
+        columns.numbers("inclusive_ns", outer, whole_ns[outer])
+        _add_comm_attributes(columns, self.comm)
+        counts = np.array([len(waits) for waits in self.waits], np.int64)
+        waiting = np.flatnonzero(counts)
+        kinds = _chained(waits.values() for waits in self.waits)
+        columns.ragged(DEP_KINDS, waiting, counts[waiting], kinds, ValueKind.INT32_LIST)
+        above = np.array(self.parent, np.int64)
+        called = np.flatnonzero(above >= 0)
+        return build_graph(
+            NodeColumns(
+                ids=np.array([node.id for node in self.nodes], np.uint64),
+                types=self._types(),
+                names=texts.of(map(clean, self.names)),
+                start_ns=start_ns,
+                duration_ns=np.maximum(np.where(device, whole_ns, own_ns), 0),
+                ctrl=dependencies(above[called], called, len(every)),
+                data=dependencies(_chained(self.waits), np.repeat(every, counts), len(every)),
+                io=self._io(texts),
+            ),
+            columns,
         )
 
-    def _type(self, row: int, comm: _Comm | None) -> int:
-        if comm is not None:
-            return int(node_type(comm.kind))
-        return int(NodeType.METADATA if INIT in self.name(row) else NodeType.COMP)
+    def _io(self, texts: Texts) -> Int32:
+        """Return the texts of inputs and outputs; many recur, as device nodes repeat their operator's."""
+        sides = (side for node in self.nodes for side in (node.inputs, node.outputs))
+        raws = [bytes(raw) for side in sides for raw in (side.values, side.shapes, side.types)]
+        codes = {raw: texts.code(clean(pytorch.python_text(raw))) for raw in dict.fromkeys(raws)}
+        return np.array(list(map(codes.__getitem__, raws)), np.int32).reshape(-1, 6)
+
+    def _types(self) -> Int32:
+        types = np.array(
+            [NodeType.METADATA if INIT in name else NodeType.COMP for name in self.names], np.int32
+        )
+        for row, comm in self.comm.items():
+            types[row] = node_type(comm.kind)
+        return types
+
+    def _add_host_attributes(self, columns: AttributeColumns) -> None:
+        for key in _HOST_NUMBERS:
+            values = [named.get(key) for named in self.attrs]
+            rows = [
+                row for row, value in enumerate(values) if type(value) is int and -(2**63) <= value < 2**63
+            ]
+            columns.numbers(key, np.array(rows, np.int64), np.array([values[row] for row in rows], np.int64))
+        schemas = [named.get("op_schema") for named in self.attrs]
+        rows = [row for row, schema in enumerate(schemas) if isinstance(schema, str) and schema]
+        columns.words("op_schema", np.array(rows, np.int64), [clean(str(schemas[row])) for row in rows])
+
+    def _add_device_attributes(self, columns: AttributeColumns) -> None:
+        rows = list(compress(range(len(self.nodes)), self.device))
+        categories = [str(self.nodes[row].cat)[:80] for row in rows]
+        kinds = [clean(_DEVICE_KINDS.get(category, category)) for category in categories]
+        columns.words("device_kind", np.array(rows, np.int64), kinds)
+        streams = [(row, self.nodes[row].stream) for row in rows]
+        placed = [
+            (row, stream) for row, stream in streams if type(stream) is int and fits(ValueKind.INT64, stream)
+        ]
+        pairs = np.array(placed, np.int64).reshape(-1, 2)
+        columns.numbers("stream", pairs[:, 0], pairs[:, 1])
+
+
+def _text(raw: msgspec.Raw) -> str:
+    """Return a JSON value as Python would write it."""
+    return pytorch.python_text(bytes(raw))
+
+
+def _chained(parts: Iterable[Iterable[int]]) -> Int64:
+    return np.fromiter(chain.from_iterable(parts), np.int64)
 
 
 def _attributes_by_name(attrs: Sequence[_Attr]) -> dict[str, Any]:
@@ -424,40 +485,19 @@ def _argument_bytes(said: Mapping[str, Any]) -> int:
     return count * size if known and isinstance(count, int) else NONE
 
 
-def _host_attributes(named: Mapping[str, Any]) -> list[Attribute]:
-    attributes = [
-        _shared_attribute(key, ValueKind.INT64, value)
-        if 0 <= value < _OFTEN
-        else Attribute(key, ValueKind.INT64, value)
-        for key in _HOST_NUMBERS
-        if type(value := named.get(key)) is int and -(2**63) <= value < 2**63
-    ]
-    schema = named.get("op_schema")
-    if isinstance(schema, str) and schema:
-        attributes.append(_shared_attribute("op_schema", ValueKind.STRING, schema))
-    return attributes
+def _add_comm_attributes(columns: AttributeColumns, comms: Mapping[int, _Comm]) -> None:
+    known = sorted(comms.items())
+    typed = [(row, comm) for row, comm in known if comm.kind not in (SEND, RECEIVE)]
+    columns.numbers("comm_type", _rows(typed), np.array([comm.kind for _, comm in typed], np.int64))
+    columns.numbers("comm_size", _rows(known), np.array([comm.size_bytes for _, comm in known], np.int64))
+    named = [(row, comm) for row, comm in known if comm.group]
+    columns.words("pg_name", _rows(named), [clean(comm.group) for _, comm in named])
+    inferred = [(row, comm) for row, comm in known if comm.inferred]
+    columns.word_lists("comm_inferred", _rows(inferred), [comm.inferred for _, comm in inferred])
 
 
-_OFTEN = 1024
-
-
-@lru_cache(maxsize=8192)
-def _shared_attribute(key: str, kind: ValueKind, value: int | str) -> Attribute:
-    """Return an attribute that many nodes share, as one object."""
-    return Attribute(key, kind, value)
-
-
-def _comm_attributes(comm: _Comm | None) -> list[Attribute]:
-    if comm is None:
-        return []
-    attributes = [Attribute("comm_size", ValueKind.INT64, comm.size_bytes)]
-    if comm.kind not in (SEND, RECEIVE):
-        attributes.insert(0, Attribute("comm_type", ValueKind.INT64, comm.kind))
-    if comm.group:
-        attributes.append(Attribute("pg_name", ValueKind.STRING, comm.group))
-    if comm.inferred:
-        attributes.append(Attribute("comm_inferred", ValueKind.STRING_LIST, list(comm.inferred)))
-    return attributes
+def _rows(known: Sequence[tuple[int, _Comm]]) -> Int64:
+    return np.array([row for row, _ in known], np.int64)
 
 
 def _findings(trace: _Merged, lost: Counter[str], name: str) -> list[Finding]:
@@ -473,7 +513,7 @@ def _findings(trace: _Merged, lost: Counter[str], name: str) -> list[Finding]:
         message = f"{name}: unknown collectives, kept as computation: {what}."
         hint = "They send nothing in a simulation."
         findings.append(Finding("warning", "unknown-collective", message, hint, file=name))
-    untimed = sum(start < 0 and not is_timeless(trace.name(row)) for row, start in enumerate(trace.start_ns))
+    untimed = sum(start < 0 and not is_timeless(trace.names[row]) for row, start in enumerate(trace.start_ns))
     if untimed:
         message = f"{name}: {untimed:,} of {format_counted(len(trace.nodes), 'node')} {'has' if untimed == 1 else 'have'} no times: they were not linked."
         findings.append(

@@ -45,7 +45,7 @@ COMM_KEYS = (
 )
 """Attributes of `record_param_comms` that describe a collective, where recorded."""
 
-_KNOWN_NAMES = (
+KNOWN_NAMES = (
     "",
     *NUMBERS,
     "op_schema",
@@ -124,7 +124,7 @@ class _Attr(msgspec.Struct, gc=False):
 
 class _KnownAttr(msgspec.Struct, gc=False):
     # Names that are listed need no text each, of which there would be ten to a node.
-    name: Literal[_KNOWN_NAMES] = ""  # type: ignore[valid-type]
+    name: Literal[KNOWN_NAMES] = ""  # type: ignore[valid-type]
     value: Any = None
 
 

@@ -94,7 +94,7 @@ def rank_part(
         metadata: What the file says of itself.
         findings: What was noticed about the file.
     """
-    pieces = [_metadata(version, metadata)]
+    pieces = [write_metadata(version, metadata)]
     encoder = _Encoder()
     pieces += [encoder.record(node) for node in nodes]
     content = b"".join(pieces)
@@ -108,7 +108,8 @@ def rank_part(
     return part
 
 
-def _metadata(version: str, attrs: Iterable[Attribute]) -> bytes:
+def write_metadata(version: str, attrs: Iterable[Attribute]) -> bytes:
+    """Return the first record of a file."""
     record = schema().metadata(version=clean(version))
     for attr in attrs:
         put_attribute(record.attr.add(), _clean_attribute(attr))

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from studio.et.columns import AttributeColumns, Texts, canonical, dependencies
+from studio.et.columns import AttributeColumns, NodeColumns, Texts, build_graph, dependencies
 from studio.et.format import RankPart
 from studio.et.link.clock import correct_times
 from studio.et.link.communication import INIT, Facts
@@ -17,16 +17,12 @@ from studio.et.link.options import DEP_KINDS, DepKind, LinkOptions
 from studio.et.recording import EventKind
 from studio.trace import (
     NONE,
-    TEXT_KINDS,
     Attribute,
-    Attributes,
-    Graph,
     Int32,
     Int64,
     NodeType,
     Rank,
     ValueKind,
-    kind_table,
 )
 
 VERSION = "0.0.4"
@@ -64,27 +60,21 @@ def assemble(rank_draft: RankDraft, origin_ns: int, world: int, options: LinkOpt
         (kinds[data] & ~int(DepKind.CALL)).astype(np.int64),
         ValueKind.INT32_LIST,
     )
-    for key, column in (("start_ns", start_ns), ("duration_ns", duration_ns)):
-        rows = np.flatnonzero((column > 0) & (column % 1000 != 0))
-        columns.numbers(key, rows, column[rows])
-    attrs, slot_key, slots = columns.finish(len(nodes))
-    graph = Graph(
-        id=nodes.ids(),
-        type=nodes.types(),
-        name=texts.of(nodes.names()),
-        start_ns=start_ns,
-        duration_ns=duration_ns,
-        ctrl=dependencies(source[call], target[call], len(nodes)),
-        data=dependencies(source[data], target[data], len(nodes)),
-        io=nodes.io(texts),
-        attrs=attrs,
-        slot_key=slot_key,
-        extra_row=np.empty(0, np.int32),
-        extra=np.empty(0, np.int32),
-        strings=texts.strings(),
+    graph, slots = build_graph(
+        NodeColumns(
+            ids=nodes.ids(),
+            types=nodes.types(),
+            names=texts.of(nodes.names()),
+            start_ns=start_ns,
+            duration_ns=duration_ns,
+            ctrl=dependencies(source[call], target[call], len(nodes)),
+            data=dependencies(source[data], target[data], len(nodes)),
+            io=nodes.io(texts),
+        ),
+        columns,
     )
     rank = Rank(NONE, NONE, slots, VERSION, metadata(rank_draft, origin_ns, world), b"", rank_draft.files)
-    return RankPart(rank, _canonical(graph), rank_draft.number, tuple(rank_draft.findings))
+    return RankPart(rank, graph, rank_draft.number, tuple(rank_draft.findings))
 
 
 class _Nodes:
@@ -353,30 +343,3 @@ def _plain(value: int | str) -> tuple[ValueKind, int | str]:
     if isinstance(value, str):
         return ValueKind.STRING, value
     return (ValueKind.UINT64, value) if 0 <= value < 2**64 else (ValueKind.STRING, str(value))
-
-
-def _canonical(graph: Graph) -> Graph:
-    """Return the graph with texts numbered as reading its file would number them."""
-    attrs = graph.attrs
-    scalars = kind_table((ValueKind.STRING, ValueKind.BYTES))[attrs.kind] & ~attrs.slot
-    listed = np.repeat(kind_table(TEXT_KINDS)[attrs.kind], attrs.length)
-    strings, coded = canonical(
-        graph.strings,
-        {
-            "name": graph.name,
-            "io": graph.io,
-            "key": attrs.key,
-            "value": attrs.value[scalars].astype(np.int32),
-            "items": attrs.items[listed].astype(np.int32),
-            "slot": graph.slot_key,
-        },
-    )
-    attrs.value[scalars] = coded["value"]
-    attrs.items[listed] = coded["items"]
-    renamed = Attributes(
-        attrs.offsets, coded["key"], attrs.doc, attrs.kind, attrs.value, attrs.length, attrs.slot, attrs.items
-    )
-    return Graph(
-        graph.id, graph.type, coded["name"], graph.start_ns, graph.duration_ns, graph.ctrl, graph.data,
-        coded["io"], renamed, coded["slot"], graph.extra_row, graph.extra, strings,
-    )  # fmt: skip
