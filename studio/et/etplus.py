@@ -400,7 +400,7 @@ class _Merged:
         whole_ns = np.array([_nanoseconds(node.inclusive_dur) for node in self.nodes], np.int64)
         communicates = np.zeros(len(every), np.bool_)
         communicates[list(self.comm)] = True
-        columns.numbers("is_cpu_op", every, ~(device | communicates), ValueKind.BOOL)
+        columns.numbers("is_cpu_op", every, (~(device | communicates)).astype(np.int64), ValueKind.BOOL)
         self._add_host_attributes(columns)
         self._add_device_attributes(columns)
         outer = np.flatnonzero(~device & (whole_ns > own_ns) & (own_ns >= 0))

@@ -30,6 +30,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from studio.arrow import from_arrow, to_arrow
 from studio.decoding import decoder
 from studio.errors import ConfigError
 from studio.files import is_full, open_file, open_private, read_file, tell_full
@@ -222,7 +223,7 @@ def read_columns(path: Path, checksum: Checksum | None = None) -> list[dict[str,
                 batch = reader.get_batch(index)
                 batch.validate()
                 named = zip(batch.schema.names, batch.columns, strict=True)
-                batches.append({name: _column(column.values) for name, column in named})
+                batches.append({name: from_arrow(column.values) for name, column in named})
     except (pa.ArrowException, *_ODD_CONTENT) as error:
         raise Damaged(f"{path.name}: {error}") from error
     return batches
@@ -267,30 +268,10 @@ def _batch(columns: Columns) -> pa.RecordBatch:
     for name, array in columns:
         flat = np.ascontiguousarray(array).reshape(-1)
         flat = flat.view(np.uint8) if flat.dtype == np.bool_ else flat
-        offsets = _arrow(np.array([0, len(flat)], np.int64))
-        lists.append(pa.LargeListArray.from_arrays(offsets, _arrow(flat)))
+        offsets = to_arrow(np.array([0, len(flat)], np.int64))
+        lists.append(pa.LargeListArray.from_arrays(offsets, to_arrow(flat)))
         names.append(name)
     return pa.RecordBatch.from_arrays(lists, names)
-
-
-def _arrow(values: NDArray[np.generic]) -> pa.Array:
-    """Wrap values as an Arrow array without copying."""
-    import pyarrow as pa
-
-    # From the buffer itself: pa.array() would import pandas to ask whether this is one of its own.
-    return pa.Array.from_buffers(pa.from_numpy_dtype(values.dtype), len(values), [None, pa.py_buffer(values)])
-
-
-def _column(values: pa.Array) -> NDArray[np.generic]:
-    """Wrap an Arrow column as a numpy array without copying."""
-    kind = np.dtype(_NUMPY_NAMES.get(str(values.type), str(values.type)))
-    if not len(values):
-        return np.zeros(0, kind)
-    # From the buffer itself: to_numpy() would import pandas, which takes longer than all the rest.
-    return np.frombuffer(values.buffers()[1], kind, len(values), values.offset * kind.itemsize)
-
-
-_NUMPY_NAMES = {"float": "float32", "double": "float64"}
 
 
 # ---------------------------------------------------------------------------------------------------

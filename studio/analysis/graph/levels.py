@@ -162,10 +162,8 @@ def _counted_steps(source: Source, rows: Int64) -> Int64:
     for depth in (0, 1):
         keys = source.parts.keys(rows, depth)
         _, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
-        matches = [
-            _STEP.fullmatch(source.parts.label(int(row), depth))
-            for row in rows[first].tolist()[:_STEPS_AT_MOST]
-        ]
+        labels = source.parts.labels(rows[first][:_STEPS_AT_MOST], depth)
+        matches = map(_STEP.fullmatch, labels)
         number = [int(match.group(1)[:9]) if match else UNTOLD for match in matches]
         number += [UNTOLD] * (len(first) - len(number))
         here = np.array(number, np.int64)[inverse] if len(number) else steps

@@ -6,6 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from studio.arrow import from_arrow, to_arrow
 from studio.trace import Bool, Graph, Int64, UInt8
 
 _SEPARATORS = b"./:"
@@ -13,8 +14,8 @@ _STOPS = b"@<( "
 """What begins the part of a name that is no level: arguments, types of templates, the suffix of generated names."""
 ENDED = -1
 _SAMPLE = 20_000
-_WORD = 7
-"""Bytes of a piece that make a number without a sign."""
+_WORD = 8
+"""Bytes of a piece that make a number."""
 
 
 class NameParts:
@@ -50,11 +51,19 @@ class NameParts:
 
     def label(self, row: int, depth: int) -> str:
         """Return the part of a node's name at a depth; the whole name where there is none."""
-        code = int(self._of[row])
-        start, end = self._part(np.array([code]), depth)
-        if start[0] >= end[0]:
-            start, end = self._offsets[code : code + 1], self._offsets[code + 1 : code + 2]
-        return self._data[start[0] : end[0]].tobytes().decode("utf-8", "replace")
+        return self.labels(np.array([row]), depth)[0]
+
+    def labels(self, rows: Int64, depth: int) -> list[str]:
+        """Return the parts of several nodes' names likewise."""
+        codes = self._of[rows]
+        start, end = self._part(codes, depth)
+        whole = start >= end
+        start = np.where(whole, self._offsets[codes], start)
+        end = np.where(whole, self._offsets[codes + 1], end)
+        return [
+            self._data[low:high].tobytes().decode("utf-8", "replace")
+            for low, high in zip(start.tolist(), end.tolist(), strict=True)
+        ]
 
     def share_with_parts(self) -> float:
         """Return the share of nodes with names of at least two parts; of many nodes a sample is checked."""
@@ -92,7 +101,7 @@ class NameParts:
         return self._pool[:: max(1, len(self._pool) // _SAMPLE)] if len(self._pool) > _SAMPLE else self._pool
 
     def _fits(self, mask: pa.Array) -> Bool:
-        fits: Bool = mask.to_numpy(zero_copy_only=False)[self._of]
+        fits: Bool = from_arrow(mask).astype(np.bool_, copy=False)[self._of]
         return fits
 
     def _first_of(self, characters: bytes) -> Int64:
@@ -126,7 +135,7 @@ def _names(graph: Graph) -> tuple[pa.Array, Int64]:
     used = np.full(len(strings), False)
     used[graph.name] = True
     # Attributes have their texts in the same pool, often more than there are names.
-    return pool.take(pa.array(np.flatnonzero(used))), (np.cumsum(used) - 1)[graph.name]
+    return pool.take(to_arrow(np.flatnonzero(used))), (np.cumsum(used) - 1)[graph.name]
 
 
 def _is_any(data: UInt8, characters: bytes) -> Bool:
@@ -139,22 +148,22 @@ def _is_any(data: UInt8, characters: bytes) -> Bool:
 def _number_pieces(data: UInt8, start: Int64, end: Int64) -> Int64:
     """Return (P,) numbers of pieces of a text, equal for equal pieces."""
     length = end - start
-    if len(start) and (length == length[0]).all() and length[0] <= _WORD:
-        return _short_numbered(data, start, int(length[0]))
+    if length.max(initial=0) <= _WORD and not (data == 0).any():
+        # A text with zeros in it could end in them, and they look like no text.
+        return _number_words(data, start, length)
     offsets = np.zeros(len(start) + 1, np.int64)
     np.cumsum(length, out=offsets[1:])
     places = np.arange(int(offsets[-1])) + np.repeat(start - offsets[:-1], length)
     pieces = np.ascontiguousarray(data[places])
     buffers = [None, pa.py_buffer(offsets), pa.py_buffer(pieces)]
     encoded = pa.Array.from_buffers(pa.large_binary(), len(start), buffers).dictionary_encode()
-    return np.asarray(encoded.indices.to_numpy(zero_copy_only=False), np.int64)
+    return from_arrow(encoded.indices).astype(np.int64)
 
 
-def _short_numbered(data: UInt8, start: Int64, length: int) -> Int64:
-    """Return (P,) numbers of equally long pieces that fit into a word."""
-    word = np.zeros(len(start), np.int64)
-    for offset in range(length):
-        word = word << 8 | data[start + offset]
-    if (word == word[0]).all():
-        return np.zeros(len(start), np.int64)
-    return np.unique(word, return_inverse=True)[1].astype(np.int64)
+def _number_words(data: UInt8, start: Int64, length: Int64) -> Int64:
+    """Return (P,) numbers of pieces that fit into a word, all of which are looked up at once."""
+    padded = np.append(data, np.zeros(_WORD, np.uint8))
+    word_at = np.ndarray((len(data) + 1,), "<u8", padded, strides=(1,))
+    masks = np.array([(1 << 8 * count) - 1 for count in range(_WORD + 1)], np.uint64)
+    encoded = to_arrow(word_at[start].astype(np.uint64) & masks[length]).dictionary_encode()
+    return from_arrow(encoded.indices).astype(np.int64)

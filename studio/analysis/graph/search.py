@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from studio.analysis.graph.nameparts import NameParts
+from studio.arrow import from_arrow, to_arrow
 from studio.errors import TraceError
 from studio.trace import Bool, Graph, Int64, NodeType, group_slots, int_column, shown_types
 
@@ -87,8 +88,8 @@ def kinds_of(graph: Graph) -> Kinds:
     communicates = (graph.type >= NodeType.COMM_SEND) & (graph.type <= NodeType.COMM_COLL)
     rows, values = int_column(graph, "comm_type", among=np.flatnonzero(communicates))
     collective[rows] = values
-    coded = pa.array((shown_types(graph).astype(np.int64) << 32) + collective + 1).dictionary_encode()
-    codes, of = coded.dictionary.to_pylist(), coded.indices.to_numpy()
+    coded = to_arrow((shown_types(graph).astype(np.int64) << 32) + collective + 1).dictionary_encode()
+    codes, of = coded.dictionary.to_pylist(), from_arrow(coded.indices)
     return Kinds(tuple((code >> 32, (code & 0xFFFFFFFF) - 1) for code in codes), of.astype(np.int64))
 
 

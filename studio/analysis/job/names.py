@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from studio.arrow import from_arrow, to_arrow
 from studio.trace import NONE, Graph, Int32, Int64, Strings, UInt8, UInt64
 
 _LONGEST_WORDED = 64
@@ -71,7 +72,7 @@ def _names(graphs: tuple[Graph, ...]) -> Names:
 def _texts(pool: Strings, codes: Int64) -> pa.Array | list[str]:
     """Return texts of a pool without making Python objects, unless one is not UTF-8."""
     buffers = [None, pa.py_buffer(pool.offsets), pa.py_buffer(pool.data)]
-    some = pa.Array.from_buffers(pa.large_binary(), len(pool), buffers).take(pa.array(codes))
+    some = pa.Array.from_buffers(pa.large_binary(), len(pool), buffers).take(to_arrow(codes))
     try:
         return some.cast(pa.large_string())
     except pa.ArrowInvalid:
@@ -92,7 +93,7 @@ def text_keys(lower: pa.LargeStringArray) -> Int64:
     lengths = np.diff(offsets)
     if lengths.max(initial=0) > _LONGEST_WORDED:
         coded = lower.dictionary_encode()
-        order, codes = pc.sort_indices(coded.dictionary).to_numpy(), coded.indices.to_numpy()
+        order, codes = from_arrow(pc.sort_indices(coded.dictionary)), from_arrow(coded.indices)
         rank = np.empty(len(order), np.int64)
         rank[order] = np.arange(len(order))
         rank[order[: int((lengths == 0).any())]] = NONE  # the empty text comes first
