@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import inspect
 import os
+import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -18,12 +19,9 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FunctionType, ModuleType, SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from studio.machine_code import Entry, Made, NotAloneError, host, link, load, make, release_of, save
-
-if TYPE_CHECKING:
-    import subprocess
 
 
 @dataclass(slots=True)
@@ -102,8 +100,6 @@ class Kernel:
         if self.is_cached():
             return None
         code = f"import os, {self.home} as home; getattr(os, 'nice', int)(10); home.load_kernel()"
-        import subprocess  # most commands start no process
-
         return subprocess.Popen(  # noqa: S603 (a fixed command)
             [sys.executable, "-c", code],
             stdin=subprocess.DEVNULL,

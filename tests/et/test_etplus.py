@@ -10,7 +10,7 @@ import pytest
 
 import studio
 from studio.et.link import DepKind
-from studio.trace import NodeType, Trace, dependency_ids, node_attributes
+from studio.trace import NodeType, Trace, dependency_ids, digest, node_attributes
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 SYNTHETIC = [
@@ -121,3 +121,13 @@ def test_a_merged_trace_in_which_nothing_was_linked_says_so(shared):
     trace = studio.read(shared / "traces/golden/public/param_dlrm0.etplus.NOTHING_LINKED.json.gz")
     assert "no-device-trace" in {finding.code for finding in trace.findings}
     assert (trace.graphs[0].start_ns == -1).all()
+
+
+@pytest.mark.parametrize("name", ["torch_synthetic_device/dlrm_4r_2", "torch/fsdp_gpt_2r_1"])
+def test_the_columns_are_those_that_reading_the_written_file_gives(shared, tmp_path, name):
+    merged = studio.read(shared / "traces" / "golden" / f"{name}.etplus.json.gz")
+    [path] = studio.write(merged, tmp_path / "written", "job")[:1]
+    again = studio.read(path)
+    assert digest(again.graphs[0]) == digest(merged.graphs[0])
+    assert again.ranks[0].slots == merged.ranks[0].slots
+    assert again.ranks[0].metadata == merged.ranks[0].metadata

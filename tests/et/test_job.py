@@ -17,7 +17,7 @@ from studio.et import RanksNeededError, discover, read_job
 from studio.et.naming import name_of
 from studio.et.rank_names import rank_and_prefix
 from studio.et.source import SourceFile, open_sources
-from studio.trace import Trace, arrays, node_attributes
+from studio.trace import Trace, arrays, digest, node_attributes
 from tests.et.chakra_bytes import attr, file_of, framed, num, sized, varint
 
 NODE = num(1, 1) + num(3, 4)
@@ -479,3 +479,27 @@ def test_shared_graphs_are_written_with_each_ranks_own_values(tmp_path):
     trace = studio.read(tmp_path)
     paths = studio.write(replace(trace, groups=()), tmp_path / "out", "job")
     assert [path.read_bytes() for path in paths] == list(raw.values())
+
+
+def test_files_of_a_folder_come_in_the_order_of_their_paths_and_hidden_ones_not_at_all(tmp_path):
+    names = ["a.b/1.et", "a/2.et", "a/b/3.et", "a/b.c/4.et", "ab/5.et", "0.et", "A/6.et"]
+    put(tmp_path, [*names, ".x/7.et", "a/.8.et", "a/.y/b/9.et"], file_of(NODE))
+    (tmp_path / "loop").symlink_to(tmp_path)
+    (tmp_path / "gone.et").symlink_to(tmp_path / "nowhere")
+    (tmp_path / "other.et").symlink_to(tmp_path / "0.et")
+    with open_sources([tmp_path]) as files:
+        listed = [(file.name, file.path) for file in files]
+    paths = sorted(tmp_path / name for name in [*names, "other.et"])
+    assert listed == [(f"{tmp_path.name}/{path.relative_to(tmp_path).as_posix()}", path) for path in paths]
+
+
+def test_of_ranks_that_take_turns_in_two_graphs_two_are_digested(tmp_path, monkeypatch):
+    digested = []
+    monkeypatch.setattr("studio.et.job.digest", lambda graph: digested.append(graph) or digest(graph))
+    for rank in range(8):
+        record = collective(f"g{rank}", size=8 + rank % 2)
+        (tmp_path / f"job.{rank}.et").write_bytes(file_of(record))
+    trace = studio.read(tmp_path)
+    assert [rank.graph for rank in trace.ranks] == [0, 1] * 4
+    assert [rank.slots[0] for rank in trace.ranks] == [f"g{rank}" for rank in range(8)]
+    assert len(digested) == 2

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
+import numpy as np
 import pytest
 
 from studio.analysis.graph.nameparts import NameParts
@@ -52,3 +56,35 @@ def test_a_wrong_regular_expression_is_told(job):
     found = job.graphs[0]
     with pytest.raises(TraceError, match=r"/\(a/ is not a regular expression"):
         found_rows(found, NameParts(found), kinds_of(found), "/(a/", _kind_name, [])
+
+
+def test_parts_of_names_are_numbered_alike_if_and_only_if_they_are_the_same():
+    pieces = ["a", "a\0", "a\0\0", "", "abcdefgh", "abcdefg", "abcdefghi", "bcdefgh", "é", "step12", "step1"]
+    for chosen in (pieces, [piece for piece in pieces if "\0" not in piece and len(piece) < 9]):
+        names = [f"{piece}.x" for piece in (*chosen, *chosen)]
+        trace = trace_of([[node(row, "COMP", name=name) for row, name in enumerate(names)]])
+        parts = NameParts(trace.graphs[0])
+        rows = np.arange(len(names))
+        keys, labels = parts.keys(rows, 0).tolist(), parts.labels(rows, 0)
+        there = [row for row in rows.tolist() if keys[row] >= 0]
+        assert len({(keys[row], labels[row]) for row in there}) == len({keys[row] for row in there})
+        assert (
+            len({keys[row] for row in there})
+            == len({labels[row] for row in there})
+            == len(set(chosen) - {""})
+        )
+
+
+def test_graphs_are_searched_and_folded_without_pandas():
+    script = """
+import sys
+import numpy as np
+import studio
+from studio.analysis.graph.nameparts import NameParts
+from studio.analysis.graph.search import kinds_of
+graph = studio.read(studio.sample_path("transformer_8r")).graphs[0]
+parts = NameParts(graph)
+parts.containing("a"), parts.matching("a"), parts.keys(np.arange(len(graph)), 0), kinds_of(graph)
+assert "pandas" not in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", script], check=True)
