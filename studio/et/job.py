@@ -749,7 +749,7 @@ class _Builder:
                 )
             if (first.graph, first.slots) == (rank.graph, rank.slots):
                 why = f"claims rank {rank.number} and holds the same nodes as {first.file}, which is used"
-                self.left_out.append(LeftOut(rank.file, why))
+                self.left_out.append(LeftOut(rank.file, why, claims=rank.number))
                 continue
             why = f"claims rank {rank.number} like {first.file}, which is used, and holds something else"
             self.left_out.append(LeftOut(rank.file, why, lost=True, claims=rank.number))
@@ -769,13 +769,13 @@ def left_out_findings(left_out: Sequence[LeftOut]) -> list[Finding]:
 def _left_out_finding(file: LeftOut) -> Finding:
     """Return the finding for a file that was left out."""
     message = f"{file.name}: {file.why}, left out."
-    if file.claims is not None:
+    if file.claims is not None and file.lost:
         hint = "Leave one of them out, or give --rank FILE=NUMBER if it is another rank."
         return Finding("error", "repeated-rank", message, hint, rank=file.claims, file=file.name)
     if file.lost:
         return Finding("error", "unreadable-file", message, "Make or copy the file again.", file=file.name)
-    level: Level = "warning" if _was_a_rank(file.name) else "info"
-    return Finding(level, "ignored-file", message, file=file.name)
+    level: Level = "warning" if _was_a_rank(file.name) and file.claims is None else "info"
+    return Finding(level, "ignored-file", message, rank=file.claims, file=file.name)
 
 
 def _was_a_rank(name: str) -> bool:

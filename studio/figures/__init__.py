@@ -157,6 +157,8 @@ def timeline(
         >>> [bars.name for bars in studio.figures.timeline(trace, ranks=[0, 1]).data][:2]
         ['compute', 'collective']
     """
+    from dataclasses import replace
+
     from studio.analysis.timeline.gantt import Gantt
     from studio.errors import TraceError
     from studio.figures.lanes import lane_bars
@@ -170,8 +172,6 @@ def timeline(
         raise TraceError("There are no times to draw.", hint="Simulate the trace, and draw the result.")
     kept = {lane.rank for lane in shown.lanes}
     chosen = [number for number in (rank.number for rank in trace.ranks) if number in kept]
-    from dataclasses import replace
-
     of_ranks = replace(trace, ranks=tuple(rank for rank in trace.ranks if rank.number in kept))
     origin = int(shown.start_ns.min()) if is_trace else 0
     return lane_bars(Gantt(of_ranks, shown, origin_ns=origin, stands_for=chosen), dark=dark)

@@ -70,6 +70,8 @@ def collective_heatmap(
             "tickfont": {"color": colours.dim},
         },
     )
+    if not (table > 0).any():
+        heat.colorbar.update(tickvals=[heat.zmin], ticktext=[said(0)])
     height = int(min(_MOST_PX, max(_LEAST_PX, 60 + _ROW_PX * len(labels))))
     figure = go.Figure(heat, layout(dark, height=height))
     every = max(1, -(-len(labels) // ((height - 60) // 14)))

@@ -9,6 +9,7 @@ import numpy as np
 from studio.analysis.timeline.coverage import Category
 from studio.analysis.timeline.gantt import Gantt
 from studio.figures.theme import Palette, axis_unit, layout, palette
+from studio.timeline import LANE_KINDS
 from studio.trace import Bool, Int64
 from studio.units import format_counted, format_ns
 
@@ -17,6 +18,14 @@ _MOST_BARS = 20_000
 _FINEST = 1 << 40
 """Parts of the shown time: what lies closer than one of them may be one bar, first of the finest, then of coarser ones."""
 _NAMES = {Category.HOST: "CPU"}
+_LANES: dict[str, str] = {
+    "compute": "compute",
+    "memory": "memory",
+    "cpu": "CPU",
+    "thread": "thread",
+    "stream": "stream",
+}
+"""What lanes are called before their own name; those of communication have that of their comm group."""
 
 
 def lane_bars(gantt: Gantt, *, dark: bool) -> Any:
@@ -41,7 +50,7 @@ def lane_bars(gantt: Gantt, *, dark: bool) -> Any:
     last = np.append(first[1:], len(row)) - 1
     until = np.maximum.reduceat(end, first) if len(first) else end
     unit, scale = axis_unit(float(gantt.span_ns))
-    figure = go.Figure(layout=layout(dark, barmode="overlay", bargap=0.12))
+    figure = go.Figure(layout=layout(dark, barmode="overlay"))
     for kind in Category:
         mine = np.flatnonzero(category[first] == kind)
         if not len(mine):
@@ -50,6 +59,8 @@ def lane_bars(gantt: Gantt, *, dark: bool) -> Any:
         figure.add_trace(
             go.Bar(
                 orientation="h",
+                # Else plotly makes the bars of a category as thick as its rows are apart.
+                width=0.86,
                 name=_NAMES.get(kind, kind.name.lower()),
                 y=row[at],
                 base=start[at] / scale,
@@ -92,7 +103,9 @@ def _first_of_bars(row: Int64, category: Int64, start: Int64, end: Int64, span_n
     if not len(row):
         return np.zeros(0, np.int64)
     apart: Bool = np.append(True, (np.diff(row) != 0) | (np.diff(category) != 0))
-    gap = np.append(0, start[1:] - np.maximum.accumulate(end)[:-1])
+    # Each row and category in a stretch of time of its own, so that no end reaches into another's.
+    stretch = (np.cumsum(apart) - 1) * (int(end.max()) + 1)
+    gap = np.append(0, (start + stretch)[1:] - np.maximum.accumulate(end + stretch)[:-1])
     begins = np.ones(len(row), bool)
     parts = _FINEST
     while begins.sum() > _MOST_BARS and parts:
@@ -113,7 +126,10 @@ def _row_name(gantt: Gantt, row: int) -> str:
     """Return the name of a row, "" below the first of its lane."""
     if gantt.rows.level[row]:
         return ""
-    return f"rank {int(gantt.rows.rank[row])} · {_plain(gantt.rows.names[int(gantt.rows.name[row])])}"
+    kind = LANE_KINDS[int(gantt.rows.kind[row])]
+    name = _plain(gantt.rows.names[int(gantt.rows.name[row])])
+    word = _LANES.get(kind, "group" if name.isdecimal() else "")
+    return f"rank {int(gantt.rows.rank[row])} · {word} {name}".replace("  ", " ").rstrip()
 
 
 def _plain(text: str) -> str:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from studio.figures.theme import Palette, layout, palette
 from studio.figures.drawing import Shape, describe_links, topology_drawing
+from studio.figures.theme import Palette, layout, palette
 from studio.sim.config import Topology
 
 _FAINTER = (1.0, 0.8, 0.62, 0.48)

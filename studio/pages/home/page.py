@@ -29,7 +29,8 @@ def layout(**_query: str) -> Any:
             html.H2("Drop Chakra execution traces here"),
             html.P(
                 "Files, folders or archives: <job>.<rank>.et with the comm group JSON beside them; PyTorch execution traces "
-                "with their Kineto traces, which are linked, or Kineto traces alone; text workloads; timelines that simulators write.",
+                "with their Kineto traces, which are linked, or Kineto, rocprof and JAX recordings alone; text workloads; timelines that "
+                "simulators write.",
                 className="cs-dim",
             ),
             html.Button("Choose files", id="home-pick-files", className="cs-button"),
