@@ -165,16 +165,16 @@ def timeline(
     from studio.timeline import recorded
     from studio.trace import Trace
 
-    is_trace = isinstance(run, Trace)
-    shown = recorded(run, ranks) if is_trace else run.timeline(ranks)
-    trace = run if is_trace else run.trace
+    trace, shown, origin = (
+        (run, recorded(run, ranks), None) if isinstance(run, Trace) else (run.trace, run.timeline(ranks), 0)
+    )
     if not len(shown):
         raise TraceError("There are no times to draw.", hint="Simulate the trace, and draw the result.")
     kept = {lane.rank for lane in shown.lanes}
     chosen = [number for number in (rank.number for rank in trace.ranks) if number in kept]
     of_ranks = replace(trace, ranks=tuple(rank for rank in trace.ranks if rank.number in kept))
-    origin = int(shown.start_ns.min()) if is_trace else 0
-    return lane_bars(Gantt(of_ranks, shown, origin_ns=origin, stands_for=chosen), dark=dark)
+    begin = int(shown.start_ns.min()) if origin is None else origin
+    return lane_bars(Gantt(of_ranks, shown, origin_ns=begin, stands_for=chosen), dark=dark)
 
 
 def collectives(run: Trace | SimResult, metric: Metric = "duration", *, dark: bool = False) -> Any:
