@@ -63,5 +63,10 @@ def lines(result: SimResult, most: int = 32) -> Iterator[str]:
 
 
 def _difference(step: StepTime) -> str:
-    """Format how much longer a step took in the replay; a step that took no time has no such share."""
+    """Format how much longer a step took in the replay; a step that took no time has no such share.
+
+    Example:
+        >>> _difference(StepTime(0, "a", 10, 11)), _difference(StepTime(0, "b", 0, 5))
+        ('+10.00 %', '–')
+    """
     return f"{100 * step.difference:+.2f} %" if step.recorded_ns else "–"
